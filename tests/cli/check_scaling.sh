@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The commands of docs/scaling.md and examples/mpirun as printed, by the real mpirun of Open MPI. Two loopback addresses are the hosts; a launch
+# agent takes the place of ssh. All train the same weights, and SIGUSR1 to mpirun stops a run, saved.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin scaling "$@"
+small_data "$work/data" 96 30 || exit $?
+"$towers" doctor 2>/dev/null | grep -q 'Open MPI' && command -v mpirun.openmpi >/dev/null ||
+    { echo "SKIPPED: towers on several hosts: this build has no Open MPI, or mpirun is missing" >&2; exit 77; }
+mkdir "$work/bin" "$work/runs"
+ln -s "$towers" "$work/bin/towers"
+ln -s "$(command -v mpirun.openmpi)" "$work/bin/mpirun"
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$work/agent" # HOST COMMAND...
+chmod +x "$work/agent"
+export PATH=$work/bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$work/agent \
+    OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo TOWERS_OUTPUT_DIR=$work/runs TOWERS_MAX_STEPS=4 TOWERS_BATCH_SIZE=2 \
+    TOWERS_THREADS=1 TOWERS_WORKERS=1 TOWERS_EVAL_BATCH_SIZE=4
+a=127.0.0.2 b=127.0.0.3
+# Each start of mpirun has a folder of its own: the last one may still remove its files.
+own_folder() { export TMPDIR=$(mktemp -d "$work/tmp.XXXXXX"); }
+
+towers train fashion_cnn --device cpu --towers 8 --data-path "$work/data" --experiment one >"$out" 2>"$err" </dev/null || complain "one program: $(tail -n 3 "$err")"
+trained() { # COMMAND: it has ended well, in a run of its own with the weights of one program
+    local run=$(sed -n 's/^run directory //p' "$err" | tail -n 1)
+    cmp "$work/runs/one/last.safetensors" "$run/last.safetensors" || complain "'$1': other weights than in one program: $(tail -n 3 "$err")"
+    grep -qF '; ranks 0..1 from Open MPI (OMPI_COMM_WORLD_RANK)' "$err" || complain "'$1': no line of ranks: $(cat "$err")"
+}
+
+commands=0
+while read -r line; do
+    commands=$((commands + 1))
+    line=$(sed "s|\bDIR\b|$work/data|; s|--host a,b|--host $a,$b|; s|MASTER_ADDR=a\b|MASTER_ADDR=$a|" <<<"$line")
+    own_folder
+    (cd "$work" && eval "$line") >"$out" 2>"$err" </dev/null || complain "'$line': exit $?: $(tail -n 5 "$err")"
+    trained "$line"
+done < <(sed -n '/^```sh$/,/^```$/ { /^```/d; p }' "$source_dir/docs/scaling.md")
+((commands >= 2)) || complain "docs/scaling.md has $commands commands"
+
+own_folder
+HOSTS=$a,$b "$source_dir/examples/mpirun/cpu.sh" fashion_cnn --data-path "$work/data" --experiment example >"$out" 2>"$err" </dev/null ||
+    complain "examples/mpirun/cpu.sh: exit $?: $(tail -n 5 "$err")"
+trained examples/mpirun/cpu.sh
+
+needs_faults "$work/data"
+own_folder
+(
+    export HOSTS=$a,$b TOWERS_FAULT=delay:tower=5,step=1,ms=50
+    exec "$source_dir/examples/mpirun/cpu.sh" fashion_cnn --data-path "$work/data" --experiment stopped --max-steps 4000 >"$out" 2>"$err" </dev/null
+) &
+pid=$!
+for ((i = 0; i < 1200; i++)); do
+    grep -q '"step":3,' "$work/runs/stopped/metrics.jsonl" 2>/dev/null && break
+    sleep 0.05
+done
+kill -USR1 $pid
+wait $pid
+code=$?
+[[ $code == 138 ]] || complain "SIGUSR1 to mpirun: exit $code: $(tail -n 5 "$err")"
+step=$(sed -n 's/^stopped after step //p' "$err")
+[[ -n $step && -e $work/runs/stopped/ckpt/step-$(printf %010d "$step")/MANIFEST ]] || complain "SIGUSR1 to mpirun: not saved after step '$step': $(tail -n 5 "$err")"
+check_end "the commands for several hosts, as printed"
