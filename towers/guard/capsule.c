@@ -107,7 +107,7 @@ static void network_read(Fields *f, Capsule *c)
     program->loss = newer_boolean(f, "bce") ? LOSS_BCE : LOSS_SOFTMAX;
     program->several = newer_boolean(f, "several");
     c->positive_weights = newer_boolean(f, "positive_weights");
-    field(f, "targets", program->loss == LOSS_SOFTMAX || program->targets);
+    if (program->loss == LOSS_BCE) field(f, "targets", program->targets);
     program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
     program->training = true;
     program->compute = DTYPE_COUNT;
