@@ -56,6 +56,13 @@ bool comm_mpi_text(char *text, size_t bytes)
 #endif
 }
 
+#ifndef TOWERS_HAVE_CUDA
+void comm_nccl_text(char *text, size_t bytes)
+{
+    if (bytes) *text = 0;
+}
+#endif
+
 Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
 {
     const Backend *backend = device->backend;
@@ -165,7 +172,7 @@ void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_n
     enum { PAUSE_MS = 1000 };
     int64_t now = clock_ns() / 1000000, waited = now - wait->looked_ms;
     if (!wait->looked_ms || progress_ns > wait->progress_ns)
-        wait->left_ms = config->timeout_ms;
+        wait->left_ms = config->timeout_ms + config->grace_ms;
     else if (waited < PAUSE_MS) /* longer: we were stopped, as the others may have been */
         wait->left_ms -= waited;
     wait->looked_ms = now;

@@ -20,7 +20,9 @@ typedef struct CommConfig {
     Placement place;    /* of this process and its towers */
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
-    int64_t timeout_ms; /* of one collective, without progress of the missing ranks */
+    int64_t timeout_ms; /* of one collective, without progress of the missing ranks; messages say this number */
+    int64_t
+        grace_ms; /* added to every wait, so that whoever watches the ranks by the same timeout is the first to speak */
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), contributed from device memory */
@@ -61,6 +63,7 @@ NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device 
 NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made);
 /* The version of the MPI that this program uses, "Open MPI v4.1.4"; false, and "", in builds without MPI. */
 bool comm_mpi_text(char *text, size_t bytes);
+void comm_nccl_text(char *text, size_t bytes); /* "NCCL 2.28.9"; "" in builds without CUDA */
 NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device,
                                 Comm **made); /* in builds with CUDA */
 void comm_close(Comm *comm);                  /* NULL is fine */
@@ -109,7 +112,7 @@ NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); 
 /* Collects `bytes` from every rank, in `all` [ranks][bytes], on every rank; host memory. */
 NODISCARD Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all);
 NODISCARD Status comm_barrier(Comm *comm);
-/* How long one wait for peers may still go on: config.timeout_ms without a sign of progress from those that are missing.
+/* How long one wait for peers may still go on: config.timeout_ms + grace_ms without a sign of progress from those that are missing.
  * Time in which this process was stopped itself does not count. All zero at first. */
 typedef struct CommWait {
     int64_t left_ms; /* 0 or less: too long */

@@ -9,6 +9,7 @@
 
 #include "inception/cli/job.h"
 #include "kernels/progress.h"
+#include "nccl_sync/comm_ops.h"
 #include "towers/train/process.h"
 
 enum { ARGUMENTS = 8 };
@@ -122,6 +123,18 @@ static void test_process_uses_its_number_in_the_group(void **state)
     source_close(data);
 }
 
+/* Messages say the timeout that the user has set; waits are longer, for the supervisor to be the first. */
+static void test_timeout_is_the_users(void **state)
+{
+    (void)state;
+    TrainJob job = {.comm.timeout_ms = 4000};
+    CommConfig config = job_comm(&job, (Placement){0});
+    CommWait wait = {0};
+    assert_int_equal(config.timeout_ms, 4000);
+    comm_wait_look(&wait, &config, 0);
+    assert_int_equal(wait.left_ms, 5000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +142,7 @@ int main(void)
         cmocka_unit_test(test_flags_reach_the_device),
         cmocka_unit_test(test_loaders_transform_as_they_should),
         cmocka_unit_test(test_process_uses_its_number_in_the_group),
+        cmocka_unit_test(test_timeout_is_the_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

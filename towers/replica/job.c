@@ -149,7 +149,7 @@ CommConfig job_comm(const TrainJob *job, Placement place)
     CommConfig comm = job->comm;
     comm.place = place;
     comm.towers = job->shares.towers;
-    comm.timeout_ms += SUPERVISOR_FIRST_MS;
+    comm.grace_ms = SUPERVISOR_FIRST_MS;
     comm.staged = job->test ? (size_t)job_eval_floats(job) : 0;
     return comm;
 }
