@@ -400,6 +400,13 @@ static Status nccl_register_memory(Comm *comm, const CommMemory *memory, size_t 
     return comm->config.ordered || c->small.data ? OK : nccl_register(comm, c, memory, bytes);
 }
 
+void comm_nccl_text(char *text, size_t bytes)
+{
+    int version = 0;
+    if (ncclGetVersion(&version) != ncclSuccess) version = 0;
+    snprintf(text, bytes, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
 static void nccl_text(const Comm *comm, char *text, size_t bytes)
 {
     static const char *const places[] = {
@@ -408,10 +415,10 @@ static void nccl_text(const Comm *comm, char *text, size_t bytes)
         [REGISTERED_WINDOW] = "a symmetric window",
     };
     const NcclComm *c = comm->impl;
-    int version = 0;
+    char version[32];
     if (comm->config.place.ranks == 1) return;
-    ncclGetVersion(&version);
-    snprintf(text, bytes, "NCCL %d.%d.%d sums %s, in %s", version / 10000, version / 100 % 100, version % 100,
+    comm_nccl_text(version, sizeof version);
+    snprintf(text, bytes, "%s sums %s, in %s", version,
              comm->config.ordered ? "in tower order"
              : c->small.data      ? "the gradients in 16 bits"
                                   : "the gradients in place",

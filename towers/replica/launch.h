@@ -33,6 +33,7 @@ typedef struct Launch {
     int port;                       /* on which rank 0 listens */
     uint64_t token;                 /* equal in all programs of a job; 0 or that of the Slurm allocation, and so not
                                      * of one job alone, if the launcher does not number jobs (Hydra); not a secret */
+    bool any_build;                 /* set by a caller that compares builds: those of the job may differ */
 } Launch;
 
 /* `environment`: as environ. ERR_ARG names the variable that is wrong, or what is missing. */

@@ -48,7 +48,8 @@ struct Control {
     Peer *peer; /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
     int listener;
     Peer stranger[STRANGERS_MAX];
-    int refused; /* connections of other jobs */
+    int refused;    /* connections of other jobs */
+    bool any_build; /* of the programs that come */
     bool watching, welcome, go, failed, decided;
     bool orphaned; /* the connection to rank 0 has ended before the result came */
     int64_t beaten_ns, turned_ns, awake_ns;
@@ -219,6 +220,13 @@ static void peer_turn(Control *c, int rank)
                             : "its supervisor has ended without a message: it was killed, or its host is down");
 }
 
+/* Nothing has been heard of it for longer than the timeout, without the time in which this program was stopped itself. */
+static bool is_silent(const Control *c, int rank)
+{
+    int64_t heard = c->peer[rank].heard_ns > c->awake_ns ? c->peer[rank].heard_ns : c->awake_ns;
+    return c->watching && clock_ns() - heard > c->timeout_ms * 1000000ll;
+}
+
 /* One round: wait at most wait_ms for something to happen, then take and send what there is. */
 static void turn(Control *c, int wait_ms)
 {
@@ -254,8 +262,7 @@ static void turn(Control *c, int wait_ms)
             if (k != r && c->peer[k].alive_ns > alive) alive = c->peer[k].alive_ns;
         life = alive ? now - alive : INT64_MAX;
         if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
-        int64_t heard = peer->heard_ns > c->awake_ns ? peer->heard_ns : c->awake_ns;
-        if (now - heard > c->timeout_ms * 1000000ll && !c->failed && !peer->ended)
+        if (is_silent(c, r) && !c->failed && !peer->ended)
             failure_make(c, ERR_COMM, r, "no sign of life of its supervisor for %.1f s (--comm-timeout)",
                          (double)c->timeout_ms * 1e-3);
     }
@@ -263,7 +270,7 @@ static void turn(Control *c, int wait_ms)
 
 /* ---- meeting */
 
-static uint64_t build_digest(void)
+uint64_t control_build(void)
 {
     enum { PIECE = 1 << 20 };
     uint64_t digest = 0;
@@ -308,7 +315,7 @@ static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
         *stranger = (Peer){.net.fd = -1};
         if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
     }
-    if (!twice && hello->build != c->build)
+    if (!twice && !c->any_build && hello->build != c->build)
         failure_make(c, ERR_ARG, 0,
                      "rank %d on %s runs another build of towers (version %s, digest %016llx) than rank 0 "
                      "(version " TOWERS_VERSION ", digest %016llx); install the same file on all hosts",
@@ -427,7 +434,8 @@ Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
                    .ranks = launch->ranks,
                    .timeout_ms = timeout_ms,
                    .token = launch->token,
-                   .build = build_digest(),
+                   .build = control_build(),
+                   .any_build = launch->any_build,
                    .listener = -1,
                    .peer = calloc((size_t)launch->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
@@ -494,16 +502,17 @@ const char *control_host(const Control *c, int rank)
 
 /* ---- before the fork */
 
-/* Waits until a rank has sent bytes. */
+/* Waits until a rank has sent bytes; it may have ended since then. Rank 0, which may wait for another one itself, is given
+ * twice the time. */
 static Status bytes_await(Control *c, int rank, const char *what)
 {
     const Peer *peer = &c->peer[rank];
-    int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
+    int64_t wait_ms = rank == 0 ? 2 * c->timeout_ms : c->timeout_ms, deadline = clock_ns() + wait_ms * 1000000;
     while (!peer->bytes && !c->failed && clock_ns() < deadline) turn(c, RETRY_MS);
-    if (c->failed) return failure_status(c);
     if (peer->bytes) return OK;
-    return FAIL(ERR_COMM, "rank %d on %s has not told %s within %.0f s (--comm-timeout)", rank, peer->host, what,
-                (double)c->timeout_ms * 1e-3);
+    if (c->failed) return failure_status(c);
+    return FAIL(ERR_COMM, "rank %d on %s has not told %s within %.0f s (%s--comm-timeout)", rank, peer->host, what,
+                (double)wait_ms * 1e-3, rank == 0 ? "twice " : "");
 }
 
 Status control_broadcast(Control *c, char **bytes, size_t *count)
@@ -708,7 +717,8 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
     for (bool waits = true; waits && !c->decided;) {
         int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
         waits = false;
-        for (int r = 0; r < c->ranks; r++) waits |= c->peer[r].net.fd >= 0 && (!is_root(c) || !c->peer[r].ended);
+        for (int r = 0; r < c->ranks; r++)
+            waits |= c->peer[r].net.fd >= 0 && (!is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
         /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
         int64_t news = is_root(c) ? c->file_ns : c->peer[0].heard_ns;
         if (news > since && news - begun < FILES_MS * 1000000ll) since = news;

@@ -25,6 +25,9 @@ void control_close(Control *control);
 /* In a forked child: close its copies of the descriptors, so that the death of this program is seen. */
 void control_forget(Control *control);
 
+/* A hash of this program's file: programs of one run have the same, unless launch->any_build. */
+uint64_t control_build(void);
+
 int control_rank(const Control *control);
 int control_ranks(const Control *control);
 const char *control_host(const Control *control, int rank); /* its name; "" if unknown */
