@@ -6,27 +6,12 @@
 set -u
 . "$1/tests/support/check.sh"
 check_begin hosts "$@"
+. "$source_dir/tests/support/hosts.sh"
 small_data "$work/data" 96 30 || exit $?
 small_data "$work/other" 96 30
 printf '\7' | dd of="$work/other/train-images-idx3-ubyte" bs=1 seek=400 conv=notrunc status=none
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
 
-# Each program stores its exit code in $codes/RANK and hides it from the launcher, which would kill the others.
-cat >"$work/program" <<'PROGRAM'
-#!/bin/bash
-trap : TERM # mpirun ends all programs after the death of one; this shell stays to store the exit code
-rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${TOWERS_RANK:-}}}
-[[ -r $codes/before-$rank ]] && . "$codes/before-$rank"
-"${program:-$1}" "${@:2}" ${more:-}
-echo $? >"$codes/$rank"
-PROGRAM
-chmod +x "$work/program"
-
-# new NAME: fresh folder for exit codes and output; before-RANK in it is sourced by that program
-new() {
-    export codes=$work/codes-$1
-    mkdir -p "$codes"
-}
 run=(train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --workers 1 --towers 8 --batch-size 2 --max-steps 12
     --checkpoint-steps 4 --eval-batch-size 4 --eval-interval 1 --log-interval 1 --summary-interval 0 --output-dir "$work" --comm-timeout 60)
 case $("$towers" doctor 2>/dev/null | grep -w mpi) in
@@ -43,15 +28,6 @@ launched() {
     if ((programs == 1)); then "$towers" "${run[@]}" "$@"; else "${mpirun[@]}" "$programs" "$work/program" "$towers" "${run[@]}" "$@"; fi >"$out" 2>"$err" </dev/null
 }
 
-# row TABLE CELL...: of docs/scaling.md
-row() {
-    { printf '| %s ' "${@:2}" && echo '|'; } | sed "s/\b$(hostname)\b/HOST/g" >>"$work/table-$1"
-}
-# said PATTERN FILE...: the part of the output that matches, for a row
-said() {
-    echo "\`$(cat "${@:2}" 2>/dev/null | grep -ohE -- "$1" | head -1 | sed "s|, after $work[^:]*||")\`"
-}
-
 # all_codes CODE NAME RANKS: every program has ended with this exit code
 all_codes() {
     local rank
@@ -59,15 +35,6 @@ all_codes() {
         [[ $(cat "$codes/$rank" 2>/dev/null) == "$1" ]] ||
             complain "$2: rank $rank ended with '$(cat "$codes/$rank" 2>/dev/null)' instead of $1: $(tail -n 4 "$err")"
     done
-}
-
-# waits_for PATTERN FILE
-waits_for() {
-    for ((i = 0; i < 1200; i++)); do
-        grep -qE -- "$1" "$2" 2>/dev/null && return
-        sleep 0.05
-    done
-    complain "no '$1' in $2 within a minute: $(tail -n 5 "$2" "$err")"
 }
 
 # ---- programs that only meet
@@ -204,7 +171,6 @@ stopped() { # NAME RANK SIGNAL CODE ARGUMENT...
     local name=$1 rank=$2 signal=$3 code=$4 pid
     shift 4
     new "$name"
-    echo 'echo $$ >"$codes/shell-$rank"' | tee "$codes/before-0" >"$codes/before-1"
     TOWERS_FAULT="delay:tower=5,step=1,ms=50" launched 2 --experiment "$name" --max-steps 40 "$@" &
     pid=$!
     waits_for '"step":6,' "$work/$name/metrics.jsonl"
@@ -278,7 +244,6 @@ else
         local name=$1 signal=$2 rank=$3 who=$4 pattern=$5 pid victim other=$((1 - $3)) begun
         shift 5
         new "$name"
-        echo 'echo $$ >"$codes/shell-$rank"' | tee "$codes/before-0" >"$codes/before-1"
         TOWERS_FAULT="delay:tower=5,step=1,ms=50" launched 2 --experiment "$name" --max-steps 4000 "$@" &
         pid=$!
         waits_for '"step":6,' "$work/$name/metrics.jsonl"
@@ -298,7 +263,8 @@ else
     dies tower-1 KILL 1 tower4 "rank 1 on $(hostname): tower [4-7] .* killed by signal 9"
     dies tower-0 KILL 0 tower0 "tower [0-3] .* killed by signal 9"
     dies silent-1 STOP 1 tower4 "error: .*comm-timeout.*" --comm-timeout 4
+    rows_match faults
 fi
 
-[[ -z ${HOSTS_TABLES:-} ]] || cp "$work"/table-* "$HOSTS_TABLES"
+rows_match bits
 check_end "towers on several hosts: the bits and records of one, and one end for all"

@@ -1,0 +1,117 @@
+# shellcheck shell=bash
+# Source this after check_begin: several programs of one run, and hosts as network namespaces.
+#
+#   $work/program COMMAND...  what launchers start: runs the command, stores its exit code in $codes/RANK and hides it from the
+#                             launcher, which would kill the others; $codes/before-RANK is sourced before
+#   new NAME                  a fresh folder $codes
+#   waits_for PATTERN FILE    until the file has it, at most a minute
+#   row TABLE CELL...         of docs/scaling.md; rows_match TABLE complains if the page has other faults or exit
+#                             codes than were seen, or copies the rows to $HOSTS_TABLES for scripts/hosts_tables.sh
+#   said PATTERN FILE...      the part of the output that matches, for a row
+#
+#   net_begin COUNT           hosts 1 to COUNT, joined by a switch: $subnet.1, ..., of the names host1, ...; skips (77) without root
+#   on HOST COMMAND...        on this host; hosts_file=FILE is its /etc/hosts
+#   network COMMAND...        tell the switch: delay, loss, rate, refuse, plain (switch_driver.c); its link i leads to host i
+#   net_mpirun PROGRAMS COMMAND...  by a real mpirun of Open MPI, one on each host; needs ended in `pids` if the network is cut
+
+cat >"$work/program" <<'PROGRAM'
+#!/bin/bash
+trap : TERM # mpirun ends all programs after the death of one; this shell stays to store the exit code
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${TOWERS_RANK:-}}}
+[[ -r $codes/before-$rank ]] && . "$codes/before-$rank"
+echo $$ >"$codes/shell-$rank"
+"${program:-$1}" "${@:2}" ${more:-}
+echo $? >"$codes/$rank"
+PROGRAM
+chmod +x "$work/program"
+
+new() {
+    export codes=$work/codes-$1
+    mkdir -p "$codes"
+}
+
+waits_for() {
+    for ((i = 0; i < 1200; i++)); do
+        grep -qE -- "$1" "$2" 2>/dev/null && return
+        sleep 0.05
+    done
+    complain "no '$1' in $2 within a minute: $(tail -n 5 "$2" "$err")"
+}
+
+row() {
+    { printf '| %s ' "${@:2}" && echo '|'; } | sed "s/\b$(hostname)\b/HOST/g" >>"$work/table-$1"
+}
+said() {
+    echo "\`$(cat "${@:2}" 2>/dev/null | grep -ohE -- "$1" | head -1 | sed "s|, after $work[^:]*||")\`"
+}
+rows_match() {
+    [[ -z ${HOSTS_TABLES:-} ]] || { cp "$work/table-$1" "$HOSTS_TABLES"; return; }
+    ((failures)) && return # they have said why
+    diff <(sed -n "/<!-- $1: begin -->/,/<!-- $1: end -->/p" "$source_dir/docs/scaling.md" | sed '/^<!--/d' | tail -n +3 | cut -d '|' -f 2,3 | sort) \
+        <(cut -d '|' -f 2,3 "$work/table-$1" | sort) ||
+        complain "the table '$1' of docs/scaling.md (<) is not what was seen (>); scripts/hosts_tables.sh writes it"
+}
+
+# ---- hosts with a network between them
+
+net=tow$$ subnet=10.$((64 + RANDOM % 64)).$((RANDOM % 256)) pids=()
+
+net_end() {
+    local pid host
+    for pid in "${pids[@]}"; do # mpirun waits for hosts that it cannot reach
+        kill -KILL "$pid"
+        wait "$pid"
+    done 2>/dev/null
+    { kill -KILL "$SWITCH_PID" && wait "$SWITCH_PID"; } 2>/dev/null
+    for ((host = 0; host <= net_hosts; host++)); do
+        ip netns pids "$net-$host" 2>/dev/null | xargs -r kill -KILL
+        ip netns del "$net-$host" 2>/dev/null
+    done
+    rm -rf "$work"
+}
+
+net_begin() {
+    local driver=${towers%/*}/tests/switch_driver host
+    net_hosts=$1
+    { ip netns add "$net-0" && ip link add "${net}r" address 02:00:00:00:00:00 type veth peer name link0 netns "$net-0"; } 2>/dev/null ||
+        { ip netns del "$net-0" 2>/dev/null; echo "SKIPPED: towers on hosts with a network: no network namespaces (needs root)" >&2; exit 77; }
+    trap net_end EXIT
+    ip addr add "$subnet.254/24" dev "${net}r" && ip link set "${net}r" up
+    ip -n "$net-0" link set link0 up
+    for ((host = 1; host <= net_hosts; host++)); do
+        ip netns add "$net-$host"
+        ip -n "$net-0" link add "link$host" type veth peer name eth0 netns "$net-$host" address "02:00:00:00:00:0$host"
+        ip -n "$net-0" link set "link$host" up
+        ip -n "$net-$host" addr add "$subnet.$host/24" dev eth0
+        ip -n "$net-$host" link set eth0 up
+        ip -n "$net-$host" link set lo up
+    done
+    # shellcheck disable=SC2046
+    coproc SWITCH { exec ip netns exec "$net-0" "$driver" $(seq -f link%g 0 "$net_hosts"); }
+    exec {to_switch}>&"${SWITCH[1]}" {from_switch}<&"${SWITCH[0]}"
+    network plain
+    cat >"$work/host" <<HOST
+#!/bin/bash
+# HOST COMMAND...: what ssh would do; HOST is a number, or an address that ends with it
+exec ip netns exec "$net-\${1##*.}" unshare --uts --mount bash -c 'hostname host\${0##*.}
+[[ -z \${hosts_file:-} ]] || mount --bind "\$hosts_file" /etc/hosts
+eval "\$*"' "\$@"
+HOST
+    chmod +x "$work/host"
+}
+
+network() {
+    local answer
+    echo "$*" >&"$to_switch"
+    read -r -t 60 answer <&"$from_switch" && [[ $answer == ok ]] || complain "the switch does not answer to '$*'"
+}
+
+on() { "$work/host" "$1" "exec ${*:2}"; }
+
+net_mpirun() {
+    local hosts TMPDIR=$codes # of its own: daemons of several runs on one host disturb each other when they make theirs
+    hosts=$(seq -s, -f "$subnet.%g" 1 "$1")
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --mca plm_rsh_agent "$work/host" --host "$hosts" -np "$1" \
+        --bind-to none --mca odls_base_sigkill_timeout 10 --mca btl self,tcp --mca btl_tcp_if_include "$subnet.0/24" \
+        --mca oob_tcp_if_include "$subnet.0/24" -x MASTER_ADDR="$subnet.1" -x TMPDIR -x codes "${net_variables[@]}" "$work/program" "${@:2}"
+}
