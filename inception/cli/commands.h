@@ -10,6 +10,10 @@ NODISCARD Status bench_open(Options *options, JobFiles *files);
 NODISCARD Status bench_run(const Options *options, JobFiles *files, int *signal_number);
 NODISCARD Status scaling_run(Options *options, JobFiles *files, int *signal_number); /* after bench_open */
 
+/* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, the network between
+ * their hosts, and what is odd. ERR_ARG if anything is, and without a launcher. */
+NODISCARD Status doctor_hosts_run(Options *options, JobFiles *files, FILE *to);
+
 /* eval: prints the data to be evaluated as one line on stderr; then results to stdout, --errors and --class-scores to
  * their files. `samples` [of the test set], `scores` [of the test set][classes] or NULL, as eval_run gives them. */
 void eval_introduce(const JobFiles *files);

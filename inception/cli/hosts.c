@@ -25,6 +25,7 @@ Status hosts_meet(const Options *o, JobFiles *files)
     files->console[0] = files->console[1] = -1;
     TRY(launch_read(environ, &files->launch));
     if (files->launch.ranks == 1) return OK;
+    files->launch.any_build = o->verb == VERB_DOCTOR;
     TRY(control_open(&files->launch, (int64_t)(o->comm_timeout * 1000), &files->control));
     job->control = files->control;
     if (o->max_restarts > 0)

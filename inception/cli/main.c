@@ -9,6 +9,7 @@
 #include "inception/cli/options.h"
 #include "inception/cli/recipe.h"
 #include "inception/cli/run_argument.h"
+#include "inception/cli/uses.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "kernels/text.h"
@@ -257,10 +258,12 @@ static void version_print(void)
     putchar('\n');
 }
 
-static Status doctor(const Options *options)
+static Status doctor(Options *options, JobFiles *files)
 {
     DoctorMachine machine;
     DoctorReport report;
+    TRY(uses_check(options));
+    if (options->hosts) return doctor_hosts_run(options, files, stdout);
     doctor_measure(&machine);
     doctor_judge(&machine, &report);
     if (options->json) return doctor_print_json(&report, stdout);
@@ -317,7 +320,7 @@ static Status verb_run(Options *options, int *signal_number)
     case VERB_EXPORT: st = export(options, &files); break;
     case VERB_REPORT: st = report(options); break;
     case VERB_REPLAY: st = replay(options); break;
-    case VERB_DOCTOR: st = doctor(options); break;
+    case VERB_DOCTOR: st = doctor(options, &files); break;
     case VERB_VERSION: version_print(); break;
     case VERB_MAN: manual_print(stdout, options->markdown); break;
     case VERB_COMPLETION: st = completion_print(stdout, options->argument_count ? options->arguments[0] : NULL); break;

@@ -61,6 +61,9 @@ Status uses_check(const Options *o)
         {OPTION_ID_eval_resize, o->eval_crop <= 0, "with --eval-crop"},
         {OPTION_ID_warmup_lr, o->warmup_epochs > 0, "without --warmup-epochs"},
         {OPTION_ID_nan_limit, goes_back, "with --nan-policy stop"},
+        {OPTION_ID_data_path, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
+        {OPTION_ID_output_dir, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
+        {OPTION_ID_comm_timeout, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
         {OPTION_ID_sdc_policy, o->sdc_check > 0, "with --sdc-check 0"},
     };
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)

@@ -1,0 +1,35 @@
+/* Host links: what the network does from one host to another, measured over a TCP connection between the two.
+ *
+ * The client connects to the server and sends who it is. Then PINGS times it sends its clock, and the server answers with
+ * its own; at last it sends bytes until the server has told how many came in which time: 64 MB, or what comes in a
+ * second. The round trip is the shortest one. The clock of the server at the middle of that round trip, minus that of the
+ * client, is the difference of their clocks; it is uncertain by half of the round trip (RFC 5905, section 8). */
+#ifndef TOWERS_INCEPTION_CLI_HOST_LINKS_H
+#define TOWERS_INCEPTION_CLI_HOST_LINKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+/* From this host to another; the same layout in every build. */
+typedef struct HostLink {
+    int32_t to;                                /* rank of a program on the other host; -1: not measured */
+    int32_t connected;                         /* else `why` tells why not */
+    double bytes_per_s, round_trip_s, clock_s; /* 0 if unknown; clock_s: theirs minus ours */
+    char address[64], why[96];                 /* "10.0.0.2, port 40123" */
+} HostLink;
+
+/* Listen on a free port of all addresses of this host. */
+NODISCARD Status host_links_listen(int *listener, int *port);
+/* The address of this host from which `master` is reached, as digits; "" if there is no route. */
+void host_address(const char *master, char *address, size_t bytes);
+
+/* Measure the link to the server at an address. Never waits longer than HOST_LINK_MS, and cannot fail: the link tells. */
+enum { HOST_LINK_MS = 6000 };
+void host_link_measure(const char *address, int port, uint64_t token, int me, HostLink *link);
+/* Serve the client that rank `from` is, which begins within wait_ms; strangers are turned away. */
+void host_link_serve(int listener, uint64_t token, int from, int wait_ms);
+
+#endif

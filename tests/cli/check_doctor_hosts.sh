@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# towers doctor --hosts on four hosts with a network between them (network namespaces): all agree; each odd one is named, and nobody else:
+# another build, other data, a clock that is ahead, a slow link, a closed one; a host that does not come, stops or dies ends it on all
+# others by name. Needs root. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin doctor-hosts "$@"
+. "$source_dir/tests/support/hosts.sh"
+small_data "$work/data" 96 30 || exit $?
+"$towers" doctor --hosts >"$out" 2>"$err"
+[[ $? == 2 ]] && grep -q 'mpirun --host a,b -np 2 -x MASTER_ADDR=a towers doctor --hosts' "$err" || complain "without a launcher: $(cat "$err")"
+"$towers" doctor --data-path "$work/data" >"$out" 2>"$err"
+[[ $? == 2 ]] && grep -q -- '--data-path has no effect without --hosts' "$err" || complain "--data-path alone: $(cat "$err")"
+net_begin 4
+shim=$(dirname "$towers")/tests/fail_calls.so
+port=$((20000 + RANDOM % 10000))
+programs=()
+begin() { # RANK ARGUMENT...: on host RANK + 1
+    TOWERS_RANK=$1 TOWERS_WORLD_SIZE=4 TOWERS_MASTER_ADDR=$subnet.1 TOWERS_MASTER_PORT=$port on "$(($1 + 1))" "$work/program" \
+        "$towers" doctor --hosts --output-dir "$work" "${@:2}" >"$codes/out-$1" 2>"$codes/err-$1" </dev/null &
+    programs+=($!)
+}
+ended() { # CODE RANK...: these ended with it
+    local rank
+    wait "${programs[@]}"
+    programs=() port=$((port + 7))
+    for rank in "${@:2}"; do
+        [[ $(cat "$codes/$rank" 2>/dev/null) == "$1" ]] || complain "${codes##*-}: rank $rank ended with '$(cat "$codes/$rank" 2>/dev/null)' instead of $1: $(cat "$codes/out-$rank" "$codes/err-$rank")"
+    done
+}
+finds() { grep -qE -- "^$1\$" "$codes/out-0" || complain "${codes##*-}: nobody says '$1': $(cat "$codes/out-0")"; }
+
+# ---- all agree; the switch is what is slow, so that a busy machine finds nothing odd
+network delay 5
+for host in 1 2 3 4; do network rate $host 200; done
+new agree
+for rank in 0 1 2 3; do begin $rank --data-path "$work/data"; done
+ended 0 0 1 2 3
+finds "all hosts agree"
+finds "data +96 samples, fingerprint [0-9a-f]{32} +all"
+finds "clock +[-+]0\.[0-9]+ ms against host1, \+- (5|6|7|8|9|1.)\.[0-9]+ ms +host2"
+[[ $(grep -cE '^host[1-4] .* (1|2)[0-9]\.[0-9]' "$codes/out-0") -ge 4 ]] || complain "no matrix of about 25 MB/s: $(cat "$codes/out-0")"
+[[ ! -s $codes/out-1 ]] || complain "rank 1 prints, too: $(cat "$codes/out-1")"
+
+# ---- everything is odd
+small_data "$work/other" 95 30
+cp "$towers" "$work/another" && echo x >>"$work/another"
+network rate 3 10
+network refuse 4 2 0
+new odd
+echo "more='--data-path $work/other'" >"$codes/before-0"
+echo "program=$work/another" >"$codes/before-1"
+[[ ! -f $shim ]] || echo "export LD_PRELOAD=$shim CLOCK_AHEAD=100" >"$codes/before-3"
+for rank in 0 1 2 3; do begin $rank --data-path "$work/data"; done
+ended 2 0 1 2 3
+finds "host1: data is '95 samples, .*', but '96 samples, .*' on host2, host3, host4"
+finds "host2: towers is '.*, digest [0-9a-f]+', but '.*' on host1, host3, host4"
+finds "host3 sends slowly to all hosts, for example host1: [0-9.]+ MB/s; the median of all links is [0-9.]+ MB/s"
+finds "host4 cannot connect to host2 at $subnet.2, port [0-9]+: $subnet.2: Connection timed out"
+[[ ! -f $shim ]] || finds "host4: its clock is (99|100)\.[0-9]+ s ahead of that of host1, uncertain by 0\.0[0-9]+ s"
+found=$(awk -v RS= 'END { print }' "$codes/out-0")
+[[ $(wc -l <<<"$found") == $((4 + $([[ -f $shim ]] && echo 1 || echo 0))) ]] || complain "other findings: $found"
+grep -qE 'error: the hosts are not alike: [45] findings above' "$codes/err-0" || complain "rank 0 says: $(cat "$codes/err-0")"
+network plain
+
+# ---- hosts that do not come, stop, or die in the middle
+new absent
+for rank in 0 1 2; do begin $rank --comm-timeout 3; done
+ended 7 0 1 2
+grep -q "of 4 programs rank 3 did not connect to port $((port - 7)) of host1 within 3 s" "$codes/err-0" || complain "absent: $(cat "$codes/err-0")"
+for signal in STOP KILL; do
+    for host in 1 2 3 4; do network rate $host 20; done # three rounds of two seconds
+    new "$signal"
+    for rank in 0 1 2 3; do begin $rank --comm-timeout 10; done
+    for ((i = 0; i < 1200; i++)); do # it measures a link: a second connection beside that to rank 0's port
+        (($(on 3 ss -tnH state established 2>/dev/null | grep -vc ":$port ") > 0)) && break
+        sleep 0.02
+    done
+    kill -$signal "$(pgrep -P "$(cat "$codes/shell-2")")"
+    for ((i = 0; i < 1200; i++)); do
+        [[ -s $codes/0 && -s $codes/1 && -s $codes/3 ]] && break
+        sleep 0.05
+    done
+    kill -KILL "$(pgrep -P "$(cat "$codes/shell-2")")" 2>/dev/null
+    ended 7 0 1 3
+    cat "$codes"/err-* | grep -qE "rank 2 on host3( has not told|: its supervisor has ended)" || complain "$signal: nobody names host3: $(cat "$codes"/err-*)"
+    network plain
+done
+check_end "towers doctor --hosts names the odd one"
