@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # --loss bce with one class for each image: training does not depend on how a batch is divided among towers, processes and accumulated
-# batches, also with mixing, smoothing, weights of classes, damaged images and a frozen part; runs continue bit for bit, and not with another loss; eval and
-# predict know the loss of a run; capsules replay; auxiliary heads take the same loss.
+# batches, also with mixing, smoothing, weights of classes, damaged images and a frozen part; runs continue bit for bit, and not with another loss; eval knows
+# the loss of a run; capsules replay; auxiliary heads take the same loss.
 # Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
@@ -65,7 +65,7 @@ refused 'loss' "$towers" train fashion_cnn --data-path "$work/data" --device cpu
     --no-winograd --max-steps 10 --output-dir "$work" --experiment halves --resume auto
 refused '--loss has no effect: wgan_gp predicts no classes' "$towers" train wgan_gp --dataset synthetic --device cpu --dry-run --loss bce
 
-# ---- it learns, and eval and predict know the loss of the run
+# ---- it learns, and eval knows the loss of the run
 train learned --towers 2 --batch-size 16 --opt adam --lr 0.003 --epochs 8 || complain "learned: $(cat "$work/err")"
 "$towers" eval "$work/learned" --device cpu --json >"$work/eval.json" 2>"$work/err" || complain "eval: $(cat "$work/err")"
 python3 - "$work/eval.json" <<'PY' || complain "eval: $(cat "$work/eval.json" | head -c 200)"

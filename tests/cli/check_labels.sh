@@ -139,6 +139,23 @@ refused "--top is for networks that give an image one class" "$towers" predict "
 grep -q 'test mAP' "$work/learned/report.html" || complain "no mAP in the report"
 "$towers" compare "$work/learned" "$work/learned" 2>&1 | grep -q 'test mAP, %' || complain "compare: $("$towers" compare "$work/learned" "$work/learned" 2>&1 | head -8)"
 
+# ---- several programs: each has evaluated a part of the images; rank 0 has all probabilities
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+case $("$towers" doctor 2>/dev/null | grep -w mpi) in
+*"Open MPI"*) mpirun=(mpirun.openmpi --oversubscribe --bind-to none -np 2) ;;
+*MPICH*) mpirun=(mpirun.mpich -np 2) ;;
+*) mpirun=(none) ;;
+esac
+if command -v "${mpirun[0]}" >/dev/null; then
+    parts=("${net[@]}" --data-path "$work/list" "${common[@]}" --towers 2 --processes 2 --batch-size 16 --lr 0 --max-steps 2 --eval-batch-size 7)
+    "$towers" train "${parts[@]}" --experiment together >/dev/null 2>"$work/err" </dev/null || complain "together: $(tail -2 "$work/err")"
+    "${mpirun[@]}" "$towers" train "${parts[@]}" --experiment apart >/dev/null 2>"$work/err" </dev/null || complain "apart: $(tail -2 "$work/err")"
+    cmp <(cut -d, -f1-7 "$work/together/results.csv") <(cut -d, -f1-7 "$work/apart/results.csv") || complain "two programs measure something else"
+    cmp "$work/together/mistakes.csv" "$work/apart/mistakes.csv" || complain "two programs make other mistakes"
+else
+    echo "without mpirun: several programs were not tried"
+fi
+
 # ---- what people see of the data
 "$towers" data info "$work/list" >"$work/out" 2>"$work/err" || complain "data info: $(cat "$work/err")"
 grep -q 'classes: 4, any number for an image' "$work/out" || complain "data info: $(cat "$work/out")"
