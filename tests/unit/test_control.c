@@ -80,6 +80,15 @@ static void test_frames(void **state)
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
     count = frame_put(bytes, CONTROL_KINDS, NULL, 0);
     assert_int_equal(control_frame_read(bytes, count, &frame), -1);
+    ControlFile files[] = {{FILE_STACK, 2, 5, 7, 0, 0},  {FILE_KINDS, 2, 5, 7, 0, 0},
+                           {-1, 2, 5, 7, 0, 0},          {FILE_STACK, -1, 5, 7, 0, 0},
+                           {FILE_STACK, 2, -1, 7, 0, 0}, {FILE_STACK, 2, 5, (uint64_t)CONTROL_FILE_MAX + 1, 0, 0}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        count = frame_put(bytes, i % 2 ? CONTROL_FILE : CONTROL_HAVE, &files[i], sizeof files[i]);
+        assert_int_equal(control_frame_read(bytes, count, &frame), i ? -1 : (int64_t)count);
+    }
+    count = frame_put(bytes, CONTROL_FILE, &files[0], sizeof files[0] - 1);
+    assert_int_equal(control_frame_read(bytes, count, &frame), -1);
     ControlHead head = {CONTROL_MAGIC, CONTROL_BYTES, CONTROL_CONTENT_MAX + 1};
     memcpy(bytes, &head, sizeof head);
     assert_int_equal(control_frame_read(bytes, sizeof head, &frame), -1);
