@@ -52,8 +52,6 @@ NODISCARD Status shared_check(const CommConfig *config, const CommShared *shared
 NODISCARD Status shared_barrier(const CommConfig *config, CommShared *shared);
 /* The error of a collective after somebody has left. */
 NODISCARD Status shared_fail_aborted(const CommConfig *config, const CommShared *shared);
-/* Ends all collectives because a process of the group has not come in time. */
-NODISCARD Status shared_fail_late(const CommConfig *config, CommShared *shared, int missing);
 /* Waits until a process of the group has counted `word`, its `given`, or the first process's prefixed or resulted, up
  * to `wanted`. */
 NODISCARD Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic int64_t *word, int64_t wanted,

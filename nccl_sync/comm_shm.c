@@ -107,7 +107,7 @@ Status shared_fail_aborted(const CommConfig *config, const CommShared *shared)
                 rank_of(config, left));
 }
 
-Status shared_fail_late(const CommConfig *config, CommShared *shared, int missing)
+static Status fail_deadline(const CommConfig *config, CommShared *shared, int missing)
 {
     comm_shared_abort(shared, missing);
     return FAIL(ERR_COMM, "tower process %d did not arrive at the collective within %.1f s (--comm-timeout)",
@@ -175,7 +175,7 @@ Status shared_barrier(const CommConfig *config, CommShared *shared)
         if (wait.left_ms <= 0) {
             int missing = 0;
             while (missing < shared->ranks - 1 && atomic_load(&shared->arrived_at[missing]) >= barrier) missing++;
-            return shared_fail_late(config, shared, missing);
+            return fail_deadline(config, shared, missing);
         }
         futex_wait(&shared->generation, generation, wait.left_ms);
     }
@@ -193,7 +193,7 @@ Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic i
         if (atomic_load_explicit(word, memory_order_acquire) >= wanted) return OK;
         if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
         comm_wait_look(&wait, config, progress_of(shared, process));
-        if (wait.left_ms <= 0) return shared_fail_late(config, shared, process);
+        if (wait.left_ms <= 0) return fail_deadline(config, shared, process);
         futex_wait(&shared->chain_moves, moves, wait.left_ms);
     }
 }

@@ -25,7 +25,11 @@ enum {
 static void group_text(const HostsComm *c, int group, Text *text)
 {
     int ranks = c->shared->ranks, first = group * ranks;
-    text_add(text, "host %s (tower process%s %d", c->card[group].host, ranks > 1 ? "es" : "", first);
+    if (*c->card[group].host)
+        text_add(text, "host %s", c->card[group].host);
+    else
+        text_add(text, "group %d", group); /* it has not told its name yet */
+    text_add(text, " (tower process%s %d", ranks > 1 ? "es" : "", first);
     if (ranks > 1) text_add(text, "..%d", first + ranks - 1);
     text_add(text, ")");
 }
@@ -121,12 +125,17 @@ Status leader_hear(Comm *comm)
 static Status late_find(Comm *comm, HostsComm *c)
 {
     int groups = comm->config.place.groups, me = comm->config.place.group, missing = 0;
-    int behind = process_behind(c->shared);
-    if (behind >= 0) return shared_fail_late(&comm->config, c->shared, behind);
     News news = {.kind = NEWS_ASK, .from = me, .collective = c->collective};
     char what[COMM_NEWS_BYTES];
     struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = clock_ns() + CENSUS_MS * 1000000ll;
+    int behind = process_behind(c->shared);
+    if (behind >= 0) {
+        snprintf(what, sizeof what,
+                 "tower process %d (host %s) did not arrive at the collective within %.1f s (--comm-timeout)",
+                 comm->config.place.rank + behind, comm->config.place.host, (double)comm->config.timeout_ms / 1000);
+        return leader_fail(comm, c, what);
+    }
     for (int g = 0; g < groups; g++) {
         c->answers[g] = g == me ? c->collective : -1;
         if (g != me) TRY(c->link->ops->tell(c->link, g, &news));

@@ -246,6 +246,7 @@ int main(int argc, char **argv)
     }
     int failed = 0, status, leaver = g.who - g.place.rank;
     bool mine = leaver >= 0 && leaver < g.processes;
+    bool stays = strcmp(g.cases, "abort") != 0; /* it does not end by itself */
     alarm(HANG_S);
     for (pid_t pid; (pid = wait(&status)) > 0;) {
         int i = 0;
@@ -255,7 +256,7 @@ int main(int argc, char **argv)
         if (WIFSIGNALED(status))
             snprintf(g.end[i].message, sizeof g.end[i].message, "ended by signal %d", WTERMSIG(status));
         comm_shared_abort(g.shared, i); /* as the supervisor does */
-        if (mine && pid != g.pid[leaver]) kill(g.pid[leaver], SIGKILL);
+        if (mine && stays && pid != g.pid[leaver]) kill(g.pid[leaver], SIGKILL);
     }
     for (int i = 0; i < g.processes; i++) end_write(&g, i);
     if (failed) others_wait(&g);

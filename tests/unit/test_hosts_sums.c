@@ -1,0 +1,342 @@
+/* Sums over groups of processes on their communication threads, with pipes between the groups: the bits of tower order
+ * for uneven placements and several ranges at once; a sum proceeds while its processes compute; whoever leaves, before
+ * it has given its part or behind that, is named on all others; a process without its thread ends the run by name. */
+#include "nccl_sync/hosts.h"
+#include "tests/support/gifts.h"
+#include "tests/support/pipe_link.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 150000, ROUNDS = 4, PATIENT_MS = 60000, HANG_S = 300 };
+
+typedef struct Seen {
+    Status status[RANKS];
+    char message[RANKS][1024];
+} Seen;
+
+typedef struct Case {
+    Status (*live)(Comm *comm, int rank);
+    int towers[GROUPS]; /* of each group */
+    int64_t timeout_ms;
+    int leaves;         /* the rank that does not end by itself; -1: none */
+    int without_thread; /* the rank that cannot start its thread; -1: none */
+    Seen *seen;
+} Case;
+
+static bool no_threads; /* of this process: the system refuses them */
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    if (no_threads) return EAGAIN;
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    return real(thread, attributes, start, argument);
+}
+
+static void rank_live(const Case *c, int rank, CommShared *shared)
+{
+    int group = rank / PER, process = rank % PER, before = 0, all = 0;
+    for (int g = 0; g < GROUPS; g++) {
+        if (g < group) before += c->towers[g];
+        all += c->towers[g];
+    }
+    int from = process * c->towers[group] / PER, to = (process + 1) * c->towers[group] / PER;
+    CommConfig config = {.place = {.rank = rank,
+                                   .ranks = RANKS,
+                                   .local_rank = process,
+                                   .group = group,
+                                   .groups = GROUPS,
+                                   .first_tower = before + from,
+                                   .local_towers = to - from},
+                         .towers = all,
+                         .max_count = COUNT,
+                         .timeout_ms = c->timeout_ms};
+    Comm *comm = NULL;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(HANG_S); /* a hang is a failure, not a wait */
+    snprintf(config.place.host, sizeof config.place.host, "host%d", group);
+    no_threads = rank == c->without_thread;
+    Status st = comm_hosts_open(&config, shared, pipe_link_open, &comm);
+    if (st == OK) st = c->live(comm, rank);
+    if (st != OK) snprintf(c->seen->message[rank], sizeof c->seen->message[rank], "%s", status_message());
+    c->seen->status[rank] = st;
+    if (st != OK) comm_abort(comm);
+    comm_close(comm);
+    _exit(0);
+}
+
+/* The supervisor of a group. A rank that is stopped stays until all others have ended. */
+static void group_live(const Case *c, int group)
+{
+    CommShared *shared;
+    pid_t pid[PER];
+    int status, leaver = c->leaves - group * PER;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (comm_shared_create(c->towers[group], PER, COUNT, &shared) != OK) _exit(1);
+    for (int i = 0; i < PER; i++)
+        if ((pid[i] = fork()) == 0) rank_live(c, group * PER + i, shared);
+    for (int left = PER; left > 0; left--) {
+        pid_t gone = wait(&status);
+        for (int i = 0; i < PER; i++) {
+            if (gone == pid[i] && WIFSIGNALED(status)) comm_shared_abort(shared, i);
+            if (gone == pid[i] || i != leaver) continue;
+            for (int r = 0; r < RANKS; r++)
+                while (r != c->leaves && *(volatile Status *)&c->seen->status[r] == STATUS_COUNT) usleep(1000);
+            kill(pid[i], SIGKILL);
+        }
+    }
+    _exit(0);
+}
+
+static void case_live(Case *c)
+{
+    pid_t pid[GROUPS];
+    pipe_link_create(GROUPS);
+    c->seen = mmap(NULL, sizeof *c->seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(c->seen != MAP_FAILED);
+    for (int r = 0; r < RANKS; r++) c->seen->status[r] = STATUS_COUNT;
+    for (int g = 0; g < GROUPS; g++) {
+        pid[g] = fork();
+        assert_true(pid[g] >= 0);
+        if (pid[g] == 0) group_live(c, g);
+    }
+    for (int g = 0; g < GROUPS; g++) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
+    pipe_link_destroy();
+}
+
+static void all_ok(const Case *c)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (c->seen->status[r] != OK) fail_msg("rank %d: %d, '%s'", r, (int)c->seen->status[r], c->seen->message[r]);
+    munmap(c->seen, sizeof *c->seen);
+}
+
+/* Every rank but the one that left ended with an error that names it or its host; those of its host, with `text`. */
+static void all_told(const Case *c, const char *text)
+{
+    char process[32], host[32];
+    snprintf(process, sizeof process, "tower process %d", c->leaves);
+    snprintf(host, sizeof host, "host host%d", c->leaves / PER);
+    for (int r = 0; r < RANKS; r++) {
+        const char *said = c->seen->message[r];
+        bool named = strstr(said, process) || strstr(said, host);
+        if (r == c->leaves ||
+            (c->seen->status[r] == ERR_COMM && named && (r / PER != c->leaves / PER || strstr(said, text))))
+            continue;
+        fail_msg("rank %d: status %d, '%s', expected '%s'", r, (int)c->seen->status[r], said, text);
+    }
+    munmap(c->seen, sizeof *c->seen);
+}
+
+static bool is_mine(const Comm *comm, int tower)
+{
+    return is_local_tower(&comm_config(comm)->place, tower);
+}
+
+/* ---- sums */
+
+/* Four ranges a round, of several chunks, of one element, and empty; they end in another order than they begin. */
+static Status sum_rounds(Comm *comm, int rank)
+{
+    static const size_t first[] = {0, 140001, 140000, 140000}, count[] = {140000, COUNT - 140001, 1, 0};
+    static float mine[COUNT], sum[COUNT];
+    const CommConfig *c = comm_config(comm);
+    (void)rank;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int t = c->place.first_tower; is_mine(comm, t); t++)
+            for (int k = 0; k < 4; k++) {
+                gifts(t, round, first[k], mine, count[k]);
+                TRY(comm_allreduce_begin(comm, t, first[k], mine, count[k]));
+            }
+        for (int k = 3; k >= 0; k--) TRY(comm_allreduce_end(comm, first[k], sum + first[k], count[k]));
+        for (size_t i = 0; i < COUNT; i++) {
+            float wanted = gifts_sum(c->towers, round, i);
+            if (memcmp(&wanted, &sum[i], sizeof wanted))
+                return FAIL(ERR_INTERNAL, "round %d, element %zu: %.9g instead of %.9g", round, i, (double)sum[i],
+                            (double)wanted);
+        }
+        TRY(comm_barrier(comm));
+    }
+    return OK;
+}
+
+static void test_sums_in_tower_order(void **state)
+{
+    (void)state;
+    Case c = {sum_rounds, {2, 3, 2}, PATIENT_MS, -1, -1};
+    case_live(&c);
+    all_ok(&c);
+}
+
+/* No rank asks for the first sum before its results are there, nor gives the second one. */
+static Status sum_beside(Comm *comm, int rank)
+{
+    static float x[COUNT];
+    const CommShared *shared = hosts_of(comm)->shared;
+    CommTimes times;
+    (void)rank;
+    for (int t = 0; t < comm_config(comm)->towers; t++)
+        if (is_mine(comm, t)) TRY(comm_allreduce_begin(comm, t, 0, x, COUNT / 2));
+    while (!atomic_load(&shared->resulted)) {
+        if (comm_shared_aborted(shared) >= 0) return shared_fail_aborted(comm_config(comm), shared);
+        usleep(1000);
+    }
+    for (int t = 0; t < comm_config(comm)->towers; t++)
+        if (is_mine(comm, t)) TRY(comm_allreduce_begin(comm, t, COUNT / 2, x, COUNT / 2));
+    TRY(comm_allreduce_end(comm, 0, x, COUNT / 2));
+    TRY(comm_allreduce_end(comm, COUNT / 2, x, COUNT / 2));
+    comm_sum_times(comm, &times);
+    int64_t span = times.ended_ns - times.begun_ns;
+    if (times.sums != 2 || times.busy_ns <= 0 || times.busy_ns > span)
+        return FAIL(ERR_INTERNAL, "%d sums of %lld ns within %lld ns", times.sums, (long long)times.busy_ns,
+                    (long long)span);
+    comm_sum_times(comm, &times);
+    if (times.sums) return FAIL(ERR_INTERNAL, "the times of %d sums are told twice", times.sums);
+    if (comm_allreduce_end(comm, 0, x, COUNT) == ERR_INTERNAL) return OK;
+    return FAIL(ERR_COMM, "a sum has ended that has not begun");
+}
+
+static void test_sum_beside_the_computation(void **state)
+{
+    (void)state;
+    Case c = {sum_beside, {2, 2, 2}, PATIENT_MS, -1, -1};
+    case_live(&c);
+    all_ok(&c);
+}
+
+/* ---- ends */
+
+/* Rank `leaver` leaves before, or behind, its part of the second of three sums. */
+static Status sums_until(Comm *comm, int rank, int leaver, bool given, int signal_number)
+{
+    static float x[COUNT];
+    for (int round = 0; round < 3; round++) {
+        bool leaves = round == 1 && rank == leaver;
+        for (int t = 0; t < comm_config(comm)->towers && (given || !leaves); t++)
+            if (is_mine(comm, t)) TRY(comm_allreduce_begin(comm, t, 0, x, COUNT));
+        if (leaves && signal_number) kill(getpid(), signal_number);
+        if (leaves) return FAIL(ERR_IO, "an error of its own");
+        TRY(comm_allreduce_end(comm, 0, x, COUNT));
+    }
+    return FAIL(ERR_INTERNAL, "nobody left");
+}
+
+static Status rank_3_fails(Comm *comm, int rank)
+{
+    return sums_until(comm, rank, 3, true, 0);
+}
+
+static Status rank_5_dies(Comm *comm, int rank)
+{
+    return sums_until(comm, rank, 5, true, SIGKILL);
+}
+
+static Status rank_5_stops(Comm *comm, int rank)
+{
+    return sums_until(comm, rank, 5, false, SIGSTOP);
+}
+
+/* fault: F30 */
+static void test_process_that_fails(void **state)
+{
+    (void)state;
+    Case c = {rank_3_fails, {2, 2, 2}, PATIENT_MS, 3, -1};
+    case_live(&c);
+    assert_int_equal(c.seen->status[3], ERR_IO); /* its thread has not replaced its words */
+    assert_string_equal(c.seen->message[3], "an error of its own");
+    all_told(&c, "tower process 3 has left the run");
+}
+
+/* fault: F30 */
+static void test_process_that_dies(void **state)
+{
+    (void)state;
+    Case c = {rank_5_dies, {2, 2, 2}, PATIENT_MS, 5, -1};
+    case_live(&c);
+    all_told(&c, "tower process 5 has left the run");
+}
+
+/* fault: F43 */
+static void test_process_that_stops(void **state)
+{
+    (void)state;
+    Case c = {rank_5_stops, {2, 2, 2}, 4000, 5, -1};
+    case_live(&c);
+    all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
+}
+
+/* It stops when it has given its part, before it has added it: its thread is held until then. */
+static pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER;
+
+static Status blocked(Comm *comm, void *of)
+{
+    (void)comm, (void)of;
+    pthread_mutex_lock(&never);
+    return OK;
+}
+
+static Status rank_5_stops_in_the_sum(Comm *comm, int rank)
+{
+    static float x[COUNT];
+    int64_t number;
+    TRY(comm_barrier(comm));
+    if (rank == 5) {
+        pthread_mutex_lock(&never);
+        TRY(comm_thread_give(hosts_of(comm)->thread, blocked, NULL, &number));
+    }
+    for (int t = 0; t < comm_config(comm)->towers; t++)
+        if (is_mine(comm, t)) TRY(comm_allreduce_begin(comm, t, 0, x, COUNT));
+    if (rank == 5) pause();
+    return comm_allreduce_end(comm, 0, x, COUNT);
+}
+
+/* fault: F43 */
+static void test_process_that_stops_in_the_sum(void **state)
+{
+    (void)state;
+    Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1};
+    case_live(&c);
+    all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
+}
+
+/* fault: F55 */
+static void test_process_without_a_thread(void **state)
+{
+    (void)state;
+    Case c = {sum_rounds, {2, 2, 2}, 4000, -1, 2};
+    case_live(&c);
+    assert_int_equal(c.seen->status[2], ERR_DEVICE);
+    assert_non_null(strstr(c.seen->message[2], "cannot start the communication thread of rank 2: "));
+    assert_int_equal(c.seen->status[3], ERR_COMM);
+    assert_non_null(strstr(c.seen->message[3], "tower process 2 has left the run"));
+    for (int r = 0; r < RANKS; r += r == 1 ? 3 : 1) /* the others wait for their leader's link */
+        if (c.seen->status[r] != ERR_COMM ||
+            !strstr(c.seen->message[r], "group 1 (tower processes 2..3) did not arrive"))
+            fail_msg("rank %d: '%s'", r, c.seen->message[r]);
+    munmap(c.seen, sizeof *c.seen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_in_tower_order),      cmocka_unit_test(test_sum_beside_the_computation),
+        cmocka_unit_test(test_process_that_fails),       cmocka_unit_test(test_process_that_dies),
+        cmocka_unit_test(test_process_that_stops),       cmocka_unit_test(test_process_that_stops_in_the_sum),
+        cmocka_unit_test(test_process_without_a_thread),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
