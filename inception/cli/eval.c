@@ -162,11 +162,11 @@ static json_t *scores_json(const Scores *s)
 
 /* ---- files */
 
-static Status errors_print(const Source *source, const EvalSample *samples, const float *scores, FILE *to)
+static Status errors_print(const Source *source, const EvalSample *samples, const float *scores, int classes, FILE *to)
 {
     int64_t *ids, found;
     Status st = mistakes_find(samples, source_info(source)->count, &ids, &found);
-    if (st == OK) mistakes_print(source, samples, scores, ids, found, to);
+    if (st == OK) mistakes_print(source, samples, scores, classes, ids, found, to);
     free(ids);
     return st;
 }
@@ -183,7 +183,7 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
     if (scores)
         scores_csv(scores, to);
     else
-        st = errors_print(files->test, samples, probability, to);
+        st = errors_print(files->test, samples, probability, files->job.program.options.classes, to);
     if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for '%s'", path);
     if (st == OK) st = file_replace(path, text, bytes);
     free(text);

@@ -201,6 +201,10 @@ bad "is empty" "\n \n"
 bad "lists no image" "image,a,b\n"
 bad "no image has a label" "${h}images/001.pgm,\n"
 bad "has a class 'upper left' that" "${h}images/001.pgm,lower left\nimages/002.pgm,lower right;upper right\n"
+cp "$work/columns/val/labels.csv" "$work/val.csv"
+sed 's/,[^,]*$//' "$work/val.csv" >"$work/columns/val/labels.csv"
+refused "has no column 'upper right', a class of" dry "$work/columns" --loss bce
+cp "$work/val.csv" "$work/columns/val/labels.csv"
 head -c 40000000 /dev/zero | tr '\0' 'a' >"$work/list/train/labels.csv"
 refused "line 1: expected a header" dry "$work/list" --loss bce
 mkdir "$work/list/train/folder.pgm"

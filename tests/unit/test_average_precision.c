@@ -1,15 +1,19 @@
-/* Average precision against values worked out by hand, and for many samples against another way to compute it. */
+/* Average precision against values worked out by hand, and for many samples against another way to compute it; the list of
+ * mistakes with any number of classes. */
 #include "towers/train/average_precision.h"
 
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "kernels/op.h"
 #include "kernels/philox.h"
 #include "towers/data/reader.h"
+#include "towers/train/mistakes.h"
 
 enum { SAMPLES = 300, CLASSES = 4 };
 
@@ -92,8 +96,33 @@ static void test_against_ranks(void **state)
     }
 }
 
+/* The network has more classes than the data. */
+static void test_mistakes(void **state)
+{
+    (void)state;
+    enum { MORE = 6 };
+    const unsigned has[2] = {0x2, 0x9};
+    static const char *const names[CLASSES] = {"a", "b", "c", "d"};
+    const float scores[2][MORE] = {{0.9f, 0.8f, 0.1f, 0.1f, 0.1f, 0.7f}, {0.6f, 0.2f, 0.1f, 0.4f, 0.1f, 0.1f}};
+    const EvalSample samples[2] = {{0, 1, 0.9f, 1}, {0, 1, 0.6f, 0.5f}};
+    const int64_t ids[2] = {1, 0};
+    char *text = NULL;
+    size_t bytes;
+    Listed l = listed(has, 2);
+    l.base.info.class_names = names;
+    FILE *to = open_memstream(&text, &bytes);
+    assert_non_null(to);
+    mistakes_print(&l.base, samples, scores[0], MORE, ids, 2, to);
+    assert_int_equal(fclose(to), 0);
+    assert_string_equal(text, "sample,file,label,predicted,probability,loss\n"
+                              "1,\", sample 1\",\"a;d\",\"a\",0.600000,0.5\n"
+                              "0,\", sample 0\",\"b\",\"a;b;5\",0.900000,1\n");
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_against_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_against_ranks),
+                                       cmocka_unit_test(test_mistakes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

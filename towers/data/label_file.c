@@ -327,6 +327,7 @@ static Status file_fill(LabelFile *f, Reader *r)
         f->classes_count = 0;
         TRY(lists_read(f, r));
     } else {
+        f->columns = true;
         TRY(columns_check(f, r));
         TRY(flags_read(f, r));
     }
@@ -382,7 +383,8 @@ Status label_file_match(LabelFile *file, const char *path, const LabelFile *trai
     Status st = OK;
     NamedClass *sorted = malloc((size_t)train->classes_count * sizeof *sorted);
     int32_t *number = malloc((size_t)file->classes_count * sizeof *number);
-    if (!sorted || !number) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path));
+    bool *has = calloc((size_t)train->classes_count, sizeof *has);
+    if (!sorted || !number || !has) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path));
     for (int c = 0; c < train->classes_count; c++) sorted[c] = (NamedClass){train->classes[c], c};
     qsort(sorted, (size_t)train->classes_count, sizeof *sorted, by_class_name);
     for (int c = 0; c < file->classes_count; c++) {
@@ -391,7 +393,11 @@ Status label_file_match(LabelFile *file, const char *path, const LabelFile *trai
         if (!found)
             TRY_OUT(FAIL(ERR_FORMAT, "'%s' has a class '%s' that '%s' lacks", path, file->classes[c], train_path));
         number[c] = found->class;
+        has[found->class] = true;
     }
+    for (int c = 0; file->columns && c < train->classes_count; c++)
+        if (!has[c])
+            TRY_OUT(FAIL(ERR_FORMAT, "'%s' has no column '%s', a class of '%s'", path, train->classes[c], train_path));
     for (int64_t i = 0; i < file->rows_count; i++) {
         int32_t *own = file->labels + file->rows[i].first;
         for (int32_t k = 0; k < file->rows[i].count; k++) own[k] = number[own[k]];
@@ -401,6 +407,7 @@ Status label_file_match(LabelFile *file, const char *path, const LabelFile *trai
 out:
     free(sorted);
     free(number);
+    free(has);
     return st;
 }
 

@@ -11,6 +11,7 @@
 #ifndef TOWERS_DATA_LABEL_FILE_H
 #define TOWERS_DATA_LABEL_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ typedef struct LabelFile {
     char *text;
     const char **classes;
     int classes_count;
+    bool columns; /* one for each class, so that the file speaks of these classes only */
     LabelRow *rows;
     int64_t rows_count;
     int32_t *labels; /* of each row increasing, in [0, classes_count) */

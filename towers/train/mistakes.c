@@ -46,22 +46,23 @@ const char *class_text(const SourceInfo *info, int32_t class, char number[16])
     return number;
 }
 
-/* A field with the names of classes. ERR_MEMORY leaves it empty. */
+/* A field with the names of `count` labels; with `scores`, of those of `count` classes that are above 0.5. Without memory it
+ * stays empty. */
 static void classes_csv(const SourceInfo *info, const int32_t *labels, int32_t count, const float *scores, FILE *to)
 {
     char *text = NULL, number[16];
     size_t bytes = 0;
     FILE *field = open_memstream(&text, &bytes);
     if (!field) return;
-    for (int32_t k = 0; k < (scores ? info->classes : count); k++)
+    for (int32_t k = 0; k < count; k++)
         if (!scores || scores[k] > 0.5f)
             fprintf(field, "%s%s", ftell(field) ? ";" : "", class_text(info, scores ? k : labels[k], number));
     if (fclose(field) == 0) csv_text(to, text);
     free(text);
 }
 
-void mistakes_print(const Source *source, const EvalSample *samples, const float *scores, const int64_t *ids,
-                    int64_t count, FILE *to)
+void mistakes_print(const Source *source, const EvalSample *samples, const float *scores, int classes,
+                    const int64_t *ids, int64_t count, FILE *to)
 {
     const SourceInfo *info = source_info(source);
     fputs("sample,file,label,predicted,probability,loss\n", to);
@@ -76,7 +77,7 @@ void mistakes_print(const Source *source, const EvalSample *samples, const float
         fputc(',', to);
         classes_csv(info, labels, own, NULL, to);
         fputc(',', to);
-        classes_csv(info, &s->predicted, 1, scores ? scores + ids[i] * info->classes : NULL, to);
+        classes_csv(info, &s->predicted, scores ? classes : 1, scores ? scores + ids[i] * classes : NULL, to);
         fprintf(to, ",%.6f,%.6g\n", (double)s->probability, (double)s->loss);
     }
 }
@@ -89,7 +90,7 @@ static Status list_write(const TowerProcess *p, const int64_t *ids, int64_t coun
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for a list of mistakes");
-    mistakes_print(p->job->test, p->ledger->sample, p->ledger->score, ids, count, to);
+    mistakes_print(p->job->test, p->ledger->sample, p->ledger->score, p->ledger->classes, ids, count, to);
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, MISTAKES_CSV)
                                 : FAIL(ERR_MEMORY, "no memory for a list of mistakes");
     if (st == OK) st = file_replace(path, text, bytes);
