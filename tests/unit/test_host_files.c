@@ -183,6 +183,42 @@ static void test_brought(void **state)
     assert_int_equal(entries("run"), 3);
 }
 
+/* A resumed run adds rows, or has rank 1 on a host that has not those from before: nothing that rank 0 has is lost. */
+static void test_resumed(void **state)
+{
+    (void)state;
+    char problems[2048], *large = large_text('r');
+    directory_put("run");
+    directory_put("theirs");
+    directory_put("elsewhere");
+    scratch_put("theirs/rank1-samples.csv", large);
+    meet("theirs", sends_all, problems, sizeof problems);
+    large = realloc(large, LARGE + 8);
+    assert_non_null(large);
+    strcat(large, "2,0,2,1");
+    scratch_put("theirs/rank1-samples.csv", large);
+    meet("theirs", sends_all, problems, sizeof problems);
+    assert_same("run/rank1-samples.csv", "theirs/rank1-samples.csv");
+    assert_int_equal(entries("run"), 1);
+    large[LARGE - 1] = 'x'; /* longer than the other, but another */
+    strcpy(large + LARGE, "3,0,2,1");
+    for (int i = 1; i <= 2; i++) {
+        char name[64];
+        scratch_put("elsewhere/rank1-samples.csv", i == 1 ? large : "3,0,2,1");
+        snprintf(name, sizeof name, "run/rank1-samples.csv.%d", i);
+        char *before = scratch_text("run/rank1-samples.csv");
+        meet("elsewhere", sends_all, problems, sizeof problems);
+        assert_string_equal(problems, "");
+        assert_same("run/rank1-samples.csv", "elsewhere/rank1-samples.csv");
+        char *kept = scratch_text(name);
+        assert_string_equal(kept, before);
+        free(kept);
+        free(before);
+        assert_int_equal(entries("run"), 1 + i);
+    }
+    free(large);
+}
+
 static ControlFile head_of(ControlFileKind kind, int tower, const char *content)
 {
     FileSum sum;
@@ -244,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_brought, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_resumed, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_nonsense, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

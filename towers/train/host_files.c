@@ -140,6 +140,37 @@ static Status file_begin(HostFiles *files, int rank, const ControlFile *head, bo
     return durable_create(in->temporary, head->bytes, &in->to);
 }
 
+/* Whether a file begins with all bytes of another one. */
+static bool continues(const char *path, const char *older)
+{
+    char new_bytes[4096], old_bytes[4096];
+    uint64_t left = 0, whole;
+    int new_fd = -1, old_fd = -1;
+    bool same = file_open(older, OF_RUN, ERR_IO, CONTROL_FILE_MAX, &old_fd, &left) == OK &&
+                file_open(path, OF_RUN, ERR_IO, CONTROL_FILE_MAX, &new_fd, &whole) == OK && left <= whole;
+    while (same && left > 0) {
+        ssize_t got = read(old_fd, old_bytes, sizeof old_bytes);
+        same = got > 0 && read(new_fd, new_bytes, (size_t)got) == got && !memcmp(old_bytes, new_bytes, (size_t)got);
+        if (same) left -= (uint64_t)got;
+    }
+    if (old_fd >= 0) close(old_fd);
+    if (new_fd >= 0) close(new_fd);
+    return same;
+}
+
+/* A resumed run may have rank N on a host that lacks the rows from before. The list that has them is then kept beside the
+ * new one, as NAME.1, NAME.2, ... */
+static Status older_keep(const Incoming *in)
+{
+    char aside[PATH_BYTES + 16];
+    struct stat info;
+    if (lstat(in->path, &info) != 0 || !S_ISREG(info.st_mode) || continues(in->temporary, in->path)) return OK;
+    int number = 1;
+    do snprintf(aside, sizeof aside, "%s.%d", in->path, number++);
+    while (lstat(aside, &info) == 0);
+    return rename(in->path, aside) == 0 ? OK : FAIL(ERR_IO, "cannot rename '%s': %s", in->path, strerror(errno));
+}
+
 static Status capsule_end(HostFiles *files, Incoming *in)
 {
     Status st = OK;
@@ -162,7 +193,10 @@ static Status file_end(HostFiles *files, Incoming *in)
     if (st != OK) (void)unlink(in->temporary);
     file_drop(in);
     TRY(st);
-    if (!capsule_names[in->head.kind]) return file_publish(in->temporary, in->path);
+    if (in->head.kind != FILE_STACK && !capsule_names[in->head.kind]) st = older_keep(in);
+    if (st == OK && !capsule_names[in->head.kind]) st = file_publish(in->temporary, in->path);
+    if (st != OK && !capsule_names[in->head.kind]) (void)unlink(in->temporary);
+    TRY(st);
     return in->head.kind == FILE_STATE ? capsule_end(files, in) : OK;
 }
 
