@@ -1,6 +1,7 @@
 /* Sums over groups of processes on their communication threads, with pipes between the groups: the bits of tower order
  * for uneven placements and several ranges at once; a sum proceeds while its processes compute; whoever leaves, before
  * it has given its part or behind that, is named on all others; a process without its thread ends the run by name. */
+#include "kernels/clock.h"
 #include "nccl_sync/hosts.h"
 #include "tests/support/gifts.h"
 #include "tests/support/pipe_link.h"
@@ -21,7 +22,16 @@
 
 #include <cmocka.h>
 
-enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 150000, ROUNDS = 4, PATIENT_MS = 60000, HANG_S = 300 };
+enum {
+    GROUPS = 3,
+    PER = 2,
+    RANKS = GROUPS * PER,
+    COUNT = 150000,
+    ROUNDS = 4,
+    PATIENT_MS = 60000,
+    BESIDE_MS = 60000,
+    HANG_S = 300
+};
 
 typedef struct Seen {
     Status status[RANKS];
@@ -191,9 +201,10 @@ static Status sum_beside(Comm *comm, int rank)
     (void)rank;
     for (int t = 0; t < comm_config(comm)->towers; t++)
         if (is_mine(comm, t)) TRY(comm_allreduce_begin(comm, t, 0, x, COUNT / 2));
-    while (!atomic_load(&shared->resulted)) {
+    for (int64_t begun = clock_ns(); !atomic_load(&shared->resulted); usleep(1000)) {
         if (comm_shared_aborted(shared) >= 0) return shared_fail_aborted(comm_config(comm), shared);
-        usleep(1000);
+        if (clock_ns() - begun > BESIDE_MS * 1000000ll)
+            return FAIL(ERR_INTERNAL, "no result came within %d s: the sum waits for its end", BESIDE_MS / 1000);
     }
     for (int t = 0; t < comm_config(comm)->towers; t++)
         if (is_mine(comm, t)) TRY(comm_allreduce_begin(comm, t, COUNT / 2, x, COUNT / 2));
