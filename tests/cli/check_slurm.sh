@@ -115,10 +115,8 @@ code=$?
 state_of() { scontrol -o show job "$1" | sed 's/.* JobState=\([A-Z_]*\) .*/\1/'; }
 ended() { [[ $(state_of "$1") =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
 requeued() { grep -q ' Restarts=1 ' <<<"$(scontrol -o show job "$job")" || ended "$job"; }
-started_again() {
-    scontrol update JobId="$job" StartTime=now # Slurm itself waits two minutes
-    [[ $(state_of "$job") == RUNNING ]] || ended "$job"
-}
+pending() { [[ $(state_of "$job") == PENDING ]] || ended "$job"; }
+started_again() { [[ $(state_of "$job") == RUNNING ]] || ended "$job"; }
 finished() { # JOB NAME RUN REFERENCE
     waits_for 300 "$2 does not end: $(scontrol -o show job "$1")" ended "$1"
     [[ $(state_of "$1") == COMPLETED ]] || complain "$2: $(state_of "$1"): $(tail -n 5 "slurm-$1.out")"
@@ -127,6 +125,9 @@ finished() { # JOB NAME RUN REFERENCE
 waits_for 300 "the job is not back in the queue" requeued
 stopped=$(sed -n 's/^stopped after step //p' "slurm-$job.out")
 [[ -n $stopped && -e runs/slurm-$job/ckpt/step-$(printf %010d "$stopped")/MANIFEST ]] || complain "the signal did not save the run: $(tail -n 5 "slurm-$job.out")"
+# Slurm itself waits two minutes. It refuses a job that begins in the second in which its first start was ended. No signal this time.
+waits_for 300 "the job does not wait for its second start" pending
+scontrol update JobId="$job" StartTime=now+2 TimeLimit=60
 waits_for 300 "the job does not start again" started_again
 [[ ! -x $gpu_towers ]] || finished "$gpu_job" examples/slurm/gpu.sbatch "slurm-$gpu_job" gpus
 finished "$job" examples/slurm/cpu.sbatch "slurm-$job" one
