@@ -200,6 +200,20 @@ static int dies(Control *c)
     return 0;
 }
 
+/* What rank 0 broadcasts right behind a gathering does not replace its result. */
+static int tells_twice(Control *c)
+{
+    for (int i = 0; i < 300; i++) {
+        int mine = control_rank(c), all[RANKS];
+        char *bytes = "next";
+        size_t count = 4;
+        CHECK(control_gather(c, &mine, sizeof mine, "its number", all) == OK && all[RANKS - 1] == RANKS - 1);
+        CHECK(control_broadcast(c, &bytes, &count) == OK && count == 4 && !memcmp(bytes, "next", 4));
+        if (control_rank(c) > 0) free(bytes);
+    }
+    return 0;
+}
+
 /* One is silent: it is named after the timeout, and the end of the run does not wait for it again. */
 static int is_silent(Control *c)
 {
@@ -336,6 +350,7 @@ static void test_death(void **state)
     (void)state;
     run(dies, TIMEOUT_MS, 1);
     run(is_silent, 3000, 2);
+    run(tells_twice, TIMEOUT_MS, -1);
 }
 
 static void test_misfits(void **state)

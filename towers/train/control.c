@@ -195,7 +195,7 @@ static bool peer_receive(Peer *peer)
     return net_receive(&peer->net, 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead))) == OK && !peer->net.closed;
 }
 
-/* All complete frames of a peer, and then its end. */
+/* All complete frames of a peer, and then its end. Bytes wait until those before them have been taken. */
 static void peer_turn(Control *c, int rank)
 {
     Peer *peer = &c->peer[rank];
@@ -204,6 +204,7 @@ static void peer_turn(Control *c, int rank)
     if (peer->net.fd < 0) return;
     bool open = peer_receive(peer);
     while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0) {
+        if (frame.kind == CONTROL_BYTES && peer->bytes) return;
         if (!frame_fits(c, &frame)) {
             length = -1;
             break;
