@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
+#include "towers/replica/launch.h"
+#include "towers/train/control.h"
 
 /* From this host to another; the same layout in every build. */
 typedef struct HostLink {
@@ -31,5 +33,9 @@ enum { HOST_LINK_MS = 6000 };
 void host_link_measure(const char *address, int port, uint64_t token, int me, HostLink *link);
 /* Serve the client that rank `from` is, which begins within wait_ms; strangers are turned away. */
 void host_link_serve(int listener, uint64_t token, int from, int wait_ms);
+
+/* Before the fork; collective. Whether each program can connect to each other one, at a free port, as MPI wants to. In
+ * `text`, on every rank: "" or who cannot connect to whom, at which port, and why. Takes seconds only if some cannot. */
+NODISCARD Status host_links_check(Control *control, const Launch *launch, char *text, size_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* One run in several launched programs; see hosts.h. */
 #include "inception/cli/hosts.h"
 
+#include "inception/cli/host_links.h"
 #include "inception/models/models.h"
 #include "towers/files/json.h"
 
@@ -196,7 +197,7 @@ Status hosts_compare(const Options *o, JobFiles *files)
 {
     Status st = OK;
     if (!files->control) return OK;
-    char *mine = settings_text(o, files), *theirs = NULL;
+    char *mine = settings_text(o, files), *theirs = NULL, closed[512] = "";
     size_t count = mine ? strlen(mine) : 0;
     if (!mine) return FAIL(ERR_MEMORY, "no memory for the settings of the run");
     TRY_OUT(control_barrier(files->control, "open its data"));
@@ -214,6 +215,13 @@ Status hosts_compare(const Options *o, JobFiles *files)
         }
     }
     TRY_OUT(control_barrier(files->control, "compare its settings"));
+    if (!strcmp(files->job.backend->name, "cpu"))
+        TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
+    if (*closed)
+        job_note(files,
+                 "warning: %s; if MPI needs this way the run ends after --comm-timeout ('towers doctor --hosts' "
+                 "shows all ways)",
+                 closed);
 out:
     free(mine);
     free(theirs);

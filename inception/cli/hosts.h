@@ -15,7 +15,8 @@ NODISCARD Status hosts_run_dir(Options *options, JobFiles *files);
 /* Find the programs that share this one's GPUs: those that see the same ones, wherever they run. ERR_ARG if they see some of
  * them only, or in another order. The data need not be open. */
 NODISCARD Status hosts_gpus(const Options *options, JobFiles *files);
-/* After job_open: compare options and data with those of rank 0. ERR_ARG names the first that differs. */
+/* After job_open: compare options and data with those of rank 0. ERR_ARG names the first that differs. On CPUs also a note
+ * if programs cannot connect to each other. */
 NODISCARD Status hosts_compare(const Options *options, JobFiles *files);
 /* After rank 0 has taken the run directory: the others create theirs, unless it is the same, and print to
  * RUN/log-rankN.txt from now on. */

@@ -22,10 +22,24 @@ begin() { # RANK ARGUMENT...: on host RANK + 1
 }
 ended() { # CODE RANK...: these ended with it
     local rank
-    wait "${programs[@]}"
+    ((${#programs[@]} == 0)) || wait "${programs[@]}"
     programs=() port=$((port + 7))
     for rank in "${@:2}"; do
         [[ $(cat "$codes/$rank" 2>/dev/null) == "$1" ]] || complain "${codes##*-}: rank $rank ended with '$(cat "$codes/$rank" 2>/dev/null)' instead of $1: $(cat "$codes/out-$rank" "$codes/err-$rank")"
+    done
+}
+# measured NAME WANTED: all four, at most three times until $found, the last paragraph, has lines that match WANTED and no others,
+# because a machine without any time to spare measures slow links where there are none
+measured() {
+    local try rank before=$work/before-$1
+    for try in 1 2 3; do
+        new "$1-$try"
+        [[ ! -d $before ]] || cp "$before"/* "$codes"
+        for rank in 0 1 2 3; do begin $rank --data-path "$work/data"; done
+        wait "${programs[@]}"
+        programs=() port=$((port + 7))
+        found=$(awk -v RS= 'END { print }' "$codes/out-0")
+        grep -qvE "^($2)" <<<"$found" || return
     done
 }
 finds() { grep -qE -- "^$1\$" "$codes/out-0" || complain "${codes##*-}: nobody says '$1': $(cat "$codes/out-0")"; }
@@ -33,8 +47,7 @@ finds() { grep -qE -- "^$1\$" "$codes/out-0" || complain "${codes##*-}: nobody s
 # ---- all agree; the switch is what is slow, so that a busy machine finds nothing odd
 network delay 5
 for host in 1 2 3 4; do network rate $host 200; done
-new agree
-for rank in 0 1 2 3; do begin $rank --data-path "$work/data"; done
+measured agree 'all hosts agree'
 ended 0 0 1 2 3
 finds "all hosts agree"
 finds "data +96 samples, fingerprint [0-9a-f]{32} +all"
@@ -47,18 +60,17 @@ small_data "$work/other" 95 30
 cp "$towers" "$work/another" && echo x >>"$work/another"
 network rate 3 10
 network refuse 4 2 0
-new odd
-echo "more='--data-path $work/other'" >"$codes/before-0"
-echo "program=$work/another" >"$codes/before-1"
-[[ ! -f $shim ]] || echo "export LD_PRELOAD=$shim CLOCK_AHEAD=100" >"$codes/before-3"
-for rank in 0 1 2 3; do begin $rank --data-path "$work/data"; done
+mkdir "$work/before-odd"
+echo "more='--data-path $work/other'" >"$work/before-odd/before-0"
+echo "program=$work/another" >"$work/before-odd/before-1"
+[[ ! -f $shim ]] || echo "export LD_PRELOAD=$shim CLOCK_AHEAD=100" >"$work/before-odd/before-3"
+measured odd 'host1: data|host2: towers|host4: its clock|host4 cannot connect to host2|host3 sends slowly to all hosts'
 ended 2 0 1 2 3
 finds "host1: data is '95 samples, .*', but '96 samples, .*' on host2, host3, host4"
 finds "host2: towers is '.*, digest [0-9a-f]+', but '.*' on host1, host3, host4"
 finds "host3 sends slowly to all hosts, for example host1: [0-9.]+ MB/s; the median of all links is [0-9.]+ MB/s"
 finds "host4 cannot connect to host2 at $subnet.2, port [0-9]+: $subnet.2: Connection timed out"
 [[ ! -f $shim ]] || finds "host4: its clock is (99|100)\.[0-9]+ s ahead of that of host1, uncertain by 0\.0[0-9]+ s"
-found=$(awk -v RS= 'END { print }' "$codes/out-0")
 [[ $(wc -l <<<"$found") == $((4 + $([[ -f $shim ]] && echo 1 || echo 0))) ]] || complain "other findings: $found"
 grep -qE 'error: the hosts are not alike: [45] findings above' "$codes/err-0" || complain "rank 0 says: $(cat "$codes/err-0")"
 network plain

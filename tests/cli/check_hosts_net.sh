@@ -100,14 +100,26 @@ row network "two jobs on one port" "7 2, the first job is not disturbed" "\`rank
 
 # ---- failures of a run: mpirun in the background, the fault, and the exit code of every rank
 
-# starts NAME STEP ARGUMENT...: in $launched; returns when it has done STEP steps
+# starts NAME STEP ARGUMENT...: in $launched; returns when it has done STEP steps. On a machine without any time to spare MPI may take
+# longer to start than --comm-timeout: it is started again, twice at most
 starts() {
-    local name=$1 step=$2
-    new "$name"
-    TOWERS_MASTER_PORT=$((20000 + RANDOM % 12000)) net_mpirun 4 "$towers" "${run[@]}" --towers 4 --max-steps 100000 --experiment "$name" \
-        "${@:3}" >"$out" 2>"$err" </dev/null &
-    launched=$!
-    ((step == 0)) || waits_for "\"step\":$step," "$work/$name/metrics.jsonl"
+    local name=$1 step=$2 try
+    for try in 1 2 3; do
+        rm -rf "${work:?}/$name" "$work/codes-$name"
+        new "$name"
+        TOWERS_MASTER_PORT=$((20000 + RANDOM % 12000)) net_mpirun 4 "$towers" "${run[@]}" --towers 4 --max-steps 100000 --experiment "$name" \
+            "${@:3}" >"$out" 2>"$err" </dev/null &
+        launched=$!
+        ((step == 0)) && return
+        for ((i = 0; i < 1200; i++)); do
+            grep -q "\"step\":$step," "$work/$name/metrics.jsonl" 2>/dev/null && return
+            [[ -s $codes/0 ]] && break
+            sleep 0.05
+        done
+        [[ -s $codes/0 ]] || break
+        wait "$launched"
+    done
+    complain "$name: no step $step in try $try: $(tail -n 5 "$err")"
 }
 # leaves NAME SECONDS RANK...: these have all ended, and so long after $begun at most; the limit is five times what is promised, for busy machines
 leaves() {
@@ -121,8 +133,12 @@ leaves() {
 }
 # says NAME PATTERN
 says() {
-    cat "$err" "$work/$1"/log*.txt >"$codes/all" 2>/dev/null
-    grep -qE -- "$2" "$codes/all" || complain "$1: nobody says '$2': $(cat "$codes/all")"
+    for ((i = 0; i < 600; i++)); do # mpirun passes on what rank 0 has printed
+        cat "$err" "$work/$1"/log*.txt >"$codes/all" 2>/dev/null
+        grep -qE -- "$2" "$codes/all" && return
+        sleep 0.05
+    done
+    complain "$1: nobody says '$2': $(cat "$codes/all")"
 }
 if TOWERS_FAULT=none: "$towers" "${run[@]}" --dry-run >/dev/null 2>&1; then
     part ""
@@ -145,6 +161,21 @@ says cut 'rank [0-9] on host[0-9]: no sign of life of its supervisor|host host[0
 row network "the link of rank 2's host goes down in a sum, \`--comm-timeout 4\`" "7 7 7 7" "$(said '(rank [0-9] on host[0-9]: no sign of life|error: .*did not arrive).*' "$codes/all")"
 network plain
 ip -n "$net-0" link set link3 up
+
+part "hosts that cannot connect to each other"
+for way in one both; do
+    network refuse 2 3 0
+    [[ $way == one ]] || network refuse 3 2 0
+    starts "$way-way" 0 --comm-timeout 4
+    pids+=("$launched")
+    begun=$SECONDS
+    leaves "$way-way" 14 0 1 2 3
+    others=$([[ $way == one ]] || echo ', nor 1 other pair')
+    says "$way-way" "warning: rank 1 on host2 cannot connect to rank 2 on host3 at $subnet.3, port [0-9]+: Connection timed out$others; if MPI"
+    row network "the ports of two hosts are closed to $([[ $way == one ]] && echo one || echo each) of them, \`--comm-timeout 4\`" "7 7 7 7" \
+        "$(said 'rank 1 on host2 cannot connect.*Connection timed out' "$codes/all" | sed -E "s/${subnet//./\\.}\./10.0.0./; s/port [0-9]+/port 41234/")"
+    network plain
+done
 
 # dies RANK SIGNAL WHO PATTERN SECONDS ARGUMENT...: WHO is program or tower
 dies() {
