@@ -178,6 +178,19 @@ static void a_resumed_run_has_each_step_once(void **state)
     steps_are("1");
 }
 
+/* Its header gets the columns that rows have now. */
+static void a_run_of_an_older_version_goes_on(void **state)
+{
+    (void)state;
+    scratch_put("results.csv", EPOCH_HEADER_OLDER "\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,4\n");
+    write_run(3, 4, 5);
+    char *text = scratch_text("results.csv"), wanted[512];
+    snprintf(wanted, sizeof wanted, "%s\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,inf,0,nan\n",
+             epoch_header(false));
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
 static void layers_are_cut_with_the_steps(void **state)
 {
     (void)state;
@@ -297,6 +310,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_run_of_an_older_version_goes_on, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, scratch_make, scratch_drop),

@@ -17,8 +17,9 @@ typedef struct EpochRecord {
 } EpochRecord;
 
 enum { EPOCH_TEXT = 200 };
-/* The first line of results.csv, without its end. */
+/* The first line of results.csv, without its end; older versions did not write the last two columns. */
 const char *epoch_header(bool several);
+#define EPOCH_HEADER_OLDER "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds"
 /* The tf.distribute tutorial's five fields, then ours. */
 void epoch_text(const EpochRecord *epoch, char text[EPOCH_TEXT]);
 

@@ -485,6 +485,27 @@ Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
     return file_cut(path, last_epoch, csv_line_epoch);
 }
 
+/* Names the columns that later rows have, if an older version has begun the file. Readers of CSV would shift them. */
+static Status header_renew(const char *run_dir)
+{
+    enum { LIMIT = 1 << 30 /* bytes */ };
+    static const char older[] = EPOCH_HEADER_OLDER "\n";
+    char path[PATH_BYTES], *text, *renewed = NULL;
+    size_t count;
+    struct stat info;
+    TRY(path_join(path, run_dir, "results.csv"));
+    if (lstat(path, &info) != 0) return OK;
+    TRY(file_read(path, LIMIT, &text, &count));
+    Status st = OK;
+    if (!strncmp(text, older, sizeof older - 1)) {
+        int bytes = asprintf(&renewed, "%s\n%s", epoch_header(false), text + sizeof older - 1);
+        st = bytes < 0 ? FAIL(ERR_MEMORY, "no memory for '%s'", path) : file_replace(path, renewed, (size_t)bytes);
+        if (bytes >= 0) free(renewed);
+    }
+    free(text);
+    return st;
+}
+
 Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several, Metrics **made)
 {
     Status st = OK;
@@ -495,6 +516,7 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!metrics->plain) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the C locale"));
     TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));
+    if (resume_step >= 0) TRY_OUT(header_renew(run_dir));
     TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
     char path[PATH_BYTES];
     struct stat info;

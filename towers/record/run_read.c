@@ -299,12 +299,10 @@ static bool number_next(const char **at, double *value)
 static Status epoch_add(Run *run, const Lines *lines, const char *line)
 {
     enum { OLDER = 10, COLUMNS = 12 }; /* older versions did not write the last ones */
-    static const char older[] =
-        "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds";
     double v[COLUMNS] = {[OLDER] = NAN, NAN};
     if (lines->number == 1) {
         run->several = !strcmp(line, epoch_header(true));
-        bool known = run->several || !strcmp(line, epoch_header(false)) || !strcmp(line, older);
+        bool known = run->several || !strcmp(line, epoch_header(false)) || !strcmp(line, EPOCH_HEADER_OLDER);
         return known ? OK : line_fail(lines, "expected the header of results.csv");
     }
     for (int i = 0; i < OLDER || (i < COLUMNS && *line); i++)
