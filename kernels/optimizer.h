@@ -86,7 +86,8 @@ typedef struct OptimizerUpdate {
 float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
 int optimizer_slot_count(const OptimizerHyper *hyper);
 bool optimizer_is_layerwise(OptimizerKind kind); /* LARS, LAMB */
-/* Checks common to all backends: the kind exists, its slots (and trust ratios) are there, and the copy, if any, has 16 bits. */
+/* Checks common to all backends: the kind exists, its slots (and trust ratios) are there, and the copy, if any, has 16
+ * bits. */
 NODISCARD Status optimizer_check(const OptimizerUpdate *update);
 
 #endif

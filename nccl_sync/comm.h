@@ -112,8 +112,8 @@ NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); 
 /* Collects `bytes` from every rank, in `all` [ranks][bytes], on every rank; host memory. */
 NODISCARD Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all);
 NODISCARD Status comm_barrier(Comm *comm);
-/* How long one wait for peers may still go on: config.timeout_ms + grace_ms without a sign of progress from those that are missing.
- * Time in which this process was stopped itself does not count. All zero at first. */
+/* How long one wait for peers may still go on: config.timeout_ms + grace_ms without a sign of progress from those that
+ * are missing. Time in which this process was stopped itself does not count. All zero at first. */
 typedef struct CommWait {
     int64_t left_ms; /* 0 or less: too long */
     int64_t looked_ms, progress_ns;

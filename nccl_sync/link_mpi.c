@@ -3,9 +3,10 @@
  *
  * A leader is a child of the process that the launcher started, and initializes MPI after the fork; Open MPI and MPICH
  * find what they need in the environment. MPI_THREAD_FUNNELED: the process has other threads, and only the one that has
- * initialized MPI, its communication thread (comm_thread.h), calls it. Errors return instead of ending the job, and MPI_Abort is never called: launchers would kill the processes
- * that are about to say what has happened. For the same reason MPI_Finalize, which waits for all, comes only after an
- * orderly end; a process that leaves after an error just ends.
+ * initialized MPI, its communication thread (comm_thread.h), calls it. Errors return instead of ending the job, and
+ * MPI_Abort is never called: launchers would kill the processes that are about to say what has happened. For the same
+ * reason MPI_Finalize, which waits for all, comes only after an orderly end; a process that leaves after an error just
+ * ends.
  *
  * Some libraries below MPI call abort() when a peer has died in the middle of a message (UCX 1.13 does). SIGABRT inside a
  * call is caught and becomes an error as any other; MPI is not called again. */

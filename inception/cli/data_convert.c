@@ -24,7 +24,8 @@
 enum { SETTINGS_BYTES = 4096 };
 static const char *const format_names[] = {[FORMAT_FOLDER] = "folder", [FORMAT_TAR] = "tar", [FORMAT_MDS] = "mds"};
 
-/* DST/train/CLASS/name.jpg, of a sample in shards DST/train/CLASS/NUMBER.jpg. Other extensions stay in the name (name.png.jpg), so that two files never become one. */
+/* DST/train/CLASS/name.jpg, of a sample in shards DST/train/CLASS/NUMBER.jpg. Other extensions stay in the name
+ * (name.png.jpg), so that two files never become one. */
 static Status target_of(const Convert *c, int64_t id, int32_t label, char path[PATH_BYTES])
 {
     char from[PATH_BYTES], name[PATH_BYTES];

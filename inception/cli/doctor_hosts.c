@@ -221,7 +221,8 @@ static bool tells(const Survey *s, Topic topic, int rank)
     return topic == TOPIC_BUILD || s->card[rank].layout == CARD_LAYOUT;
 }
 
-/* group[r]: the first rank that rank r is alike, -1 if it does not tell; returns the first rank of the largest group, -1 if two are. */
+/* group[r]: the first rank that rank r is alike, -1 if it does not tell; returns the first rank of the largest group,
+ * -1 if two are. */
 static int groups_find(const Survey *s, Topic topic, int group[HOSTS_MAX])
 {
     int count[HOSTS_MAX] = {0}, most = 0, usual = -1;

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With any number of classes for an image, one is predicted if its probability is above 0.5; precision, recall and F1 are those of
- * this, and average precision tells how well the probabilities sort the images. */
+/* With any number of classes for an image, one is predicted if its probability is above 0.5; precision, recall and F1
+ * are those of this, and average precision tells how well the probabilities sort the images. */
 enum { CLASS_ROWS = 20 /* classes in the table on the terminal */ };
 
 void eval_introduce(const JobFiles *files)

@@ -25,8 +25,8 @@ typedef struct Adversaries {
     bool joins; /* D draws nothing at random (no dropout), so real and generated images may be one batch */
 } Adversaries;
 
-/* Functions of a Model whose `networks` are Adversaries. Parameters "critic.*" and "generator.*". Terms of the critic: critic_real, critic_fake (D of real and of generated
- * images), penalty, slope (|dD/dx_hat|) and slope_spread. */
+/* Functions of a Model whose `networks` are Adversaries. Parameters "critic.*" and "generator.*". Terms of the critic:
+ * critic_real, critic_fake (D of real and of generated images), penalty, slope (|dD/dx_hat|) and slope_spread. */
 void wasserstein_critic(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                         PhaseOutputs *outputs);
 void wasserstein_generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,

@@ -1,4 +1,5 @@
-/* Plots of losses: mean_loss, the towers' losses, their noise and their bias, the terms and the KID of a GAN; see report_plots.h. */
+/* Plots of losses: mean_loss, the towers' losses, their noise and their bias, the terms and the KID of a GAN; see
+ * report_plots.h. */
 #include "inception/report/report_plots.h"
 
 #include <math.h>

@@ -81,7 +81,8 @@ PROGRAM
         grep -q '"step":2,' "$work/stop/metrics.jsonl" 2>/dev/null && break
         sleep 0.05
     done
-    pgrep -f -- "--rdzv-id stop .*$work" | xargs kill -TERM
+    ((i < 2400)) || complain "a stop: no second step within two minutes"
+    pgrep -f -- "--rdzv-id stop .*$work" | xargs -r kill -TERM
     wait $job
     cat "$work"/err-* "$work"/out-* >"$err"
     step=$(sed -n 's/^stopped after step //p' "$err")

@@ -1,5 +1,5 @@
-/* Checks of Backend.gate_extras and Backend.gate_decide that hold for every backend: the extras of a tower, the gates, the latch
- * after a step that ends the run, and the rule of the loss scale. */
+/* Checks of Backend.gate_extras and Backend.gate_decide that hold for every backend: the extras of a tower, the gates,
+ * the latch after a step that ends the run, and the rule of the loss scale. */
 #ifndef TOWERS_TESTS_SUPPORT_CHECK_GATE_H
 #define TOWERS_TESTS_SUPPORT_CHECK_GATE_H
 

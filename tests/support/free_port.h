@@ -1,4 +1,5 @@
-/* A port of this machine on which nobody listens at the moment: for servers of tests. Another program may take it in between. */
+/* A port of this machine on which nobody listens at the moment: for servers of tests. Another program may take it in
+ * between. */
 #ifndef TOWERS_TESTS_SUPPORT_FREE_PORT_H
 #define TOWERS_TESTS_SUPPORT_FREE_PORT_H
 

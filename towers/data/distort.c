@@ -111,7 +111,8 @@ static void contrast(float factor, float *x, size_t count, int32_t c)
     }
 }
 
-/* With V the largest and S = (V - smallest) / V, another saturation S' and the same hue and value is x' = V - (V - x) S' / S. */
+/* With V the largest and S = (V - smallest) / V, another saturation S' and the same hue and value is x' = V - (V - x)
+ * S' / S. */
 static void saturate(float factor, float *x, size_t count)
 {
     for (size_t i = 0; i < count; i++, x += 3) {

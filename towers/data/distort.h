@@ -1,9 +1,10 @@
 /* The distortions of TensorFlow's Inception trainer (research/inception, image_processing.py) that have no counterpart
  * elsewhere, as pure functions of random words.
  *
- * Crop: sample_distorted_bounding_box (core/kernels/image/sample_distorted_bounding_box_op.cc). An attempt draws an aspect ratio
- * w / h, then a height between those that give the smallest and the largest area, so that the height is uniform and not the
- * area, then a place; it counts if it covers enough of some object. All in float, with TensorFlow's rounding.
+ * Crop: sample_distorted_bounding_box (core/kernels/image/sample_distorted_bounding_box_op.cc). An attempt draws an
+ * aspect ratio w / h, then a height between those that give the smallest and the largest area, so that the height is
+ * uniform and not the area, then a place; it counts if it covers enough of some object. All in float, with TensorFlow's
+ * rounding.
  *
  * Colors, of values in [0, 1], not clipped in between:
  *     brightness  x + d

@@ -3,9 +3,10 @@
  *
  * File: IndexHeader, then classes (the u64 offset of each name), watched paths, samples, strings (NUL-terminated). If samples
  * may have several classes, before the strings: the number of the first label of each sample, and of the end (u64), then all
- * labels (i32), increasing within a sample, whose own label is 0. All numbers are in this processor's byte order. Written under a temporary name and renamed; a second writer replaces it by
- * the same bytes. An index is used only if every watched path still has the same time and size: for a folder these are
- * all its directories (a file that is changed in place is detected by its size when it is read). */
+ * labels (i32), increasing within a sample, whose own label is 0. All numbers are in this processor's byte order.
+ * Written under a temporary name and renamed; a second writer replaces it by the same bytes. An index is used only if
+ * every watched path still has the same time and size: for a folder these are all its directories (a file that is
+ * changed in place is detected by its size when it is read). */
 #ifndef TOWERS_DATA_INDEX_H
 #define TOWERS_DATA_INDEX_H
 

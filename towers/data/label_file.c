@@ -1,5 +1,5 @@
-/* Reading of a labels file; see label_file.h. Fields are decoded where they are in the text; a label is first the pointer to its
- * name, then its class. */
+/* Reading of a labels file; see label_file.h. Fields are decoded where they are in the text; a label is first the
+ * pointer to its name, then its class. */
 #include "towers/data/label_file.h"
 
 #include <inttypes.h>

@@ -42,8 +42,8 @@ typedef struct LabelFile {
 NODISCARD Status label_file_read(const char *path, LabelFile *file);
 /* The same from memory; `path` is for messages. */
 NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file);
-/* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if this has
- * columns and not all of them. */
+/* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if
+ * this has columns and not all of them. */
 NODISCARD Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path);
 void label_file_free(LabelFile *file); /* a zeroed one is fine */
 

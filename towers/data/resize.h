@@ -37,8 +37,8 @@ typedef struct Resizer Resizer; /* scratch memory and weights, kept between imag
 NODISCARD Status resizer_create(Resizer **made);
 void resizer_destroy(Resizer *resizer); /* NULL is fine */
 
-/* For the first two filters. `in` has the pixels given by resize_support, 1 to 4 channels, with PIXELS_SLACK readable bytes after the last. Writes
- * rows of window.w * c bytes, out_pitch bytes apart. */
+/* For the first two filters. `in` has the pixels given by resize_support, 1 to 4 channels, with PIXELS_SLACK readable
+ * bytes after the last. Writes rows of window.w * c bytes, out_pitch bytes apart. */
 NODISCARD Status resizer_run(Resizer *resizer, const Resize *resize, const Pixels *in, uint8_t *out, size_t out_pitch);
 
 #endif

@@ -54,8 +54,9 @@ NODISCARD Status mds_list(ShardList *list);
 bool mds_is_in(const char *folder);
 NODISCARD Status mds_files(const char *folder, Names *files);
 
-/* Compare each file of a folder of MDS shards with the hashes that its index.json gives. *equal is the number of those that are
- * equal; messages about the others are added to `differ`. Kinds: xxh32, xxh64, xxh3_64, xxh128; *unknown of other kinds. */
+/* Compare each file of a folder of MDS shards with the hashes that its index.json gives. *equal is the number of those
+ * that are equal; messages about the others are added to `differ`. Kinds: xxh32, xxh64, xxh3_64, xxh128; *unknown of
+ * other kinds. */
 NODISCARD Status mds_hashes_check(const char *folder, int64_t *equal, int64_t *unknown, Names *differ);
 
 /* List a shard of a kind. */

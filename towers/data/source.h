@@ -64,8 +64,8 @@ NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t
 void source_close(Source *source); /* NULL is fine */
 
 const SourceInfo *source_info(const Source *source);
-/* The bytes of a sample and its label in [0, classes), of a sample with any number of classes 0. `index` in [0, count). ERR_IO if they cannot be read; ERR_FORMAT
- * if the file has changed since the index was built. */
+/* The bytes of a sample and its label in [0, classes), of a sample with any number of classes 0. `index` in [0, count).
+ * ERR_IO if they cannot be read; ERR_FORMAT if the file has changed since the index was built. */
 NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
 /* The label of a sample alone. `index` in [0, count). */
 int32_t source_label(const Source *source, int64_t index);

@@ -82,7 +82,8 @@ static void found_set(Finding *found, FindingPlace place, const char *layer, con
 
 /* ---- arenas, by the layout */
 
-/* Scan `entries` of an arena, which begins with the first of them and has `elements` floats. The square sum, computed on the device, shows whether any is bad. */
+/* Scan `entries` of an arena, which begins with the first of them and has `elements` floats. The square sum, computed
+ * on the device, shows whether any is bad. */
 static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entries, int count, size_t elements,
                          FindingPlace place, const char *label, Finding *found)
 {

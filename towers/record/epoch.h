@@ -11,8 +11,8 @@ typedef struct EpochRecord {
     int64_t epoch, step; /* epochs from 1; the last step of this one */
     double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
     double wasserstein, kid; /* of GANs: the mean of the term of this name; of the generator's images */
-    /* Samples have any number of classes: train_top1 and test_top5 are the share of samples with exactly the right ones, test_top1
-     * is mAP. */
+    /* Samples have any number of classes: train_top1 and test_top5 are the share of samples with exactly the right
+     * ones, test_top1 is mAP. */
     bool several;
 } EpochRecord;
 

@@ -1,7 +1,7 @@
 /* A run directory, read back: metrics.jsonl, results.csv, confusion.csv, layers.jsonl, norms.jsonl, generated.jsonl,
- * args.yaml, env.json. Reading is strict: a line in another format than this project's is ERR_FORMAT with file and line. Only the
- * last line of a file may be cut short (a process was killed, or is still writing); it is left out. Everything but
- * metrics.jsonl may be missing. */
+ * args.yaml, env.json. Reading is strict: a line in another format than this project's is ERR_FORMAT with file and
+ * line. Only the last line of a file may be cut short (a process was killed, or is still writing); it is left out.
+ * Everything but metrics.jsonl may be missing. */
 #ifndef TOWERS_RECORD_RUN_READ_H
 #define TOWERS_RECORD_RUN_READ_H
 

@@ -127,8 +127,8 @@ typedef struct TrainJob {
     int64_t observe_cycles;
 } TrainJob;
 
-/* Whether the second number of an evaluation says anything: with five classes or fewer, every prediction is in the top five. If
- * samples have any number of classes it is the share of samples with exactly the right ones. */
+/* Whether the second number of an evaluation says anything: with five classes or fewer, every prediction is in the top
+ * five. If samples have any number of classes it is the share of samples with exactly the right ones. */
 static inline bool top5_says(const TrainJob *job)
 {
     return job->program.several || job->program.options.classes > 5;

@@ -16,8 +16,8 @@ typedef struct OnnxPixels {
 } OnnxPixels;
 
 /* `evaluation`: an f32 graph made without training and without passes. `weights`: its parameters and states by name.
- * `class_names`: JSON, or NULL. `pixels`: NULL, or for a graph from the input "z" to the result "images". Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX
- * counterpart. */
+ * `class_names`: JSON, or NULL. `pixels`: NULL, or for a graph from the input "z" to the result "images". Replaces
+ * `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX counterpart. */
 NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
                             const char *class_names, const OnnxPixels *pixels);
 

@@ -1,8 +1,8 @@
 /* Average precision of each class, for samples with any number of classes, and its mean over the classes (mAP).
  *
  * With the samples in the order of falling scores, and P and R the precision and recall of the first n of them (equal scores
- * together): AP = sum of (R[n] - R[n - 1]) P[n], without interpolation: scikit-learn's average_precision_score. The mean is over
- * the classes that some sample has; the others have no AP (NaN). */
+ * together): AP = sum of (R[n] - R[n - 1]) P[n], without interpolation: scikit-learn's average_precision_score. The
+ * mean is over the classes that some sample has; the others have no AP (NaN). */
 #ifndef TOWERS_TRAIN_AVERAGE_PRECISION_H
 #define TOWERS_TRAIN_AVERAGE_PRECISION_H
 

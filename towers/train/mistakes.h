@@ -11,9 +11,9 @@
 /* Sample numbers by descending probability of the predicted class; *ids [*found] is owned by the caller. */
 NODISCARD Status mistakes_find(const EvalSample *samples, int64_t count, int64_t **ids, int64_t *found);
 /* A header, then "sample,file,label,predicted,probability,loss" for each of `ids`; label and predicted are names if the
- * data has any, else numbers. If samples have any number of classes (`scores` of `classes` each, those of the network, ledger.h;
- * else NULL), label and predicted are all classes of the sample and all with a probability above 0.5, joined by ";", and the
- * probability is that of the surest of the wrong answers. */
+ * data has any, else numbers. If samples have any number of classes (`scores` of `classes` each, those of the network,
+ * ledger.h; else NULL), label and predicted are all classes of the sample and all with a probability above 0.5, joined
+ * by ";", and the probability is that of the surest of the wrong answers. */
 void mistakes_print(const Source *source, const EvalSample *samples, const float *scores, int classes,
                     const int64_t *ids, int64_t count, FILE *to);
 /* Write RUN/mistakes.csv and RUN/mistakes.jpg: the most confident SHEET_PICTURES mistakes of the last evaluation; with

@@ -16,8 +16,8 @@
 NODISCARD Status summary_start(TowerProcess *p);
 /* The first batch as the network sees it: images for TensorBoard, and RUN/first-batch.csv and .jpg for the report. */
 NODISCARD Status summary_images(TowerProcess *p, const Batch *batch);
-/* Gather the statistics of all processes' loaders and write RUN/data.json: images, time of each stage over all threads, decoder warnings, images stored rotated, damaged
- * images. Collective. */
+/* Gather the statistics of all processes' loaders and write RUN/data.json: images, time of each stage over all threads,
+ * decoder warnings, images stored rotated, damaged images. Collective. */
 NODISCARD Status summary_data(TowerProcess *p);
 /* True if step `step` completes a summary interval. */
 bool summary_is_due(const TowerProcess *p, int64_t step);

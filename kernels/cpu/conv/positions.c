@@ -184,7 +184,8 @@ static int64_t parts_of(int64_t whole, int64_t most)
 /* ---- what it is for */
 
 /* Leaving out zeros is worth the scattered reads for large windows with a stride: measured, a gradient to 32 channels
- * takes 0.8 of oneDNN's time, one to 16 channels, of one vector, 1.2. Batches of few images fill no tile, and large images have little padding. */
+ * takes 0.8 of oneDNN's time, one to 16 channels, of one vector, 1.2. Batches of few images fill no tile, and large
+ * images have little padding. */
 static const char *positions_decline(const ConvProblem *p)
 {
     enum { LARGE = 25, TAPS_MAX = 64, FEW_IMAGES = 8, SIDE_OF_X = 64, SIDE_OF_Y = 15 };
