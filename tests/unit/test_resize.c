@@ -175,7 +175,7 @@ static void test_refused(void **state)
     Resizer *r = NULL;
     assert_int_equal(resizer_create(&r), OK);
     const Resize bad[] = {
-        {0, 0, 1, 1, 1, {0, 0, 1, 1}}, {0, 1, 1, 1, 65501, {0, 0, 1, 1}}, {0, 1, 1, 2, 2, {0, 0, 3, 1}},
+        {0, 0, 1, 1, 1, {0, 0, 1, 1}}, {0, 1, 65501, 1, 1, {0, 0, 1, 1}}, {0, 1, 1, 2, 2, {0, 0, 3, 1}},
         {0, 1, 1, 2, 2, {1, 1, 1, 2}}, {0, 1, 1, 2, 2, {-1, 0, 1, 1}},    {0, 9, 9, 2, 2, {0, 0, 2, 2}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

@@ -326,6 +326,33 @@ static void test_orientation(void **state)
     bytes_free(&b);
 }
 
+/* The longer side that a thin image is resized to is larger than that of any image, and more than 31 bits hold. */
+static void test_thin(void **state)
+{
+    (void)state;
+    const int32_t longer[] = {300, 65500}, resize[] = {400, 65500};
+    for (int i = 0; i < 2; i++) {
+        Transform t = {.side = 8, .crop = CROP_CENTRE, .resize = resize[i]};
+        Bytes b = picture_of(longer[i], 1, 3);
+        ImageInfo info = {.h = longer[i], .w = 1, .c = 3, .orientation = 1};
+        TransformWorker worker;
+        SamplePlan plan;
+        uint8_t canvas[8 * 8 * 3];
+        int32_t record[IMAGE_RECORD];
+        assert_int_equal(transform_check(&t), OK);
+        assert_int_equal(transform_worker_init(&worker, NULL), OK);
+        transform_plan(&t, (SampleKey){0, 0, 0}, &info, NULL, &plan);
+        if (transform_apply(&t, &worker, &b, &info, &plan, canvas, record) != OK) fail_msg("%s", status_message());
+        /* enlarged so much, the centre lies between the two pixels in the middle, or with the longest side within one */
+        for (size_t k = 0; i == 0 && k < sizeof canvas; k++) {
+            int above = b.data[149 * 3 + k % 3], below = b.data[150 * 3 + k % 3];
+            assert_in_range(canvas[k], above < below ? above : below, above < below ? below : above);
+        }
+        transform_worker_free(&worker);
+        bytes_free(&b);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -362,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_canvas_and_record),
         cmocka_unit_test(test_operations_mirror_first),
         cmocka_unit_test(test_orientation),
+        cmocka_unit_test(test_thin),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

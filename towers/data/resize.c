@@ -169,11 +169,12 @@ void column_resize(const int16_t *weight, int32_t n, int32_t taps, const uint8_t
 
 Status resize_check(const Resize *r, const Pixels *in)
 {
-    const int32_t sides[] = {r->in_h, r->in_w, r->out_h, r->out_w};
-    for (int i = 0; i < 4; i++)
-        if (sides[i] < 1 || sides[i] > IMAGE_SIDE_MAX)
-            return FAIL(ERR_ARG, "cannot resize %d x %d pixels to %d x %d: sides are from 1 to %d", r->in_w, r->in_h,
-                        r->out_w, r->out_h, IMAGE_SIDE_MAX);
+    if (r->in_h < 1 || r->in_w < 1 || r->in_h > IMAGE_SIDE_MAX || r->in_w > IMAGE_SIDE_MAX || r->out_h < 1 ||
+        r->out_w < 1)
+        return FAIL(ERR_ARG,
+                    "cannot resize %d x %d pixels to %d x %d: sides are at least 1, those of an image at most "
+                    "%d",
+                    r->in_w, r->in_h, r->out_w, r->out_h, IMAGE_SIDE_MAX);
     if (in->c < 1 || in->c > 4) return FAIL(ERR_ARG, "cannot resize images of %d channels: expected 1 to 4", in->c);
     Rect w = r->window;
     if (w.y < 0 || w.x < 0 || w.h < 1 || w.w < 1 || w.y > r->out_h - w.h || w.x > r->out_w - w.w)

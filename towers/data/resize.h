@@ -21,7 +21,8 @@ typedef enum ResizeFilter {
     RESIZE_TF_MIXED /* of a Transform only: one of the four, drawn for each training image */
 } ResizeFilter;
 
-/* The request: `window` of the out_h x out_w pixels that an image of in_h x in_w is resized to. */
+/* The request: `window` of the out_h x out_w pixels that an image of in_h x in_w is resized to. Only the window is computed,
+ * so out_h and out_w may be larger than any image: the longer side of a thin one. */
 typedef struct Resize {
     ResizeFilter filter;
     int32_t in_h, in_w, out_h, out_w;

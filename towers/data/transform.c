@@ -191,6 +191,7 @@ void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, co
     if (t->crop == CROP_FRACTION) plan->box = central_part(t->fraction, h, w);
     if (t->crop == CROP_CENTRE) {
         int64_t longer = h > w ? h : w, shorter = h > w ? w : h, resized = t->resize * longer / shorter;
+        if (resized > INT32_MAX) resized = INT32_MAX;
         plan->resize.out_h = h > w ? (int32_t)resized : t->resize;
         plan->resize.out_w = h > w ? t->resize : (int32_t)resized;
         plan->resize.window.y = (int32_t)rint((plan->resize.out_h - t->side) / 2.0);
