@@ -14,6 +14,7 @@
 
 #include "tests/support/scratch.h"
 #include "towers/data/index.h"
+#include "towers/data/paths.h"
 #include "towers/files/files.h"
 
 static char set[PATH_BYTES];
@@ -191,6 +192,32 @@ static void test_changed_under_a_run(void **state)
     source_close(s);
 }
 
+/* towers predict: the images below a folder, through links to folders and to files, which may lead nowhere. */
+static void test_paths(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], where[PATH_BYTES], *paths[] = {path};
+    Source *s = NULL;
+    folder_make("real/below");
+    folder_make("linked");
+    file_make("real/below/1.pgm", 1);
+    scratch_path(path, "set/linked/folder");
+    assert_int_equal(symlink("../real", path), 0);
+    scratch_path(path, "set/linked/2.pgm");
+    assert_int_equal(symlink("nowhere", path), 0);
+    scratch_path(path, "link");
+    assert_int_equal(symlink("set/linked", path), 0);
+    if (paths_source_open(paths, 1, &s) != OK) fail_msg("%s", status_message());
+    assert_int_equal(source_info(s)->count, 2); /* the link to nowhere is a damaged image, not left out */
+    source_where(s, 1, where, sizeof where);
+    assert_non_null(strstr(where, "link/folder/below/1.pgm"));
+    source_close(s);
+    scratch_path(where, "set/real/below/up");
+    assert_int_equal(symlink("..", where), 0);
+    assert_int_equal(paths_source_open(paths, 1, &s), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "below/up' is a symbolic link to a folder that contains it"));
+}
+
 /* fault: F17 F18 */
 static void test_refused(void **state)
 {
@@ -289,6 +316,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_is_kept, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_under_a_run, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_paths, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_refused, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_damage, set_up, scratch_drop),
     };

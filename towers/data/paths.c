@@ -25,12 +25,14 @@ static Status folder_add(PathsSource *p, char *path)
 {
     char *roots[] = {path, NULL};
     Status st = OK;
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     for (const FTSENT *entry; st == OK && (errno = 0, entry = fts_read(walk)) != NULL;) {
-        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR)
+        if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
             st = FAIL(ERR_IO, "cannot read '%s': %s", entry->fts_path, strerror(entry->fts_errno));
-        if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SL) && folder_takes(entry->fts_name))
+        if (entry->fts_info == FTS_DC)
+            st = FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", entry->fts_path);
+        if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE) && folder_takes(entry->fts_name))
             st = names_add(&p->paths, entry->fts_path);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));

@@ -4,8 +4,8 @@
 
 #include "towers/data/source.h"
 
-/* Folders are searched recursively and sorted; files are taken whatever their extension. ERR_ARG if a path does not
- * exist or no image is found. */
+/* Folders are searched recursively, following links, and sorted; files are taken whatever their extension. ERR_ARG if a
+ * path does not exist or no image is found, ERR_FORMAT for a link to a folder that contains it. */
 NODISCARD Status paths_source_open(char *const *paths, int count, Source **made);
 
 #endif
