@@ -12,6 +12,7 @@
 
 #include "kernels/op.h"
 #include "kernels/philox.h"
+#include "kernels/progress.h"
 #include "towers/data/reader.h"
 #include "towers/train/mistakes.h"
 
@@ -49,7 +50,11 @@ static void test_by_hand(void **state)
     EvalSample samples[4] = {{0}};
     double precision[CLASSES], mean;
     Listed l = listed(has, 4);
+    ProgressSlot slot = {0}; /* the others wait while one process sorts: the supervisor must see that it works */
+    progress_to(&slot);
     assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, precision, &mean), OK);
+    progress_to(NULL);
+    assert_string_equal(slot.what, "average precision");
     assert_true(fabs(precision[0] - (0.5 + 1.0 / 3)) < 1e-12 && precision[1] == 0.5 && isnan(precision[2]) &&
                 precision[3] == 1);
     assert_true(fabs(mean - (precision[0] + 0.5 + 1) / 3) < 1e-12);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/op.h"
+#include "kernels/progress.h"
 
 typedef struct Scored {
     float score;
@@ -56,6 +57,7 @@ Status average_precision(const Source *source, const EvalSample *samples, const 
     *mean = 0;
     for (int c = 0; c < classes; c++) {
         int64_t count = 0;
+        progress_made("average precision");
         for (int64_t i = 0; i < all; i++) {
             float score = scores[i * classes + c];
             if (samples[i].label != LABEL_NONE)
