@@ -256,9 +256,11 @@ static void turn_hue(float amount, Pixels *p)
 static void by_value(AugmentOp op, Pixels *p)
 {
     Table table;
-    int mask = 0xff & ~((1 << (8 - (int)op.amount)) - 1);
+    int dropped = op.kind == AUGMENT_POSTERIZE ? 8 - (int)op.amount : 0; /* bits */
     for (int v = 0; v < 256; v++)
-        table.of[0][v] = (uint8_t)(op.kind == AUGMENT_POSTERIZE ? v & mask : (float)v < op.amount ? v : 255 - v);
+        table.of[0][v] = (uint8_t)(op.kind == AUGMENT_POSTERIZE ? v >> dropped << dropped
+                                   : (float)v < op.amount       ? v
+                                                                : 255 - v);
     memcpy(table.of[1], table.of[0], 256);
     memcpy(table.of[2], table.of[0], 256);
     table_apply(&table, p);
