@@ -32,13 +32,14 @@ static Status loader_of(const Options *o, const Source *source, int32_t batch, i
                            .local = 1,
                            .seed = (uint64_t)o->seed,
                            .shuffle = true,
-                           .window = source_info(source)->shard_first ? (int)o->shuffle_window : 0,
+                           .window = (int)o->shuffle_window,
                            .sampler = o->sampler,
                            .mix = {o->mixup, o->cutmix},
                            .bad = BAD_SKIP,
                            .max_steps = INT64_MAX,
                            .workers = workers,
                            .depth = 4};
+    TRY(job_order_check(o, source_info(source)));
     transform_of(o, source, &config.transform);
     return loader_create(&config, made);
 }

@@ -36,6 +36,15 @@ Status data_open(const Options *o, const char *path, Split split, Source **made)
     return source_open(&config, split, made);
 }
 
+/* The last error, with the place of its sample if it does not name that already; NULL without memory. */
+static char *why_of(const Source *source, int64_t id)
+{
+    char where[PATH_BYTES], *why;
+    source_where(source, id, where, sizeof where);
+    bool named = strstr(status_message(), where) != NULL;
+    return asprintf(&why, "%s%s%s", named ? "" : where, named ? "" : ": ", status_message()) < 0 ? NULL : why;
+}
+
 /* ---- info */
 
 typedef struct Look {
@@ -46,22 +55,24 @@ typedef struct Look {
     int64_t sum_h, sum_w, seen;
     int64_t *of_class;   /* owned: [classes] */
     XXH128_hash_t *hash; /* owned: [count] */
-    char first_bad[1024];
+    char *first_bad;     /* owned */
 } Look;
 
 static Status look_at(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info, Status st)
 {
     Look *l = context;
-    XXH128_hash_t hash = XXH3_128bits(worker->bytes.data, worker->bytes.size);
     if (st == ERR_MEMORY || st == ERR_IO) return st;
+    label = source_label(l->source, id); /* also of a sample that could not be read */
+    /* The buffer holds no sample, or the one before, if this one could not be read: then it equals no other. */
+    XXH128_hash_t hash = st == OK ? XXH3_128bits(worker->bytes.data, worker->bytes.size) : XXH3_128bits(&id, sizeof id);
     pthread_mutex_lock(&l->lock);
     l->hash[id] = hash;
     const int32_t *labels = &label;
     int32_t count = source_info(l->source)->several ? source_labels(l->source, id, &labels) : 1;
     for (int32_t k = 0; k < count; k++) l->of_class[labels[k]]++;
-    l->bytes += (int64_t)worker->bytes.size;
-    if (st != OK && l->damaged++ == 0) snprintf(l->first_bad, sizeof l->first_bad, "%s", status_message());
+    if (st != OK && l->damaged++ == 0) l->first_bad = why_of(l->source, id);
     if (st == OK) {
+        l->bytes += (int64_t)worker->bytes.size;
         bool first = l->seen++ == 0;
         l->of_format[info->format]++;
         l->turned += info->orientation != 1;
@@ -80,6 +91,7 @@ static void look_free(Look *l)
 {
     free(l->of_class);
     free(l->hash);
+    free(l->first_bad);
     pthread_mutex_destroy(&l->lock);
 }
 
@@ -110,7 +122,7 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
         fprintf(to, "  not read     %" PRId64 " files (BMP, TIFF), the first: %s\n", info->unread, info->first_unread);
     if (l->damaged)
         fprintf(to, "  damaged      %" PRId64 " headers, the first: %s (towers data check names all)\n", l->damaged,
-                l->first_bad);
+                l->first_bad ? l->first_bad : "");
 }
 
 static void classes_print(const Source *train, const Look *first, const Look *second, FILE *to)
@@ -182,13 +194,8 @@ static Status check_one(void *context, SurveyWorker *worker, int64_t id, int32_t
         st = image_decode(worker->tools.decoder, &worker->bytes, info, (Rect){0, 0, info->h, info->w},
                           &worker->tools.decoded);
     if (st == ERR_MEMORY) return st;
-    char where[PATH_BYTES], *why = NULL;
-    if (st != OK) {
-        source_where(c->source, id, where, sizeof where);
-        bool named = strstr(status_message(), where) != NULL;
-        if (asprintf(&why, "%s%s%s", named ? "" : where, named ? "" : ": ", status_message()) < 0)
-            return FAIL(ERR_MEMORY, "no memory for a message");
-    }
+    char *why = st == OK ? NULL : why_of(c->source, id);
+    if (st != OK && !why) return FAIL(ERR_MEMORY, "no memory for a message");
     pthread_mutex_lock(&c->lock);
     c->damaged += st == ERR_FORMAT;
     c->unreadable += st != OK && st != ERR_FORMAT;

@@ -139,8 +139,6 @@ static Status sets_open(const Options *o, JobFiles *files)
         return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
                     (long long)o->classes, train->name, train->classes, train->classes);
     job->data_path = path;
-    if (o->shuffle_window > 0 && !train->shard_first)
-        return FAIL(ERR_ARG, "--shuffle-window is for shards; '%s' holds none", path);
     if (o->classes <= 0) job->program.options.classes = train->classes;
     if (train->shard_first && train->classes > train->count)
         job_note(
@@ -167,6 +165,21 @@ static Status synthetic_open(const ModelOptions *options, int64_t synthetic, Job
     return OK;
 }
 
+Status job_order_check(const Options *o, const SourceInfo *info)
+{
+    if (o->shuffle_window > 0 && !info->shard_first)
+        return FAIL(ERR_ARG, "--shuffle-window is for shards; %s holds none", info->name);
+    if (o->sampler != SAMPLER_BALANCED) return OK;
+    if (info->several)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--sampler balanced draws the one class of an image, but the images of %s have several; "
+                    "use --class-weights auto",
+                    info->name);
+    return o->shuffle_window > 0 ? FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not "
+                                                 "work with --shuffle-window")
+                                 : OK;
+}
+
 /* Images with any number of classes. */
 static Status several_check(const Options *o, JobFiles *files)
 {
@@ -180,11 +193,6 @@ static Status several_check(const Options *o, JobFiles *files)
             "%s has a labels file, with any number of classes for an image: use --loss bce (or remove labels.csv, if "
             "the classes are the folders)",
             train->name);
-    if (files->job.data.sampler == SAMPLER_BALANCED)
-        return FAIL(ERR_UNSUPPORTED,
-                    "--sampler balanced draws the one class of an image, but the images of %s have several; "
-                    "use --class-weights auto",
-                    train->name);
     if (o->background)
         return FAIL(ERR_UNSUPPORTED, "--background is a class for images of no other; with a labels file these have no "
                                      "label");
@@ -211,9 +219,6 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     program->positive_weight = bce ? files->class_weight : NULL;
     if (bce) job->data.class_weight = NULL;
     program->targets |= program->weighted;
-    if (job->data.sampler == SAMPLER_BALANCED && job->data.window > 0)
-        return FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not work with "
-                             "--shuffle-window");
     if (job->data.sampler == SAMPLER_BALANCED && o->verb == VERB_TRAIN)
         job_note(files, "--sampler balanced draws with replacement: in an epoch some samples are used several times, "
                         "others not at all");
@@ -242,6 +247,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
                     "images as IDX files (docs/data.md)",
                     job->program.model->name, job->program.options.channels, train->c);
     TRY(mixing_fill(o, files));
+    TRY(job_order_check(o, train));
     job_transforms(o, job, train->h == 0);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};
     for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));

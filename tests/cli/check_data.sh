@@ -58,6 +58,14 @@ data 2 check nowhere
 data 2 check
 data 2 weigh photos
 
+# ---- a file that is changed in place, which its folder does not show
+cp -r photos changed
+data 0 check changed
+head -c 2000 photos/train/one/7.jpg >changed/train/one/7.jpg
+data 0 info changed --threads 1
+says 'damaged +1 headers, the first: .*train/one/7\.jpg. has changed'
+says 'duplicates: 0 within the training images'
+
 # ---- show
 data 0 show photos --img-size 80 --augment -o sheet.png
 /usr/bin/python3 -c 'from PIL import Image; assert Image.open("sheet.png").size == (400, 400)' || complain "the sheet of data show"
@@ -68,6 +76,15 @@ cmp -s recipe.png plain.png && complain "data show ignores --recipe"
 data 2 show photos --recipe phots
 data 2 show photos --crop random
 says 'crop has no effect without --augment'
+data 2 show photos --shuffle-window 2
+says '--shuffle-window is for shards; photos holds none'
+"$towers" train fashion_cnn --dataset synthetic --shuffle-window 2 --dry-run --device cpu >out 2>err </dev/null
+[[ $? == 2 ]] || complain "--shuffle-window of synthetic data: $(cat out err)"
+says '--shuffle-window is for shards; synthetic holds none'
+mkdir -p thin/a
+printf 'P2 1 300 255' >thin/a/0.pgm
+seq -s ' ' -f ' %g' 1 300 | sed 's/ 2[6-9][0-9]/ 255/g; s/ 300/ 255/' >>thin/a/0.pgm
+data 0 show thin --eval-resize 342 --img-size 299 -o thin.png
 
 # ---- convert: killed and continued, it is what it would have been
 data 0 convert photos whole --side 300

@@ -166,6 +166,7 @@ refused "has a labels file; convert writes one class" "$towers" data convert "$w
 dry() { "$towers" train "${net[@]}" --device cpu --dry-run --data-path "$@"; }
 refused "any number of classes for an image: use --loss bce" dry "$work/list"
 refused "--sampler balanced draws the one class of an image" dry "$work/list" --loss bce --sampler balanced
+refused "--sampler balanced draws the one class of an image" "$towers" data show "$work/list" --img-size 16 --sampler balanced --sheet "$work/sheet.png"
 refused "--background is a class for images of no other" dry "$work/list" --loss bce --background
 refused "has no images for evaluation" dry "$work/list/train" --loss bce
 dry "$work/list/train" --loss bce --val-split 0.25 >"$work/out" 2>&1 </dev/null || complain "--val-split: $(cat "$work/out")"
