@@ -10,9 +10,11 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,6 +23,12 @@
 #include <cmocka.h>
 
 enum { RANKS = 3, TIMEOUT_MS = 60000 };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
 
 /* ---- frames */
 
@@ -201,17 +209,115 @@ static int dies(Control *c)
     return 0;
 }
 
-/* What rank 0 broadcasts right behind a gathering does not replace its result. */
+/* Writes to all connections of this process. */
+static bool to_all(const uint8_t *bytes, size_t count)
+{
+    struct sockaddr_in at;
+    for (int fd = 3; fd < 64; fd++) {
+        socklen_t length = sizeof at;
+        bool connected = getpeername(fd, (struct sockaddr *)&at, &length) == 0;
+        if (connected && write(fd, bytes, count) != (ssize_t)count) return false;
+    }
+    return true;
+}
+
+/* Two broadcasts that come at once, because they are one message of TCP: the second does not replace the first. */
 static int tells_twice(Control *c)
 {
-    for (int i = 0; i < 300; i++) {
-        int mine = control_rank(c), all[RANKS];
-        char *bytes = "next";
-        size_t count = 4;
-        CHECK(control_gather(c, &mine, sizeof mine, "its number", all) == OK && all[RANKS - 1] == RANKS - 1);
-        CHECK(control_broadcast(c, &bytes, &count) == OK && count == 4 && !memcmp(bytes, "next", 4));
-        if (control_rank(c) > 0) free(bytes);
+    char *const text[] = {"first", "the next"};
+    uint8_t both[256];
+    size_t count = frame_put(both, CONTROL_BYTES, text[0], 5);
+    count += frame_put(both + count, CONTROL_BYTES, text[1], 8);
+    if (control_rank(c) == 0) CHECK(to_all(both, count));
+    for (int i = 0; i < 2 && control_rank(c) > 0; i++) {
+        char *bytes;
+        size_t came;
+        CHECK(control_broadcast(c, &bytes, &came) == OK && came == strlen(text[i]) && !memcmp(bytes, text[i], came));
+        free(bytes);
     }
+    return 0;
+}
+
+/* News behind two broadcasts is heard by one that takes neither of them any more. */
+static int tells_in_vain(Control *c)
+{
+    ControlEnd failure = {.rank = 0, .status = ERR_DEVICE, .message = "no device"}, all;
+    for (int i = 0; i < 2 && control_rank(c) == 0; i++) {
+        char *bytes = "text";
+        size_t count = 4;
+        CHECK(control_broadcast(c, &bytes, &count) == OK);
+    }
+    control_watch(c);
+    if (control_rank(c) == 0) control_fail(c, &failure);
+    while (!control_failed(c, &all)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(all.status == ERR_DEVICE && !strcmp(all.message, "no device"));
+    return 0;
+}
+
+/* One has no memory for what it is sent: all learn that, and not that somebody has died. */
+static int starves(Control *c)
+{
+    enum { BYTES = 1 << 20 };
+    char *bytes = control_rank(c) == 0 ? calloc(1, BYTES) : NULL;
+    size_t count = BYTES;
+    struct rlimit none = {1 << 20, 1 << 20};
+    if (control_rank(c) == 1) CHECK(setrlimit(RLIMIT_AS, &none) == 0); /* less than it has */
+    int mine = control_rank(c), all[RANKS];
+    Status st = control_gather(c, &mine, sizeof mine, "its number", all); /* rank 0 sends nothing before */
+    if (st == OK) st = control_broadcast(c, &bytes, &count);
+    if (st == OK) st = control_barrier(c, "have it");
+    CHECK(st == ERR_MEMORY && strstr(status_message(), "rank 1 on ") && strstr(status_message(), "no memory"));
+    return 0;
+}
+
+static atomic_bool writing, released;
+
+/* A disk that needs long. */
+static bool write_slowly(void *context, int rank, ControlKind kind, const void *content, size_t bytes)
+{
+    (void)context, (void)rank, (void)kind, (void)content, (void)bytes;
+    atomic_store(&writing, true);
+    while (!atomic_load(&released)) nap();
+    return true;
+}
+
+static void *turns(void *control)
+{
+    while (!atomic_load(&released)) {
+        control_turn(control, clock_ns());
+        nap();
+    }
+    return NULL;
+}
+
+/* While rank 0 writes a file of another rank, its channel goes on. */
+static int writes_slowly(Control *c)
+{
+    enum { GUARD_S = 120 };
+    ControlEnd mine = {.rank = control_rank(c), .signal = SIGTERM}, all;
+    ControlFile file = {.kind = FILE_STACK, .tower = 1, .bytes = 1};
+    pthread_t thread;
+    alarm(GUARD_S);
+    CHECK(control_barrier(c, "meet") == OK);
+    if (control_rank(c) == 0) control_take(c, write_slowly, NULL);
+    control_watch(c);
+    if (control_rank(c) == 1) CHECK(control_send(c, CONTROL_FILE, &file, sizeof file) == OK);
+    if (control_rank(c) == 0) {
+        CHECK(pthread_create(&thread, NULL, turns, c) == 0);
+        while (!atomic_load(&writing)) nap();
+        control_stop(c, SIGTERM);
+    }
+    while (!control_stop_asked(c) || (control_rank(c) == 0 && !control_others_alive(c))) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    atomic_store(&released, true);
+    control_end(c, &mine, &all);
+    CHECK(all.status == OK && all.signal == SIGTERM);
+    if (control_rank(c) == 0) pthread_join(thread, NULL);
     return 0;
 }
 
@@ -259,14 +365,10 @@ static struct {
 static int sends_misfit(Control *c)
 {
     uint8_t bytes[4096];
-    struct sockaddr_in at;
     size_t count = frame_put(bytes, misfit.kind, &misfit.end, misfit.kind == CONTROL_READY ? 0 : sizeof misfit.end);
     Status met = control_barrier(c, "meet"); /* or it comes with the end of this barrier */
     if (control_rank(c) == misfit.from) {
-        for (int fd = 3; fd < 64; fd++) {
-            socklen_t length = sizeof at;
-            if (getpeername(fd, (struct sockaddr *)&at, &length) == 0) CHECK(write(fd, bytes, count) == (ssize_t)count);
-        }
+        CHECK(to_all(bytes, count));
         return 0;
     }
     if (met == OK) met = control_barrier(c, "go on");
@@ -351,7 +453,20 @@ static void test_death(void **state)
     (void)state;
     run(dies, TIMEOUT_MS, 1);
     run(is_silent, 3000, 2);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
     run(tells_twice, TIMEOUT_MS, -1);
+    run(tells_in_vain, 10000, -1);
+    if (!SANITIZED) run(starves, TIMEOUT_MS, -1); /* sanitizers end a process without memory */
+}
+
+static void test_slow_disk(void **state)
+{
+    (void)state;
+    run(writes_slowly, TIMEOUT_MS, -1);
 }
 
 static void test_misfits(void **state)
@@ -415,6 +530,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames), cmocka_unit_test(test_stop),      cmocka_unit_test(test_failure),
         cmocka_unit_test(test_death),  cmocka_unit_test(test_strangers), cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_slow_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-enum { TIMEOUT_MS = 60000, LARGE = 3 << 20 /* more than a window */, SINCE = 1000000 };
+enum { TIMEOUT_MS = 60000, NAME_BYTES = 256, LARGE = 3 << 20 /* more than a window */, SINCE = 1000000 };
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
@@ -183,6 +183,65 @@ static void test_brought(void **state)
     assert_int_equal(entries("run"), 3);
 }
 
+/* The first file that a listing of the directory has. */
+static void listed_first(const char *directory, char name[NAME_BYTES])
+{
+    char path[PATH_BYTES];
+    struct dirent *entry;
+    scratch_path(path, directory);
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    while ((entry = readdir(listing)) && entry->d_name[0] == '.') continue;
+    assert_non_null(entry);
+    snprintf(name, NAME_BYTES, "%s", entry->d_name);
+    closedir(listing);
+}
+
+static void sends_but_one(const TrainJob *job)
+{
+    CHECK(host_files_send(job, SINCE) == ERR_IO);
+    CHECK(strstr(status_message(), "stack-tower-") || strstr(status_message(), "rank1-"));
+}
+
+/* A file that cannot be brought, here a link, does not hold back those that are listed behind it. */
+static void test_held_back(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rank1-samples.csv", "rank1-bad-samples.csv", "stack-tower-2.txt",
+                                        "stack-tower-3.txt"};
+    enum { NAMES = sizeof names / sizeof *names };
+    char problems[2048], bad[NAME_BYTES], first[NAME_BYTES], path[PATH_BYTES], a[NAME_BYTES + 16], b[NAME_BYTES + 16];
+    directory_put("run");
+    directory_put("theirs");
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(a, sizeof a, "theirs/%s", names[i]);
+        scratch_put(a, names[i]);
+    }
+    listed_first("theirs", bad);
+    snprintf(a, sizeof a, "theirs/%s", bad);
+    scratch_path(path, a);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink("nowhere", path), 0);
+    listed_first("theirs", first);
+    for (int i = 0; i < NAMES && strcmp(bad, first) != 0; i++) { /* listed by age: make the link the oldest one */
+        if (!strcmp(names[i], bad)) continue;
+        snprintf(a, sizeof a, "theirs/%s", names[i]);
+        scratch_path(path, a);
+        assert_int_equal(unlink(path), 0);
+        scratch_put(a, names[i]);
+    }
+    listed_first("theirs", first);
+    assert_string_equal(first, bad);
+    meet("theirs", sends_but_one, problems, sizeof problems);
+    assert_string_equal(problems, "");
+    for (int i = 0; i < NAMES; i++) {
+        snprintf(a, sizeof a, "run/%s", names[i]);
+        snprintf(b, sizeof b, "theirs/%s", names[i]);
+        if (strcmp(names[i], bad) != 0) assert_same(a, b);
+    }
+    assert_int_equal(entries("run"), NAMES - 1);
+}
+
 /* A resumed run adds rows, or has rank 1 on a host that has not those from before: nothing that rank 0 has is lost. */
 static void test_resumed(void **state)
 {
@@ -280,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_brought, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_held_back, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_resumed, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_nonsense, scratch_make, scratch_drop),
     };

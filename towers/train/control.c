@@ -24,7 +24,7 @@ enum {
     FAILED_MS = 8000,  /* for the results of the others, after a failure */
     FLUSH_MS = 1000,   /* for the last frames to leave */
     FILES_MS = 120000, /* for the files of all programs, which are brought before the results */
-    STALL_MS = 8000,   /* without progress of a file */
+    STALL_MS = 8000,   /* without progress of a file, and without a sign of life of rank 0 */
     WINDOW = 1 << 20,  /* bytes of files that wait in a queue */
     STRANGERS_MAX = 32 /* connections that have not said who they are */
 };
@@ -35,6 +35,7 @@ typedef struct Peer {
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
     int64_t ended_ns;           /* when its result came */
     bool ready, ended;
+    bool starved; /* no memory for what it sends, or for what is sent to it */
     ControlEnd end;
     char host[CONTROL_HOST_BYTES];
     char *bytes; /* that it has sent, followed by a zero byte; of a gather, or of a broadcast from rank 0 */
@@ -57,6 +58,7 @@ struct Control {
     ControlEnd failure, result;
     ControlTake *take;
     void *take_context;
+    int taking;           /* the rank of which `take` is being called, without the lock; -1: none */
     ControlFile unwanted; /* the last that rank 0 did not want */
     int64_t file_ns;      /* when rank 0 last received a part of a file */
     bool left;            /* control_leave */
@@ -73,7 +75,7 @@ static bool is_root(const Control *c)
 static void peer_send(Peer *peer, ControlKind kind, const void *content, size_t bytes)
 {
     ControlHead head = {CONTROL_MAGIC, (uint32_t)kind, (uint32_t)bytes};
-    if (net_send(&peer->net, &head, sizeof head, content, bytes) != OK) peer->net.closed = true;
+    if (net_send(&peer->net, &head, sizeof head, content, bytes) != OK) peer->starved = true;
 }
 
 /* To everybody that this rank is connected to, except one. */
@@ -131,6 +133,21 @@ static bool frame_fits(const Control *c, const ControlFrame *frame)
     }
 }
 
+/* Disks may need long for a file. The channel goes on meanwhile, but for the frames of this rank and for other files;
+ * silence is counted anew afterwards, because frames have waited. */
+static bool file_frame_take(Control *c, int from, const ControlFrame *frame)
+{
+    if (!c->take) return true;
+    c->taking = from;
+    c->file_ns = clock_ns();
+    pthread_mutex_unlock(&c->mutex);
+    bool wanted = c->take(c->take_context, from, frame->kind, frame->content, frame->bytes);
+    pthread_mutex_lock(&c->mutex);
+    c->taking = -1;
+    c->file_ns = c->awake_ns = clock_ns();
+    return wanted;
+}
+
 static void frame_take(Control *c, int from, const ControlFrame *frame)
 {
     Peer *peer = &c->peer[from];
@@ -148,6 +165,7 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
         free(peer->bytes);
         peer->bytes = malloc(frame->bytes + 1);
         peer->byte_count = frame->bytes;
+        peer->starved |= !peer->bytes;
         if (!peer->bytes) break;
         memcpy(peer->bytes, frame->content, frame->bytes);
         peer->bytes[frame->bytes] = 0;
@@ -176,9 +194,8 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
         break;
     case CONTROL_FILE:
     case CONTROL_PIECE:
-        c->file_ns = peer->heard_ns;
-        if (!c->take || c->take(c->take_context, from, frame->kind, frame->content, frame->bytes)) break;
-        if (frame->kind == CONTROL_FILE) peer_send(peer, CONTROL_HAVE, frame->content, frame->bytes);
+        if (!file_frame_take(c, from, frame) && frame->kind == CONTROL_FILE)
+            peer_send(peer, CONTROL_HAVE, frame->content, frame->bytes);
         break;
     case CONTROL_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
     case CONTROL_RESULT:
@@ -192,25 +209,38 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
 /* Takes what has come; false at the end of the connection. */
 static bool peer_receive(Peer *peer)
 {
-    return net_receive(&peer->net, 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead))) == OK && !peer->net.closed;
+    peer->starved |= net_receive(&peer->net, 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead))) != OK;
+    return !peer->starved && !peer->net.closed;
 }
 
-/* All complete frames of a peer, and then its end. Bytes wait until those before them have been taken. */
+/* Whether a frame cannot be taken yet: bytes, before those that came first have been taken, unless nobody will take them
+ * any more; a part of a file, while another one is being written. */
+static bool frame_waits(const Control *c, const Peer *peer, ControlKind kind)
+{
+    if (kind == CONTROL_BYTES) return peer->bytes && !c->failed && !c->watching;
+    return (kind == CONTROL_FILE || kind == CONTROL_PIECE) && c->taking >= 0;
+}
+
+/* All complete frames of a peer, and then its end. */
 static void peer_turn(Control *c, int rank)
 {
     Peer *peer = &c->peer[rank];
     ControlFrame frame;
     int64_t length;
-    if (peer->net.fd < 0) return;
+    if (peer->net.fd < 0 || c->taking == rank) return;
     bool open = peer_receive(peer);
-    while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0) {
-        if (frame.kind == CONTROL_BYTES && peer->bytes) return;
+    while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
+        if (frame_waits(c, peer, frame.kind)) return;
         if (!frame_fits(c, &frame)) {
             length = -1;
             break;
         }
         frame_take(c, rank, &frame);
         net_skip(&peer->net, (size_t)length);
+    }
+    if (peer->starved) {
+        failure_make(c, ERR_MEMORY, c->rank, "no memory for the messages between it and rank %d", rank);
+        return;
     }
     if (open && length == 0) return;
     net_close(&peer->net);
@@ -225,7 +255,7 @@ static void peer_turn(Control *c, int rank)
 static bool is_silent(const Control *c, int rank)
 {
     int64_t heard = c->peer[rank].heard_ns > c->awake_ns ? c->peer[rank].heard_ns : c->awake_ns;
-    return c->watching && clock_ns() - heard > c->timeout_ms * 1000000ll;
+    return c->watching && c->taking < 0 && clock_ns() - heard > c->timeout_ms * 1000000ll;
 }
 
 /* One round: wait at most wait_ms for something to happen, then take and send what there is. */
@@ -438,6 +468,7 @@ Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
                    .build = control_build(),
                    .any_build = launch->any_build,
                    .listener = -1,
+                   .taking = -1,
                    .peer = calloc((size_t)launch->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
     for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].net.fd = -1;
@@ -674,9 +705,11 @@ Status control_send(Control *c, ControlKind kind, const void *content, size_t by
         bool gone = root->fd < 0 || root->closed || c->left, room = root->out_used < WINDOW;
         if (root->out_used < queued) since = clock_ns();
         queued = root->out_used;
+        bool heard = clock_ns() - c->peer[0].heard_ns < STALL_MS * 1000000ll; /* it is there: its disk needs long */
+        int64_t limit = heard ? FILES_MS : STALL_MS;
         if (!gone && room) peer_send(&c->peer[0], kind, content, bytes);
         pthread_mutex_unlock(&c->mutex);
-        if (gone || clock_ns() - since > STALL_MS * 1000000ll)
+        if (gone || clock_ns() - since > limit * 1000000)
             return FAIL(ERR_COMM, "rank 0 on %s takes no more files", c->peer[0].host);
         if (room) return OK;
         nanosleep(&(struct timespec){0, 1000000l}, NULL);
@@ -721,7 +754,7 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
         for (int r = 0; r < c->ranks; r++)
             waits |= c->peer[r].net.fd >= 0 && (!is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
         /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
-        int64_t news = is_root(c) ? c->file_ns : c->peer[0].heard_ns;
+        int64_t news = !is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
         if (news > since && news - begun < FILES_MS * 1000000ll) since = news;
         waits &= clock_ns() - since < limit * 1000000 && !c->left;
         if (!waits) break;

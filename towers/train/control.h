@@ -63,11 +63,12 @@ bool control_orphaned(Control *control);
 /* ---- files (host_files.h) */
 
 /* On rank 0: called for each CONTROL_FILE and CONTROL_PIECE of another rank, by any thread that calls the channel, one at
- * a time. False: rank 0 does not want the file of this head. NULL ends it. */
+ * a time and without the channel's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file
+ * of this head. NULL ends it. Not before the last barrier or gathering, which hold no lock. */
 typedef bool ControlTake(void *context, int rank, ControlKind kind, const void *content, size_t bytes);
 void control_take(Control *control, ControlTake *take, void *context);
-/* To rank 0, from another rank. Waits until the message can be queued: ERR_COMM if rank 0 is gone, or takes nothing for
- * some seconds. */
+/* To rank 0, from another rank. Waits until the message can be queued: ERR_COMM if rank 0 is gone, or takes nothing: for
+ * some seconds if it is silent, too, for minutes if it is alive. */
 NODISCARD Status control_send(Control *control, ControlKind kind, const void *content, size_t bytes);
 /* Whether rank 0 has answered that it does not want this file. */
 bool control_unwanted(Control *control, const ControlFile *file);

@@ -326,10 +326,11 @@ static bool name_read(const TrainJob *job, const char *name, ControlFile *head)
 
 Status host_files_send(const TrainJob *job, time_t since)
 {
-    Status st = OK;
+    Status st = OK, first = OK;
+    StatusText words;
     struct dirent *entry;
     DIR *listing = job->run_dir ? opendir(job->run_dir) : NULL;
-    while (listing && st == OK && (entry = readdir(listing))) {
+    while (listing && st != ERR_COMM && (entry = readdir(listing))) {
         char path[PATH_BYTES];
         struct stat info;
         ControlFile head;
@@ -337,7 +338,10 @@ Status host_files_send(const TrainJob *job, time_t since)
         if (path_join(path, job->run_dir, entry->d_name) != OK || lstat(path, &info) != 0 || info.st_mtime < since)
             continue;
         st = head.kind == FILE_MANIFEST ? capsule_send(job, path, head) : file_send(job->control, path, head, NULL);
+        if (st == OK || first != OK) continue;
+        first = st;
+        status_keep(&words);
     }
     if (listing) closedir(listing);
-    return st;
+    return first == OK ? OK : status_restore(first, &words);
 }

@@ -20,8 +20,8 @@ NODISCARD Status host_files_open(const TrainJob *job, HostFiles **made);
 /* Takes no more, and removes what is not complete; NULL is fine. `problems` receives a line about each file that stayed on
  * its host, or "". */
 void host_files_close(HostFiles *files, char *problems, size_t bytes);
-/* On another rank: bring what has changed since then. ERR_COMM if rank 0 takes no more, ERR_IO for files that cannot be
- * read. */
+/* On another rank: bring what has changed since then. ERR_COMM if rank 0 takes no more; ERR_IO for the first file that
+ * cannot be read or is too large, after all others have been brought. */
 NODISCARD Status host_files_send(const TrainJob *job, time_t since);
 
 #endif
