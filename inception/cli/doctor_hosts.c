@@ -420,6 +420,7 @@ static Status links_measure(Survey *s, const JobFiles *files, int listener)
             if (me < partner && !lost) host_link_serve(listener, token, link.to, HOST_LINK_MS);
         }
         TRY_OUT(control_gather(files->control, &link, sizeof link, "its links", all));
+        for (int r = 0; r < s->ranks; r++) host_link_clean(&all[r]);
         for (int h = 0; h < s->hosts; h++)
             for (int k = 0; k < s->hosts; k++)
                 if (all[s->rank_of[h]].to == s->rank_of[k]) s->link[h * s->hosts + k] = all[s->rank_of[h]];

@@ -6,6 +6,7 @@
 #include "nccl_sync/net.h"
 
 #include <errno.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -166,6 +167,14 @@ static void client_serve(int fd, int64_t deadline)
         if (recv(fd, piece, PIECE, MSG_DONTWAIT) <= 0) break;
 }
 
+void host_link_clean(HostLink *link)
+{
+    double *const numbers[] = {&link->bytes_per_s, &link->round_trip_s, &link->clock_s};
+    link->address[sizeof link->address - 1] = link->why[sizeof link->why - 1] = 0;
+    for (int i = 0; i < 3; i++)
+        if (!isfinite(*numbers[i])) *numbers[i] = 0;
+}
+
 void host_link_serve(int listener, uint64_t token, int from, int wait_ms)
 {
     int64_t deadline = after_ms(wait_ms);
@@ -254,10 +263,11 @@ Status host_links_check(Control *control, const Launch *launch, char *text, size
     mine.port = port;
     host_address(launch->master, mine.address, sizeof mine.address);
     TRY_OUT(control_gather(control, &mine, sizeof mine, "where it listens", door));
+    for (size_t r = 0; r < ranks; r++) door[r].address[sizeof door->address - 1] = 0;
     doors_try(control, launch, door, listener, polled, &own);
     TRY_OUT(control_gather(control, &own, sizeof own, "to whom it can connect", closed));
     for (int r = 0; r < launch->ranks; r++) {
-        int to = closed[r].first;
+        int to = closed[r].first >= 0 && closed[r].first < launch->ranks ? closed[r].first : r;
         others += closed[r].count - (closed[r].count && !told.used);
         if (!closed[r].count || told.used) continue;
         text_add(&told, "rank %d on %s cannot connect to rank %d on %s at %s, port %d: %s", r, control_host(control, r),

@@ -31,6 +31,8 @@ void host_address(const char *master, char *address, size_t bytes);
 /* Measure the link to the server at an address. Never waits longer than HOST_LINK_MS, and cannot fail: the link tells. */
 enum { HOST_LINK_MS = 6000 };
 void host_link_measure(const char *address, int port, uint64_t token, int me, HostLink *link);
+/* A link as another program has sent it: its texts get ends, numbers that are none become 0. */
+void host_link_clean(HostLink *link);
 /* Serve the client that rank `from` is, which begins within wait_ms; strangers are turned away. */
 void host_link_serve(int listener, uint64_t token, int from, int wait_ms);
 
