@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Write docs/faults.md: every fault of the catalogue, what the program does, and the tests that show it. Tests are found by a comment
-# `fault: F22` in them. Fails if a fault has neither a test nor a reason below, or has both, or if a mark is not in the catalogue.
+# `fault: F22` in them. Fails if a fault has no test, or if a mark is not in the catalogue.
 # usage: scripts/fault_table.sh [--check]    --check writes nothing and fails if docs/faults.md is not up to date
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,10 +51,10 @@ F40|GPUs that are not visible, or listed twice|the number of visible GPUs and th
 F41|no driver, too old a driver|one line with the remedy; `--device auto` uses the CPU|5
 F42|sticky CUDA error, lost GPU|no CUDA call follows; the run ends, or with `--max-restarts` continues on the other GPUs|5
 F43|a process never joins|named after the deadline|7
-F44|garbage at the rendezvous|dropped|-
-F45|another number of nodes than expected|rejected|2
-F46|peers of another binary, flags or data|the rank that differs is named|2
-F47|a process of another node dies|the others end within the timeout|7
+F44|garbage at the port where programs of several hosts meet|dropped|-
+F45|a launched program that expects another number of programs|refused with both numbers; the others end at `--comm-timeout`, because it is missing|2/7
+F46|programs of another build, other options or other data|the rank that differs is named|2
+F47|a program or a tower on another host dies|the others end within 10 s with its name|7
 F48|run directory that cannot be written, disk full later|an error before training; later, logs are reduced with a warning|6
 F49|small `/dev/shm`, `memlock`, `nofile`|`towers doctor` names the limit and the remedy|-
 F50|bad command lines|exit code 2 with a suggestion; nothing is created|2
@@ -65,13 +65,6 @@ F54|records cut by a crash, then resumed|complete lines, no step twice|0
 F55|a tower or thread cannot be started|those already started are ended|5
 F56|locale with decimal commas|the same files byte for byte|0
 TABLE
-}
-
-# Faults without a test, and why: inputs and machines that the program does not support yet.
-open_reason() {
-    case $1 in
-    F44 | F45 | F46 | F47) echo "open: a single machine only, without network connections; several nodes are not supported yet" ;;
-    esac
 }
 
 bad=0
@@ -90,13 +83,11 @@ table() {
     echo "| | fault | behaviour | exit | test |"
     echo "| --- | --- | --- | --- | --- |"
     while IFS='|' read -r number fault behaviour code; do
-        local list reason shown=
+        local list shown=
         list=$(tests_of "$number")
-        reason=$(open_reason "$number")
-        [[ -n $list || -n $reason ]] || complain "$number has neither a test nor a reason: $fault"
-        [[ -z $list || -z $reason ]] || complain "$number has a test, and a reason for having none"
+        [[ -n $list ]] || complain "$number has no test: $fault"
         for file in $list; do shown+="${shown:+, }[$(basename "$file")](../$file)"; done
-        echo "| $number | $fault | $behaviour | $code | ${shown:-$reason} |"
+        echo "| $number | $fault | $behaviour | $code | $shown |"
     done < <(catalogue)
 }
 

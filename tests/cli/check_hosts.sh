@@ -63,11 +63,15 @@ meet() {
 what="a program does not come" wait=3 meet missing "of 3 programs rank 1 did not connect to port" 0:7 2:7
 what="rank 0 does not come" wait=3 meet nobody "cannot meet rank 0 at localhost" 1:7
 what="CPU towers under a launcher without MPI" meet without-mpi "sums with MPI, but TOWERS_RANK starts programs without it" 0:5 1:5 2:5
+# fault: F46
 new build && cp "$towers" "$work/another" && echo x >>"$work/another" && echo "program=$work/another" >"$codes/before-1"
 what="another build on one host" meet build "rank 1 on $(hostname) runs another build of towers" 0:2 1:2 2:2
 new token && echo 'export TOWERS_TOKEN=theirs' >"$codes/before-2"
 what="a program of another job" wait=5 meet token "1 connections of other jobs were refused" 0:7 1:7 2:2
 grep -q 'has found the rank 0 of another job' "$codes/out-2" || complain "token: $(cat "$codes/out-2")"
+# fault: F45
+new count && echo 'export TOWERS_WORLD_SIZE=4' >"$codes/before-2"
+what="another number of programs on one host" wait=5 meet count "rank 2 on $(hostname) is one of 4 programs, but rank 0 is one of 3" 0:7 1:7 2:2
 new twice && echo 'export TOWERS_RANK=1' >"$codes/before-2"
 what="two programs with one rank" meet twice "rank 1 has come twice" 0:2 1:2 2:2
 TOWERS_RANK=0 TOWERS_WORLD_SIZE=2 "$towers" "${run[@]}" >"$out" 2>"$err" </dev/null
@@ -148,6 +152,7 @@ run[1]=$model
 
 # ---- refused by name, on all ranks
 
+# fault: F46
 refused() { # NAME CODE TEXT
     launched 2 --experiment "$1"
     grep -qF -- "$3" "$err" || complain "$1: nobody says '$3': $(cat "$err")"
@@ -245,6 +250,7 @@ else
     all_codes 0 crawl 2
 
     # ---- deaths: of a supervisor, of a tower; the others end within seconds with the cause
+    # fault: F47
     dies() { # NAME SIGNAL RANK WHO PATTERN ARGUMENT...: WHO is supervisor or the name of a tower's process
         local name=$1 signal=$2 rank=$3 who=$4 pattern=$5 pid victim other=$((1 - $3)) begun
         shift 5

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Four hosts with a network between them: network namespaces behind a switch that delays, loses and refuses what it is told to, in which
-# a real mpirun of Open MPI starts the programs through a launch agent. The bits are those of one host, also over a bad network; a
+# Four hosts with a network between them: network namespaces behind a program that acts as a switch and can delay, lose and refuse packets.
+# A real mpirun of Open MPI starts the programs in them through a launch agent. The bits are those of one host, also over a bad network; a
 # host that cannot be reached, dies, stops or is cut off ends the run on every other one, by name, with the same exit code. Prints the
 # seconds of each part. Needs root. Arguments: source folder, binary.
 set -u
@@ -196,6 +196,7 @@ dies() {
     [[ $rank != 2 ]] || row network "SIG$signal to the $([[ $who == program ]] && echo program || echo 'tower process') of rank 2${*:+, \`$*\`}" \
         "$([[ $signal-$who == KILL-program ]] && echo 7 7 - 7 || echo 7 7 7 7)" "$(said "$pattern.*" "$codes/all")"
 }
+# fault: F47
 for who in program tower; do
     part "SIGKILL to the $who of each rank"
     for rank in 0 1 2 3; do

@@ -492,6 +492,7 @@ static void test_misfits(void **state)
     }
 }
 
+/* fault: F44 */
 /* Whoever speaks another language is not listened to, and does not disturb the meeting. */
 static void test_strangers(void **state)
 {
@@ -525,12 +526,38 @@ static void test_strangers(void **state)
     assert_int_equal(status, 0);
 }
 
+/* fault: F45 */
+/* A program that was started as one of three is refused by rank 0 of two, and may come again as one of two. */
+static void test_other_number(void **state)
+{
+    (void)state;
+    Launch launch = {.ranks = 2, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    pid_t other = fork();
+    if (other == 0) {
+        Control *c;
+        launch.rank = 1;
+        launch.ranks = 3;
+        if (control_open(&launch, TIMEOUT_MS, &c) != ERR_ARG) _exit(97);
+        if (!strstr(status_message(), "is one of 3 programs, but rank 0 is one of 2; start all with")) _exit(98);
+        launch.ranks = 2;
+        if (control_open(&launch, TIMEOUT_MS, &c) != OK) _exit(99);
+        control_close(c);
+        _exit(0);
+    }
+    Control *c;
+    int status;
+    assert_int_equal(control_open(&launch, TIMEOUT_MS, &c), OK);
+    control_close(c);
+    waitpid(other, &status, 0);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames), cmocka_unit_test(test_stop),      cmocka_unit_test(test_failure),
         cmocka_unit_test(test_death),  cmocka_unit_test(test_strangers), cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_slow_disk), cmocka_unit_test(test_other_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -326,7 +326,8 @@ static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
                      "its own TOWERS_MASTER_PORT",
                      hello->rank, hello->host);
         else
-            snprintf(end.message, sizeof end.message, "rank %d on %s is one of %d programs, but rank 0 is one of %d",
+            snprintf(end.message, sizeof end.message,
+                     "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
                      hello->rank, hello->host, hello->ranks, c->ranks);
         c->refused++;
         peer_send(stranger, CONTROL_REFUSED, &end, sizeof end);
