@@ -199,5 +199,6 @@ Status data_run(Options *o, FILE *to)
                         commands[i].arguments == 3 ? " DESTINATION" : "");
         return commands[i].run(o, to);
     }
-    return FAIL(ERR_ARG, "towers data '%s': expected info, check, bench, show or convert, and a PATH", name);
+    return FAIL(ERR_ARG, "towers data%s%s%s: expected info, check, bench, show or convert, and a PATH",
+                *name ? " '" : "", name, *name ? "'" : "");
 }

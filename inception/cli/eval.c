@@ -227,7 +227,7 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     else
         printf("Accuracy @ 1 = %.4f", (double)result->correct[0] / count);
     if (top5 && !scores->several) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
-    printf(" [%lld examples]\n", (long long)result->count);
+    printf(" Loss = %.5f [%lld examples]\n", result->loss, (long long)result->count);
     if (o->quiet) return;
     char *text = NULL;
     size_t bytes = 0;

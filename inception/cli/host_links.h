@@ -1,8 +1,8 @@
-/* Host links: what the network does from one host to another, measured over a TCP connection between the two.
+/* Host links: bandwidth, round trip and clock difference from one host to another, measured over a TCP connection.
  *
- * The client connects to the server and sends who it is. Then PINGS times it sends its clock, and the server answers with
- * its own; at last it sends bytes until the server has told how many came in which time: 64 MB, or what comes in a
- * second. The round trip is the shortest one. The clock of the server at the middle of that round trip, minus that of the
+ * The client connects to the server and says who it is. Then it sends its clock PINGS times, and the server answers each
+ * with its own. Finally it sends 64 MB, of which the server counts what arrives within a second, and tells how many bytes
+ * came in which time. The round trip is the shortest one. The clock of the server at the middle of that round trip, minus that of the
  * client, is the difference of their clocks; it is uncertain by half of the round trip (RFC 5905, section 8). */
 #ifndef TOWERS_INCEPTION_CLI_HOST_LINKS_H
 #define TOWERS_INCEPTION_CLI_HOST_LINKS_H

@@ -1,5 +1,5 @@
-/* Hosts: one run in several launched programs. They meet before anything is opened, take over where rank 0 puts and
- * resumes the run, and compare their settings and data. Without a launcher every function does nothing. */
+/* Hosts: one run in several launched programs. They meet before anything is opened, learn from rank 0 which
+ * run directory and checkpoint to use, and compare their settings and data. Without a launcher every function does nothing. */
 #ifndef TOWERS_INCEPTION_CLI_HOSTS_H
 #define TOWERS_INCEPTION_CLI_HOSTS_H
 

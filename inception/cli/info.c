@@ -286,6 +286,7 @@ Status info_run(const JobFiles *files, FILE *to)
     const TrainJob *job = &files->job;
     const SourceInfo *train = source_info(job->train);
     int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
+    int64_t last = train->count - (job_batches_per_epoch(job) - 1) * global;
     fprintf(to, "model          %s, ", job->program.model->name);
     if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
     fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
@@ -297,9 +298,8 @@ Status info_run(const JobFiles *files, FILE *to)
             job->backend->name);
     fprintf(to, "batch          %lld in total:", (long long)global);
     for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
-    fprintf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld samples\n",
-            (long long)per_epoch, (long long)total,
-            (long long)(train->count - (job_batches_per_epoch(job) - 1) * global));
+    fprintf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld sample%s\n",
+            (long long)per_epoch, (long long)total, (long long)last, last == 1 ? "" : "s");
     fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;

@@ -32,8 +32,8 @@ Status generator_find(Options *o, JobFiles *files, char weights[PATH_BYTES])
     const Model *model = files->job.program.model;
     bool run = strcmp(given, model->name) != 0;
     if (!model->generate)
-        return FAIL(ERR_ARG, "%s%s%s is a classifier and generates no images; give a run of a model with a generator",
-                    run ? given : "", run ? ", a run of " : "", run ? model->name : given);
+        return FAIL(ERR_ARG, "%s%s%s%s is a classifier and generates no images; give a run of a model with a generator",
+                    run ? given : "", run ? ", a run of " : "", model->name, run ? "," : "");
     if (!o->weights)
         return FAIL(ERR_ARG, "towers %s needs weights: use RUN, or %s with --weights FILE", verb_info(o->verb)->name,
                     model->name);

@@ -275,11 +275,11 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
     double total = 0;
     for (int i = 0; i < count; i++) total += times[i].ms;
     fprintf(to,
-            "\n%s, batch %d, %s on %s, %d threads: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
+            "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
             "%.1f GB/s (copy)\n\n",
             job->program.model->name, job->shares.batch[0],
             job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
-            total, count, peak->gflops, peak->gbs);
+            job->device.threads == 1 ? "" : "s", total, count, peak->gflops, peak->gbs);
     bool terminal = isatty(fileno(to));
     kinds_print(times, count, total, peak, terminal, to);
     static const char *const head[] = {

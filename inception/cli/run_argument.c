@@ -7,6 +7,7 @@
 #include "towers/files/files.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,9 +49,12 @@ Status run_argument_apply(Options *options)
     const Model *model = NULL;
     char *run = options->argument_count ? options->arguments[0] : NULL;
     if (!run || model_find(run, &model) == OK) return OK; /* a model name takes precedence over a folder */
-    if (stat(run, &info) != 0)
-        return strchr(run, '/') ? FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno))
-                                : model_find(run, &model);
+    if (stat(run, &info) != 0) {
+        char unknown[512];
+        if (strchr(run, '/')) return FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno));
+        snprintf(unknown, sizeof unknown, "%s", status_message());
+        return FAIL(ERR_ARG, "%s; and there is no run directory '%s' here", unknown, run);
+    }
     if (!S_ISDIR(info.st_mode))
         return FAIL(
             ERR_ARG,

@@ -76,7 +76,8 @@ refused "usage: towers fid" fid real --data-path data
 refused "there are only 120 images (240 for training, 120 for testing, and those of the folder)" fid real --features runs/classifier --data-path data --count 121
 refused "real contains no weights" fid real --features real --data-path data
 refused "is a classifier and generates no images" fid runs/classifier --features runs/classifier
-refused "is a classifier and generates no images" generate runs/classifier
+refused "runs/classifier, a run of fashion_cnn, is a classifier and generates no images" generate runs/classifier
+refused "fashion_cnn is a classifier and generates no images" generate fashion_cnn
 refused "expected columns and rows of at most 1024, e.g. 8x8" generate runs/classifier --grid 8by8
 refused "has room for 4 images, but --count is 5" generate runs/classifier --grid 2x2 --count 5
 mkdir gan && : >gan/env.json

@@ -33,7 +33,8 @@ for line in '^to evaluate: +towers eval runs/one$' '^to continue: .* --resume ru
 done
 ends 0 "towers         3 x batch 4+0+2 = 12 images per step (gradients of 2 batches accumulated), in" \
     "${train[@]:0:6}" --tower-batch 4,0,2 --accumulate 2 --max-steps 2 --freeze 'conv1*' --experiment header
-grep -qE 'parameters \([0-9]+ frozen\)' err && grep -qE '^steps +2 \(--max-steps\), 6 per epoch$' err || complain "header: $(cat err)"
+grep -qE 'parameters \([0-9]+ frozen\)' err && grep -qE '^steps +2 \(--max-steps\), 6 per epoch$' err &&
+    grep -qE '^to continue: .* --resume runs/header and a larger --max-steps$' err || complain "header: $(cat err)"
 
 # a short run has curves in TensorBoard, and both losses of every epoch
 cp -r "$work/data" named
@@ -56,6 +57,8 @@ awk -v best="$best" -v last="$last" -v m="$of_matrix" 'BEGIN { d = best - m; exi
 ends 0 "ONNX of fashion_cnn" export fashion_cnn curves.onnx --weights runs/curves
 grep -aq 'class_names.*\["zero","one",' curves.onnx || complain "curves.onnx has no class names"
 ends 0 "Accuracy @ 5" eval runs/curves
+awk -F, '{ loss = $5 } NR > 1 && $6 + 0 > best { best = $6 + 0; of_best = sprintf("Loss = %.5f [30 examples]", $5) } END { print of_best }' runs/curves/results.csv >loss
+grep -qFf loss out || complain "eval: wanted $(cat loss), got $(cat out)"
 few=(fashion_cnn --device cpu --dataset synthetic --classes 3 --img-size 12)
 ends 0 "run directory" train "${few[@]}" -b 64 --max-steps 2 --experiment few
 ends 0 "Accuracy @ 1" eval "${few[@]}" --weights runs/few
@@ -98,6 +101,7 @@ ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --da
 ends 2 "has no env.json" eval "$work/data"
 ends 2 "cannot open the run 'runs/two': No such file or directory" eval runs/two
 ends 2 "unknown model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
+ends 2 "and there is no run directory 'curves' here" eval curves
 ends 2 "is a file, but a model or a run directory was expected" export runs/one/last.safetensors
 mkdir fashion_cnn # a folder that is called as a model does not stand in its way
 ends 2 "eval needs weights" eval fashion_cnn

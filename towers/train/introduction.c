@@ -53,13 +53,18 @@ static void data_print(const TrainJob *job, FILE *to)
 
 /* ---- towers and steps */
 
+/* Whether --max-steps ends the run before its last epoch does. */
+static bool is_cut(const TrainJob *job)
+{
+    return job_total_steps(job) < job->epochs * job_steps_per_epoch(job);
+}
+
 static void steps_print(const TrainJob *job, FILE *to)
 {
     char text[COUNT_TEXT];
     int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job);
-    bool cut = total < job->epochs * per_epoch;
     fprintf(to, "steps          %s", count_text(total, text));
-    if (cut)
+    if (is_cut(job))
         fprintf(to, " (--max-steps), %s per epoch\n", count_text(per_epoch, text));
     else
         fprintf(to, " = %" PRId64 " epoch%s of %s\n", job->epochs, job->epochs == 1 ? "" : "s",
@@ -123,10 +128,13 @@ void next_steps_print(const TrainJob *job, bool finished, FILE *to)
         fprintf(to, "to continue:  the same command with --resume %s\n", run);
         return;
     }
-    if (!job->program.model->phases) {
+    if (job->program.model->generate)
+        fprintf(to, "to generate:  towers generate %s -o samples.png\n", run);
+    else
         fprintf(to, "to evaluate:  towers eval %s\n", run);
-        fprintf(to, "to export:    towers export %s model.onnx\n", run);
-    }
+    fprintf(to, "to export:    towers export %s model.onnx\n", run);
     fprintf(to, "to compare:   towers compare %s OTHER_RUN\n", run);
-    if (!fixed_length) fprintf(to, "to continue:  the same command with --resume %s and more --epochs\n", run);
+    if (!fixed_length)
+        fprintf(to, "to continue:  the same command with --resume %s and %s\n", run,
+                is_cut(job) ? "a larger --max-steps" : "more --epochs");
 }

@@ -11,7 +11,7 @@
  * summed, or "". Errors: ERR_MEMORY. */
 NODISCARD Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to);
 
-/* The commands to run next: evaluate, export, compare, continue. `finished`: all steps are done. */
+/* The commands to run next: evaluate or generate, export, compare, continue. `finished`: all steps are done. */
 void next_steps_print(const TrainJob *job, bool finished, FILE *to);
 
 #endif
