@@ -201,14 +201,19 @@ static Status begin_check(bool automatic, JobFiles *files)
 }
 
 /* The model on the command line, else that of the run that --resume names; NULL: job_model reports that it is
- * missing. */
+ * missing. Another model than the run's is refused here, before its data or batch are found not to fit that model. */
 static Status model_name_find(Options *o, const char *run, const char **name)
 {
-    const Model *model;
+    const Model *model, *then;
     *name = NULL;
-    if (o->argument_count)
+    if (o->argument_count) {
         TRY(model_find(o->arguments[0], &model));
-    else if (*run)
+        if (*run && run_model(run, &then) == OK && then != model)
+            return FAIL(ERR_ARG,
+                        "%s is a run of another model: then model: %s, now model: %s (name the old one, or start a new "
+                        "run without --resume)",
+                        run, then->name, model->name);
+    } else if (*run)
         TRY(run_model(run, &model));
     else
         return OK;

@@ -72,6 +72,10 @@ for change in inception_mini "fashion_cnn --amp --amp-dtype bf16"; do
     [[ $(sums) == "$before" ]] || complain "resumed as $change: files changed"
 done
 
+"$towers" train inception_mini --data-path "$work/small" --device cpu -b 5000 --resume "$runs/one" >"$work/out" 2>"$work/err" </dev/null
+[[ $? == 2 ]] && grep -qF "one is a run of another model: then model: fashion_cnn, now model: inception_mini" "$work/err" ||
+    complain "another model, whose batch does not fit the data: $(cat "$work/err")"
+
 fresh # whole, but nothing says which is the latest
 rm "$runs/one/ckpt/latest"
 train --resume auto --epochs 3 --checkpoint-steps 9 || complain "no ckpt/latest: $(cat "$work/err")"
