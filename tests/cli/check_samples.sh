@@ -125,4 +125,16 @@ for name in parts uneven; do
 done
 same other >/dev/null && complain "another batch size is the same training?" # the comparison itself can tell
 
+# with a constant divisor the loss of an epoch is the mean over its steps, also of those with damaged samples, and over a resume
+divided=(--towers 2 --batch-size 4 --loss-divisor global-batch --checkpoint-steps 20 "${learnt[@]}")
+skipping divisor "${divided[@]}" --max-steps 20
+skipping divisor "${divided[@]}" --max-steps 38 --resume auto
+python3 - divisor <<'PYTHON' || complain "divisor: not the mean of the steps"
+import csv, json, sys
+steps = [json.loads(line)["mean_loss"] for line in open(sys.argv[1] + "/metrics.jsonl")]
+loss, mean = float(list(csv.DictReader(open(sys.argv[1] + "/results.csv")))[-1]["train_loss"]), sum(steps) / len(steps)
+print("mean of %d steps: %.7g, in results.csv: %.7g" % (len(steps), mean, loss))
+sys.exit(len(steps) != 38 or abs(loss - mean) > 1e-9 * mean)
+PYTHON
+
 check_end "every sample once an epoch, in one order, and damaged ones nowhere"

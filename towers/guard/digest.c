@@ -209,7 +209,6 @@ Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT])
     TRY(digest_replica(p, &digest));
     TRY(digests_compare(p, digest, all, &equal));
     if (is_root(&p->place)) atomic_fetch_add(&p->ledger->run.digests, 1);
-    if (!equal) return drift_describe(p, drift);
     p->compared_step = p->run.step;
-    return OK;
+    return equal ? OK : drift_describe(p, drift);
 }

@@ -108,6 +108,7 @@ static const StateField state_fields[] = {
     {"epoch_sum", offsetof(RunState, epoch_sum), true},
     {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
     {"epoch_count", offsetof(RunState, epoch_count), false},
+    {"epoch_steps", offsetof(RunState, epoch_steps), false, true},
     {"epoch_hits", offsetof(RunState, epoch_correct), false},
     {"epoch_weight", offsetof(RunState, epoch_weight), true, true},
     {"epoch_wasserstein", offsetof(RunState, epoch_wasserstein), true, true},
@@ -296,7 +297,10 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
     TRY_OUT(settings_compare(p->job, path, settings));
     for (int i = 0; i < STATE_FIELDS; i++)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
-    if (!json_object_get(root, "epoch_weight")) run.epoch_weight = (double)run.epoch_count; /* older checkpoints */
+    /* Older checkpoints lack these; the last step of an epoch may be short. */
+    int64_t full = shares_global(&p->job->shares) * p->job->accumulate;
+    if (!json_object_get(root, "epoch_weight")) run.epoch_weight = (double)run.epoch_count;
+    if (!json_object_get(root, "epoch_steps")) run.epoch_steps = (run.epoch_count + full - 1) / full;
     const json_t *all = json_object_get(root, "phases");
     for (int i = 0; i < p->replica->phases; i++) {
         const json_t *one = p->replica->phases == 1 ? root : json_object_get(all, job_phase(p->job, i)->name);

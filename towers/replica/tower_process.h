@@ -34,6 +34,7 @@ typedef struct RunState {
     double epoch_wasserstein; /* sum of this term over those samples, of models that have it */
     int64_t epoch_told;       /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
+    int64_t epoch_steps;       /* in these sums */
     int64_t skipped, skipped_in_row;
     int64_t bad_samples;                        /* skipped because they could not be decoded (--bad-samples) */
     int64_t overflows;                          /* steps skipped because a gradient overflowed f16 at the loss scale */
@@ -86,7 +87,7 @@ typedef struct TowerProcess {
     int64_t done; /* steps whose results are known: run.step without those in flight */
     int64_t steps_per_epoch, total_steps;
     int64_t epoch_started_ns, checkpoint_ns;
-    int64_t epoch_count_before;        /* samples of this epoch processed before a resume */
+    int64_t epoch_count_before;        /* samples of this epoch processed before a resume or a rollback */
     int64_t good_step;                 /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
     bool save_tried;                   /* writing a checkpoint of this run was attempted */
     int saves_failed;                  /* failed saves in a row; counted by rank 0 */

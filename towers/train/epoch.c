@@ -54,9 +54,7 @@ static double epoch_loss(const TowerProcess *p)
     const RunState *run = &p->run;
     if (!run->epoch_count) return NAN;
     if (p->job->divisor != LOSS_DIVISOR_GLOBAL_BATCH) return run->epoch_sum / run->epoch_weight;
-    int64_t full = full_step(p->job),
-            steps = (run->epoch_count + full - 1) / full; /* committed; the last may be short */
-    return run->epoch_constant_sum / (double)steps;
+    return run->epoch_constant_sum / (double)run->epoch_steps;
 }
 
 /* The lowest KID so far makes the best weights. There are none before the first step. */
@@ -134,7 +132,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
     run->epoch_told = run->step;
     if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
         run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = run->epoch_wasserstein = 0;
-        run->epoch_count = run->epoch_correct = p->epoch_count_before = 0;
+        run->epoch_count = run->epoch_correct = run->epoch_steps = p->epoch_count_before = 0;
     }
     p->epoch_started_ns = clock_ns();
     if (top1 <= run->best_top1) return OK;

@@ -88,7 +88,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         if (job_phase_of(p->job, p->done - 1) == 0)
             loss = p->run.epoch_count ? p->run.epoch_sum / p->run.epoch_weight : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = p->run.epoch_weight = 0;
-        p->run.epoch_count = p->run.epoch_correct = 0;
+        p->run.epoch_count = p->run.epoch_correct = p->run.epoch_steps = 0;
         if (is_root(&p->place))
             p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
         before = now;

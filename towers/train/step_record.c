@@ -56,6 +56,7 @@ void step_to_epoch(TowerProcess *p, const Step *step)
         p->run.epoch_correct += found->correct[0];
         if (term >= 0) p->run.epoch_wasserstein += found->term[term];
     }
+    p->run.epoch_steps++;
     p->run.epoch_sum += sum;
     p->run.epoch_constant_sum += sum / (double)full_step(p->job);
 }
