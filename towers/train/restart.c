@@ -134,6 +134,7 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
     }
     if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned) return false;
     status_keep(&cause);
+    bool resumable = run_saved(job->run_dir, &saved) == OK && saved.checkpoints > 0;
     sigemptyset(&stops);
     sigaddset(&stops, SIGINT);
     sigaddset(&stops, SIGTERM);
@@ -141,7 +142,10 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
     pthread_sigmask(SIG_BLOCK, &stops, &before);
     Status waited = restart_wait(restarts, job, *st, cause.message, &stops, &number);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (number > 0) result->signal = number;
+    if (number > 0) {
+        result->signal = number;
+        result->saved = resumable;
+    }
     if (waited != OK) {
         *st = waited;
         return false;
@@ -151,7 +155,7 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
     if (restart_record(job, result->begun ? result->step : restarts->furthest, cause.message) != OK ||
         run_dir_sweep(job->run_dir) != OK)
         console_warn(&(Console){0}, "%s", status_message());
-    if (run_saved(job->run_dir, &saved) == OK && saved.checkpoints) {
+    if (resumable) {
         job->resume = true;
         job->resume_path = NULL; /* a branch now has checkpoints of its own */
         job->initial_weights = NULL;

@@ -14,7 +14,7 @@ typedef struct TrainResult {
     bool begun;          /* the towers were set up */
     int64_t first_step;  /* after which they began */
     int64_t restarts;    /* after crashes (--max-restarts) */
-    bool saved;          /* stopped by a signal, after saving */
+    bool saved;          /* stopped by a signal, after saving, or while it waited for a restart from a checkpoint */
     bool abandoned;      /* a killed tower did not end: use no file system that may hang */
 } TrainResult;
 
