@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -257,14 +258,41 @@ Status job_run_dir(Options *o, JobFiles *files)
                               &files->resumed_bytes);
 }
 
+/* The grids of a generator's images up to the checkpoint, which has the name of its step as they do. */
+static Status pictures_branch(const JobFiles *files)
+{
+    Status st = OK;
+    char folder[PATH_BYTES], own[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES],
+        *real = realpath(files->resume_path, NULL);
+    const char *last = real ? strrchr(real, '/') : NULL;
+    struct dirent *entry;
+    DIR *listing = NULL;
+    if (!last) TRY_OUT(FAIL(ERR_IO, "cannot find '%s': %s", files->resume_path, strerror(errno)));
+    TRY_OUT(path_join(folder, files->branch_of, "generated"));
+    TRY_OUT(path_join(own, files->run_dir, "generated"));
+    listing = opendir(folder);
+    if (listing) TRY_OUT(directory_create(own));
+    while (listing && (entry = readdir(listing))) {
+        if (strncmp(entry->d_name, "step-", 5) != 0 || strncmp(entry->d_name, last + 1, strlen(last + 1)) > 0) continue;
+        TRY_OUT(path_join(from, folder, entry->d_name));
+        TRY_OUT(path_join(to, own, entry->d_name));
+        TRY_OUT(run_file_copy(from, to));
+    }
+out:
+    if (listing) closedir(listing);
+    free(real);
+    return st;
+}
+
 Status job_branch(const JobFiles *files)
 {
-    static const char *const names[] = {"metrics.jsonl", "results.csv", "layers.jsonl", "norms.jsonl"};
+    static const char *const names[] = {"metrics.jsonl", "results.csv", "layers.jsonl", "norms.jsonl",
+                                        "generated.jsonl"};
     char from[PATH_BYTES], to[PATH_BYTES];
     for (size_t i = 0; files->branch_of[0] && i < sizeof names / sizeof *names; i++) {
         TRY(path_join(from, files->branch_of, names[i]));
         TRY(path_join(to, files->run_dir, names[i]));
         TRY(run_file_copy(from, to));
     }
-    return OK;
+    return files->branch_of[0] ? pictures_branch(files) : OK;
 }

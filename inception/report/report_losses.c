@@ -214,7 +214,6 @@ static void figure_curve(Figures *f, const char *title, const char *note, const 
 }
 
 /* Its mean at every step; NaN where a step has none. */
-/* Its mean at every step; NaN where a step has none. */
 static double *term_column(Figures *f, int name)
 {
     const Run *run = f->run;

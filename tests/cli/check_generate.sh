@@ -44,6 +44,13 @@ best_is_lowest two
 grep -qE "\"best_kid\":[0-9.]+,\"best_step\":$(best_step worse)[,}]" out || complain "--json: $(cat out)"
 best_is_lowest worse
 
+# a branch has the grids and the KID up to its checkpoint
+"$towers" train wgan_gp --resume runs/two/ckpt/step-0000000018 --experiment branch --max-steps 24 --quiet >out 2>err || complain "branch: $(cat err)"
+cmp -s <(head -n 4 runs/branch/generated.jsonl) runs/two/generated.jsonl || complain "branch: $(cat runs/branch/generated.jsonl)"
+for step in 00 06 12 18; do
+    cmp -s runs/{two,branch}/generated/step-00000000$step.png || complain "branch: no grid of step $step, or another one"
+done
+
 # runs are ranked by KID
 compare_kids() { "$towers" compare "$@" >out 2>err || complain "compare $*: $(cat err)"; }
 compare_kids runs/seen runs/two runs/worse
