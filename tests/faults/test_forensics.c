@@ -737,6 +737,10 @@ static void test_hostile_capsule_is_refused(void **state)
         {"\"compute\": \"u8\"", "\"compute\": \"f32\"", NULL},
         {"towers capsule 2", "towers capsule 3", "found 'towers capsule 3'"},
         {"towers capsule 3", "towers capsule 2", NULL},
+        {"towers capsule 2", "towers capsule 1", "not of the type and shape"},
+        {"\"mixes\": false", "\"mixes\": true", "'mixes' is missing or has an invalid value"},
+        {"\"mixes\": true", "\"mixes\": false", "not of the type and shape"},
+        {"towers capsule 1", "towers capsule 2", NULL},
         {"\"tower\": 0", "\"tower\": 3", "'tower' is missing or has an invalid value"},
     };
     Run run;

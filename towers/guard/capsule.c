@@ -102,6 +102,7 @@ static void network_read(Fields *f, Capsule *c)
         text(f, "freeze", c->freeze, sizeof c->freeze); /* absent in older capsules */
     if (*c->freeze) program->freeze = c->freeze;
     program->mixes = newer_boolean(f, "mixes");
+    if (program->mixes) field(f, "mixes", c->record_words == IMAGE_RECORD); /* format 1 has no room for a partner */
     program->targets = newer_boolean(f, "targets");
     program->weighted = newer_boolean(f, "weighted");
     program->loss = newer_boolean(f, "bce") ? LOSS_BCE : LOSS_SOFTMAX;
