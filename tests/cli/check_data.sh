@@ -65,6 +65,8 @@ head -c 2000 photos/train/one/7.jpg >changed/train/one/7.jpg
 data 0 info changed --threads 1
 says 'damaged +1 headers, the first: .*train/one/7\.jpg. has changed'
 says 'duplicates: 0 within the training images'
+data 3 check changed # which scans the folder again
+says 'train/one/7\.jpg.*cut off'
 
 # ---- show
 data 0 show photos --img-size 80 --augment -o sheet.png

@@ -16,6 +16,7 @@
 #include "towers/data/index.h"
 #include "towers/data/paths.h"
 #include "towers/files/files.h"
+#include "towers/files/utf8.h"
 
 static char set[PATH_BYTES];
 
@@ -168,6 +169,86 @@ static void test_index_is_kept(void **state)
     source_close(again);
 }
 
+/* Writes the file anew, in place: neither its folder nor its inode changes. */
+static void file_grow(const char *name)
+{
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, set, name), OK);
+    FILE *to = fopen(path, "w");
+    assert_non_null(to);
+    fputs("P2 1 1 255 00100\n", to);
+    assert_int_equal(fclose(to), 0);
+}
+
+/* Such a file is damaged for who has the old index, and the next start scans its folder again. */
+static void test_changed_in_place(void **state)
+{
+    (void)state;
+    Bytes bytes = {0};
+    int32_t label;
+    for (int several = 0; several < 2; several++) {
+        folder_make("train/a");
+        folder_make("val/a");
+        if (several) scratch_put("set/train/labels.csv", "file,labels\na/1.pgm,x\n");
+        if (several) scratch_put("set/val/labels.csv", "file,labels\na/1.pgm,x\n");
+        file_make("train/a/1.pgm", 1);
+        file_make("val/a/1.pgm", 1);
+        Source *s = opened(SPLIT_TRAIN, 0);
+        assert_int_equal(source_info(s)->several, several);
+        file_grow("train/a/1.pgm");
+        assert_int_equal(source_read(s, 0, &bytes, &label), ERR_FORMAT);
+        assert_non_null(strstr(status_message(), "train/a/1.pgm' has changed"));
+        source_close(s);
+        s = opened(SPLIT_TRAIN, 0);
+        assert_int_equal(source_read(s, 0, &bytes, &label), OK);
+        source_close(s);
+    }
+    bytes_free(&bytes);
+}
+
+static void file_late(void *context, int64_t done, int64_t all)
+{
+    if (done == all) file_make(context, 9);
+}
+
+/* A file that comes when its folder has been scanned, but before the index is complete. */
+static void test_changed_during_the_scan(void **state)
+{
+    (void)state;
+    char late[] = "train/a/2.pgm";
+    Source *s = NULL;
+    folder_make("train/a");
+    folder_make("val/a");
+    file_make("train/a/1.pgm", 1);
+    file_make("val/a/1.pgm", 1);
+    usleep(20000); /* the clock of a file system may be coarse */
+    assert_int_equal(source_open(&(SourceConfig){.path = set, .progress = file_late, .context = late}, SPLIT_TRAIN, &s),
+                     OK);
+    assert_int_equal(source_info(s)->count, 1);
+    source_close(s);
+    s = opened(SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(s)->count, 2);
+    source_close(s);
+}
+
+/* A name is cut at the end of a character. */
+static void test_long_name(void **state)
+{
+    (void)state;
+    char name[101] = "";
+    for (int i = 0; i < 50; i++) strcat(name, "\xc3\xa9");
+    strcat(set, "/");
+    strcat(set, name);
+    folder_make("train/a");
+    folder_make("val/a");
+    file_make("train/a/1.pgm", 1);
+    file_make("val/a/1.pgm", 1);
+    Source *s = opened(SPLIT_TRAIN, 0);
+    assert_int_equal(strlen(source_info(s)->name), 62);
+    assert_true(utf8_valid(source_info(s)->name));
+    source_close(s);
+}
+
 /* fault: F21 */
 static void test_changed_under_a_run(void **state)
 {
@@ -315,6 +396,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tree, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_is_kept, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_changed_in_place, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_changed_during_the_scan, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_long_name, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_under_a_run, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_paths, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_refused, set_up, scratch_drop),

@@ -243,6 +243,49 @@ static void test_boxes(void **state)
     }
 }
 
+/* The classes of the evaluation are those of the training, whose shards may be written anew in place. */
+static void test_changed_training(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    scratch_path(path, "set");
+    tar_write("set/train/0.tar", 0, 4, 2);
+    tar_write("set/val/0.tar", 0, 2, 2);
+    for (int classes = 2; classes < 4; classes++) {
+        Source *test = opened(path, SPLIT_TEST, 0), *train = opened(path, SPLIT_TRAIN, 0);
+        assert_int_equal(source_info(train)->classes, classes);
+        assert_int_equal(source_info(test)->classes, classes);
+        source_close(train);
+        source_close(test);
+        usleep(20000); /* the clock of a file system may be coarse */
+        tar_write("set/train/0.tar", 0, 5, 3);
+    }
+}
+
+static void shard_late(void *context, int64_t done, int64_t all)
+{
+    (void)context;
+    if (done == all) tar_write("set/val/1.tar", 2, 2, 2);
+}
+
+/* A shard for evaluation that comes while those for training are listed. */
+static void test_changed_during_the_listing(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    Source *test = NULL;
+    scratch_path(path, "set");
+    tar_write("set/train/0.tar", 0, 4, 2);
+    tar_write("set/val/0.tar", 0, 2, 2);
+    usleep(20000);
+    assert_int_equal(source_open(&(SourceConfig){.path = path, .progress = shard_late}, SPLIT_TEST, &test), OK);
+    assert_int_equal(source_info(test)->count, 2);
+    source_close(test);
+    test = opened(path, SPLIT_TEST, 0);
+    assert_int_equal(source_info(test)->count, 4);
+    source_close(test);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +294,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_splits, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_changed_training, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_changed_during_the_listing, set_up, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,10 @@ static Status whole_read(int fd, const char *path, uint64_t size, Bytes *bytes)
     if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
     if (size != ANY_SIZE && (uint64_t)info.st_size != size)
-        return FAIL(ERR_FORMAT, "'%s' has changed since its folder was scanned: expected %llu bytes, found %lld", path,
-                    (unsigned long long)size, (long long)info.st_size);
+        return FAIL(ERR_FORMAT,
+                    "'%s' has changed since its folder was scanned: expected %llu bytes, found %lld: start again to "
+                    "scan it again",
+                    path, (unsigned long long)size, (long long)info.st_size);
     size_t wanted = (size_t)info.st_size;
     TRY(bytes_reserve(bytes, wanted));
     for (bytes->size = 0; bytes->size < wanted;) {

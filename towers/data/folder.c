@@ -4,31 +4,21 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "kernels/array.h"
-#include "towers/data/index.h"
+#include "towers/data/indexed.h"
 #include "towers/data/names.h"
 #include "towers/data/parallel.h"
-#include "towers/data/reader.h"
 #include "towers/files/files.h"
 
 enum { DEPTH_MAX = 64 };
-
-typedef struct FolderSource {
-    Source base;
-    Index index;
-    char root[PATH_BYTES]; /* of the classes */
-    const char **names;    /* owned array of strings of the index */
-} FolderSource;
 
 /* ---- the folders of a data set */
 
@@ -42,7 +32,8 @@ typedef struct ClassScan {
     const char *name; /* borrowed */
     Found *files;
     int64_t count;
-    Names folders; /* all directories, as full paths */
+    Names folders;    /* all directories, as full paths */
+    Watched *watched; /* owned: [folders.count], as they were when they were opened */
     int64_t unread;
     char *first_unread; /* owned */
 } ClassScan;
@@ -197,7 +188,10 @@ static Status folder_read(Walk *walk, DIR *directory, const char *path, const ch
         if (walk->way[i].device == info.st_dev && walk->way[i].inode == info.st_ino)
             return FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", path);
     walk->way[depth] = (Step){info.st_dev, info.st_ino};
-    TRY(names_add(&walk->class->folders, path));
+    ClassScan *class = walk->class;
+    TRY(array_grow(&class->watched, class->folders.count, sizeof *class->watched, "the list of folders"));
+    class->watched[class->folders.count] = watched_of(&info);
+    TRY(names_add(&class->folders, path));
     const struct dirent *entry;
     while ((errno = 0, entry = readdir(directory)) != NULL) {
         if (is_dots(entry->d_name)) continue;
@@ -277,6 +271,7 @@ static void scan_close(Scan *scan)
         free(class->files);
         free(class->first_unread);
         names_free(&class->folders);
+        free(class->watched);
     }
     free(scan->classes);
 }
@@ -339,7 +334,8 @@ static Status class_add(IndexBuilder *b, const ClassScan *class, int label, cons
             Sample sample = {.bytes = class->files[i].bytes, .label = label};
             TRY(index_sample_add(b, &sample, class->files[i].path));
         }
-    for (int i = 0; i < class->folders.count; i++) TRY(index_watched_add(b, class->folders.name[i]));
+    for (int i = 0; i < class->folders.count; i++)
+        TRY(index_watched_put(b, class->folders.name[i], &class->watched[i]));
     if (class->unread > 0 && b->parts.unread == 0)
         TRY(index_string_add(b, class->first_unread, &b->parts.first_unread));
     b->parts.unread += class->unread;
@@ -407,8 +403,8 @@ static void tree_key(const Tree *tree, uint64_t key[2])
 
 static Status classes_check(const Tree *tree, const Names *classes, const Names *train)
 {
-    if (train->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->train);
-    if (classes->count == 0) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->root);
+    if (train->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->train);
+    if (classes->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->root);
     for (int i = 0; i < classes->count; i++)
         if (label_of(train, classes->name[i]) < 0)
             return FAIL(ERR_FORMAT, "'%s' has a class '%s' that is missing in '%s'", tree->root, classes->name[i],
@@ -422,11 +418,11 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     Names classes = {0}, train = {0};
     Scan scan = {0};
     IndexBuilder builder = {0};
+    TRY_OUT(index_watched_add(&builder, tree->root));
+    TRY_OUT(index_watched_add(&builder, tree->train));
     TRY_OUT(tree->flat ? names_add(&classes, ".") : subfolders(tree->root, &classes));
     TRY_OUT(tree->flat ? names_add(&train, ".") : subfolders(tree->train, &train));
     TRY_OUT(classes_check(tree, &classes, &train));
-    TRY_OUT(index_watched_add(&builder, tree->root)); /* before the scan, so that changes during it are detected */
-    TRY_OUT(index_watched_add(&builder, tree->train));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
     TRY_OUT(builder_fill(&builder, &scan, &train, &tree->part));
     if (builder.parts.samples_count == 0) {
@@ -444,94 +440,16 @@ out:
 
 /* ---- the source */
 
-static Status sample_path(const FolderSource *f, int64_t index, char path[PATH_BYTES])
-{
-    const Sample *s = &f->index.samples[index];
-    int n = snprintf(path, PATH_BYTES, "%s/%s/%s", f->root, f->names[s->label], index_string(&f->index, s->name));
-    return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of sample %" PRId64 " is too long", f->root, index);
-}
-
-static void folder_where(const Source *source, int64_t index, char *text, size_t bytes)
-{
-    char path[PATH_BYTES];
-    if (sample_path((const FolderSource *)source, index, path) != OK) path[0] = 0;
-    snprintf(text, bytes, "%s", path);
-}
-
-static Status folder_read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
-{
-    const FolderSource *f = (const FolderSource *)source;
-    char path[PATH_BYTES];
-    TRY(sample_path(f, index, path));
-    *label = f->index.samples[index].label;
-    return bytes_read(path, f->index.samples[index].bytes, bytes);
-}
-
-static int32_t folder_label(const Source *source, int64_t index)
-{
-    return ((const FolderSource *)source)->index.samples[index].label;
-}
-
-static void folder_hint(const Source *source, int64_t index)
-{
-    char path[PATH_BYTES];
-    if (sample_path((const FolderSource *)source, index, path) == OK) bytes_hint(path);
-}
-
-static void folder_close(Source *source)
-{
-    FolderSource *f = (FolderSource *)source;
-    if (!f) return;
-    index_unmap(&f->index);
-    free(f->names);
-    free(f);
-}
-
-static Status describe(const SourceConfig *config, const Tree *tree, FolderSource *f)
-{
-    SourceInfo *info = &f->base.info;
-    const IndexHeader *h = f->index.header;
-    char *path = realpath(config->path, NULL);
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : config->path);
-    free(path);
-    info->count = h->samples;
-    info->classes = (int)h->classes;
-    info->c = 3;
-    memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
-    info->unread = h->unread;
-    if (h->unread)
-        snprintf(info->first_unread, sizeof info->first_unread, "%s", index_string(&f->index, h->first_unread));
-    f->names = calloc((size_t)h->classes + 1, sizeof *f->names);
-    if (!f->names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", info->classes);
-    for (int64_t i = 0; i < h->classes; i++) f->names[i] = index_string(&f->index, f->index.classes[i]);
-    info->class_names = f->names;
-    info->format = tree->part.val_split > 0 ? "folder of images, divided" : "folder of images";
-    return OK;
-}
-
 Status folder_source_open(const SourceConfig *config, Split split, Source **made)
 {
-    Status st = OK;
     Tree tree;
     uint64_t key[2];
+    Index index = {0};
     bool found;
     TRY(tree_find(config, split, &tree));
     tree_key(&tree, key);
-    FolderSource *f = calloc(1, sizeof *f);
-    if (!f) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path);
-    f->base.read = folder_read_sample;
-    f->base.label = folder_label;
-    f->base.where = folder_where;
-    f->base.hint = folder_hint;
-    f->base.close = folder_close;
-    memcpy(f->root, tree.root, sizeof f->root);
-    TRY_OUT(index_find(key, &f->index, &found));
-    if (!found) TRY_OUT(index_build(config, &tree, key, &f->index));
-    TRY_OUT(describe(config, &tree, f));
-    *made = &f->base;
-    f = NULL;
-out:
-    folder_close((Source *)f);
-    return st;
+    TRY(index_find(key, &index, &found));
+    if (!found) TRY(index_build(config, &tree, key, &index));
+    return indexed_files_open(config, tree.root,
+                              tree.part.val_split > 0 ? "folder of images, divided" : "folder of images", &index, made);
 }

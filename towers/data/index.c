@@ -23,14 +23,11 @@ const char *index_string(const Index *index, uint64_t offset)
     return offset < index->header->strings ? index->strings + offset : "";
 }
 
-Status watched_now(const char *path, Watched *watched)
+Watched watched_of(const struct stat *info)
 {
-    struct stat info;
-    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
-    watched->time_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
-    watched->bytes = (int64_t)info.st_size;
-    watched->inode = (uint64_t)info.st_ino;
-    return OK;
+    return (Watched){.time_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
+                     .bytes = (int64_t)info->st_size,
+                     .inode = (uint64_t)info->st_ino};
 }
 
 /* ---- reading */
@@ -43,7 +40,6 @@ static bool section(size_t size, size_t *at, int64_t count, size_t each, size_t 
     return true;
 }
 
-/* Every offset must refer to a string that ends within the strings, every label to a class, every file to a path. */
 /* The labels of every sample are classes, increasing, and all lists are the labels. */
 static bool lists_fit(const Index *index)
 {
@@ -61,6 +57,7 @@ static bool lists_fit(const Index *index)
     return true;
 }
 
+/* Every offset must refer to a string that ends within the strings, every label to a class, every file to a path. */
 static bool contents_fit(const Index *index)
 {
     const IndexHeader *h = index->header;
@@ -113,9 +110,9 @@ static bool is_current(const Index *index)
         const Watched *then = &index->watched[i];
         struct stat info;
         if (stat(index_string(index, then->path), &info) != 0) return false;
-        int64_t time = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
-        if (time != then->time_ns || (uint64_t)info.st_ino != then->inode) return false;
-        if (!S_ISDIR(info.st_mode) && (int64_t)info.st_size != then->bytes) return false;
+        Watched now = watched_of(&info);
+        if (now.time_ns != then->time_ns || now.inode != then->inode) return false;
+        if (!S_ISDIR(info.st_mode) && now.bytes != then->bytes) return false;
     }
     return true;
 }
@@ -149,22 +146,22 @@ void index_unmap(Index *index)
 
 /* ---- the cache: $XDG_CACHE_HOME/towers/index/KEY.index, or below ~/.cache */
 
-static Status cache_path(const uint64_t key[2], char directory[PATH_BYTES], char path[PATH_BYTES])
+static bool cache_path(const uint64_t key[2], char directory[PATH_BYTES], char path[PATH_BYTES])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool given = cache && *cache == '/';
-    if (!given && (!home || !*home)) return FAIL(ERR_IO, "no HOME");
+    if (!given && (!home || !*home)) return false;
     int n = snprintf(directory, PATH_BYTES, "%s%s/towers/index", given ? cache : home, given ? "" : "/.cache");
-    if (n >= PATH_BYTES - 64) return FAIL(ERR_IO, "the path of the cache directory is too long");
+    if (n >= PATH_BYTES - 64) return false;
     snprintf(path, PATH_BYTES, "%.*s/%016" PRIx64 "%016" PRIx64 ".index", PATH_BYTES - 64, directory, key[0], key[1]);
-    return OK;
+    return true;
 }
 
 Status index_find(const uint64_t key[2], Index *index, bool *found)
 {
     char directory[PATH_BYTES], path[PATH_BYTES];
     *found = false;
-    if (cache_path(key, directory, path) != OK) return OK;
+    if (!cache_path(key, directory, path)) return OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return OK;
     Status st = index_map(fd, key, index);
@@ -174,6 +171,12 @@ Status index_find(const uint64_t key[2], Index *index, bool *found)
     *found = is_current(index);
     if (!*found) index_unmap(index);
     return OK;
+}
+
+void index_forget(const Index *index)
+{
+    char directory[PATH_BYTES], path[PATH_BYTES];
+    if (cache_path(index->header->key, directory, path)) (void)unlink(path);
 }
 
 /* ---- building */
@@ -217,14 +220,22 @@ Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name
     return OK;
 }
 
-Status index_watched_add(IndexBuilder *b, const char *path)
+Status index_watched_put(IndexBuilder *b, const char *path, const Watched *then)
 {
     TRY(array_grow(&b->parts.watched, b->parts.watched_count, sizeof *b->parts.watched, "the index of images"));
-    Watched now;
-    TRY(watched_now(path, &now));
-    TRY(index_string_add(b, path, &now.path));
-    b->parts.watched[b->parts.watched_count++] = now;
+    Watched *added = &b->parts.watched[b->parts.watched_count];
+    *added = *then;
+    TRY(index_string_add(b, path, &added->path));
+    b->parts.watched_count++;
     return OK;
+}
+
+Status index_watched_add(IndexBuilder *b, const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
+    const Watched now = watched_of(&info);
+    return index_watched_put(b, path, &now);
 }
 
 void index_builder_free(IndexBuilder *b)
@@ -286,7 +297,7 @@ static Status write_all(int fd, const Piece *pieces, int count)
 static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count, int *kept)
 {
     char directory[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];
-    if (cache_path(key, directory, path) == OK && directory_create(directory) == OK &&
+    if (cache_path(key, directory, path) && directory_create(directory) == OK &&
         path_temporary(temporary, path) == OK) {
         int fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0 && write_all(fd, pieces, count) == OK && rename(temporary, path) == 0) {

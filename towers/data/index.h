@@ -6,13 +6,14 @@
  * labels (i32), increasing within a sample, whose own label is 0. All numbers are in this processor's byte order.
  * Written under a temporary name and renamed; a second writer replaces it by the same bytes. An index is used only if
  * every watched path still has the same time and size: for a folder these are all its directories (a file that is
- * changed in place is detected by its size when it is read). */
+ * changed in place is detected by its size when it is read, and the index is then forgotten). */
 #ifndef TOWERS_DATA_INDEX_H
 #define TOWERS_DATA_INDEX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "kernels/status.h"
 
@@ -91,7 +92,11 @@ NODISCARD Status index_sample_add(IndexBuilder *b, const Sample *sample, const c
 /* A sample with any number of labels; all samples of an index or none. */
 NODISCARD Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,
                                    int32_t count);
+/* Watch a path as it is now, and as it was then. Call the first before the path is read, so that a change meanwhile is
+ * detected. */
 NODISCARD Status index_watched_add(IndexBuilder *b, const char *path);
+NODISCARD Status index_watched_put(IndexBuilder *b, const char *path, const Watched *then);
+Watched watched_of(const struct stat *info); /* without a path */
 void index_builder_free(IndexBuilder *b);
 
 /* Look for a valid index for the key. *found is also false if it is damaged or outdated. */
@@ -99,11 +104,10 @@ NODISCARD Status index_find(const uint64_t key[2], Index *index, bool *found);
 /* Write an index for the key to the cache (or to anonymous memory, if that is not possible) and map it. */
 NODISCARD Status index_write(const uint64_t key[2], const IndexParts *parts, Index *index);
 void index_unmap(Index *index);
+/* Remove it from the cache, because it no longer describes the data set; it stays mapped. */
+void index_forget(const Index *index);
 
 /* Check an index in memory as if it had been read from a file: ERR_FORMAT. Used by index_find and for fuzzing. */
 NODISCARD Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index *index);
-
-/* Time, size and inode of a path, for Watched; ERR_IO. */
-NODISCARD Status watched_now(const char *path, Watched *watched);
 
 #endif

@@ -11,19 +11,11 @@
 #include <xxhash.h>
 
 #include "towers/data/folder.h"
-#include "towers/data/index.h"
+#include "towers/data/indexed.h"
 #include "towers/data/label_file.h"
-#include "towers/data/reader.h"
 #include "towers/files/files.h"
 
 #define LABELS_NAME "labels.csv"
-
-typedef struct LabeledSource {
-    Source base;
-    Index index;
-    char root[PATH_BYTES]; /* of the images */
-    const char **names;    /* owned array of strings of the index */
-} LabeledSource;
 
 /* ---- where */
 
@@ -167,7 +159,7 @@ static Status index_build(const Tree *tree, const uint64_t key[2], Index *index)
     LabelFile own = {0}, train = {0};
     IndexBuilder builder = {0};
     bool other = strcmp(tree->labels, tree->train_labels) != 0;
-    TRY_OUT(index_watched_add(&builder, tree->labels)); /* before it is read, so that changes meanwhile are detected */
+    TRY_OUT(index_watched_add(&builder, tree->labels));
     TRY_OUT(index_watched_add(&builder, tree->train_labels));
     TRY_OUT(label_file_read(tree->train_labels, &train));
     if (other) {
@@ -185,97 +177,16 @@ out:
 
 /* ---- the source */
 
-static Status sample_path(const LabeledSource *s, int64_t index, char path[PATH_BYTES])
-{
-    int n = snprintf(path, PATH_BYTES, "%s/%s", s->root, index_string(&s->index, s->index.samples[index].name));
-    return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of sample %" PRId64 " is too long", s->root, index);
-}
-
-static void labeled_where(const Source *source, int64_t index, char *text, size_t bytes)
-{
-    char path[PATH_BYTES];
-    if (sample_path((const LabeledSource *)source, index, path) != OK) path[0] = 0;
-    snprintf(text, bytes, "%s", path);
-}
-
-static Status labeled_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
-{
-    const LabeledSource *s = (const LabeledSource *)source;
-    char path[PATH_BYTES];
-    TRY(sample_path(s, index, path));
-    *label = 0;
-    return bytes_read(path, s->index.samples[index].bytes, bytes);
-}
-
-static int32_t labeled_labels(const Source *source, int64_t index, const int32_t **labels)
-{
-    const Index *i = &((const LabeledSource *)source)->index;
-    *labels = i->lists + i->list_first[index];
-    return (int32_t)(i->list_first[index + 1] - i->list_first[index]);
-}
-
-static void labeled_hint(const Source *source, int64_t index)
-{
-    char path[PATH_BYTES];
-    if (sample_path((const LabeledSource *)source, index, path) == OK) bytes_hint(path);
-}
-
-static void labeled_close(Source *source)
-{
-    LabeledSource *s = (LabeledSource *)source;
-    if (!s) return;
-    index_unmap(&s->index);
-    free(s->names);
-    free(s);
-}
-
-static Status describe(const SourceConfig *config, const Tree *tree, LabeledSource *s)
-{
-    SourceInfo *info = &s->base.info;
-    const IndexHeader *h = s->index.header;
-    char *path = realpath(config->path, NULL);
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : config->path);
-    free(path);
-    info->count = h->samples;
-    info->classes = (int)h->classes;
-    info->several = true;
-    info->c = 3;
-    memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
-    s->names = calloc((size_t)h->classes + 1, sizeof *s->names);
-    if (!s->names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", info->classes);
-    for (int64_t i = 0; i < h->classes; i++) s->names[i] = index_string(&s->index, s->index.classes[i]);
-    info->class_names = s->names;
-    info->format = tree->val_split > 0 ? "folder with labels, divided" : "folder with labels";
-    return OK;
-}
-
 Status labeled_source_open(const SourceConfig *config, Split split, Source **made)
 {
-    Status st = OK;
     Tree tree;
     uint64_t key[2];
+    Index index = {0};
     bool found;
     TRY(tree_find(config, split, &tree));
     tree_key(&tree, key);
-    LabeledSource *s = calloc(1, sizeof *s);
-    if (!s) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path);
-    s->base.read = labeled_read;
-    s->base.labels = labeled_labels;
-    s->base.where = labeled_where;
-    s->base.hint = labeled_hint;
-    s->base.close = labeled_close;
-    memcpy(s->root, tree.root, sizeof s->root);
-    TRY_OUT(index_find(key, &s->index, &found));
-    if (found && !s->index.list_first) {
-        index_unmap(&s->index);
-        found = false;
-    }
-    if (!found) TRY_OUT(index_build(&tree, key, &s->index));
-    TRY_OUT(describe(config, &tree, s));
-    *made = &s->base;
-    s = NULL;
-out:
-    labeled_close((Source *)s);
-    return st;
+    TRY(index_find(key, &index, &found));
+    if (!found) TRY(index_build(&tree, key, &index));
+    return indexed_files_open(config, tree.root,
+                              tree.val_split > 0 ? "folder with labels, divided" : "folder with labels", &index, made);
 }

@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 #include "towers/data/class_names.h"
-#include "towers/data/index.h"
+#include "towers/data/indexed.h"
 #include "towers/data/parallel.h"
 #include "towers/data/reader.h"
 #include "towers/data/shard.h"
@@ -48,15 +48,15 @@ typedef enum Role { ROLE_ANY = 0, ROLE_TRAIN, ROLE_VAL, ROLE_TEST, ROLES } Role;
 
 typedef struct ShardSet {
     Names of_role[ROLES];
-    Names folders; /* and index files, to watch */
     ShardKind kind;
     char classes[PATH_BYTES]; /* the file with their names, "" if there is none */
+    IndexBuilder index;       /* watches the folders and index files that the shards were found in */
 } ShardSet;
 
 static void set_free(ShardSet *set)
 {
     for (int r = 0; r < ROLES; r++) names_free(&set->of_role[r]);
-    names_free(&set->folders);
+    index_builder_free(&set->index);
 }
 
 static Role role_of_word(const char *word, size_t count)
@@ -121,7 +121,7 @@ static Status mds_add(const char *folder, Role role, ShardSet *set)
     char path[PATH_BYTES];
     Names files = {0};
     Status st = path_join(path, folder, "index.json");
-    if (st == OK) st = names_add(&set->folders, path);
+    if (st == OK) st = index_watched_add(&set->index, path);
     if (st == OK) st = mds_files(folder, &files);
     for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, role);
     names_free(&files);
@@ -133,7 +133,7 @@ static Status folder_list(const char *folder, Role role, ShardSet *set)
 {
     Status st = OK;
     char path[PATH_BYTES];
-    TRY(names_add(&set->folders, folder));
+    TRY(index_watched_add(&set->index, folder));
     if (mds_is_in(folder)) return mds_add(folder, role, set);
     DIR *directory = opendir(folder);
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
@@ -198,7 +198,7 @@ static Status set_find(const char *path, ShardSet *set)
     char *full = realpath(path, NULL);
     if (!full) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     bool train = has_folder(full, "train", below);
-    Status st = train ? names_add(&set->folders, full) : folder_list(full, ROLE_ANY, set);
+    Status st = train ? index_watched_add(&set->index, full) : folder_list(full, ROLE_ANY, set);
     for (int i = 0; i < SUBFOLDERS && train && st == OK; i++)
         if (has_folder(full, subfolders[i].name, below)) st = folder_list(below, subfolders[i].role, set);
     free(full);
@@ -424,7 +424,7 @@ static Status classes_add(const SourceConfig *config, const ShardSet *set, const
     if (*set->classes) {
         snprintf(folder, sizeof folder, "%s", set->classes);
         *strrchr(folder, '/') = 0;
-        TRY(class_names_read(folder, SHARD_CLASSES_MAX, &names));
+        TRY_OUT(class_names_read(folder, SHARD_CLASSES_MAX, &names));
     }
     bool one = train ? train->header->kind & KIND_FROM_ONE
                      : labels_from_one(config->label_base, set->kind, least, most, names.count);
@@ -440,6 +440,7 @@ static Status classes_add(const SourceConfig *config, const ShardSet *set, const
                                             : class_name(l, i + *first),
                               &b->parts.classes[i]);
     b->parts.classes_count = count > 0 ? count : 0;
+out:
     names_free(&names);
     return st;
 }
@@ -485,30 +486,31 @@ out:
     return st;
 }
 
-static Status index_build(const Request *r, const ShardSet *set, const Names *files, const Index *train, Index *index)
+/* `train`: NULL, or the index of the training samples, whose classes are those of all; so its shards are watched too. */
+static Status index_build(const Request *r, ShardSet *set, const Names *files, const Index *train, Index *index)
 {
     Status st = OK;
-    IndexBuilder b = {0};
+    IndexBuilder *b = &set->index;
     int32_t first_label = 0;
     Listing listing = {.kind = set->kind};
-    for (int i = 0; i < set->folders.count; i++) TRY_OUT(index_watched_add(&b, set->folders.name[i]));
-    if (*set->classes) TRY_OUT(index_watched_add(&b, set->classes));
-    uint32_t first_file = (uint32_t)b.parts.watched_count;
-    for (int i = 0; i < files->count; i++) TRY_OUT(index_watched_add(&b, files->name[i])); /* before they are read */
+    if (*set->classes) TRY_OUT(index_watched_add(b, set->classes));
+    for (int64_t i = 0; train && i < train->header->watched; i++)
+        TRY_OUT(index_watched_put(b, index_string(train, train->watched[i].path), &train->watched[i]));
+    uint32_t first_file = (uint32_t)b->parts.watched_count;
+    for (int i = 0; i < files->count; i++) TRY_OUT(index_watched_add(b, files->name[i]));
     TRY_OUT(listing_run(r->config, files, &listing));
-    TRY_OUT(classes_add(r->config, set, &listing, train, &b, &first_label));
-    TRY_OUT(samples_add(r, set, &listing, first_file, first_label, &b));
-    if (b.parts.samples_count == 0) {
+    TRY_OUT(classes_add(r->config, set, &listing, train, b, &first_label));
+    TRY_OUT(samples_add(r, set, &listing, first_file, first_label, b));
+    if (b->parts.samples_count == 0) {
         st = listing_samples(&listing) == 0
                  ? FAIL(ERR_FORMAT, "'%s': no sample in %d shards", r->config->path, files->count)
                  : FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", r->config->path,
                         r->config->val_split);
         goto out;
     }
-    TRY_OUT(index_write(r->key, &b.parts, index));
+    TRY_OUT(index_write(r->key, &b->parts, index));
 out:
     listing_free(&listing);
-    index_builder_free(&b);
     return st;
 }
 
@@ -619,8 +621,7 @@ static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int
     TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &fd, &size));
     Status st = bytes_reserve(bytes, sample->bytes);
     if (st == OK && fstat(fd, &info) != 0) st = FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
-    if (st == OK && ((int64_t)size != then->bytes ||
-                     (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec != then->time_ns))
+    if (st == OK && ((int64_t)size != then->bytes || watched_of(&info).time_ns != then->time_ns))
         st = FAIL(ERR_FORMAT, "'%s' has changed since it was indexed: start again to index it again", path);
     if (st == OK) st = shard_pread(fd, path, sample->offset, bytes->data, sample->bytes);
     close(fd);
@@ -692,24 +693,12 @@ static Status firsts_find(ShardsSource *s)
 
 static Status describe(const SourceConfig *config, ShardsSource *s)
 {
-    SourceInfo *info = &s->base.info;
     const IndexHeader *h = s->index.header;
-    char *path = realpath(config->path, NULL);
-    const char *slash = path ? strrchr(path, '/') : strrchr(config->path, '/');
     uint64_t kind = h->kind & ~(uint64_t)KIND_FROM_ONE;
     if (kind >= SHARD_KINDS || !kind_names[kind] || h->watched == 0)
         return FAIL(ERR_FORMAT, "'%s': an index of an unknown kind of shards", config->path);
-    snprintf(info->name, sizeof info->name, "%.63s", slash && slash[1] ? slash + 1 : config->path);
-    free(path);
-    info->count = h->samples;
-    info->classes = (int)h->classes;
-    info->c = 3;
-    info->format = format_names[kind][(h->kind & KIND_FROM_ONE) != 0][config->val_split > 0];
-    memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
-    s->names = calloc((size_t)h->classes + 1, sizeof *s->names);
-    if (!s->names) return FAIL(ERR_MEMORY, "no memory for names of %d classes", info->classes);
-    for (int64_t i = 0; i < h->classes; i++) s->names[i] = index_string(&s->index, s->index.classes[i]);
-    info->class_names = s->names;
+    const char *format = format_names[kind][(h->kind & KIND_FROM_ONE) != 0][config->val_split > 0];
+    TRY(indexed_describe(config, &s->index, format, &s->base.info, &s->names));
     return firsts_find(s);
 }
 
