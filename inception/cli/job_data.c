@@ -233,6 +233,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     else
         TRY(sets_open(o, files));
     const SourceInfo *train = source_info(files->train);
+    TRY(job_order_check(o, train));
     job->train = files->train;
     if (!job->program.model->classes)
         job->program.options.classes = train->classes;           /* of the labels, which are not used */
@@ -247,7 +248,6 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
                     "images as IDX files (docs/data.md)",
                     job->program.model->name, job->program.options.channels, train->c);
     TRY(mixing_fill(o, files));
-    TRY(job_order_check(o, train));
     job_transforms(o, job, train->h == 0);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};
     for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));
