@@ -197,6 +197,7 @@ Status data_run(Options *o, FILE *to)
         if (o->argument_count != commands[i].arguments)
             return FAIL(ERR_ARG, "usage: towers data %s PATH%s", name,
                         commands[i].arguments == 3 ? " DESTINATION" : "");
+        TRY(uses_of_data_check(o, name));
         return commands[i].run(o, to);
     }
     return FAIL(ERR_ARG, "towers data%s%s%s: expected info, check, bench, show or convert, and a PATH",

@@ -81,6 +81,56 @@ Status uses_check(const Options *o)
     return OK;
 }
 
+/* ---- options of the subcommands of towers data */
+
+typedef enum DataUse { DATA_BENCH = 1, DATA_SHOW = 2, DATA_CONVERT = 4 } DataUse;
+
+/* Options that only some of them use. */
+static const struct {
+    OptionId id;
+    unsigned by;
+    const char *names; /* the same as text */
+} of_data[] = {
+    {OPTION_ID_shuffle_window, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_sampler, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_augment, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_color_jitter, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_hue_jitter, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_color_distort, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_auto_augment, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_random_erase, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_mixup, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_cutmix, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_interpolation, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_eval_resize, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_eval_crop, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_img_size, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_seed, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_recipe, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_exif, DATA_BENCH | DATA_SHOW | DATA_CONVERT, "bench, show and convert"},
+    {OPTION_ID_sheet, DATA_SHOW, "show"},
+    {OPTION_ID_side, DATA_CONVERT, "convert"},
+    {OPTION_ID_quality, DATA_CONVERT, "convert"},
+    {OPTION_ID_format, DATA_CONVERT, "convert"},
+    {OPTION_ID_shard_samples, DATA_CONVERT, "convert"},
+};
+
+Status uses_of_data_check(const Options *o, const char *subcommand)
+{
+    unsigned is = !strcmp(subcommand, "bench")     ? DATA_BENCH
+                  : !strcmp(subcommand, "show")    ? DATA_SHOW
+                  : !strcmp(subcommand, "convert") ? DATA_CONVERT
+                                                   : 0;
+    for (size_t i = 0; i < sizeof of_data / sizeof *of_data; i++)
+        if (is_asked(o, of_data[i].id) && !(of_data[i].by & is))
+            return FAIL(ERR_ARG, "--%s has no effect with towers data %s; it applies only to %s",
+                        option_info(of_data[i].id)->flag, subcommand, of_data[i].names);
+    if (is == DATA_CONVERT && is_asked(o, OPTION_ID_shard_samples) && o->format != FORMAT_TAR &&
+        o->format != FORMAT_MDS)
+        return FAIL(ERR_ARG, "--shard-samples has no effect without --format tar or mds");
+    return OK;
+}
+
 /* ---- options of classifiers and of adversarial models */
 
 static const OptionId of_classifiers[] = {

@@ -8,6 +8,8 @@
 
 /* ERR_ARG naming the option and what it applies to. */
 NODISCARD Status uses_check(const Options *options);
+/* The same for a subcommand of towers data. */
+NODISCARD Status uses_of_data_check(const Options *options, const char *subcommand);
 /* The same for options of another kind of model; and ERR_UNSUPPORTED, wherever it was set, for what this one cannot do. */
 NODISCARD Status uses_of_model_check(const Options *options, const Model *model);
 

@@ -78,6 +78,12 @@ cmp -s recipe.png plain.png && complain "data show ignores --recipe"
 data 2 show photos --recipe phots
 data 2 show photos --crop random
 says 'crop has no effect without --augment'
+data 2 convert photos nothing --img-size 80
+says '--img-size has no effect with towers data convert; it applies only to bench and show'
+data 2 check photos --exif
+says '--exif has no effect with towers data check; it applies only to bench, show and convert'
+data 2 convert photos nothing --shard-samples 7
+says '--shard-samples has no effect without --format tar or mds'
 data 2 show photos --shuffle-window 2
 says '--shuffle-window is for shards; photos holds none'
 "$towers" train fashion_cnn --dataset synthetic --shuffle-window 2 --dry-run --device cpu >out 2>err </dev/null
