@@ -107,6 +107,11 @@ static void reads_other_spellings_of_choices(void **state)
 {
     (void)state;
     Line line;
+    check_parse(&line, "train m --auto-augment ta_wide --lr-scheduler CosineAnnealingLR --dist-bn reduce", NULL);
+    assert_int_equal(line.options.auto_augment, POLICY_TRIVIAL);
+    assert_int_equal(line.options.sched, SCHEDULE_COSINE);
+    assert_int_equal(line.options.bn_stats, BN_STATS_MEAN);
+    options_close(&line.options);
     check_parse(&line, "train m --opt SGD --device GPU --amp-dtype bfloat16 --bn-stats Pooled", NULL);
     assert_int_equal(line.options.opt, OPT_SGD);
     assert_int_equal(line.options.device, DEVICE_CUDA);
