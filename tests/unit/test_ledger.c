@@ -1,6 +1,7 @@
 /* The ledger between processes: rows, activities and their times, notes, and who failed first. */
 #include "towers/replica/ledger.h"
 
+#include <printf.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,6 +71,39 @@ static void test_first_failure_stays_first(void **state)
     ledger_destroy(ledger);
 }
 
+static Ledger *noting;
+
+/* What %W writes: another process notes something meanwhile. */
+static int note_between(FILE *to, const struct printf_info *info, const void *const *arguments)
+{
+    (void)info, (void)arguments;
+    assert_null(ledger_noted(noting, 0));
+    ledger_note(noting, "of another");
+    return fprintf(to, "interrupted");
+}
+
+static int takes_nothing(const struct printf_info *info, size_t count, int *types, int *sizes)
+{
+    (void)info, (void)count, (void)types, (void)sizes;
+    return 0;
+}
+
+/* Two processes note something at once: both are kept, and neither is read before it is whole. */
+static void test_notes_at_once(void **state)
+{
+    (void)state;
+    const char *format = "%W, %d";
+    assert_int_equal(ledger_create(1, 1, &noting), OK);
+    assert_int_equal(register_printf_specifier('W', note_between, takes_nothing), 0);
+    ledger_note(noting, format, 7);
+    assert_int_equal(atomic_load(&noting->run.notes), 2);
+    assert_string_equal(ledger_noted(noting, 0), "interrupted, 7");
+    assert_string_equal(ledger_noted(noting, 1), "of another");
+    for (int n = 0; n < LEDGER_NOTES; n++) ledger_note(noting, "later");
+    assert_null(ledger_noted(noting, 0)); /* it was replaced */
+    ledger_destroy(noting);
+}
+
 static void test_notes(void **state)
 {
     (void)state;
@@ -103,8 +137,11 @@ static void test_every_activity_has_a_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_shared_and_kept),  cmocka_unit_test(test_activities_take_time),
-        cmocka_unit_test(test_first_failure_stays_first), cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_rows_are_shared_and_kept),
+        cmocka_unit_test(test_activities_take_time),
+        cmocka_unit_test(test_first_failure_stays_first),
+        cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_notes_at_once),
         cmocka_unit_test(test_every_activity_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,12 +95,19 @@ void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity)
 void ledger_note(Ledger *ledger, const char *format, ...)
 {
     LedgerRun *run = &ledger->run;
-    int64_t number = atomic_load(&run->notes);
+    int64_t number = atomic_fetch_add(&run->notes, 1), place = number % LEDGER_NOTES;
     va_list args;
+    atomic_store(&run->noted[place], 0);
     va_start(args, format);
-    vsnprintf(run->note[number % LEDGER_NOTES], LEDGER_MESSAGE, format, args);
+    vsnprintf(run->note[place], LEDGER_MESSAGE, format, args);
     va_end(args);
-    atomic_store(&run->notes, number + 1);
+    atomic_store(&run->noted[place], number + 1);
+}
+
+const char *ledger_noted(const Ledger *ledger, int64_t n)
+{
+    const LedgerRun *run = &ledger->run;
+    return atomic_load(&run->noted[n % LEDGER_NOTES]) == n + 1 ? run->note[n % LEDGER_NOTES] : NULL;
 }
 
 void ledger_fail(Ledger *ledger, int process, Status status)

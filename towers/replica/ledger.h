@@ -18,7 +18,7 @@ enum {
     LEDGER_STEPS = 256, /* rows kept per tower */
     LEDGER_EPOCHS = 16,
     LEDGER_MESSAGE = 2048,
-    LEDGER_NOTES = 8,
+    LEDGER_NOTES = 64,
     LEDGER_TERMS = 96,
     LEDGER_HEADER = 8192
 };
@@ -90,6 +90,7 @@ typedef struct LedgerRun {
     _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
     char note[LEDGER_NOTES][LEDGER_MESSAGE];
+    _Atomic int64_t noted[LEDGER_NOTES]; /* n + 1 of the one that is there; 0: it is being written */
 } LedgerRun;
 
 /* The error of a failed process. The first failure wins `first_failed`. */
@@ -152,8 +153,10 @@ void ledger_destroy(Ledger *ledger);
 /* Enter an activity: store the duration of the previous one in the tower's current row, and update the heartbeat. */
 void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity);
 LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fill for this step */
-/* A warning for the console, from rank 0; the run continues. */
+/* A warning for the console, from any process; the run continues. */
 void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Warning number n, or NULL while it is being written, or after a later one has replaced it. */
+const char *ledger_noted(const Ledger *ledger, int64_t n);
 /* Copy the thread's error message into the process's row; the first process to do so is the root cause. */
 void ledger_fail(Ledger *ledger, int process, Status status);
 

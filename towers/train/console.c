@@ -366,19 +366,22 @@ void console_warn(Console *c, const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* Warnings are shown even with --quiet. */
-static void notes_print(Console *c)
+/* Warnings are shown even with --quiet. One that is being written is waited for until the next time, unless its process has
+ * died meanwhile: later ones, or the end, leave it out. */
+static void notes_print(Console *c, bool ends)
 {
-    const LedgerRun *run = &c->ledger->run;
-    for (int64_t notes = atomic_load(&run->notes); c->notes < notes; c->notes++)
-        console_warn(c, "%s", run->note[c->notes % LEDGER_NOTES]);
+    for (int64_t notes = atomic_load(&c->ledger->run.notes); c->notes < notes; c->notes++) {
+        const char *note = ledger_noted(c->ledger, c->notes);
+        if (note) console_warn(c, "%s", note);
+        if (!note && !ends && notes - c->notes < LEDGER_NOTES / 2) return;
+    }
 }
 
 void console_update(Console *c)
 {
     const LedgerRun *run = &c->ledger->run;
     int64_t step = atomic_load(&run->step), steps = atomic_load(&run->steps), epoch = atomic_load(&run->epochs_done);
-    notes_print(c);
+    notes_print(c, false);
     if (c->job->quiet || steps == 0) return;
     if (c->first_step < 0) {
         c->first_step = atomic_load(&run->first_step);
@@ -416,5 +419,6 @@ void console_update(Console *c)
 void console_end(Console *c)
 {
     console_update(c);
+    notes_print(c, true);
     bar_clear(c);
 }

@@ -123,8 +123,10 @@ static Status records_open(TowerProcess *p, bool restored)
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
     TRY(run_introduce(p));
-    for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes) && n < LEDGER_NOTES; n++)
-        TRY(metrics_log(p->metrics, "%s", p->ledger->run.note[n]));
+    for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes); n++) {
+        const char *note = ledger_noted(p->ledger, n);
+        if (note) TRY(metrics_log(p->metrics, "%s", note));
+    }
     if (p->job->restarts)
         TRY(metrics_log(p->metrics, "restart %lld of %lld (--max-restarts)", (long long)p->job->restarts,
                         (long long)p->job->max_restarts));
