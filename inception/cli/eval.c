@@ -1,6 +1,7 @@
 /* towers eval: the output of an evaluation: accuracy, scores of each class, the list of mistakes. */
 #include "inception/cli/commands.h"
 
+#include "inception/cli/run_argument.h"
 #include "inception/report/class_scores.h"
 #include "kernels/text.h"
 #include "towers/files/csv.h"
@@ -24,6 +25,25 @@ void eval_introduce(const JobFiles *files)
     fprintf(stderr, "data           %s (%s%s%s): %lld test images, %d classes%s\n", test->name, test->format,
             path ? ", " : "", path ? path : "", (long long)test->count, test->classes,
             test->several ? ", any number for an image" : "");
+}
+
+void eval_compare_classes(JobFiles *files, const char *weights)
+{
+    const SourceInfo *test = source_info(files->test);
+    json_t *trained = run_class_names(weights);
+    bool same = true;
+    for (size_t c = 0; same && c < json_array_size(trained) && c < (size_t)test->classes; c++) {
+        json_t *name = json_text(test->class_names[c]);
+        const json_t *other = json_array_get(trained, c);
+        same = !*test->class_names[c] || !name || !json_is_string(other) || json_equal(name, other);
+        if (!same)
+            job_note(files,
+                     "warning: class %zu of %s is %s, but in the training it was %s: labels are compared by number, so "
+                     "this counts wrong answers as right unless both are names of one class",
+                     c, test->name, json_string_value(name), json_string_value(other));
+        json_decref(name);
+    }
+    json_decref(trained);
 }
 
 /* ---- scores of classes */

@@ -3,6 +3,7 @@
 #include "inception/cli/commands.h"
 
 #include "inception/cli/networks.h"
+#include "inception/cli/run_argument.h"
 #include "inception/quality/generator.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -129,20 +130,13 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && !strcmp(text + a - b, end);
 }
 
-/* Class names from the env.json of the run that the weights belong to, as JSON; NULL unless there is one per class. */
+/* The names of the classes as JSON; NULL unless there is one for each. */
 static char *class_names(const Export *x)
 {
-    enum { ENVIRONMENT_BYTES = 1 << 24 };
-    char path[PATH_BYTES], *bytes = NULL, *text = NULL;
-    const char *last = strrchr(x->from, '/');
-    size_t count;
-    snprintf(path, sizeof path, "%.*s/env.json", last ? (int)(last - x->from) : 1, last ? x->from : ".");
-    if (file_read(path, ENVIRONMENT_BYTES, &bytes, &count) != OK) return NULL;
-    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, NULL),
-           *names = json_object_get(root, "class_names");
-    if ((int)json_array_size(names) == x->config.options.classes) text = json_dumps(names, JSON_COMPACT);
-    json_decref(root);
-    free(bytes);
+    json_t *names = run_class_names(x->from);
+    bool all = (int)json_array_size(names) == x->config.options.classes;
+    char *text = all ? json_dumps(names, JSON_COMPACT) : NULL;
+    json_decref(names);
     return text;
 }
 

@@ -176,6 +176,7 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
         return OK;
     }
     TRY(memory_check(&files->job));
+    eval_compare_classes(files, weights);
     notes_print(files, options->quiet);
     if (!options->quiet) eval_introduce(files);
     size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;

@@ -66,3 +66,18 @@ Status run_argument_apply(Options *options)
     if (!options->weights) options->weights = run;
     return OK;
 }
+
+json_t *run_class_names(const char *weights)
+{
+    enum { ENVIRONMENT_BYTES = 1 << 24 };
+    char path[PATH_BYTES], *bytes = NULL;
+    const char *last = strrchr(weights, '/');
+    size_t count;
+    snprintf(path, sizeof path, "%.*s/env.json", last ? (int)(last - weights) : 1, last ? weights : ".");
+    if (file_read(path, ENVIRONMENT_BYTES, &bytes, &count) != OK) return NULL;
+    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, NULL),
+           *names = json_incref(json_object_get(root, "class_names"));
+    json_decref(root);
+    free(bytes);
+    return names;
+}

@@ -34,6 +34,12 @@ for data in images small; do
         --experiment $data --quiet >out 2>err || complain "$data: training: $(cat err)"
     [[ $("$towers" eval runs/$data --device cpu --quiet) =~ "@ 1 = "(0\.[89]|1) ]] || complain "$data: not learnt: $("$towers" eval runs/$data)"
 done
+"$towers" eval runs/images --device cpu >out 2>err || complain "eval: $(cat err)"
+grep -q 'warning' err && complain "eval of the training's own data: $(cat err)"
+mkdir -p other/train other/val # without the first class, the others are numbered from 0
+for split in train val; do cp -r images/$split/{dog,owl} other/$split; done
+"$towers" eval runs/images --data-path other --classes 3 --device cpu >out 2>err || complain "eval of other data: $(cat err)"
+grep -q 'class 0 of other is dog, but in the training it was café' err || complain "eval of other classes: $(cat err)"
 grep -q '"café"' runs/images/env.json || complain "no names of classes in env.json"
 "$towers" predict runs/images images/val/café/0.png --device cpu --json >out 2>err || complain "predict: $(cat err)"
 grep -q '"café"' out || complain "predict does not name the class: $(cat out)"
