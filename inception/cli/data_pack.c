@@ -267,11 +267,7 @@ static Status entry_add(const Pack *p, int64_t shard, json_t *shards)
     TRY(shard_path(p, shard, path));
     if (access(path, F_OK) != 0) return OK; /* all of its images are damaged */
     TRY(bytes_read(path, ANY_SIZE, &bytes));
-    const uint8_t *head = bytes.data;
-    int64_t samples =
-        bytes.size < 4
-            ? 0
-            : (int64_t)((uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 | (uint32_t)head[3] << 24);
+    int64_t samples = bytes.size < 4 ? 0 : u32_of(bytes.data);
     json_t *entry = mds_config();
     json_object_set_new(entry, "samples", json_integer(samples));
     json_object_set_new(entry, "zip_data", json_null());

@@ -145,6 +145,27 @@ static void test_divided(void **state)
     source_close(val);
 }
 
+/* However small or large its part is, each split has an image of those in a labels file. */
+static void test_divided_labels(void **state)
+{
+    (void)state;
+    scratch_put("set/labels.csv", "file,labels\n0.pgm,x\n1.pgm,y\n2.pgm,x y\n");
+    file_make("0.pgm", 0);
+    file_make("1.pgm", 1);
+    file_make("2.pgm", 2);
+    const double part[] = {0.01, 0.5, 0.9};
+    const int64_t tests[] = {1, 2, 2};
+    for (int i = 0; i < 3; i++) {
+        Source *train = opened(SPLIT_TRAIN, part[i]), *val = opened(SPLIT_TEST, part[i]);
+        assert_int_equal(source_info(val)->count, tests[i]);
+        assert_int_equal(source_info(train)->count, 3 - tests[i]);
+        source_close(train);
+        source_close(val);
+    }
+    scratch_put("set/labels.csv", "file,labels\n0.pgm,x\n");
+    refused(SPLIT_TRAIN, 0.5, ERR_FORMAT, "cannot divide one image");
+}
+
 /* The index is used again while nothing has changed, and built again when a folder has. */
 static void test_index_is_kept(void **state)
 {
@@ -395,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_tree, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_divided_labels, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_is_kept, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_in_place, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_during_the_scan, set_up, scratch_drop),

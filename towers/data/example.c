@@ -187,8 +187,7 @@ Status feature_floats(ExampleBytes *b, const Feature *feature, float *values, in
             const uint8_t *bytes = NULL;
             size_t got = 0;
             TRY(bytes_at(b, inner, 4, &bytes, &got));
-            uint32_t bits =
-                (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+            uint32_t bits = u32_of(bytes);
             if (*count < most) memcpy(&values[*count], &bits, sizeof bits);
             if (*count < INT_MAX) ++*count;
         }

@@ -40,10 +40,10 @@ Status bytes_read(const char *path, uint64_t size, Bytes *bytes)
     return st;
 }
 
-void bytes_hint(const char *path)
+void bytes_hint(const char *path, uint64_t offset, uint64_t bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return;
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    (void)posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
     close(fd);
 }

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -16,6 +15,7 @@
 #include "towers/data/indexed.h"
 #include "towers/data/names.h"
 #include "towers/data/parallel.h"
+#include "towers/data/tree.h"
 #include "towers/files/files.h"
 
 enum { DEPTH_MAX = 64 };
@@ -278,42 +278,19 @@ static void scan_close(Scan *scan)
 
 /* ---- dividing a class's images between splits */
 
-typedef struct Part {
-    double val_split; /* 0: all images */
-    Split split;
-} Part;
-
 static uint64_t name_hash(const ClassScan *class, const Found *file)
 {
     return XXH3_64bits_withSeed(file->path, strlen(file->path), XXH3_64bits(class->name, strlen(class->name)));
 }
 
-static int by_hash(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Images whose hash is below *limit are for evaluation: round(count * val_split) of them, but never all. */
 static Status limit_find(const ClassScan *class, double val_split, uint64_t *limit)
 {
-    int64_t wanted = llrint((double)class->count * val_split);
-    *limit = 0;
-    if (wanted >= class->count) wanted = class->count - 1;
-    if (wanted <= 0) return OK;
     uint64_t *hashes = malloc((size_t) class->count * sizeof *hashes);
     if (!hashes) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " images", class->count);
     for (int64_t i = 0; i < class->count; i++) hashes[i] = name_hash(class, &class->files[i]);
-    qsort(hashes, (size_t) class->count, sizeof *hashes, by_hash);
-    *limit = hashes[wanted];
+    *limit = tree_limit(hashes, class->count, val_split);
     free(hashes);
     return OK;
-}
-
-static bool belongs(const Part *part, uint64_t limit, const ClassScan *class, const Found *file)
-{
-    if (part->val_split <= 0) return true;
-    return (name_hash(class, file) < limit) == (part->split == SPLIT_TEST);
 }
 
 /* ---- building the index */
@@ -325,15 +302,16 @@ static int label_of(const Names *classes, const char *name)
     return found ? (int)(found - classes->name) : -1;
 }
 
-static Status class_add(IndexBuilder *b, const ClassScan *class, int label, const Part *part)
+static Status class_add(IndexBuilder *b, const ClassScan *class, int label, const Tree *tree)
 {
     uint64_t limit = 0;
-    if (part->val_split > 0) TRY(limit_find(class, part->val_split, &limit));
-    for (int64_t i = 0; i < class->count; i++)
-        if (belongs(part, limit, class, &class->files[i])) {
-            Sample sample = {.bytes = class->files[i].bytes, .label = label};
-            TRY(index_sample_add(b, &sample, class->files[i].path));
-        }
+    if (tree->val_split > 0) TRY(limit_find(class, tree->val_split, &limit));
+    for (int64_t i = 0; i < class->count; i++) {
+        const Found *file = &class->files[i];
+        if (tree->val_split > 0 && (name_hash(class, file) < limit) != (tree->split == SPLIT_TEST)) continue;
+        Sample sample = {.bytes = file->bytes, .label = label};
+        TRY(index_sample_add(b, &sample, file->path));
+    }
     for (int i = 0; i < class->folders.count; i++)
         TRY(index_watched_put(b, class->folders.name[i], &class->watched[i]));
     if (class->unread > 0 && b->parts.unread == 0)
@@ -342,63 +320,23 @@ static Status class_add(IndexBuilder *b, const ClassScan *class, int label, cons
     return OK;
 }
 
-static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *classes, const Part *part)
+static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *classes, const Tree *tree)
 {
     b->parts.classes = calloc((size_t)classes->count + 1, sizeof *b->parts.classes);
     if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
     for (int i = 0; i < classes->count; i++) TRY(index_string_add(b, classes->name[i], &b->parts.classes[i]));
     b->parts.classes_count = classes->count;
     for (int i = 0; i < scan->count; i++)
-        TRY(class_add(b, &scan->classes[i], label_of(classes, scan->classes[i].name), part));
+        TRY(class_add(b, &scan->classes[i], label_of(classes, scan->classes[i].name), tree));
     return OK;
 }
 
 /* ---- the tree */
 
-typedef struct Tree {
-    char root[PATH_BYTES];  /* of this split's classes */
-    char train[PATH_BYTES]; /* of the training classes */
-    bool flat;              /* all images are of one class, which is the folder itself */
-    Part part;
-} Tree;
-
 static bool has_folder(const char *path, const char *name, char found[PATH_BYTES])
 {
     struct stat info;
     return path_join(found, path, name) == OK && stat(found, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-static Status tree_find(const SourceConfig *config, Split split, Tree *tree)
-{
-    char *path = realpath(config->path, NULL);
-    if (!path) return FAIL(ERR_ARG, "data directory '%s': %s", config->path, strerror(errno));
-    bool has_train = has_folder(path, "train", tree->train);
-    bool has_val = has_train && (has_folder(path, "val", tree->root) || has_folder(path, "test", tree->root));
-    if (!has_train) snprintf(tree->train, sizeof tree->train, "%s", path);
-    free(path);
-    tree->part = (Part){has_val ? 0 : config->val_split, split};
-    tree->flat = config->unlabelled && has_images(tree->train);
-    if (has_val && config->val_split > 0)
-        return FAIL(ERR_ARG, "--val-split: '%s' already has images for evaluation, in %s", config->path,
-                    strrchr(tree->root, '/') + 1);
-    if (!has_val && config->val_split <= 0 && !config->whole)
-        return FAIL(ERR_ARG,
-                    "'%s' has no images for evaluation: expected train/ and val/ (or test/), or --val-split 0.1 to "
-                    "keep a tenth of each class",
-                    config->path);
-    if (split == SPLIT_TRAIN || !has_val) memcpy(tree->root, tree->train, sizeof tree->root);
-    return OK;
-}
-
-static void tree_key(const Tree *tree, uint64_t key[2])
-{
-    char text[2 * PATH_BYTES + 72];
-    int n =
-        snprintf(text, sizeof text, "folder 1\n%s\n%s\n%d %.17g%s", tree->root, tree->train,
-                 tree->part.val_split > 0 ? (int)tree->part.split : 0, tree->part.val_split, tree->flat ? " flat" : "");
-    XXH128_hash_t hash = XXH3_128bits(text, (size_t)n);
-    key[0] = hash.low64;
-    key[1] = hash.high64;
 }
 
 static Status classes_check(const Tree *tree, const Names *classes, const Names *train)
@@ -412,7 +350,8 @@ static Status classes_check(const Tree *tree, const Names *classes, const Names 
     return OK;
 }
 
-static Status index_build(const SourceConfig *config, const Tree *tree, const uint64_t key[2], Index *index)
+/* `flat`: all images are of one class, which is the folder itself. */
+static Status index_build(const SourceConfig *config, const Tree *tree, bool flat, const uint64_t key[2], Index *index)
 {
     Status st = OK;
     Names classes = {0}, train = {0};
@@ -420,13 +359,13 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ui
     IndexBuilder builder = {0};
     TRY_OUT(index_watched_add(&builder, tree->root));
     TRY_OUT(index_watched_add(&builder, tree->train));
-    TRY_OUT(tree->flat ? names_add(&classes, ".") : subfolders(tree->root, &classes));
-    TRY_OUT(tree->flat ? names_add(&train, ".") : subfolders(tree->train, &train));
+    TRY_OUT(flat ? names_add(&classes, ".") : subfolders(tree->root, &classes));
+    TRY_OUT(flat ? names_add(&train, ".") : subfolders(tree->train, &train));
     TRY_OUT(classes_check(tree, &classes, &train));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
-    TRY_OUT(builder_fill(&builder, &scan, &train, &tree->part));
+    TRY_OUT(builder_fill(&builder, &scan, &train, tree));
     if (builder.parts.samples_count == 0) {
-        st = FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", tree->root, tree->part.val_split);
+        st = FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", tree->root, tree->val_split);
         goto out;
     }
     TRY_OUT(index_write(key, &builder.parts, index));
@@ -442,14 +381,16 @@ out:
 
 Status folder_source_open(const SourceConfig *config, Split split, Source **made)
 {
+    static const TreeKind kind = {has_folder, "train/ and val/", "a tenth of each class"};
     Tree tree;
     uint64_t key[2];
     Index index = {0};
     bool found;
-    TRY(tree_find(config, split, &tree));
-    tree_key(&tree, key);
+    TRY(tree_find(config, split, &kind, &tree));
+    bool flat = config->unlabelled && has_images(tree.train);
+    tree_key(&tree, "folder 1", flat ? " flat" : "", key);
     TRY(index_find(key, &index, &found));
-    if (!found) TRY(index_build(config, &tree, key, &index));
-    return indexed_files_open(config, tree.root,
-                              tree.part.val_split > 0 ? "folder of images, divided" : "folder of images", &index, made);
+    if (!found) TRY(index_build(config, &tree, flat, key, &index));
+    return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",
+                              &index, made);
 }

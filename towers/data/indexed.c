@@ -86,7 +86,7 @@ static int32_t files_labels(const Source *source, int64_t index, const int32_t *
 static void files_hint(const Source *source, int64_t index)
 {
     char path[PATH_BYTES];
-    if (sample_path((const FilesSource *)source, index, path) == OK) bytes_hint(path);
+    if (sample_path((const FilesSource *)source, index, path) == OK) bytes_hint(path, 0, 0);
 }
 
 static void files_close(Source *source)

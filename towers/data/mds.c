@@ -39,11 +39,6 @@ typedef struct Mds {
     int columns, image, label;
 } Mds;
 
-static uint32_t u32_of(const uint8_t *b)
-{
-    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-}
-
 /* ---- columns */
 
 static void encoding_parse(const char *text, Column *c)

@@ -53,7 +53,7 @@ static void paths_where(const Source *source, int64_t index, char *text, size_t 
 
 static void paths_hint(const Source *source, int64_t index)
 {
-    bytes_hint(((const PathsSource *)source)->paths.name[index]);
+    bytes_hint(((const PathsSource *)source)->paths.name[index], 0, 0);
 }
 
 static void paths_close(Source *source)

@@ -23,6 +23,7 @@ NODISCARD Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32
  * read, ERR_FORMAT if it has another size or is not a regular file. */
 #define ANY_SIZE UINT64_MAX
 NODISCARD Status bytes_read(const char *path, uint64_t size, Bytes *bytes);
-void bytes_hint(const char *path); /* it will be read soon */
+/* These bytes of it will be read soon; 0 bytes: all to the end. */
+void bytes_hint(const char *path, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -62,6 +62,12 @@ NODISCARD Status mds_hashes_check(const char *folder, int64_t *equal, int64_t *u
 /* List a shard of a kind. */
 NODISCARD Status shard_list(ShardKind kind, ShardList *list);
 
+/* Numbers in shards are little-endian. */
+static inline uint32_t u32_of(const uint8_t *b)
+{
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
 /* Read exactly `bytes` at `offset`; ERR_FORMAT if the file is too short. */
 NODISCARD Status shard_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes);
 

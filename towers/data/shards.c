@@ -648,19 +648,13 @@ static void shards_hint(const Source *source, int64_t index)
 {
     const ShardsSource *s = (const ShardsSource *)source;
     const Sample *sample = &s->index.samples[index];
-    int fd = open(shard_path(s, index), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return;
-    (void)posix_fadvise(fd, (off_t)sample->offset, sample->bytes, POSIX_FADV_WILLNEED);
-    close(fd);
+    bytes_hint(shard_path(s, index), sample->offset, sample->bytes);
 }
 
 static void shards_hint_shard(const Source *source, int shard)
 {
     const ShardsSource *s = (const ShardsSource *)source;
-    int fd = open(shard_path(s, s->first[shard]), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return;
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    close(fd);
+    bytes_hint(shard_path(s, s->first[shard]), 0, 0);
 }
 
 static void shards_close(Source *source)

@@ -38,11 +38,6 @@ static const char *const keys[KEYS] = {
     "image/object/bbox/xmax",
 };
 
-static uint32_t u32_of(const uint8_t *b)
-{
-    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-}
-
 static uint64_t u64_of(const uint8_t *b)
 {
     return (uint64_t)u32_of(b + 4) << 32 | u32_of(b);
