@@ -255,6 +255,24 @@ static Status class_folders_make(Convert *c)
     return OK;
 }
 
+/* A class without training images gets no folder, so whoever reads the folders numbers the classes behind it anew. */
+static Status empty_classes_tell(const Source *train)
+{
+    const SourceInfo *info = source_info(train);
+    int64_t *images = calloc((size_t)info->classes + 1, sizeof *images);
+    int empty = 0;
+    if (!images) return FAIL(ERR_MEMORY, "no memory to count the images of %d classes", info->classes);
+    source_classes_count(train, images);
+    for (int i = 0; i < info->classes; i++) empty += images[i] == 0;
+    free(images);
+    if (empty)
+        fprintf(stderr,
+                "warning: %d of %d classes have no training image and get no folder, so other classes get smaller "
+                "numbers (--format tar and mds keep the numbers)\n",
+                empty, info->classes);
+    return OK;
+}
+
 static void class_folders_free(Convert *c, int classes)
 {
     for (int i = 0; c->class_folder && i < classes; i++) free(c->class_folder[i]);
@@ -309,6 +327,7 @@ Status data_convert(const Options *o, FILE *to)
     }
     c.source = sources[SPLIT_TRAIN];
     TRY_OUT(destination_open(&c));
+    if (c.format == FORMAT_FOLDER && !c.root_bytes) TRY_OUT(empty_classes_tell(c.source));
     for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         c.source = sources[split];
         c.part = split == SPLIT_TRAIN ? "train" : "val";

@@ -130,4 +130,20 @@ cp photos/train/one/4.jpg photos/train/one/3.png.jpg
 data 3 convert photos twins
 says "3.png' and .*3.png.jpg' would both be converted to"
 
+
+# ---- a class of shards that has no image has no folder
+python3 - <<'PYTHON'
+import io, tarfile
+with tarfile.open("gap.tar", "w") as to:
+    for i, label in enumerate((0, 2)):
+        for end, content in (("cls", str(label).encode()), ("jpg", open("photos/train/one/0.jpg", "rb").read())):
+            member = tarfile.TarInfo(f"{i}.{end}")
+            member.size = len(content)
+            to.addfile(member, io.BytesIO(content))
+PYTHON
+data 0 convert gap.tar gap --format folder
+says 'warning: 1 of 3 classes have no training image and get no folder'
+data 0 convert gap.tar gaps --format tar
+grep -q warning err && complain "shards keep the numbers of classes: $(cat err)"
+
 check_end "towers data counts, checks, shows and converts, and a conversion survives a kill"
