@@ -362,7 +362,9 @@ int main(int argc, char **argv)
      * error. */
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
-    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
+    static char line[1 << 14];
+    (void)setvbuf(stderr, line, _IOLBF, sizeof line); /* a line is one write, which other programs' lines do not tear */
+    signal(SIGXFSZ, SIG_IGN);                         /* exceeding a file size limit becomes a write error */
     Options options;
     int signal_number = 0;
     Status st = options_parse(argc, argv, environ, &options);

@@ -224,6 +224,18 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     [[ ${PIPESTATUS[0]} == 141 && $(cat "$work/out") == Model:* && ! -s $work/err ]] || complain "bench | head: $(cat "$work/err")"
 fi
 
+# Several programs of a launcher share a stream: a message is one write, so that lines of others do not tear it. A read from a
+# pipe of packets returns one write.
+python3 - "$towers" <<'PYTHON' || complain "messages are written in pieces"
+import os, subprocess, sys
+ours, theirs = os.pipe2(os.O_DIRECT)
+program = subprocess.Popen([sys.argv[1], "train", "fashion_cnn", "--data-path", "/nothing"], stderr=theirs)
+os.close(theirs)
+writes = list(iter(lambda: os.read(ours, 1 << 16), b""))
+print(writes[:4])
+sys.exit(program.wait() == 0 or not writes or not all(text.endswith(b"\n") for text in writes))
+PYTHON
+
 # Only commands that compute start themselves again, to make idle threads wait for a short time only; LD_DEBUG tells starts.
 starts() { (unset GOMP_SPINCOUNT OMP_WAIT_POLICY && LD_DEBUG=statistics exec "$towers" "$@") 2>&1 >/dev/null </dev/null | grep -c 'total startup time'; }
 for command in version help "info --model fashion_cnn" "train --help" "train --threads 1 --data-path /nothing"; do
