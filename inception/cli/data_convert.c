@@ -177,7 +177,7 @@ static bool is_within(const char *path, const char *folder)
 static Status stale_remove(char *path)
 {
     char *roots[] = {path, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     for (const FTSENT *entry; (entry = fts_read(walk));)
         if (entry->fts_info == FTS_F && name_is_stale(entry->fts_name)) unlink(entry->fts_path);

@@ -106,7 +106,8 @@ wait $converting 2>/dev/null
 head -c 100 killed/train/one/0.jpg >cut && mv cut killed/train/one/0.jpg # as a crash of the machine may leave it
 there=$(find killed -name '*.jpg' ! -name '.*' | wc -l)
 : >"killed/train/one/.tmp-9.jpg-00000000-0000-0000-0000-000000000000-1"
-data 0 convert photos killed --side 300
+ln -s killed link
+data 0 convert photos link --side 300
 says "$((there - 1)) existed already; 0 damaged"
 diff -r whole killed >differs || complain "killed and continued: $(cat differs)"
 /usr/bin/python3 - <<'PYTHON' || complain "the converted images"
