@@ -150,15 +150,15 @@ net_variables=(-x TOWERS_FAULT -x TOWERS_MASTER_PORT)
 export TOWERS_FAULT=delay:tower=3,step=1,ms=50
 
 part "a link goes down in the middle of a sum"
-starts cut 6 --comm-timeout 4
+starts cut 6 --comm-timeout 8
 network rate 3 0.2 # a sum takes longer than the wait
 sleep 1
 ip -n "$net-0" link set link3 down
 begun=$SECONDS
-leaves cut 14 0 1 2 3
+leaves cut 18 0 1 2 3
 pids+=("$launched")
 says cut 'rank [0-9] on host[0-9]: no sign of life of its supervisor|host host[0-9] \(tower process [0-9]\) did not arrive'
-row network "the link of rank 2's host goes down in a sum, \`--comm-timeout 4\`" "7 7 7 7" "$(said '(rank [0-9] on host[0-9]: no sign of life|error: .*did not arrive).*' "$codes/all")"
+row network "the link of rank 2's host goes down in a sum, \`--comm-timeout 8\`" "7 7 7 7" "$(said '(rank [0-9] on host[0-9]: no sign of life|error: .*did not arrive).*' "$codes/all")"
 network plain
 ip -n "$net-0" link set link3 up
 
@@ -166,13 +166,13 @@ part "hosts that cannot connect to each other"
 for way in one both; do
     network refuse 2 3 0
     [[ $way == one ]] || network refuse 3 2 0
-    starts "$way-way" 0 --comm-timeout 4
+    starts "$way-way" 0 --comm-timeout 8
     pids+=("$launched")
     begun=$SECONDS
-    leaves "$way-way" 14 0 1 2 3
+    leaves "$way-way" 18 0 1 2 3
     others=$([[ $way == one ]] || echo ', nor 1 other pair')
     says "$way-way" "warning: rank 1 on host2 cannot connect to rank 2 on host3 at $subnet.3, port [0-9]+: Connection timed out$others; if MPI"
-    row network "the ports of two hosts are closed to $([[ $way == one ]] && echo one || echo each) of them, \`--comm-timeout 4\`" "7 7 7 7" \
+    row network "the ports of two hosts are closed to $([[ $way == one ]] && echo one || echo each) of them, \`--comm-timeout 8\`" "7 7 7 7" \
         "$(said 'rank 1 on host2 cannot connect.*Connection timed out' "$codes/all" | sed -E "s/${subnet//./\\.}\./10.0.0./; s/port [0-9]+/port 41234/")"
     network plain
 done
@@ -209,7 +209,7 @@ for who in program tower; do
     for rank in 0 1 2 3; do
         pattern="rank $rank on host$((rank + 1)): no sign of life of its supervisor"
         [[ $who == program ]] || pattern="(tower $rank \(process $rank\), .*no sign of life|host host$((rank + 1)) .*did not arrive)"
-        alongside dies $rank STOP $who "$pattern" 14 --comm-timeout 4
+        alongside dies $rank STOP $who "$pattern" 18 --comm-timeout 8
     done
     together
 done

@@ -42,7 +42,7 @@ row() {
     { printf '| %s ' "${@:2}" && echo '|'; } | sed "s/\b$(hostname)\b/HOST/g" >>"$work/table-$1"
 }
 said() {
-    echo "\`$(cat "${@:2}" 2>/dev/null | grep -ohE -- "$1" | head -1 | sed "s|, after $work[^:]*||")\`"
+    echo "\`$(cat "${@:2}" 2>/dev/null | grep -aohE -- "$1" | head -1 | sed "s|, after $work[^:]*||")\`"
 }
 rows_match() {
     [[ -z ${HOSTS_TABLES:-} ]] || { cp "$work/table-$1" "$HOSTS_TABLES"; return; }
