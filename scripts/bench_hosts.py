@@ -8,7 +8,7 @@ exposed = max(t(last bucket), S - W). A step takes  compute + processor + expose
 processor the work of sending and receiving, taken from the first point of two hosts and proportional to k.
 
 usage: bench_hosts.py rate NAMESPACE NAMESPACE ADDRESS NOMINAL      bytes per second of one connection
-       bench_hosts.py tables TOWERS MODEL POINT...                  HOSTS:TOWERS:RATE:METRICS or rate:NOMINAL:BYTES_PER_SECOND
+       bench_hosts.py tables TOWERS MODEL POINT...                  HOSTS:TOWERS:RATE:BATCH:METRICS or rate:NOMINAL:BYTES_PER_SECOND
        bench_hosts.py formula                                       the chain and a tree on many hosts
 """
 import json
@@ -54,8 +54,8 @@ def steps_of(path):
 class Point:
     """Medians over the steps of all rounds; seconds."""
 
-    def __init__(self, hosts, towers, rate):
-        self.hosts, self.towers, self.rate, self.rounds = hosts, towers, rate, []
+    def __init__(self, hosts, towers, rate, batch):
+        self.hosts, self.towers, self.rate, self.batch, self.rounds = hosts, towers, rate, batch, []
 
     def close(self):
         steps = [step for one in self.rounds for step in one]
@@ -100,31 +100,31 @@ def tables(towers, model, arguments):
         if fields[0] == "rate":
             rates[fields[1]] = float(fields[2])
             continue
-        key = (int(fields[0]), int(fields[1]), fields[2])
-        points.setdefault(key, Point(*key)).rounds.append(steps_of(fields[3]))
+        key = (int(fields[0]), int(fields[1]), fields[2], int(fields[3]))
+        points.setdefault(key, Point(*key)).rounds.append(steps_of(fields[4]))
     for point in points.values():
         point.close()
     listed = subprocess.run([towers, "models"], stdout=subprocess.PIPE, text=True, check=True).stdout
     parameters = next(int(line.split()[3]) for line in listed.splitlines() if line.split()[:1] == [model])
     buckets = buckets_of(parameters)
-    first = points[(2, 2, "10gbit")]
-    processor = first.step - points[(1, 2, "-")].step - exposed(buckets, 2, rates["10gbit"], first.window)
+    alone, first = list(points.values())[:2]
+    processor = first.step - alone.step - exposed(buckets, 2, rates["10gbit"], first.window)
 
-    print("| hosts | towers | link: nominal, measured | step, s | of one host's speed | sums, s | beside the backward pass | behind it, s | model: step, s | model - measured |")
-    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| hosts | towers | batch per tower | link: nominal, measured | step, s | of one host's speed | sums, s | beside the backward pass | behind it, s | model: step, s | model - measured |")
+    print("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
     for point in points.values():
-        one = points[(1, point.towers, "-")]
+        one = points[(1, point.towers, "-", point.batch)]
         if point.hosts == 1:
-            print(f"| 1 | {point.towers} | - | {point.step:.2f} | 1.00 | | | | | |")
+            print(f"| 1 | {point.towers} | {point.batch} | - | {point.step:.2f} | 1.00 | | | | | |")
             continue
-        late = exposed(buckets, point.hosts, rates[point.rate], first.window * one.step / points[(1, 2, "-")].step)
+        late = exposed(buckets, point.hosts, rates[point.rate], first.window * one.step / alone.step)
         predicted = one.step + processor * (1 if point.hosts == 2 else 2) + late
         hidden = 1 - max(point.exposed, 0) / point.busy
-        print(f"| {point.hosts} | {point.towers} | {point.rate}, {rates[point.rate] / 1e6:.0f} MB/s | {point.step:.2f} | {one.step / point.step:.2f} | "
+        print(f"| {point.hosts} | {point.towers} | {point.batch} | {point.rate}, {rates[point.rate] / 1e6:.0f} MB/s | {point.step:.2f} | {one.step / point.step:.2f} | "
               f"{point.busy:.2f} | {hidden:.0%} | {point.exposed:.2f} | {predicted:.2f} | {(predicted - point.step) / point.step:+.0%} |")
-    pair = ", ".join(f"{points[key].spread:.1%}" for key in [(1, 2, "-"), (2, 2, "10gbit")])
+    pair = ", ".join(f"{point.spread:.1%}" for point in (alone, first))
     print(f"\nMedians of steps; between rounds the first two lines differ by up to {pair}. The model takes from the measurements the steps of one "
-          f"host, the time from the first bucket to the end of the backward pass ({first.window:.2f} s with two towers), and the processor's "
+          f"host, the time from the first bucket to the end of the backward pass ({first.window:.2f} s of the second line), and the processor's "
           f"part, {max(processor, 0):.2f} s for each time that a host sends the gradients; the rest is the formula.")
 
 

@@ -3,7 +3,8 @@
 # rate, beside the same towers on one host, in alternating rounds. Writes the tables of docs/scaling.md: what was measured, and what
 # the model of a step (scripts/bench_hosts.py) makes of it. Needs root, Open MPI, iproute2 and two cores; the machine should be idle.
 # usage: scripts/bench_hosts.sh [BUILD_DIRECTORY]     (default: a directory of its own)
-# MODEL, BATCH (per tower), STEPS and ROUNDS replace inception_v3, 8, 7 and 4; PAGE=FILE writes to another page.
+# MODEL, BATCH and LARGE (both per tower; LARGE for two lines, and one round), STEPS and ROUNDS replace inception_v3, 8, 32, 7 and 4;
+# PAGE=FILE writes to another page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,7 +12,7 @@ build=${1:-build-bench}
 [ $# -gt 0 ] || { scripts/setup.sh build mpi && cmake --preset cpu -B "$build" -DTOWERS_MPI=ON; } >/dev/null
 cmake --build "$build" --target towers >/dev/null
 towers=$PWD/$build/towers
-model=${MODEL:-inception_v3} batch=${BATCH:-8} steps=${STEPS:-7} rounds=${ROUNDS:-4} page=${PAGE:-docs/scaling.md}
+model=${MODEL:-inception_v3} batch=${BATCH:-8} large=${LARGE:-32} steps=${STEPS:-7} rounds=${ROUNDS:-4} page=${PAGE:-docs/scaling.md}
 hosts=4
 work=$(mktemp -d) net=bh$$ subnet=10.77.$((RANDOM % 256))
 tear_down() {
@@ -52,9 +53,9 @@ link() {
     done
 }
 
-# run NAME HOSTS TOWERS: leaves NAME/metrics.jsonl
+# run NAME HOSTS TOWERS BATCH: leaves NAME/metrics.jsonl
 run() {
-    local arguments=(train "$model" --dataset synthetic --device cpu --threads 1 --workers 1 --towers "$3" --batch-size "$batch"
+    local arguments=(train "$model" --dataset synthetic --device cpu --threads 1 --workers 1 --towers "$3" --batch-size "$4"
         --max-steps "$steps" --eval-interval 0 --log-interval 1 --summary-interval 0 --checkpoint-steps 0 --output-dir "$work" --experiment "$1")
     if (($2 == 1)); then
         taskset -c 0,1 "$towers" "${arguments[@]}" --processes "$3" >"$work/out" 2>&1 </dev/null
@@ -67,11 +68,12 @@ run() {
 }
 
 points=()
-measure() { # ROUND HOSTS TOWERS RATE
+measure() { # ROUND HOSTS TOWERS RATE [BATCH]
+    local name=$2-$3-$4-${5:-$batch}-$1
     link "${4/-/10gbit}"
-    run "$2-$3-$4-$1" "$2" "$3"
-    points+=("$2:$3:$4:$work/$2-$3-$4-$1/metrics.jsonl")
-    echo "$(date +%T) round $1: $2 hosts, $3 towers, $4" >&2
+    run "$name" "$2" "$3" "${5:-$batch}"
+    points+=("$2:$3:$4:${5:-$batch}:$work/$name/metrics.jsonl")
+    echo "$(date +%T) round $1: $2 hosts, $3 towers, $4, batch ${5:-$batch}" >&2
 }
 for rate in 10gbit 1gbit 100mbit; do
     link $rate
@@ -84,11 +86,13 @@ for ((round = 1; round <= rounds; round++)); do
     for rate in 1gbit 100mbit; do measure "$round" 2 2 $rate; done
     measure "$round" 1 4 -
     for rate in 10gbit 1gbit 100mbit; do measure "$round" 4 4 $rate; done
+    measure "$round" 1 2 - "$large"
+    measure "$round" 2 2 10gbit "$large"
 done
 
 {
     echo
-    echo "\`$model\`, f32, batch $batch per tower, one thread per tower; $(nproc) cores of an $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)," \
+    echo "\`$model\`, f32, one thread per tower; $(nproc) cores of an $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1)," \
         "load $(cut -d' ' -f1 /proc/loadavg) at the end; Open MPI over TCP, links shaped by tbf; $rounds rounds of the first two lines," \
         "one of the others, of $steps steps each; commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- kernels nccl_sync towers inception || echo ' and changes'), $(date -u '+%Y-%m-%d %H:%M')."
     echo
