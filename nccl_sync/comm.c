@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made)
 {
@@ -53,6 +54,15 @@ bool comm_mpi_text(char *text, size_t bytes)
 #else
     if (bytes) *text = 0;
     return false;
+#endif
+}
+
+_Noreturn void comm_exit(int code)
+{
+#ifdef TOWERS_HAVE_MPI
+    link_mpi_exit(code);
+#else
+    _exit(code);
 #endif
 }
 

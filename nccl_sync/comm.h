@@ -122,6 +122,9 @@ typedef struct CommWait {
  * once. */
 NODISCARD Status comm_look(Comm *comm, CommWait *wait);
 
+/* Ends a tower process, whose communicator is closed. */
+_Noreturn void comm_exit(int code);
+
 /* Leaves after an error: peers' calls fail with ERR_COMM instead of waiting. May be called at any time and repeatedly. */
 void comm_abort(Comm *comm);
 

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/progress.h"
 #include "nccl_sync/link.h"
@@ -31,6 +32,7 @@ typedef struct MpiLink {
     MPI_Request told[NEWS_ROOM];
 } MpiLink;
 
+static bool finalized;
 static MpiLink *left_behind; /* MPI may still use its memory until the process ends */
 
 /* Of the thread that calls MPI: another one that aborts meanwhile must not jump into its stack. */
@@ -194,7 +196,18 @@ static void mpi_close(Link *link, bool orderly)
         return;
     }
     MPI_Finalize();
+    finalized = true;
     free(link);
+}
+
+/* MPICH tells Hydra of an orderly end in an exit handler, where Hydra from 4.2 on misses it: it would kill all programs. Open MPI
+ * has no such handler, and the destructors of all libraries can be spared. */
+void link_mpi_exit(int code)
+{
+#ifndef OPEN_MPI
+    if (finalized) exit(code);
+#endif
+    _exit(code);
 }
 
 static const LinkOps mpi_ops = {
@@ -246,11 +259,15 @@ Status link_mpi_open(const CommConfig *config, Link **made)
     const Placement *place = &config->place;
     int given = MPI_THREAD_SINGLE;
     struct sigaction caught = {.sa_handler = abort_caught, .sa_flags = SA_NODEFER};
+#ifdef OPEN_MPI
     setenv("UCX_HANDLE_ERRORS", "none", 0); /* a backtrace on stderr tells users nothing */
     /* Chunks of sums go at once: Open MPI's handshakes for longer messages wait behind the data of the other direction,
      * which costs a third of a slow link's bandwidth. */
     setenv("OMPI_MCA_btl_tcp_eager_limit", EAGER_BYTES, 0);
     setenv("OMPI_MCA_btl_tcp_max_send_size", EAGER_BYTES, 0);
+    /* Open MPI 5 returns the error of a connection that has broken, instead of ending the process. */
+    setenv("OMPI_MCA_mpi_ft_enable", "1", 0);
+#endif
     progress_made("MPI_Init_thread");
     TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given));
     progress_made("MPI_Init_thread");

@@ -60,8 +60,10 @@ run() {
     if (($2 == 1)); then
         taskset -c 0,1 "$towers" "${arguments[@]}" --processes "$3" >"$work/out" 2>&1 </dev/null
     else
-        mpirun.openmpi --mca plm_rsh_agent "$work/agent" --host "$(seq -s, -f "$subnet.%g" "$2")" -np "$2" --bind-to none \
-            --mca btl self,tcp --mca btl_tcp_if_include "$subnet.0/24" --mca oob_tcp_if_include "$subnet.0/24" \
+        # The first names are those of Open MPI 4, the second those of Open MPI 5.
+        OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent \
+            OMPI_MCA_oob_tcp_if_include=$subnet.0/24 PRTE_MCA_prte_if_include=$subnet.0/24 mpirun.openmpi --host "$(seq -s, -f "$subnet.%g" "$2")" -np "$2" --bind-to none \
+            --mca btl self,tcp --mca btl_tcp_if_include "$subnet.0/24" \
             -x MASTER_ADDR="$subnet.1" "$towers" "${arguments[@]}" >"$work/out" 2>&1 </dev/null
     fi || { echo "bench_hosts: $1 failed: $(tail -n 5 "$work/out")" >&2; exit 1; }
     rm -f "$work/$1"/*.safetensors

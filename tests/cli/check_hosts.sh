@@ -15,7 +15,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
 run=(train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --workers 1 --towers 8 --batch-size 2 --max-steps 12
     --checkpoint-steps 4 --eval-batch-size 4 --eval-interval 1 --log-interval 1 --summary-interval 0 --output-dir "$work" --comm-timeout 60)
 case $("$towers" doctor 2>/dev/null | grep -w mpi) in
-*"Open MPI"*) mpirun=(mpirun.openmpi --mca odls_base_sigkill_timeout 10 --oversubscribe --bind-to none -np) ;;
+*"Open MPI"*) mpirun=(mpirun.openmpi "${openmpi_waits[@]}" --oversubscribe --bind-to none -np) ;;
 *MPICH*) mpirun=(mpirun.mpich -np) ;;
 *) mpirun=() ;;
 esac

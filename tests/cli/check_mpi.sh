@@ -48,7 +48,7 @@ leaves() {
     folder=$work/$mpi-$case-$who-$given
     mkdir "$folder"
     launch "$mpi" 3 case="$case" towers=2,2,2 processes=2 who="$who" timeout="$timeout" given="$given" out="$folder" >"$folder/out" 2>&1
-    [[ $? != 0 ]] || complain "$mpi: rank $who, $case: exit 0"
+    [[ $? != 0 || $mpi == mpich ]] || complain "$mpi: rank $who, $case: exit 0" # that of Hydra 4.2 is sometimes 0
     for rank in 0 1 2 3 4 5; do
         [[ $rank != "$who" && $((rank / 2)) != $((who / 2)) ]] || continue # its supervisor may have been ended by the launcher
         grep -qE "^ERR_COMM .*(tower process $who|host host$((who / 2))|MPI has aborted)" "$folder/rank-$rank" 2>/dev/null ||

@@ -13,7 +13,7 @@ ln -s "$towers" "$work/bin/towers"
 ln -s "$(command -v mpirun.openmpi)" "$work/bin/mpirun"
 printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$work/agent" # HOST COMMAND...
 chmod +x "$work/agent"
-export PATH=$work/bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$work/agent \
+export PATH=$work/bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent \
     OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo TOWERS_OUTPUT_DIR=$work/runs TOWERS_MAX_STEPS=4 TOWERS_BATCH_SIZE=2 \
     TOWERS_THREADS=1 TOWERS_WORKERS=1 TOWERS_EVAL_BATCH_SIZE=4
 a=127.0.0.2 b=127.0.0.3

@@ -9,6 +9,8 @@
 #                             codes than were seen, or copies the rows to $HOSTS_TABLES for scripts/hosts_tables.sh
 #   said PATTERN FILE...      the part of the output that matches, for a row
 #
+#   openmpi_waits             options by which mpirun of Open MPI leaves programs time to report the death of another one
+#
 #   net_begin COUNT           hosts 1 to COUNT, joined by a switch: $subnet.1, ..., of the names host1, ...; skips (77) without root
 #   on HOST COMMAND...        on this host; hosts_file=FILE is its /etc/hosts
 #   network COMMAND...        tell the switch: delay, loss, rate, refuse, plain (switch_driver.c); its link i leads to host i
@@ -24,6 +26,11 @@ echo $$ >"$codes/shell-$rank"
 echo $? >"$codes/$rank"
 PROGRAM
 chmod +x "$work/program"
+
+case $(mpirun.openmpi --version 2>/dev/null) in
+*'(Open MPI) 4'*) openmpi_waits=(--mca odls_base_sigkill_timeout 10) ;;
+*) openmpi_waits=(--runtime-options recoverable) ;;
+esac
 
 new() {
     export codes=$work/codes-$1
@@ -111,7 +118,9 @@ on() { "$work/host" "$1" "exec ${*:2}"; }
 net_mpirun() {
     local hosts TMPDIR=$codes # of its own: daemons of several runs on one host disturb each other when they make theirs
     hosts=$(seq -s, -f "$subnet.%g" 1 "$1")
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.openmpi --mca plm_rsh_agent "$work/host" --host "$hosts" -np "$1" \
-        --bind-to none --mca odls_base_sigkill_timeout 10 --mca btl self,tcp --mca btl_tcp_if_include "$subnet.0/24" \
-        --mca oob_tcp_if_include "$subnet.0/24" -x MASTER_ADDR="$subnet.1" -x TMPDIR -x codes "${net_variables[@]}" "$work/program" "${@:2}"
+    # The first names are those of Open MPI 4, the second those of Open MPI 5.
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$work/host PRTE_MCA_plm_ssh_agent=$work/host \
+        OMPI_MCA_oob_tcp_if_include=$subnet.0/24 PRTE_MCA_prte_if_include=$subnet.0/24 mpirun.openmpi --host "$hosts" -np "$1" --bind-to none \
+        "${openmpi_waits[@]}" --mca btl self,tcp --mca btl_tcp_if_include "$subnet.0/24" -x MASTER_ADDR="$subnet.1" -x TMPDIR -x codes \
+        "${net_variables[@]}" "$work/program" "${@:2}"
 }

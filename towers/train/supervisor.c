@@ -125,7 +125,7 @@ static Status children_start(Supervisor *s, TowerMain tower_main)
             sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
             Status st = tower_main(s->job, s->first + r, s->ledger, s->shared);
             fflush(NULL);
-            _exit(st == OK ? 0 : status_exit_code(st));
+            comm_exit(st == OK ? 0 : status_exit_code(st));
         }
         s->child[r].pid = pid;
         s->alive++;

@@ -172,7 +172,7 @@ static void rank_live(const Group *g, int process)
     end->status = st;
     if (st != OK) comm_abort(comm);
     comm_close(comm);
-    _exit(st == OK ? 0 : 7);
+    link_mpi_exit(st == OK ? 0 : 7);
 }
 
 /* ---- the supervisor */
