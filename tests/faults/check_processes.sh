@@ -107,6 +107,24 @@ crawl() {
     ended 0 "" crawl --comm-timeout 8
     grep -q 'warning: .*step 3, ' "$err" && complain "crawl: a warning: $(cat "$err")" # a busy machine may be silent elsewhere
 }
+# Tower 1, which has waited for tower 0 for 16 s, gets no processor when tower 0 has come: both are in the sum then, but one has just
+# shown a sign of life.
+wakes_late() {
+    local pid sleeper=
+    given=(TOWERS_FAULT="crawl:tower=0,step=3,ms=16000")
+    {
+        shown '^step 2/'
+        sleep 10
+        for pid in $(pgrep -f -- "--output-dir $work --experiment wakes-late "); do
+            [[ $(cat "/proc/$pid/comm") != tower1 ]] || sleeper=$pid
+        done
+        kill -STOP "$sleeper"
+        sleep 9
+        kill -CONT "$sleeper"
+    } &
+    ended 0 "" wakes-late --comm-timeout 8 --log-interval 1
+    wait
+}
 # fault: F22 (the data stalls: the loader is named, not the sum, and the run goes on)
 stall() {
     given=(TOWERS_FAULT="delay:tower=0,step=12,activity=data,ms=6000")
@@ -126,6 +144,7 @@ for pair in "TERM TERM" "TERM INT" "INT TERM" "INT INT"; do
 done
 alongside blocked
 alongside crawl
+alongside wakes_late
 alongside stall
 alongside long_losses
 

@@ -224,23 +224,23 @@ static bool waits_for_others(const Supervisor *s, int r)
 }
 
 /* The process that has been silent longest, if longer than `limit`; else -1. A process that waits for others is not the
- * cause, as long as one of them is working, or may be in another program, whose supervisor then finds it. */
+ * cause, as long as one of them shows signs of life, or may be in another program, whose supervisor then finds it. */
 static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
 {
     int64_t worst = 0;
     int silent = -1;
-    bool waits = false, at_work = false;
+    bool waits = false, alive = false;
     for (int r = 0; r < s->count; r++) {
         if (!s->child[r].pid) continue;
         bool waiting = waits_for_others(s, r);
         int64_t quiet = now - life_of(s, r), weight = quiet - (waiting ? limit / 2 : 0);
-        at_work |= !waiting && quiet <= limit;
+        alive |= quiet <= limit;
         if (quiet <= limit || weight <= worst) continue;
         worst = weight;
         silent = r;
         waits = waiting;
     }
-    return waits && (at_work || s->control) ? -1 : silent;
+    return waits && (alive || s->control) ? -1 : silent;
 }
 
 static int64_t warn_after_ns(const Supervisor *s)
