@@ -200,8 +200,8 @@ static void mpi_close(Link *link, bool orderly)
     free(link);
 }
 
-/* MPICH tells Hydra of an orderly end in an exit handler, where Hydra from 4.2 on misses it: it would kill all programs. Open MPI
- * has no such handler, and the destructors of all libraries can be spared. */
+/* MPICH tells its launcher of an orderly end in an exit handler, and Hydra 4.2 kills all programs when one ends without.
+ * Open MPI has no such handler, so that the destructors of all libraries can be left out. */
 void link_mpi_exit(int code)
 {
 #ifndef OPEN_MPI
