@@ -5,7 +5,7 @@ set -eu
 first=${HOSTS%%,*}
 # After the death of a program the others need some seconds to report it: Open MPI 4 kills them later, Open MPI 5 not at all.
 case $(mpirun --version) in
-*'(Open MPI) 4'*) wait='--mca odls_base_sigkill_timeout 10' ;;
+*') 4.'*) wait='--mca odls_base_sigkill_timeout 10' ;;
 *) wait='--runtime-options recoverable' ;;
 esac
 # One program on each host, which may use all of its cores; SIGUSR1 to mpirun is passed on and stops the run, saved.

@@ -27,8 +27,8 @@ echo $? >"$codes/$rank"
 PROGRAM
 chmod +x "$work/program"
 
-case $(mpirun.openmpi --version 2>/dev/null) in
-*'(Open MPI) 4'*) openmpi_waits=(--mca odls_base_sigkill_timeout 10) ;;
+case $(mpirun.openmpi --version 2>/dev/null) in # "mpirun (Open MPI) 4.1.4", "mpirun.openmpi (OpenRTE) 4.1.4"
+*') 4.'*) openmpi_waits=(--mca odls_base_sigkill_timeout 10) ;;
 *) openmpi_waits=(--runtime-options recoverable) ;;
 esac
 
