@@ -53,7 +53,7 @@ int comm_shared_aborted(const CommShared *shared);
 ProgressSlot *comm_shared_progress(CommShared *shared, int process);
 /* Called by the supervisor when a heartbeat reports progress in another group; at_ns: clock_ns() of this host. */
 void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
-/* Whether the process waits at a barrier for others. */
+/* Whether the process waits for others, at a barrier or for its communication thread, which looks for them. */
 bool comm_shared_waiting(const CommShared *shared, int process);
 
 /* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory, and MPI between groups:

@@ -9,6 +9,23 @@
 
 #include "nccl_sync/hosts.h"
 
+/* ---- the process waits for its thread, and the supervisor sees it */
+
+static Status hosts_wait(HostsComm *c, int64_t number)
+{
+    atomic_store(&c->shared->awaits[c->process], true);
+    Status st = comm_thread_wait(c->thread, number);
+    atomic_store(&c->shared->awaits[c->process], false);
+    return st;
+}
+
+static Status hosts_run(HostsComm *c, CommWork work, void *of)
+{
+    int64_t number;
+    TRY(comm_thread_give(c->thread, work, of, &number));
+    return hosts_wait(c, number);
+}
+
 /* ---- sums */
 
 static HostsSum *sum_find(HostsComm *c, bool begun, size_t first, size_t count)
@@ -54,7 +71,7 @@ static Status hosts_allreduce_end(Comm *comm, size_t first, float *to, size_t co
     if (!sum)
         return FAIL(ERR_INTERNAL, "the sum of %zu elements from element %zu on ends without having begun", count,
                     first);
-    TRY(comm_thread_wait(c->thread, sum->number));
+    TRY(hosts_wait(c, sum->number));
     memcpy(to, shared_result(c->shared) + first, count * sizeof *to);
     times_add(&c->times, sum);
     sum->begun = false;
@@ -102,7 +119,7 @@ static Status broadcast_work(Comm *comm, void *of)
 
 static Status hosts_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
-    return comm_thread_run(hosts_of(comm)->thread, broadcast_work, &(Exchange){NULL, buf, bytes, root});
+    return hosts_run(hosts_of(comm), broadcast_work, &(Exchange){NULL, buf, bytes, root});
 }
 
 static Status gather_work(Comm *comm, void *of)
@@ -131,7 +148,7 @@ static Status gather_work(Comm *comm, void *of)
 
 static Status hosts_gather(Comm *comm, const void *mine, size_t bytes, void *all)
 {
-    return comm_thread_run(hosts_of(comm)->thread, gather_work, &(Exchange){mine, all, bytes, 0});
+    return hosts_run(hosts_of(comm), gather_work, &(Exchange){mine, all, bytes, 0});
 }
 
 static Status barrier_work(Comm *comm, void *of)
@@ -146,7 +163,7 @@ static Status barrier_work(Comm *comm, void *of)
 
 static Status hosts_barrier(Comm *comm)
 {
-    return comm_thread_run(hosts_of(comm)->thread, barrier_work, NULL);
+    return hosts_run(hosts_of(comm), barrier_work, NULL);
 }
 
 /* ---- failures and the end */

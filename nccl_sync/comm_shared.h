@@ -25,8 +25,9 @@ struct CommShared {
     _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next three */
     _Atomic int64_t given[GROUP_RANKS_MAX];      /* sums to which each process has given all that it has */
     _Atomic int64_t prefixed, resulted;          /* chunks whose prefix, and whose result, has come */
-    _Atomic int64_t leader_ns; /* when the first process last looked, while it waits for other groups */
-    _Atomic int64_t peers_ns;  /* the last sign of progress of other groups */
+    _Atomic int64_t looked_ns[GROUP_RANKS_MAX];  /* when each communication thread last looked, while it waits */
+    _Atomic bool awaits[GROUP_RANKS_MAX];        /* each process waits for its communication thread */
+    _Atomic int64_t peers_ns;                    /* the last sign of progress of other groups */
     _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
     int towers, ranks;                                     /* of the group */
     int first_tower;

@@ -18,7 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 100, SPINS = 4000 };
+enum {
+    LOOK_MS = 100,
+    SPINS = 4000,
+    LOOKED_MS = 4000 /* a thread that waits looks every LOOK_MS, but may get no processor for some time */
+};
 
 static void futex_wake_all(_Atomic uint32_t *word)
 {
@@ -87,7 +91,9 @@ ProgressSlot *comm_shared_progress(CommShared *shared, int process)
 
 bool comm_shared_waiting(const CommShared *shared, int process)
 {
-    return (uint32_t)atomic_load(&shared->arrived_at[process]) > atomic_load(&shared->generation);
+    bool looks = clock_ns() - atomic_load(&shared->looked_ns[process]) < LOOKED_MS * 1000000ll;
+    return (looks && atomic_load(&shared->awaits[process])) ||
+           (uint32_t)atomic_load(&shared->arrived_at[process]) > atomic_load(&shared->generation);
 }
 
 /* The rank in the run of a process of this group. */
@@ -129,7 +135,7 @@ int64_t comm_shared_progress_of_others(const CommShared *shared, int process)
 static int64_t progress_of(const CommShared *shared, int process)
 {
     int64_t at = atomic_load(&shared->progress[process].at_ns);
-    int64_t looked = process == 0 ? atomic_load(&shared->leader_ns) : 0;
+    int64_t looked = process == 0 ? atomic_load(&shared->looked_ns[0]) : 0;
     return at > looked ? at : looked;
 }
 
@@ -194,6 +200,7 @@ Status shared_chain_wait(const CommConfig *config, CommShared *shared, _Atomic i
         if (atomic_load(&shared->aborted)) return shared_fail_aborted(config, shared);
         comm_wait_look(&wait, config, progress_of(shared, process));
         if (wait.left_ms <= 0) return fail_deadline(config, shared, process);
+        atomic_store(&shared->looked_ns[group_rank(&config->place)], clock_ns());
         futex_wait(&shared->chain_moves, moves, wait.left_ms);
     }
 }

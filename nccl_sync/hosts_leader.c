@@ -148,7 +148,7 @@ static Status late_find(Comm *comm, HostsComm *c)
         if (!heard) nanosleep(&pause, NULL);
         missing = 0;
         for (int g = 0; g < groups; g++) missing += c->answers[g] < c->collective;
-        atomic_store(&c->shared->leader_ns, clock_ns());
+        atomic_store(&c->shared->looked_ns[c->process], clock_ns());
     } while (missing && clock_ns() < end);
     Text text = text_start(what, sizeof what);
     for (int g = 0, named = 0; g < groups && named < 3; g++) {
@@ -183,7 +183,7 @@ Status leader_look(Comm *comm, CommWait *wait, int polls)
     bool heard;
     poll_pause(c, polls);
     if (polls % LOOK_EVERY) return OK;
-    atomic_store(&c->shared->leader_ns, clock_ns());
+    atomic_store(&c->shared->looked_ns[c->process], clock_ns());
     if (comm_shared_aborted(c->shared) >= 0) {
         leader_spread(comm);
         return shared_fail_aborted(&comm->config, c->shared);
