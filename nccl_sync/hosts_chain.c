@@ -14,7 +14,7 @@
 
 enum {
     CHUNK = 1 << 16, /* floats */
-    WINDOW = 8       /* messages in progress, of each of the four flows: more than come between two polls */
+    WINDOW = 4       /* messages in progress, of each of the four flows */
 };
 
 /* Chunks that go one way between this leader and a neighbour, in order. */

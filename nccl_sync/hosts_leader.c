@@ -13,8 +13,7 @@
 
 enum {
     POLL_NS = 20000,
-    SPINS = 200,                /* polls without a pause while the process waits */
-    POLL_COMPUTING_NS = 500000, /* 10 Gbit/s bring two chunks of hosts_chain.c in it */
+    SPINS = 200, /* polls without a pause while the process waits */
     POLL_MAX_NS = 1000000,
     LOOK_EVERY = 16,  /* polls */
     CENSUS_MS = 2000, /* in which a leader that waits answers */
@@ -166,12 +165,10 @@ static Status late_find(Comm *comm, HostsComm *c)
 }
 
 /* While the process waits for the sum, polls follow at once, and later with pauses that grow slowly. While it computes,
- * every poll takes time from it, most of it to switch between the threads: a poll comes only when whole chunks may have
- * come, several of which are in progress. */
+ * every poll takes time from it: all have a pause, which grows fast. */
 static void poll_pause(const HostsComm *c, int polls)
 {
-    int64_t longer =
-        comm_thread_is_awaited(c->thread) ? (int64_t)POLL_NS * (polls / SPINS) : (int64_t)POLL_COMPUTING_NS * polls;
+    int64_t longer = (int64_t)POLL_NS * (comm_thread_is_awaited(c->thread) ? polls / SPINS : polls);
     struct timespec pause = {.tv_nsec = longer < POLL_MAX_NS ? longer : POLL_MAX_NS};
     if (pause.tv_nsec) nanosleep(&pause, NULL);
 }
