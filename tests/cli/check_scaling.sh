@@ -11,7 +11,13 @@ small_data "$work/data" 96 30 || exit $?
 mkdir "$work/bin" "$work/runs"
 ln -s "$towers" "$work/bin/towers"
 ln -s "$(command -v mpirun.openmpi)" "$work/bin/mpirun"
-printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >"$work/agent" # HOST COMMAND...
+# HOST COMMAND...; each host has a folder of its own, as real ones do: daemons that share one make the same files at the same time.
+cat >"$work/agent" <<'AGENT'
+#!/bin/sh
+export TMPDIR="$TMPDIR/$1"
+shift
+mkdir -p "$TMPDIR" && exec sh -c "$*"
+AGENT
 chmod +x "$work/agent"
 export PATH=$work/bin:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent \
     OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_btl_tcp_if_include=lo TOWERS_OUTPUT_DIR=$work/runs TOWERS_MAX_STEPS=4 TOWERS_BATCH_SIZE=2 \
@@ -32,7 +38,7 @@ while read -r line; do
     commands=$((commands + 1))
     line=$(sed "s|\bDIR\b|$work/data|; s|--host a,b|--host $a,$b|; s|,c,d |,127.0.0.4,127.0.0.5 |; s|MASTER_ADDR=a\b|MASTER_ADDR=$a|" <<<"$line")
     own_folder
-    (cd "$work" && eval "$line") >"$out" 2>"$err" </dev/null || complain "'$line': exit $?: $(tail -n 5 "$err")"
+    (cd "$work" && eval "$line") >"$out" 2>"$err" </dev/null || complain "'$line': exit $?: $(head -n 20 "$err"; echo ...; tail -n 5 "$err")"
     [[ $line != *" train "* ]] || trained "$line"
 done < <(sed -n '/^```sh$/,/^```$/ { /^```/d; p }' "$source_dir/docs/scaling.md")
 ((commands >= 2)) || complain "docs/scaling.md has $commands commands"
