@@ -4,11 +4,12 @@
 The table is tests/mutants.txt. A mutant is three lines and more:
 
     # what is wrong
-    FILE: TEST [TEST...]
+    FILE: TEST [TEST...]                    or FILE [FLAG]: TEST..., FILE [!FLAG]: TEST...
     - text of FILE, which occurs in it exactly once (runs of white space are equal); or in one other file, if it moved
     + what stands there instead
 
-`-` and `+` may go on over several lines. For each mutant the one source file is compiled as the build compiles it, with
+`-` and `+` may go on over several lines. A FLAG is one of /proc/cpuinfo: the file's code runs only on processors that
+have it (or, with `!`, that lack it). For each mutant the one source file is compiled as the build compiles it, with
 the other text, and linked in front of the build's libraries into a copy of the test program (for a check_*.sh: of
 towers). Nothing else is built again. A test that fails, crashes or hangs has caught the mutant.
 """
@@ -25,7 +26,8 @@ import sys
 import tempfile
 
 HANGS_S = 300  # of wall time: several times what the slowest of the tests takes
-Mutant = collections.namedtuple("Mutant", "number title file tests old new")
+HEAD = re.compile(r"(\S+?)(?: \[(!?\w+)\])?:(.*)")
+Mutant = collections.namedtuple("Mutant", "number title file needs tests old new")
 
 
 def table_read(path):
@@ -33,10 +35,11 @@ def table_read(path):
 
     def finish():
         if head:
-            file, _, tests = head.partition(":")
-            if not (old and new and tests.split()):
-                sys.exit(f"mutants: '{title}' lacks its tests, its old or its new text")
-            mutants.append(Mutant(len(mutants) + 1, title, file, tests.split(), "\n".join(old), "\n".join(new)))
+            parts = HEAD.fullmatch(head)
+            if not (parts and old and new and parts[3].split()):
+                sys.exit(f"mutants: '{title}' lacks its file, its tests, its old or its new text")
+            texts = "\n".join(old), "\n".join(new)
+            mutants.append(Mutant(len(mutants) + 1, title, parts[1], parts[2], parts[3].split(), *texts))
 
     for line in open(path, encoding="utf-8"):
         line = line.rstrip("\n")
@@ -76,6 +79,20 @@ def moved(source, mutant):
             paths = [os.path.relpath(os.path.join(folder, name), source) for name in names if name.endswith((".c", ".cu"))]
             found += [path for path in paths if mutated(source, mutant._replace(file=path)) is not None]
     return mutant._replace(file=found[0]) if len(found) == 1 else mutant
+
+
+def flags_of_cpu():
+    for line in open("/proc/cpuinfo", encoding="utf-8"):
+        if line.startswith("flags"):
+            return set(line.split())
+    return set()
+
+
+def runs_with(mutant, flags):
+    """Whether a processor with these flags runs the code of the mutant."""
+    if not mutant.needs:
+        return True
+    return (mutant.needs.lstrip("!") in flags) != mutant.needs.startswith("!")
 
 
 class Build:
@@ -207,6 +224,11 @@ def main():
         return
     if arguments.only:
         mutants = [m for m in mutants if arguments.only in m.title or arguments.only in m.file]
+    flags = flags_of_cpu()
+    for m in [m for m in mutants if not runs_with(m, flags)]:
+        if not arguments.random:
+            print(f"not run here {m.number}, {m.title}: the processor's flags do not fit [{m.needs}]")
+    mutants = [m for m in mutants if runs_with(m, flags)]
     if arguments.random:
         random.Random(arguments.seed).shuffle(mutants)
         mutants = mutants[: arguments.random]
