@@ -4,36 +4,37 @@
 #include "kernels/cpu/onednn_probe.h"
 
 /* Makes the task of a candidate; NULL if oneDNN has none, or one that computes wrongly. */
-static Status candidate_create(Choice *choice, Onednn *onednn, const OnednnSpec *spec, OnednnTask **task)
+static Status candidate_create(Choice *choice, Device *device, const OnednnSpec *spec, OnednnParts **task)
 {
     bool right = true;
-    Status st = onednn_create(onednn, spec, task);
+    Onednn *onednn = cpu_onednn(device);
+    Status st = parts_create(onednn, spec, cpu_threads(device), task);
     if (st == ERR_UNSUPPORTED) return OK;
     TRY(st);
     if (onednn_is_suspect(spec)) st = onednn_probe(onednn, spec, &right);
     if (st == OK && right) return OK;
     choice->wrong |= st == OK;
-    onednn_destroy(*task);
+    parts_destroy(*task);
     *task = NULL;
     return st;
 }
 
 Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
 {
-    OnednnTask *task = NULL;
+    OnednnParts *task = NULL;
     OnednnSpec wanted = *spec;
     if (choice->task) return OK;
     wanted.one_thread = choice->one_thread;
-    TRY(candidate_create(choice, cpu_onednn(device), &wanted, &task));
+    TRY(candidate_create(choice, device, &wanted, &task));
     if (!task) return OK;
-    if (!onednn_is_reference(task)) {
+    if (!parts_are_reference(task)) {
         choice->task = task;
         memcpy(choice->operand, operand, sizeof choice->operand);
     } else if (!choice->reference) {
         choice->reference = task;
         memcpy(choice->reference_operand, operand, sizeof choice->reference_operand);
     } else {
-        onednn_destroy(task);
+        parts_destroy(task);
     }
     return OK;
 }
@@ -45,7 +46,7 @@ static Status refuse(const Choice *choice, const OpCall *call)
     if (choice->reference)
         snprintf(have, sizeof have,
                  "only a reference implementation (%s), about a hundred times slower than an optimized one",
-                 onednn_impl(choice->reference));
+                 parts_impl(choice->reference));
     return FAIL(ERR_UNSUPPORTED,
                 "'%s' (%s): on this processor, oneDNN has %s for in[0] %s %s, in[1] %s %s, out %s %s; use f32 "
                 "activations or another shape, or allow reference code",
@@ -66,8 +67,8 @@ Status choice_settle(Choice *choice, Device *device, const OpCall *call)
 
 void choice_free(Choice *choice)
 {
-    onednn_destroy(choice->task);
-    onednn_destroy(choice->reference);
+    parts_destroy(choice->task);
+    parts_destroy(choice->reference);
     choice->task = choice->reference = NULL;
 }
 
@@ -78,7 +79,7 @@ Status choice_run(const Choice *choice, const OpCall *call, void *out)
         int from = choice->operand[role];
         data[role] = from == FROM_OUT ? out : from == FROM_NOTHING ? NULL : call->in[from].data;
     }
-    return onednn_run(choice->task, data, call->workspace);
+    return parts_run(choice->task, data, call->workspace);
 }
 
 /* ---- products */

@@ -8,14 +8,14 @@
 #define TOWERS_KERNELS_CPU_CHOICE_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_parts.h"
 
 enum { FROM_OUT = -1, FROM_NOTHING = -2 }; /* otherwise: index into call->in */
 
 typedef struct Choice {
-    OnednnTask *task;             /* owned: the winner, NULL until there is one */
+    OnednnParts *task;            /* owned: the winner, NULL until there is one */
     int8_t operand[ONEDNN_ROLES]; /* the operand of the call that has each role */
-    OnednnTask *reference;        /* owned: a slow one, used only if the device accepts it */
+    OnednnParts *reference;       /* owned: a slow one, used only if the device accepts it */
     int8_t reference_operand[ONEDNN_ROLES];
     bool one_thread; /* offered tasks are made for one thread (OnednnSpec) */
     bool wrong;      /* a candidate was passed over because its results are wrong */

@@ -37,7 +37,7 @@ static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, cons
     if (!choice) return FAIL(ERR_MEMORY, "no memory for the state of the dense layer '%s'", call->name);
     TRY_OUT(choice_offer_product(choice, device, &product));
     TRY_OUT(choice_settle(choice, device, call));
-    call->workspace_bytes = onednn_workspace_bytes(choice->task);
+    call->workspace_bytes = parts_workspace_bytes(choice->task);
     call->state = choice;
     choice = NULL;
 out:
@@ -80,7 +80,7 @@ static void dense_explain(Device *device, const OpCall *call, KernelChoice *choi
 {
     (void)device;
     snprintf(choice->name, sizeof choice->name, "oneDNN, product (%s)",
-             onednn_impl(((const Choice *)call->state)->task));
+             parts_impl(((const Choice *)call->state)->task));
 }
 
 const OpKernel cpu_dense = {.prepare = forward_prepare,

@@ -399,11 +399,10 @@ static void check_dense(const DenseCase *c, Dtype x_dtype, Dtype y_dtype)
 static void test_dense(void **state)
 {
     (void)state;
-    static const DenseCase dense_cases[] = {{5, 7, 3, 3, 10, 0, true, false},
-                                            {1, 48, 1, 1, 5, 0, false, true},
-                                            {16, 80, 1, 1, 100, 6, true, true},
-                                            {3, 1, 1, 1, 1, 0, true, false},
-                                            {7, 64, 5, 5, 128, 0, true, true}};
+    static const DenseCase dense_cases[] = {{5, 7, 3, 3, 10, 0, true, false},   {1, 48, 1, 1, 5, 0, false, true},
+                                            {16, 80, 1, 1, 100, 6, true, true}, {3, 1, 1, 1, 1, 0, true, false},
+                                            {7, 64, 5, 5, 128, 0, true, true},  {33, 512, 1, 1, 300, 4, true, true},
+                                            {300, 512, 1, 1, 33, 0, true, true}};
     for (size_t i = 0; i < sizeof dense_cases / sizeof dense_cases[0]; i++) {
         check_dense(&dense_cases[i], DTYPE_F32, DTYPE_F32);
         check_dense(&dense_cases[i], DTYPE_BF16, DTYPE_BF16);
@@ -456,6 +455,28 @@ static void test_relu_of_dense_keeps_nan(void **state)
     expect_nan_kept(&call, &w, &y);
     Tensor *all[] = {&x, &w, &y};
     for (int k = 0; k < 3; k++) free(all[k]->data);
+}
+
+/* The bias of our own kernels, which some processors lack, is added in the same pass. */
+static void test_bias_and_relu_keep_nan(void **state)
+{
+    (void)state;
+    enum { CHANNELS = 19 };
+    static const Dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
+    float bias[CHANNELS];
+    for (int c = 0; c < CHANNELS; c++) bias[c] = c % 2 ? 0.5f : -0.5f;
+    for (int d = 0; d < 2; d++) {
+        Tensor y = tensor_make((Shape){3, CHANNELS, 2, 2}, dtypes[d], 5);
+        for (int64_t i = 0; i < shape_count(y.shape); i++)
+            dtype_store(y.dtype, y.data, i / CHANNELS * y.pitch + i % CHANNELS, i % CHANNELS ? 0.25 : (double)NAN);
+        cpu_bias_relu(&device, &y, bias, true);
+        for (int64_t i = 0; i < shape_count(y.shape); i++) {
+            double have = packed_value(&y, i), want = i % CHANNELS % 2 ? 0.75 : 0;
+            if (i % CHANNELS ? have != want : !isnan(have))
+                fail_msg("%s, element %d: %g", dtype_name(y.dtype), (int)i, have);
+        }
+        free(y.data);
+    }
 }
 
 /* ---- what is refused */
@@ -599,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_relu_keeps_nan),
         cmocka_unit_test(test_relu_of_dense_keeps_nan),
+        cmocka_unit_test(test_bias_and_relu_keep_nan),
         cmocka_unit_test(test_misfits_are_refused_by_name),
         cmocka_unit_test(test_reference_code_is_refused_unless_accepted),
         cmocka_unit_test(test_denormals_are_zero_in_every_thread),

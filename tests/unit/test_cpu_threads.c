@@ -1,7 +1,8 @@
-/* The number of threads changes no bit of a convolution on the CPU, in any implementation.
+/* The number of threads changes no bit of a convolution or dense layer on the CPU, in any implementation.
  *
  * Values round in every sum, so that another order of additions shows. The shapes are those of the recipes' networks,
- * with fewer images, and some that leave remainders; each is computed in f32 and, if the processor supports it, bf16. */
+ * with fewer images, and some that leave remainders; each is computed in f32 and, if the processor supports it, bf16.
+ * With ONEDNN_MAX_CPU_ISA=AVX2 it tests the code of processors without AVX-512. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -28,7 +29,14 @@ static const Case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof cases[0], MOST_THREADS = 3 };
 
-static const OpKind kinds[] = {OP_CONV, OP_CONV_DX, OP_CONV_DW};
+static const struct Product {
+    int rows, ins, outs;
+} products[] = {{64, 3200, 1000}, {16, 2048, 1000}, {64, 1024, 10}, {512, 512, 520},
+                {7, 8192, 1},     {2048, 70, 1},    {1, 3000, 500}, {2050, 100, 96}};
+enum { PRODUCTS = sizeof products / sizeof products[0] };
+
+static const OpKind conv_kinds[] = {OP_CONV, OP_CONV_DX, OP_CONV_DW};
+static const OpKind dense_kinds[] = {OP_DENSE, OP_DENSE_DX, OP_DENSE_DW};
 
 static const Backend *cpu_find(void)
 {
@@ -72,64 +80,95 @@ static void call_run(OpCall *call, int threads)
     cpu->close(&device);
 }
 
-static int kind_differs(const Case *c, Dtype dtype, OpKind kind, const Tensor *x, const Tensor *w, const Tensor *y)
+/* `what`: the call in words. It is one of y = op(x, w), dx(y, w) and dw(x, y). */
+static int call_differs(OpCall *call, const char *what, const Tensor *x, const Tensor *w, const Tensor *y)
 {
-    const Tensor *operands[][3] = {[OP_CONV] = {x, w, y}, [OP_CONV_DX] = {y, w, x}, [OP_CONV_DW] = {x, y, w}};
-    const Tensor *const *of = operands[kind];
-    OpCall call = {.kind = kind, .name = "threads", .in_count = 2, .in = {*of[0], *of[1]}, .out_count = 1};
-    call.attr.conv.window = (Window){c->kh, c->kw, c->stride, c->stride, c->pad_h, c->pad_w, false};
+    const Tensor *out = call->kind == OP_CONV || call->kind == OP_DENSE         ? y
+                        : call->kind == OP_CONV_DX || call->kind == OP_DENSE_DX ? x
+                                                                                : w;
     void *kept = NULL;
     int differ = 0;
+    call->name = "threads";
+    call->in_count = 2;
+    call->out_count = 1;
+    call->in[0] = out == x ? *y : *x;
+    call->in[1] = out == w ? *y : *w;
     for (int threads = 1; threads <= MOST_THREADS; threads++) {
-        Tensor out = tensor_make(of[2]->shape, of[2]->dtype);
-        call.out[0] = out;
-        call_run(&call, threads);
-        if (kept && memcmp(kept, out.data, bytes_of(&out)) != 0) {
-            print_error("%s %s, %dx%dx%dx%d to %d by %dx%d/%d: %d threads make other bits than one\n", op_name(kind),
-                        dtype_name(dtype), c->n, c->ic, c->h, c->w, c->oc, c->kh, c->kw, c->stride, threads);
+        call->out[0] = tensor_make(out->shape, out->dtype);
+        call_run(call, threads);
+        if (kept && memcmp(kept, call->out[0].data, bytes_of(out)) != 0) {
+            print_error("%s %s, %s: %d threads make other bits than one\n", op_name(call->kind), dtype_name(x->dtype),
+                        what, threads);
             differ = 1;
         }
         if (kept)
-            free(out.data);
+            free(call->out[0].data);
         else
-            kept = out.data;
+            kept = call->out[0].data;
     }
     free(kept);
     return differ;
 }
 
-static int case_differs(const Case *c, Dtype dtype)
+static int kinds_differ(const OpKind kinds[3], const Window *window, const char *what, Tensor *x, Tensor *w, Tensor *y)
 {
+    int differ = 0;
+    for (int k = 0; k < 3; k++) {
+        OpCall call = {.kind = kinds[k]};
+        if (window) call.attr.conv.window = *window;
+        differ += call_differs(&call, what, x, w, y);
+    }
+    free(x->data);
+    free(w->data);
+    free(y->data);
+    return differ;
+}
+
+static int conv_differs(const Case *c, Dtype dtype)
+{
+    char what[96];
+    Window window = {c->kh, c->kw, c->stride, c->stride, c->pad_h, c->pad_w, false};
     Shape out = {c->n, c->oc, window_out(c->h, c->kh, c->stride, c->pad_h, false),
                  window_out(c->w, c->kw, c->stride, c->pad_w, false)};
     Tensor x = tensor_make((Shape){c->n, c->ic, c->h, c->w}, dtype), y = tensor_make(out, dtype);
     Tensor w = tensor_make((Shape){c->oc, c->ic, c->kh, c->kw}, DTYPE_F32);
+    snprintf(what, sizeof what, "%dx%dx%dx%d to %d by %dx%d/%d", c->n, c->ic, c->h, c->w, c->oc, c->kh, c->kw,
+             c->stride);
+    return kinds_differ(conv_kinds, &window, what, &x, &w, &y);
+}
+
+static int dense_differs(const struct Product *p, Dtype dtype)
+{
+    char what[96];
+    Tensor x = tensor_make((Shape){p->rows, p->ins, 1, 1}, dtype),
+           y = tensor_make((Shape){p->rows, p->outs, 1, 1}, dtype);
+    Tensor w = tensor_make((Shape){p->outs, p->ins, 1, 1}, DTYPE_F32);
+    snprintf(what, sizeof what, "%d rows of %d to %d", p->rows, p->ins, p->outs);
+    return kinds_differ(dense_kinds, NULL, what, &x, &w, &y);
+}
+
+static int all_differ(Dtype dtype)
+{
     int differ = 0;
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) differ += kind_differs(c, dtype, kinds[k], &x, &w, &y);
-    free(x.data);
-    free(w.data);
-    free(y.data);
+    for (int i = 0; i < CASES; i++) differ += conv_differs(&cases[i], dtype);
+    for (int i = 0; i < PRODUCTS; i++) differ += dense_differs(&products[i], dtype);
     return differ;
 }
 
 static void test_f32(void **state)
 {
     (void)state;
-    int differ = 0;
-    for (int i = 0; i < CASES; i++) differ += case_differs(&cases[i], DTYPE_F32);
-    assert_int_equal(differ, 0);
+    assert_int_equal(all_differ(DTYPE_F32), 0);
 }
 
 static void test_bf16(void **state)
 {
     (void)state;
-    int differ = 0;
     if (cpu_find()->computes(DTYPE_BF16) != OK) {
         print_message("skipped: %s\n", status_message());
         skip();
     }
-    for (int i = 0; i < CASES; i++) differ += case_differs(&cases[i], DTYPE_BF16);
-    assert_int_equal(differ, 0);
+    assert_int_equal(all_differ(DTYPE_BF16), 0);
 }
 
 int main(void)

@@ -55,7 +55,7 @@ static Status columns_create(Device *device, const ConvProblem *p, void **made)
                        .y = DTYPE_F32};
     TRY_OUT(choice_offer_product(&state->choice, device, &product));
     TRY_OUT(choice_settle(&state->choice, device, p->call));
-    state->rows_offset = align_up(onednn_workspace_bytes(state->choice.task), 64);
+    state->rows_offset = align_up(parts_workspace_bytes(state->choice.task), 64);
     state->workspace_bytes = state->rows_offset + (size_t)(product.rows * product.ins) * sizeof(float);
     *made = state;
     state = NULL;
@@ -127,7 +127,7 @@ static Status columns_run(const void *made, Device *device, OpCall *call)
 static void columns_explain(const void *made, KernelChoice *choice)
 {
     snprintf(choice->name, sizeof choice->name, "product and sum of columns (%s)",
-             onednn_impl(((const ColumnsDx *)made)->choice.task));
+             parts_impl(((const ColumnsDx *)made)->choice.task));
 }
 
 const ConvImpl conv_columns_dx = {.name = "product and sum of columns",

@@ -218,7 +218,7 @@ void onednn_conv_explain(const OnednnConv *conv, KernelChoice *choice)
     for (int k = 0; k < conv->taken; k++)
         if (conv->declined[k]) kernel_choice_pass(choice, candidates[k].name, conv->declined[k]);
     snprintf(choice->name, sizeof choice->name, "oneDNN, %s (%s)", candidates[conv->taken].name,
-             onednn_impl(conv->choice.task));
+             parts_impl(conv->choice.task));
 }
 
 /* ---- the row of the list */
@@ -256,7 +256,7 @@ static Status onednn_conv_create(Device *device, const ConvProblem *p, void **ma
     state->adds = p->acc && !state->conv.sums;
     size_t dx_bytes = (size_t)(shape_pixels(p->x->shape) * p->x->pitch) * dtype_bytes(p->x->dtype);
     size_t w_bytes = (size_t)shape_count(p->w->shape) * sizeof(float);
-    state->result_offset = onednn_workspace_bytes(state->conv.choice.task);
+    state->result_offset = parts_workspace_bytes(state->conv.choice.task);
     state->rotated_offset = state->result_offset + (state->adds ? align_up(dx_bytes, 64) : 0);
     state->workspace_bytes = state->rotated_offset + (state->conv.rotates ? w_bytes : 0);
     *made = state;

@@ -86,7 +86,7 @@ static Status dw_create(Device *device, const ConvProblem *p, void **made)
         cut.x = &tensors.x, cut.w = &tensors.w, cut.y = &tensors.y;
         part->choice.one_thread = true;
         TRY_OUT(onednn_conv_choose(part, device, &cut));
-        size_t bytes = align_up(onednn_workspace_bytes(part->choice.task), 64);
+        size_t bytes = align_up(parts_workspace_bytes(part->choice.task), 64);
         if (bytes > slices->part_bytes) slices->part_bytes = bytes;
     }
     *made = slices;

@@ -1,0 +1,24 @@
+/* A oneDNN task whose bits do not depend on the number of threads.
+ *
+ * Without AVX-512, oneDNN divides the sums of a matrix product (gemm:jit) by the threads that it finds, so that another
+ * team rounds otherwise. There a product is cut into parts by its shape alone, along its rows or its columns, and each
+ * part is a task made for one thread. Every other task has one part, which is the task itself. */
+#ifndef TOWERS_KERNELS_CPU_ONEDNN_PARTS_H
+#define TOWERS_KERNELS_CPU_ONEDNN_PARTS_H
+
+#include "kernels/cpu/onednn.h"
+
+typedef struct OnednnParts OnednnParts;
+
+/* `threads`: those of the device. ERR_UNSUPPORTED as onednn_create. */
+NODISCARD Status parts_create(Onednn *onednn, const OnednnSpec *spec, int threads, OnednnParts **made);
+void parts_destroy(OnednnParts *parts);
+
+const char *parts_impl(const OnednnParts *parts); /* onednn_impl of its tasks */
+bool parts_are_reference(const OnednnParts *parts);
+size_t parts_workspace_bytes(const OnednnParts *parts);
+
+/* `data` and `workspace` as for onednn_run. */
+NODISCARD Status parts_run(const OnednnParts *parts, void *const data[ONEDNN_ROLES], void *workspace);
+
+#endif
