@@ -22,7 +22,9 @@ static _Alignas(64) uint32_t x[ELEMENTS], dy[ELEMENTS], y[ELEMENTS]; /* of eithe
 
 static void way_avx512(NormPass pass, const NormRows *r, float *sum, float *second)
 {
-    if (!norm_rows_avx512(pass, r, sum, second)) skip();
+    if (norm_rows_avx512(pass, r, sum, second)) return;
+    print_message("skipped: this processor has no AVX-512 for %s\n", dtype_name(r->dtype));
+    skip();
 }
 
 static void fill(Dtype dtype, void *to, uint32_t salt, int count)
