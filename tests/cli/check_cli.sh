@@ -174,7 +174,7 @@ refused "(1 to 256)" train $model --towers 257
 refused "control character" train $model --experiment $'a\nb'
 
 # --print-config reads back to itself
-printf 'batch-size: 8\namp: true\n' >"$work/files/c.yaml"
+printf 'batch-size: 8\ndeterministic: true\n' >"$work/files/c.yaml"
 TOWERS_CLASSES=7 shown "from file" info $model -c "$work/files/c.yaml" --img-size 28 --print-config
 grep -q '^classes: 7 .*# from environment "TOWERS_CLASSES"' "$work/out" || complain "the origin of classes: $(cat "$work/out")"
 grep -q '^img-size: 28 .*# from command line "--img-size"' "$work/out" || complain "the origin of img-size"
