@@ -239,7 +239,7 @@ static void test_failing_call_ends_the_run(void **state)
     run.on_step = calls_note; /* of rank 0, whose calls are as many */
     must_live(&run);
     gpu_run_close(&run);
-    assert_in_range(calls[4] - calls[3], 150, 1000);
+    assert_in_range(calls[4] - calls[3], 150, 5000); /* the more the longer it waits for the other rank */
     for (int64_t number = calls[3]; number < calls[4]; number += step) check_failure(number);
     munmap(calls, 4096);
 }
