@@ -198,6 +198,11 @@ static bool has_isa(int wanted)
     return ((int)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }
 
+bool onednn_has_avx2(void)
+{
+    return has_isa(dnnl_cpu_isa_avx2);
+}
+
 bool onednn_has_avx512(void)
 {
     return has_isa(dnnl_cpu_isa_avx512_core);

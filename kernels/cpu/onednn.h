@@ -47,7 +47,8 @@ void onednn_close(Onednn *onednn);
 /* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
 void onednn_describe(char *text, size_t bytes);
 
-/* Whether the processor has AVX-512, bf16 products, and AMX tiles of bf16, within ONEDNN_MAX_CPU_ISA. */
+/* Whether the processor has AVX2, AVX-512, bf16 products, and AMX tiles of bf16, within ONEDNN_MAX_CPU_ISA. */
+bool onednn_has_avx2(void);
 bool onednn_has_avx512(void);
 bool onednn_has_bf16(void);
 bool onednn_has_amx(void);

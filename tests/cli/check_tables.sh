@@ -27,19 +27,19 @@ import json, sys
 source = sys.argv[1]
 sys.path.insert(0, source + "/scripts")
 import bench_cpu
-results = json.load(open(source + "/docs/results/cpu.json"))
-page = open(source + "/docs/performance.md").read()
-begin, end = "<!-- cpu: begin -->\n", "\n<!-- cpu: end -->"
-assert page[page.index(begin) + len(begin):page.index(end)] == "\n".join(bench_cpu.tables(results)), "not what cpu.json makes"
-readme, lines = open(source + "/README.md").read(), bench_cpu.readme_lines(results)
-begin, end = "<!-- speed: begin -->\n", "\n<!-- speed: end -->"
-shown = readme[readme.index(begin) + len(begin):readme.index(end)]
-assert lines is None or shown == "\n".join(lines), "the table of the README is not what cpu.json makes"
+page, readme = open(source + "/docs/performance.md").read(), open(source + "/README.md").read()
+def section(text, name):
+    begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
+    return text[text.index(begin) + len(begin):text.index(end)]
+for kind in [""] + [" without AVX-512"] * ("<!-- cpu without AVX-512: begin -->" in page):
+    results = json.load(open(source + "/" + bench_cpu.results_path(kind)))
+    assert bench_cpu.kind_of(results) == kind
+    assert section(page, "cpu" + kind) == "\n".join(bench_cpu.tables(results)), f"not what the results{kind} make"
+    lines = bench_cpu.readme_lines(results)
+    assert lines is None or section(readme, "speed" + kind) == "\n".join(lines), f"the README's table{kind} is not what the results make"
+    assert all(case["macs"] for case in results["cases"].values()), "a case without its multiply-adds: GFLOP/s would be 0"
 import bench_data
-begin, end = "<!-- data: begin -->\n", "\n<!-- data: end -->"
-shown = readme[readme.index(begin) + len(begin):readme.index(end)]
-assert shown == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
-assert all(case["macs"] for case in results["cases"].values()), "a case without its multiply-adds: GFLOP/s would be 0"
+assert section(readme, "data") == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
 names = list(bench_cpu.cases_make(2, 0))
 found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found

@@ -1,40 +1,90 @@
 /* If ONEDNN_MAX_CPU_ISA names an older processor, our own kernels for newer ones are not used either, so that the
- * results of an older machine can be computed on this one. oneDNN reads the variable once, so this is a program of its
- * own. */
+ * results of an older machine can be computed on this one. oneDNN reads the variable once, so every processor is tried by
+ * a process of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "kernels/cpu/conv/conv_impl.h"
+#include "kernels/cpu/conv/wgrad.h"
+#include "kernels/cpu/conv/winograd_panels.h"
 
-static void check_none_taken(Dtype dtype)
+enum { SQUARE = 1, LINE = 2, SQUARE_DW = 4, LINE_DW = 8, WINOGRAD = 15, PRODUCTS_F32 = 16, NEWER = 32 };
+
+/* Which of our own implementations take a problem that is made for them. */
+static int takers(Dtype dtype)
 {
-    Device device = {.config = {DEVICE_USUAL, .threads = 1}};
-    Tensor t = {.shape = {.n = 2, .c = 64, .h = 20, .w = 20}, .dtype = dtype, .pitch = 64};
+    const Device device = {.config = {DEVICE_USUAL, .threads = 1}};
+    const Tensor t = {.shape = {.n = 2, .c = 64, .h = 20, .w = 20}, .dtype = dtype, .pitch = 64};
+    const Tensor half = {.shape = {.n = 2, .c = 64, .h = 9, .w = 9}, .dtype = dtype, .pitch = 64};
     ConvProblem square = {.kind = OP_CONV, .x = &t, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}}, line = square;
     line.window = (Window){1, 7, 1, 1, 0, 3, false};
-    assert_non_null(conv_winograd.takes(&device, &square));
-    assert_non_null(conv_winograd_line.takes(&device, &line));
+    int taken =
+        (conv_winograd.takes(&device, &square) ? 0 : SQUARE) | (conv_winograd_line.takes(&device, &line) ? 0 : LINE);
     square.kind = line.kind = OP_CONV_DW;
-    assert_non_null(conv_winograd_dw.takes(&device, &square));
-    assert_non_null(conv_winograd_line_dw.takes(&device, &line));
-    assert_non_null(conv_wgrad_amx.takes(&device, &square));
-    assert_non_null(conv_wgrad_avx512.takes(&device, &square));
+    ConvProblem large = {.kind = OP_CONV_DW, .x = &t, .y = &half, .window = {5, 5, 2, 2, 1, 1, false}};
+    taken |= conv_winograd_dw.takes(&device, &square) ? 0 : SQUARE_DW;
+    taken |= conv_winograd_line_dw.takes(&device, &line) ? 0 : LINE_DW;
+    taken |= conv_wgrad_f32.takes(&device, &large) ? 0 : PRODUCTS_F32;
+    bool newer = !conv_wgrad_amx.takes(&device, &square) || !conv_wgrad_avx512.takes(&device, &square);
+    return taken | (newer ? NEWER : 0);
 }
 
-static void test_nothing_newer_is_used(void **state)
+static int f32_takers(void)
+{
+    return takers(DTYPE_F32);
+}
+
+static int bf16_takers(void)
+{
+    return takers(DTYPE_BF16);
+}
+
+/* Whether the code that runs is the one for AVX2. */
+static int code_is_for_avx2(void)
+{
+    return !winograd_wide() && wgrad_for_f32() == &wgrad_f32_avx2;
+}
+
+static void expect(const char *isa, int (*find)(void), int wanted)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("ONEDNN_MAX_CPU_ISA", isa, 1);
+        _exit(find());
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), wanted);
+}
+
+static void test_without_avx512(void **state)
 {
     (void)state;
-    check_none_taken(DTYPE_F32);
-    check_none_taken(DTYPE_BF16);
+    if (!__builtin_cpu_supports("avx2")) {
+        print_message("skipped: this processor has no AVX2\n");
+        skip();
+    }
+    expect("AVX2", code_is_for_avx2, true);
+    expect("AVX2", f32_takers, WINOGRAD | PRODUCTS_F32);
+    expect("AVX2", bf16_takers, 0);
+}
+
+static void test_without_avx2(void **state)
+{
+    (void)state;
+    expect("SSE41", f32_takers, 0);
+    expect("SSE41", bf16_takers, 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing_newer_is_used)};
-    setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_avx512), cmocka_unit_test(test_without_avx2)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

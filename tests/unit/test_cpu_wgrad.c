@@ -142,7 +142,7 @@ static ConvImpl all_by_avx512, all_by_amx, all_by_f32;
 /* The emulated tiles are those of one thread. */
 static const GradientKernel avx512 = {"avx512_bf16", DTYPE_BF16, 2, &all_by_avx512};
 static const GradientKernel amx = {"amx", DTYPE_BF16, 1, &all_by_amx};
-static const GradientKernel f32 = {"avx512_f32", DTYPE_F32, 2, &all_by_f32};
+static const GradientKernel f32 = {"f32", DTYPE_F32, 2, &all_by_f32};
 
 static void need_avx512(void)
 {
@@ -161,14 +161,27 @@ static void test_tiles_of_avx512(void **state)
 static void test_tiles_of_f32(void **state)
 {
     (void)state;
-    if (!wgrad_f32.usable()) {
-        print_message("skipped: this processor has no AVX512F\n");
+    if (!wgrad_for_f32()) {
+        print_message("skipped: this processor has no AVX-512 or AVX2\n");
         skip();
     }
     for (int i = 0; i < CASES; i++) gradient_check(&f32, &cases[i]);
     gradient_check(&f32, &(GradientCase){"a single image", 1, 32, 24, 13, 12, 5, 5, 2, 2, 1, 1});
     gradient_check_threads(&f32, &(GradientCase){"a dw for each slice", 17, 16, 32, 15, 15, 5, 5, 2, 2, 1, 1});
     gradient_check_threads(&f32, &(GradientCase){"one dw", 7, 64, 128, 15, 15, 5, 5, 2, 2, 1, 1});
+}
+
+/* Sums of many pixels are cut, so that their error does not grow with them. */
+static void test_error_of_f32_for_avx2(void **state)
+{
+    (void)state;
+    static const GradientCase many[] = {{"5x5", 4, 64, 48, 35, 35, 5, 5, 1, 1, 2, 2},
+                                        {"1x1, one row of 9,800 pixels", 8, 48, 64, 35, 35, 1, 1, 1, 1, 0, 0}};
+    if (wgrad_for_f32() != &wgrad_f32_avx2) return; /* test_cpu_wgrad_avx2 */
+    for (int i = 0; i < 2; i++) {
+        double error = gradient_error(&f32, &many[i]);
+        if (!(error < 6e-7)) fail_msg("%s: %g", many[i].name, error);
+    }
 }
 
 static void test_tiles_of_amx_emulated(void **state)
@@ -217,9 +230,10 @@ static void test_what_it_takes(void **state)
         conv_wgrad_f32.takes(NULL, &(ConvProblem){.x = &wide, .y = &many, .window = three}),
         conv_wgrad_f32.takes(NULL, &(ConvProblem){.x = &x, .y = &many, .window = five}),
     };
-    if (wgrad_f32.usable()) assert_null(answers[0]);
+    if (wgrad_for_f32()) assert_null(answers[0]);
     assert_string_equal(answers[1], "too few pixels");
-    assert_string_equal(answers[2], "window is not 5x5 of stride 2");
+    bool narrow = wgrad_for_f32() == &wgrad_f32_avx2;
+    assert_string_equal(answers[2], narrow ? "rows are short" : "window is not 5x5 of stride 2");
     assert_string_equal(answers[3], "types are not f32");
 }
 
@@ -227,8 +241,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiles_of_avx512),       cmocka_unit_test(test_tiles_of_f32),
-        cmocka_unit_test(test_tiles_of_amx_emulated), cmocka_unit_test(test_threads_change_no_bit),
-        cmocka_unit_test(test_what_it_takes),
+        cmocka_unit_test(test_error_of_f32_for_avx2), cmocka_unit_test(test_tiles_of_amx_emulated),
+        cmocka_unit_test(test_threads_change_no_bit), cmocka_unit_test(test_what_it_takes),
     };
     all_by_avx512 = all_by_amx = conv_wgrad_avx512;
     all_by_f32 = conv_wgrad_f32;

@@ -63,7 +63,7 @@ static bool takes(Dtype dtype, int n, int channels)
 static void need(Dtype dtype)
 {
     if (takes(dtype, 2, 32)) return;
-    print_message("skipped: this processor has no AVX-512 for %s, or for bf16 has AMX\n", dtype_name(dtype));
+    print_message("skipped: this processor has no AVX-512 or AVX2 for %s, or for bf16 has AMX\n", dtype_name(dtype));
     skip();
 }
 

@@ -3,6 +3,7 @@
  * Each list is ordered best first, by measurement; the first implementation that takes the problem runs it. oneDNN is
  * last and takes everything. All of them accept slices (pitch > c). */
 #include "kernels/cpu/conv/conv_impl.h"
+#include "kernels/cpu/onednn.h"
 
 #include <stdlib.h>
 
@@ -78,14 +79,16 @@ static Status conv_check(const ConvProblem *p)
 /* ---- Winograd's algorithms */
 
 /* Lavin and Gray (arXiv:1509.09308): 36 products where the convolution has 144. Measured with the conversions to
- * oneDNN's layouts, that is twice as fast, but slower for few channels, where the transforms outweigh the products. */
+ * oneDNN's layouts, that is twice as fast, but slower for few channels, where the transforms outweigh the products.
+ * oneDNN has it for AVX-512 only. */
 bool conv_window_is_f43(const Device *device, const ConvProblem *p)
 {
     enum { FEW_CHANNELS = 32 };
     const Window *v = &p->window;
     bool f32 = p->x->dtype == DTYPE_F32 && p->y->dtype == DTYPE_F32;
     bool many = p->x->shape.c >= FEW_CHANNELS && p->y->shape.c >= FEW_CHANNELS;
-    return device->config.winograd && f32 && many && v->kh == 3 && v->kw == 3 && v->stride_h == 1 && v->stride_w == 1;
+    return device->config.winograd && onednn_has_avx512() && f32 && many && v->kh == 3 && v->kw == 3 &&
+           v->stride_h == 1 && v->stride_w == 1;
 }
 
 const char *conv_winograd_off(const Device *device, const ConvProblem *p)

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
+#include "kernels/cpu/conv/lanes_avx512.h"
+
 #include "kernels/cpu/conv/winograd_tile.h"
 
 enum {

@@ -532,23 +532,36 @@ static const char *avx512_takes(const Device *device, const ConvProblem *p)
     return onednn_has_bf16() && wgrad_avx512.usable() ? NULL : "processor has no AVX512-BF16";
 }
 
-/* For other windows oneDNN is about as fast. A panel of one vector has too few products for its loads. */
+const WgradCode *wgrad_for_f32(void)
+{
+    if (onednn_has_avx512() && wgrad_f32.usable()) return &wgrad_f32;
+    return onednn_has_avx2() && wgrad_f32_avx2.usable() ? &wgrad_f32_avx2 : NULL;
+}
+
+/* What oneDNN computes about as fast. A panel of one vector has too few products for its loads. */
+static const char *f32_declines(const ConvProblem *p)
+{
+    enum { SIDE = 5, STRIDE = 2, SHORT = 8, FEW_INPUTS = 2 * WGRAD_LANES };
+    const Window *v = &p->window;
+    bool large = v->kh == SIDE && v->kw == SIDE && v->stride_h == STRIDE && v->stride_w == STRIDE;
+    bool joins = v->kh == 1 && v->kw == 1; /* rows into one */
+    if (!large && wgrad_for_f32() != &wgrad_f32_avx2) return "window is not 5x5 of stride 2";
+    if (!large && !joins && p->y->shape.w < SHORT) return "rows are short";
+    if (size_declines(p)) return size_declines(p);
+    return p->x->shape.c < FEW_INPUTS ? "too few channels" : NULL;
+}
+
 static const char *f32_takes(const Device *device, const ConvProblem *p)
 {
-    enum { SIDE = 5, STRIDE = 2, FEW_INPUTS = 2 * WGRAD_LANES };
-    const Window *v = &p->window;
     (void)device;
     if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
-    if (v->kh != SIDE || v->kw != SIDE || v->stride_h != STRIDE || v->stride_w != STRIDE)
-        return "window is not 5x5 of stride 2";
-    if (size_declines(p)) return size_declines(p);
-    if (p->x->shape.c < FEW_INPUTS) return "too few channels";
-    return wgrad_f32.usable() ? NULL : "processor has no AVX512F";
+    if (f32_declines(p)) return f32_declines(p);
+    return wgrad_for_f32() ? NULL : "processor has no AVX-512 or AVX2";
 }
 
 static Status f32_create(Device *device, const ConvProblem *p, void **made)
 {
-    return wgrad_create(&wgrad_f32, p, cpu_threads(device), made);
+    return wgrad_create(wgrad_for_f32(), p, cpu_threads(device), made);
 }
 
 static Status amx_create(Device *device, const ConvProblem *p, void **made)

@@ -3,9 +3,9 @@
  * Processors multiply bf16 in pairs along the sum. This code pairs equal pixels of two images, which no shift, stride or
  * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed
  * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
- * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_f32.c): "pairs"
- * are single images there. Sums are f32 in an order that depends on the shape alone: results are equal
- * to the bit for any number of threads. */
+ * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_f32.c,
+ * wgrad_f32_avx2.c): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
+ * are equal to the bit for any number of threads. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_H
 #define TOWERS_KERNELS_CPU_CONV_WGRAD_H
 
@@ -62,7 +62,10 @@ typedef struct WgradCode {
 extern const WgradCode wgrad_avx512, wgrad_amx;
 
 /* Words are floats. */
-extern const WgradCode wgrad_f32;
+extern const WgradCode wgrad_f32, wgrad_f32_avx2;
+
+/* The code for f32 of this processor, NULL if there is none (ONEDNN_MAX_CPU_ISA counts). */
+const WgradCode *wgrad_for_f32(void);
 
 typedef struct Wgrad Wgrad;
 

@@ -3,8 +3,8 @@
  *
  * Products and packing are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points
  * that of taps; packing includes the transform. Processors and the rounding of bf16 are as in winograd.c. f32 needs
- * AVX512F; its error is half to twice that of oneDNN's sums, depending on their order: docs/decisions/0006-winograd.md.
- * Results are equal to the bit for any number of threads.
+ * AVX-512 or AVX2; its error is half to twice that of oneDNN's sums, depending on their order:
+ * docs/decisions/0006-winograd.md. Results are equal to the bit for any number of threads.
  *
  * Words of x and dy are packed as [panel of channels][point][tile]; then points of panels are multiplied. Large images:
  * a block is some rows of tiles of a stack of images. Blocks are assigned to SLICES by shape alone; a thread computes
@@ -19,8 +19,6 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/conv/winograd_back.h"
-
 enum {
     LANES = WGRAD_LANES,
     SIDE = 4, /* of the 4x4 pixels of a tile, and of its points */
@@ -89,7 +87,7 @@ static int64_t all_tiles(const WinogradPack *pack, const Tensor *dy)
 /* Whether all images make one block. */
 static bool is_small(const WinogradPack *pack, const Tensor *dy)
 {
-    bool few = pack == &winograd_pack_f32 || tiles_of(dy) < FEW_TILES;
+    bool few = pack->images == 1 || tiles_of(dy) < FEW_TILES;
     return few && all_tiles(pack, dy) <= MOST_TILES;
 }
 
@@ -97,7 +95,7 @@ static bool is_small(const WinogradPack *pack, const Tensor *dy)
 static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy)
 {
     int64_t sums = POINTS * (int64_t)x->shape.c * dy->shape.c;
-    return tiles_of(dy) >= FEW_TILES || (pack == &winograd_pack_f32 && sums <= MOST_SUMS);
+    return tiles_of(dy) >= FEW_TILES || (pack->images == 1 && sums <= MOST_SUMS);
 }
 
 static const char *dw_takes(const Device *device, const ConvProblem *p)
@@ -154,7 +152,7 @@ static Status dw_create(Device *device, const ConvProblem *p, void **made)
     else
         blocks_cut(g);
     /* The rounding error of f32 grows with the length of a sum. */
-    g->chain = (int)(g->pack == &winograd_pack_f32 && !g->slices ? TILES : block_tiles(g));
+    g->chain = (int)(g->pack->images == 1 && !g->slices ? TILES : block_tiles(g));
     g->x_panels = (x->shape.c / LANES + g->pack->products->vectors - 1) / g->pack->products->vectors;
     *made = g;
     return OK;
@@ -263,28 +261,14 @@ static void task_multiply(const Block *block, int64_t task)
 
 /* ---- back: dw = G' m G */
 
-/* Some inputs of one output, whose sums are in `slices` places `step` floats apart; `tap`: floats from tap to tap. */
-BACK_CODE static void back(const float *m, int slices, int64_t step, int64_t channels, float *dw, int64_t tap)
-{
-    for (int64_t c = 0; c < channels; c += LANES) {
-        __m512 points[POINTS], rows[3 * SIDE], taps[TAPS];
-        for (int i = 0; i < POINTS; i++) points[i] = _mm512_loadu_ps(m + i * channels + c);
-        for (int k = 1; k < slices; k++)
-            for (int i = 0; i < POINTS; i++)
-                points[i] = _mm512_add_ps(points[i], _mm512_loadu_ps(m + k * step + i * channels + c));
-        for (int s = 0; s < SIDE; s++) back_line(points + s, SIDE, rows + s, SIDE);
-        for (int r = 0; r < 3; r++) back_line(rows + SIDE * r, 1, taps + 3 * r, 1);
-        for (int i = 0; i < TAPS; i++) _mm512_storeu_ps(dw + i * tap + c, taps[i]);
-    }
-}
-
 static void back_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
     const Run *run = context;
     const WinogradDw *g = run->g;
     for (int64_t out = first; out < end; out++)
-        back(run->m + out * POINTS * g->x.c, g->slices, m_count(g), g->x.c, run->dw + out * TAPS * g->x.c, g->x.c);
+        g->pack->back->squares(&(SquareSums){run->m + out * POINTS * g->x.c, g->slices, m_count(g)}, g->x.c,
+                               run->dw + out * TAPS * g->x.c, g->x.c);
 }
 
 /* ---- large images */
@@ -362,7 +346,8 @@ static void parts_chunk(void *context, int64_t first, int64_t end, int thread)
         for (int64_t point = 0; point < POINTS; point++)
             point_multiply(&block, k, out, point, m + point * width, POINTS * width);
         for (int64_t o = 0; o < LANES; o++)
-            back(m + o * POINTS * width, 1, 0, width, run->dw + (out + o) * TAPS * g->x.c + in, g->x.c);
+            g->pack->back->squares(&(SquareSums){m + o * POINTS * width, 1, 0}, width,
+                                   run->dw + (out + o) * TAPS * g->x.c + in, g->x.c);
     }
 }
 

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__)
-#include "kernels/cpu/conv/winograd_back.h"
-
 enum {
     LANES = WGRAD_LANES,
     TAPS = 7,
@@ -201,35 +199,6 @@ static void task_multiply(const Block *block, int k, int point, int64_t out)
     g->pack->products->tile(&tile);
 }
 
-/* ---- back: dh = G' m G */
-
-/* The taps of 16 inputs. Points are `step` floats apart; two of the square have no product. */
-BACK_INLINE void taps_find(const float *m, int64_t step, __m512 taps[TAPS])
-{
-    static const int8_t points_at[POINTS] = {0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15};
-    static const int8_t taps_at[TAPS] = {0, 1, 3, 4, 5, 7, 8};
-    __m512 square[SIDE * SIDE], rows[SIDE * 3], all[3 * 3];
-    square[3] = square[12] = _mm512_setzero_ps();
-    for (int i = 0; i < POINTS; i++) square[points_at[i]] = _mm512_loadu_ps(m + i * step);
-    for (int r = 0; r < SIDE; r++) back_line(square + SIDE * r, 1, rows + 3 * r, 1);
-    for (int i = 0; i < 3; i++) back_line(rows + i, 3, all + i, 3);
-    for (int i = 0; i < TAPS; i++) taps[i] = all[taps_at[i]];
-}
-
-/* One output. */
-BACK_CODE static void back(const WinogradLineDw *g, const float *m, float *dw)
-{
-    for (int64_t c = 0; c < g->x.c; c += LANES) {
-        __m512 taps[TAPS];
-        taps_find(m + c, g->x.c, taps);
-        for (int i = 0; i < tail_taps(g); i++) {
-            __m512 *tap = &taps[g->tail_first + i];
-            *tap = _mm512_add_ps(*tap, _mm512_loadu_ps(m + (POINTS + i) * (int64_t)g->x.c + c));
-        }
-        for (int i = 0; i < TAPS; i++) _mm512_storeu_ps(dw + i * (int64_t)g->x.c + c, taps[i]);
-    }
-}
-
 /* ---- the whole */
 
 /* Panels [first, end) of outputs. */
@@ -243,7 +212,8 @@ static void outputs_chunk(void *context, int64_t first, int64_t end, int thread)
             for (int64_t i = first; i < end; i++) task_multiply(block, k, point, i * LANES);
     if (block->stack + block->stacks < lines_stacks(&g->from, g->pack)) return;
     for (int64_t out = first * LANES; out < end * LANES; out++)
-        back(g, block->m + out * points(g) * g->x.c, block->dw + out * TAPS * g->x.c);
+        g->pack->back->line(&(LineSums){block->m + out * points(g) * g->x.c, g->tail_first, tail_taps(g)}, g->x.c,
+                            block->dw + out * TAPS * g->x.c);
 }
 
 static Status line_dw_run(const void *made, Device *device, OpCall *call)

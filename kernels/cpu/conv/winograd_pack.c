@@ -11,7 +11,7 @@ const char *winograd_pack_declines(const Tensor *x, const Tensor *dy)
     enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
     bool f32 = x->dtype == DTYPE_F32;
     if (x->dtype != dy->dtype || (!f32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
-    if (f32 && !(onednn_has_avx512() && wgrad_f32.usable())) return "processor has no AVX-512";
+    if (f32 && !wgrad_for_f32()) return "processor has no AVX-512 or AVX2";
     if (!f32 && !(onednn_has_bf16() && wgrad_avx512.usable())) return "processor has no AVX512-BF16";
     if (!f32 && onednn_has_amx()) return "plain products by AMX are faster";
     if (x->shape.c % WGRAD_LANES || dy->shape.c % WGRAD_LANES) return "channels are not multiples of 16";
@@ -22,7 +22,8 @@ const char *winograd_pack_declines(const Tensor *x, const Tensor *dy)
 
 const WinogradPack *winograd_pack_for(const Tensor *x)
 {
-    return x->dtype == DTYPE_F32 ? &winograd_pack_f32 : &winograd_pack_bf16;
+    if (x->dtype == DTYPE_BF16) return &winograd_pack_bf16;
+    return wgrad_for_f32() == &wgrad_f32_avx2 ? &winograd_pack_f32_avx2 : &winograd_pack_f32;
 }
 #endif
 

@@ -29,10 +29,33 @@ typedef struct WordsPlace {
     int64_t point, tile;
 } WordsPlace;
 
+/* The products of the 16 points of F(2x2, 3x3) for one output: m[point][channels], and those of further slices, `step`
+ * floats apart. */
+typedef struct SquareSums {
+    const float *m;
+    int slices;
+    int64_t step;
+} SquareSums;
+
+/* Those of the 14 points of F(4, 7), and of `plain` taps that had products of their own, from tap `plain_first` on. */
+typedef struct LineSums {
+    const float *m;
+    int plain_first, plain;
+} LineSums;
+
+/* From products to the taps of one output; channels are a multiple of 16. */
+typedef struct WinogradBack {
+    void (*squares)(const SquareSums *sums, int64_t channels, float *dw, int64_t tap); /* floats from tap to tap */
+    void (*line)(const LineSums *sums, int64_t channels, float *dw);                   /* `channels` from tap to tap */
+} WinogradBack;
+
+extern const WinogradBack winograd_back_avx512, winograd_back_avx2;
+
 typedef struct WinogradPack {
     int images; /* of a stack */
     int element_bytes;
     const WgradCode *products;
+    const WinogradBack *back;
     /* F(2x2, 3x3), a row of tiles: the first begins at place `left` of its rows of x. */
     void (*x_squares)(const PixelRow rows[4], int left, int tiles, WordsPlace to);
     void (*dy_squares)(const PixelRow rows[2], int tiles, WordsPlace to);
@@ -43,7 +66,7 @@ typedef struct WinogradPack {
     void (*pixel)(const PixelRow *line, int at, uint32_t *to);
 } WinogradPack;
 
-extern const WinogradPack winograd_pack_bf16, winograd_pack_f32;
+extern const WinogradPack winograd_pack_bf16, winograd_pack_f32, winograd_pack_f32_avx2;
 
 /* Why weight gradients of these tensors are not for Winograd's algorithms on this processor (ONEDNN_MAX_CPU_ISA
  * counts); NULL if they are. */

@@ -9,6 +9,7 @@
 const WinogradPack winograd_pack_f32 = {.images = IMAGES,
                                         .element_bytes = ELEMENT_BYTES,
                                         .products = &wgrad_f32,
+                                        .back = &winograd_back_avx512,
                                         .x_squares = x_squares_pack,
                                         .dy_squares = dy_squares_pack,
                                         .x_line = x_line_pack,

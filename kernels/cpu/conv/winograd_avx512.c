@@ -1,0 +1,10 @@
+/* winograd.h with vectors of AVX-512. */
+#include "kernels/cpu/conv/conv_impl.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/conv/lanes_avx512.h"
+
+#include "kernels/cpu/conv/winograd_code.h"
+
+const WinogradCode winograd_avx512 = {.lanes = LANES, .weights = weights_chunk, .tiles = tiles_chunk};
+#endif

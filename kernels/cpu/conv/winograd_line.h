@@ -1,0 +1,104 @@
+/* F(4, 7) as winograd_line.c plans it and winograd_line_code.h computes it. */
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
+
+#include "kernels/cpu/conv/winograd_panels.h"
+#include "kernels/cpu/vector.h"
+
+enum {
+    TAPS = 7,
+    SIDE = 4,            /* outputs of a tile; and of the square of its inner and outer points */
+    POINTS = 14,         /* of that square, less two corners */
+    MOST = POINTS + TAPS /* and with plain taps */
+};
+
+/* The lines of x or y. */
+typedef struct LineLayout {
+    int length;
+    int64_t across;            /* lines of an image */
+    int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
+} LineLayout;
+
+/* The code for one kind of processor: bodies of chunks_run, whose context is a WinogradLineRun. */
+typedef struct WinogradLineCode {
+    int lanes;          /* of a vector */
+    ChunkBody *weights; /* squares of lanes x lanes weights */
+    ChunkBody *lines;
+} WinogradLineCode;
+
+extern const WinogradLineCode winograd_line_avx512, winograd_line_avx2;
+
+typedef struct WinogradLine {
+    const WinogradLineCode *code;
+    Dtype dtype;
+    Shape x, y;
+    bool down; /* lines are columns */
+    LineLayout from, to;
+    int pad;
+    int tiles;                /* of a line */
+    bool tail;                /* one more output */
+    int tail_first, tail_end; /* the taps of it that lie inside the line */
+    int block;                /* lines that one thread computes at a time */
+    bool rotated;
+    int threads;
+    Panels panels;
+    void *zeros; /* owned: a pixel outside the image */
+} WinogradLine;
+
+/* The arguments of a run. */
+typedef struct WinogradLineRun {
+    const WinogradLine *g;
+    const void *x;
+    const float *w;
+    const Tensor *acc;
+    void *y;
+    uint32_t *u;      /* transformed weights */
+    char *per_thread; /* memory of each thread, one after another: d, tails, m */
+} WinogradLineRun;
+
+/* ---- sizes */
+
+static inline int tail_taps(const WinogradLine *g)
+{
+    return g->tail ? g->tail_end - g->tail_first : 0;
+}
+
+/* Elements of u for an input and an output. */
+static inline int points(const WinogradLine *g)
+{
+    return POINTS + tail_taps(g);
+}
+
+/* A whole number of groups; a block of last outputs alone has no tiles, but needs room for their sums. */
+static inline size_t block_tiles(const WinogradLine *g)
+{
+    return (size_t)rounded_up(larger(1, (int64_t)g->block * g->tiles), GROUP);
+}
+
+static inline size_t d_bytes(const WinogradLine *g)
+{
+    return block_tiles(g) * POINTS * (size_t)g->x.c * dtype_bytes(g->dtype);
+}
+
+static inline size_t tails_bytes(const WinogradLine *g)
+{
+    return (size_t)GROUP * (size_t)tail_taps(g) * (size_t)g->x.c * dtype_bytes(g->dtype);
+}
+
+static inline size_t m_bytes(const WinogradLine *g)
+{
+    return block_tiles(g) * POINTS * VECTORS * (size_t)g->code->lanes * sizeof(float);
+}
+
+static inline size_t per_thread_bytes(const WinogradLine *g)
+{
+    return d_bytes(g) + tails_bytes(g) + m_bytes(g);
+}
+
+static inline LineLayout line_layout(Shape s, int64_t pitch, bool down)
+{
+    int64_t row = s.w * pitch;
+    return down ? (LineLayout){s.h, s.w, s.h * row, pitch, row} : (LineLayout){s.w, s.h, s.h * row, row, pitch};
+}
+
+#endif

@@ -1,0 +1,10 @@
+/* winograd_line.h with vectors of AVX-512. */
+#include "kernels/cpu/conv/conv_impl.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/conv/lanes_avx512.h"
+
+#include "kernels/cpu/conv/winograd_line_code.h"
+
+const WinogradLineCode winograd_line_avx512 = {.lanes = LANES, .weights = weights_chunk, .lines = lines_chunk};
+#endif

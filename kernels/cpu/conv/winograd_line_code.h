@@ -1,0 +1,270 @@
+/* The transforms and products of winograd_line.c for the kind of vectors whose header (lanes_*.h) was included before. */
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_CODE_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_CODE_H
+
+#include "kernels/cpu/conv/winograd_line.h"
+#include "kernels/cpu/conv/winograd_tile.h"
+
+/* Some lines of one. */
+typedef struct Block {
+    const WinogradLineRun *run;
+    int64_t first, count; /* lines */
+    void *d, *tails;
+    float *m;
+} Block;
+
+/* ---- weights: u = G h G' */
+
+/* h: taps of a vector of outputs. After the points, taps as they are. */
+TILE_INLINE void weights_transform(const Vector h[TAPS], Vector u[MOST])
+{
+    const Vector zero = vector_zero();
+    Vector columns[3][SIDE], row[SIDE];
+    weights_line(h[0], h[2], zero, columns[0], 1);
+    weights_line(h[1], h[3], h[5], columns[1], 1);
+    weights_line(zero, h[4], h[6], columns[2], 1);
+    weights_line(columns[0][0], columns[1][0], zero, row, 1);
+    for (int i = 0; i < 3; i++) u[i] = row[i];
+    weights_line(columns[0][1], columns[1][1], columns[2][1], u + 3, 1);
+    weights_line(columns[0][2], columns[1][2], columns[2][2], u + 7, 1);
+    weights_line(zero, columns[1][3], columns[2][3], row, 1);
+    for (int i = 1; i < SIDE; i++) u[10 + i] = row[i];
+    for (int i = 0; i < TAPS; i++) u[POINTS + i] = h[i];
+}
+
+/* A vector of inputs from `in` on, for as many outputs from `out` on. */
+TILE_INLINE void weights_square(Dtype dtype, const WinogradLineRun *run, int64_t in, int64_t out)
+{
+    const WinogradLine *g = run->g;
+    const int held = word_elements(dtype);
+    const int64_t words = g->x.c / held;
+    Vector taps[LANES][TAPS], low[MOST], high[MOST], square[LANES];
+    for (int i = 0; i < TAPS; i++) {
+        tap_load(run->w, TAPS, g->rotated ? g->y.c : g->x.c, g->rotated, i, in, out, square);
+        for (int k = 0; k < LANES; k++) taps[k][i] = square[k];
+    }
+    for (int k = 0; k < LANES; k += held) {
+        int64_t width;
+        uint32_t *to = words_at(&g->panels, run->u, words, points(g), (in + k) / held, out, &width);
+        weights_transform(taps[k], low);
+        weights_transform(taps[k + held - 1], high);
+        for (int i = 0; i < points(g); i++) {
+            int from = i < POINTS ? i : i + g->tail_first;
+            words_join(dtype, to + i * words * width, low[from], high[from]);
+        }
+    }
+}
+
+TILE_CODE static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    const WinogradLineRun *run = context;
+    const int64_t squares = run->g->x.c / LANES; /* for a vector of outputs */
+    for (int64_t i = first; i < end; i++)
+        BY_WORDS(run->g->dtype, weights_square, run, i % squares * LANES, i / squares * LANES);
+}
+
+/* ---- tiles of x: d = B' x B, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1} */
+
+TILE_INLINE void x_line(Vector a, Vector b, Vector c, Vector d, Vector to[SIDE])
+{
+    to[0] = vector_sub(a, c);
+    to[1] = vector_add(b, c);
+    to[2] = vector_sub(c, b);
+    to[3] = vector_sub(b, d);
+}
+
+/* Channels c and following of a tile out of its 4 rows. Points are `step` apart. */
+TILE_INLINE void d_store(Dtype dtype, void *d, int64_t c, int64_t step, const Vector rows[SIDE][SIDE])
+{
+    for (int i = 0; i < 3; i++) vector_store(dtype, d, c + i * step, vector_sub(rows[0][i], rows[2][i]));
+    for (int i = 0; i < SIDE; i++) vector_store(dtype, d, c + (3 + i) * step, vector_add(rows[1][i], rows[2][i]));
+    for (int i = 0; i < SIDE; i++) vector_store(dtype, d, c + (7 + i) * step, vector_sub(rows[2][i], rows[1][i]));
+    for (int i = 1; i < SIDE; i++) vector_store(dtype, d, c + (10 + i) * step, vector_sub(rows[1][i], rows[3][i]));
+}
+
+enum { STRETCH = 8, STRETCH_PIXELS = SIDE * STRETCH + TAPS - 1 };
+
+/* Some tiles of a line, one after another: the last two rows of one are the first two of the next. */
+TILE_INLINE void stretch_transform(Dtype dtype, const void *const *pixels, int tiles, int64_t channels, void *const *d)
+{
+    for (int64_t c = 0; c < channels; c += LANES) {
+        Vector x[SIDE + 2], rows[SIDE][SIDE];
+        for (int i = 0; i < SIDE + 2; i++) x[i] = vector_load(dtype, pixels[i], c);
+        x_line(x[0], x[1], x[2], x[3], rows[0]);
+        x_line(x[2], x[3], x[4], x[5], rows[1]);
+        for (int t = 0; t < tiles; t++) {
+            const void *const *next = pixels + SIDE * t + SIDE + 2;
+            Vector a = vector_load(dtype, next[0], c), b = vector_load(dtype, next[1], c);
+            Vector e = vector_load(dtype, next[2], c), f = vector_load(dtype, next[3], c);
+            x_line(x[4], x[5], a, b, rows[2]);
+            x_line(a, b, e, f, rows[3]);
+            d_store(dtype, d[t], c, GROUP * channels, rows);
+            for (int i = 0; i < SIDE; i++) rows[0][i] = rows[2][i], rows[1][i] = rows[3][i];
+            x[4] = e, x[5] = f;
+        }
+    }
+}
+
+/* Point 0 of tile `tile` of a block, where a point of a tile takes `width`. */
+static int64_t tile_at(int64_t tile, int64_t width)
+{
+    return (tile / GROUP * GROUP * POINTS + tile % GROUP) * width;
+}
+
+static int64_t line_at(const LineLayout *lines, int64_t line)
+{
+    return line / lines->across * lines->image + line % lines->across * lines->line;
+}
+
+/* The pixels that the last output of a line reads. */
+static void tail_read(const Block *block, int64_t line)
+{
+    const WinogradLine *g = block->run->g;
+    const size_t bytes = dtype_bytes(g->dtype), pixel = (size_t)g->x.c * bytes;
+    const char *x = block->run->x;
+    char *to = (char *)block->tails + (size_t)(line * tail_taps(g)) * pixel;
+    int64_t at = g->to.length - 1 - g->pad + g->tail_first;
+    x += (line_at(&g->from, block->first + line) + at * g->from.step) * (int64_t)bytes;
+    for (int i = 0; i < tail_taps(g); i++) memcpy(to + i * pixel, x + i * g->from.step * (int64_t)bytes, pixel);
+}
+
+TILE_INLINE void line_read(Dtype dtype, const Block *block, int64_t line)
+{
+    const WinogradLine *g = block->run->g;
+    const LineLayout *from = &g->from;
+    const int64_t first = line_at(from, block->first + line);
+    const void *pixels[STRETCH_PIXELS];
+    void *d[STRETCH];
+    for (int tile = 0; tile < g->tiles; tile += STRETCH) {
+        int count = (int)smaller(STRETCH, g->tiles - tile);
+        for (int i = 0; i < SIDE * count + TAPS - 1; i++) {
+            int at = SIDE * tile - g->pad + i;
+            bool inside = at >= 0 && at < from->length;
+            pixels[i] = inside ? vector_at(dtype, block->run->x, first + at * from->step) : g->zeros;
+        }
+        for (int t = 0; t < count; t++) d[t] = vector_at(dtype, block->d, tile_at(line * g->tiles + tile + t, g->x.c));
+        stretch_transform(dtype, pixels, count, g->x.c, d);
+    }
+    tail_read(block, line);
+}
+
+/* ---- back: y = A' m A, A' = {1 1 1 0; 0 1 -1 -1} */
+
+/* A tile's outputs; NULL where a pixel does not exist, or nothing is added. */
+typedef struct Outputs {
+    void *to[SIDE];
+    const void *acc[SIDE];
+} Outputs;
+
+TILE_INLINE void output_store(Dtype dtype, const Outputs *out, int i, int64_t channel, Vector y)
+{
+    if (!out->to[i]) return;
+    if (out->acc[i]) y = vector_add(y, vector_load(dtype, out->acc[i], channel));
+    vector_store(dtype, out->to[i], channel, y);
+}
+
+/* `width` outputs; points are `step` apart. */
+TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t width, const Outputs *out)
+{
+    for (int64_t c = 0; c < width; c += LANES) {
+        Vector p[POINTS], even[SIDE], odd[SIDE];
+        for (int i = 0; i < POINTS; i++) p[i] = floats_load(m + i * step + c);
+        even[0] = vector_add(vector_add(p[0], p[1]), p[2]), odd[0] = vector_sub(p[1], p[2]);
+        for (int k = 1; k < 3; k++) {
+            const Vector *row = p + SIDE * k - 1;
+            even[k] = vector_add(vector_add(row[0], row[1]), row[2]);
+            odd[k] = vector_sub(vector_sub(row[1], row[2]), row[3]);
+        }
+        even[3] = vector_add(p[11], p[12]), odd[3] = vector_sub(vector_sub(p[11], p[12]), p[13]);
+        output_store(dtype, out, 0, c, vector_add(vector_add(even[0], even[1]), even[2]));
+        output_store(dtype, out, 1, c, vector_add(vector_add(odd[0], odd[1]), odd[2]));
+        output_store(dtype, out, 2, c, vector_sub(vector_sub(even[1], even[2]), even[3]));
+        output_store(dtype, out, 3, c, vector_sub(vector_sub(odd[1], odd[2]), odd[3]));
+    }
+}
+
+TILE_INLINE void tail_back(Dtype dtype, const float *m, int64_t width, const Outputs *out)
+{
+    for (int64_t c = 0; c < width; c += LANES) output_store(dtype, out, 0, c, floats_load(m + c));
+}
+
+/* Pixels `first` and following of a line, from channel `channel`. */
+TILE_INLINE Outputs outputs_of(Dtype dtype, const Block *block, int64_t line, int first, int64_t channel)
+{
+    const WinogradLineRun *run = block->run;
+    const WinogradLine *g = run->g;
+    const Tensor *acc = run->acc;
+    Outputs out = {{NULL}, {NULL}};
+    int64_t at = line_at(&g->to, block->first + line);
+    LineLayout added = acc ? line_layout(acc->shape, acc->pitch, g->down) : g->to;
+    int64_t acc_at = line_at(&added, block->first + line);
+    for (int i = 0; i < SIDE && first + i < g->to.length; i++) {
+        out.to[i] = vector_at(dtype, run->y, at + (first + i) * g->to.step + channel);
+        if (acc) out.acc[i] = vector_at(dtype, acc->data, acc_at + (first + i) * added.step + channel);
+    }
+    return out;
+}
+
+/* ---- the whole */
+
+/* A panel of outputs. */
+typedef struct Panel {
+    int64_t first, width;
+    const uint32_t *u;
+} Panel;
+
+TILE_INLINE void tiles_run(Dtype dtype, const Block *block, const Panel *panel)
+{
+    const WinogradLine *g = block->run->g;
+    const int64_t channels = g->x.c, words = channels / word_elements(dtype), width = panel->width;
+    const int64_t count = block->count * g->tiles;
+    for (int64_t i = 0; i < POINTS; i++)
+        for (int64_t t = 0; t < count; t += GROUP)
+            group_product(dtype, vector_at(dtype, block->d, tile_at(t, channels) + i * GROUP * channels), words,
+                          panel->u + i * words * width, block->m + tile_at(t, width) + i * GROUP * width, width);
+    for (int64_t t = 0; t < count; t++) {
+        Outputs out = outputs_of(dtype, block, t / g->tiles, (int)(t % g->tiles) * SIDE, panel->first);
+        tile_back(dtype, block->m + tile_at(t, width), GROUP * width, width, &out);
+    }
+}
+
+/* The last outputs of all lines. */
+TILE_INLINE void tails_run(Dtype dtype, const Block *block, const Panel *panel)
+{
+    const WinogradLine *g = block->run->g;
+    const int64_t words = g->x.c / word_elements(dtype), width = panel->width;
+    group_product(dtype, block->tails, tail_taps(g) * words, panel->u + POINTS * words * width, block->m, width);
+    for (int64_t line = 0; line < block->count; line++) {
+        Outputs out = outputs_of(dtype, block, line, g->to.length - 1, panel->first);
+        tail_back(dtype, block->m + line * width, width, &out);
+    }
+}
+
+/* Rows of a group without a tile are multiplied as they are; their products are never read. */
+TILE_INLINE void block_run(Dtype dtype, const Block *block)
+{
+    const WinogradLineRun *run = block->run;
+    const WinogradLine *g = run->g;
+    for (int64_t line = 0; line < block->count; line++) line_read(dtype, block, line);
+    for (int64_t k = 0; k < g->panels.count; k++) {
+        Panel panel = {panels_first(&g->panels, k), panels_width(&g->panels, k), run->u};
+        panel.u += panel.first * (g->x.c / word_elements(dtype)) * points(g);
+        tiles_run(dtype, block, &panel);
+        if (g->tail) tails_run(dtype, block, &panel);
+    }
+}
+
+TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    const WinogradLineRun *run = context;
+    const WinogradLine *g = run->g;
+    char *per_thread = run->per_thread + (size_t)thread * per_thread_bytes(g);
+    Block block = {run, first, end - first};
+    block.d = per_thread;
+    block.tails = per_thread + d_bytes(g);
+    block.m = (float *)(void *)(per_thread + d_bytes(g) + tails_bytes(g));
+    BY_WORDS(g->dtype, block_run, &block);
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* What Winograd's algorithms for x and dx know before they run: which processors and tensors they are for, and how
+ * outputs are cut into panels. */
+#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
+#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
+
+#include "kernels/cpu/onednn.h"
+
+#include <stdint.h>
+
+enum {
+    GROUP = 8,    /* tiles multiplied together */
+    VECTORS = 3,  /* of outputs in a panel, at most */
+    MULTIPLE = 16 /* of which channels are a multiple */
+};
+
+/* Whether to run the code for AVX-512, not that for AVX2 (ONEDNN_MAX_CPU_ISA counts). */
+static inline bool winograd_wide(void)
+{
+    return onednn_has_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+/* Why this processor or these tensors are not for Winograd's algorithms; NULL if they are. */
+static inline const char *winograd_declines(const Tensor *x, const Tensor *y, int few_channels, int few_pixels)
+{
+    bool avx2 = onednn_has_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (x->dtype != y->dtype || (x->dtype != DTYPE_F32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
+    if (x->dtype == DTYPE_F32 && !winograd_wide() && !avx2) return "processor has no AVX-512 or AVX2";
+    if (x->dtype == DTYPE_BF16 && !(onednn_has_bf16() && __builtin_cpu_supports("avx512bf16")))
+        return "processor has no AVX512-BF16";
+    if (x->dtype == DTYPE_BF16 && onednn_has_amx()) return "plain products by AMX are faster";
+    if (x->shape.c % MULTIPLE || y->shape.c % MULTIPLE) return "channels are not multiples of 16";
+    if (x->shape.c < few_channels || y->shape.c < few_channels) return "too few channels";
+    return shape_pixels(y->shape) < few_pixels ? "too few pixels" : NULL;
+}
+
+/* Elements of a word, which is what one instruction multiplies: a float, or two bf16. */
+static inline int word_elements(Dtype dtype)
+{
+    return dtype == DTYPE_F32 ? 1 : 2;
+}
+
+/* Outputs are cut into about equal panels. */
+typedef struct Panels {
+    int64_t lanes;   /* of a vector */
+    int64_t vectors; /* of all outputs */
+    int64_t count;
+} Panels;
+
+static inline Panels panels_of(int64_t lanes, int64_t outputs)
+{
+    int64_t vectors = outputs / lanes;
+    return (Panels){lanes, vectors, (vectors + VECTORS - 1) / VECTORS};
+}
+
+/* The first output of panel k. */
+static inline int64_t panels_first(const Panels *p, int64_t k)
+{
+    return p->vectors * k / p->count * p->lanes;
+}
+
+static inline int64_t panels_width(const Panels *p, int64_t k)
+{
+    return panels_first(p, k + 1) - panels_first(p, k);
+}
+
+static inline int64_t panels_find(const Panels *p, int64_t out)
+{
+    int64_t k = 0;
+    while (panels_first(p, k + 1) <= out) k++;
+    return k;
+}
+
+/* Address of word `word` of the inputs for a vector of outputs from `out` on in u[panel][point][words][width], for
+ * point 0. */
+static inline uint32_t *words_at(const Panels *p, uint32_t *u, int64_t words, int points, int64_t word, int64_t out,
+                                 int64_t *width)
+{
+    int64_t k = panels_find(p, out), first = panels_first(p, k);
+    *width = panels_width(p, k);
+    return u + first * words * points + word * *width + (out - first);
+}
+
+#endif
