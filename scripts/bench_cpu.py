@@ -10,6 +10,8 @@ duplicated with jemalloc, set up as PyTorch's tuning guide advises. A run is mar
 0.08 core (or more than 0.05 core was stolen) during it; the median is taken over unmarked runs if there are at least three. The files
 are written after every repetition; --resume keeps the runs of this commit and adds the missing ones. Cases that were not run keep
 their earlier results; each records its commit and date. On two idle cores the four cases of the README take about 25 minutes.
+
+Processors without AVX-512 run other code, in f32 only: their results and tables stand beside those of the others.
 """
 import argparse
 import json
@@ -27,7 +29,7 @@ import time
 
 TOWERS = os.environ.get("TOWERS", "build/towers")
 TORCH_PYTHON = os.environ.get("TORCH_PYTHON", "/usr/bin/python3")
-TABLE, RESULTS, README = "docs/performance.md", "docs/results/cpu.json", "README.md"
+TABLE, README = "docs/performance.md", "README.md"
 OTHERS_MAX, STEAL_MAX = 0.08, 0.05
 LIMIT_SECONDS = 1800
 JEMALLOC_CONF = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
@@ -251,7 +253,21 @@ def machine(cores):
     versions = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}, ", "libdnnl2", "libdnnl3", "gcc"],
                               capture_output=True, text=True).stdout.strip(", ")
     return {"cpu": model.group(1) if model else platform.machine(), "cores": cores, "memory_gib": round(memory, 1),
-            "kernel": platform.release(), "amx": has_amx(), "versions": f"{versions}, PyTorch {torch_name()}"}
+            "kernel": platform.release(), "avx512": has_avx512(), "amx": has_amx(), "versions": f"{versions}, PyTorch {torch_name()}"}
+
+
+def has_avx512():
+    with open("/proc/cpuinfo") as file:
+        return " avx512bw" in file.read()
+
+
+def kind_of(results):
+    """Names the tables of a kind of processors."""
+    return "" if results["machine"].get("avx512", True) else " without AVX-512"
+
+
+def results_path(kind):
+    return f"docs/results/cpu{kind.lower().replace(' ', '-')}.json"
 
 
 def has_amx():
@@ -343,9 +359,10 @@ def case_table(case):
 
 def readme_lines(results):
     """The table of the README: the best of each side."""
-    cases = {name: results["cases"][name] for name in README_CASES if name in results["cases"]}
+    names = [name for name in README_CASES if not (kind_of(results) and "bf16" in name)]
+    cases = {name: results["cases"][name] for name in names if name in results["cases"]}
     versions = {(case.get("torch"), case["commit"]) for case in cases.values()}
-    if len(cases) < len(README_CASES) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
+    if len(cases) < len(names) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
         return None  # rows differ in commit or PyTorch version
     lines = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"]
     for name, case in cases.items():
@@ -363,15 +380,16 @@ def readme_lines(results):
         lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {digits(ours)} | {digits(peer[1])} ({how}) | {ours / peer[1]:.1f}x | "
                      f"{beside} |")
     first = next(iter(cases.values()))
+    cpu = results["machine"]["cpu"] + kind_of(results)
     return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc, and "
-            f"against DDP with a process for each core, on {results['machine']['cores']} cores of an {results['machine']['cpu']} at commit "
+            f"against DDP with a process for each core, on {results['machine']['cores']} cores of an {cpu} at commit "
             f"{first['commit']}:", "", *lines]
 
 
 def tables(results):
     m = results["machine"]
     lines = [f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; "
-             f"{m['versions']}; {'with' if m.get('amx') else 'without'} AMX.", ""]
+             f"{m['versions']}; {'with' if m.get('amx') else 'without'} AMX{' and AVX-512' if kind_of(results) else ''}.", ""]
     if results["peaks"]:
         lines += ["Measured peaks: " + "; ".join(f"{kind}: {p[0]:.0f} GFLOP/s (matrix product), {p[1]:.1f} GB/s (copy)"
                                                  for kind, p in results["peaks"].items()) + ".", ""]
@@ -396,45 +414,47 @@ def between(text, name, lines):
 
 
 def save(results):
-    os.makedirs(os.path.dirname(RESULTS), exist_ok=True)
-    with open(RESULTS + ".new", "w") as file:
+    kind = kind_of(results)
+    path = results_path(kind)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path + ".new", "w") as file:
         json.dump(results, file, indent=1)
         file.write("\n")
-    os.replace(RESULTS + ".new", RESULTS)
+    os.replace(path + ".new", path)
     text = "# Performance\n"
     if os.path.exists(TABLE):
         with open(TABLE) as file:
             text = file.read()
-    if "<!-- cpu: begin -->" not in text:
-        text = text.rstrip("\n") + "\n\n## On a CPU\n\nWritten by `scripts/bench_cpu.sh`.\n"
-    text = between(text, "cpu", tables(results))
+    if f"<!-- cpu{kind}: begin -->" not in text:
+        text = text.rstrip("\n") + f"\n\n## On a CPU{kind}\n\nWritten by `scripts/bench_cpu.sh`.\n"
+    text = between(text, f"cpu{kind}", tables(results))
     if results["profiles"]:
         lines = []
         for profile in results["profiles"].values():
             lines += [f"<details><summary>{profile['text'].splitlines()[0]}</summary>", "", f"`{' '.join(profile['command'])}`", "",
                       *profile["text"].splitlines()[1:], "", "</details>", ""]
-        text = between(text, "cpu profiles", lines[:-1])
+        text = between(text, f"cpu profiles{kind}", lines[:-1])
     with open(TABLE + ".new", "w") as file:
         file.write(text)
     os.replace(TABLE + ".new", TABLE)
-    readme_save(readme_lines(results))
+    readme_save(readme_lines(results), f"speed{kind}")
 
 
-def readme_save(lines):
+def readme_save(lines, section):
     with open(README) as file:
         text = file.read()
-    if lines and "<!-- speed: begin -->" in text:
+    if lines and f"<!-- {section}: begin -->" in text:
         with open(README + ".new", "w") as file:
-            file.write(between(text, "speed", lines))
+            file.write(between(text, section, lines))
         os.replace(README + ".new", README)
 
 
 # ---- the comparison
 
 
-def results_open():
+def results_open(kind):
     try:
-        with open(RESULTS) as file:
+        with open(results_path(kind)) as file:
             return json.load(file)
     except (OSError, ValueError):
         return {"cases": {}, "peaks": {}, "profiles": {}}
@@ -519,15 +539,18 @@ def main():
     parser.add_argument("--list", action="store_true", help="show the names of the cases")
     options = parser.parse_args()
     cases = cases_make(cores, options.steps)
+    if not has_avx512():
+        cases = {name: case for name, case in cases.items() if "bf16" not in name}
     if options.list:
         return print("\n".join(cases))
-    wanted = options.only.split(",") if options.only else list(cases) if options.all else list(README_CASES)
+    wanted = options.only.split(",") if options.only else list(cases) if options.all else [name for name in README_CASES if name in cases]
     for name in wanted:
         if name not in cases:
             sys.exit(f"bench_cpu: unknown case '{name}'; use one of {', '.join(cases)}")
 
-    results = results_open()
-    results["machine"] = machine(cores)
+    found = machine(cores)
+    results = results_open(kind_of({"machine": found}))
+    results["machine"] = found
     if torch_version() < (2, 0):
         for *_, sides in cases.values():
             for side in [side for side in sides if "compiled" in side]:
@@ -539,7 +562,7 @@ def main():
         case = case_open(results, name, cases[name], options)
         results["cases"] = in_order({**results["cases"], name: case}, cores)
         case_run(results, name, case, cases[name][4], options.repetitions)
-    print(f"wrote {TABLE}, {RESULTS} and the table of {README}")
+    print(f"wrote {TABLE}, {results_path(kind_of(results))} and the table of {README}")
 
 
 if __name__ == "__main__":
