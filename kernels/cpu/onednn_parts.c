@@ -29,18 +29,15 @@ static const bool divided[2][ONEDNN_ROLES] = {{[ONEDNN_X] = true, [ONEDNN_Y] = t
 
 static bool order_follows_team(const OnednnSpec *spec)
 {
-    bool avx512 = false;
-#if defined(__x86_64__)
-    avx512 = onednn_has_avx512();
-#endif
-    return spec->kind == ONEDNN_MATMUL && !spec->one_thread && !avx512;
+    return spec->kind == ONEDNN_MATMUL && !spec->one_thread && !onednn_has_avx512();
 }
 
-/* Parts as small as they may be without cost: starting one takes about a microsecond, its work fifty times as long.
- * GRAIN is a multiple of the 16 columns and 6 rows that oneDNN's AVX2 kernel computes at once. */
+/* Parts as small as they may be without cost: starting one takes about a microsecond, its work fifty times as long. And
+ * no more than MOST threads need, because each part packs the operand that is not divided. GRAIN is a multiple of the 16
+ * columns and 6 rows that oneDNN's AVX2 kernel computes at once. */
 static Cut cut_of(const OnednnSpec *spec)
 {
-    enum { GRAIN = 48, PART_WORK = 2 << 20 /* multiplications */, MOST = 64 };
+    enum { GRAIN = 48, PART_WORK = 2 << 20 /* multiplications */, MOST = 16 };
     const OnednnView *x = &spec->held[ONEDNN_X], *y = &spec->held[ONEDNN_Y];
     Cut cut = {.axis = y->dims[1] > y->dims[0]};
     int64_t work = y->dims[0] * y->dims[1] * x->dims[1], parts = larger(1, smaller(work / PART_WORK, MOST));
