@@ -538,7 +538,8 @@ const WgradCode *wgrad_for_f32(void)
     return onednn_has_avx2() && wgrad_f32_avx2.usable() ? &wgrad_f32_avx2 : NULL;
 }
 
-/* What oneDNN computes about as fast. A panel of one vector has too few products for its loads. */
+/* Why oneDNN computes this about as fast; NULL if it does not. A panel of one vector has too few products for its loads,
+ * and short rows too few for storing their sums. */
 static const char *f32_declines(const ConvProblem *p)
 {
     enum { SIDE = 5, STRIDE = 2, SHORT = 8, FEW_INPUTS = 2 * WGRAD_LANES };

@@ -45,7 +45,7 @@ static Status winograd_create(Device *device, const ConvProblem *p, void **made)
         free(zeros);
         return FAIL(ERR_MEMORY, "no memory for the Winograd convolution '%s'", p->call->name);
     }
-    const WinogradCode *code = x->dtype == DTYPE_BF16 || winograd_wide() ? &winograd_avx512 : &winograd_avx2;
+    const WinogradCode *code = winograd_code(x->dtype, &winograd_avx512, &winograd_avx2);
     *g = (Winograd){.code = code,
                     .dtype = x->dtype,
                     .x = x->shape,
@@ -94,7 +94,7 @@ static Status winograd_run(const void *made, Device *device, OpCall *call)
     run.per_thread = (char *)call->workspace + u_bytes(g);
     if (g->rotated) run.acc = conv_optional(call, 2);
     chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
-    chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, g->code->tiles, &run);
+    chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, g->code->outputs, &run);
     return OK;
 }
 

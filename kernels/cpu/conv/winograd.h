@@ -3,7 +3,6 @@
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_H
 
 #include "kernels/cpu/conv/winograd_panels.h"
-#include "kernels/cpu/vector.h"
 
 enum {
     SIDE = 4, /* of the 4x4 pixels that a tile reads, and of its points */
@@ -12,13 +11,7 @@ enum {
     BLOCK = 16 /* tiles that one thread computes at a time */
 };
 
-/* The code for one kind of processor: bodies of chunks_run, whose context is a WinogradRun. */
-typedef struct WinogradCode {
-    int lanes;          /* of a vector */
-    ChunkBody *weights; /* squares of lanes x lanes weights */
-    ChunkBody *tiles;
-} WinogradCode;
-
+/* Their context is a WinogradRun. */
 extern const WinogradCode winograd_avx512, winograd_avx2;
 
 typedef struct Winograd {

@@ -6,5 +6,5 @@
 
 #include "kernels/cpu/conv/winograd_code.h"
 
-const WinogradCode winograd_avx512 = {.lanes = LANES, .weights = weights_chunk, .tiles = tiles_chunk};
+const WinogradCode winograd_avx512 = {.lanes = LANES, .weights = weights_chunk, .outputs = tiles_chunk};
 #endif

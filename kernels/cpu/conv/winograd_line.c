@@ -60,8 +60,7 @@ static Status line_create(Device *device, const ConvProblem *p, void **made)
         return FAIL(ERR_MEMORY, "no memory for the one-dimensional Winograd convolution '%s'", p->call->name);
     }
     int pad = v->pad_h + v->pad_w;
-    const WinogradLineCode *code =
-        x->dtype == DTYPE_BF16 || winograd_wide() ? &winograd_line_avx512 : &winograd_line_avx2;
+    const WinogradCode *code = winograd_code(x->dtype, &winograd_line_avx512, &winograd_line_avx2);
     *g = (WinogradLine){.code = code,
                         .dtype = x->dtype,
                         .x = x->shape,
@@ -110,7 +109,7 @@ static Status line_run(const void *made, Device *device, OpCall *call)
     run.per_thread = (char *)call->workspace + u_bytes(g);
     if (g->rotated) run.acc = conv_optional(call, 2);
     chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
-    chunks_run(device, g->y.n * g->to.across, g->block, g->code->lines, &run);
+    chunks_run(device, g->y.n * g->to.across, g->block, g->code->outputs, &run);
     return OK;
 }
 

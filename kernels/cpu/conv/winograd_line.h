@@ -3,7 +3,6 @@
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
 
 #include "kernels/cpu/conv/winograd_panels.h"
-#include "kernels/cpu/vector.h"
 
 enum {
     TAPS = 7,
@@ -19,17 +18,11 @@ typedef struct LineLayout {
     int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
 } LineLayout;
 
-/* The code for one kind of processor: bodies of chunks_run, whose context is a WinogradLineRun. */
-typedef struct WinogradLineCode {
-    int lanes;          /* of a vector */
-    ChunkBody *weights; /* squares of lanes x lanes weights */
-    ChunkBody *lines;
-} WinogradLineCode;
-
-extern const WinogradLineCode winograd_line_avx512, winograd_line_avx2;
+/* Their context is a WinogradLineRun. */
+extern const WinogradCode winograd_line_avx512, winograd_line_avx2;
 
 typedef struct WinogradLine {
-    const WinogradLineCode *code;
+    const WinogradCode *code;
     Dtype dtype;
     Shape x, y;
     bool down; /* lines are columns */

@@ -6,5 +6,5 @@
 
 #include "kernels/cpu/conv/winograd_line_code.h"
 
-const WinogradLineCode winograd_line_avx512 = {.lanes = LANES, .weights = weights_chunk, .lines = lines_chunk};
+const WinogradCode winograd_line_avx512 = {.lanes = LANES, .weights = weights_chunk, .outputs = lines_chunk};
 #endif

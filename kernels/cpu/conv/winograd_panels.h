@@ -1,9 +1,10 @@
-/* What Winograd's algorithms for x and dx know before they run: which processors and tensors they are for, and how
- * outputs are cut into panels. */
+/* What Winograd's algorithms for x and dx know before they run: which processors and tensors they are for, the code for
+ * the processor, and how outputs are cut into panels. */
 #ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
 
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/vector.h"
 
 #include <stdint.h>
 
@@ -32,6 +33,19 @@ static inline const char *winograd_declines(const Tensor *x, const Tensor *y, in
     if (x->shape.c % MULTIPLE || y->shape.c % MULTIPLE) return "channels are not multiples of 16";
     if (x->shape.c < few_channels || y->shape.c < few_channels) return "too few channels";
     return shape_pixels(y->shape) < few_pixels ? "too few pixels" : NULL;
+}
+
+/* An algorithm's code for one kind of processor: bodies of chunks_run. */
+typedef struct WinogradCode {
+    int lanes;          /* of a vector */
+    ChunkBody *weights; /* squares of lanes x lanes weights */
+    ChunkBody *outputs; /* tiles, or lines of them */
+} WinogradCode;
+
+/* The one for this processor. bf16 has code for AVX-512 alone. */
+static inline const WinogradCode *winograd_code(Dtype dtype, const WinogradCode *avx512, const WinogradCode *avx2)
+{
+    return dtype == DTYPE_BF16 || winograd_wide() ? avx512 : avx2;
 }
 
 /* Elements of a word, which is what one instruction multiplies: a float, or two bf16. */
