@@ -301,7 +301,7 @@ def profile_text(model, cores, *more):
                "--warmup-batches", "1", "--profile", *more]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     text = done.stdout[done.stdout.find(f"\n{model}, batch"):] if done.returncode == 0 else ""
-    peak = re.search(r"machine: (\d+) GFLOP/s product, ([\d.]+) GB/s", text)
+    peak = re.search(r"machine peak: (\d+) GFLOP/s \(matrix product\), ([\d.]+) GB/s", text)
     return command, text.strip(), (float(peak.group(1)), float(peak.group(2))) if peak else None
 
 
