@@ -82,7 +82,7 @@ def make(folder, rng):
     return made + [os.path.join(folder, n) for n in ("text.ppm", "low.pgm", "deep.pgm", "deep.ppm")]
 
 def operations(rng, image):
-    """(kind in towers/data/augment.h, amount, Pillow's result)"""
+    """(kind in towers/data/images/augment.h, amount, Pillow's result)"""
     w, h = image.size
     def affine(m): return image.transform((w, h), Image.AFFINE, m, Image.NEAREST)
     for m in (0.09, -0.3, 0.99, 0.03):

@@ -3,7 +3,7 @@
  * 64 features at a time, and those sums in f64. */
 #include "inception/quality/kid.h"
 
-#include "towers/data/order.h"
+#include "towers/data/loading/order.h"
 
 #include <math.h>
 #include <stdlib.h>

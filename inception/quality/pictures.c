@@ -2,7 +2,7 @@
 #include "inception/quality/pictures.h"
 
 #include "kernels/philox.h"
-#include "towers/data/picture.h"
+#include "towers/data/loading/picture.h"
 #include "towers/record/png.h"
 
 #include <stdlib.h>

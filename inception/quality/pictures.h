@@ -3,7 +3,7 @@
 #ifndef TOWERS_INCEPTION_QUALITY_PICTURES_H
 #define TOWERS_INCEPTION_QUALITY_PICTURES_H
 
-#include "towers/data/loader.h"
+#include "towers/data/loading/loader.h"
 
 typedef struct Pictures {
     uint8_t *at; /* owned: [count][side][side][c] */

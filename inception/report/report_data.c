@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "inception/report/svg.h"
-#include "towers/data/sheet.h"
+#include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"

@@ -1,7 +1,7 @@
 /* Batch normalization with ReLU on the GPU; the kernels are in batchnorm.cu. The running averages are the backend's
  * `average`.
  *
- * With Device.towers_sum the batch is that of all towers, by the formulas of kernels/cpu/batchnorm.c. The sums lie in
+ * With Device.towers_sum the batch is that of all towers, by the formulas of kernels/cpu/norm/batchnorm.c. The sums lie in
  * workspace and are made in the order of the compute stream: the host does not wait, but such a launch cannot be part of
  * a captured graph. */
 #include "kernels/cuda/operands.h"

@@ -1,4 +1,4 @@
-/* Batch normalization with ReLU, the formulas of kernels/cpu/batchnorm.c.
+/* Batch normalization with ReLU, the formulas of kernels/cpu/norm/batchnorm.c.
  *
  * Forward, if a convolution has computed the sums: a block computes mean and variance of 128 channels from them, and
  * reads x again for channels whose variance is lost to cancellation in f32. Otherwise: one pass for the statistics

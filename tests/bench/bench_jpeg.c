@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "towers/data/reader.h"
-#include "towers/data/transform.h"
+#include "towers/data/images/transform.h"
+#include "towers/data/sources/reader.h"
 
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
-# that test: an include upward, a device library in the wrong room, a circle of rooms and one of files are each found and named.
+# that test: an include upward, a device library in the wrong room, a circle of rooms and one of files, and a file without a line in its README
+# are each found and named.
 # usage: check_map.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
@@ -44,7 +45,16 @@ house
 echo 'snprintf(text + used, bytes - used, "x");' >"$work/house/towers/data/a.c"
 finds "towers/data/a.c puts a text together with snprintf"
 house
+echo >"$work/house/towers/data/a.c"
+echo 'a' >"$work/house/towers/data/README.md"
+echo >"$work/house/towers/data/ab.c"
+finds "towers/data/README.md does not name ab.c"
+house
+echo >"$work/house/towers/data/a.c"
+finds "towers/data has no README.md"
+house
 echo '#include "kernels/b.h"' >"$work/house/towers/data/a.c"
+echo 'a' >"$work/house/towers/data/README.md"
 python3 "$map" "$work/house" >/dev/null || complain "an include downward is refused"
 
 check_end "includes and calls go down, and no circle exists"

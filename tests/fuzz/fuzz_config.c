@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inception/cli/options.h"
+#include "inception/options/options.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* libFuzzer target of the IDX reader: arbitrary bytes, as labels and as images. Accepted data must be complete. */
 #include <stdlib.h>
 
-#include "towers/data/idx.h"
+#include "towers/data/sources/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

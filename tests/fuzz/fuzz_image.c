@@ -4,7 +4,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "towers/data/image.h"
+#include "towers/data/images/image.h"
 
 /* Right checksums for the chunks of a PNG, which no mutation would find. */
 static void png_repair(uint8_t *data, size_t size)

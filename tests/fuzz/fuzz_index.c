@@ -4,7 +4,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "towers/data/index.h"
+#include "towers/data/sources/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

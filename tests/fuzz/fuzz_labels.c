@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/data/label_file.h"
+#include "towers/data/sources/label_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "towers/data/shard.h"
+#include "towers/data/sources/shard.h"
 #include "towers/files/files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "towers/data/shard.h"
+#include "towers/data/sources/shard.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "towers/data/example.h"
-#include "towers/data/shard.h"
-#include "towers/data/tfrecord.h"
+#include "towers/data/sources/example.h"
+#include "towers/data/sources/shard.h"
+#include "towers/data/sources/tfrecord.h"
 #include "towers/files/crc32c.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

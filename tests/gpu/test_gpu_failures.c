@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "inception/cli/job.h"
+#include "inception/job/job.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "towers/guard/batch_max.h"
 

@@ -9,6 +9,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
    file that another one defines (nm).
 4. A text assembled from pieces uses Text (kernels/text.h), which cannot overrun its buffer as snprintf(at + used) can.
 
+5. Every folder has a README.md that names every file in it, with or without its ending.
+
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
 Every circle is printed as the chain that closes it. Exit status 0: none; 1: at least one; 2: usage.
@@ -45,6 +47,24 @@ def file_of(path):
 
 def floor(path):
     return path.split("/")[0]
+
+
+def unnamed(root):
+    """[(folder, [names])] of files that the README.md of their folder does not name; None if there is no such page."""
+    found = []
+    for floor_name in FLOORS:
+        for folder, _, names in os.walk(os.path.join(root, floor_name)):
+            names = sorted(set(names) - {"README.md"})
+            page = os.path.join(folder, "README.md")
+            if not os.path.exists(page):
+                found += [(os.path.relpath(folder, root), None)] if names else []
+                continue
+            with open(page, encoding="utf-8") as text:
+                words = set(re.findall(r"[\w.-]*\w", text.read()))
+            missing = [name for name in names if name not in words and os.path.splitext(name)[0] not in words]
+            if missing:
+                found.append((os.path.relpath(folder, root), missing))
+    return found
 
 
 def includes(root):
@@ -118,6 +138,9 @@ def main():
             if PIECES.search(text.read()) and path != "kernels/text.c":
                 print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/text.h)")
                 bad += 1
+    for folder, names in unnamed(root):
+        print(f"{folder}/README.md does not name {', '.join(names)}" if names else f"{folder} has no README.md")
+        bad += 1
     for path, kind, name in includes(root):
         backend = next((b for b in ("kernels/cpu/", "kernels/cuda/") if path.startswith(b)), None)
         if kind == "<":

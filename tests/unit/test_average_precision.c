@@ -13,7 +13,7 @@
 #include "kernels/op.h"
 #include "kernels/philox.h"
 #include "kernels/progress.h"
-#include "towers/data/reader.h"
+#include "towers/data/sources/reader.h"
 #include "towers/train/mistakes.h"
 
 enum { SAMPLES = 300, CLASSES = 4 };

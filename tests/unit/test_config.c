@@ -1,5 +1,5 @@
 /* The YAML subset: values and their positions, and a message with name:line:column for everything that is rejected. */
-#include "inception/cli/config.h"
+#include "inception/options/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The passes of batch norm over rows (kernels/cpu/norm_rows.h), vectorized and plain, against sums in double: widths
+/* The passes of batch norm over rows (kernels/cpu/norm/norm_rows.h), vectorized and plain, against sums in double: widths
  * with and without a remainder, few and many rows, rows with gaps, results larger than the caches, NaN. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/norm_rows.h"
+#include "kernels/cpu/norm/norm_rows.h"
 #include "kernels/philox.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The distortions of the original Inception trainer against numpy (golden_distort.h, written from TensorFlow's sources and
  * compared with TensorFlow itself): crops exactly, resizing within the rounding of float, colors within half of one of 255
  * levels once they are rounded, distributions by Kolmogorov-Smirnov (test_transform.c). */
-#include "towers/data/transform.h"
+#include "towers/data/images/transform.h"
 
 #include <math.h>
 #include <setjmp.h>

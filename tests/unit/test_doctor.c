@@ -1,7 +1,7 @@
 /* Doctor's verdicts: a healthy machine gets no complaint; each single problem is found, with the command that fixes
  * it. */
-#include "inception/cli/doctor.h"
-#include "inception/cli/host_links.h"
+#include "inception/commands/doctor.h"
+#include "inception/job/host_links.h"
 
 #include <jansson.h>
 #include <math.h>

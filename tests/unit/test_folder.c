@@ -1,6 +1,6 @@
 /* Folders of images: classes, order and labels by torchvision's rules; --val-split; the index and its cache; and what
  * is rejected. Images are PGM of one pixel, whose value identifies them. */
-#include "towers/data/folder.h"
+#include "towers/data/sources/folder.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "tests/support/scratch.h"
-#include "towers/data/index.h"
-#include "towers/data/paths.h"
+#include "towers/data/sources/index.h"
+#include "towers/data/sources/paths.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
 

@@ -1,5 +1,5 @@
 /* The IDX reader: what it accepts, what it rejects and with which message, from memory and through source_open. */
-#include "towers/data/idx.h"
+#include "towers/data/sources/idx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

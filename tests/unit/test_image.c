@@ -1,7 +1,7 @@
 /* Decoders on damaged bytes: every picture of the fuzzers' corpus, cut at every byte and with every byte changed in
  * several ways. What is rejected is reported as damaged, what is accepted has the size of its header, nothing is read
  * behind the last byte (the sanitizer checks this), and an intact picture is decoded as before afterwards. */
-#include "towers/data/image.h"
+#include "towers/data/images/image.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

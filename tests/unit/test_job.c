@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "inception/cli/job.h"
+#include "inception/job/job.h"
 #include "kernels/progress.h"
 #include "nccl_sync/comm_ops.h"
 #include "towers/train/process.h"

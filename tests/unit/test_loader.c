@@ -1,7 +1,7 @@
 /* The loader: the same batches for any number of threads and loaders, resume in the middle of an epoch, errors at
  * their sample, and an end at any point. The data set's pixels and labels are computed from the sample number, so
  * every sample can be identified. */
-#include "towers/data/loader.h"
+#include "towers/data/loading/loader.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "towers/data/reader.h"
+#include "towers/data/sources/reader.h"
 
 /* ---- a data set that counts, and fails when told to */
 

@@ -1,5 +1,5 @@
 /* Mixing: the distributions of shares and rectangles, and targets that give PyTorch's losses and gradients. */
-#include "towers/data/mix.h"
+#include "towers/data/images/mix.h"
 
 #include <math.h>
 #include <setjmp.h>

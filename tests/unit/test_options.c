@@ -1,6 +1,6 @@
 /* The command line: every origin, their precedence, exact numbers, exclusive pairs, similar names, and printed values
  * that read back. */
-#include "inception/cli/options.h"
+#include "inception/options/options.h"
 
 #include <float.h>
 #include <math.h>
@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "inception/cli/help.h"
-#include "inception/cli/values.h"
 #include "inception/models/near_name.h"
+#include "inception/options/help.h"
+#include "inception/options/values.h"
 #include "tests/support/german.h"
 
 enum { ARGUMENTS_MAX = 32 };

@@ -1,5 +1,5 @@
 /* Orders: permutations, pure functions of seed and epoch, with and without a table. */
-#include "towers/data/order.h"
+#include "towers/data/loading/order.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "towers/data/share.h"
+#include "towers/data/loading/share.h"
 
 static void test_permutes_any_count(void **state)
 {

@@ -1,6 +1,6 @@
 /* The resizer equals Pillow's pixels (golden_resize.h) exactly, and has the properties that follow from its
  * definition. */
-#include "towers/data/resize.h"
+#include "towers/data/images/resize.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/golden_resize.h"
-#include "towers/data/resize_rows.h"
+#include "towers/data/images/resize_rows.h"
 
 static Pixels pixels_of(int32_t h, int32_t w, int32_t c, const uint8_t *values)
 {

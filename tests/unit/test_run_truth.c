@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "tests/support/scratch.h"
-#include "towers/data/sheet.h"
+#include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"

@@ -1,6 +1,6 @@
 /* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the reuse of the index, and a
  * shard that changes under a run. Images are PGM of one pixel in tars. */
-#include "towers/data/shards.h"
+#include "towers/data/sources/shards.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/support/scratch.h"
-#include "towers/data/example.h"
+#include "towers/data/sources/example.h"
 #include "towers/files/files.h"
 
 static int set_up(void **state)

@@ -1,5 +1,5 @@
 /* Shares and orders: every sample exactly once for any counts, shares and towers; every permutation equally likely. */
-#include "towers/data/share.h"
+#include "towers/data/loading/share.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

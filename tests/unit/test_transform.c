@@ -1,7 +1,7 @@
 /* Transforms: plans are pure functions of (seed, epoch, sample), draw from the published distributions, and are
  * applied to the pixels that they name. Distributions by Kolmogorov-Smirnov: with n draws the largest distance between
  * the two cumulative functions is below 1.95 / sqrt(n) in all but 1 of 1,000 tests. */
-#include "towers/data/transform.h"
+#include "towers/data/images/transform.h"
 
 #include <math.h>
 #include <setjmp.h>

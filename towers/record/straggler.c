@@ -1,7 +1,7 @@
 /* Finding the tower that the others wait for; see straggler.h. */
 #include "towers/record/straggler.h"
 
-#include "towers/data/share.h"
+#include "towers/data/loading/share.h"
 #include "towers/record/statistics.h"
 
 static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85, LOADED = 1.25;

@@ -9,7 +9,7 @@
 #include "kernels/clock.h"
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
-#include "towers/data/loader.h"
+#include "towers/data/loading/loader.h"
 #include "towers/graph/model.h"
 #include "towers/record/epoch.h"
 #include "towers/replica/finding.h"

@@ -7,7 +7,7 @@
 #define TOWERS_REPLICA_REPLICA_H
 
 #include "nccl_sync/comm.h"
-#include "towers/data/loader.h"
+#include "towers/data/loading/loader.h"
 #include "towers/graph/program.h"
 #include "towers/replica/captured_graphs.h"
 

@@ -5,7 +5,7 @@
 
 #include "nccl_sync/bucket.h"
 #include "nccl_sync/comm.h"
-#include "towers/data/loader.h"
+#include "towers/data/loading/loader.h"
 #include "towers/record/metrics.h"
 #include "towers/record/straggler.h"
 #include "towers/replica/gate.h"

@@ -6,7 +6,7 @@
 #ifndef TOWERS_TRAIN_AVERAGE_PRECISION_H
 #define TOWERS_TRAIN_AVERAGE_PRECISION_H
 
-#include "towers/data/source.h"
+#include "towers/data/sources/source.h"
 #include "towers/replica/ledger.h"
 
 /* `samples` and `scores` [count][classes] of all samples of `source`, which has several classes for a sample; damaged samples

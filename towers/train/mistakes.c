@@ -1,8 +1,8 @@
 /* Sort an evaluation's samples and write the worst of them to files; see mistakes.h. */
 #include "towers/train/mistakes.h"
 
-#include "towers/data/jpeg_write.h"
-#include "towers/data/sheet.h"
+#include "towers/data/images/jpeg_write.h"
+#include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 

@@ -1,8 +1,8 @@
 /* Histograms, norms, images, settings and the memory plan of a run; see summary.h. */
 #include "towers/train/summary.h"
 
-#include "towers/data/jpeg_write.h"
-#include "towers/data/sheet.h"
+#include "towers/data/images/jpeg_write.h"
+#include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/replica/memory_plan.h"

@@ -2,14 +2,14 @@
  * writes the requested pixels to standard output as "h w c\n" and bytes; "error: ...\n" if there are none.
  *   decode FILE Y X H W           a part of a picture; H = 0: all of it
  *   resize FILTER Y X H W FILE    the picture resized to H x W; FILTER 0 bilinear, 1 bicubic; Y and X must be 0
- *   augment KIND AMOUNT FILE      one operation of towers/data/augment.h
+ *   augment KIND AMOUNT FILE      one operation of towers/data/images/augment.h
  *   compare FILE TIMES            TIMES random parts against the whole: "same\n" or an error */
 #include <stdlib.h>
 #include <string.h>
 
-#include "towers/data/augment.h"
-#include "towers/data/image.h"
-#include "towers/data/resize.h"
+#include "towers/data/images/augment.h"
+#include "towers/data/images/image.h"
+#include "towers/data/images/resize.h"
 
 typedef struct Driver {
     ImageDecoder *decoder;

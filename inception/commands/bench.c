@@ -1,0 +1,220 @@
+/* bench: timed training steps, by the benchmark protocol of tf_cnn_benchmarks and in its format, so that its scripts
+ * can read the output: warm-up steps, then timed steps. At every display interval it prints the mean speed so far with
+ * its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute deviation). */
+#include "inception/commands/commands.h"
+
+#include "inception/commands/profile.h"
+#include "towers/files/json.h"
+#include "towers/record/statistics.h"
+#include "towers/train/train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PROFILE_ROUNDS = 7, ALL_PHASES = -1 };
+
+/* Shared memory filled by rank 0's process, which measures and prints. */
+typedef struct Timing {
+    size_t bytes;
+    const TrainJob *job; /* borrowed; at the same address in every process */
+    int64_t warmup, interval;
+    bool quiet;
+    int unwritten; /* errno of a line that could not be printed */
+    int64_t count;
+    double loss;
+    double seconds[]; /* of each timed step */
+} Timing;
+
+typedef struct Speed {
+    double mean, uncertainty, jitter; /* images per second */
+    double seconds;                   /* of a step, on average */
+    int64_t steps;
+} Speed;
+
+/* Timed step `i`, as a step of the run that is counted from 0. */
+static int64_t run_step(const Timing *timing, int64_t i)
+{
+    return timing->warmup + i;
+}
+
+/* The speed of the steps of one phase; or of all, in whole cycles, because the steps of different phases take different
+ * times. A phase that takes no images makes as many as a batch has; they do not count among the images of all phases. */
+static Speed speed_of(const Timing *timing, int phase)
+{
+    const TrainJob *job = timing->job;
+    int64_t cycle = job_cycle(job), group = phase != ALL_PHASES ? 1 : timing->count < cycle ? timing->count : cycle;
+    double *speed = calloc((size_t)timing->count + 1, sizeof *speed), total = 0, images = 0, sum = 0, square = 0;
+    Speed result = {0};
+    int64_t n = 0;
+    for (int64_t i = 0; i + group <= timing->count; i += group) {
+        double group_seconds = 0, group_images = 0;
+        for (int64_t k = i; k < i + group; k++) {
+            int of = job_phase_of(job, run_step(timing, k));
+            bool counts = phase == ALL_PHASES ? job_phase(job, of)->takes_batch : phase == of;
+            if (phase == ALL_PHASES || phase == of) group_seconds += timing->seconds[k], result.steps++;
+            if (counts) group_images += (double)job_step_samples(job, run_step(timing, k));
+        }
+        if (!(group_seconds > 0)) continue;
+        double s = group_images / group_seconds;
+        total += group_seconds;
+        images += group_images;
+        sum += s;
+        square += s * s;
+        if (speed) speed[n] = s;
+        n++;
+    }
+    if (n > 0) {
+        double variance = square / (double)n - (sum / (double)n) * (sum / (double)n);
+        result.mean = images / total;
+        result.uncertainty = sqrt(fmax(variance, 0) / (double)n);
+        result.seconds = total / (double)result.steps;
+    }
+    if (n > 0 && speed) {
+        double middle = series_median(speed, n);
+        for (int64_t i = 0; i < n; i++) speed[i] = fabs(speed[i] - middle);
+        result.jitter = 1.4826 * series_median(speed, n);
+    }
+    free(speed);
+    return result;
+}
+
+static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
+{
+    Timing *timing = context;
+    if (step == timing->warmup && !timing->quiet) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
+    if (step > timing->warmup) {
+        timing->seconds[timing->count++] = seconds;
+        timing->loss = loss;
+        if (!timing->quiet && (timing->count == 1 || timing->count % timing->interval == 0)) {
+            int phase = job_phase_of(timing->job, step - 1);
+            bool several = timing->job->program.model->phases;
+            Speed speed = speed_of(timing, several ? phase : ALL_PHASES);
+            printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f%s%s\n", (long long)timing->count, speed.mean,
+                   speed.uncertainty, speed.jitter, loss, several ? "\t" : "",
+                   several ? job_phase(timing->job, phase)->name : "");
+        }
+    }
+    /* If the output cannot be written (as behind `| head`), end the run like other tools do. */
+    if (fflush(stdout) == 0) return;
+    timing->unwritten = errno;
+    atomic_store(&ledger->run.stop_signal, SIGPIPE);
+}
+
+static Status timing_create(const Options *o, const TrainJob *job, Timing **made)
+{
+    size_t bytes = sizeof(Timing) + (size_t)o->batches * sizeof(double);
+    Timing *timing = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (timing == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "no memory for the times of %lld steps: %s", (long long)o->batches, strerror(errno));
+    timing->bytes = bytes;
+    timing->warmup = o->warmup_batches;
+    timing->interval = o->log_interval;
+    timing->job = job;
+    timing->quiet = o->quiet || o->json;
+    *made = timing;
+    return OK;
+}
+
+Status bench_open(Options *o, JobFiles *files)
+{
+    const int64_t max_batch = 4096; /* upper limit for --batch-size max */
+    /* A few batches of synthetic samples, used repeatedly: reading them costs almost nothing. */
+    int64_t towers = o->towers > 0 ? o->towers : 8, batch = o->batch_size == OPTION_MAX ? max_batch : o->batch_size,
+            share = o->global_batch_size > 0 ? o->global_batch_size : batch * towers;
+    for (int t = 0; t < o->tower_batch.count; t++) share += o->tower_batch.value[t];
+    bool real = !o->scaling && (o->dataset == DATASET_FMNIST || option_is_set(o, "data-path"));
+    TRY(job_open(o, real ? 0 : 2 * share, files));
+    files->job.test = NULL;
+    files->job.max_steps = o->warmup_batches + o->batches;
+    files->job.epochs = files->job.max_steps;
+    return OK;
+}
+
+/* An element for each phase of a model with several. */
+static json_t *phases_json(const Timing *timing)
+{
+    json_t *all = json_array();
+    for (int p = 0; p < program_phases(timing->job->program.model); p++) {
+        Speed speed = speed_of(timing, p);
+        json_array_append_new(all, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f}", "phase", job_phase(timing->job, p)->name,
+                                             "num_steps", (json_int_t)speed.steps, "images_per_sec", speed.mean,
+                                             "uncertainty", speed.uncertainty, "jitter", speed.jitter,
+                                             "average_wall_time", speed.seconds));
+    }
+    return all;
+}
+
+static Status json_print(const Timing *timing, const Speed *speed)
+{
+    const TrainJob *job = timing->job;
+    json_t *root = json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
+                             job->program.model->name, "data", json_text(source_info(job->train)->name), "device",
+                             job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers",
+                             job->shares.towers, "processes", job->processes, "threads", job->device.threads, "compute",
+                             dtype_name(job->program.compute), "num_steps", (json_int_t)timing->count, "images_per_sec",
+                             speed->mean, "uncertainty", speed->uncertainty, "jitter", speed->jitter,
+                             "average_wall_time", speed->seconds);
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the benchmark");
+    json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
+    if (job->program.model->phases) json_object_set_new(root, "phases", phases_json(timing));
+    json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
+static void total_print(const Timing *timing, const Speed *speed)
+{
+    static const char rule[] = "----------------------------------------------------------------";
+    const TrainJob *job = timing->job;
+    puts(rule);
+    for (int p = 0; job->program.model->phases && p < job->program.model->phase_count; p++) {
+        Speed of = speed_of(timing, p);
+        printf("%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n", job_phase(job, p)->name,
+               (long long)of.steps, 1e3 * of.seconds, of.mean, of.uncertainty, of.jitter);
+    }
+    printf("total images/sec: %.2f\n%s\n", speed->mean, rule);
+}
+
+Status bench_run(const Options *o, JobFiles *files, int *signal_number)
+{
+    Status st = OK;
+    Timing *timing = NULL;
+    TRY(timing_create(o, &files->job, &timing));
+    files->job.on_step = step_seen;
+    files->job.on_step_context = timing;
+    files->job.quiet = true;
+    if (!timing->quiet) {
+        int64_t global = shares_global(&files->job.shares);
+        const SourceInfo *data = source_info(files->job.train);
+        printf("Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld "
+               "global\n     "
+               "        %lld per device\n",
+               files->job.program.model->name, data->name, data->format, files->job.data_path ? ", " : "",
+               files->job.data_path ? files->job.data_path : "", (long long)data->count, (long long)global,
+               (long long)(global / files->job.shares.towers));
+        printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
+               "NHWC\nVariables:   replicated\n"
+               "==========\nRunning warm up\n",
+               (long long)o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
+               files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
+               files->job.device.threads, files->job.device.threads == 1 ? "" : "s");
+        fflush(stdout);
+    }
+    if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
+    st = train_timed(&files->job, signal_number);
+    if (timing->unwritten && timing->unwritten != EPIPE)
+        st = FAIL(ERR_IO, "cannot write to standard output: %s", strerror(timing->unwritten));
+    TRY_OUT(st);
+    Speed speed = speed_of(timing, ALL_PHASES);
+    if (!o->json) total_print(timing, &speed);
+    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, o->json ? stderr : stdout));
+    if (o->json) TRY_OUT(json_print(timing, &speed));
+out:
+    munmap(timing, timing->bytes);
+    return st;
+}

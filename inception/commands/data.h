@@ -1,0 +1,21 @@
+/* towers data: inspect, check, measure, show and shrink a data set of images. */
+#ifndef TOWERS_INCEPTION_CLI_DATA_H
+#define TOWERS_INCEPTION_CLI_DATA_H
+
+#include "inception/options/options.h"
+#include "towers/data/sources/source.h"
+
+/* Errors: ERR_FORMAT from `check` if any image is damaged, after all damaged images have been printed. */
+NODISCARD Status data_run(Options *options, FILE *to);
+/* data_convert.c: `convert SRC DST`; existing files are kept, so an interrupted conversion can be resumed. */
+NODISCARD Status data_convert(const Options *options, FILE *to);
+/* data_survey.c */
+NODISCARD Status data_info(const Options *options, FILE *to);
+NODISCARD Status data_check(const Options *options, FILE *to);
+int data_threads(const Options *options);
+void data_progress(int64_t done, int64_t all);
+/* Open one split of PATH. A data set without an evaluation split may be opened with --val-split 0: then all of it is
+ * training data, and *made is NULL for the other split. */
+NODISCARD Status data_open(const Options *options, const char *path, Split split, Source **made);
+
+#endif

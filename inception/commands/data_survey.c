@@ -1,0 +1,280 @@
+/* towers data info and check: describe a data set, and decode all of it; see data.h. */
+#include "inception/commands/data.h"
+#include "inception/job/cores.h"
+#include "towers/data/sources/shard.h"
+#include "towers/data/sources/survey.h"
+#include "towers/files/files.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+int data_threads(const Options *o)
+{
+    int64_t threads = o->threads > 0 ? o->threads : cores_allowed();
+    return (int)(threads > SURVEY_THREADS ? SURVEY_THREADS : threads);
+}
+
+void data_progress(int64_t done, int64_t all)
+{
+    if (!isatty(STDERR_FILENO)) return;
+    fprintf(stderr, done < all ? "\r%lld of %lld images" : "\r\33[K", (long long)done, (long long)all);
+    fflush(stderr);
+}
+
+Status data_open(const Options *o, const char *path, Split split, Source **made)
+{
+    SourceConfig config = {.path = path,
+                           .val_split = o->val_split,
+                           .label_base = o->label_base,
+                           .whole = o->val_split <= 0 && !source_is_divided(path)};
+    *made = NULL;
+    if (config.whole && split == SPLIT_TEST) return OK;
+    return source_open(&config, split, made);
+}
+
+/* The last error, with the place of its sample if it does not name that already; NULL without memory. */
+static char *why_of(const Source *source, int64_t id)
+{
+    char where[PATH_BYTES], *why;
+    source_where(source, id, where, sizeof where);
+    bool named = strstr(status_message(), where) != NULL;
+    return asprintf(&why, "%s%s%s", named ? "" : where, named ? "" : ": ", status_message()) < 0 ? NULL : why;
+}
+
+/* ---- info */
+
+typedef struct Look {
+    const Source *source; /* borrowed */
+    pthread_mutex_t lock;
+    int64_t bytes, of_format[IMAGE_FORMATS], turned, damaged;
+    int32_t least_h, least_w, most_h, most_w;
+    int64_t sum_h, sum_w, seen;
+    int64_t *of_class;   /* owned: [classes] */
+    XXH128_hash_t *hash; /* owned: [count] */
+    char *first_bad;     /* owned */
+} Look;
+
+static Status look_at(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info, Status st)
+{
+    Look *l = context;
+    if (st == ERR_MEMORY || st == ERR_IO) return st;
+    label = source_label(l->source, id); /* also of a sample that could not be read */
+    /* The buffer holds no sample, or the one before, if this one could not be read: then it equals no other. */
+    XXH128_hash_t hash = st == OK ? XXH3_128bits(worker->bytes.data, worker->bytes.size) : XXH3_128bits(&id, sizeof id);
+    pthread_mutex_lock(&l->lock);
+    l->hash[id] = hash;
+    const int32_t *labels = &label;
+    int32_t count = source_info(l->source)->several ? source_labels(l->source, id, &labels) : 1;
+    for (int32_t k = 0; k < count; k++) l->of_class[labels[k]]++;
+    if (st != OK && l->damaged++ == 0) l->first_bad = why_of(l->source, id);
+    if (st == OK) {
+        l->bytes += (int64_t)worker->bytes.size;
+        bool first = l->seen++ == 0;
+        l->of_format[info->format]++;
+        l->turned += info->orientation != 1;
+        l->sum_h += info->h;
+        l->sum_w += info->w;
+        if (first || info->h < l->least_h) l->least_h = info->h;
+        if (first || info->w < l->least_w) l->least_w = info->w;
+        if (first || info->h > l->most_h) l->most_h = info->h;
+        if (first || info->w > l->most_w) l->most_w = info->w;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return OK;
+}
+
+static void look_free(Look *l)
+{
+    free(l->of_class);
+    free(l->hash);
+    free(l->first_bad);
+    pthread_mutex_destroy(&l->lock);
+}
+
+static Status look_run(const Options *o, const Source *source, Look *l)
+{
+    const SourceInfo *info = source_info(source);
+    *l = (Look){.source = source};
+    pthread_mutex_init(&l->lock, NULL);
+    l->of_class = calloc((size_t)info->classes + 1, sizeof *l->of_class);
+    l->hash = calloc((size_t)info->count + 1, sizeof *l->hash);
+    if (!l->of_class || !l->hash) return FAIL(ERR_MEMORY, "no memory for a survey of %" PRId64 " images", info->count);
+    SurveyConfig config = {
+        .source = source, .threads = data_threads(o), .visit = look_at, .context = l, .progress = data_progress};
+    return survey_run(&config);
+}
+
+static void look_print(const char *name, const Source *source, const Look *l, FILE *to)
+{
+    const SourceInfo *info = source_info(source);
+    int64_t seen = l->seen ? l->seen : 1;
+    fprintf(to, "%s: %" PRId64 " images, %.1f MiB\n  formats     ", name, info->count, (double)l->bytes / (1 << 20));
+    for (int f = 0; f < IMAGE_FORMATS; f++)
+        if (l->of_format[f]) fprintf(to, " %s %" PRId64, image_format_name((ImageFormat)f), l->of_format[f]);
+    fprintf(to, "\n  width        %d to %d, mean %.0f\n  height       %d to %d, mean %.0f\n", l->least_w, l->most_w,
+            (double)l->sum_w / (double)seen, l->least_h, l->most_h, (double)l->sum_h / (double)seen);
+    fprintf(to, "  EXIF         %" PRId64 " images are stored rotated (--exif corrects this)\n", l->turned);
+    if (info->unread)
+        fprintf(to, "  not read     %" PRId64 " files (BMP, TIFF), the first: %s\n", info->unread, info->first_unread);
+    if (l->damaged)
+        fprintf(to, "  damaged      %" PRId64 " headers, the first: %s (towers data check names all)\n", l->damaged,
+                l->first_bad ? l->first_bad : "");
+}
+
+static void classes_print(const Source *train, const Look *first, const Look *second, FILE *to)
+{
+    const SourceInfo *info = source_info(train);
+    fprintf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
+    for (int c = 0; c < info->classes; c++) {
+        fprintf(to, "  %6d  %8" PRId64, c, first->of_class[c]);
+        if (second) fprintf(to, "  %8" PRId64, second->of_class[c]);
+        fprintf(to, "  %s\n", info->class_names[c]);
+    }
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(XXH128_hash_t));
+}
+
+Status data_info(const Options *o, FILE *to)
+{
+    Status st = OK;
+    Source *train = NULL, *test = NULL;
+    Look first = {0}, second = {0};
+    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, &train));
+    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TEST, &test));
+    fprintf(to, "%s: %s\n", o->arguments[1], source_info(train)->format);
+    TRY_OUT(look_run(o, train, &first));
+    look_print("training", train, &first, to);
+    if (test) TRY_OUT(look_run(o, test, &second));
+    if (test) look_print("evaluation", test, &second, to);
+    classes_print(train, &first, test ? &second : NULL, to);
+    /* Count evaluation images whose bytes are also in the training set: they invalidate the accuracy. */
+    int64_t count = source_info(train)->count, twice = 0, found = 0;
+    char where[512] = "";
+    qsort(first.hash, (size_t)count, sizeof *first.hash, by_hash);
+    for (int64_t i = 1; i < count; i++) twice += by_hash(&first.hash[i - 1], &first.hash[i]) == 0;
+    for (int64_t i = 0; test && i < source_info(test)->count; i++) {
+        if (!bsearch(&second.hash[i], first.hash, (size_t)count, sizeof *first.hash, by_hash)) continue;
+        if (found++ == 0) source_where(test, i, where, sizeof where);
+    }
+    fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
+    if (test) fprintf(to, ", %" PRId64 " evaluation images that are also training images", found);
+    if (found) fprintf(to, "; the first: %s", where);
+    fputc('\n', to);
+out:
+    if (first.hash) look_free(&first);
+    if (second.hash) look_free(&second);
+    source_close(train);
+    source_close(test);
+    return st;
+}
+
+/* ---- check */
+
+typedef struct Check {
+    pthread_mutex_t lock;
+    const Source *source; /* borrowed */
+    int64_t damaged, unreadable, warnings;
+    char **why; /* owned: [count], NULL for an intact image */
+} Check;
+
+static Status check_one(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info,
+                        Status st)
+{
+    Check *c = context;
+    (void)label;
+    int64_t warnings = image_decoder_warnings(worker->tools.decoder);
+    if (st == OK)
+        st = image_decode(worker->tools.decoder, &worker->bytes, info, (Rect){0, 0, info->h, info->w},
+                          &worker->tools.decoded);
+    if (st == ERR_MEMORY) return st;
+    char *why = st == OK ? NULL : why_of(c->source, id);
+    if (st != OK && !why) return FAIL(ERR_MEMORY, "no memory for a message");
+    pthread_mutex_lock(&c->lock);
+    c->damaged += st == ERR_FORMAT;
+    c->unreadable += st != OK && st != ERR_FORMAT;
+    c->warnings += st == OK && image_decoder_warnings(worker->tools.decoder) > warnings;
+    c->why[id] = why;
+    pthread_mutex_unlock(&c->lock);
+    return OK;
+}
+
+static Status check_split(const Options *o, const Source *source, Check *total, FILE *to)
+{
+    int64_t count = source_info(source)->count;
+    Check c = {.source = source, .why = calloc((size_t)count + 1, sizeof *c.why)};
+    if (!c.why) return FAIL(ERR_MEMORY, "no memory to check %" PRId64 " images", count);
+    pthread_mutex_init(&c.lock, NULL);
+    SurveyConfig config = {
+        .source = source, .threads = data_threads(o), .visit = check_one, .context = &c, .progress = data_progress};
+    Status st = survey_run(&config);
+    for (int64_t i = 0; i < count; i++) {
+        if (c.why[i]) fprintf(to, "%s\n", c.why[i]);
+        free(c.why[i]);
+    }
+    free(c.why);
+    pthread_mutex_destroy(&c.lock);
+    total->damaged += c.damaged;
+    total->unreadable += c.unreadable;
+    total->warnings += c.warnings;
+    return st;
+}
+
+/* The hashes of a set of MDS shards, which may be in the folder itself or in one for each split. */
+static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
+{
+    static const char *const parts[] = {".", "train", "val", "validation", "test"};
+    int64_t equal = 0, unknown = 0;
+    Names differ = {0};
+    Status st = OK;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && st == OK; i++) {
+        char folder[PATH_BYTES];
+        if (path_join(folder, path, parts[i]) == OK && mds_is_in(folder))
+            st = mds_hashes_check(folder, &equal, &unknown, &differ);
+    }
+    for (int i = 0; i < differ.count; i++) fprintf(to, "%s\n", differ.name[i]);
+    if (equal) fprintf(to, "%" PRId64 " hashes of shards are right\n", equal);
+    if (unknown)
+        fprintf(to,
+                "%" PRId64
+                " hashes of shards are of kinds that are not checked (xxh32, xxh64, xxh3_64 and xxh128 are)\n",
+                unknown);
+    *damaged = differ.count;
+    names_free(&differ);
+    return st;
+}
+
+Status data_check(const Options *o, FILE *to)
+{
+    Status st = OK;
+    Check total = {0};
+    int64_t count = 0, shards = 0;
+    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST && st == OK; split++) {
+        Source *source = NULL;
+        st = data_open(o, o->arguments[1], split, &source);
+        if (st == OK && source) st = check_split(o, source, &total, to);
+        if (source) count += source_info(source)->count;
+        source_close(source);
+    }
+    if (st == OK) st = hashes_check(o->arguments[1], &shards, to);
+    if (st != OK) return st;
+    if (total.warnings) fprintf(to, "%" PRId64 " images have minor damage that the decoder repairs\n", total.warnings);
+    if (total.unreadable)
+        return FAIL(ERR_IO, "%" PRId64 " of %" PRId64 " images cannot be read", total.unreadable, count);
+    if (total.damaged)
+        return FAIL(ERR_FORMAT,
+                    "%" PRId64 " of %" PRId64 " images cannot be decoded; training needs --bad-samples skip",
+                    total.damaged, count);
+    if (shards)
+        return FAIL(ERR_FORMAT,
+                    "%" PRId64 " hashes of shards differ: copy these shards again from where they were written",
+                    shards);
+    fprintf(to, "all %" PRId64 " images can be decoded\n", count);
+    return OK;
+}

@@ -1,0 +1,290 @@
+/* towers eval: the output of an evaluation: accuracy, scores of each class, the list of mistakes. */
+#include "inception/commands/commands.h"
+
+#include "inception/job/run_argument.h"
+#include "inception/report/class_scores.h"
+#include "kernels/text.h"
+#include "towers/files/csv.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/train/average_precision.h"
+#include "towers/train/mistakes.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* With any number of classes for an image, one is predicted if its probability is above 0.5; precision, recall and F1
+ * are those of this, and average precision tells how well the probabilities sort the images. */
+enum { CLASS_ROWS = 20 /* classes in the table on the terminal */ };
+
+void eval_introduce(const JobFiles *files)
+{
+    const SourceInfo *test = source_info(files->test);
+    const char *path = files->job.data_path;
+    fprintf(stderr, "data           %s (%s%s%s): %lld test images, %d classes%s\n", test->name, test->format,
+            path ? ", " : "", path ? path : "", (long long)test->count, test->classes,
+            test->several ? ", any number for an image" : "");
+}
+
+void eval_compare_classes(JobFiles *files, const char *weights)
+{
+    const SourceInfo *test = source_info(files->test);
+    json_t *trained = run_class_names(weights);
+    bool same = true;
+    for (size_t c = 0; same && c < json_array_size(trained) && c < (size_t)test->classes; c++) {
+        json_t *name = json_text(test->class_names[c]);
+        const json_t *other = json_array_get(trained, c);
+        same = !*test->class_names[c] || !name || !json_is_string(other) || json_equal(name, other);
+        if (!same)
+            job_note(files,
+                     "warning: class %zu of %s is %s, but in the training it was %s: labels are compared by number, so "
+                     "this counts wrong answers as right unless both are names of one class",
+                     c, test->name, json_string_value(name), json_string_value(other));
+        json_decref(name);
+    }
+    json_decref(trained);
+}
+
+/* ---- scores of classes */
+
+typedef struct Scores {
+    const SourceInfo *info;
+    ClassScore *class;            /* owned: [count] */
+    int count;                    /* classes of the network, which may be more than those of the data */
+    double recall, precision, f1; /* means over the classes with samples: macro averages */
+    bool several;                 /* samples have any number of classes; only then the next: */
+    double micro_f1, hamming;     /* F1 of all answers together; share of wrong answers */
+} Scores;
+
+/* The counts of every class, from the probabilities. */
+static Status several_count(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
+{
+    int64_t right = 0, taken = 0, wanted = 0, answers = 0;
+    double *average = malloc((size_t)s->count * sizeof *average), mean;
+    if (!average) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
+    for (int64_t i = 0; i < s->info->count; i++) {
+        const int32_t *labels;
+        int32_t own = source_labels(files->test, i, &labels), next = 0;
+        if (samples[i].label == LABEL_NONE) continue;
+        for (int c = 0; c < s->count; c++) {
+            bool has = next < own && labels[next] == c, takes = scores[i * s->count + c] > 0.5f;
+            next += has;
+            s->class[c].samples += has;
+            s->class[c].taken += takes;
+            s->class[c].right += has && takes;
+        }
+        answers += s->count;
+    }
+    Status st = average_precision(files->test, samples, scores, s->count, average, &mean);
+    for (int c = 0; st == OK && c < s->count; c++) {
+        s->class[c].average = average[c];
+        right += s->class[c].right;
+        taken += s->class[c].taken;
+        wanted += s->class[c].samples;
+    }
+    s->micro_f1 = wanted + taken ? 2 * (double)right / (double)(wanted + taken) : NAN;
+    s->hamming = answers ? (double)(wanted + taken - 2 * right) / (double)answers : NAN;
+    free(average);
+    return st;
+}
+
+static Status scores_make(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
+{
+    int64_t with_samples = 0;
+    *s = (Scores){.info = source_info(files->test), .count = files->job.program.options.classes};
+    s->class = calloc((size_t)s->count, sizeof *s->class);
+    if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
+    for (int c = 0; c < s->count; c++) s->class[c].class = c;
+    s->several = scores != NULL;
+    if (scores) TRY(several_count(files, samples, scores, s));
+    for (int64_t i = 0; !scores && i < s->info->count; i++) {
+        if (samples[i].label == LABEL_NONE) continue;
+        s->class[samples[i].label].samples++;
+        s->class[samples[i].predicted].taken++;
+        s->class[samples[i].label].right += samples[i].label == samples[i].predicted;
+    }
+    for (int c = 0; c < s->count; c++) {
+        const ClassScore *one = &s->class[c];
+        if (!one->samples) continue;
+        with_samples++;
+        s->recall += class_recall(one);
+        s->precision += one->taken ? class_precision(one) : 0; /* 0 for a class that is never predicted */
+        s->f1 += class_f1(one);
+    }
+    s->recall /= (double)with_samples;
+    s->precision /= (double)with_samples;
+    s->f1 /= (double)with_samples;
+    return OK;
+}
+
+static void cell_print(double value, FILE *to)
+{
+    if (isfinite(value))
+        fprintf(to, "  %9.4f", value);
+    else
+        fprintf(to, "  %9s", "-");
+}
+
+/* `average`: NULL, or average precision. */
+static void table_row(const char *name, const double *average, double precision, double recall, double f1,
+                      int64_t samples, FILE *to)
+{
+    fprintf(to, "%-24.24s", name);
+    if (average) cell_print(*average, to);
+    cell_print(precision, to);
+    cell_print(recall, to);
+    cell_print(f1, to);
+    fprintf(to, "  %9lld\n", (long long)samples);
+}
+
+static void number_print(double value, FILE *to)
+{
+    if (isfinite(value)) fprintf(to, "%.6f", value);
+    fputc(',', to);
+}
+
+/* A value that was not measured becomes an empty field. */
+static void scores_csv(const Scores *s, FILE *to)
+{
+    char number[16];
+    fprintf(to, "class,name,precision,recall,f1,images,predicted,right%s\n", s->several ? ",average_precision" : "");
+    for (int c = 0; c < s->count; c++) {
+        const ClassScore *one = &s->class[c];
+        fprintf(to, "%d,", c);
+        csv_text(to, class_text(s->info, c, number));
+        fputc(',', to);
+        number_print(class_precision(one), to);
+        number_print(class_recall(one), to);
+        number_print(class_f1(one), to);
+        fprintf(to, "%lld,%lld,%lld", (long long)one->samples, (long long)one->taken, (long long)one->right);
+        if (s->several) fputc(',', to);
+        if (s->several && isfinite(one->average)) fprintf(to, "%.6f", one->average);
+        fputc('\n', to);
+    }
+}
+
+static json_t *scores_json(const Scores *s)
+{
+    char number[16];
+    json_t *all = json_array();
+    for (int c = 0; c < s->count; c++) {
+        const ClassScore *one = &s->class[c];
+        json_t *row =
+            json_pack("{s:i, s:o, s:o, s:o, s:o, s:I}", "class", c, "name", json_text(class_text(s->info, c, number)),
+                      "precision", json_finite(class_precision(one)), "recall", json_finite(class_recall(one)), "f1",
+                      json_finite(class_f1(one)), "examples", (json_int_t)one->samples);
+        if (s->several) json_object_set_new(row, "average_precision", json_finite(one->average));
+        json_array_append_new(all, row);
+    }
+    return all;
+}
+
+/* ---- files */
+
+static Status errors_print(const Source *source, const EvalSample *samples, const float *scores, int classes, FILE *to)
+{
+    int64_t *ids, found;
+    Status st = mistakes_find(samples, source_info(source)->count, &ids, &found);
+    if (st == OK) mistakes_print(source, samples, scores, classes, ids, found, to);
+    free(ids);
+    return st;
+}
+
+/* `path` receives the list of mistakes or, with `scores`, the scores of all classes. */
+static Status file_write(const char *path, const JobFiles *files, const EvalSample *samples, const float *probability,
+                         const Scores *scores)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return FAIL(ERR_MEMORY, "no memory for '%s'", path);
+    Status st = OK;
+    if (scores)
+        scores_csv(scores, to);
+    else
+        st = errors_print(files->test, samples, probability, files->job.program.options.classes, to);
+    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for '%s'", path);
+    if (st == OK) st = file_replace(path, text, bytes);
+    free(text);
+    return st;
+}
+
+/* ---- the result */
+
+/* A loss that is not finite becomes null, because JSON has no NaN. */
+static Status result_json(const EvalResult *result, int64_t skipped, bool top5, const Scores *scores)
+{
+    double count = (double)result->count;
+    double exact = (double)result->correct[0] / count, second = (double)result->correct[1] / count;
+    json_t *root = json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "examples", (json_int_t)result->count, "skipped",
+                             (json_int_t)skipped, "loss", json_finite(result->loss), "mean_precision",
+                             json_finite(scores->precision), "mean_recall", json_finite(scores->recall), "mean_f1",
+                             json_finite(scores->f1), "classes", scores_json(scores));
+    if (scores->several && root) {
+        json_object_set_new(root, "map", json_finite(result->mean_precision));
+        json_object_set_new(root, "exact_match", json_finite(exact));
+        json_object_set_new(root, "micro_f1", json_finite(scores->micro_f1));
+        json_object_set_new(root, "hamming_loss", json_finite(scores->hamming));
+    } else if (root) {
+        json_object_set_new(root, "top1", json_finite(exact));
+        json_object_set_new(root, "top5", top5 ? json_finite(second) : json_null());
+    }
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
+    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* output_end checks for errors */
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
+static void result_print(const Options *o, const EvalResult *result, bool top5, const Scores *scores)
+{
+    double count = (double)result->count;
+    const double *none = NULL;
+    if (scores->several)
+        printf("mAP = %.4f Exact match = %.4f F1 = %.4f Hamming loss = %.4f", result->mean_precision,
+               (double)result->correct[0] / count, scores->micro_f1, scores->hamming);
+    else
+        printf("Accuracy @ 1 = %.4f", (double)result->correct[0] / count);
+    if (top5 && !scores->several) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
+    printf(" Loss = %.5f [%lld examples]\n", result->loss, (long long)result->count);
+    if (o->quiet) return;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return; /* the accuracy has been printed; omit the table */
+    char number[16];
+    fprintf(to, "%-24s%s  %9s  %9s  %9s  %9s\n", "class", scores->several ? "         AP" : "", "precision", "recall",
+            "F1", "images");
+    for (int c = 0; c < scores->count && scores->count <= CLASS_ROWS; c++) {
+        const ClassScore *one = &scores->class[c];
+        table_row(class_text(scores->info, c, number), scores->several ? &one->average : none, class_precision(one),
+                  class_recall(one), class_f1(one), one->samples, to);
+    }
+    table_row("mean over classes", scores->several ? &result->mean_precision : none, scores->precision, scores->recall,
+              scores->f1, result->count, to);
+    if (fclose(to) == 0) text_print(stdout, text);
+    free(text);
+    if (scores->count > CLASS_ROWS && !o->class_scores)
+        fprintf(stderr, "--class-scores FILE writes the scores of all %d classes\n", scores->count);
+}
+
+Status eval_print(const Options *o, const JobFiles *files, const EvalResult *result, const EvalSample *samples,
+                  const float *probability)
+{
+    Scores scores;
+    bool top5 = top5_says(&files->job);
+    int64_t skipped = source_info(files->test)->count - result->count;
+    TRY(scores_make(files, samples, probability, &scores));
+    Status st = OK;
+    if (o->errors) TRY_OUT(file_write(o->errors, files, samples, probability, NULL));
+    if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, probability, &scores));
+    if (skipped > 0) fprintf(stderr, "%lld damaged images were skipped (--bad-samples)\n", (long long)skipped);
+    if (o->json)
+        TRY_OUT(result_json(result, skipped, top5, &scores));
+    else
+        result_print(o, result, top5, &scores);
+out:
+    free(scores.class);
+    return st;
+}

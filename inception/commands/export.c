@@ -1,0 +1,207 @@
+/* towers export: writes the weights of a run for other programs. Settings that the options leave open are taken from
+ * the weights file: number of classes, variant, whether there is an auxiliary head. */
+#include "inception/commands/commands.h"
+
+#include "inception/commands/networks.h"
+#include "inception/job/run_argument.h"
+#include "inception/quality/generator.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/store/onnx.h"
+#include "towers/store/pretrained.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Export {
+    ProgramConfig config;
+    HeadNames heads;
+    const char *from, *to;
+    SafeTensors *file; /* owned */
+    /* owned */
+    Program evaluation; /* of a classifier */
+    Graph *generator;   /* of a model with one: nothing else is exported */
+    Layout *layout;
+    float *params, *states;
+    WeightList list;
+    WeightMap map; /* of layout */
+} Export;
+
+/* ---- settings from the file */
+
+static bool has_part(const SafeTensors *file, const char *part)
+{
+    for (int i = 0; i < safetensors_count(file); i++)
+        if (!strncmp(safetensors_at(file, i)->name, part, strlen(part))) return true;
+    return false;
+}
+
+static const char *variant_of(const SafeTensors *file, const Model *model)
+{
+    const char *name = safetensors_metadata(file, "variant");
+    for (int i = 0; name && i < MODEL_VARIANTS && model->variants[i].name; i++)
+        if (!strcmp(model->variants[i].name, name)) return model->variants[i].name;
+    return "";
+}
+
+static Status file_ask(const Options *o, Export *x)
+{
+    ModelOptions *options = &x->config.options;
+    const char *model = safetensors_metadata(x->file, "model");
+    if (model && strcmp(model, x->config.model->name))
+        return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
+                    x->config.model->name);
+    if (x->config.model->generate) {
+        options->channels = generator_channels(x->file, x->config.model);
+        return OK;
+    }
+    TRY(head_names(&x->config, &x->heads));
+    int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
+    if (o->classes <= 0 && classes) options->classes = classes;
+    if (!o->variant) options->variant = variant_of(x->file, x->config.model);
+    for (int i = 1; i < x->heads.count; i++) options->aux = options->aux && has_part(x->file, x->heads.part[i]);
+    return OK;
+}
+
+/* PyTorch counts the batches that updated a layer's running averages. All layers have the same number; take any. */
+static int64_t batches_tracked(const SafeTensors *file)
+{
+    int64_t count = 0;
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const StTensor *t = safetensors_at(file, i);
+        const char *last = strrchr(t->name, '.');
+        if (last && !strcmp(last, ".num_batches_tracked") && t->dtype == ST_I64 && t->bytes == sizeof count)
+            memcpy(&count, t->data, sizeof count);
+    }
+    return count < 0 ? 0 : count;
+}
+
+/* ---- reading */
+
+static Status graphs_make(Export *x)
+{
+    ProgramConfig config = x->config;
+    if (config.model->generate) {
+        TRY(generator_graph(config.model, &config.options, 1, &x->generator));
+        TRY(layout_create(x->generator, &x->layout));
+        x->map = weight_map(x->layout);
+        return OK;
+    }
+    config.fuse_siblings = config.pool_behind_conv = false;
+    config.compute = DTYPE_F32;
+    TRY(program_layout(&config, 1, &x->layout));
+    x->map = weight_map(x->layout);
+    config.training = false;
+    return program_graph(&config, 1, &x->evaluation);
+}
+
+static Status weights_read(Export *x)
+{
+    char absent[256];
+    x->params = calloc(x->layout->param_elements + 1, sizeof *x->params);
+    x->states = calloc(x->layout->state_elements + 1, sizeof *x->states);
+    if (!x->params || !x->states)
+        return FAIL(ERR_MEMORY, "no memory for the weights (%zu MiB)",
+                    x->layout->param_elements * sizeof *x->params >> 20);
+    if (x->generator)
+        TRY(network_read(x->layout, x->config.model->name, x->file, x->from, x->params, x->states));
+    else
+        TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, absent, sizeof absent));
+    TRY(weights_pack(&x->map, "", x->params, &x->list));
+    return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
+}
+
+static void export_close(Export *x)
+{
+    weight_list_clear(&x->list);
+    layout_destroy(x->layout);
+    program_destroy(&x->evaluation);
+    graph_destroy(x->generator);
+    safetensors_close(x->file);
+    free(x->params);
+    free(x->states);
+}
+
+/* ---- writing */
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && !strcmp(text + a - b, end);
+}
+
+/* The names of the classes as JSON; NULL unless there is one for each. */
+static char *class_names(const Export *x)
+{
+    json_t *names = run_class_names(x->from);
+    bool all = (int)json_array_size(names) == x->config.options.classes;
+    char *text = all ? json_dumps(names, JSON_COMPACT) : NULL;
+    json_decref(names);
+    return text;
+}
+
+static Status weights_write(const Export *x, bool onnx)
+{
+    const Model *model = x->config.model;
+    StPair pairs[] = {{"format", "pt"},
+                      {"model", model->name},
+                      {"variant", x->config.options.variant},
+                      {"channels", x->config.options.channels == 1 ? "1" : "3"}};
+    if (onnx && x->generator) {
+        OnnxPixels pixels = {model->mean, model->std};
+        return onnx_write(x->to, model->name, x->generator, &x->list, NULL, &pixels);
+    }
+    if (onnx) {
+        char *names = class_names(x);
+        Status st = onnx_write(x->to, model->name, x->evaluation.graph, &x->list, names, NULL);
+        free(names);
+        return st;
+    }
+    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, x->generator ? 4 : 3);
+}
+
+/* Choose output file and format: as given, else by the file's extension. */
+static Status target_choose(const Options *o, const Model *model, char *target, size_t bytes, bool *onnx)
+{
+    const char *name = o->argument_count > 1 ? o->arguments[1] : NULL;
+    if (o->format >= FORMAT_FOLDER) return FAIL(ERR_ARG, "towers export --format: expected safetensors or onnx");
+    bool by_name = name && o->format == FORMAT_AUTO;
+    if (name && (!*name || strlen(name) >= bytes))
+        return FAIL(ERR_ARG, "export: the file name is %s", *name ? "too long" : "empty");
+    if (by_name && !ends_in(name, ".safetensors") && !ends_in(name, ".onnx"))
+        return FAIL(ERR_ARG,
+                    "export: the extension of %s names no format that is written here; name the file .safetensors or "
+                    ".onnx, or give --format",
+                    name);
+    *onnx = o->format == FORMAT_ONNX || (by_name && ends_in(name, ".onnx"));
+    if (name)
+        snprintf(target, bytes, "%s", name);
+    else
+        snprintf(target, bytes, "%s.%s", model->name, *onnx ? "onnx" : "safetensors");
+    return OK;
+}
+
+Status export_run(const Options *o, const JobFiles *files, FILE *to)
+{
+    Status st = OK;
+    char from[4096], target[4096];
+    bool onnx = false;
+    Export x = {.config = files->job.program, .from = from, .to = target};
+    if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
+    TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
+    TRY(job_weights(o->weights, from, sizeof from));
+    TRY_OUT(safetensors_open(from, &x.file));
+    TRY_OUT(file_ask(o, &x));
+    TRY_OUT(graphs_make(&x));
+    TRY_OUT(weights_read(&x));
+    TRY_OUT(weights_write(&x, onnx));
+    if (!o->quiet && x.generator)
+        fprintf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",
+                x.config.model->name, from);
+    else if (!o->quiet)
+        fprintf(to, "%s: %s of %s, %d classes, from %s\n", target, onnx ? "ONNX" : "safetensors", x.config.model->name,
+                x.config.options.classes, from);
+out:
+    export_close(&x);
+    return st;
+}

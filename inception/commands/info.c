@@ -1,0 +1,307 @@
+/* towers info, towers models and --dry-run: tables about a model, or about the run that would start. */
+#include "inception/commands/commands.h"
+
+#include "inception/commands/kernels.h"
+#include "inception/models/models.h"
+#include "inception/options/recipe.h"
+#include "nccl_sync/bucket.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/memory_plan.h"
+#include "towers/replica/tower_process.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { AGAIN_ROUNDS = 4 };
+
+/* ---- layers */
+
+typedef struct Totals {
+    int64_t params, macs, all_params;
+} Totals;
+
+static int64_t param_count(const Graph *g, Value v)
+{
+    const ValueInfo *info = graph_value(g, v);
+    return info->role == ROLE_PARAM || info->role == ROLE_PACK ? shape_count(info->shape) : 0;
+}
+
+static int64_t op_params(const Graph *g, const Op *op)
+{
+    int64_t count = 0;
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) count += param_count(g, op->in[k]);
+    return count;
+}
+
+static int64_t layer_macs(const Graph *g, const Op *op)
+{
+    OpCall call = {.kind = op->kind};
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) call.in[k].shape = graph_shape(g, op->in[k]);
+    call.out[0].shape = graph_shape(g, op->out[0]);
+    return op_macs(&call);
+}
+
+static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, FILE *to)
+{
+    Shape s = graph_shape(g, op->out[0]);
+    int64_t params = op_params(g, op), macs = layer_macs(g, op) / n;
+    char shape[48];
+    snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
+    totals->params += params;
+    totals->macs += macs;
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", op->name, op_name(op->kind), shape, (long long)params,
+            (long long)macs);
+}
+
+/* Elements of the parameters or running averages with such names (names.h); NULL: all. */
+static int64_t role_count(const Graph *g, Role role, const char *names)
+{
+    NameFilter filter = {.only = names};
+    int64_t count = 0;
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role == role && names_pass(&filter, info->name)) count += shape_count(info->shape);
+    }
+    return count;
+}
+
+/* ---- the list of models */
+
+static Status model_params(const Model *model, const char *variant, int classes, int64_t *params)
+{
+    bool aux = model->aux_weight > 0;
+    ProgramConfig config = {.model = model,
+                            .options = {classes, model->side, model->channels, 0, aux, variant},
+                            .data_channels = model->channels,
+                            .canvas = model->side,
+                            .training = true};
+    Program program;
+    TRY(program_graph(&config, 1, &program));
+    *params = role_count(program.graph, ROLE_PARAM, NULL);
+    program_destroy(&program);
+    return OK;
+}
+
+Status info_models(FILE *to)
+{
+    int64_t params = 0;
+    fprintf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
+    for (const Model *const *m = models_all(); *m; m++) {
+        char classes[16] = "-";
+        if ((*m)->classes) snprintf(classes, sizeof classes, "%d", (*m)->classes);
+        TRY(model_params(*m, "", (*m)->classes, &params));
+        fprintf(to, "%-22s %5d %8s %12lld  %s\n", (*m)->name, (*m)->side, classes, (long long)params, (*m)->paper);
+        for (int i = 0; i < MODEL_VARIANTS && (*m)->variants[i].name; i++) {
+            const ModelVariant *variant = &(*m)->variants[i];
+            TRY(model_params(*m, variant->name, variant->classes, &params));
+            fprintf(to, "  --variant %-10s %5d %8d %12lld\n", variant->name, (*m)->side, variant->classes,
+                    (long long)params);
+        }
+    }
+    recipes_print(to);
+    return OK;
+}
+
+/* ---- memory */
+
+static void bytes_row(FILE *to, const char *what, size_t bytes)
+{
+    fprintf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
+}
+
+/* Resident memory of this process in bytes; 0 if /proc is not available. */
+static size_t resident_bytes(void)
+{
+    size_t pages = 0;
+    FILE *from = fopen("/proc/self/statm", "r");
+    if (!from) return 0;
+    if (fscanf(from, "%*u %zu", &pages) != 1) pages = 0;
+    fclose(from);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- --recompute */
+
+static bool runs_again(const Program *program, int op)
+{
+    const char *name = graph_op_at(program->graph, op)->name, *end = strrchr(name, '.');
+    return op >= program->forward_end && end && !strcmp(end, ".again");
+}
+
+static Status again_run(const Program *program, Device *device, double *ms)
+{
+    int64_t start = clock_ns();
+    for (int i = program->forward_end; i < plan_op_count(program->plan); i++)
+        if (runs_again(program, i)) TRY(plan_run(program->plan, i, i + 1));
+    TRY(device->backend->finish(device, STREAM_COMPUTE));
+    *ms = (double)(clock_ns() - start) * 1e-6;
+    return OK;
+}
+
+/* Time of the ops that --recompute runs twice, on zeros: the fastest of several rounds. */
+static Status again_time(const Program *program, Device *device, double *best)
+{
+    Status st = OK;
+    void *arena[ARENA_COUNT] = {0};
+    for (int a = 0; a < ARENA_COUNT; a++) {
+        TRY_OUT(device->backend->alloc(device, plan_bytes(program->plan, (Arena)a) + 64, &arena[a]));
+        plan_bind(program->plan, (Arena)a, arena[a]);
+    }
+    for (int round = 0; round < AGAIN_ROUNDS; round++) {
+        double ms = 0;
+        TRY_OUT(again_run(program, device, &ms));
+        if (round == 0 || ms < *best) *best = ms;
+    }
+out:
+    for (int a = 0; a < ARENA_COUNT; a++)
+        if (arena[a]) device->backend->release(device, arena[a]);
+    return st;
+}
+
+/* Costs and savings of --recompute, relative to the same network without it. */
+static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device,
+                            const Program *with, FILE *to)
+{
+    PlanReport plain, again;
+    Program without;
+    ProgramConfig kept = *config;
+    double ms = 0, mib = 1 << 20;
+    kept.recompute = false;
+    TRY(program_create(&kept, n, layout, device, &without));
+    plan_report(without.plan, &plain);
+    plan_report(with->plan, &again);
+    program_destroy(&without);
+    TRY(again_time(with, device, &ms));
+    double have = (double)again.arena_bytes[ARENA_SCRATCH] / mib, had = (double)plain.arena_bytes[ARENA_SCRATCH] / mib;
+    fprintf(to, "  recompute: %.1f MiB of activations instead of %.1f, saves %.1f MiB\n", have, had, had - have);
+    fprintf(to, "             %d ops run twice, costs %.1f ms per step (measured here, %d thread%s)\n",
+            with->recomputed, ms, device->config.threads, device->config.threads == 1 ? "" : "s");
+    return OK;
+}
+
+/* What one phase's programs need of the shared arenas, and what they do. */
+static void phase_rows(const Model *model, const Program *program, FILE *to)
+{
+    PlanReport report;
+    char joined[256];
+    plan_report(program->plan, &report);
+    if (model->phases)
+        fprintf(to, "  phase %s: %.1f MiB of activations and their gradients, %.1f MiB of workspace\n",
+                program_phase(model, program->phase)->name,
+                (double)(report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes) / (1 << 20),
+                (double)report.workspace_bytes / (1 << 20));
+    fprintf(to,
+            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
+            "copied\n",
+            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
+            report.copied_concats);
+    fusion_text(&program->fusion, joined, sizeof joined);
+    fprintf(to, "  joined kernels: %s\n", joined);
+}
+
+/* Uses the plans of all phases on the real device, so that library workspaces are included. The phases of a model take
+ * turns in one memory: each class is as large as the phase that needs most of it. */
+static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *to)
+{
+    Status st = OK;
+    Program program[PHASES_MAX] = {{0}};
+    Layout *layout = NULL;
+    Device device = {0};
+    DeviceConfig config = job_device(job, 0);
+    ProgramConfig training = job->program;
+    MemoryPlan memory;
+    int phases = program_phases(training.model);
+    size_t before = resident_bytes();
+    training.training = true;
+    TRY(job->backend->open(&config, &device));
+    TRY_OUT(program_layout(&training, n, &layout));
+    for (training.phase = 0; training.phase < phases; training.phase++)
+        TRY_OUT(program_create(&training, n, layout, &device, &program[training.phase]));
+    fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
+            job->backend->name);
+    size_t after = resident_bytes();
+    ReplicaConfig replica = {.backend = job->backend,
+                             .program = job->program,
+                             .local = 1,
+                             .optimizer = job->optimizer,
+                             .ema = job->gate.ema_decay > 0,
+                             .accumulate = job->accumulate > 1,
+                             .sum = job_comm(job, (Placement){.ranks = job->processes, .local_towers = 1})};
+    memory_plan_start(&memory, &replica, layout);
+    for (int p = 0; p < phases; p++) memory_plan_add(&memory, program[p].plan);
+    /* `prepared`: memory of this process taken by preparing the kernels (mostly their machine code). */
+    size_t prepared = after > before ? after - before : 0;
+    for (int k = 0; k < MEMORY_CLASSES; k++) {
+        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
+        if (always || memory.bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory.bytes[k]);
+    }
+    bytes_row(to, "prepared kernels (measured on this machine)", prepared);
+    bytes_row(to, "total for one tower", memory_plan_total(&memory) + prepared);
+    for (int p = 0; p < phases; p++) {
+        training.phase = p;
+        phase_rows(training.model, &program[p], to);
+        if (training.recompute) TRY_OUT(recompute_row(&training, n, layout, &device, &program[p], to));
+    }
+    for (int p = 0; kernels && p < phases; p++) kernels_print(&device, program[p].plan, to);
+out:
+    for (int p = 0; p < phases; p++) program_destroy(&program[p]);
+    layout_destroy(layout);
+    job->backend->close(&device);
+    return st;
+}
+
+Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE *to)
+{
+    const TrainJob *job = &files->job;
+    const Model *model = job->program.model;
+    ProgramConfig config = job->program;
+    Program program;
+    Totals totals = {0};
+    config.training = true;
+    config.fuse_siblings = config.pool_behind_conv = false; /* show the model as in its paper */
+    TRY(program_graph(&config, n, &program));
+    const Graph *g = program.graph;
+    fprintf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
+            "parameters", "multiply-adds");
+    for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
+    totals.all_params = role_count(g, ROLE_PARAM, NULL);
+    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, forward pass of one image", "", "",
+            (long long)totals.all_params, (long long)totals.macs);
+    for (int p = 0; p < model->phase_count; p++)
+        fprintf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
+                (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
+                (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
+    if (ops) {
+        fprintf(to, "\nOp list with gradients\n");
+        graph_print(g, to);
+    }
+    program_destroy(&program);
+    return memory_table(job, n, kernels, to);
+}
+
+Status info_run(const JobFiles *files, FILE *to)
+{
+    const TrainJob *job = &files->job;
+    const SourceInfo *train = source_info(job->train);
+    int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
+    int64_t last = train->count - (job_batches_per_epoch(job) - 1) * global;
+    fprintf(to, "model          %s, ", job->program.model->name);
+    if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
+    fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
+    fprintf(to, "data           %s: %lld training, %lld test samples%s\n", train->name, (long long)train->count,
+            (long long)(job->test ? source_info(job->test)->count : 0),
+            train->several ? ", any number of classes for an image" : "");
+    fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
+            job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
+            job->backend->name);
+    fprintf(to, "batch          %lld in total:", (long long)global);
+    for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
+    fprintf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld sample%s\n",
+            (long long)per_epoch, (long long)total, (long long)last, last == 1 ? "" : "s");
+    fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
+    int32_t n = 0;
+    for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
+    return memory_table(job, n, false, to);
+}

@@ -1,0 +1,369 @@
+/* Times of every op of a step; see profile.h. The device is synchronized after each op, so overlap between ops does not
+ * show. The overhead of one synchronization (microseconds on a GPU) is subtracted from every time. */
+#include "inception/commands/profile.h"
+
+#include "inception/commands/kernels.h"
+#include "kernels/array.h"
+
+#include "towers/data/loading/loader.h"
+#include "towers/replica/ledger.h"
+#include "towers/replica/replica.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
+enum { ASK_ROUNDS = 50 };
+static const double FAST_MS = 2, LEAST_MS = 1e-4;
+
+typedef struct OpTime {
+    const OpCall *call;
+    double ms;                        /* fastest round */
+    double gflop, real_gflop, gbytes; /* by definition; as computed by the algorithm; minimum bytes moved */
+} OpTime;
+
+typedef struct KindTime {
+    OpKind kind;
+    int calls;
+    double ms, gflop, real_gflop, gbytes;
+} KindTime;
+
+typedef struct Peak {
+    double gflops, gbs; /* 0: not measured */
+} Peak;
+
+static double tensor_bytes(const Tensor *t)
+{
+    return (double)shape_count(t->shape) * (double)dtype_bytes(t->dtype);
+}
+
+static bool lies_within(const Tensor *part, const Tensor *whole)
+{
+    const char *at = part->data, *first = whole->data;
+    int64_t elements = (shape_pixels(whole->shape) - 1) * whole->pitch + whole->shape.c;
+    return at >= first && at < first + elements * (int64_t)dtype_bytes(whole->dtype);
+}
+
+/* A slice, reshape or concat whose operand already lies in its result moves nothing. */
+static double moved_gbytes(const OpCall *call)
+{
+    double bytes = 0;
+    for (int k = 0; k < call->in_count; k++) {
+        bool there = call->kind == OP_CONCAT ? lies_within(&call->in[k], &call->out[0])
+                                             : lies_within(&call->out[0], &call->in[k]);
+        if (!there) bytes += 2 * tensor_bytes(call->kind == OP_CONCAT ? &call->in[k] : &call->out[0]);
+    }
+    return bytes * 1e-9;
+}
+
+/* Every operand once: the bytes that an op must move if nothing stays in a cache. */
+static double call_gbytes(const OpCall *call)
+{
+    double bytes = 0;
+    if (call->kind == OP_SLICE || call->kind == OP_RESHAPE || call->kind == OP_CONCAT) return moved_gbytes(call);
+    for (int k = 0; k < call->in_count; k++)
+        if (call->in[k].data) bytes += (double)shape_count(call->in[k].shape) * (double)dtype_bytes(call->in[k].dtype);
+    for (int k = 0; k < call->out_count; k++)
+        if (call->out[k].data)
+            bytes += (double)shape_count(call->out[k].shape) * (double)dtype_bytes(call->out[k].dtype);
+    return bytes * 1e-9;
+}
+
+/* Overhead of a launch and a synchronization, the least that every time includes. */
+static Status asking_time(Device *device, double *ms)
+{
+    Status st = OK;
+    void *memory = NULL;
+    *ms = 1e30;
+    TRY(device->backend->alloc(device, sizeof(float), &memory));
+    for (int i = 0; i < ASK_ROUNDS; i++) {
+        int64_t start = clock_ns();
+        TRY_OUT(device->backend->fill(device, memory, 0, 1));
+        TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
+        *ms = fmin(*ms, (double)(clock_ns() - start) * 1e-6);
+    }
+out:
+    device->backend->release(device, memory);
+    return st;
+}
+
+static Status ops_time(Replica *r, const Plan *plan, int rounds, OpTime *times)
+{
+    int count = plan_op_count(plan);
+    double asking;
+    TRY(asking_time(&r->device, &asking));
+    for (int i = 0; i < count; i++) {
+        const OpCall *call = plan_call(plan, i);
+        double gflop = 2e-9 * (double)op_macs(call), share = call->product_share > 0 ? (double)call->product_share : 1;
+        times[i] = (OpTime){call, 1e30, gflop, gflop * share, call_gbytes(call)};
+    }
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < count; i++) {
+            int64_t start = clock_ns();
+            TRY(plan_run((Plan *)plan, i, i + 1));
+            TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+            double ms = (double)(clock_ns() - start) * 1e-6 - asking;
+            times[i].ms = fmin(times[i].ms, fmax(ms, LEAST_MS));
+        }
+    return OK;
+}
+
+/* ---- peak rates of the machine, measured with own kernels: a square matrix product and a copy */
+
+static Status call_best_ms(Device *device, OpCall *call, double *best)
+{
+    const OpKernel *kernel = device->backend->kernels[call->kind];
+    Status st = OK;
+    *best = 1e30;
+    if (kernel->prepare) TRY(kernel->prepare(device, call));
+    if (call->workspace_bytes) TRY_OUT(device->backend->alloc(device, call->workspace_bytes, &call->workspace));
+    for (int i = 0; i < PEAK_ROUNDS; i++) {
+        int64_t start = clock_ns();
+        TRY_OUT(kernel->launch(device, call));
+        TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
+        double ms = (double)(clock_ns() - start) * 1e-6;
+        if (ms < *best) *best = ms;
+    }
+out:
+    if (call->workspace) device->backend->release(device, call->workspace);
+    if (kernel->discard && call->state) kernel->discard(device, call);
+    return st;
+}
+
+static Status peak_of_side(Device *device, Dtype dtype, int32_t side, double *product_ms, Peak *peak)
+{
+    Status st = OK;
+    void *memory[3] = {0};
+    double copy_ms, asking;
+    size_t bytes = (size_t)side * (size_t)side * sizeof(float);
+    bytes = bytes > COPY_BYTES ? bytes : COPY_BYTES;
+    Shape square = {side, side, 1, 1}, flat = {(int32_t)(bytes / 4 / 1024), 1024, 1, 1};
+    TRY(asking_time(device, &asking));
+    for (int i = 0; i < 3; i++) TRY_OUT(device->backend->alloc(device, bytes, &memory[i]));
+    OpCall product = {.kind = OP_DENSE, .name = "peak", .in_count = 2, .out_count = 1};
+    product.in[0] = (Tensor){memory[0], square, dtype, side};
+    product.in[1] = (Tensor){memory[1], square, DTYPE_F32, side};
+    product.out[0] = (Tensor){memory[2], square, dtype, side};
+    OpCall copy = {.kind = OP_SLICE, .name = "peak", .in_count = 1, .out_count = 1};
+    copy.in[0] = (Tensor){memory[0], flat, DTYPE_F32, 1024};
+    copy.out[0] = (Tensor){memory[1], flat, DTYPE_F32, 1024};
+    TRY_OUT(call_best_ms(device, &product, product_ms));
+    TRY_OUT(call_best_ms(device, &copy, &copy_ms));
+    *peak = (Peak){2.0 * side * side * side / fmax(*product_ms - asking, LEAST_MS) * 1e-6,
+                   2.0 * (double)bytes / fmax(copy_ms - asking, LEAST_MS) * 1e-6};
+out:
+    for (int i = 0; i < 3; i++)
+        if (memory[i]) device->backend->release(device, memory[i]);
+    return st;
+}
+
+/* ---- tables */
+
+static int by_ms(const void *a, const void *b)
+{
+    double x = ((const OpTime *)a)->ms, y = ((const OpTime *)b)->ms;
+    return (x < y) - (x > y);
+}
+
+static int kind_by_ms(const void *a, const void *b)
+{
+    double x = ((const KindTime *)a)->ms, y = ((const KindTime *)b)->ms;
+    return (x < y) - (x > y);
+}
+
+enum { CELL = 96, COLUMNS_MAX = 10 };
+typedef struct Table {  /* of texts; printed in aligned columns on a terminal, else as Markdown */
+    int columns, texts; /* the first `texts` columns are texts, the others numbers */
+    int rows;
+    char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows]; the first row is the head */
+} Table;
+
+static char (*table_row(Table *t))[CELL]
+{
+    if (array_grow(&t->cell, t->rows, sizeof *t->cell, "a table") != OK) return NULL;
+    memset(t->cell[t->rows], 0, sizeof *t->cell);
+    return t->cell[t->rows++];
+}
+
+static void table_head(Table *t, const char *const *names)
+{
+    char(*head)[CELL] = table_row(t);
+    for (int k = 0; head && k < t->columns; k++) snprintf(head[k], CELL, "%s", names[k]);
+}
+
+static int table_width(const Table *t, int column)
+{
+    int width = 0;
+    for (int i = 0; i < t->rows; i++) {
+        int length = (int)strlen(t->cell[i][column]);
+        width = length > width ? length : width;
+    }
+    return width;
+}
+
+static void table_print(const Table *t, bool terminal, FILE *to)
+{
+    int width[COLUMNS_MAX];
+    for (int k = 0; k < t->columns; k++) width[k] = table_width(t, k);
+    for (int i = 0; i < t->rows; i++) {
+        for (int k = 0; k < t->columns; k++)
+            if (terminal)
+                fprintf(to, "%s%*s", k ? "  " : "", k < t->texts ? -width[k] : width[k], t->cell[i][k]);
+            else
+                fprintf(to, "| %s ", t->cell[i][k]);
+        fputs(terminal ? "\n" : "|\n", to);
+        for (int k = 0; i == 0 && !terminal && k < t->columns; k++) fputs(k < t->texts ? "|---" : "|---:", to);
+        if (i == 0 && !terminal) fputs("|\n", to);
+    }
+    fputc('\n', to);
+}
+
+/* Fill in the numbers of an op or of all ops of a kind, from column `k` on. */
+static void numbers_fill(char (*row)[CELL], int k, double ms, double total, double gflop, double real, double gbytes,
+                         const Peak *peak)
+{
+    char(*at)[CELL] = row + k;
+    snprintf(at[0], CELL, "%.3f", ms);
+    snprintf(at[1], CELL, "%.1f", 100 * ms / total);
+    snprintf(at[2], CELL, "-");
+    snprintf(at[3], CELL, "-");
+    snprintf(at[4], CELL, "-");
+    if (gflop > 0) snprintf(at[2], CELL, "%.1f", gflop / ms * 1e3);
+    if (gflop > 0) snprintf(at[3], CELL, "%.1f", real / ms * 1e3);
+    if (gbytes > 0) snprintf(at[4], CELL, "%.1f", gbytes / ms * 1e3);
+    /* Percentage of the limiting peak: the larger of the best possible times for arithmetic and memory, over the time.
+     * "-" if nothing is computed or moved, or if memory cannot be that fast (the operands were in a cache). */
+    double compute = real / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
+    double share = 100 * fmax(compute, memory) / ms;
+    snprintf(at[5], CELL, "-");
+    if (share > 0 && share <= 100) snprintf(at[5], CELL, "%.0f", share);
+}
+
+static void kinds_print(const OpTime *times, int count, double total, const Peak *peak, bool terminal, FILE *to)
+{
+    static const char *const head[] = {"op",           "calls", "ms",       "share %", "effective GFLOP/s",
+                                       "real GFLOP/s", "GB/s",  "% of peak"};
+    KindTime kinds[OP_COUNT] = {0};
+    Table table = {.columns = 8, .texts = 1};
+    for (int i = 0; i < count; i++) {
+        KindTime *kind = &kinds[times[i].call->kind];
+        kind->kind = times[i].call->kind;
+        kind->calls++;
+        kind->ms += times[i].ms;
+        kind->gflop += times[i].gflop;
+        kind->real_gflop += times[i].real_gflop;
+        kind->gbytes += times[i].gbytes;
+    }
+    qsort(kinds, OP_COUNT, sizeof *kinds, kind_by_ms);
+    table_head(&table, head);
+    for (int i = 0; i < OP_COUNT && kinds[i].calls; i++) {
+        const KindTime *k = &kinds[i];
+        char(*row)[CELL] = table_row(&table);
+        if (!row) break;
+        snprintf(row[0], CELL, "%s", op_name(k->kind));
+        snprintf(row[1], CELL, "%d", k->calls);
+        numbers_fill(row, 2, k->ms, total, k->gflop, k->real_gflop, k->gbytes, peak);
+    }
+    table_print(&table, terminal, to);
+    free(table.cell);
+}
+
+static void profile_print(Device *device, OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
+{
+    double total = 0;
+    for (int i = 0; i < count; i++) total += times[i].ms;
+    fprintf(to,
+            "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
+            "%.1f GB/s (copy)\n\n",
+            job->program.model->name, job->shares.batch[0],
+            job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
+            job->device.threads == 1 ? "" : "s", total, count, peak->gflops, peak->gbs);
+    bool terminal = isatty(fileno(to));
+    kinds_print(times, count, total, peak, terminal, to);
+    static const char *const head[] = {
+        "layer", "op", "output", "kernel", "ms", "share %", "effective GFLOP/s", "real GFLOP/s", "GB/s", "% of peak"};
+    Table table = {.columns = 10, .texts = 4};
+    qsort(times, (size_t)count, sizeof *times, by_ms);
+    table_head(&table, head);
+    for (int i = 0; i < count && i < TOP_LAYERS; i++) {
+        const OpTime *t = &times[i];
+        char(*row)[CELL] = table_row(&table);
+        if (!row) break;
+        snprintf(row[0], CELL, "%s", t->call->name);
+        snprintf(row[1], CELL, "%s", op_name(t->call->kind));
+        snprintf(row[2], CELL, "%s", shape_text(t->call->out[0].shape));
+        snprintf(row[3], CELL, "%s", kernel_chosen(device, t->call).name);
+        numbers_fill(row, 4, t->ms, total, t->gflop, t->real_gflop, t->gbytes, peak);
+    }
+    table_print(&table, terminal, to);
+    fputs("Kernels not used, and why:\n\n", to);
+    for (int i = 0; i < count && i < TOP_LAYERS; i++) {
+        KernelChoice choice = kernel_chosen(device, times[i].call);
+        if (choice.passed[0])
+            fprintf(to, "- %s %s: %s\n", times[i].call->name, op_name(times[i].call->kind), choice.passed);
+    }
+    fputc('\n', to);
+    free(table.cell);
+    fprintf(to, "effective: arithmetic of the op's definition, per second; real: arithmetic of the algorithm used "
+                "(less with Winograd).\n%% of peak: relative to the machine's arithmetic or memory peak, whichever "
+                "limits; -: no arithmetic or memory traffic, or operands that fit in a cache.\n");
+}
+
+static Status replica_open(const TrainJob *job, Replica **made)
+{
+    ReplicaConfig config = {.backend = job->backend,
+                            .device = job_device(job, 0),
+                            .program = job->program,
+                            .local = 1,
+                            .train_n = {job->shares.batch[0]},
+                            .optimizer = job->optimizer,
+                            .seed = job->seed};
+    return replica_create(&config, made);
+}
+
+static Status loader_open(const TrainJob *job, Loader **made)
+{
+    LoaderConfig data = {.source = job->train,
+                         .shares = {.towers = 1, .batch = {job->shares.batch[0]}},
+                         .local = 1,
+                         .transform = job_transform(job, false),
+                         .max_steps = 1,
+                         .depth = 2};
+    return loader_create(&data, made);
+}
+
+Status profile_run(const JobFiles *files, int rounds, FILE *to)
+{
+    Status st = OK;
+    const TrainJob *job = &files->job;
+    Replica *replica = NULL;
+    Loader *loader = NULL;
+    OpTime *times = NULL;
+    Peak peak = {0};
+    const Batch *batch;
+    TRY_OUT(replica_open(job, &replica));
+    TRY_OUT(loader_open(job, &loader));
+    TRY_OUT(loader_next(loader, &batch));
+    Program *program = replica_program(replica, 0, batch->n);
+    int count = plan_op_count(program->plan);
+    times = calloc((size_t)count, sizeof *times);
+    if (!times) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the times of %d ops", count));
+    RandomKey key = job_random_key(job, 1, batch);
+    TRY_OUT(replica_feed(replica, program, batch, 0, &key, 1.0f / (float)batch->n));
+    TRY_OUT(plan_run(program->plan, 0, count));
+    /* If the product is too fast to be timed well, measure again with larger matrices. */
+    double ms;
+    TRY_OUT(peak_of_side(&replica->device, job->program.compute, PEAK_SIDE, &ms, &peak));
+    TRY_OUT(ms < FAST_MS ? peak_of_side(&replica->device, job->program.compute, PEAK_SIDE_FAST, &ms, &peak) : OK);
+    TRY_OUT(ops_time(replica, program->plan, rounds, times));
+    /* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
+    for (int i = 0; i < count; i++) peak.gflops = fmax(peak.gflops, times[i].real_gflop / times[i].ms * 1e3);
+    profile_print(&replica->device, times, count, job, &peak, to);
+out:
+    free(times);
+    loader_destroy(loader);
+    replica_destroy(replica);
+    return st;
+}

@@ -1,0 +1,11 @@
+/* bench --profile: the time of each op in a step of one tower. */
+#ifndef TOWERS_INCEPTION_CLI_PROFILE_H
+#define TOWERS_INCEPTION_CLI_PROFILE_H
+
+#include "inception/job/job.h"
+
+/* Run one tower's program `rounds` times in this process, timing each op separately, and print two tables: by kind of
+ * op, and the slowest layers. The machine's peak rates (a large matrix product, a large copy) are measured first. */
+NODISCARD Status profile_run(const JobFiles *files, int rounds, FILE *to);
+
+#endif

@@ -1,0 +1,252 @@
+/* bench --scaling: how much faster N towers are than one, and what causes each lost percent.
+ *
+ * Three runs alternate over several rounds, so that changes of the machine's speed affect all of them: one tower alone
+ * on its device with its share of the batch; all towers on synthetic data; and, if a data set is given, all towers on
+ * it. By the ledger's clocks a tower's step is data + computation + waiting for the last tower + all-reduce + update.
+ * The time lost to a part is that by which it takes longer than with one tower alone:
+ *   contention   the same computation is slower beside other towers (memory, caches, cores, clocks)
+ *   skew         waiting for the tower that arrives last at the all-reduce
+ *   reduction    from the last arrival to the gate's decision
+ *   data         waiting for batches
+ *   rest         update, bookkeeping
+ * Intervals are Student's t over the rounds, paired within a round. */
+#include "inception/commands/commands.h"
+
+#include "towers/record/statistics.h"
+#include "towers/train/train.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { ROUNDS = 6, LEAST_STEPS = 5, LEAST_WARMUP = 3 };
+
+typedef enum Mode { MODE_ALONE = 0, MODE_TOGETHER, MODE_REAL, MODE_COUNT } Mode;
+typedef enum Part { PART_DATA = 0, PART_COMPUTE, PART_SKEW, PART_REDUCE, PART_REST, PART_STEP, PART_COUNT } Part;
+
+/* Shared memory filled by rank 0's process: sums of seconds over the counted steps, averaged over towers. */
+typedef struct ScalingTimes {
+    int64_t warmup, count;
+    double seconds, sum[PART_COUNT]; /* seconds: duration of the previous step */
+} ScalingTimes;
+
+/* Means of one run in one round, in seconds per step. */
+typedef struct Means {
+    double part[PART_COUNT];
+} Means;
+
+/* Count the previous step, whose ledger rows are complete. */
+static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
+{
+    ScalingTimes *times = context;
+    double part[PART_COUNT] = {0}, known = 0, of_step = times->seconds;
+    int64_t last = 0;
+    (void)loss;
+    times->seconds = seconds;
+    if (step - 1 <= times->warmup) return;
+    for (int t = 0; t < ledger->towers; t++) {
+        int64_t arrival = ledger_row(ledger, t, step - 1)->arrival_ns;
+        if (arrival > last) last = arrival;
+    }
+    for (int t = 0; t < ledger->towers; t++) {
+        const LedgerRow *row = ledger_row(ledger, t, step - 1);
+        const int64_t *ns = row->activity_ns;
+        double skew = (double)(last - row->arrival_ns) * 1e-9;
+        part[PART_DATA] += (double)ns[ACTIVITY_DATA] * 1e-9;
+        part[PART_COMPUTE] += (double)(ns[ACTIVITY_COPY] + ns[ACTIVITY_FORWARD] + ns[ACTIVITY_BACKWARD]) * 1e-9;
+        part[PART_SKEW] += skew;
+        part[PART_REDUCE] += (double)ns[ACTIVITY_REDUCE] * 1e-9 - skew;
+    }
+    for (int k = 0; k < PART_REST; k++) known += part[k] /= ledger->towers;
+    part[PART_REST] = of_step - known;
+    part[PART_STEP] = of_step;
+    for (int k = 0; k < PART_COUNT; k++) times->sum[k] += part[k];
+    times->count++;
+}
+
+static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means *means, int *signal_number)
+{
+    TrainJob job = *base;
+    int64_t steps = o->batches / ROUNDS > LEAST_STEPS ? o->batches / ROUNDS : LEAST_STEPS,
+            warmup = o->warmup_batches / ROUNDS > LEAST_WARMUP ? o->warmup_batches / ROUNDS : LEAST_WARMUP;
+    ScalingTimes *times = mmap(NULL, sizeof *times, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (times == MAP_FAILED) return FAIL(ERR_MEMORY, "no memory for the times of a run: %s", strerror(errno));
+    times->warmup = warmup;
+    job.quiet = true;
+    job.on_step = step_seen;
+    job.on_step_context = times;
+    job.epochs = job.max_steps = warmup + steps + 1; /* the last is not counted: its rows are incomplete */
+    if (mode == MODE_ALONE) {
+        job.shares.towers = job.processes = 1;
+        job.test = NULL;
+    }
+    Status st = train_timed(&job, signal_number);
+    for (int k = 0; st == OK && k < PART_COUNT; k++) means->part[k] = times->sum[k] / (double)times->count;
+    munmap(times, sizeof *times);
+    return st;
+}
+
+/* ---- statistics over the rounds */
+
+typedef struct Interval {
+    double mean, half; /* half width of the 95 % interval */
+} Interval;
+
+static Interval interval_of(const double *x, int count)
+{
+    double mean = series_mean(x, count), square = 0;
+    for (int i = 0; i < count; i++) square += (x[i] - mean) * (x[i] - mean);
+    return (Interval){mean, student_quantile(0.975, count - 1) * sqrt(square / (count - 1) / count)};
+}
+
+typedef struct Scaling {
+    int towers;
+    int64_t share; /* samples per tower */
+    bool real;
+    Means round[MODE_COUNT][ROUNDS];
+} Scaling;
+
+static Interval images_per_sec(const Scaling *s, Mode mode)
+{
+    double x[ROUNDS];
+    int towers = mode == MODE_ALONE ? 1 : s->towers;
+    for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->share) / s->round[mode][r].part[PART_STEP];
+    return interval_of(x, ROUNDS);
+}
+
+/* Percent of `mode`'s step by which a part is longer than with one tower alone. PART_STEP: the sum of all parts. */
+static Interval lost(const Scaling *s, Mode mode, Part part)
+{
+    double x[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        const Means *alone = &s->round[MODE_ALONE][r], *all = &s->round[mode][r];
+        x[r] = 100 * (all->part[part] - alone->part[part]) / all->part[PART_STEP];
+    }
+    return interval_of(x, ROUNDS);
+}
+
+static Interval milliseconds(const Scaling *s, Mode mode)
+{
+    double x[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) x[r] = 1000 * s->round[mode][r].part[PART_STEP];
+    return interval_of(x, ROUNDS);
+}
+
+typedef struct Loss {
+    const char *name, *words;
+    Part part;
+} Loss;
+
+static const Loss losses[] = {
+    {"contention", "slower computation beside other towers", PART_COMPUTE},
+    {"skew", "waiting for the slowest tower", PART_SKEW},
+    {"reduction", "all-reduce after the last arrival", PART_REDUCE},
+    {"data", "waiting for data", PART_DATA},
+    {"rest", "update and bookkeeping", PART_REST},
+};
+enum { LOSSES = sizeof losses / sizeof *losses };
+
+static void mode_print(const Scaling *s, Mode mode)
+{
+    Interval images = images_per_sec(s, mode), ms = milliseconds(s, mode), all = lost(s, mode, PART_STEP);
+    char name[64];
+    snprintf(name, sizeof name, mode == MODE_ALONE ? "one tower alone" : "%d towers%s", s->towers,
+             mode == MODE_REAL ? ", real data" : "");
+    printf("  %-24s %9.1f +- %-7.1f images/s  %9.2f +- %-6.2f ms", name, images.mean, images.half, ms.mean, ms.half);
+    if (mode != MODE_ALONE) printf("  %5.1f +- %.1f %% efficiency", 100 - all.mean, all.half);
+    putchar('\n');
+}
+
+static void scaling_print(const Scaling *s, const TrainJob *job)
+{
+    printf("Scaling of %s on %s, %lld images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
+           job->program.model->name, job->backend->name, (long long)s->share, job->device.threads,
+           job->device.threads == 1 ? "" : "s", ROUNDS);
+    for (int m = 0; m < MODE_COUNT; m++)
+        if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
+    printf("\n  %% of a step to    %-19s%s\n", s->real ? "synthetic data" : "", s->real ? "real data" : "");
+    for (int i = 0; i < LOSSES; i++) {
+        Interval a = lost(s, MODE_TOGETHER, losses[i].part), b = {0};
+        printf("    %-14s %+7.2f +- %-6.2f", losses[i].name, a.mean, a.half);
+        if (s->real) b = lost(s, MODE_REAL, losses[i].part);
+        if (s->real) printf(" %+7.2f +- %-6.2f", b.mean, b.half);
+        printf("  %s\n", losses[i].words);
+    }
+    if (!s->real) printf("\n  (add --data-path DIR to measure with real data)\n");
+}
+
+static json_t *interval_json(Interval x)
+{
+    return json_pack("{s:f, s:f}", "value", x.mean, "half_width", isfinite(x.half) ? x.half : 0);
+}
+
+static json_t *mode_json(const Scaling *s, Mode mode)
+{
+    json_t *root = json_pack("{s:o, s:o}", "images_per_sec", interval_json(images_per_sec(s, mode)), "step_ms",
+                             interval_json(milliseconds(s, mode)));
+    if (mode == MODE_ALONE) return root;
+    json_t *parts = json_object();
+    for (int i = 0; i < LOSSES; i++)
+        json_object_set_new(parts, losses[i].name, interval_json(lost(s, mode, losses[i].part)));
+    json_object_set_new(root, "lost_percent", interval_json(lost(s, mode, PART_STEP)));
+    json_object_set_new(root, "lost_percent_to", parts);
+    return root;
+}
+
+static Status scaling_json(const Scaling *s, const TrainJob *job)
+{
+    json_t *root = json_pack("{s:s, s:s, s:i, s:I, s:i, s:i, s:o, s:o}", "model", job->program.model->name, "device",
+                             job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->share,
+                             "threads", job->device.threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE),
+                             "together", mode_json(s, MODE_TOGETHER));
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
+    if (s->real) json_object_set_new(root, "together_real_data", mode_json(s, MODE_REAL));
+    json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
+/* ---- the rounds */
+
+static Status job_check(const TrainJob *job)
+{
+    if (job->shares.towers < 2)
+        return FAIL(ERR_ARG, "--scaling compares one tower with several; use --towers 2 or more");
+    if (job->processes != job->shares.towers)
+        return FAIL(ERR_ARG,
+                    "--scaling needs one process and device per tower, but there are %d towers in %d processes",
+                    job->shares.towers, job->processes);
+    for (int t = 1; t < job->shares.towers; t++)
+        if (job->shares.batch[t] != job->shares.batch[0])
+            return FAIL(ERR_ARG, "--scaling needs equal batch sizes, but tower %d has %d and tower 0 has %d", t,
+                        job->shares.batch[t], job->shares.batch[0]);
+    return OK;
+}
+
+Status scaling_run(Options *o, JobFiles *files, int *signal_number)
+{
+    Status st = OK;
+    const TrainJob *job = &files->job;
+    JobFiles real = {0};
+    bool with_real = o->dataset == DATASET_FMNIST || option_is_set(o, "data-path");
+    TRY(job_check(job));
+    Scaling s = {.towers = job->shares.towers, .share = job->shares.batch[0], .real = with_real};
+    if (with_real) TRY_OUT(job_open(o, 0, &real));
+    real.job.test = NULL;
+    const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};
+    for (int r = 0; r < ROUNDS; r++) {
+        for (int m = 0; m < MODE_COUNT; m++)
+            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, &s.round[m][r], signal_number));
+        if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
+    }
+    if (o->json)
+        TRY_OUT(scaling_json(&s, job));
+    else
+        scaling_print(&s, job);
+out:
+    job_close(&real);
+    return st;
+}

@@ -1,0 +1,292 @@
+/* One run in several launched programs; see hosts.h. */
+#include "inception/job/hosts.h"
+
+#include "inception/job/host_links.h"
+#include "inception/models/models.h"
+#include "towers/files/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+bool hosts_lead(const JobFiles *files)
+{
+    return files->launch.rank == 0;
+}
+
+Status hosts_meet(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    files->console[0] = files->console[1] = -1;
+    TRY(launch_read(environ, &files->launch));
+    if (files->launch.ranks == 1) return OK;
+    files->launch.any_build = o->verb == VERB_DOCTOR;
+    TRY(control_open(&files->launch, (int64_t)(o->comm_timeout * 1000), &files->control));
+    job->control = files->control;
+    if (o->max_restarts > 0)
+        job_note(files, "--max-restarts has no effect here: only %s can start all programs again",
+                 files->launch.origin);
+    job->launcher = files->launch.origin;
+    job->host = control_host(files->control, files->launch.rank);
+    job->user_signal = files->launch.user_signal;
+    job->groups = files->launch.ranks;
+    char mpi[128]; /* connects GPUs, too, if it is there */
+    job->comm.master = files->launch.mpi && comm_mpi_text(mpi, sizeof mpi) ? NULL : files->launch.master;
+    job->comm.port = files->launch.port + 1;
+    job->comm.token = files->launch.token;
+    job->group = files->launch.rank;
+    return OK;
+}
+
+/* ---- the run directory */
+
+static Status run_send(const Options *o, JobFiles *files)
+{
+    size_t count = 0;
+    json_t *root = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:o}", "run_dir", json_text(files->run_dir),
+                             "resume_path", json_text(files->resume_path), "branch_of", json_text(files->branch_of),
+                             "fresh_name", files->fresh_name, "nothing_to_resume", files->nothing_to_resume, "resume",
+                             files->job.resume, "model", o->argument_count ? o->arguments[0] : "", "settings",
+                             json_text(files->resumed_settings ? files->resumed_settings : ""));
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (!text) return FAIL(ERR_MEMORY, "no memory for the run directory's message to other hosts");
+    count = strlen(text);
+    Status st = control_broadcast(files->control, &text, &count);
+    free(text);
+    return st;
+}
+
+static void path_take(const json_t *root, const char *key, char path[PATH_BYTES])
+{
+    const char *value = json_string_value(json_object_get(root, key));
+    snprintf(path, PATH_BYTES, "%s", value ? value : "");
+}
+
+static Status run_take(Options *o, JobFiles *files)
+{
+    Status st = OK;
+    char *text = NULL;
+    size_t count = 0;
+    TrainJob *job = &files->job;
+    const Model *model;
+    TRY(control_broadcast(files->control, &text, &count));
+    json_t *root = json_loadb(text, count, 0, NULL);
+    const char *settings = json_string_value(json_object_get(root, "settings")),
+               *name = json_string_value(json_object_get(root, "model"));
+    free(text);
+    if (!settings || !name) TRY_OUT(FAIL(ERR_INTERNAL, "rank 0 sent an unreadable run directory"));
+    path_take(root, "run_dir", files->run_dir);
+    path_take(root, "resume_path", files->resume_path);
+    path_take(root, "branch_of", files->branch_of);
+    files->nothing_to_resume = json_is_true(json_object_get(root, "nothing_to_resume"));
+    job->run_dir = files->run_dir;
+    job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
+    job->resume = json_is_true(json_object_get(root, "resume"));
+    if (!o->argument_count && *name) { /* --resume RUN names the model */
+        TRY_OUT(model_find(name, &model));
+        o->arguments[0] = (char *)model->name;
+        o->argument_count = 1;
+    }
+    if (*settings) TRY_OUT(options_apply_bytes(o, settings, strlen(settings), ORIGIN_RUN, "the resumed run"));
+out:
+    json_decref(root);
+    return st;
+}
+
+Status hosts_run_dir(Options *o, JobFiles *files)
+{
+    if (!files->control) return job_run_dir(o, files);
+    if (!hosts_lead(files)) return run_take(o, files);
+    TRY(job_run_dir(o, files));
+    return run_send(o, files);
+}
+
+/* ---- GPUs */
+
+/* What a program would use: all visible GPUs, or those of --gpus. */
+typedef struct Gpus {
+    int32_t count;
+    DeviceId id[GPUS_MAX];
+} Gpus;
+
+static bool sees(const Gpus *gpus, const DeviceId *id)
+{
+    for (int i = 0; i < gpus->count; i++)
+        if (!memcmp(&gpus->id[i], id, sizeof *id)) return true;
+    return false;
+}
+
+static Status gpus_share(const Gpus *all, JobFiles *files)
+{
+    const Gpus *mine = &all[files->launch.rank];
+    for (int r = 0; r < files->launch.ranks; r++) {
+        if (all[r].count < 0 || all[r].count > GPUS_MAX)
+            return FAIL(ERR_COMM, "rank %d on %s tells of %d GPUs, expected 0 to %d", r,
+                        control_host(files->control, r), (int)all[r].count, GPUS_MAX);
+        bool same = all[r].count == mine->count && !memcmp(all[r].id, mine->id, (size_t)mine->count * sizeof *mine->id);
+        if (same) files->gpu_program += r < files->launch.rank;
+        if (same) files->gpu_programs++;
+        for (int i = 0; !same && i < mine->count; i++)
+            if (sees(&all[r], &mine->id[i]))
+                return FAIL(ERR_ARG,
+                            "GPU %d is seen by rank %d on %s, too, which otherwise sees other GPUs, or has them in "
+                            "another order; let programs see the same GPUs, or none in common (CUDA_VISIBLE_DEVICES, "
+                            "--gpus)",
+                            i, r, control_host(files->control, r));
+    }
+    return OK;
+}
+
+Status hosts_gpus(const Options *o, JobFiles *files)
+{
+    Status st = OK;
+    Gpus mine = {0};
+    DeviceId visible[BACKEND_DEVICES_MAX];
+    int count;
+    if (!files->control) return OK;
+    TRY(backend_device_list(files->job.backend, visible, &count));
+    int chosen = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
+    for (int i = 0; i < (chosen ? chosen : count); i++) {
+        int64_t gpu = chosen ? o->gpus.value[i] : i;
+        if (gpu < count) mine.id[mine.count++] = visible[gpu];
+    }
+    Gpus *all = calloc((size_t)files->launch.ranks, sizeof *all);
+    if (!all) return FAIL(ERR_MEMORY, "no memory for the GPUs of %d programs", files->launch.ranks);
+    st = control_gather(files->control, &mine, sizeof mine, "its GPUs", all);
+    if (st == OK) st = gpus_share(all, files);
+    free(all);
+    return st;
+}
+
+/* ---- settings and data */
+
+/* Options whose values may differ: paths, what concerns one host only, and --resume, which rank 0 decides for all. */
+static bool is_of_a_host(OptionId id)
+{
+    static const OptionId ids[] = {OPTION_ID_data_path,  OPTION_ID_output_dir, OPTION_ID_experiment,  OPTION_ID_resume,
+                                   OPTION_ID_threads,    OPTION_ID_workers,    OPTION_ID_data_memory, OPTION_ID_gpus,
+                                   OPTION_ID_pretrained, OPTION_ID_features,   OPTION_ID_recipe};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        if (ids[i] == id) return true;
+    return option_info(id)->group == GROUP_GENERAL || !option_belongs(id, VERB_TRAIN);
+}
+
+/* Lines "--flag: value", then what follows from data and devices. */
+static char *settings_text(const Options *o, const JobFiles *files)
+{
+    char *text = NULL, value[OPTION_FORMAT_BYTES];
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return NULL;
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        if (!is_of_a_host(id))
+            fprintf(to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
+    fprintf(to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
+            o->features ? "set" : "not set"); /* which decides what the programs do together */
+    fprintf(to, "%sprocesses: %d\n", files->settings, files->job.processes);
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+Status hosts_compare(const Options *o, JobFiles *files)
+{
+    Status st = OK;
+    if (!files->control) return OK;
+    char *mine = settings_text(o, files), *theirs = NULL, closed[512] = "";
+    size_t count = mine ? strlen(mine) : 0;
+    if (!mine) return FAIL(ERR_MEMORY, "no memory for the settings of the run");
+    TRY_OUT(control_barrier(files->control, "open its data"));
+    if (hosts_lead(files)) {
+        TRY_OUT(control_broadcast(files->control, &mine, &count));
+    } else {
+        TRY_OUT(control_broadcast(files->control, &theirs, &count));
+        for (const char *a = mine, *b = theirs; *a || *b;) {
+            int of_a = (int)strcspn(a, "\n"), of_b = (int)strcspn(b, "\n");
+            if (of_a != of_b || strncmp(a, b, (size_t)of_a) != 0)
+                TRY_OUT(FAIL(ERR_ARG, "this rank has other settings than rank 0: '%.*s' here, '%.*s' there", of_a, a,
+                             of_b, b));
+            a += of_a + (a[of_a] == '\n');
+            b += of_b + (b[of_b] == '\n');
+        }
+    }
+    TRY_OUT(control_barrier(files->control, "compare its settings"));
+    if (!strcmp(files->job.backend->name, "cpu"))
+        TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
+    if (*closed)
+        job_note(files,
+                 "warning: %s; if MPI needs this way the run ends after --comm-timeout ('towers doctor --hosts' "
+                 "shows all ways)",
+                 closed);
+out:
+    free(mine);
+    free(theirs);
+    return st;
+}
+
+/* ---- the beginning and the end */
+
+static Status streams_redirect(JobFiles *files)
+{
+    char path[PATH_BYTES], name[32];
+    snprintf(name, sizeof name, "log-rank%d.txt", files->launch.rank);
+    TRY(directory_create(files->run_dir));
+    TRY(path_join(path, files->run_dir, name));
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        files->console[i] = fcntl(i + 1, F_DUPFD_CLOEXEC, 3);
+        if (dup2(fd, i + 1) < 0) return FAIL(ERR_IO, "cannot print to '%s': %s", path, strerror(errno));
+    }
+    close(fd);
+    return OK;
+}
+
+Status hosts_begin(JobFiles *files)
+{
+    char *text = files->run_dir;
+    size_t count = strlen(text);
+    if (!files->control) return OK;
+    TRY(control_broadcast(files->control, &text, &count));
+    if (hosts_lead(files)) return OK;
+    snprintf(files->run_dir, sizeof files->run_dir, "%s", text);
+    free(text);
+    files->job.quiet = true;
+    return streams_redirect(files);
+}
+
+void hosts_leave(JobFiles *files, Status status)
+{
+    ControlEnd end = {.rank = files->launch.rank, .status = (int32_t)status}, failure;
+    if (!files->control) return;
+    if (status != OK) {
+        snprintf(end.message, sizeof end.message, "%.*s", CONTROL_MESSAGE_BYTES - 1, status_message());
+        control_fail(files->control, &end);
+    }
+    bool own = control_orphaned(files->control) ||
+               (control_failed(files->control, &failure) && failure.rank == files->launch.rank);
+    fflush(NULL);
+    for (int i = 0; i < 2; i++)
+        if (own && files->console[i] >= 0) (void)dup2(files->console[i], i + 1);
+}
+
+void hosts_error_file(Status status)
+{
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    char when[32];
+    if (!path || !*path || status == OK) return;
+    snprintf(when, sizeof when, "%lld", (long long)time(NULL));
+    json_t *root =
+        json_pack("{s:{s:o, s:{s:s}}}", "message", "message", json_text(status_message()), "extraInfo", "timestamp",
+                  when); /* with a "py_callstack" torchrun would show that instead of the message */
+    if (root) (void)!json_dump_file(root, path, JSON_COMPACT); /* the exit code remains */
+    json_decref(root);
+}

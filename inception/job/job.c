@@ -1,0 +1,463 @@
+/* From options to a TrainJob: model, device, data, towers, learning rate, and settings that are copied as they are;
+ * see job.h. */
+#include "inception/job/job.h"
+#include "kernels/text.h"
+
+#include "inception/job/cores.h"
+#include "inception/job/hosts.h"
+#include "inception/models/models.h"
+#include "inception/options/recipe.h"
+#include "inception/options/uses.h"
+#include "towers/guard/batch_max.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void job_note(JobFiles *files, const char *format, ...)
+{
+    Text notes = text_behind(files->notes, sizeof files->notes);
+    va_list args;
+    va_start(args, format);
+    text_vadd(&notes, format, args);
+    va_end(args);
+    text_add(&notes, "\n");
+}
+
+/* ---- model and device */
+
+/* *found is NULL for "", the base model. */
+static Status variant_find(const Model *model, const char *name, const ModelVariant **found)
+{
+    char list[256];
+    Text names = text_start(list, sizeof list);
+    *found = NULL;
+    if (!*name) return OK;
+    for (int i = 0; i < MODEL_VARIANTS && model->variants[i].name; i++) {
+        if (!strcmp(model->variants[i].name, name)) {
+            *found = &model->variants[i];
+            return OK;
+        }
+        text_add(&names, " %s", model->variants[i].name);
+    }
+    return FAIL(ERR_ARG, "%s has no variant '%s'; its variants are:%s", model->name, name, *list ? list : " none");
+}
+
+/* Auxiliary heads are built unless they are switched off or the images are too small, which is noted. */
+static Status aux_choose(const Options *o, const Model *model, int32_t side, JobFiles *files, bool *aux)
+{
+    bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
+    bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE;               /* by the user, not by a recipe */
+    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file may serve several models */
+    *aux = has && o->aux && fits;
+    if (!has && asked)
+        return FAIL(ERR_ARG, "--%s: %s has no auxiliary classifier", weighed ? "aux-weight" : "aux", model->name);
+    if (!o->aux && weighed) return FAIL(ERR_ARG, "--aux-weight has no effect with --no-aux");
+    if (has && o->aux && !fits && asked)
+        return FAIL(ERR_ARG, "the auxiliary classifier of %s needs --img-size %d or more (got %d); use --no-aux",
+                    model->name, model->aux_min_side, side);
+    if (has && o->aux && !fits)
+        job_note(files, "%s at %dx%d is trained without its auxiliary classifier, which needs %dx%d", model->name, side,
+                 side, model->aux_min_side, model->aux_min_side);
+    return OK;
+}
+
+static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dtype)
+{
+    *dtype = DTYPE_F32;
+    bool tf32 = o->amp && o->amp_dtype == AMP_TF32;
+    if (tf32 && !strcmp(backend->name, "cpu"))
+        return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU; use bf16 on a CPU");
+    if (!o->amp || tf32) return OK;
+    *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
+    return backend->computes ? backend->computes(*dtype) : OK;
+}
+
+static Status model_options(const Options *o, const Model *model, JobFiles *files, ModelOptions *made)
+{
+    const ModelVariant *variant;
+    bool aux;
+    TRY(variant_find(model, o->variant ? o->variant : "", &variant));
+    int32_t side = o->img_size > 0 ? (int32_t)o->img_size : model->side;
+    if (side < model->min_side)
+        return FAIL(ERR_ARG, "--img-size %d is too small for %s, which needs at least %d", side, model->name,
+                    model->min_side);
+    TRY(aux_choose(o, model, side, files, &aux));
+    *made = (ModelOptions){
+        .classes = o->classes > 0 ? (int)o->classes
+                   : variant      ? variant->classes
+                                  : model->classes,
+        .side = side,
+        .channels = model->channels,
+        .dropout = o->dropout >= 0 ? (float)o->dropout
+                   : variant       ? variant->dropout
+                                   : model->dropout,
+        .aux = aux,
+        .variant = variant ? variant->name : "",
+        .width = o->width > 0 ? (int32_t)o->width : model->width,
+        .penalty_weight = o->penalty_weight >= 0 ? (float)o->penalty_weight : model->penalty_weight,
+    };
+    return OK;
+}
+
+static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
+{
+    static const OptimizerKind kinds[] = {
+        [OPT_SGD] = OPTIMIZER_SGD,
+        [OPT_MOMENTUM] = OPTIMIZER_SGD,
+        [OPT_NESTEROV] = OPTIMIZER_SGD,
+        [OPT_RMSPROP] = OPTIMIZER_RMSPROP,
+        [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF,
+        [OPT_ADAM] = OPTIMIZER_ADAM,
+        [OPT_ADAMW] = OPTIMIZER_ADAMW,
+        [OPT_LARS] = OPTIMIZER_LARS,
+        [OPT_LAMB] = OPTIMIZER_LAMB,
+    };
+    static const float usual_eps[] = {
+        [OPT_RMSPROP] = 1e-8f, [OPT_RMSPROP_TF] = 1.0f, [OPT_ADAM] = 1e-7f, [OPT_ADAMW] = 1e-8f, [OPT_LAMB] = 1e-6f,
+    };
+    bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
+    optimizer->kind = kinds[o->opt];
+    optimizer->momentum = plain ? 0 : (float)o->momentum;
+    optimizer->nesterov = o->opt == OPT_NESTEROV;
+    optimizer->epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt];
+}
+
+/* How often the critic is updated in a cycle, and with which images. */
+static void cycle_fill(const Options *o, TrainJob *job)
+{
+    const Model *model = job->program.model;
+    for (int p = 0; model->phases && p < model->phase_count; p++)
+        job->repeats[p] = o->critic_steps > 0 && !strcmp(model->phases[p].name, "critic") ? (int)o->critic_steps
+                                                                                          : model->phases[p].repeats;
+    job->same_batch = o->critic_batches == CRITIC_BATCHES_SAME;
+}
+
+Status job_model(Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    const Model *model;
+    char why[512];
+    static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
+    if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers models' lists all models");
+    if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
+        return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
+    TRY(model_find(o->arguments[0], &model));
+    if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
+    TRY(recipe_apply(o));
+    TRY(uses_check(o));
+    TRY(uses_of_model_check(o, model));
+    TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));
+    if (*why) job_note(files, "running on the CPU: %s", why);
+#define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
+#include "inception/options/options.def"
+    job->program.model = model;
+    job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
+    job->program.separate_storage = !o->share_storage;
+    TRY(fuse_check(job->program.fuse, job->backend));
+    TRY(compute_dtype(o, job->backend, &job->program.compute));
+    TRY(model_options(o, model, files, &job->program.options));
+    job_transforms(o, job, false);
+    job->program.data_channels = model->channels;
+    job->program.mixes = !model->phases && mix_is_on(&job->data.mix);
+    job->program.targets = job->program.mixes || job->program.loss == LOSS_BCE;
+    job->device.threads = 1; /* until the towers are assigned to processes */
+    job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
+    optimizer_fill(o, &job->optimizer);
+    cycle_fill(o, job);
+    return OK;
+}
+
+/* ---- towers */
+
+/* Several launched programs on one host share its cores, unless the launcher has bound each to its own. */
+static int share_of_cores(const JobFiles *files)
+{
+    int here = files->launch.local_ranks > 1 ? files->launch.local_ranks : 1, cores = cores_allowed();
+    bool bound = cores < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return bound || cores < here ? cores : cores / here;
+}
+
+/* Launched programs that see the same GPUs divide them. */
+static Status share_of_gpus(JobFiles *files, int *devices)
+{
+    int programs = files->gpu_programs;
+    if (programs < 2) return OK;
+    if (*devices < programs)
+        return FAIL(ERR_DEVICE,
+                    "%d programs see the same %d GPU%s, but each needs one of its own; let %s start fewer, or let each "
+                    "see other GPUs (CUDA_VISIBLE_DEVICES)",
+                    programs, *devices, *devices == 1 ? "" : "s", files->launch.origin);
+    *devices /= programs;
+    files->job.group_on_host = files->gpu_program;
+    return OK;
+}
+
+/* Equally many processes in each program, so that a process's rank tells its group. */
+static Status groups_check(const Options *o, int towers, JobFiles *files)
+{
+    const TrainJob *job = &files->job;
+    int groups = job_groups(job);
+    if (groups == 1) return OK;
+    char mpi[128];
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && !files->launch.mpi)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--device cpu on several hosts sums with MPI, but %s starts programs without it; use mpirun, or "
+                    "srun --mpi=pmix",
+                    job->launcher);
+    if (cpu && !comm_mpi_text(mpi, sizeof mpi))
+        return FAIL(ERR_UNSUPPORTED, "--device cpu on several hosts sums with MPI, which this build lacks; install "
+                                     "libopenmpi-dev or libmpich-dev and build again");
+    if (towers < groups)
+        return FAIL(ERR_ARG, "--towers %d are fewer than the %d programs that %s has started; every program needs one",
+                    towers, groups, job->launcher);
+    if (o->processes % groups > 0)
+        return FAIL(ERR_ARG, "--processes %lld, the number in the whole run, is not divisible by its %d programs",
+                    (long long)o->processes, groups);
+    if (o->processes / groups > towers / groups)
+        return FAIL(ERR_ARG, "--processes %lld exceeds the number of towers (%d), of which the smallest program has %d",
+                    (long long)o->processes, towers, towers / groups);
+    if (towers % groups)
+        job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, groups, towers / groups,
+                 towers / groups + 1);
+    return OK;
+}
+
+static Status shares_fill(const Options *o, int towers, Shares *shares)
+{
+    shares->towers = towers;
+    if (o->tower_batch.count && o->tower_batch.count != towers)
+        return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
+                    o->tower_batch.count, towers);
+    if (o->global_batch_size > 0 && o->global_batch_size % towers) {
+        char smaller[48] = "";
+        if (o->global_batch_size > towers)
+            snprintf(smaller, sizeof smaller, "%lld or ", (long long)(o->global_batch_size / towers * towers));
+        return FAIL(ERR_ARG,
+                    "--global-batch-size %lld is not divisible by %d towers; use %s%lld, or --tower-batch for unequal "
+                    "shares",
+                    (long long)o->global_batch_size, towers, smaller,
+                    (long long)((o->global_batch_size / towers + 1) * towers));
+    }
+    for (int t = 0; t < towers; t++)
+        shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
+                                     : o->global_batch_size > 0    ? o->global_batch_size / towers
+                                     : o->batch_size == OPTION_MAX ? 1 /* until batch_choose */
+                                                                   : o->batch_size);
+    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
+}
+
+/* --batch-size max: the number found replaces it, so that the number is recorded. */
+static Status batch_choose(Options *o, JobFiles *files)
+{
+    const int64_t limit = 65536;
+    TrainJob *job = &files->job;
+    BatchFit fit;
+    if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
+    int64_t most = source_info(job->train)->count / job->shares.towers;
+    TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
+    o->batch_size = fit.n;
+    job_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n, (double)fit.bytes / (1 << 30),
+             (double)fit.free_bytes / (1 << 30), fit.n == most ? " and covers all samples" : "");
+    return shares_fill(o, job->shares.towers, &job->shares);
+}
+
+static Status gpus_check(const IntList *gpus, int visible)
+{
+    for (int i = 0; i < gpus->count; i++) {
+        long long gpu = (long long)gpus->value[i];
+        if (gpu >= visible)
+            return FAIL(ERR_ARG, "--gpus: there is no GPU %lld; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
+                        gpu, visible);
+        for (int k = 0; k < i; k++)
+            if (gpus->value[k] == gpus->value[i])
+                return FAIL(ERR_ARG,
+                            "--gpus lists GPU %lld twice, but each process needs a GPU of its own; towers can share "
+                            "one: --towers N --gpus %lld",
+                            gpu, gpu);
+    }
+    return OK;
+}
+
+static Status towers_fill(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    char note[256] = "";
+    int devices;
+    TRY(backend_device_count(job->backend, &devices));
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
+        return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
+    if (!cpu) TRY(gpus_check(&o->gpus, devices));
+    if (!cpu && o->gpus.count) devices = o->gpus.count;
+    int groups = job_groups(job);
+    if (!cpu) TRY(share_of_gpus(files, &devices));
+    int towers = o->towers > 0          ? (int)o->towers
+                 : o->tower_batch.count ? o->tower_batch.count
+                                        : groups * (cpu ? 1 : devices);
+    int room = !cpu ? devices : groups > 1 ? share_of_cores(files) : cores_allowed();
+    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
+    TRY(groups_check(o, towers, files));
+    int least = towers / groups, most = (towers + groups - 1) / groups; /* towers of a group */
+    job->processes = o->processes > 0 ? (int)o->processes : groups * (least < room ? least : room);
+    if (job->processes > towers)
+        return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
+                    job->processes, towers);
+    if (!cpu && job->processes / groups > devices)
+        return FAIL(ERR_DEVICE,
+                    "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
+                    "process: --towers %d --processes %d",
+                    job->processes, devices * groups, towers, devices * groups);
+    job->device.threads = o->threads > 0 ? (int)o->threads : room / most > 1 ? room / most : 1;
+    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes / groups, note, sizeof note);
+    if (*note) job_note(files, "%s", note);
+    job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
+    for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
+    return shares_fill(o, towers, &job->shares);
+}
+
+/* ---- the learning rate */
+
+/* Contradictory rates are errors; a recipe's warm-up that is longer than the run only gives a warning. */
+static Status rates_check(const Options *o, JobFiles *files)
+{
+    bool ends_at_min = o->sched != SCHEDULE_CONSTANT && o->sched != SCHEDULE_PIECEWISE;
+    if (ends_at_min && o->min_lr > o->lr)
+        return FAIL(ERR_ARG, "--min-lr %g is above --lr %g, but the learning rate falls from --lr to --min-lr",
+                    o->min_lr, o->lr);
+    if (o->warmup_epochs > 0 && o->warmup_lr > o->lr && o->lr_reference_batch <= 0) /* else in rates_scale */
+        return FAIL(ERR_ARG, "--warmup-lr %g is above --lr %g, but the warm-up rises from --warmup-lr to --lr",
+                    o->warmup_lr, o->lr);
+    if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
+        return OK;
+    if (o->origin[OPTION_ID_warmup_epochs] > ORIGIN_RECIPE)
+        return FAIL(ERR_ARG,
+                    "--warmup-epochs %g does not end before --epochs %lld, so the learning rate never reaches --lr; "
+                    "use a shorter warm-up or more epochs",
+                    o->warmup_epochs, (long long)o->epochs);
+    job_note(files,
+             "warning: the warm-up of %g epochs does not end within --epochs %lld: the learning rate never reaches %g",
+             o->warmup_epochs, (long long)o->epochs, o->lr);
+    return OK;
+}
+
+static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
+{
+    TRY(rates_check(o, files));
+    if (o->sched != SCHEDULE_PIECEWISE) return OK;
+    if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
+    return schedule_parse_pieces(o->lr_schedule, schedule);
+}
+
+/* --lr-reference-batch: the linear scaling rule (Goyal et al., arXiv:1706.02677). --warmup-lr is not scaled, because a
+ * warm-up rises from the rate of a small batch. */
+static Status rates_scale(const Options *o, JobFiles *files)
+{
+    Schedule *s = &files->job.schedule;
+    int64_t images = shares_global(&files->job.shares) * files->job.accumulate;
+    if (o->lr_reference_batch <= 0) return OK;
+    double factor = (double)images / (double)o->lr_reference_batch;
+    s->lr *= factor;
+    s->min_lr *= factor;
+    for (int i = 0; i < s->pieces; i++) s->piece_lr[i] *= factor;
+    job_note(files, "learning rate %g for steps of %lld images: %g times that for %lld (--lr-reference-batch)", s->lr,
+             (long long)images, factor, (long long)o->lr_reference_batch);
+    if (s->warmup_epochs <= 0 || s->warmup_lr <= s->lr) return OK;
+    return FAIL(ERR_ARG, "--warmup-lr %g is above the learning rate for steps of %lld images, %g", s->warmup_lr,
+                (long long)images, s->lr);
+}
+
+/* ---- the whole job */
+
+static Status sizes_check(const TrainJob *job)
+{
+    int64_t count = source_info(job->train)->count, global = shares_global(&job->shares);
+    int64_t most = count / job->shares.towers;
+    if (count >= global) return OK;
+    if (most == 0)
+        return FAIL(ERR_ARG, "%d towers cannot share a training set of %lld samples; use --towers %lld or less",
+                    job->shares.towers, (long long)count, (long long)count);
+    return FAIL(ERR_ARG,
+                "the global batch of %lld is larger than the training set of %lld samples; use --batch-size %lld or "
+                "less (for each of %d towers)",
+                (long long)global, (long long)count, (long long)most, job->shares.towers);
+}
+
+/* Synchronized batch norm communicates in the middle of a layer, so all towers must run at the same time. */
+static Status sync_check(TrainJob *job)
+{
+    if (job->bn_stats != BN_STATS_SYNC || job->shares.towers == 1) return OK;
+    if (job->processes != job->shares.towers)
+        return FAIL(ERR_ARG,
+                    "--bn-stats sync needs one process per tower, because towers in one process run in turns; for %d "
+                    "towers use --processes %d, or use --bn-stats pooled",
+                    job->shares.towers, job->shares.towers);
+    if (job->program.fuse > FUSE_II)
+        return FAIL(ERR_ARG, "--bn-stats sync does not work with fused convolutions, whose sums cover one tower; use "
+                             "--fuse auto or ii, or --bn-stats pooled");
+    job->program.fuse = FUSE_II;
+    return OK;
+}
+
+static Status start_fill(const Options *o, JobFiles *files)
+{
+    if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
+        return OK;             /* a resumed run has its own weights */
+    if (files->job.group == 0) /* rank 0 reads the file */
+        TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
+    files->job.initial_weights = files->pretrained;
+    return OK;
+}
+
+Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(job_model(o, files));
+    TRY(hosts_gpus(o, files));
+    TRY(job_data_open(o, synthetic, files));
+    TRY(towers_fill(o, files));
+    /* Gradients are summed in tower order and in f32 on a CPU. */
+    static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (cpu && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs; on a CPU gradients are always summed in fp32");
+    if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs; NCCL is not used on a CPU");
+    if (o->reduce == REDUCE_ORDERED && o->reduce_dtype != REDUCE_FP32)
+        return FAIL(ERR_ARG, "--reduce ordered always sums in fp32; omit --reduce-dtype");
+    job->comm.reduce = dtypes[o->reduce_dtype];
+    job->comm.ordered = o->reduce == REDUCE_ORDERED;
+    job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
+    TRY(schedule_fill(o, files, &job->schedule));
+    TRY(start_fill(o, files));
+    /* Evaluation, console and TensorBoard. */
+    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
+    job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
+    job->log_tf2016 = o->log_style == LOG_TF2016;
+    job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
+    job->scalar_interval = job->event_interval ? job->log_interval : 0;
+    job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
+    job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+    TRY(sync_check(job));
+    TRY(batch_choose(o, files));
+    if (o->verb != VERB_EVAL) TRY(sizes_check(job));
+    if (o->verb == VERB_TRAIN) TRY(rates_scale(o, files));
+    job->schedule.epoch_steps =
+        (double)source_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
+    return job_texts(o, files);
+}
+
+void job_close(JobFiles *files)
+{
+    source_close(files->train);
+    source_close(files->test);
+    free(files->class_weight);
+    free(files->args_yaml);
+    free(files->env_json);
+    free(files->settings);
+    free(files->setting_defaults);
+    free(files->resumed_settings);
+    control_close(files->control);
+    memset(files, 0, sizeof *files);
+}

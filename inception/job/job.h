@@ -1,0 +1,63 @@
+/* From options to a TrainJob: model defaults, checks that need model, data and device together, and the run
+ * directory. */
+#ifndef TOWERS_INCEPTION_CLI_JOB_H
+#define TOWERS_INCEPTION_CLI_JOB_H
+
+#include "inception/options/options.h"
+#include "towers/files/files.h"
+#include "towers/replica/job.h"
+#include "towers/replica/launch.h"
+#include "towers/train/control.h"
+
+typedef struct Watch Watch; /* watch.c */
+
+typedef struct JobFiles {
+    TrainJob job;
+    /* owned */
+    Source *train, *test;
+    Watch *watch; /* of a generator; else NULL */
+    char run_dir[PATH_BYTES];
+    bool fresh_name;     /* run_dir is a generated name with the time; create it with run_dir_create */
+    float *class_weight; /* [classes]; NULL: none */
+    char *args_yaml, *env_json, *settings, *setting_defaults;
+    char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
+    size_t resumed_bytes;
+    Control *control; /* to the other programs of the run (hosts.h), or NULL */
+    Launch launch;
+    int gpu_programs, gpu_program; /* programs that see the GPUs of this one, and its number among them (hosts_gpus) */
+    int console[2];                /* copies of the standard streams, which another rank redirects; -1: none */
+    char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
+    char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
+    bool nothing_to_resume;     /* --resume auto found no run of this model */
+    char notes[2048];           /* lines for the person who started the command, each with a newline */
+} JobFiles;
+
+/* Adds a line to the notes. */
+void job_note(JobFiles *files, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's
+ * default settings to `options`. */
+NODISCARD Status job_model(Options *options, JobFiles *files);
+/* Data, towers, optimizer, schedule. `synthetic` > 0 replaces the data set by that many synthetic samples. */
+NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
+/* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */
+void job_transforms(const Options *options, TrainJob *job, bool photos);
+/* Whether a data set has what --sampler and --shuffle-window need: ERR_ARG, ERR_UNSUPPORTED. */
+NODISCARD Status job_order_check(const Options *options, const SourceInfo *info);
+/* Open training and test data, and set the properties of the network that follow from them. */
+NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
+/* class_weights.c: the weights of the classes, from --class-weights; opened data are needed. */
+NODISCARD Status job_class_weights(const Options *options, JobFiles *files);
+/* job_texts.c: fill in args_yaml, env_json, settings and their defaults. Called by job_open. */
+NODISCARD Status job_texts(const Options *options, JobFiles *files);
+
+/* job_run.c: find the weights file for `given`: a file itself, a run's best (else last) weights, a checkpoint's
+ * model. */
+NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
+/* Determine the run directory (with --resume: find it) and take over the settings of a resumed run. Must precede
+ * job_open. Creates nothing. */
+NODISCARD Status job_run_dir(Options *options, JobFiles *files);
+/* Copy the records of the run that this one branches off from to the run directory, which is locked. */
+NODISCARD Status job_branch(const JobFiles *files);
+void job_close(JobFiles *files);
+
+#endif

@@ -1,0 +1,255 @@
+/* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
+#include "inception/job/job.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
+enum { PHOTO_SIDE = 75 };
+
+/* Probabilities of an evaluation of images with any number of classes: 4 GiB. */
+static const int64_t SCORES_MAX = INT64_C(1) << 30;
+
+/* ---- transforms */
+
+void job_transforms(const Options *o, TrainJob *job, bool photos)
+{
+    Transform *train = &job->data.train, *eval = &job->data.eval;
+    int32_t side = job->program.options.side;
+    *eval = (Transform){0};
+    /* The evaluation's center crop, which training without --augment also uses. */
+    eval->filter = o->interpolation == RESIZE_TF_MIXED ? RESIZE_TF_BILINEAR : o->interpolation;
+    eval->exif = o->exif;
+    if (o->eval_crop > 0) {
+        eval->crop = CROP_FRACTION;
+        eval->fraction = o->eval_crop;
+    } else if (o->eval_resize > 0 || photos) {
+        eval->crop = CROP_CENTRE;
+        eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize : (int32_t)lrint(side * 342.0 / 299.0);
+    }
+    *train = *eval;
+    train->filter = o->interpolation;
+    if (o->augment) {
+        bool random = o->crop == CROP_CHOICE_RANDOM || (o->crop == CROP_CHOICE_AUTO && photos);
+        train->crop = o->crop == CROP_CHOICE_BOX ? CROP_BOX : random ? CROP_RANDOM : CROP_WHOLE;
+        train->area[0] = o->crop_area;
+        train->area[1] = 1;
+        train->ratio[0] = 3.0 / 4;
+        train->ratio[1] = train->crop == CROP_BOX ? 1.33 : 4.0 / 3;
+        train->covered = o->crop_covered;
+        train->shift = train->crop == CROP_WHOLE && o->crop != CROP_CHOICE_WHOLE;
+        train->flip = o->flip;
+    }
+    train->distort = o->color_distort;
+    train->brightness = train->contrast = train->saturation = o->color_jitter;
+    train->hue = o->hue_jitter;
+    train->policy = o->auto_augment;
+    train->policy_ops = (int)o->ra_ops;
+    train->policy_magnitude = (int)o->ra_magnitude;
+    train->erase = o->random_erase;
+    job->program.canvas = side + 2 * (train->shift ? (int32_t)o->crop_pad : 0);
+}
+
+/* ---- damaged samples */
+
+static Status bad_samples_parse(const char *text, TrainJob *job)
+{
+    static const char limit[] = "limit:";
+    char *end = NULL;
+    job->data.bad = BAD_SKIP;
+    job->data.bad_limit = INT64_MAX;
+    if (!text || !strcmp(text, "stop")) job->data.bad = BAD_STOP;
+    if (!text || !strcmp(text, "stop") || !strcmp(text, "skip")) return OK;
+    errno = 0;
+    if (!strncmp(text, limit, sizeof limit - 1)) job->data.bad_limit = strtoll(text + sizeof limit - 1, &end, 10);
+    if (!end || *end || end == text + sizeof limit - 1 || errno || job->data.bad_limit < 0)
+        return FAIL(ERR_ARG, "--bad-samples '%s': expected stop, skip or limit:N, e.g. limit:100", text);
+    return OK;
+}
+
+/* ---- the data set */
+
+static Status data_path_find(const Options *o, const Model *model, const char **path)
+{
+    static const char *const places[] = {"/usr/share/datasets/fashion-mnist",
+                                         "/usr/local/share/datasets/fashion-mnist"};
+    *path = o->data_path;
+    if (*path) return OK;
+    if (model->side >= PHOTO_SIDE && o->dataset != DATASET_FMNIST)
+        return FAIL(ERR_ARG,
+                    "no data given: %s is a network for photographs; use --data-path DIR with train/CLASS/*.jpg and "
+                    "val/CLASS/*.jpg (or one folder of classes and --val-split 0.1); to try it out, use --dataset "
+                    "synthetic, or --dataset fmnist for Fashion-MNIST",
+                    model->name);
+    for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
+        if (access(places[i], R_OK) == 0) *path = places[i];
+    if (*path) return OK;
+    return FAIL(ERR_ARG,
+                "no data: --data-path was not given, and there is no Fashion-MNIST in %s or %s. Install the Debian "
+                "package dataset-fashion-mnist, give a folder of your own images with --data-path, or use --dataset "
+                "synthetic",
+                places[0], places[1]);
+}
+
+/* Shown while an index is built, which takes seconds for a million images. */
+static void progress_show(void *context, int64_t done, int64_t all)
+{
+    bool *shown = context;
+    if (!isatty(STDERR_FILENO)) return;
+    *shown = done < all;
+    fprintf(stderr, done < all ? "\rscanning the data: %lld of %lld classes or shards" : "\r\33[K", (long long)done,
+            (long long)all);
+    fflush(stderr);
+}
+
+static Status sets_open(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    const char *path;
+    bool shown = false, predicts = job->program.model->classes > 0, tests = predicts || o->verb == VERB_FID;
+    TRY(data_path_find(o, job->program.model, &path));
+    SourceConfig config = {.path = path,
+                           .val_split = o->val_split,
+                           .label_base = o->label_base,
+                           .background = o->background,
+                           .whole = !tests,
+                           .unlabelled = !predicts,
+                           .progress = progress_show,
+                           .context = &shown};
+    TRY(source_open(&config, SPLIT_TRAIN, &files->train));
+    if (tests) TRY(source_open(&config, SPLIT_TEST, &files->test));
+    const SourceInfo *train = source_info(files->train), *test = tests ? source_info(files->test) : train;
+    if (train->classes != test->classes)
+        return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
+                    test->classes);
+    if (train->h != test->h || train->w != test->w || train->c != test->c)
+        return FAIL(ERR_FORMAT,
+                    "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
+                    "both must have the same size",
+                    path, train->w, train->h, train->c, test->w, test->h, test->c);
+    if (train->classes == 1 + o->background && o->classes <= 0 && predicts)
+        return FAIL(ERR_FORMAT,
+                    "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
+                    "the path one folder too deep?); to train all the same, use --classes 2",
+                    path);
+    if (o->classes > 0 && o->classes < train->classes)
+        return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
+                    (long long)o->classes, train->name, train->classes, train->classes);
+    job->data_path = path;
+    if (o->classes <= 0) job->program.options.classes = train->classes;
+    if (train->shard_first && train->classes > train->count)
+        job_note(
+            files,
+            "warning: %s has %d classes, more than its %lld training images, because its largest label says so; is "
+            "that label right?",
+            train->name, train->classes, (long long)train->count);
+    int64_t unread = train->unread + (tests ? test->unread : 0);
+    if (unread > 0)
+        job_note(files,
+                 "warning: %lld files in unsupported formats (BMP, TIFF) are ignored, the first is %s; convert "
+                 "them to PNG",
+                 (long long)unread, train->unread ? train->first_unread : test->first_unread);
+    return OK;
+}
+
+static Status synthetic_open(const ModelOptions *options, int64_t synthetic, JobFiles *files)
+{
+    int64_t count = synthetic > 0 ? synthetic : 4096;
+    int classes = options->classes > 0 ? options->classes : 1;
+    TRY(source_synthetic(count, classes, options->side, options->side, options->channels, 1, &files->train));
+    if (synthetic <= 0)
+        TRY(source_synthetic(count / 4, classes, options->side, options->side, options->channels, 2, &files->test));
+    return OK;
+}
+
+Status job_order_check(const Options *o, const SourceInfo *info)
+{
+    if (o->shuffle_window > 0 && !info->shard_first)
+        return FAIL(ERR_ARG, "--shuffle-window is for shards; %s holds none", info->name);
+    if (o->sampler != SAMPLER_BALANCED) return OK;
+    if (info->several)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--sampler balanced draws the one class of an image, but the images of %s have several; "
+                    "use --class-weights auto",
+                    info->name);
+    return o->shuffle_window > 0 ? FAIL(ERR_ARG, "--sampler balanced draws samples from the whole set; it does not "
+                                                 "work with --shuffle-window")
+                                 : OK;
+}
+
+/* Images with any number of classes. */
+static Status several_check(const Options *o, JobFiles *files)
+{
+    ProgramConfig *program = &files->job.program;
+    const SourceInfo *train = source_info(files->train);
+    program->several = train->several;
+    if (!train->several) return OK;
+    if (program->loss != LOSS_BCE)
+        return FAIL(
+            ERR_ARG,
+            "%s has a labels file, with any number of classes for an image: use --loss bce (or remove labels.csv, if "
+            "the classes are the folders)",
+            train->name);
+    if (o->background)
+        return FAIL(ERR_UNSUPPORTED, "--background is a class for images of no other; with a labels file these have no "
+                                     "label");
+    int64_t count = files->test ? source_info(files->test)->count : 0, classes = program->options.classes;
+    if (count * classes > SCORES_MAX)
+        return FAIL(
+            ERR_UNSUPPORTED,
+            "mAP keeps the probabilities of %lld classes for %lld evaluation images, %lld numbers; at most %lld are "
+            "supported: use fewer evaluation images",
+            (long long)classes, (long long)count, (long long)(count * classes), (long long)SCORES_MAX);
+    return OK;
+}
+
+/* Weights of classes make targets of labels, as mixing and --loss bce do (job_model). */
+static Status mixing_fill(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    ProgramConfig *program = &job->program;
+    if (program->model->phases) return OK;
+    TRY(several_check(o, files));
+    TRY(job_class_weights(o, files));
+    bool bce = program->loss == LOSS_BCE;
+    program->weighted = files->class_weight && !bce;
+    program->positive_weight = bce ? files->class_weight : NULL;
+    if (bce) job->data.class_weight = NULL;
+    program->targets |= program->weighted;
+    if (job->data.sampler == SAMPLER_BALANCED && o->verb == VERB_TRAIN)
+        job_note(files, "--sampler balanced draws with replacement: in an epoch some samples are used several times, "
+                        "others not at all");
+    return OK;
+}
+
+Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    if (synthetic > 0 || o->dataset == DATASET_SYNTHETIC)
+        TRY(synthetic_open(&job->program.options, synthetic, files));
+    else
+        TRY(sets_open(o, files));
+    const SourceInfo *train = source_info(files->train);
+    TRY(job_order_check(o, train));
+    job->train = files->train;
+    if (!job->program.model->classes)
+        job->program.options.classes = train->classes;           /* of the labels, which are not used */
+    job->test = job->program.model->phases ? NULL : files->test; /* nothing is predicted */
+    job->data.memory = o->data_memory << 20;
+    TRY(bad_samples_parse(o->bad_samples, job));
+    job->program.data_channels = train->c;
+    if (job->program.model->generate) job->program.options.channels = train->c; /* it generates what it is shown */
+    if (train->c > job->program.options.channels)
+        return FAIL(ERR_ARG,
+                    "%s takes images with %d channel, but the data has %d: use a model for color images, or grey "
+                    "images as IDX files (docs/data.md)",
+                    job->program.model->name, job->program.options.channels, train->c);
+    TRY(mixing_fill(o, files));
+    job_transforms(o, job, train->h == 0);
+    Transform check[] = {job_transform(job, true), job_transform(job, false)};
+    for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));
+    return OK;
+}

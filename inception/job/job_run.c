@@ -1,0 +1,298 @@
+/* Choose the run directory to create or to resume, and the weights file of a run; see job.h. */
+#include "inception/job/job.h"
+
+#include "inception/job/run_settings.h"
+#include "inception/models/models.h"
+#include "towers/store/checkpoint.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PROBE_BYTES = PATH_BYTES + 104 /* a run, and a name in it */ };
+
+/* ---- weights */
+
+Status job_weights(const char *given, char *path, size_t bytes)
+{
+    static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
+    struct stat info;
+    snprintf(path, bytes, "%s", given);
+    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* opening it reports any error */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, bytes, "%s/%s", given, names[i]);
+        if (access(path, R_OK) == 0) return OK;
+    }
+    return FAIL(ERR_CHECKPOINT, "%s contains no weights; expected %s, %s or %s", given, names[0], names[1], names[2]);
+}
+
+/* ---- the run directory */
+
+static bool is_run_of(const char *run, const char *model)
+{
+    const Model *found;
+    return run_model(run, &found) == OK && !strcmp(found->name, model);
+}
+
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
+}
+
+/* When a run last saved something; false if it never did. */
+static bool saved_when(const char *run, struct timespec *when)
+{
+    static const char *const names[] = {"ckpt/latest", "ckpt", "last.safetensors", "best.safetensors"};
+    RunSaved saved;
+    *when = (struct timespec){0};
+    if (run_saved(run, &saved) == OK && !saved.checkpoints && !saved.results) return false; /* unreadable counts */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[PROBE_BYTES];
+        struct stat info;
+        snprintf(path, sizeof path, "%s/%s", run, names[i]);
+        if (lstat(path, &info) == 0 && is_later(&info.st_mtim, when)) *when = info.st_mtim;
+    }
+    return true;
+}
+
+/* The newest run of this model below `root`, by the time of its last save, intact or not; "" if there is none. */
+static void newest_run(const char *root, const char *model, char *found, size_t bytes)
+{
+    struct timespec best = {0};
+    DIR *dir = opendir(root);
+    *found = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        char run[PATH_BYTES];
+        struct timespec when;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(run, sizeof run, "%s/%s", root, entry->d_name);
+        if (!is_run_of(run, model) || !saved_when(run, &when) || !is_later(&when, &best)) continue;
+        best = when;
+        snprintf(found, bytes, "%s", run);
+    }
+    if (dir) closedir(dir);
+}
+
+/* run_dir_create appends a number if another run has taken this name. */
+static void fresh_name(const char *root, const char *model, char *path, size_t bytes)
+{
+    char when[32] = "";
+    time_t now = time(NULL);
+    struct tm local;
+    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y%m%d-%H%M%S", &local);
+    snprintf(path, bytes, "%s/%s-%s", root, model, when);
+}
+
+/* RUN/ckpt/step-N -> RUN */
+static Status run_of_checkpoint(const char *given, char *run)
+{
+    char *real = realpath(given, NULL), *name = real ? strrchr(real, '/') : NULL;
+    if (name) *name = 0;
+    name = name ? strrchr(real, '/') : NULL;
+    bool inside = name && name > real && !strcmp(name, "/ckpt");
+    if (inside) snprintf(run, PATH_BYTES, "%.*s", (int)(name - real), real);
+    free(real);
+    return inside ? OK
+                  : FAIL(ERR_CHECKPOINT,
+                         "--resume %s: the checkpoint is not in the directory ckpt/ of a run; to start a new run from "
+                         "its weights, use --pretrained %s/model.safetensors",
+                         given, given);
+}
+
+/* A name below --output-dir that cannot lead out of it. */
+static Status experiment_dir(const char *root, const char *name, JobFiles *files)
+{
+    for (const char *c = name; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            return FAIL(ERR_ARG,
+                        "--experiment: byte %d is a control character, which is not allowed in the name of a run",
+                        (int)(c - name) + 1);
+    for (const char *part = name; *part; part += strcspn(part, "/"), part += *part == '/') {
+        size_t length = strcspn(part, "/");
+        if ((length == 1 && *part == '.') || (length == 2 && !strncmp(part, "..", 2)))
+            return FAIL(ERR_ARG,
+                        "--experiment %s: '.' and '..' are not allowed in the name of a run; use --output-dir for "
+                        "another directory",
+                        name);
+    }
+    return path_join(files->run_dir, root, name);
+}
+
+static Status path_copy(char to[PATH_BYTES], const char *path)
+{
+    if (snprintf(to, PATH_BYTES, "%s", path) < PATH_BYTES) return OK;
+    return FAIL(ERR_ARG, "the path '%.64s...' is longer than %d bytes", path, PATH_BYTES - 1);
+}
+
+static bool is_same_place(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static bool is_typed(const Options *o, OptionId id)
+{
+    return o->origin[id] == ORIGIN_COMMAND_LINE;
+}
+
+/* Does the command line name a run directory other than `run`? */
+static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
+{
+    char folder[PATH_BYTES], named[PATH_BYTES];
+    TRY(path_join(folder, run, ".."));
+    *elsewhere = is_typed(o, OPTION_ID_output_dir) && !is_same_place(o->output_dir, folder);
+    if (!is_typed(o, OPTION_ID_experiment)) return OK;
+    TRY(path_join(named, o->output_dir, o->experiment));
+    *elsewhere = !is_same_place(named, run);
+    return OK;
+}
+
+/* --resume PATH. A run continues in place, unless the command line names another directory. A checkpoint, or a run
+ * together with another directory, starts a branch: a new run with copies of the records up to that step; the old run
+ * is unchanged. */
+static Status resume_from(const Options *o, JobFiles *files)
+{
+    char probe[PROBE_BYTES], note[1024];
+    bool elsewhere = false;
+    Checkpoint *newest = NULL;
+    snprintf(probe, sizeof probe, "%s/MANIFEST", o->resume);
+    if (access(probe, R_OK) == 0) {
+        snprintf(files->resume_path, sizeof files->resume_path, "%s", o->resume);
+        return run_of_checkpoint(o->resume, files->branch_of);
+    }
+    snprintf(probe, sizeof probe, "%s/ckpt", o->resume);
+    if (access(probe, R_OK) != 0)
+        return FAIL(ERR_CHECKPOINT,
+                    "--resume %s: neither a checkpoint (it has no MANIFEST) nor a run directory (it has no ckpt/)",
+                    o->resume);
+    TRY(is_elsewhere(o, o->resume, &elsewhere));
+    if (!elsewhere) return path_copy(files->run_dir, o->resume);
+    TRY(checkpoint_open_latest(o->resume, false, &newest, note, sizeof note));
+    if (!newest) return FAIL(ERR_CHECKPOINT, "--resume %s: the run has no checkpoint to resume from", o->resume);
+    snprintf(files->resume_path, sizeof files->resume_path, "%s", newest->path);
+    checkpoint_close(newest);
+    return path_copy(files->branch_of, o->resume);
+}
+
+/* May a run start or continue in this directory? A new run must not overwrite anything that was saved. */
+static Status begin_check(bool automatic, JobFiles *files)
+{
+    RunSaved saved;
+    char list[STATUS_MESSAGE_BYTES / 2];
+    TRY(run_saved(files->run_dir, &saved));
+    if (automatic && saved.checkpoints) return OK; /* the towers verify them */
+    if (!automatic && !files->fresh_name && (saved.folder || saved.results))
+        return FAIL(ERR_ARG,
+                    "%s already contains a run; continue it with --resume auto, or choose another --experiment",
+                    files->run_dir);
+    files->nothing_to_resume = automatic;
+    if (!automatic || !saved.results) return OK;
+    checkpoint_list(files->run_dir, list, sizeof list);
+    return FAIL(
+        ERR_CHECKPOINT,
+        "--resume auto: '%s' has results but no checkpoint to resume from; nothing was changed:\n%s\n  (to start "
+        "a new run, choose another folder with --experiment NAME; --pretrained starts it from these "
+        "weights)",
+        files->run_dir, list);
+}
+
+/* The model on the command line, else that of the run that --resume names; NULL: job_model reports that it is
+ * missing. Another model than the run's is refused here, before its data or batch are found not to fit that model. */
+static Status model_name_find(Options *o, const char *run, const char **name)
+{
+    const Model *model, *then;
+    *name = NULL;
+    if (o->argument_count) {
+        TRY(model_find(o->arguments[0], &model));
+        if (*run && run_model(run, &then) == OK && then != model)
+            return FAIL(ERR_ARG,
+                        "%s is a run of another model: then model: %s, now model: %s (name the old one, or start a new "
+                        "run without --resume)",
+                        run, then->name, model->name);
+    } else if (*run)
+        TRY(run_model(run, &model));
+    else
+        return OK;
+    *name = model->name;
+    o->arguments[0] = (char *)model->name;
+    o->argument_count = 1;
+    return OK;
+}
+
+static Status directory_choose(Options *o, JobFiles *files)
+{
+    const char *root = o->output_dir ? o->output_dir : "runs", *name;
+    bool named = o->resume && strcmp(o->resume, "auto") != 0, automatic = o->resume && !named;
+    if (named) TRY(resume_from(o, files));
+    TRY(model_name_find(o, files->branch_of[0] ? files->branch_of : files->run_dir, &name));
+    if (!name) return OK;
+    if (files->run_dir[0]) {
+        TRY(begin_check(true, files));
+        return files->nothing_to_resume
+                   ? FAIL(ERR_CHECKPOINT, "--resume %s: the run has no checkpoint to resume from", o->resume)
+                   : OK;
+    }
+    if (o->experiment)
+        TRY(experiment_dir(root, o->experiment, files));
+    else if (automatic)
+        newest_run(root, name, files->run_dir, sizeof files->run_dir);
+    files->fresh_name = !files->run_dir[0];
+    if (files->fresh_name) fresh_name(root, name, files->run_dir, sizeof files->run_dir);
+    return begin_check(automatic, files);
+}
+
+Status job_run_dir(Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(directory_choose(o, files));
+    job->run_dir = files->run_dir;
+    job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
+    job->resume = o->resume && !files->branch_of[0];
+    if (!o->resume || files->nothing_to_resume) return OK;
+    return run_settings_apply(o, files->branch_of[0] ? files->branch_of : files->run_dir, &files->resumed_settings,
+                              &files->resumed_bytes);
+}
+
+/* The grids of a generator's images up to the checkpoint, which has the name of its step as they do. */
+static Status pictures_branch(const JobFiles *files)
+{
+    Status st = OK;
+    char folder[PATH_BYTES], own[PATH_BYTES], from[PATH_BYTES], to[PATH_BYTES],
+        *real = realpath(files->resume_path, NULL);
+    const char *last = real ? strrchr(real, '/') : NULL;
+    struct dirent *entry;
+    DIR *listing = NULL;
+    if (!last) TRY_OUT(FAIL(ERR_IO, "cannot find '%s': %s", files->resume_path, strerror(errno)));
+    TRY_OUT(path_join(folder, files->branch_of, "generated"));
+    TRY_OUT(path_join(own, files->run_dir, "generated"));
+    listing = opendir(folder);
+    if (listing) TRY_OUT(directory_create(own));
+    while (listing && (entry = readdir(listing))) {
+        if (strncmp(entry->d_name, "step-", 5) != 0 || strncmp(entry->d_name, last + 1, strlen(last + 1)) > 0) continue;
+        TRY_OUT(path_join(from, folder, entry->d_name));
+        TRY_OUT(path_join(to, own, entry->d_name));
+        TRY_OUT(run_file_copy(from, to));
+    }
+out:
+    if (listing) closedir(listing);
+    free(real);
+    return st;
+}
+
+Status job_branch(const JobFiles *files)
+{
+    static const char *const names[] = {"metrics.jsonl", "results.csv", "layers.jsonl", "norms.jsonl",
+                                        "generated.jsonl"};
+    char from[PATH_BYTES], to[PATH_BYTES];
+    for (size_t i = 0; files->branch_of[0] && i < sizeof names / sizeof *names; i++) {
+        TRY(path_join(from, files->branch_of, names[i]));
+        TRY(path_join(to, files->run_dir, names[i]));
+        TRY(run_file_copy(from, to));
+    }
+    return files->branch_of[0] ? pictures_branch(files) : OK;
+}

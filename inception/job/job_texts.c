@@ -1,0 +1,186 @@
+/* Descriptions of a run: args.yaml, env.json, and the settings that must match on resume; see job.h. */
+#include "inception/job/job.h"
+
+#include "towers/files/json.h"
+#include "towers/files/utf8.h"
+#include "towers/train/control.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static char *text_of(void (*print)(const void *, FILE *), const void *subject)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    if (!to) return NULL;
+    print(subject, to);
+    if (fclose(to) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static void config_print(const void *options, FILE *to)
+{
+    options_print_config(options, to);
+}
+
+/* A text may contain any bytes; it is stored as UTF-8. */
+static void setting_print(const char *key, const char *value, FILE *to)
+{
+    char text[OPTION_FORMAT_BYTES];
+    utf8_escape(text, sizeof text, value);
+    fprintf(to, "%s: %s\n", key, text);
+}
+
+static void data_print(const char *key, const Source *data, FILE *to)
+{
+    const SourceInfo *info = source_info(data);
+    fprintf(to, "%s: %lld samples, fingerprint %016llx%016llx\n", key, (long long)info->count,
+            (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1]);
+}
+
+/* A line for each option that options.def marks SAME; TOTAL too if `total_matters`. */
+static void options_print(const Options *o, bool total_matters, FILE *to)
+{
+    char value[OPTION_FORMAT_BYTES];
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        OptionResume resume = option_info(id)->resume;
+        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
+            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
+    }
+}
+
+/* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
+ * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
+static char *settings_text(const Options *o, const JobFiles *files)
+{
+    const TrainJob *job = &files->job;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+    bool cpu = !strcmp(job->backend->name, "cpu");
+    if (!to) return NULL;
+    fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
+            job->shares.towers);
+    if (!cpu && !job->comm.ordered)
+        fprintf(to, "processes: %d\n", job->processes); /* they determine the order of sums */
+    data_print("training data", job->train, to);
+    if (job->test) data_print("test data", job->test, to);
+    if (files->class_weight) /* their file may change */
+        fprintf(
+            to, "weights of classes: %016llx\n",
+            (unsigned long long)XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
+    options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
+                  to);
+    if (fclose(to) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+static void defaults_print(const void *unused, FILE *to)
+{
+    (void)unused;
+    Options usual;
+    options_init(&usual);
+    options_print(&usual, false, to);
+    options_close(&usual);
+}
+
+/* The command line, quoted for a shell; NULL if out of memory or without /proc. */
+static char *command_text(void)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./=:,@%";
+    char *text = NULL, *line = NULL;
+    size_t bytes = 0, room = 0;
+    ssize_t count;
+    FILE *from = fopen("/proc/self/cmdline", "re"), *to = open_memstream(&text, &bytes);
+    for (bool first = true; from && to && (count = getdelim(&line, &room, 0, from)) > 0; first = false) {
+        bool quote = !line[0] || line[strspn(line, plain)];
+        fputs(first ? "" : " ", to);
+        if (quote) fputc('\'', to);
+        for (const char *at = line; *at; at++) fprintf(to, quote && *at == '\'' ? "'\\''" : "%c", *at);
+        if (quote) fputc('\'', to);
+    }
+    if (from) fclose(from);
+    if (to && fclose(to) != 0) text = NULL;
+    free(line);
+    return text;
+}
+
+static json_t *class_names(const SourceInfo *info)
+{
+    json_t *names = json_array();
+    for (int i = 0; i < info->classes && info->class_names[i][0]; i++)
+        json_array_append_new(names, json_text(info->class_names[i]));
+    return names;
+}
+
+/* The host of each tower. */
+static json_t *host_names(const TrainJob *job)
+{
+    json_t *names = json_array();
+    for (int t = 0; t < job->shares.towers; t++)
+        json_array_append_new(names,
+                              json_text(control_host(job->control, job_tower_rank(job, t) / job_group_processes(job))));
+    return names;
+}
+
+static json_t *class_weights(const float *weight, int classes)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < classes; i++) json_array_append_new(all, json_real((double)weight[i]));
+    return all;
+}
+
+static char *environment_text(const JobFiles *files)
+{
+    const TrainJob *job = &files->job;
+    struct utsname host;
+    char when[64] = "";
+    time_t now = time(NULL);
+    struct tm local;
+    if (uname(&host) != 0) memset(&host, 0, sizeof host);
+    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "compiler",
+                             __VERSION__, "backend", job->backend->name, "system", host.sysname, "release",
+                             host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
+                             job->shares.towers, "processes", job->processes, "threads", job->device.threads);
+    char *command = command_text();
+    json_object_set_new(root, "model", json_string(job->program.model->name));
+    json_object_set_new(root, "data", json_text(source_info(job->train)->name));
+    json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
+    json_object_set_new(root, "classes", json_integer(job->program.options.classes));
+    json_object_set_new(root, "several_classes", json_boolean(source_info(job->train)->several));
+    json_object_set_new(root, "class_names", class_names(source_info(job->train)));
+    if (files->class_weight)
+        json_object_set_new(root, "class_weights", class_weights(files->class_weight, job->program.options.classes));
+    if (job->control) json_object_set_new(root, "hosts", host_names(job));
+    if (command) json_object_set_new(root, "command", json_text(command));
+    free(command);
+    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+Status job_texts(const Options *o, JobFiles *files)
+{
+    files->args_yaml = text_of(config_print, o);
+    files->settings = settings_text(o, files);
+    files->setting_defaults = text_of(defaults_print, NULL);
+    files->env_json = environment_text(files);
+    if (!files->args_yaml || !files->settings || !files->setting_defaults || !files->env_json)
+        return FAIL(ERR_MEMORY, "no memory for the description of the run");
+    files->job.args_yaml = files->args_yaml;
+    files->job.settings = files->settings;
+    files->job.setting_defaults = files->setting_defaults;
+    files->job.env_json = files->env_json;
+    return OK;
+}

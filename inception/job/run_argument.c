@@ -1,0 +1,83 @@
+/* From the folder of a run to options; see run_argument.h. */
+#include "inception/job/run_argument.h"
+
+#include "inception/job/run_settings.h"
+#include "inception/models/models.h"
+#include "inception/options/config.h"
+#include "towers/files/files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
+static const char *const kept_keys[] = {"data-path",     "dataset",     "val-split", "label-base", "background",
+                                        "interpolation", "eval-resize", "eval-crop", "exif",       "img-size",
+                                        "classes",       "variant",     "width",     "amp",        "amp-dtype",
+                                        "loss",          NULL};
+
+static bool is_kept(const char *line)
+{
+    for (int i = 0; kept_keys[i]; i++)
+        if (!strncmp(line, kept_keys[i], strlen(kept_keys[i])) && line[strlen(kept_keys[i])] == ':') return true;
+    return false;
+}
+
+static Status settings_apply(Options *options, const char *run)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    TRY(path_join(path, run, "args.yaml"));
+    TRY(config_load(path, &text, &bytes));
+    /* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
+    for (char *line = text, *end = text + bytes; line < end;) {
+        char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        if (!is_kept(line)) memset(line, ' ', (size_t)(stop - line));
+        line = stop + 1;
+    }
+    Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
+    free(text);
+    return st;
+}
+
+Status run_argument_apply(Options *options)
+{
+    struct stat info;
+    const Model *model = NULL;
+    char *run = options->argument_count ? options->arguments[0] : NULL;
+    if (!run || model_find(run, &model) == OK) return OK; /* a model name takes precedence over a folder */
+    if (stat(run, &info) != 0) {
+        char unknown[512];
+        if (strchr(run, '/')) return FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno));
+        snprintf(unknown, sizeof unknown, "%s", status_message());
+        return FAIL(ERR_ARG, "%s; and there is no run directory '%s' here", unknown, run);
+    }
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(
+            ERR_ARG,
+            "'%s' is a file, but a model or a run directory was expected (for a weights file, use MODEL --weights %s)",
+            run, run);
+    TRY(run_model(run, &model));
+    TRY(settings_apply(options, run));
+    options->arguments[0] = (char *)model->name;
+    if (!options->weights) options->weights = run;
+    return OK;
+}
+
+json_t *run_class_names(const char *weights)
+{
+    enum { ENVIRONMENT_BYTES = 1 << 24 };
+    char path[PATH_BYTES], *bytes = NULL;
+    const char *last = strrchr(weights, '/');
+    size_t count;
+    snprintf(path, sizeof path, "%.*s/env.json", last ? (int)(last - weights) : 1, last ? weights : ".");
+    if (file_read(path, ENVIRONMENT_BYTES, &bytes, &count) != OK) return NULL;
+    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, NULL),
+           *names = json_incref(json_object_get(root, "class_names"));
+    json_decref(root);
+    free(bytes);
+    return names;
+}

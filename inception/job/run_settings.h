@@ -1,0 +1,15 @@
+/* The settings of an earlier run for a run that resumes it: those given by its user, read from RUN/args.yaml. Command
+ * line, environment and --config override them; models and recipes are applied anew. */
+#ifndef TOWERS_INCEPTION_CLI_RUN_SETTINGS_H
+#define TOWERS_INCEPTION_CLI_RUN_SETTINGS_H
+
+#include "inception/options/options.h"
+#include "towers/graph/model.h"
+
+/* The model of a run, from RUN/env.json. ERR_ARG if the folder is not that of a run. */
+NODISCARD Status run_model(const char *run, const Model **model);
+/* Does nothing if there is no args.yaml. *text receives what was applied, as options_apply_bytes takes it; owned by the
+ * caller, NULL if nothing was. */
+NODISCARD Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes);
+
+#endif

@@ -1,0 +1,214 @@
+/* Completion scripts for bash, zsh and fish, generated from options.def: commands, their options, choices or files as
+ * option values, and model names. */
+#include <string.h>
+
+#include "inception/models/models.h"
+#include "inception/options/help.h"
+
+static bool takes_file(const OptionInfo *info)
+{
+    return info->metavar &&
+           (!strcmp(info->metavar, "FILE") || !strcmp(info->metavar, "DIR") || !strncmp(info->metavar, "PATH", 4));
+}
+
+static bool takes_model(Verb verb)
+{
+    return strstr(verb_info(verb)->arguments, "MODEL") != NULL;
+}
+
+static void put_models(FILE *to)
+{
+    for (const Model *const *m = models_all(); *m; m++) fprintf(to, "%s%s", *m == *models_all() ? "" : " ", (*m)->name);
+}
+
+static void put_choices(FILE *to, const OptionInfo *info)
+{
+    for (int k = 0; info->choices && info->choices[k]; k++) fprintf(to, "%s%s", k ? " " : "", info->choices[k]);
+}
+
+/* Write `text`, to stand inside '...', with a backslash before each character of `special`. */
+static void put_quoted(FILE *to, const char *text, const char *special)
+{
+    for (const char *p = text; *p; p++) {
+        if (*p == '\'')
+            fputs("'\\''", to);
+        else
+            fprintf(to, strchr(special, *p) ? "\\%c" : "%c", *p);
+    }
+}
+
+/* ---- bash */
+
+static void put_bash_value(FILE *to, OptionId id)
+{
+    const OptionInfo *info = option_info(id);
+    if (info->type == OPTION_IS_FLAG) return;
+    fprintf(to, "    --%s", info->flag);
+    if (info->letter) fprintf(to, " | -%c", info->letter);
+    fputs(") ", to);
+    if (info->choices) {
+        fputs("mapfile -t COMPREPLY < <(compgen -W '", to);
+        put_choices(to, info);
+        fputs("' -- \"$word\"); ", to);
+    } else if (takes_file(info)) {
+        fputs("compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); ", to);
+    }
+    fputs("return ;;\n", to);
+}
+
+static void put_bash(FILE *to)
+{
+    fputs("# bash completion of towers; written by 'towers completion bash'\n_towers() {\n"
+          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} flags=\n    COMPREPLY=()\n"
+          "    if ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '",
+          to);
+    bool first = true;
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (verb_info(verb)->hidden) continue;
+        fprintf(to, "%s%s", first ? "" : " ", verb_info(verb)->name);
+        first = false;
+    }
+    fputs(" --help --help-all --version' -- \"$word\")\n        return\n    fi\n    case $before in\n", to);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) put_bash_value(to, id);
+    fputs("    esac\n    case ${COMP_WORDS[1]} in\n", to);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        fprintf(to, "    %s) flags='", verb_info(verb)->name);
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+            if (!option_belongs(id, verb)) continue;
+            fprintf(to, " --%s", option_info(id)->flag);
+            if (option_info(id)->type == OPTION_IS_FLAG) fprintf(to, " --no-%s", option_info(id)->flag);
+        }
+        fputs("' ;;\n", to);
+    }
+    fputs("    esac\n    if [[ $word == -* ]]; then\n"
+          "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
+          "    elif ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} =~ ^(",
+          to);
+    /* "train|eval|..." */
+    const char *bar = "";
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (!takes_model(verb)) continue;
+        fprintf(to, "%s%s", bar, verb_info(verb)->name);
+        bar = "|";
+    }
+    fputs(")$ ]]; then\n        mapfile -t COMPREPLY < <(compgen -d -W '", to);
+    put_models(to);
+    fputs("' -- \"$word\")\n    else\n"
+          "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n    fi\n}\n"
+          "complete -F _towers towers\n",
+          to);
+}
+
+/* ---- zsh */
+
+static void put_zsh_value(FILE *to, const OptionInfo *info)
+{
+    if (info->type == OPTION_IS_FLAG) return;
+    fputc(':', to);
+    put_quoted(to, info->metavar ? info->metavar : "NAME", ":[]\\");
+    fputc(':', to);
+    if (info->choices) {
+        fputc('(', to);
+        put_choices(to, info);
+        fputc(')', to);
+    } else {
+        fputs(takes_file(info) ? "_files" : " ", to);
+    }
+}
+
+static void put_zsh_spec(FILE *to, const char *dashes, const char *name, const OptionInfo *info, const char *attach)
+{
+    fprintf(to, "            '%s%s%s[", dashes, name, info->type == OPTION_IS_FLAG ? "" : attach);
+    put_quoted(to, info->help, ":[]\\");
+    fputc(']', to);
+    put_zsh_value(to, info);
+    fputs("'\n", to);
+}
+
+static void put_zsh(FILE *to)
+{
+    fputs("#compdef towers\n# zsh completion of towers; written by 'towers completion zsh'\n_towers() {\n"
+          "    local -a commands options\n    commands=(\n",
+          to);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (verb_info(verb)->hidden) continue;
+        fprintf(to, "        '%s:", verb_info(verb)->name);
+        put_quoted(to, verb_info(verb)->summary, ":\\");
+        fputs("'\n", to);
+    }
+    fputs("    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n        return\n    fi\n"
+          "    shift words\n    (( CURRENT-- ))\n    case $words[1] in\n",
+          to);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        fprintf(to, "    %s)\n        options=(\n", verb_info(verb)->name);
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+            const OptionInfo *info = option_info(id);
+            char letter[2] = {info->letter, 0};
+            if (!option_belongs(id, verb)) continue;
+            put_zsh_spec(to, "--", info->flag, info, "=");
+            if (info->type == OPTION_IS_FLAG) put_zsh_spec(to, "--no-", info->flag, info, "");
+            if (info->letter) put_zsh_spec(to, "-", letter, info, "");
+        }
+        if (takes_model(verb)) {
+            fputs("            '1:model:(", to);
+            put_models(to);
+            fputs(")'\n", to);
+        }
+        fputs("        ) ;;\n", to);
+    }
+    fputs("    esac\n    _arguments $options '*:file:_files'\n}\n_towers \"$@\"\n", to);
+}
+
+/* ---- fish */
+
+static void put_fish_option(FILE *to, Verb verb, OptionId id)
+{
+    const OptionInfo *info = option_info(id);
+    fprintf(to, "complete -c towers -n '__fish_seen_subcommand_from %s' -l %s", verb_info(verb)->name, info->flag);
+    if (info->letter) fprintf(to, " -s %c", info->letter);
+    if (info->type != OPTION_IS_FLAG) fputs(takes_file(info) ? " -r -F" : " -x", to);
+    if (info->choices) {
+        fputs(" -a '", to);
+        put_choices(to, info);
+        fputc('\'', to);
+    }
+    fputs(" -d '", to);
+    for (const char *p = info->help; *p; p++) fprintf(to, *p == '\'' || *p == '\\' ? "\\%c" : "%c", *p);
+    fputs("'\n", to);
+    if (info->type == OPTION_IS_FLAG)
+        fprintf(to, "complete -c towers -n '__fish_seen_subcommand_from %s' -l no-%s\n", verb_info(verb)->name,
+                info->flag);
+}
+
+static void put_fish(FILE *to)
+{
+    fputs("# fish completion of towers; written by 'towers completion fish'\n", to);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        if (verb_info(verb)->hidden) continue;
+        fprintf(to, "complete -c towers -f -n '__fish_use_subcommand' -a %s -d '", verb_info(verb)->name);
+        for (const char *p = verb_info(verb)->summary; *p; p++) fprintf(to, *p == '\'' ? "\\%c" : "%c", *p);
+        fputs("'\n", to);
+        if (takes_model(verb)) {
+            fprintf(to, "complete -c towers -n '__fish_seen_subcommand_from %s' -a '", verb_info(verb)->name);
+            put_models(to);
+            fputs("'\n", to);
+        }
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+            if (option_belongs(id, verb)) put_fish_option(to, verb, id);
+    }
+}
+
+Status completion_print(FILE *to, const char *shell)
+{
+    static const struct {
+        const char *name;
+        void (*put)(FILE *to);
+    } shells[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
+    if (!shell || !*shell) return FAIL(ERR_ARG, "no shell given; use one of bash, zsh, fish");
+    for (size_t k = 0; k < sizeof shells / sizeof shells[0]; k++) {
+        if (strcmp(shell, shells[k].name)) continue;
+        shells[k].put(to);
+        return OK;
+    }
+    return FAIL(ERR_ARG, "no completion script for '%s'; use one of bash, zsh, fish", shell);
+}

@@ -1,0 +1,190 @@
+/* --help and --help-all: examples first, then options in two columns, wrapped to the terminal's width. */
+#include "inception/options/help.h"
+#include "kernels/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LEAST_WIDTH = 40, MOST_WIDTH = 160, USUAL_WIDTH = 80, TEXT_COLUMN = 26, NARROW_COLUMN = 12, NARROW_WIDTH = 64 };
+
+static const Example examples[] = {
+#define EXAMPLE(verb, command, comment) {VERB_##verb, command, comment},
+#include "inception/options/options.def"
+    {VERB_NONE, NULL, NULL},
+};
+
+const Example *help_examples(void)
+{
+    return examples;
+}
+
+int help_width(void)
+{
+    const char *columns = getenv("COLUMNS");
+    struct winsize size = {0};
+    long width = columns ? strtol(columns, NULL, 10) : 0;
+    if (width <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size)) width = size.ws_col;
+    if (width <= 0) width = USUAL_WIDTH;
+    return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : (int)width;
+}
+
+/* ---- text of a row */
+
+bool option_visible(OptionId id)
+{
+    for (Verb verb = VERB_NONE; verb < VERB_COUNT; verb++)
+        if (option_belongs(id, verb) && (verb == VERB_NONE || !verb_info(verb)->hidden)) return true;
+    return false;
+}
+
+static bool default_is_true(OptionId id)
+{
+    char value[OPTION_FORMAT_BYTES];
+    return option_info(id)->type == OPTION_IS_FLAG && !strcmp(option_default_text(id, value, sizeof value), "true");
+}
+
+void option_usage(OptionId id, char *text, size_t bytes)
+{
+    const OptionInfo *info = option_info(id);
+    const char *value = info->type == OPTION_IS_CHOICE ? "NAME" : info->metavar ? info->metavar : "";
+    snprintf(text, bytes, "--%s%s%s%s", default_is_true(id) ? "[no-]" : "", info->flag, *value ? " " : "", value);
+}
+
+/* ": sgd, momentum, adam" */
+static void list_choices(const OptionInfo *info, char *buffer, size_t bytes)
+{
+    Text text = text_start(buffer, bytes);
+    for (int k = 0; info->choices && info->choices[k]; k++) text_add(&text, "%s%s", k ? ", " : ": ", info->choices[k]);
+}
+
+/* Choices are inserted after the concept, before the explanations that follow the first semicolon. */
+void option_story(OptionId id, char *text, size_t bytes)
+{
+    char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2];
+    const OptionInfo *info = option_info(id);
+    const char *usual = option_default_text(id, value, sizeof value);
+    int concept = (int)strcspn(info->help, info->choices ? ";" : "");
+    if (info->type == OPTION_IS_FLAG) usual = default_is_true(id) ? "on" : "";
+    list_choices(info, choices, sizeof choices);
+    snprintf(text, bytes, "%.*s%s%s%s%s%s", concept, info->help, choices, info->help + concept,
+             *usual ? " (default: " : "", usual, *usual ? ")" : "");
+}
+
+/* ---- two columns */
+
+/* Print `text` from `column` on, wrapped at blanks, with the cursor at column `at`; ends the line. */
+static void print_wrapped(FILE *to, const char *text, int at, int column, int width)
+{
+    fprintf(to, "%*s", column - at, "");
+    at = column;
+    for (const char *word = text; *word;) {
+        int bytes = (int)strcspn(word, " ");
+        if (at > column && at + 1 + bytes > width) {
+            fprintf(to, "\n%*s", column, "");
+            at = column;
+        }
+        at += fprintf(to, "%s%.*s", at > column ? " " : "", bytes, word);
+        word += bytes;
+        while (*word == ' ') word++;
+    }
+    fputc('\n', to);
+}
+
+static void print_row(FILE *to, const char *left, const char *right, int width)
+{
+    int column = width < NARROW_WIDTH ? NARROW_COLUMN : TEXT_COLUMN;
+    int at = fprintf(to, "%s", left);
+    if (at + 2 > column) {
+        fputc('\n', to);
+        at = 0;
+    }
+    print_wrapped(to, right, at, column, width);
+}
+
+static void print_option(FILE *to, OptionId id, int width)
+{
+    char usage[USAGE_BYTES], left[USAGE_BYTES + 8], story[STORY_BYTES];
+    char letter = option_info(id)->letter;
+    option_usage(id, usage, sizeof usage);
+    option_story(id, story, sizeof story);
+    if (letter)
+        snprintf(left, sizeof left, "  -%c, %s", letter, usage);
+    else
+        snprintf(left, sizeof left, "      %s", usage);
+    print_row(to, left, story, width);
+}
+
+static bool group_has(OptionGroup group, Verb verb)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        if (option_info(id)->group == group && option_belongs(id, verb)) return true;
+    return false;
+}
+
+static void print_basic(FILE *to, Verb verb, int width)
+{
+    fputs("\nOptions:\n", to);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        if (option_belongs(id, verb) && option_info(id)->level == LEVEL_BASIC) print_option(to, id, width);
+}
+
+static void print_groups(FILE *to, Verb verb, int width)
+{
+    for (OptionGroup group = 0; group < GROUP_COUNT; group++) {
+        if (!group_has(group, verb)) continue;
+        fprintf(to, "\n%s:\n", group_title(group));
+        for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+            if (option_info(id)->group == group && option_belongs(id, verb)) print_option(to, id, width);
+    }
+}
+
+static void print_verbs(FILE *to, int width)
+{
+    fputs("\nCommands:\n", to);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
+        char left[USAGE_BYTES];
+        const VerbInfo *info = verb_info(verb);
+        if (info->hidden) continue;
+        snprintf(left, sizeof left, "  %s %s", info->name, info->arguments);
+        print_row(to, left, info->summary, width);
+    }
+}
+
+void help_print(FILE *to, Verb verb, bool all, int width)
+{
+    const VerbInfo *info = verb_info(verb);
+    char usage[USAGE_BYTES], title[2 * USAGE_BYTES];
+    snprintf(usage, sizeof usage, "%s%s%s", info->name, *info->arguments ? " " : "", info->arguments);
+    snprintf(title, sizeof title, "towers %s [OPTIONS]: %s", verb == VERB_NONE ? "COMMAND" : usage,
+             verb == VERB_NONE ? "train convolutional networks on one or more towers (model replicas)" : info->summary);
+    print_wrapped(to, title, 0, 0, width);
+    bool first = true;
+    for (const Example *example = examples; example->command; example++) {
+        if (example->verb != verb) continue;
+        if (first) fputs("\nExamples:\n", to);
+        first = false;
+        int at = fprintf(to, "  %s", example->command), comment = (int)strlen(example->comment);
+        if (at + 4 + comment <= width)
+            fprintf(to, "%*s# %s\n", at < 50 && 52 + comment <= width ? 50 - at : 2, "", example->comment);
+        else
+            fputc('\n', to);
+    }
+    if (verb == VERB_NONE) print_verbs(to, width);
+    if (all)
+        print_groups(to, verb, width);
+    else
+        print_basic(to, verb, width);
+    fputc('\n', to);
+    if (verb == VERB_NONE)
+        print_wrapped(to, "See also: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);
+    else if (option_belongs(OPTION_ID_config, verb))
+        print_wrapped(to,
+                      "Options can also be set in --config FILE ('flag: value') or as TOWERS_FLAG. Precedence: command "
+                      "line, environment, file, recipe.",
+                      0, 0, width);
+    else
+        print_wrapped(to, "Options can also be set in the environment (TOWERS_FLAG); the command line overrides it.", 0,
+                      0, width);
+}

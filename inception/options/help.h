@@ -1,0 +1,37 @@
+/* Help: all documentation of the command line, generated from options.def.
+ *
+ * --help is one screen with examples and the common options; --help-all lists all of them in groups. The manual page,
+ * its Markdown version (docs/options.md) and the completion scripts of three shells come from the same table. All
+ * functions only write to a FILE. */
+#ifndef TOWERS_INCEPTION_CLI_HELP_H
+#define TOWERS_INCEPTION_CLI_HELP_H
+
+#include "inception/options/options.h"
+
+/* Columns of the terminal: COLUMNS, else the width of the terminal on standard output, else 80; limited to 40..160. */
+int help_width(void);
+/* VERB_NONE: an overview of all commands. */
+void help_print(FILE *to, Verb verb, bool all, int width);
+
+void manual_print(FILE *to, bool markdown);
+
+/* ERR_ARG for a shell that is not bash, zsh or fish, or NULL. */
+NODISCARD Status completion_print(FILE *to, const char *shell);
+
+/* The usage of an option: "--batch-size N", "--[no-]aux", "--opt NAME". */
+void option_usage(OptionId id, char *text, size_t bytes);
+/* Help text with choices and default, as one sentence. */
+void option_story(OptionId id, char *text, size_t bytes);
+/* True if the option is documented; false if only hidden commands have it. */
+bool option_visible(OptionId id);
+
+enum { STORY_BYTES = 768, USAGE_BYTES = 96 };
+
+typedef struct Example {
+    Verb verb; /* VERB_NONE: shown in the overview */
+    const char *command, *comment;
+} Example;
+/* All EXAMPLE rows; the last has no command. */
+const Example *help_examples(void);
+
+#endif

@@ -1,0 +1,173 @@
+/* Options: the settings from command line, environment, configuration file and recipe, as one struct.
+ *
+ * The struct, the enums and all texts come from options.def. A higher origin overrides a lower one, whatever the order
+ * in which they are read: command line > environment (TOWERS_<FLAG>) > file > resumed run > recipe > model > default.
+ * Every value is checked when it is read (exact numbers, ranges, choices, exclusive pairs), even if it is overridden.
+ * Reads no model, opens no data and prints nothing unless asked to. */
+#ifndef TOWERS_INCEPTION_CLI_OPTIONS_H
+#define TOWERS_INCEPTION_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/status.h"
+#include "nccl_sync/mean_loss.h"
+#include "towers/data/images/transform.h"
+#include "towers/data/loading/order.h"
+#include "towers/data/sources/source.h"
+#include "towers/graph/fuse_level.h"
+#include "towers/graph/loss_kind.h"
+#include "towers/replica/policy.h"
+#include "towers/replica/schedule.h"
+
+typedef enum Verb {
+    VERB_NONE = 0, /* no command: --help, --version, or no arguments */
+#define VERB(id, name, arguments, most, summary) VERB_##id,
+#define HIDDEN_VERB(id, name, arguments, most, summary) VERB_##id,
+#include "inception/options/options.def"
+    VERB_COUNT
+} Verb;
+
+#define CHOICES_BEGIN(type) typedef enum type {
+#define CHOICE(value, name) value,
+#define CHOICES_END(type)                                                                                              \
+    }                                                                                                                  \
+    type;
+#include "inception/options/options.def"
+
+typedef enum OptionId { /* OPTION_ID_lr, in the order of the table */
+#define OPTION_INT(field, ...) OPTION_ID_##field,
+#define OPTION_REAL(field, ...) OPTION_ID_##field,
+#define OPTION_FLAG(field, ...) OPTION_ID_##field,
+#define OPTION_CHOICE(type, field, ...) OPTION_ID_##field,
+#define OPTION_LIST(field, ...) OPTION_ID_##field,
+#define OPTION_TEXT(field, ...) OPTION_ID_##field,
+#include "inception/options/options.def"
+                        OPTION_ID_COUNT
+} OptionId;
+
+typedef enum OptionOrigin {
+    ORIGIN_DEFAULT = 0,
+    ORIGIN_MODEL, /* the model's own defaults */
+    ORIGIN_RECIPE,
+    ORIGIN_RUN, /* given by the user to the run that is resumed */
+    ORIGIN_CONFIG,
+    ORIGIN_ENVIRONMENT,
+    ORIGIN_COMMAND_LINE
+} OptionOrigin;
+
+enum { OPTION_LIST_MAX = 256 };
+#define OPTION_MAX INT64_MIN /* the value "max" of integers whose metavar offers it ("N|max") */
+
+typedef struct IntList {
+    int count; /* 0: not given */
+    int64_t value[OPTION_LIST_MAX];
+} IntList;
+
+typedef struct OptionText OptionText;
+
+typedef struct Options {
+    /* state: one field per row of options.def. Texts are owned here; NULL if not given */
+#define OPTION_INT(field, ...) int64_t field;
+#define OPTION_REAL(field, ...) double field;
+#define OPTION_FLAG(field, ...) bool field;
+#define OPTION_CHOICE(type, field, ...) type field;
+#define OPTION_LIST(field, ...) IntList field;
+#define OPTION_TEXT(field, ...) const char *field;
+#include "inception/options/options.def"
+    Verb verb;
+    OptionOrigin origin[OPTION_ID_COUNT];
+    const char *where[OPTION_ID_COUNT]; /* "train.yaml:3", "TOWERS_LR", "--lr", the recipe's name; owned */
+
+    /* owned */
+    char **arguments; /* positional; NULL-terminated */
+    int argument_count;
+    OptionText *texts;
+} Options;
+
+/* Read argv[1..argc), then, unless help or version is requested, `environment` ("NAME=value", NULL-terminated; NULL:
+ * none) and the file of --config. On ERR_ARG *options is already closed. Of positional arguments only the maximum
+ * number is checked. */
+NODISCARD Status options_parse(int argc, char *const *argv, char *const *environment, Options *options);
+/* All defaults, no command. Nothing to free, but options_close is allowed. */
+void options_init(Options *options);
+void options_close(Options *options);
+
+/* Values from flat YAML text (a recipe, a test); keys are flags. Keys that the command does not have are checked and
+ * ignored, so that one file can serve several commands. `name` precedes ":line:column" in messages. */
+NODISCARD Status options_apply_yaml(Options *options, const char *text, OptionOrigin origin, const char *name);
+/* The same from untrusted bytes, and from a file of at most CONFIG_MAX_BYTES. */
+NODISCARD Status options_apply_bytes(Options *options, const void *bytes, size_t count, OptionOrigin origin,
+                                     const char *name);
+NODISCARD Status options_apply_file(Options *options, const char *path, OptionOrigin origin);
+
+/* By flag or alias, with dashes or underscores. ORIGIN_DEFAULT for an unknown name. */
+OptionOrigin option_origin(const Options *options, const char *flag);
+bool option_is_set(const Options *options, const char *flag); /* set by any origin above the default */
+bool option_belongs(OptionId id, Verb verb);
+/* The option given instead of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if none. */
+OptionId option_replaced_by(const Options *options, OptionId id);
+
+/* The value as it could be typed ("" if not set), independent of the locale; reals as the shortest decimal that reads
+ * back equal. NUL-terminated. Needs at most OPTION_FORMAT_BYTES, except for texts, which are returned as they are. */
+enum { OPTION_FORMAT_BYTES = OPTION_LIST_MAX * 21 };
+const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes);
+
+/* Print the options of this command as a YAML file for `--config`, each with "# from ..."; unset ones as comments. */
+void options_print_config(const Options *options, FILE *to);
+
+/* ---- the table itself, for help, completion and run records */
+typedef enum OptionType {
+    OPTION_IS_INT,
+    OPTION_IS_REAL,
+    OPTION_IS_FLAG,
+    OPTION_IS_CHOICE,
+    OPTION_IS_LIST,
+    OPTION_IS_TEXT
+} OptionType;
+typedef enum OptionLevel { LEVEL_BASIC = 0, LEVEL_ADVANCED } OptionLevel;
+typedef enum OptionResume { RESUME_FREE = 0, RESUME_SAME, RESUME_TOTAL, RESUME_MADE } OptionResume; /* options.def */
+typedef enum OptionGroup {
+#define OPTION_GROUP_ROW(id, title) GROUP_##id,
+#include "inception/options/options.def"
+    GROUP_COUNT
+} OptionGroup;
+
+typedef struct OptionInfo {
+    OptionType type;
+    OptionLevel level;
+    OptionGroup group;
+    OptionResume resume;
+    const char *flag;    /* "batch-size" */
+    char letter;         /* 'b', or 0 */
+    const char *aliases; /* comma separated, or "" */
+    uint32_t verbs;      /* one bit per Verb, and the two flags below */
+    const char *metavar; /* NULL for flags and choices */
+    const char *help;
+    size_t offset, bytes;         /* of the field in Options */
+    int64_t least, most;          /* ints and list elements */
+    double real_least, real_most; /* reals */
+    const char *const *choices;   /* names in enum order; NULL-terminated */
+} OptionInfo;
+
+enum { OPTION_NOT_IN_CONFIG = 1 << 30, OPTION_ONLY_TYPED = 1 << 29 };
+
+typedef struct VerbInfo {
+    const char *name, *arguments, *summary;
+    int most; /* positional arguments; -1: any number */
+    bool hidden;
+} VerbInfo;
+
+const OptionInfo *option_info(OptionId id);
+const VerbInfo *verb_info(Verb verb); /* VERB_NONE: name "" */
+const char *group_title(OptionGroup group);
+/* VERB_NONE if there is no such command. */
+Verb verb_find(const char *name);
+/* OPTION_ID_COUNT if there is no such option; *negated: the name was "no-aux" (flags only). */
+OptionId option_find(const char *name, bool *negated);
+/* The default as formatted by option_format; "" if unset. */
+const char *option_default_text(OptionId id, char *buffer, size_t bytes);
+
+#endif

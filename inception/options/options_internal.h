@@ -1,0 +1,33 @@
+/* Shared by the files behind options.h: options_table.c (names and rows), options_value.c (text to value and back) and
+ * options.c (origins). Not for other files. */
+#ifndef TOWERS_INCEPTION_CLI_OPTIONS_INTERNAL_H
+#define TOWERS_INCEPTION_CLI_OPTIONS_INTERNAL_H
+
+#include "inception/options/options.h"
+
+enum { NAME_BYTES = 64, LABEL_BYTES = 512 };
+
+typedef union OptionValue {
+    int64_t integer;
+    double real;
+    bool flag;
+    int choice;
+    IntList list;
+    const char *text; /* borrowed */
+} OptionValue;
+
+extern const Options option_defaults;
+
+/* Compare names, treating dashes and underscores as equal; `b` has `bytes` characters. */
+bool same_name(const char *a, const char *b, size_t bytes);
+/* The k-th option that excludes this one; OPTION_ID_COUNT after the last. */
+OptionId option_rival(OptionId id, int k);
+/* "; did you mean --batch-size?", or "". `dashes` is "--" or "". */
+void suggest_option(Verb verb, const char *typed, const char *dashes, char *text, size_t bytes);
+/* The commands that have this option: "train, bench". */
+void list_verbs(OptionId id, char *text, size_t bytes);
+
+/* ERR_ARG if the text does not fit the option's type and range; `label` starts the message. Texts are borrowed. */
+NODISCARD Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value);
+
+#endif

@@ -1,0 +1,211 @@
+/* The rows of options.def as tables, and lookup of names: exact, aliases, and similar ones for suggestions. */
+#include "inception/models/near_name.h"
+#include "inception/options/options_internal.h"
+#include "kernels/text.h"
+
+#include <string.h>
+
+#include "inception/options/values.h"
+
+enum {
+    NO_VERB = 1 << VERB_NONE,
+#define VERB(id, name, arguments, most, summary) id = 1 << VERB_##id,
+#define HIDDEN_VERB(id, name, arguments, most, summary) id = 1 << VERB_##id,
+#include "inception/options/options.def"
+    EVERY_VERB = (1 << VERB_COUNT) - 1,
+    NOT_IN_CONFIG = OPTION_NOT_IN_CONFIG,
+    ONLY_TYPED = OPTION_ONLY_TYPED,
+};
+
+#define CHOICES_BEGIN(type) static const char *const type##_names[] = {
+#define CHOICE(value, name) [value] = name,
+#define CHOICES_END(type)                                                                                              \
+    NULL                                                                                                               \
+    }                                                                                                                  \
+    ;
+#define CHOICES_OF(type) static const char *const type##_names[] = {
+#define CHOICE_OF(value, name) [value] = name,
+#define CHOICES_OF_END(type)                                                                                           \
+    NULL                                                                                                               \
+    }                                                                                                                  \
+    ;
+#include "inception/options/options.def"
+
+#define OPTION_CHOICE(type, field, ...) _Static_assert(sizeof(type) == sizeof(int), "a choice is stored as an int");
+#include "inception/options/options.def"
+
+const Options option_defaults = {
+#define OPTION_INT(field, flag, letter, aliases, value, ...) .field = value,
+#define OPTION_REAL(field, flag, letter, aliases, value, ...) .field = value,
+#define OPTION_FLAG(field, flag, letter, aliases, value, ...) .field = value,
+#define OPTION_CHOICE(type, field, flag, letter, aliases, value, ...) .field = value,
+#define OPTION_TEXT(field, flag, letter, aliases, value, ...) .field = value,
+#include "inception/options/options.def"
+};
+
+#define COMMON(kind, field_, flag_, letter_, aliases_, verbs_, level_, group_, resume_, help_)                         \
+    .type = kind, .flag = flag_, .letter = letter_, .aliases = aliases_, .verbs = (uint32_t)(verbs_),                  \
+    .level = LEVEL_##level_, .group = GROUP_##group_, .resume = RESUME_##resume_, .help = help_,                       \
+    .offset = offsetof(Options, field_), .bytes = sizeof(((Options *)0)->field_)
+#define VALUED(kind, field, flag, letter, aliases, verbs, level, group, resume, metavar_, help)                        \
+    COMMON(kind, field, flag, letter, aliases, verbs, level, group, resume, help), .metavar = metavar_
+
+static const OptionInfo infos[OPTION_ID_COUNT] = {
+/* ...: verbs, level, group, resume [, metavar], help */
+#define OPTION_INT(field, flag, letter, aliases, value, least_, most_, ...)                                            \
+    [OPTION_ID_##                                                                                                      \
+        field] = {VALUED(OPTION_IS_INT, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
+#define OPTION_REAL(field, flag, letter, aliases, value, least, most, ...)                                             \
+    [OPTION_ID_##field] = {VALUED(OPTION_IS_REAL, field, flag, letter, aliases, __VA_ARGS__), .real_least = least,     \
+                           .real_most = most},
+#define OPTION_FLAG(field, flag, letter, aliases, value, ...)                                                          \
+    [OPTION_ID_##field] = {COMMON(OPTION_IS_FLAG, field, flag, letter, aliases, __VA_ARGS__)},
+#define OPTION_CHOICE(type, field, flag, letter, aliases, value, ...)                                                  \
+    [OPTION_ID_##                                                                                                      \
+        field] = {COMMON(OPTION_IS_CHOICE, field, flag, letter, aliases, __VA_ARGS__), .choices = type##_names},
+#define OPTION_LIST(field, flag, letter, aliases, least_, most_, ...)                                                  \
+    [OPTION_ID_##                                                                                                      \
+        field] = {VALUED(OPTION_IS_LIST, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
+#define OPTION_TEXT(field, flag, letter, aliases, value, ...)                                                          \
+    [OPTION_ID_##field] = {VALUED(OPTION_IS_TEXT, field, flag, letter, aliases, __VA_ARGS__)},
+#include "inception/options/options.def"
+};
+
+static const VerbInfo verbs[VERB_COUNT] = {
+    [VERB_NONE] = {"", "", "", 0, true},
+#define VERB(id, name_, arguments_, most_, summary_) [VERB_##id] = {name_, arguments_, summary_, most_, false},
+#define HIDDEN_VERB(id, name_, arguments_, most_, summary_) [VERB_##id] = {name_, arguments_, summary_, most_, true},
+#include "inception/options/options.def"
+};
+
+static const char *const group_titles[GROUP_COUNT] = {
+#define OPTION_GROUP_ROW(id, title) [GROUP_##id] = title,
+#include "inception/options/options.def"
+};
+
+static const OptionId exclusive[][2] = {
+#define EXCLUSIVE(a, b) {OPTION_ID_##a, OPTION_ID_##b},
+#include "inception/options/options.def"
+};
+
+/* ---- the tables */
+
+const OptionInfo *option_info(OptionId id)
+{
+    return &infos[id];
+}
+
+const VerbInfo *verb_info(Verb verb)
+{
+    return &verbs[verb];
+}
+
+const char *group_title(OptionGroup group)
+{
+    return group_titles[group];
+}
+
+bool option_belongs(OptionId id, Verb verb)
+{
+    return infos[id].verbs & (1u << verb);
+}
+
+Verb verb_find(const char *name)
+{
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++)
+        if (!strcmp(verbs[verb].name, name)) return verb;
+    return VERB_NONE;
+}
+
+bool same_name(const char *a, const char *b, size_t bytes)
+{
+    if (strlen(a) != bytes) return false;
+    for (size_t k = 0; k < bytes; k++)
+        if ((a[k] == '_' ? '-' : a[k]) != b[k]) return false;
+    return true;
+}
+
+static bool has_alias(const char *name, const char *aliases)
+{
+    for (const char *p = aliases; *p;) {
+        size_t bytes = strcspn(p, ",");
+        if (same_name(name, p, bytes)) return true;
+        p += bytes + (p[bytes] == ',');
+    }
+    return false;
+}
+
+static OptionId find_exact(const char *name)
+{
+    OptionId id = 0;
+    while (id < OPTION_ID_COUNT && !same_name(name, infos[id].flag, strlen(infos[id].flag)) &&
+           !has_alias(name, infos[id].aliases))
+        id++;
+    return id;
+}
+
+OptionId option_find(const char *name, bool *negated)
+{
+    OptionId id = find_exact(name);
+    *negated = false;
+    if (id < OPTION_ID_COUNT || strncmp(name, "no", 2) || (name[2] != '-' && name[2] != '_')) return id;
+    id = find_exact(name + 3);
+    if (id == OPTION_ID_COUNT || infos[id].type != OPTION_IS_FLAG) return OPTION_ID_COUNT;
+    *negated = true;
+    return id;
+}
+
+OptionId option_rival(OptionId id, int k)
+{
+    for (size_t pair = 0; pair < sizeof exclusive / sizeof *exclusive; pair++)
+        for (int side = 0; side < 2; side++)
+            if (exclusive[pair][side] == id && k-- == 0) return exclusive[pair][1 - side];
+    return OPTION_ID_COUNT;
+}
+
+/* ---- similar names */
+
+/* All names of the command's options, flags first, then aliases; names point into `space`. */
+static int verb_names(Verb verb, const char **names, int most, char *space, size_t bytes)
+{
+    int count = 0;
+    for (OptionId id = 0; id < OPTION_ID_COUNT && count < most; id++)
+        if (option_belongs(id, verb)) names[count++] = infos[id].flag;
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        if (!option_belongs(id, verb)) continue;
+        int used = snprintf(space, bytes, "%s", infos[id].aliases);
+        if (used < 0 || (size_t)used >= bytes) break;
+        for (char *rest = space, *name; count < most && (name = strsep(&rest, ","));)
+            if (*name) names[count++] = name;
+        space += used + 1;
+        bytes -= (size_t)used + 1;
+    }
+    return count;
+}
+
+void suggest_option(Verb verb, const char *typed, const char *dashes, char *text, size_t bytes)
+{
+    const char *names[3 * OPTION_ID_COUNT];
+    char space[32 * OPTION_ID_COUNT], plain[NAME_BYTES];
+    int count = verb_names(verb, names, 3 * OPTION_ID_COUNT, space, sizeof space);
+    snprintf(plain, sizeof plain, "%s", typed);
+    for (char *p = plain; *p; p++) *p = *p == '_' ? '-' : *p;
+    bool negated = !strncmp(plain, "no-", 3);
+    const char *near = nearest_name(plain, names, count), *no = "";
+    if (!near && negated) {
+        bool again;
+        near = nearest_name(plain + 3, names, count);
+        no = near && infos[option_find(near, &again)].type == OPTION_IS_FLAG ? "no-" : "";
+    }
+    if (near)
+        snprintf(text, bytes, "; did you mean %s%s%s?", dashes, no, near);
+    else
+        text[0] = 0;
+}
+
+void list_verbs(OptionId id, char *buffer, size_t bytes)
+{
+    Text text = text_start(buffer, bytes);
+    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++)
+        if (option_belongs(id, verb)) text_add(&text, "%s%s", text.used ? ", " : "", verbs[verb].name);
+}

@@ -1,0 +1,177 @@
+/* Convert an option's value from text, with its range or choices in error messages, and back to text. */
+#include "inception/options/options_internal.h"
+#include "kernels/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "inception/models/near_name.h"
+#include "inception/options/values.h"
+
+enum { TEXT_MOST = 3000 /* a path to which names are appended */ };
+
+/* ---- from text */
+
+static bool takes_max(const OptionInfo *info)
+{
+    const char *bar = info->metavar ? strrchr(info->metavar, '|') : NULL;
+    return bar && !strcmp(bar, "|max");
+}
+
+static Status read_int(const OptionInfo *info, const char *text, const char *label, int64_t *value)
+{
+    char range[64];
+    if (takes_max(info) && !strcmp(text, "max")) {
+        *value = OPTION_MAX;
+        return OK;
+    }
+    ValueVerdict verdict = text_to_int(text, value);
+    snprintf(range, sizeof range, "%lld to %lld%s", (long long)info->least, (long long)info->most,
+             takes_max(info) ? ", or max" : "");
+    if (verdict == VALUE_MALFORMED) return FAIL(ERR_ARG, "%s: '%s' is not a whole number (%s)", label, text, range);
+    if (verdict == VALUE_TOO_LARGE || *value < info->least || *value > info->most)
+        return FAIL(ERR_ARG, "%s: %s is out of range (%s)", label, text, range);
+    return OK;
+}
+
+static Status read_real(const OptionInfo *info, const char *text, const char *label, double *value)
+{
+    char least[32], most[32];
+    ValueVerdict verdict = text_to_real(text, value);
+    real_to_text(info->real_least, least, sizeof least);
+    real_to_text(info->real_most, most, sizeof most);
+    if (verdict == VALUE_MALFORMED)
+        return FAIL(ERR_ARG, "%s: '%s' is not a number (%s to %s, e.g. 0.1 or 1e-3)", label, text, least, most);
+    if (verdict == VALUE_TOO_LARGE || *value < info->real_least || *value > info->real_most)
+        return FAIL(ERR_ARG, "%s: %s is out of range (%s to %s)", label, text, least, most);
+    return OK;
+}
+
+/* Case-insensitive: PyTorch writes SGD and AdamW. */
+static bool same_choice(const char *typed, const char *name)
+{
+    for (; *typed && *name; typed++, name++)
+        if ((*typed == '_' ? '-' : tolower((unsigned char)*typed)) != *name) return false;
+    return *typed == *name;
+}
+
+/* Alternative spellings: flag, spelling, the choice that it means. */
+static const char *const choice_aliases[][3] = {
+#define CHOICE_ALIAS(flag, alias, name) {flag, alias, name},
+#include "inception/options/options.def"
+};
+enum { CHOICE_ALIASES = sizeof choice_aliases / sizeof *choice_aliases, CHOICES_MAX = 16 };
+
+/* The choice that an alternative spelling means, or the text itself. */
+static const char *choice_unalias(const char *flag, const char *typed)
+{
+    for (int k = 0; k < CHOICE_ALIASES; k++)
+        if (!strcmp(choice_aliases[k][0], flag) && same_choice(typed, choice_aliases[k][1]))
+            return choice_aliases[k][2];
+    return typed;
+}
+
+/* The choice or alias with the most similar name; NULL if none is similar. */
+static const char *nearest_choice(const OptionInfo *info, const char *typed)
+{
+    const char *names[CHOICES_MAX + CHOICE_ALIASES];
+    int count = 0;
+    for (; info->choices[count] && count < CHOICES_MAX; count++) names[count] = info->choices[count];
+    for (int k = 0; k < CHOICE_ALIASES; k++)
+        if (!strcmp(choice_aliases[k][0], info->flag)) names[count++] = choice_aliases[k][1];
+    return nearest_name(typed, names, count);
+}
+
+static Status read_choice(const OptionInfo *info, const char *text, const char *label, int *value)
+{
+    char names[LABEL_BYTES];
+    Text list = text_start(names, sizeof names);
+    const char *wanted = choice_unalias(info->flag, text);
+    for (int k = 0; info->choices[k]; k++) {
+        if (same_choice(wanted, info->choices[k])) {
+            *value = k;
+            return OK;
+        }
+        text_add(&list, "%s%s", k ? ", " : "", info->choices[k]);
+    }
+    const char *near = nearest_choice(info, text);
+    return FAIL(ERR_ARG, "%s: unknown choice '%s'%s%s%s; choose one of %s", label, text, near ? "; did you mean " : "",
+                near ? near : "", near ? "?" : "", names);
+}
+
+static Status read_list(const OptionInfo *info, const char *text, const char *label, IntList *list)
+{
+    *list = (IntList){0};
+    for (const char *p = text;; p++) {
+        char element[32];
+        size_t bytes = strcspn(p, ",");
+        if (bytes >= sizeof element) return FAIL(ERR_ARG, "%s: '%s' is not a list of numbers, e.g. 1,2", label, text);
+        snprintf(element, sizeof element, "%.*s", (int)bytes, p);
+        if (list->count == OPTION_LIST_MAX)
+            return FAIL(ERR_ARG, "%s: the list has more than %d numbers", label, OPTION_LIST_MAX);
+        TRY(read_int(info, element, label, &list->value[list->count]));
+        list->count++;
+        p += bytes;
+        if (!*p) return OK;
+    }
+}
+
+static Status read_flag(const char *text, const char *label, bool *value)
+{
+    if (text_to_flag(text, value) == VALUE_OK) return OK;
+    return FAIL(ERR_ARG, "%s: '%s' is neither true nor false", label, text);
+}
+
+Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value)
+{
+    switch (info->type) {
+    case OPTION_IS_INT: return read_int(info, text, label, &value->integer);
+    case OPTION_IS_REAL: return read_real(info, text, label, &value->real);
+    case OPTION_IS_FLAG: return read_flag(text, label, &value->flag);
+    case OPTION_IS_CHOICE: return read_choice(info, text, label, &value->choice);
+    case OPTION_IS_LIST: return read_list(info, text, label, &value->list);
+    case OPTION_IS_TEXT: break;
+    }
+    if (!*text) return FAIL(ERR_ARG, "%s: the value is empty", label);
+    if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value is longer than %d bytes", label, TEXT_MOST);
+    value->text = text;
+    return OK;
+}
+
+/* ---- to text */
+
+static void format_list(const IntList *list, char *buffer, size_t bytes)
+{
+    Text text = text_start(buffer, bytes);
+    for (int k = 0; k < list->count; k++) text_add(&text, "%s%lld", k ? "," : "", (long long)list->value[k]);
+}
+
+const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes)
+{
+    const OptionInfo *info = option_info(id);
+    OptionValue value = {0};
+    memcpy(&value, (const char *)options + info->offset, info->bytes);
+    buffer[0] = 0;
+    switch (info->type) {
+    case OPTION_IS_INT:
+        if (value.integer >= info->least && value.integer <= info->most)
+            snprintf(buffer, bytes, "%lld", (long long)value.integer);
+        else if (value.integer == OPTION_MAX && takes_max(info))
+            snprintf(buffer, bytes, "max");
+        break;
+    case OPTION_IS_REAL:
+        if (value.real >= info->real_least && value.real <= info->real_most) real_to_text(value.real, buffer, bytes);
+        break;
+    case OPTION_IS_FLAG: snprintf(buffer, bytes, "%s", value.flag ? "true" : "false"); break;
+    case OPTION_IS_CHOICE: snprintf(buffer, bytes, "%s", info->choices[value.choice]); break;
+    case OPTION_IS_LIST: format_list(&value.list, buffer, bytes); break;
+    case OPTION_IS_TEXT: return value.text ? value.text : buffer;
+    }
+    return buffer;
+}
+
+const char *option_default_text(OptionId id, char *buffer, size_t bytes)
+{
+    return option_format(&option_defaults, id, buffer, bytes);
+}

@@ -1,0 +1,55 @@
+/* Find and apply recipes; see recipe.h. Their texts are in a generated file (cmake/embed_texts.cmake). */
+#include "inception/options/recipe.h"
+#include "inception/models/near_name.h"
+#include "kernels/text.h"
+
+#include <string.h>
+
+enum { RECIPES_MAX = 32 };
+
+static Status recipe_missing(const char *name)
+{
+    const char *names[RECIPES_MAX];
+    char list[512];
+    Text text = text_start(list, sizeof list);
+    int count = 0;
+    for (; count < RECIPES_MAX && recipes[count].name; count++) {
+        names[count] = recipes[count].name;
+        text_add(&text, "%s%s", count ? ", " : "", names[count]);
+    }
+    const char *near = nearest_name(name, names, count);
+    return FAIL(ERR_ARG, "--recipe: unknown recipe '%s'%s%s%s; use one of %s, or a file such as ./my.yaml", name,
+                near ? "; did you mean " : "", near ? near : "", near ? "?" : "", list);
+}
+
+Status recipe_apply(Options *options)
+{
+    const char *name = options->recipe;
+    if (!name) return OK;
+    if (strpbrk(name, "/.")) return options_apply_file(options, name, ORIGIN_RECIPE);
+    for (const Recipe *recipe = recipes; recipe->name; recipe++)
+        if (!strcmp(recipe->name, name)) return options_apply_yaml(options, recipe->text, ORIGIN_RECIPE, name);
+    return recipe_missing(name);
+}
+
+void recipe_gaps_print(const Options *options, FILE *to)
+{
+    static const char start[] = "Not reproduced: ";
+    char comment[4096];
+    Text text = text_start(comment, sizeof comment);
+    const Recipe *recipe = recipes;
+    while (recipe->name && (!options->recipe || strcmp(recipe->name, options->recipe) != 0)) recipe++;
+    for (const char *line = recipe->name ? recipe->text : ""; *line == '#'; line += strcspn(line, "\n") + 1)
+        text_add(&text, "%.*s ", (int)strcspn(line + 2, "\n"), line + 2);
+    char *gaps = strstr(comment, start), *end = gaps ? strstr(gaps, ". ") : NULL;
+    if (end) fprintf(to, "not reproduced %.*s\n", (int)(end - gaps - (long)strlen(start)), gaps + strlen(start));
+}
+
+void recipes_print(FILE *to)
+{
+    fprintf(to, "\n%-22s %s\n", "recipe (--recipe)", "settings");
+    for (const Recipe *recipe = recipes; recipe->name; recipe++) {
+        const char *title = recipe->text + strspn(recipe->text, "# ");
+        fprintf(to, "%-22s %.*s\n", recipe->name, (int)strcspn(title, "\n"), title);
+    }
+}

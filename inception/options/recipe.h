@@ -1,0 +1,21 @@
+/* Recipes: published settings as YAML files, embedded in the binary. A recipe overrides the model's defaults and is
+ * overridden by everything that the user sets. */
+#ifndef TOWERS_INCEPTION_CLI_RECIPE_H
+#define TOWERS_INCEPTION_CLI_RECIPE_H
+
+#include "inception/options/options.h"
+
+typedef struct Recipe {
+    const char *name, *text; /* "tf2016"; its first line is a comment with its title */
+} Recipe;
+
+extern const Recipe recipes[]; /* the last has a NULL name */
+
+/* Apply --recipe, the name of a built-in recipe or a file's path (contains '/' or '.'). ERR_ARG if there is none. */
+NODISCARD Status recipe_apply(Options *options);
+void recipes_print(FILE *to);
+/* For --dry-run: the line "not reproduced ..." of a built-in recipe whose opening comment has the sentence "Not
+ * reproduced: ...". */
+void recipe_gaps_print(const Options *options, FILE *to);
+
+#endif

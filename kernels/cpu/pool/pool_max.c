@@ -1,0 +1,174 @@
+/* Maximum over windows.
+ *
+ * The first largest element of the window wins, NaN beats everything; its place (row * kw + column) is kept as u8. Whole
+ * windows of 3x3 are computed by pool_avx512.c if the processor has the instructions. */
+#include "kernels/cpu/pool/pool_rows.h"
+#include "kernels/cpu/pool/pool_window.h"
+
+#include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+typedef struct MaxPool {
+    const Tensor *x, *y, *argmax;
+    Window window;
+} MaxPool;
+
+enum { TAP_GROUP = 3 };
+
+/* Compare `taps` rows of x, numbered first, first + 1, ..., with best[n] and place[n]. */
+VECTOR_INLINE void max_rows(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
+                            float *best, int32_t *place, int64_t n)
+{
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float top = begin ? -INFINITY : best[i];
+        int32_t at = begin ? first : place[i];
+        for (int k = 0; k < taps; k++) {
+            float value = load(dtype, x, k * stride + i);
+            bool wins = (value > top) | (value != value);
+            top = wins ? value : top;
+            at = wins ? first + k : at;
+        }
+        best[i] = top;
+        place[i] = at;
+    }
+}
+
+/* The same with the number of rows, and whether they are the first, as constants of the loop. */
+VECTOR_INLINE void max_group(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
+                             float *best, int32_t *place, int64_t n)
+{
+    if (taps == 3 && begin)
+        max_rows(dtype, 3, x, stride, first, true, best, place, n);
+    else if (taps == 3)
+        max_rows(dtype, 3, x, stride, first, false, best, place, n);
+    else if (taps == 2 && begin)
+        max_rows(dtype, 2, x, stride, first, true, best, place, n);
+    else if (taps == 2)
+        max_rows(dtype, 2, x, stride, first, false, best, place, n);
+    else if (begin)
+        max_rows(dtype, 1, x, stride, first, true, best, place, n);
+    else
+        max_rows(dtype, 1, x, stride, first, false, best, place, n);
+}
+
+/* One window, one block of channels. rows/columns: the part of the window inside the image. */
+VECTOR_INLINE void max_window(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows, int columns,
+                              int32_t first, int32_t kw, float *best, int32_t *place, int64_t n)
+{
+    int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j += TAP_GROUP)
+            max_group(dtype, (int)smaller(TAP_GROUP, columns - j),
+                      (const char *)x + (i * row_stride + j * stride) * bytes, stride, first + i * kw + j,
+                      i == 0 && j == 0, best, place, n);
+}
+
+VECTOR_INLINE void max_store(Dtype dtype, const float *best, const int32_t *place, void *y, uint8_t *argmax, int64_t n)
+{
+    if (y) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < n; i++) store(dtype, y, i, best[i]);
+    }
+    if (argmax) {
+        VECTOR_LOOP
+        for (int64_t i = 0; i < n; i++) argmax[i] = (uint8_t)place[i];
+    }
+}
+
+/* One pixel of y. */
+VECTOR_INLINE void max_pixel(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows, int columns,
+                             int32_t first, int32_t kw, void *y, uint8_t *argmax, int64_t c)
+{
+    float best[BLOCK_ELEMENTS];
+    int32_t place[BLOCK_ELEMENTS];
+    int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
+    for (int64_t i = 0; i < c; i += BLOCK_ELEMENTS) {
+        int64_t n = smaller(BLOCK_ELEMENTS, c - i);
+        max_window(dtype, (const char *)x + i * bytes, row_stride, stride, rows, columns, first, kw, best, place, n);
+        max_store(dtype, best, place, y ? (char *)y + i * bytes : NULL, argmax ? argmax + i : NULL, n);
+    }
+}
+
+CPU_CLONES static void pool_max_pixel(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, int rows,
+                                      int columns, int32_t first, int32_t kw, void *y, uint8_t *argmax, int64_t c)
+{
+    BY_DTYPE(dtype, max_pixel, x, row_stride, stride, rows, columns, first, kw, y, argmax, c);
+}
+
+/* Threads of the team treat numbers below 2^-126 as zero (cpu.c). Comparing them costs nothing, so a maximum keeps them.
+ * Returns the previous mode. */
+static unsigned small_numbers_count(void)
+{
+#if defined(__x86_64__)
+    const unsigned mode = _mm_getcsr(), denormals_are_zero = 0x0040;
+    _mm_setcsr(mode & ~denormals_are_zero);
+    return mode;
+#else
+    return 0;
+#endif
+}
+
+static void mode_restore(unsigned mode)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(mode);
+#else
+    (void)mode;
+#endif
+}
+
+/* Output rows [first, end) of all images. */
+static void max_rows_of(const MaxPool *pool, int64_t first, int64_t end)
+{
+    const Window *w = &pool->window;
+    Shape xs = pool->x->shape, ys = pool->y->shape;
+    bool nine = w->kh == 3 && w->kw == 3 && pool_has_avx512();
+    for (int64_t row = first; row < end; row++) {
+        int64_t image = row / ys.h, y0, x0;
+        int rows = window_clip(row % ys.h, w->stride_h, w->pad_h, w->kh, xs.h, &y0);
+        for (int64_t ox = 0; ox < ys.w; ox++) {
+            int columns = window_clip(ox, w->stride_w, w->pad_w, w->kw, xs.w, &x0);
+            int64_t skipped_h = y0 - (row % ys.h * w->stride_h - w->pad_h),
+                    skipped_w = x0 - (ox * w->stride_w - w->pad_w);
+            int64_t pixel = row * ys.w + ox, row_stride = xs.w * pool->x->pitch;
+            const void *x = element_at(pool->x, ((image * xs.h + y0) * xs.w + x0) * pool->x->pitch);
+            void *y = optional_row(pool->y, pixel), *argmax = optional_row(pool->argmax, pixel);
+            if (nine && rows == 3 && columns == 3 &&
+                pool_max_of_9(pool->x->dtype, x, row_stride, pool->x->pitch, y, argmax, ys.c))
+                continue;
+            pool_max_pixel(pool->x->dtype, x, row_stride, pool->x->pitch, rows, columns,
+                           (int32_t)(skipped_h * w->kw + skipped_w), w->kw, y, argmax, ys.c);
+        }
+    }
+}
+
+static void max_chunk(void *context, int64_t first, int64_t end, int thread)
+{
+    (void)thread;
+    unsigned mode = small_numbers_count();
+    max_rows_of(context, first, end);
+    mode_restore(mode);
+}
+
+static Status max_pool_prepare(Device *device, OpCall *call)
+{
+    (void)device;
+    TRY(operands_window(call, true));
+    TRY(check_activation(call, &call->in[0]));
+    return check_same_dtype(call, 1);
+}
+
+static Status max_pool_launch(Device *device, OpCall *call)
+{
+    MaxPool pool = {&call->in[0], &call->out[0], &call->out[1], call->attr.pool.window};
+    Shape ys = pool.y->shape;
+    int64_t width = (int64_t)ys.w * ys.c * pool.window.kh * pool.window.kw;
+    chunks_run(device, (int64_t)ys.n * ys.h, chunk_pixels(width), max_chunk, &pool);
+    return OK;
+}
+
+const OpKernel cpu_max_pool = {
+    .prepare = max_pool_prepare, .launch = max_pool_launch, .strided_in = 1, .strided_out = 3};

@@ -1,0 +1,65 @@
+/* Encoded images: their properties (image_probe) and their pixels (image_decode). JPEG by libjpeg-turbo, PNG by libspng,
+ * WebP by libwebp, PNM (P2, P3, P5, P6) here; recognized by their first bytes, never by name.
+ *
+ * Colors are those of torchvision's loader (Pillow, convert("RGB")): grey is replicated, palettes are applied, alpha is
+ * dropped, 16-bit grey is clipped at 255 and other 16-bit samples keep their high byte, CMYK (which Adobe stores
+ * inverted) becomes RGB. A crop equals the same pixels of a full decode bit for bit.
+ *
+ * Errors: ERR_FORMAT for bytes that are not a complete image within the limits, also for unsupported formats, because
+ * users handle both alike; ERR_MEMORY. */
+#ifndef TOWERS_DATA_IMAGE_H
+#define TOWERS_DATA_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+#include "towers/data/images/pixels.h"
+
+typedef enum ImageFormat {
+    IMAGE_RAW = 0, /* packed pixels (Bytes.raw_c) */
+    IMAGE_JPEG,
+    IMAGE_PNG,
+    IMAGE_WEBP,
+    IMAGE_PNM,
+    IMAGE_FORMATS
+} ImageFormat;
+
+typedef struct ImageInfo {
+    ImageFormat format;
+    int32_t h, w;    /* as stored, before any rotation */
+    int32_t c;       /* channels of the decoded image: 1 (only for raw grey) or 3 */
+    int orientation; /* EXIF, 1 to 8; 1 if there is none */
+} ImageInfo;
+
+/* Limits that are checked before memory is allocated. Zero means the default. */
+typedef struct ImageLimits {
+    int64_t pixels; /* 178,956,970, as Pillow */
+    int64_t bytes;  /* memory of the decoder itself (progressive JPEG keeps all coefficients): 1 GiB */
+    int scans;      /* scans of a progressive JPEG: 100 */
+} ImageLimits;
+
+typedef struct ImageDecoder ImageDecoder;                                              /* one per thread */
+NODISCARD Status image_decoder_create(const ImageLimits *limits, ImageDecoder **made); /* NULL: the defaults */
+void image_decoder_destroy(ImageDecoder *decoder);                                     /* NULL is fine */
+/* Number of warnings of the JPEG library so far: files with minor damage that it decoded nevertheless. */
+int64_t image_decoder_warnings(const ImageDecoder *decoder);
+
+/* Reads headers only. */
+NODISCARD Status image_probe(const ImageDecoder *decoder, const Bytes *bytes, ImageInfo *info);
+/* Decode the part `part` (of the stored image) of an image that was probed into `info`; pixels->c becomes info->c. */
+NODISCARD Status image_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part,
+                              Pixels *pixels);
+
+const char *image_format_name(ImageFormat format); /* "JPEG" */
+
+/* The orientation in a TIFF block (the bytes after "Exif\0\0" in a JPEG): 1 to 8, or 1 if there is none. */
+int exif_orientation(const uint8_t *tiff, size_t size);
+/* Size of the upright image; and the stored rectangle that corresponds to a rectangle of the upright image. */
+void orientation_size(int orientation, int32_t stored_h, int32_t stored_w, int32_t *h, int32_t *w);
+Rect orientation_stored(int orientation, int32_t stored_h, int32_t stored_w, Rect upright);
+/* Turn the decoded pixels of a stored rectangle upright, into `to`. */
+NODISCARD Status orientation_apply(int orientation, const Pixels *from, Pixels *to);
+
+#endif

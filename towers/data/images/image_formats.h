@@ -1,0 +1,33 @@
+/* The decoders behind image.h, one file each. `probe` fills h, w and orientation; `decode` gets a part that lies
+ * inside the image. */
+#ifndef TOWERS_DATA_IMAGE_FORMATS_H
+#define TOWERS_DATA_IMAGE_FORMATS_H
+
+#include "towers/data/images/image.h"
+
+typedef struct JpegDecoder JpegDecoder;
+
+struct ImageDecoder {
+    ImageLimits limits;
+    JpegDecoder *jpeg; /* owned; created with the first JPEG */
+    Pixels whole;      /* owned: an image that can only be decoded as a whole, or a row */
+    int64_t warnings;
+};
+
+Status jpeg_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status jpeg_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+void jpeg_decoder_destroy(JpegDecoder *jpeg);
+
+Status png_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status png_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+Status webp_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status webp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+Status pnm_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+/* Copy `part` of a packed image of c channels to `pixels`. */
+Status part_copy(const uint8_t *whole, int32_t w, int32_t c, Rect part, Pixels *pixels);
+
+#endif

@@ -1,0 +1,118 @@
+/* PNG (ISO/IEC 15948) by libspng. Rows above a part are decoded and discarded, rows below are not decoded; an
+ * interlaced image is decoded as a whole. 16-bit grey is read as stored and clipped, all other formats as 8-bit RGB. The
+ * checksums of all chunks are compared, which libspng does not do for the pixels. */
+#include "towers/data/images/image_formats.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <spng.h>
+#include <zlib.h>
+
+static uint32_t big32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* IHDR is the first chunk and starts with the size. An eXIf chunk is looked for before the pixels. */
+Status png_probe(const uint8_t *data, size_t size, ImageInfo *info)
+{
+    info->format = IMAGE_PNG;
+    if (size < 33 || memcmp(data + 12, "IHDR", 4) != 0) return FAIL(ERR_FORMAT, "PNG without an IHDR chunk");
+    uint32_t w = big32(data + 16), h = big32(data + 20);
+    info->w = w > INT32_MAX ? 0 : (int32_t)w;
+    info->h = h > INT32_MAX ? 0 : (int32_t)h;
+    for (size_t at = 33; size - at >= 12;) {
+        size_t length = big32(data + at);
+        if (length > size - at - 12 || memcmp(data + at + 4, "IDAT", 4) == 0) break;
+        if (memcmp(data + at + 4, "eXIf", 4) == 0) info->orientation = exif_orientation(data + at + 8, length);
+        at += length + 12;
+    }
+    return OK;
+}
+
+/* A chunk: u32 length, type, content, u32 CRC-32 of type and content. One that the file cuts off is left to the decoder,
+ * which may not need it. */
+static Status checksums_compare(const uint8_t *data, size_t size)
+{
+    for (size_t at = 8; size - at >= 12;) {
+        size_t length = big32(data + at);
+        if (length > size - at - 12) break;
+        uint32_t found = big32(data + at + 8 + length);
+        uint32_t wanted = (uint32_t)crc32(0, data + at + 4, (uInt)(length + 4));
+        if (found != wanted)
+            return FAIL(ERR_FORMAT,
+                        "PNG: the chunk of %zu bytes at offset %zu has the checksum %08" PRIx32 ", expected %08" PRIx32
+                        ": the file is damaged",
+                        length, at, found, wanted);
+        if (memcmp(data + at + 4, "IEND", 4) == 0) break;
+        at += length + 12;
+    }
+    return OK;
+}
+
+static Status png_failure(int code)
+{
+    return FAIL(code == SPNG_EMEM ? ERR_MEMORY : ERR_FORMAT, "PNG: %s: the file is cut off or damaged",
+                spng_strerror(code));
+}
+
+/* 16-bit grey (with alpha if `step` is 2) to RGB; values above 255 become white. */
+static void deep_grey_row(const uint8_t *row, size_t step, size_t n, uint8_t *rgb)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t value;
+        memcpy(&value, row + 2 * step * i, sizeof value);
+        memset(rgb + 3 * i, step == 2 ? value >> 8 : value > 255 ? 255 : value, 3);
+    }
+}
+
+static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spng_ihdr *header, Rect part,
+                          Pixels *pixels)
+{
+    bool grey =
+        header->color_type == SPNG_COLOR_TYPE_GRAYSCALE || header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
+    bool deep = grey && header->bit_depth == 16;
+    size_t step = header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ? 2 : 1, bytes = 0;
+    int format = deep ? SPNG_FMT_PNG : SPNG_FMT_RGB8;
+    int32_t pixel = deep ? 2 * (int32_t)step : 3, rows = header->interlace_method ? (int32_t)header->height : 1;
+    int code = spng_decoded_image_size(png, format, &bytes);
+    if (code) return png_failure(code);
+    TRY(pixels_shape(&decoder->whole, rows, (int32_t)header->width, pixel));
+    TRY(pixels_shape(pixels, part.h, part.w, 3));
+    Pixels *whole = &decoder->whole;
+    if (bytes != whole->pitch * header->height)
+        return FAIL(ERR_INTERNAL, "PNG: expected rows of %zu bytes, found an image of %zu", whole->pitch, bytes);
+    code = rows > 1 ? spng_decode_image(png, whole->at, bytes, format, 0)
+                    : spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
+    for (int32_t y = 0; code == 0 && y < part.y + part.h; y++) {
+        const uint8_t *row = whole->at + (rows > 1 ? (size_t)y * whole->pitch : 0);
+        if (rows == 1) code = spng_decode_row(png, whole->at, whole->pitch);
+        if (code == SPNG_EOI) code = 0; /* this was the last row */
+        if (code || y < part.y) continue;
+        uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch;
+        row += (size_t)part.x * (size_t)pixel;
+        if (deep)
+            deep_grey_row(row, step, (size_t)part.w, to);
+        else
+            memcpy(to, row, pixels->pitch);
+    }
+    return code ? png_failure(code) : OK;
+}
+
+Status png_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels)
+{
+    enum { CHUNK_MAX = 64 << 20 };
+    TRY(checksums_compare(bytes->data, bytes->size));
+    spng_ctx *png = spng_ctx_new(0);
+    if (!png) return FAIL(ERR_MEMORY, "no memory for PNG decoder");
+    struct spng_ihdr header;
+    Status st = OK;
+    int code = spng_set_image_limits(png, (uint32_t)info->w, (uint32_t)info->h);
+    if (!code) code = spng_set_chunk_limits(png, CHUNK_MAX, CHUNK_MAX);
+    if (!code) code = spng_set_png_buffer(png, bytes->data, bytes->size);
+    if (!code) code = spng_get_ihdr(png, &header);
+    st = code ? png_failure(code) : rows_decode(decoder, png, &header, part, pixels);
+    spng_ctx_free(png);
+    return st;
+}

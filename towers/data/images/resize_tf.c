@@ -1,0 +1,169 @@
+/* Separable resampling in float; definition in resize_tf.h. Positions are computed in float like TensorFlow's, because their
+ * rounding decides which pixel is taken. */
+#include "towers/data/images/resize_tf.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The taps of all outputs along one axis. */
+typedef struct TapAxis {
+    int32_t taps;   /* words per output */
+    int32_t *first; /* [count]; owned, like the next two */
+    int32_t *n;     /* [count] */
+    float *weight;  /* [count][taps] */
+    size_t room, weight_room;
+} TapAxis;
+
+struct ResizerTf {
+    TapAxis rows, columns;
+    float *across; /* owned: input rows after the first pass */
+    size_t across_room;
+    bool *done; /* owned: which of them are there */
+    size_t done_room;
+};
+
+static int32_t within(int64_t at, int32_t in)
+{
+    return (int32_t)(at < 0 ? 0 : at >= in ? in - 1 : at);
+}
+
+/* Convolution of a = -3/4, at a distance of `x` pixels below 2. */
+static float bicubic(float x)
+{
+    const double a = -0.75;
+    double d = (double)x;
+    return (float)(x <= 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : ((a * d - 5 * a) * d + 8 * a) * d - 4 * a);
+}
+
+/* Add a weight to input `at` or, beyond the border, to the last one. */
+static void weight_add(float *weight, int32_t first, int64_t at, int32_t in, float value)
+{
+    if (weight) weight[within(at, in) - first] += value;
+}
+
+void tf_taps(ResizeFilter filter, int32_t in, int32_t out, int32_t x, float *weight, int32_t *first, int32_t *end)
+{
+    enum { STEPS = 1024 };
+    float scale = (float)in / (float)out, from = (float)x * scale, till = (float)(x + 1) * scale;
+    int64_t whole = (int64_t)floorf(from), last = filter == RESIZE_TF_NEAREST ? whole : (int64_t)ceilf(from);
+    if (filter == RESIZE_TF_BICUBIC) last = whole + 2;
+    if (filter == RESIZE_TF_AREA) last = (int64_t)ceilf(till) - 1;
+    *first = within(filter == RESIZE_TF_BICUBIC ? whole - 1 : whole, in);
+    *end = within(last, in) + 1;
+    if (!weight) return;
+    memset(weight, 0, (size_t)(*end - *first) * sizeof *weight);
+    float part = from - (float)whole;
+    if (filter == RESIZE_TF_NEAREST) weight[0] = 1;
+    if (filter == RESIZE_TF_BILINEAR) {
+        weight_add(weight, *first, whole, in, 1 - part);
+        weight_add(weight, *first, last, in, part);
+    }
+    if (filter == RESIZE_TF_BICUBIC) {
+        float near = (float)lrintf(part * STEPS) / STEPS;
+        const float distance[4] = {1 + near, near, 1 - near, 2 - near};
+        for (int k = 0; k < 4; k++) weight_add(weight, *first, whole - 1 + k, in, bicubic(distance[k]));
+    }
+    for (int64_t i = whole; filter == RESIZE_TF_AREA && i <= last; i++) {
+        float covered = (float)i < from ? ((float)(i + 1) > till ? scale : (float)(i + 1) - from)
+                                        : ((float)(i + 1) > till ? till - (float)i : 1);
+        weight_add(weight, *first, i, in, covered / scale);
+    }
+}
+
+static Status axis_fill(TapAxis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t from, int32_t count)
+{
+    double ratio = (double)in / out;
+    axis->taps = filter == RESIZE_TF_AREA ? (int32_t)ceil(ratio) + 2 : 4;
+    size_t weights = (size_t)count * (size_t)axis->taps;
+    if ((size_t)count > axis->room || weights > axis->weight_room) {
+        free(axis->first);
+        free(axis->n);
+        free(axis->weight);
+        axis->first = malloc((size_t)count * sizeof *axis->first);
+        axis->n = malloc((size_t)count * sizeof *axis->n);
+        axis->weight = malloc(weights * sizeof *axis->weight);
+        bool made = axis->first && axis->n && axis->weight;
+        axis->room = made ? (size_t)count : 0;
+        axis->weight_room = made ? weights : 0;
+        if (!made) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        int32_t end;
+        tf_taps(filter, in, out, from + i, axis->weight + (size_t)i * (size_t)axis->taps, &axis->first[i], &end);
+        axis->n[i] = end - axis->first[i];
+    }
+    return OK;
+}
+
+static void axis_free(TapAxis *axis)
+{
+    free(axis->first);
+    free(axis->n);
+    free(axis->weight);
+}
+
+Status resizer_tf_create(ResizerTf **made)
+{
+    *made = calloc(1, sizeof **made);
+    return *made ? OK : FAIL(ERR_MEMORY, "no memory for the resizer");
+}
+
+void resizer_tf_destroy(ResizerTf *resizer)
+{
+    if (!resizer) return;
+    axis_free(&resizer->rows);
+    axis_free(&resizer->columns);
+    free(resizer->across);
+    free(resizer->done);
+    free(resizer);
+}
+
+static void row_resize_tf(const TapAxis *axis, int32_t count, int32_t left, int32_t c, const uint8_t *in, float *out)
+{
+    for (int32_t x = 0; x < count; x++) {
+        const float *weight = axis->weight + (size_t)x * (size_t)axis->taps;
+        const uint8_t *from = in + (size_t)(axis->first[x] - left) * (size_t)c;
+        for (int32_t k = 0; k < c; k++, from++) {
+            float sum = 0;
+            for (int32_t i = 0; i < axis->n[x]; i++) sum += weight[i] * (float)from[(size_t)i * (size_t)c];
+            *out++ = sum;
+        }
+    }
+}
+
+Status resizer_tf_run(ResizerTf *r, const Resize *resize, const Pixels *in, float *out)
+{
+    if (resize->filter < RESIZE_TF_BILINEAR || resize->filter > RESIZE_TF_AREA)
+        return FAIL(ERR_ARG, "resize filter %d: expected one of TensorFlow's four", (int)resize->filter);
+    TRY(resize_check(resize, in));
+    const Rect w = resize->window, support = resize_support(resize);
+    TRY(axis_fill(&r->rows, resize->filter, resize->in_h, resize->out_h, w.y, w.h));
+    TRY(axis_fill(&r->columns, resize->filter, resize->in_w, resize->out_w, w.x, w.w));
+    size_t width = (size_t)w.w * (size_t)in->c, rows = (size_t)support.h;
+    if (rows * width > r->across_room || rows > r->done_room) {
+        free(r->across);
+        free(r->done);
+        r->across = malloc(rows * width * sizeof *r->across);
+        r->done = malloc(rows);
+        bool made = r->across && r->done;
+        r->across_room = made ? rows * width : 0;
+        r->done_room = made ? rows : 0;
+        if (!made) return FAIL(ERR_MEMORY, "no memory to resize %d x %d pixels", in->w, in->h);
+    }
+    memset(r->done, 0, rows * sizeof *r->done);
+    for (int32_t y = 0; y < w.h; y++, out += width) {
+        memset(out, 0, width * sizeof *out);
+        for (int32_t i = 0; i < r->rows.n[y]; i++) {
+            size_t row = (size_t)(r->rows.first[y] + i - support.y);
+            float *across = r->across + row * width,
+                  weight = r->rows.weight[(size_t)y * (size_t)r->rows.taps + (size_t)i];
+            if (!r->done[row]) /* shrinking, most filters skip rows */
+                row_resize_tf(&r->columns, w.w, support.x, in->c, in->at + row * in->pitch, across);
+            r->done[row] = true;
+            for (size_t k = 0; k < width; k++) out[k] += weight * across[k];
+        }
+    }
+    return OK;
+}

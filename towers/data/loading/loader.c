@@ -1,0 +1,681 @@
+/* The read-ahead: a ring of preallocated batches, filled by threads and returned in order; contract in loader.h.
+ *
+ * Batches are numbered q = 0, 1, ... step by step and, within a step, tower by tower; batch q uses slot q % slots. A
+ * batch is opened when its slot is free and its epoch's order is ready. Its samples are then claimed in order, in
+ * pieces, and finished in any order; the thread that finishes the last piece completes the batch. Two order tables
+ * alternate between epochs: the first thread that needs an epoch's order shuffles it, once no batch uses the table. */
+#include "towers/data/loading/loader.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/clock.h"
+
+enum { WORKERS_MAX = 1024, DEPTH_MAX = 4096, NONE = -1, PIECE = 8, PREPARING = -1 };
+
+typedef struct Slot {
+    int64_t ready;   /* number of the complete batch in it, or NONE */
+    int64_t first;   /* position of its first sample in the epoch's order */
+    int64_t before;  /* with mixing, position of that sample's partner */
+    int32_t count;   /* images: the batch's samples, and with mixing that partner */
+    int32_t next;    /* first image that has not been claimed */
+    int32_t left;    /* images that have not been finished */
+    Batch batch;     /* points into the arrays below */
+    uint8_t *pixels; /* owned, as are the next seven */
+    int32_t *labels;
+    int32_t *augment;
+    int64_t *ids;
+    int32_t *predicted;
+    float *targets;
+    BadSample *bad;
+    int32_t bad_room;
+} Slot;
+
+typedef struct Worker {
+    Loader *loader; /* borrowed */
+    Bytes bytes;
+    TransformWorker transform;
+    LoaderClocks clocks; /* since the last piece, like the next */
+    int32_t rotated;
+} Worker;
+
+/* Images [first, end) of batch `number`. */
+typedef struct Piece {
+    int64_t number;
+    int32_t first, end;
+} Piece;
+
+struct Loader {
+    LoaderConfig config;
+    int64_t count, steps_per_epoch, batches; /* count: samples; batches: total number */
+    int32_t canvas, c, capacity;             /* capacity: images of a slot */
+    size_t canvas_bytes;
+    int32_t spare; /* 1 with mixing, for the partner behind a batch; else 0 */
+    int slots_count, workers_count, threads_count;
+    Slot *slots;     /* owned */
+    Worker *workers; /* owned; with no threads, the caller is the only one */
+    pthread_t *threads;
+    int64_t wait_ns;
+    _Atomic int64_t hinted; /* 1 + the number of the last window that was announced to the storage */
+    int lent;               /* number of batches that the caller holds, from `released` on */
+
+    pthread_mutex_t lock; /* protects everything below, and a slot's ready, next, left and bad samples */
+    pthread_cond_t work;  /* for workers: a slot came free, an order changed, stop */
+    pthread_cond_t done;  /* for the caller: a batch is ready or has failed */
+    bool stop;
+    int64_t opened, released; /* batches below are open or complete; returned by the caller */
+    Order order;
+    int order_users[2]; /* number of batches being filled with each table, or PREPARING */
+    int64_t failed;     /* number of the first batch that could not be read, or NONE */
+    int32_t failed_at;  /* its failed sample */
+    Status failure;
+    char why[1024];
+    LoaderClocks clocks;
+};
+
+/* ---- filling a batch */
+
+static int64_t step_of(const Loader *l, int64_t number)
+{
+    return l->config.start_step + number / l->config.local * l->config.stride;
+}
+
+static int64_t epoch_of(const Loader *l, int64_t number)
+{
+    return step_of(l, number) / l->steps_per_epoch;
+}
+
+static int tower_of(const Loader *l, int64_t number)
+{
+    return l->config.first_tower + (int)(number % l->config.local);
+}
+
+static Slot *slot_of(const Loader *l, int64_t number)
+{
+    return &l->slots[number % l->slots_count];
+}
+
+/* Position of image i of a slot in the epoch's order. The image behind the batch is the partner of its first image. */
+static int64_t position_of(const Slot *slot, int32_t i)
+{
+    return i < slot->batch.n ? slot->first + i : slot->before;
+}
+
+/* The random augmentation of an image depends on its number, not on its place in the order. With the balanced sampler it
+ * depends on the place, because the same image may be drawn a hundred times in an epoch and must not look the same each
+ * time. */
+static SampleKey key_of(const Loader *l, const Slot *slot, int32_t i)
+{
+    bool again = l->config.sampler == SAMPLER_BALANCED;
+    return (SampleKey){l->config.seed, slot->batch.epoch, again ? position_of(slot, i) : slot->ids[i]};
+}
+
+static Status sample_decode(const Loader *l, Worker *worker, SampleKey key, uint8_t *canvas, int32_t *record)
+{
+    const Transform *transform = &l->config.transform;
+    ImageInfo info;
+    SamplePlan plan;
+    TRY(image_probe(worker->transform.decoder, &worker->bytes, &info));
+    if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
+    worker->rotated += info.orientation != 1;
+    transform_plan(transform, key, &info, &worker->bytes.boxes, &plan);
+    return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
+}
+
+/* Read image i of a slot. Its pixels are undefined after an error. */
+static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i)
+{
+    int64_t id = slot->ids[i], start = clock_ns();
+    int32_t rotated = worker->rotated;
+    Status st = source_read(l->config.source, id, &worker->bytes, &slot->labels[i]);
+    worker->clocks.read += clock_ns() - start;
+    worker->clocks.samples++;
+    if (st != OK) return st;
+    int64_t warnings = image_decoder_warnings(worker->transform.decoder);
+    st = sample_decode(l, worker, key_of(l, slot, i), slot->pixels + (size_t)i * l->canvas_bytes,
+                       slot->augment + (size_t)i * IMAGE_RECORD);
+    if (st != OK) {
+        /* Add the name of the file to a decoder's error. */
+        char where[300], why[STATUS_MESSAGE_BYTES];
+        if (st != ERR_FORMAT) return st;
+        snprintf(why, sizeof why, "%s", status_message());
+        source_where(l->config.source, id, where, sizeof where);
+        return FAIL(st, "'%s': %s", where, why);
+    }
+    worker->clocks.warnings += image_decoder_warnings(worker->transform.decoder) > warnings;
+    if (i == slot->batch.n) worker->rotated = rotated; /* the partner is counted in its own batch */
+    return OK;
+}
+
+/* The undamaged sample nearest to sample i, the earlier one of two; NONE if there is none. */
+static int32_t neighbour_of(const Slot *slot, int32_t i)
+{
+    for (int32_t d = 1; d < slot->batch.n; d++) {
+        if (i - d >= 0 && slot->labels[i - d] != LABEL_NONE) return i - d;
+        if (i + d < slot->batch.n && slot->labels[i + d] != LABEL_NONE) return i + d;
+    }
+    return NONE;
+}
+
+static int by_index(const void *a, const void *b)
+{
+    return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
+}
+
+/* Replace the pixels of skipped samples by those of a neighbour. A damaged partner behind the batch is not reported here,
+ * but in the batch to which it belongs. */
+static void bad_cover(const Loader *l, Slot *slot)
+{
+    for (int32_t k = 0; k < slot->batch.skipped; k++) slot->labels[slot->bad[k].index] = LABEL_NONE;
+    if (slot->batch.skipped > 1) qsort(slot->bad, (size_t)slot->batch.skipped, sizeof *slot->bad, by_index);
+    if (slot->batch.skipped > 0 && slot->bad[slot->batch.skipped - 1].index == slot->batch.n) slot->batch.skipped--;
+    for (int32_t k = 0; k < slot->batch.skipped; k++) {
+        int32_t i = slot->bad[k].index, from = neighbour_of(slot, i);
+        uint8_t *pixels = slot->pixels + (size_t)i * l->canvas_bytes;
+        int32_t *record = slot->augment + (size_t)i * IMAGE_RECORD;
+        if (from == NONE) {
+            memset(pixels, 0, l->canvas_bytes);
+            memset(record, 0, IMAGE_RECORD * sizeof *record);
+            continue;
+        }
+        memcpy(pixels, slot->pixels + (size_t)from * l->canvas_bytes, l->canvas_bytes);
+        memcpy(record, slot->augment + (size_t)from * IMAGE_RECORD, IMAGE_RECORD * sizeof *record);
+    }
+    slot->batch.bad = slot->bad;
+}
+
+static LabelSet labels_of(const Loader *l, int64_t id)
+{
+    LabelSet set;
+    set.count = source_labels(l->config.source, id, &set.label);
+    return set;
+}
+
+/* The targets of sample i; `from`: the place of its partner, if share > 0. */
+static void targets_of(const Loader *l, Slot *slot, int32_t i, int32_t from, double share)
+{
+    const TargetRule *rule = &l->config.targets;
+    float *targets = slot->targets + (size_t)i * (size_t)rule->classes;
+    if (!rule->several || slot->labels[i] == LABEL_NONE) {
+        target_fill(rule, slot->labels[i], share > 0 ? slot->labels[from] : LABEL_NONE, share, targets);
+        return;
+    }
+    LabelSet partner = share > 0 ? labels_of(l, slot->ids[from]) : (LabelSet){0};
+    target_fill_several(rule, labels_of(l, slot->ids[i]), partner, share, targets);
+}
+
+/* Assign a partner to each sample, unless one of the two is damaged, and fill in the targets. */
+static void batch_mix(const Loader *l, Slot *slot)
+{
+    Batch *b = &slot->batch;
+    const TargetRule *rule = &l->config.targets;
+    Mix mix = mix_plan(&l->config.mix, l->config.seed, b->step, l->config.transform.side);
+    double weight = 0;
+    b->share = mix.label;
+    for (int32_t i = 0; i < b->n; i++) {
+        int32_t from = i > 0 ? i - 1 : b->n, label = slot->labels[i];
+        bool mixed = mix.label > 0 && label != LABEL_NONE && slot->labels[from] != LABEL_NONE;
+        int32_t partner = mixed ? slot->labels[from] : LABEL_NONE;
+        double share = mixed ? mix.label : 0;
+        if (mixed) mix_record(&mix, from, slot->augment + (size_t)i * IMAGE_RECORD);
+        if (slot->predicted) slot->predicted[i] = share > 0.5 ? partner : label;
+        if (slot->targets) targets_of(l, slot, i, from, share);
+        weight += target_weight(rule, label, partner, share);
+    }
+    b->weight = (float)weight;
+}
+
+/* ---- the ring; these functions are called with the lock held */
+
+static void note_failure(Loader *l, int64_t number, int32_t sample, Status status)
+{
+    bool earlier = l->failed == NONE || number < l->failed || (number == l->failed && sample < l->failed_at);
+    if (!earlier) return;
+    l->failed = number;
+    l->failed_at = sample;
+    l->failure = status;
+    snprintf(l->why, sizeof l->why, "batch of step %" PRId64 ", tower %d: %s", step_of(l, number), tower_of(l, number),
+             status_message());
+}
+
+/* While a table is being prepared, no thread may read it or its epoch. */
+static bool order_is_there(const Loader *l, int64_t epoch)
+{
+    return l->order_users[epoch & 1] != PREPARING && order_is_ready(&l->order, epoch);
+}
+
+static void batch_finish(Loader *l, int64_t number)
+{
+    Slot *slot = slot_of(l, number);
+    pthread_mutex_unlock(&l->lock); /* no other thread uses a slot whose pieces are all finished */
+    bad_cover(l, slot);
+    batch_mix(l, slot);
+    pthread_mutex_lock(&l->lock);
+    slot->ready = number;
+    if (--l->order_users[epoch_of(l, number) & 1] == 0) pthread_cond_broadcast(&l->work);
+    pthread_cond_signal(&l->done);
+}
+
+static bool may_open(const Loader *l)
+{
+    return l->failed == NONE && l->opened < l->batches && l->opened < l->released + l->slots_count;
+}
+
+/* True if a sample has not been claimed yet. */
+static bool has_claimable(const Loader *l)
+{
+    if (l->failed != NONE || l->opened == 0) return false;
+    const Slot *slot = slot_of(l, l->opened - 1);
+    return slot->ready != l->opened - 1 && slot->next < slot->count;
+}
+
+/* Open the next batch, if its epoch's order is ready or can be prepared now. */
+static void open_next(Loader *l)
+{
+    int64_t number = l->opened, epoch = epoch_of(l, number);
+    if (!order_is_there(l, epoch)) {
+        if (l->order_users[epoch & 1] == 0) {
+            /* Runs without the lock; the PREPARING mark protects the table. */
+            l->order_users[epoch & 1] = PREPARING;
+            pthread_mutex_unlock(&l->lock);
+            order_prepare(&l->order, epoch);
+            pthread_mutex_lock(&l->lock);
+            l->order_users[epoch & 1] = 0;
+            pthread_cond_broadcast(&l->work);
+        }
+        return;
+    }
+    Slot *slot = slot_of(l, number);
+    Batch *b = &slot->batch;
+    l->opened++;
+    l->order_users[epoch & 1]++;
+    b->step = step_of(l, number);
+    b->epoch = epoch;
+    b->tower = tower_of(l, number);
+    b->skipped = b->rotated = 0;
+    int64_t global = shares_global(&l->config.shares), start = b->step % l->steps_per_epoch * global;
+    shares_of(&l->config.shares, l->count, b->step % l->steps_per_epoch, b->tower, &slot->first, &b->n);
+    b->first = slot->first - start;
+    slot->before = slot->first > start ? slot->first - 1 : (start + global < l->count ? start + global : l->count) - 1;
+    slot->next = 0;
+    slot->left = slot->count = b->n + (b->n > 0 ? l->spare : 0);
+    if (b->n == 0) batch_finish(l, number);
+}
+
+/* True if work_once would find something to do, so that the caller need not wait. */
+static bool has_work(const Loader *l)
+{
+    if (has_claimable(l)) return true;
+    if (!may_open(l)) return false;
+    int64_t epoch = epoch_of(l, l->opened);
+    return order_is_there(l, epoch) || l->order_users[epoch & 1] == 0;
+}
+
+static Status bad_add(const Loader *l, Slot *slot, int32_t i)
+{
+    if (slot->batch.skipped == slot->bad_room) {
+        int32_t room = slot->bad_room ? 2 * slot->bad_room : 4;
+        BadSample *grown = realloc(slot->bad, (size_t)room * sizeof *grown);
+        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of bad samples");
+        slot->bad = grown;
+        slot->bad_room = room;
+    }
+    (void)l;
+    BadSample *bad = &slot->bad[slot->batch.skipped++];
+    bad->index = i;
+    bad->id = slot->ids[i];
+    snprintf(bad->why, sizeof bad->why, "%s", status_message());
+    return OK;
+}
+
+/* At the first sample of a window, announce its shards and those of the next window to the storage, each once. */
+static void window_hint(Loader *l, int64_t epoch, int64_t position)
+{
+    const Order *o = &l->order;
+    int window = order_window(o, epoch, position);
+    int64_t number = epoch * o->shards + window + 1, before = atomic_load(&l->hinted);
+    if (number <= before || !atomic_compare_exchange_strong(&l->hinted, &before, number)) return;
+    int first = (before == number - 1 && window > 0 ? window + 1 : window) * o->window;
+    for (int place = first; place < (window + 2) * o->window && place < o->shards; place++)
+        source_hint_shard(l->config.source, order_shard(o, epoch, place));
+}
+
+/* Fill a piece. Called with the lock held; releases it while samples are read. */
+static void piece_fill(Loader *l, Worker *worker, Piece piece)
+{
+    Slot *slot = slot_of(l, piece.number);
+    pthread_mutex_unlock(&l->lock);
+    if (l->order.window) window_hint(l, slot->batch.epoch, slot->first + piece.first);
+    for (int32_t i = piece.first; i < piece.end; i++) {
+        slot->ids[i] = order_at(&l->order, slot->batch.epoch, position_of(slot, i));
+        source_hint(l->config.source, slot->ids[i]);
+    }
+    Status st = OK;
+    for (int32_t i = piece.first; st == OK && i < piece.end; i++) {
+        st = sample_fill(l, worker, slot, i);
+        if (st == OK) continue;
+        pthread_mutex_lock(&l->lock);
+        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? bad_add(l, slot, i) : st;
+        if (st != OK) note_failure(l, piece.number, i, st);
+        pthread_mutex_unlock(&l->lock);
+    }
+    pthread_mutex_lock(&l->lock);
+    LoaderClocks *to = &l->clocks, *from = &worker->clocks;
+    TransformWorker *t = &worker->transform;
+    to->read += from->read;
+    to->samples += from->samples;
+    to->decode += t->decode_ns;
+    to->resize += t->resize_ns;
+    to->augment += t->augment_ns;
+    to->warnings += from->warnings;
+    *from = (LoaderClocks){0};
+    t->decode_ns = t->resize_ns = t->augment_ns = 0;
+    slot->batch.rotated += worker->rotated;
+    worker->rotated = 0;
+    slot->left -= piece.end - piece.first;
+    if (st == OK && slot->left == 0 && l->failed != piece.number)
+        batch_finish(l, piece.number);
+    else
+        pthread_cond_signal(&l->done);
+}
+
+static void work_once(Loader *l, Worker *worker)
+{
+    if (!has_claimable(l) && may_open(l)) open_next(l);
+    if (!has_claimable(l)) return;
+    Slot *slot = slot_of(l, l->opened - 1);
+    Piece piece = {l->opened - 1, slot->next, slot->count - slot->next < PIECE ? slot->count : slot->next + PIECE};
+    slot->next = piece.end;
+    piece_fill(l, worker, piece);
+}
+
+static void *run_worker(void *argument)
+{
+    Worker *worker = argument;
+    Loader *l = worker->loader;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        work_once(l, worker);
+        while (!l->stop && !has_work(l)) pthread_cond_wait(&l->work, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- the caller's side */
+
+/* True if the batch has failed and no piece of it in progress could still fail at an earlier sample. */
+static bool has_failed(const Loader *l, int64_t number)
+{
+    const Slot *slot = slot_of(l, number);
+    return l->failed == number && slot->left <= slot->count - slot->next;
+}
+
+/* Wait until batch `number` is ready or has failed; without workers, do the work here. */
+static void wait_for(Loader *l, int64_t number)
+{
+    const Slot *slot = slot_of(l, number);
+    if (slot->ready == number || has_failed(l, number)) return;
+    int64_t start = clock_ns();
+    while (slot->ready != number && !has_failed(l, number)) {
+        if (l->threads_count == 0)
+            work_once(l, &l->workers[0]);
+        else
+            pthread_cond_wait(&l->done, &l->lock);
+    }
+    l->wait_ns += clock_ns() - start;
+}
+
+void loader_step(Loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->released += l->lent;
+    if (l->lent) pthread_cond_broadcast(&l->work); /* several workers can fill a batch */
+    l->lent = 0;
+    pthread_mutex_unlock(&l->lock);
+}
+
+Status loader_batch(Loader *l, const Batch **batch)
+{
+    Status st = OK;
+    pthread_mutex_lock(&l->lock);
+    int64_t number = l->released + l->lent;
+    if (l->lent == l->config.local)
+        TRY_OUT(FAIL(ERR_INTERNAL, "loader: the batches of all %d towers are already in use", l->lent));
+    if (number >= l->batches)
+        TRY_OUT(FAIL(ERR_ARG, "no batch left: the loader ends before step %" PRId64, l->config.max_steps));
+    wait_for(l, number);
+    if (l->failed == number) TRY_OUT(FAIL(l->failure, "%s", l->why));
+    l->lent++;
+    *batch = &slot_of(l, number)->batch;
+out:
+    pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+Status loader_next(Loader *loader, const Batch **batch)
+{
+    loader_step(loader);
+    return loader_batch(loader, batch);
+}
+
+int64_t loader_wait_ns(const Loader *loader)
+{
+    return loader->wait_ns;
+}
+
+void loader_clocks(Loader *loader, LoaderClocks *clocks)
+{
+    pthread_mutex_lock(&loader->lock);
+    *clocks = loader->clocks;
+    pthread_mutex_unlock(&loader->lock);
+}
+
+static int64_t since(int64_t from, int64_t till)
+{
+    return till >= from ? till - from : till;
+}
+
+const char *loader_cause(const Source *source, const LoaderClocks *from, const LoaderClocks *till)
+{
+    int64_t disk = since(from->read, till->read), augment = since(from->augment, till->augment),
+            decode = since(from->decode, till->decode) + since(from->resize, till->resize);
+    if (disk + augment + decode == 0) return "";
+    if (disk >= decode && disk >= augment) return source_info(source)->h == 0 ? "disk" : "read";
+    return decode >= augment ? "decode" : "augment";
+}
+
+/* ---- creation and destruction */
+
+static Status check_config(const LoaderConfig *c)
+{
+    const Shares *s = &c->shares;
+    int64_t global = 0;
+    if (!c->source) return FAIL(ERR_ARG, "loader: no data set");
+    if (s->towers < 1 || s->towers > TOWERS_MAX)
+        return FAIL(ERR_ARG, "loader: expected 1 to %d towers, found %d", TOWERS_MAX, s->towers);
+    for (int t = 0; t < s->towers; t++) {
+        if (s->batch[t] < 0) return FAIL(ERR_ARG, "loader: tower %d has a share of %d samples", t, s->batch[t]);
+        global += s->batch[t];
+    }
+    if (global < 1 || global > INT32_MAX)
+        return FAIL(ERR_ARG, "loader: expected a global batch of 1 to %d samples, found %" PRId64, INT32_MAX, global);
+    if (c->first_tower < 0 || c->local < 1 || c->local > s->towers || c->first_tower > s->towers - c->local)
+        return FAIL(ERR_ARG, "loader: %d towers from tower %d on, of %d", c->local, c->first_tower, s->towers);
+    TRY(transform_check(&c->transform));
+    if (c->start_step < 0 || c->max_steps < c->start_step)
+        return FAIL(ERR_ARG, "loader: expected 0 <= first step <= last step, found %" PRId64 " and %" PRId64,
+                    c->start_step, c->max_steps);
+    if (c->stride < 0) return FAIL(ERR_ARG, "loader: expected a stride of 1 or more, found %" PRId64, c->stride);
+    if (c->workers < 0 || c->workers > WORKERS_MAX || c->depth < 2 || c->depth > DEPTH_MAX)
+        return FAIL(ERR_ARG, "loader: expected 0 to %d workers and 2 to %d batches ahead, found %d and %d", WORKERS_MAX,
+                    DEPTH_MAX, c->workers, c->depth);
+    return OK;
+}
+
+static Status set_sizes(Loader *l)
+{
+    const LoaderConfig *c = &l->config;
+    int64_t steps = (c->max_steps - c->start_step) / c->stride + ((c->max_steps - c->start_step) % c->stride > 0);
+    l->count = source_info(c->source)->count;
+    l->c = source_info(c->source)->c;
+    l->steps_per_epoch = shares_steps_per_epoch(&c->shares, l->count);
+    l->batches = steps > INT64_MAX / c->local ? INT64_MAX : steps * c->local;
+    l->canvas = c->transform.side + 2 * c->transform.pad;
+    l->canvas_bytes = (size_t)l->canvas * (size_t)l->canvas * (size_t)l->c;
+    l->capacity = 1;
+    for (int t = c->first_tower; t < c->first_tower + c->local; t++)
+        if (c->shares.batch[t] > l->capacity) l->capacity = c->shares.batch[t];
+    l->spare = mix_is_on(&c->mix);
+    l->capacity += l->spare;
+    l->slots_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
+    l->workers_count = c->workers > 0 ? c->workers : 1;
+    int64_t slot = (int64_t)l->canvas_bytes * l->capacity;
+    if (c->memory > 0 && c->workers > 0 && c->memory / slot < l->slots_count) {
+        l->slots_count = (int)(c->memory / slot);
+        if (l->slots_count <= c->local)
+            return FAIL(ERR_ARG,
+                        "--data-memory: %d batches of %d images need %" PRId64 " MiB, expected at most %" PRId64,
+                        c->local + 1, l->capacity, ((c->local + 1) * slot >> 20) + 1, c->memory >> 20);
+    }
+    return OK;
+}
+
+static Status slot_init(const Loader *l, Slot *slot)
+{
+    size_t n = (size_t)l->capacity;
+    slot->ready = NONE;
+    slot->pixels = calloc(n, l->canvas_bytes);
+    slot->labels = calloc(n, sizeof *slot->labels);
+    slot->augment = calloc(n, IMAGE_RECORD * sizeof *slot->augment);
+    slot->ids = calloc(n, sizeof *slot->ids);
+    if (l->spare) slot->predicted = calloc(n, sizeof *slot->predicted);
+    if (l->config.targets.classes > 0)
+        slot->targets = calloc(n * (size_t)l->config.targets.classes, sizeof *slot->targets);
+    if (!slot->pixels || !slot->labels || !slot->augment || !slot->ids || (l->spare && !slot->predicted) ||
+        (l->config.targets.classes > 0 && !slot->targets))
+        return FAIL(ERR_MEMORY,
+                    "no memory for %d batches of %d images of %zu bytes: lower the batch size or --data-memory",
+                    l->slots_count, l->capacity, l->canvas_bytes);
+    slot->batch = (Batch){.canvas = l->canvas,
+                          .c = l->c,
+                          .pixels = slot->pixels,
+                          .labels = slot->labels,
+                          .augment = slot->augment,
+                          .ids = slot->ids,
+                          .predicted = slot->predicted,
+                          .targets = slot->targets};
+    return OK;
+}
+
+static Status start_worker(Loader *l, int index)
+{
+    int code = pthread_create(&l->threads[index], NULL, run_worker, &l->workers[index]);
+    if (code != 0)
+        return FAIL(ERR_DEVICE, "cannot start loader thread %d of %d: %s; lower the number of workers", index,
+                    l->config.workers, strerror(code));
+    return OK;
+}
+
+/* Signals are handled by the main thread: workers start with all of them blocked. */
+static Status start_workers(Loader *l)
+{
+    Status st = OK;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int started = 0;
+    while (st == OK && started < l->config.workers) {
+        st = start_worker(l, started);
+        if (st == OK) started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    l->threads_count = started;
+    return st;
+}
+
+static Status order_choose(Loader *l)
+{
+    const SourceInfo *info = source_info(l->config.source);
+    if (l->config.sampler == SAMPLER_BALANCED && l->config.shuffle)
+        return order_init_balanced(&l->order, l->config.seed, l->config.source);
+    if (l->config.window > 0 && l->config.shuffle)
+        return order_init_window(&l->order, l->config.seed, info->shard_first, info->shards, l->config.window);
+    return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
+}
+
+Status loader_create(const LoaderConfig *config, Loader **made)
+{
+    Status st = OK;
+    TRY(check_config(config));
+    Loader *l = calloc(1, sizeof *l);
+    if (!l) return FAIL(ERR_MEMORY, "no memory for the loader");
+    l->config = *config;
+    if (l->config.stride == 0) l->config.stride = 1;
+    l->failed = NONE;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->done, NULL);
+    TRY_OUT(set_sizes(l));
+    l->slots = calloc((size_t)l->slots_count, sizeof *l->slots);
+    l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
+    l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
+    if (!l->slots || !l->workers || !l->threads) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the loader"));
+    for (int i = 0; i < l->slots_count; i++) TRY_OUT(slot_init(l, &l->slots[i]));
+    for (int i = 0; i < l->workers_count; i++) {
+        l->workers[i].loader = l;
+        TRY_OUT(transform_worker_init(&l->workers[i].transform, NULL));
+    }
+    TRY_OUT(order_choose(l));
+    TRY_OUT(start_workers(l));
+    *made = l;
+    l = NULL;
+out:
+    loader_destroy(l);
+    return st;
+}
+
+bool loader_pixels(const Loader *l, int index, void **memory, size_t *bytes)
+{
+    if (index >= l->slots_count) return false;
+    *memory = l->slots[index].pixels;
+    *bytes = (size_t)l->capacity * l->canvas_bytes;
+    return true;
+}
+
+void loader_destroy(Loader *loader)
+{
+    Loader *l = loader;
+    if (!l) return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->threads_count; i++) pthread_join(l->threads[i], NULL);
+    for (int i = 0; l->slots && i < l->slots_count; i++) {
+        free(l->slots[i].pixels);
+        free(l->slots[i].labels);
+        free(l->slots[i].augment);
+        free(l->slots[i].ids);
+        free(l->slots[i].predicted);
+        free(l->slots[i].targets);
+        free(l->slots[i].bad);
+    }
+    free(l->slots);
+    for (int i = 0; l->workers && i < l->workers_count; i++) {
+        bytes_free(&l->workers[i].bytes);
+        transform_worker_free(&l->workers[i].transform);
+    }
+    free(l->workers);
+    free(l->threads);
+    order_free(&l->order);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->done);
+    free(l);
+}

@@ -1,0 +1,404 @@
+/* Reads IDX files, plain or gzip, from a file or from memory, and serves a pair of them as a Source; format in idx.h.
+ * Every error names file, offset, the expected and the found value. Offsets count decompressed bytes, unless a message
+ * says "compressed". */
+#include "towers/data/sources/idx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zlib.h>
+
+#include "towers/data/sources/class_names.h"
+#include "towers/data/sources/reader.h"
+#include "towers/files/files.h"
+#include "towers/files/utf8.h"
+
+enum { STREAM_BYTES = 1 << 16, DEFLATE_RATIO_MAX = 1032, GZIP_WINDOW = 16 + MAX_WBITS };
+
+/* ---- a stream of bytes: file or memory, plain or through inflate */
+
+typedef struct Stream {
+    const char *name;
+    int fd;             /* -1: memory */
+    uint64_t raw_bytes; /* of the file or memory block */
+    uint64_t raw_used;
+    const uint8_t *next; /* raw bytes available */
+    size_t left;
+    uint64_t offset;  /* decompressed bytes returned */
+    bool gzip, ended; /* `ended`: the gzip stream is complete and its checksum is right */
+    z_stream z;
+    uint8_t buffer[STREAM_BYTES];
+} Stream;
+
+/* Make at least one raw byte available; left == 0 at the end. */
+static Status stream_fill(Stream *s)
+{
+    if (s->left > 0 || s->fd < 0) return OK;
+    ssize_t got;
+    do got = read(s->fd, s->buffer, sizeof s->buffer);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return FAIL(ERR_IO, "reading '%s' at byte %" PRIu64 ": %s", s->name, s->raw_used, strerror(errno));
+    s->next = s->buffer;
+    s->left = (size_t)got;
+    return OK;
+}
+
+static void stream_use(Stream *s, size_t bytes)
+{
+    s->next += bytes;
+    s->left -= bytes;
+    s->raw_used += bytes;
+}
+
+static Status read_plain(Stream *s, uint8_t *to, size_t want, size_t *got)
+{
+    size_t done = 0;
+    while (done < want) {
+        TRY(stream_fill(s));
+        if (s->left == 0) break;
+        size_t part = s->left < want - done ? s->left : want - done;
+        memcpy(to + done, s->next, part);
+        stream_use(s, part);
+        done += part;
+    }
+    *got = done;
+    return OK;
+}
+
+static Status inflate_some(Stream *s, uint8_t *to, size_t room, size_t *got)
+{
+    TRY(stream_fill(s));
+    if (s->left == 0)
+        return FAIL(ERR_FORMAT, "'%s': the gzip stream ends too early, at compressed byte %" PRIu64, s->name,
+                    s->raw_used);
+    uInt in = s->left < UINT_MAX ? (uInt)s->left : UINT_MAX, out = room < UINT_MAX ? (uInt)room : UINT_MAX;
+    s->z.next_in = (Bytef *)(uintptr_t)s->next;
+    s->z.avail_in = in;
+    s->z.next_out = to;
+    s->z.avail_out = out;
+    int code = inflate(&s->z, Z_NO_FLUSH);
+    stream_use(s, in - s->z.avail_in);
+    *got = out - s->z.avail_out;
+    s->ended = code == Z_STREAM_END;
+    if (code == Z_MEM_ERROR) return FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name);
+    if (code != Z_OK && code != Z_STREAM_END)
+        return FAIL(ERR_FORMAT, "'%s': corrupt gzip data near compressed byte %" PRIu64 ": %s", s->name, s->raw_used,
+                    s->z.msg ? s->z.msg : zError(code));
+    return OK;
+}
+
+static Status read_gzip(Stream *s, uint8_t *to, size_t want, size_t *got)
+{
+    size_t done = 0;
+    while (done < want && !s->ended) {
+        size_t part = 0;
+        TRY(inflate_some(s, to + done, want - done, &part));
+        done += part;
+    }
+    *got = done;
+    return OK;
+}
+
+/* *got < want only at the end of the data. */
+static Status stream_read(Stream *s, uint8_t *to, size_t want, size_t *got)
+{
+    TRY(s->gzip ? read_gzip(s, to, want, got) : read_plain(s, to, want, got));
+    s->offset += *got;
+    return OK;
+}
+
+static Status stream_read_all(Stream *s, uint8_t *to, size_t want)
+{
+    uint64_t start = s->offset;
+    size_t got = 0;
+    TRY(stream_read(s, to, want, &got));
+    if (got < want)
+        return FAIL(ERR_FORMAT,
+                    "'%s' ends at offset %" PRIu64 ": expected %zu bytes from offset %" PRIu64 " on, found %zu",
+                    s->name, s->offset, want, start, got);
+    return OK;
+}
+
+/* ---- one IDX file */
+
+static const char *kind_of(int dimensions)
+{
+    return dimensions == IDX_LABELS ? "labels" : "images";
+}
+
+static uint32_t big_endian(const uint8_t *b)
+{
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static Status read_sizes(Stream *s, int dimensions, int64_t size[IDX_COLOUR])
+{
+    static const char *const what[IDX_COLOUR] = {"a number of records", "rows", "columns", "channels"};
+    static const int64_t most[IDX_COLOUR] = {IDX_COUNT_MAX, IDX_SIDE_MAX, IDX_SIDE_MAX, 3};
+    uint8_t raw[4 * IDX_COLOUR] = {0};
+    TRY(stream_read_all(s, raw, (size_t)dimensions * 4));
+    for (int i = 0; i < IDX_COLOUR; i++) {
+        size[i] = i < dimensions ? (int64_t)big_endian(raw + 4 * i) : 1;
+        if (size[i] < 1 || size[i] > most[i])
+            return FAIL(ERR_FORMAT, "'%s': offset %d: expected %s from 1 to %" PRId64 ", found %" PRId64, s->name,
+                        4 + 4 * i, what[i], most[i], size[i]);
+    }
+    if (size[3] == 2) return FAIL(ERR_FORMAT, "'%s': offset 16: expected 1 or 3 channels, found 2", s->name);
+    return OK;
+}
+
+static Status parse_source(Stream *s, int dimensions, Idx *made)
+{
+    Status st = OK;
+    Idx idx = {0};
+    TRY_OUT(stream_fill(s));
+    s->gzip = s->left >= 2 && s->next[0] == 0x1f && s->next[1] == 0x8b;
+    if (s->gzip && inflateInit2(&s->z, GZIP_WINDOW) != Z_OK)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory to inflate '%s'", s->name));
+    uint8_t raw[4] = {0};
+    TRY_OUT(stream_read_all(s, raw, sizeof raw));
+    uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
+    bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
+    if (found != wanted && !colour)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': offset 0: expected magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
+                     s->name, wanted, dimensions == IDX_IMAGES ? " or 0x00000804" : "", kind_of(dimensions), found));
+    TRY_OUT(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx.size));
+    size_t points = (size_t)(idx.size[0] * idx.size[1] * idx.size[2]); /* < 2^63 by the limits on the sizes */
+    if (__builtin_mul_overflow(points, (size_t)idx.size[3], &idx.bytes))
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu pixels of %" PRId64 " bytes, more than any memory has",
+                     s->name, points, idx.size[3]));
+    /* Check the size in the header: a plain file must have exactly that size, and deflate cannot expand by more than
+     * DEFLATE_RATIO_MAX. */
+    if (!s->gzip && s->raw_bytes - s->offset != idx.bytes)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes from offset %" PRIu64 " on, found %" PRIu64,
+                     s->name, idx.bytes, s->offset, s->raw_bytes - s->offset));
+    if (s->gzip && idx.bytes / DEFLATE_RATIO_MAX > s->raw_bytes)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu bytes, more than %" PRIu64 " compressed bytes can hold",
+                     s->name, idx.bytes, s->raw_bytes));
+    idx.data = malloc(idx.bytes);
+    if (!idx.data)
+        TRY_OUT(FAIL(ERR_MEMORY, "'%s': no memory for %zu bytes of %s", s->name, idx.bytes, kind_of(dimensions)));
+    TRY_OUT(stream_read_all(s, idx.data, idx.bytes));
+    uint8_t extra;
+    size_t got = 0;
+    TRY_OUT(stream_read(s, &extra, 1, &got));
+    if (got > 0)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected the end of the file, found more bytes", s->name,
+                     s->offset - 1));
+    TRY_OUT(stream_fill(s));
+    if (s->left > 0)
+        TRY_OUT(FAIL(ERR_FORMAT, "'%s': compressed byte %" PRIu64 ": expected the end of the file, found more bytes",
+                     s->name, s->raw_used));
+    *made = idx;
+    idx.data = NULL;
+out:
+    idx_free(&idx);
+    if (s->gzip) inflateEnd(&s->z);
+    return st;
+}
+
+Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made)
+{
+    Stream source;
+    memset(&source, 0, offsetof(Stream, buffer));
+    source.name = name;
+    source.fd = -1;
+    source.raw_bytes = size;
+    source.next = bytes;
+    source.left = size;
+    TRY(parse_source(&source, dimensions, made));
+    return OK;
+}
+
+Status idx_load(const char *path, int dimensions, Idx *made)
+{
+    Status st = OK;
+    Stream source;
+    memset(&source, 0, offsetof(Stream, buffer));
+    source.name = path;
+    TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &source.fd, &source.raw_bytes));
+    TRY_OUT(parse_source(&source, dimensions, made));
+out:
+    close(source.fd);
+    return st;
+}
+
+void idx_free(Idx *idx)
+{
+    free(idx->data);
+    idx->data = NULL;
+}
+
+/* ---- a pair of IDX files as a data set */
+
+typedef struct IdxSource {
+    Source base;
+    Idx images, labels;
+    Names names;
+    char *path; /* owned: of the images */
+} IdxSource;
+
+typedef struct Pair {
+    char folder[PATH_MAX], images[PATH_MAX], labels[PATH_MAX];
+} Pair;
+
+static const char *const split_names[] = {[SPLIT_TRAIN] = "train", [SPLIT_TEST] = "t10k"};
+
+static const char *const fashion_names[IDX_CLASSES] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                                       "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+
+static Status read_sample(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    const IdxSource *d = (const IdxSource *)source;
+    const int64_t *size = d->images.size;
+    const uint8_t *pixels = d->images.data + (size_t)(index * size[1] * size[2] * size[3]);
+    *label = d->labels.data[index];
+    return bytes_raw(bytes, pixels, (int32_t)size[1], (int32_t)size[2], (int32_t)size[3]);
+}
+
+static int32_t label_of(const Source *source, int64_t index)
+{
+    return ((const IdxSource *)source)->labels.data[index];
+}
+
+static void say_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s, record %" PRId64, ((const IdxSource *)source)->path, index);
+}
+
+static void close_pair(Source *source)
+{
+    IdxSource *d = (IdxSource *)source;
+    if (!d) return;
+    names_free(&d->names);
+    free(d->path);
+    idx_free(&d->images);
+    idx_free(&d->labels);
+    free(d);
+}
+
+/* folder/split-kind-idxN-ubyte, also with .gz and in the color variant, whichever exists. */
+static bool find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
+{
+    static const char *const endings[] = {"", ".gz"};
+    struct stat info;
+    int most = dimensions == IDX_IMAGES ? IDX_COLOUR : dimensions;
+    for (int i = 0; i < 2 * (most - dimensions + 1); i++) {
+        int length = snprintf(path, PATH_MAX, "%s/%s-%s-idx%d-ubyte%s", folder, split_names[split], kind_of(dimensions),
+                              dimensions + i / 2, endings[i % 2]);
+        if (length < PATH_MAX && stat(path, &info) == 0) return true;
+    }
+    return false;
+}
+
+static const char *const folders[] = {"", "/fashion-mnist"};
+
+bool idx_is_in(const char *path)
+{
+    char folder[PATH_MAX], file[PATH_MAX];
+    for (int i = 0; i < 4; i++)
+        if (snprintf(folder, PATH_MAX, "%s%s", path, folders[i / 2]) < PATH_MAX &&
+            find_file(folder, (Split)(i % 2), IDX_LABELS, file))
+            return true;
+    return false;
+}
+
+static Status find_pair(const char *path, Split split, Pair *pair)
+{
+    for (int i = 0; i < 2; i++) {
+        if (snprintf(pair->folder, PATH_MAX, "%s%s", path, folders[i]) >= PATH_MAX) continue;
+        if (find_file(pair->folder, split, IDX_IMAGES, pair->images) &&
+            find_file(pair->folder, split, IDX_LABELS, pair->labels))
+            return OK;
+    }
+    return FAIL(ERR_FORMAT,
+                "no data set in '%s': expected shards (.tar, TFRecords), train/ and val/ with a folder of images for "
+                "each class, or %s-images-idx3-ubyte "
+                "and %s-labels-idx1-ubyte, plain or with .gz, there or in its folder fashion-mnist (Debian's package "
+                "dataset-fashion-mnist puts Fashion-MNIST into /usr/share/datasets/fashion-mnist)",
+                path, split_names[split], split_names[split]);
+}
+
+static Status check_labels(const Pair *pair, const IdxSource *d)
+{
+    int64_t labels = d->labels.size[0], images = d->images.size[0];
+    if (labels != images)
+        return FAIL(ERR_FORMAT,
+                    "'%s' has %" PRId64 " labels, but '%s' has %" PRId64 " images: the two must come from one set",
+                    pair->labels, labels, pair->images, images);
+    for (int64_t i = 0; i < labels; i++) {
+        if (d->labels.data[i] >= d->base.info.classes)
+            return FAIL(ERR_FORMAT,
+                        "'%s': record %" PRId64 " (offset %" PRId64
+                        "): expected a label from 0 to %d, found %d (to declare more classes, put a file classes.txt "
+                        "beside it, with one name per line)",
+                        pair->labels, i, i + 8, d->base.info.classes - 1, d->labels.data[i]);
+    }
+    return OK;
+}
+
+static Status name_set(const char *folder, IdxSource *d)
+{
+    SourceInfo *info = &d->base.info;
+    char full[PATH_MAX];
+    if (!realpath(folder, full)) snprintf(full, sizeof full, "%s", folder);
+    if (!strcasestr(full, "fashion")) {
+        const char *slash = strrchr(full, '/');
+        utf8_escape(info->name, sizeof info->name, slash && slash[1] ? slash + 1 : full);
+        return class_names_set(&d->names, IDX_CLASSES, NULL);
+    }
+    snprintf(info->name, sizeof info->name, "fashion-mnist");
+    return class_names_set(&d->names, IDX_CLASSES, fashion_names);
+}
+
+Status idx_source_open(const char *path, Split split, Source **made)
+{
+    Status st = OK;
+    Pair pair;
+    TRY(find_pair(path, split, &pair));
+    IdxSource *d = calloc(1, sizeof *d);
+    if (!d) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path);
+    d->base.read = read_sample;
+    d->base.label = label_of;
+    d->base.where = say_where;
+    d->base.close = close_pair;
+    d->path = strdup(pair.images);
+    if (!d->path) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the reader for '%s'", path));
+    TRY_OUT(idx_load(pair.labels, IDX_LABELS, &d->labels));
+    TRY_OUT(idx_load(pair.images, IDX_IMAGES, &d->images));
+    SourceInfo *info = &d->base.info;
+    info->count = d->images.size[0];
+    info->format = "IDX";
+    info->h = (int32_t)d->images.size[1];
+    info->w = (int32_t)d->images.size[2];
+    info->c = (int32_t)d->images.size[3];
+    TRY_OUT(name_set(pair.folder, d));
+    TRY_OUT(class_names_read(pair.folder, IDX_CLASSES_MAX, &d->names));
+    info->classes = d->names.count;
+    info->class_names = (const char *const *)d->names.name;
+    TRY_OUT(check_labels(&pair, d));
+    /* Hash sizes, pixels and labels, so that equal bytes in another shape differ. */
+    int64_t sizes[] = {d->base.info.count, d->base.info.h, d->base.info.w, d->base.info.c};
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) TRY_OUT(FAIL(ERR_MEMORY, "no memory to hash the data set"));
+    XXH3_128bits_reset(state);
+    XXH3_128bits_update(state, sizes, sizeof sizes);
+    XXH3_128bits_update(state, d->images.data, d->images.bytes);
+    XXH3_128bits_update(state, d->labels.data, d->labels.bytes);
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    d->base.info.fingerprint[0] = hash.low64;
+    d->base.info.fingerprint[1] = hash.high64;
+    *made = &d->base;
+    d = NULL;
+out:
+    close_pair((Source *)d);
+    return st;
+}

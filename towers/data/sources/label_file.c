@@ -1,0 +1,421 @@
+/* Reading of a labels file; see label_file.h. Fields are decoded where they are in the text; a label is first the
+ * pointer to its name, then its class. */
+#include "towers/data/sources/label_file.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/array.h"
+#include "towers/files/files.h"
+
+enum { FILE_LIMIT = 1 << 30 /* bytes */, COLUMNS_MAX = LABEL_CLASSES_MAX + 1 };
+
+typedef struct Reader {
+    const char *path;
+    char *at; /* the next field */
+    int64_t line;
+    bool more; /* fields on this line */
+} Reader;
+
+#define LINE_FAIL(r, ...) line_fail(r, (r)->line, __VA_ARGS__)
+
+static Status __attribute__((format(printf, 3, 4))) line_fail(const Reader *r, int64_t line, const char *format, ...)
+{
+    char why[STATUS_MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    return FAIL(ERR_FORMAT, "'%s', line %" PRId64 ": %s", r->path, line, why);
+}
+
+/* ---- CSV */
+
+/* Take the next field of the line, as a string in place. Quotes are removed, and blanks around a field without quotes. */
+static Status field_next(Reader *r, char **field)
+{
+    char *from = r->at, *to;
+    while (*from == ' ' || *from == '\t') from++;
+    if (*from != '"') {
+        to = from + strcspn(from, ",\n");
+        r->at = to;
+        *field = from;
+        r->more = *to == ',';
+        if (*to) r->at++;
+        if (to > from && to[-1] == '\r') to--;
+        while (to > from && (to[-1] == ' ' || to[-1] == '\t')) to--;
+        *to = 0;
+        return memchr(from, '"', (size_t)(to - from)) ? LINE_FAIL(r, "a quote inside of a field: '%.60s'", from) : OK;
+    }
+    *field = to = ++from;
+    for (; *from && *from != '\n' && (*from != '"' || from[1] == '"'); from++) {
+        from += *from == '"';
+        *to++ = *from;
+    }
+    if (*from != '"') return LINE_FAIL(r, "a quoted field does not end on its line");
+    for (from++; *from == ' ' || *from == '\t' || *from == '\r'; from++) continue;
+    if (*from && *from != ',' && *from != '\n') return LINE_FAIL(r, "a quoted field goes on after its end");
+    r->more = *from == ',';
+    r->at = *from ? from + 1 : from;
+    *to = 0;
+    return OK;
+}
+
+/* Move to the next line with fields; false at the end. */
+static bool line_next(Reader *r)
+{
+    for (;;) {
+        r->line++;
+        size_t blank = strspn(r->at, " \t\r");
+        if (!r->at[blank]) return false;
+        if (r->at[blank] != '\n') return true;
+        r->at += blank + 1;
+    }
+}
+
+/* ---- one row */
+
+/* Names of files lie below the folder of the labels file. */
+static Status name_check(const Reader *r, const char *name)
+{
+    if (!*name) return LINE_FAIL(r, "expected the name of a file");
+    bool leaves = *name == '/';
+    for (const char *part = name; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+        leaves = leaves || (part[0] == '.' && part[1] == '.' && (!part[2] || part[2] == '/'));
+    if (leaves) return LINE_FAIL(r, "'%.200s': expected a file below the folder of the labels file", name);
+    return OK;
+}
+
+static Status row_add(LabelFile *f, const Reader *r, const char *name)
+{
+    TRY(name_check(r, name));
+    TRY(array_grow(&f->rows, f->rows_count, sizeof *f->rows, "the rows of a labels file"));
+    f->rows[f->rows_count++] = (LabelRow){.name = name, .line = r->line, .first = f->labels_count};
+    return OK;
+}
+
+static Status label_add(LabelFile *f, int32_t class)
+{
+    TRY(array_grow(&f->labels, f->labels_count, sizeof *f->labels, "the labels of images"));
+    f->labels[f->labels_count++] = class;
+    f->rows[f->rows_count - 1].count++;
+    return OK;
+}
+
+/* ---- a column for each class */
+
+typedef struct Flags {
+    int64_t zero, minus; /* the first lines with 0 and with -1 */
+} Flags;
+
+static Status flag_read(const Reader *r, const char *text, Flags *flags, bool *has)
+{
+    size_t digits = strlen(text);
+    if (digits > 2 && !strcmp(text + digits - 2, ".0")) digits -= 2;
+    bool minus = digits == 2 && !strncmp(text, "-1", 2), zero = digits == 1 && *text == '0';
+    *has = digits == 1 && *text == '1';
+    if (!*has && !minus && !zero)
+        return LINE_FAIL(
+            r,
+            "expected 1, 0 or -1 for each class, found '%.60s' (a list of labels takes two columns: file and "
+            "labels)",
+            text);
+    if (minus && !flags->minus) flags->minus = r->line;
+    if (zero && !flags->zero) flags->zero = r->line;
+    if (flags->minus && flags->zero)
+        return LINE_FAIL(r,
+                         "0 and -1 in one file (0 in line %" PRId64 ", -1 in line %" PRId64 "): expected 1 and 0, or 1 "
+                         "and -1; a class that is not known to be there or not is not supported",
+                         flags->zero, flags->minus);
+    return OK;
+}
+
+static Status flags_read(LabelFile *f, Reader *r)
+{
+    Flags flags = {0};
+    char *field;
+    while (line_next(r)) {
+        TRY(field_next(r, &field));
+        TRY(row_add(f, r, field));
+        for (int c = 0; c < f->classes_count; c++) {
+            bool has;
+            if (!r->more) return LINE_FAIL(r, "%d columns, but the header has %d", c + 1, f->classes_count + 1);
+            TRY(field_next(r, &field));
+            TRY(flag_read(r, field, &flags, &has));
+            if (has) TRY(label_add(f, c));
+        }
+        if (r->more) return LINE_FAIL(r, "more columns than the header, which has %d", f->classes_count + 1);
+    }
+    return OK;
+}
+
+/* ---- a list of labels */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return (*(const int32_t *)a > *(const int32_t *)b) - (*(const int32_t *)a < *(const int32_t *)b);
+}
+
+/* The next label of a cell, in place; NULL at its end. */
+static char *label_next(char **cell, const char *separators)
+{
+    while (**cell && (strchr(separators, **cell) || **cell == ' ' || **cell == '\t')) (*cell)++;
+    if (!**cell) return NULL;
+    char *label = *cell, *end = label + strcspn(label, separators);
+    *cell = *end ? end + 1 : end;
+    while (end > label && (end[-1] == ' ' || end[-1] == '\t')) end--;
+    *end = 0;
+    return label;
+}
+
+/* The class of a name among sorted ones; -1: none. */
+static int class_of(const LabelFile *f, const char *name)
+{
+    const char **found =
+        f->classes_count ? bsearch(&name, f->classes, (size_t)f->classes_count, sizeof *f->classes, by_text) : NULL;
+    return found ? (int)(found - f->classes) : -1;
+}
+
+/* `labels`: the names of all labels, row by row, as many as f->labels; they become the classes and the numbers. */
+static Status labels_number(LabelFile *f, const Reader *r, char **labels)
+{
+    size_t count = (size_t)f->labels_count;
+    f->classes = malloc((count + 1) * sizeof *f->classes);
+    if (!f->classes) return FAIL(ERR_MEMORY, "no memory for the classes of '%s'", r->path);
+    for (size_t i = 0; i < count; i++) f->classes[i] = labels[i];
+    qsort(f->classes, count, sizeof *f->classes, by_text);
+    int64_t classes = 0;
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(f->classes[i], f->classes[classes - 1]) != 0) f->classes[classes++] = f->classes[i];
+    if (classes > LABEL_CLASSES_MAX)
+        return FAIL(ERR_FORMAT, "'%s' has %" PRId64 " different labels; at most %d are supported", r->path, classes,
+                    LABEL_CLASSES_MAX);
+    f->classes_count = (int)classes;
+    for (size_t i = 0; i < count; i++) f->labels[i] = class_of(f, labels[i]);
+    for (int64_t i = 0; i < f->rows_count; i++) {
+        int32_t *own = f->labels + f->rows[i].first;
+        if (f->rows[i].count > 1) qsort(own, (size_t)f->rows[i].count, sizeof *own, by_number);
+        for (int32_t k = 1; k < f->rows[i].count; k++)
+            if (own[k] == own[k - 1]) return line_fail(r, f->rows[i].line, "the label '%s' twice", f->classes[own[k]]);
+    }
+    return OK;
+}
+
+/* The cells, row by row, in `cells`, and their separators. */
+static Status cells_read(LabelFile *f, Reader *r, char ***cells, const char **separators)
+{
+    bool semicolon = false, bar = false;
+    char *field;
+    while (line_next(r)) {
+        TRY(field_next(r, &field));
+        TRY(row_add(f, r, field));
+        if (!r->more) return LINE_FAIL(r, "one column, but the header has 2");
+        TRY(field_next(r, &field));
+        if (r->more)
+            return LINE_FAIL(r,
+                             "more columns than the header, which has 2: expected labels separated by blanks, ';' or "
+                             "'|'");
+        TRY(array_grow(cells, f->rows_count - 1, sizeof **cells, "the rows of a labels file"));
+        (*cells)[f->rows_count - 1] = field;
+        semicolon = semicolon || strchr(field, ';');
+        bar = bar || strchr(field, '|');
+    }
+    *separators = semicolon ? ";" : bar ? "|" : " \t";
+    return OK;
+}
+
+static Status lists_read(LabelFile *f, Reader *r)
+{
+    Status st = OK;
+    char **cells = NULL, **labels = NULL, *label;
+    const char *separators = NULL;
+    TRY_OUT(cells_read(f, r, &cells, &separators));
+    int64_t rows = f->rows_count;
+    for (f->rows_count = 0; f->rows_count < rows;) {
+        LabelRow *row = &f->rows[f->rows_count];
+        char *cell = cells[f->rows_count++];
+        row->first = f->labels_count;
+        while ((label = label_next(&cell, separators))) {
+            if (strlen(label) > LABEL_NAME_MAX)
+                TRY_OUT(line_fail(r, row->line, "a label of more than %d bytes: '%.40s...'", LABEL_NAME_MAX, label));
+            TRY_OUT(array_grow(&labels, f->labels_count, sizeof *labels, "the labels of images"));
+            labels[f->labels_count] = label;
+            TRY_OUT(label_add(f, 0));
+        }
+    }
+    if (f->labels_count == 0) TRY_OUT(FAIL(ERR_FORMAT, "'%s': no image has a label", r->path));
+    st = labels_number(f, r, labels);
+out:
+    free(cells);
+    free(labels);
+    return st;
+}
+
+/* ---- the file */
+
+static Status header_read(LabelFile *f, Reader *r)
+{
+    char *field;
+    if (!line_next(r)) return FAIL(ERR_FORMAT, "'%s' is empty: expected a header and a line for each image", r->path);
+    TRY(field_next(r, &field));
+    while (r->more) {
+        TRY(field_next(r, &field));
+        if (!*field || strlen(field) > LABEL_NAME_MAX)
+            return LINE_FAIL(r, "the name of column %d has %zu bytes: expected 1 to %d", f->classes_count + 2,
+                             strlen(field), LABEL_NAME_MAX);
+        if (f->classes_count == LABEL_CLASSES_MAX) return LINE_FAIL(r, "more than %d columns", COLUMNS_MAX);
+        TRY(array_grow(&f->classes, f->classes_count, sizeof *f->classes, "the classes of a labels file"));
+        f->classes[f->classes_count++] = field;
+    }
+    if (!f->classes_count)
+        return LINE_FAIL(r,
+                         "expected a header of two columns or more, separated by commas: file and labels, or file and "
+                         "classes");
+    return OK;
+}
+
+static Status columns_check(const LabelFile *f, const Reader *r)
+{
+    const char **sorted = malloc((size_t)f->classes_count * sizeof *sorted), *twice = NULL;
+    if (!sorted) return FAIL(ERR_MEMORY, "no memory for the classes of '%s'", r->path);
+    memcpy(sorted, f->classes, (size_t)f->classes_count * sizeof *sorted);
+    qsort(sorted, (size_t)f->classes_count, sizeof *sorted, by_text);
+    for (int c = 1; c < f->classes_count; c++)
+        if (!strcmp(sorted[c], sorted[c - 1])) twice = sorted[c];
+    free(sorted);
+    return twice ? LINE_FAIL(r, "two columns with the name '%s'", twice) : OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const LabelRow *x = *(const LabelRow *const *)a, *y = *(const LabelRow *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+static Status names_check(const LabelFile *f, const Reader *r)
+{
+    Status st = OK;
+    const LabelRow **sorted = malloc(((size_t)f->rows_count + 1) * sizeof *sorted);
+    if (!sorted) return FAIL(ERR_MEMORY, "no memory for the rows of '%s'", r->path);
+    for (int64_t i = 0; i < f->rows_count; i++) sorted[i] = &f->rows[i];
+    qsort(sorted, (size_t)f->rows_count, sizeof *sorted, by_name);
+    for (int64_t i = 1; st == OK && i < f->rows_count; i++)
+        if (!strcmp(sorted[i]->name, sorted[i - 1]->name))
+            st = line_fail(r, sorted[i]->line, "'%.200s' is listed already, in line %" PRId64, sorted[i]->name,
+                           sorted[i - 1]->line);
+    free(sorted);
+    return st;
+}
+
+static Status file_fill(LabelFile *f, Reader *r)
+{
+    TRY(array_grow(&f->labels, 0, sizeof *f->labels, "the labels of images")); /* there may be none */
+    TRY(header_read(f, r));
+    if (f->classes_count == 1) {
+        free(f->classes);
+        f->classes = NULL;
+        f->classes_count = 0;
+        TRY(lists_read(f, r));
+    } else {
+        f->columns = true;
+        TRY(columns_check(f, r));
+        TRY(flags_read(f, r));
+    }
+    if (!f->rows_count) return FAIL(ERR_FORMAT, "'%s' lists no image", r->path);
+    return names_check(f, r);
+}
+
+/* Takes over `text`, which ends with a NUL. */
+static Status text_parse(const char *path, char *text, size_t count, LabelFile *file)
+{
+    static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8, as some spreadsheets write it */
+    *file = (LabelFile){.text = text};
+    Reader r = {.path = path, .at = text};
+    if (!strncmp(text, mark, 3)) r.at += 3;
+    Status st = strlen(text) == count ? file_fill(file, &r)
+                                      : FAIL(ERR_FORMAT,
+                                             "'%s' has a byte 0 at offset %zu: expected "
+                                             "CSV",
+                                             path, strlen(text));
+    if (st != OK) label_file_free(file);
+    return st;
+}
+
+Status label_file_read(const char *path, LabelFile *file)
+{
+    char *text;
+    size_t count;
+    TRY(file_load(path, OF_USER, ERR_FORMAT, FILE_LIMIT, &text, &count));
+    return text_parse(path, text, count, file);
+}
+
+Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file)
+{
+    char *text = malloc(count + 1);
+    if (!text) return FAIL(ERR_MEMORY, "no memory for '%s'", path);
+    if (count) memcpy(text, bytes, count);
+    text[count] = 0;
+    return text_parse(path, text, count, file);
+}
+
+typedef struct NamedClass {
+    const char *name;
+    int32_t class;
+} NamedClass;
+
+static int by_class_name(const void *a, const void *b)
+{
+    return strcmp(((const NamedClass *)a)->name, ((const NamedClass *)b)->name);
+}
+
+Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path)
+{
+    Status st = OK;
+    NamedClass *sorted = malloc((size_t)train->classes_count * sizeof *sorted);
+    int32_t *number = malloc((size_t)file->classes_count * sizeof *number);
+    bool *has = calloc((size_t)train->classes_count, sizeof *has);
+    if (!sorted || !number || !has) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path));
+    for (int c = 0; c < train->classes_count; c++) sorted[c] = (NamedClass){train->classes[c], c};
+    qsort(sorted, (size_t)train->classes_count, sizeof *sorted, by_class_name);
+    for (int c = 0; c < file->classes_count; c++) {
+        const NamedClass wanted = {file->classes[c], 0}, *found;
+        found = bsearch(&wanted, sorted, (size_t)train->classes_count, sizeof *sorted, by_class_name);
+        if (!found)
+            TRY_OUT(FAIL(ERR_FORMAT, "'%s' has a class '%s' that '%s' lacks", path, file->classes[c], train_path));
+        number[c] = found->class;
+        has[found->class] = true;
+    }
+    for (int c = 0; file->columns && c < train->classes_count; c++)
+        if (!has[c])
+            TRY_OUT(FAIL(ERR_FORMAT, "'%s' has no column '%s', a class of '%s'", path, train->classes[c], train_path));
+    for (int64_t i = 0; i < file->rows_count; i++) {
+        int32_t *own = file->labels + file->rows[i].first;
+        for (int32_t k = 0; k < file->rows[i].count; k++) own[k] = number[own[k]];
+        if (file->rows[i].count > 1) qsort(own, (size_t)file->rows[i].count, sizeof *own, by_number);
+    }
+    file->classes_count = 0; /* they are the other's now */
+out:
+    free(sorted);
+    free(number);
+    free(has);
+    return st;
+}
+
+void label_file_free(LabelFile *file)
+{
+    free(file->text);
+    free(file->classes);
+    free(file->rows);
+    free(file->labels);
+    memset(file, 0, sizeof *file);
+}

@@ -1,0 +1,23 @@
+/* Folders of images with a labels file, labels.csv (label_file.h), which gives each image any number of classes.
+ *
+ *     IMAGES/train/labels.csv  IMAGES/train/...    IMAGES/val/labels.csv  IMAGES/val/...    (or test/ instead of val/)
+ *     IMAGES/labels.csv        IMAGES/...          with --val-split, which keeps the images whose names have the smallest hashes
+ *
+ * The file of a row is below the folder of the labels file; a name without the extension of an image (folder.h) is completed
+ * by the first of .jpg .jpeg .png .webp .ppm .pgm that exists. Samples are in the order of the rows, classes are those of the
+ * training images. Images that are in no row are not used. Errors: those of label_file.h, and ERR_FORMAT with the line
+ * for a file that is missing, is no regular file or has no such extension. */
+#ifndef TOWERS_DATA_LABELED_H
+#define TOWERS_DATA_LABELED_H
+
+#include <stdbool.h>
+
+#include "towers/data/sources/source.h"
+
+/* True if the directory, or its train/, has a labels file. */
+bool labeled_is_in(const char *path);
+/* True if it has images for evaluation of its own. */
+bool labeled_is_divided(const char *path);
+NODISCARD Status labeled_source_open(const SourceConfig *config, Split split, Source **made);
+
+#endif

@@ -1,0 +1,29 @@
+/* The interface of a kind of source, which puts this struct first in its own and fills it; source.c calls through it.
+ * `read` is called from many threads at once; `index` is in range. `close` frees everything. */
+#ifndef TOWERS_DATA_READER_H
+#define TOWERS_DATA_READER_H
+
+#include "towers/data/sources/source.h"
+
+struct Source {
+    SourceInfo info;
+    Status (*read)(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
+    int32_t (*label)(const Source *source, int64_t index);                          /* NULL: 0 of every sample */
+    int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.several */
+    void (*where)(const Source *source, int64_t index, char *text, size_t bytes);   /* NULL: there is no file */
+    void (*hint)(const Source *source, int64_t index);                              /* NULL: not supported */
+    void (*hint_shard)(const Source *source, int shard);                            /* NULL: there are none */
+    void (*close)(Source *source);
+};
+
+/* Store the packed pixels of one image in `bytes`. */
+NODISCARD Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c);
+
+/* Read a whole regular file of `size` bytes (ANY_SIZE: of any size) into `bytes`. ERR_IO if it cannot be opened or
+ * read, ERR_FORMAT if it has another size or is not a regular file. */
+#define ANY_SIZE UINT64_MAX
+NODISCARD Status bytes_read(const char *path, uint64_t size, Bytes *bytes);
+/* These bytes of it will be read soon; 0 bytes: all to the end. */
+void bytes_hint(const char *path, uint64_t offset, uint64_t bytes);
+
+#endif

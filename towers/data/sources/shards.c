@@ -1,0 +1,717 @@
+/* Data sets of shards: finds them, divides them between the splits, indexes them with several threads, and reads samples
+ * by the index; rules in shards.h. */
+#include "towers/data/sources/shards.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "towers/data/sources/class_names.h"
+#include "towers/data/sources/indexed.h"
+#include "towers/data/sources/parallel.h"
+#include "towers/data/sources/reader.h"
+#include "towers/data/sources/shard.h"
+#include "towers/data/sources/tfrecord.h"
+#include "towers/files/files.h"
+
+typedef struct ShardsSource {
+    Source base;
+    Index index;
+    const char **names; /* owned array of strings of the index */
+    int64_t *first;     /* owned: of each shard that has samples */
+} ShardsSource;
+
+static const char *const kind_names[SHARD_KINDS] = {
+    [SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords", [SHARD_MDS] = "MDS shards"};
+static const char *const format_names[SHARD_KINDS][2][2] =
+    {/* [kind][labels from 1][divided] */
+     [SHARD_TAR] = {{"WebDataset tars", "WebDataset tars, divided"},
+                    {"WebDataset tars, labels from 1", "WebDataset tars, labels from 1, divided"}},
+     [SHARD_TFRECORD] = {{"TFRecords", "TFRecords, divided"},
+                         {"TFRecords, labels from 1", "TFRecords, labels from 1, divided"}},
+     [SHARD_MDS] = {{"MDS shards", "MDS shards, divided"},
+                    {"MDS shards, labels from 1", "MDS shards, labels from 1, divided"}}};
+/* IndexHeader.kind is the ShardKind, and this bit if labels begin with 1. */
+enum { KIND_FROM_ONE = 1 << 8, NAME_BYTES = 1024 };
+
+/* ---- which shards, and which split each is for */
+
+typedef enum Role { ROLE_ANY = 0, ROLE_TRAIN, ROLE_VAL, ROLE_TEST, ROLES } Role;
+
+typedef struct ShardSet {
+    Names of_role[ROLES];
+    ShardKind kind;
+    char classes[PATH_BYTES]; /* the file with their names, "" if there is none */
+    IndexBuilder index;       /* watches the folders and index files that the shards were found in */
+} ShardSet;
+
+static void set_free(ShardSet *set)
+{
+    for (int r = 0; r < ROLES; r++) names_free(&set->of_role[r]);
+    index_builder_free(&set->index);
+}
+
+static Role role_of_word(const char *word, size_t count)
+{
+    static const struct {
+        const char *word;
+        Role role;
+    } words[] = {{"train", ROLE_TRAIN},    {"training", ROLE_TRAIN}, {"val", ROLE_VAL},  {"valid", ROLE_VAL},
+                 {"validation", ROLE_VAL}, {"eval", ROLE_VAL},       {"test", ROLE_TEST}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i].word) == count && !strncasecmp(words[i].word, word, count)) return words[i].role;
+    return ROLE_ANY;
+}
+
+/* By the words in a file's name: "imagenet-train-000012.tar", "validation-00001-of-00128". */
+static Role role_of_name(const char *name)
+{
+    static const char between[] = "-_. ";
+    for (const char *at = name; *at;) {
+        size_t count = strcspn(at, between);
+        Role role = role_of_word(at, count);
+        if (role != ROLE_ANY) return role;
+        at += count + (at[count] != 0);
+    }
+    return ROLE_ANY;
+}
+
+/* By the name of the file, else of its folder. */
+static Role role_of_path(const char *path)
+{
+    char folder[PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    Role role = role_of_name(slash ? slash + 1 : path);
+    if (role != ROLE_ANY || !slash) return role;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    slash = strrchr(folder, '/');
+    return role_of_name(slash ? slash + 1 : folder);
+}
+
+static bool has_folder(const char *path, const char *name, char found[PATH_BYTES])
+{
+    struct stat info;
+    return path_join(found, path, name) == OK && stat(found, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Role role)
+{
+    if (kind == SHARD_PACKED)
+        return FAIL(ERR_FORMAT,
+                    "'%s' is compressed: images in it cannot be read at random; unpack it first (gunzip, zstd "
+                    "-d)",
+                    path);
+    if (set->kind && kind != set->kind)
+        return FAIL(ERR_FORMAT, "'%s' is one of the %s, but others are %s: expected one kind", path, kind_names[kind],
+                    kind_names[set->kind]);
+    set->kind = kind;
+    return names_add(&set->of_role[role], path);
+}
+
+static Status mds_add(const char *folder, Role role, ShardSet *set)
+{
+    char path[PATH_BYTES];
+    Names files = {0};
+    Status st = path_join(path, folder, "index.json");
+    if (st == OK) st = index_watched_add(&set->index, path);
+    if (st == OK) st = mds_files(folder, &files);
+    for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, role);
+    names_free(&files);
+    return st;
+}
+
+/* The shards directly in a folder. `role` ROLE_ANY: by their names. */
+static Status folder_list(const char *folder, Role role, ShardSet *set)
+{
+    Status st = OK;
+    char path[PATH_BYTES];
+    TRY(index_watched_add(&set->index, folder));
+    if (mds_is_in(folder)) return mds_add(folder, role, set);
+    DIR *directory = opendir(folder);
+    if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
+    const struct dirent *entry;
+    while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
+        struct stat info;
+        if (entry->d_name[0] == '.') continue;
+        st = path_join(path, folder, entry->d_name);
+        if (st == OK && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) {
+            if (shard_sniff(path)) st = FAIL(ERR_FORMAT, "shard '%s': %s", path, strerror(errno));
+            continue;
+        }
+        if (st == OK && !S_ISREG(info.st_mode)) continue;
+        ShardKind kind = st == OK ? shard_sniff(path) : SHARD_NONE;
+        if (kind) st = shard_note(set, path, kind, role ? role : role_of_name(entry->d_name));
+    }
+    if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
+    closedir(directory);
+    return st;
+}
+
+static const struct {
+    const char *name;
+    Role role;
+} subfolders[] = {{"train", ROLE_TRAIN}, {"val", ROLE_VAL}, {"validation", ROLE_VAL}, {"test", ROLE_TEST}};
+enum { SUBFOLDERS = sizeof subfolders / sizeof *subfolders };
+
+static Status list_expand(const char *path, ShardSet *set)
+{
+    Status st = OK;
+    Names paths = {0};
+    struct stat info;
+    bool literal = stat(path, &info) == 0; /* a file may have braces in its name */
+    TRY_OUT(literal ? names_add(&paths, path) : braces_expand(path, &paths));
+    for (int i = 0; i < paths.count; i++) {
+        char *full = realpath(paths.name[i], NULL);
+        if (!full) {
+            st = FAIL(ERR_ARG, "shard '%s': %s", paths.name[i], strerror(errno));
+            goto out;
+        }
+        ShardKind kind = shard_sniff(full);
+        st = kind ? shard_note(set, full, kind, role_of_path(paths.name[i]))
+                  : FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]);
+        free(full);
+        TRY_OUT(st);
+    }
+out:
+    names_free(&paths);
+    return st;
+}
+
+static bool is_list(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) != 0 ? strchr(path, '{') || strstr(path, "::") : S_ISREG(info.st_mode);
+}
+
+static Status set_find(const char *path, ShardSet *set)
+{
+    char below[PATH_BYTES];
+    if (is_list(path)) return list_expand(path, set);
+    char *full = realpath(path, NULL);
+    if (!full) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    bool train = has_folder(full, "train", below);
+    Status st = train ? index_watched_add(&set->index, full) : folder_list(full, ROLE_ANY, set);
+    for (int i = 0; i < SUBFOLDERS && train && st == OK; i++)
+        if (has_folder(full, subfolders[i].name, below)) st = folder_list(below, subfolders[i].role, set);
+    free(full);
+    for (int r = 0; r < ROLES; r++) names_sort(&set->of_role[r]);
+    return st;
+}
+
+/* The shards of both splits; without any for evaluation, all are for training. */
+static Status set_divide(ShardSet *set, const Names **train, const Names **test)
+{
+    Names *all = set->of_role;
+    *test = all[ROLE_VAL].count ? &all[ROLE_VAL] : all[ROLE_TEST].count ? &all[ROLE_TEST] : NULL;
+    *train = &all[ROLE_TRAIN];
+    if (!*test && all[ROLE_ANY].count && all[ROLE_TRAIN].count == 0) *train = &all[ROLE_ANY];
+    if (*test && all[ROLE_TRAIN].count == 0 && all[ROLE_ANY].count == 0) {
+        *train = *test;
+        *test = NULL;
+    }
+    if (all[ROLE_ANY].count && *train != &all[ROLE_ANY])
+        return FAIL(ERR_FORMAT,
+                    "'%s': expected train, val, validation or test in its name, as in those of other shards, to tell "
+                    "training from evaluation",
+                    all[ROLE_ANY].name[0]);
+    return OK;
+}
+
+/* Whether a folder, or its folder train/, directly holds shards, and folders. */
+static void folder_look(const char *path, bool *shards, bool *folders)
+{
+    char base[PATH_BYTES], file[PATH_BYTES];
+    *shards = *folders = false;
+    if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
+    DIR *directory = opendir(base);
+    const struct dirent *entry;
+    while (directory && !(*shards && *folders) && (entry = readdir(directory)) != NULL) {
+        struct stat info;
+        if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) continue;
+        if (S_ISDIR(info.st_mode)) *folders = true;
+        if (!*shards && S_ISREG(info.st_mode) && path_join(file, base, entry->d_name) == OK)
+            *shards = shard_sniff(file) != SHARD_NONE;
+    }
+    if (directory) closedir(directory);
+}
+
+bool shards_are_in(const char *path)
+{
+    char base[PATH_BYTES];
+    bool shards, folders;
+    struct stat is;
+    if (is_list(path)) return stat(path, &is) != 0 || shard_sniff(path) != SHARD_NONE;
+    if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
+    if (mds_is_in(base)) return true;
+    folder_look(path, &shards, &folders);
+    return shards && !folders; /* folders of classes beside a tar are a folder of images */
+}
+
+bool shards_are_beside_folders(const char *path)
+{
+    bool shards, folders;
+    folder_look(path, &shards, &folders);
+    return shards && folders;
+}
+
+bool shards_are_divided(const char *path)
+{
+    ShardSet set = {0};
+    const Names *train, *test = NULL;
+    bool divided = set_find(path, &set) == OK && set_divide(&set, &train, &test) == OK && test;
+    set_free(&set);
+    return divided;
+}
+
+/* classes.txt beside the shards, or in the folder above. */
+static void classes_find(ShardSet *set)
+{
+    char folder[PATH_BYTES];
+    for (int r = 0; r < ROLES; r++) {
+        if (set->of_role[r].count == 0) continue;
+        snprintf(folder, sizeof folder, "%s", set->of_role[r].name[0]);
+        for (int up = 0; up < 2; up++) {
+            char *slash = strrchr(folder, '/');
+            if (!slash) break;
+            *slash = 0;
+            if (class_names_find(folder, set->classes)) return;
+        }
+    }
+    set->classes[0] = 0;
+}
+
+/* ---- listing all shards, by several threads */
+
+typedef struct Listing {
+    ShardKind kind;
+    ShardList *lists; /* owned: [count] */
+    int count;
+} Listing;
+
+static Status listing_item(void *context, int thread, int64_t item)
+{
+    Listing *l = context;
+    (void)thread;
+    return shard_list(l->kind, &l->lists[item]);
+}
+
+static Status listing_run(const SourceConfig *config, const Names *files, Listing *l)
+{
+    l->lists = calloc((size_t)files->count + 1, sizeof *l->lists);
+    if (!l->lists) return FAIL(ERR_MEMORY, "no memory for the list of %d shards", files->count);
+    l->count = files->count;
+    for (int i = 0; i < files->count; i++) l->lists[i].path = files->name[i];
+    return parallel_run(&(Parallel){.count = files->count,
+                                    .work = listing_item,
+                                    .context = l,
+                                    .progress = config->progress,
+                                    .progress_context = config->context});
+}
+
+static void listing_free(Listing *l)
+{
+    for (int i = 0; i < l->count; i++) index_builder_free(&l->lists[i].found);
+    free(l->lists);
+}
+
+static int64_t listing_samples(const Listing *l)
+{
+    int64_t count = 0;
+    for (int i = 0; i < l->count; i++) count += l->lists[i].found.parts.samples_count;
+    return count;
+}
+
+static void labels_range(const Listing *l, int32_t *least, int32_t *most)
+{
+    *least = INT32_MAX;
+    *most = -1;
+    for (int i = 0; i < l->count; i++)
+        for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++) {
+            int32_t label = l->lists[i].found.parts.samples[k].label;
+            if (label > *most) *most = label;
+            if (label < *least) *least = label;
+        }
+}
+
+/* The name that a shard gives to a label, or "". */
+static const char *class_name(const Listing *l, int64_t label)
+{
+    for (int i = 0; i < l->count; i++) {
+        const IndexParts *p = &l->lists[i].found.parts;
+        if (label < p->classes_count && p->classes[label]) return p->strings + p->classes[label] - 1;
+    }
+    return "";
+}
+
+/* ---- dividing the samples of each class between the splits */
+
+typedef struct Draw {
+    int32_t label;
+    uint64_t hash;
+} Draw;
+
+static uint64_t sample_hash(const ShardList *list, const Sample *sample)
+{
+    const char *slash = strrchr(list->path, '/'), *shard = slash ? slash + 1 : list->path;
+    const char *name = list->found.parts.strings + sample->name;
+    return XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(shard, strlen(shard)) + sample->offset);
+}
+
+static int by_label_and_hash(const void *a, const void *b)
+{
+    const Draw *x = a, *y = b;
+    if (x->label != y->label) return x->label < y->label ? -1 : 1;
+    return (x->hash > y->hash) - (x->hash < y->hash);
+}
+
+/* limits[label]: samples whose hash is below it are for evaluation, round(count * val_split) of a class, never all. */
+static Status limits_find(const Listing *l, double val_split, int32_t first_label, int classes, uint64_t *limits)
+{
+    int64_t count = listing_samples(l), n = 0;
+    Draw *draws = malloc((size_t)(count + 1) * sizeof *draws);
+    if (!draws) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " images", count);
+    for (int i = 0; i < l->count; i++) {
+        const IndexParts *p = &l->lists[i].found.parts;
+        for (int64_t k = 0; k < p->samples_count; k++)
+            draws[n++] = (Draw){p->samples[k].label, sample_hash(&l->lists[i], &p->samples[k])};
+    }
+    qsort(draws, (size_t)n, sizeof *draws, by_label_and_hash);
+    memset(limits, 0, (size_t)classes * sizeof *limits);
+    for (int64_t first = 0, end; first < n; first = end) {
+        for (end = first + 1; end < n && draws[end].label == draws[first].label;) end++;
+        int64_t wanted = llrint((double)(end - first) * val_split);
+        if (wanted >= end - first) wanted = end - first - 1;
+        if (wanted > 0) limits[draws[first].label - first_label] = draws[first + wanted].hash;
+    }
+    free(draws);
+    return OK;
+}
+
+/* ---- building the index */
+
+typedef struct Request {
+    const SourceConfig *config;
+    Split split;
+    uint64_t key[2];
+} Request;
+
+/* Labels of TFRecords begin with 1 if there is none of 0, and the largest is the number of the names, if that is known:
+ * the original builders keep 0 for the background. */
+static bool labels_from_one(LabelBase base, ShardKind kind, int32_t least, int32_t most, int names)
+{
+    if (base != LABEL_BASE_AUTO) return base == LABEL_BASE_1;
+    return kind == SHARD_TFRECORD && least >= 1 && most >= least && (names == 0 || most == names);
+}
+
+/* The names of the classes: those of the training split, or of their file, or of the shards; and *first, the label of the
+ * first class. */
+static Status classes_add(const SourceConfig *config, const ShardSet *set, const Listing *l, const Index *train,
+                          IndexBuilder *b, int32_t *first)
+{
+    Names names = {0};
+    char folder[PATH_BYTES];
+    Status st = OK;
+    int32_t least, most;
+    labels_range(l, &least, &most);
+    if (*set->classes) {
+        snprintf(folder, sizeof folder, "%s", set->classes);
+        *strrchr(folder, '/') = 0;
+        TRY_OUT(class_names_read(folder, SHARD_CLASSES_MAX, &names));
+    }
+    bool one = train ? train->header->kind & KIND_FROM_ONE
+                     : labels_from_one(config->label_base, set->kind, least, most, names.count);
+    *first = one;
+    b->parts.kind = (uint64_t)set->kind | (one ? KIND_FROM_ONE : 0);
+    int count = train ? (int)train->header->classes : names.count ? names.count : most + 1 - *first;
+    b->parts.classes = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *b->parts.classes);
+    if (!b->parts.classes) st = FAIL(ERR_MEMORY, "no memory for the list of %d classes", count);
+    for (int i = 0; i < count && st == OK; i++)
+        st = index_string_add(b,
+                              train         ? index_string(train, train->classes[i])
+                              : names.count ? names.name[i]
+                                            : class_name(l, i + *first),
+                              &b->parts.classes[i]);
+    b->parts.classes_count = count > 0 ? count : 0;
+out:
+    names_free(&names);
+    return st;
+}
+
+static Status label_check(const ShardSet *set, const ShardList *list, const Sample *sample, int32_t first,
+                          int64_t classes)
+{
+    if (sample->label < first)
+        return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but labels begin with 1 (--label-base)",
+                    list->path, list->found.parts.strings + sample->name, sample->offset, sample->label);
+    if (sample->label - first < classes) return OK;
+    return FAIL(ERR_FORMAT, "'%s': %s at offset %" PRIu64 " has label %d, but %s %" PRId64 " classes", list->path,
+                list->found.parts.strings + sample->name, sample->offset, sample->label,
+                *set->classes ? set->classes : "the training samples have", classes);
+}
+
+/* Adds the samples of all shards that belong to the split. */
+static Status samples_add(const Request *r, const ShardSet *set, const Listing *l, uint32_t first_file,
+                          int32_t first_label, IndexBuilder *b)
+{
+    Status st = OK;
+    double val_split = r->config->val_split;
+    int classes = (int)b->parts.classes_count;
+    for (int i = 0; i < l->count; i++)
+        for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++)
+            TRY(label_check(set, &l->lists[i], &l->lists[i].found.parts.samples[k], first_label, classes));
+    uint64_t *limits = calloc((size_t)classes + 1, sizeof *limits);
+    if (!limits) return FAIL(ERR_MEMORY, "no memory for %d classes", classes);
+    if (val_split > 0) TRY_OUT(limits_find(l, val_split, first_label, classes, limits));
+    for (int i = 0; i < l->count; i++) {
+        const IndexParts *p = &l->lists[i].found.parts;
+        for (int64_t k = 0; k < p->samples_count; k++) {
+            Sample sample = p->samples[k];
+            bool is_test = val_split > 0 && sample_hash(&l->lists[i], &sample) < limits[sample.label - first_label];
+            if (val_split > 0 && is_test != (r->split == SPLIT_TEST)) continue;
+            sample.file = first_file + (uint32_t)i;
+            sample.label -= first_label;
+            TRY_OUT(index_sample_add(b, &sample, p->strings + p->samples[k].name));
+        }
+    }
+out:
+    free(limits);
+    return st;
+}
+
+/* `train`: NULL, or the index of the training samples, whose classes are those of all; so its shards are watched too. */
+static Status index_build(const Request *r, ShardSet *set, const Names *files, const Index *train, Index *index)
+{
+    Status st = OK;
+    IndexBuilder *b = &set->index;
+    int32_t first_label = 0;
+    Listing listing = {.kind = set->kind};
+    if (*set->classes) TRY_OUT(index_watched_add(b, set->classes));
+    for (int64_t i = 0; train && i < train->header->watched; i++)
+        TRY_OUT(index_watched_put(b, index_string(train, train->watched[i].path), &train->watched[i]));
+    uint32_t first_file = (uint32_t)b->parts.watched_count;
+    for (int i = 0; i < files->count; i++) TRY_OUT(index_watched_add(b, files->name[i]));
+    TRY_OUT(listing_run(r->config, files, &listing));
+    TRY_OUT(classes_add(r->config, set, &listing, train, b, &first_label));
+    TRY_OUT(samples_add(r, set, &listing, first_file, first_label, b));
+    if (b->parts.samples_count == 0) {
+        st = listing_samples(&listing) == 0
+                 ? FAIL(ERR_FORMAT, "'%s': no sample in %d shards", r->config->path, files->count)
+                 : FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", r->config->path,
+                        r->config->val_split);
+        goto out;
+    }
+    TRY_OUT(index_write(r->key, &b->parts, index));
+out:
+    listing_free(&listing);
+    return st;
+}
+
+/* Which folders about the shards have a file of class names: a new one must not go unnoticed. */
+static int class_files(const char *path)
+{
+    static const char *const about[] = {".", "train", ".."};
+    char base[PATH_BYTES], folder[PATH_BYTES], file[PATH_BYTES], *end;
+    int there = 0;
+    snprintf(base, sizeof base, "%s", path);
+    if (is_list(path)) {
+        if ((end = strstr(base, "::"))) *end = 0;
+        base[strcspn(base, "{")] = 0;
+        end = strrchr(base, '/');
+        memcpy(end ? end + 1 : base, end ? "" : ".", end ? 1 : 2);
+    }
+    for (int i = 0; i < 3; i++)
+        if (path_join(folder, base, about[i]) == OK && class_names_find(folder, file)) there |= 1 << i;
+    return there;
+}
+
+static void request_key(Request *r)
+{
+    char text[3 * PATH_BYTES], here[PATH_BYTES] = "", *full = NULL;
+    if (is_list(r->config->path)) {
+        if (!getcwd(here, sizeof here)) here[0] = 0;
+    } else {
+        full = realpath(r->config->path, NULL);
+    }
+    const char *path = full ? full : r->config->path; /* a list may be of any length */
+    XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
+    int n = snprintf(text, sizeof text, "shards 2\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %.17g", here,
+                     (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, (int)r->config->label_base,
+                     class_files(r->config->path), r->config->val_split);
+    free(full);
+    XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
+    r->key[0] = hash.low64;
+    r->key[1] = hash.high64;
+}
+
+static Status splits_check(const SourceConfig *config, const Names *test)
+{
+    if (test && config->val_split > 0)
+        return FAIL(ERR_ARG, "--val-split: '%s' already has shards for evaluation, as '%s'", config->path,
+                    test->name[0]);
+    if (!test && config->val_split <= 0 && !config->whole)
+        return FAIL(ERR_ARG,
+                    "'%s' has no shards for evaluation: expected train/ and val/, or names with train and val, or "
+                    "--val-split 0.1 to keep a tenth of each class",
+                    config->path);
+    return OK;
+}
+
+/* Find or build the index of a split. That of the evaluation needs the classes of the training samples. */
+static Status index_open(const SourceConfig *config, Split split, Index *index)
+{
+    Status st = OK;
+    bool found;
+    ShardSet set = {0};
+    const Names *train, *test;
+    Index first = {0};
+    Request request = {.config = config, .split = split};
+    request_key(&request);
+    TRY(index_find(request.key, index, &found));
+    if (found) return OK;
+    TRY_OUT(set_find(config->path, &set));
+    TRY_OUT(set_divide(&set, &train, &test));
+    TRY_OUT(splits_check(config, test));
+    classes_find(&set);
+    if (split == SPLIT_TEST) TRY_OUT(index_open(config, SPLIT_TRAIN, &first));
+    TRY_OUT(index_build(&request, &set, split == SPLIT_TEST && test ? test : train, split == SPLIT_TEST ? &first : NULL,
+                        index));
+out:
+    index_unmap(&first);
+    set_free(&set);
+    return st;
+}
+
+/* ---- the source */
+
+static ShardKind kind_of(const ShardsSource *s)
+{
+    return (ShardKind)(s->index.header->kind & ~(uint64_t)KIND_FROM_ONE);
+}
+
+static const char *shard_path(const ShardsSource *s, int64_t index)
+{
+    return index_string(&s->index, s->index.watched[s->index.samples[index].file].path);
+}
+
+static void shards_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    const Sample *sample = &s->index.samples[index];
+    snprintf(text, bytes, "%s: %s, offset %" PRIu64, shard_path(s, index), index_string(&s->index, sample->name),
+             sample->offset);
+}
+
+static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    const Sample *sample = &s->index.samples[index];
+    const Watched *then = &s->index.watched[sample->file];
+    const char *path = shard_path(s, index);
+    uint64_t size;
+    int fd;
+    struct stat info;
+    TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &fd, &size));
+    Status st = bytes_reserve(bytes, sample->bytes);
+    if (st == OK && fstat(fd, &info) != 0) st = FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
+    if (st == OK && ((int64_t)size != then->bytes || watched_of(&info).time_ns != then->time_ns))
+        st = FAIL(ERR_FORMAT, "'%s' has changed since it was indexed: start again to index it again", path);
+    if (st == OK) st = shard_pread(fd, path, sample->offset, bytes->data, sample->bytes);
+    close(fd);
+    bytes->size = sample->bytes;
+    bytes->raw_c = 0;
+    *label = sample->label;
+    if (st == OK && kind_of(s) == SHARD_MDS && sample->flags) {
+        bytes->raw_h = (int32_t)(sample->flags >> 16);
+        bytes->raw_w = (int32_t)(sample->flags & 0xffff);
+        bytes->raw_c = 3;
+    }
+    if (st != OK || kind_of(s) != SHARD_TFRECORD) return st;
+    char where[PATH_BYTES + NAME_BYTES];
+    shards_where(source, index, where, sizeof where);
+    return tfrecord_image(bytes, sample->flags, where);
+}
+
+static int32_t shards_label(const Source *source, int64_t index)
+{
+    return ((const ShardsSource *)source)->index.samples[index].label;
+}
+
+static void shards_hint(const Source *source, int64_t index)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    const Sample *sample = &s->index.samples[index];
+    bytes_hint(shard_path(s, index), sample->offset, sample->bytes);
+}
+
+static void shards_hint_shard(const Source *source, int shard)
+{
+    const ShardsSource *s = (const ShardsSource *)source;
+    bytes_hint(shard_path(s, s->first[shard]), 0, 0);
+}
+
+static void shards_close(Source *source)
+{
+    ShardsSource *s = (ShardsSource *)source;
+    if (!s) return;
+    index_unmap(&s->index);
+    free(s->names);
+    free(s->first);
+    free(s);
+}
+
+/* Samples of a shard follow each other in the index. */
+static Status firsts_find(ShardsSource *s)
+{
+    const IndexHeader *h = s->index.header;
+    s->first = malloc((size_t)(h->watched + 1) * sizeof *s->first);
+    if (!s->first) return FAIL(ERR_MEMORY, "no memory for the list of %" PRId64 " shards", h->watched);
+    for (int64_t i = 0; i < h->samples; i++) {
+        if (i > 0 && s->index.samples[i].file <= s->index.samples[i - 1].file) {
+            if (s->index.samples[i].file == s->index.samples[i - 1].file) continue;
+            return FAIL(ERR_FORMAT, "an index whose shards are not in order");
+        }
+        s->first[s->base.info.shards++] = i;
+    }
+    s->first[s->base.info.shards] = h->samples;
+    s->base.info.shard_first = s->first;
+    return OK;
+}
+
+static Status describe(const SourceConfig *config, ShardsSource *s)
+{
+    const IndexHeader *h = s->index.header;
+    uint64_t kind = h->kind & ~(uint64_t)KIND_FROM_ONE;
+    if (kind >= SHARD_KINDS || !kind_names[kind] || h->watched == 0)
+        return FAIL(ERR_FORMAT, "'%s': an index of an unknown kind of shards", config->path);
+    const char *format = format_names[kind][(h->kind & KIND_FROM_ONE) != 0][config->val_split > 0];
+    TRY(indexed_describe(config, &s->index, format, &s->base.info, &s->names));
+    return firsts_find(s);
+}
+
+Status shards_source_open(const SourceConfig *config, Split split, Source **made)
+{
+    Status st = OK;
+    ShardsSource *s = calloc(1, sizeof *s);
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path);
+    s->base.read = shards_read;
+    s->base.label = shards_label;
+    s->base.where = shards_where;
+    s->base.hint = shards_hint;
+    s->base.hint_shard = shards_hint_shard;
+    s->base.close = shards_close;
+    TRY_OUT(index_open(config, split, &s->index));
+    TRY_OUT(describe(config, s));
+    *made = &s->base;
+    s = NULL;
+out:
+    shards_close((Source *)s);
+    return st;
+}

@@ -1,0 +1,136 @@
+/* The public source: finds the kind for a path and calls through its table (reader.h). */
+#include "towers/data/sources/source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "towers/data/sources/folder.h"
+#include "towers/data/sources/idx.h"
+#include "towers/data/sources/labeled.h"
+#include "towers/data/sources/labels.h"
+#include "towers/data/sources/reader.h"
+#include "towers/data/sources/shards.h"
+#include "towers/files/files.h"
+
+static Status kind_open(const SourceConfig *config, Split split, Source **made)
+{
+    const char *path = config->path;
+    struct stat info;
+    if (!path || !*path) return FAIL(ERR_ARG, "the data directory has an empty name");
+    if (!idx_is_in(path) && shards_are_in(path)) return shards_source_open(config, split, made);
+    if (config->label_base != LABEL_BASE_AUTO)
+        return FAIL(ERR_ARG, "--label-base is for shards; '%s' holds none", path);
+    if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
+    if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!config->unlabelled && !idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
+    bool folder = folder_is_in(path) || (config->unlabelled && folder_is_flat(path));
+    if (!idx_is_in(path) && folder) {
+        char why[STATUS_MESSAGE_BYTES];
+        Status st = folder_source_open(config, split, made);
+        if (st != ERR_FORMAT || !shards_are_beside_folders(path)) return st;
+        snprintf(why, sizeof why, "%s", status_message());
+        return FAIL(
+            st,
+            "%s; there are shards beside the folders: if these are the data, move the folders away or name the shards",
+            why);
+    }
+    if (config->val_split > 0)
+        return FAIL(ERR_ARG, "--val-split is for folders of images and shards; '%s' has its own test images", path);
+    return idx_source_open(path, split, made);
+}
+
+Status source_open(const SourceConfig *config, Split split, Source **made)
+{
+    TRY(kind_open(config, split, made));
+    return config->background ? source_background(made) : OK;
+}
+
+bool source_is_divided(const char *path)
+{
+    static const char *const parts[] = {"val", "test"};
+    char below[PATH_BYTES];
+    struct stat info;
+    if (idx_is_in(path)) return true;
+    if (shards_are_in(path)) return shards_are_divided(path);
+    if (labeled_is_in(path)) return labeled_is_divided(path);
+    bool has_train = path_join(below, path, "train") == OK && stat(below, &info) == 0, has_other = false;
+    for (int i = 0; i < 2; i++)
+        has_other = has_other || (path_join(below, path, parts[i]) == OK && stat(below, &info) == 0);
+    return !folder_is_in(path) || (has_train && has_other);
+}
+
+void source_close(Source *source)
+{
+    if (source) source->close(source);
+}
+
+const SourceInfo *source_info(const Source *source)
+{
+    return &source->info;
+}
+
+Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    if (index < 0 || index >= source->info.count)
+        return FAIL(ERR_ARG, "sample %" PRId64 " of data set %s: it has samples 0 to %" PRId64, index,
+                    source->info.name, source->info.count - 1);
+    bytes->boxes.count = 0;
+    TRY(source->read(source, index, bytes, label));
+    return OK;
+}
+
+int32_t source_label(const Source *source, int64_t index)
+{
+    return source->label ? source->label(source, index) : 0;
+}
+
+int32_t source_labels(const Source *source, int64_t index, const int32_t **labels)
+{
+    return source->labels(source, index, labels);
+}
+
+void source_classes_count(const Source *source, int64_t *counts)
+{
+    memset(counts, 0, (size_t)source->info.classes * sizeof *counts);
+    for (int64_t i = 0; i < source->info.count; i++) {
+        int32_t own = source_label(source, i), count = 1;
+        const int32_t *labels = &own;
+        if (source->info.several) count = source_labels(source, i, &labels);
+        for (int32_t k = 0; k < count; k++) counts[labels[k]]++;
+    }
+}
+
+void source_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    if (source->where)
+        source->where(source, index, text, bytes);
+    else
+        snprintf(text, bytes, "%s, sample %" PRId64, source->info.name, index);
+}
+
+void source_hint(const Source *source, int64_t index)
+{
+    if (source->hint) source->hint(source, index);
+}
+
+void source_hint_shard(const Source *source, int shard)
+{
+    if (source->hint_shard) source->hint_shard(source, shard);
+}
+
+Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c)
+{
+    size_t size = (size_t)h * (size_t)w * (size_t)c;
+    TRY(bytes_reserve(bytes, size));
+    memcpy(bytes->data, pixels, size);
+    bytes->size = size;
+    bytes->raw_h = h;
+    bytes->raw_w = w;
+    bytes->raw_c = c;
+    return OK;
+}

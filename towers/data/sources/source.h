@@ -1,0 +1,83 @@
+/* Source: numbered samples, each an encoded or raw 8-bit image and a label. Opened once by the supervisor before it
+ * forks the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and
+ * thread-safe.
+ *
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), labeled.c (the same with a labels file: several classes for an
+ * image), shards.c (WebDataset tars, TFRecords, MDS), idx.c
+ * (MNIST family, .gz or plain, grey or color), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and
+ * sizes are known once it is open; encoded images are examined when they are read (image.h), which is when damage is
+ * found. */
+#ifndef TOWERS_DATA_SOURCE_H
+#define TOWERS_DATA_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+#include "towers/data/images/pixels.h"
+
+typedef enum Split { SPLIT_TRAIN = 0, SPLIT_TEST } Split;
+
+typedef struct SourceInfo {
+    char name[64];      /* "fashion-mnist", "synthetic", "flowers" */
+    const char *format; /* of its files, a literal: "IDX", "folder of images", "generated" */
+    int64_t count;      /* samples */
+    int classes;
+    const char *const *class_names; /* [classes], of any length, "" if unknown; borrowed from the source */
+    bool several;                   /* a sample has any number of classes: source_labels */
+    int32_t h, w;                   /* of every image; 0 if they differ or are unknown */
+    int32_t c;                      /* 1 or 3 */
+    uint64_t fingerprint[2];        /* XXH3-128 of the samples' names, sizes and labels (folders) or of all bytes */
+    const int64_t
+        *shard_first; /* [shards + 1]: number of the first sample of each shard; NULL if there are none. Borrowed */
+    int shards;
+    int64_t unread; /* number of files in unsupported formats */
+    char first_unread[256];
+} SourceInfo;
+
+/* The label of the first class in shards; AUTO: 0, but 1 for TFRecords without a label 0 (shards.c). */
+typedef enum LabelBase { LABEL_BASE_AUTO = 0, LABEL_BASE_0, LABEL_BASE_1 } LabelBase;
+
+typedef struct SourceConfig {
+    const char *path;
+    double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
+    bool whole;       /* use all of a folder or of shards without evaluation images for training */
+    bool unlabelled;  /* classes do not matter: images that lie in a folder without folders of classes are taken too */
+    LabelBase label_base;
+    bool background; /* a class 0 without images, before those of the set (labels.h) */
+    void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
+    void *context;
+} SourceConfig;
+
+typedef struct Source Source;
+
+/* `path`: an ImageFolder tree (folder.h), shards (shards.h), or a directory with (or with a folder fashion-mnist/ with)
+ * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt unless there are ten
+ * classes. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found), ERR_IO, ERR_ARG. */
+NODISCARD Status source_open(const SourceConfig *config, Split split, Source **made);
+/* True unless the path is a folder of classes or a set of shards without images for evaluation. */
+bool source_is_divided(const char *path);
+/* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
+NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
+                                  Source **made);
+void source_close(Source *source); /* NULL is fine */
+
+const SourceInfo *source_info(const Source *source);
+/* The bytes of a sample and its label in [0, classes), of a sample with any number of classes 0. `index` in [0, count).
+ * ERR_IO if they cannot be read; ERR_FORMAT if the file has changed since the index was built. */
+NODISCARD Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
+/* The label of a sample alone. `index` in [0, count). */
+int32_t source_label(const Source *source, int64_t index);
+/* The classes of a sample, increasing; returns their number. Only if info.several; borrowed from the source. */
+int32_t source_labels(const Source *source, int64_t index, const int32_t **labels);
+/* The number of samples of each class: [classes]. */
+void source_classes_count(const Source *source, int64_t *counts);
+/* The place of a sample for messages: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */
+void source_where(const Source *source, int64_t index, char *text, size_t bytes);
+/* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */
+void source_hint(const Source *source, int64_t index);
+/* The same for a whole shard. */
+void source_hint_shard(const Source *source, int shard);
+
+#endif
