@@ -77,6 +77,10 @@ def googlenet(case):
                                         aux_logits=case.aux_weight > 0)  # fmt: skip
 
 
+def of_torchvision(name):
+    return lambda case: getattr(torchvision.models, name)(weights=None, num_classes=case.classes)
+
+
 def of_timm(name):
     return lambda case: timm.create_model(name, num_classes=case.classes)
 
@@ -102,6 +106,8 @@ CASES = [
     Case("googlenet", googlenet, 64, aux_weight=0.3),
     Case("inception_v4", of_timm("inception_v4"), 107),
     Case("inception_resnet_v2", of_timm("inception_resnet_v2"), 107),
+    Case("resnet18", of_torchvision("resnet18"), 96),
+    Case("resnet50", of_torchvision("resnet50"), 96),
 ]
 SETTLED = {}  # states by title: one step and ten steps start from the same state
 TRAINING = Case("inception_v3", inception_v3, 299, aux_weight=0.4)
@@ -275,9 +281,9 @@ def settled_state(case, image):
 
 
 def image_of(pixels, case, dtype):
-    """The network's input: torchvision's inception_v3 with transform_input expects ImageNet's mean and deviation."""
+    """The network's input: torchvision's resnets, and its inception_v3 with transform_input, expect ImageNet's mean and deviation."""
     x = torch.from_numpy(pixels.copy()).permute(0, 3, 1, 2).to(dtype) / 255
-    if case.model == "inception_v3":
+    if case.model == "inception_v3" or case.model.startswith("resnet"):
         mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     else:
         mean, std = ([0.5] * 3, [0.5] * 3)
@@ -547,6 +553,7 @@ def count_rows(table, towers):
         ("inception_v3", ["--variant", "tf2016", "--no-aux"], 23819401, 5.71),
         ("googlenet", [], 13004888, 1.51), ("googlenet", ["--no-aux"], 6624904, 1.50),
         ("inception_v4", [], 42679816, 12.25), ("inception_resnet_v2", [], 55843464, 13.16),
+        ("resnet18", [], 11689512, 1.81), ("resnet50", [], 25557032, 4.09),
     ]  # fmt: skip
     cases = {case.model: case for case in CASES if not case.variant}  # the last case of a model has auxiliary heads
     table.row(["network", "parameters", "PyTorch's", "multiply-adds, one image", "verdict"])

@@ -11,6 +11,8 @@ static const Model *const models[] = {
     &model_inception_v4,
     &model_inception_resnet_v2,
     &model_googlenet,
+    &model_resnet18,
+    &model_resnet50,
     &model_inception_mini,
     &model_fashion_cnn,
     &model_wgan_gp,

@@ -10,6 +10,8 @@ extern const Model model_inception_mini;
 extern const Model model_inception_resnet_v2;
 extern const Model model_inception_v3;
 extern const Model model_inception_v4;
+extern const Model model_resnet18;
+extern const Model model_resnet50;
 extern const Model model_wgan_gp;
 extern const Model model_wgan_gp_keras;
 

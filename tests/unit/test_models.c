@@ -1,5 +1,5 @@
 /* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
- * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet), of
+ * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet), of
  * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/fidelity.sh compares the
  * values that they compute. */
 #include <setjmp.h>
@@ -87,6 +87,8 @@ static void test_counts(void **state)
         {{"googlenet", "", false}, 1000, 6624904, 1498376192, 173, 114},
         {{"inception_v4", "", false}, 1000, 42679816, 12253974624, 449, 298},
         {{"inception_resnet_v2", "", false}, 1000, 55843464, 13155794016, 694, 408},
+        {{"resnet18", "", false}, 1000, 11689512, 1814073344, 62, 40},
+        {{"resnet50", "", false}, 1000, 25557032, 4089184256, 161, 106},
         {{"inception_v3", "", true}, 10, 24371444, 0, 292, 192},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -130,6 +132,10 @@ static void test_names(void **state)
         {{"inception_resnet_v2", "", false}, "repeat_1.19.conv2d.bias", {1, 1088, 1, 1}},
         {{"inception_resnet_v2", "", false}, "block8.branch1.1.bn.weight", {1, 224, 1, 1}},
         {{"inception_resnet_v2", "", false}, "classif.bias", {1, 1000, 1, 1}},
+        {{"resnet18", "", false}, "layer2.0.downsample.1.running_var", {1, 128, 1, 1}},
+        {{"resnet18", "", false}, "layer4.1.conv2.weight", {512, 512, 3, 3}},
+        {{"resnet50", "", false}, "layer1.0.conv3.weight", {256, 64, 1, 1}},
+        {{"resnet50", "", false}, "fc.weight", {1000, 2048, 1, 1}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Program program;
@@ -184,7 +190,8 @@ static void test_other_sizes(void **state)
 {
     (void)state;
     static const int32_t sides[] = {75, 100, 128, 139, 160, 224, 299, 331, 512};
-    static const char *const models[] = {"inception_v3", "googlenet", "inception_v4", "inception_resnet_v2"};
+    static const char *const models[] = {"inception_v3",        "googlenet", "inception_v4",
+                                         "inception_resnet_v2", "resnet18",  "resnet50"};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         for (size_t s = 0; s < sizeof sides / sizeof *sides; s++) {
             Program program;

@@ -53,23 +53,27 @@ static bool is_frozen(const Graph *g, Value param)
     return !param.id || names_match(g->options.freeze, graph_value(g, param)->name);
 }
 
-Value batch_norm(Graph *g, Value x, const char *name, bool relu)
+Value batch_norm_named(Graph *g, Value x, const char *name, bool relu)
 {
     Shape vector = shape_vector(graph_shape(g, x).c);
     OpAttr attr = {.norm = {.epsilon = g->style.bn_epsilon > 0 ? g->style.bn_epsilon : default_epsilon, .relu = relu}};
     Value gamma = {0};
-    if (!g->style.bn_no_gamma)
-        gamma = graph_param(g, part(g, name, "bn.weight"), vector, (Init){INIT_CONSTANT, 1}, false);
-    Value beta = graph_param(g, part(g, name, "bn.bias"), vector, (Init){INIT_ZERO}, false);
-    Value mean = graph_state(g, part(g, name, "bn.running_mean"), vector, 0);
-    Value var = graph_state(g, part(g, name, "bn.running_var"), vector, 1);
+    if (!g->style.bn_no_gamma) gamma = graph_param(g, part(g, name, "weight"), vector, (Init){INIT_CONSTANT, 1}, false);
+    Value beta = graph_param(g, part(g, name, "bias"), vector, (Init){INIT_ZERO}, false);
+    Value mean = graph_state(g, part(g, name, "running_mean"), vector, 0);
+    Value var = graph_state(g, part(g, name, "running_var"), vector, 1);
     bool frozen = g->options.freeze && is_frozen(g, beta) && is_frozen(g, gamma);
     if (!g->options.training || frozen)
-        return graph_op(g, OP_BATCHNORM_APPLY, part(g, name, "bn"), OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
-    Value y = graph_op(g, OP_BATCHNORM, part(g, name, "bn"), OPERANDS(x, beta, gamma), &attr, NULL);
+        return graph_op(g, OP_BATCHNORM_APPLY, name, OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
+    Value y = graph_op(g, OP_BATCHNORM, name, OPERANDS(x, beta, gamma), &attr, NULL);
     graph_stat(g, graph_output(g, y, 1), mean, 1);
     graph_stat(g, graph_output(g, y, 2), var, g->style.bn_biased ? 1 : unbiased(graph_shape(g, x)));
     return y;
+}
+
+Value batch_norm(Graph *g, Value x, const char *name, bool relu)
+{
+    return batch_norm_named(g, x, part(g, name, "bn"), relu);
 }
 
 Value conv_bn_relu(Graph *g, Value x, ConvUnit unit)

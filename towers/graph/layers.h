@@ -45,6 +45,8 @@ Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t 
 
 /* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
 Value batch_norm(Graph *g, Value x, const char *name, bool relu);
+/* The same with parameters `<name>.weight`, `<name>.bias`. */
+Value batch_norm_named(Graph *g, Value x, const char *name, bool relu);
 
 /* y = x + b, b per channel, and ReLU if asked. Parameter `<name>.bias`. */
 Value bias(Graph *g, Value x, const char *name, bool relu);
