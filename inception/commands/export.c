@@ -51,10 +51,8 @@ static Status file_ask(const Options *o, Export *x)
     if (model && strcmp(model, x->config.model->name))
         return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
                     x->config.model->name);
-    if (x->config.model->generate) {
-        options->channels = generator_channels(x->file, x->config.model);
-        return OK;
-    }
+    if (x->config.model->adapts) x->config.data_channels = options->channels = file_channels(x->file, x->config.model);
+    if (x->config.model->generate) return OK;
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
@@ -157,7 +155,7 @@ static Status weights_write(const Export *x, bool onnx)
         free(names);
         return st;
     }
-    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, x->generator ? 4 : 3);
+    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, model->adapts ? 4 : 3);
 }
 
 /* Choose output file and format: as given, else by the file's extension. */

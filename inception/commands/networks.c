@@ -40,19 +40,13 @@ Status generator_find(Options *o, JobFiles *files, char weights[PATH_BYTES])
     return job_weights(o->weights, weights, PATH_BYTES);
 }
 
-int32_t generator_channels(const SafeTensors *file, const Model *model)
-{
-    const char *channels = safetensors_metadata(file, "channels");
-    return channels && (!strcmp(channels, "1") || !strcmp(channels, "3")) ? channels[0] - '0' : model->channels;
-}
-
 Status generator_load(const TrainJob *job, const char *weights, Device *device, int32_t batch, Generator *generator)
 {
     SafeTensors *file;
     TRY(safetensors_open(weights, &file));
     NetworkWeights from = {.file = file, .path = weights};
     ModelOptions options = job->program.options;
-    options.channels = generator_channels(file, job->program.model);
+    options.channels = file_channels(file, job->program.model);
     Status st = generator_open(job->program.model, &options, &from, device, batch, generator);
     safetensors_close(file);
     return st;
@@ -114,10 +108,12 @@ Status classifier_find(const char *given, FeatureConfig *config, char weights[PA
     if (!model->build)
         TRY_OUT(FAIL(ERR_ARG, "--features %s: %s has a generator, but features need a classifier", given, model->name));
     config->model = model;
-    config->options =
-        (ModelOptions){.classes = model->classes, .side = model->side, .channels = model->channels, .variant = variant};
+    config->options = (ModelOptions){.classes = model->classes,
+                                     .side = model->side,
+                                     .channels = model->adapts ? file_channels(file, model) : model->channels,
+                                     .variant = variant};
     TRY_OUT(run_options(given, &config->options));
-    ProgramConfig program = {.model = model, .options = config->options, .data_channels = model->channels};
+    ProgramConfig program = {.model = model, .options = config->options, .data_channels = config->options.channels};
     program.canvas = model->side;
     TRY_OUT(head_names(&program, &heads));
     int classes = heads.count ? head_classes(file, heads.classifier[0]) : 0;

@@ -13,8 +13,6 @@ NODISCARD Status networks_device(const TrainJob *job, Device *device);
 /* From RUN (or MODEL with --weights) to the job of its model and the path of its weights. Errors: ERR_ARG for a
  * classifier, naming it; ERR_CHECKPOINT for a run without weights. */
 NODISCARD Status generator_find(Options *options, JobFiles *files, char weights[PATH_BYTES]);
-/* Channels of the images that these weights generate, from the file's metadata; the model's default if it has none. */
-int32_t generator_channels(const SafeTensors *file, const Model *model);
 /* `batch` images at a time. */
 NODISCARD Status generator_load(const TrainJob *job, const char *weights, Device *device, int32_t batch,
                                 Generator *generator);

@@ -234,9 +234,9 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(job_model(o, files));
     job_transforms(o, &files->job, p.photos);
     TRY_OUT(images_open(o, &source));
-    files->job.program.data_channels = source_info(source)->c;
+    TRY_OUT(job_channels(o, &files->job, source_info(source)->c));
     if (files->job.program.options.channels < source_info(source)->c)
-        TRY_OUT(FAIL(ERR_ARG, "%s takes images with 1 channel, but predict reads color images",
+        TRY_OUT(FAIL(ERR_ARG, "%s learned from grey images, but predict reads color images",
                      files->job.program.model->name));
     TRY_OUT(images_run(&p, source, weights));
     if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded", p.damaged);

@@ -41,6 +41,8 @@ NODISCARD Status job_model(Options *options, JobFiles *files);
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */
 void job_transforms(const Options *options, TrainJob *job, bool photos);
+/* Channels of a network that adapts to its data: those of the weights that it starts from, if any, else `channels`. */
+NODISCARD Status job_channels(const Options *options, TrainJob *job, int32_t channels);
 /* Whether a data set has what --sampler and --shuffle-window need: ERR_ARG, ERR_UNSUPPORTED. */
 NODISCARD Status job_order_check(const Options *options, const SourceInfo *info);
 /* Open training and test data, and set the properties of the network that follow from them. */

@@ -1,5 +1,6 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
+#include "towers/store/pretrained.h"
 
 #include <errno.h>
 #include <math.h>
@@ -225,6 +226,23 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     return OK;
 }
 
+Status job_channels(const Options *o, TrainJob *job, int32_t channels)
+{
+    const Model *model = job->program.model;
+    const char *given = o->weights ? o->weights : o->pretrained;
+    job->program.data_channels = channels;
+    if (!model->adapts) return OK;
+    job->program.options.channels = channels;
+    if (model->generate || !given) return OK; /* a generator makes what it is shown */
+    char path[PATH_BYTES];
+    SafeTensors *file;
+    TRY(job_weights(given, path, sizeof path));
+    TRY(safetensors_open(path, &file));
+    job->program.options.channels = file_channels(file, model);
+    safetensors_close(file);
+    return OK;
+}
+
 Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -240,13 +258,10 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     job->test = job->program.model->phases ? NULL : files->test; /* nothing is predicted */
     job->data.memory = o->data_memory << 20;
     TRY(bad_samples_parse(o->bad_samples, job));
-    job->program.data_channels = train->c;
-    if (job->program.model->generate) job->program.options.channels = train->c; /* it generates what it is shown */
+    TRY(job_channels(o, job, train->c));
     if (train->c > job->program.options.channels)
-        return FAIL(ERR_ARG,
-                    "%s takes images with %d channel, but the data has %d: use a model for color images, or grey "
-                    "images as IDX files (docs/data.md)",
-                    job->program.model->name, job->program.options.channels, train->c);
+        return FAIL(ERR_ARG, "the weights of %s are for grey images, but the data has %d channels",
+                    job->program.model->name, train->c);
     TRY(mixing_fill(o, files));
     job_transforms(o, job, train->h == 0);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};

@@ -25,6 +25,7 @@ const Model model_fashion_cnn = {
     .side = 28,
     .min_side = 10,
     .channels = 1,
+    .adapts = true,
     .classes = 10,
     .dropout = 0,
     .mean = {0, 0, 0},

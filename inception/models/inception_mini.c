@@ -58,6 +58,7 @@ const Model model_inception_mini = {
     .side = 28,
     .min_side = 8,
     .channels = 1,
+    .adapts = true,
     .classes = 10,
     .dropout = 0.2f,
     .mean = {0.2860f, 0.2860f, 0.2860f},

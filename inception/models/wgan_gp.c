@@ -53,6 +53,7 @@ const Model model_wgan_gp = {
     .side = 28,
     .min_side = 8,
     .channels = 1,
+    .adapts = true,
     .mean = {0, 0, 0},
     .std = {1, 1, 1},
     .defaults = "opt: adam\nlr: 0.0001\nbeta1: 0.5\nbeta2: 0.9\nsched: constant\nwarmup-epochs: 0\nweight-decay: 0\n",

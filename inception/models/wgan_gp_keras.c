@@ -72,6 +72,7 @@ const Model model_wgan_gp_keras = {
     .side = 28,
     .min_side = 8,
     .channels = 1,
+    .adapts = true,
     .dropout = 0.3f,
     .mean = {0.5f, 0.5f, 0.5f},
     .std = {0.5f, 0.5f, 0.5f},

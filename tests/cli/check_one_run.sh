@@ -66,13 +66,13 @@ ends 0 "Accuracy @ 1" eval "${few[@]}" --weights runs/few
 ends 0 '"top5": null' eval "${few[@]}" --weights runs/few --json
 [[ $(sed -n 2p runs/few/results.csv | cut -d, -f7) == nan ]] || complain "results.csv has a top-5 of three classes"
 
-# colour for a network that takes grey: refused with something to do about it
+# color in IDX files, for a network that takes the channels of its data
 mkdir -p colour
 for split in train t10k; do
     { printf '\0\0\010\004\0\0\0\002\0\0\0\034\0\0\0\034\0\0\0\003' && head -c 4704 /dev/zero; } >"colour/$split-images-idx4-ubyte"
     printf '\0\0\010\001\0\0\0\002\0\001' >"colour/$split-labels-idx1-ubyte"
 done
-ends 2 "use a model for color images, or grey images as IDX files (docs/data.md)" train fashion_cnn --device cpu --data-path colour
+ends 0 "run directory" train fashion_cnn --device cpu --data-path colour -b 2 --max-steps 1 --experiment colour
 
 # where the time goes: no op is faster than the machine, slices that lie in place move nothing, columns on a terminal
 ends 0 "effective GFLOP/s" bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile

@@ -44,7 +44,19 @@ grep -q '"café"' runs/images/env.json || complain "no names of classes in env.j
 "$towers" predict runs/images images/val/café/0.png --device cpu --json >out 2>err || complain "predict: $(cat err)"
 grep -q '"café"' out || complain "predict does not name the class: $(cat out)"
 
-"$towers" train fashion_cnn --device cpu --data-path images --dry-run >out 2>&1
-[[ $? == 2 ]] && grep -q "takes images with 1 channel, but the data has 3" out || complain "color for a grey network: $(cat out)"
+# The small networks take the channels of the data, and their weights say which they took.
+for model in fashion_cnn inception_mini; do
+    "$towers" train $model --device cpu --data-path images --img-size 32 --epochs 2 -b 8 --lr 0.01 --experiment color-$model >out 2>err ||
+        complain "$model does not train on color images: $(cat out err)"
+    said=$("$towers" eval runs/color-$model --device cpu --json 2>err) || complain "$model: eval of a color run: $(cat err)"
+    [[ $said =~ '"top1": '(0\.[89]|1) ]] || complain "$model has not learnt: $said"
+    "$towers" predict runs/color-$model images/val/café/0.png --device cpu --json >out 2>err || complain "$model: predict: $(cat err)"
+    "$towers" export runs/color-$model $model.safetensors >out 2>err || complain "$model: export: $(cat err)"
+    head -c 4096 $model.safetensors | grep -aq '"channels":"3"' || complain "the weights of $model do not say that they are for color"
+done
+"$towers" train fashion_cnn --device cpu --dataset synthetic --classes 3 --img-size 32 -b 8 --max-steps 2 --experiment grey >out 2>&1 ||
+    complain "grey: $(cat out)"
+"$towers" predict runs/grey images/val/café/0.png --device cpu >out 2>&1
+[[ $? == 2 ]] && grep -q "fashion_cnn learned from grey images, but predict reads color images" out || complain "color for grey weights: $(cat out)"
 
 check_end "a network learns from folders of images"

@@ -73,7 +73,8 @@ typedef struct Model {
     int32_t side;                          /* canonical input side */
     int32_t min_side;                      /* smallest that the network can take */
     int32_t aux_min_side;                  /* smallest at which its auxiliary heads fit */
-    int32_t channels;                      /* 1 or 3 */
+    int32_t channels;                      /* 1 or 3; default, if `adapts` */
+    bool adapts;                           /* its images have as many channels as the data */
     int classes;                           /* default; 0: it predicts none */
     float dropout;                         /* default rate */
     float aux_weight;                      /* default weight of each auxiliary loss; 0: the model has none */

@@ -316,7 +316,7 @@ out:
 
 /* ---- saving */
 
-/* Adds "channels" for a generator, which makes images of as many as the data have. */
+/* Adds "channels" for a network that adapts to those of the data. */
 static const StPair *metadata(const TowerProcess *p, StPair pairs[4], int *count)
 {
     static const char *const numbers[] = {"0", "1", "2", "3"};
@@ -324,7 +324,7 @@ static const StPair *metadata(const TowerProcess *p, StPair pairs[4], int *count
     pairs[1] = (StPair){"model", p->job->program.model->name};
     pairs[2] = (StPair){"variant", p->job->program.options.variant ? p->job->program.options.variant : ""};
     pairs[3] = (StPair){"channels", numbers[p->job->program.options.channels & 3]};
-    *count = p->job->program.model->generate ? 4 : 3;
+    *count = p->job->program.model->adapts ? 4 : 3;
     return pairs;
 }
 

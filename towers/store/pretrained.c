@@ -51,6 +51,12 @@ WeightRules head_rules(const HeadNames *heads, bool reset_head)
 
 /* ---- reading */
 
+int32_t file_channels(const SafeTensors *file, const Model *model)
+{
+    const char *channels = safetensors_metadata(file, "channels");
+    return channels && (!strcmp(channels, "1") || !strcmp(channels, "3")) ? channels[0] - '0' : model->channels;
+}
+
 int head_classes(const SafeTensors *file, const char *classifier)
 {
     char name[ST_MAX_NAME];

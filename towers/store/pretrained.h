@@ -19,6 +19,10 @@ WeightRules head_rules(const HeadNames *heads, bool reset_head);
 /* The number of classes of a classifier ("fc.") in a file; 0 if the file lacks it. */
 int head_classes(const SafeTensors *file, const char *classifier);
 
+/* Channels of the images of a network that adapts to its data (Model), from the file's metadata; the model's default if it
+ * has none. */
+int32_t file_channels(const SafeTensors *file, const Model *model);
+
 /* How classifiers are filled: read from the file; read, and an error suggests --reset-head if they do not fit; or left
  * at their initial values. */
 typedef enum HeadUse { HEAD_READ = 0, HEAD_READ_OR_RESET, HEAD_RESET } HeadUse;
