@@ -188,7 +188,7 @@ Status export_run(const Options *o, const JobFiles *files, FILE *to)
     if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
     TRY(job_weights(o->weights, from, sizeof from));
-    TRY_OUT(safetensors_open(from, &x.file));
+    TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(file_ask(o, &x));
     TRY_OUT(graphs_make(&x));
     TRY_OUT(weights_read(&x));

@@ -43,7 +43,7 @@ Status generator_find(Options *o, JobFiles *files, char weights[PATH_BYTES])
 Status generator_load(const TrainJob *job, const char *weights, Device *device, int32_t batch, Generator *generator)
 {
     SafeTensors *file;
-    TRY(safetensors_open(weights, &file));
+    TRY(weights_open(weights, &file));
     NetworkWeights from = {.file = file, .path = weights};
     ModelOptions options = job->program.options;
     options.channels = file_channels(file, job->program.model);
@@ -103,7 +103,7 @@ Status classifier_find(const char *given, FeatureConfig *config, char weights[PA
     const char *variant;
     *config = (FeatureConfig){.weights = weights};
     TRY(job_weights(given, weights, PATH_BYTES));
-    TRY_OUT(safetensors_open(weights, &file));
+    TRY_OUT(weights_open(weights, &file));
     TRY_OUT(model_of_file(file, weights, &model, &variant));
     if (!model->build)
         TRY_OUT(FAIL(ERR_ARG, "--features %s: %s has a generator, but features need a classifier", given, model->name));

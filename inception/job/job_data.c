@@ -237,7 +237,7 @@ Status job_channels(const Options *o, TrainJob *job, int32_t channels)
     char path[PATH_BYTES];
     SafeTensors *file;
     TRY(job_weights(given, path, sizeof path));
-    TRY(safetensors_open(path, &file));
+    TRY(weights_open(path, &file));
     job->program.options.channels = file_channels(file, model);
     safetensors_close(file);
     return OK;

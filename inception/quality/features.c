@@ -2,6 +2,7 @@
 #include "inception/quality/features.h"
 
 #include "towers/files/files.h"
+#include "towers/store/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -88,7 +89,7 @@ Status features_open(const FeatureConfig *config, FeatureNet *net)
                                                                    : fit)};
     if (!config->model->build)
         return FAIL(ERR_ARG, "%s is not a classifier: features need a classifier", config->model->name);
-    TRY_OUT(safetensors_open(config->weights, &file));
+    TRY_OUT(weights_open(config->weights, &file));
     TRY_OUT(digest_compute(file, net->digest));
     TRY_OUT(graph_make(net, &graph));
     NetworkWeights weights = {.file = file, .path = config->weights};

@@ -92,7 +92,7 @@ Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const 
     WeightMatch match;
     TRY(head_names(config, &heads));
     WeightRules rules = head_rules(&heads, use == HEAD_RESET);
-    TRY_OUT(safetensors_open(path, &file));
+    TRY_OUT(weights_open(path, &file));
     TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
     if (match.missing || match.mismatched || match.extra)
         st = refusal(path, config, &heads, file, use, &match);

@@ -29,6 +29,8 @@ struct SafeTensors {
     int *by_name;     /* owned: indices in the order of the names */
     StPair *pair;     /* owned */
     int count, pairs;
+    void **owned; /* owned: [owned_count], what a wrapped file's tensors lie in */
+    int owned_count;
     void *map; /* owned, or NULL when the bytes are borrowed */
     size_t map_bytes;
 };
@@ -80,27 +82,19 @@ static bool begins_with(const unsigned char *bytes, size_t count, const char *ma
     return count >= length && memcmp(bytes, magic, length) == 0;
 }
 
-static Status torch_refuse(const char *label, const char *kind)
-{
-    return FAIL(ERR_CHECKPOINT,
-                "'%s' is a PyTorch file (%s), but weights are read from safetensors files. Convert it in Python:\n"
-                "  import torch, safetensors.torch\n"
-                "  safetensors.torch.save_file({k: v.contiguous() for k, v in torch.load('%s', map_location='cpu', "
-                "weights_only=True).items()}, 'converted.safetensors')",
-                label, kind, label);
-}
-
 /* OK if it could be a safetensors file. A pickle starts with its protocol version: 0x80, then 2 to 5. */
 static Status other_formats_refuse(const char *label, const unsigned char *bytes, size_t count)
 {
-    size_t head = count < 512 ? count : 512, name = strlen(label);
-    bool zip = begins_with(bytes, count, "PK\003\004", 4);
+    size_t name = strlen(label);
     if (count > LENGTH_BYTES && bytes[LENGTH_BYTES] == '{') return OK;
-    if (zip && memmem(bytes, head, "data.pkl", 8)) return torch_refuse(label, "a zip archive of pickled tensors");
-    if (count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5) return torch_refuse(label, "a pickle");
-    if (zip)
-        return FAIL(ERR_CHECKPOINT, "'%s' is a zip archive (.npz, .keras), but weights are read from safetensors files",
-                    label);
+    if (count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5)
+        return FAIL(ERR_CHECKPOINT,
+                    "'%s' is a PyTorch file of the form before version 1.6 (a pickle without an archive), which is not "
+                    "read; write it anew in Python:\n  import torch; torch.save(torch.load('%s', map_location='cpu', "
+                    "weights_only=True), 'converted.pth')",
+                    label, label);
+    if (begins_with(bytes, count, "PK\003\004", 4))
+        return FAIL(ERR_CHECKPOINT, "'%s' is a zip archive, but a safetensors file was expected", label);
     if (begins_with(bytes, count, "\211HDF\r\n\032\n", 8))
         return FAIL(ERR_CHECKPOINT, "'%s' is an HDF5 file (.h5), but weights are read from safetensors files", label);
     if (name > 5 && strcmp(label + name - 5, ".onnx") == 0)
@@ -299,6 +293,35 @@ out:
     return st;
 }
 
+/* Takes over its arguments only on success. */
+Status safetensors_wrap(const char *name, StTensor *tensors, int count, void **owned, int owned_count,
+                        SafeTensors **made)
+{
+    Status st = OK;
+    SafeTensors *file = calloc(1, sizeof *file);
+    if (!file || !(file->label = strdup(name)) || !(file->by_name = calloc((size_t)count + 1, sizeof *file->by_name)))
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for %d tensors of '%s'", count, name));
+    for (int i = 0; i < count; i++) {
+        if (!name_is_plain(tensors[i].name) || !utf8_valid(tensors[i].name))
+            TRY_OUT(FAIL(ERR_CHECKPOINT, "'%s': tensor %d has a name that is not UTF-8 or holds control characters",
+                         name, i));
+        file->by_name[i] = i;
+    }
+    qsort_r(file->by_name, (size_t)count, sizeof *file->by_name, compare_names, tensors);
+    for (int i = 1; i < count; i++)
+        if (!strcmp(tensors[file->by_name[i - 1]].name, tensors[file->by_name[i]].name))
+            TRY_OUT(FAIL(ERR_CHECKPOINT, "'%s' has two tensors '%s'", name, tensors[file->by_name[i]].name));
+    file->tensor = tensors;
+    file->count = count;
+    file->owned = owned;
+    file->owned_count = owned_count;
+    *made = file;
+    file = NULL;
+out:
+    safetensors_close(file);
+    return st;
+}
+
 /* ERR_CHECKPOINT if the path is not a regular file or empty; ERR_IO if the system cannot map it. */
 static Status file_map(const char *path, void **map, size_t *count)
 {
@@ -317,25 +340,32 @@ static Status file_map(const char *path, void **map, size_t *count)
     return OK;
 }
 
-Status safetensors_open(const char *path, SafeTensors **made)
+Status safetensors_open_as(const char *path, TensorsParse parse, SafeTensors **made)
 {
     void *map = NULL;
     size_t count = 0;
     TRY(file_map(path, &map, &count));
-    Status st = safetensors_parse(map, count, path, made);
+    Status st = parse(map, count, path, made);
     if (st != OK) {
         munmap(map, count);
-        return status_via(st, __FILE__, __LINE__, "safetensors_parse");
+        return status_via(st, __FILE__, __LINE__, "safetensors_open_as");
     }
     (*made)->map = map;
     (*made)->map_bytes = count;
     return OK;
 }
 
+Status safetensors_open(const char *path, SafeTensors **made)
+{
+    return safetensors_open_as(path, safetensors_parse, made);
+}
+
 void safetensors_close(SafeTensors *file)
 {
     if (!file) return;
     if (file->map) munmap(file->map, file->map_bytes);
+    for (int i = 0; i < file->owned_count; i++) free(file->owned[i]);
+    free(file->owned);
     json_decref(file->header);
     free(file->tensor);
     free(file->by_name);

@@ -49,6 +49,14 @@ NODISCARD Status safetensors_open(const char *path,
                                   SafeTensors **made); /* maps the file; errors are ERR_CHECKPOINT or ERR_IO */
 NODISCARD Status safetensors_parse(const void *bytes, size_t count, const char *name,
                                    SafeTensors **made); /* borrowed bytes (fuzzing) */
+/* The same with another parser of the mapped bytes, whose result may borrow them. */
+typedef Status (*TensorsParse)(const void *bytes, size_t count, const char *name, SafeTensors **made);
+NODISCARD Status safetensors_open_as(const char *path, TensorsParse parse, SafeTensors **made);
+/* A view of tensors that another format holds. On success `tensors`, `owned` and the memory that its pointers name
+ * belong to the result. Errors: ERR_CHECKPOINT if a name is used
+ * twice or cannot be printed. */
+NODISCARD Status safetensors_wrap(const char *name, StTensor *tensors, int count, void **owned, int owned_count,
+                                  SafeTensors **made);
 void safetensors_close(SafeTensors *file);
 int safetensors_count(const SafeTensors *file);
 const StTensor *safetensors_at(const SafeTensors *file, int index); /* in file order; borrowed */

@@ -2,11 +2,22 @@
 #include "towers/store/weights.h"
 #include "kernels/array.h"
 #include "kernels/text.h"
+#include "towers/store/torch_file.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+static Status weights_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
+{
+    return (torch_file_is(bytes, count) ? torch_file_parse : safetensors_parse)(bytes, count, name, made);
+}
+
+Status weights_open(const char *path, SafeTensors **made)
+{
+    return safetensors_open_as(path, weights_parse, made);
+}
 
 /* ---- the list */
 

@@ -7,6 +7,9 @@
 #include "towers/graph/plan.h"
 #include "towers/store/safetensors.h"
 
+/* A file of weights that its user names: safetensors, or torch.save's (torch_file.h), told apart by its first bytes. */
+NODISCARD Status weights_open(const char *path, SafeTensors **made);
+
 /* A growing list of named tensors; owns names and data. */
 typedef struct WeightList {
     StTensor *tensor;

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""The files that test_torch_file reads (tests/unit/torch/), as torch.save writes them and as an attacker would.
+
+usage: torch_files.py saved FOLDER     the installed PyTorch writes VERSION-*.pth
+       torch_files.py hostile FOLDER   bad-*.pth, without PyTorch
+"""
+import argparse
+import collections
+import os
+import struct
+import sys
+import zipfile
+
+
+def saved(folder):
+    import torch
+    from torch import nn
+
+    version = ".".join(torch.__version__.split(".")[:2])
+    place = lambda name: os.path.join(folder, f"{version}-{name}.pth")
+    model = nn.Sequential(collections.OrderedDict(fc=nn.Linear(3, 2), bn=nn.BatchNorm1d(2)))
+    with torch.no_grad():
+        model.fc.weight.copy_(torch.arange(6.0).reshape(2, 3))
+        model.fc.bias.copy_(torch.tensor([10.0, 11.0]))
+    state = model.state_dict()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    torch.save(state, place("plain"))
+    torch.save({"model": state, "optimizer": optimizer.state_dict(), "epoch": 3, "args": argparse.Namespace(lr=0.1, x=None)},
+               place("checkpoint"))  # fmt: skip
+    torch.save({"state_dict": {"module." + k: v for k, v in state.items()}}, place("module"))
+    torch.save({"n_averaged": torch.tensor(5), **{"module." + k: v for k, v in state.items()}}, place("average"))
+    base = torch.arange(24.0).reshape(4, 6)
+    torch.save({"turned": base.t(), "every_other": base[1:3, ::2], "whole": base, "half": base.half(), "brain": base.bfloat16(),
+                "double": base.double(), "count": torch.tensor(7), "parameter": nn.Parameter(base[:2]),
+                "last": base.permute(1, 0).contiguous().permute(1, 0), "none": None}, place("views"))  # fmt: skip
+    torch.save({"e": torch.ones(1).expand(4, 4)}, place("expand"))
+    torch.save(model, place("whole_model"))
+    torch.save(state, place("old"), _use_new_zipfile_serialization=False)
+    torch.jit.script(nn.Linear(1, 1)).save(place("script"))
+
+
+# ---- pickles by hand
+
+MARK, STOP = b"(", b"."
+text = lambda s: b"X" + struct.pack("<I", len(s.encode())) + s.encode()
+name = lambda module, function: f"c{module}\n{function}\n".encode()
+number = lambda i: b"J" + struct.pack("<i", i)
+tuple_of = lambda *items: MARK + b"".join(items) + b"t"
+
+
+def storage(key="0", elements=4, kind="FloatStorage"):
+    return tuple_of(text("storage"), name("torch", kind), text(key), text("cpu"), number(elements)) + b"Q"
+
+
+def tensor(of=None, offset=0, size=(4,), stride=(1,)):
+    parts = [of or storage(), number(offset), tuple_of(*map(number, size)), tuple_of(*map(number, stride)), b"\x89"]
+    return name("torch._utils", "_rebuild_tensor_v2") + tuple_of(*parts, name("collections", "OrderedDict") + b")R") + b"R"
+
+
+def state(**items):
+    return b"\x80\x02}" + MARK + b"".join(text(k) + v for k, v in items.items()) + b"u" + STOP
+
+
+FOUR = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def archive(path, data, storages=(("0", FOUR),), compression=zipfile.ZIP_STORED, more=()):
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for entry, content in [("data.pkl", data)] + [("data/" + k, v) for k, v in storages] + list(more):
+            file.writestr(zipfile.ZipInfo("archive/" + entry), content, compression)
+
+
+def hostile(folder):
+    def make(what, data, **options):
+        archive(os.path.join(folder, f"bad-{what}.pth"), data, **options)
+
+    make("none", state(w=tensor()))  # the only good one
+    make("system", b"\x80\x02" + name("posix", "system") + text("true") + b"\x85R" + STOP)
+    make("stack_global", b"\x80\x04" + text("posix") + text("system") + b"\x93" + STOP)
+    make("protocol", b"\x80\x09}" + STOP)
+    make("opcode", b"\x80\x02}\xff" + STOP)
+    make("cut", state(w=tensor())[:-40])
+    make("no_stop", b"\x80\x02}")
+    make("long_text", b"\x80\x02X\xff\xff\xff\xffab" + STOP)
+    make("long_text8", b"\x80\x04\x8d" + b"\xff" * 8 + b"ab" + STOP)
+    make("empty_stack", b"\x80\x02u" + STOP)
+    make("below_mark", b"\x80\x02}" + MARK + b"s" + STOP)
+    make("odd_items", b"\x80\x02}" + MARK + text("w") + b"u" + STOP)
+    make("open_list", b"\x80\x02}" + MARK + STOP)
+    make("memo", b"\x80\x02}j\xff\xff\xff\xff" + STOP)
+    make("memo_far", b"\x80\x02}r\xff\xff\xff\xff" + STOP)
+    make("build", b"\x80\x02NNb" + STOP)
+    make("call", b"\x80\x02N)R" + STOP)
+    make("call_storage", b"\x80\x02" + name("torch", "FloatStorage") + b")R" + STOP)
+    make("ring", b"\x80\x02}q\x00" + text("state_dict") + b"h\x00s" + STOP)
+    make("no_dict", b"\x80\x02]" + STOP)
+    make("key", b"\x80\x02}" + number(3) + tensor() + b"s" + STOP)
+    make("name", state(**{"a\x1b[31m": tensor()}))
+    make("twice", b"\x80\x02}" + MARK + (text("w") + tensor()) * 2 + b"u" + STOP)
+    make("outside", state(w=tensor(offset=1)))
+    make("far", state(w=tensor(offset=2**31 - 1)))
+    make("negative", state(w=tensor(offset=3, stride=(-1,))))
+    make("stride", state(w=tensor(size=(2, 2), stride=(2**31 - 1, 2**31 - 1))))
+    make("negative_size", state(w=tensor(size=(-4,))))
+    make("expand", state(w=tensor(size=(2**30, 2**30, 2**30), stride=(0, 0, 0))))
+    make("overflow", state(w=tensor(size=(2**31 - 1,) * 3, stride=(0, 0, 0))))
+    make("rank", state(w=tensor(size=(1,) * 9, stride=(1,) * 9)))
+    make("rank_differs", state(w=tensor(size=(4, 1))))
+    make("missing", state(w=tensor(storage("9"))))
+    make("short", state(w=tensor()), storages=[("0", FOUR[:8])])
+    make("long", state(w=tensor()), storages=[("0", FOUR * 2)])
+    make("two_types", state(w=tensor(), v=tensor(storage(kind="HalfStorage"))))
+    make("kind", state(w=tensor(storage(kind="ComplexFloatStorage"))))
+    make("huge", state(w=tensor(storage(elements=2**31 - 1), size=(1,))))
+    make("reference", b"\x80\x02}" + text("x") + tuple_of(text("module"), text("y")) + b"Qs" + STOP)
+    make("bomb", state(w=tensor(storage(elements=2**20), size=(2**20,))), storages=[("0", bytes(2**22))],
+         compression=zipfile.ZIP_DEFLATED)  # fmt: skip
+    make("big_endian", state(w=tensor()), more=[("byteorder", b"big")])
+    make("no_pickle", b"", more=())
+    os.remove(os.path.join(folder, "bad-no_pickle.pth"))
+    with zipfile.ZipFile(os.path.join(folder, "bad-no_pickle.pth"), "w") as file:
+        file.writestr(zipfile.ZipInfo("archive/weights.npy"), b"1")
+    whole = open(os.path.join(folder, "bad-none.pth"), "rb").read()
+    open(os.path.join(folder, "bad-half.pth"), "wb").write(whole[: len(whole) // 2])
+    many = b"".join(text(f"w{i}") + tensor(storage(elements=1024), size=(32, 32), stride=(1, 32)) for i in range(16))
+    make("views", b"\x80\x02}" + MARK + many + b"u" + STOP, storages=[("0", bytes(4096))])
+
+
+if len(sys.argv) != 3 or sys.argv[1] not in ("saved", "hostile"):
+    sys.exit(__doc__)
+{"saved": saved, "hostile": hostile}[sys.argv[1]](sys.argv[2])

@@ -1,0 +1,186 @@
+/* What torch.save writes (tests/support/torch_files.py, by three versions of PyTorch) is read to the bit; pickles that name
+ * anything but tensors, and archives whose sizes lie, are refused by what is wrong with them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "towers/files/files.h"
+#include "towers/store/weights.h"
+
+#define FOLDER TOWERS_SOURCE_DIR "/tests/unit/torch/"
+
+static const char *const versions[] = {"1.13", "2.0", "2.15"};
+enum { VERSIONS = sizeof versions / sizeof *versions };
+
+static Status open_saved(int version, const char *name, SafeTensors **file)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, FOLDER "%s-%s.pth", versions[version], name);
+    return weights_open(path, file);
+}
+
+static const StTensor *wanted(const SafeTensors *file, const char *name, StDtype dtype, int rank, int64_t first,
+                              int64_t second)
+{
+    const StTensor *t = safetensors_find(file, name);
+    if (!t) fail_msg("no tensor %s", name);
+    assert_int_equal(t->dtype, dtype);
+    assert_int_equal(t->rank, rank);
+    if (rank > 0) assert_int_equal(t->dims[0], first);
+    if (rank > 1) assert_int_equal(t->dims[1], second);
+    return t;
+}
+
+/* The state dict, alone or inside of what trainers save, with and without a prefix. */
+static void state_dicts_are_read(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"plain", "checkpoint", "module", "average"};
+    static const float weight[] = {0, 1, 2, 3, 4, 5}, bias[] = {10, 11}, one[] = {1, 1};
+    for (int v = 0; v < VERSIONS; v++)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            SafeTensors *file;
+            if (open_saved(v, names[i], &file) != OK) fail_msg("%s %s: %s", versions[v], names[i], status_message());
+            assert_int_equal(safetensors_count(file), 7);
+            assert_memory_equal(wanted(file, "fc.weight", ST_F32, 2, 2, 3)->data, weight, sizeof weight);
+            assert_memory_equal(wanted(file, "fc.bias", ST_F32, 1, 2, 0)->data, bias, sizeof bias);
+            assert_memory_equal(wanted(file, "bn.running_var", ST_F32, 1, 2, 0)->data, one, sizeof one);
+            assert_int_equal(wanted(file, "bn.num_batches_tracked", ST_I64, 0, 0, 0)->bytes, 8);
+            assert_null(safetensors_metadata(file, "format"));
+            safetensors_close(file);
+        }
+}
+
+static float brain(const StTensor *t, int i)
+{
+    uint16_t word;
+    memcpy(&word, (const char *)t->data + 2 * i, sizeof word);
+    uint32_t bits = (uint32_t)word << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Transposed, strided and shared storages, all types, a Parameter, a zero-dimensional tensor; None is passed over. */
+static void views_are_gathered(void **state)
+{
+    (void)state;
+    for (int v = 0; v < VERSIONS; v++) {
+        SafeTensors *file;
+        if (open_saved(v, "views", &file) != OK) fail_msg("%s: %s", versions[v], status_message());
+        assert_int_equal(safetensors_count(file), 9);
+        const float *turned = wanted(file, "turned", ST_F32, 2, 6, 4)->data;
+        const float *some = wanted(file, "every_other", ST_F32, 2, 2, 3)->data;
+        const float *last = wanted(file, "last", ST_F32, 2, 4, 6)->data;
+        const double *twice = wanted(file, "double", ST_F64, 2, 4, 6)->data;
+        const StTensor *half = wanted(file, "half", ST_F16, 2, 4, 6), *small = wanted(file, "brain", ST_BF16, 2, 4, 6);
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 6; c++) {
+                uint16_t bits;
+                memcpy(&bits, (const char *)half->data + 2 * (6 * r + c), sizeof bits);
+                assert_true(turned[4 * c + r] == (float)(6 * r + c) && last[6 * r + c] == (float)(6 * r + c));
+                assert_true(twice[6 * r + c] == 6 * r + c && half_to_float(bits) == (float)(6 * r + c));
+                assert_true(brain(small, 6 * r + c) == (float)(6 * r + c));
+            }
+        for (int r = 0; r < 2; r++)
+            for (int c = 0; c < 3; c++) assert_true(some[3 * r + c] == (float)(6 * (r + 1) + 2 * c));
+        assert_int_equal(*(const int64_t *)wanted(file, "count", ST_I64, 0, 0, 0)->data, 7);
+        assert_true(((const float *)wanted(file, "parameter", ST_F32, 2, 2, 6)->data)[11] == 11);
+        safetensors_close(file);
+    }
+}
+
+static void other_saved_files_are_named(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"expand", "tensor 'e' repeats its numbers (expand)"},
+        {"whole_model", "save the weights alone: torch.save(model.state_dict(), 'weights.pth')"},
+        {"old", "of the form before version 1.6"},
+        {"script", "is a TorchScript module"},
+    };
+    for (int v = 0; v < VERSIONS; v++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            SafeTensors *file;
+            assert_int_equal(open_saved(v, rows[i][0], &file), ERR_CHECKPOINT);
+            if (!strstr(status_message(), rows[i][1])) fail_msg("%s %s: %s", versions[v], rows[i][0], status_message());
+        }
+}
+
+static void hostile_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"none", NULL},
+        {"system", "wants posix.system at offset 2, which no state dict needs"},
+        {"stack_global", "wants posix.system at offset 23"},
+        {"protocol", "an unknown protocol at offset 0"},
+        {"opcode", "the instruction 0xff at offset 3"},
+        {"cut", "cut off"},
+        {"no_stop", "cut off at offset 3"},
+        {"long_text", "cut off at offset 2"},
+        {"long_text8", "cut off at offset 2"},
+        {"empty_stack", "the end of a list that has not begun at offset 2"},
+        {"below_mark", "takes more than there is"},
+        {"odd_items", "a key without a value"},
+        {"open_list", "its end in a list at offset 4"},
+        {"memo", "a memo that was never made"},
+        {"memo_far", "a memo with a number larger than the pickle"},
+        {"build", "a state for an object that has none"},
+        {"call", "a call of something that is no function"},
+        {"call_storage", "a call of a storage's type"},
+        {"ring", "holds no state dict"},
+        {"no_dict", "holds no state dict"},
+        {"key", "a name that is no text"},
+        {"name", "not UTF-8 or holds control characters"},
+        {"twice", "has two tensors 'w'"},
+        {"outside", "tensor 'w' lies outside of its storage"},
+        {"far", "tensor 'w' lies outside of its storage"},
+        {"negative", "tensor 'w' has a negative size or stride"},
+        {"stride", "tensor 'w' lies outside of its storage"},
+        {"negative_size", "tensor 'w' has a negative size or stride"},
+        {"expand", "tensor 'w' is too large"},
+        {"overflow", "tensor 'w' is too large"},
+        {"rank", "sizes or strides make no sense"},
+        {"rank_differs", "sizes or strides make no sense"},
+        {"missing", "tensor 'w' has a storage that the archive lacks"},
+        {"short", "has 8 bytes, but its pickle says 4 numbers of type F32"},
+        {"long", "has 32 bytes, but its pickle says 4 numbers of type F32"},
+        {"two_types", "gives storage 0 two types or sizes"},
+        {"kind", "wants torch.ComplexFloatStorage"},
+        {"huge", "but its pickle says 2147483647 numbers"},
+        {"reference", "a reference to no storage"},
+        {"bomb", "more than the file: torch.save compresses nothing"},
+        {"big_endian", "was written on a big-endian machine"},
+        {"no_pickle", "is a zip archive without data.pkl"},
+        {"half", "is a damaged zip archive"},
+        {"views", "is one view too many of the same numbers"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[PATH_BYTES];
+        SafeTensors *file = NULL;
+        snprintf(path, sizeof path, FOLDER "bad-%s.pth", rows[i][0]);
+        Status st = weights_open(path, &file);
+        if (!rows[i][1]) {
+            if (st != OK) fail_msg("%s: %s", rows[i][0], status_message());
+            safetensors_close(file);
+        } else if (st != ERR_CHECKPOINT || !strstr(status_message(), rows[i][1])) {
+            fail_msg("%s: %d, %s", rows[i][0], st, st == OK ? "accepted" : status_message());
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(state_dicts_are_read),
+        cmocka_unit_test(views_are_gathered),
+        cmocka_unit_test(other_saved_files_are_named),
+        cmocka_unit_test(hostile_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
