@@ -8,7 +8,7 @@ check_begin batchnorm "$@"
 small_data "$work/data" 48 60 || exit $? # a batch of 32, a last one of 16
 
 run() { # NAME ARGUMENT...
-    "$towers" train inception_mini --data-path "$work/data" --device cpu --threads 1 --epochs 1 --output-dir "$work" --no-winograd \
+    "$towers" train "${model:-inception_mini}" --data-path "${data:-$work/data}" --device cpu --threads 1 --epochs 1 --output-dir "$work" --no-winograd \
         --no-augment --dropout 0 --opt sgd --lr 0.02 --sched constant --experiment "$@" >/dev/null 2>"$work/err" </dev/null ||
         complain "$1: exit $?: $(tail -2 "$work/err")"
 }
@@ -58,6 +58,22 @@ for policy in first last mean; do
 done
 rest last-of-two --tower-batch 8,8,8,8,0 --bn-stats last # a tower without samples is not the last one
 cmp "$work/last/last.safetensors" "$work/last-of-two/last.safetensors" || complain "last: a tower that has no samples is exported"
+
+# ---- maps of one pixel, where n / (n - 1) is far from 1: n counts the samples that a batch really has, on whatever processes
+small_data "$work/few" 7 8 || exit $?
+deep() { data=$1 model=googlenet run "$2" --img-size 16 --lr 0 --bn-decay 0 --max-steps "${@:3}"; }
+deep "$work/few" full 1 --tower-batch 2,2,3 --bn-stats last
+deep "$work/few" short 2 --towers 1 --batch-size 4
+"$weights" near "$work/full/last.safetensors" "$work/short/last.safetensors" 1e-4 inception4e.branch1.bn.running_var ||
+    complain "a short batch is taken for a full one"
+deep "$work/data" one-of-8 1 --towers 1 --batch-size 8
+deep "$work/data" all-of-8 1 --tower-batch 1,4,3 --processes 3 --bn-stats sync
+"$weights" near "$work/one-of-8/last.safetensors" "$work/all-of-8/last.safetensors" 1e-4 inception4e.branch1.bn.running_var ||
+    complain "statistics over all towers are taken for those of one"
+for processes in 1 2 3; do deep "$work/data" "alone-$processes" 1 --tower-batch 1,4,3 --processes $processes --bn-stats mean; done
+for processes in 2 3; do
+    cmp "$work/alone-1/last.safetensors" "$work/alone-$processes/last.safetensors" || complain "$processes processes: other statistics than one"
+done
 
 # ---- drift between towers
 grep -q '^{"step":2,"norms":{.*"Conv2d_1a_3x3.bn.running_var":\[' "$work/own/norms.jsonl" || complain "no drift recorded: $(head -c 300 "$work/own/norms.jsonl")"

@@ -113,7 +113,7 @@ static void a_state_is_fed_once(void **state)
     OpAttr attr = {.norm = {.epsilon = 1e-3f}};
     for (int i = 0; i < 2; i++) {
         Value y = graph_op(g, OP_BATCHNORM, i ? "second" : "first", (Value[]){x, beta}, 2, &attr, NULL);
-        graph_stat(g, graph_output(g, y, 1), mean, 1);
+        graph_stat(g, graph_output(g, y, 1), mean, 0);
     }
     Layout *layout = NULL;
     assert_int_equal(layout_create(g, &layout), ERR_UNSUPPORTED);
@@ -130,13 +130,13 @@ static void states_know_their_correction(void **state)
     Value mean = graph_state(g, "mean", (Shape){1, 3, 1, 1}, 0), var = graph_state(g, "var", (Shape){1, 3, 1, 1}, 1);
     OpAttr attr = {.norm = {.epsilon = 1e-3f}};
     Value y = graph_op(g, OP_BATCHNORM, "bn", (Value[]){x, beta}, 2, &attr, NULL);
-    graph_stat(g, graph_output(g, y, 1), mean, 1);
-    graph_stat(g, graph_output(g, y, 2), var, 8.0f / 7);
+    graph_stat(g, graph_output(g, y, 1), mean, 0);
+    graph_stat(g, graph_output(g, y, 2), var, 8);
     Layout *layout = layout_of(g);
     assert_int_equal(layout->state_count, 2);
     const LayoutEntry *m = layout_state(layout, "mean"), *v = layout_state(layout, "var");
-    assert_true(layout->state_correct[m->first] == 1.0f && layout->state_correct[v->first + 2] == 8.0f / 7);
-    assert_true(layout->state_correct[v->first + 3] == 1.0f);
+    assert_true(layout->state_variance_of[m->first] == 0 && layout->state_variance_of[v->first + 2] == 8);
+    assert_true(layout->state_variance_of[v->first + 3] == 0);
     float values[64];
     assert_true(layout->state_elements <= 64);
     layout_init_states(layout, values);

@@ -191,7 +191,6 @@ static Value add_leaf(Graph *g, ValueInfo info)
     if (graph_find(g, info.name).id)
         return list_fail(g, ERR_ARG, "%s: this name is already used in the graph", info.name);
     info.op = -1;
-    info.correct = 1;
     return list_value(g, &info);
 }
 
@@ -246,8 +245,7 @@ Value graph_pack(Graph *g, const Value *params, int count)
     if (graph_failed(g)) return none;
     if (count < 1 || count > OP_MAX_IN)
         return graph_fail(g, ERR_ARG, "a pack has 1 to %d members, not %d", OP_MAX_IN, count);
-    ValueInfo pack = {
-        .role = ROLE_PACK, .op = -1, .correct = 1, .shape = graph_shape(g, params[0]), .member_count = count};
+    ValueInfo pack = {.role = ROLE_PACK, .op = -1, .shape = graph_shape(g, params[0]), .member_count = count};
     pack.shape.n = 0;
     for (int i = 0; i < count; i++) {
         if (!pack_takes(g, params[0], params[i])) return none;
@@ -311,7 +309,6 @@ static Value append(Graph *g, Op *op, const ShapeCall *call)
                           .dtype = call->out[i].dtype,
                           .op = g->op_count,
                           .out = i,
-                          .correct = 1,
                           .name = suffix ? list_text(g, "%s.%s", op->name, suffix) : op->name};
         op->out[i] = list_value(g, &info);
     }
@@ -359,7 +356,7 @@ void graph_result(Graph *g, Value v, const char *name)
     g->values[v.id].role = ROLE_RESULT;
 }
 
-void graph_stat(Graph *g, Value stat, Value state, double correct)
+void graph_stat(Graph *g, Value stat, Value state, int64_t variance_of)
 {
     const ValueInfo *to = graph_value(g, state);
     if (!is_temporary(g, stat, to->name)) return;
@@ -371,7 +368,7 @@ void graph_stat(Graph *g, Value stat, Value state, double correct)
     }
     from->role = ROLE_STAT;
     from->of = state;
-    from->correct = correct;
+    from->variance_of = variance_of;
 }
 
 /* ---- checks beside model lines */
@@ -420,7 +417,7 @@ int graph_value_count(const Graph *g)
 
 const ValueInfo *graph_value(const Graph *g, Value v)
 {
-    static const ValueInfo nothing = {.shape = {1, 1, 1, 1}, .name = "", .op = -1, .correct = 1};
+    static const ValueInfo nothing = {.shape = {1, 1, 1, 1}, .name = "", .op = -1};
     return v.id > 0 && v.id <= g->value_count ? &g->values[v.id] : &nothing;
 }
 

@@ -41,13 +41,6 @@ static Value unary(Graph *g, OpKind kind, Value x, const OpAttr *attr)
 
 /* ---- convolution units */
 
-/* Bessel's correction: the factor of the biased batch variance for the running average. */
-static double unbiased(Shape x)
-{
-    double m = (double)shape_pixels(x);
-    return m > 1 ? m / (m - 1) : 1;
-}
-
 static bool is_frozen(const Graph *g, Value param)
 {
     return !param.id || names_match(g->options.freeze, graph_value(g, param)->name);
@@ -66,8 +59,8 @@ Value batch_norm_named(Graph *g, Value x, const char *name, bool relu)
     if (!g->options.training || frozen)
         return graph_op(g, OP_BATCHNORM_APPLY, name, OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
     Value y = graph_op(g, OP_BATCHNORM, name, OPERANDS(x, beta, gamma), &attr, NULL);
-    graph_stat(g, graph_output(g, y, 1), mean, 1);
-    graph_stat(g, graph_output(g, y, 2), var, g->style.bn_biased ? 1 : unbiased(graph_shape(g, x)));
+    graph_stat(g, graph_output(g, y, 1), mean, 0);
+    graph_stat(g, graph_output(g, y, 2), var, g->style.bn_biased ? 0 : shape_pixels(graph_shape(g, x)));
     return y;
 }
 

@@ -171,7 +171,7 @@ static void set_rank(Layout *layout, const Graph *g, Value v, int rank)
 
 /* ---- statistics */
 
-static Status add_correct(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
+static Status add_variance(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
 {
     const ValueInfo *info = value_info(g, stat), *to = graph_value(g, info->of);
     const LayoutEntry *known = layout_state(layout, to->name);
@@ -182,22 +182,22 @@ static Status add_correct(Layout *layout, const Graph *g, int phase, int32_t sta
                     value_info(g, fed_by[info->of.id])->name, info->name);
     fed_by[info->of.id] = stat;
     LayoutEntry *entry = &layout->states[known - layout->states];
-    double *correct = layout->state_correct + entry->first;
-    if (entry->moves && entry->count && correct[0] != info->correct)
+    int64_t *variance_of = layout->state_variance_of + entry->first;
+    if (entry->moves && entry->count && variance_of[0] != info->variance_of)
         return FAIL(ERR_UNSUPPORTED, "state '%s' is fed by batches of different sizes in two phases", to->name);
     entry->moves |= 1u << phase;
-    for (size_t i = 0; i < entry->count; i++) correct[i] = info->correct;
+    for (size_t i = 0; i < entry->count; i++) variance_of[i] = info->variance_of;
     return OK;
 }
 
-static Status fill_correct(Layout *layout, const Graph *g, int phase)
+static Status fill_variances(Layout *layout, const Graph *g, int phase)
 {
     Status st = OK;
     int values = graph_value_count(g);
     int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
     if (!fed_by) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
-        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_correct(layout, g, phase, id, fed_by));
+        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_variance(layout, g, phase, id, fed_by));
 out:
     free(fed_by);
     return st;
@@ -254,11 +254,10 @@ static Status fill_layout(Layout *layout, Units *units, int count)
             if (op->kind == OP_DENSE) set_rank(layout, g, op->in[1], 2);
         }
     }
-    layout->state_correct = malloc((layout->state_elements + 1) * sizeof(double));
-    if (!layout->state_correct)
+    layout->state_variance_of = calloc(layout->state_elements + 1, sizeof *layout->state_variance_of);
+    if (!layout->state_variance_of)
         return FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);
-    for (size_t i = 0; i < layout->state_elements; i++) layout->state_correct[i] = 1;
-    for (int p = 0; p < count; p++) TRY(fill_correct(layout, units[p].graph, p));
+    for (int p = 0; p < count; p++) TRY(fill_variances(layout, units[p].graph, p));
     return OK;
 }
 
@@ -304,7 +303,7 @@ void layout_destroy(Layout *layout)
     if (!layout) return;
     free_entries(layout->params, layout->param_count);
     free_entries(layout->states, layout->state_count);
-    free(layout->state_correct);
+    free(layout->state_variance_of);
     free(layout);
 }
 

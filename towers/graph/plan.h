@@ -40,8 +40,8 @@ typedef struct Layout {
     int phase_count;
     LayoutEntry *states;
     int state_count;
-    size_t state_elements; /* f32 elements of the STATE and STAT arenas */
-    double *state_correct; /* [state_elements]: ValueInfo.correct of the STAT that feeds each element */
+    size_t state_elements;      /* f32 elements of the STATE and STAT arenas */
+    int64_t *state_variance_of; /* [state_elements]: ValueInfo.variance_of of the STAT that feeds each element */
 } Layout;
 
 NODISCARD Status layout_create(const Graph *training, Layout **made); /* of a single phase */

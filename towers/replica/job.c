@@ -87,6 +87,13 @@ int64_t job_step_samples(const TrainJob *job, int64_t step)
     return count * global < left ? count * global : left;
 }
 
+int64_t job_batch_samples(const TrainJob *job, int64_t batch)
+{
+    int64_t global = shares_global(&job->shares);
+    int64_t left = source_info(job->train)->count - batch % job_batches_per_epoch(job) * global;
+    return global < left ? global : left;
+}
+
 Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower)
 {
     Batch batch = {.step = job_first_batch(job, step), .tower = tower, .n = job->shares.batch[tower]};

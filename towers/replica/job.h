@@ -155,7 +155,8 @@ int64_t job_first_batch(const TrainJob *job, int64_t step);
 int64_t job_batches_before(const TrainJob *job, int64_t step);
 /* Number of global batches of a step; 0: a phase that takes none, whose towers have the samples of a full batch. */
 int job_step_batches(const TrainJob *job, int64_t step);
-int64_t job_step_samples(const TrainJob *job, int64_t step); /* of all towers */
+int64_t job_step_samples(const TrainJob *job, int64_t step);   /* of all towers */
+int64_t job_batch_samples(const TrainJob *job, int64_t batch); /* of all towers in a global batch of images */
 /* The batch of a tower in a phase that takes no images. */
 Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower);
 int64_t job_total_steps(const TrainJob *job);

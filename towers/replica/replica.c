@@ -226,7 +226,8 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     r->stat = calloc(local, sizeof *r->stat);
     r->ema_state = calloc(local, sizeof *r->ema_state);
     r->correct = calloc(local, sizeof *r->correct);
-    if (!r->state || !r->stat || !r->ema_state || !r->correct)
+    r->correct_over = calloc(local, sizeof *r->correct_over);
+    if (!r->state || !r->stat || !r->ema_state || !r->correct || !r->correct_over)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local));
     for (size_t t = 0; t < local; t++) {
         TRY_OUT(device_floats(r, elements, &r->state[t]));
@@ -288,6 +289,7 @@ void replica_destroy(Replica *r)
     free(r->stat);
     free(r->ema_state);
     free(r->correct);
+    free(r->correct_over);
     free(r->grad_sum);
     free(r->stat_mean);
     free(r->stat_count);
@@ -444,8 +446,8 @@ Status replica_keep_statistics(Replica *r, int slot)
     r->stat_count[slot]++;
     if (!elements) return OK;
     TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
-    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], NULL, r->keep_decay, elements,
-                                      r->one);
+    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], r->correct[slot], r->keep_decay,
+                                      elements, r->one);
 }
 
 Status replica_keep_gradients(Replica *r, int slot)
@@ -460,25 +462,24 @@ Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
 
 /* ---- sample counts of statistics */
 
-/* The count is exact, because the pixels per sample are an integer; so it does not depend on which towers share this
- * process. */
+/* Pixels per sample times samples: neither depends on which towers share this process. */
 float replica_correct(const Replica *r, size_t i, int64_t samples)
 {
-    double own = r->layout->state_correct[i];
-    if (!(own > 1)) return (float)own;
-    double pixels = round(own / (own - 1) / layout_samples(r)) * (double)samples;
-    return pixels > 1 ? (float)(pixels / (pixels - 1)) : 1;
+    int64_t values = r->layout->state_variance_of[i] / layout_samples(r) * samples;
+    return values > 1 ? (float)((double)values / (double)(values - 1)) : 1;
 }
 
 Status replica_statistics_over(Replica *r, int slot, int64_t samples)
 {
     Status st = OK;
     size_t elements = r->layout->state_elements;
+    if (r->correct_over[slot] == samples) return OK;
     float *correct = calloc(elements + 1, sizeof *correct);
     if (!correct) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
     for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
     TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
     TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+    r->correct_over[slot] = samples;
 out:
     free(correct);
     return st;
@@ -492,10 +493,11 @@ static Status statistics_update(Replica *r, const PhaseUpdate *u, const bool *fe
     const float *commit = &r->scalars->commit;
     for (int t = 0; t < r->config.local; t++) {
         const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
+        const float *correct = r->stat_mean ? NULL : r->correct[t]; /* the mean is one of unbiased values */
         for (int i = 0; i < u->range_count; i++) {
             size_t first = u->ranges[i].first, count = u->ranges[i].count;
             if (fed[t])
-                TRY(backend->average(&r->device, r->state[t] + first, batch + first, r->correct[t] + first,
+                TRY(backend->average(&r->device, r->state[t] + first, batch + first, correct ? correct + first : NULL,
                                      &r->scalars->bn_decay, count, commit));
             if (r->ema_state[t])
                 TRY(backend->average(&r->device, r->ema_state[t] + first, r->state[t] + first, NULL,

@@ -53,9 +53,10 @@ typedef struct Replica {
     CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */
     float *slot[OPTIMIZER_SLOTS], *ema;
-    float *eval_state; /* the exported statistics, used by evaluation; its weights are ema if there is one, else
+    float *eval_state;         /* the exported statistics, used by evaluation; its weights are ema if there is one, else
                           PARAM */
-    float **correct;   /* [local] device: factors that make batch variances unbiased, like layout->state_correct */
+    float **correct;           /* [local] device: factors that make batch variances unbiased */
+    int64_t *correct_over;     /* [local] the samples for which they do so */
     OptimizerScalars *scalars; /* device */
     double *square;            /* device */
     PhaseUpdate update[PHASES_MAX];
@@ -119,11 +120,11 @@ NODISCARD Status replica_keep_statistics(Replica *replica, int slot);
 NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
 NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
 
-/* The factor that makes element `i` of batch statistics over this many samples unbiased: n / (n - 1) for variances,
- * else 1. */
+/* The factor that makes element `i` of batch statistics over this many samples unbiased: n / (n - 1) for variances of n
+ * values, else 1. A single value has no spread, and keeps its 0. */
 float replica_correct(const Replica *replica, size_t i, int64_t samples);
-/* Set the number of samples behind a local tower's batch statistics in a full step; by default that of the first
- * program. */
+/* Set the number of samples behind a local tower's batch statistics; by default that of the first program. Does nothing if
+ * it is that already. */
 NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t samples);
 
 /* Update a phase's weights, slots, averages and batch-norm running statistics together, using replica->scalars in device

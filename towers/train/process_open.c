@@ -27,9 +27,6 @@ static Status replica_open(TowerProcess *p)
     Status made = replica_create(&config, &p->replica);
     if (made == ERR_MEMORY) return batch_explain(job, &config);
     TRY(made);
-    for (int slot = 0; slot < p->place.local_towers; slot++)
-        if (job->shares.batch[p->place.first_tower + slot])
-            TRY(replica_statistics_over(p->replica, slot, job->shares.batch[p->place.first_tower + slot]));
     p->map = weight_map(p->replica->layout);
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);

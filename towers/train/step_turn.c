@@ -128,6 +128,14 @@ static Status images_take(Turn *turn, int number)
     return OK;
 }
 
+/* The samples over which this turn's batch norms take their statistics: the tower's own, or those of all towers. */
+static int64_t statistics_samples(const Turn *turn)
+{
+    const TowerProcess *p = turn->p;
+    if (!p->replica->device.towers_sum) return turn->batch->n;
+    return turn->batch == &turn->none ? shares_global(&p->job->shares) : job_batch_samples(p->job, turn->batch->step);
+}
+
 Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
 {
     int batch = number / p->place.local_towers, slot = number % p->place.local_towers;
@@ -147,6 +155,7 @@ Status turn_begin(TowerProcess *p, Step *step, int number, Turn *turn)
         TRY(summary_images(p, turn->batch));
     if (!turn->batch->n) return OK;
     step->fed[slot] = true;
+    TRY(replica_statistics_over(p->replica, slot, statistics_samples(turn)));
     turn->program = replica_program(p->replica, step->phase, turn->batch->n);
     if (turn->program) return OK;
     return FAIL(ERR_INTERNAL, "tower %d: no program of the phase %s for a batch of %d", tower_of(turn),
