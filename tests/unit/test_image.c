@@ -1,6 +1,7 @@
 /* Decoders on damaged bytes: every picture of the fuzzers' corpus, cut at every byte and with every byte changed in
  * several ways. What is rejected is reported as damaged, what is accepted has the size of its header, nothing is read
- * behind the last byte (the sanitizer checks this), and an intact picture is decoded as before afterwards. */
+ * behind the last byte (the sanitizer checks this), and an intact picture is decoded as before afterwards. And crops of
+ * intact pictures, which must equal the same pixels of the whole. */
 #include "towers/data/images/image.h"
 
 #include <setjmp.h>
@@ -10,6 +11,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jpeglib.h> /* needs stdio.h and stddef.h before it */
+
+#include "kernels/philox.h"
 
 static const char *const pictures[] = {
     "baseline.jpg", "progressive.jpg", "cmyk.jpg",   "exif.jpg",      "rgb.png",  "palette.png",
@@ -167,6 +171,118 @@ static void test_limits(void **state)
     }
 }
 
+/* ---- crops */
+
+static int32_t below(uint32_t word, int32_t bound)
+{
+    return (int32_t)((uint64_t)word * (uint64_t)bound >> 32);
+}
+
+/* Random parts of all sizes, and one pixel in each corner, equal the same pixels of the whole picture. */
+static void expect_crops(ImageDecoder *decoder, const Bytes *bytes, const char *name)
+{
+    enum { CROPS = 60 };
+    ImageInfo info;
+    Pixels whole = {0}, part = {0};
+    assert_int_equal(image_probe(decoder, bytes, &info), OK);
+    assert_int_equal(image_decode(decoder, bytes, &info, (Rect){0, 0, info.h, info.w}, &whole), OK);
+    for (int i = 0; i < CROPS; i++) {
+        Philox words = philox(1, (uint32_t)i, 0, 0, 0);
+        int32_t y = below(words.v[0], info.h), x = below(words.v[1], info.w);
+        Rect r = {y, x, 1 + below(words.v[2], info.h - y), 1 + below(words.v[3], info.w - x)};
+        if (i < 4) r = (Rect){i / 2 * (info.h - 1), i % 2 * (info.w - 1), 1, 1};
+        if (image_decode(decoder, bytes, &info, r, &part) != OK) fail_msg("%s: %s", name, status_message());
+        assert_true(part.h == r.h && part.w == r.w && part.c == whole.c);
+        for (int32_t k = 0; k < r.h; k++)
+            if (memcmp(part.at + (size_t)k * part.pitch,
+                       whole.at + (size_t)(r.y + k) * whole.pitch + (size_t)(r.x * whole.c), (size_t)(r.w * part.c)))
+                fail_msg("%s: row %d of %d x %d pixels at (%d, %d) differs from the whole", name, k, r.h, r.w, r.y,
+                         r.x);
+    }
+    pixels_free(&whole);
+    pixels_free(&part);
+}
+
+static void crops_of_picture(Fixture *f, const char *name)
+{
+    Bytes bytes = {.data = f->data, .size = f->size, .room = sizeof f->data};
+    expect_crops(f->decoder, &bytes, name);
+}
+
+/* A JPEG of several blocks in both directions; chroma has one sample for `across` x `down` of luma. */
+typedef struct JpegKind {
+    const char *name;
+    int across, down;
+    J_COLOR_SPACE from, stored;
+    bool progressive;
+    unsigned restart; /* blocks between restart markers; 0: none */
+} JpegKind;
+
+static Bytes jpeg_made(const JpegKind *kind)
+{
+    enum { H = 91, W = 150 };
+    struct jpeg_compress_struct info;
+    struct jpeg_error_mgr errors;
+    unsigned char *bytes = NULL;
+    unsigned long size = 0;
+    info.err = jpeg_std_error(&errors); /* ends the program */
+    jpeg_create_compress(&info);
+    jpeg_mem_dest(&info, &bytes, &size);
+    info.image_height = H;
+    info.image_width = W;
+    info.in_color_space = kind->from;
+    info.input_components = kind->from == JCS_CMYK ? 4 : kind->from == JCS_RGB ? 3 : 1;
+    jpeg_set_defaults(&info);
+    jpeg_set_colorspace(&info, kind->stored);
+    for (int i = 0; i < info.num_components; i++) { /* black of YCCK is as fine as luma */
+        info.comp_info[i].h_samp_factor = i % 3 == 0 ? kind->across : 1;
+        info.comp_info[i].v_samp_factor = i % 3 == 0 ? kind->down : 1;
+    }
+    if (kind->progressive) jpeg_simple_progression(&info);
+    info.restart_interval = kind->restart;
+    jpeg_start_compress(&info, TRUE);
+    for (uint32_t y = 0; y < H; y++) { /* patches of 5 x 3 pixels, so that no two blocks are alike */
+        JSAMPLE row[W * 4], *rows[] = {row};
+        for (uint32_t x = 0; x < (uint32_t)(W * info.input_components); x++)
+            row[x] = (JSAMPLE)philox(2, y / 3, x / (uint32_t)info.input_components / 5,
+                                     x % (uint32_t)info.input_components, 0)
+                         .v[0];
+        assert_int_equal(jpeg_write_scanlines(&info, rows, 1), 1);
+    }
+    jpeg_finish_compress(&info);
+    jpeg_destroy_compress(&info);
+    return (Bytes){.data = bytes, .size = size, .room = size};
+}
+
+static void test_crops(void **state)
+{
+    (void)state;
+    static const JpegKind kinds[] = {
+        {"4:4:4", 1, 1, JCS_RGB, JCS_YCbCr, false, 0},
+        {"4:2:2", 2, 1, JCS_RGB, JCS_YCbCr, false, 0},
+        {"4:2:0", 2, 2, JCS_RGB, JCS_YCbCr, false, 0},
+        {"4:4:0", 1, 2, JCS_RGB, JCS_YCbCr, false, 0},
+        {"4:1:1", 4, 1, JCS_RGB, JCS_YCbCr, false, 0},
+        {"4:1:0", 4, 2, JCS_RGB, JCS_YCbCr, false, 0},
+        {"4:2:0 with restarts", 2, 2, JCS_RGB, JCS_YCbCr, false, 3},
+        {"4:2:0, progressive", 2, 2, JCS_RGB, JCS_YCbCr, true, 0},
+        {"4:2:2, progressive", 2, 1, JCS_RGB, JCS_YCbCr, true, 0},
+        {"RGB", 1, 1, JCS_RGB, JCS_RGB, false, 0},
+        {"grey", 1, 1, JCS_GRAYSCALE, JCS_GRAYSCALE, false, 0},
+        {"CMYK", 1, 1, JCS_CMYK, JCS_CMYK, false, 0},
+        {"YCCK 4:2:0", 2, 2, JCS_CMYK, JCS_YCCK, false, 0},
+    };
+    ImageDecoder *decoder;
+    each_picture(crops_of_picture);
+    assert_int_equal(image_decoder_create(NULL, &decoder), OK);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        Bytes bytes = jpeg_made(&kinds[i]);
+        expect_crops(decoder, &bytes, kinds[i].name);
+        free(bytes.data);
+    }
+    image_decoder_destroy(decoder);
+}
+
 /* Any bytes are an orientation of 1 to 8; the last entry may end where the block does. */
 static void test_exif(void **state)
 {
@@ -192,7 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cut),    cmocka_unit_test(test_changed), cmocka_unit_test(test_png_bits),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_crops),   cmocka_unit_test(test_exif),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

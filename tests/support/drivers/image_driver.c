@@ -2,10 +2,8 @@
  * writes the requested pixels to standard output as "h w c\n" and bytes; "error: ...\n" if there are none.
  *   decode FILE Y X H W           a part of a picture; H = 0: all of it
  *   resize FILTER Y X H W FILE    the picture resized to H x W; FILTER 0 bilinear, 1 bicubic; Y and X must be 0
- *   augment KIND AMOUNT FILE      one operation of towers/data/images/augment.h
- *   compare FILE TIMES            TIMES random parts against the whole: "same\n" or an error */
+ *   augment KIND AMOUNT FILE      one operation of towers/data/images/augment.h */
 #include <stdlib.h>
-#include <string.h>
 
 #include "towers/data/images/augment.h"
 #include "towers/data/images/image.h"
@@ -72,24 +70,6 @@ static Status run_augment(Driver *d, int kind, float amount, const char *path)
     return OK;
 }
 
-static Status run_compare(Driver *d, const char *path, int times)
-{
-    TRY(load(d, path, (Rect){0}, &d->whole));
-    for (int i = 0; i < times; i++) {
-        Rect r = {.h = 1 + rand() % d->info.h, .w = 1 + rand() % d->info.w};
-        r.y = rand() % (d->info.h - r.h + 1);
-        r.x = rand() % (d->info.w - r.w + 1);
-        TRY(image_decode(d->decoder, &d->file, &d->info, r, &d->part));
-        for (int32_t y = 0; y < r.h; y++)
-            if (memcmp(d->part.at + (size_t)y * d->part.pitch,
-                       d->whole.at + (size_t)(r.y + y) * d->whole.pitch + (size_t)r.x * 3, (size_t)r.w * 3) != 0)
-                return FAIL(ERR_INTERNAL, "'%s': row %d of %d x %d pixels at %d, %d differs from the whole", path, y,
-                            r.w, r.h, r.x, r.y);
-    }
-    printf("same\n");
-    return OK;
-}
-
 static Status command_run(Driver *d, const char *line)
 {
     char path[4096];
@@ -100,7 +80,6 @@ static Status command_run(Driver *d, const char *line)
     if (sscanf(line, "resize %d %d %d %d %d %4095s", &number, &r.y, &r.x, &r.h, &r.w, path) == 6)
         return run_resize(d, number, r, path);
     if (sscanf(line, "augment %d %f %4095s", &number, &amount, path) == 3) return run_augment(d, number, amount, path);
-    if (sscanf(line, "compare %4095s %d", path, &number) == 2) return run_compare(d, path, number);
     return FAIL(ERR_ARG, "no such command: %s", line);
 }
 
