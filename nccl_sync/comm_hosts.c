@@ -51,9 +51,10 @@ static Status hosts_allreduce_begin(Comm *comm, int tower, size_t first, float *
     HostsSum *sum = sum_find(c, false, first, count);
     if (!sum) return FAIL(ERR_INTERNAL, "more than %d sums have begun and not ended", HOSTS_SUMS);
     *sum = (HostsSum){.first = first, .count = count};
+    /* Before the thread gets the sum: it would find its own process late, and sleep. */
+    shared_chain_moved(c->shared, &c->shared->given[c->process], ++c->given);
     TRY(comm_thread_give(c->thread, sum_work, sum, &sum->number));
     sum->begun = true;
-    shared_chain_moved(c->shared, &c->shared->given[c->process], ++c->given);
     return OK;
 }
 

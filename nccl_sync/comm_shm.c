@@ -209,7 +209,7 @@ void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value
 {
     atomic_store(word, value);
     atomic_fetch_add(&shared->chain_moves, 1);
-    if (shared->ranks > 1) futex_wake_all(&shared->chain_moves);
+    futex_wake_all(&shared->chain_moves);
 }
 
 Status shared_check(const CommConfig *config, const CommShared *shared)

@@ -1,6 +1,7 @@
 /* Sums over groups of processes on their communication threads, with pipes between the groups: the bits of tower order
- * for uneven placements and several ranges at once; a sum proceeds while its processes compute; whoever leaves, before
- * it has given its part or behind that, is named on all others; a process without its thread ends the run by name. */
+ * for uneven placements and several ranges at once; a sum proceeds while its processes compute, and does not sleep for
+ * what is there; whoever leaves, before it has given its part or behind that, is named on all others; a process without
+ * its thread ends the run by name. */
 #include "kernels/clock.h"
 #include "nccl_sync/hosts.h"
 #include "tests/support/gifts.h"
@@ -8,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +31,7 @@ enum {
     RANKS = GROUPS * PER,
     COUNT = 150000,
     ROUNDS = 4,
+    STEPS = 300,
     PATIENT_MS = 60000,
     BESIDE_MS = 60000,
     HANG_S = 300
@@ -44,6 +48,7 @@ typedef struct Case {
     int64_t timeout_ms;
     int leaves;         /* the rank that does not end by itself; -1: none */
     int without_thread; /* the rank that cannot start its thread; -1: none */
+    int per;            /* processes of each group; 0: PER */
     Seen *seen;
 } Case;
 
@@ -57,16 +62,36 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return real(thread, attributes, start, argument);
 }
 
+static atomic_int sleeps; /* of this process on a futex in shared memory */
+
+long syscall(long number, ...)
+{
+    static long (*real)(long, ...);
+    long a[6];
+    va_list args;
+    va_start(args, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(args, long);
+    va_end(args);
+    if (number == SYS_futex && a[1] == FUTEX_WAIT) atomic_fetch_add(&sleeps, 1);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+static int per_group(const Case *c)
+{
+    return c->per ? c->per : PER;
+}
+
 static void rank_live(const Case *c, int rank, CommShared *shared)
 {
-    int group = rank / PER, process = rank % PER, before = 0, all = 0;
+    int per = per_group(c), group = rank / per, process = rank % per, before = 0, all = 0;
     for (int g = 0; g < GROUPS; g++) {
         if (g < group) before += c->towers[g];
         all += c->towers[g];
     }
-    int from = process * c->towers[group] / PER, to = (process + 1) * c->towers[group] / PER;
+    int from = process * c->towers[group] / per, to = (process + 1) * c->towers[group] / per;
     CommConfig config = {.place = {.rank = rank,
-                                   .ranks = RANKS,
+                                   .ranks = GROUPS * per,
                                    .local_rank = process,
                                    .group = group,
                                    .groups = GROUPS,
@@ -94,14 +119,14 @@ static void group_live(const Case *c, int group)
 {
     CommShared *shared;
     pid_t pid[PER];
-    int status, leaver = c->leaves - group * PER;
+    int status, per = per_group(c), leaver = c->leaves - group * per;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (comm_shared_create(c->towers[group], PER, COUNT, &shared) != OK) _exit(1);
-    for (int i = 0; i < PER; i++)
-        if ((pid[i] = fork()) == 0) rank_live(c, group * PER + i, shared);
-    for (int left = PER; left > 0; left--) {
+    if (comm_shared_create(c->towers[group], per, COUNT, &shared) != OK) _exit(1);
+    for (int i = 0; i < per; i++)
+        if ((pid[i] = fork()) == 0) rank_live(c, group * per + i, shared);
+    for (int left = per; left > 0; left--) {
         pid_t gone = wait(&status);
-        for (int i = 0; i < PER; i++) {
+        for (int i = 0; i < per; i++) {
             if (gone == pid[i] && WIFSIGNALED(status)) comm_shared_abort(shared, i);
             if (gone == pid[i] || i != leaver) continue;
             for (int r = 0; r < RANKS; r++)
@@ -130,7 +155,7 @@ static void case_live(Case *c)
 
 static void all_ok(const Case *c)
 {
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < GROUPS * per_group(c); r++)
         if (c->seen->status[r] != OK) fail_msg("rank %d: %d, '%s'", r, (int)c->seen->status[r], c->seen->message[r]);
     munmap(c->seen, sizeof *c->seen);
 }
@@ -225,6 +250,27 @@ static void test_sum_beside_the_computation(void **state)
 {
     (void)state;
     Case c = {sum_beside, {2, 2, 2}, PATIENT_MS, -1, -1};
+    case_live(&c);
+    all_ok(&c);
+}
+
+/* A group of one process waits for the link, and by polling; it has nobody in its memory to wait for. */
+static Status sum_steps(Comm *comm, int rank)
+{
+    static float x[COUNT];
+    for (int step = 0; step < STEPS; step++) {
+        TRY(comm_allreduce_begin(comm, rank, 0, x, 1000));
+        TRY(comm_allreduce_end(comm, 0, x, 1000));
+    }
+    int slept = atomic_load(&sleeps);
+    if (slept) return FAIL(ERR_INTERNAL, "the communication thread has slept %d times in %d steps", slept, STEPS);
+    return OK;
+}
+
+static void test_group_of_one_process_never_sleeps(void **state)
+{
+    (void)state;
+    Case c = {sum_steps, {1, 1, 1}, PATIENT_MS, -1, -1, 1};
     case_live(&c);
     all_ok(&c);
 }
@@ -344,9 +390,13 @@ static void test_process_without_a_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_in_tower_order),      cmocka_unit_test(test_sum_beside_the_computation),
-        cmocka_unit_test(test_process_that_fails),       cmocka_unit_test(test_process_that_dies),
-        cmocka_unit_test(test_process_that_stops),       cmocka_unit_test(test_process_that_stops_in_the_sum),
+        cmocka_unit_test(test_sums_in_tower_order),
+        cmocka_unit_test(test_sum_beside_the_computation),
+        cmocka_unit_test(test_group_of_one_process_never_sleeps),
+        cmocka_unit_test(test_process_that_fails),
+        cmocka_unit_test(test_process_that_dies),
+        cmocka_unit_test(test_process_that_stops),
+        cmocka_unit_test(test_process_that_stops_in_the_sum),
         cmocka_unit_test(test_process_without_a_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
