@@ -1,8 +1,11 @@
 /* The same flags describe the same device, whichever command reads them: `info`, `bench --profile`, `replay` and
- * `train` open the same device. In a job of several programs each process has its own place in shared memory. */
+ * `train` open the same device. In a job of several programs each process has its own place in shared memory. Weights of
+ * classes follow their formulas. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -10,6 +13,7 @@
 #include "inception/job/job.h"
 #include "kernels/progress.h"
 #include "nccl_sync/comm_ops.h"
+#include "towers/data/sources/reader.h"
 #include "towers/train/process.h"
 
 enum { ARGUMENTS = 8 };
@@ -135,6 +139,46 @@ static void test_timeout_is_the_users(void **state)
     assert_int_equal(wait.left_ms, 5000);
 }
 
+/* Twelve samples of three classes of four, one of which has two thirds of them. */
+static int32_t label_uneven(const Source *source, int64_t index)
+{
+    (void)source;
+    return index < 8 ? 0 : index < 11 ? 1 : 3;
+}
+
+static void test_class_weights(void **state)
+{
+    (void)state;
+    enum { CLASSES = 4 };
+    static const struct {
+        char *given;
+        LossKind loss;
+        double wanted[CLASSES];
+    } rows[] = {
+        {"auto", LOSS_SOFTMAX, {12 / (3 * 8.0), 12 / (3 * 3.0), 0, 12 / (3 * 1.0)}}, /* N / (K n) */
+        {"1", LOSS_SOFTMAX, {0.5, 4.0 / 3, 0, 4}},
+        {"2", LOSS_SOFTMAX, {0.25, 16.0 / 9, 0, 16}},
+        {"0.5", LOSS_SOFTMAX, {M_SQRT1_2, 2 / 1.7320508075688772, 0, 2}},
+        {"0", LOSS_SOFTMAX, {1, 1, 0, 1}},
+        {"auto", LOSS_BCE, {4 / 8.0, 9 / 3.0, 0, 11 / 1.0}}, /* (N - n) / n */
+        {"0.5", LOSS_BCE, {M_SQRT1_2, 1.7320508075688772, 0, 3.3166247903553998}},
+    };
+    Source uneven = {.info = {.count = 12, .classes = CLASSES}, .label = label_uneven};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Options o = {.class_weights = rows[i].given};
+        JobFiles files = {.train = &uneven};
+        files.job.program.options.classes = CLASSES;
+        files.job.program.loss = rows[i].loss;
+        assert_int_equal(job_class_weights(&o, &files), OK);
+        assert_ptr_equal(files.job.data.class_weight, files.class_weight);
+        for (int k = 0; k < CLASSES; k++)
+            if (fabs((double)files.class_weight[k] - rows[i].wanted[k]) > 1e-6 * rows[i].wanted[k])
+                fail_msg("--class-weights %s: class %d has %g, expected %g", rows[i].given, k,
+                         (double)files.class_weight[k], rows[i].wanted[k]);
+        free(files.class_weight);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_loaders_transform_as_they_should),
         cmocka_unit_test(test_process_uses_its_number_in_the_group),
         cmocka_unit_test(test_timeout_is_the_users),
+        cmocka_unit_test(test_class_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
