@@ -8,7 +8,7 @@ Usage: /usr/bin/python3 scripts/golden_quality.py > tests/unit/golden_quality.h
 """
 import numpy as np
 
-CASES = [(40, 40, 8), (33, 50, 5), (100, 100, 70), (70, 64, 130), (20, 20, 30)]
+CASES = [(40, 40, 8), (33, 50, 5), (100, 100, 70), (70, 64, 130), (20, 20, 30), (600, 600, 8), (300, 700, 5)]
 
 
 def features(count, d, s):

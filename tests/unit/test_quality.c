@@ -83,6 +83,31 @@ static void kid_of_subsets(void **state)
     free((void *)other.at);
 }
 
+/* Each subset draws vectors of its own, of both sets. Where all vectors of one set are equal, what a subset adds to the mean
+ * tells those of the other; the mean and the deviation are those of these numbers. */
+static void kid_of_each_subset(void **state)
+{
+    (void)state;
+    enum { SUBSETS = 7, COUNT = 60, WIDTH = 12 };
+    static float ones[COUNT * WIDTH];
+    for (int i = 0; i < COUNT * WIDTH; i++) ones[i] = 1;
+    FeatureSet drawn = features(COUNT, WIDTH, 1), equal = {ones, COUNT, WIDTH};
+    for (int which = 0; which < 2; which++) {
+        double value[SUBSETS], sum = 0, squares = 0;
+        Kid kid = {0};
+        for (int s = 0; s < SUBSETS; s++) {
+            KidConfig config = {.subsets = s + 1, .size = 20, .seed = 3};
+            assert_int_equal(kid_compute(which ? &equal : &drawn, which ? &drawn : &equal, &config, &kid), OK);
+            value[s] = kid.mean * (s + 1) - sum;
+            sum += value[s];
+            for (int k = 0; k < s; k++) assert_true(fabs(value[s] - value[k]) > 1e-4 * fabs(value[k]));
+        }
+        for (int s = 0; s < SUBSETS; s++) squares += (value[s] - sum / SUBSETS) * (value[s] - sum / SUBSETS);
+        close_to(kid.deviation, sqrt(squares / SUBSETS), 1e-9 * kid.mean);
+    }
+    free((void *)drawn.at);
+}
+
 /* Diagonal covariances commute: sum of (m1 - m2)^2 + (s1 - s2)^2. For any two of 2 x 2,
  * tr (S1 S2)^(1/2) = sqrt(tr(S1 S2) + 2 sqrt(det S1 det S2)). */
 static void gaussians(void **state)
@@ -209,9 +234,9 @@ static void read_pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_numpy), cmocka_unit_test(kid_of_subsets), cmocka_unit_test(gaussians),
-        cmocka_unit_test(refusals), cmocka_unit_test(histograms),     cmocka_unit_test(neighbours),
-        cmocka_unit_test(grids),    cmocka_unit_test(read_pictures),
+        cmocka_unit_test(as_numpy),   cmocka_unit_test(kid_of_subsets), cmocka_unit_test(kid_of_each_subset),
+        cmocka_unit_test(gaussians),  cmocka_unit_test(refusals),       cmocka_unit_test(histograms),
+        cmocka_unit_test(neighbours), cmocka_unit_test(grids),          cmocka_unit_test(read_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
