@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "towers/data/sources/reader.h"
+
 enum { DRAWS = 4000 };
 
 static const ImageInfo photo = {.h = 375, .w = 500, .c = 3, .orientation = 1};
@@ -92,12 +94,13 @@ static void test_random_crop(void **state)
     expect_uniform(y, DRAWS, 0, 1);
     expect_uniform(x, DRAWS, 0, 1);
     const ImageInfo flat = {.h = 10, .w = 1000, .c = 3, .orientation = 1}; /* no try fits: the centre */
+    const ImageInfo tall = {.h = 1000, .w = 10, .c = 3, .orientation = 1};
     SamplePlan p;
     t.area[0] = t.area[1] = 1;
     transform_plan(&t, (SampleKey){5, 0, 1}, &flat, NULL, &p);
-    assert_int_equal(p.box.h, 10);
-    assert_int_equal(p.box.w, 13);
-    assert_int_equal(p.box.x, 493);
+    assert_memory_equal(&p.box, &((Rect){0, 493, 10, 13}), sizeof(Rect));
+    transform_plan(&t, (SampleKey){5, 0, 1}, &tall, NULL, &p);
+    assert_memory_equal(&p.box, &((Rect){493, 0, 13, 10}), sizeof(Rect));
 }
 
 static void test_flips(void **state)
@@ -145,17 +148,24 @@ static void test_jitter(void **state)
         for (int k = 0; k < 4; k++) assert_true(abs(orders[i][k] - DRAWS / 4) < 4 * sqrt(DRAWS * 3.0 / 16));
 }
 
-/* Operation `kind` of the policy at a magnitude; every kind comes, with both signs where it has one. */
+/* Operation `kind` of the policy comes with this amount, and if it has a sign with the opposite one; with others only
+ * between these and no effect, and RandAugment with none at all. */
 static void expect_policy(const Transform *t, AugmentKind kind, double amount, bool both_signs)
 {
-    bool seen = false, seen_other = false;
-    double other = kind >= AUGMENT_BRIGHTNESS && kind <= AUGMENT_SHARPNESS ? 2 - amount : -amount;
-    for (int64_t id = 0; id < 30000 && !(seen && (seen_other || !both_signs)); id++) {
+    bool seen = false, seen_other = false, factor = kind >= AUGMENT_BRIGHTNESS && kind <= AUGMENT_SHARPNESS;
+    double none = factor ? 1 : kind == AUGMENT_POSTERIZE ? 8 : kind == AUGMENT_SOLARIZE ? 255 : 0;
+    double other = 2 * none - amount, end = both_signs ? other : none;
+    for (int64_t id = 0; id < 1000 || (id < 30000 && !(seen && (seen_other || !both_signs))); id++) {
         SamplePlan p = plan_of(t, 0, id);
         for (int i = 0; i < p.ops_count; i++) {
             if (p.ops[i].kind != kind) continue;
-            seen = seen || fabs((double)p.ops[i].amount - amount) < 1e-4;
-            seen_other = seen_other || fabs((double)p.ops[i].amount - other) < 1e-4;
+            double found = (double)p.ops[i].amount;
+            bool is_amount = fabs(found - amount) < 1e-4, is_other = both_signs && fabs(found - other) < 1e-4;
+            bool between = found > fmin(amount, end) - 1e-4 && found < fmax(amount, end) + 1e-4;
+            if (!is_amount && !is_other && (t->policy == POLICY_RAND || !between))
+                fail_msg("%s by %g, expected %g", augment_name(kind), found, amount);
+            seen = seen || is_amount;
+            seen_other = seen_other || is_other;
         }
     }
     if (!seen || (both_signs && !seen_other)) fail_msg("%s by %g does not come", augment_name(kind), amount);
@@ -186,22 +196,33 @@ static void test_policies(void **state)
     assert_true(abs(identity - DRAWS / 14) < 4 * sqrt(DRAWS / 14.0));
 }
 
+/* Areas below 0.29 are never refused for their shape, so those of them that come are as they were drawn. */
 static void test_erase(void **state)
 {
     (void)state;
-    static double ratio[DRAWS];
+    static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
     int erased = 0, kept = 0;
+    double most = 0;
     Transform t = {.side = 10000, .erase = 0.25};
     for (int64_t id = 0; id < 4 * DRAWS; id++) {
         Rect r = plan_of(&t, 0, id).erase;
         if (r.h == 0) continue;
-        double area = r.h * (double)r.w / 1e8;
-        assert_true(area > 0.0199 && area < 0.3301);
+        double part = r.h * (double)r.w / 1e8;
+        assert_true(part > 0.0199 && part < 0.3301);
         erased++;
-        if (area < 0.29 && kept < DRAWS) ratio[kept++] = log((double)r.h / r.w); /* none of these is refused */
+        most = fmax(most, part);
+        if (part > 0.29 || kept == DRAWS) continue;
+        area[kept] = part;
+        ratio[kept] = log((double)r.h / r.w);
+        y[kept] = (r.y + 0.5) / (10000 - r.h + 1);
+        x[kept++] = (r.x + 0.5) / (10000 - r.w + 1);
     }
     assert_true(abs(erased - DRAWS) < 4 * sqrt(DRAWS));
+    assert_true(most > 0.32);
+    expect_uniform(area, (size_t)kept, 0.02, 0.29);
     expect_uniform(ratio, (size_t)kept, log(0.3), log(3.3));
+    expect_uniform(y, (size_t)kept, 0, 1);
+    expect_uniform(x, (size_t)kept, 0, 1);
 }
 
 static void test_evaluation_crops(void **state)
@@ -238,12 +259,12 @@ static void test_canvas_and_record(void **state)
     (void)state;
     enum { SIDE = 6, PAD = 2, FULL = SIDE + 2 * PAD };
     Bytes b = picture_of(SIDE, SIDE, 3);
-    Transform t = {.side = SIDE, .pad = PAD, .shift = true, .flip = FLIP_RANDOM};
+    Transform t = {.side = SIDE, .pad = PAD, .shift = true, .flip = FLIP_RANDOM, .erase = 0.5};
     TransformWorker worker;
     ImageInfo info;
     uint8_t canvas[FULL * FULL * 3];
     int32_t record[IMAGE_RECORD];
-    int moved = 0;
+    int moved = 0, erased = 0;
     assert_int_equal(transform_worker_init(&worker, NULL), OK);
     assert_int_equal(image_probe(worker.decoder, &b, &info), OK);
     for (int64_t id = 0; id < 50; id++) {
@@ -257,11 +278,15 @@ static void test_canvas_and_record(void **state)
                 uint8_t wanted = inside ? b.data[((y - PAD) * SIDE) * 3 + x - 3 * PAD] : 0;
                 assert_int_equal(canvas[y * FULL * 3 + x], wanted);
             }
-        assert_true(record[IMAGE_OY] >= 0 && record[IMAGE_OY] <= 2 * PAD && record[IMAGE_ERASE_H] == 0);
+        assert_int_equal(record[IMAGE_OY], plan.shift_y);
+        assert_int_equal(record[IMAGE_OX], plan.shift_x);
         assert_int_equal(record[IMAGE_FLIP], plan.flip);
+        Rect erase = {record[IMAGE_ERASE_Y], record[IMAGE_ERASE_X], record[IMAGE_ERASE_H], record[IMAGE_ERASE_W]};
+        assert_memory_equal(&erase, &plan.erase, sizeof erase);
         moved += record[IMAGE_OY] != PAD || record[IMAGE_OX] != PAD;
+        erased += erase.y > 0 && erase.x > 0 && erase.h > 0 && erase.w > 0 && erase.h != erase.w;
     }
-    assert_true(moved > 30);
+    assert_true(moved > 30 && erased > 3);
     transform_worker_free(&worker);
     bytes_free(&b);
 }
@@ -323,6 +348,54 @@ static void test_orientation(void **state)
     pixels_free(&again);
     pixels_free(&part);
     pixels_free(&turned);
+    bytes_free(&b);
+}
+
+/* The box of a plan, cut out by hand, is transformed to the same pixels as by a crop, however the image is stored. */
+static void test_crops_of_turned_images(void **state)
+{
+    (void)state;
+    enum { H = 23, W = 34, SIDE = 8, SAMPLES = 12 };
+    const int inverse[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
+    Transform kinds[] = {random_crop_of(SIDE),
+                         {.side = SIDE},
+                         {.side = SIDE, .crop = CROP_CENTRE, .resize = 9},
+                         {.side = SIDE, .crop = CROP_FRACTION, .fraction = 0.7}};
+    Bytes b = picture_of(H, W, 3), turned = {0}, cut = {0};
+    Pixels upright = {.at = b.data, .h = H, .w = W, .c = 3, .pitch = W * 3}, stored = {0};
+    ImageInfo info = {.h = H, .w = W, .c = 3, .orientation = 1};
+    TransformWorker worker;
+    assert_int_equal(transform_worker_init(&worker, NULL), OK);
+    for (int i = 0; i < SAMPLES * (int)(sizeof kinds / sizeof *kinds); i++) {
+        Transform *t = &kinds[i / SAMPLES];
+        SamplePlan plan;
+        uint8_t wanted[SIDE * SIDE * 3], found[SIDE * SIDE * 3], pixels[H * W * 3];
+        int32_t record[IMAGE_RECORD];
+        t->exif = true;
+        transform_plan(t, (SampleKey){3, 0, i}, &info, NULL, &plan);
+        Rect box = plan.box;
+        ImageInfo info_of_cut = {.h = box.h, .w = box.w, .c = 3, .orientation = 1};
+        for (int32_t y = 0; y < box.h; y++)
+            memcpy(pixels + y * box.w * 3, b.data + ((box.y + y) * W + box.x) * 3, (size_t)box.w * 3);
+        assert_int_equal(bytes_raw(&cut, pixels, box.h, box.w, 3), OK);
+        SamplePlan plan_of_cut = plan;
+        plan_of_cut.box.y = plan_of_cut.box.x = 0;
+        assert_int_equal(transform_apply(t, &worker, &cut, &info_of_cut, &plan_of_cut, wanted, record), OK);
+        for (int o = 1; o <= 8; o++) {
+            assert_int_equal(orientation_apply(inverse[o], &upright, &stored), OK);
+            assert_int_equal(bytes_raw(&turned, stored.at, stored.h, stored.w, 3), OK);
+            ImageInfo info_turned = {.h = stored.h, .w = stored.w, .c = 3, .orientation = o};
+            SamplePlan again;
+            transform_plan(t, (SampleKey){3, 0, i}, &info_turned, NULL, &again);
+            assert_memory_equal(&again, &plan, sizeof plan);
+            assert_int_equal(transform_apply(t, &worker, &turned, &info_turned, &plan, found, record), OK);
+            assert_memory_equal(found, wanted, sizeof wanted);
+        }
+    }
+    transform_worker_free(&worker);
+    pixels_free(&stored);
+    bytes_free(&turned);
+    bytes_free(&cut);
     bytes_free(&b);
 }
 
@@ -389,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_canvas_and_record),
         cmocka_unit_test(test_operations_mirror_first),
         cmocka_unit_test(test_orientation),
+        cmocka_unit_test(test_crops_of_turned_images),
         cmocka_unit_test(test_thin),
         cmocka_unit_test(test_refused),
     };
