@@ -1,5 +1,5 @@
 /* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the reuse of the index, and a
- * shard that changes under a run. Images are PGM of one pixel in tars. */
+ * shard that changes under a run. Images are PGM of one pixel in tars. And what is taken from a sample of each format. */
 #include "towers/data/sources/shards.h"
 
 #include <archive.h>
@@ -16,6 +16,8 @@
 
 #include "tests/support/scratch.h"
 #include "towers/data/sources/example.h"
+#include "towers/data/sources/tfrecord.h"
+#include "towers/files/crc32c.h"
 #include "towers/files/files.h"
 
 static int set_up(void **state)
@@ -38,10 +40,9 @@ static void member_write(struct archive *to, const char *name, const char *text)
     archive_entry_free(entry);
 }
 
-/* A tar of `count` samples, numbered from `first`, whose labels are their numbers modulo `classes`. */
-static void tar_write(const char *name, int first, int count, int classes)
+static struct archive *tar_begin(const char *name)
 {
-    char path[PATH_BYTES], text[64];
+    char path[PATH_BYTES];
     scratch_path(path, name);
     *strrchr(path, '/') = 0;
     assert_int_equal(directory_create(path), OK);
@@ -49,6 +50,14 @@ static void tar_write(const char *name, int first, int count, int classes)
     struct archive *to = archive_write_new();
     archive_write_set_format_ustar(to);
     assert_int_equal(archive_write_open_filename(to, path), ARCHIVE_OK);
+    return to;
+}
+
+/* A tar of `count` samples, numbered from `first`, whose labels are their numbers modulo `classes`. */
+static void tar_write(const char *name, int first, int count, int classes)
+{
+    char text[64];
+    struct archive *to = tar_begin(name);
     for (int i = first; i < first + count; i++) {
         snprintf(text, sizeof text, "%04d.pgm", i);
         char picture[32], label[16];
@@ -201,6 +210,138 @@ static void test_changed(void **state)
     bytes_free(&bytes);
 }
 
+/* A sample's key ends at the first dot of its name, not of its folder's: other pictures of it are not its image. */
+static void test_keys(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    struct archive *to = tar_begin("set/train/0.tar");
+    for (int i = 0; i < 3; i++) {
+        char name[64], picture[32];
+        const char *const suffix[] = {"pgm", "cls", "left.pgm", "mask.of.it.png"};
+        for (int k = 0; k < 4; k++) {
+            snprintf(name, sizeof name, "v1.0/%04d.%s", i, suffix[k]);
+            snprintf(picture, sizeof picture, k == 1 ? "%d" : "P2 1 1 255 %03d\n", k < 2 ? i : 99);
+            member_write(to, name, picture);
+        }
+    }
+    assert_int_equal(archive_write_free(to), ARCHIVE_OK);
+    tar_write("set/val/0.tar", 0, 3, 3);
+    scratch_path(path, "set");
+    Source *s = opened(path, SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(s)->count, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(number_of(s, i, 3), i);
+    source_close(s);
+}
+
+static void u32_write(FILE *to, uint32_t value)
+{
+    for (int i = 0; i < 4; i++) fputc((int)(value >> 8 * i & 0xff), to);
+}
+
+/* Two samples of an MDS shard: a key of any length, a label, and pixels of 2 rows and 3 columns that count from the number of
+ * the sample. */
+static void mds_write(const char *split)
+{
+    static const char json[] = "{\"column_names\": [\"image\", \"key\", \"label\"], \"column_encodings\": "
+                               "[\"ndarray:uint8:2,3,3\", \"str\", \"uint8\"], \"column_sizes\": [18, null, 1]}";
+    enum { SAMPLES = 2, BEGIN = 4 * (SAMPLES + 2) + sizeof json - 1, SAMPLE = 4 + 18 + 1 };
+    char name[64], path[PATH_BYTES], index[512];
+    snprintf(name, sizeof name, "set/%s", split);
+    scratch_path(path, name);
+    assert_int_equal(directory_create(path), OK);
+    snprintf(name, sizeof name, "set/%s/shard.mds", split);
+    scratch_path(path, name);
+    FILE *to = fopen(path, "wb");
+    assert_non_null(to);
+    u32_write(to, SAMPLES);
+    for (uint32_t i = 0; i <= SAMPLES; i++) u32_write(to, BEGIN + i * SAMPLE + i * (i + 1) / 2);
+    fputs(json, to);
+    for (int i = 0; i < SAMPLES; i++) {
+        u32_write(to, (uint32_t)i + 1);
+        for (int k = 0; k < 18; k++) fputc(100 * i + k, to);
+        fprintf(to, "%.*s%c", i + 1, "abc", i);
+    }
+    long bytes = ftell(to);
+    assert_int_equal(fclose(to), 0);
+    snprintf(name, sizeof name, "set/%s/index.json", split);
+    snprintf(index, sizeof index,
+             "{\"version\": 2, \"shards\": [{\"version\": 2, \"format\": \"mds\", \"samples\": %d, \"zip_data\": null, "
+             "\"raw_data\": {\"basename\": \"shard.mds\", \"bytes\": %ld, \"hashes\": {}}}]}",
+             SAMPLES, bytes);
+    scratch_put(name, index);
+}
+
+static void test_pixels_of_mds(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES];
+    Bytes bytes = {0};
+    mds_write("train");
+    mds_write("val");
+    scratch_path(path, "set");
+    Source *s = opened(path, SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(s)->count, 2);
+    for (int i = 0; i < 2; i++) {
+        int32_t label;
+        assert_int_equal(source_read(s, i, &bytes, &label), OK);
+        assert_int_equal(label, i);
+        assert_true(bytes.raw_h == 2 && bytes.raw_w == 3 && bytes.raw_c == 3 && bytes.size == 18);
+        for (int k = 0; k < 18; k++) assert_int_equal(bytes.data[k], 100 * i + k);
+    }
+    bytes_free(&bytes);
+    source_close(s);
+}
+
+/* ---- TFRecords */
+
+/* A field of a protocol buffer that holds bytes. */
+static size_t field_put(uint8_t *to, const void *bytes, size_t count, int number)
+{
+    assert_true(count < 128);
+    to[0] = (uint8_t)(number << 3 | 2);
+    to[1] = (uint8_t)count;
+    memcpy(to + 2, bytes, count);
+    return count + 2;
+}
+
+/* An entry of a tf.Example's features: bytes (kind 1), or floats (2). */
+static size_t feature_put(uint8_t *to, const char *key, int kind, const void *bytes, size_t count)
+{
+    uint8_t list[128], feature[128], entry[128];
+    size_t size = field_put(feature, list, field_put(list, bytes, count, 1), kind);
+    size_t used = field_put(entry, key, strlen(key), 1);
+    used += field_put(entry + used, feature, size, 2);
+    return field_put(to, entry, used, 1);
+}
+
+/* Each side of the boxes has its place, in whatever order the record has them. */
+static void test_sides_of_boxes(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"image/object/bbox/xmax", "image/object/bbox/ymin", "image/object/bbox/xmin",
+                                       "image/object/bbox/ymax"};
+    static const float sides[4][2] = {{0.75f, 1}, {0.125f, 0.25f}, {0.5f, 0.625f}, {0.875f, 0.9375f}};
+    static const int place[] = {3, 0, 1, 2}; /* of pixels.h: ymin, xmin, ymax, xmax */
+    uint8_t features[512];
+    size_t size = feature_put(features, "image/encoded", 1, "P2 1 1 255 7", 12);
+    Bytes bytes = {0};
+    for (int k = 0; k < 4; k++) size += feature_put(features + size, keys[k], 2, sides[k], sizeof sides[k]);
+    assert_int_equal(bytes_reserve(&bytes, size + 3), OK);
+    bytes.data[0] = 1 << 3 | 2;
+    bytes.data[1] = (uint8_t)(size & 127) | 128;
+    bytes.data[2] = (uint8_t)(size >> 7);
+    memcpy(bytes.data + 3, features, size);
+    bytes.size = size + 3;
+    if (tfrecord_image(&bytes, crc32c_masked(bytes.data, bytes.size), "a record") != OK)
+        fail_msg("%s", status_message());
+    assert_int_equal(bytes.size, 12);
+    assert_memory_equal(bytes.data, "P2 1 1 255 7", 12);
+    assert_int_equal(bytes.boxes.count, 2);
+    for (int k = 0; k < 4; k++) assert_memory_equal(bytes.boxes.at + 2 * place[k], sides[k], sizeof sides[k]);
+    bytes_free(&bytes);
+}
+
 /* Features of a record beside its image: the boxes of the original's distortions, packed and not, and the last of two. */
 static void test_boxes(void **state)
 {
@@ -291,6 +432,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_sides_of_boxes),
+        cmocka_unit_test_setup_teardown(test_keys, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_pixels_of_mds, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_splits, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),
