@@ -262,6 +262,53 @@ static void batches_of_other_sizes(void **state)
     }
 }
 
+static void steps_remove(Run *run, int64_t first, int64_t count)
+{
+    run->steps -= count;
+    memmove(run->step + first, run->step + first + count, (size_t)(run->steps - first) * sizeof *run->step);
+}
+
+/* A branch records no step before its first, and a run may leave others out: the losses of the rest are still compared
+ * with those over the same images. */
+static void steps_without_records(void **state)
+{
+    (void)state;
+    NoiseRun what = {.towers = 2, .steps = 40, .tower_noise = 0.1, .speed_factor = 1};
+    for (int swapped = 0; swapped < 2; swapped++) {
+        RunDifference d;
+        int64_t images;
+        Run *a = noise_run(&what, 23), *b = noise_run(&what, 23);
+        steps_remove(b, 25, 2);
+        steps_remove(b, 0, 10);
+        assert_int_equal(run_images(b, &images), OK);
+        assert_int_equal(images, 40 * 50);
+        assert_int_equal(swapped ? run_difference(b, a, &d) : run_difference(a, b, &d), OK);
+        assert_int_equal(d.steps, 14); /* the later half of 28 pairs: 24, 25, 28 to 40 */
+        assert_int_equal(d.images_from, 24 * 50);
+        assert_int_equal(d.images_to, 40 * 50);
+        near(d.loss.mean, 0, 0);
+        run_destroy(a);
+        run_destroy(b);
+    }
+}
+
+/* The first tenth of the steps warms up and has no say. */
+static void speeds_after_the_warm_up(void **state)
+{
+    (void)state;
+    RunDifference d;
+    NoiseRun what = {.towers = 2, .steps = 100, .tower_noise = 0.1, .speed_factor = 1};
+    Run *a = noise_run(&what, 33), *b = noise_run(&what, 33);
+    for (int64_t i = 0; i < 10; i++) b->step[i].images_per_sec /= 2;
+    assert_int_equal(run_difference(a, b, &d), OK);
+    near(d.b_speed, d.a_speed, 0);
+    b->step[10].images_per_sec /= 2;
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_true(d.b_speed < d.a_speed);
+    run_destroy(a);
+    run_destroy(b);
+}
+
 /* Steps that a file system or another program held up, or that a clock made too short. */
 static void speeds_with_outliers(void **state)
 {
@@ -556,7 +603,9 @@ int main(void)
         cmocka_unit_test(different_runs_differ),
         cmocka_unit_test(accuracy_and_sameness),
         cmocka_unit_test(batches_of_other_sizes),
+        cmocka_unit_test(steps_without_records),
         cmocka_unit_test(speeds_with_outliers),
+        cmocka_unit_test(speeds_after_the_warm_up),
         cmocka_unit_test(terms_stand_for_losses),
         cmocka_unit_test(last_kids_are_compared),
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_make, scratch_drop),

@@ -151,6 +151,10 @@ static void noise_of_a_course(void **state)
     near(e.mean, 2, 0.2);
     assert_true(e.low < 2 && e.high > 2 && e.low > 1.7 && e.high < 2.35);
     assert_true(isnan(noise_ratio(x, z, 10).mean));
+    Estimate inverse = noise_ratio(z, x, N); /* the same question */
+    near(inverse.mean * e.mean, 1, 1e-12);
+    near(inverse.low * e.high, 1, 1e-12);
+    near(inverse.high * e.low, 1, 1e-12);
     free(x);
 }
 
