@@ -42,6 +42,7 @@ typedef struct Device {
     void *impl;           /* owned by the backend */
     TowersSum towers_sum; /* set by the owner; NULL: batch norm uses this tower's batch alone */
     void *towers_context; /* borrowed */
+    int unconfirmed;      /* GPU: plans taken although no second candidate gave the same result */
 } Device;
 
 /* The implementation that prepare has chosen for a call, and why those before it in its list were passed over. */

@@ -12,12 +12,14 @@ typedef struct Candidates {
     void *context;                                            /* borrowed: of the functions */
     Status (*run)(Device *device, void *context, int number); /* enqueue it once on STREAM_COMPUTE */
     Status (*reset)(Device *device, void *context);           /* fill the operands: alike every time */
-    Tensor (*result)(void *context, int number); /* where it leaves its result. NULL: results are not compared */
+    Tensor (*result)(void *context, int number, int result);  /* where it leaves its results; no data: not compared */
+    int results;                                              /* how many; 0: they are not compared */
 } Candidates;
 
 /* The fastest of the candidates: the least time of a few runs; one that is three times as slow as another is given up.
- * One that fails to launch loses, and so does one whose result no other one confirms. ERR_DEVICE if all do, ERR_MEMORY
- * where there is none for timing. `*best` is a candidate (the first) also in an error. */
+ * One that fails to launch loses, and so does one of which no other one confirms every result. Where no two agree, the first
+ * that runs is taken, which the library's heuristics name first, and counted in device->unconfirmed. ERR_DEVICE if none
+ * runs, ERR_MEMORY where there is none for timing. `*best` is a candidate (the first) also in an error. */
 NODISCARD Status autotune(Device *device, const Candidates *candidates, int *best, double *microseconds);
 
 /* Fill an operand (with what lies between its rows, if it is a slice) with random numbers, of a sequence of its own

@@ -19,7 +19,7 @@ Status cuda_capture_end(Device *device, void **made)
     *made = NULL;
     cudaError_t error = cudaStreamEndCapture(cuda_stream(device, STREAM_COMPUTE), &graph);
     if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
-    if (graph) cudaGraphDestroy(graph);
+    if (graph) cuda_freed(cudaGraphDestroy(graph));
     TRY_CUDA(error);
     *made = executable;
     return OK;
@@ -34,5 +34,5 @@ Status cuda_graph_launch(Device *device, void *graph)
 void cuda_graph_free(Device *device, void *graph)
 {
     (void)device;
-    if (graph) cudaGraphExecDestroy((cudaGraphExec_t)graph);
+    if (graph) cuda_freed(cudaGraphExecDestroy((cudaGraphExec_t)graph));
 }

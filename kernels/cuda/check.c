@@ -26,3 +26,8 @@ Status cublas_failed(int status, const char *file, int line, const char *call)
     return status_fail(ERR_DEVICE, file, line, "cuBLASLt: %s in %s", cublasLtGetStatusString((cublasStatus_t)status),
                        call);
 }
+
+void cuda_freed(cudaError_t error)
+{
+    if (error != cudaSuccess) (void)cudaGetLastError();
+}

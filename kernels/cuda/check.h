@@ -14,6 +14,9 @@ NODISCARD Status cuda_failed(cudaError_t error, const char *file, int line, cons
 NODISCARD Status cudnn_failed(int status, const char *file, int line, const char *call);  /* a cudnnStatus_t */
 NODISCARD Status cublas_failed(int status, const char *file, int line, const char *call); /* a cublasStatus_t */
 
+/* The result of giving something back, which cannot be helped: forgotten, so that the check of a launch does not find it. */
+void cuda_freed(cudaError_t error);
+
 #define TRY_CUDA_CODE_(type, good, failed, call)                                                                       \
     do {                                                                                                               \
         type try_code_ = (call);                                                                                       \

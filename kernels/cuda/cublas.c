@@ -99,7 +99,8 @@ static Status problem_create(const Product *p, Problem *made)
 
 static Status preference_create(const Product *p, cublasLtMatmulPreference_t *made)
 {
-    uint32_t alignment = 16, reductions = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    uint32_t alignment = 16,
+             reductions = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
     uint64_t workspace = p->workspace_max;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -109,9 +110,9 @@ static Status preference_create(const Product *p, cublasLtMatmulPreference_t *ma
                                                     sizeof workspace));
     for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
         TRY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(*made, aligned[i], &alignment, sizeof alignment));
-    if (p->deterministic) /* parts of a sum added in place come in any order */
-        TRY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(*made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
-                                                        sizeof reductions));
+    if (p->deterministic) reductions &= ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE; /* parts come in any order */
+    TRY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(*made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                                    sizeof reductions));
     return OK;
 }
 

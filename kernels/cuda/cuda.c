@@ -40,12 +40,12 @@ static void cuda_destroy(CudaDevice *cuda)
     cublas_close(cuda->cublas);
     cudnn_close(cuda->cudnn);
     staging_close(cuda->staging);
-    cudaFree(cuda->scratch);
+    cuda_freed(cudaFree(cuda->scratch));
     for (int i = 0; i < BACKEND_MARKS; i++)
-        if (cuda->mark[i]) cudaEventDestroy(cuda->mark[i]);
+        if (cuda->mark[i]) cuda_freed(cudaEventDestroy(cuda->mark[i]));
     for (int stream = 0; stream < STREAM_COUNT; stream++) {
-        if (cuda->event[stream]) cudaEventDestroy(cuda->event[stream]);
-        if (cuda->stream[stream]) cudaStreamDestroy(cuda->stream[stream]);
+        if (cuda->event[stream]) cuda_freed(cudaEventDestroy(cuda->event[stream]));
+        if (cuda->stream[stream]) cuda_freed(cudaStreamDestroy(cuda->stream[stream]));
     }
     free(cuda);
 }
@@ -86,6 +86,7 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     device->backend = &cuda_backend;
     device->config = *config;
     device->impl = cuda;
+    device->unconfirmed = 0;
     cuda = NULL;
 out:
     cuda_destroy(cuda);
@@ -132,7 +133,7 @@ static Status cuda_alloc(Device *device, size_t bytes, void **made)
     if (error != cudaSuccess) return cuda_failed(error, __FILE__, __LINE__, "cudaMalloc");
     error = cudaMemsetAsync(memory, 0, bytes, cuda_stream(device, STREAM_COMPUTE));
     if (error == cudaSuccess) error = cudaStreamSynchronize(cuda_stream(device, STREAM_COMPUTE));
-    if (error != cudaSuccess) cudaFree(memory);
+    if (error != cudaSuccess) cuda_freed(cudaFree(memory));
     if (error != cudaSuccess)
         return cuda_failed(error, __FILE__, __LINE__, "cudaMemsetAsync, cudaStreamSynchronize of new memory");
     *made = memory;
@@ -142,7 +143,7 @@ static Status cuda_alloc(Device *device, size_t bytes, void **made)
 static void cuda_release(Device *device, void *memory)
 {
     (void)device;
-    if (cudaFree(memory) != cudaSuccess) (void)cudaGetLastError(); /* a launch's check must not find it */
+    cuda_freed(cudaFree(memory));
 }
 
 /* Where it is refused (limits on locked memory), uploads go through the ring as all others do. */

@@ -47,8 +47,8 @@ static Status ring_open(Ring *ring, int slots, size_t slot_bytes)
 
 static void ring_close(Ring *ring)
 {
-    for (int i = 0; i < ring->slots; i++) cudaEventDestroy(ring->left[i]);
-    if (ring->memory) cudaFreeHost(ring->memory);
+    for (int i = 0; i < ring->slots; i++) cuda_freed(cudaEventDestroy(ring->left[i]));
+    if (ring->memory) cuda_freed(cudaFreeHost(ring->memory));
     free(ring->left);
 }
 
@@ -74,7 +74,7 @@ out:
 static void buffers_free(Staging *s)
 {
     for (int i = 0; i < BUFFERS; i++) {
-        if (s->buffer[i].memory) cudaFree(s->buffer[i].memory);
+        if (s->buffer[i].memory) cuda_freed(cudaFree(s->buffer[i].memory));
         s->buffer[i].memory = NULL;
     }
     s->buffer_bytes = 0;
@@ -87,10 +87,10 @@ void staging_close(Staging *s)
     ring_close(&s->small);
     buffers_free(s);
     for (int i = 0; i < BUFFERS; i++) {
-        if (s->buffer[i].filled) cudaEventDestroy(s->buffer[i].filled);
-        if (s->buffer[i].emptied) cudaEventDestroy(s->buffer[i].emptied);
+        if (s->buffer[i].filled) cuda_freed(cudaEventDestroy(s->buffer[i].filled));
+        if (s->buffer[i].emptied) cuda_freed(cudaEventDestroy(s->buffer[i].emptied));
     }
-    if (s->read) cudaEventDestroy(s->read);
+    if (s->read) cuda_freed(cudaEventDestroy(s->read));
     free(s);
 }
 

@@ -245,6 +245,8 @@ static const struct {
     {NULL, NULL, -1, DTYPE_BF16, JOINED},
     {NULL, NULL, 2, DTYPE_F16, 1 << PATTERN_APPLY_STATISTICS},
     {"googlenet", "conv1.conv", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
+    {"resnet18", "conv1", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
+    {"resnet50", "conv1", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
 };
 
 static bool known_to_lack(const char *model, const char *layer, int device, Dtype dtype, int pattern)

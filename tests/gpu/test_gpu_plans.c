@@ -248,6 +248,53 @@ static void test_fastest_is_taken(void **state)
     assert_in_range(fake_gpu_count("engine 4"), 4, 5); /* and to be compared with the winner */
 }
 
+/* Where nothing confirms anything, the run goes on with what the library names first, and is told. */
+static void test_nothing_is_confirmed(void **state)
+{
+    (void)state;
+    Conv c;
+    conv_create(&c);
+    fake_gpu_engines(6); /* of which 4 and 5 are of f32 */
+    fake_gpu_engine(5, 10, true);
+    fake_gpu_engine(4, 900, false);
+    if (conv_prepare(&c) != OK) fail_msg("%s", status_message());
+    assert_int_equal(device.unconfirmed, 1);
+    assert_int_equal(chosen_engine(), 4);
+    conv_destroy(&c);
+}
+
+/* Products of 16-bit operands are summed in 32 bits, also where a sum is divided between blocks. */
+static void test_products_are_summed_in_f32(void **state)
+{
+    (void)state;
+    enum { INS = 2048, OUTS = 8 };
+    static uint16_t third[8 * INS], y[8 * OUTS];
+    static float weight[OUTS * INS];
+    void *memory[4] = {NULL};
+    OpCall call = {.kind = OP_DENSE, .name = "fc", .in_count = 2, .out_count = 1};
+    for (int i = 0; i < 8 * INS; i++) third[i] = 0x3555; /* 0.3333 */
+    for (int i = 0; i < OUTS * INS; i++) weight[i] = 1;
+    assert_int_equal(device.backend->alloc(&device, sizeof third, &memory[0]), OK);
+    assert_int_equal(device.backend->upload(&device, memory[0], third, sizeof third), OK);
+    assert_int_equal(device.backend->alloc(&device, sizeof weight, &memory[1]), OK);
+    assert_int_equal(device.backend->upload(&device, memory[1], weight, sizeof weight), OK);
+    assert_int_equal(device.backend->alloc(&device, sizeof y, &memory[2]), OK);
+    call.in[0] = (Tensor){memory[0], {8, INS, 1, 1}, DTYPE_F16, INS};
+    call.in[1] = (Tensor){memory[1], {OUTS, INS, 1, 1}, DTYPE_F32, INS};
+    call.out[0] = (Tensor){memory[2], {8, OUTS, 1, 1}, DTYPE_F16, OUTS};
+    const OpKernel *kernel = device.backend->kernels[OP_DENSE];
+    if (kernel->prepare(&device, &call) != OK) fail_msg("%s", status_message());
+    assert_int_equal(device.backend->alloc(&device, call.workspace_bytes + 1, &memory[3]), OK);
+    call.workspace = memory[3];
+    if (kernel->launch(&device, &call) != OK) fail_msg("%s", status_message());
+    assert_int_equal(device.backend->download(&device, y, memory[2], sizeof y), OK);
+    assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
+    double sum = INS * dtype_load(DTYPE_F16, third, 0);
+    for (int i = 0; i < 8 * OUTS; i++) assert_true(fabs(dtype_load(DTYPE_F16, y, i) / sum - 1) < 1e-3);
+    kernel->discard(&device, &call);
+    for (int k = 0; k < 4; k++) device.backend->release(&device, memory[k]);
+}
+
 /* A fast engine that computes rubbish is found out by the others. */
 static void test_wrong_result_is_not_taken(void **state)
 {
@@ -366,15 +413,21 @@ static void test_rows_of_an_image(void **state)
 static void test_deviation_is_made_once(void **state)
 {
     (void)state;
-    for (int gamma = 0; gamma < 2; gamma++) {
+    for (int k = 0; k < 4; k++) {
+        int gamma = k & 1;
         NetPlan p = {0};
+        if (k == 2) {
+            fake_gpu_engines(1); /* many joined convolutions have one plan: only the separate kernels can confirm it */
+            device.config.deterministic = false;
+        }
         GraphOptions options = {.training = true, .compute = DTYPE_F16};
         assert_int_equal(graph_create(&options, &p.graph), OK);
         layer_style(p.graph, (LayerStyle){.bn_no_gamma = !gamma});
         Value x = graph_input(p.graph, "x", (Shape){N, 8, SIDE, SIDE}, DTYPE_F16);
         x = conv_bn_relu(p.graph, x, (ConvUnit){"a", 16, 3, 3, SAME});
         net_train(&p, conv_bn_relu(p.graph, x, (ConvUnit){"b", 16, 3, 3, SAME}), FUSE_III_H);
-        assert_int_equal(kernels_of(&p, OP_CONV_DX_SUMS, 0), 1); /* the weights in 16 bits */
+        assert_int_equal(device.unconfirmed, 0);
+        if (k < 2) assert_int_equal(kernels_of(&p, OP_CONV_DX_SUMS, 0), 1); /* the weights in 16 bits */
         net_destroy(&p);
     }
 }
@@ -414,6 +467,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_wrong_result_is_not_taken, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_nothing_is_confirmed, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_products_are_summed_in_f32, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_joined_kernel_is_named, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_rows_of_an_image, device_open_deterministic, device_close),

@@ -27,6 +27,12 @@ static Status replica_open(TowerProcess *p)
     Status made = replica_create(&config, &p->replica);
     if (made == ERR_MEMORY) return batch_explain(job, &config);
     TRY(made);
+    if (p->replica->device.unconfirmed)
+        ledger_note(
+            p->ledger,
+            "tower %d: %d convolutions run by the library's first plan, because no second one gave the same result; "
+            "--deterministic avoids the comparison, 'towers doctor' tests the device",
+            p->place.first_tower, p->replica->device.unconfirmed);
     p->map = weight_map(p->replica->layout);
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);

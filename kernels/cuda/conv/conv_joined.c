@@ -120,24 +120,28 @@ static Status candidate_run(Device *device, void *context, int number)
     return joined_run(device, c->joined, number < c->count ? c->plan[number] : NULL, &c->call);
 }
 
-/* Variances are positive; all else is around zero. */
+/* Variances are positive, with the 1 / sqrt(variance + epsilon) that belongs to them: one kernel reads the one, another the
+ * other. All else is around zero. */
 static Status operands_fill(Device *device, void *context)
 {
     const OpCall *call = &((const Choice *)context)->call;
+    const Tensor *var = &call->in[5], *rstd = &call->in[7];
+    bool norm = call->kind == OP_CONV_DX_SUMS;
     uint32_t number = 0;
-    for (int k = 0; k < call->in_count; k++) {
-        bool variance = call->kind == OP_CONV_DX_SUMS && (k == 5 || k == 7);
-        if (call->in[k].data) TRY(autotune_fill(device, &call->in[k], number++, !variance));
-    }
+    for (int k = 0; k < call->in_count; k++)
+        if (call->in[k].data) TRY(autotune_fill(device, &call->in[k], number++, !(norm && k == 5)));
+    if (norm && rstd->data)
+        TRY_CUDA(kernel_batchnorm_rstd(var->data, call->attr.conv.epsilon, rstd->data, var->shape.c,
+                                       cuda_stream(device, STREAM_COMPUTE)));
     for (int k = 0; k < call->out_count; k++)
         if (call->out[k].data) TRY(autotune_fill(device, &call->out[k], number++, true));
     return OK;
 }
 
-static Tensor candidate_result(void *context, int number)
+static Tensor candidate_result(void *context, int number, int result)
 {
     (void)number;
-    return ((const Choice *)context)->call.out[0];
+    return ((const Choice *)context)->call.out[result];
 }
 
 static Status operand_create(Device *device, Choice *c, size_t bytes, void **made)
@@ -168,7 +172,7 @@ static Status choose_by_time(Device *device, Choice *c, const char *task, int *b
     double time = 0;
     *best = 0;
     Status st = operands_create(device, c);
-    const Candidates candidates = {c->count + 1, c, candidate_run, operands_fill, candidate_result};
+    const Candidates candidates = {c->count + 1, c, candidate_run, operands_fill, candidate_result, c->call.out_count};
     if (st == OK) st = autotune(device, &candidates, best, &time);
     if (st == OK) {
         const char *text = *best < c->count ? cudnn_plan_text(c->plan[*best]) : "separate";

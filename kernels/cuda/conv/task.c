@@ -159,8 +159,9 @@ static Status operands_fill(Device *device, void *context)
     return OK;
 }
 
-static Tensor candidate_result(void *context, int number)
+static Tensor candidate_result(void *context, int number, int result)
 {
+    (void)result;
     const Choice *c = context;
     const TaskSpec *s = c->spec;
     if (s->kind == CUDNN_CONV_FILTER) return (Tensor){c->w, s->w, c->candidate[number].w_dtype, s->w.c};
@@ -187,7 +188,7 @@ static Status choose_by_time(Choice *c, Device *device, const char *task, int *b
     if (st == OK) st = buffer(device, c->spec->y, &memory[2]);
     if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
     c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3];
-    const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result};
+    const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result, 1};
     if (st == OK) st = autotune(device, &candidates, best, &time);
     if (st == OK) {
         task_plan_text(&c->candidate[*best], text, sizeof text);

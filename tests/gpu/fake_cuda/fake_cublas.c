@@ -1,4 +1,6 @@
-/* cuBLASLt: matrix products in double precision. The semi-opaque structs store the arguments of their creators. */
+/* cuBLASLt: matrix products in double precision; where the preference allows CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE (the
+ * library's default does), every algorithm uses it as badly as it may. The semi-opaque structs store the arguments of their
+ * creators. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 
@@ -6,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRANSPOSE_A = 0, TRANSPOSE_B, TYPE = 0, ROWS, COLUMNS, LEADING, ALGORITHMS = 2 };
+enum { TRANSPOSE_A = 0, TRANSPOSE_B, TYPE = 0, ROWS, COLUMNS, LEADING, REDUCTIONS = 0, ALGORITHMS = 2 };
 
 struct cublasLtContext {
     int unused;
@@ -91,8 +93,10 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made)
 {
     ENTER(CUBLAS, cublasLtMatmulPreferenceCreate);
     *made = calloc(1, sizeof **made);
+    if (!*made) return CUBLAS_STATUS_ALLOC_FAILED;
+    (*made)->data[REDUCTIONS] = CUBLASLT_REDUCTION_SCHEME_MASK;
     fake_born("preference");
-    return *made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
@@ -107,8 +111,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t name, const void *value,
                                                     size_t bytes)
 {
-    (void)preference, (void)name, (void)value, (void)bytes;
+    (void)bytes;
     ENTER(CUBLAS, cublasLtMatmulPreferenceSetAttribute);
+    if (name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) preference->data[REDUCTIONS] = *(const uint32_t *)value;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -118,12 +123,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int room,
                                               cublasLtMatmulHeuristicResult_t results[], int *found)
 {
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
     ENTER(CUBLAS, cublasLtMatmulAlgoGetHeuristic);
     *found = room < ALGORITHMS ? room : ALGORITHMS;
     memset(results, 0, (size_t)*found * sizeof *results);
     for (int i = 0; i < *found; i++) {
         results[i].algo.data[0] = (uint64_t)i + 1;
+        results[i].algo.data[1] = preference->data[REDUCTIONS] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
         results[i].workspaceSize = (size_t)i * 256;
         results[i].state = CUBLAS_STATUS_SUCCESS;
     }
@@ -155,6 +161,7 @@ typedef struct Matmul {
     void *d;
     uint64_t layout[4]; /* of d */
     float alpha, beta;
+    bool rounds; /* the sum is made in parts, added in the type of d */
 } Matmul;
 
 static Dtype dtype_of(uint64_t type)
@@ -169,6 +176,13 @@ static double element(const Matrix *m, uint64_t row, uint64_t column)
     return dtype_load(dtype_of(m->layout[TYPE]), m->data, (int64_t)(c * m->layout[LEADING] + r));
 }
 
+static double rounded(Dtype dtype, double value)
+{
+    uint32_t memory = 0;
+    dtype_store(dtype, &memory, 0, value);
+    return dtype_load(dtype, &memory, 0);
+}
+
 static bool matmul_run(void *context)
 {
     const Matmul *m = context;
@@ -178,7 +192,10 @@ static bool matmul_run(void *context)
         for (uint64_t row = 0; row < m->layout[ROWS]; row++) {
             int64_t at = (int64_t)(column * m->layout[LEADING] + row);
             double sum = 0;
-            for (uint64_t k = 0; k < inner; k++) sum += element(&m->a, row, k) * element(&m->b, k, column);
+            for (uint64_t k = 0; k < inner; k++) {
+                sum += element(&m->a, row, k) * element(&m->b, k, column);
+                if (m->rounds) sum = rounded(dtype, sum);
+            }
             sum = (double)m->alpha * sum + (m->beta != 0 ? (double)m->beta * dtype_load(dtype, m->d, at) : 0);
             dtype_store(dtype, m->d, at, sum);
         }
@@ -198,7 +215,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-    (void)handle, (void)c, (void)c_layout, (void)algo;
+    (void)handle, (void)c, (void)c_layout;
     ENTER(CUBLAS, cublasLtMatmul);
     if (!fits(a, a_layout->data) || !fits(b, b_layout->data) || !fits(d, d_layout->data) ||
         (workspace_bytes && ((uintptr_t)workspace % 256 || !fake_on_device(workspace, workspace_bytes))))
@@ -211,6 +228,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     memcpy(m->b.layout, b_layout->data, sizeof m->b.layout);
     memcpy(m->layout, d_layout->data, sizeof m->layout);
     m->d = d;
+    m->rounds = algo && algo->data[1];
     m->alpha = *(const float *)alpha;
     m->beta = *(const float *)beta;
     cudaError_t error = fake_queue(stream, &(FakeWork){"cublasLtMatmul", matmul_run, free, m});
