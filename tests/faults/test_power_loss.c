@@ -347,6 +347,21 @@ static void whole_or_absent(const char *path)
     checkpoint_close(checkpoint);
 }
 
+/* What `latest` names is there. */
+static void latest_check(void)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES], *text;
+    size_t count;
+    assert_int_equal(path_join(folder, disk, "ckpt"), OK);
+    assert_int_equal(path_join(path, folder, "latest"), OK);
+    if (access(path, F_OK) != 0) return;
+    assert_int_equal(file_read(path, 100, &text, &count), OK);
+    text[strcspn(text, "\n")] = 0;
+    assert_int_equal(path_join(path, folder, text), OK);
+    if (access(path, F_OK) != 0) fail_msg("latest names '%s', which is not there", text);
+    free(text);
+}
+
 static void disk_check(int end, int64_t done, int64_t begun)
 {
     Checkpoint *newest = NULL;
@@ -363,6 +378,7 @@ static void disk_check(int end, int64_t done, int64_t begun)
         fail_msg("after call %d: step %d, wanted %d to %d", end, (int)found, (int)done, (int)begun);
     if (newest) assert_true(sample_matches(newest));
     checkpoint_close(newest);
+    latest_check();
 }
 
 static int disks_try(int end, int64_t done, int64_t begun)

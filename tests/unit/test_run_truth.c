@@ -1,20 +1,24 @@
 /* The records of a run, compared with plain loops in double: losses, correct predictions and the confusion matrix of
  * an evaluation, the parts of the loss, averages, times, dropout of several towers, statistics of batch norm. The
- * weights are given and the learning rate is 0, so every number follows from the data. */
+ * weights are given and the learning rate is 0, so every number follows from the data. And what a run keeps: its best
+ * checkpoint, and its counts of bad samples and of skipped steps. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
 
 #include "tests/support/scratch.h"
 #include "towers/data/loading/sheet.h"
+#include "towers/data/sources/reader.h"
 #include "towers/files/csv.h"
 #include "towers/graph/layers.h"
+#include "towers/guard/fault.h"
 #include "towers/record/run_read.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/store/checkpoint.h"
@@ -118,15 +122,24 @@ static void pixels_read(const Source *data, int64_t index, uint8_t pixels[PIXELS
     bytes_free(&bytes);
 }
 
-static Guess guess(const Source *data, int64_t index, float (*rows)[PIXELS])
+/* Returns the sample's label. */
+static int32_t logits_compute(const Source *data, int64_t index, float (*rows)[PIXELS], double logit[CLASSES])
 {
     uint8_t pixels[PIXELS];
     int32_t label;
-    double logit[CLASSES] = {0}, sum = 0;
     pixels_read(data, index, pixels, &label);
-    Guess found = {.label = label};
-    for (int k = 0; k < CLASSES; k++)
+    for (int k = 0; k < CLASSES; k++) {
+        logit[k] = 0;
         for (int i = 0; i < PIXELS; i++) logit[k] += (double)rows[k][i] * pixels[i] / 255;
+    }
+    return label;
+}
+
+static Guess guess(const Source *data, int64_t index, float (*rows)[PIXELS])
+{
+    double logit[CLASSES], sum = 0;
+    int32_t label = logits_compute(data, index, rows, logit);
+    Guess found = {.label = label};
     for (int k = 0; k < CLASSES; k++) {
         sum += exp(logit[k] - logit[label]);
         found.rank += logit[k] > logit[label];
@@ -205,15 +218,14 @@ static TrainJob job_of(const Model *model, int towers)
     return job;
 }
 
-/* Runs to its end, into the new folder `name`; *correct receives what the ledger says of its last step, unless NULL. */
-static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
+/* Runs in the folder `name`; *correct receives what the ledger says of its last step, unless NULL. */
+static Status run_try(TrainJob job, const char *name, int64_t correct[2])
 {
     char start[PATH_BYTES], run_dir[PATH_BYTES];
     Program program;
     Layout *layout;
     Ledger *ledger;
     CommShared *shared;
-    Run *run;
     scratch_path(start, job.program.model->build == two_heads ? "two_heads.safetensors"
                         : job.program.model->build == normed  ? "normed.safetensors"
                                                               : "linear.safetensors");
@@ -226,7 +238,7 @@ static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
     assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
     if (job.test) assert_int_equal(ledger_samples(ledger, TEST, 0), OK);
     assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
-    if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
+    Status st = tower_process_train(&job, 0, ledger, shared);
     for (int k = 0; correct && k < 2; k++) {
         correct[k] = 0;
         for (int t = 0; t < job.shares.towers; t++) correct[k] += ledger_row(ledger, t, 1)->correct[k];
@@ -236,7 +248,16 @@ static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
     ledger_destroy(ledger);
     layout_destroy(layout);
     program_destroy(&program);
-    if (run_read(run_dir, &run) != OK) fail_msg("%s", status_message());
+    return st;
+}
+
+/* Runs to its end. */
+static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
+{
+    char path[PATH_BYTES];
+    Run *run;
+    scratch_path(path, name);
+    if (run_try(job, name, correct) != OK || run_read(path, &run) != OK) fail_msg("%s", status_message());
     return run;
 }
 
@@ -324,6 +345,28 @@ static void test_mistakes(void **state)
     text = scratch_text("mistakes/first-batch.jpg");
     assert_memory_equal(text, "\xff\xd8\xff", 3);
     free(text);
+}
+
+/* With --loss bce each class is a decision of its own. */
+static void test_losses_of_decisions(void **state)
+{
+    (void)state;
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 2);
+    double sum = 0;
+    job.test = test_data;
+    job.program.loss = LOSS_BCE;
+    job.program.targets = true;
+    Run *run = run_live(job, "decisions", NULL);
+    for (int64_t i = 0; i < TEST; i++) {
+        double logit[CLASSES], loss = 0;
+        int32_t label = logits_compute(test_data, i, given.head, logit);
+        for (int k = 0; k < CLASSES; k++) loss += log1p(exp(k == label ? -logit[k] : logit[k])) / CLASSES;
+        near("loss", (double)found_of[i].loss, loss);
+        sum += loss;
+    }
+    near("test_loss", run->epoch[0].test_loss, sum / TEST);
+    run_destroy(run);
 }
 
 static void test_training(void **state)
@@ -493,6 +536,87 @@ static void test_running_variance(void **state)
     safetensors_close(file);
 }
 
+/* ---- what is kept */
+
+static bool has_checkpoint(const char *name, int step)
+{
+    char inside[64], path[PATH_BYTES];
+    snprintf(inside, sizeof inside, "%s/ckpt/step-%010d", name, step);
+    scratch_path(path, inside);
+    return access(path, F_OK) == 0;
+}
+
+/* The checkpoint of the best weights stays, however many are saved after it. */
+static void test_best_checkpoint_stays(void **state)
+{
+    (void)state;
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    job.test = test_data;
+    job.epochs = 4;
+    run_destroy(run_live(job, "best", NULL)); /* later weights are the same, so no better */
+    near("best_step", state_number("best", "best_step"), 1);
+    for (int step = 1; step <= 4; step++) assert_int_equal(has_checkpoint("best", step), step == 1 || step == 4);
+}
+
+static int64_t bad_count; /* the first samples cannot be decoded */
+
+static Status read_some(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    (void)source;
+    return index < bad_count ? FAIL(ERR_FORMAT, "sample %d is damaged", (int)index)
+                             : source_read(train_data, index, bytes, label);
+}
+
+static int32_t label_some(const Source *source, int64_t index)
+{
+    (void)source;
+    return source_label(train_data, index);
+}
+
+/* As many bad samples as the limit says may be skipped, and not one more. */
+static void test_limit_of_bad_samples(void **state)
+{
+    (void)state;
+    enum { LIMIT = 3 };
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    Source some = {.info = *source_info(train_data), .read = read_some, .label = label_some};
+    job.train = &some;
+    job.data.bad = BAD_SKIP;
+    job.data.bad_limit = LIMIT;
+    bad_count = LIMIT;
+    assert_int_equal(run_try(job, "at the limit", NULL), OK);
+    bad_count = LIMIT + 1;
+    assert_int_equal(run_try(job, "above the limit", NULL), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "4 samples could not be decoded so far, more than --bad-samples limit:3"));
+}
+
+/* Steps that were skipped before a run was resumed count among those in a row. */
+static void test_skipped_in_a_row(void **state)
+{
+    (void)state;
+    static const char faults[] = "nan:tower=0,step=1;nan:tower=0,step=4;nan:tower=0,step=5;nan:tower=0,step=6";
+    if (faults_load_text(faults) != OK) skip(); /* a build without faults */
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    job.nan_policy = NAN_POLICY_SKIP;
+    job.gate.skips_max = 2;
+    job.epochs = 5;
+    setenv("TOWERS_FAULT", faults, 1);
+    Status first = run_try(job, "skips", NULL);
+    double skipped = state_number("skips", "skipped"), in_row = state_number("skips", "skipped_in_row");
+    job.epochs = 6;
+    job.resume = true;
+    Status resumed = run_try(job, "skips", NULL);
+    unsetenv("TOWERS_FAULT");
+    assert_int_equal(first, OK);
+    near("skipped", skipped, 3);
+    near("skipped_in_row", in_row, 2);
+    assert_int_equal(resumed, ERR_NUMERIC);
+    assert_non_null(strstr(status_message(), "step 6: 3 steps in a row were not finite"));
+}
+
 static int start(void **state)
 {
     if (scratch_make(state) != 0) return -1;
@@ -514,12 +638,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_evaluation),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_losses_of_decisions),
         cmocka_unit_test(test_training),
         cmocka_unit_test(test_parts_of_the_loss),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_masks_follow_samples),
         cmocka_unit_test(test_running_variance),
+        cmocka_unit_test(test_best_checkpoint_stays),
+        cmocka_unit_test(test_limit_of_bad_samples),
+        cmocka_unit_test(test_skipped_in_a_row),
     };
     return cmocka_run_group_tests(tests, start, end);
 }
