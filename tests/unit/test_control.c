@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -206,6 +207,52 @@ static int dies(Control *c)
     CHECK(clock_ns() - since < (int64_t)TIMEOUT_MS * 500000 && all.rank == 1 && all.status == ERR_COMM);
     control_end(c, &mine, &all);
     CHECK(all.rank == 1 && strstr(all.message, "ended without a message"));
+    return 0;
+}
+
+static int64_t suspended_s; /* by how much the clock of this process is ahead */
+
+/* The clock is read here. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int failed = (int)syscall(SYS_clock_gettime, clock, now);
+    now->tv_sec += suspended_s;
+    return failed;
+}
+
+/* All hosts stop for longer than the timeout, as when a job is suspended: nobody is silent when they continue. */
+static int are_suspended(Control *c)
+{
+    ControlEnd failure, mine = {.rank = control_rank(c)}, all;
+    CHECK(control_barrier(c, "meet") == OK);
+    control_watch(c);
+    while (!control_others_alive(c)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    suspended_s += 2 * TIMEOUT_MS / 1000;
+    control_turn(c, clock_ns());
+    CHECK(!control_failed(c, &failure));
+    control_end(c, &mine, &all);
+    CHECK(all.status == OK && !control_orphaned(c));
+    return 0;
+}
+
+/* Rank 0 dies: the others know that nobody is left to report to. */
+static int lose_the_root(Control *c)
+{
+    ControlEnd all, mine = {.rank = control_rank(c), .status = ERR_COMM, .secondary = true};
+    Status met = control_barrier(c, "meet"); /* or the news of its death comes with the end of the barrier */
+    CHECK(met == OK || met == ERR_COMM);
+    control_watch(c);
+    if (control_rank(c) == 0) raise(SIGKILL);
+    while (!control_failed(c, &all)) {
+        control_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(all.rank == 0 && control_orphaned(c));
+    control_end(c, &mine, &all);
+    CHECK(all.rank == 0 && all.status == ERR_COMM);
     return 0;
 }
 
@@ -452,7 +499,9 @@ static void test_death(void **state)
 {
     (void)state;
     run(dies, TIMEOUT_MS, 1);
+    run(lose_the_root, TIMEOUT_MS, 0);
     run(is_silent, 3000, 2);
+    run(are_suspended, TIMEOUT_MS, -1);
 }
 
 static void test_bytes(void **state)
