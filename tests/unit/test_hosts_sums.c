@@ -45,10 +45,11 @@ typedef struct Seen {
 typedef struct Case {
     Status (*live)(Comm *comm, int rank);
     int towers[GROUPS]; /* of each group */
-    int64_t timeout_ms;
+    int64_t timeout_ms; /* of the last group: ten times that, if `last_is_patient` */
     int leaves;         /* the rank that does not end by itself; -1: none */
     int without_thread; /* the rank that cannot start its thread; -1: none */
     int per;            /* processes of each group; 0: PER */
+    bool last_is_patient;
     Seen *seen;
 } Case;
 
@@ -99,7 +100,7 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
                                    .local_towers = to - from},
                          .towers = all,
                          .max_count = COUNT,
-                         .timeout_ms = c->timeout_ms};
+                         .timeout_ms = c->timeout_ms * (c->last_is_patient && group == GROUPS - 1 ? 10 : 1)};
     Comm *comm = NULL;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(HANG_S); /* a hang is a failure, not a wait */
@@ -275,7 +276,57 @@ static void test_group_of_one_process_never_sleeps(void **state)
     all_ok(&c);
 }
 
+/* A sum leaves nothing in progress behind it: as many as there are steps in a run, each longer than a pipe holds. */
+static Status sum_often(Comm *comm, int rank)
+{
+    enum { OFTEN = LINK_REQUESTS + 10, LONG = 1 << 15 };
+    static float mine[LONG], sum[LONG];
+    for (int round = 0; round < OFTEN; round++) {
+        gifts(rank, round, 0, mine, LONG);
+        TRY(comm_allreduce_begin(comm, rank, 0, mine, LONG));
+        TRY(comm_allreduce_end(comm, 0, sum, LONG));
+        for (size_t i = 0; i < LONG; i += 99) {
+            float wanted = gifts_sum(RANKS, round, i);
+            if (memcmp(&wanted, &sum[i], sizeof wanted)) return FAIL(ERR_INTERNAL, "round %d, element %zu", round, i);
+        }
+    }
+    return OK;
+}
+
+static void test_many_sums(void **state)
+{
+    (void)state;
+    Case c = {sum_often, {2, 2, 2}, PATIENT_MS, -1, -1};
+    case_live(&c);
+    all_ok(&c);
+}
+
 /* ---- ends */
+
+/* Group 2 has made one sum more than the others, of nothing, when all meet. */
+static Status meet_elsewhere(Comm *comm, int rank)
+{
+    float nothing = 0;
+    TRY(comm_barrier(comm));
+    if (rank / PER == 2) {
+        TRY(comm_allreduce_begin(comm, rank, 0, &nothing, 0));
+        TRY(comm_allreduce_end(comm, 0, &nothing, 0));
+    }
+    return comm_barrier(comm);
+}
+
+static void test_groups_in_different_collectives(void **state)
+{
+    (void)state;
+    Case c = {meet_elsewhere, {2, 2, 2}, PATIENT_MS, -1, -1};
+    case_live(&c);
+    for (int r = 0; r < RANKS; r++) {
+        const char *said = c.seen->message[r];
+        if (c.seen->status[r] != ERR_COMM || !strstr(said, "meet in different collectives") || !strstr(said, "host2"))
+            fail_msg("rank %d: status %d, '%s'", r, (int)c.seen->status[r], said);
+    }
+    munmap(c.seen, sizeof *c.seen);
+}
 
 /* Rank `leaver` leaves before, or behind, its part of the second of three sums. */
 static Status sums_until(Comm *comm, int rank, int leaver, bool given, int signal_number)
@@ -370,6 +421,21 @@ static void test_process_that_stops_in_the_sum(void **state)
     all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
 }
 
+/* Its group is patient, so the others ask: its leader is there, but does not say that all of its group are. */
+static void test_leader_answers_for_its_group(void **state)
+{
+    (void)state;
+    Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1, .last_is_patient = true};
+    case_live(&c);
+    for (int r = 0; r < RANKS - 1; r++) {
+        const char *said = c.seen->message[r];
+        if (c.seen->status[r] != ERR_COMM ||
+            !strstr(said, "host host2 (tower processes 4..5) did not arrive at the collective within 4.0 s"))
+            fail_msg("rank %d: status %d, '%s'", r, (int)c.seen->status[r], said);
+    }
+    munmap(c.seen, sizeof *c.seen);
+}
+
 /* fault: F55 */
 static void test_process_without_a_thread(void **state)
 {
@@ -393,10 +459,13 @@ int main(void)
         cmocka_unit_test(test_sums_in_tower_order),
         cmocka_unit_test(test_sum_beside_the_computation),
         cmocka_unit_test(test_group_of_one_process_never_sleeps),
+        cmocka_unit_test(test_many_sums),
+        cmocka_unit_test(test_groups_in_different_collectives),
         cmocka_unit_test(test_process_that_fails),
         cmocka_unit_test(test_process_that_dies),
         cmocka_unit_test(test_process_that_stops),
         cmocka_unit_test(test_process_that_stops_in_the_sum),
+        cmocka_unit_test(test_leader_answers_for_its_group),
         cmocka_unit_test(test_process_without_a_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
