@@ -117,9 +117,8 @@ static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
     static const float usual_eps[] = {
         [OPT_RMSPROP] = 1e-8f, [OPT_RMSPROP_TF] = 1.0f, [OPT_ADAM] = 1e-7f, [OPT_ADAMW] = 1e-8f, [OPT_LAMB] = 1e-6f,
     };
-    bool plain = o->opt == OPT_SGD && !option_is_set(o, "momentum");
     optimizer->kind = kinds[o->opt];
-    optimizer->momentum = plain ? 0 : (float)o->momentum;
+    optimizer->momentum = (float)o->momentum;
     optimizer->nesterov = o->opt == OPT_NESTEROV;
     optimizer->epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt];
 }
@@ -146,6 +145,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
+    if (o->opt == OPT_SGD && !option_is_set(o, "momentum")) o->momentum = 0; /* and args.yaml says so */
     TRY(uses_check(o));
     TRY(uses_of_model_check(o, model));
     TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));

@@ -255,8 +255,8 @@ static void test_nothing_is_confirmed(void **state)
     Conv c;
     conv_create(&c);
     fake_gpu_engines(6); /* of which 4 and 5 are of f32 */
-    fake_gpu_engine(5, 10, true);
-    fake_gpu_engine(4, 900, false);
+    fake_gpu_engine(5, 900, true);
+    fake_gpu_engine(4, 10, false);
     if (conv_prepare(&c) != OK) fail_msg("%s", status_message());
     assert_int_equal(device.unconfirmed, 1);
     assert_int_equal(chosen_engine(), 4);

@@ -359,18 +359,33 @@ Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit
     return st;
 }
 
-Status run_file_open(const char *path, bool create, bool exclusive, int *fd)
+static Status run_file_opened(const char *path, int flags, int *fd)
 {
     struct stat info;
-    int flags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | (create ? O_CREAT : 0) | (exclusive ? O_EXCL : 0);
-    *fd = open(path, flags, 0666);
-    if (*fd < 0 && errno == ENOENT && !create) return OK;
+    *fd = open(path, flags | O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+    if (*fd < 0 && errno == ENOENT && !(flags & O_CREAT)) return OK;
     if (*fd < 0 && errno == ELOOP) return FAIL(ERR_IO, "'%s' is a symbolic link; it was not opened for writing", path);
     if (*fd < 0) return FAIL(ERR_IO, "cannot open '%s' for writing: %s", path, strerror(errno));
     if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return OK;
     close(*fd);
     *fd = -1;
     return FAIL(ERR_IO, "cannot open '%s' for writing: not a regular file", path);
+}
+
+Status run_file_open(const char *path, bool create, bool exclusive, int *fd)
+{
+    return run_file_opened(path, (create ? O_CREAT : 0) | (exclusive ? O_EXCL : 0), fd);
+}
+
+Status run_file_append(const char *path, const void *bytes, size_t count)
+{
+    int fd;
+    TRY(run_file_opened(path, O_CREAT | O_APPEND, &fd));
+    ssize_t put = write(fd, bytes, count);
+    int code = errno;
+    close(fd);
+    if (put == (ssize_t)count) return OK;
+    return FAIL(ERR_IO, "cannot write '%s': %s", path, put < 0 ? strerror(code) : "the disk is full");
 }
 
 /* Read up to `count` bytes; fewer only at the end of the file. */

@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "kernels/text.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
+#include "towers/record/lines.h"
 
 enum { WARNING_BYTES = 1024 };
 
@@ -379,24 +379,12 @@ Events *metrics_events(Metrics *metrics)
 
 /* ---- opening: files of an earlier process */
 
-/* The step of a line without its newline, or -1 if it is not a whole record. */
-typedef int64_t LineStep(const char *line, size_t count);
-
-static int64_t number_at(const char *text, size_t count)
-{
-    int64_t value = 0;
-    size_t digits = 0;
-    for (; digits < count && digits < 18 && text[digits] >= '0' && text[digits] <= '9'; digits++)
-        value = value * 10 + (text[digits] - '0');
-    return digits && digits < count && text[digits] == ',' ? value : -1;
-}
-
 static int64_t json_line_step(const char *line, size_t count)
 {
     static const char start[] = "{\"step\":";
     size_t skip = sizeof start - 1;
     if (count <= skip || memcmp(line, start, skip) != 0 || line[count - 1] != '}') return -1;
-    return number_at(line + skip, count - skip);
+    return line_number(line + skip, count - skip);
 }
 
 /* The header, which has fewer columns in older runs, belongs to every step. */
@@ -405,12 +393,12 @@ static int64_t csv_line_step(const char *line, size_t count)
     static const char first[] = "epoch,";
     if (count >= sizeof first - 1 && memcmp(line, first, sizeof first - 1) == 0) return 0;
     const char *comma = memchr(line, ',', count);
-    return comma ? number_at(comma + 1, count - (size_t)(comma + 1 - line)) : -1;
+    return comma ? line_number(comma + 1, count - (size_t)(comma + 1 - line)) : -1;
 }
 
 static int64_t csv_line_epoch(const char *line, size_t count)
 {
-    return number_at(line, count);
+    return line_number(line, count);
 }
 
 /* For the log, from which only an incomplete last line is removed. */
@@ -420,61 +408,15 @@ static int64_t log_line_step(const char *line, size_t count)
     return 0;
 }
 
-static Status file_cut(const char *path, int64_t resume_step, LineStep *step_of)
-{
-    Status st = OK;
-    struct stat info;
-    int fd;
-    TRY(run_file_open(path, false, false, &fd));
-    if (fd < 0) return OK;
-    if (fstat(fd, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
-    if (info.st_size == 0) goto out;
-    char *text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (text == MAP_FAILED) TRY_OUT(FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(errno)));
-    /* The end of the last whole line of a step up to `resume_step`. */
-    const char *last = memrchr(text, '\n', (size_t)info.st_size);
-    size_t end = last ? (size_t)(last - text) + 1 : 0;
-    while (end) {
-        const char *before = memrchr(text, '\n', end - 1);
-        size_t start = before ? (size_t)(before - text) + 1 : 0;
-        int64_t step = step_of(text + start, end - 1 - start);
-        if (step >= 0 && step <= resume_step) break;
-        end = start;
-    }
-    size_t kept = end;
-    munmap(text, (size_t)info.st_size);
-    if (ftruncate(fd, (off_t)kept) != 0)
-        st = FAIL(ERR_IO, "cannot truncate '%s' after step %" PRId64 ": %s", path, resume_step, strerror(errno));
-out:
-    if (fd >= 0) close(fd);
-    return st;
-}
-
-/* A new run in an old directory: the old file gets the next free number. *moved is set if there was one. */
-static Status file_set_aside(const char *path, bool *moved)
-{
-    char aside[PATH_BYTES];
-    struct stat info;
-    if (stat(path, &info) != 0 || info.st_size == 0) return OK;
-    for (int i = 1; i < 10000; i++) {
-        if (snprintf(aside, sizeof aside, "%s.%d", path, i) >= (int)sizeof aside) break;
-        if (access(aside, F_OK) == 0) continue;
-        if (rename(path, aside) != 0) break;
-        *moved = true;
-        return OK;
-    }
-    return FAIL(ERR_IO, "cannot rename '%s', the file of an earlier run: %s", path, strerror(errno));
-}
-
 static Status file_prepare(const char *run_dir, const char *name, int64_t resume_step, LineStep *step_of, bool *moved,
                            AppendFile **made)
 {
     char path[PATH_BYTES];
     TRY(path_join(path, run_dir, name));
     if (resume_step >= 0 || step_of == log_line_step)
-        TRY(file_cut(path, resume_step < 0 ? 0 : resume_step, step_of));
+        TRY(lines_cut(path, resume_step < 0 ? 0 : resume_step, step_of));
     else
-        TRY(file_set_aside(path, moved));
+        TRY(lines_set_aside(path, moved));
     return append_open(path, false, made);
 }
 
@@ -482,7 +424,7 @@ Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
 {
     char path[PATH_BYTES];
     TRY(path_join(path, run_dir, "results.csv"));
-    return file_cut(path, last_epoch, csv_line_epoch);
+    return lines_cut(path, last_epoch, csv_line_epoch);
 }
 
 /* Names the columns that later rows have, if an older version has begun the file. Readers of CSV would shift them. */

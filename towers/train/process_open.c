@@ -8,6 +8,7 @@
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/introduction.h"
+#include "towers/train/samples_log.h"
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
@@ -180,6 +181,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
+    TRY(samples_forget(p, restored));
     if (leads_group(&p->place)) run_tell(p);
     return OK;
 }

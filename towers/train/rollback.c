@@ -2,6 +2,7 @@
 #include "towers/train/rollback.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/process_open.h"
+#include "towers/train/samples_log.h"
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
@@ -53,6 +54,7 @@ static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
     TRY(steps_restart(p));
     TRY(process_restart_loader(p));
     TRY(records_return(p));
+    TRY(samples_forget(p, true));
     atomic_store(&p->ledger->run.step, p->run.step);
     return OK;
 }

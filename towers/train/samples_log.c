@@ -1,31 +1,57 @@
 /* Append to the lists of samples; see samples_log.h. */
 #include "towers/train/samples_log.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
+#include "towers/record/lines.h"
 
 enum { NOTES = 5 /* bad samples that the console shows */ };
 
-/* A single write to a file that several processes have open for appending, so that lines stay intact. */
+/* Appending to one file from several hosts could tear lines, and they may not see the same one. */
+static Status list_path(const TowerProcess *p, const char *name, char path[PATH_BYTES])
+{
+    char file[64];
+    if (p->place.group > 0) snprintf(file, sizeof file, "rank%d-%s", p->place.group, name);
+    return path_join(path, p->job->run_dir, p->place.group > 0 ? file : name);
+}
+
 static Status text_append(const TowerProcess *p, const char *name, const char *text, size_t bytes)
 {
-    char path[PATH_BYTES], file[64];
-    /* Appending to one file from several hosts could tear lines, and they may not see the same one. */
-    if (p->place.group > 0) snprintf(file, sizeof file, "rank%d-%s", p->place.group, name);
-    TRY(path_join(path, p->job->run_dir, p->place.group > 0 ? file : name));
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-    ssize_t put = fd < 0 ? -1 : write(fd, text, bytes);
-    int code = errno;
-    if (fd >= 0) close(fd);
-    if (put == (ssize_t)bytes) return OK;
-    return FAIL(ERR_IO, "cannot write '%s': %s", path, put < 0 ? strerror(code) : "the disk is full");
+    char path[PATH_BYTES];
+    TRY(list_path(p, name, path));
+    return run_file_append(path, text, bytes);
 }
+
+/* ---- a run that goes on from an earlier step */
+
+static const char evaluation[] = "evaluation ";
+
+/* "STEP,..." or "evaluation STEP,...", which comes after that step. */
+static int64_t list_line_step(const char *line, size_t count)
+{
+    size_t skip = sizeof evaluation - 1;
+    bool behind = count > skip && memcmp(line, evaluation, skip) == 0;
+    int64_t step = behind ? line_number(line + skip, count - skip) : line_number(line, count);
+    return step < 0 ? -1 : 2 * step + behind;
+}
+
+Status samples_forget(TowerProcess *p, bool goes_on)
+{
+    static const char *const lists[] = {SAMPLES_FILE, BAD_SAMPLES_FILE};
+    char path[PATH_BYTES];
+    bool moved;
+    int64_t last = 2 * p->run.step + !epoch_end_is_owed(p);
+    for (size_t i = 0; leads_group(&p->place) && p->job->run_dir && i < sizeof lists / sizeof *lists; i++) {
+        TRY(list_path(p, lists[i], path));
+        TRY(goes_on ? lines_cut(path, last, list_line_step) : lines_set_aside(path, &moved));
+    }
+    return comm_barrier(p->comm);
+}
+
+/* ---- bad samples */
 
 static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
 {
@@ -45,8 +71,10 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
     return st;
 }
 
-Status bad_samples_log(TowerProcess *p, const Batch *batch, const char *when)
+Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step)
 {
+    char when[48];
+    snprintf(when, sizeof when, "%s%lld", evaluates ? evaluation : "", (long long)step);
     for (int32_t i = 0; i < batch->skipped && p->bad_noted < NOTES; i++, p->bad_noted++)
         ledger_note(p->ledger, "skipped: %s", batch->bad[i].why);
     return batch->skipped > 0 && p->job->run_dir ? bad_print(p, batch, when) : OK;
@@ -68,16 +96,15 @@ Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char 
 
 Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
 {
-    char when[32], *text = NULL;
+    char *text = NULL;
     size_t bytes = 0;
-    snprintf(when, sizeof when, "%lld", (long long)step);
-    TRY(bad_samples_log(p, batch, when));
+    TRY(bad_samples_log(p, batch, false, step));
     atomic_fetch_add(&p->ledger->run.images, batch->n);
     atomic_fetch_add(&p->ledger->run.rotated, batch->rotated);
     if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for the list of samples");
-    fprintf(to, "%s,%lld,%d,", when, (long long)batch->step, batch->tower);
+    fprintf(to, "%lld,%lld,%d,", (long long)step, (long long)batch->step, batch->tower);
     for (int32_t i = 0; i < batch->n; i++) fprintf(to, "%s%lld", i ? " " : "", (long long)batch->ids[i]);
     fputc('\n', to);
     Status st = fclose(to) == 0 ? text_append(p, SAMPLES_FILE, text, bytes)

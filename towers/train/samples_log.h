@@ -1,6 +1,5 @@
 /* Lists of samples: RUN/samples.csv with --log-samples, and RUN/bad-samples.csv for samples that could not be decoded.
- * Every tower process appends whole lines. A step that runs again after a resume writes the same lines again, because
- * the content of a batch depends only on its number. */
+ * Every tower process appends whole lines. */
 #ifndef TOWERS_TRAIN_SAMPLES_LOG_H
 #define TOWERS_TRAIN_SAMPLES_LOG_H
 
@@ -11,8 +10,12 @@
 
 /* Append a batch of a step, "step,batch,tower,id id id ...", if requested, and its bad samples. */
 NODISCARD Status samples_log(TowerProcess *p, const Batch *batch, int64_t step);
-/* Append "when,tower,id,why" for each bad sample of a batch; the first ones are also noted in the log. */
-NODISCARD Status bad_samples_log(TowerProcess *p, const Batch *batch, const char *when);
+/* Append "STEP,tower,id,why", or "evaluation STEP,...", for each bad sample of a batch; the first ones are also noted in the
+ * log. */
+NODISCARD Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step);
+/* Before the first step after p->run.step: remove what later steps had written, or set aside the lists of another run.
+ * Collective: nobody appends before that. */
+NODISCARD Status samples_forget(TowerProcess *p, bool goes_on);
 /* Reported once per run by rank 0: `rotated` of `count` images are stored rotated (EXIF), and --exif was not given. */
 NODISCARD Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind);
 

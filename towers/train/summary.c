@@ -227,6 +227,7 @@ struct Summary {
     Counted *counted;    /* owned */
     LayerRecord *layers; /* owned: [param_count] */
     int64_t step;
+    int phase; /* the one that it updated; gradients of others are those of an earlier step */
     pthread_t thread;
     bool counting; /* `thread` must be joined */
     bool filled;   /* `counted` must be written */
@@ -276,14 +277,15 @@ void summary_finish(TowerProcess *p)
     const Layout *layout = s->layout;
     Events *events = metrics_events(p->metrics);
     for (int i = 0; i < layout->param_count; i++) {
-        const Counted *gradient = i < layout->trained_count ? &s->counted[i] : NULL,
-                      *weight = &s->counted[layout->trained_count + i];
+        bool fresh = i < layout->trained_count && layout->params[i].moves >> s->phase & 1;
+        const Counted *gradient = fresh ? &s->counted[i] : NULL, *weight = &s->counted[layout->trained_count + i];
         const char *name = layout->params[i].name;
         char tag[600];
         snprintf(tag, sizeof tag, "%s/gradients", name);
         if (gradient) metrics_outcome(p->metrics, events_histogram(events, s->step, tag, &gradient->histogram));
         metrics_outcome(p->metrics, events_histogram(events, s->step, name, &weight->histogram));
-        s->layers[i] = (LayerRecord){name, weight->root_mean_square, gradient ? gradient->root_mean_square : 0};
+        double none = i < layout->trained_count ? NAN : 0;
+        s->layers[i] = (LayerRecord){name, weight->root_mean_square, gradient ? gradient->root_mean_square : none};
     }
     metrics_outcome(p->metrics, metrics_layers(p->metrics, s->step, s->layers, layout->param_count));
 }
@@ -363,6 +365,7 @@ Status summary_step(TowerProcess *p, int64_t step)
                                   s->layout->param_elements * sizeof *s->values));
     TRY(device->backend->finish(device, STREAM_COMPUTE));
     s->step = step;
+    s->phase = job_phase_of(p->job, step - 1);
     s->filled = true;
     s->counting = pthread_create(&s->thread, NULL, count_all, s) == 0;
     if (!s->counting) count_all(s);
