@@ -12,6 +12,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/progress.h"
+#include "nccl_sync/handshake.h"
 #include "nccl_sync/placement.h"
 
 typedef struct Comm Comm;
@@ -29,11 +30,11 @@ typedef struct CommConfig {
     size_t staged;    /* of these, [0, staged) are sometimes contributed from host memory instead */
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
-    /* For several groups that were not started by MPI: the address and port where group 0 listens, and the number of the
+    /* For several groups that were not started by MPI: the address and port where group 0 listens, and the secret of the
      * job. If master is NULL, MPI connects the groups. Borrowed. */
     const char *master;
     int port;
-    uint64_t token;
+    Secret secret;
 } CommConfig;
 
 /* Memory shared by the tower processes of one group. The supervisor creates it before it forks them. It is an anonymous

@@ -19,6 +19,8 @@ int64_t frame_read(const uint8_t *at, size_t bytes, int groups, Frame *frame)
         head.bytes > FRAME_BYTES_MAX)
         return -1;
     if (head.kind == FRAME_HELLO && head.bytes != sizeof hello) return -1;
+    if (head.kind == FRAME_CHALLENGE && head.bytes != sizeof(Challenge)) return -1;
+    if (head.kind == FRAME_PROOF && head.bytes != sizeof(Proof)) return -1;
     if (head.kind == FRAME_NEWS && head.bytes != sizeof news) return -1;
     if (head.kind == FRAME_WELCOME && head.bytes != sizeof hello.host) return -1;
     if (bytes < sizeof head + head.bytes) return 0;

@@ -5,9 +5,18 @@
 
 #include "nccl_sync/link.h"
 
-enum { FRAME_MAGIC = 0x4c575431, FRAME_BYTES_MAX = 1 << 20 };
+enum { FRAME_MAGIC = 0x4c575432, FRAME_BYTES_MAX = 1 << 20 };
 
-typedef enum FrameKind { FRAME_HELLO = 0, FRAME_WELCOME, FRAME_REFUSED, FRAME_DATA, FRAME_NEWS, FRAME_KINDS } FrameKind;
+typedef enum FrameKind {
+    FRAME_HELLO = 0, /* LinkHello: the first frame of a connection, to group 0 */
+    FRAME_CHALLENGE, /* Challenge: its answer (handshake.h) */
+    FRAME_PROOF,     /* Proof: the answer to that */
+    FRAME_WELCOME,
+    FRAME_REFUSED,
+    FRAME_DATA,
+    FRAME_NEWS,
+    FRAME_KINDS
+} FrameKind;
 
 typedef struct FrameHead {
     uint32_t magic, kind; /* FrameKind */
@@ -16,7 +25,7 @@ typedef struct FrameHead {
 } FrameHead;
 
 typedef struct LinkHello {
-    uint64_t token;
+    uint8_t nonce[NONCE_BYTES];
     int32_t group, groups;
     char host[64];
 } LinkHello;

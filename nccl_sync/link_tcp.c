@@ -3,7 +3,7 @@
  * sums: send and receive are refused.
  *
  * A frame is {magic, kind, to, bytes} and that many bytes; integers in the order of the machine, all hosts are alike.
- * A leader's first frame is HELLO, which has the job's token. When all have come they are WELCOME; if some have not by
+ * A connection begins with a handshake (handshake.h). When all have come they are WELCOME; if some have not by
  * the deadline, those that have are REFUSED with the names of the others. Of the collectives, one is in progress at a
  * time; a data frame that comes early is left unread until its collective begins. */
 #include <ifaddrs.h>
@@ -28,23 +28,31 @@ enum {
     RETRY_MS = 100,
     NEWS_ROOM = 64,
     FLUSH_MS = 2000,
-    STRANGER_MS = 5000, /* for a HELLO, which is sent at once; a connection that is closed is tried again */
+    STRANGER_MS = 5000, /* for a handshake; a connection that is closed is tried again */
     REFUSAL_MS = 5000,  /* the hub's own deadline passes first, and it knows more */
     REFUSAL_BYTES = 1024
 };
 
 typedef struct Peer {
     NetPeer net;
-    int64_t since_ns; /* of a stranger: when it was accepted */
     char host[64];
 } Peer;
+
+/* A connection that has not proven yet that it belongs to this job. */
+typedef struct Stranger {
+    Peer peer;
+    int64_t since_ns; /* when it was accepted */
+    bool greeted;     /* `hello` has come, and the challenge was sent */
+    LinkHello hello;
+    Challenge challenge;
+} Stranger;
 
 typedef enum TcpKind { TCP_NOTHING = 0, TCP_BROADCAST, TCP_GATHER } TcpKind;
 
 typedef struct TcpLink {
     Link link;
     int group, groups;
-    uint64_t token;
+    Secret secret;
     Peer *peer; /* owned: [groups]; group 0 is connected to all, the others to group 0 */
     /* the collective in progress */
     TcpKind kind;
@@ -232,59 +240,86 @@ static const LinkOps tcp_ops = {
 
 /* ---- meeting */
 
-/* Takes a stranger's first frame: whose connection is it? `refused` tells of those that were turned away. */
-static Status hello_take(TcpLink *t, Peer *stranger, const Frame *frame, Text *refused)
+static Hello hello_of(const LinkHello *hello)
 {
-    LinkHello hello;
+    return (Hello){"link", hello, sizeof *hello};
+}
+
+/* Takes a connection that belongs to this job: whose is it? `refused` tells of those that were turned away. */
+static Status group_take(TcpLink *t, Stranger *stranger, Text *refused)
+{
+    const LinkHello *hello = &stranger->hello;
     char why[REFUSAL_BYTES] = "";
-    memcpy(&hello, frame->content, sizeof hello);
-    Peer *peer = &t->peer[hello.group];
-    if (hello.token != t->token)
-        snprintf(why, sizeof why, "host %s belongs to another job: its token differs", hello.host);
-    else if (hello.groups != t->groups)
-        snprintf(why, sizeof why, "host %s takes part in a run of %d groups, host %s in one of %d", hello.host,
-                 (int)hello.groups, t->peer[0].host, t->groups);
+    Peer *peer = &t->peer[hello->group];
+    if (hello->groups != t->groups)
+        snprintf(why, sizeof why, "host %s takes part in a run of %d groups, host %s in one of %d", hello->host,
+                 (int)hello->groups, t->peer[0].host, t->groups);
     else if (peer->net.fd >= 0)
-        snprintf(why, sizeof why, "hosts %s and %s both say that they are group %d", peer->host, hello.host,
-                 (int)hello.group);
+        snprintf(why, sizeof why, "hosts %s and %s both say that they are group %d", peer->host, hello->host,
+                 (int)hello->group);
     if (!*why) {
-        *peer = *stranger;
-        net_skip(&peer->net, frame->length);
-        snprintf(peer->host, sizeof peer->host, "%s", hello.host);
-        *stranger = (Peer){.net.fd = -1};
+        *peer = stranger->peer;
+        snprintf(peer->host, sizeof peer->host, "%s", hello->host);
+        *stranger = (Stranger){.peer.net.fd = -1};
         t->came++;
         return OK;
     }
     text_add(refused, "; %s", why);
-    Status st = peer_send(stranger, FRAME_REFUSED, (int)hello.group, why, strlen(why) + 1);
-    net_close(&stranger->net);
+    Status st = peer_send(&stranger->peer, FRAME_REFUSED, (int)hello->group, why, strlen(why) + 1);
+    net_close(&stranger->peer.net);
     return st;
 }
 
-static void strangers_turn(TcpLink *t, int listener, Peer *strangers, Text *refused)
+/* The next frame of a handshake. */
+static void stranger_turn(TcpLink *t, Stranger *stranger, Text *refused)
+{
+    NetPeer *net = &stranger->peer.net;
+    Frame frame;
+    Proof proof;
+    const Hello hello = hello_of(&stranger->hello);
+    Status st = peer_receive(&stranger->peer);
+    int64_t length = st == OK ? frame_read(net->in, net->in_used, t->groups, &frame) : -1;
+    bool late = clock_ns() - stranger->since_ns > STRANGER_MS * 1000000ll;
+    if (length > 0 && frame.kind == FRAME_HELLO && !stranger->greeted) {
+        memcpy(&stranger->hello, frame.content, sizeof stranger->hello);
+        net_skip(net, frame.length);
+        stranger->greeted = true;
+        st = handshake_challenge(&t->secret, &hello, &stranger->challenge);
+        if (st == OK)
+            st = peer_send(&stranger->peer, FRAME_CHALLENGE, (int)stranger->hello.group, &stranger->challenge,
+                           sizeof stranger->challenge);
+        if (st != OK) net_close(net);
+        return;
+    }
+    if (length > 0 && frame.kind == FRAME_PROOF && stranger->greeted) {
+        memcpy(&proof, frame.content, sizeof proof);
+        net_skip(net, frame.length);
+        if (handshake_holds(&t->secret, &hello, &stranger->challenge, &proof)) {
+            st = group_take(t, stranger, refused);
+            if (st != OK) net_close(net);
+            return;
+        }
+    }
+    if (length == 0 && !net->closed && !late) return;
+    if (stranger->greeted)
+        text_add(refused, "; host %s belongs to another job: its token differs", stranger->hello.host);
+    net_close(net); /* it speaks another language, or does not speak */
+}
+
+static void strangers_turn(TcpLink *t, int listener, Stranger *strangers, Text *refused)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), free_one = -1;
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        Peer *stranger = &strangers[i];
-        Frame frame;
-        if (stranger->net.fd < 0) {
+    for (int i = 0; i < STRANGERS_MAX; i++)
+        if (strangers[i].peer.net.fd >= 0)
+            stranger_turn(t, &strangers[i], refused);
+        else
             free_one = i;
-            continue;
-        }
-        Status st = peer_receive(stranger);
-        int64_t length = st == OK ? frame_read(stranger->net.in, stranger->net.in_used, t->groups, &frame) : -1;
-        if (length > 0 && frame.kind == FRAME_HELLO)
-            st = hello_take(t, stranger, &frame, refused);
-        else if (length != 0 || stranger->net.closed || clock_ns() - stranger->since_ns > STRANGER_MS * 1000000ll)
-            net_close(&stranger->net); /* it speaks another language, or does not speak */
-        if (st != OK) net_close(&stranger->net);
-    }
     if (fd < 0) return;
     net_prepare(fd);
     if (free_one < 0)
         close(fd); /* it tries again */
     else
-        strangers[free_one] = (Peer){.net.fd = fd, .since_ns = clock_ns()};
+        strangers[free_one] = (Stranger){.peer.net.fd = fd, .since_ns = clock_ns()};
 }
 
 /* The names of the groups that have come, and the numbers of those that have not. */
@@ -301,13 +336,13 @@ static void missing_text(const TcpLink *t, int64_t timeout_ms, Text *text)
 
 static Status hub_meet(TcpLink *t, const CommConfig *config)
 {
-    Peer strangers[STRANGERS_MAX];
+    Stranger strangers[STRANGERS_MAX];
     char why[REFUSAL_BYTES], turned_away[512] = "";
     Text refused = text_start(turned_away, sizeof turned_away), text = text_start(why, sizeof why);
     int listener;
     int64_t end = clock_ns() + config->timeout_ms * 1000000;
-    TRY(net_listen(config->port, &listener));
-    for (int i = 0; i < STRANGERS_MAX; i++) strangers[i] = (Peer){.net.fd = -1};
+    TRY(net_listen(config->master, config->port, &listener));
+    for (int i = 0; i < STRANGERS_MAX; i++) strangers[i] = (Stranger){.peer.net.fd = -1};
     while (t->came < t->groups - 1 && clock_ns() < end) {
         struct pollfd polled = {listener, POLLIN, 0};
         (void)poll(&polled, 1, 10);
@@ -317,7 +352,7 @@ static Status hub_meet(TcpLink *t, const CommConfig *config)
     bool all = t->came == t->groups - 1;
     if (!all) missing_text(t, config->timeout_ms, &text);
     text_add(&text, "%s", turned_away);
-    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&strangers[i].net);
+    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&strangers[i].peer.net);
     close(listener);
     for (int g = 1; g < t->groups; g++)
         TRY(peer_send(&t->peer[g], all ? FRAME_WELCOME : FRAME_REFUSED, g, all ? t->peer[0].host : why,
@@ -325,12 +360,39 @@ static Status hub_meet(TcpLink *t, const CommConfig *config)
     return all ? OK : FAIL(ERR_COMM, "%s", why);
 }
 
+/* Takes group 0's answer. Nothing else counts before group 0 has proven that it belongs to this job. */
+static Status answer_take(TcpLink *t, const CommConfig *config, const LinkHello *greeting, const Frame *frame,
+                          bool *proven, bool *welcome)
+{
+    Peer *hub = &t->peer[0];
+    Challenge challenge;
+    Proof proof;
+    const Hello hello = hello_of(greeting);
+    if (*proven ? frame->kind != FRAME_WELCOME && frame->kind != FRAME_REFUSED : frame->kind != FRAME_CHALLENGE)
+        return FAIL(ERR_COMM, "%s, port %d: another program listens there", config->master, config->port);
+    if (frame->kind == FRAME_REFUSED) return FAIL(ERR_COMM, "%s", (const char *)frame->content);
+    *welcome = frame->kind == FRAME_WELCOME;
+    if (*welcome) {
+        memcpy(hub->host, frame->content, sizeof hub->host);
+        net_skip(&hub->net, frame->length);
+        return OK;
+    }
+    memcpy(&challenge, frame->content, sizeof challenge);
+    net_skip(&hub->net, frame->length);
+    if (!handshake_prove(&t->secret, &hello, &challenge, &proof))
+        return FAIL(ERR_COMM, "host %s belongs to another job than the program at %s, port %d: its token differs",
+                    greeting->host, config->master, config->port);
+    *proven = true;
+    return peer_send(hub, FRAME_PROOF, 0, &proof, sizeof proof);
+}
+
 /* A connection that ends before the answer is tried again: group 0 may have had no room for it yet. */
 static Status leaf_meet(TcpLink *t, const CommConfig *config)
 {
-    LinkHello hello = {.token = t->token, .group = t->group, .groups = t->groups};
+    LinkHello hello = {.group = t->group, .groups = t->groups};
     Peer *hub = &t->peer[0];
     char why[512] = "";
+    bool proven = false, welcome = false;
     struct timespec pause = {.tv_nsec = RETRY_MS * 1000000};
     int64_t end = clock_ns() + config->timeout_ms * 1000000;
     snprintf(hello.host, sizeof hello.host, "%s", config->place.host);
@@ -341,6 +403,8 @@ static Status leaf_meet(TcpLink *t, const CommConfig *config)
         if (hub->net.fd < 0) {
             hub->net.fd = net_connect(config->master, config->port, why, sizeof why);
             if (hub->net.fd < 0) nanosleep(&pause, NULL);
+            proven = false;
+            TRY(random_bytes(hello.nonce, sizeof hello.nonce));
             TRY(peer_send(hub, FRAME_HELLO, 0, &hello, sizeof hello));
             continue;
         }
@@ -349,15 +413,11 @@ static Status leaf_meet(TcpLink *t, const CommConfig *config)
         net_flush(&hub->net);
         TRY(peer_receive(hub));
         int64_t length = frame_read(hub->net.in, hub->net.in_used, t->groups, &frame);
-        if (length > 0 && frame.kind == FRAME_REFUSED) return FAIL(ERR_COMM, "%s", (const char *)frame.content);
-        if (length > 0 && frame.kind == FRAME_WELCOME) {
-            memcpy(hub->host, frame.content, sizeof hub->host);
-            net_skip(&hub->net, (size_t)length);
-            return OK;
-        }
-        if (length != 0)
+        if (length < 0)
             return FAIL(ERR_COMM, "%s, port %d: another program listens there", config->master, config->port);
-        if (!hub->net.closed) continue;
+        if (length > 0) TRY(answer_take(t, config, &hello, &frame, &proven, &welcome));
+        if (welcome) return OK;
+        if (length > 0 || !hub->net.closed) continue;
         snprintf(why, sizeof why, "the connection was closed");
         net_close(&hub->net);
         nanosleep(&pause, NULL);
@@ -404,7 +464,7 @@ Status link_tcp_open(const CommConfig *config, Link **made)
     t->link.ops = &tcp_ops;
     t->group = place->group;
     t->groups = place->groups;
-    t->token = config->token;
+    t->secret = config->secret;
     t->peer = calloc((size_t)place->groups, sizeof *t->peer);
     t->has_come = calloc((size_t)place->groups, sizeof *t->has_come);
     Status st = OK;

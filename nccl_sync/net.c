@@ -21,12 +21,20 @@ void net_prepare(int fd)
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-Status net_listen(int port, int *fd)
+/* A name of other hosts' may be an address of this one's loopback, too (/etc/hosts), hence no look-up. */
+static bool is_loopback(const char *host)
+{
+    return !strcmp(host, "localhost") || !strcmp(host, "127.0.0.1");
+}
+
+Status net_listen(const char *master, int port, int *fd)
 {
     int yes = 1, no = 0, error = 0;
+    bool here = is_loopback(master);
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    for (int family = 0; family < 2 && error != EADDRINUSE; family++) { /* IPv4 alone where there is no IPv6 */
+    if (here) four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int family = here; family < 2 && error != EADDRINUSE; family++) { /* IPv4 alone where there is no IPv6 */
         *fd = socket(family == 0 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (*fd < 0) continue;
         (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

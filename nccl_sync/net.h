@@ -8,9 +8,10 @@
 
 #include "kernels/status.h"
 
-/* Listen on a port of all addresses of this host, IPv6 and IPv4. The descriptor does not block, and is closed by exec.
- * ERR_COMM says so if another program has the port. */
-NODISCARD Status net_listen(int port, int *fd);
+/* Listen on a port where `master` is the name by which the others reach this host: of its loopback address alone if that
+ * is the name (127.0.0.1, localhost), else of all its addresses, IPv6 and IPv4. The descriptor does not block, and is
+ * closed by exec. ERR_COMM says so if another program has the port. */
+NODISCARD Status net_listen(const char *master, int port, int *fd);
 /* One attempt at all addresses of `host`, of at most NET_ATTEMPT_MS each. The descriptor, prepared as below, or -1; then
  * `why` says what failed last, and whether the name leads to this host itself (127.0.1.1 in /etc/hosts). */
 enum { NET_ATTEMPT_MS = 2000 };

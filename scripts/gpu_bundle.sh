@@ -40,6 +40,8 @@ take() {
 take jansson jansson.h jansson_config.h
 take yaml-0.1 yaml.h
 take libxxhash xxhash.h
+mapfile -t openssl < <(cd "$(pkg-config --variable=includedir libcrypto)" && ls openssl/*.h)
+take libcrypto "${openssl[@]}"
 take libprotobuf-c protobuf-c/protobuf-c.h
 take zlib zlib.h zconf.h
 take libjpeg jpeglib.h jmorecfg.h jerror.h
@@ -50,6 +52,7 @@ take cmocka cmocka.h
 for header in zconf.h jconfig.h; do
     [ ! -f "/usr/include/$multi/$header" ] || cp "/usr/include/$multi/$header" "$bundle/include/"
 done
+[ ! -d "/usr/include/$multi/openssl" ] || cp "/usr/include/$multi/openssl/"*.h "$bundle/include/openssl/"
 
 # The generated protocol code, and a replacement for protoc-c that copies it.
 protoc-c --proto_path=towers/record --c_out="$bundle/proto" towers/record/*.proto

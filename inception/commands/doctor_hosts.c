@@ -401,7 +401,7 @@ static Status links_measure(Survey *s, const JobFiles *files, int listener)
 {
     Status st = OK;
     int me = -1, rank = files->launch.rank, rounds = s->hosts - 1 + s->hosts % 2;
-    uint64_t token = files->launch.token;
+    const Secret *secret = &files->launch.secret;
     HostLink *all = calloc((size_t)s->ranks, sizeof *all);
     s->link = calloc((size_t)s->hosts * (size_t)s->hosts, sizeof *s->link);
     if (!all || !s->link) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the links of %d hosts", s->hosts));
@@ -414,10 +414,10 @@ static Status links_measure(Survey *s, const JobFiles *files, int listener)
             const HostCard *card = &s->card[s->rank_of[partner]];
             const char *address = s->rank_of[partner] == 0 ? files->launch.master : card->address;
             link.to = s->rank_of[partner];
-            if (me > partner) host_link_serve(listener, token, link.to, HOST_LINK_MS / 2);
-            host_link_measure(address, card->port, token, rank, &link);
+            if (me > partner) host_link_serve(listener, secret, link.to, HOST_LINK_MS / 2);
+            host_link_measure(address, card->port, secret, rank, &link);
             bool lost = link.connected && link.bytes_per_s <= 0; /* it is silent */
-            if (me < partner && !lost) host_link_serve(listener, token, link.to, HOST_LINK_MS);
+            if (me < partner && !lost) host_link_serve(listener, secret, link.to, HOST_LINK_MS);
         }
         TRY_OUT(control_gather(files->control, &link, sizeof link, "its links", all));
         for (int r = 0; r < s->ranks; r++) host_link_clean(&all[r]);
@@ -543,7 +543,7 @@ static Status survey_make(const Options *o, JobFiles *files, Survey *s)
     if (!mine || !s->card || !s->sentences)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the cards of %d programs", s->ranks));
     card_fill(o, files, mine);
-    TRY_OUT(host_links_listen(&listener, &port));
+    TRY_OUT(host_links_listen(files->launch.master, &listener, &port));
     host_address(files->launch.master, mine->address, sizeof mine->address);
     mine->port = port;
     TRY_OUT(control_gather(files->control, mine, sizeof *mine, "what it is", s->card));

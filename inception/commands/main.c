@@ -140,7 +140,7 @@ static Status train(Options *options, JobFiles *files, int *signal_number)
     if (*absent && !options->quiet)
         fprintf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained, absent);
     Status st = run_dir_open(options, files, &lock);
-    if (st == OK) st = hosts_begin(files);
+    if (st == OK) st = hosts_begin(options, files);
     if (st != OK) {
         run_dir_release(lock);
         return st;

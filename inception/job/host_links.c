@@ -21,7 +21,7 @@ enum { MAGIC = 0x4b4c5754, PINGS = 20, PIECE = 1 << 18, BULK_BYTES = 64 << 20, B
 typedef struct LinkHead {
     uint32_t magic;
     int32_t from;
-    uint64_t token;
+    uint8_t nonce[NONCE_BYTES];
 } LinkHead;
 
 typedef struct LinkAnswer {
@@ -61,11 +61,11 @@ static bool move(int fd, bool sends, void *bytes, size_t count, int64_t deadline
     return true;
 }
 
-Status host_links_listen(int *listener, int *port)
+Status host_links_listen(const char *master, int *listener, int *port)
 {
     struct sockaddr_storage own;
     socklen_t bytes = sizeof own;
-    if (net_listen(0, listener) != OK)
+    if (net_listen(master, 0, listener) != OK)
         return FAIL(ERR_COMM, "cannot listen for connections of other hosts: %s", strerror(errno));
     if (getsockname(*listener, (struct sockaddr *)&own, &bytes) != 0)
         return FAIL(ERR_COMM, "cannot find the port of a socket: %s", strerror(errno));
@@ -120,16 +120,31 @@ static bool bulk_measure(int fd, HostLink *link, int64_t deadline)
     return true;
 }
 
-void host_link_measure(const char *address, int port, uint64_t token, int me, HostLink *link)
+static Hello hello_of(const LinkHead *head)
 {
-    LinkHead head = {MAGIC, me, token};
+    return (Hello){"host link", head, sizeof *head};
+}
+
+static bool server_is_known(int fd, const Secret *secret, int me, int64_t deadline)
+{
+    LinkHead head = {MAGIC, me, {0}};
+    Challenge challenge;
+    Proof proof;
+    const Hello hello = hello_of(&head);
+    return random_bytes(head.nonce, sizeof head.nonce) == OK && move(fd, true, &head, sizeof head, deadline) &&
+           move(fd, false, &challenge, sizeof challenge, deadline) &&
+           handshake_prove(secret, &hello, &challenge, &proof) && move(fd, true, &proof, sizeof proof, deadline);
+}
+
+void host_link_measure(const char *address, int port, const Secret *secret, int me, HostLink *link)
+{
     int64_t deadline = after_ms(HOST_LINK_MS);
     snprintf(link->address, sizeof link->address, "%.40s, port %d", address, port);
     int fd = net_connect(address, port, link->why, sizeof link->why);
     link->connected = fd >= 0;
     if (fd < 0) return;
     link->why[0] = 0;
-    if (!move(fd, true, &head, sizeof head, deadline) || !pings_measure(fd, link, deadline) ||
+    if (!server_is_known(fd, secret, me, deadline) || !pings_measure(fd, link, deadline) ||
         !bulk_measure(fd, link, deadline))
         snprintf(link->why, sizeof link->why, "the connection ended, or nothing came for seconds");
     close(fd);
@@ -175,16 +190,26 @@ void host_link_clean(HostLink *link)
         if (!isfinite(*numbers[i])) *numbers[i] = 0;
 }
 
-void host_link_serve(int listener, uint64_t token, int from, int wait_ms)
+static bool client_is_known(int fd, const Secret *secret, int from, int64_t deadline)
+{
+    LinkHead head;
+    Challenge challenge;
+    Proof proof;
+    const Hello hello = hello_of(&head);
+    return move(fd, false, &head, sizeof head, deadline) && head.magic == MAGIC && head.from == from &&
+           handshake_challenge(secret, &hello, &challenge) == OK &&
+           move(fd, true, &challenge, sizeof challenge, deadline) && move(fd, false, &proof, sizeof proof, deadline) &&
+           handshake_holds(secret, &hello, &challenge, &proof);
+}
+
+void host_link_serve(int listener, const Secret *secret, int from, int wait_ms)
 {
     int64_t deadline = after_ms(wait_ms);
     while (ready_by(listener, POLLIN, deadline)) {
-        LinkHead head;
         int fd = accept(listener, NULL, NULL);
         if (fd < 0) continue;
         net_prepare(fd);
-        bool known = move(fd, false, &head, sizeof head, after_ms(HOST_LINK_MS / 3)) && head.magic == MAGIC &&
-                     head.token == token && head.from == from;
+        bool known = client_is_known(fd, secret, from, after_ms(HOST_LINK_MS / 3));
         if (known) client_serve(fd, after_ms(HOST_LINK_MS));
         close(fd);
         if (known) return;
@@ -259,7 +284,7 @@ Status host_links_check(Control *control, const Launch *launch, char *text, size
     struct pollfd *polled = calloc(ranks + 1, sizeof *polled);
     Text told = text_start(text, bytes);
     if (!door || !closed || !polled) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the links of %zu programs", ranks));
-    TRY_OUT(host_links_listen(&listener, &port));
+    TRY_OUT(host_links_listen(launch->master, &listener, &port));
     mine.port = port;
     host_address(launch->master, mine.address, sizeof mine.address);
     TRY_OUT(control_gather(control, &mine, sizeof mine, "where it listens", door));

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
+#include "nccl_sync/handshake.h"
 #include "towers/replica/launch.h"
 #include "towers/train/control.h"
 
@@ -23,18 +24,18 @@ typedef struct HostLink {
     char address[64], why[96];                 /* "10.0.0.2, port 40123" */
 } HostLink;
 
-/* Listen on a free port of all addresses of this host. */
-NODISCARD Status host_links_listen(int *listener, int *port);
+/* Listen on a free port, as rank 0 does at `master` (net_listen). */
+NODISCARD Status host_links_listen(const char *master, int *listener, int *port);
 /* The address of this host from which `master` is reached, as digits; "" if there is no route. */
 void host_address(const char *master, char *address, size_t bytes);
 
 /* Measure the link to the server at an address. Never waits longer than HOST_LINK_MS, and cannot fail: the link tells. */
 enum { HOST_LINK_MS = 6000 };
-void host_link_measure(const char *address, int port, uint64_t token, int me, HostLink *link);
+void host_link_measure(const char *address, int port, const Secret *secret, int me, HostLink *link);
 /* A link as another program has sent it: its texts get ends, numbers that are none become 0. */
 void host_link_clean(HostLink *link);
 /* Serve the client that rank `from` is, which begins within wait_ms; strangers are turned away. */
-void host_link_serve(int listener, uint64_t token, int from, int wait_ms);
+void host_link_serve(int listener, const Secret *secret, int from, int wait_ms);
 
 /* Before the fork; collective. Whether each program can connect to each other one, at a free port, as MPI wants to. In
  * `text`, on every rank: "" or who cannot connect to whom, at which port, and why. Takes seconds only if some cannot. */

@@ -26,6 +26,7 @@ Status hosts_meet(const Options *o, JobFiles *files)
     files->console[0] = files->console[1] = -1;
     TRY(launch_read(environ, &files->launch));
     if (files->launch.ranks == 1) return OK;
+    TRY(launch_secret(environ, &files->launch));
     files->launch.any_build = o->verb == VERB_DOCTOR;
     TRY(control_open(&files->launch, (int64_t)(o->comm_timeout * 1000), &files->control));
     job->control = files->control;
@@ -39,7 +40,7 @@ Status hosts_meet(const Options *o, JobFiles *files)
     char mpi[128]; /* connects GPUs, too, if it is there */
     job->comm.master = files->launch.mpi && comm_mpi_text(mpi, sizeof mpi) ? NULL : files->launch.master;
     job->comm.port = files->launch.port + 1;
-    job->comm.token = files->launch.token;
+    job->comm.secret = files->launch.secret;
     job->group = files->launch.rank;
     return OK;
 }
@@ -83,6 +84,7 @@ static Status run_take(Options *o, JobFiles *files)
     free(text);
     if (!settings || !name) TRY_OUT(FAIL(ERR_INTERNAL, "rank 0 sent an unreadable run directory"));
     path_take(root, "run_dir", files->run_dir);
+    TRY_OUT(job_run_dir_check(o, files->run_dir));
     path_take(root, "resume_path", files->resume_path);
     path_take(root, "branch_of", files->branch_of);
     files->nothing_to_resume = json_is_true(json_object_get(root, "nothing_to_resume"));
@@ -235,12 +237,13 @@ out:
 
 static Status streams_redirect(JobFiles *files)
 {
+    int fd;
     char path[PATH_BYTES], name[32];
     snprintf(name, sizeof name, "log-rank%d.txt", files->launch.rank);
     TRY(directory_create(files->run_dir));
     TRY(path_join(path, files->run_dir, name));
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
+    TRY(run_file_open(path, true, false, &fd));
+    (void)fcntl(fd, F_SETFL, O_APPEND);
     fflush(NULL);
     for (int i = 0; i < 2; i++) {
         files->console[i] = fcntl(i + 1, F_DUPFD_CLOEXEC, 3);
@@ -250,7 +253,7 @@ static Status streams_redirect(JobFiles *files)
     return OK;
 }
 
-Status hosts_begin(JobFiles *files)
+Status hosts_begin(const Options *o, JobFiles *files)
 {
     char *text = files->run_dir;
     size_t count = strlen(text);
@@ -259,6 +262,7 @@ Status hosts_begin(JobFiles *files)
     if (hosts_lead(files)) return OK;
     snprintf(files->run_dir, sizeof files->run_dir, "%s", text);
     free(text);
+    TRY(job_run_dir_check(o, files->run_dir));
     files->job.quiet = true;
     return streams_redirect(files);
 }

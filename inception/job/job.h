@@ -58,6 +58,9 @@ NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
 /* Determine the run directory (with --resume: find it) and take over the settings of a resumed run. Must precede
  * job_open. Creates nothing. */
 NODISCARD Status job_run_dir(Options *options, JobFiles *files);
+/* Is a run directory that another program has chosen one that this program's --output-dir, --experiment and --resume
+ * mean? ERR_ARG. */
+NODISCARD Status job_run_dir_check(const Options *options, const char *run_dir);
 /* Copy the records of the run that this one branches off from to the run directory, which is locked. */
 NODISCARD Status job_branch(const JobFiles *files);
 void job_close(JobFiles *files);

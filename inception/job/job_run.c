@@ -105,7 +105,7 @@ static Status run_of_checkpoint(const char *given, char *run)
 }
 
 /* A name below --output-dir that cannot lead out of it. */
-static Status experiment_dir(const char *root, const char *name, JobFiles *files)
+static Status experiment_dir(const char *root, const char *name, char run[PATH_BYTES])
 {
     for (const char *c = name; *c; c++)
         if (iscntrl((unsigned char)*c))
@@ -120,7 +120,7 @@ static Status experiment_dir(const char *root, const char *name, JobFiles *files
                         "another directory",
                         name);
     }
-    return path_join(files->run_dir, root, name);
+    return path_join(run, root, name);
 }
 
 static Status path_copy(char to[PATH_BYTES], const char *path)
@@ -238,12 +238,35 @@ static Status directory_choose(Options *o, JobFiles *files)
                    : OK;
     }
     if (o->experiment)
-        TRY(experiment_dir(root, o->experiment, files));
+        TRY(experiment_dir(root, o->experiment, files->run_dir));
     else if (automatic)
         newest_run(root, name, files->run_dir, sizeof files->run_dir);
     files->fresh_name = !files->run_dir[0];
     if (files->fresh_name) fresh_name(root, name, files->run_dir, sizeof files->run_dir);
     return begin_check(automatic, files);
+}
+
+/* A plain name in a folder. */
+static bool is_in(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    const char *name = path + length;
+    if (strncmp(path, folder, length) != 0 || (*name != '/' && !(length && name[-1] == '/'))) return false;
+    while (*name == '/') name++;
+    return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+Status job_run_dir_check(const Options *o, const char *run)
+{
+    const char *root = o->output_dir ? o->output_dir : "runs";
+    char named[PATH_BYTES];
+    if (!*run || (o->resume && !strcmp(run, o->resume))) return OK;
+    if (o->experiment) TRY(experiment_dir(root, o->experiment, named));
+    if (o->experiment ? !strcmp(run, named) : is_in(run, root)) return OK;
+    return FAIL(ERR_ARG,
+                "rank 0 has the run directory %s, but the options of this rank mean %s%s; start all programs with the "
+                "same --output-dir, --experiment and --resume",
+                run, o->experiment ? named : root, o->experiment ? "" : "/NAME");
 }
 
 Status job_run_dir(Options *o, JobFiles *files)

@@ -124,6 +124,23 @@ all_codes 0 "shapes in four" 4
 same_run shapes # what it stopped at was evaluated, too
 ((failures)) || row bits "4 steps of 1 x 8, resumed as 2 x 4 for 4, as 4 x 2 for 4" equal equal equal "-"
 
+# ---- what rank 0 says is not obeyed blindly: a link in place of the log, and another run directory, are refused
+
+victim=$work/victim
+echo mine >"$victim" && rm "$work/in-2/log-rank1.txt" && ln -s "$victim" "$work/in-2/log-rank1.txt"
+new link
+launched 2 --experiment in-2 --resume auto --max-steps 14
+[[ $(cat "$codes"/[01]) =~ ^[1-9] ]] || complain "a link in place of rank 1's log was accepted"
+grep -q "log-rank1.txt' is a symbolic link; it was not opened for writing" "$err" || complain "a link: $(tail -n 3 "$err")"
+[[ $(cat "$victim") == mine ]] || complain "a file behind a link was written to"
+for more in "--output-dir $work/mine" "--experiment mine"; do
+    new directory && echo "more='$more'" >"$codes/before-1"
+    launched 2 --experiment elsewhere --max-steps 1
+    grep -q "rank 0 has the run directory $work/elsewhere, but the options of this rank mean $work/mine" "$err" || complain "$more on one host: $(tail -n 3 "$err")"
+    all_codes 2 "$more on one host" 2
+    [[ ! -e $work/elsewhere && ! -e $work/mine ]] || complain "$more on one host: a run directory was made"
+done
+
 # a network with batch norms, of which every tower has its own statistics
 model=${run[1]} run[1]=inception_mini
 steady=(--opt sgd --lr 0.01 --sched constant)

@@ -13,7 +13,8 @@ JOB = {
     "apiVersion": str, "kind": str, "metadata": {"name": str},
     "spec": {
         "runtimeRef": {"name": str, "apiGroup": str, "kind": str},
-        "trainer": {"image": str, "command": [str], "args": [str], "env": [{"name": str, "value": str}], "numNodes": int,
+        "trainer": {"image": str, "command": [str], "args": [str], "env": [{"name": str, "value": str, "valueFrom": {"secretKeyRef": {"name": str, "key": str}}}],
+                    "numNodes": int,
                     "resourcesPerNode": {"limits": dict, "requests": dict}, "numProcPerNode": int},
         "runtimePatches": [{"manager": str, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [
             {"name": str, "template": {"spec": {"template": {"spec": {
@@ -47,6 +48,7 @@ assert set(mounts.values()) <= {v["name"] for v in pod["volumes"]}, "a volume is
 command = spec["trainer"]["command"] + spec["trainer"]["args"]
 assert {"/data", "/runs"} <= set(mounts) and {"/data", "/runs"} <= set(command), "the command uses other paths than are mounted"
 assert spec["trainer"]["numNodes"] == 2
+assert [e["name"] for e in spec["trainer"]["env"]] == ["TOWERS_TOKEN"], "pods share no home, so they need a token"
 print(shlex.join(command))
 CHECK
 
@@ -63,7 +65,7 @@ command=$(sed "s|inception_v3|fashion_cnn|; s|/data|$work/data|; s|/runs|$work/r
 FAKE_GPUS=2 towers train fashion_cnn --data-path "$work/data" --output-dir "$work/runs" --experiment one >"$out" 2>"$err" </dev/null || complain "one program: $(tail -n 3 "$err")"
 pids=()
 for node in 0 1; do
-    PET_NODE_RANK=$node NCCL_HOSTID=node$node eval "$command" >"$work/out-$node" 2>"$work/err-$node" </dev/null &
+    PET_NODE_RANK=$node NCCL_HOSTID=node$node TOWERS_TOKEN=of-the-secret XDG_CONFIG_HOME=/dev/null eval "$command" >"$work/out-$node" 2>"$work/err-$node" </dev/null &
     pids+=($!)
 done
 for node in 0 1; do wait "${pids[node]}" || complain "node $node: exit $?: $(tail -n 5 "$work/err-$node")"; done

@@ -246,7 +246,7 @@ static void test_sums_of_several_hosts(void **state)
         Group g = {.body = rounds, .groups = 2};
         g.config.master = "127.0.0.1";
         g.config.port = free_port();
-        g.config.token = 7;
+        g.config.secret = (Secret){{7}};
         g.config.ordered = ordered;
         group_live(&g, 4, 4);
         all_well(&g);

@@ -16,6 +16,7 @@ check_begin() {
     export LC_ALL=C GOMP_SPINCOUNT=1000
     unset "${!TOWERS_@}"
     work=$(mktemp -d "${TMPDIR:-/tmp}/towers-$1.XXXXXX") || exit 1
+    export XDG_CONFIG_HOME=$work/config # where programs of several hosts keep their token
     trap 'rm -rf "$work"' EXIT
     failures=0 out=$work/out err=$work/err beside=()
     . "$source_dir/tests/support/small_data.sh"

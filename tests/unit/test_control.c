@@ -1,10 +1,12 @@
 /* The control channel: its frames, and programs (processes on this host) that meet, tell each other to stop, fail, die, and end with
- * one result. */
+ * one result; whoever does not know their secret neither commands nor joins them. */
 #include "kernels/clock.h"
+#include "nccl_sync/net.h"
 #include "tests/support/free_port.h"
 #include "towers/train/control.h"
 #include "towers/train/control_frames.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -104,6 +106,8 @@ static void test_frames(void **state)
 }
 
 /* ---- programs */
+
+static const Secret secret = {{7, 1, 4, 2, 8, 5, 7, 1}};
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
@@ -453,7 +457,8 @@ static int stops_while_it_waits(Control *c)
 static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
 {
     pid_t pid[RANKS];
-    Launch launch = {.ranks = RANKS, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    Launch launch = {
+        .ranks = RANKS, .master = "127.0.0.1", .port = free_port(), .secret = secret, .secret_from = "TOWERS_TOKEN"};
     for (int r = 0; r < RANKS; r++) {
         pid[r] = fork();
         if (pid[r]) continue;
@@ -546,7 +551,8 @@ static void test_misfits(void **state)
 static void test_strangers(void **state)
 {
     (void)state;
-    Launch launch = {.ranks = 2, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    Launch launch = {
+        .ranks = 2, .master = "127.0.0.1", .port = free_port(), .secret = secret, .secret_from = "TOWERS_TOKEN"};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)launch.port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     pid_t other = fork();
@@ -575,12 +581,113 @@ static void test_strangers(void **state)
     assert_int_equal(status, 0);
 }
 
+/* ---- strangers that speak the language */
+
+static size_t receive(int fd, void *to, size_t bytes)
+{
+    size_t got = 0;
+    ssize_t n;
+    while (got < bytes && (n = read(fd, (char *)to + got, bytes - got)) > 0) got += (size_t)n;
+    return got;
+}
+
+/* Listens in rank 0's place. It learns no more than the greeting, in which the secret is not, and cannot command. */
+static void impostor_meets(bool challenges)
+{
+    int listener, fd, status;
+    Launch launch = {.rank = 1,
+                     .ranks = 2,
+                     .master = "127.0.0.1",
+                     .port = free_port(),
+                     .secret = secret,
+                     .secret_from = "TOWERS_TOKEN"};
+    assert_int_equal(net_listen(launch.master, launch.port, &listener), OK);
+    pid_t other = fork();
+    if (other == 0) {
+        Control *c;
+        Status st = control_open(&launch, challenges ? TIMEOUT_MS : 1500, &c);
+        if (st != (challenges ? ERR_ARG : ERR_COMM)) _exit(97);
+        const char *wanted = challenges ? "has found the rank 0 of another job" : "cannot meet rank 0 at 127.0.0.1";
+        _exit(strstr(status_message(), wanted) ? 0 : 98);
+    }
+    while ((fd = accept(listener, NULL, NULL)) < 0) nap();
+    uint8_t bytes[4096], heard[sizeof(ControlHead) + sizeof(ControlHello) + 1];
+    Challenge guess = {{1}, {2}};
+    char hosts[2][CONTROL_HOST_BYTES] = {"a", "b"};
+    size_t count = 0;
+    if (challenges) count += frame_put(bytes, CONTROL_CHALLENGE, &guess, sizeof guess);
+    count += frame_put(bytes + count, CONTROL_WELCOME, hosts, sizeof hosts);
+    count += frame_put(bytes + count, CONTROL_BYTES, "runs/a", 6);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(receive(fd, heard, sizeof heard), sizeof heard - 1);
+    assert_null(memmem(heard, sizeof heard, secret.key, 8));
+    close(fd);
+    close(listener);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
+/* fault: F44 */
+static void test_impostor_of_rank_0(void **state)
+{
+    (void)state;
+    impostor_meets(true);
+    impostor_meets(false);
+}
+
+/* Connects as rank 1 without the secret: sends the listener's own proof back, and then commands. */
+static void intruder_comes(int port)
+{
+    char why[128];
+    uint8_t bytes[4096], heard[4096];
+    Challenge challenge;
+    ControlHello hello = {.rank = 1, .ranks = 2, .version = TOWERS_VERSION, .host = "here", .build = control_build()};
+    ControlEnd end = {.rank = 1, .status = ERR_COMM, .message = "the end"};
+    int fd;
+    while ((fd = net_connect("127.0.0.1", port, why, sizeof why)) < 0) nap();
+    fcntl(fd, F_SETFL, 0);
+    size_t count = frame_put(bytes, CONTROL_HELLO, &hello, sizeof hello);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(receive(fd, heard, sizeof(ControlHead) + sizeof challenge),
+                     sizeof(ControlHead) + sizeof challenge);
+    memcpy(&challenge, heard + sizeof(ControlHead), sizeof challenge);
+    count = frame_put(bytes, CONTROL_PROOF, challenge.proof, sizeof challenge.proof);
+    count += frame_put(bytes + count, CONTROL_FAILED, &end, sizeof end);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(receive(fd, heard, 1), 0);
+    close(fd);
+}
+
+/* fault: F44 */
+static void test_intruder_in_place_of_rank_1(void **state)
+{
+    (void)state;
+    Launch launch = {
+        .ranks = 2, .master = "127.0.0.1", .port = free_port(), .secret = secret, .secret_from = "TOWERS_TOKEN"};
+    pid_t other = fork();
+    if (other == 0) {
+        Control *c;
+        intruder_comes(launch.port);
+        launch.rank = 1;
+        if (control_open(&launch, TIMEOUT_MS, &c) != OK) _exit(98);
+        control_close(c);
+        _exit(0);
+    }
+    Control *c;
+    int status;
+    assert_int_equal(control_open(&launch, TIMEOUT_MS, &c), OK);
+    control_close(c);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
 /* fault: F45 */
 /* A program that was started as one of three is refused by rank 0 of two, and may come again as one of two. */
 static void test_other_number(void **state)
 {
     (void)state;
-    Launch launch = {.ranks = 2, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    Launch launch = {
+        .ranks = 2, .master = "127.0.0.1", .port = free_port(), .secret = secret, .secret_from = "TOWERS_TOKEN"};
     pid_t other = fork();
     if (other == 0) {
         Control *c;
@@ -604,9 +711,17 @@ static void test_other_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frames), cmocka_unit_test(test_stop),      cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_death),  cmocka_unit_test(test_strangers), cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_slow_disk), cmocka_unit_test(test_other_number),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_other_number),
+        cmocka_unit_test(test_impostor_of_rank_0),
+        cmocka_unit_test(test_intruder_in_place_of_rank_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

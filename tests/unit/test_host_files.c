@@ -102,7 +102,8 @@ static int entries(const char *name)
 /* Rank 1 does `life` with a job of this run directory, while rank 0 takes files to run/. */
 static void meet(const char *directory, void (*life)(const TrainJob *), char *problems, size_t bytes)
 {
-    Launch launch = {.ranks = 2, .master = "127.0.0.1", .port = free_port(), .token = 7};
+    Launch launch = {
+        .ranks = 2, .master = "127.0.0.1", .port = free_port(), .secret = {{7}}, .secret_from = "TOWERS_TOKEN"};
     char own[PATH_BYTES], theirs[PATH_BYTES];
     Control *control;
     HostFiles *files;

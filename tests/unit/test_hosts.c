@@ -6,6 +6,7 @@
 #include "tests/support/free_port.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -35,6 +36,7 @@ typedef struct Case {
     int other_token; /* the group that belongs to another job; -1: none */
     bool one_alone;  /* the last group has one process only */
     bool strangers;  /* silent connections to group 0 that come before the other groups' */
+    bool intruder;   /* a connection in the name of the last group, from somebody who does not know the secret */
     int port;
     Seen *seen;
 } Case;
@@ -52,7 +54,7 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
                          .timeout_ms = c->timeout_ms,
                          .master = "127.0.0.1",
                          .port = c->port,
-                         .token = rank / PER == c->other_token ? 8 : 7};
+                         .secret = {{rank / PER == c->other_token ? 8 : 7}}};
     Comm *comm = NULL;
     if (c->one_alone && rank / PER == GROUPS - 1) {
         config.place.rank = GROUPS - 1;
@@ -94,6 +96,27 @@ static void group_live(const Case *c, int group)
     _exit(0);
 }
 
+/* Sends group 0's own proof back to it. */
+static void intruder_comes(const Case *c)
+{
+    char why[256];
+    FrameHead head = {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(LinkHello)},
+              answer = {FRAME_MAGIC, FRAME_PROOF, 0, PROOF_BYTES};
+    LinkHello hello = {{7}, GROUPS - 1, GROUPS, "thief"};
+    Challenge challenge;
+    int fd;
+    while ((fd = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
+    (void)fcntl(fd, F_SETFL, 0);
+    assert_int_equal(write(fd, &head, sizeof head), sizeof head);
+    assert_int_equal(write(fd, &hello, sizeof hello), sizeof hello);
+    assert_int_equal(recv(fd, &head, sizeof head, MSG_WAITALL), sizeof head);
+    assert_int_equal(recv(fd, &challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
+    assert_int_equal(write(fd, &answer, sizeof answer), sizeof answer);
+    assert_int_equal(write(fd, challenge.proof, PROOF_BYTES), PROOF_BYTES);
+    assert_int_equal(recv(fd, &head, sizeof head, MSG_WAITALL), 0);
+    close(fd);
+}
+
 static void case_live(Case *c)
 {
     pid_t pid[GROUPS] = {0};
@@ -111,6 +134,7 @@ static void case_live(Case *c)
         for (int i = 0; g == 0 && i < strangers; i++)
             while ((stranger[i] = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
     }
+    if (c->intruder) intruder_comes(c);
     for (int g = 0; g < GROUPS; g++)
         if (pid[g]) assert_int_equal(waitpid(pid[g], NULL, 0), pid[g]);
     for (int i = 0; i < strangers; i++) close(stranger[i]);
@@ -237,8 +261,22 @@ static void test_group_of_another_job(void **state)
     (void)state;
     Case c = {everything, 4000, -1, -1, 2};
     case_live(&c);
-    const char *told = "host host2 belongs to another job: its token differs";
-    for (int r = 0; r < RANKS; r += PER)
+    for (int r = 0; r < RANKS; r += PER) {
+        const char *told = r == 2 * PER ? "host host2 belongs to another job than the program at 127.0.0.1"
+                                        : "host host2 belongs to another job: its token differs";
+        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
+            fail_msg("rank %d: '%s'", r, c.seen->message[r]);
+    }
+    munmap(c.seen, sizeof *c.seen);
+}
+
+static void test_intruder_in_place_of_a_group(void **state)
+{
+    (void)state;
+    Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
+    case_live(&c);
+    const char *told = ": 2; there are: 0 (host host0), 1 (host host1); host thief belongs to another job";
+    for (int r = 0; r < RANKS - PER; r += PER)
         if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     munmap(c.seen, sizeof *c.seen);
@@ -292,6 +330,27 @@ static void test_connection_to_itself(void **state)
     assert_string_equal(why, "127.0.0.1: Connection refused");
 }
 
+/* Where all programs are on one host nobody else can connect. */
+static void test_listener_for_this_host_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *master;
+        bool here;
+    } cases[] = {{"127.0.0.1", true}, {"localhost", true}, {"127.0.1.1", false}, {"node1", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int fd;
+        struct sockaddr_storage at = {0};
+        socklen_t bytes = sizeof at;
+        assert_int_equal(net_listen(cases[i].master, 0, &fd), OK);
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+        bool here =
+            at.ss_family == AF_INET && ((const struct sockaddr_in *)&at)->sin_addr.s_addr == htonl(INADDR_LOOPBACK);
+        if (here != cases[i].here) fail_msg("%s: %s", cases[i].master, here ? "loopback" : "all addresses");
+        close(fd);
+    }
+}
+
 /* ---- frames of strangers */
 
 static void test_frames(void **state)
@@ -299,7 +358,7 @@ static void test_frames(void **state)
     (void)state;
     uint8_t at[sizeof(FrameHead) + sizeof(LinkHello) + 8] = {0};
     FrameHead head = {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(LinkHello)};
-    LinkHello hello = {7, 1, 3, "b"};
+    LinkHello hello = {{7}, 1, 3, "b"};
     Frame frame;
     memcpy(at, &head, sizeof head);
     memcpy(at + sizeof head, &hello, sizeof hello);
@@ -336,9 +395,11 @@ int main(void)
         cmocka_unit_test(test_leader_that_stops),
         cmocka_unit_test(test_group_that_does_not_come),
         cmocka_unit_test(test_group_of_another_job),
+        cmocka_unit_test(test_intruder_in_place_of_a_group),
         cmocka_unit_test(test_group_with_fewer_processes),
         cmocka_unit_test(test_silent_strangers),
         cmocka_unit_test(test_connection_to_itself),
+        cmocka_unit_test(test_listener_for_this_host_alone),
         cmocka_unit_test(test_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,18 @@
 /* The variables of launchers: which set counts, what is refused, and where rank 0 is found. The sets are those that the
- * launchers' sources and manuals name; values as seen in runs of them. */
+ * launchers' sources and manuals name; values as seen in runs of them. And the secret: where it comes from, and who has
+ * the same. */
+#include "tests/support/scratch.h"
 #include "towers/replica/launch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -63,6 +70,10 @@ static const Case cases[] = {
      {0, 2, -1, 0, "TOWERS_RANK", false, true, "a", 5000, 1}},
     /* mpirun inside of an allocation, whose step starts its daemons; torchrun inside of srun: the inner one counts */
     {{OPEN_MPI, STEP}, NULL, {1, 2, 1, 2, "Open MPI (OMPI_COMM_WORLD_RANK)", true, true, "127.0.0.1", -1, 1}},
+    /* programs of one host alone need no name of it, and listen on no network */
+    {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node0", "MASTER_PORT=29500"},
+     NULL,
+     {1, 2, 1, 2, "torchrun (RANK)", false, false, "127.0.0.1", 29501, 0}},
     {{TORCHRUN, "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"},
      NULL,
      {3, 4, 1, 2, "torchrun (RANK)", false, false, "node0", 29501, 0}},
@@ -120,7 +131,7 @@ static void test_cases(void **state)
         if (c->wanted.port > 0) assert_int_equal(got.port, c->wanted.port);
         assert_true(got.port >= 1024 && got.port < 65536);
         assert_int_equal(got.user_signal, c->wanted.user_signal);
-        if (c->wanted.token) assert_true(got.token != 0);
+        if (c->wanted.job) assert_true(got.job != 0);
     }
 }
 
@@ -137,8 +148,8 @@ static void test_tokens(void **state)
     assert_int_equal(launch_read(one, &a), OK);
     assert_int_equal(launch_read(two, &b), OK);
     assert_int_equal(launch_read(three, &other), OK);
-    assert_true(a.token == b.token && a.port == b.port);
-    assert_true(a.token != other.token);
+    assert_true(a.job == b.job && a.port == b.port);
+    assert_true(a.job != other.job);
     char *const step[] = {STEP, "SLURM_STEP_ID=0", NULL};
     char *const same[] = {"SLURM_PROCID=0",    "SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NODELIST=gpu[07-09,12],login",
                           "SLURM_JOB_ID=4711", "SLURM_STEP_ID=0",        NULL};
@@ -146,8 +157,108 @@ static void test_tokens(void **state)
     assert_int_equal(launch_read(step, &a), OK);
     assert_int_equal(launch_read(same, &b), OK);
     assert_int_equal(launch_read(next, &other), OK);
-    assert_true(a.token == b.token && a.port == b.port);
-    assert_true(a.token != other.token && a.port != other.port);
+    assert_true(a.job == b.job && a.port == b.port);
+    assert_true(a.job != other.job && a.port != other.port);
+}
+
+/* ---- the secret */
+
+static Status secret_of(char *const *environment, uint64_t job, Launch *launch)
+{
+    *launch = (Launch){.job = job};
+    return launch_secret(environment, launch);
+}
+
+static bool same_secret(const Launch *a, const Launch *b)
+{
+    return !memcmp(&a->secret, &b->secret, sizeof a->secret);
+}
+
+static void test_secret_of_a_variable(void **state)
+{
+    (void)state;
+    Launch a, b, other;
+    char *const set[] = {"TOWERS_TOKEN=a long random text", NULL}, *const else_set[] = {"TOWERS_TOKEN=another", NULL};
+    assert_int_equal(secret_of(set, 5, &a), OK);
+    assert_int_equal(secret_of(set, 5, &b), OK);
+    assert_true(same_secret(&a, &b));
+    assert_int_equal(secret_of(else_set, 5, &other), OK);
+    assert_false(same_secret(&a, &other));
+    assert_int_equal(secret_of(set, 6, &other), OK);
+    assert_false(same_secret(&a, &other));
+    assert_string_equal(a.secret_from, "TOWERS_TOKEN");
+}
+
+/* The key of mpirun counts; what Slurm puts under the same name follows from the job's number and does not. */
+static void test_secret_of_mpirun(void **state)
+{
+    (void)state;
+    char home[PATH_BYTES + 8];
+    Launch one, two, slurm, file;
+    snprintf(home, sizeof home, "HOME=%s", scratch);
+    char *const first[] = {OPEN_MPI, "OMPI_MCA_orte_precondition_transports=29cba90e0f01889d-3fb9890830110681", NULL};
+    char *const next[] = {OPEN_MPI, "OMPI_MCA_orte_precondition_transports=29cba90e0f01889d-3fb9890830110682", NULL};
+    char *const step[] = {STEP, "OMPI_MCA_orte_precondition_transports=0000126700000000-0000000000000000", home, NULL};
+    char *const bare[] = {home, NULL};
+    assert_int_equal(secret_of(first, 5, &one), OK);
+    assert_int_equal(secret_of(next, 5, &two), OK);
+    assert_false(same_secret(&one, &two));
+    assert_string_equal(one.secret_from, "mpirun");
+    assert_int_equal(secret_of(step, 5, &slurm), OK);
+    assert_int_equal(secret_of(bare, 5, &file), OK);
+    assert_true(same_secret(&slurm, &file));
+}
+
+/* Programs that start at once agree on the file that one of them makes, which nobody else can read; without a number of
+ * the job, too, and other users have another one. */
+static void test_secret_of_a_file(void **state)
+{
+    (void)state;
+    enum { PROGRAMS = 16 };
+    Launch *seen = mmap(NULL, PROGRAMS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+           other;
+    char home[PATH_BYTES + 32], path[PATH_BYTES];
+    struct stat info;
+    snprintf(home, sizeof home, "XDG_CONFIG_HOME=%s/config", scratch);
+    char *const environment[] = {"HOME=/nowhere", home, NULL};
+    assert_true(seen != MAP_FAILED);
+    for (int i = 0; i < PROGRAMS; i++)
+        if (fork() == 0) _exit(secret_of(environment, 0, &seen[i]) == OK ? 0 : 1);
+    for (int i = 0, status; i < PROGRAMS; i++) {
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+    }
+    for (int i = 1; i < PROGRAMS; i++) assert_true(same_secret(&seen[0], &seen[i]));
+    scratch_path(path, "config/towers/token");
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    assert_int_equal(secret_of(environment, 1, &other), OK);
+    assert_false(same_secret(&seen[0], &other));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(secret_of(environment, 0, &other), OK);
+    assert_false(same_secret(&seen[0], &other));
+    munmap(seen, PROGRAMS * sizeof *seen);
+}
+
+static void test_file_that_others_know(void **state)
+{
+    (void)state;
+    char home[PATH_BYTES + 8], path[PATH_BYTES];
+    Launch launch;
+    snprintf(home, sizeof home, "HOME=%s/home", scratch);
+    char *const environment[] = {home, NULL}, *const homeless[] = {NULL};
+    assert_int_equal(secret_of(environment, 0, &launch), OK);
+    scratch_path(path, "home/.config/towers/token");
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(secret_of(environment, 0, &launch), ERR_ARG);
+    assert_non_null(strstr(status_message(), "has mode 640, expected user"));
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(secret_of(environment, 0, &launch), OK);
+    assert_int_equal(truncate(path, 40), 0);
+    assert_int_equal(secret_of(environment, 0, &launch), ERR_ARG);
+    assert_non_null(strstr(status_message(), "does not hold a token of 64 hexadecimal digits"));
+    assert_int_equal(secret_of(homeless, 0, &launch), ERR_ARG);
+    assert_non_null(strstr(status_message(), "set TOWERS_TOKEN to the same random text for all of them"));
 }
 
 static void test_first_host(void **state)
@@ -186,6 +297,10 @@ int main(void)
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_first_host),
+        cmocka_unit_test(test_secret_of_a_variable),
+        cmocka_unit_test(test_secret_of_mpirun),
+        cmocka_unit_test(test_secret_of_a_file),
+        cmocka_unit_test(test_file_that_others_know),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
 }

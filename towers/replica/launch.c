@@ -37,8 +37,7 @@ static const Launcher launchers[] = {
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM = LAUNCHERS - 1 };
 
-/* The value of a variable; NULL if it is unset or empty. */
-static const char *value_of(char *const *environment, const char *name)
+const char *environment_value(char *const *environment, const char *name)
 {
     size_t bytes = name ? strlen(name) : 0;
     for (char *const *entry = environment; bytes && entry && *entry; entry++)
@@ -49,7 +48,7 @@ static const char *value_of(char *const *environment, const char *name)
 /* A whole number of least..most, or `absent` if the variable is unset. */
 static Status number_of(char *const *environment, const char *name, int least, int most, int absent, int *number)
 {
-    const char *text = value_of(environment, name);
+    const char *text = environment_value(environment, name);
     *number = absent;
     if (!text) return OK;
     char *end;
@@ -64,12 +63,12 @@ static Status number_of(char *const *environment, const char *name, int least, i
 static Status place_read(const Launcher *from, char *const *environment, Launch *launch)
 {
     *launch = (Launch){.origin = from->origin, .local_rank = -1};
-    bool has_rank = value_of(environment, from->rank), has_ranks = value_of(environment, from->ranks);
+    bool has_rank = environment_value(environment, from->rank), has_ranks = environment_value(environment, from->ranks);
     if (from->required && has_rank != has_ranks)
         return FAIL(ERR_ARG, "%s is set, but %s is not; set both, or neither", has_rank ? from->rank : from->ranks,
                     has_rank ? from->ranks : from->rank);
     if (!has_rank || !has_ranks) return OK;
-    const char *ranks = value_of(environment, from->ranks);
+    const char *ranks = environment_value(environment, from->ranks);
     if (strchr(ranks, ':'))
         return FAIL(ERR_ARG,
                     "%s is '%.32s', a range, but the number of programs must not change in a run; use a number",
@@ -121,32 +120,33 @@ static int tasks_of_node(const char *list, int node)
 
 /* Variables that name the job: equal in all of its programs, and another in other jobs of launchers that number them.
  * The steps of a Slurm allocation have its number in common. */
-static uint64_t job_token(char *const *environment, bool in_step)
+static uint64_t job_number(char *const *environment, bool in_step)
 {
-    const char *step = in_step ? value_of(environment, "SLURM_STEP_ID") : NULL;
+    const char *step = in_step ? environment_value(environment, "SLURM_STEP_ID") : NULL;
     static const char *const names[] = {"TOWERS_TOKEN", "TORCHELASTIC_RUN_ID", "OMPI_MCA_ess_base_jobid",
                                         "PMIX_NAMESPACE", "SLURM_JOB_ID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = value_of(environment, names[i]);
+        const char *value = environment_value(environment, names[i]);
         if (!value) continue;
-        uint64_t token = XXH3_64bits_withSeed(value, strlen(value), i);
-        return step && !strcmp(names[i], "SLURM_JOB_ID") ? XXH3_64bits_withSeed(step, strlen(step), token) : token;
+        uint64_t job = XXH3_64bits_withSeed(value, strlen(value), i);
+        return step && !strcmp(names[i], "SLURM_JOB_ID") ? XXH3_64bits_withSeed(step, strlen(step), job) : job;
     }
     return 0;
 }
 
-/* Where rank 0 listens: as told, else on this host if all programs are here, else on the first host of the step. */
+/* Where rank 0 listens: on this host alone if all programs are here, else as told, else on the first host of the step. */
 static Status master_find(char *const *environment, const Launcher *from, bool in_step, Launch *launch)
 {
     static const char *const names[] = {"TOWERS_MASTER_ADDR", "MASTER_ADDR", "PET_MASTER_ADDR"};
-    const char *nodes = value_of(environment, "SLURM_STEP_NODELIST"), *told = value_of(environment, from->master);
-    for (size_t i = 0; !told && i < sizeof names / sizeof *names; i++) told = value_of(environment, names[i]);
+    const char *nodes = environment_value(environment, "SLURM_STEP_NODELIST"),
+               *told = environment_value(environment, from->master);
+    for (size_t i = 0; !told && i < sizeof names / sizeof *names; i++) told = environment_value(environment, names[i]);
     if (told && strlen(told) >= sizeof launch->master)
         return FAIL(ERR_ARG, "the address of rank 0, '%.64s...', is longer than %d bytes", told, LAUNCH_HOST_BYTES - 1);
-    if (told)
-        snprintf(launch->master, sizeof launch->master, "%s", told);
-    else if (launch->local_ranks == launch->ranks)
+    if (launch->local_ranks == launch->ranks) /* nobody else needs to reach rank 0, whatever its host is called */
         snprintf(launch->master, sizeof launch->master, "127.0.0.1");
+    else if (told)
+        snprintf(launch->master, sizeof launch->master, "%s", told);
     else if (in_step && nodes)
         TRY(launch_first_host(nodes, launch->master, sizeof launch->master));
     else
@@ -160,9 +160,9 @@ static Status master_find(char *const *environment, const Launcher *from, bool i
     TRY(number_of(environment, "TOWERS_MASTER_PORT", 1, PORT_MAX, 0, &launch->port));
     if (launch->port) return OK;
     TRY(number_of(environment, from->port, 1, PORT_MAX - from->port_offset, 0, &port));
-    launch->port = port            ? port + from->port_offset
-                   : launch->token ? PORT_FIRST + (int)(launch->token % PORT_COUNT)
-                                   : LAUNCH_PORT;
+    launch->port = port          ? port + from->port_offset
+                   : launch->job ? PORT_FIRST + (int)(launch->job % PORT_COUNT)
+                                 : LAUNCH_PORT;
     return OK;
 }
 
@@ -178,7 +178,7 @@ Status launch_read(char *const *environment, Launch *launch)
     }
     if (chosen < 0 || read[chosen].ranks == 1) return OK;
     TRY(number_of(environment, "SLURM_NODEID", 0, INT32_MAX, -1, &node));
-    const char *tasks = value_of(environment, "SLURM_STEP_TASKS_PER_NODE");
+    const char *tasks = environment_value(environment, "SLURM_STEP_TASKS_PER_NODE");
     if (tasks && node >= 0) step->local_ranks = tasks_of_node(tasks, node);
     if (step->local_ranks > step->ranks || step->local_ranks <= step->local_rank) step->local_ranks = 0; /* unknown */
     *launch = read[chosen];
@@ -200,6 +200,6 @@ Status launch_read(char *const *environment, Launch *launch)
     int pmix; /* srun --mpi=pmix sets no other variable of MPI's; programs that a task starts inherit it */
     TRY(number_of(environment, "PMIX_RANK", 0, INT32_MAX, -1, &pmix));
     launch->mpi |= in_step && pmix == launch->rank;
-    launch->token = job_token(environment, in_step);
+    launch->job = job_number(environment, in_step);
     return master_find(environment, &launchers[chosen], in_step, launch);
 }

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/status.h"
+#include "nccl_sync/handshake.h"
 
 enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256 };
 
@@ -31,13 +31,22 @@ typedef struct Launch {
     bool user_signal;               /* it leaves SIGUSR1 to its users */
     char master[LAUNCH_HOST_BYTES]; /* the host of rank 0 */
     int port;                       /* on which rank 0 listens */
-    uint64_t token;                 /* equal in all programs of a job; 0 or that of the Slurm allocation, and so not
+    uint64_t job;                   /* equal in all programs of a job; 0 or that of the Slurm allocation, and so not
                                      * of one job alone, if the launcher does not number jobs (Hydra); not a secret */
+    Secret secret;                  /* which only programs of this job know (launch_secret) */
+    const char *secret_from;        /* static: what it was made of */
     bool any_build;                 /* set by a caller that compares builds: those of the job may differ */
 } Launch;
 
-/* `environment`: as environ. ERR_ARG names the variable that is wrong, or what is missing. */
+/* The value of a variable of `environment`, as environ; NULL if it is unset or empty, or `name` is NULL. */
+const char *environment_value(char *const *environment, const char *name);
+/* ERR_ARG names the variable that is wrong, or what is missing. */
 NODISCARD Status launch_read(char *const *environment, Launch *launch);
+
+/* Fill in the secret: from TOWERS_TOKEN; else from the random key that mpirun of Open MPI 4 gives to its programs; else from
+ * the random token in ~/.config/towers/token ($XDG_CONFIG_HOME), which nobody else may read, and which is made if it is
+ * missing. It depends on the job's number, too. ERR_ARG if there is no place for the file or others can read it, ERR_IO. */
+NODISCARD Status launch_secret(char *const *environment, Launch *launch);
 
 /* The first host of Slurm's list: "gpu[07-09,12],login" -> "gpu07". ERR_ARG if there is none or it does not fit. */
 NODISCARD Status launch_first_host(const char *list, char *host, size_t bytes);

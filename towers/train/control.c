@@ -18,7 +18,7 @@ enum {
     TURN_MS = 10,      /* between turns that others may interrupt */
     RETRY_MS = 100,    /* between attempts to connect */
     LATE_MS = 2000,    /* for the others to come and learn that the programs do not agree */
-    HELLO_MS = 2000,   /* for the first frame of a connection */
+    HELLO_MS = 2000,   /* for the handshake of a connection */
     PAUSE_MS = 2000,   /* between turns: longer if this program was stopped itself */
     CAUSE_MS = 3000,   /* for the cause of a failure to be reported, after its consequence */
     FAILED_MS = 8000,  /* for the results of the others, after a failure */
@@ -34,6 +34,7 @@ typedef struct Peer {
     NetPeer net;
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
     int64_t ended_ns;           /* when its result came */
+    bool proven;                /* it belongs to this job (handshake.h) */
     bool ready, ended;
     bool starved; /* no memory for what it sends, or for what is sent to it */
     ControlEnd end;
@@ -42,15 +43,24 @@ typedef struct Peer {
     size_t byte_count;
 } Peer;
 
+/* A connection that has not proven yet that it belongs to this job. */
+typedef struct Stranger {
+    Peer peer;
+    bool greeted; /* `hello` has come, and the challenge was sent */
+    ControlHello hello;
+    Challenge challenge;
+} Stranger;
+
 struct Control {
     int rank, ranks;
     int64_t timeout_ms;
-    uint64_t token, build;
-    Peer *peer; /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
+    uint64_t build;
+    Launch launch;
+    ControlHello hello; /* of this rank's connection to rank 0 */
+    Peer *peer;         /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
     int listener;
-    Peer stranger[STRANGERS_MAX];
-    int refused;    /* connections of other jobs */
-    bool any_build; /* of the programs that come */
+    Stranger stranger[STRANGERS_MAX];
+    int refused; /* connections of other jobs */
     bool watching, welcome, go, failed, decided;
     bool orphaned; /* the connection to rank 0 has ended before the result came */
     int64_t beaten_ns, turned_ns, awake_ns;
@@ -108,11 +118,13 @@ static void failure_make(Control *c, Status status, int rank, const char *format
     failure_take(c, &end, -1);
 }
 
-/* Whether a frame comes in its direction, and speaks of this run's ranks. Rank 0 decides, the others report. */
-static bool frame_fits(const Control *c, const ControlFrame *frame)
+/* Whether a frame comes in its direction, and speaks of this run's ranks. Rank 0 decides, the others report. Before rank 0
+ * has proven itself it has nothing to say but its challenge. */
+static bool frame_fits(const Control *c, const Peer *peer, const ControlFrame *frame)
 {
     ControlEnd end;
     bool from_root = !is_root(c);
+    if (!peer->proven) return frame->kind == CONTROL_CHALLENGE;
     switch (frame->kind) {
     case CONTROL_WELCOME: return from_root && frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
     case CONTROL_HAVE:
@@ -206,6 +218,33 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
     }
 }
 
+static Hello hello_of(const ControlHello *hello)
+{
+    return (Hello){"control", hello, sizeof *hello};
+}
+
+/* Rank 0 proves itself, and so does this rank; otherwise the connection and the run end here. */
+static void challenge_take(Control *c, const ControlFrame *frame)
+{
+    Peer *root = &c->peer[0];
+    Challenge challenge;
+    Proof proof;
+    const Hello hello = hello_of(&c->hello);
+    memcpy(&challenge, frame->content, sizeof challenge);
+    root->proven = handshake_prove(&c->launch.secret, &hello, &challenge, &proof);
+    if (root->proven) {
+        peer_send(root, CONTROL_PROOF, &proof, sizeof proof);
+        return;
+    }
+    net_close(&root->net);
+    failure_make(
+        c, ERR_ARG, c->rank,
+        "has found the rank 0 of another job, or another program, at %s, port %d: it does not know this rank's "
+        "token (from %s); if it is meant to be the same job set TOWERS_TOKEN to the same random text for all "
+        "its programs, otherwise give each job its own TOWERS_MASTER_PORT",
+        c->launch.master, c->launch.port, c->launch.secret_from);
+}
+
 /* Takes what has come; false at the end of the connection. */
 static bool peer_receive(Peer *peer)
 {
@@ -231,11 +270,15 @@ static void peer_turn(Control *c, int rank)
     bool open = peer_receive(peer);
     while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
         if (frame_waits(c, peer, frame.kind)) return;
-        if (!frame_fits(c, &frame)) {
+        if (!frame_fits(c, peer, &frame)) {
             length = -1;
             break;
         }
-        frame_take(c, rank, &frame);
+        if (frame.kind == CONTROL_CHALLENGE)
+            challenge_take(c, &frame);
+        else
+            frame_take(c, rank, &frame);
+        if (peer->net.fd < 0) return;
         net_skip(&peer->net, (size_t)length);
     }
     if (peer->starved) {
@@ -265,7 +308,7 @@ static void turn(Control *c, int wait_ms)
     nfds_t count = 0;
     if (c->listener >= 0) polled[count++] = (struct pollfd){c->listener, POLLIN, 0};
     for (int i = 0; i < STRANGERS_MAX; i++)
-        if (c->stranger[i].net.fd >= 0) polled[count++] = (struct pollfd){c->stranger[i].net.fd, POLLIN, 0};
+        if (c->stranger[i].peer.net.fd >= 0) polled[count++] = (struct pollfd){c->stranger[i].peer.net.fd, POLLIN, 0};
     for (int r = 0; r < c->ranks; r++)
         if (c->peer[r].net.fd >= 0)
             polled[count++] =
@@ -314,24 +357,18 @@ uint64_t control_build(void)
     return digest;
 }
 
-/* The first frame of a connection decides whose it is. */
-static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
+/* A program of this job has come. */
+static void rank_take(Control *c, Stranger *stranger)
 {
-    if (hello->token != c->token || hello->ranks != c->ranks) {
+    const ControlHello *hello = &stranger->hello;
+    if (hello->ranks != c->ranks) {
         ControlEnd end = {.status = ERR_ARG};
-        if (hello->token != c->token)
-            snprintf(end.message, sizeof end.message,
-                     "rank %d on %s has found the rank 0 of another job: their tokens differ (TOWERS_TOKEN, or the "
-                     "job's number); if it is meant to be the same job set TOWERS_TOKEN equally, otherwise give each "
-                     "its own TOWERS_MASTER_PORT",
-                     hello->rank, hello->host);
-        else
-            snprintf(end.message, sizeof end.message,
-                     "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
-                     hello->rank, hello->host, hello->ranks, c->ranks);
+        snprintf(end.message, sizeof end.message,
+                 "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
+                 hello->rank, hello->host, hello->ranks, c->ranks);
         c->refused++;
-        peer_send(stranger, CONTROL_REFUSED, &end, sizeof end);
-        net_close(&stranger->net);
+        peer_send(&stranger->peer, CONTROL_REFUSED, &end, sizeof end);
+        net_close(&stranger->peer.net);
         return;
     }
     Peer *peer = &c->peer[hello->rank];
@@ -339,15 +376,16 @@ static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
     if (twice) {
         failure_make(c, ERR_ARG, 0, "rank %d has come twice, from %s and from %s; every program needs its own rank",
                      hello->rank, peer->host, hello->host);
-        peer_send(stranger, CONTROL_FAILED, &c->failure, sizeof c->failure);
-        net_close(&stranger->net);
+        peer_send(&stranger->peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
+        net_close(&stranger->peer.net);
     } else {
-        *peer = *stranger;
+        *peer = stranger->peer;
+        peer->proven = true;
         memcpy(peer->host, hello->host, sizeof peer->host);
-        *stranger = (Peer){.net.fd = -1};
+        stranger->peer = (Peer){.net.fd = -1};
         if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
     }
-    if (!twice && !c->any_build && hello->build != c->build)
+    if (!twice && !c->launch.any_build && hello->build != c->build)
         failure_make(c, ERR_ARG, 0,
                      "rank %d on %s runs another build of towers (version %s, digest %016llx) than rank 0 "
                      "(version " TOWERS_VERSION ", digest %016llx); install the same file on all hosts",
@@ -355,32 +393,51 @@ static void hello_take(Control *c, Peer *stranger, const ControlHello *hello)
                      (unsigned long long)c->build);
 }
 
+/* The next frame of a handshake. */
+static void stranger_turn(Control *c, Stranger *stranger)
+{
+    NetPeer *net = &stranger->peer.net;
+    ControlFrame frame;
+    Proof proof;
+    const Hello hello = hello_of(&stranger->hello);
+    bool open = peer_receive(&stranger->peer);
+    int64_t length = control_frame_read(net->in, net->in_used, &frame);
+    bool silent = clock_ns() - stranger->peer.heard_ns > HELLO_MS * 1000000ll;
+    if (length > 0 && frame.kind == CONTROL_HELLO && !stranger->greeted) {
+        memcpy(&stranger->hello, frame.content, sizeof stranger->hello);
+        net_skip(net, (size_t)length);
+        stranger->greeted = handshake_challenge(&c->launch.secret, &hello, &stranger->challenge) == OK;
+        if (stranger->greeted)
+            peer_send(&stranger->peer, CONTROL_CHALLENGE, &stranger->challenge, sizeof stranger->challenge);
+        else
+            net_close(net);
+        return;
+    }
+    if (length > 0 && frame.kind == CONTROL_PROOF && stranger->greeted) {
+        memcpy(&proof, frame.content, sizeof proof);
+        net_skip(net, (size_t)length);
+        if (handshake_holds(&c->launch.secret, &hello, &stranger->challenge, &proof)) {
+            rank_take(c, stranger);
+            return;
+        }
+    }
+    if (length == 0 && open && !silent) return;
+    c->refused += stranger->greeted; /* it does not know the token, or has seen that this rank does not */
+    net_close(net);
+}
+
 static void strangers_turn(Control *c)
 {
     int fd = accept(c->listener, NULL, NULL);
     for (int i = 0; fd >= 0 && i < STRANGERS_MAX; i++) {
-        if (c->stranger[i].net.fd >= 0) continue;
+        if (c->stranger[i].peer.net.fd >= 0) continue;
         net_prepare(fd);
-        c->stranger[i] = (Peer){.net.fd = fd, .heard_ns = clock_ns()};
+        c->stranger[i] = (Stranger){.peer = {.net.fd = fd, .heard_ns = clock_ns()}};
         fd = -1;
     }
     if (fd >= 0) close(fd);
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        Peer *stranger = &c->stranger[i];
-        ControlFrame frame;
-        ControlHello hello;
-        if (stranger->net.fd < 0) continue;
-        bool open = peer_receive(stranger);
-        int64_t length = control_frame_read(stranger->net.in, stranger->net.in_used, &frame);
-        bool silent = clock_ns() - stranger->heard_ns > HELLO_MS * 1000000ll;
-        if (length > 0 && frame.kind == CONTROL_HELLO) {
-            memcpy(&hello, frame.content, sizeof hello);
-            net_skip(&stranger->net, (size_t)length);
-            hello_take(c, stranger, &hello);
-        } else if (length != 0 || !open || silent) {
-            net_close(&stranger->net);
-        }
-    }
+    for (int i = 0; i < STRANGERS_MAX; i++)
+        if (c->stranger[i].peer.net.fd >= 0) stranger_turn(c, &c->stranger[i]);
 }
 
 static Status failure_status(const Control *c)
@@ -394,7 +451,7 @@ static Status failure_status(const Control *c)
 static Status root_meet(Control *c, int port, int64_t deadline)
 {
     int here = 1;
-    TRY(net_listen(port, &c->listener));
+    TRY(net_listen(c->launch.master, port, &c->listener));
     while (here < c->ranks && clock_ns() < deadline) {
         bool failed = c->failed;
         turn(c, RETRY_MS);
@@ -420,7 +477,7 @@ static Status root_meet(Control *c, int port, int64_t deadline)
     }
     close(c->listener);
     c->listener = -1;
-    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].net);
+    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].peer.net);
     if (c->failed) return failure_status(c);
     char hosts[256][CONTROL_HOST_BYTES];
     for (int r = 0; r < c->ranks; r++) memcpy(hosts[r], c->peer[r].host, CONTROL_HOST_BYTES);
@@ -433,14 +490,17 @@ static Status root_meet(Control *c, int port, int64_t deadline)
 static Status other_meet(Control *c, const Launch *launch, int64_t deadline)
 {
     char why[256] = "no attempt";
-    ControlHello hello = {.token = c->token, .build = c->build, .rank = c->rank, .ranks = c->ranks};
-    snprintf(hello.version, sizeof hello.version, "%s", TOWERS_VERSION);
-    memcpy(hello.host, c->peer[c->rank].host, sizeof hello.host);
+    ControlHello *hello = &c->hello;
+    *hello = (ControlHello){.build = c->build, .rank = c->rank, .ranks = c->ranks};
+    snprintf(hello->version, sizeof hello->version, "%s", TOWERS_VERSION);
+    memcpy(hello->host, c->peer[c->rank].host, sizeof hello->host);
     Peer *root = &c->peer[0];
     while (clock_ns() < deadline && !c->welcome && !c->failed) {
         root->net.fd = net_connect(launch->master, launch->port, why, sizeof why);
         if (root->net.fd >= 0) {
-            peer_send(root, CONTROL_HELLO, &hello, sizeof hello);
+            root->proven = false;
+            TRY(random_bytes(hello->nonce, sizeof hello->nonce));
+            peer_send(root, CONTROL_HELLO, hello, sizeof *hello);
             snprintf(why, sizeof why, "connected, but not all programs have come");
         }
         while (root->net.fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
@@ -454,7 +514,7 @@ static Status other_meet(Control *c, const Launch *launch, int64_t deadline)
     c->orphaned = false; /* attempts that failed do not count */
     if (c->welcome) return OK;
     return FAIL(ERR_COMM, "rank %d on %s cannot meet rank 0 at %s, port %d, within %.0f s (--comm-timeout): %s",
-                c->rank, hello.host, launch->master, launch->port, (double)c->timeout_ms * 1e-3, why);
+                c->rank, hello->host, launch->master, launch->port, (double)c->timeout_ms * 1e-3, why);
 }
 
 Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
@@ -465,14 +525,13 @@ Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
     *c = (Control){.rank = launch->rank,
                    .ranks = launch->ranks,
                    .timeout_ms = timeout_ms,
-                   .token = launch->token,
                    .build = control_build(),
-                   .any_build = launch->any_build,
+                   .launch = *launch,
                    .listener = -1,
                    .taking = -1,
                    .peer = calloc((size_t)launch->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
-    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].net.fd = -1;
+    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].peer.net.fd = -1;
     for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.net.fd = -1};
     if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the control channel of %d programs", launch->ranks));
     if (gethostname(c->peer[c->rank].host, CONTROL_HOST_BYTES - 1) != 0)

@@ -48,6 +48,8 @@ static bool is_whole(uint32_t kind, const uint8_t *content, size_t bytes)
     int64_t duration;
     switch (kind) {
     case CONTROL_HELLO: return bytes == sizeof(ControlHello) && hello_is_whole(content);
+    case CONTROL_CHALLENGE: return bytes == sizeof(Challenge);
+    case CONTROL_PROOF: return bytes == sizeof(Proof);
     case CONTROL_WELCOME: return hosts_are_whole(content, bytes);
     case CONTROL_BYTES:
     case CONTROL_PIECE: return true;

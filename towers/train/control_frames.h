@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
+#include "nccl_sync/handshake.h"
 
 enum { CONTROL_HOST_BYTES = 64, CONTROL_MESSAGE_BYTES = 2000 };
 
@@ -40,12 +41,14 @@ typedef struct ControlFile {
     uint64_t bytes, high, low; /* its FileSum */
 } ControlFile;
 
-enum { CONTROL_MAGIC = 0x52575431, CONTROL_CONTENT_MAX = 1 << 20, CONTROL_FILE_MAX = 1 << 30 };
+enum { CONTROL_MAGIC = 0x52575432, CONTROL_CONTENT_MAX = 1 << 20, CONTROL_FILE_MAX = 1 << 30 };
 
 typedef enum ControlKind {
     CONTROL_HELLO = 1, /* ControlHello: the first frame of a connection, to rank 0 */
+    CONTROL_CHALLENGE, /* Challenge: the answer to it (handshake.h) */
+    CONTROL_PROOF,     /* Proof: the answer to that; now rank 0 believes the ControlHello */
     CONTROL_WELCOME,   /* char [ranks][CONTROL_HOST_BYTES]: all have come */
-    CONTROL_REFUSED,   /* ControlEnd: this connection belongs to another job */
+    CONTROL_REFUSED,   /* ControlEnd: this connection does not fit the job */
     CONTROL_BYTES,     /* any: of control_broadcast, or to rank 0 of control_gather */
     CONTROL_READY,     /* nothing: this rank has reached a barrier */
     CONTROL_GO,        /* nothing: all have */
@@ -65,7 +68,8 @@ typedef struct ControlHead {
 } ControlHead;
 
 typedef struct ControlHello {
-    uint64_t token, build; /* of the job; of the program's file */
+    uint8_t nonce[NONCE_BYTES];
+    uint64_t build; /* of the program's file */
     int32_t rank, ranks;
     char version[32], host[CONTROL_HOST_BYTES];
 } ControlHello;
