@@ -1,8 +1,10 @@
 /* Finding the tower that the others wait for; see straggler.h. */
 #include "towers/record/straggler.h"
 
-#include "towers/data/loading/share.h"
 #include "towers/record/statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85, LOADED = 1.25;
 
@@ -19,18 +21,38 @@ static double work(const StragglerTimes *t)
     return sum;
 }
 
-/* The median of the other towers that had samples in this step: of an activity and of a sample, or (activity -1) of the whole
- * work. Returns how many they were. */
-static int others_median(const StragglerTimes *step, int towers, int tower, int activity, double *value)
+enum { MEASURES = STRAGGLER_ACTIVITIES + 1 }; /* an activity for a sample; the whole work */
+
+static double measure(const StragglerTimes *t, int which)
 {
-    double values[TOWERS_MAX];
-    int count = 0;
-    for (int u = 0; u < towers && count < TOWERS_MAX; u++) {
-        if (u == tower || step[u].samples == 0) continue;
-        values[count++] = activity < 0 ? work(&step[u]) : step[u].seconds[activity] / (double)step[u].samples;
+    return which == STRAGGLER_ACTIVITIES ? work(t) : t->seconds[which] / (double)t->samples;
+}
+
+/* The median of sorted values without one that is equal to `own`; NaN of none. */
+static double median_without(const double *sorted, int count, double own)
+{
+    int before = 0, behind = count, rest = count - 1;
+    while (before < behind) { /* the first that is not below it */
+        int middle = before + (behind - before) / 2;
+        if (sorted[middle] < own)
+            before = middle + 1;
+        else
+            behind = middle;
     }
-    *value = series_median(values, count);
-    return count;
+    double low = rest ? sorted[(rest - 1) / 2 + ((rest - 1) / 2 >= before)] : NAN;
+    double high = rest ? sorted[rest / 2 + (rest / 2 >= before)] : NAN;
+    return (low + high) / 2;
+}
+
+/* others[tower]: the median of the other towers that had samples in this step. `sorted` has room for all. */
+static void others_find(const StragglerTimes *step, int towers, int which, double *sorted, double *others)
+{
+    int count = 0;
+    for (int t = 0; t < towers; t++)
+        if (step[t].samples) sorted[count++] = measure(&step[t], which);
+    series_sort(sorted, count);
+    for (int t = 0; t < towers; t++)
+        others[t] = step[t].samples ? median_without(sorted, count, measure(&step[t], which)) : NAN;
 }
 
 /* A tower's time in an activity compared with the time that the others would need. */
@@ -39,16 +61,19 @@ typedef struct Excess {
     bool steady, delays;
 } Excess;
 
-static bool excess_measure(const StragglerTimes *times, int steps, int towers, int tower, int activity, Excess *e)
+/* middle: [steps][MEASURES][towers], of others_find. */
+static bool excess_measure(const StragglerTimes *times, const double *middle, int steps, int towers, int tower,
+                           int activity, Excess *e)
 {
     double own[STRAGGLER_WINDOW], others[STRAGGLER_WINDOW], excess[STRAGGLER_WINDOW], late[STRAGGLER_WINDOW],
         usual[STRAGGLER_WINDOW];
     int count = 0, above = 0;
     for (int s = 0; s < steps && count < STRAGGLER_WINDOW; s++) {
         const StragglerTimes *step = times + (int64_t)s * towers, *mine = &step[tower];
-        double sample, total;
-        if (mine->samples == 0 || others_median(step, towers, tower, activity, &sample) == 0) continue;
-        others_median(step, towers, tower, -1, &total);
+        const double *others_of = middle + (int64_t)s * MEASURES * towers + tower;
+        double sample = others_of[(int64_t)activity * towers],
+               total = others_of[(int64_t)STRAGGLER_ACTIVITIES * towers];
+        if (isnan(sample)) continue;
         own[count] = mine->seconds[activity];
         others[count] = sample * (double)mine->samples;
         excess[count] = own[count] - others[count];
@@ -70,16 +95,22 @@ static bool excess_measure(const StragglerTimes *times, int steps, int towers, i
 Straggler straggler_find(const StragglerTimes *times, int steps, int towers)
 {
     Straggler found = {.tower = -1};
-    double most = 0;
+    double most = 0, *middle = calloc(((size_t)steps * MEASURES + 1) * (size_t)towers, sizeof *middle);
+    double *sorted = middle ? middle + (size_t)steps * MEASURES * (size_t)towers : NULL;
+    if (!middle) return found; /* the next window has another chance */
+    for (int i = 0; i < steps * MEASURES; i++)
+        others_find(times + (int64_t)(i / MEASURES) * towers, towers, i % MEASURES, sorted,
+                    middle + (int64_t)i * towers);
     for (int t = 0; towers > 1 && t < towers; t++) {
         for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) {
             Excess e;
-            if (!excess_measure(times, steps, towers, t, k, &e)) continue;
+            if (!excess_measure(times, middle, steps, towers, t, k, &e)) continue;
             if (e.excess <= e.margin || e.excess <= most || !e.steady || !e.delays) continue;
             most = e.excess;
             found = (Straggler){.tower = t, .activity = k, .seconds = e.own, .others = e.others};
         }
     }
+    free(middle);
     return found;
 }
 
