@@ -13,13 +13,13 @@
 #include "tests/support/device_memory.h"
 #include "tests/support/interpret.h"
 
-enum { ELEMENTS = 9000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
+enum { ELEMENTS = 24000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
 
-/* A long segment, a short one that does not decay, a frozen one; elements between them belong to nobody. The weights of
- * one are zero, and so are the gradients of another. */
+/* A long segment (more than a chunk of the CPU's work), a short one that does not decay, a frozen one; elements between
+ * them belong to nobody. The weights of one are zero, and so are the gradients of another. */
 static const OptimizerSegment segments[] = {
-    {0, 5003, 1e-2f, 1, true},       {5008, 7, 0, 2, false},     {5024, 33, 1e-2f, 0, true},
-    {5072, 3500, 4e-2f, 0.5f, true}, {8600, 40, 1e-2f, 1, true}, {8640, 40, 0, 1, true},
+    {0, 20003, 1e-2f, 1, true},       {20008, 7, 0, 2, false},     {20024, 33, 1e-2f, 0, true},
+    {20072, 3500, 4e-2f, 0.5f, true}, {23600, 40, 1e-2f, 1, true}, {23640, 40, 0, 1, true},
 };
 enum { SEGMENTS = sizeof segments / sizeof *segments, ZERO_WEIGHTS = 4, ZERO_GRADIENTS = 5 };
 

@@ -63,9 +63,30 @@ static void generator(Graph *g, const ModelOptions *options, const void *network
     outputs->loss = affine(g, sum_all(g, score(g, graph_op(g, OP_RESHAPE, "image", &w, 1, &none, &image))), -1, 0);
 }
 
+/* The same with a batch norm, for which all its images are alike. */
+static void normed_generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
+                             PhaseOutputs *outputs)
+{
+    (void)networks;
+    (void)options;
+    OpAttr none = {0}, uniform = {.random = {.stream = graph_next_stream(g)}};
+    Shape z = {inputs->n, 1, 1, 1}, image = {inputs->n, 1, SIDE, SIDE};
+    Value noise = graph_op(g, OP_RANDOM, "noise", &inputs->counter, 1, &uniform, &z);
+    Value three = affine(g, noise, 0, 3),
+          w = dense(g, three, "generator.gray", PIXELS, false, (Init){INIT_CONSTANT, 1}),
+          x = graph_op(g, OP_RESHAPE, "image", &w, 1, &none, &image);
+    x = conv_bn_relu(g, x, (ConvUnit){"generator.unit", 1, 1, 1, .fit = VALID});
+    outputs->loss = affine(g, sum_all(g, score(g, x)), -1, 0);
+}
+
 static const Phase phases[] = {
     {"critic", "critic.*", 2, true, critic},
     {"generator", "generator.*", 1, false, generator},
+};
+
+static const Phase normed_phases[] = {
+    {"critic", "critic.*", 2, true, critic},
+    {"generator", "generator.*", 1, false, normed_generator},
 };
 
 static const Model model = {.name = "two_phases",
@@ -468,11 +489,34 @@ static void test_cycles(void **state)
     source_close(source);
 }
 
+/* The running averages of a phase move in its own steps only. */
+static void test_statistics_of_phases(void **state)
+{
+    (void)state;
+    static const int32_t batch[] = {2};
+    char path[PATH_BYTES];
+    float weights[2], variance;
+    SafeTensors *file;
+    Source *source = source_make("normed images", 6);
+    Model normed = model;
+    normed.phases = normed_phases;
+    TrainJob job = job_of(source, batch, 1);
+    job.program.model = &normed;
+    job.max_steps = 6; /* twice two of the critic and one of the generator */
+    json_decref(run_live(job, "normed", weights));
+    scratch_path(path, "normed/last.safetensors");
+    assert_int_equal(safetensors_open(path, &file), OK);
+    memcpy(&variance, safetensors_find(file, "generator.unit.bn.running_var")->data, sizeof variance);
+    is("running_var", (double)variance, 0.9 * 0.9); /* it began at 1, and gray has none */
+    safetensors_close(file);
+    source_close(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places), cmocka_unit_test(test_layout), cmocka_unit_test(test_loss_vector),
-        cmocka_unit_test(test_uneven), cmocka_unit_test(test_cycles),
+        cmocka_unit_test(test_uneven), cmocka_unit_test(test_cycles), cmocka_unit_test(test_statistics_of_phases),
     };
     return cmocka_run_group_tests_name("phases", tests, scratch_make, scratch_drop);
 }

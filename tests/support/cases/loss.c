@@ -75,6 +75,7 @@ static const Case rows[] = {
     SIGMOID_ROWS("sure", FILL_FAR, false, 9, 12, ),
     SIGMOID_ROWS("one class, 1001 weights", FILL_UNIFORM, false, 5, 1001, , FACTORS(1001)),
     SIGMOID_ROWS("several", FILL_UNIFORM, true, 40, 3, ),
+    SIGMOID_ROWS("several, undecided", FILL_SIGN, true, 40, 2, ),
     SIGMOID_ROWS("several, sure", FILL_FAR, true, 33, 2, , FACTORS(2)),
     SIGMOID_ROWS("several of 1001 weights", FILL_UNIFORM, true, 5, 1001, , FACTORS(1001)),
     // clang-format on
