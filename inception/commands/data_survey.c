@@ -118,8 +118,9 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
     fprintf(to, "\n  width        %d to %d, mean %.0f\n  height       %d to %d, mean %.0f\n", l->least_w, l->most_w,
             (double)l->sum_w / (double)seen, l->least_h, l->most_h, (double)l->sum_h / (double)seen);
     fprintf(to, "  EXIF         %" PRId64 " images are stored rotated (--exif corrects this)\n", l->turned);
-    if (info->unread)
-        fprintf(to, "  not read     %" PRId64 " files (BMP, TIFF), the first: %s\n", info->unread, info->first_unread);
+    if (info->ignored)
+        fprintf(to, "  ignored      %" PRId64 " files (%s), the first: %s\n", info->ignored, info->ignored_kinds,
+                info->first_ignored);
     if (l->damaged)
         fprintf(to, "  damaged      %" PRId64 " headers, the first: %s (towers data check names all)\n", l->damaged,
                 l->first_bad ? l->first_bad : "");

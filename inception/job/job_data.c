@@ -1,5 +1,6 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
+#include "towers/data/sources/endings.h"
 #include "towers/store/pretrained.h"
 
 #include <errno.h>
@@ -106,6 +107,13 @@ static void progress_show(void *context, int64_t done, int64_t all)
     fflush(stderr);
 }
 
+static void ignored_note(JobFiles *files, const SourceInfo *info)
+{
+    if (info->ignored > 0)
+        job_note(files, "warning: %lld files are ignored (%s), the first is %s; images are files that end in %s",
+                 (long long)info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
+}
+
 static Status sets_open(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -147,12 +155,8 @@ static Status sets_open(const Options *o, JobFiles *files)
             "warning: %s has %d classes, more than its %lld training images, because its largest label says so; is "
             "that label right?",
             train->name, train->classes, (long long)train->count);
-    int64_t unread = train->unread + (tests ? test->unread : 0);
-    if (unread > 0)
-        job_note(files,
-                 "warning: %lld files in unsupported formats (BMP, TIFF) are ignored, the first is %s; convert "
-                 "them to PNG",
-                 (long long)unread, train->unread ? train->first_unread : test->first_unread);
+    ignored_note(files, train);
+    if (tests) ignored_note(files, test);
     return OK;
 }
 

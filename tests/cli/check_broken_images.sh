@@ -76,7 +76,7 @@ told empty "empty/c.*no image"
 truncate -s 5G huge/a/x.jpg
 told huge "a/x.jpg.*less than 4 GiB"
 for i in 0 1 2 3 4; do mv unread/b/$i.png unread/b/$i.tiff; done
-told unread "unread/b.*BMP, TIFF"
+told unread "unread/b' has no image .*only other files: 5 \.tiff: add"
 mkdir -p classes/train classes/val
 for class in a b; do cp -r unread/a classes/train/$class; done
 for class in a x; do cp -r unread/a classes/val/$class; done

@@ -181,7 +181,7 @@ cp "$work/list/train/labels.csv" "$work/good.csv"
 h='image,tags\n'
 bad "line 3: 'images/001.pgm' is listed already, in line 2" "${h}images/001.pgm,a\nimages/001.pgm,b\n"
 bad "line 2: there is no image 'images/999.pgm'" "${h}images/999.pgm,a\n"
-bad "line 2: there is no image 'images/999' (with .jpg" "${h}images/999,a\n"
+bad "line 2: there is no image 'images/999' (with one of .jpg" "${h}images/999,a\n"
 bad "line 2: '../val/images/001.pgm': expected a file below the folder" "${h}../val/images/001.pgm,a\n"
 bad "line 2: '/etc/passwd': expected a file below the folder" "${h}/etc/passwd,a\n" 
 bad "line 3: the label 'a' twice" "${h}images/001.pgm,b\nimages/002.pgm,a b a\n"

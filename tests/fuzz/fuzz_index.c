@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int64_t i = 0; index.list_first && i < index.header->samples; i++)
             for (uint64_t k = index.list_first[i]; k < index.list_first[i + 1]; k++)
                 if (index.lists[k] < 0 || index.lists[k] >= index.header->classes) abort();
-        sum += strlen(index_string(&index, index.header->first_unread));
+        sum += strlen(index_string(&index, index.header->first_ignored));
         if (sum == SIZE_MAX) abort();
     }
     free(copy);

@@ -320,6 +320,69 @@ static void test_paths(void **state)
     assert_non_null(strstr(status_message(), "below/up' is a symbolic link to a folder that contains it"));
 }
 
+/* What is an image by its name, and a count of all other files, but for those of hidden folders. */
+static void test_ignored(void **state)
+{
+    (void)state;
+    static const char *const images[] = {"a.jpg", "b.JPEG", "c.jpe", "d.JFIF", "e.png", "f.webp", "g.ppm", "h.pgm"};
+    static const char *const others[] = {"1.gif", "2.GIF", "3.heic", "README", ".hidden", "x.y z", "4.a_very_long_one"};
+    char name[64];
+    folder_make("train/a/.ipynb_checkpoints");
+    folder_make("train/.ipynb_checkpoints");
+    folder_make("val/a");
+    file_make("val/a/1.pgm", 1);
+    file_make("train/beside.png", 1);
+    file_make("train/.ipynb_checkpoints/1.pgm", 1);
+    file_make("train/a/.ipynb_checkpoints/1.pgm", 1);
+    for (size_t i = 0; i < sizeof images / sizeof *images; i++) {
+        snprintf(name, sizeof name, "train/a/%s", images[i]);
+        file_make(name, 1);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(name, sizeof name, "train/a/%s", others[i]);
+        file_make(name, 1);
+    }
+    for (int again = 0; again < 2; again++) { /* of the folders, then of the index */
+        Source *s = opened(SPLIT_TRAIN, 0), *val = opened(SPLIT_TEST, 0);
+        const SourceInfo *info = source_info(s);
+        assert_int_equal(info->count, 8);
+        assert_int_equal(info->classes, 1);
+        assert_int_equal(info->ignored, 7);
+        assert_non_null(strstr(info->ignored_kinds, "1 .png"));
+        assert_non_null(strstr(info->ignored_kinds, "2 .gif"));
+        assert_non_null(strstr(info->ignored_kinds, "1 .heic"));
+        assert_non_null(strstr(info->ignored_kinds, "3 other"));
+        assert_non_null(strstr(info->first_ignored, "train/beside.png"));
+        assert_int_equal(source_info(val)->ignored, 0);
+        source_close(s);
+        source_close(val);
+    }
+    char *paths[] = {set};
+    Source *all;
+    assert_int_equal(paths_source_open(paths, 1, &all), OK);
+    assert_int_equal(source_info(all)->count, 10); /* with the one beside, and that of val */
+    source_close(all);
+}
+
+/* There is room for a few endings; what is left is counted together. */
+static void test_many_endings(void **state)
+{
+    (void)state;
+    char name[64];
+    folder_make("train/a");
+    folder_make("val/a");
+    file_make("val/a/1.pgm", 1);
+    file_make("train/a/1.pgm", 1);
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "train/a/1.x%d", i);
+        file_make(name, 1);
+    }
+    Source *s = opened(SPLIT_TRAIN, 0);
+    assert_int_equal(source_info(s)->ignored, 40);
+    assert_non_null(strstr(source_info(s)->ignored_kinds, ", 29 other"));
+    source_close(s);
+}
+
 /* fault: F17 F18 */
 static void test_refused(void **state)
 {
@@ -332,13 +395,9 @@ static void test_refused(void **state)
     file_make("val/a/1.pgm", 1);
     refused(SPLIT_TRAIN, 0, ERR_FORMAT, "class folder");
     file_make("train/b/1.bmp", 1);
-    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "unsupported formats (BMP, TIFF)");
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "only other files: 1 .bmp");
     file_make("train/b/1.pgm", 1);
     refused(SPLIT_TEST, 0.5, ERR_ARG, "already has images for evaluation");
-    Source *s = opened(SPLIT_TRAIN, 0);
-    assert_int_equal(source_info(s)->unread, 1);
-    assert_non_null(strstr(source_info(s)->first_unread, "train/b/1.bmp"));
-    source_close(s);
     folder_make("val/c");
     file_make("val/c/1.pgm", 1);
     refused(SPLIT_TEST, 0, ERR_FORMAT, "has a class 'c'");
@@ -402,9 +461,9 @@ static void test_index_damage(void **state)
         assert_int_equal(index_parse(copy, cut, key, &parsed), ERR_FORMAT);
     for (size_t i = 0; i < size; i++) {
         size_t sum = offsetof(IndexHeader, fingerprint), end = offsetof(IndexHeader, sum);
-        size_t unread = offsetof(IndexHeader, unread), strings_at = offsetof(IndexHeader, strings);
+        size_t ignored = offsetof(IndexHeader, ignored), strings_at = offsetof(IndexHeader, strings);
         copy[i] ^= 0x41;
-        bool harmless = (i >= sum && i < end) || (i >= unread && i < strings_at); /* numbers that lead nowhere */
+        bool harmless = (i >= sum && i < end) || (i >= ignored && i < strings_at); /* numbers that lead nowhere */
         if (!harmless) assert_int_equal(index_parse(copy, size, key, &parsed), ERR_FORMAT);
         copy[i] ^= 0x41;
     }
@@ -423,6 +482,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_long_name, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_under_a_run, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_paths, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_ignored, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_many_endings, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_refused, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_damage, set_up, scratch_drop),
     };

@@ -7,11 +7,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
 #include "kernels/array.h"
+#include "towers/data/sources/endings.h"
 #include "towers/data/sources/indexed.h"
 #include "towers/data/sources/names.h"
 #include "towers/data/sources/parallel.h"
@@ -34,8 +34,7 @@ typedef struct ClassScan {
     int64_t count;
     Names folders;    /* all directories, as full paths */
     Watched *watched; /* owned: [folders.count], as they were when they were opened */
-    int64_t unread;
-    char *first_unread; /* owned */
+    Ignored ignored;
 } ClassScan;
 
 typedef struct Scan {
@@ -57,19 +56,24 @@ static bool is_directory(int at, const struct dirent *entry)
     return fstatat(at, entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode);
 }
 
-static bool is_dots(const char *name)
+/* Hidden folders hold what programs keep for themselves (.git, .ipynb_checkpoints), and are no classes. */
+static bool is_hidden_folder(int at, const struct dirent *entry)
 {
-    return !strcmp(name, ".") || !strcmp(name, "..");
+    return entry->d_name[0] == '.' && is_directory(at, entry);
 }
 
-static Status subfolders(const char *path, Names *names)
+/* `ignored`, if not NULL, receives the images that lie beside the folders. */
+static Status subfolders(const char *path, Names *names, Ignored *ignored)
 {
     Status st = OK;
     DIR *directory = opendir(path);
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     const struct dirent *entry;
-    while (st == OK && (errno = 0, entry = readdir(directory)) != NULL)
-        if (!is_dots(entry->d_name) && is_directory(dirfd(directory), entry)) st = names_add(names, entry->d_name);
+    while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
+        bool folder = is_directory(dirfd(directory), entry);
+        if (folder && entry->d_name[0] != '.') st = names_add(names, entry->d_name);
+        if (!folder && ignored && ending_is_image(entry->d_name)) st = ignored_add(ignored, path, entry->d_name);
+    }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
     closedir(directory);
     names_sort(names);
@@ -83,7 +87,7 @@ static bool has_images(const char *path)
     const struct dirent *entry;
     DIR *directory = opendir(path);
     while (directory && !any && (entry = readdir(directory)) != NULL)
-        any = folder_takes(entry->d_name) && !is_directory(dirfd(directory), entry);
+        any = ending_is_image(entry->d_name) && !is_directory(dirfd(directory), entry);
     if (directory) closedir(directory);
     return any;
 }
@@ -98,32 +102,13 @@ bool folder_is_in(const char *path)
 {
     Names names = {0};
     bool any = false;
-    if (subfolders(path, &names) == OK)
+    if (subfolders(path, &names, NULL) == OK)
         for (int i = 0; i < names.count; i++) any = any || strcmp(names.name[i], "fashion-mnist") != 0;
     names_free(&names);
     return any;
 }
 
 /* ---- one class */
-
-typedef enum Ending { ENDING_OTHER = 0, ENDING_IMAGE, ENDING_UNREAD } Ending;
-
-static Ending ending_of(const char *name)
-{
-    static const char *const images[] = {".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".webp"};
-    static const char *const unread[] = {".bmp", ".tif", ".tiff"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof images / sizeof *images; i++)
-        if (!strcasecmp(dot, images[i])) return ENDING_IMAGE;
-    for (size_t i = 0; dot && i < sizeof unread / sizeof *unread; i++)
-        if (!strcasecmp(dot, unread[i])) return ENDING_UNREAD;
-    return ENDING_OTHER;
-}
-
-bool folder_takes(const char *name)
-{
-    return ending_of(name) == ENDING_IMAGE;
-}
 
 /* A directory on the path to the current one, for the detection of link cycles. */
 typedef struct Step {
@@ -157,10 +142,10 @@ static Status folder_walk(Walk *walk, const char *path, const char *folder, int 
 static Status entry_take(Walk *walk, int at, const char *path, const char *folder, const char *name, int depth)
 {
     struct stat info;
-    Ending ending = ending_of(name);
+    bool image = ending_is_image(name);
     if (fstatat(at, name, &info, 0) != 0) {
         if (errno == ELOOP) return FAIL(ERR_FORMAT, "'%s/%s' is a circular symbolic link", path, name);
-        if (errno == ENOENT && ending == ENDING_OTHER) return OK;
+        if (errno == ENOENT && !image) return OK;
         return FAIL(errno == ENOENT ? ERR_FORMAT : ERR_IO, "'%s/%s': %s", path, name,
                     errno == ENOENT ? "a broken symbolic link" : strerror(errno));
     }
@@ -171,10 +156,7 @@ static Status entry_take(Walk *walk, int at, const char *path, const char *folde
         TRY(path_join(whole, path, name));
         return folder_walk(walk, whole, below, depth + 1);
     }
-    if (ending == ENDING_UNREAD && walk->class->unread++ == 0 &&
-        asprintf(&walk->class->first_unread, "%s/%s", path, name) < 0)
-        return FAIL(ERR_MEMORY, "no memory for the list of images");
-    if (ending != ENDING_IMAGE) return OK;
+    if (!image) return name[0] == '.' ? OK : ignored_add(&walk->class->ignored, path, name);
     if (!S_ISREG(info.st_mode))
         return FAIL(ERR_FORMAT, "'%s/%s' has an image extension but is not a regular file; remove it", path, name);
     return file_add(walk->class, folder, name, &info);
@@ -194,8 +176,7 @@ static Status folder_read(Walk *walk, DIR *directory, const char *path, const ch
     TRY(names_add(&class->folders, path));
     const struct dirent *entry;
     while ((errno = 0, entry = readdir(directory)) != NULL) {
-        if (is_dots(entry->d_name)) continue;
-        if (entry->d_type == DT_REG && ending_of(entry->d_name) == ENDING_OTHER) continue;
+        if (is_hidden_folder(dirfd(directory), entry)) continue;
         TRY(entry_take(walk, dirfd(directory), path, folder, entry->d_name, depth));
     }
     return errno ? FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno)) : OK;
@@ -231,11 +212,12 @@ static Status class_scan(const Scan *scan, ClassScan *class)
     Walk walk = {.scan = scan, .class = class};
     TRY(path_join(path, scan->root, class->name));
     TRY(folder_walk(&walk, path, "", 0));
+    char others[IGNORED_TEXT_BYTES];
+    ignored_text(&class->ignored, others);
     if (class->count == 0)
-        return FAIL(
-            ERR_FORMAT,
-            "class folder '%s' has no image (.jpg .jpeg .png .ppm .pgm .webp)%s: add images or remove the folder", path,
-            class->unread ? ", only files in unsupported formats (BMP, TIFF)" : "");
+        return FAIL(ERR_FORMAT,
+                    "class folder '%s' has no image (" IMAGE_ENDINGS ")%s%s: add images or remove the folder", path,
+                    class->ignored.count ? ", only other files: " : "", others);
     qsort(class->files, (size_t) class->count, sizeof *class->files, by_folder_and_name);
     return OK;
 }
@@ -269,7 +251,7 @@ static void scan_close(Scan *scan)
         ClassScan *class = &scan->classes[i];
         for (int64_t k = 0; k < class->count; k++) free(class->files[k].path);
         free(class->files);
-        free(class->first_unread);
+        ignored_free(&class->ignored);
         names_free(&class->folders);
         free(class->watched);
     }
@@ -314,10 +296,18 @@ static Status class_add(IndexBuilder *b, const ClassScan *class, int label, cons
     }
     for (int i = 0; i < class->folders.count; i++)
         TRY(index_watched_put(b, class->folders.name[i], &class->watched[i]));
-    if (class->unread > 0 && b->parts.unread == 0)
-        TRY(index_string_add(b, class->first_unread, &b->parts.first_unread));
-    b->parts.unread += class->unread;
     return OK;
+}
+
+static Status ignored_note(IndexBuilder *b, const Scan *scan, Ignored *all)
+{
+    char text[IGNORED_TEXT_BYTES];
+    for (int i = 0; i < scan->count; i++) TRY(ignored_join(all, &scan->classes[i].ignored));
+    b->parts.ignored = all->count;
+    if (!all->count) return OK;
+    ignored_text(all, text);
+    TRY(index_string_add(b, text, &b->parts.ignored_kinds));
+    return index_string_add(b, all->first, &b->parts.first_ignored);
 }
 
 static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *classes, const Tree *tree)
@@ -356,14 +346,16 @@ static Status index_build(const SourceConfig *config, const Tree *tree, bool fla
     Status st = OK;
     Names classes = {0}, train = {0};
     Scan scan = {0};
+    Ignored ignored = {0};
     IndexBuilder builder = {0};
     TRY_OUT(index_watched_add(&builder, tree->root));
     TRY_OUT(index_watched_add(&builder, tree->train));
-    TRY_OUT(flat ? names_add(&classes, ".") : subfolders(tree->root, &classes));
-    TRY_OUT(flat ? names_add(&train, ".") : subfolders(tree->train, &train));
+    TRY_OUT(flat ? names_add(&classes, ".") : subfolders(tree->root, &classes, &ignored));
+    TRY_OUT(flat ? names_add(&train, ".") : subfolders(tree->train, &train, NULL));
     TRY_OUT(classes_check(tree, &classes, &train));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
     TRY_OUT(builder_fill(&builder, &scan, &train, tree));
+    TRY_OUT(ignored_note(&builder, &scan, &ignored));
     if (builder.parts.samples_count == 0) {
         st = FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", tree->root, tree->val_split);
         goto out;
@@ -371,6 +363,7 @@ static Status index_build(const SourceConfig *config, const Tree *tree, bool fla
     TRY_OUT(index_write(key, &builder.parts, index));
 out:
     if (scan.classes) scan_close(&scan);
+    ignored_free(&ignored);
     index_builder_free(&builder);
     names_free(&classes);
     names_free(&train);
@@ -388,7 +381,7 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     bool found;
     TRY(tree_find(config, split, &kind, &tree));
     bool flat = config->unlabelled && has_images(tree.train);
-    tree_key(&tree, "folder 1", flat ? " flat" : "", key);
+    tree_key(&tree, "folder 2", flat ? " flat" : "", key);
     TRY(index_find(key, &index, &found));
     if (!found) TRY(index_build(config, &tree, flat, key, &index));
     return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",

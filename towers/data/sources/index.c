@@ -14,7 +14,7 @@
 #include "kernels/array.h"
 #include "towers/files/files.h"
 
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
 
@@ -326,8 +326,9 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
                           .samples = p->samples_count,
                           .classes = p->classes_count,
                           .watched = p->watched_count,
-                          .unread = p->unread,
-                          .first_unread = p->first_unread,
+                          .ignored = p->ignored,
+                          .ignored_kinds = p->ignored_kinds,
+                          .first_ignored = p->first_ignored,
                           .several = p->several,
                           .labels = p->lists_count,
                           .strings = p->strings_bytes};

@@ -30,12 +30,12 @@ typedef struct IndexHeader {
     char magic[8]; /* "TWRINDEX" */
     uint32_t version, sample_bytes;
     uint64_t key[2]; /* hash of the request: kind, path, options */
-    int64_t samples, classes, watched, unread;
-    uint64_t first_unread; /* offset of its name in the strings */
-    uint64_t kind;         /* of shards (shard.h); 0 for a folder */
-    uint64_t strings;      /* bytes */
-    uint64_t several;      /* 1: samples have lists of labels, else 0 */
-    int64_t labels;        /* in all lists */
+    int64_t samples, classes, watched, ignored;
+    uint64_t ignored_kinds, first_ignored; /* offsets in the strings, if any is ignored */
+    uint64_t kind;                         /* of shards (shard.h); 0 for a folder */
+    uint64_t strings;                      /* bytes */
+    uint64_t several;                      /* 1: samples have lists of labels, else 0 */
+    int64_t labels;                        /* in all lists */
     uint64_t fingerprint[2];
     uint64_t sum; /* XXH3-64 of everything after the header */
 } IndexHeader;
@@ -76,8 +76,8 @@ typedef struct IndexParts {
     int64_t lists_count;
     char *strings;
     size_t strings_bytes;
-    int64_t unread;
-    uint64_t first_unread;
+    int64_t ignored;
+    uint64_t ignored_kinds, first_ignored;
     uint64_t kind;
 } IndexParts;
 

@@ -24,8 +24,9 @@ Status indexed_describe(const SourceConfig *config, const Index *index, const ch
     info->several = index->list_first != NULL;
     info->c = 3;
     memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
-    info->unread = h->unread;
-    if (h->unread) snprintf(info->first_unread, sizeof info->first_unread, "%s", index_string(index, h->first_unread));
+    info->ignored = h->ignored;
+    info->ignored_kinds = h->ignored ? index_string(index, h->ignored_kinds) : "";
+    info->first_ignored = h->ignored ? index_string(index, h->first_ignored) : "";
     *names = calloc((size_t)h->classes + 1, sizeof **names);
     if (!*names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", info->classes);
     for (int64_t i = 0; i < h->classes; i++) (*names)[i] = index_string(index, index->classes[i]);

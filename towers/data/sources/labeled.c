@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "towers/data/sources/folder.h"
+#include "towers/data/sources/endings.h"
 #include "towers/data/sources/indexed.h"
 #include "towers/data/sources/label_file.h"
 #include "towers/data/sources/tree.h"
@@ -65,11 +65,10 @@ static Status limit_find(const LabelFile *file, double val_split, uint64_t *limi
 static Status row_find(const char *root, const char *labels, const LabelRow *row, char name[PATH_BYTES],
                        struct stat *info)
 {
-    static const char *const endings[] = {"", ".jpg", ".jpeg", ".png", ".webp", ".ppm", ".pgm"};
     char path[PATH_BYTES];
-    int first = folder_takes(row->name) ? 0 : 1, end = first ? (int)(sizeof endings / sizeof *endings) : 1;
-    for (int i = first; i < end; i++) {
-        if (snprintf(name, PATH_BYTES, "%s%s", row->name, endings[i]) >= PATH_BYTES ||
+    bool whole = ending_is_image(row->name);
+    for (int i = 0; i < (whole ? 1 : IMAGE_ENDINGS_COUNT); i++) {
+        if (snprintf(name, PATH_BYTES, "%s%s", row->name, whole ? "" : image_endings[i]) >= PATH_BYTES ||
             path_join(path, root, name) != OK)
             return FAIL(ERR_FORMAT, "'%s', line %" PRId64 ": the path is too long", labels, row->line);
         if (stat(path, info) != 0) {
@@ -82,7 +81,7 @@ static Status row_find(const char *root, const char *labels, const LabelRow *row
         return OK;
     }
     return FAIL(ERR_FORMAT, "'%s', line %" PRId64 ": there is no image '%.200s'%s in '%s'", labels, row->line,
-                row->name, first ? " (with .jpg .jpeg .png .webp .ppm or .pgm)" : "", root);
+                row->name, whole ? "" : " (with one of " IMAGE_ENDINGS ")", root);
 }
 
 /* `labels`: the path of `file`. */

@@ -3,8 +3,8 @@
  *     IMAGES/train/labels.csv  IMAGES/train/...    IMAGES/val/labels.csv  IMAGES/val/...    (or test/ instead of val/)
  *     IMAGES/labels.csv        IMAGES/...          with --val-split, which keeps the images whose names have the smallest hashes
  *
- * The file of a row is below the folder of the labels file; a name without the extension of an image (folder.h) is completed
- * by the first of .jpg .jpeg .png .webp .ppm .pgm that exists. Samples are in the order of the rows, classes are those of the
+ * The file of a row is below the folder of the labels file; a name without the ending of an image is completed
+ * by the first ending of an image (endings.h) with which it exists. Samples are in the order of the rows, classes are those of the
  * training images. Images that are in no row are not used. Errors: those of label_file.h, and ERR_FORMAT with the line
  * for a file that is missing, is no regular file or has no such extension. */
 #ifndef TOWERS_DATA_LABELED_H

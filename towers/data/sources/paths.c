@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "towers/data/sources/folder.h"
+#include "towers/data/sources/endings.h"
 #include "towers/data/sources/names.h"
 #include "towers/data/sources/reader.h"
 
@@ -27,12 +27,14 @@ static Status folder_add(PathsSource *p, char *path)
     Status st = OK;
     FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    for (const FTSENT *entry; st == OK && (errno = 0, entry = fts_read(walk)) != NULL;) {
+    for (FTSENT *entry; st == OK && (errno = 0, entry = fts_read(walk)) != NULL;) {
+        if (entry->fts_level > 0 && entry->fts_info == FTS_D && entry->fts_name[0] == '.')
+            (void)fts_set(walk, entry, FTS_SKIP); /* a hidden folder */
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
             st = FAIL(ERR_IO, "cannot read '%s': %s", entry->fts_path, strerror(entry->fts_errno));
         if (entry->fts_info == FTS_DC)
             st = FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", entry->fts_path);
-        if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE) && folder_takes(entry->fts_name))
+        if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE) && ending_is_image(entry->fts_name))
             st = names_add(&p->paths, entry->fts_path);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
@@ -81,7 +83,7 @@ Status paths_source_open(char *const *paths, int count, Source **made)
         TRY_OUT(S_ISDIR(info.st_mode) ? folder_add(p, paths[i]) : names_add(&p->paths, paths[i]));
     }
     p->base.info.count = p->paths.count;
-    if (p->base.info.count == 0) TRY_OUT(FAIL(ERR_ARG, "no image (.jpg .jpeg .png .ppm .pgm .webp) in '%s'", paths[0]));
+    if (p->base.info.count == 0) TRY_OUT(FAIL(ERR_ARG, "no image (" IMAGE_ENDINGS ") in '%s'", paths[0]));
     *made = &p->base;
     p = NULL;
 out:

@@ -42,7 +42,7 @@ NODISCARD Status shard_class(ShardList *list, int64_t label, const char *name);
 ShardKind shard_sniff(const char *path);
 
 /* List a WebDataset tar by the rules of the Python library: a sample is the consecutive regular members with one key,
- * which is the path up to the first dot of the base name. Image: .jpg .jpeg .png .webp .ppm .pgm; label: the decimal
+ * which is the path up to the first dot of the base name. Image: an ending of endings.h; label: the decimal
  * number in .cls, else the member "label" (or "cls", "class") of the object in .json. */
 NODISCARD Status tar_list(ShardList *list);
 

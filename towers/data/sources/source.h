@@ -32,8 +32,9 @@ typedef struct SourceInfo {
     const int64_t
         *shard_first; /* [shards + 1]: number of the first sample of each shard; NULL if there are none. Borrowed */
     int shards;
-    int64_t unread; /* number of files in unsupported formats */
-    char first_unread[256];
+    int64_t ignored; /* files that are no images by their names */
+    const char *ignored_kinds,
+        *first_ignored; /* "2 .gif, 1 .txt", and a path; borrowed, "" or NULL if there are none */
 } SourceInfo;
 
 /* The label of the first class in shards; AUTO: 0, but 1 for TFRecords without a label 0 (shards.c). */

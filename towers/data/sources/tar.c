@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "kernels/text.h"
+#include "towers/data/sources/endings.h"
 #include "towers/data/sources/shard.h"
 #include "towers/files/files.h"
 
@@ -28,9 +29,8 @@ enum {
     SUFFIX_BYTES = 64
 };
 
-static const char *const image_suffixes[] = {"jpg", "jpeg", "png", "webp", "ppm", "pgm"};
 static const char *const packed_suffixes[] = {".gz", ".bz2", ".xz", ".zst", ".lz4"};
-enum { IMAGE_SUFFIXES = sizeof image_suffixes / sizeof *image_suffixes, NO_IMAGE = IMAGE_SUFFIXES };
+enum { NO_IMAGE = IMAGE_ENDINGS_COUNT };
 
 typedef struct Member {
     uint64_t offset, bytes;
@@ -41,7 +41,7 @@ typedef struct Group {
     char key[PATH_BYTES];
     char suffix[SUFFIXES][SUFFIX_BYTES];
     int suffixes;
-    int image_rank; /* index into image_suffixes, or NO_IMAGE */
+    int image_rank; /* index into image_endings, or NO_IMAGE */
     char image_name[PATH_BYTES];
     Member image, cls, json;
     bool has_cls, has_json;
@@ -123,8 +123,7 @@ static Status group_finish(Tar *t)
                     "'%s': sample '%s' has no %s: its members are%s (the members of a sample must be next "
                     "to each other: tar --sort=name)",
                     t->list->path, g->key,
-                    g->image_rank == NO_IMAGE ? "image (.jpg .jpeg .png .webp .ppm .pgm)" : "label (.cls or .json)",
-                    has);
+                    g->image_rank == NO_IMAGE ? "image (" IMAGE_ENDINGS ")" : "label (.cls or .json)", has);
     }
     TRY(g->has_cls ? cls_read(t, &g->cls, &label) : json_read(t, &g->json, &label));
     snprintf(where, sizeof where, "sample '%s'", g->key);
@@ -142,8 +141,8 @@ static size_t key_bytes(const char *name)
 
 static bool is_wanted(const char *suffix, int *rank)
 {
-    for (*rank = 0; *rank < IMAGE_SUFFIXES; ++*rank)
-        if (!strcmp(suffix, image_suffixes[*rank])) return true;
+    for (*rank = 0; *rank < IMAGE_ENDINGS_COUNT; ++*rank)
+        if (!strcmp(suffix, image_endings[*rank] + 1)) return true;
     return !strcmp(suffix, "cls") || !strcmp(suffix, "json");
 }
 
