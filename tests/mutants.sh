@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Do the tests detect mistakes? Puts each mutant of tests/mutants.txt into the code and runs the tests that should catch it. Prints
-# caught or survived for each, then a total; exits non-zero if one survived or no longer fits the source.
+# caught or survived for each, then a total; exits non-zero if one survived, if it no longer fits the source, or if a test of it fails
+# without any mutant, which would prove nothing.
 #   tests/mutants.sh                all of them
 #   tests/mutants.sh N              N, chosen at random (prints --seed, which chooses the same ones again: N --seed S)
 #   tests/mutants.sh --only TEXT    those with TEXT in their title or file

@@ -11,7 +11,7 @@ The table is tests/mutants.txt. A mutant is three lines and more:
 `-` and `+` may go on over several lines. A FLAG is one of /proc/cpuinfo: the file's code runs only on processors that
 have it (or, with `!`, that lack it). For each mutant the one source file is compiled as the build compiles it, with
 the other text, and linked in front of the build's libraries into a copy of the test program (for a check_*.sh: of
-towers). Nothing else is built again. A test that fails, crashes or hangs has caught the mutant.
+towers). Nothing else is built again. A test that passes without the mutant and fails, crashes or hangs with it has caught it.
 """
 import argparse
 import collections
@@ -24,7 +24,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 
+PASSED, SKIPPED = "passed", "skipped"
 HANGS_S = 300  # of wall time: several times what the slowest of the tests takes
 HEAD = re.compile(r"(\S+?)(?: \[(!?\w+)\])?:(.*)")
 Mutant = collections.namedtuple("Mutant", "number title file needs tests old new")
@@ -103,7 +105,7 @@ class Build:
         for entry in compiles:
             name = os.path.relpath(os.path.join(entry["directory"], entry["file"]), source)
             self.compiles[name].append(shlex.split(entry["command"]))
-        self.links = {}
+        self.links, self.baselines, self.locks = {}, {}, collections.defaultdict(threading.Lock)
         commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "all"], check=True, capture_output=True, text=True)
         for line in commands.stdout.splitlines():
             match = re.search(r"-o (\S+)(?= )", line)
@@ -113,10 +115,16 @@ class Build:
                         self.links[match[1]] = shlex.split(part)
 
     def program(self, test):
-        """The link command of a test's program; None if it is not built here."""
-        if test.startswith("check_"):
-            return self.links.get("towers")
-        return next((link for name, link in self.links.items() if os.path.basename(name) == test), None)
+        """The path of a test's program in the build, and its link command; None, None if it is not built here."""
+        wanted = "towers" if test.startswith("check_") else test
+        return next(((name, link) for name, link in self.links.items() if os.path.basename(name) == wanted), (None, None))
+
+    def baseline(self, test, name):
+        """How the test ends without a mutant, as test_run tells it; each is tried once."""
+        with self.locks[test]:
+            if test not in self.baselines:
+                self.baselines[test] = test_run(self, test, os.path.join(self.build, name))
+            return self.baselines[test]
 
     def compiled(self, mutant, link, folder, text):
         """Compile the mutated text into `folder`; returns (the original's object, the new object) or an error text."""
@@ -156,7 +164,7 @@ class Build:
 
 
 def test_run(build, test, program):
-    """None if the test passes, else how it ended. Skipped (77, or cmocka's skips) counts as passed: it saw nothing."""
+    """PASSED, SKIPPED (77; cmocka's skips count as passed), or how it ended."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOWERS_")}
     environment.update(OMP_WAIT_POLICY="PASSIVE")
     command = [program]
@@ -168,20 +176,25 @@ def test_run(build, test, program):
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=HANGS_S, start_new_session=True)
     except subprocess.TimeoutExpired:
         return f"did not end within {HANGS_S} s"
-    return None if done.returncode in (0, 77) else f"exit {done.returncode}"
+    return {0: PASSED, 77: SKIPPED}.get(done.returncode, f"exit {done.returncode}")
 
 
 def try_mutant(build, mutant):
-    """("caught" | "survived" | "not built here" | "broken", text)"""
+    """("caught" | "survived" | "not run here" | "broken", text)"""
     text = mutated(build.source, mutant)
     if text is None:
         return "broken", f"{mutant.file} does not hold the old text exactly once: {mutant.old}"
     ran = False
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         for test in mutant.tests:
-            link = build.program(test)
+            name, link = build.program(test)
             if not link:
                 continue
+            usual = build.baseline(test, name)
+            if usual == SKIPPED:
+                continue
+            if usual != PASSED:
+                return "broken", f"{test} fails without a mutant: {usual}"
             made = build.compiled(mutant, link, folder, text)
             if isinstance(made, str):
                 return "broken", made
@@ -194,9 +207,9 @@ def try_mutant(build, mutant):
                 return "broken", problem
             ran = True
             ended = test_run(build, test, program)
-            if ended:
+            if ended not in (PASSED, SKIPPED):
                 return "caught", f"{test}: {ended}"
-    return ("survived", " ".join(mutant.tests)) if ran else ("not built here", " ".join(mutant.tests))
+    return ("survived" if ran else "not run here"), " ".join(mutant.tests)
 
 
 def main():

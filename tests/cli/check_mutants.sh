@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# tests/support/mutants.py on a project of one file and four tests: what a test notices is caught, what none notices has survived, and a
+# test that fails or is skipped without any mutant proves nothing about one.
+set -u
+. "$1/tests/support/check.sh"
+check_begin mutants "$@"
+needs_python
+for tool in ninja cc; do
+    command -v $tool >/dev/null || { echo "SKIPPED: no $tool" >&2; exit 77; }
+done
+
+project=$work/project
+mkdir -p "$project/kernels" "$project/tests" "$project/build"
+echo 'int twice(int x) { return x + x; }' >"$project/kernels/twice.c"
+test_put() { # NAME CONDITION: the exit status
+    echo "int twice(int x); int main(void) { return $2; }" >"$project/tests/$1.c"
+}
+test_put test_sees 'twice(2) != 4'
+test_put test_blind 'twice(0) != 0'
+test_put test_fails '1'
+test_put test_skips '77'
+{
+    echo 'rule compile'
+    echo '  command = cc -o $out -c $in'
+    echo 'rule link'
+    echo '  command = cc -o $out $in'
+    echo "build twice.o: compile $project/kernels/twice.c"
+    for name in sees blind fails skips; do
+        echo "build $name.o: compile $project/tests/test_$name.c"
+        echo "build test_$name: link $name.o twice.o"
+    done
+    echo "build all: phony test_sees test_blind test_fails test_skips"
+} >"$project/build/build.ninja"
+ninja -C "$project/build" >"$out" 2>&1 || complain "the project does not build: $(cat "$out")"
+ninja -C "$project/build" -t compdb compile >"$project/build/compile_commands.json"
+
+expect() { # STATUS WANTED-LINE TESTS: of the mutant that multiplies
+    printf '# a cube\nkernels/twice.c: %s\n- x + x\n+ x * x * x\n' "$3" >"$project/tests/mutants.txt"
+    python3 "$source_dir/tests/support/mutants.py" "$project" "$project/build" >"$out" 2>"$err"
+    local status=$?
+    [[ $status == "$1" ]] || complain "$3: exit $status instead of $1: $(cat "$out" "$err")"
+    grep -q "$2" "$out" || complain "$3: no line '$2': $(cat "$out" "$err")"
+}
+expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_sees'
+expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_blind test_sees'
+expect 1 '^survived .*a cube (test_blind)' 'test_blind'
+expect 1 '^broken .*a cube (test_fails fails without a mutant: exit 1)' 'test_fails'
+expect 1 '^broken .*a cube (test_fails fails without a mutant: exit 1)' 'test_fails test_sees'
+expect 0 '^not run here .*a cube (test_skips)' 'test_skips'
+expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_skips test_sees'
+
+check_end "a test counts only if it passes without a mutant"
