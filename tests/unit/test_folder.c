@@ -180,14 +180,38 @@ static void test_index_is_kept(void **state)
     s = opened(SPLIT_TRAIN, 0);
     assert_int_equal(source_info(s)->count, 1);
     assert_true(source_info(s)->fingerprint[0] == first);
-    usleep(20000); /* the clock of a file system may be coarse */
-    file_make("train/a/2.pgm", 2);
+    file_make("train/a/2.pgm", 2); /* perhaps at the same time, by the clock of the file system */
     Source *again = opened(SPLIT_TRAIN, 0);
     assert_int_equal(source_info(again)->count, 2);
     assert_true(source_info(again)->fingerprint[0] != first);
     assert_int_equal(source_info(s)->count, 1); /* who has opened the set before keeps what he has */
     source_close(s);
     source_close(again);
+}
+
+/* tar, rsync and cp -a give a folder the time that it had elsewhere, which may be the time of before. */
+static void test_times_are_restored(void **state)
+{
+    (void)state;
+    char folder[PATH_BYTES];
+    struct stat before;
+    folder_make("train/a");
+    folder_make("val/a");
+    file_make("train/a/1.pgm", 1);
+    file_make("val/a/1.pgm", 1);
+    assert_int_equal(path_join(folder, set, "train/a"), OK);
+    assert_int_equal(stat(folder, &before), 0);
+    usleep(50000); /* so that the index is trusted */
+    for (int i = 1; i < 4; i++) {
+        Source *s = opened(SPLIT_TRAIN, 0);
+        assert_int_equal(source_info(s)->count, i);
+        source_close(s);
+        usleep(50000);
+        char name[32];
+        snprintf(name, sizeof name, "train/a/%d.pgm", i + 1);
+        file_make(name, i + 1);
+        assert_int_equal(utimensat(AT_FDCWD, folder, (struct timespec[]){before.st_atim, before.st_mtim}, 0), 0);
+    }
 }
 
 /* Writes the file anew, in place: neither its folder nor its inode changes. */
@@ -242,7 +266,6 @@ static void test_changed_during_the_scan(void **state)
     folder_make("val/a");
     file_make("train/a/1.pgm", 1);
     file_make("val/a/1.pgm", 1);
-    usleep(20000); /* the clock of a file system may be coarse */
     assert_int_equal(source_open(&(SourceConfig){.path = set, .progress = file_late, .context = late}, SPLIT_TRAIN, &s),
                      OK);
     assert_int_equal(source_info(s)->count, 1);
@@ -433,6 +456,36 @@ static void index_make(IndexParts *parts, char **strings)
                           .strings_bytes = sizeof text};
 }
 
+/* What was found within a tick of its last change may have changed again, in the same tick. */
+static void test_tick_of_a_change(void **state)
+{
+    (void)state;
+    const uint64_t key[2] = {3, 4};
+    const int64_t since[] = {0, 10000000, 30000000}; /* nanoseconds from the change until it was found */
+    struct stat info;
+    IndexParts parts;
+    char *strings;
+    assert_int_equal(stat("/", &info), 0);
+    for (int i = 0; i < 3; i++) {
+        Index index = {0};
+        bool found;
+        static char text[] = "a\0b\0x\0y\0z\0/";
+        Watched root = watched_of(&info);
+        root.path = 10;
+        root.seen_ns = root.change_ns + (root.change_ns % 1000000000 ? 1 : 100) * since[i];
+        index_make(&parts, &strings);
+        parts.strings = text;
+        parts.strings_bytes = sizeof text;
+        parts.watched = &root;
+        parts.watched_count = 1;
+        assert_int_equal(index_write(key, &parts, &index), OK);
+        index_unmap(&index);
+        assert_int_equal(index_find(key, &index, &found), OK);
+        assert_int_equal(found, i == 2);
+        index_unmap(&index);
+    }
+}
+
 static void test_index_damage(void **state)
 {
     (void)state;
@@ -477,6 +530,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided_labels, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_is_kept, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_times_are_restored, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_in_place, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_during_the_scan, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_long_name, set_up, scratch_drop),
@@ -485,6 +539,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ignored, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_many_endings, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_refused, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_tick_of_a_change, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_index_damage, set_up, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -23,11 +24,30 @@ const char *index_string(const Index *index, uint64_t offset)
     return offset < index->header->strings ? index->strings + offset : "";
 }
 
+enum { SECOND_NS = 1000000000, TICK_NS = 20000000 };
+
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * SECOND_NS + time.tv_nsec;
+}
+
 Watched watched_of(const struct stat *info)
 {
-    return (Watched){.time_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (Watched){.time_ns = nanoseconds(info->st_mtim),
+                     .change_ns = nanoseconds(info->st_ctim),
                      .bytes = (int64_t)info->st_size,
-                     .inode = (uint64_t)info->st_ino};
+                     .inode = (uint64_t)info->st_ino,
+                     .seen_ns = nanoseconds(now)};
+}
+
+/* Times advance with the kernel's ticks, or on some file systems by whole seconds: what changed again within the same one has
+ * the same time. */
+static bool was_settled(const Watched *w)
+{
+    int64_t step = w->change_ns % SECOND_NS ? (int64_t)TICK_NS : 2 * (int64_t)SECOND_NS;
+    return w->change_ns + step < w->seen_ns;
 }
 
 /* ---- reading */
@@ -111,7 +131,8 @@ static bool is_current(const Index *index)
         struct stat info;
         if (stat(index_string(index, then->path), &info) != 0) return false;
         Watched now = watched_of(&info);
-        if (now.time_ns != then->time_ns || now.inode != then->inode) return false;
+        if (now.time_ns != then->time_ns || now.change_ns != then->change_ns || now.inode != then->inode) return false;
+        if (!was_settled(then)) return false;
         if (!S_ISDIR(info.st_mode) && now.bytes != then->bytes) return false;
     }
     return true;

@@ -5,8 +5,9 @@
  * may have several classes, before the strings: the number of the first label of each sample, and of the end (u64), then all
  * labels (i32), increasing within a sample, whose own label is 0. All numbers are in this processor's byte order.
  * Written under a temporary name and renamed; a second writer replaces it by the same bytes. An index is used only if
- * every watched path still has the same time and size: for a folder these are all its directories (a file that is
- * changed in place is detected by its size when it is read, and the index is then forgotten). */
+ * every watched path still has the same times and size, and had not just been changed when it was looked at: for a folder
+ * these are all its directories (a file that is changed in place is detected by its size when it is read, and the index is
+ * then forgotten). */
 #ifndef TOWERS_DATA_INDEX_H
 #define TOWERS_DATA_INDEX_H
 
@@ -42,8 +43,11 @@ typedef struct IndexHeader {
 
 typedef struct Watched {
     uint64_t path; /* offset in the strings */
-    int64_t time_ns, bytes;
+    int64_t time_ns,
+        change_ns; /* of the content (which tar, rsync and cp restore), of anything (which nothing can set) */
+    int64_t bytes;
     uint64_t inode;
+    int64_t seen_ns; /* when this was found; a change at about that time may have left the same times */
 } Watched;
 
 /* A mapped index. All pointers point into the mapping. */
