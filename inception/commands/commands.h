@@ -14,8 +14,9 @@ NODISCARD Status scaling_run(Options *options, JobFiles *files, int *signal_numb
  * their hosts, and what is odd. ERR_ARG if anything is, and without a launcher. */
 NODISCARD Status doctor_hosts_run(Options *options, JobFiles *files, FILE *to);
 
-/* eval: a note if a class of the data has another name than the class of that number in the run of these weights. */
-void eval_compare_classes(JobFiles *files, const char *weights);
+/* eval: before the data are opened, the classes of the run that these weights are of; then which of them have no images. */
+void eval_classes(Options *options, const char *weights, JobFiles *files);
+NODISCARD Status eval_classes_note(JobFiles *files);
 /* eval: prints the data to be evaluated as one line on stderr; then results to stdout, --errors and --class-scores to
  * their files. `samples` [of the test set], `scores` [of the test set][classes] or NULL, as eval_run gives them. */
 void eval_introduce(const JobFiles *files);

@@ -27,23 +27,41 @@ void eval_introduce(const JobFiles *files)
             test->several ? ", any number for an image" : "");
 }
 
-void eval_compare_classes(JobFiles *files, const char *weights)
+void eval_classes(Options *options, const char *weights, JobFiles *files)
 {
-    const SourceInfo *test = source_info(files->test);
-    json_t *trained = run_class_names(weights);
-    bool same = true;
-    for (size_t c = 0; same && c < json_array_size(trained) && c < (size_t)test->classes; c++) {
-        json_t *name = json_text(test->class_names[c]);
-        const json_t *other = json_array_get(trained, c);
-        same = !*test->class_names[c] || !name || !json_is_string(other) || json_equal(name, other);
-        if (!same)
-            job_note(files,
-                     "warning: class %zu of %s is %s, but in the training it was %s: labels are compared by number, so "
-                     "this counts wrong answers as right unless both are names of one class",
-                     c, test->name, json_string_value(name), json_string_value(other));
-        json_decref(name);
+    json_t *names = run_class_names(weights);
+    bool named = json_array_size(names) > 0;
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        named = named && name && *name;
     }
-    json_decref(trained);
+    if (named) {
+        files->trained = json_incref(names);
+        if (options->classes <= 0) options->classes = (int64_t)json_array_size(names);
+    }
+    json_decref(names);
+}
+
+Status eval_classes_note(JobFiles *files)
+{
+    enum { SHOWN = 8 };
+    const SourceInfo *test = source_info(files->test);
+    char text[1024] = "";
+    int absent = 0;
+    size_t n = 0;
+    if (!files->trained || !*test->class_names[0]) return OK;
+    int64_t *count = calloc((size_t)test->classes + 1, sizeof *count);
+    if (!count) return FAIL(ERR_MEMORY, "no memory for the counts of %d classes", test->classes);
+    source_classes_count(files->test, count);
+    for (int c = 0; c < test->classes; c++) {
+        if (count[c] || !strcmp(test->class_names[c], "background") || absent++ >= SHOWN || n >= sizeof text) continue;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", absent > 1 ? ", " : "", test->class_names[c]);
+    }
+    if (absent)
+        job_note(files, "%s has no images of %d of the %d classes: %s%s", test->name, absent, test->classes, text,
+                 absent > SHOWN ? ", ..." : "");
+    free(count);
+    return OK;
 }
 
 /* ---- scores of classes */

@@ -170,13 +170,14 @@ static Status eval(Options *options, JobFiles *files, int *signal_number)
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
     TRY(job_weights(options->weights, weights, sizeof weights));
+    eval_classes(options, weights, files);
     TRY(job_open(options, 0, files));
     if (options->print_config) {
         options_print_config(options, stdout);
         return OK;
     }
     TRY(memory_check(&files->job));
-    eval_compare_classes(files, weights);
+    TRY(eval_classes_note(files));
     notes_print(files, options->quiet);
     if (!options->quiet) eval_introduce(files);
     size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;

@@ -10,6 +10,7 @@
 #include "inception/options/uses.h"
 #include "towers/guard/batch_max.h"
 
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -452,6 +453,7 @@ void job_close(JobFiles *files)
 {
     source_close(files->train);
     source_close(files->test);
+    json_decref(files->trained);
     free(files->class_weight);
     free(files->args_yaml);
     free(files->env_json);

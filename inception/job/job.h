@@ -29,7 +29,9 @@ typedef struct JobFiles {
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */
-    char notes[2048];           /* lines for the person who started the command, each with a newline */
+    struct json_t
+        *trained;     /* names of the classes that the weights know: labels of the data are matched by them; or NULL */
+    char notes[2048]; /* lines for the person who started the command, each with a newline */
 } JobFiles;
 
 /* Adds a line to the notes. */

@@ -1,9 +1,11 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
 #include "towers/data/sources/endings.h"
+#include "towers/data/sources/labels.h"
 #include "towers/store/pretrained.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +116,24 @@ static void ignored_note(JobFiles *files, const SourceInfo *info)
                  (long long)info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
 }
 
+/* Classes of another data set than that of the training are the same ones if their names are. */
+static Status classes_match(JobFiles *files)
+{
+    Status st = OK;
+    int count = (int)json_array_size(files->trained);
+    const char **names = calloc((size_t)count + 1, sizeof *names);
+    if (!names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", count);
+    for (int i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(files->trained, (size_t)i));
+        names[i] = name ? name : "";
+    }
+    TRY_OUT(source_match(&files->train, names, count));
+    if (files->test) TRY_OUT(source_match(&files->test, names, count));
+out:
+    free(names);
+    return st;
+}
+
 static Status sets_open(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -130,6 +150,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                            .context = &shown};
     TRY(source_open(&config, SPLIT_TRAIN, &files->train));
     if (tests) TRY(source_open(&config, SPLIT_TEST, &files->test));
+    if (files->trained) TRY(classes_match(files));
     const SourceInfo *train = source_info(files->train), *test = tests ? source_info(files->test) : train;
     if (train->classes != test->classes)
         return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,

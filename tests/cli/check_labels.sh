@@ -134,6 +134,19 @@ assert all(printed.get(f, set()) == answers[f] for f in truth)
 assert list(csv.DictReader(open(f"{work}/scores.csv")))[0]["average_precision"]
 PY
 "$towers" eval "$work/learned" --device cpu 2>/dev/null | grep -qE '^mAP = [01]\.[0-9]+ Exact match = ' || complain "eval prints $("$towers" eval "$work/learned" --device cpu 2>/dev/null | head -1)"
+python3 - "$work" <<'PY' # the same images, the columns in another order
+import csv, os, shutil, sys
+work = sys.argv[1]
+for split in ("train", "val"):
+    shutil.copytree(f"{work}/columns/{split}", f"{work}/turned/{split}")
+    rows = [row[:1] + row[:0:-1] for row in csv.reader(open(f"{work}/columns/{split}/labels.csv"))]
+    csv.writer(open(f"{work}/turned/{split}/labels.csv", "w")).writerows(rows)
+PY
+for data in list turned; do
+    "$towers" eval "$work/learned" --data-path "$work/$data" --device cpu --json >"$work/$data.json" 2>"$work/err" || complain "eval of $data: $(cat "$work/err")"
+done
+scores_of() { python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(r["map"] if "map" in r else sorted((k, v) for k, v in r.items() if isinstance(v, float)))' "$1"; }
+[[ $(scores_of "$work/list.json") == $(scores_of "$work/turned.json") ]] || complain "other scores with the columns in another order: $(scores_of "$work/list.json") $(scores_of "$work/turned.json")"
 refused "--top is for networks that give an image one class" "$towers" predict "$work/learned" "$work/list/val/images" --device cpu --top 2
 "$towers" report "$work/learned" >/dev/null 2>"$work/err" || complain "report: $(cat "$work/err")"
 grep -q 'test mAP' "$work/learned/report.html" || complain "no mAP in the report"
