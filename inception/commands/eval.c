@@ -46,19 +46,19 @@ Status eval_classes_note(JobFiles *files)
 {
     enum { SHOWN = 8 };
     const SourceInfo *test = source_info(files->test);
-    char text[1024] = "";
+    char names[1024];
+    Text text = text_start(names, sizeof names);
     int absent = 0;
-    size_t n = 0;
     if (!files->trained || !*test->class_names[0]) return OK;
     int64_t *count = calloc((size_t)test->classes + 1, sizeof *count);
     if (!count) return FAIL(ERR_MEMORY, "no memory for the counts of %d classes", test->classes);
     source_classes_count(files->test, count);
     for (int c = 0; c < test->classes; c++) {
-        if (count[c] || !strcmp(test->class_names[c], "background") || absent++ >= SHOWN || n >= sizeof text) continue;
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", absent > 1 ? ", " : "", test->class_names[c]);
+        if (count[c] || !strcmp(test->class_names[c], "background") || absent++ >= SHOWN) continue;
+        text_add(&text, "%s%s", absent > 1 ? ", " : "", test->class_names[c]);
     }
     if (absent)
-        job_note(files, "%s has no images of %d of the %d classes: %s%s", test->name, absent, test->classes, text,
+        job_note(files, "%s has no images of %d of the %d classes: %s%s", test->name, absent, test->classes, names,
                  absent > SHOWN ? ", ..." : "");
     free(count);
     return OK;

@@ -152,7 +152,7 @@ static void what_was_written_is_read_back(void **state)
     size_t count;
     assert_int_equal(save(1, 1, -1), OK);
     for (int i = 0; i < 4; i++) {
-        char aside[64] = "ckpt/step-0000000002.corrupt", number[16];
+        char aside[64] = "ckpt/step-0000000002.corrupt", number[16] = "";
         spoiled = files[i];
         Status st = save(2, 1, -1);
         spoiled = NULL;
@@ -160,7 +160,7 @@ static void what_was_written_is_read_back(void **state)
         assert_non_null(strstr(status_message(), "cannot be read back (is the disk failing?)"));
         assert_non_null(strstr(status_message(), files[i]));
         assert_false(exists("ckpt/step-0000000002"));
-        snprintf(number, sizeof number, i ? ".%d" : "", i);
+        if (i) snprintf(number, sizeof number, ".%d", i);
         assert_true(exists(strcat(aside, number)));
         scratch_path(path, "ckpt/latest");
         assert_int_equal(file_read(path, 100, &text, &count), OK);

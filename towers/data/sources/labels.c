@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/text.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
@@ -174,10 +175,9 @@ static Status names_copy(Relabeled *r, const char *const *names, int count)
 static void names_list(const char *const *names, int count, char *text, size_t bytes)
 {
     enum { SHOWN = 8 };
-    size_t n = 0;
-    for (int i = 0; i < count && i < SHOWN && n < bytes; i++)
-        n += (size_t)snprintf(text + n, bytes - n, "%s%s", i ? ", " : "", names[i]);
-    if (count > SHOWN && n < bytes) snprintf(text + n, bytes - n, " and %d more", count - SHOWN);
+    Text list = text_start(text, bytes);
+    for (int i = 0; i < count && i < SHOWN; i++) text_add(&list, "%s%s", i ? ", " : "", names[i]);
+    if (count > SHOWN) text_add(&list, " and %d more", count - SHOWN);
 }
 
 static Status match_fill(Relabeled *r, const char *const *names, int count)
