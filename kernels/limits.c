@@ -1,6 +1,8 @@
 /* Limits of control groups; see limits.h. */
 #include "kernels/limits.h"
 
+#include "kernels/open.h"
+
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,11 +26,7 @@ static bool file_text(const char *folder, const char *name, char text[TEXT_BYTES
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
-    FILE *file = fopen(path, "re");
-    size_t used = file ? fread(text, 1, TEXT_BYTES - 1, file) : 0;
-    text[used] = 0;
-    if (file) fclose(file);
-    return used > 0;
+    return system_text(path, text, TEXT_BYTES) > 0;
 }
 
 /* -1 if there is no number, as in "max". */
@@ -42,11 +40,8 @@ static int64_t file_number(const char *folder, const char *name)
 
 static int64_t stat_number(const char *folder, const char *key)
 {
-    char text[TEXT_BYTES];
-    if (!file_text(folder, "memory.stat", text)) return 0;
-    for (const char *line = text; line; line = strchr(line, '\n'), line += line != NULL)
-        if (!strncmp(line, key, strlen(key))) return strtoll(line + strlen(key), NULL, 10);
-    return 0;
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/memory.stat", folder) < (int)sizeof path ? system_number(path, key, 0) : 0;
 }
 
 static void memory_level(const char *folder, const Names *names, Limits *limits)

@@ -5,6 +5,7 @@
 #include "inception/options/recipe.h"
 #include "inception/options/uses.h"
 #include "kernels/clock.h"
+#include "kernels/open.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/data/sources/survey.h"
 #include "towers/files/files.h"
@@ -54,13 +55,7 @@ static double seconds_now(void)
 /* Bytes that this process has had read from storage, which the page cache spares it; 0 if the system does not tell. */
 static int64_t storage_bytes(void)
 {
-    long long bytes = 0;
-    char line[128];
-    FILE *from = fopen("/proc/self/io", "re");
-    while (from && fgets(line, sizeof line, from) && sscanf(line, "read_bytes: %lld", &bytes) != 1) {
-    }
-    if (from) fclose(from);
-    return bytes;
+    return system_number("/proc/self/io", "read_bytes:", 0);
 }
 
 static void clocks_print(const LoaderClocks *from, const LoaderClocks *till, double seconds, int64_t images,

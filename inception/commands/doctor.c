@@ -1,6 +1,7 @@
 /* Measurements and verdicts of doctor.h. Sources: /proc/cpuinfo, /proc/meminfo, cgroup v2 (cpu.max, memory.max) and v1,
  * getrlimit, statvfs("/dev/shm"), and the backends' descriptions. */
 #include "inception/commands/doctor.h"
+#include "kernels/open.h"
 #include "kernels/text.h"
 
 #include <inttypes.h>
@@ -26,10 +27,7 @@ static const int64_t MIB = 1 << 20, GIB = 1 << 30;
 /* Read the beginning of a small text file; "" if it cannot be read. */
 static const char *read_text(const char *path, char *text, size_t bytes)
 {
-    FILE *file = fopen(path, "re");
-    size_t used = file ? fread(text, 1, bytes - 1, file) : 0;
-    text[used] = 0;
-    if (file) fclose(file);
+    (void)system_text(path, text, bytes);
     return text;
 }
 

@@ -7,6 +7,7 @@
 #include "inception/commands/doctor.h"
 #include "inception/job/host_links.h"
 #include "inception/job/hosts.h"
+#include "kernels/open.h"
 #include "kernels/text.h"
 #include "towers/data/sources/source.h"
 #include "towers/files/json.h"
@@ -140,9 +141,7 @@ static void card_fill(const Options *o, const JobFiles *files, HostCard *card)
     struct utsname system;
     *card = (HostCard){.layout = CARD_LAYOUT};
     snprintf(card->host, sizeof card->host, "%s", control_host(files->control, files->launch.rank));
-    FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (boot && !fgets(card->boot, sizeof card->boot, boot)) card->boot[0] = 0;
-    if (boot) fclose(boot);
+    (void)system_text("/proc/sys/kernel/random/boot_id", card->boot, sizeof card->boot);
     snprintf(card->text[TOPIC_BUILD], sizeof card->text[0], "%s, digest %016" PRIx64, TOWERS_VERSION, control_build());
     if (uname(&system) == 0)
         snprintf(card->text[TOPIC_KERNEL], sizeof card->text[0], "%s %s", system.release, system.machine);

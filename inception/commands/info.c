@@ -4,6 +4,7 @@
 #include "inception/commands/kernels.h"
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
+#include "kernels/open.h"
 #include "nccl_sync/bucket.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/memory_plan.h"
@@ -114,12 +115,7 @@ static void bytes_row(FILE *to, const char *what, size_t bytes)
 /* Resident memory of this process in bytes; 0 if /proc is not available. */
 static size_t resident_bytes(void)
 {
-    size_t pages = 0;
-    FILE *from = fopen("/proc/self/statm", "r");
-    if (!from) return 0;
-    if (fscanf(from, "%*u %zu", &pages) != 1) pages = 0;
-    fclose(from);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
+    return 1024 * (size_t)system_number("/proc/self/status", "VmRSS:", 0);
 }
 
 /* ---- --recompute */

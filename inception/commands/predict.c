@@ -3,6 +3,7 @@
 #include "inception/commands/commands.h"
 #include "inception/job/cores.h"
 #include "inception/job/run_argument.h"
+#include "inception/job/run_settings.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
 #include "towers/data/sources/shards.h"
@@ -32,13 +33,11 @@ typedef struct Prediction {
 /* Class names and the kind of data come from RUN/env.json; a separate weights file has neither. */
 static Status environment_read(Options *o, Prediction *p)
 {
-    char path[PATH_BYTES];
     struct stat info;
     const char *run = o->arguments[0];
     p->photos = true;
     if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode)) return OK;
-    TRY(path_join(path, run, "env.json"));
-    json_t *root = json_load_file(path, 0, NULL);
+    json_t *root = run_environment(run);
     json_t *names = json_object_get(root, "class_names");
     const char *format = json_string_value(json_object_get(root, "data_format"));
     int64_t classes = json_integer_value(json_object_get(root, "classes"));

@@ -3,6 +3,7 @@
 
 #include "inception/job/host_links.h"
 #include "inception/models/models.h"
+#include "kernels/open.h"
 #include "towers/files/json.h"
 
 #include <errno.h>
@@ -291,6 +292,10 @@ void hosts_error_file(Status status)
     json_t *root =
         json_pack("{s:{s:o, s:{s:s}}}", "message", "message", json_text(status_message()), "extraInfo", "timestamp",
                   when); /* with a "py_callstack" torchrun would show that instead of the message */
-    if (root) (void)!json_dump_file(root, path, JSON_COMPACT); /* the exit code remains */
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    int fd = text ? regular_open(path, O_WRONLY | O_CREAT | O_TRUNC, NULL) : -1;
+    if (fd >= 0) (void)!write(fd, text, strlen(text)); /* the exit code remains */
+    if (fd >= 0) close(fd);
+    free(text);
     json_decref(root);
 }

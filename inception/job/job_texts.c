@@ -1,6 +1,7 @@
 /* Descriptions of a run: args.yaml, env.json, and the settings that must match on resume; see job.h. */
 #include "inception/job/job.h"
 
+#include "kernels/open.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 #include "towers/train/control.h"
@@ -101,7 +102,8 @@ static char *command_text(void)
     char *text = NULL, *line = NULL;
     size_t bytes = 0, room = 0;
     ssize_t count;
-    FILE *from = fopen("/proc/self/cmdline", "re"), *to = open_memstream(&text, &bytes);
+    int fd = regular_open("/proc/self/cmdline", O_RDONLY, NULL);
+    FILE *from = fd < 0 ? NULL : fdopen(fd, "r"), *to = open_memstream(&text, &bytes);
     for (bool first = true; from && to && (count = getdelim(&line, &room, 0, from)) > 0; first = false) {
         bool quote = !line[0] || line[strspn(line, plain)];
         fputs(first ? "" : " ", to);
@@ -109,7 +111,10 @@ static char *command_text(void)
         for (const char *at = line; *at; at++) fprintf(to, quote && *at == '\'' ? "'\\''" : "%c", *at);
         if (quote) fputc('\'', to);
     }
-    if (from) fclose(from);
+    if (from)
+        fclose(from);
+    else if (fd >= 0)
+        close(fd);
     if (to && fclose(to) != 0) text = NULL;
     free(line);
     return text;

@@ -69,15 +69,10 @@ Status run_argument_apply(Options *options)
 
 json_t *run_class_names(const char *weights)
 {
-    enum { ENVIRONMENT_BYTES = 1 << 24 };
-    char path[PATH_BYTES], *bytes = NULL;
+    char folder[PATH_BYTES];
     const char *last = strrchr(weights, '/');
-    size_t count;
-    snprintf(path, sizeof path, "%.*s/env.json", last ? (int)(last - weights) : 1, last ? weights : ".");
-    if (file_read(path, ENVIRONMENT_BYTES, &bytes, &count) != OK) return NULL;
-    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, NULL),
-           *names = json_incref(json_object_get(root, "class_names"));
+    snprintf(folder, sizeof folder, "%.*s", last > weights ? (int)(last - weights) : 1, last ? weights : ".");
+    json_t *root = run_environment(folder), *names = json_incref(json_object_get(root, "class_names"));
     json_decref(root);
-    free(bytes);
     return names;
 }

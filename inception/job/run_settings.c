@@ -11,15 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ENV_LIMIT = 1 << 20 };
+enum { ENV_LIMIT = 1 << 28 }; /* a million class names of 255 bytes fit */
 
-Status run_model(const char *run, const Model **model)
+json_t *run_environment(const char *run)
 {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    TRY(path_join(path, run, "env.json"));
-    if (file_load(path, OF_RUN, ERR_ARG, ENV_LIMIT, &text, &bytes) == OK) root = json_loadb(text, bytes, 0, NULL);
+    if (path_join(path, run, "env.json") == OK && file_read(path, ENV_LIMIT, &text, &bytes) == OK)
+        root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    return root;
+}
+
+Status run_model(const char *run, const Model **model)
+{
+    json_t *root = run_environment(run);
     const char *name = json_string_value(json_object_get(root, "model"));
     Status st = name ? model_find(name, model)
                      : FAIL(ERR_ARG,
@@ -27,7 +34,6 @@ Status run_model(const char *run, const Model **model)
                             "checkpoint, use MODEL --weights %s)",
                             run, run);
     json_decref(root);
-    free(text);
     return st;
 }
 

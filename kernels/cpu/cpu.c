@@ -16,6 +16,7 @@
 #endif
 
 #include "kernels/cpu/onednn.h"
+#include "kernels/open.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, MAX_THREADS = 1024 };
 
@@ -85,14 +86,8 @@ static void cpu_close(Device *device)
 /* Bytes that the system can provide without the out-of-memory killer; SIZE_MAX if unknown. */
 static size_t memory_available(void)
 {
-    char line[128];
-    unsigned long long kib;
-    size_t available = SIZE_MAX;
-    FILE *from = fopen("/proc/meminfo", "re");
-    while (from && fgets(line, sizeof line, from))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) available = (size_t)kib << 10;
-    if (from) fclose(from);
-    return available;
+    int64_t kib = system_number("/proc/meminfo", "MemAvailable:", -1);
+    return kib < 0 ? SIZE_MAX : (size_t)kib << 10;
 }
 
 static Status cpu_alloc(Device *device, size_t bytes, void **made)

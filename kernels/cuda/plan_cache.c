@@ -2,6 +2,7 @@
  * a file. */
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/array.h"
+#include "kernels/open.h"
 #include "kernels/text.h"
 
 #include "kernels/cuda/cublas.h"
@@ -70,7 +71,9 @@ static Status entry_set(PlanCache *cache, const char *task, const char *plan)
 static Status file_read(PlanCache *cache)
 {
     char line[LINE_BYTES];
-    FILE *file = *cache->path ? fopen(cache->path, "re") : NULL;
+    int fd = *cache->path ? regular_open(cache->path, O_RDONLY, NULL) : -1;
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (!file && fd >= 0) close(fd);
     if (!file) return OK;
     Status st = OK;
     while (st == OK && fgets(line, sizeof line, file)) {
@@ -117,7 +120,7 @@ static void file_append(const PlanCache *cache, const char *task, const char *pl
 {
     char line[LINE_BYTES];
     int length = snprintf(line, sizeof line, "%s\t%s\t%.1f\n", task, plan, microseconds);
-    int file = *cache->path ? open(cache->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
+    int file = *cache->path ? regular_open(cache->path, O_WRONLY | O_CREAT | O_APPEND, NULL) : -1;
     if (file < 0) return;
     if (length < LINE_BYTES && write(file, line, (size_t)length) != length) length = 0;
     close(file);

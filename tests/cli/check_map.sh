@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
-# that test: an include upward, a device library in the wrong room, a circle of rooms and one of files, and a file without a line in its README
+# that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, and a file without a line in its README
 # are each found and named.
 # usage: check_map.sh SOURCE_FOLDER BINARY
 set -uo pipefail
@@ -44,6 +44,11 @@ finds "circle of includes: towers/guard/a -> towers/guard/b -> towers/guard/c ->
 house
 echo 'snprintf(text + used, bytes - used, "x");' >"$work/house/towers/data/a.c"
 finds "towers/data/a.c puts a text together with snprintf"
+for call in 'open(path, O_RDONLY)' 'fopen (path, "r")' 'json_load_file(path, 0, NULL)'; do
+    house
+    echo "x = $call; /* */" >"$work/house/towers/data/a.c"
+    finds "towers/data/a.c opens a file itself"
+done
 house
 echo >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"
@@ -53,7 +58,7 @@ house
 echo >"$work/house/towers/data/a.c"
 finds "towers/data has no README.md"
 house
-echo '#include "kernels/b.h"' >"$work/house/towers/data/a.c"
+echo '#include "kernels/b.h" // fopen(path)' >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"
 python3 "$map" "$work/house" >/dev/null || complain "an include downward is refused"
 

@@ -8,8 +8,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 3. Rooms (folders) form no circle of includes and, given a build folder, none of calls: a call is an undefined symbol of one object
    file that another one defines (nm).
 4. A text assembled from pieces uses Text (kernels/text.h), which cannot overrun its buffer as snprintf(at + used) can.
-
-5. Every folder has a README.md that names every file in it, with or without its ending.
+5. Files are opened through kernels/open.h alone, which never waits at a pipe and opens nothing but regular files.
+6. Every folder has a README.md that names every file in it, with or without its ending.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -24,7 +24,12 @@ import sys
 FLOORS = ["kernels", "nccl_sync", "towers", "inception"]
 SMALL_ROOMS = ["towers/train", "towers/guard"]  # checked file by file
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
+# A signal handler, a folder to be synced, and the replacement of a closed standard stream have calls of their own.
+OPENERS = {"kernels/open.c": 1, "towers/guard/stack.c": 1, "towers/files/files.c": 1, "inception/commands/main.c": 1}
+OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen|popen|mkstemp|mkostemp|json_load_file|json_dump_file"
+                  r"|archive_(?:read|write)_open_(?:filename|file)|gzopen|std::(?:[io]?fstream))\s*\(")
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 LIBRARY = re.compile(r"^(dnnl|oneapi/dnnl|cuda|cudnn|cublas|nccl)")
 
@@ -135,8 +140,12 @@ def main():
     edges = []
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as text:
-            if PIECES.search(text.read()) and path != "kernels/text.c":
+            text = text.read()
+            if PIECES.search(text) and path != "kernels/text.c":
                 print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/text.h)")
+                bad += 1
+            if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
+                print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")
                 bad += 1
     for folder, names in unnamed(root):
         print(f"{folder}/README.md does not name {', '.join(names)}" if names else f"{folder} has no README.md")

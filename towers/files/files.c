@@ -2,6 +2,7 @@
  * with fallocate(2), not posix_fallocate(3): where a file system cannot reserve, the latter falls back to writing to
  * every block. */
 #include "towers/files/files.h"
+#include "kernels/open.h"
 #include "kernels/text.h"
 
 #include "kernels/progress.h"
@@ -45,12 +46,8 @@ static char boot_id_text[BOOT_ID_CHARS + 1];
 
 static void read_boot_id(void)
 {
+    if (system_text("/proc/sys/kernel/random/boot_id", boot_id_text, sizeof boot_id_text) == BOOT_ID_CHARS) return;
     memset(boot_id_text, '0', BOOT_ID_CHARS);
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    ssize_t count = read(fd, boot_id_text, BOOT_ID_CHARS);
-    close(fd);
-    if (count != BOOT_ID_CHARS) memset(boot_id_text, '0', BOOT_ID_CHARS);
 }
 
 static const char *boot_id(void)
@@ -103,11 +100,7 @@ static bool process_lives(pid_t pid)
     char path[64], text[512], *bracket;
     if (kill(pid, 0) != 0 && errno == ESRCH) return false;
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno != ENOENT || access("/proc/self", F_OK) != 0; /* gone meanwhile, or no /proc */
-    ssize_t count = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[count > 0 ? count : 0] = 0;
+    if (!system_text(path, text, sizeof text)) return access("/proc/self", F_OK) != 0 || access(path, F_OK) == 0;
     bracket = strrchr(text, ')');
     return !bracket || strncmp(bracket, ") Z", 3) != 0;
 }
@@ -150,7 +143,7 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     file->buffer = malloc(BUFFER_BYTES);
     if (!file->hash || !file->buffer || XXH3_128bits_reset(file->hash) != XXH_OK)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the buffer of '%s'", shown));
-    file->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->fd = regular_open(path, O_WRONLY | O_CREAT | O_EXCL, NULL);
     if (file->fd < 0) {
         st = strcmp(shown, path)
                  ? FAIL(ERR_IO, "cannot create '%s' (temporary name '%s'): %s", shown, path, strerror(errno))
@@ -339,37 +332,32 @@ static Status read_failed(const char *path, const char *call, Status wrong, int 
 
 Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit, int *fd, uint64_t *bytes)
 {
-    Status st = OK;
     struct stat info;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (owner == OF_RUN ? O_NOFOLLOW : 0));
-    if (*fd < 0) return read_failed(path, "open", wrong, errno);
-    if (fstat(*fd, &info) != 0)
-        st = read_failed(path, "stat", wrong, errno);
-    else if (!S_ISREG(info.st_mode))
-        st = FAIL(wrong, "'%s' is not a regular file", path);
-    else if ((uint64_t)info.st_size > limit)
-        st = FAIL(wrong, "'%s' has %llu bytes, larger than the limit of %llu", path, (unsigned long long)info.st_size,
-                  (unsigned long long)limit);
-    if (st == OK) {
-        *bytes = (uint64_t)info.st_size;
-        return OK;
-    }
-    close(*fd);
+    int opened = regular_open(path, O_RDONLY | (owner == OF_RUN ? O_NOFOLLOW : 0), &info);
     *fd = -1;
-    return st;
+    if (opened == NOT_REGULAR) return FAIL(wrong, "'%s' is not a regular file", path);
+    if (opened < 0) return read_failed(path, "open", wrong, errno);
+    *bytes = (uint64_t)info.st_size;
+    if (*bytes > limit) {
+        close(opened);
+        return FAIL(wrong, "'%s' has %llu bytes, larger than the limit of %llu", path, (unsigned long long)*bytes,
+                    (unsigned long long)limit);
+    }
+    *fd = opened;
+    return OK;
 }
 
 static Status run_file_opened(const char *path, int flags, int *fd)
 {
-    struct stat info;
-    *fd = open(path, flags | O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+    *fd = regular_open(path, flags | O_RDWR | O_NOFOLLOW, NULL);
+    if (*fd == NOT_REGULAR) {
+        *fd = -1;
+        return FAIL(ERR_IO, "cannot open '%s' for writing: not a regular file", path);
+    }
     if (*fd < 0 && errno == ENOENT && !(flags & O_CREAT)) return OK;
     if (*fd < 0 && errno == ELOOP) return FAIL(ERR_IO, "'%s' is a symbolic link; it was not opened for writing", path);
     if (*fd < 0) return FAIL(ERR_IO, "cannot open '%s' for writing: %s", path, strerror(errno));
-    if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) return OK;
-    close(*fd);
-    *fd = -1;
-    return FAIL(ERR_IO, "cannot open '%s' for writing: not a regular file", path);
+    return OK;
 }
 
 Status run_file_open(const char *path, bool create, bool exclusive, int *fd)

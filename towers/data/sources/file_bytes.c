@@ -1,23 +1,20 @@
 /* Whole files as samples; contract in reader.h. Never blocks on a pipe. */
 #include "towers/data/sources/reader.h"
 
+#include "kernels/open.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static Status whole_read(int fd, const char *path, uint64_t size, Bytes *bytes)
+static Status whole_read(int fd, const char *path, uint64_t size, size_t wanted, Bytes *bytes)
 {
-    struct stat info;
-    if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
-    if (size != ANY_SIZE && (uint64_t)info.st_size != size)
+    if (size != ANY_SIZE && wanted != size)
         return FAIL(ERR_FORMAT,
-                    "'%s' has changed since its folder was scanned: expected %llu bytes, found %lld: start again to "
+                    "'%s' has changed since its folder was scanned: expected %llu bytes, found %zu: start again to "
                     "scan it again",
-                    path, (unsigned long long)size, (long long)info.st_size);
-    size_t wanted = (size_t)info.st_size;
+                    path, (unsigned long long)size, wanted);
     TRY(bytes_reserve(bytes, wanted));
     for (bytes->size = 0; bytes->size < wanted;) {
         ssize_t got = pread(fd, bytes->data + bytes->size, wanted - bytes->size, (off_t)bytes->size);
@@ -30,11 +27,13 @@ static Status whole_read(int fd, const char *path, uint64_t size, Bytes *bytes)
 
 Status bytes_read(const char *path, uint64_t size, Bytes *bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    int fd = regular_open(path, O_RDONLY, &info);
+    if (fd == NOT_REGULAR) return FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
     /* A file that is gone or closed to us is a bad sample, as one that holds no image; a disk that fails is not. */
     bool bad = fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP);
     if (fd < 0) return FAIL(bad ? ERR_FORMAT : ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    Status st = whole_read(fd, path, size, bytes);
+    Status st = whole_read(fd, path, size, (size_t)info.st_size, bytes);
     close(fd);
     bytes->raw_c = 0;
     return st;
@@ -42,7 +41,7 @@ Status bytes_read(const char *path, uint64_t size, Bytes *bytes)
 
 void bytes_hint(const char *path, uint64_t offset, uint64_t bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = regular_open(path, O_RDONLY, NULL);
     if (fd < 0) return;
     (void)posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_WILLNEED);
     close(fd);

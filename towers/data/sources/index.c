@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "kernels/array.h"
+#include "kernels/open.h"
 #include "towers/files/files.h"
 
 enum { VERSION = 4 };
@@ -183,7 +184,7 @@ Status index_find(const uint64_t key[2], Index *index, bool *found)
     char directory[PATH_BYTES], path[PATH_BYTES];
     *found = false;
     if (!cache_path(key, directory, path)) return OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = regular_open(path, O_RDONLY | O_NOFOLLOW, NULL);
     if (fd < 0) return OK;
     Status st = index_map(fd, key, index);
     close(fd);
@@ -320,8 +321,8 @@ static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count,
     char directory[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];
     if (cache_path(key, directory, path) && directory_create(directory) == OK &&
         path_temporary(temporary, path) == OK) {
-        int fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd >= 0 && write_all(fd, pieces, count) == OK && rename(temporary, path) == 0) {
+        int fd = regular_open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, NULL);
+        if (fd >= 0 && fchmod(fd, 0600) == 0 && write_all(fd, pieces, count) == OK && rename(temporary, path) == 0) {
             *kept = fd;
             return OK;
         }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "kernels/open.h"
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/shard.h"
 #include "towers/files/files.h"
@@ -232,7 +233,7 @@ bool mds_is_in(const char *folder)
 {
     char path[PATH_BYTES], head[4096];
     if (path_join(path, folder, "index.json") != OK) return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = regular_open(path, O_RDONLY, NULL);
     if (fd < 0) return false;
     ssize_t got = pread(fd, head, sizeof head - 1, 0);
     close(fd);

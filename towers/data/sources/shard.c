@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/open.h"
 #include "towers/data/sources/tfrecord.h"
 
 enum { HEAD_BYTES = 512, TAR_MAGIC = 257 };
@@ -111,7 +112,7 @@ ShardKind shard_sniff(const char *path)
     uint8_t head[HEAD_BYTES] = {0};
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
         if (ends_with(base, beside[i])) return SHARD_NONE;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = regular_open(path, O_RDONLY, NULL);
     ShardKind named = is_named_tar(base) ? SHARD_TAR : is_named_tfrecord(base) ? SHARD_TFRECORD : SHARD_NONE;
     if (fd < 0) return named;
     ssize_t got = pread(fd, head, sizeof head, 0);
