@@ -95,8 +95,8 @@ static Status target_is_done(const Convert *c, SurveyWorker *worker, const Image
     Resize wanted = resize_for(c, turned ? from->w : from->h, turned ? from->h : from->w);
     *done = false;
     if (access(path, F_OK) != 0) return OK;
-    Status st = bytes_read(path, ANY_SIZE, &bytes);
-    if (st == OK) st = image_probe(worker->tools.decoder, &bytes, &info);
+    Status st = bytes_read(path, ANY_SIZE, SAMPLE_BYTES_MAX, &bytes);
+    if (st == OK) st = image_probe(&bytes, &info);
     if (st == OK && info.h == wanted.out_h && info.w == wanted.out_w) {
         st = image_decode(worker->tools.decoder, &bytes, &info, (Rect){0, 0, info.h, info.w}, &worker->tools.decoded);
         *done = st == OK;

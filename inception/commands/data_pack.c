@@ -156,7 +156,7 @@ static Status shard_verify(const Pack *p, const char *path, const Item *items, i
     ShardList list = {.path = path};
     Bytes bytes = {0};
     TRY_OUT(shard_list(kind_of(p), &list));
-    TRY_OUT(bytes_read(path, ANY_SIZE, &bytes));
+    TRY_OUT(bytes_read(path, ANY_SIZE, ANY_SIZE, &bytes));
     const Sample *found = list.found.parts.samples;
     bool same = list.found.parts.samples_count == count;
     for (int64_t i = 0; same && i < count; i++)
@@ -178,7 +178,7 @@ static Status shard_is_done(const Pack *p, TransformWorker *tools, const char *p
     *done = false;
     if (access(path, F_OK) != 0) return OK;
     Status st = shard_list(kind_of(p), &list);
-    if (st == OK) st = bytes_read(path, ANY_SIZE, &file);
+    if (st == OK) st = bytes_read(path, ANY_SIZE, ANY_SIZE, &file);
     bool whole = st == OK && list.found.parts.samples_count == count;
     for (int64_t i = 0; whole && st == OK && i < count; i++) {
         const Sample *s = &list.found.parts.samples[i];
@@ -186,8 +186,9 @@ static Status shard_is_done(const Pack *p, TransformWorker *tools, const char *p
         if (st != OK) break;
         memcpy(image.data, file.data + s->offset, s->bytes);
         image.size = s->bytes;
-        st = image_probe(tools->decoder, &image, &info);
+        st = image_probe(&image, &info);
         if (st == OK) st = image_decode(tools->decoder, &image, &info, (Rect){0, 0, info.h, info.w}, &tools->decoded);
+        transform_worker_rest(tools);
     }
     *done = whole && st == OK;
     bytes_free(&file);
@@ -206,8 +207,9 @@ static Status items_make(const Pack *p, SurveyWorker *worker, int64_t first, int
         Item item = {.id = order_permute(0, 0, all, first + i)};
         ImageInfo info;
         Status st = source_read(c->source, item.id, &worker->bytes, &item.label);
-        if (st == OK) st = image_probe(worker->tools.decoder, &worker->bytes, &info);
+        if (st == OK) st = image_probe(&worker->bytes, &info);
         if (st == OK) st = convert_encode(c, &worker->tools, &worker->bytes, &info, &item.bytes, &item.count);
+        transform_worker_rest(&worker->tools);
         if (st == ERR_FORMAT) {
             convert_skip(c, item.id);
             continue;
@@ -266,7 +268,7 @@ static Status entry_add(const Pack *p, int64_t shard, json_t *shards)
     Bytes bytes = {0};
     TRY(shard_path(p, shard, path));
     if (access(path, F_OK) != 0) return OK; /* all of its images are damaged */
-    TRY(bytes_read(path, ANY_SIZE, &bytes));
+    TRY(bytes_read(path, ANY_SIZE, ANY_SIZE, &bytes));
     int64_t samples = bytes.size < 4 ? 0 : u32_of(bytes.data);
     json_t *entry = mds_config();
     json_object_set_new(entry, "samples", json_integer(samples));
@@ -334,7 +336,7 @@ Status pack_split(Convert *c)
     p.workers = calloc((size_t)c->threads, sizeof *p.workers);
     if (!p.workers) return FAIL(ERR_MEMORY, "no memory for %d threads", c->threads);
     Status st = OK;
-    for (int i = 0; i < c->threads && st == OK; i++) st = transform_worker_init(&p.workers[i].tools, NULL);
+    for (int i = 0; i < c->threads && st == OK; i++) st = transform_worker_init(&p.workers[i].tools);
     if (st == OK)
         st = parallel_run(&(Parallel){.count = p.shards,
                                       .threads = c->threads,

@@ -194,7 +194,12 @@ static Status check_one(void *context, SurveyWorker *worker, int64_t id, int32_t
     if (st == OK)
         st = image_decode(worker->tools.decoder, &worker->bytes, info, (Rect){0, 0, info->h, info->w},
                           &worker->tools.decoded);
-    if (st == ERR_MEMORY) return st;
+    if (st == ERR_MEMORY) {
+        char *where = why_of(c->source, id);
+        st = FAIL(ERR_MEMORY, "%s", where ? where : "no memory for a message");
+        free(where);
+        return st;
+    }
     char *why = st == OK ? NULL : why_of(c->source, id);
     if (st != OK && !why) return FAIL(ERR_MEMORY, "no memory for a message");
     pthread_mutex_lock(&c->lock);

@@ -54,17 +54,14 @@ typedef struct Comparison {
 static Status folder_side(const Source *folder, int32_t *side)
 {
     Status st = OK;
-    ImageDecoder *decoder = NULL;
     Bytes bytes = {0};
     ImageInfo info;
     int32_t label;
-    TRY_OUT(image_decoder_create(NULL, &decoder));
     TRY_OUT(source_read(folder, 0, &bytes, &label));
-    TRY_OUT(image_probe(decoder, &bytes, &info));
+    TRY_OUT(image_probe(&bytes, &info));
     *side = info.h < info.w ? info.h : info.w;
 out:
     bytes_free(&bytes);
-    image_decoder_destroy(decoder);
     return st;
 }
 

@@ -13,6 +13,7 @@
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "kernels/text.h"
+#include "towers/data/images/image_memory.h"
 #include "towers/files/json.h"
 #include "towers/guard/fault.h"
 #include "towers/guard/memory_check.h"
@@ -370,6 +371,7 @@ int main(int argc, char **argv)
     int signal_number = 0;
     Status st = options_parse(argc, argv, environ, &options);
     if (st == OK) {
+        image_pixels_limit(options.max_pixels);
         short_spins(&options, argv);
         st = verb_run(&options, &signal_number);
         options_close(&options);

@@ -60,7 +60,7 @@ static Status decode_ours(Bench *b, const Bytes *file, bool crop, int64_t id)
 {
     static const Transform t = {.side = 299, .crop = CROP_RANDOM, .area = {0.08, 1}, .ratio = {0.75, 4.0 / 3}};
     ImageInfo info;
-    TRY(image_probe(b->decoder, file, &info));
+    TRY(image_probe(file, &info));
     Rect part = {0, 0, info.h, info.w};
     if (crop) {
         SamplePlan plan;
@@ -97,7 +97,7 @@ int main(int count, char **arguments)
     Bench b = {.count = count - 2, .files = calloc((size_t)count, sizeof(Bytes))};
     Status st = count > 2 && b.files ? OK : FAIL(ERR_ARG, "usage: bench_jpeg SECONDS FILE...");
     for (int i = 0; st == OK && i < b.count; i++) st = bytes_read(arguments[i + 2], ANY_SIZE, &b.files[i]);
-    if (st == OK) st = image_decoder_create(NULL, &b.decoder);
+    if (st == OK) st = image_decoder_create(&b.decoder);
     if (st == OK) st = bench_run(&b, atof(arguments[1]));
     if (st != OK) fprintf(stderr, "bench_jpeg: %s\n", status_message());
     image_decoder_destroy(b.decoder);

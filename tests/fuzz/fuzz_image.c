@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include "towers/data/images/image.h"
+#include "towers/data/images/image_memory.h"
 
 /* Right checksums for the chunks of a PNG, which no mutation would find. */
 static void png_repair(uint8_t *data, size_t size)
@@ -25,9 +26,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static ImageDecoder *decoder;
     static Pixels pixels;
     static Bytes bytes;
-    const ImageLimits limits = {.pixels = 1 << 20, .bytes = 1 << 24, .scans = 20};
     ImageInfo info;
-    if (!decoder && image_decoder_create(&limits, &decoder) != OK) abort();
+    image_pixels_limit(1 << 20);
+    if (!decoder && image_decoder_create(&decoder) != OK) abort();
     bytes.size = 0;
     if (bytes_reserve(&bytes, size) != OK) abort();
     if (size) memcpy(bytes.data, data, size);
@@ -35,8 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 8 && memcmp(data, "\x89PNG", 4) == 0) png_repair(bytes.data, size);
     int orientation = exif_orientation(data, size);
     if (orientation < 1 || orientation > 8) abort();
-    if (image_probe(decoder, &bytes, &info) != OK) return 0;
-    if (info.h < 1 || info.w < 1 || (int64_t)info.h * info.w > limits.pixels) abort();
+    if (image_probe(&bytes, &info) != OK) return 0;
+    if (info.h < 1 || info.w < 1 || (int64_t)info.h * info.w > image_pixels_max()) abort();
     Rect parts[] = {{0, 0, info.h, info.w}, {info.h / 2, info.w / 3, 1 + info.h / 4, 1 + info.w / 4}};
     for (int i = 0; i < 2; i++) {
         if (parts[i].y + parts[i].h > info.h || parts[i].x + parts[i].w > info.w) continue;

@@ -281,12 +281,12 @@ static void test_applied(void **state)
     float values[SIDE * SIDE * 3];
     int32_t record[IMAGE_RECORD];
     int flips = 0;
-    assert_int_equal(transform_worker_init(&worker, NULL), OK);
+    assert_int_equal(transform_worker_init(&worker), OK);
     assert_int_equal(bytes_reserve(&b, b.size), OK);
     memcpy(b.data, all.at, b.size);
     assert_int_equal(boxes_shape(&b.boxes, 1), OK);
     memcpy(b.boxes.at, sides, sizeof sides);
-    assert_int_equal(image_probe(worker.decoder, &b, &info), OK);
+    assert_int_equal(image_probe(&b, &info), OK);
     for (int64_t id = 0; id < 40; id++) {
         SamplePlan p;
         transform_plan(&t, (SampleKey){1, 0, id}, &info, &b.boxes, &p);

@@ -4,8 +4,11 @@
  * intact pictures, which must equal the same pixels of the whole. */
 #include "towers/data/images/image.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,7 @@
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 
 #include "kernels/philox.h"
+#include "towers/data/images/image_memory.h"
 
 static const char *const pictures[] = {
     "baseline.jpg", "progressive.jpg", "cmyk.jpg",   "exif.jpg",      "rgb.png",  "palette.png",
@@ -46,7 +50,7 @@ static Status decode(Fixture *f, size_t size, Pixels *pixels)
     ImageInfo info;
     assert_non_null(bytes.data);
     memcpy(bytes.data, f->data, size);
-    Status st = image_probe(f->decoder, &bytes, &info);
+    Status st = image_probe(&bytes, &info);
     Rect parts[] = {{0, 0, info.h, info.w}, {0, 0, 1, 1}};
     if (st == OK) parts[1] = (Rect){info.h / 3, info.w / 4, 1 + info.h / 3, 1 + info.w / 5};
     for (int i = 1; st == OK && i >= 0; i--) { /* the whole picture last, which is what the caller looks at */
@@ -69,10 +73,10 @@ static bool same_pixels(const Pixels *a, const Pixels *b)
 
 static void each_picture(void (*test)(Fixture *f, const char *name))
 {
-    const ImageLimits limits = {.pixels = 1 << 20, .bytes = 1 << 24, .scans = 20};
+    image_pixels_limit(1 << 20);
     for (int i = 0; i < PICTURES; i++) {
         Fixture f = {.size = 0};
-        assert_int_equal(image_decoder_create(&limits, &f.decoder), OK);
+        assert_int_equal(image_decoder_create(&f.decoder), OK);
         picture_load(pictures[i], &f);
         if (decode(&f, f.size, &f.whole) != OK) fail_msg("%s: %s", pictures[i], status_message());
         test(&f, pictures[i]);
@@ -82,6 +86,7 @@ static void each_picture(void (*test)(Fixture *f, const char *name))
         pixels_free(&f.pixels);
         pixels_free(&f.whole);
     }
+    image_pixels_limit(0);
 }
 
 /* Bytes lost after the last row (a JPEG's end marker, PNG's IEND, a PNM's last line feed) do not matter. */
@@ -133,7 +138,7 @@ static void test_png_bits(void **state)
 {
     (void)state;
     Fixture f = {.size = 0};
-    assert_int_equal(image_decoder_create(NULL, &f.decoder), OK);
+    assert_int_equal(image_decoder_create(&f.decoder), OK);
     picture_load("palette.png", &f);
     for (size_t at = 0; at < f.size - 12; at++) /* IEND is not looked at */
         for (int bit = 0; bit < 8; bit++) {
@@ -145,30 +150,122 @@ static void test_png_bits(void **state)
     pixels_free(&f.pixels);
 }
 
-/* A decoder's limits hold before memory is taken. */
+/* Limits hold before memory is taken. */
 static void test_limits(void **state)
 {
     (void)state;
-    const struct {
-        const char *name, *why;
-        ImageLimits limits;
-    } rows[] = {
-        {"baseline.jpg", "expected at most 10 pixels", {.pixels = 10}},
-        {"rgb.png", "expected at most 10 pixels", {.pixels = 10}},
-        {"lossy.webp", "expected at most 10 pixels", {.pixels = 10}},
-        {"text.ppm", "expected at most 1 pixels", {.pixels = 1}},
-        {"progressive.jpg", "expected at most 100", {.bytes = 100}},
-        {"progressive.jpg", "more than 1 scans", {.scans = 1}},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const char *const names[] = {"baseline.jpg", "rgb.png", "lossy.webp", "text.ppm"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Fixture f = {.size = 0};
-        assert_int_equal(image_decoder_create(&rows[i].limits, &f.decoder), OK);
-        picture_load(rows[i].name, &f);
+        assert_int_equal(image_decoder_create(&f.decoder), OK);
+        picture_load(names[i], &f);
+        image_pixels_limit(1);
         assert_int_equal(decode(&f, f.size, &f.pixels), ERR_FORMAT);
-        if (!strstr(status_message(), rows[i].why)) fail_msg("%s: %s", rows[i].name, status_message());
+        image_pixels_limit(0);
+        if (!strstr(status_message(), "expected at most 1 pixels")) fail_msg("%s: %s", names[i], status_message());
         image_decoder_destroy(f.decoder);
         pixels_free(&f.pixels);
     }
+}
+
+static Status decode_bytes(const uint8_t *data, size_t size)
+{
+    ImageDecoder *decoder;
+    Pixels pixels = {0};
+    ImageInfo info;
+    Bytes bytes = {0};
+    assert_int_equal(bytes_reserve(&bytes, size), OK);
+    memcpy(bytes.data, data, size);
+    bytes.size = size;
+    assert_int_equal(image_decoder_create(&decoder), OK);
+    Status st = image_probe(&bytes, &info);
+    if (st == OK) st = image_decode(decoder, &bytes, &info, (Rect){0, 0, info.h, info.w}, &pixels);
+    image_decoder_destroy(decoder);
+    pixels_free(&pixels);
+    bytes_free(&bytes);
+    return st;
+}
+
+/* A last scan that comes again and again: each covers the whole image. The larger the image, the fewer are allowed. */
+static void test_scans(void **state)
+{
+    (void)state;
+    const struct {
+        int64_t pixels_max;
+        int copies;
+        const char *why; /* NULL: decoded */
+    } rows[] = {{0, 80, NULL}, {0, 110, "more than 100 scans"}, {221, 20, "more than 10 scans"}};
+    Fixture f = {.size = 0};
+    assert_int_equal(image_decoder_create(&f.decoder), OK);
+    picture_load("progressive.jpg", &f);
+    size_t last = f.size - 2, all;
+    while (memcmp(f.data + last, "\xff\xda", 2) != 0) last--;
+    size_t scan = f.size - 2 - last;
+    uint8_t *many = malloc(f.size + 128 * scan);
+    memcpy(many, f.data, f.size);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int k = 1; k <= rows[i].copies; k++) memcpy(many + last + (size_t)k * scan, f.data + last, scan);
+        all = last + ((size_t)rows[i].copies + 1) * scan;
+        memcpy(many + all, "\xff\xd9", 2);
+        image_pixels_limit(rows[i].pixels_max);
+        Status st = decode_bytes(many, all + 2);
+        image_pixels_limit(0);
+        if ((st == OK) != !rows[i].why) fail_msg("%d copies: %s", rows[i].copies, st ? status_message() : "decoded");
+        if (rows[i].why && !strstr(status_message(), rows[i].why)) fail_msg("%s", status_message());
+    }
+    free(many);
+    image_decoder_destroy(f.decoder);
+}
+
+/* A sequential JPEG of 148 million pixels in three scans, with the codes of a few blocks. Nothing is decoded of a file
+ * that is too small for its header, and after the end of the data nothing is made up. */
+static void test_announced_size(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1024];
+    uint8_t *at = bytes;
+    const uint8_t tables[] = {0xff, 0xc4, 0, 20, 0x00, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    const uint8_t frame[] = {0xff, 0xc0, 0, 17, 8, 0x08, 0xd5, 0xff, 0xdc, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0};
+    const uint8_t scan[] = {0xff, 0xda, 0, 8, 1, 1, 0x00, 0, 63, 0};
+    *at++ = 0xff, *at++ = 0xd8;
+    *at++ = 0xff, *at++ = 0xdb, *at++ = 0, *at++ = 67, *at++ = 0;
+    memset(at, 1, 64), at += 64;
+    memcpy(at, tables, sizeof tables), at += sizeof tables;
+    memcpy(at, tables, sizeof tables), at[4] = 0x10, at += sizeof tables;
+    memcpy(at, frame, sizeof frame), at += sizeof frame;
+    memcpy(at, scan, sizeof scan), at += sizeof scan;
+    assert_int_equal(decode_bytes(bytes, (size_t)(at - bytes) + 4), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "65500 x 2261 pixels in"));
+}
+
+/* Of threads that each want more than half of the budget, one has it at a time, also one that wants more than all. */
+static atomic_int holders, together;
+
+static void *holder_run(void *wants)
+{
+    for (int i = 0; i < 50; i++) {
+        int64_t taken = image_memory_take(*(const int64_t *)wants);
+        if (atomic_fetch_add(&holders, 1) > 0) atomic_store(&together, 1);
+        sched_yield();
+        atomic_fetch_sub(&holders, 1);
+        image_memory_give(taken);
+    }
+    return NULL;
+}
+
+static void test_budget(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    int64_t wants[4] = {9000, 16000, INT64_MAX, 8001};
+    image_pixels_limit(1000);
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, holder_run, &wants[i]), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(together, 0);
+    assert_int_equal(image_memory_take(16001), 16000);
+    image_memory_give(16000);
+    image_pixels_limit(0);
+    assert_int_equal(image_pixels_max(), 178956970);
 }
 
 /* ---- crops */
@@ -184,7 +281,7 @@ static void expect_crops(ImageDecoder *decoder, const Bytes *bytes, const char *
     enum { CROPS = 60 };
     ImageInfo info;
     Pixels whole = {0}, part = {0};
-    assert_int_equal(image_probe(decoder, bytes, &info), OK);
+    assert_int_equal(image_probe(bytes, &info), OK);
     assert_int_equal(image_decode(decoder, bytes, &info, (Rect){0, 0, info.h, info.w}, &whole), OK);
     for (int i = 0; i < CROPS; i++) {
         Philox words = philox(1, (uint32_t)i, 0, 0, 0);
@@ -274,7 +371,7 @@ static void test_crops(void **state)
     };
     ImageDecoder *decoder;
     each_picture(crops_of_picture);
-    assert_int_equal(image_decoder_create(NULL, &decoder), OK);
+    assert_int_equal(image_decoder_create(&decoder), OK);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         Bytes bytes = jpeg_made(&kinds[i]);
         expect_crops(decoder, &bytes, kinds[i].name);
@@ -307,8 +404,9 @@ static void test_exif(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_changed), cmocka_unit_test(test_png_bits),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_crops),   cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_cut),    cmocka_unit_test(test_changed),        cmocka_unit_test(test_png_bits),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_crops),          cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_scans),  cmocka_unit_test(test_announced_size), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

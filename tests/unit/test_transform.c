@@ -265,8 +265,8 @@ static void test_canvas_and_record(void **state)
     uint8_t canvas[FULL * FULL * 3];
     int32_t record[IMAGE_RECORD];
     int moved = 0, erased = 0;
-    assert_int_equal(transform_worker_init(&worker, NULL), OK);
-    assert_int_equal(image_probe(worker.decoder, &b, &info), OK);
+    assert_int_equal(transform_worker_init(&worker), OK);
+    assert_int_equal(image_probe(&b, &info), OK);
     for (int64_t id = 0; id < 50; id++) {
         SamplePlan plan;
         transform_plan(&t, (SampleKey){1, 0, id}, &info, NULL, &plan);
@@ -308,7 +308,7 @@ static void test_operations_mirror_first(void **state)
     TransformWorker worker;
     uint8_t canvas[SIDE * SIDE * 3];
     int32_t record[IMAGE_RECORD];
-    assert_int_equal(transform_worker_init(&worker, NULL), OK);
+    assert_int_equal(transform_worker_init(&worker), OK);
     assert_int_equal(transform_apply(&t, &worker, &b, &info, &plan, canvas, record), OK);
     assert_int_equal(record[IMAGE_FLIP], 0);
     for (int y = 0; y < SIDE; y++)
@@ -365,7 +365,7 @@ static void test_crops_of_turned_images(void **state)
     Pixels upright = {.at = b.data, .h = H, .w = W, .c = 3, .pitch = W * 3}, stored = {0};
     ImageInfo info = {.h = H, .w = W, .c = 3, .orientation = 1};
     TransformWorker worker;
-    assert_int_equal(transform_worker_init(&worker, NULL), OK);
+    assert_int_equal(transform_worker_init(&worker), OK);
     for (int i = 0; i < SAMPLES * (int)(sizeof kinds / sizeof *kinds); i++) {
         Transform *t = &kinds[i / SAMPLES];
         SamplePlan plan;
@@ -413,7 +413,7 @@ static void test_thin(void **state)
         uint8_t canvas[8 * 8 * 3];
         int32_t record[IMAGE_RECORD];
         assert_int_equal(transform_check(&t), OK);
-        assert_int_equal(transform_worker_init(&worker, NULL), OK);
+        assert_int_equal(transform_worker_init(&worker), OK);
         transform_plan(&t, (SampleKey){0, 0, 0}, &info, NULL, &plan);
         if (transform_apply(&t, &worker, &b, &info, &plan, canvas, record) != OK) fail_msg("%s", status_message());
         /* enlarged so much, the centre lies between the two pixels in the middle, or with the longest side within one */

@@ -110,7 +110,7 @@ static Status sheet_write(TowerProcess *p, const int64_t *ids, int32_t count, bo
     size_t size = 0;
     TRY(path_join(path, job->run_dir, MISTAKES_SHEET));
     if (count == 0) return unlink(path) == 0 || errno == ENOENT ? OK : FAIL(ERR_IO, "cannot remove '%s'", path);
-    TRY_OUT(transform_worker_init(&worker, NULL));
+    TRY_OUT(transform_worker_init(&worker));
     TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, transform.side, SHEET_CELL, source_info(job->test)->c));
     for (int32_t i = 0; i < count; i++)
         TRY_OUT(sheet_put_sample(&sheet, i, job->test, ids[i], &transform, &worker, job->program.model->mean));

@@ -34,7 +34,7 @@ static Status file_load(const char *path, Bytes *bytes)
 static Status load(Driver *d, const char *path, Rect part, Pixels *pixels)
 {
     TRY(file_load(path, &d->file));
-    TRY(image_probe(d->decoder, &d->file, &d->info));
+    TRY(image_probe(&d->file, &d->info));
     if (part.h == 0) part = (Rect){0, 0, d->info.h, d->info.w};
     return image_decode(d->decoder, &d->file, &d->info, part, pixels);
 }
@@ -87,7 +87,7 @@ int main(void)
 {
     Driver d = {0};
     char line[8192];
-    if (image_decoder_create(NULL, &d.decoder) != OK || resizer_create(&d.resizer) != OK) return 1;
+    if (image_decoder_create(&d.decoder) != OK || resizer_create(&d.resizer) != OK) return 1;
     while (fgets(line, sizeof line, stdin)) {
         if (command_run(&d, line) != OK) printf("error: %s\n", status_message());
         fflush(stdout);

@@ -5,23 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ImageLimits DEFAULT_LIMITS = {.pixels = 178956970, .bytes = INT64_C(1) << 30, .scans = 100};
-
-Status image_decoder_create(const ImageLimits *limits, ImageDecoder **made)
+Status image_decoder_create(ImageDecoder **made)
 {
-    ImageDecoder *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "no memory for the image decoder");
-    d->limits = limits ? *limits : DEFAULT_LIMITS;
-    if (d->limits.pixels <= 0) d->limits.pixels = DEFAULT_LIMITS.pixels;
-    if (d->limits.bytes <= 0) d->limits.bytes = DEFAULT_LIMITS.bytes;
-    if (d->limits.scans <= 0) d->limits.scans = DEFAULT_LIMITS.scans;
-    *made = d;
-    return OK;
+    *made = calloc(1, sizeof **made);
+    return *made ? OK : FAIL(ERR_MEMORY, "no memory for the image decoder");
+}
+
+void image_hold(ImageDecoder *decoder, int64_t bytes)
+{
+    if (bytes > LARGE_BYTES) decoder->held = image_memory_take(bytes);
+}
+
+void image_decoder_rest(ImageDecoder *decoder)
+{
+    if (decoder->whole.room > LARGE_BYTES) pixels_free(&decoder->whole);
+    if (decoder->held) image_memory_give(decoder->held);
+    decoder->held = 0;
 }
 
 void image_decoder_destroy(ImageDecoder *decoder)
 {
     if (!decoder) return;
+    image_decoder_rest(decoder);
     jpeg_decoder_destroy(decoder->jpeg);
     pixels_free(&decoder->whole);
     free(decoder);
@@ -68,7 +73,7 @@ static Status formats_probe(const uint8_t *data, size_t size, ImageInfo *info)
                 size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
 }
 
-Status image_probe(const ImageDecoder *decoder, const Bytes *bytes, ImageInfo *info)
+Status image_probe(const Bytes *bytes, ImageInfo *info)
 {
     ImageInfo found = {.c = 3, .orientation = 1};
     if (bytes->raw_c > 0) {
@@ -79,9 +84,9 @@ Status image_probe(const ImageDecoder *decoder, const Bytes *bytes, ImageInfo *i
     if (found.h < 1 || found.w < 1 || found.h > IMAGE_SIDE_MAX || found.w > IMAGE_SIDE_MAX)
         return FAIL(ERR_FORMAT, "%s of %d x %d pixels: sides must be from 1 to %d", image_format_name(found.format),
                     found.w, found.h, IMAGE_SIDE_MAX);
-    if ((int64_t)found.h * found.w > decoder->limits.pixels)
-        return FAIL(ERR_FORMAT, "%s of %d x %d pixels: expected at most %" PRId64 " pixels",
-                    image_format_name(found.format), found.w, found.h, decoder->limits.pixels);
+    if ((int64_t)found.h * found.w > image_pixels_max())
+        return FAIL(ERR_FORMAT, "%s of %d x %d pixels: expected at most %" PRId64 " pixels: see --max-pixels",
+                    image_format_name(found.format), found.w, found.h, image_pixels_max());
     *info = found;
     return OK;
 }
@@ -107,6 +112,7 @@ Status image_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *
     if (part.y < 0 || part.x < 0 || part.h < 1 || part.w < 1 || part.y > info->h - part.h || part.x > info->w - part.w)
         return FAIL(ERR_ARG, "cannot decode %d x %d pixels at %d, %d of an image of %d x %d", part.w, part.h, part.x,
                     part.y, info->w, info->h);
+    image_decoder_rest(decoder);
     switch (info->format) {
     case IMAGE_JPEG: return jpeg_decode(decoder, bytes, info, part, pixels);
     case IMAGE_PNG: return png_decode(decoder, bytes, info, part, pixels);

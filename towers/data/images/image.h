@@ -5,6 +5,8 @@
  * dropped, 16-bit grey is clipped at 255 and other 16-bit samples keep their high byte, CMYK (which Adobe stores
  * inverted) becomes RGB. A crop equals the same pixels of a full decode bit for bit.
  *
+ * A JPEG may have 100 scans, and an image near the largest size 10, because each scan covers the whole image again.
+ *
  * Errors: ERR_FORMAT for bytes that are not a complete image within the limits, also for unsupported formats, because
  * users handle both alike; ERR_MEMORY. */
 #ifndef TOWERS_DATA_IMAGE_H
@@ -33,21 +35,17 @@ typedef struct ImageInfo {
     int orientation; /* EXIF, 1 to 8; 1 if there is none */
 } ImageInfo;
 
-/* Limits that are checked before memory is allocated. Zero means the default. */
-typedef struct ImageLimits {
-    int64_t pixels; /* 178,956,970, as Pillow */
-    int64_t bytes;  /* memory of the decoder itself (progressive JPEG keeps all coefficients): 1 GiB */
-    int scans;      /* scans of a progressive JPEG: 100 */
-} ImageLimits;
-
-typedef struct ImageDecoder ImageDecoder;                                              /* one per thread */
-NODISCARD Status image_decoder_create(const ImageLimits *limits, ImageDecoder **made); /* NULL: the defaults */
-void image_decoder_destroy(ImageDecoder *decoder);                                     /* NULL is fine */
+typedef struct ImageDecoder ImageDecoder; /* one per thread */
+NODISCARD Status image_decoder_create(ImageDecoder **made);
+void image_decoder_destroy(ImageDecoder *decoder); /* NULL is fine */
+/* After the pixels of a decoded image were used: gives its share of the decoders' budget (image_memory.h) back, and
+ * frees the decoder's buffers if they are large. Other threads may wait for it. */
+void image_decoder_rest(ImageDecoder *decoder);
 /* Number of warnings of the JPEG library so far: files with minor damage that it decoded nevertheless. */
 int64_t image_decoder_warnings(const ImageDecoder *decoder);
 
 /* Reads headers only. */
-NODISCARD Status image_probe(const ImageDecoder *decoder, const Bytes *bytes, ImageInfo *info);
+NODISCARD Status image_probe(const Bytes *bytes, ImageInfo *info);
 /* Decode the part `part` (of the stored image) of an image that was probed into `info`; pixels->c becomes info->c. */
 NODISCARD Status image_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part,
                               Pixels *pixels);

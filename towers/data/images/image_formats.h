@@ -4,14 +4,14 @@
 #define TOWERS_DATA_IMAGE_FORMATS_H
 
 #include "towers/data/images/image.h"
+#include "towers/data/images/image_memory.h"
 
 typedef struct JpegDecoder JpegDecoder;
 
 struct ImageDecoder {
-    ImageLimits limits;
-    JpegDecoder *jpeg; /* owned; created with the first JPEG */
-    Pixels whole;      /* owned: an image that can only be decoded as a whole, or a row */
-    int64_t warnings;
+    JpegDecoder *jpeg;      /* owned; created with the first JPEG */
+    Pixels whole;           /* owned: an image that can only be decoded as a whole, or a row */
+    int64_t warnings, held; /* held: bytes of the budget */
 };
 
 Status jpeg_probe(const uint8_t *data, size_t size, ImageInfo *info);
@@ -26,6 +26,9 @@ Status webp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
 
 Status pnm_probe(const uint8_t *data, size_t size, ImageInfo *info);
 Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+/* Take `bytes` of the decoders' budget for the image that is being decoded, before its memory is allocated. */
+void image_hold(ImageDecoder *decoder, int64_t bytes);
 
 /* Copy `part` of a packed image of c channels to `pixels`. */
 Status part_copy(const uint8_t *whole, int32_t w, int32_t c, Rect part, Pixels *pixels);

@@ -5,7 +5,6 @@
  * accurate integer DCT and smooth upsampling, like Pillow and torchvision. */
 #include "towers/data/images/image_formats.h"
 
-#include <inttypes.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@ struct JpegDecoder {
     jmp_buf out;
     ImageDecoder *owner; /* borrowed */
     bool premature;      /* the data ended before the image did */
-    bool too_many_scans;
+    int scans_max;
     char why[JMSG_LENGTH_MAX];
 };
 
@@ -75,16 +74,16 @@ static void on_error(j_common_ptr info)
     longjmp(j->out, 1);
 }
 
-/* Warnings are counted. The end of the data before the last row is an error; the library would fill the rest with
- * grey. */
+/* Warnings are counted. The end of the data before the last row is an error, at once; the library would fill the rest
+ * with grey, for minutes in a large image. */
 static void on_message(j_common_ptr info, int level)
 {
     JpegDecoder *j = info->client_data;
     if (level >= 0) return;
     j->owner->warnings++;
     if (info->err->msg_code != JWRN_JPEG_EOF) return;
-    info->err->format_message(info, j->why);
     j->premature = true;
+    on_error(info);
 }
 
 static void on_text(j_common_ptr info)
@@ -96,9 +95,9 @@ static void on_text(j_common_ptr info)
 static void on_progress(j_common_ptr info)
 {
     JpegDecoder *j = info->client_data;
-    if (!info->is_decompressor || ((j_decompress_ptr)info)->input_scan_number <= j->owner->limits.scans) return;
-    j->too_many_scans = true;
-    snprintf(j->why, sizeof j->why, "more than %d scans", j->owner->limits.scans);
+    if (!info->is_decompressor || ((j_decompress_ptr)info)->input_scan_number <= j->scans_max) return;
+    info->err->msg_code = 0;
+    snprintf(j->why, sizeof j->why, "more than %d scans", j->scans_max);
     longjmp(j->out, 1);
 }
 
@@ -149,13 +148,30 @@ static void cmyk_row(const uint8_t *cmyk, uint8_t *rgb, size_t n)
     }
 }
 
-static int64_t coefficient_bytes(const struct jpeg_decompress_struct *info)
+static int64_t blocks_count(const struct jpeg_decompress_struct *info)
 {
-    int64_t bytes = 0;
+    int64_t blocks = 0;
     for (int i = 0; i < info->num_components; i++)
-        bytes += (int64_t)info->comp_info[i].width_in_blocks * info->comp_info[i].height_in_blocks * DCTSIZE2 *
-                 (int64_t)sizeof(JCOEF);
-    return bytes;
+        blocks += (int64_t)info->comp_info[i].width_in_blocks * info->comp_info[i].height_in_blocks;
+    return blocks;
+}
+
+/* What the header tells: limits, and the memory that decoding will take. Several scans make the library keep all
+ * coefficients, in sequential files too. */
+static Status budget_take(JpegDecoder *j, size_t size, Rect part)
+{
+    enum { SCANS_MAX = 100, SCANS_OF_LARGEST = 10 };
+    const struct jpeg_decompress_struct *info = &j->info;
+    int64_t blocks = blocks_count(info), pixels = (int64_t)info->image_width * info->image_height,
+            scans = SCANS_OF_LARGEST * image_pixels_max() / pixels,
+            coefficients = jpeg_has_multiple_scans(&j->info) ? blocks * DCTSIZE2 * (int64_t)sizeof(JCOEF) : 0;
+    /* A Huffman code has at least one bit, and each block has one for its first coefficient. */
+    if (!info->arith_code && blocks > 8 * (int64_t)size)
+        return FAIL(ERR_FORMAT, "JPEG of %u x %u pixels in %zu bytes: the file is cut off or damaged",
+                    info->image_width, info->image_height, size);
+    j->scans_max = scans > SCANS_MAX ? SCANS_MAX : (int)scans;
+    image_hold(j->owner, coefficients + 6 * (int64_t)part.h * part.w);
+    return OK;
 }
 
 /* Preparations that can fail, before the library's setjmp. `wide` is the row as decoded: the part with its
@@ -197,7 +213,7 @@ static size_t offset_of(const JpegDecoder *j, const Bytes *bytes)
 {
     const struct jpeg_source_mgr *from = j->info.src;
     bool inside = from && from->next_input_byte >= bytes->data && from->next_input_byte <= bytes->data + bytes->size;
-    return inside ? (size_t)(from->next_input_byte - bytes->data) : bytes->size;
+    return inside && !j->premature ? (size_t)(from->next_input_byte - bytes->data) : bytes->size;
 }
 
 static Status decode_under_jump(JpegDecoder *j, const Bytes *bytes, const ImageInfo *want, Rect part, Pixels *pixels)
@@ -209,19 +225,13 @@ static Status decode_under_jump(JpegDecoder *j, const Bytes *bytes, const ImageI
     if ((int32_t)info->image_width != want->w || (int32_t)info->image_height != want->h)
         return FAIL(ERR_FORMAT, "JPEG: two frame headers, of %d x %d and %u x %u pixels", want->w, want->h,
                     info->image_width, info->image_height);
-    if (info->progressive_mode && coefficient_bytes(info) > j->owner->limits.bytes)
-        return FAIL(ERR_FORMAT,
-                    "progressive JPEG of %u x %u pixels: decoding needs %" PRId64 " bytes, expected at most %" PRId64,
-                    info->image_width, info->image_height, coefficient_bytes(info), j->owner->limits.bytes);
+    TRY(budget_take(j, bytes->size, part));
     bool inks = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
     info->out_color_space = inks ? JCS_CMYK : JCS_RGB;
     info->dct_method = JDCT_ISLOW;
     (void)jpeg_start_decompress(info);
     TRY(output_prepare(j, part, &left, pixels));
     rows_read(j, part, pixels);
-    if (j->premature)
-        return FAIL(ERR_FORMAT, "JPEG: %s (offset %zu of %zu): the file is cut off or damaged", j->why,
-                    offset_of(j, bytes), bytes->size);
     pixels->at += (size_t)left * 3;
     pixels->w = part.w;
     return OK;
@@ -231,14 +241,17 @@ Status jpeg_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
 {
     JpegDecoder *j;
     TRY(decoder_for(decoder, &j));
-    j->premature = j->too_many_scans = false;
+    j->premature = false;
+    j->scans_max = 1;
     Status st = OK;
-    if (setjmp(j->out))
-        st = FAIL(j->errors.msg_code == JERR_OUT_OF_MEMORY && !j->too_many_scans ? ERR_MEMORY : ERR_FORMAT,
-                  "JPEG: %s (offset %zu of %zu): the file is cut off, damaged or of an unsupported kind", j->why,
-                  offset_of(j, bytes), bytes->size);
-    else
+    if (!setjmp(j->out))
         st = decode_under_jump(j, bytes, info, part, pixels);
+    else if (j->errors.msg_code == JERR_OUT_OF_MEMORY)
+        st = FAIL(ERR_MEMORY, "no memory to decode a JPEG of %d x %d pixels", info->w, info->h);
+    else
+        st = FAIL(ERR_FORMAT, "JPEG: %s (offset %zu of %zu): the file is cut off%s damaged%s", j->why,
+                  offset_of(j, bytes), bytes->size, j->premature ? " or" : ",",
+                  j->premature ? "" : " or of an unsupported kind");
     jpeg_abort_decompress(&j->info);
     return st;
 }

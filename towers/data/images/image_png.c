@@ -78,6 +78,7 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
     int32_t pixel = deep ? 2 * (int32_t)step : 3, rows = header->interlace_method ? (int32_t)header->height : 1;
     int code = spng_decoded_image_size(png, format, &bytes);
     if (code) return png_failure(code);
+    image_hold(decoder, pixel * (int64_t)rows * header->width + 3 * (int64_t)part.h * part.w);
     TRY(pixels_shape(&decoder->whole, rows, (int32_t)header->width, pixel));
     TRY(pixels_shape(pixels, part.h, part.w, 3));
     Pixels *whole = &decoder->whole;

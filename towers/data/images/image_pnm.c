@@ -81,13 +81,13 @@ static Status value_read(Pnm *p, size_t index, int32_t *value)
 Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels)
 {
     Pnm p;
-    (void)decoder;
     TRY(header_read(bytes->data, bytes->size, &p));
     bool grey = p.kind == '2' || p.kind == '5', binary = p.kind >= '5';
     size_t values = (size_t)info->h * (size_t)info->w * (grey ? 1 : 3), wanted = values * (p.most > 255 ? 2 : 1);
     if (binary && p.size - p.at < wanted)
         return FAIL(ERR_FORMAT, "PNM: expected %zu bytes of pixels, found %zu: the file is cut off", wanted,
                     p.size - p.at);
+    image_hold(decoder, 3 * (int64_t)part.h * part.w);
     TRY(pixels_shape(pixels, part.h, part.w, 3));
     size_t per_row = (size_t)info->w * (grey ? 1 : 3);
     for (int32_t y = binary ? part.y : 0; y < part.y + part.h; y++)

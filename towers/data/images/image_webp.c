@@ -43,6 +43,7 @@ Status webp_probe(const uint8_t *data, size_t size, ImageInfo *info)
 
 Status webp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels)
 {
+    image_hold(decoder, (3 + 4) * (int64_t)info->h * info->w + 3 * (int64_t)part.h * part.w); /* 4: the library's */
     TRY(pixels_shape(&decoder->whole, info->h, info->w, 3));
     Pixels *whole = &decoder->whole;
     if (!WebPDecodeRGBInto(bytes->data, bytes->size, whole->at, whole->pitch * (size_t)whole->h, (int)whole->pitch))

@@ -16,6 +16,11 @@ Status bytes_reserve(Bytes *bytes, size_t room)
     return OK;
 }
 
+void bytes_rest(Bytes *bytes)
+{
+    if (bytes->room > LARGE_BYTES) bytes_free(bytes);
+}
+
 void bytes_free(Bytes *bytes)
 {
     free(bytes->data);

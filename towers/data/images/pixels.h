@@ -11,6 +11,9 @@
 /* Readable bytes after the last pixel, so that vector code may load whole registers. */
 enum { PIXELS_SLACK = 64, IMAGE_SIDE_MAX = 65500 };
 
+/* Buffers above this size are not kept for the next image: 64 MiB. */
+enum { LARGE_BYTES = 64 << 20 };
+
 typedef struct Rect {
     int32_t y, x, h, w;
 } Rect;
@@ -38,6 +41,7 @@ typedef struct Bytes {
 
 NODISCARD Status bytes_reserve(Bytes *bytes, size_t room); /* keeps the content; PIXELS_SLACK more bytes are readable */
 void bytes_free(Bytes *bytes);
+void bytes_rest(Bytes *bytes); /* after each sample: frees large ones */
 
 typedef struct Pixels {
     uint8_t *memory; /* owned */

@@ -230,10 +230,10 @@ void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, co
 
 /* ---- execution */
 
-Status transform_worker_init(TransformWorker *worker, const ImageLimits *limits)
+Status transform_worker_init(TransformWorker *worker)
 {
     memset(worker, 0, sizeof *worker);
-    TRY(image_decoder_create(limits, &worker->decoder));
+    TRY(image_decoder_create(&worker->decoder));
     TRY(resizer_create(&worker->resizer));
     TRY(resizer_tf_create(&worker->resizer_tf));
     return OK;
@@ -250,6 +250,14 @@ void transform_worker_free(TransformWorker *worker)
     pixels_free(&worker->picture);
     pixels_free(&worker->scratch);
     memset(worker, 0, sizeof *worker);
+}
+
+void transform_worker_rest(TransformWorker *worker)
+{
+    Pixels *buffers[] = {&worker->decoded, &worker->upright, &worker->picture, &worker->scratch};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i]->room > LARGE_BYTES) pixels_free(buffers[i]);
+    image_decoder_rest(worker->decoder);
 }
 
 /* Decode the pixels of the box that resizing reads, and turn them upright. */

@@ -87,8 +87,10 @@ typedef struct TransformWorker {
     size_t values_room;
     int64_t decode_ns, resize_ns, augment_ns; /* sums since the start */
 } TransformWorker;
-NODISCARD Status transform_worker_init(TransformWorker *worker, const ImageLimits *limits);
+NODISCARD Status transform_worker_init(TransformWorker *worker);
 void transform_worker_free(TransformWorker *worker);
+/* After each image: frees buffers of large ones and gives their share of the decoders' budget back. */
+void transform_worker_rest(TransformWorker *worker);
 
 /* Writes the canvas, [side + 2 pad][side + 2 pad][info->c], including its border, and the record (kernels/op.h).
  * Errors: as for image_decode; ERR_FORMAT for bounding boxes that CROP_BOX cannot use. */

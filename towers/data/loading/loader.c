@@ -120,7 +120,7 @@ static Status sample_decode(const Loader *l, Worker *worker, SampleKey key, uint
     const Transform *transform = &l->config.transform;
     ImageInfo info;
     SamplePlan plan;
-    TRY(image_probe(worker->transform.decoder, &worker->bytes, &info));
+    TRY(image_probe(&worker->bytes, &info));
     if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
     worker->rotated += info.orientation != 1;
     transform_plan(transform, key, &info, &worker->bytes.boxes, &plan);
@@ -139,10 +139,12 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
     int64_t warnings = image_decoder_warnings(worker->transform.decoder);
     st = sample_decode(l, worker, key_of(l, slot, i), slot->pixels + (size_t)i * l->canvas_bytes,
                        slot->augment + (size_t)i * IMAGE_RECORD);
+    transform_worker_rest(&worker->transform);
+    bytes_rest(&worker->bytes);
     if (st != OK) {
         /* Add the name of the file to a decoder's error. */
         char where[300], why[STATUS_MESSAGE_BYTES];
-        if (st != ERR_FORMAT) return st;
+        if (st != ERR_FORMAT && st != ERR_MEMORY) return st;
         snprintf(why, sizeof why, "%s", status_message());
         source_where(l->config.source, id, where, sizeof where);
         return FAIL(st, "'%s': %s", where, why);
@@ -629,7 +631,7 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     for (int i = 0; i < l->slots_count; i++) TRY_OUT(slot_init(l, &l->slots[i]));
     for (int i = 0; i < l->workers_count; i++) {
         l->workers[i].loader = l;
-        TRY_OUT(transform_worker_init(&l->workers[i].transform, NULL));
+        TRY_OUT(transform_worker_init(&l->workers[i].transform));
     }
     TRY_OUT(order_choose(l));
     TRY_OUT(start_workers(l));

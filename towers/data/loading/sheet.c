@@ -43,12 +43,13 @@ Status sheet_put_sample(Sheet *sheet, int32_t place, const Source *source, int64
     Batch batch = {.n = 1, .canvas = side, .c = c, .pixels = canvas, .augment = record};
     if (!canvas) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", side, side);
     TRY_OUT(source_read(source, id, &bytes, &label));
-    TRY_OUT(image_probe(worker->decoder, &bytes, &info));
+    TRY_OUT(image_probe(&bytes, &info));
     if (info.c != c) TRY_OUT(FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, c));
     transform_plan(transform, (SampleKey){0, 0, id}, &info, &bytes.boxes, &plan);
     TRY_OUT(transform_apply(transform, worker, &bytes, &info, &plan, canvas, record));
     TRY_OUT(sheet_put(sheet, place, &batch, 0, mean));
 out:
+    transform_worker_rest(worker);
     bytes_free(&bytes);
     free(canvas);
     return st;

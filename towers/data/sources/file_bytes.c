@@ -8,6 +8,18 @@
 #include <string.h>
 #include <unistd.h>
 
+static Status size_check(uint64_t bytes, uint64_t most)
+{
+    if (bytes <= most) return OK;
+    return FAIL(ERR_FORMAT, "%llu bytes: expected an image of at most %llu", (unsigned long long)bytes,
+                (unsigned long long)most);
+}
+
+Status sample_size_check(uint64_t bytes)
+{
+    return size_check(bytes, SAMPLE_BYTES_MAX);
+}
+
 static Status whole_read(int fd, const char *path, uint64_t size, size_t wanted, Bytes *bytes)
 {
     if (size != ANY_SIZE && wanted != size)
@@ -25,7 +37,7 @@ static Status whole_read(int fd, const char *path, uint64_t size, size_t wanted,
     return OK;
 }
 
-Status bytes_read(const char *path, uint64_t size, Bytes *bytes)
+Status bytes_read(const char *path, uint64_t size, uint64_t most, Bytes *bytes)
 {
     struct stat info;
     int fd = regular_open(path, O_RDONLY, &info);
@@ -33,7 +45,8 @@ Status bytes_read(const char *path, uint64_t size, Bytes *bytes)
     /* A file that is gone or closed to us is a bad sample, as one that holds no image; a disk that fails is not. */
     bool bad = fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP);
     if (fd < 0) return FAIL(bad ? ERR_FORMAT : ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    Status st = whole_read(fd, path, size, (size_t)info.st_size, bytes);
+    Status st = size_check((uint64_t)info.st_size, most);
+    if (st == OK) st = whole_read(fd, path, size, (size_t)info.st_size, bytes);
     close(fd);
     bytes->raw_c = 0;
     return st;

@@ -66,7 +66,7 @@ static Status files_read(const Source *source, int64_t index, Bytes *bytes, int3
     struct stat now;
     TRY(sample_path(f, index, path));
     *label = sample->label;
-    Status st = bytes_read(path, sample->bytes, bytes);
+    Status st = bytes_read(path, sample->bytes, SAMPLE_BYTES_MAX, bytes);
     /* Folders, which an index is compared with, do not show that a file in them was written anew. */
     if (st == ERR_FORMAT && stat(path, &now) == 0 && (uint64_t)now.st_size != sample->bytes) index_forget(&f->index);
     return st;

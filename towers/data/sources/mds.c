@@ -351,7 +351,7 @@ Status mds_hashes_check(const char *folder, int64_t *equal, int64_t *unknown, Na
         const json_t *entry = json_array_get(shards, i);
         TRY_OUT(entry_take(folder, path, i, entry, &files));
         json_t *hashes = json_object_get(json_object_get(entry, "raw_data"), "hashes");
-        if (json_object_size(hashes) > 0) TRY_OUT(bytes_read(files.name[i], ANY_SIZE, &bytes));
+        if (json_object_size(hashes) > 0) TRY_OUT(bytes_read(files.name[i], ANY_SIZE, ANY_SIZE, &bytes));
         json_object_foreach(hashes, kind, value)
         {
             const char *wanted = json_string_value(value);

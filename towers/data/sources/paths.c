@@ -45,7 +45,7 @@ static Status folder_add(PathsSource *p, char *path)
 static Status paths_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     *label = 0;
-    return bytes_read(((const PathsSource *)source)->paths.name[index], ANY_SIZE, bytes);
+    return bytes_read(((const PathsSource *)source)->paths.name[index], ANY_SIZE, SAMPLE_BYTES_MAX, bytes);
 }
 
 static void paths_where(const Source *source, int64_t index, char *text, size_t bytes)

@@ -619,7 +619,8 @@ static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int
     int fd;
     struct stat info;
     TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &fd, &size));
-    Status st = bytes_reserve(bytes, sample->bytes);
+    Status st = sample_size_check(sample->bytes);
+    if (st == OK) st = bytes_reserve(bytes, sample->bytes);
     if (st == OK && fstat(fd, &info) != 0) st = FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
     if (st == OK && ((int64_t)size != then->bytes || watched_of(&info).time_ns != then->time_ns))
         st = FAIL(ERR_FORMAT, "'%s' has changed since it was indexed: start again to index it again", path);

@@ -17,8 +17,11 @@ static Status sample_visit(void *context, int thread, int64_t id)
     ImageInfo info = {0};
     int32_t label = 0;
     Status st = source_read(s->config->source, id, &worker->bytes, &label);
-    if (st == OK) st = image_probe(worker->tools.decoder, &worker->bytes, &info);
-    return s->config->visit(s->config->context, worker, id, label, &info, st);
+    if (st == OK) st = image_probe(&worker->bytes, &info);
+    st = s->config->visit(s->config->context, worker, id, label, &info, st);
+    transform_worker_rest(&worker->tools);
+    bytes_rest(&worker->bytes);
+    return st;
 }
 
 static void progress_pass(void *context, int64_t done, int64_t all)
@@ -33,7 +36,7 @@ Status survey_run(const SurveyConfig *config)
     Status st = OK;
     for (int i = 0; st == OK && i < config->threads; i++) {
         s.workers[i].thread = i;
-        st = transform_worker_init(&s.workers[i].tools, NULL);
+        st = transform_worker_init(&s.workers[i].tools);
     }
     if (st == OK)
         st = parallel_run(&(Parallel){.count = source_info(config->source)->count,
