@@ -18,40 +18,10 @@
 
 #include <cmocka.h>
 
+#include "tests/support/failing_malloc.h"
 #include "tests/support/sample_checkpoint.h"
 #include "tests/support/scratch.h"
 #include "towers/store/manifest.h"
-
-/* The allocation that fails, counted down from here on; 0: none. malloc and its kin are these here, libraries included. */
-static int allocations_left;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *block, size_t bytes);
-
-static bool allocation_fails(void)
-{
-    if (allocations_left <= 0 || --allocations_left > 0) return false;
-    allocations_left = -1; /* it was reached */
-    errno = ENOMEM;
-    return true;
-}
-
-void *malloc(size_t bytes)
-{
-    return allocation_fails() ? NULL : __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes)
-{
-    return allocation_fails() ? NULL : __libc_calloc(count, bytes);
-}
-
-void *realloc(void *block, size_t bytes)
-{
-    return allocation_fails() ? NULL : __libc_realloc(block, bytes);
-}
-#endif
 
 static const char *spoiled; /* a file that loses a bit when the folder that it is in gets its name; NULL: none does */
 
@@ -336,10 +306,7 @@ static void what_cannot_be_read_keeps_its_name(void **state)
 static void no_memory_condemns_nothing(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    print_message("SKIPPED: a sanitizer has an allocator of its own\n");
-    skip();
-#endif
+    failing_malloc_or_skip();
     assert_int_equal(save(1, 9, -1), OK);
     assert_int_equal(save(2, 9, -1), OK);
     int status;

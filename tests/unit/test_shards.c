@@ -6,16 +6,20 @@
 #include <archive_entry.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "tests/support/failing_malloc.h"
 #include "tests/support/scratch.h"
 #include "towers/data/sources/example.h"
+#include "towers/data/sources/shard.h"
 #include "towers/data/sources/tfrecord.h"
 #include "towers/files/crc32c.h"
 #include "towers/files/files.h"
@@ -68,6 +72,71 @@ static void tar_write(const char *name, int first, int count, int classes)
         member_write(to, text, label);
     }
     assert_int_equal(archive_write_free(to), ARCHIVE_OK);
+}
+
+/* Another tar behind a tar, however many zeros lie between, is not passed over; writers fill the end with up to
+ * `tar -b` times 512 zeros. */
+static void test_concatenated(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], zeros[512] = {0};
+    ShardList list = {.path = path};
+    tar_write("set/a.tar", 0, 2, 2);
+    scratch_path(path, "set/a.tar");
+    for (int blocks = 0; blocks < 300; blocks += 130) {
+        FILE *to = fopen(path, "ab");
+        for (int i = 0; i < blocks; i++) assert_int_equal(fwrite(zeros, 1, sizeof zeros, to), sizeof zeros);
+        assert_int_equal(fclose(to), 0);
+        assert_int_equal(tar_list(&list), OK);
+        assert_int_equal(list.found.parts.samples_count, 2);
+        index_builder_free(&list.found);
+        list = (ShardList){.path = path};
+    }
+    FILE *to = fopen(path, "ab");
+    fputs("another one", to);
+    assert_int_equal(fclose(to), 0);
+    assert_int_equal(tar_list(&list), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "concatenated tars are not supported"));
+    index_builder_free(&list.found);
+}
+
+/* Each allocation fails once while a tar with long names is listed: that is no damage to the tar. (In some places
+ * libarchive ends the program with a message of its own.) */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    failing_malloc_or_skip();
+    char path[PATH_BYTES], name[200] = "folder/";
+    int status = 0;
+    memset(name + 7, 'n', 150);
+    scratch_path(path, "set/b.tar");
+    tar_write("set/b.tar", 0, 1, 1);
+    struct archive *to = archive_write_new();
+    archive_write_set_format_pax(to);
+    assert_int_equal(archive_write_open_filename(to, path), ARCHIVE_OK);
+    snprintf(name + 157, 8, ".pgm");
+    member_write(to, name, "P2 1 1 255 1\n");
+    snprintf(name + 157, 8, ".cls");
+    member_write(to, name, "0\n");
+    assert_int_equal(archive_write_free(to), ARCHIVE_OK);
+    for (int n = 1, finished = 0; !finished; n++) {
+        assert_true(n < 1000);
+        pid_t pid = fork();
+        if (pid == 0) {
+            signal(SIGSEGV, SIG_DFL); /* cmocka would go on with the next test */
+            ShardList list = {.path = path};
+            allocations_left = n;
+            Status st = tar_list(&list);
+            bool reached = allocations_left <= 0;
+            allocations_left = 0;
+            if (st != OK && st != ERR_MEMORY) fprintf(stderr, "%s\n", status_message());
+            _exit(st == ERR_MEMORY ? 10 : st != OK ? 11 : list.found.parts.samples_count != 1 ? 12 : reached ? 10 : 13);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        finished = WIFEXITED(status) && WEXITSTATUS(status) == 13;
+        if (!WIFEXITED(status) || WEXITSTATUS(status) == 11 || WEXITSTATUS(status) == 12)
+            fail_msg("allocation %d fails: status %x", n, status);
+    }
 }
 
 static Source *opened(const char *path, Split split, double val_split)
@@ -433,6 +502,8 @@ int main(void)
         cmocka_unit_test(test_braces),
         cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_sides_of_boxes),
+        cmocka_unit_test_setup_teardown(test_concatenated, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_no_memory, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_keys, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_pixels_of_mds, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_splits, set_up, scratch_drop),

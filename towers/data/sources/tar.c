@@ -4,6 +4,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -240,7 +241,8 @@ static Status member_take(Tar *t, const char *name, struct archive_entry *entry,
 
 /* ---- the file */
 
-/* A tar ends with blocks of zeros, which writers fill up to 10 KiB or more; other bytes behind them are a second tar. */
+/* A tar ends with blocks of zeros, which writers fill up to 10 KiB or as far as they were told; other bytes behind them
+ * are a second tar. */
 static Status end_check(const Tar *t)
 {
     char bytes[END_BYTES];
@@ -250,22 +252,24 @@ static Status end_check(const Tar *t)
                     "'%s' ends at offset %" PRIu64 " without the blocks of zeros that close a tar: it is cut "
                     "off",
                     t->list->path, t->size);
-    size_t count = rest < sizeof bytes ? (size_t)rest : sizeof bytes;
-    TRY(shard_pread(t->fd, t->list->path, t->end, bytes, count));
-    for (size_t i = 0; i < count; i++)
-        if (bytes[i])
-            return FAIL(ERR_FORMAT,
-                        "'%s': offset %" PRIu64 ": expected zeros after the end of the tar, found other bytes "
-                        "(concatenated tars are not supported)",
-                        t->list->path, t->end + i);
+    for (uint64_t at = t->end; at < t->size; at += sizeof bytes) {
+        size_t count = t->size - at < sizeof bytes ? (size_t)(t->size - at) : sizeof bytes;
+        TRY(shard_pread(t->fd, t->list->path, at, bytes, count));
+        for (size_t i = 0; i < count; i++)
+            if (bytes[i])
+                return FAIL(ERR_FORMAT,
+                            "'%s': offset %" PRIu64 ": expected zeros after the end of the tar, found other bytes "
+                            "(concatenated tars are not supported)",
+                            t->list->path, at + i);
+    }
     return OK;
 }
 
-static Status members_read(Tar *t, struct archive *archive)
+/* `entry` is the caller's, and is filled for one member after the other. */
+static Status members_read(Tar *t, struct archive *archive, struct archive_entry *entry)
 {
-    struct archive_entry *entry;
     int code;
-    while ((code = archive_read_next_header(archive, &entry)) == ARCHIVE_OK || code == ARCHIVE_WARN) {
+    while ((code = archive_read_next_header2(archive, entry)) == ARCHIVE_OK || code == ARCHIVE_WARN) {
         const char *name = archive_entry_pathname(entry);
         Member m = {.offset = (uint64_t)archive_filter_bytes(archive, 0), .bytes = (uint64_t)archive_entry_size(entry)};
         if (archive_entry_size(entry) < 0 || archive_filter_bytes(archive, 0) < BLOCK)
@@ -282,6 +286,8 @@ static Status members_read(Tar *t, struct archive *archive)
                         m.offset);
         TRY(member_take(t, name, entry, &m));
     }
+    if (code != ARCHIVE_EOF && archive_errno(archive) == ENOMEM)
+        return FAIL(ERR_MEMORY, "no memory to list '%s'", t->list->path);
     if (code != ARCHIVE_EOF)
         return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected a member of a tar, found damage (%s)",
                     t->list->path, t->end,
@@ -295,8 +301,9 @@ Status tar_list(ShardList *list)
     Status st = OK;
     locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = uselocale((locale_t)0);
     struct archive *archive = archive_read_new();
+    struct archive_entry *entry = archive_entry_new();
     Tar *t = calloc(1, sizeof *t);
-    if (!archive || !t) {
+    if (!archive || !entry || !t) {
         st = FAIL(ERR_MEMORY, "no memory for the reader of '%s'", list->path);
         goto out;
     }
@@ -305,14 +312,16 @@ Status tar_list(ShardList *list)
     if (utf8) uselocale(utf8); /* names stay UTF-8, whatever the user's locale is */
     TRY_OUT(file_open(list->path, OF_USER, ERR_FORMAT, UINT64_MAX, &t->fd, &t->size));
     (void)posix_fadvise(t->fd, 0, 0, POSIX_FADV_RANDOM); /* only headers and labels are read */
-    archive_read_support_format_tar(archive);
     if (t->size == 0)
         st = FAIL(ERR_FORMAT, "'%s' is empty: expected a tar", list->path);
-    else if (archive_read_open_fd(archive, t->fd, READ_BYTES) != ARCHIVE_OK)
-        st = FAIL(ERR_FORMAT, "'%s': expected a tar: %s", list->path, archive_error_string(archive));
+    else if (archive_read_support_format_tar(archive) != ARCHIVE_OK ||
+             archive_read_set_callback_data(archive, NULL) != ARCHIVE_OK || /* else the next, unchecked, allocates it */
+             archive_read_open_fd(archive, t->fd, READ_BYTES) != ARCHIVE_OK) /* nothing is read yet */
+        st = FAIL(ERR_MEMORY, "no memory for the reader of '%s'", list->path);
     else
-        st = members_read(t, archive);
+        st = members_read(t, archive, entry);
 out:
+    archive_entry_free(entry);
     archive_read_free(archive);
     if (t && t->fd >= 0) close(t->fd);
     free(t);
