@@ -52,11 +52,11 @@ void text_real(double value, char *text, size_t bytes)
     }
 }
 
-void text_print(FILE *to, const char *text)
+static void escaped_put(FILE *to, const char *text, const char *kept)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
         bool second = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0; /* U+0080 to U+009F in UTF-8 */
-        if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+        if ((*p < 0x20 && !strchr(kept, *p)) || *p == 0x7f)
             fprintf(to, "\\x%02x", *p);
         else if (second)
             fprintf(to, "\\x%02x\\x%02x", p[0], p[1]);
@@ -64,4 +64,81 @@ void text_print(FILE *to, const char *text)
             fputc(*p, to);
         p += second;
     }
+}
+
+void text_print(FILE *to, const char *text)
+{
+    escaped_put(to, text, "\n\t");
+}
+
+/* One conversion, `spec`, whose width and precision are in its text by now. */
+static void conversion_print(FILE *to, const char *spec, va_list *args)
+{
+    size_t end = strlen(spec) - 1;
+    char *piece = NULL;
+    int length = 0; /* -1: h, 1: l, 2: ll, z or t */
+    for (const char *at = spec; *at; at++)
+        length += *at == 'l' ? 1 : *at == 'z' || *at == 't' ? 2 : *at == 'h' ? -1 : 0;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    switch (spec[end]) {
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'x':
+        if (length <= 0)
+            fprintf(to, spec, va_arg(*args, int));
+        else if (length == 1)
+            fprintf(to, spec, va_arg(*args, long));
+        else
+            fprintf(to, spec, va_arg(*args, long long));
+        break;
+    case 'e':
+    case 'f':
+    case 'g': fprintf(to, spec, va_arg(*args, double)); break;
+    case 'c': fprintf(to, spec, va_arg(*args, int)); break;
+    case 'p': fprintf(to, spec, va_arg(*args, void *)); break;
+    case '%': fputc('%', to); break;
+    case 's':
+        if (asprintf(&piece, spec, va_arg(*args, const char *)) < 0) piece = NULL;
+        escaped_put(to, piece ? piece : "(no memory)", "");
+        free(piece);
+        break;
+    default: abort();
+    }
+#pragma GCC diagnostic pop
+}
+
+void text_vprintf(FILE *to, const char *format, va_list given)
+{
+    va_list args; /* its address can be passed on, that of a parameter cannot */
+    va_copy(args, given);
+    while (*format) {
+        char bytes[64];
+        size_t plain = strcspn(format, "%");
+        fwrite(format, 1, plain, to);
+        format += plain;
+        if (!*format) break;
+        Text spec = text_start(bytes, sizeof bytes);
+        text_add(&spec, "%%");
+        do {
+            format++;
+            if (*format == '*')
+                text_add(&spec, "%d", va_arg(args, int));
+            else
+                text_add(&spec, "%c", *format);
+        } while (*format && !strchr("diuxcspefg%", *format));
+        if (!*format || spec.truncated) abort();
+        format++;
+        conversion_print(to, bytes, &args);
+    }
+    va_end(args);
+}
+
+void text_printf(FILE *to, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    text_vprintf(to, format, args);
+    va_end(args);
 }

@@ -4,6 +4,7 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/profile.h"
+#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 #include "towers/train/train.h"
@@ -93,9 +94,9 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
             int phase = job_phase_of(timing->job, step - 1);
             bool several = timing->job->program.model->phases;
             Speed speed = speed_of(timing, several ? phase : ALL_PHASES);
-            printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f%s%s\n", (long long)timing->count, speed.mean,
-                   speed.uncertainty, speed.jitter, loss, several ? "\t" : "",
-                   several ? job_phase(timing->job, phase)->name : "");
+            text_printf(stdout, "%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f%s%s\n", (long long)timing->count,
+                        speed.mean, speed.uncertainty, speed.jitter, loss, several ? "\t" : "",
+                        several ? job_phase(timing->job, phase)->name : "");
         }
     }
     /* If the output cannot be written (as behind `| head`), end the run like other tools do. */
@@ -174,10 +175,10 @@ static void total_print(const Timing *timing, const Speed *speed)
     puts(rule);
     for (int p = 0; job->program.model->phases && p < job->program.model->phase_count; p++) {
         Speed of = speed_of(timing, p);
-        printf("%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n", job_phase(job, p)->name,
-               (long long)of.steps, 1e3 * of.seconds, of.mean, of.uncertainty, of.jitter);
+        text_printf(stdout, "%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n",
+                    job_phase(job, p)->name, (long long)of.steps, 1e3 * of.seconds, of.mean, of.uncertainty, of.jitter);
     }
-    printf("total images/sec: %.2f\n%s\n", speed->mean, rule);
+    text_printf(stdout, "total images/sec: %.2f\n%s\n", speed->mean, rule);
 }
 
 Status bench_run(const Options *o, JobFiles *files, int *signal_number)
@@ -191,18 +192,20 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
     if (!timing->quiet) {
         int64_t global = shares_global(&files->job.shares);
         const SourceInfo *data = source_info(files->job.train);
-        printf("Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld "
-               "global\n     "
-               "        %lld per device\n",
-               files->job.program.model->name, data->name, data->format, files->job.data_path ? ", " : "",
-               files->job.data_path ? files->job.data_path : "", (long long)data->count, (long long)global,
-               (long long)(global / files->job.shares.towers));
-        printf("Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
-               "NHWC\nVariables:   replicated\n"
-               "==========\nRunning warm up\n",
-               (long long)o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
-               files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
-               files->job.device.threads, files->job.device.threads == 1 ? "" : "s");
+        text_printf(stdout,
+                    "Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld "
+                    "global\n     "
+                    "        %lld per device\n",
+                    files->job.program.model->name, data->name, data->format, files->job.data_path ? ", " : "",
+                    files->job.data_path ? files->job.data_path : "", (long long)data->count, (long long)global,
+                    (long long)(global / files->job.shares.towers));
+        text_printf(stdout,
+                    "Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
+                    "NHWC\nVariables:   replicated\n"
+                    "==========\nRunning warm up\n",
+                    (long long)o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
+                    files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
+                    files->job.device.threads, files->job.device.threads == 1 ? "" : "s");
         fflush(stdout);
     }
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");

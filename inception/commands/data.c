@@ -6,6 +6,7 @@
 #include "inception/options/uses.h"
 #include "kernels/clock.h"
 #include "kernels/open.h"
+#include "kernels/text.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/data/sources/survey.h"
 #include "towers/files/files.h"
@@ -70,7 +71,7 @@ static void clocks_print(const LoaderClocks *from, const LoaderClocks *till, dou
                   {"resize", till->resize - from->resize},
                   {"augment", till->augment - from->augment}};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        fprintf(to, "  %-8s %8.1f us per image and thread\n", stages[i].name, (double)stages[i].ns / n / 1e3);
+        text_printf(to, "  %-8s %8.1f us per image and thread\n", stages[i].name, (double)stages[i].ns / n / 1e3);
     fprintf(to, "  storage  %8.1f KiB read per image, the rest came from the page cache\n", (double)stored / n / 1024);
     fprintf(to, "  all      %8.0f images/s\n", (double)images / seconds);
 }
@@ -94,7 +95,7 @@ static Status bench_run_for(const Options *o, const Source *source, int workers,
     }
     loader_clocks(loader, &till);
     stored = storage_bytes() - stored;
-    fprintf(to, "%d thread%s\n", workers, workers == 1 ? "" : "s");
+    text_printf(to, "%d thread%s\n", workers, workers == 1 ? "" : "s");
     clocks_print(&from, &till, now - start, images, stored, to);
 out:
     loader_destroy(loader);
@@ -109,8 +110,8 @@ static Status data_bench(const Options *o, FILE *to)
     Transform t;
     transform_of(o, source, &t);
     Status st = transform_check(&t);
-    fprintf(to, "%s: %" PRId64 " images, to %d x %d%s\n", source_info(source)->name, source_info(source)->count, t.side,
-            t.side, o->augment ? ", augmented" : "");
+    text_printf(to, "%s: %" PRId64 " images, to %d x %d%s\n", source_info(source)->name, source_info(source)->count,
+                t.side, t.side, o->augment ? ", augmented" : "");
     for (int workers = 1; st == OK && workers <= cores;
          workers = workers < cores && 2 * workers > cores ? cores : 2 * workers)
         st = bench_run_for(o, source, workers, to);
@@ -142,7 +143,7 @@ static Status sheet_make(const Options *o, const Source *source, const Batch *ba
         TRY_OUT(sheet_put(&sheet, i, batch, i, mean));
         source_where(source, batch->ids[i], where, sizeof where);
         batch_label(batch, i, source, label, sizeof label);
-        fprintf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1, label, where);
+        text_printf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1, label, where);
     }
     TRY_OUT(sheet_save(o->sheet, &sheet.pixels));
 out:
@@ -164,7 +165,7 @@ static Status data_show(const Options *o, FILE *to)
         loader_of(o, source, (int32_t)(count < SHEET_SIDE * SHEET_SIDE ? count : SHEET_SIDE * SHEET_SIDE), 0, &loader));
     TRY_OUT(loader_next(loader, &batch));
     TRY_OUT(sheet_make(o, source, batch, t.side, to));
-    fprintf(to, "written to %s\n", o->sheet);
+    text_printf(to, "written to %s\n", o->sheet);
 out:
     loader_destroy(loader);
     source_close(source);

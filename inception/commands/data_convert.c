@@ -81,7 +81,7 @@ void convert_skip(Convert *c, int64_t id)
 {
     char where[PATH_BYTES];
     source_where(c->source, id, where, sizeof where);
-    fprintf(stderr, "skipped: %s: %s\n", where, status_message());
+    text_printf(stderr, "skipped: %s: %s\n", where, status_message());
     atomic_fetch_add(&c->damaged, 1);
 }
 
@@ -333,11 +333,11 @@ Status data_convert(const Options *o, FILE *to)
         c.part = split == SPLIT_TRAIN ? "train" : "val";
         if (c.source) TRY_OUT(split_convert(&c));
     }
-    fprintf(to,
-            "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " existed already; %" PRId64
-            " damaged\n",
-            atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
-            (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
+    text_printf(to,
+                "%" PRId64 " images written to %s, %.1f MiB instead of %.1f; %" PRId64 " existed already; %" PRId64
+                " damaged\n",
+                atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
+                (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
     if (c.damaged > 0)
         st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
 out:

@@ -12,6 +12,7 @@
 
 #include "inception/commands/data.h"
 #include "inception/commands/data_convert.h"
+#include "kernels/text.h"
 #include "towers/data/loading/order.h"
 #include "towers/data/sources/parallel.h"
 #include "towers/data/sources/reader.h"
@@ -309,7 +310,7 @@ static Status classes_put(const Convert *c)
         bool plain = *name != 0;
         for (const char *at = name; *at; at++) plain = plain && (unsigned char)*at >= ' ' && *at != 0x7f;
         if (plain)
-            fprintf(to, "%s\n", name);
+            text_printf(to, "%s\n", name);
         else
             fprintf(to, "%d\n", i);
     }

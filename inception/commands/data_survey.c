@@ -1,6 +1,7 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/commands/data.h"
 #include "inception/job/cores.h"
+#include "kernels/text.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/survey.h"
 #include "towers/files/files.h"
@@ -112,28 +113,29 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
 {
     const SourceInfo *info = source_info(source);
     int64_t seen = l->seen ? l->seen : 1;
-    fprintf(to, "%s: %" PRId64 " images, %.1f MiB\n  formats     ", name, info->count, (double)l->bytes / (1 << 20));
+    text_printf(to, "%s: %" PRId64 " images, %.1f MiB\n  formats     ", name, info->count,
+                (double)l->bytes / (1 << 20));
     for (int f = 0; f < IMAGE_FORMATS; f++)
-        if (l->of_format[f]) fprintf(to, " %s %" PRId64, image_format_name((ImageFormat)f), l->of_format[f]);
+        if (l->of_format[f]) text_printf(to, " %s %" PRId64, image_format_name((ImageFormat)f), l->of_format[f]);
     fprintf(to, "\n  width        %d to %d, mean %.0f\n  height       %d to %d, mean %.0f\n", l->least_w, l->most_w,
             (double)l->sum_w / (double)seen, l->least_h, l->most_h, (double)l->sum_h / (double)seen);
     fprintf(to, "  EXIF         %" PRId64 " images are stored rotated (--exif corrects this)\n", l->turned);
     if (info->ignored)
-        fprintf(to, "  ignored      %" PRId64 " files (%s), the first: %s\n", info->ignored, info->ignored_kinds,
-                info->first_ignored);
+        text_printf(to, "  ignored      %" PRId64 " files (%s), the first: %s\n", info->ignored, info->ignored_kinds,
+                    info->first_ignored);
     if (l->damaged)
-        fprintf(to, "  damaged      %" PRId64 " headers, the first: %s (towers data check names all)\n", l->damaged,
-                l->first_bad ? l->first_bad : "");
+        text_printf(to, "  damaged      %" PRId64 " headers, the first: %s (towers data check names all)\n", l->damaged,
+                    l->first_bad ? l->first_bad : "");
 }
 
 static void classes_print(const Source *train, const Look *first, const Look *second, FILE *to)
 {
     const SourceInfo *info = source_info(train);
-    fprintf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
+    text_printf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
     for (int c = 0; c < info->classes; c++) {
         fprintf(to, "  %6d  %8" PRId64, c, first->of_class[c]);
         if (second) fprintf(to, "  %8" PRId64, second->of_class[c]);
-        fprintf(to, "  %s\n", info->class_names[c]);
+        text_printf(to, "  %s\n", info->class_names[c]);
     }
 }
 
@@ -149,7 +151,7 @@ Status data_info(const Options *o, FILE *to)
     Look first = {0}, second = {0};
     TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, &train));
     TRY_OUT(data_open(o, o->arguments[1], SPLIT_TEST, &test));
-    fprintf(to, "%s: %s\n", o->arguments[1], source_info(train)->format);
+    text_printf(to, "%s: %s\n", o->arguments[1], source_info(train)->format);
     TRY_OUT(look_run(o, train, &first));
     look_print("training", train, &first, to);
     if (test) TRY_OUT(look_run(o, test, &second));
@@ -166,7 +168,7 @@ Status data_info(const Options *o, FILE *to)
     }
     fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
     if (test) fprintf(to, ", %" PRId64 " evaluation images that are also training images", found);
-    if (found) fprintf(to, "; the first: %s", where);
+    if (found) text_printf(to, "; the first: %s", where);
     fputc('\n', to);
 out:
     if (first.hash) look_free(&first);
@@ -221,7 +223,7 @@ static Status check_split(const Options *o, const Source *source, Check *total, 
         .source = source, .threads = data_threads(o), .visit = check_one, .context = &c, .progress = data_progress};
     Status st = survey_run(&config);
     for (int64_t i = 0; i < count; i++) {
-        if (c.why[i]) fprintf(to, "%s\n", c.why[i]);
+        if (c.why[i]) text_printf(to, "%s\n", c.why[i]);
         free(c.why[i]);
     }
     free(c.why);
@@ -244,7 +246,7 @@ static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
         if (path_join(folder, path, parts[i]) == OK && mds_is_in(folder))
             st = mds_hashes_check(folder, &equal, &unknown, &differ);
     }
-    for (int i = 0; i < differ.count; i++) fprintf(to, "%s\n", differ.name[i]);
+    for (int i = 0; i < differ.count; i++) text_printf(to, "%s\n", differ.name[i]);
     if (equal) fprintf(to, "%" PRId64 " hashes of shards are right\n", equal);
     if (unknown)
         fprintf(to,

@@ -298,12 +298,12 @@ void doctor_print(const DoctorReport *report, bool color, FILE *to)
         [DOCTOR_FINE] = "\033[32m", [DOCTOR_HINT] = "\033[33m", [DOCTOR_PROBLEM] = "\033[31m"};
     for (int k = 0; k < report->count; k++) {
         const DoctorFinding *finding = &report->findings[k];
-        fprintf(to, "%s%-8s%s %-14s %s\n", color ? colors[finding->verdict] : "", verdict_names[finding->verdict],
-                color ? "\033[0m" : "", finding->topic, finding->found);
-        if (*finding->fix) fprintf(to, "%-23s fix: %s\n", "", finding->fix);
+        text_printf(to, "%s%-8s%s %-14s %s\n", color ? colors[finding->verdict] : "", verdict_names[finding->verdict],
+                    color ? "\033[0m" : "", finding->topic, finding->found);
+        if (*finding->fix) text_printf(to, "%-23s fix: %s\n", "", finding->fix);
     }
-    fprintf(to, "\n%d problem%s, %d hint%s\n", report->problems, report->problems == 1 ? "" : "s", report->hints,
-            report->hints == 1 ? "" : "s");
+    text_printf(to, "\n%d problem%s, %d hint%s\n", report->problems, report->problems == 1 ? "" : "s", report->hints,
+                report->hints == 1 ? "" : "s");
 }
 
 Status doctor_print_json(const DoctorReport *report, FILE *to)

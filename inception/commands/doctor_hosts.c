@@ -443,8 +443,8 @@ static void topics_print(const Survey *s, FILE *to)
             if (group[r] != r) continue;
             for (int k = 0; k < s->ranks; k++) members += group[k] == r;
             names_list(s, group, r, names, sizeof names);
-            fprintf(to, "%-14s %-52s %s\n", lines++ ? "" : topic_names[t], s->card[r].text[t],
-                    members == s->ranks ? "all" : names);
+            text_printf(to, "%-14s %-52s %s\n", lines++ ? "" : topic_names[t], s->card[r].text[t],
+                        members == s->ranks ? "all" : names);
         }
     }
     for (int h = 1; h < s->hosts; h++) {
@@ -453,29 +453,29 @@ static void topics_print(const Survey *s, FILE *to)
         if (link->round_trip_s > 0)
             snprintf(text, sizeof text, "%+.3f ms against %.24s, +- %.3f ms", link->clock_s * 1e3, s->card[0].host,
                      link->round_trip_s * 0.5e3);
-        fprintf(to, "%-14s %-52s %s\n", h == 1 ? "clock" : "", text, name_of(s, s->rank_of[h], name));
+        text_printf(to, "%-14s %-52s %s\n", h == 1 ? "clock" : "", text, name_of(s, s->rank_of[h], name));
     }
 }
 
 static void matrix_print(const Survey *s, bool trips, FILE *to)
 {
     char name[96];
-    fprintf(to, "\n%s", trips ? "round trip, ms" : "MB/s from, to ");
-    for (int k = 0; k < s->hosts; k++) fprintf(to, " %10.10s", name_of(s, s->rank_of[k], name));
+    text_printf(to, "\n%s", trips ? "round trip, ms" : "MB/s from, to ");
+    for (int k = 0; k < s->hosts; k++) text_printf(to, " %10.10s", name_of(s, s->rank_of[k], name));
     fputc('\n', to);
     for (int h = 0; h < s->hosts; h++) {
-        fprintf(to, "%-14.14s", name_of(s, s->rank_of[h], name));
+        text_printf(to, "%-14.14s", name_of(s, s->rank_of[h], name));
         for (int k = 0; k < s->hosts; k++) {
             const HostLink *link = link_of(s, h, k);
             double value = trips ? link->round_trip_s * 1e3 : link->bytes_per_s * 1e-6;
             if (h == k)
-                fprintf(to, " %10s", "-");
+                text_printf(to, " %10s", "-");
             else if (!link->connected)
-                fprintf(to, " %10s", "closed");
+                text_printf(to, " %10s", "closed");
             else if (value > 0)
                 fprintf(to, trips ? " %10.3f" : " %10.1f", value);
             else
-                fprintf(to, " %10s", "unknown");
+                text_printf(to, " %10s", "unknown");
         }
         fputc('\n', to);
     }
@@ -483,7 +483,7 @@ static void matrix_print(const Survey *s, bool trips, FILE *to)
 
 static void survey_print(const Survey *s, const Launch *launch, FILE *to)
 {
-    fprintf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
+    text_printf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
     topics_print(s, to);
     if (s->hosts > 1 && s->hosts <= MATRIX_MAX) {
         matrix_print(s, false, to);

@@ -22,9 +22,9 @@ void eval_introduce(const JobFiles *files)
 {
     const SourceInfo *test = source_info(files->test);
     const char *path = files->job.data_path;
-    fprintf(stderr, "data           %s (%s%s%s): %lld test images, %d classes%s\n", test->name, test->format,
-            path ? ", " : "", path ? path : "", (long long)test->count, test->classes,
-            test->several ? ", any number for an image" : "");
+    text_printf(stderr, "data           %s (%s%s%s): %lld test images, %d classes%s\n", test->name, test->format,
+                path ? ", " : "", path ? path : "", (long long)test->count, test->classes,
+                test->several ? ", any number for an image" : "");
 }
 
 void eval_classes(Options *options, const char *weights, JobFiles *files)
@@ -141,14 +141,14 @@ static void cell_print(double value, FILE *to)
     if (isfinite(value))
         fprintf(to, "  %9.4f", value);
     else
-        fprintf(to, "  %9s", "-");
+        text_printf(to, "  %9s", "-");
 }
 
 /* `average`: NULL, or average precision. */
 static void table_row(const char *name, const double *average, double precision, double recall, double f1,
                       int64_t samples, FILE *to)
 {
-    fprintf(to, "%-24.24s", name);
+    text_printf(to, "%-24.24s", name);
     if (average) cell_print(*average, to);
     cell_print(precision, to);
     cell_print(recall, to);
@@ -166,7 +166,8 @@ static void number_print(double value, FILE *to)
 static void scores_csv(const Scores *s, FILE *to)
 {
     char number[16];
-    fprintf(to, "class,name,precision,recall,f1,images,predicted,right%s\n", s->several ? ",average_precision" : "");
+    text_printf(to, "class,name,precision,recall,f1,images,predicted,right%s\n",
+                s->several ? ",average_precision" : "");
     for (int c = 0; c < s->count; c++) {
         const ClassScore *one = &s->class[c];
         fprintf(to, "%d,", c);
@@ -272,8 +273,8 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return; /* the accuracy has been printed; omit the table */
     char number[16];
-    fprintf(to, "%-24s%s  %9s  %9s  %9s  %9s\n", "class", scores->several ? "         AP" : "", "precision", "recall",
-            "F1", "images");
+    text_printf(to, "%-24s%s  %9s  %9s  %9s  %9s\n", "class", scores->several ? "         AP" : "", "precision",
+                "recall", "F1", "images");
     for (int c = 0; c < scores->count && scores->count <= CLASS_ROWS; c++) {
         const ClassScore *one = &scores->class[c];
         table_row(class_text(scores->info, c, number), scores->several ? &one->average : none, class_precision(one),

@@ -5,6 +5,7 @@
 #include "inception/commands/networks.h"
 #include "inception/job/run_argument.h"
 #include "inception/quality/generator.h"
+#include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/store/onnx.h"
@@ -194,11 +195,11 @@ Status export_run(const Options *o, const JobFiles *files, FILE *to)
     TRY_OUT(weights_read(&x));
     TRY_OUT(weights_write(&x, onnx));
     if (!o->quiet && x.generator)
-        fprintf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",
-                x.config.model->name, from);
+        text_printf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",
+                    x.config.model->name, from);
     else if (!o->quiet)
-        fprintf(to, "%s: %s of %s, %d classes, from %s\n", target, onnx ? "ONNX" : "safetensors", x.config.model->name,
-                x.config.options.classes, from);
+        text_printf(to, "%s: %s of %s, %d classes, from %s\n", target, onnx ? "ONNX" : "safetensors",
+                    x.config.model->name, x.config.options.classes, from);
 out:
     export_close(&x);
     return st;

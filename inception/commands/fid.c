@@ -8,6 +8,7 @@
 #include "inception/job/cores.h"
 #include "inception/quality/coverage.h"
 #include "inception/quality/frechet.h"
+#include "kernels/text.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/json.h"
 
@@ -170,32 +171,32 @@ static void classes_print(const Comparison *c, FILE *to)
     int classes = c->net.config.options.classes;
     if (classes != info->classes || classes > 20)
         return; /* other classes than those of the data, or too many to read */
-    fprintf(to, "\n%-20s  %9s  %9s  %9s\n", "predicted class", "generated", "test set", "training");
+    text_printf(to, "\n%-20s  %9s  %9s  %9s\n", "predicted class", "generated", "test set", "training");
     for (int k = 0; k < classes; k++) {
         char number[16];
         snprintf(number, sizeof number, "%d", k);
-        fprintf(to, "%-20.20s  %9lld  %9lld  %9lld\n", *info->class_names[k] ? info->class_names[k] : number,
-                (long long)c->set[SET_GENERATED].histogram[k], (long long)c->set[SET_TEST].histogram[k],
-                (long long)c->set[SET_TRAIN].histogram[k]);
+        text_printf(to, "%-20.20s  %9lld  %9lld  %9lld\n", *info->class_names[k] ? info->class_names[k] : number,
+                    (long long)c->set[SET_GENERATED].histogram[k], (long long)c->set[SET_TEST].histogram[k],
+                    (long long)c->set[SET_TRAIN].histogram[k]);
     }
 }
 
 static void result_print(const Comparison *c, FILE *to)
 {
     const FeatureNet *net = &c->net;
-    fprintf(to, "features of %s%s%s, %d numbers, digest %.16s (values are comparable only with equal weights)\n",
-            net->config.model->name, *net->config.options.variant ? " " : "", net->config.options.variant, net->d,
-            net->digest);
+    text_printf(to, "features of %s%s%s, %d numbers, digest %.16s (values are comparable only with equal weights)\n",
+                net->config.model->name, *net->config.options.variant ? " " : "", net->config.options.variant, net->d,
+                net->digest);
     fprintf(to, "%lld images of each set against the training set\n\n", (long long)c->count);
-    fprintf(to, "%-20s  %9s  %9s  %9s  %11s  %7s\n", "set", "KID", "deviation", "FID", "chi-squared", "nearest");
+    text_printf(to, "%-20s  %9s  %9s  %9s  %11s  %7s\n", "set", "KID", "deviation", "FID", "chi-squared", "nearest");
     for (SetKind kind = SET_GENERATED; kind < SET_COUNT; kind++) {
         const ImageSet *set = &c->set[kind];
-        fprintf(to, "%-20s  %9.5f  %9.5f  %9.3f  %7.0f/%-3d", set->title, set->kid.mean, set->kid.deviation, set->fid,
-                set->chi_squared, set->freedom);
+        text_printf(to, "%-20s  %9.5f  %9.5f  %9.3f  %7.0f/%-3d", set->title, set->kid.mean, set->kid.deviation,
+                    set->fid, set->chi_squared, set->freedom);
         if (c->queries)
             fprintf(to, "  %7.2f\n", set->nearest);
         else
-            fprintf(to, "  %7s\n", "-");
+            text_printf(to, "  %7s\n", "-");
     }
     classes_print(c, to);
     if (c->count <= net->d)

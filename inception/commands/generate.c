@@ -5,6 +5,7 @@
 #include "inception/commands/networks.h"
 #include "inception/job/cores.h"
 #include "inception/options/values.h"
+#include "kernels/text.h"
 #include "towers/files/json.h"
 
 #include <stdlib.h>
@@ -109,8 +110,8 @@ static void result_print(const Options *o, const Model *model, const char *weigh
                          FILE *to)
 {
     if (!o->json) {
-        fprintf(to, "%s: %lld images of %s, seed %lld, from %s\n", o->sheet, (long long)count, model->name,
-                (long long)o->seed, weights);
+        text_printf(to, "%s: %lld images of %s, seed %lld, from %s\n", o->sheet, (long long)count, model->name,
+                    (long long)o->seed, weights);
         return;
     }
     json_t *root = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I, s:I}", "file", json_text(o->sheet), "model", model->name,

@@ -5,6 +5,7 @@
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
 #include "kernels/open.h"
+#include "kernels/text.h"
 #include "nccl_sync/bucket.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/memory_plan.h"
@@ -52,8 +53,8 @@ static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, F
     snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
     totals->params += params;
     totals->macs += macs;
-    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", op->name, op_name(op->kind), shape, (long long)params,
-            (long long)macs);
+    text_printf(to, "%-44s %-16s %-18s %12lld %14lld\n", op->name, op_name(op->kind), shape, (long long)params,
+                (long long)macs);
 }
 
 /* Elements of the parameters or running averages with such names (names.h); NULL: all. */
@@ -88,17 +89,17 @@ static Status model_params(const Model *model, const char *variant, int classes,
 Status info_models(FILE *to)
 {
     int64_t params = 0;
-    fprintf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
+    text_printf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
     for (const Model *const *m = models_all(); *m; m++) {
         char classes[16] = "-";
         if ((*m)->classes) snprintf(classes, sizeof classes, "%d", (*m)->classes);
         TRY(model_params(*m, "", (*m)->classes, &params));
-        fprintf(to, "%-22s %5d %8s %12lld  %s\n", (*m)->name, (*m)->side, classes, (long long)params, (*m)->paper);
+        text_printf(to, "%-22s %5d %8s %12lld  %s\n", (*m)->name, (*m)->side, classes, (long long)params, (*m)->paper);
         for (int i = 0; i < MODEL_VARIANTS && (*m)->variants[i].name; i++) {
             const ModelVariant *variant = &(*m)->variants[i];
             TRY(model_params(*m, variant->name, variant->classes, &params));
-            fprintf(to, "  --variant %-10s %5d %8d %12lld\n", variant->name, (*m)->side, variant->classes,
-                    (long long)params);
+            text_printf(to, "  --variant %-10s %5d %8d %12lld\n", variant->name, (*m)->side, variant->classes,
+                        (long long)params);
         }
     }
     recipes_print(to);
@@ -109,7 +110,7 @@ Status info_models(FILE *to)
 
 static void bytes_row(FILE *to, const char *what, size_t bytes)
 {
-    fprintf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
+    text_printf(to, "  %-44s %16zu bytes %10.1f MiB\n", what, bytes, (double)bytes / (1 << 20));
 }
 
 /* Resident memory of this process in bytes; 0 if /proc is not available. */
@@ -172,8 +173,8 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
     TRY(again_time(with, device, &ms));
     double have = (double)again.arena_bytes[ARENA_SCRATCH] / mib, had = (double)plain.arena_bytes[ARENA_SCRATCH] / mib;
     fprintf(to, "  recompute: %.1f MiB of activations instead of %.1f, saves %.1f MiB\n", have, had, had - have);
-    fprintf(to, "             %d ops run twice, costs %.1f ms per step (measured here, %d thread%s)\n",
-            with->recomputed, ms, device->config.threads, device->config.threads == 1 ? "" : "s");
+    text_printf(to, "             %d ops run twice, costs %.1f ms per step (measured here, %d thread%s)\n",
+                with->recomputed, ms, device->config.threads, device->config.threads == 1 ? "" : "s");
     return OK;
 }
 
@@ -184,17 +185,17 @@ static void phase_rows(const Model *model, const Program *program, FILE *to)
     char joined[256];
     plan_report(program->plan, &report);
     if (model->phases)
-        fprintf(to, "  phase %s: %.1f MiB of activations and their gradients, %.1f MiB of workspace\n",
-                program_phase(model, program->phase)->name,
-                (double)(report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes) / (1 << 20),
-                (double)report.workspace_bytes / (1 << 20));
+        text_printf(to, "  phase %s: %.1f MiB of activations and their gradients, %.1f MiB of workspace\n",
+                    program_phase(model, program->phase)->name,
+                    (double)(report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes) / (1 << 20),
+                    (double)report.workspace_bytes / (1 << 20));
     fprintf(to,
             "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
             "copied\n",
             (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
             report.copied_concats);
     fusion_text(&program->fusion, joined, sizeof joined);
-    fprintf(to, "  joined kernels: %s\n", joined);
+    text_printf(to, "  joined kernels: %s\n", joined);
 }
 
 /* Uses the plans of all phases on the real device, so that library workspaces are included. The phases of a model take
@@ -215,8 +216,8 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
     TRY_OUT(program_layout(&training, n, &layout));
     for (training.phase = 0; training.phase < phases; training.phase++)
         TRY_OUT(program_create(&training, n, layout, &device, &program[training.phase]));
-    fprintf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
-            job->backend->name);
+    text_printf(to, "\nMemory of one tower, training, batch %d, %s on %s\n", n, dtype_name(training.compute),
+                job->backend->name);
     size_t after = resident_bytes();
     ReplicaConfig replica = {.backend = job->backend,
                              .program = job->program,
@@ -259,16 +260,16 @@ Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE
     config.fuse_siblings = config.pool_behind_conv = false; /* show the model as in its paper */
     TRY(program_graph(&config, n, &program));
     const Graph *g = program.graph;
-    fprintf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
-            "parameters", "multiply-adds");
+    text_printf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
+                "parameters", "multiply-adds");
     for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
     totals.all_params = role_count(g, ROLE_PARAM, NULL);
-    fprintf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, forward pass of one image", "", "",
-            (long long)totals.all_params, (long long)totals.macs);
+    text_printf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, forward pass of one image", "", "",
+                (long long)totals.all_params, (long long)totals.macs);
     for (int p = 0; p < model->phase_count; p++)
-        fprintf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
-                (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
-                (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
+        text_printf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
+                    (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
+                    (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
     if (ops) {
         fprintf(to, "\nOp list with gradients\n");
         graph_print(g, to);
@@ -283,20 +284,20 @@ Status info_run(const JobFiles *files, FILE *to)
     const SourceInfo *train = source_info(job->train);
     int64_t per_epoch = job_steps_per_epoch(job), total = job_total_steps(job), global = shares_global(&job->shares);
     int64_t last = train->count - (job_batches_per_epoch(job) - 1) * global;
-    fprintf(to, "model          %s, ", job->program.model->name);
+    text_printf(to, "model          %s, ", job->program.model->name);
     if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
     fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
-    fprintf(to, "data           %s: %lld training, %lld test samples%s\n", train->name, (long long)train->count,
-            (long long)(job->test ? source_info(job->test)->count : 0),
-            train->several ? ", any number of classes for an image" : "");
-    fprintf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
-            job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
-            job->backend->name);
+    text_printf(to, "data           %s: %lld training, %lld test samples%s\n", train->name, (long long)train->count,
+                (long long)(job->test ? source_info(job->test)->count : 0),
+                train->several ? ", any number of classes for an image" : "");
+    text_printf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
+                job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
+                job->backend->name);
     fprintf(to, "batch          %lld in total:", (long long)global);
     for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
-    fprintf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld sample%s\n",
-            (long long)per_epoch, (long long)total, (long long)last, last == 1 ? "" : "s");
-    fprintf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
+    text_printf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld sample%s\n",
+                (long long)per_epoch, (long long)total, (long long)last, last == 1 ? "" : "s");
+    text_printf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
     return memory_table(job, n, false, to);

@@ -4,6 +4,7 @@
 #include "inception/job/cores.h"
 #include "inception/job/run_argument.h"
 #include "inception/job/run_settings.h"
+#include "kernels/text.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
 #include "towers/data/sources/shards.h"
@@ -92,11 +93,11 @@ static void result_print(const Prediction *p, const char *where, const Ranked *r
         json_print(p, where, rank, top);
         return;
     }
-    if (!p->options->csv) fprintf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
+    if (!p->options->csv) text_printf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
     for (int k = 0; k < top; k++) {
         const char *name = class_name(p, rank[k].class, number);
         if (!p->options->csv) {
-            fprintf(p->to, "  %6.2f %%  %s\n", 100 * (double)rank[k].probability, name);
+            text_printf(p->to, "  %6.2f %%  %s\n", 100 * (double)rank[k].probability, name);
             continue;
         }
         csv_text(p->to, where);
@@ -119,7 +120,7 @@ static Status batch_print(Prediction *p, Inference *inference, const Source *sou
     for (int32_t i = 0, bad = 0; i < batch->n; i++) {
         char where[PATH_BYTES];
         if (batch->labels[i] == LABEL_NONE) {
-            fprintf(stderr, "damaged: %s\n", batch->bad[bad++].why);
+            text_printf(stderr, "damaged: %s\n", batch->bad[bad++].why);
             continue;
         }
         for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, found->prob[i * found->pitch + k]};
@@ -162,16 +163,16 @@ static Status images_open(const Options *o, Source **made)
     size_t bytes = 0;
     if (!shards_are_in(paths[0])) return paths_source_open(paths, count, made);
     FILE *to = open_memstream(&list, &bytes);
-    for (int i = 0; to && i < count; i++) fprintf(to, "%s%s", i ? "::" : "", paths[i]);
+    for (int i = 0; to && i < count; i++) text_printf(to, "%s%s", i ? "::" : "", paths[i]);
     if (!to || fclose(to) != 0) return FAIL(ERR_MEMORY, "no memory for a list of %d shards", count);
     SourceConfig config = {.path = list, .whole = true};
     bool divided = shards_are_divided(list);
     Status st = source_open(&config, divided ? SPLIT_TEST : SPLIT_TRAIN, made);
     if (st == OK && divided)
-        fprintf(stderr,
-                "'%s' has shards for evaluation: only their %" PRId64
-                " images are used; for others, name their shards\n",
-                list, source_info(*made)->count);
+        text_printf(stderr,
+                    "'%s' has shards for evaluation: only their %" PRId64
+                    " images are used; for others, name their shards\n",
+                    list, source_info(*made)->count);
     free(list);
     return st == OK ? source_unlabeled(made) : st;
 }

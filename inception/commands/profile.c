@@ -5,6 +5,7 @@
 #include "inception/commands/kernels.h"
 #include "kernels/array.h"
 
+#include "kernels/text.h"
 #include "towers/data/loading/loader.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/replica.h"
@@ -210,9 +211,9 @@ static void table_print(const Table *t, bool terminal, FILE *to)
     for (int i = 0; i < t->rows; i++) {
         for (int k = 0; k < t->columns; k++)
             if (terminal)
-                fprintf(to, "%s%*s", k ? "  " : "", k < t->texts ? -width[k] : width[k], t->cell[i][k]);
+                text_printf(to, "%s%*s", k ? "  " : "", k < t->texts ? -width[k] : width[k], t->cell[i][k]);
             else
-                fprintf(to, "| %s ", t->cell[i][k]);
+                text_printf(to, "| %s ", t->cell[i][k]);
         fputs(terminal ? "\n" : "|\n", to);
         for (int k = 0; i == 0 && !terminal && k < t->columns; k++) fputs(k < t->texts ? "|---" : "|---:", to);
         if (i == 0 && !terminal) fputs("|\n", to);
@@ -274,12 +275,13 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
 {
     double total = 0;
     for (int i = 0; i < count; i++) total += times[i].ms;
-    fprintf(to,
-            "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
-            "%.1f GB/s (copy)\n\n",
-            job->program.model->name, job->shares.batch[0],
-            job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
-            job->device.threads == 1 ? "" : "s", total, count, peak->gflops, peak->gbs);
+    text_printf(
+        to,
+        "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
+        "%.1f GB/s (copy)\n\n",
+        job->program.model->name, job->shares.batch[0], job->device.tf32 ? "tf32" : dtype_name(job->program.compute),
+        job->backend->name, job->device.threads, job->device.threads == 1 ? "" : "s", total, count, peak->gflops,
+        peak->gbs);
     bool terminal = isatty(fileno(to));
     kinds_print(times, count, total, peak, terminal, to);
     static const char *const head[] = {
@@ -302,7 +304,7 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {
         KernelChoice choice = kernel_chosen(device, times[i].call);
         if (choice.passed[0])
-            fprintf(to, "- %s %s: %s\n", times[i].call->name, op_name(times[i].call->kind), choice.passed);
+            text_printf(to, "- %s %s: %s\n", times[i].call->name, op_name(times[i].call->kind), choice.passed);
     }
     fputc('\n', to);
     free(table.cell);

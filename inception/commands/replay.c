@@ -4,6 +4,7 @@
 
 #include "inception/job/cores.h"
 #include "inception/models/models.h"
+#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/fault.h"
@@ -38,7 +39,7 @@ static void number_print(double value, FILE *to)
     if (isfinite(value))
         fprintf(to, " %11.4g", value);
     else
-        fprintf(to, " %11s", "-");
+        text_printf(to, " %11s", "-");
 }
 
 static void row_print(void *context, const TraceRow *row)
@@ -47,12 +48,12 @@ static void row_print(void *context, const TraceRow *row)
     if (table->rows) row_json(table, row);
     if (table->rows || table->quiet) return;
     if (table->lines++ == 0)
-        fprintf(table->to, "  op  pass      kind              %-32s %-16s %-4s %11s %11s %11s  not finite\n", "tensor",
-                "n x c x h x w", "", "min", "max", "mean");
+        text_printf(table->to, "  op  pass      kind              %-32s %-16s %-4s %11s %11s %11s  not finite\n",
+                    "tensor", "n x c x h x w", "", "min", "max", "mean");
     bool bad = row->scan.bad > 0;
     if (bad && table->color) fputs("\033[31m", table->to);
-    fprintf(table->to, "%4d  %-8s  %-16s  %-32s %-16s %-4s", row->op, finding_place_name(row->place),
-            op_name(row->call->kind), row->tensor, shape_text(row->shape), dtype_name(row->dtype));
+    text_printf(table->to, "%4d  %-8s  %-16s  %-32s %-16s %-4s", row->op, finding_place_name(row->place),
+                op_name(row->call->kind), row->tensor, shape_text(row->shape), dtype_name(row->dtype));
     number_print(row->scan.min, table->to);
     number_print(row->scan.max, table->to);
     number_print(row->scan.mean, table->to);
@@ -96,16 +97,17 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
     char device[256] = "", text[512];
     replica->device.backend->describe(&replica->device, device, sizeof device);
     finding_text(&capsule->found, text, sizeof text);
-    fprintf(to, "%s: step %lld, tower %d of %d, %d samples, %s\n%s in %s on %s\n", capsule->path,
-            (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
-            capsule->program.model->title, dtype_name(capsule->program.compute), device);
+    text_printf(to, "%s: step %lld, tower %d of %d, %d samples, %s\n%s in %s on %s\n", capsule->path,
+                (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
+                capsule->program.model->title, dtype_name(capsule->program.compute), device);
     if (capsule->weights_after >= capsule->step)
         fprintf(to, "The weights are those after step %lld, which was already running on the device.\n",
                 (long long)capsule->weights_after);
     if (*capsule->fault)
-        fprintf(to, "The cause was an injected fault, not the data: %s\n%s", capsule->fault,
-                injected ? "It is injected again.\n"
-                         : "It is not injected again because this build has no fault points (-DTOWERS_FAULTS=ON).\n");
+        text_printf(to, "The cause was an injected fault, not the data: %s\n%s", capsule->fault,
+                    injected
+                        ? "It is injected again.\n"
+                        : "It is not injected again because this build has no fault points (-DTOWERS_FAULTS=ON).\n");
 }
 
 static bool same_finding(const Finding *a, const Finding *b)
@@ -160,8 +162,8 @@ static Status replay(const Options *o, Capsule *capsule, Table *table)
     if (table->rows) TRY_OUT(json_write(capsule, &found, injected, table->rows, table->to));
     st = verdict(capsule, &found);
     if (st == OK && !table->rows)
-        fprintf(table->to, "All values of this step are finite here%s.\n",
-                *capsule->fault && !injected ? ", without the injected fault" : "");
+        text_printf(table->to, "All values of this step are finite here%s.\n",
+                    *capsule->fault && !injected ? ", without the injected fault" : "");
 out:
     replica_destroy(replica);
     return st;

@@ -12,6 +12,7 @@
  * Intervals are Student's t over the rounds, paired within a round. */
 #include "inception/commands/commands.h"
 
+#include "kernels/text.h"
 #include "towers/record/statistics.h"
 #include "towers/train/train.h"
 
@@ -154,25 +155,27 @@ static void mode_print(const Scaling *s, Mode mode)
     char name[64];
     snprintf(name, sizeof name, mode == MODE_ALONE ? "one tower alone" : "%d towers%s", s->towers,
              mode == MODE_REAL ? ", real data" : "");
-    printf("  %-24s %9.1f +- %-7.1f images/s  %9.2f +- %-6.2f ms", name, images.mean, images.half, ms.mean, ms.half);
+    text_printf(stdout, "  %-24s %9.1f +- %-7.1f images/s  %9.2f +- %-6.2f ms", name, images.mean, images.half, ms.mean,
+                ms.half);
     if (mode != MODE_ALONE) printf("  %5.1f +- %.1f %% efficiency", 100 - all.mean, all.half);
     putchar('\n');
 }
 
 static void scaling_print(const Scaling *s, const TrainJob *job)
 {
-    printf("Scaling of %s on %s, %lld images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
-           job->program.model->name, job->backend->name, (long long)s->share, job->device.threads,
-           job->device.threads == 1 ? "" : "s", ROUNDS);
+    text_printf(stdout, "Scaling of %s on %s, %lld images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
+                job->program.model->name, job->backend->name, (long long)s->share, job->device.threads,
+                job->device.threads == 1 ? "" : "s", ROUNDS);
     for (int m = 0; m < MODE_COUNT; m++)
         if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);
-    printf("\n  %% of a step to    %-19s%s\n", s->real ? "synthetic data" : "", s->real ? "real data" : "");
+    text_printf(stdout, "\n  %% of a step to    %-19s%s\n", s->real ? "synthetic data" : "",
+                s->real ? "real data" : "");
     for (int i = 0; i < LOSSES; i++) {
         Interval a = lost(s, MODE_TOGETHER, losses[i].part), b = {0};
-        printf("    %-14s %+7.2f +- %-6.2f", losses[i].name, a.mean, a.half);
+        text_printf(stdout, "    %-14s %+7.2f +- %-6.2f", losses[i].name, a.mean, a.half);
         if (s->real) b = lost(s, MODE_REAL, losses[i].part);
         if (s->real) printf(" %+7.2f +- %-6.2f", b.mean, b.half);
-        printf("  %s\n", losses[i].words);
+        text_printf(stdout, "  %s\n", losses[i].words);
     }
     if (!s->real) printf("\n  (add --data-path DIR to measure with real data)\n");
 }

@@ -19,11 +19,16 @@
 void job_note(JobFiles *files, const char *format, ...)
 {
     Text notes = text_behind(files->notes, sizeof files->notes);
+    char *line = NULL;
+    size_t bytes = 0;
     va_list args;
+    FILE *to = open_memstream(&line, &bytes);
+    if (!to) return;
     va_start(args, format);
-    text_vadd(&notes, format, args);
+    text_vprintf(to, format, args);
     va_end(args);
-    text_add(&notes, "\n");
+    if (fclose(to) == 0) text_add(&notes, "%s\n", line);
+    free(line);
 }
 
 /* ---- model and device */

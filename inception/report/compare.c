@@ -4,6 +4,7 @@
 #include "inception/report/norm_drift.h"
 #include "inception/report/run_difference.h"
 #include "inception/report/waiting.h"
+#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 
@@ -27,43 +28,43 @@ static void tower_row(const LossTruth *truth, int t, FILE *to)
     const TowerTruth *tower = &truth->tower[t];
     const char *mark = t == truth->last ? "last" : t == truth->first ? "first" : "";
     if (!tower->share) {
-        fprintf(to, "  %3d %-5s %7d   no samples\n", t, "", 0);
+        text_printf(to, "  %3d %-5s %7d   no samples\n", t, "", 0);
         return;
     }
-    fprintf(to, "  %3d %-5s %7lld   ", t, mark, (long long)tower->share);
+    text_printf(to, "  %3d %-5s %7lld   ", t, mark, (long long)tower->share);
     if (isfinite(tower->bias.error))
         fprintf(to, "%+10.5f  %+9.5f to %+9.5f   ", tower->bias.mean, tower->bias.low, tower->bias.high);
     else
-        fprintf(to, "%-36s", "   too few steps");
+        text_printf(to, "%-36s", "   too few steps");
     if (isfinite(tower->ratio.error))
         fprintf(to, "%6.3f  %6.3f to %6.3f   %6.3g\n", tower->ratio.mean, tower->ratio.low, tower->ratio.high,
                 tower->expected);
     else
-        fprintf(to, "%-27s%6.3g\n", "too few steps", tower->expected);
+        text_printf(to, "%-27s%6.3g\n", "too few steps", tower->expected);
 }
 
 static void bad_row(const BadStep *bad, FILE *to)
 {
-    fprintf(to, "  step %lld, tower %d: %s not finite; checking only the last tower's loss ", (long long)bad->step,
-            bad->tower,
-            bad->loss && bad->gradient ? "loss and gradient are"
-            : bad->loss                ? "the loss is"
-                                       : "the gradient is");
+    text_printf(to, "  step %lld, tower %d: %s not finite; checking only the last tower's loss ", (long long)bad->step,
+                bad->tower,
+                bad->loss && bad->gradient ? "loss and gradient are"
+                : bad->loss                ? "the loss is"
+                                           : "the gradient is");
     const char *would = bad->measured ? "showed it" : "would show it";
     if (bad->later < 0)
         fprintf(to, bad->measured ? "never showed it\n" : "would never show it\n");
     else if (bad->later == 0)
-        fprintf(to, "%s in the same step, after the update\n", would);
+        text_printf(to, "%s in the same step, after the update\n", would);
     else
-        fprintf(to, "%s %lld step%s later, with damaged weights\n", would, (long long)bad->later,
-                bad->later == 1 ? "" : "s");
+        text_printf(to, "%s %lld step%s later, with damaged weights\n", would, (long long)bad->later,
+                    bad->later == 1 ? "" : "s");
 }
 
 static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 {
-    fprintf(to, "%s%s%s: %lld steps, %lld of them full%s\n", run->path, run->phase ? ", phase " : "",
-            run->phase ? run->phase : "", (long long)truth->steps, (long long)truth->used,
-            run->cut ? " (the incomplete last line is ignored)" : "");
+    text_printf(to, "%s%s%s: %lld steps, %lld of them full%s\n", run->path, run->phase ? ", phase " : "",
+                run->phase ? run->phase : "", (long long)truth->steps, (long long)truth->used,
+                run->cut ? " (the incomplete last line is ignored)" : "");
     if (truth->towers > 1) {
         fprintf(to, "\n  tower     samples   bias against mean_loss, 95 %% interval     noise variance / that of "
                     "mean_loss   expected\n");
@@ -87,9 +88,9 @@ static void difference_row(const char *what, double a, double b, const Estimate 
     char a_text[16] = "-", b_text[16] = "-";
     if (!isnan(a)) snprintf(a_text, sizeof a_text, "%.5g", a * unit);
     if (!isnan(b)) snprintf(b_text, sizeof b_text, "%.5g", b * unit);
-    fprintf(to, "  %-22s %12s %12s   ", what, a_text, b_text);
+    text_printf(to, "  %-22s %12s %12s   ", what, a_text, b_text);
     if (isnan(e->mean))
-        fprintf(to, "%10s   not in both runs\n", "-");
+        text_printf(to, "%10s   not in both runs\n", "-");
     else if (isfinite(e->error))
         fprintf(to, "%+10.4g   %+9.4g to %+9.4g   p = %.3g\n", e->mean * unit, e->low * unit, e->high * unit, e->p);
     else
@@ -107,7 +108,7 @@ static void terms_verdict(const TermDifference *terms, int count, FILE *to)
     bool any = false;
     for (int i = 0; i < count; i++) {
         if (!term_differs(&terms[i], count)) continue;
-        fprintf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name, terms[i].difference.p);
+        text_printf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name, terms[i].difference.p);
         any = true;
     }
     if (any) fputs(".\n", to);
@@ -117,8 +118,9 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
                              FILE *to)
 {
     bool predicts = !isnan(d->a_accuracy) || !isnan(d->b_accuracy), generates = !isnan(d->a_kid) || !isnan(d->b_kid);
-    if (b->phase) fprintf(to, "\nphase %s", b->phase);
-    fprintf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B", "B - A");
+    if (b->phase) text_printf(to, "\nphase %s", b->phase);
+    text_printf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B",
+                "B - A");
     difference_row("mean_loss", d->a_loss, d->b_loss, &d->loss, 1, to);
     for (int i = 0; i < count; i++) difference_row(terms[i].name, terms[i].a, terms[i].b, &terms[i].difference, 1, to);
     if (predicts || !b->phase)
@@ -127,12 +129,12 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
     if (generates && !d->other_features) difference_row("KID of the images", d->a_kid, d->b_kid, &d->kid, 1, to);
     difference_row("images per second", d->a_speed, d->b_speed, &d->speed, 1, to);
     if (d->steps)
-        fprintf(to, "  (losses paired by images seen, from %lld to %lld: %lld pair%s)\n", (long long)d->images_from,
-                (long long)d->images_to, (long long)d->steps, d->steps == 1 ? "" : "s");
+        text_printf(to, "  (losses paired by images seen, from %lld to %lld: %lld pair%s)\n", (long long)d->images_from,
+                    (long long)d->images_to, (long long)d->steps, d->steps == 1 ? "" : "s");
     else
         fprintf(to, "  (losses not compared: no step of one run covers images that the other has recorded)\n");
     if (d->other_features) fprintf(to, "  (KID not compared: the features are those of different networks)\n");
-    fprintf(to, "\n%s\n", d->verdict);
+    text_printf(to, "\n%s\n", d->verdict);
     terms_verdict(terms, count, to);
 }
 
@@ -231,7 +233,7 @@ static double later_mean(const Run *run)
 static void term_row(const char *name, const Run *view, const LossTruth *truth, FILE *to)
 {
     const TowerTruth *last = &truth->tower[truth->last];
-    fprintf(to, "  %-22s %12.5g   %12.4g", name, later_mean(view), truth->mean_noise);
+    text_printf(to, "  %-22s %12.5g   %12.4g", name, later_mean(view), truth->mean_noise);
     if (truth->towers > 1 && isfinite(last->ratio.error))
         fprintf(to, "   %12.4g   %6.3f  %6.3f to %6.3f   %6.3g", truth->last_noise, last->ratio.mean, last->ratio.low,
                 last->ratio.high, last->expected);
@@ -251,8 +253,8 @@ static void kid_tell(const Run *run, json_t *row, FILE *to)
                                       json_finite(kid->kid), "deviation", json_finite(kid->deviation), "features",
                                       json_text(features)));
     else
-        fprintf(to, "\n  KID of the images after step %lld: %.5f (deviation %.5f), features of %s\n",
-                (long long)kid->step, kid->kid, kid->deviation, features);
+        text_printf(to, "\n  KID of the images after step %lld: %.5f (deviation %.5f), features of %s\n",
+                    (long long)kid->step, kid->kid, kid->deviation, features);
 }
 
 /* Every term as a loss: what the towers' values tell of the mean. Appended to `all`, or a table. */
@@ -274,8 +276,8 @@ static Status terms_truth(const Run *run, json_t *all, FILE *to)
                                             "last_noise", json_finite(truth.last_noise), "tower", towers_json(&truth)));
         if (found && st == OK && !all) {
             if (!any)
-                fprintf(to, "\n  %-22s %12s   %12s%s\n", "term", "later half", "noise",
-                        run->towers > 1 ? "     last tower   noise variance / that of the mean   expected" : "");
+                text_printf(to, "\n  %-22s %12s   %12s%s\n", "term", "later half", "noise",
+                            run->towers > 1 ? "     last tower   noise variance / that of the mean   expected" : "");
             any = true;
             term_row(name, &view, &truth, to);
         }
@@ -431,20 +433,20 @@ static void ranks_print(const Ranked *ranks, int count, int64_t images, RankedBy
                     "--features CLASSIFIER measures them by KID during training, for all runs by the same network\n");
         return;
     }
-    fprintf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n", by == RANKED_BY_ACCURACY ? score : titles[by],
-            "mean_loss",
-            kids      ? "KID"
-            : several ? "test mAP, %"
-                      : "test accuracy, %",
-            "images per second", "compared to the best");
+    text_printf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n",
+                by == RANKED_BY_ACCURACY ? score : titles[by], "mean_loss",
+                kids      ? "KID"
+                : several ? "test mAP, %"
+                          : "test accuracy, %",
+                "images per second", "compared to the best");
     for (int i = 0; i < count; i++) {
         const Ranked *r = &ranks[i];
         const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
         snprintf(d, sizeof d, "%s", mark);
         if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
-        fprintf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
-                kids ? number_text(r->kid, "%.5f", b) : number_text(100 * r->accuracy, "%.2f", b),
-                number_text(r->speed, "%.4g", c), d, r->run->path);
+        text_printf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
+                    kids ? number_text(r->kid, "%.5f", b) : number_text(100 * r->accuracy, "%.2f", b),
+                    number_text(r->speed, "%.4g", c), d, r->run->path);
     }
     fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
             (long long)images);
@@ -500,7 +502,7 @@ static Status phase_compare(const Run *first, const Run *run, json_t *runs, json
     if (all) json_object_set_new(row, "terms", all);
     Status st = terms_truth(run, all, to);
     kid_tell(run, row, to);
-    if (!runs) fprintf(to, "\n%s\n", truth.verdict);
+    if (!runs) text_printf(to, "\n%s\n", truth.verdict);
     loss_truth_clear(&truth);
     TRY(st);
     if (!first) return OK;
@@ -524,8 +526,8 @@ static Status run_compare(const Run *first, const Run *run, json_t *runs, json_t
         bool same = also && (view.phase ? other.phase && !strcmp(view.phase, other.phase) : !other.phase);
         if (found && st == OK) st = phase_compare(same ? &other : NULL, &view, runs, pairs, to);
         if (found && st == OK && first && !same && !runs)
-            fprintf(to, "\nnot compared with %s, which has no phase %s\n", first->path,
-                    view.phase ? view.phase : "train");
+            text_printf(to, "\nnot compared with %s, which has no phase %s\n", first->path,
+                        view.phase ? view.phase : "train");
         run_view_free(&view);
         run_view_free(&other);
         TRY(st);

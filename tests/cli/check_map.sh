@@ -50,6 +50,10 @@ for call in 'open(path, O_RDONLY)' 'fopen (path, "r")' 'json_load_file(path, 0, 
     finds "towers/data/a.c opens a file itself"
 done
 house
+mkdir "$work/house/inception/commands"
+echo 'fprintf(to, "%d images of %-8s", count, name);' >"$work/house/inception/commands/a.c"
+finds "inception/commands/a.c prints a text as it is"
+house
 echo >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"
 echo >"$work/house/towers/data/ab.c"

@@ -70,6 +70,35 @@ for name in "$long" "$bytes"; do
 done
 run 2 "bytes" "${train[@]}" --data-path small --max-steps 2 --output-dir "$(printf 'a%.0s' {1..5000})"
 
+# What commands print of the names of others drives no terminal and forges no line.
+class=$'an\033[2Jt' image=$'x\nforged: line\033]0;t\a.pgm'
+for split in train val; do
+    for name in "$class" bee; do
+        mkdir -p "evil/$split/$name"
+        for number in 1 2 3; do printf 'P2 4 4 255 %s' "$(printf '7 %.0s' {1..16})" >"evil/$split/$name/$number$image"; done
+    done
+done
+printf 'P2 4 4 255 1' >"evil/train/bee/0$image" # cut off
+printf 'GIF89a' >"evil/train/bee/$image.gif"
+clean() { # COMMAND...: whatever it exits with
+    timeout -s KILL 200 "$towers" "$@" >out 2>err </dev/null
+    cat err >>out
+    LC_ALL=C grep -qE $'[\001-\010\013-\037]|^forged' out && complain "$*: $(cat -v out)"
+    grep -q '[^[:space:]]' out || complain "$*: printed nothing"
+}
+clean data info evil
+clean data check evil
+clean data show evil -o sheet.png
+clean data convert evil converted
+clean data convert evil packed --format tar
+clean predict runs/golden evil
+clean predict runs/golden evil --csv
+clean predict runs/golden evil --json
+clean train resnet18 --data-path evil --img-size 32 --device cpu --threads 1 -b 2 --max-steps 1 --bad-samples skip --experiment evil
+clean eval runs/evil --bad-samples skip
+clean predict runs/evil evil
+clean compare runs/evil runs/golden
+
 # ---- a signal in the set-up, and two of two kinds
 # fault: F34
 started() { pgrep -P "$pid" tower0 >/dev/null; }

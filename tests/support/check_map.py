@@ -9,7 +9,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
    file that another one defines (nm).
 4. A text assembled from pieces uses Text (kernels/text.h), which cannot overrun its buffer as snprintf(at + used) can.
 5. Files are opened through kernels/open.h alone, which never waits at a pipe and opens nothing but regular files.
-6. Every folder has a README.md that names every file in it, with or without its ending.
+6. Commands print texts by text_printf (kernels/text.h): names of files and classes come from others.
+7. Every folder has a README.md that names every file in it, with or without its ending.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -28,6 +29,8 @@ SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
 OPENERS = {"kernels/open.c": 1, "towers/guard/stack.c": 1, "towers/files/files.c": 1, "inception/commands/main.c": 1}
 OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen|popen|mkstemp|mkostemp|json_load_file|json_dump_file"
                   r"|archive_(?:read|write)_open_(?:filename|file)|gzopen|std::(?:[io]?fstream))\s*\(")
+# The %s of a format for people; usage and help are our own words.
+TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
@@ -143,6 +146,9 @@ def main():
             text = text.read()
             if PIECES.search(text) and path != "kernels/text.c":
                 print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/text.h)")
+                bad += 1
+            if path.startswith("inception/commands/") and path != "inception/commands/main.c" and TEXTS.search(text):
+                print(f"{path} prints a text as it is: use text_printf (kernels/text.h)")
                 bad += 1
             if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
                 print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")

@@ -71,6 +71,24 @@ static void control_characters_are_shown(void **state)
     free(shown);
 }
 
+/* Each text of a format stays on its line; the format's own line breaks, widths and numbers are those of printf. */
+static void texts_stay_on_their_lines(void **state)
+{
+    (void)state;
+    char *shown = NULL, wanted[200];
+    size_t bytes = 0;
+    FILE *to = open_memstream(&shown, &bytes);
+    text_printf(to, "%s|%-4s|%.2s|%*s\n\t", "a\n\033[2Jb\t", "xy", "\001\002\003", 3, "z");
+    text_printf(to, "%d %5u %zu %lld %x %c %% %.3f %g %.*e %ld", -7, 8u, (size_t)1 << 40, -(1LL << 40), 255u, 'c', 2.5,
+                0.1, 2, 1.5, 1L << 33);
+    assert_int_equal(fclose(to), 0);
+    snprintf(wanted, sizeof wanted, "%s\n\t%d %5u %zu %lld %x %c %% %.3f %g %.*e %ld",
+             "a\\x0a\\x1b[2Jb\\x09|xy  |\\x01\\x02|  z", -7, 8u, (size_t)1 << 40, -(1LL << 40), 255u, 'c', 2.5, 0.1, 2,
+             1.5, 1L << 33);
+    assert_string_equal(shown, wanted);
+    free(shown);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -78,6 +96,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_cut_off),
         cmocka_unit_test(nothing_is_written_where_there_is_no_room),
         cmocka_unit_test(control_characters_are_shown),
+        cmocka_unit_test(texts_stay_on_their_lines),
         cmocka_unit_test(it_goes_on_behind_a_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
