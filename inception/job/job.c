@@ -338,7 +338,7 @@ static Status rates_check(const Options *o, JobFiles *files)
                     o->warmup_lr, o->lr);
     if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
         return OK;
-    if (o->origin[OPTION_ID_warmup_epochs] > ORIGIN_RECIPE)
+    if (o->origin[OPTION_ID_warmup_epochs] > ORIGIN_CONFIG) /* a run's args.yaml must train it again */
         return FAIL(ERR_ARG,
                     "--warmup-epochs %g does not end before --epochs %lld, so the learning rate never reaches --lr; "
                     "use a shorter warm-up or more epochs",

@@ -84,6 +84,9 @@ fi
 if "$towers" info $model --device cpu >"$work/out" 2>&1; then
     set -- train $model --device cpu --dataset synthetic
     refused "--warmup-epochs 20 does not end before --epochs 10" "$@" --warmup-epochs 20 --epochs 10
+    printf 'warmup_epochs: 20\nepochs: 10\n' >"$work/long.yaml" # as in the args.yaml of a run whose recipe says so
+    "$towers" "$@" --config "$work/long.yaml" --dry-run >/dev/null 2>"$work/err" ||
+        complain "a long warm-up of a file is refused: $(cat "$work/err")"
     refused "--min-lr 0.1 is above --lr 0.01" "$@" --sched cosine --lr 0.01 --min-lr 0.1
     refused "--warmup-lr 0.5 is above --lr 0.1" "$@" --lr 0.1 --warmup-epochs 1 --warmup-lr 0.5
     # fault: F20

@@ -142,7 +142,8 @@ def tars():
         put("names", data, "a.tar")
         for info in tarfile.open(fileobj=io.BytesIO(data)):
             if info.name.endswith("PNG"):
-                run("names", 3, re.escape("a.tar: %s, offset %d" % (info.name, info.offset_data)), "check")
+                shown = info.name.replace("\n", "\\x0a")
+                run("names", 3, re.escape("a.tar: %s, offset %d" % (shown, info.offset_data)), "check")
     put("beside", whole, "a.tar")
     for end in ("md5", "sha1", "sha256", "sha512", "csv", "yaml", "log", "json", "txt", "idx"):
         with open(os.path.join(work, "beside/a.tar." + end), "w") as to:

@@ -265,6 +265,19 @@ static Status end_check(const Tar *t)
     return OK;
 }
 
+/* libarchive has no message where its first allocations fail. */
+static bool lacks_memory(struct archive *archive)
+{
+    return archive_errno(archive) == ENOMEM || !archive_error_string(archive) ||
+           strstr(archive_error_string(archive), "No formats registered");
+}
+
+static Status archive_refuse(const char *path, struct archive *archive)
+{
+    if (lacks_memory(archive)) return FAIL(ERR_MEMORY, "no memory to list '%s'", path);
+    return FAIL(ERR_FORMAT, "'%s': expected a tar: %s", path, archive_error_string(archive));
+}
+
 /* `entry` is the caller's, and is filled for one member after the other. */
 static Status members_read(Tar *t, struct archive *archive, struct archive_entry *entry)
 {
@@ -286,12 +299,10 @@ static Status members_read(Tar *t, struct archive *archive, struct archive_entry
                         m.offset);
         TRY(member_take(t, name, entry, &m));
     }
-    if (code != ARCHIVE_EOF && archive_errno(archive) == ENOMEM)
-        return FAIL(ERR_MEMORY, "no memory to list '%s'", t->list->path);
+    if (code != ARCHIVE_EOF && lacks_memory(archive)) return archive_refuse(t->list->path, archive);
     if (code != ARCHIVE_EOF)
         return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected a member of a tar, found damage (%s)",
-                    t->list->path, t->end,
-                    archive_error_string(archive) ? archive_error_string(archive) : "no message");
+                    t->list->path, t->end, archive_error_string(archive));
     TRY(end_check(t));
     return group_finish(t);
 }
@@ -316,8 +327,8 @@ Status tar_list(ShardList *list)
         st = FAIL(ERR_FORMAT, "'%s' is empty: expected a tar", list->path);
     else if (archive_read_support_format_tar(archive) != ARCHIVE_OK ||
              archive_read_set_callback_data(archive, NULL) != ARCHIVE_OK || /* else the next, unchecked, allocates it */
-             archive_read_open_fd(archive, t->fd, READ_BYTES) != ARCHIVE_OK) /* nothing is read yet */
-        st = FAIL(ERR_MEMORY, "no memory for the reader of '%s'", list->path);
+             archive_read_open_fd(archive, t->fd, READ_BYTES) != ARCHIVE_OK)
+        st = archive_refuse(list->path, archive);
     else
         st = members_read(t, archive, entry);
 out:
