@@ -1,14 +1,29 @@
 #!/usr/bin/env bash
 # Set up, build and run every test. Exits non-zero if anything fails.
 #   scripts/test.sh          the tests, built with gcc
-#   scripts/test.sh --all    also: clang, address, undefined-behaviour and thread sanitizers, 30 seconds of each fuzzer (CI runs this)
+#   scripts/test.sh --all    also: clang, address, undefined-behaviour and thread sanitizers, 30 seconds of each fuzzer, 10 mutants,
+#                            other processors
+#   scripts/test.sh --turn N also clang, and a third of the others: those of N modulo 3. CI gives the number of the commit, so that
+#                            three commits in a row run them all (tests/README.md)
+#   scripts/test.sh --plan N what --turn N would do
 # Further arguments are passed to the last ctest (e.g. -R loader). At the end the skipped tests are listed with their reasons; the
 # list is kept in build-test/skipped.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-all=no
-[ "${1:-}" != --all ] || { all=yes; shift; }
+# What runs besides the tests, as words of `more`; the number also chooses the mutants.
+turns=("asan" "tsan mutants" "fuzz portable")
+more='' number=0
+case "${1:-}" in
+--all) more="clang ${turns[*]}" number=$(git rev-list --count HEAD 2>/dev/null || echo 0) && shift ;;
+--turn | --plan)
+    [[ ${2:-} =~ ^[0-9]+$ ]] || { echo "scripts/test.sh $1: expected a number, found '${2:-}'" >&2; exit 2; }
+    number=$2 more="clang ${turns[$2 % 3]}"
+    [ "$1" = --turn ] || { echo "test $more"; exit 0; }
+    shift 2
+    ;;
+esac
+does() { [[ " $more " == *" $1 "* ]]; }
 scripts/setup.sh test
 jobs=$(nproc)
 kept=$(mktemp -d) # logs, for the list of what was skipped
@@ -62,16 +77,32 @@ fuzz() {
             echo "$name: $(grep -o "number_of_executed_units: [0-9]*" "build-fuzz/$name.log")"'
 }
 
-if [ $all = yes ]; then
+build test
+if does clang; then
+    echo "== clang"
+    scripts/check_clang.py build-test || failed+=" clang"
+fi
+if does asan; then
     build asan
     check asan -L 'unit|hostile'
+fi
+if does tsan; then
     build tsan
     check tsan -L threads
+fi
+if does fuzz; then
     build fuzz
     fuzz 30
-    build clang
 fi
-build test
 check test "$@"
+if does mutants; then
+    echo "== mutants: do the tests see mistakes?"
+    tests/mutants.sh 10 --seed "$number" || failed+=" mutants"
+fi
+if does portable; then
+    echo "== other processors"
+    scripts/setup.sh cross
+    scripts/check_portable.sh || failed+=" portable"
+fi
 skipped
 [ -z "$failed" ]

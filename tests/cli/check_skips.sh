@@ -49,4 +49,14 @@ for script in "$source_dir"/tests/*/*.sh "$source_dir"/scripts/{check_format,cla
         complain "${script#"$source_dir/"} ends with 77 and does not say why"
 done
 
+# Three commits in a row run everything (tests/README.md).
+for first in 0 7 311; do
+    plans=$(for number in $first $((first + 1)) $((first + 2)); do "$source_dir/scripts/test.sh" --plan $number; done)
+    for part in asan tsan fuzz mutants portable; do
+        [[ $(grep -cw "$part" <<<"$plans") == 1 ]] || complain "$part runs other than once from $first on: $plans"
+    done
+    [[ $(grep -c '^test clang' <<<"$plans") == 3 ]] || complain "tests or clang are left out from $first on: $plans"
+done
+"$source_dir/scripts/test.sh" --turn x >/dev/null 2>&1 && complain "--turn x is accepted"
+
 check_end "skips: found with their reasons, unlisted ones refused"
