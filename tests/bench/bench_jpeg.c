@@ -96,7 +96,8 @@ int main(int count, char **arguments)
 {
     Bench b = {.count = count - 2, .files = calloc((size_t)count, sizeof(Bytes))};
     Status st = count > 2 && b.files ? OK : FAIL(ERR_ARG, "usage: bench_jpeg SECONDS FILE...");
-    for (int i = 0; st == OK && i < b.count; i++) st = bytes_read(arguments[i + 2], ANY_SIZE, SAMPLE_BYTES_MAX, &b.files[i]);
+    for (int i = 0; st == OK && i < b.count; i++)
+        st = bytes_read(arguments[i + 2], ANY_SIZE, SAMPLE_BYTES_MAX, &b.files[i]);
     if (st == OK) st = image_decoder_create(&b.decoder);
     if (st == OK) st = bench_run(&b, atof(arguments[1]));
     if (st != OK) fprintf(stderr, "bench_jpeg: %s\n", status_message());
