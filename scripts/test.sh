@@ -11,9 +11,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What runs besides the tests, as words of `more`; the number also chooses the mutants.
-turns=("asan" "tsan mutants" "fuzz portable")
-more='' number=0
+# What runs besides the tests, as words of `more`; avx2: those of the tests that repeat others without AVX-512. The number also
+# chooses the mutants.
+turns=("asan" "tsan mutants" "fuzz portable avx2")
+more='avx2' number=0
 case "${1:-}" in
 --all) more="clang ${turns[*]}" number=$(git rev-list --count HEAD 2>/dev/null || echo 0) && shift ;;
 --turn | --plan)
@@ -24,6 +25,7 @@ case "${1:-}" in
     ;;
 esac
 does() { [[ " $more " == *" $1 "* ]]; }
+does avx2 || set -- -LE avx2 "$@"
 scripts/setup.sh test
 jobs=$(nproc)
 kept=$(mktemp -d) # logs, for the list of what was skipped

@@ -52,7 +52,7 @@ done
 # Three commits in a row run everything (tests/README.md).
 for first in 0 7 311; do
     plans=$(for number in $first $((first + 1)) $((first + 2)); do "$source_dir/scripts/test.sh" --plan $number; done)
-    for part in asan tsan fuzz mutants portable; do
+    for part in asan tsan fuzz mutants portable avx2; do
         [[ $(grep -cw "$part" <<<"$plans") == 1 ]] || complain "$part runs other than once from $first on: $plans"
     done
     [[ $(grep -c '^test clang' <<<"$plans") == 3 ]] || complain "tests or clang are left out from $first on: $plans"
