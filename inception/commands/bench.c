@@ -94,9 +94,10 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
             int phase = job_phase_of(timing->job, step - 1);
             bool several = timing->job->program.model->phases;
             Speed speed = speed_of(timing, several ? phase : ALL_PHASES);
-            text_printf(stdout, "%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f%s%s\n", (long long)timing->count,
-                        speed.mean, speed.uncertainty, speed.jitter, loss, several ? "\t" : "",
-                        several ? job_phase(timing->job, phase)->name : "");
+            printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", (long long)timing->count, speed.mean,
+                   speed.uncertainty, speed.jitter, loss);
+            if (several) text_printf(stdout, "\t%s", job_phase(timing->job, phase)->name);
+            putchar('\n');
         }
     }
     /* If the output cannot be written (as behind `| head`), end the run like other tools do. */

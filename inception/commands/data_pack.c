@@ -310,9 +310,10 @@ static Status classes_put(const Convert *c)
         bool plain = *name != 0;
         for (const char *at = name; *at; at++) plain = plain && (unsigned char)*at >= ' ' && *at != 0x7f;
         if (plain)
-            text_printf(to, "%s\n", name);
+            fputs(name, to);
         else
-            fprintf(to, "%d\n", i);
+            fprintf(to, "%d", i);
+        fputc('\n', to);
     }
     Status st =
         fclose(to) == 0 ? file_replace(path, text, bytes) : FAIL(ERR_MEMORY, "no memory for the names of the classes");

@@ -163,7 +163,10 @@ static Status images_open(const Options *o, Source **made)
     size_t bytes = 0;
     if (!shards_are_in(paths[0])) return paths_source_open(paths, count, made);
     FILE *to = open_memstream(&list, &bytes);
-    for (int i = 0; to && i < count; i++) text_printf(to, "%s%s", i ? "::" : "", paths[i]);
+    for (int i = 0; to && i < count; i++) {
+        fputs(i ? "::" : "", to);
+        fputs(paths[i], to);
+    }
     if (!to || fclose(to) != 0) return FAIL(ERR_MEMORY, "no memory for a list of %d shards", count);
     SourceConfig config = {.path = list, .whole = true};
     bool divided = shards_are_divided(list);

@@ -103,11 +103,12 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
     if (capsule->weights_after >= capsule->step)
         fprintf(to, "The weights are those after step %lld, which was already running on the device.\n",
                 (long long)capsule->weights_after);
-    if (*capsule->fault)
-        text_printf(to, "The cause was an injected fault, not the data: %s\n%s", capsule->fault,
-                    injected
-                        ? "It is injected again.\n"
-                        : "It is not injected again because this build has no fault points (-DTOWERS_FAULTS=ON).\n");
+    if (*capsule->fault) {
+        text_printf(to, "The cause was an injected fault, not the data: %s\n", capsule->fault);
+        fputs(injected ? "It is injected again.\n"
+                       : "It is not injected again because this build has no fault points (-DTOWERS_FAULTS=ON).\n",
+              to);
+    }
 }
 
 static bool same_finding(const Finding *a, const Finding *b)

@@ -192,7 +192,7 @@ void host_link_clean(HostLink *link)
 
 static bool client_is_known(int fd, const Secret *secret, int from, int64_t deadline)
 {
-    LinkHead head;
+    LinkHead head = {0};
     Challenge challenge;
     Proof proof;
     const Hello hello = hello_of(&head);

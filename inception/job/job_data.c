@@ -1,5 +1,6 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
+#include "inception/job/run_settings.h"
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/labels.h"
 #include "towers/store/pretrained.h"
@@ -251,14 +252,25 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     return OK;
 }
 
+/* Those of the network of a resumed run, whose first weights may be gone; 0 if the run does not tell. */
+static int32_t resumed_channels(const TrainJob *job)
+{
+    json_t *root = job->resume ? run_environment(job->run_dir) : NULL;
+    int64_t channels = json_integer_value(json_object_get(root, "channels"));
+    json_decref(root);
+    return channels == 1 || channels == 3 ? (int32_t)channels : 0;
+}
+
 Status job_channels(const Options *o, TrainJob *job, int32_t channels)
 {
     const Model *model = job->program.model;
-    const char *given = o->weights ? o->weights : o->pretrained;
+    const char *given = o->weights ? o->weights : job->resume_path ? job->resume_path : o->pretrained;
+    int32_t resumed = resumed_channels(job);
     job->program.data_channels = channels;
     if (!model->adapts) return OK;
     job->program.options.channels = channels;
-    if (model->generate || !given) return OK; /* a generator makes what it is shown */
+    if (resumed) job->program.options.channels = resumed;
+    if (model->generate || !given || resumed) return OK; /* a generator makes what it is shown */
     char path[PATH_BYTES];
     SafeTensors *file;
     TRY(job_weights(given, path, sizeof path));

@@ -163,6 +163,7 @@ static char *environment_text(const JobFiles *files)
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));
     json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
     json_object_set_new(root, "classes", json_integer(job->program.options.classes));
+    json_object_set_new(root, "channels", json_integer(job->program.options.channels));
     json_object_set_new(root, "several_classes", json_boolean(source_info(job->train)->several));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
     if (files->class_weight)
