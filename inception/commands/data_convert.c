@@ -298,7 +298,7 @@ Status data_convert(const Options *o, FILE *to)
 {
     Status st = OK;
     const char *from = o->arguments[1];
-    Source *sources[2] = {NULL};
+    Source *sources[SPLITS] = {NULL};
     Convert c = {.to = o->arguments[2],
                  .side = (int32_t)o->side,
                  .quality = (int)o->quality,
@@ -310,7 +310,7 @@ Status data_convert(const Options *o, FILE *to)
     if (is_within(c.to, from)) /* the next reader of `from` would find one more class */
         return FAIL(ERR_ARG, "towers data convert: '%s' is in '%s', whose images are read; use a folder outside of it",
                     c.to, from);
-    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) TRY_OUT(data_open(o, from, split, &sources[split]));
+    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) TRY_OUT(data_open(o, from, split, &sources[split]));
     if (source_info(sources[SPLIT_TRAIN])->several)
         TRY_OUT(FAIL(ERR_UNSUPPORTED,
                      "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
@@ -328,9 +328,9 @@ Status data_convert(const Options *o, FILE *to)
     c.source = sources[SPLIT_TRAIN];
     TRY_OUT(destination_open(&c));
     if (c.format == FORMAT_FOLDER && !c.root_bytes) TRY_OUT(empty_classes_tell(c.source));
-    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
         c.source = sources[split];
-        c.part = split == SPLIT_TRAIN ? "train" : "val";
+        c.part = split_name(split);
         if (c.source) TRY_OUT(split_convert(&c));
     }
     text_printf(to,
@@ -341,6 +341,6 @@ Status data_convert(const Options *o, FILE *to)
     if (c.damaged > 0)
         st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
 out:
-    for (int i = 0; i < 2; i++) source_close(sources[i]);
+    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) source_close(sources[split]);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "kernels/text.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/survey.h"
+#include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 
 #include <inttypes.h>
@@ -28,12 +29,11 @@ void data_progress(int64_t done, int64_t all)
 
 Status data_open(const Options *o, const char *path, Split split, Source **made)
 {
-    SourceConfig config = {.path = path,
-                           .val_split = o->val_split,
-                           .label_base = o->label_base,
-                           .whole = o->val_split <= 0 && !source_is_divided(path)};
+    SourceConfig config = {.path = path, .val_split = o->val_split, .label_base = o->label_base, .whole = true};
+    unsigned parts = source_splits(path);
+    bool several = parts & (parts - 1), kept = split == SPLIT_VAL && o->val_split > 0;
     *made = NULL;
-    if (config.whole && split == SPLIT_TEST) return OK;
+    if (split != SPLIT_TRAIN && !kept && !(several && parts & SPLIT_BIT(split))) return OK;
     return source_open(&config, split, made);
 }
 
@@ -109,6 +109,8 @@ static Status look_run(const Options *o, const Source *source, Look *l)
     return survey_run(&config);
 }
 
+static const char *const part_titles[SPLITS] = {"training", "evaluation", "test"};
+
 static void look_print(const char *name, const Source *source, const Look *l, FILE *to)
 {
     const SourceInfo *info = source_info(source);
@@ -128,13 +130,14 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
                     l->first_bad ? l->first_bad : "");
 }
 
-static void classes_print(const Source *train, const Look *first, const Look *second, FILE *to)
+static void classes_print(const Source *train, const Look looks[SPLITS], FILE *to)
 {
     const SourceInfo *info = source_info(train);
     text_printf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
     for (int c = 0; c < info->classes; c++) {
-        fprintf(to, "  %6d  %8" PRId64, c, first->of_class[c]);
-        if (second) fprintf(to, "  %8" PRId64, second->of_class[c]);
+        fprintf(to, "  %6d", c);
+        for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
+            if (looks[s].source) fprintf(to, "  %8" PRId64, looks[s].of_class[c]);
         text_printf(to, "  %s\n", info->class_names[c]);
     }
 }
@@ -144,37 +147,51 @@ static int by_hash(const void *a, const void *b)
     return memcmp(a, b, sizeof(XXH128_hash_t));
 }
 
+/* Images of other parts whose bytes are also in the training set: they invalidate the accuracy. */
+static void duplicates_print(const Look looks[SPLITS], FILE *to)
+{
+    const Look *train = &looks[SPLIT_TRAIN];
+    int64_t count = source_info(train->source)->count, twice = 0, found = 0;
+    char where[512] = "";
+    qsort(train->hash, (size_t)count, sizeof *train->hash, by_hash);
+    for (int64_t i = 1; i < count; i++) twice += by_hash(&train->hash[i - 1], &train->hash[i]) == 0;
+    fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
+    for (Split s = SPLIT_VAL; s < SPLITS; s++) {
+        if (!looks[s].source) continue;
+        int64_t also = 0;
+        for (int64_t i = 0; i < source_info(looks[s].source)->count; i++) {
+            if (!bsearch(&looks[s].hash[i], train->hash, (size_t)count, sizeof *train->hash, by_hash)) continue;
+            also++;
+            if (found++ == 0) source_where(looks[s].source, i, where, sizeof where);
+        }
+        text_printf(to, ", %" PRId64 " %s images that are also training images", also, part_titles[s]);
+    }
+    if (found) text_printf(to, "; the first: %s", where);
+    fputc('\n', to);
+}
+
 Status data_info(const Options *o, FILE *to)
 {
     Status st = OK;
-    Source *train = NULL, *test = NULL;
-    Look first = {0}, second = {0};
-    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, &train));
-    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TEST, &test));
-    text_printf(to, "%s: %s\n", o->arguments[1], source_info(train)->format);
-    TRY_OUT(look_run(o, train, &first));
-    look_print("training", train, &first, to);
-    if (test) TRY_OUT(look_run(o, test, &second));
-    if (test) look_print("evaluation", test, &second, to);
-    classes_print(train, &first, test ? &second : NULL, to);
-    /* Count evaluation images whose bytes are also in the training set: they invalidate the accuracy. */
-    int64_t count = source_info(train)->count, twice = 0, found = 0;
-    char where[512] = "";
-    qsort(first.hash, (size_t)count, sizeof *first.hash, by_hash);
-    for (int64_t i = 1; i < count; i++) twice += by_hash(&first.hash[i - 1], &first.hash[i]) == 0;
-    for (int64_t i = 0; test && i < source_info(test)->count; i++) {
-        if (!bsearch(&second.hash[i], first.hash, (size_t)count, sizeof *first.hash, by_hash)) continue;
-        if (found++ == 0) source_where(test, i, where, sizeof where);
+    const char *path = o->arguments[1];
+    Source *sets[SPLITS] = {NULL};
+    Look looks[SPLITS] = {{0}};
+    unsigned parts = source_splits(path);
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, &sets[s]));
+    text_printf(to, "%s: %s\n", path, source_info(sets[SPLIT_TRAIN])->format);
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
+        if (!sets[s]) continue;
+        Split only = parts == SPLIT_BIT(SPLIT_VAL) ? SPLIT_VAL : parts == SPLIT_BIT(SPLIT_TEST) ? SPLIT_TEST : s;
+        TRY_OUT(look_run(o, sets[s], &looks[s]));
+        look_print(part_titles[s ? s : only], sets[s], &looks[s], to);
     }
-    fprintf(to, "duplicates: %" PRId64 " within the training images", twice);
-    if (test) fprintf(to, ", %" PRId64 " evaluation images that are also training images", found);
-    if (found) text_printf(to, "; the first: %s", where);
-    fputc('\n', to);
+    classes_print(sets[SPLIT_TRAIN], looks, to);
+    duplicates_print(looks, to);
 out:
-    if (first.hash) look_free(&first);
-    if (second.hash) look_free(&second);
-    source_close(train);
-    source_close(test);
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
+        if (looks[s].source) look_free(&looks[s]);
+        source_close(sets[s]);
+    }
     return st;
 }
 
@@ -234,18 +251,23 @@ static Status check_split(const Options *o, const Source *source, Check *total, 
     return st;
 }
 
+static bool has_mds(const char *path, const char *name, char found[PATH_BYTES])
+{
+    return path_join(found, path, name) == OK && mds_is_in(found);
+}
+
 /* The hashes of a set of MDS shards, which may be in the folder itself or in one for each split. */
 static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
 {
-    static const char *const parts[] = {".", "train", "val", "validation", "test"};
+    static const TreeKind kind = {has_mds, ""};
+    char parts[SPLITS][PATH_BYTES];
     int64_t equal = 0, unknown = 0;
     Names differ = {0};
-    Status st = OK;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && st == OK; i++) {
-        char folder[PATH_BYTES];
-        if (path_join(folder, path, parts[i]) == OK && mds_is_in(folder))
-            st = mds_hashes_check(folder, &equal, &unknown, &differ);
-    }
+    Status st = mds_is_in(path) ? mds_hashes_check(path, &equal, &unknown, &differ) : OK;
+    if (tree_parts(path, &kind, parts) != OK)
+        *parts[SPLIT_TRAIN] = *parts[SPLIT_VAL] = *parts[SPLIT_TEST] = 0; /* one shard */
+    for (Split s = SPLIT_TRAIN; s < SPLITS && st == OK; s++)
+        if (*parts[s]) st = mds_hashes_check(parts[s], &equal, &unknown, &differ);
     for (int i = 0; i < differ.count; i++) text_printf(to, "%s\n", differ.name[i]);
     if (equal) fprintf(to, "%" PRId64 " hashes of shards are right\n", equal);
     if (unknown)
@@ -263,7 +285,7 @@ Status data_check(const Options *o, FILE *to)
     Status st = OK;
     Check total = {0};
     int64_t count = 0, shards = 0;
-    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST && st == OK; split++) {
+    for (Split split = SPLIT_TRAIN; split < SPLITS && st == OK; split++) {
         Source *source = NULL;
         st = data_open(o, o->arguments[1], split, &source);
         if (st == OK && source) st = check_split(o, source, &total, to);

@@ -154,30 +154,40 @@ static Status loader_open(const Prediction *p, const Source *source, Loader **ma
     return loader_create(&config, made);
 }
 
-/* Images and folders of them, or shards: one set of them, or several files, which are a list. Of a set with evaluation images
- * only these are used. */
+/* A data set, whose labels do not matter. Of shards with a part for evaluation only this is used. */
+static Status set_open(const Options *o, const char *path, Source **made)
+{
+    SourceConfig config = {.path = path, .whole = true, .unlabelled = true};
+    unsigned parts = source_splits(path);
+    Split part = SPLIT_TRAIN;
+    if (o->split != PART_AUTO || parts & ~SPLIT_BIT(SPLIT_TRAIN)) TRY(job_part(o, path, &part));
+    TRY(source_open(&config, part, made));
+    if (o->split == PART_AUTO && part != SPLIT_TRAIN && parts != SPLIT_BIT(part))
+        text_printf(stderr,
+                    "'%s' has shards of several parts: only the %" PRId64
+                    " images of %s are used; for others, give --split or name their shards\n",
+                    path, source_info(*made)->count, split_name(part));
+    return source_unlabeled(made);
+}
+
+/* Images and folders of them, or a data set: shards, of which several are a list, or a folder with --split. */
 static Status images_open(const Options *o, Source **made)
 {
     char *const *paths = o->arguments + 1, *list = NULL;
     int count = o->argument_count - 1;
     size_t bytes = 0;
-    if (!shards_are_in(paths[0])) return paths_source_open(paths, count, made);
+    bool shards = shards_are_in(paths[0]);
+    if (!shards && o->split == PART_AUTO) return paths_source_open(paths, count, made);
+    if (!shards && count > 1) return FAIL(ERR_ARG, "--split is for one data set, but %d paths are given", count);
     FILE *to = open_memstream(&list, &bytes);
     for (int i = 0; to && i < count; i++) {
         fputs(i ? "::" : "", to);
         fputs(paths[i], to);
     }
     if (!to || fclose(to) != 0) return FAIL(ERR_MEMORY, "no memory for a list of %d shards", count);
-    SourceConfig config = {.path = list, .whole = true};
-    bool divided = shards_are_divided(list);
-    Status st = source_open(&config, divided ? SPLIT_TEST : SPLIT_TRAIN, made);
-    if (st == OK && divided)
-        text_printf(stderr,
-                    "'%s' has shards for evaluation: only their %" PRId64
-                    " images are used; for others, name their shards\n",
-                    list, source_info(*made)->count);
+    Status st = set_open(o, list, made);
     free(list);
-    return st == OK ? source_unlabeled(made) : st;
+    return st;
 }
 
 static Status images_run(Prediction *p, const Source *source, const char *weights)

@@ -47,6 +47,9 @@ void job_transforms(const Options *options, TrainJob *job, bool photos);
 NODISCARD Status job_channels(const Options *options, TrainJob *job, int32_t channels);
 /* Whether a data set has what --sampler and --shuffle-window need: ERR_ARG, ERR_UNSUPPORTED. */
 NODISCARD Status job_order_check(const Options *options, const SourceInfo *info);
+/* The part of a data set that an evaluation uses: that of --split, else what training evaluates on, else that for tests.
+ * ERR_ARG if it is not there. */
+NODISCARD Status job_part(const Options *options, const char *path, Split *part);
 /* Open training and test data, and set the properties of the network that follow from them. */
 NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
 /* class_weights.c: the weights of the classes, from --class-weights; opened data are needed. */

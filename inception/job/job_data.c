@@ -3,6 +3,7 @@
 #include "inception/job/run_settings.h"
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/labels.h"
+#include "towers/data/sources/splits.h"
 #include "towers/store/pretrained.h"
 
 #include <errno.h>
@@ -128,31 +129,60 @@ static Status classes_match(JobFiles *files)
         const char *name = json_string_value(json_array_get(files->trained, (size_t)i));
         names[i] = name ? name : "";
     }
-    TRY_OUT(source_match(&files->train, names, count));
+    if (files->train) TRY_OUT(source_match(&files->train, names, count));
     if (files->test) TRY_OUT(source_match(&files->test, names, count));
 out:
     free(names);
     return st;
 }
 
+Status job_part(const Options *o, const char *path, Split *part)
+{
+    static const Split parts[] = {[PART_VAL] = SPLIT_VAL, [PART_TEST] = SPLIT_TEST, [PART_TRAIN] = SPLIT_TRAIN};
+    unsigned has = source_splits(path);
+    *part = parts[o->split];
+    if (o->split == PART_AUTO) *part = !has || has & SPLIT_BIT(SPLIT_VAL) || o->val_split > 0 ? SPLIT_VAL : SPLIT_TEST;
+    bool kept = o->val_split > 0 && *part != SPLIT_TEST;
+    char text[SPLITS_TEXT_BYTES];
+    splits_text(has, text);
+    if (o->split == PART_AUTO && has == SPLIT_BIT(SPLIT_TRAIN) && !kept)
+        return FAIL(ERR_ARG, "'%s' has images for training only; to use these, give --split train", path);
+    if (o->split == PART_AUTO || kept || has & SPLIT_BIT(*part)) return OK;
+    if (has) return FAIL(ERR_ARG, "--split %s: '%s' has no such part, but %s", split_name(*part), path, text);
+    return FAIL(ERR_ARG, "--split %s: '%s' has no parts; without --split all of its images are used", split_name(*part),
+                path);
+}
+
+/* Training and FID need two sets; an evaluation needs only the part that it is asked for, of whatever is there. */
+static Status sources_open(const Options *o, SourceConfig *config, JobFiles *files)
+{
+    bool predicts = files->job.program.model->classes > 0;
+    Split part = SPLIT_VAL;
+    config->whole = o->verb == VERB_EVAL || o->verb == VERB_BENCH || (!predicts && o->verb != VERB_FID);
+    if (o->verb == VERB_FID && source_splits(config->path) & SPLIT_BIT(SPLIT_TEST)) config->whole = true;
+    if (o->verb == VERB_EVAL || (o->verb == VERB_FID && config->whole)) TRY(job_part(o, config->path, &part));
+    if (o->verb != VERB_EVAL) TRY(source_open(config, SPLIT_TRAIN, &files->train));
+    bool tests = o->verb == VERB_EVAL || o->verb == VERB_FID || (o->verb == VERB_TRAIN && predicts);
+    return tests ? source_open(config, part, &files->test) : OK;
+}
+
 static Status sets_open(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     const char *path;
-    bool shown = false, predicts = job->program.model->classes > 0, tests = predicts || o->verb == VERB_FID;
+    bool shown = false, predicts = job->program.model->classes > 0;
     TRY(data_path_find(o, job->program.model, &path));
     SourceConfig config = {.path = path,
                            .val_split = o->val_split,
                            .label_base = o->label_base,
                            .background = o->background,
-                           .whole = !tests,
                            .unlabelled = !predicts,
                            .progress = progress_show,
                            .context = &shown};
-    TRY(source_open(&config, SPLIT_TRAIN, &files->train));
-    if (tests) TRY(source_open(&config, SPLIT_TEST, &files->test));
+    TRY(sources_open(o, &config, files));
     if (files->trained) TRY(classes_match(files));
-    const SourceInfo *train = source_info(files->train), *test = tests ? source_info(files->test) : train;
+    const SourceInfo *train = source_info(files->train ? files->train : files->test),
+                     *test = source_info(files->test ? files->test : files->train);
     if (train->classes != test->classes)
         return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
                     test->classes);
@@ -161,7 +191,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                     "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
                     "both must have the same size",
                     path, train->w, train->h, train->c, test->w, test->h, test->c);
-    if (train->classes == 1 + o->background && o->classes <= 0 && predicts)
+    if (train->classes == 1 + o->background && o->classes <= 0 && predicts && o->verb != VERB_EVAL)
         return FAIL(ERR_FORMAT,
                     "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
                     "the path one folder too deep?); to train all the same, use --classes 2",
@@ -178,7 +208,7 @@ static Status sets_open(const Options *o, JobFiles *files)
             "that label right?",
             train->name, train->classes, (long long)train->count);
     ignored_note(files, train);
-    if (tests) ignored_note(files, test);
+    if (test != train) ignored_note(files, test);
     return OK;
 }
 
@@ -211,7 +241,7 @@ Status job_order_check(const Options *o, const SourceInfo *info)
 static Status several_check(const Options *o, JobFiles *files)
 {
     ProgramConfig *program = &files->job.program;
-    const SourceInfo *train = source_info(files->train);
+    const SourceInfo *train = source_info(files->job.train);
     program->several = train->several;
     if (!train->several) return OK;
     if (program->loss != LOSS_BCE)
@@ -287,9 +317,9 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
         TRY(synthetic_open(&job->program.options, synthetic, files));
     else
         TRY(sets_open(o, files));
-    const SourceInfo *train = source_info(files->train);
+    job->train = files->train ? files->train : files->test; /* an evaluation opens no training data */
+    const SourceInfo *train = source_info(job->train);
     TRY(job_order_check(o, train));
-    job->train = files->train;
     if (!job->program.model->classes)
         job->program.options.classes = train->classes;           /* of the labels, which are not used */
     job->test = job->program.model->phases ? NULL : files->test; /* nothing is predicted */

@@ -4,6 +4,7 @@
 #include "inception/job/run_settings.h"
 #include "inception/models/models.h"
 #include "inception/options/config.h"
+#include "towers/data/sources/source.h"
 #include "towers/files/files.h"
 
 #include <errno.h>
@@ -25,12 +26,35 @@ static bool is_kept(const char *line)
     return false;
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+/* --val-split divides the data of the run; of other data, which may have been kept apart, all images are evaluated. */
+static void val_split_drop(Options *options, const Options *own)
+{
+    bool other = options->data_path && own->data_path && !is_same_file(options->data_path, own->data_path);
+    if (!other || own->val_split <= 0 || option_origin(options, "val-split") > ORIGIN_RECIPE) return;
+    options->val_split = 0;
+    if (!options->quiet && !source_splits(options->data_path))
+        fprintf(stderr,
+                "all images of %s are evaluated: --val-split %g of the run divided %s; if the data have only moved, "
+                "give it again\n",
+                options->data_path, own->val_split, own->data_path);
+}
+
 static Status settings_apply(Options *options, const char *run)
 {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
+    Options own;
     TRY(path_join(path, run, "args.yaml"));
     TRY(config_load(path, &text, &bytes));
+    options_init(&own);
+    own.verb = options->verb;
     /* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
     for (char *line = text, *end = text + bytes; line < end;) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
@@ -39,6 +63,9 @@ static Status settings_apply(Options *options, const char *run)
         line = stop + 1;
     }
     Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
+    if (st == OK) st = options_apply_bytes(&own, text, bytes, ORIGIN_RECIPE, path);
+    if (st == OK) val_split_drop(options, &own);
+    options_close(&own);
     free(text);
     return st;
 }

@@ -64,6 +64,7 @@ Status uses_check(const Options *o)
         {OPTION_ID_data_path, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
         {OPTION_ID_output_dir, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
         {OPTION_ID_comm_timeout, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
+        {OPTION_ID_split, o->dataset != DATASET_SYNTHETIC, "with --dataset synthetic"},
         {OPTION_ID_sdc_policy, o->sdc_check > 0, "with --sdc-check 0"},
     };
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)

@@ -44,6 +44,36 @@ grep -q 'other has no images of 1 of the 3 classes: café' err || complain "eval
 for split in train val; do mv other/$split/dog other/$split/fox; done
 "$towers" eval runs/images --data-path other --device cpu >out 2>err
 [[ $? == 5 || $? == 2 || $? == 3 ]] && grep -q "a class 'fox', which the network does not know; its 3 classes are café, dog, owl" err || complain "eval of an unknown class: $? $(cat err)"
+
+# Parts as other tools name them: tests are never used during training; a set kept apart is evaluated by itself.
+mkdir parts held
+cp -r images/train parts/Train
+cp -r images/val parts/valid
+cp -r images/val parts/test
+rm parts/test/*/[0-5].*
+cp -r images/val/* held
+"$towers" train googlenet --device cpu --data-path parts --img-size 32 -b 20 --threads 1 --epochs 1 --experiment parts --quiet 2>err ||
+    complain "train, valid and test: $(cat err)"
+says() { # IMAGES ARGUMENT...: eval tells of so many images
+    local images=$1
+    shift
+    "$towers" eval "$@" --device cpu >out 2>&1 || complain "eval $*: $(cat out)"
+    grep -q "\[$images examples\]" out || complain "eval $*: wanted $images images: $(cat out)"
+}
+says 36 runs/parts
+says 18 runs/parts --split test
+says 120 runs/parts --split train
+says 36 runs/parts --data-path held
+says 36 runs/images --data-path held
+says 12 runs/parts --data-path held/dog --class-scores scores.csv
+"$towers" data info parts >info 2>&1 || complain "info of three parts: $(cat info)"
+grep -q '^training: 120 images' info && grep -q '^evaluation: 36 images' info && grep -q '^test: 18 images' info && grep -q ', 0 test images that are also' info ||
+    complain "info of three parts: $(cat info)"
+"$towers" predict runs/parts parts --split test --device cpu --csv >out 2>err || complain "predict --split: $(cat err)"
+[[ $(cut -d, -f1 out | sort -u | grep -c parts/test/) == 18 ]] || complain "predict --split test: $(cat out)"
+rm -r parts/valid
+"$towers" train googlenet --device cpu --data-path parts --img-size 32 -b 20 --threads 1 --epochs 1 --experiment untested --quiet 2>err
+[[ $? == 2 ]] && grep -q "has images for tests, but none for the evaluation during training" err || complain "test/ chooses the best weights: $(cat err)"
 grep -q '"café"' runs/images/env.json || complain "no names of classes in env.json"
 "$towers" predict runs/images images/val/café/0.png --device cpu --json >out 2>err || complain "predict: $(cat err)"
 grep -q '"café"' out || complain "predict does not name the class: $(cat out)"

@@ -77,7 +77,7 @@ predict() { # NAME PATH...
 }
 predict folder sets/folder/val
 predict records records
-grep -q "has shards for evaluation: only their 24 images are used" err || complain "predict does not say which images it takes: $(cat err)"
+grep -q "has shards of several parts: only the 24 images of val are used" err || complain "predict does not say which images it takes: $(cat err)"
 predict shards records/validation-00000-of-00002 records/validation-00001-of-00002
 predict train records/train-0000{0,1}-of-00002
 /usr/bin/python3 - <<'PYTHON' || complain "predictions of shards"

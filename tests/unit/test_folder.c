@@ -89,7 +89,7 @@ static void test_tree(void **state)
     file_make("train/b/notes.txt", 6);
     file_make("train/a/1.pgm", 7);
     file_make("val/b/1.pgm", 8);
-    Source *train = opened(SPLIT_TRAIN, 0), *val = opened(SPLIT_TEST, 0);
+    Source *train = opened(SPLIT_TRAIN, 0), *val = opened(SPLIT_VAL, 0);
     const SourceInfo *info = source_info(train);
     assert_int_equal(info->count, 6);
     assert_int_equal(info->classes, 2);
@@ -123,7 +123,7 @@ static void test_divided(void **state)
         }
     }
     refused(SPLIT_TRAIN, 0, ERR_ARG, "--val-split 0.1");
-    Source *train = opened(SPLIT_TRAIN, 0.1), *val = opened(SPLIT_TEST, 0.1);
+    Source *train = opened(SPLIT_TRAIN, 0.1), *val = opened(SPLIT_VAL, 0.1);
     assert_int_equal(source_info(train)->count, 54);
     assert_int_equal(source_info(val)->count, 6); /* 4 of 40 and 2 of 20 */
     bool seen[2][40] = {{false}};
@@ -156,7 +156,7 @@ static void test_divided_labels(void **state)
     const double part[] = {0.01, 0.5, 0.9};
     const int64_t tests[] = {1, 2, 2};
     for (int i = 0; i < 3; i++) {
-        Source *train = opened(SPLIT_TRAIN, part[i]), *val = opened(SPLIT_TEST, part[i]);
+        Source *train = opened(SPLIT_TRAIN, part[i]), *val = opened(SPLIT_VAL, part[i]);
         assert_int_equal(source_info(val)->count, tests[i]);
         assert_int_equal(source_info(train)->count, 3 - tests[i]);
         source_close(train);
@@ -366,7 +366,7 @@ static void test_ignored(void **state)
         file_make(name, 1);
     }
     for (int again = 0; again < 2; again++) { /* of the folders, then of the index */
-        Source *s = opened(SPLIT_TRAIN, 0), *val = opened(SPLIT_TEST, 0);
+        Source *s = opened(SPLIT_TRAIN, 0), *val = opened(SPLIT_VAL, 0);
         const SourceInfo *info = source_info(s);
         assert_int_equal(info->count, 8);
         assert_int_equal(info->classes, 1);
@@ -420,10 +420,10 @@ static void test_refused(void **state)
     file_make("train/b/1.bmp", 1);
     refused(SPLIT_TRAIN, 0, ERR_FORMAT, "only other files: 1 .bmp");
     file_make("train/b/1.pgm", 1);
-    refused(SPLIT_TEST, 0.5, ERR_ARG, "already has images for evaluation");
+    refused(SPLIT_VAL, 0.5, ERR_ARG, "already has images for evaluation");
     folder_make("val/c");
     file_make("val/c/1.pgm", 1);
-    refused(SPLIT_TEST, 0, ERR_FORMAT, "has a class 'c'");
+    refused(SPLIT_VAL, 0, ERR_FORMAT, "has a class 'c'");
     assert_int_equal(path_join(path, set, "train/b/circle"), OK);
     assert_int_equal(path_join(to, set, "train"), OK);
     assert_int_equal(symlink(to, path), 0);
@@ -523,9 +523,60 @@ static void test_index_damage(void **state)
     free(copy);
 }
 
+/* The names that other tools give the parts, in any case; a part for tests serves for nothing else. */
+static void test_parts(void **state)
+{
+    (void)state;
+    const char *const names[][3] = {
+        {"train", "valid", "test"}, {"Training", "VAL", "Test"}, {"TRAIN", "validation", "test"}};
+    char root[512], name[64];
+    assert_true(snprintf(root, sizeof root, "%s", set) < (int)sizeof root);
+    for (int i = 0; i < 3; i++) {
+        snprintf(set, sizeof set, "%s/%d", root, i);
+        for (int part = 0; part < 3; part++)
+            for (int k = 0; k <= part; k++) {
+                snprintf(name, sizeof name, "%s/a", names[i][part]);
+                folder_make(name);
+                snprintf(name, sizeof name, "%s/a/%d.pgm", names[i][part], k);
+                file_make(name, k);
+            }
+        for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
+            Source *source = opened(split, 0);
+            assert_int_equal(source_info(source)->count, 1 + (int)split);
+            source_close(source);
+        }
+        assert_int_equal(source_splits(set), SPLIT_BIT(SPLIT_TRAIN) | SPLIT_BIT(SPLIT_VAL) | SPLIT_BIT(SPLIT_TEST));
+    }
+    folder_make("val/a");
+    file_make("val/a/0.pgm", 0);
+    refused(SPLIT_VAL, 0, ERR_FORMAT, "are both names of the folder for val");
+    snprintf(set, sizeof set, "%s/tests", root);
+    folder_make("train/a");
+    folder_make("test/a");
+    file_make("train/a/0.pgm", 0);
+    file_make("test/a/0.pgm", 0);
+    refused(SPLIT_VAL, 0, ERR_ARG, "has images for tests, but none for the evaluation during training");
+    snprintf(set, sizeof set, "%s/vehicles", root); /* classes, one of which has the name of a part */
+    for (int i = 0; i < 3; i++) {
+        const char *const vehicles[] = {"bus", "train", "tram"};
+        folder_make(vehicles[i]);
+        snprintf(name, sizeof name, "%s/0.pgm", vehicles[i]);
+        file_make(name, i);
+        snprintf(name, sizeof name, "%s/1.pgm", vehicles[i]);
+        file_make(name, i);
+    }
+    Source *source = opened(SPLIT_TRAIN, 0.5);
+    assert_int_equal(source_info(source)->classes, 3);
+    assert_int_equal(source_info(source)->count, 3);
+    source_close(source);
+    assert_int_equal(source_splits(set), 0);
+    snprintf(set, sizeof set, "%s", root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_parts, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_tree, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided_labels, set_up, scratch_drop),

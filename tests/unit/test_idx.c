@@ -369,7 +369,7 @@ static void test_debian_fashion_mnist(void **state)
     struct stat info;
     if (stat(debian_set, &info) != 0) skip();
     const int64_t counts[] = {60000, 10000};
-    for (Split split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
+    for (Split split = SPLIT_TRAIN; split <= SPLIT_VAL; split++) {
         Source *d = NULL;
         assert_int_equal(source_open(&(SourceConfig){.path = debian_set}, split, &d), OK);
         assert_int_equal(source_info(d)->count, counts[split]);

@@ -202,7 +202,7 @@ static void test_splits(void **state)
     tar_write("set/pets-validation-0.tar", 100, 2, 3);
     tar_write("set/pets-test-0.tar", 200, 4, 3);
     scratch_path(path, "set");
-    Source *train = opened(path, SPLIT_TRAIN, 0), *test = opened(path, SPLIT_TEST, 0);
+    Source *train = opened(path, SPLIT_TRAIN, 0), *test = opened(path, SPLIT_VAL, 0);
     assert_int_equal(source_info(train)->count, 17);
     assert_int_equal(source_info(train)->classes, 3);
     assert_int_equal(source_info(test)->count, 2);
@@ -219,7 +219,7 @@ static void test_splits(void **state)
     tar_write("below/train/a.tar", 0, 4, 2);
     tar_write("below/val/a.tar", 4, 2, 5);
     scratch_path(path, "below");
-    refused(path, SPLIT_TEST, 0, ERR_FORMAT, "has label 4, but the training samples have 2 classes");
+    refused(path, SPLIT_VAL, 0, ERR_FORMAT, "has label 4, but the training samples have 2 classes");
 }
 
 static void test_divided(void **state)
@@ -232,7 +232,7 @@ static void test_divided(void **state)
     tar_write("set/1.tar", 30, 10, 2);
     scratch_path(path, "set");
     refused(path, SPLIT_TRAIN, 0, ERR_ARG, "--val-split 0.1");
-    Source *parts[] = {opened(path, SPLIT_TRAIN, 0.2), opened(path, SPLIT_TEST, 0.2)};
+    Source *parts[] = {opened(path, SPLIT_TRAIN, 0.2), opened(path, SPLIT_VAL, 0.2)};
     assert_int_equal(source_info(parts[0])->count, 32);
     assert_int_equal(source_info(parts[1])->count, 8);
     for (int k = 0; k < 2; k++) {
@@ -462,7 +462,7 @@ static void test_changed_training(void **state)
     tar_write("set/train/0.tar", 0, 4, 2);
     tar_write("set/val/0.tar", 0, 2, 2);
     for (int classes = 2; classes < 4; classes++) {
-        Source *test = opened(path, SPLIT_TEST, 0), *train = opened(path, SPLIT_TRAIN, 0);
+        Source *test = opened(path, SPLIT_VAL, 0), *train = opened(path, SPLIT_TRAIN, 0);
         assert_int_equal(source_info(train)->classes, classes);
         assert_int_equal(source_info(test)->classes, classes);
         source_close(train);
@@ -488,10 +488,10 @@ static void test_changed_during_the_listing(void **state)
     tar_write("set/train/0.tar", 0, 4, 2);
     tar_write("set/val/0.tar", 0, 2, 2);
     usleep(20000);
-    assert_int_equal(source_open(&(SourceConfig){.path = path, .progress = shard_late}, SPLIT_TEST, &test), OK);
+    assert_int_equal(source_open(&(SourceConfig){.path = path, .progress = shard_late}, SPLIT_VAL, &test), OK);
     assert_int_equal(source_info(test)->count, 2);
     source_close(test);
-    test = opened(path, SPLIT_TEST, 0);
+    test = opened(path, SPLIT_VAL, 0);
     assert_int_equal(source_info(test)->count, 4);
     source_close(test);
 }

@@ -81,7 +81,7 @@ static Status subfolders(const char *path, Names *names, Ignored *ignored)
 }
 
 /* Images that lie in the directory itself. */
-static bool has_images(const char *path)
+bool folder_is_flat(const char *path)
 {
     bool any = false;
     const struct dirent *entry;
@@ -90,12 +90,6 @@ static bool has_images(const char *path)
         any = ending_is_image(entry->d_name) && !is_directory(dirfd(directory), entry);
     if (directory) closedir(directory);
     return any;
-}
-
-bool folder_is_flat(const char *path)
-{
-    char train[PATH_BYTES];
-    return has_images(path) || (path_join(train, path, "train") == OK && has_images(train));
 }
 
 bool folder_is_in(const char *path)
@@ -290,7 +284,7 @@ static Status class_add(IndexBuilder *b, const ClassScan *class, int label, cons
     if (tree->val_split > 0) TRY(limit_find(class, tree->val_split, &limit));
     for (int64_t i = 0; i < class->count; i++) {
         const Found *file = &class->files[i];
-        if (tree->val_split > 0 && (name_hash(class, file) < limit) != (tree->split == SPLIT_TEST)) continue;
+        if (tree->val_split > 0 && (name_hash(class, file) < limit) != (tree->split == SPLIT_VAL)) continue;
         Sample sample = {.bytes = file->bytes, .label = label};
         TRY(index_sample_add(b, &sample, file->path));
     }
@@ -329,6 +323,27 @@ static bool has_folder(const char *path, const char *name, char found[PATH_BYTES
     return path_join(found, path, name) == OK && stat(found, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* Whether a folder that has the name of a part is one: it holds folders, or lies beside parts only. Else it is a class of
+ * trains beside other vehicles. */
+static bool has_part(const char *path, const char *name, char found[PATH_BYTES])
+{
+    Names below = {0}, beside = {0};
+    if (!has_folder(path, name, found) || subfolders(found, &below, NULL) != OK) return false;
+    bool part = below.count > 0 || subfolders(path, &beside, NULL) != OK, classes = false;
+    for (int i = 0; i < beside.count; i++) classes |= split_of_word(beside.name[i], strlen(beside.name[i])) == SPLITS;
+    names_free(&below);
+    names_free(&beside);
+    return part || !classes;
+}
+
+static const TreeKind of_classes = {has_part, "a tenth of each class"}, of_images = {has_folder, "a tenth"};
+
+unsigned folder_splits(const char *path)
+{
+    char parts[SPLITS][PATH_BYTES];
+    return tree_parts(path, &of_classes, parts) == OK ? tree_bits(parts) : 0;
+}
+
 static Status classes_check(const Tree *tree, const Names *classes, const Names *train)
 {
     if (train->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->train);
@@ -340,8 +355,9 @@ static Status classes_check(const Tree *tree, const Names *classes, const Names 
     return OK;
 }
 
-/* `flat`: all images are of one class, which is the folder itself. */
-static Status index_build(const SourceConfig *config, const Tree *tree, bool flat, const uint64_t key[2], Index *index)
+/* `class`: NULL, or the only class, whose folder has no folders of classes; "." is the folder itself. */
+static Status index_build(const SourceConfig *config, const Tree *tree, const char *class, const uint64_t key[2],
+                          Index *index)
 {
     Status st = OK;
     Names classes = {0}, train = {0};
@@ -350,8 +366,8 @@ static Status index_build(const SourceConfig *config, const Tree *tree, bool fla
     IndexBuilder builder = {0};
     TRY_OUT(index_watched_add(&builder, tree->root));
     TRY_OUT(index_watched_add(&builder, tree->train));
-    TRY_OUT(flat ? names_add(&classes, ".") : subfolders(tree->root, &classes, &ignored));
-    TRY_OUT(flat ? names_add(&train, ".") : subfolders(tree->train, &train, NULL));
+    TRY_OUT(class ? names_add(&classes, class) : subfolders(tree->root, &classes, &ignored));
+    TRY_OUT(class ? names_add(&train, class) : subfolders(tree->train, &train, NULL));
     TRY_OUT(classes_check(tree, &classes, &train));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
     TRY_OUT(builder_fill(&builder, &scan, &train, tree));
@@ -372,18 +388,32 @@ out:
 
 /* ---- the source */
 
+/* Make the folder above the root, and its name the only class. */
+static const char *class_of_root(Tree *tree)
+{
+    char *slash = strrchr(tree->root, '/');
+    if (!slash[1]) return "."; /* of the file system */
+    *slash = 0;
+    memcpy(tree->train, tree->root, sizeof tree->train);
+    return slash + 1;
+}
+
 Status folder_source_open(const SourceConfig *config, Split split, Source **made)
 {
-    static const TreeKind kind = {has_folder, "train/ and val/", "a tenth of each class"};
     Tree tree;
     uint64_t key[2];
     Index index = {0};
     bool found;
-    TRY(tree_find(config, split, &kind, &tree));
-    bool flat = config->unlabelled && has_images(tree.train);
-    tree_key(&tree, "folder 2", flat ? " flat" : "", key);
+    char more[PATH_BYTES] = "";
+    const char *class = NULL;
+    TRY(tree_find(config, split, config->unlabelled ? &of_images : &of_classes, &tree));
+    if (folder_is_flat(tree.train) && config->unlabelled) class = ".";
+    if (!folder_is_in(tree.root) && folder_is_flat(tree.root) && !config->unlabelled && config->whole)
+        class = class_of_root(&tree);
+    if (class) snprintf(more, sizeof more, " flat %s", class);
+    tree_key(&tree, "folder 2", more, key);
     TRY(index_find(key, &index, &found));
-    if (!found) TRY(index_build(config, &tree, flat, key, &index));
+    if (!found) TRY(index_build(config, &tree, class, key, &index));
     return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",
                               &index, made);
 }

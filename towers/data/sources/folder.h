@@ -2,10 +2,13 @@
  * class's images are all files below it, following links, with an image's ending (endings.h), sorted by folder and name.
  * Hidden folders, whose names begin with a dot, are left out.
  *
- * A data set is a folder with train/ and val/ (or test/), or one folder that --val-split divides: in each class, the
- * images whose names have the smallest hashes are for evaluation. Labels are those of the training classes.
+ * A data set is a folder with train/, val/ and test/, by any of their names (splits.h), or one folder that --val-split
+ * divides: in each class, the images whose names have the smallest hashes are for evaluation. Labels are those of the
+ * training classes; without training images, of the set's own. A folder with such a name that holds no folders and lies
+ * beside others is a class.
  *
- * With SourceConfig.unlabelled, a folder in which images lie directly is one class, with all images below it.
+ * With SourceConfig.unlabelled, a folder in which images lie directly is one class, with all images below it. With
+ * SourceConfig.whole, a folder of images without folders is one class, which has its name.
  *
  * Other files below a class, and images beside the folders of the classes, are counted (SourceInfo.ignored). Errors:
  * ERR_FORMAT for a class without an image, a class of the test set that is not in the training set, a link cycle or a
@@ -19,8 +22,10 @@
 
 /* True if the directory has a sub-directory that is not a data set of its own (fashion-mnist). */
 bool folder_is_in(const char *path);
-/* True if images lie in the directory itself, or in its train/. */
+/* True if images lie in the directory itself. */
 bool folder_is_flat(const char *path);
+/* Bits of its parts. */
+unsigned folder_splits(const char *path);
 NODISCARD Status folder_source_open(const SourceConfig *config, Split split, Source **made);
 
 #endif

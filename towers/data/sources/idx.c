@@ -249,7 +249,7 @@ typedef struct Pair {
     char folder[PATH_MAX], images[PATH_MAX], labels[PATH_MAX];
 } Pair;
 
-static const char *const split_names[] = {[SPLIT_TRAIN] = "train", [SPLIT_TEST] = "t10k"};
+static const char *const split_names[] = {[SPLIT_TRAIN] = "train", [SPLIT_VAL] = "t10k", [SPLIT_TEST] = "t10k"};
 
 static const char *const fashion_names[IDX_CLASSES] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                                                        "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};

@@ -28,16 +28,18 @@ static bool labels_in(const char *path, const char *folder, char root[PATH_BYTES
            S_ISREG(info.st_mode);
 }
 
+static const TreeKind tree_kind = {labels_in, "a tenth of the images"};
+
+unsigned labeled_splits(const char *path)
+{
+    char parts[SPLITS][PATH_BYTES];
+    return tree_parts(path, &tree_kind, parts) == OK ? tree_bits(parts) : 0;
+}
+
 bool labeled_is_in(const char *path)
 {
     char root[PATH_BYTES];
-    return labels_in(path, ".", root) || labels_in(path, "train", root);
-}
-
-bool labeled_is_divided(const char *path)
-{
-    char root[PATH_BYTES];
-    return labels_in(path, "train", root) && (labels_in(path, "val", root) || labels_in(path, "test", root));
+    return labels_in(path, ".", root) || labeled_splits(path);
 }
 
 /* ---- building the index */
@@ -99,7 +101,7 @@ static Status builder_fill(IndexBuilder *b, const Tree *tree, const char *labels
         char name[PATH_BYTES];
         struct stat info;
         TRY(row_find(tree->root, labels, row, name, &info));
-        if (tree->val_split > 0 && (name_hash(row) < limit) != (tree->split == SPLIT_TEST)) continue;
+        if (tree->val_split > 0 && (name_hash(row) < limit) != (tree->split == SPLIT_VAL)) continue;
         Sample sample = {.bytes = (uint32_t)info.st_size};
         TRY(index_several_add(b, &sample, name, file->labels + row->first, row->count));
     }
@@ -135,12 +137,11 @@ out:
 
 Status labeled_source_open(const SourceConfig *config, Split split, Source **made)
 {
-    static const TreeKind kind = {labels_in, "train/" LABELS_NAME " and val/" LABELS_NAME, "a tenth of the images"};
     Tree tree;
     uint64_t key[2];
     Index index = {0};
     bool found;
-    TRY(tree_find(config, split, &kind, &tree));
+    TRY(tree_find(config, split, &tree_kind, &tree));
     tree_key(&tree, "labels 1", "", key);
     TRY(index_find(key, &index, &found));
     if (!found) TRY(index_build(&tree, key, &index));

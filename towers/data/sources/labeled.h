@@ -1,6 +1,6 @@
 /* Folders of images with a labels file, labels.csv (label_file.h), which gives each image any number of classes.
  *
- *     IMAGES/train/labels.csv  IMAGES/train/...    IMAGES/val/labels.csv  IMAGES/val/...    (or test/ instead of val/)
+ *     IMAGES/train/labels.csv  IMAGES/train/...    IMAGES/val/labels.csv  IMAGES/val/...    and test/, see splits.h
  *     IMAGES/labels.csv        IMAGES/...          with --val-split, which keeps the images whose names have the smallest hashes
  *
  * The file of a row is below the folder of the labels file; a name without the ending of an image is completed
@@ -14,10 +14,10 @@
 
 #include "towers/data/sources/source.h"
 
-/* True if the directory, or its train/, has a labels file. */
+/* True if the directory, or the folder of one of its parts, has a labels file. */
 bool labeled_is_in(const char *path);
-/* True if it has images for evaluation of its own. */
-bool labeled_is_divided(const char *path);
+/* Bits of its parts. */
+unsigned labeled_splits(const char *path);
 NODISCARD Status labeled_source_open(const SourceConfig *config, Split split, Source **made);
 
 #endif

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,6 +19,7 @@
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/tfrecord.h"
+#include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 
 typedef struct ShardsSource {
@@ -44,10 +44,8 @@ enum { KIND_FROM_ONE = 1 << 8, NAME_BYTES = 1024 };
 
 /* ---- which shards, and which split each is for */
 
-typedef enum Role { ROLE_ANY = 0, ROLE_TRAIN, ROLE_VAL, ROLE_TEST, ROLES } Role;
-
 typedef struct ShardSet {
-    Names of_role[ROLES];
+    Names of[SPLITS + 1]; /* of each split; the last: those whose names do not tell */
     ShardKind kind;
     char classes[PATH_BYTES]; /* the file with their names, "" if there is none */
     IndexBuilder index;       /* watches the folders and index files that the shards were found in */
@@ -55,54 +53,78 @@ typedef struct ShardSet {
 
 static void set_free(ShardSet *set)
 {
-    for (int r = 0; r < ROLES; r++) names_free(&set->of_role[r]);
+    for (int s = 0; s <= SPLITS; s++) names_free(&set->of[s]);
     index_builder_free(&set->index);
 }
 
-static Role role_of_word(const char *word, size_t count)
-{
-    static const struct {
-        const char *word;
-        Role role;
-    } words[] = {{"train", ROLE_TRAIN},    {"training", ROLE_TRAIN}, {"val", ROLE_VAL},  {"valid", ROLE_VAL},
-                 {"validation", ROLE_VAL}, {"eval", ROLE_VAL},       {"test", ROLE_TEST}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i].word) == count && !strncasecmp(words[i].word, word, count)) return words[i].role;
-    return ROLE_ANY;
-}
-
 /* By the words in a file's name: "imagenet-train-000012.tar", "validation-00001-of-00128". */
-static Role role_of_name(const char *name)
+static Split split_of_name(const char *name)
 {
     static const char between[] = "-_. ";
     for (const char *at = name; *at;) {
         size_t count = strcspn(at, between);
-        Role role = role_of_word(at, count);
-        if (role != ROLE_ANY) return role;
+        Split split = split_of_word(at, count);
+        if (split != SPLITS) return split;
         at += count + (at[count] != 0);
     }
-    return ROLE_ANY;
+    return SPLITS;
 }
 
 /* By the name of the file, else of its folder. */
-static Role role_of_path(const char *path)
+static Split split_of_path(const char *path)
 {
     char folder[PATH_BYTES];
     const char *slash = strrchr(path, '/');
-    Role role = role_of_name(slash ? slash + 1 : path);
-    if (role != ROLE_ANY || !slash) return role;
+    Split split = split_of_name(slash ? slash + 1 : path);
+    if (split != SPLITS || !slash) return split;
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
     slash = strrchr(folder, '/');
-    return role_of_name(slash ? slash + 1 : folder);
+    return split_of_name(slash ? slash + 1 : folder);
 }
 
-static bool has_folder(const char *path, const char *name, char found[PATH_BYTES])
+/* Whether a folder directly holds shards, and folders. */
+static void folder_look(const char *path, bool *shards, bool *folders)
 {
-    struct stat info;
-    return path_join(found, path, name) == OK && stat(found, &info) == 0 && S_ISDIR(info.st_mode);
+    char file[PATH_BYTES];
+    *shards = *folders = false;
+    DIR *directory = opendir(path);
+    const struct dirent *entry;
+    while (directory && !(*shards && *folders) && (entry = readdir(directory)) != NULL) {
+        struct stat info = {.st_mode = DTTOIF(entry->d_type)};
+        bool known = entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN;
+        if (entry->d_name[0] == '.') continue;
+        if (!known && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) continue;
+        if (S_ISDIR(info.st_mode)) *folders = true;
+        if (!*shards && S_ISREG(info.st_mode) && path_join(file, path, entry->d_name) == OK)
+            *shards = shard_sniff(file) != SHARD_NONE;
+    }
+    if (directory) closedir(directory);
 }
 
-static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Role role)
+/* Folders of classes beside a tar are a folder of images. */
+static bool holds_shards(const char *path)
+{
+    bool shards, folders;
+    if (mds_is_in(path)) return true;
+    folder_look(path, &shards, &folders);
+    return shards && !folders;
+}
+
+static bool has_shards(const char *path, const char *name, char found[PATH_BYTES])
+{
+    return path_join(found, path, name) == OK && holds_shards(found);
+}
+
+static bool has_both(const char *path, const char *name, char found[PATH_BYTES])
+{
+    bool shards = false, folders = false;
+    if (path_join(found, path, name) == OK) folder_look(found, &shards, &folders);
+    return shards && folders;
+}
+
+static const TreeKind tree_kind = {.has = has_shards}, both_kind = {.has = has_both};
+
+static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Split split)
 {
     if (kind == SHARD_PACKED)
         return FAIL(ERR_FORMAT,
@@ -113,28 +135,28 @@ static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Role r
         return FAIL(ERR_FORMAT, "'%s' is one of the %s, but others are %s: expected one kind", path, kind_names[kind],
                     kind_names[set->kind]);
     set->kind = kind;
-    return names_add(&set->of_role[role], path);
+    return names_add(&set->of[split], path);
 }
 
-static Status mds_add(const char *folder, Role role, ShardSet *set)
+static Status mds_add(const char *folder, Split split, ShardSet *set)
 {
     char path[PATH_BYTES];
     Names files = {0};
     Status st = path_join(path, folder, "index.json");
     if (st == OK) st = index_watched_add(&set->index, path);
     if (st == OK) st = mds_files(folder, &files);
-    for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, role);
+    for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, split);
     names_free(&files);
     return st;
 }
 
-/* The shards directly in a folder. `role` ROLE_ANY: by their names. */
-static Status folder_list(const char *folder, Role role, ShardSet *set)
+/* The shards directly in a folder. `split` SPLITS: by their names. */
+static Status folder_list(const char *folder, Split split, ShardSet *set)
 {
     Status st = OK;
     char path[PATH_BYTES];
     TRY(index_watched_add(&set->index, folder));
-    if (mds_is_in(folder)) return mds_add(folder, role, set);
+    if (mds_is_in(folder)) return mds_add(folder, split, set);
     DIR *directory = opendir(folder);
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
     const struct dirent *entry;
@@ -148,18 +170,12 @@ static Status folder_list(const char *folder, Role role, ShardSet *set)
         }
         if (st == OK && !S_ISREG(info.st_mode)) continue;
         ShardKind kind = st == OK ? shard_sniff(path) : SHARD_NONE;
-        if (kind) st = shard_note(set, path, kind, role ? role : role_of_name(entry->d_name));
+        if (kind) st = shard_note(set, path, kind, split == SPLITS ? split_of_name(entry->d_name) : split);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
     closedir(directory);
     return st;
 }
-
-static const struct {
-    const char *name;
-    Role role;
-} subfolders[] = {{"train", ROLE_TRAIN}, {"val", ROLE_VAL}, {"validation", ROLE_VAL}, {"test", ROLE_TEST}};
-enum { SUBFOLDERS = sizeof subfolders / sizeof *subfolders };
 
 static Status list_expand(const char *path, ShardSet *set)
 {
@@ -175,7 +191,7 @@ static Status list_expand(const char *path, ShardSet *set)
             goto out;
         }
         ShardKind kind = shard_sniff(full);
-        st = kind ? shard_note(set, full, kind, role_of_path(paths.name[i]))
+        st = kind ? shard_note(set, full, kind, split_of_path(paths.name[i]))
                   : FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]);
         free(full);
         TRY_OUT(st);
@@ -193,91 +209,67 @@ static bool is_list(const char *path)
 
 static Status set_find(const char *path, ShardSet *set)
 {
-    char below[PATH_BYTES];
+    char parts[SPLITS][PATH_BYTES];
     if (is_list(path)) return list_expand(path, set);
     char *full = realpath(path, NULL);
     if (!full) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
-    bool train = has_folder(full, "train", below);
-    Status st = train ? index_watched_add(&set->index, full) : folder_list(full, ROLE_ANY, set);
-    for (int i = 0; i < SUBFOLDERS && train && st == OK; i++)
-        if (has_folder(full, subfolders[i].name, below)) st = folder_list(below, subfolders[i].role, set);
+    Status st = tree_parts(full, &tree_kind, parts);
+    bool divided = st == OK && tree_bits(parts);
+    if (st == OK) st = divided ? index_watched_add(&set->index, full) : folder_list(full, SPLITS, set);
+    for (Split s = SPLIT_TRAIN; s < SPLITS && divided && st == OK; s++)
+        if (*parts[s]) st = folder_list(parts[s], s, set);
     free(full);
-    for (int r = 0; r < ROLES; r++) names_sort(&set->of_role[r]);
+    for (int s = 0; s <= SPLITS; s++) names_sort(&set->of[s]);
     return st;
 }
 
-/* The shards of both splits; without any for evaluation, all are for training. */
-static Status set_divide(ShardSet *set, const Names **train, const Names **test)
+static unsigned set_bits(const ShardSet *set)
 {
-    Names *all = set->of_role;
-    *test = all[ROLE_VAL].count ? &all[ROLE_VAL] : all[ROLE_TEST].count ? &all[ROLE_TEST] : NULL;
-    *train = &all[ROLE_TRAIN];
-    if (!*test && all[ROLE_ANY].count && all[ROLE_TRAIN].count == 0) *train = &all[ROLE_ANY];
-    if (*test && all[ROLE_TRAIN].count == 0 && all[ROLE_ANY].count == 0) {
-        *train = *test;
-        *test = NULL;
-    }
-    if (all[ROLE_ANY].count && *train != &all[ROLE_ANY])
+    unsigned bits = 0;
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
+        if (set->of[s].count) bits |= SPLIT_BIT(s);
+    return bits;
+}
+
+static Status set_choose(const SourceConfig *config, const ShardSet *set, Split split, SplitChoice *choice)
+{
+    if (set->of[SPLITS].count && set_bits(set))
         return FAIL(ERR_FORMAT,
                     "'%s': expected train, val, validation or test in its name, as in those of other shards, to tell "
                     "training from evaluation",
-                    all[ROLE_ANY].name[0]);
-    return OK;
-}
-
-/* Whether a folder, or its folder train/, directly holds shards, and folders. */
-static void folder_look(const char *path, bool *shards, bool *folders)
-{
-    char base[PATH_BYTES], file[PATH_BYTES];
-    *shards = *folders = false;
-    if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
-    DIR *directory = opendir(base);
-    const struct dirent *entry;
-    while (directory && !(*shards && *folders) && (entry = readdir(directory)) != NULL) {
-        struct stat info;
-        if (entry->d_name[0] == '.' || fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) continue;
-        if (S_ISDIR(info.st_mode)) *folders = true;
-        if (!*shards && S_ISREG(info.st_mode) && path_join(file, base, entry->d_name) == OK)
-            *shards = shard_sniff(file) != SHARD_NONE;
-    }
-    if (directory) closedir(directory);
+                    set->of[SPLITS].name[0]);
+    return split_choose(config, set_bits(set), split, "shards", "a tenth of each class", choice);
 }
 
 bool shards_are_in(const char *path)
 {
-    char base[PATH_BYTES];
-    bool shards, folders;
+    char parts[SPLITS][PATH_BYTES];
     struct stat is;
     if (is_list(path)) return stat(path, &is) != 0 || shard_sniff(path) != SHARD_NONE;
-    if (!has_folder(path, "train", base)) snprintf(base, sizeof base, "%s", path);
-    if (mds_is_in(base)) return true;
-    folder_look(path, &shards, &folders);
-    return shards && !folders; /* folders of classes beside a tar are a folder of images */
+    return holds_shards(path) || (tree_parts(path, &tree_kind, parts) == OK && tree_bits(parts));
 }
 
 bool shards_are_beside_folders(const char *path)
 {
-    bool shards, folders;
-    folder_look(path, &shards, &folders);
-    return shards && folders;
+    char found[PATH_BYTES], parts[SPLITS][PATH_BYTES];
+    return has_both(path, ".", found) || (tree_parts(path, &both_kind, parts) == OK && tree_bits(parts));
 }
 
-bool shards_are_divided(const char *path)
+unsigned shards_splits(const char *path)
 {
     ShardSet set = {0};
-    const Names *train, *test = NULL;
-    bool divided = set_find(path, &set) == OK && set_divide(&set, &train, &test) == OK && test;
+    unsigned bits = set_find(path, &set) == OK ? set_bits(&set) : 0;
     set_free(&set);
-    return divided;
+    return bits;
 }
 
 /* classes.txt beside the shards, or in the folder above. */
 static void classes_find(ShardSet *set)
 {
     char folder[PATH_BYTES];
-    for (int r = 0; r < ROLES; r++) {
-        if (set->of_role[r].count == 0) continue;
-        snprintf(folder, sizeof folder, "%s", set->of_role[r].name[0]);
+    for (int s = 0; s <= SPLITS; s++) {
+        if (set->of[s].count == 0) continue;
+        snprintf(folder, sizeof folder, "%s", set->of[s].name[0]);
         for (int up = 0; up < 2; up++) {
             char *slash = strrchr(folder, '/');
             if (!slash) break;
@@ -400,6 +392,7 @@ static Status limits_find(const Listing *l, double val_split, int32_t first_labe
 typedef struct Request {
     const SourceConfig *config;
     Split split;
+    double val_split; /* 0: all samples of the shards are the split's */
     uint64_t key[2];
 } Request;
 
@@ -462,7 +455,7 @@ static Status samples_add(const Request *r, const ShardSet *set, const Listing *
                           int32_t first_label, IndexBuilder *b)
 {
     Status st = OK;
-    double val_split = r->config->val_split;
+    double val_split = r->val_split;
     int classes = (int)b->parts.classes_count;
     for (int i = 0; i < l->count; i++)
         for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++)
@@ -475,7 +468,7 @@ static Status samples_add(const Request *r, const ShardSet *set, const Listing *
         for (int64_t k = 0; k < p->samples_count; k++) {
             Sample sample = p->samples[k];
             bool is_test = val_split > 0 && sample_hash(&l->lists[i], &sample) < limits[sample.label - first_label];
-            if (val_split > 0 && is_test != (r->split == SPLIT_TEST)) continue;
+            if (val_split > 0 && is_test != (r->split == SPLIT_VAL)) continue;
             sample.file = first_file + (uint32_t)i;
             sample.label -= first_label;
             TRY_OUT(index_sample_add(b, &sample, p->strings + p->samples[k].name));
@@ -517,8 +510,8 @@ out:
 /* Which folders about the shards have a file of class names: a new one must not go unnoticed. */
 static int class_files(const char *path)
 {
-    static const char *const about[] = {".", "train", ".."};
-    char base[PATH_BYTES], folder[PATH_BYTES], file[PATH_BYTES], *end;
+    static const char *const about[] = {".", ".."};
+    char base[PATH_BYTES], folder[PATH_BYTES], file[PATH_BYTES], parts[SPLITS][PATH_BYTES], *end;
     int there = 0;
     snprintf(base, sizeof base, "%s", path);
     if (is_list(path)) {
@@ -527,13 +520,18 @@ static int class_files(const char *path)
         end = strrchr(base, '/');
         memcpy(end ? end + 1 : base, end ? "" : ".", end ? 1 : 2);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         if (path_join(folder, base, about[i]) == OK && class_names_find(folder, file)) there |= 1 << i;
+    if (tree_parts(base, &tree_kind, parts) != OK) return there;
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
+        if (*parts[s] && class_names_find(parts[s], file)) there |= 4 << s;
     return there;
 }
 
 static void request_key(Request *r)
 {
+    /* Whether the whole of a set without parts may be evaluated: for training it may not, though an index is there. */
+    int whole = r->config->whole && r->split != SPLIT_TRAIN;
     char text[3 * PATH_BYTES], here[PATH_BYTES] = "", *full = NULL;
     if (is_list(r->config->path)) {
         if (!getcwd(here, sizeof here)) here[0] = 0;
@@ -542,47 +540,34 @@ static void request_key(Request *r)
     }
     const char *path = full ? full : r->config->path; /* a list may be of any length */
     XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
-    int n = snprintf(text, sizeof text, "shards 2\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %.17g", here,
-                     (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, (int)r->config->label_base,
-                     class_files(r->config->path), r->config->val_split);
+    int n = snprintf(text, sizeof text, "shards 3\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %.17g", here,
+                     (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, whole,
+                     (int)r->config->label_base, class_files(r->config->path), r->config->val_split);
     free(full);
     XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
     r->key[0] = hash.low64;
     r->key[1] = hash.high64;
 }
 
-static Status splits_check(const SourceConfig *config, const Names *test)
-{
-    if (test && config->val_split > 0)
-        return FAIL(ERR_ARG, "--val-split: '%s' already has shards for evaluation, as '%s'", config->path,
-                    test->name[0]);
-    if (!test && config->val_split <= 0 && !config->whole)
-        return FAIL(ERR_ARG,
-                    "'%s' has no shards for evaluation: expected train/ and val/, or names with train and val, or "
-                    "--val-split 0.1 to keep a tenth of each class",
-                    config->path);
-    return OK;
-}
-
-/* Find or build the index of a split. That of the evaluation needs the classes of the training samples. */
+/* Find or build the index of a split. The others need the classes of the training samples, if there are any. */
 static Status index_open(const SourceConfig *config, Split split, Index *index)
 {
     Status st = OK;
     bool found;
     ShardSet set = {0};
-    const Names *train, *test;
+    SplitChoice choice;
     Index first = {0};
     Request request = {.config = config, .split = split};
     request_key(&request);
     TRY(index_find(request.key, index, &found));
     if (found) return OK;
     TRY_OUT(set_find(config->path, &set));
-    TRY_OUT(set_divide(&set, &train, &test));
-    TRY_OUT(splits_check(config, test));
+    TRY_OUT(set_choose(config, &set, split, &choice));
     classes_find(&set);
-    if (split == SPLIT_TEST) TRY_OUT(index_open(config, SPLIT_TRAIN, &first));
-    TRY_OUT(index_build(&request, &set, split == SPLIT_TEST && test ? test : train, split == SPLIT_TEST ? &first : NULL,
-                        index));
+    request.val_split = choice.divided ? config->val_split : 0;
+    bool trained = split != SPLIT_TRAIN && (choice.divided || set.of[SPLIT_TRAIN].count);
+    if (trained) TRY_OUT(index_open(config, SPLIT_TRAIN, &first));
+    TRY_OUT(index_build(&request, &set, &set.of[choice.from], trained ? &first : NULL, index));
 out:
     index_unmap(&first);
     set_free(&set);
@@ -686,13 +671,14 @@ static Status firsts_find(ShardsSource *s)
     return OK;
 }
 
-static Status describe(const SourceConfig *config, ShardsSource *s)
+static Status describe(const SourceConfig *config, Split split, ShardsSource *s)
 {
     const IndexHeader *h = s->index.header;
     uint64_t kind = h->kind & ~(uint64_t)KIND_FROM_ONE;
     if (kind >= SHARD_KINDS || !kind_names[kind] || h->watched == 0)
         return FAIL(ERR_FORMAT, "'%s': an index of an unknown kind of shards", config->path);
-    const char *format = format_names[kind][(h->kind & KIND_FROM_ONE) != 0][config->val_split > 0];
+    const char *format =
+        format_names[kind][(h->kind & KIND_FROM_ONE) != 0][config->val_split > 0 && split != SPLIT_TEST];
     TRY(indexed_describe(config, &s->index, format, &s->base.info, &s->names));
     return firsts_find(s);
 }
@@ -709,7 +695,7 @@ Status shards_source_open(const SourceConfig *config, Split split, Source **made
     s->base.hint_shard = shards_hint_shard;
     s->base.close = shards_close;
     TRY_OUT(index_open(config, split, &s->index));
-    TRY_OUT(describe(config, s));
+    TRY_OUT(describe(config, split, s));
     *made = &s->base;
     s = NULL;
 out:

@@ -28,7 +28,7 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!config->unlabelled && !idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
-    bool folder = folder_is_in(path) || (config->unlabelled && folder_is_flat(path));
+    bool folder = folder_is_in(path) || ((config->unlabelled || config->whole) && folder_is_flat(path));
     if (!idx_is_in(path) && folder) {
         char why[STATUS_MESSAGE_BYTES];
         Status st = folder_source_open(config, split, made);
@@ -50,18 +50,12 @@ Status source_open(const SourceConfig *config, Split split, Source **made)
     return config->background ? source_background(made) : OK;
 }
 
-bool source_is_divided(const char *path)
+unsigned source_splits(const char *path)
 {
-    static const char *const parts[] = {"val", "test"};
-    char below[PATH_BYTES];
-    struct stat info;
-    if (idx_is_in(path)) return true;
-    if (shards_are_in(path)) return shards_are_divided(path);
-    if (labeled_is_in(path)) return labeled_is_divided(path);
-    bool has_train = path_join(below, path, "train") == OK && stat(below, &info) == 0, has_other = false;
-    for (int i = 0; i < 2; i++)
-        has_other = has_other || (path_join(below, path, parts[i]) == OK && stat(below, &info) == 0);
-    return !folder_is_in(path) || (has_train && has_other);
+    if (idx_is_in(path)) return SPLIT_BIT(SPLIT_TRAIN) | SPLIT_BIT(SPLIT_TEST);
+    if (shards_are_in(path)) return shards_splits(path);
+    if (labeled_is_in(path)) return labeled_splits(path);
+    return folder_splits(path);
 }
 
 void source_close(Source *source)

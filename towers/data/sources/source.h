@@ -17,7 +17,9 @@
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
 
-typedef enum Split { SPLIT_TRAIN = 0, SPLIT_TEST } Split;
+/* VAL: for the evaluation during training, which chooses the best weights. IDX files have no such part: their test images serve for it. */
+typedef enum Split { SPLIT_TRAIN = 0, SPLIT_VAL, SPLIT_TEST, SPLITS } Split;
+#define SPLIT_BIT(split) (1u << (split))
 
 typedef struct SourceInfo {
     char name[64];      /* "fashion-mnist", "synthetic", "flowers" */
@@ -43,7 +45,7 @@ typedef enum LabelBase { LABEL_BASE_AUTO = 0, LABEL_BASE_0, LABEL_BASE_1 } Label
 typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
-    bool whole;       /* use all of a folder or of shards without evaluation images for training */
+    bool whole;       /* images for evaluation may be missing; a set without parts is used whole */
     bool unlabelled;  /* classes do not matter: images that lie in a folder without folders of classes are taken too */
     LabelBase label_base;
     bool background; /* a class 0 without images, before those of the set (labels.h) */
@@ -55,10 +57,11 @@ typedef struct Source Source;
 
 /* `path`: an ImageFolder tree (folder.h), shards (shards.h), or a directory with (or with a folder fashion-mnist/ with)
  * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt unless there are ten
- * classes. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found), ERR_IO, ERR_ARG. */
+ * classes; splits.h has the rules for splits. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found), ERR_IO, ERR_ARG. */
 NODISCARD Status source_open(const SourceConfig *config, Split split, Source **made);
-/* True unless the path is a folder of classes or a set of shards without images for evaluation. */
-bool source_is_divided(const char *path);
+/* Bits of the splits that a set has folders or shards for; 0 for a set without parts, which is one whole. */
+unsigned source_splits(const char *path);
+const char *split_name(Split split); /* "train", "val", "test" */
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
 NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
                                   Source **made);
