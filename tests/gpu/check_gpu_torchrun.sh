@@ -9,6 +9,7 @@ gpu_towers=$(dirname "$towers")/tests/gpu/fake_cuda/towers_on_fake_gpus
 [[ -x $gpu_towers ]] || { echo "SKIPPED: this build has no CUDA backend" >&2; exit 77; }
 PATH=$PATH:${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch/bin
 command -v torchrun >/dev/null || { echo "SKIPPED: torchrun is neither in PATH nor in ~/.cache/towers/torch/bin" >&2; exit 77; }
+torchrun --help | grep -q -- --nproc-per-node || { echo "SKIPPED: torchrun is that of a PyTorch before 2.0" >&2; exit 77; }
 small_data "$work/data" 64 12 || exit $?
 mkdir "$work/bin"
 ln -s "$gpu_towers" "$work/bin/towers"
