@@ -16,7 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAGIC = 0x4b4c5754, PINGS = 20, PIECE = 1 << 18, BULK_BYTES = 64 << 20, BULK_MS = 1000, DRAIN_MS = 1000 };
+enum {
+    MAGIC = 0x4b4c5754,
+    PINGS = 20,
+    PIECE = 1 << 18,
+    BULK_BYTES = 64 << 20,
+    BULK_MS = 1000,
+    DRAIN_MS = 1000,
+    NEAR = 128
+};
 
 typedef struct LinkHead {
     uint32_t magic;
@@ -241,7 +249,7 @@ static int connect_begin(const char *address, int port)
     return fd;
 }
 
-/* Connects to all doors at once, and opens the own one to the others. */
+/* Connects to all doors at once, in a large run to those of the ranks around this one, and opens the own one to others. */
 static void doors_try(Control *control, const Launch *launch, const Door *door, int listener, struct pollfd *polled,
                       Closed *closed)
 {
@@ -250,7 +258,9 @@ static void doors_try(Control *control, const Launch *launch, const Door *door, 
     for (int r = 0; r < ranks; r++) {
         const char *address = r == 0 ? launch->master : door[r].address;
         bool elsewhere = strcmp(control_host(control, r), control_host(control, launch->rank)) != 0;
-        bool tried = r != launch->rank && *address && !(elsewhere && !strncmp(address, "127.", 4)); /* it has others */
+        bool near = (r - launch->rank + ranks) % ranks <= NEAR || (launch->rank - r + ranks) % ranks <= NEAR;
+        bool tried =
+            near && r != launch->rank && *address && !(elsewhere && !strncmp(address, "127.", 4)); /* it has others */
         polled[r] = (struct pollfd){tried ? connect_begin(address, door[r].port) : -1, POLLOUT, 0};
         left += polled[r].fd >= 0;
     }

@@ -47,6 +47,10 @@ same_training() { # OPTIMIZER PART ARGUMENT...
 same_training sgd 1e-3 --lr 0.1
 same_training momentum 1e-3 --lr 0.1 --weight-decay 0.001 --clip-norm 0.5
 same_training adam 1e-3 --lr 0.001
+# More towers than a byte counts, most of them without a sample in every second step.
+run crowd-one --towers 1 --batch-size 300 --opt sgd --lr 0.1
+run crowd --towers 300 --processes 2 --batch-size 1 --opt sgd --lr 0.1
+compare crowd-one crowd 1e-3
 # A sample's dropout mask is that of its place in the step, whatever tower and batch it is in.
 run masks --towers 1 --batch-size 32 --opt sgd --lr 0.1 --dropout 0.4
 run masks-uneven --tower-batch 13,7,0,12 --opt sgd --lr 0.1 --dropout 0.4

@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-enum { RANKS = 3, TIMEOUT_MS = 60000 };
+enum { RANKS = 3, CROWD = 300, TIMEOUT_MS = 60000 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
@@ -453,13 +453,35 @@ static int stops_while_it_waits(Control *c)
     return 0;
 }
 
-/* Runs `life` in RANKS processes; `killed` ends by a signal, or stays stopped and is then killed. */
-static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
+/* Many programs, each with more to tell than one megabyte has room for. */
+static int crowd(Control *c)
 {
-    pid_t pid[RANKS];
+    static char mine[4096], all[CROWD][4096];
+    for (int i = 0; i < 4096; i++) mine[i] = (char)(control_rank(c) * 31 + i);
+    CHECK(control_gather(c, mine, sizeof mine, "its card", all) == OK);
+    for (int r = 0; r < CROWD; r++)
+        for (int i = 0; i < 4096; i++)
+            if (all[r][i] != (char)(r * 31 + i)) return 1;
+    CHECK(control_barrier(c, "come") == OK);
+    control_watch(c);
+    while (!control_others_alive(c)) { /* rank 5 says that it lives, and rank 0 passes it on */
+        control_turn(c, control_rank(c) == 5 ? clock_ns() : 0);
+        if (control_rank(c) == 5) break;
+        nap();
+    }
+    ControlEnd end = {.rank = control_rank(c)}, result;
+    control_end(c, &end, &result);
+    CHECK(result.status == OK);
+    return 0;
+}
+
+/* Runs `life` in `ranks` processes; `killed` ends by a signal, or stays stopped and is then killed. */
+static void run_ranks(int ranks, int (*life)(Control *), int64_t timeout_ms, int killed)
+{
+    pid_t pid[CROWD];
     Launch launch = {
-        .ranks = RANKS, .master = "127.0.0.1", .port = free_port(), .secret = secret, .secret_from = "TOWERS_TOKEN"};
-    for (int r = 0; r < RANKS; r++) {
+        .ranks = ranks, .master = "127.0.0.1", .port = free_port(), .secret = secret, .secret_from = "TOWERS_TOKEN"};
+    for (int r = 0; r < ranks; r++) {
         pid[r] = fork();
         if (pid[r]) continue;
         Control *c;
@@ -472,7 +494,7 @@ static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
         control_close(c);
         _exit(code);
     }
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < ranks; r++) {
         int status;
         if (r == killed) continue;
         assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
@@ -482,6 +504,24 @@ static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
     if (killed < 0) return;
     kill(pid[killed], SIGKILL);
     assert_int_equal(waitpid(pid[killed], NULL, 0), pid[killed]);
+}
+
+static void run(int (*life)(Control *), int64_t timeout_ms, int killed)
+{
+    run_ranks(RANKS, life, timeout_ms, killed);
+}
+
+/* More programs than there may be descriptors. */
+static void test_crowd(void **state)
+{
+    (void)state;
+    struct rlimit limit, before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit = before;
+    limit.rlim_cur = CROWD - 20;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    run_ranks(CROWD, crowd, TIMEOUT_MS, -1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 static void test_stop(void **state)
@@ -720,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_slow_disk),
         cmocka_unit_test(test_other_number),
+        cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_impostor_of_rank_0),
         cmocka_unit_test(test_intruder_in_place_of_rank_1),
     };

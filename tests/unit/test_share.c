@@ -19,7 +19,7 @@ static uint32_t random_below(uint32_t bound, uint32_t *at)
 
 static Shares random_shares(uint32_t *at)
 {
-    Shares s = {.towers = 1 + (int)random_below(random_below(4, at) ? 9 : TOWERS_MAX, at)};
+    Shares s = {.towers = 1 + (int)random_below(random_below(4, at) ? 9 : 256, at)};
     for (int t = 0; t < s.towers; t++) s.batch[t] = (int32_t)random_below(4, at) ? (int32_t)random_below(40, at) : 0;
     if (shares_global(&s) == 0) s.batch[s.towers / 2] = 3;
     return s;
@@ -55,6 +55,9 @@ static void test_every_sample_once(void **state)
         Shares s = random_shares(&at);
         check_epoch(&s, 1 + random_below(2000, &at));
     }
+    Shares most = {.towers = TOWERS_MAX};
+    for (int t = 0; t < TOWERS_MAX; t++) most.batch[t] = 1 + t % 3;
+    check_epoch(&most, TOWERS_MAX - 1);
 }
 
 static void expect_cut(const Shares *s, int64_t count, int64_t step, const int32_t *n)

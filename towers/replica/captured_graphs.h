@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-enum { CAPTURE_WARM = 3 /* runs before the capture */, CAPTURE_TOWERS = 256 };
+enum { CAPTURE_WARM = 3 /* runs before the capture */, CAPTURE_TOWERS = 4096 };
 
 typedef struct CapturedGraphs CapturedGraphs;
 

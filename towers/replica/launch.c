@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 enum {
-    RANKS_MAX = 256,
     PORT_FIRST = 20000,
     PORT_COUNT = 12000, /* below the ports that systems give to clients */
     PORT_MAX = 65534    /* NCCL's meeting takes the one behind it */
@@ -73,7 +72,7 @@ static Status place_read(const Launcher *from, char *const *environment, Launch 
         return FAIL(ERR_ARG,
                     "%s is '%.32s', a range, but the number of programs must not change in a run; use a number",
                     from->ranks, ranks);
-    TRY(number_of(environment, from->ranks, 1, RANKS_MAX, 0, &launch->ranks));
+    TRY(number_of(environment, from->ranks, 1, LAUNCH_RANKS_MAX, 0, &launch->ranks));
     TRY(number_of(environment, from->rank, 0, launch->ranks - 1, 0, &launch->rank));
     TRY(number_of(environment, from->local_ranks, 1, launch->ranks, 0, &launch->local_ranks));
     return number_of(environment, from->local_rank, 0, (launch->local_ranks ? launch->local_ranks : launch->ranks) - 1,
@@ -111,7 +110,7 @@ static int tasks_of_node(const char *list, int node)
             if (nodes < 1 || *end++ != ')') return 0;
         }
         if (*end && *end != ',') return 0;
-        if (node < nodes) return tasks <= RANKS_MAX ? (int)tasks : 0;
+        if (node < nodes) return tasks <= LAUNCH_RANKS_MAX ? (int)tasks : 0;
         node -= (int)nodes;
         list = end + (*end == ',');
     }

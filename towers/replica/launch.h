@@ -21,7 +21,7 @@
 
 #include "nccl_sync/handshake.h"
 
-enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256 };
+enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256, LAUNCH_RANKS_MAX = 4096 };
 
 typedef struct Launch {
     int rank, ranks;                /* of the launched programs; ranks is 1 without a launcher */

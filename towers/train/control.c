@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,18 +17,20 @@
 
 enum {
     BEAT_MS = 1000,
-    TURN_MS = 10,      /* between turns that others may interrupt */
-    RETRY_MS = 100,    /* between attempts to connect */
-    LATE_MS = 2000,    /* for the others to come and learn that the programs do not agree */
-    HELLO_MS = 2000,   /* for the handshake of a connection */
-    PAUSE_MS = 2000,   /* between turns: longer if this program was stopped itself */
-    CAUSE_MS = 3000,   /* for the cause of a failure to be reported, after its consequence */
-    FAILED_MS = 8000,  /* for the results of the others, after a failure */
-    FLUSH_MS = 1000,   /* for the last frames to leave */
-    FILES_MS = 120000, /* for the files of all programs, which are brought before the results */
-    STALL_MS = 8000,   /* without progress of a file, and without a sign of life of rank 0 */
-    WINDOW = 1 << 20,  /* bytes of files that wait in a queue */
-    STRANGERS_MAX = 32 /* connections that have not said who they are */
+    TURN_MS = 10,       /* between turns that others may interrupt */
+    RETRY_MS = 100,     /* between attempts to connect */
+    LATE_MS = 2000,     /* for the others to come and learn that the programs do not agree */
+    HELLO_MS = 2000,    /* for the handshake of a connection */
+    PAUSE_MS = 2000,    /* between turns: longer if this program was stopped itself */
+    CAUSE_MS = 3000,    /* for the cause of a failure to be reported, after its consequence */
+    FAILED_MS = 8000,   /* for the results of the others, after a failure */
+    FLUSH_MS = 1000,    /* for the last frames to leave */
+    FILES_MS = 120000,  /* for the files of all programs, which are brought before the results */
+    STALL_MS = 8000,    /* without progress of a file, and without a sign of life of rank 0 */
+    WINDOW = 1 << 20,   /* bytes of files that wait in a queue */
+    STRANGERS_MAX = 32, /* connections that have not said who they are */
+    STRANGER_BYTES = 4096,
+    FILES_OPEN = 256 /* descriptors beside those of connections */
 };
 
 /* A connection. */
@@ -36,6 +39,7 @@ typedef struct Peer {
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */
     int64_t ended_ns;           /* when its result came */
     bool proven;                /* it belongs to this job (handshake.h) */
+    bool stranger;              /* it has not proven that to rank 0 */
     bool ready, ended;
     bool starved; /* no memory for what it sends, or for what is sent to it */
     ControlEnd end;
@@ -246,10 +250,11 @@ static void challenge_take(Control *c, const ControlFrame *frame)
         c->launch.master, c->launch.port, c->launch.secret_from);
 }
 
-/* Takes what has come; false at the end of the connection. */
+/* Takes what has come; false at the end of the connection. A stranger has little to say. */
 static bool peer_receive(Peer *peer)
 {
-    peer->starved |= net_receive(&peer->net, 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead))) != OK;
+    size_t most = peer->stranger ? STRANGER_BYTES : 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead));
+    peer->starved |= net_receive(&peer->net, most) != OK;
     return !peer->starved && !peer->net.closed;
 }
 
@@ -302,10 +307,29 @@ static bool is_silent(const Control *c, int rank)
     return c->watching && c->taking < 0 && clock_ns() - heard > c->timeout_ms * 1000000ll;
 }
 
+/* The latest sign of life of any tower: by rank `rank`, and by the others. */
+typedef struct Lives {
+    int rank;
+    int64_t latest, second; /* 0: none yet */
+} Lives;
+
+static Lives lives_find(const Control *c)
+{
+    Lives lives = {.rank = -1};
+    for (int r = 0; r < c->ranks; r++) {
+        int64_t alive = c->peer[r].alive_ns;
+        if (alive > lives.latest)
+            lives = (Lives){r, alive, lives.latest};
+        else if (alive > lives.second)
+            lives.second = alive;
+    }
+    return lives;
+}
+
 /* One round: wait at most wait_ms for something to happen, then take and send what there is. */
 static void turn(Control *c, int wait_ms)
 {
-    struct pollfd polled[1 + STRANGERS_MAX + 256];
+    struct pollfd polled[1 + STRANGERS_MAX + LAUNCH_RANKS_MAX];
     nfds_t count = 0;
     if (c->listener >= 0) polled[count++] = (struct pollfd){c->listener, POLLIN, 0};
     for (int i = 0; i < STRANGERS_MAX; i++)
@@ -325,17 +349,15 @@ static void turn(Control *c, int wait_ms)
     c->turned_ns = now;
     bool beat = now - c->beaten_ns > BEAT_MS * 1000000ll;
     if (beat) c->beaten_ns = now;
+    Lives lives = lives_find(c);
     for (int r = 0; r < c->ranks; r++) {
         Peer *peer = &c->peer[r];
         /* It has ended in consequence of a failure that nobody reports: this is the only news of it. */
         bool alone = peer->ended && peer->end.status != OK && r != c->rank;
         if (alone && !c->failed && now - peer->ended_ns > CAUSE_MS * 1000000ll) failure_take(c, &peer->end, -1);
         if (peer->net.fd < 0) continue;
-        /* Of the others' lives a rank learns through rank 0 the latest, without its own. */
-        int64_t alive = 0, life;
-        for (int k = 0; k < c->ranks; k++)
-            if (k != r && c->peer[k].alive_ns > alive) alive = c->peer[k].alive_ns;
-        life = alive ? now - alive : INT64_MAX;
+        /* Tell each rank the latest sign of life of all ranks but itself. */
+        int64_t alive = r == lives.rank ? lives.second : lives.latest, life = alive ? now - alive : INT64_MAX;
         if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
         if (is_silent(c, r) && !c->failed && !peer->ended)
             failure_make(c, ERR_COMM, r, "no sign of life of its supervisor for %.1f s (--comm-timeout)",
@@ -383,6 +405,7 @@ static void rank_take(Control *c, Stranger *stranger)
     } else {
         *peer = stranger->peer;
         peer->proven = true;
+        peer->stranger = false;
         memcpy(peer->host, hello->host, sizeof peer->host);
         stranger->peer = (Peer){.net.fd = -1};
         if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
@@ -430,14 +453,13 @@ static void stranger_turn(Control *c, Stranger *stranger)
 
 static void strangers_turn(Control *c)
 {
-    int fd = accept(c->listener, NULL, NULL);
-    for (int i = 0; fd >= 0 && i < STRANGERS_MAX; i++) {
+    for (int i = 0; i < STRANGERS_MAX; i++) {
         if (c->stranger[i].peer.net.fd >= 0) continue;
+        int fd = accept(c->listener, NULL, NULL);
+        if (fd < 0) break;
         net_prepare(fd);
-        c->stranger[i] = (Stranger){.peer = {.net.fd = fd, .heard_ns = clock_ns()}};
-        fd = -1;
+        c->stranger[i] = (Stranger){.peer = {.net.fd = fd, .heard_ns = clock_ns(), .stranger = true}};
     }
-    if (fd >= 0) close(fd);
     for (int i = 0; i < STRANGERS_MAX; i++)
         if (c->stranger[i].peer.net.fd >= 0) stranger_turn(c, &c->stranger[i]);
 }
@@ -450,9 +472,23 @@ static Status failure_status(const Control *c)
                 c->peer[f->rank].host, f->message);
 }
 
+/* Rank 0 has a connection to each of the others. */
+static Status descriptors_allow(int ranks)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)ranks + STRANGERS_MAX + FILES_OPEN;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted || ranks < FILES_OPEN) return OK;
+    rlim_t was = limit.rlim_cur;
+    limit.rlim_cur = wanted;
+    if (wanted <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0) return OK;
+    return FAIL(ERR_COMM, "%d programs need %llu descriptors, but this one may open %llu: raise the limit (ulimit -n)",
+                ranks, (unsigned long long)wanted, (unsigned long long)was);
+}
+
 static Status root_meet(Control *c, int port, int64_t deadline)
 {
     int here = 1;
+    TRY(descriptors_allow(c->ranks));
     TRY(net_listen(c->launch.master, port, &c->listener));
     while (here < c->ranks && clock_ns() < deadline) {
         bool failed = c->failed;
@@ -481,9 +517,12 @@ static Status root_meet(Control *c, int port, int64_t deadline)
     c->listener = -1;
     for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].peer.net);
     if (c->failed) return failure_status(c);
-    char hosts[256][CONTROL_HOST_BYTES];
-    for (int r = 0; r < c->ranks; r++) memcpy(hosts[r], c->peer[r].host, CONTROL_HOST_BYTES);
+    char *hosts = malloc((size_t)c->ranks * CONTROL_HOST_BYTES);
+    if (!hosts) return FAIL(ERR_MEMORY, "no memory for the names of %d hosts", c->ranks);
+    for (int r = 0; r < c->ranks; r++)
+        memcpy(hosts + (size_t)r * CONTROL_HOST_BYTES, c->peer[r].host, CONTROL_HOST_BYTES);
     all_send(c, CONTROL_WELCOME, hosts, (size_t)c->ranks * CONTROL_HOST_BYTES, 0);
+    free(hosts);
     return OK;
 }
 

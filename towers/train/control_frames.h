@@ -41,7 +41,7 @@ typedef struct ControlFile {
     uint64_t bytes, high, low; /* its FileSum */
 } ControlFile;
 
-enum { CONTROL_MAGIC = 0x52575432, CONTROL_CONTENT_MAX = 1 << 20, CONTROL_FILE_MAX = 1 << 30 };
+enum { CONTROL_MAGIC = 0x52575432, CONTROL_CONTENT_MAX = 1 << 23, CONTROL_FILE_MAX = 1 << 30 };
 
 typedef enum ControlKind {
     CONTROL_HELLO = 1, /* ControlHello: the first frame of a connection, to rank 0 */

@@ -75,7 +75,10 @@ static Status step_begin(TowerProcess *p, Step **begun)
     const TrainJob *job = p->job;
     int batches = job_step_batches(job, p->run.step);
     Step *step = *begun = step_in_flight(p, p->run.step + 1);
-    *step = (Step){.number = p->run.step + 1, .started_ns = clock_ns(), .culprit = -1};
+    memset(step, 0, offsetof(Step, found));
+    step->number = p->run.step + 1;
+    step->started_ns = clock_ns();
+    step->culprit = -1;
     comm_sum_times(p->comm, &step->sums); /* of an evaluation or a test, not of this step */
     step->phase = job_phase_of(job, p->run.step);
     step->batches = batches ? batches : 1;

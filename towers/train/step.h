@@ -17,15 +17,15 @@ typedef struct Step {
     bool left_out;        /* excluded by a rollback: it runs without its update */
     double lr;
     /* known when its result has been taken */
-    TowerResult found[TOWERS_MAX];
-    TowerLoss loss[TOWERS_MAX]; /* of all towers: found[].loss */
-    double grad_norm;           /* of the averaged gradient */
-    double l2;                  /* of the weights that the forward pass used */
-    int culprit;                /* first tower at fault, or -1 */
+    double grad_norm; /* of the averaged gradient */
+    double l2;        /* of the weights that the forward pass used */
+    int culprit;      /* first tower at fault, or -1 */
     bool commit, overflow;
     float loss_scale; /* used in this step */
     int64_t skipped;  /* samples that could not be decoded */
     double seconds;
+    TowerResult found[TOWERS_MAX]; /* of all towers; not cleared before, because that would take time */
+    TowerLoss loss[TOWERS_MAX];    /* the same: found[].loss */
 } Step;
 
 enum { STEPS_IN_FLIGHT = GATE_AHEAD + 1 };

@@ -5,6 +5,8 @@
 
 #include "kernels/philox.h"
 
+#include <stdlib.h>
+
 int64_t shares_global(const Shares *shares)
 {
     int64_t sum = 0;
@@ -18,26 +20,27 @@ int64_t shares_steps_per_epoch(const Shares *shares, int64_t count)
     return count / global + (count % global != 0);
 }
 
+static int largest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
 void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int tower, int64_t *first, int32_t *n)
 {
     int32_t cut[TOWERS_MAX];
     int64_t global = shares_global(shares), start = step_in_epoch * global;
     int64_t taken = start >= count ? 0 : count - start < global ? count - start : global;
-    /* n[t] of `taken` samples for each tower, by largest remainder. For a full batch nothing remains and n[t] is the
-     * share. */
+    /* n[t] of `taken` samples for each tower, by largest remainder, lower towers first. For a full batch nothing remains
+     * and n[t] is the share. */
     int64_t rest[TOWERS_MAX], left = taken;
     for (int t = 0; t < shares->towers; t++) {
         cut[t] = (int32_t)(taken * shares->batch[t] / global);
-        rest[t] = taken * shares->batch[t] % global;
+        rest[t] = taken * shares->batch[t] % global * TOWERS_MAX + TOWERS_MAX - 1 - t;
         left -= cut[t];
     }
-    for (; left > 0; left--) {
-        int most = 0;
-        for (int t = 1; t < shares->towers; t++)
-            if (rest[t] > rest[most]) most = t;
-        cut[most]++;
-        rest[most] = -1;
-    }
+    if (left > 0) qsort(rest, (size_t)shares->towers, sizeof *rest, largest_first);
+    for (int i = 0; i < left; i++) cut[TOWERS_MAX - 1 - rest[i] % TOWERS_MAX]++;
     *first = start;
     for (int t = 0; t < tower; t++) *first += cut[t];
     *n = cut[tower];

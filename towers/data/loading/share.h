@@ -10,7 +10,7 @@
 
 #include "kernels/status.h"
 
-enum { TOWERS_MAX = 256 };
+enum { TOWERS_MAX = 4096 };
 
 typedef struct Shares {
     int towers;
