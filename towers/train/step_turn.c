@@ -121,7 +121,9 @@ static Status images_take(Turn *turn, int number)
             loader_step(p->loader);
         }
         TRY(loader_batch(p->loader, held));
-        TRY(samples_log(p, *held, turn->step->number));
+        /* A run that resumes in the middle of a batch's steps reads it again. */
+        bool again = wanted < job_batches_before(p->job, turn->step->number - 1);
+        if (!again) TRY(samples_log(p, *held, turn->step->number));
     }
     turn->batch = *held;
     loader_clocks(p->loader, &ledger_row(p->ledger, tower_of(turn), turn->step->number)->loader);
