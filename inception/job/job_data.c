@@ -32,9 +32,11 @@ void job_transforms(const Options *o, TrainJob *job, bool photos)
     if (o->eval_crop > 0) {
         eval->crop = CROP_FRACTION;
         eval->fraction = o->eval_crop;
-    } else if (o->eval_resize > 0 || photos) {
+    } else if (o->eval_resize > 0 || o->crop_pct > 0 || photos) {
         eval->crop = CROP_CENTRE;
-        eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize : (int32_t)lrint(side * 342.0 / 299.0);
+        eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize
+                       : o->crop_pct > 0  ? (int32_t)floor(side / o->crop_pct) /* timm, transforms_imagenet_eval */
+                                          : (int32_t)lrint(side * 342.0 / 299.0);
     }
     *train = *eval;
     train->filter = o->interpolation;

@@ -63,6 +63,12 @@ static const char *const choice_aliases[][3] = {
 };
 enum { CHOICE_ALIASES = sizeof choice_aliases / sizeof *choice_aliases, CHOICES_MAX = 16 };
 
+/* Choices of other programs that none of these equals: flag, choice, what to use. */
+static const char *const choices_refused[][3] = {
+#define CHOICE_REFUSED(flag, choice, instead) {flag, choice, instead},
+#include "inception/options/options.def"
+};
+
 /* The choice that an alternative spelling means, or the text itself. */
 static const char *choice_unalias(const char *flag, const char *typed)
 {
@@ -95,6 +101,9 @@ static Status read_choice(const OptionInfo *info, const char *text, const char *
         }
         text_add(&list, "%s%s", k ? ", " : "", info->choices[k]);
     }
+    for (size_t k = 0; k < sizeof choices_refused / sizeof *choices_refused; k++)
+        if (!strcmp(choices_refused[k][0], info->flag) && same_choice(text, choices_refused[k][1]))
+            return FAIL(ERR_ARG, "%s: no choice equals '%s': %s", label, text, choices_refused[k][2]);
     const char *near = nearest_choice(info, text);
     return FAIL(ERR_ARG, "%s: unknown choice '%s'%s%s%s; choose one of %s", label, text, near ? "; did you mean " : "",
                 near ? near : "", near ? "?" : "", names);

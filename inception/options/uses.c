@@ -59,6 +59,8 @@ Status uses_check(const Options *o)
         {OPTION_ID_ra_ops, o->auto_augment == POLICY_RAND, "without --auto-augment randaugment"},
         {OPTION_ID_ra_magnitude, o->auto_augment == POLICY_RAND, "without --auto-augment randaugment"},
         {OPTION_ID_eval_resize, o->eval_crop <= 0, "with --eval-crop"},
+        {OPTION_ID_eval_resize, o->crop_pct <= 0, "with --crop-pct"},
+        {OPTION_ID_crop_pct, o->eval_crop <= 0, "with --eval-crop"},
         {OPTION_ID_warmup_lr, o->warmup_epochs > 0, "without --warmup-epochs"},
         {OPTION_ID_nan_limit, goes_back, "with --nan-policy stop"},
         {OPTION_ID_data_path, o->verb != VERB_DOCTOR || o->hosts, "without --hosts"},
@@ -105,6 +107,7 @@ static const struct {
     {OPTION_ID_interpolation, DATA_BENCH | DATA_SHOW, "bench and show"},
     {OPTION_ID_eval_resize, DATA_BENCH | DATA_SHOW, "bench and show"},
     {OPTION_ID_eval_crop, DATA_BENCH | DATA_SHOW, "bench and show"},
+    {OPTION_ID_crop_pct, DATA_BENCH | DATA_SHOW, "bench and show"},
     {OPTION_ID_img_size, DATA_BENCH | DATA_SHOW, "bench and show"},
     {OPTION_ID_seed, DATA_BENCH | DATA_SHOW, "bench and show"},
     {OPTION_ID_recipe, DATA_BENCH | DATA_SHOW, "bench and show"},
@@ -138,7 +141,7 @@ static const OptionId of_classifiers[] = {
     OPTION_ID_classes,       OPTION_ID_background,    OPTION_ID_smoothing,       OPTION_ID_aux,
     OPTION_ID_aux_weight,    OPTION_ID_reset_head,    OPTION_ID_eval_batch_size, OPTION_ID_eval_resize,
     OPTION_ID_eval_crop,     OPTION_ID_eval_interval, OPTION_ID_mixup,           OPTION_ID_cutmix,
-    OPTION_ID_class_weights, OPTION_ID_loss,
+    OPTION_ID_class_weights, OPTION_ID_loss,          OPTION_ID_crop_pct,
 };
 static const OptionId of_adversaries[] = {OPTION_ID_critic_steps, OPTION_ID_critic_batches, OPTION_ID_sample_interval};
 

@@ -173,6 +173,7 @@ if command -v zsh >/dev/null; then zsh -n "$work/zsh" || complain "the zsh compl
 if command -v fish >/dev/null; then fish -n "$work/fish" || complain "the fish completion is not fish"; fi
 refused "one of bash, zsh, fish" completion tcsh
 refused "no shell given" completion
+refused "that is --sched step --decay-epochs 1" train $model --lr-scheduler exponentiallr
 refused "(1 to 4096)" train $model --towers 4097
 refused "control character" train $model --experiment $'a\nb'
 

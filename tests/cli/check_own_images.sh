@@ -71,6 +71,13 @@ grep -q '^training: 120 images' info && grep -q '^evaluation: 36 images' info &&
     complain "info of three parts: $(cat info)"
 "$towers" predict runs/parts parts --split test --device cpu --csv >out 2>err || complain "predict --split: $(cat err)"
 [[ $(cut -d, -f1 out | sort -u | grep -c parts/test/) == 18 ]] || complain "predict --split test: $(cat out)"
+# timm's --crop-pct keeps the ratio of the sides: floor(32 / 0.9) is 35
+of=()
+for crop in "--crop-pct 0.9" "--eval-resize 35" "--eval-crop 0.9"; do
+    # shellcheck disable=SC2086
+    of+=("$("$towers" eval runs/images $crop --device cpu --json 2>err | grep -o '"loss": [0-9.]*')")
+done
+[[ -n ${of[0]} && ${of[0]} == "${of[1]}" && ${of[0]} != "${of[2]}" ]] || complain "--crop-pct: ${of[*]} $(cat err)"
 rm -r parts/valid
 "$towers" train googlenet --device cpu --data-path parts --img-size 32 -b 20 --threads 1 --epochs 1 --experiment untested --quiet 2>err
 [[ $? == 2 ]] && grep -q "has images for tests, but none for the evaluation during training" err || complain "test/ chooses the best weights: $(cat err)"
