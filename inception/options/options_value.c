@@ -132,6 +132,17 @@ static Status read_flag(const char *text, const char *label, bool *value)
     return FAIL(ERR_ARG, "%s: '%s' is neither true nor false", label, text);
 }
 
+Status address_check(const char *text, const char *label)
+{
+    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    if (!isalpha((unsigned char)text[0]) || strncmp(text + scheme, "://", 3) != 0) return OK;
+    return FAIL(
+        ERR_ARG,
+        "%s: '%s' is the address of a store, but only files and folders are read and written: mount it, or copy "
+        "it with the tools of %.*s",
+        label, text, (int)scheme, text);
+}
+
 Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value)
 {
     switch (info->type) {
@@ -144,6 +155,8 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
     }
     if (!*text) return FAIL(ERR_ARG, "%s: the value is empty", label);
     if (strlen(text) > TEXT_MOST) return FAIL(ERR_ARG, "%s: the value is longer than %d bytes", label, TEXT_MOST);
+    bool place = strstr(info->metavar, "PATH") || strstr(info->metavar, "FILE") || strstr(info->metavar, "DIR");
+    if (place) TRY(address_check(text, label));
     value->text = text;
     return OK;
 }
