@@ -89,7 +89,7 @@ PY
 
 # ---- a capsule has the targets and the weights of classes, and gives the same again
 if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "without fault points: no capsule"
+    left_out "the capsule: this binary has no fault points"
 else
     TOWERS_FAULT="nan:tower=1,step=3,layer=conv2,activity=forward,index=7" train nan --towers 2 --batch-size 8 "${mix[@]}" --max-steps 10
     [[ $? == 8 ]] || complain "no NaN: $(tail -3 "$work/err")"

@@ -210,7 +210,7 @@ stopped() { # NAME RANK SIGNAL CODE ARGUMENT...
     row faults "SIG$signal to rank $rank${*:+, \`$*\`}" "$code $code" "all save after the same step; resumed: the bits of an undisturbed run"
 }
 if TOWERS_FAULT=none: "$towers" "${run[@]}" --dry-run >/dev/null 2>&1; then
-    echo "stops and deaths are left out: this binary has no fault points" >&2
+    left_out "stops and deaths: this binary has no fault points"
 else
     stopped term-1 1 TERM 143
     stopped int-0 0 INT 85 --preempt-exit 85
@@ -258,7 +258,7 @@ else
         [[ $? == 8 ]] && grep -q conv2 "$out" || complain "nan: the capsule of the other host is not replayed: $(cat "$out" "$err")"
         compgen -G "$runs/nan/.tmp-*" >/dev/null && complain "nan: temporary files are left: $(ls -a "$runs/nan")"
     else
-        echo "the records of another host are left out: no mount namespaces here" >&2
+        left_out "the records of another host: no mount namespaces here"
     fi
 
     # ---- slow, but alive, in another program than rank 0's, and in rank 0 outside of sums: progress within an activity counts on all
@@ -288,7 +288,7 @@ else
         row faults "SIG$signal to the $([[ $who == supervisor ]] && echo program || echo 'first tower process') of rank $rank${*:+, \`$*\`}" "$([[ $rank == 0 ]] && echo "- 7" || echo "7 -")" "$(said "$pattern" "$codes/all")"
     }
     if [[ ${mpirun[0]} == mpirun.mpich ]]; then
-        echo "deaths are left out: Hydra kills all programs at once, before they can report" >&2
+        left_out "deaths: Hydra kills all programs at once, before they can report"
     else
         dies supervisor-1 KILL 1 supervisor "rank 1 on $(hostname): its supervisor has ended without a message"
         dies supervisor-0 KILL 0 supervisor "rank 0 on $(hostname): its supervisor has ended without a message"

@@ -166,7 +166,7 @@ if command -v "${mpirun[0]}" >/dev/null; then
     cmp <(cut -d, -f1-7 "$work/together/results.csv") <(cut -d, -f1-7 "$work/apart/results.csv") || complain "two programs measure something else"
     cmp "$work/together/mistakes.csv" "$work/apart/mistakes.csv" || complain "two programs make other mistakes"
 else
-    echo "without mpirun: several programs were not tried"
+    left_out "several programs: no mpirun"
 fi
 
 # ---- what people see of the data

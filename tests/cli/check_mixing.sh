@@ -80,7 +80,7 @@ grep -q 'weights of classes' "$work/err" || complain "resume with other weights 
 
 # ---- a capsule has what was mixed, and gives the same again
 if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "without fault points: no capsule"
+    left_out "the capsule: this binary has no fault points"
 else
     TOWERS_FAULT="nan:tower=1,step=3,layer=conv2,activity=forward,index=7" "$towers" train fashion_cnn --data-path "$work/data" --device cpu \
         --threads 1 --towers 2 --batch-size 8 --output-dir "$work" --experiment nan "${mix[@]}" >/dev/null 2>"$work/err" </dev/null

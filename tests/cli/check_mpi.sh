@@ -58,7 +58,7 @@ leaves() {
 
 tried=0
 for mpi in openmpi mpich; do
-    [[ -x $drivers/hosts_driver_$mpi ]] && command -v "mpirun.$mpi" >/dev/null || { echo "$mpi is not installed: not tried" >&2; continue; }
+    [[ -x $drivers/hosts_driver_$mpi ]] && command -v "mpirun.$mpi" >/dev/null || { left_out "$mpi: it is not installed"; continue; }
     tried=$((tried + 1))
     sums "$mpi"
     alongside overlaps "$mpi"

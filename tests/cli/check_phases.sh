@@ -129,7 +129,7 @@ same whole-new branch
 
 # ---- a killed run
 if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path "$work/data" >/dev/null 2>&1; then
-    echo "no fault points: kills and NaN are left out"
+    left_out "kills and NaN: this binary has no fault points"
 else
     kills=${TOWERS_TEST_KILLS:-10} seed=${TOWERS_TEST_SEED:-$$}
     echo "seed $seed"

@@ -137,7 +137,7 @@ grep -q "val/red/0.png" one.out || complain "predict leaves out the whole image 
 
 # ---- a NaN names the files of its samples, and its capsule runs again without them
 if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --dataset synthetic >/dev/null 2>&1; then
-    echo "without fault points: the NaN of a photograph is not tried"
+    left_out "the NaN of a photograph: this binary has no fault points"
 else
     TOWERS_FAULT="nan:tower=0,step=2,layer=fc,phase=forward,index=0" train nan photos --augment && complain "a NaN exits 0"
     grep -qE "the first is number [0-9]+ \(.*photos/train/(red|green|blue)/[0-9]+\.(jpg|png)\)" nan.err || complain "the NaN's sample is not named by its file: $(cat nan.err)"

@@ -48,6 +48,10 @@ for script in "$source_dir"/tests/*/*.sh "$source_dir"/scripts/{check_format,cla
     [[ $script == */check_skips.sh ]] || ! grep -qE '(exit|return|&&) 77' "$script" || grep -qE "SKIPPED|small_data|needs_" "$script" ||
         complain "${script#"$source_dir/"} ends with 77 and does not say why"
 done
+grep -nE "(echo|printf) .*(left out|not tried|not installed|skipped:|[Ww]ithout (fault|mpi)|[Nn]o fault points)" "$source_dir"/tests/*/*.sh |
+    grep -vE "SKIPPED|check_skips" >found && complain "parts that are left out by another word than left_out (support/check.sh): $(cat found)"
+printf '%s\n' '1/1 Test: check_x' "$(left_out 'a part: no root' 2>&1)" >LastTest.log
+[[ $(bash "$source_dir/scripts/skips.sh" list LastTest.log) == "check_x: a part: no root" ]] || complain "what left_out says is not listed"
 
 # Three commits in a row run everything (tests/README.md).
 for first in 0 7 311; do

@@ -103,7 +103,7 @@ if [[ -x $gpu_towers ]]; then
     TOWERS_MAX_STEPS=2 TOWERS_BATCH_SIZE=1 FAKE_GPUS=4 towers train fashion_cnn --device cuda --reduce ordered --experiment gpus >"$out" 2>"$err" </dev/null ||
         complain "one program with GPUs: $(tail -n 3 "$err")"
 else
-    echo "the example for GPUs is left out: this build has no fake GPUs" >&2
+    left_out "the example for GPUs: this build has no fake GPUs"
 fi
 
 # srun without MPI cannot sum over CPU hosts

@@ -68,7 +68,7 @@ nobody clean --max-steps 1500
 batch=(--tower-batch 24,2)
 if awk -v cores="$(nproc)" '{ exit !($1 > 2 * cores) }' /proc/loadavg; then
     # who computes for longer is interrupted more often: the larger share is really later then
-    echo "skipped: whether unequal shares name somebody, for the machine is busy ($(cut -d' ' -f1 /proc/loadavg))"
+    left_out "whether unequal shares name somebody: the machine is busy ($(cut -d' ' -f1 /proc/loadavg))"
 else
     nobody shares --max-steps 300
 fi

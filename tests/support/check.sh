@@ -5,6 +5,7 @@
 #                                           inspects them) and work, a folder that is removed at the end
 #   needs_python                            skip (77) without python3
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
+#   left_out TEXT...                        a part is not tried, and why: scripts/skips.sh lists it, tests/skips.txt accepts it
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
 #                                           $err): for cases that mostly wait. together waits for all of them
 #   complain TEXT...                        print and count a failure; the script continues
@@ -31,6 +32,10 @@ needs_faults() {
         echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
         exit 77
     fi
+}
+
+left_out() {
+    echo "SKIPPED: $*" >&2
 }
 
 alongside() {
