@@ -109,6 +109,8 @@ static Status look_run(const Options *o, const Source *source, Look *l)
     return survey_run(&config);
 }
 
+enum { CLASSES_SHOWN = 1000 };
+
 static const char *const part_titles[SPLITS] = {"training", "evaluation", "test"};
 
 static void look_print(const char *name, const Source *source, const Look *l, FILE *to)
@@ -134,12 +136,13 @@ static void classes_print(const Source *train, const Look looks[SPLITS], FILE *t
 {
     const SourceInfo *info = source_info(train);
     text_printf(to, "classes: %d%s\n", info->classes, info->several ? ", any number for an image" : "");
-    for (int c = 0; c < info->classes; c++) {
+    for (int c = 0; c < info->classes && c < CLASSES_SHOWN; c++) {
         fprintf(to, "  %6d", c);
         for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
             if (looks[s].source) fprintf(to, "  %8" PRId64, looks[s].of_class[c]);
         text_printf(to, "  %s\n", info->class_names[c]);
     }
+    if (info->classes > CLASSES_SHOWN) fprintf(to, "  and %d more classes\n", info->classes - CLASSES_SHOWN);
 }
 
 static int by_hash(const void *a, const void *b)

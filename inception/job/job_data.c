@@ -116,7 +116,9 @@ static void progress_show(void *context, int64_t done, int64_t all)
 static void ignored_note(JobFiles *files, const SourceInfo *info)
 {
     if (info->ignored > 0)
-        job_note(files, "warning: %lld files are ignored (%s), the first is %s; images are files that end in %s",
+        job_note(files,
+                 "warning: %lld files are ignored (%s), the first is %s; images are files that end in %s; "
+                 "ImageMagick converts others: mogrify -format png FILE",
                  (long long)info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
 }
 

@@ -78,6 +78,25 @@ cmp -s recipe.png plain.png && complain "data show ignores --recipe"
 data 2 show photos --recipe phots
 data 2 show photos --crop random
 says 'crop has no effect without --augment'
+data 2 show photos --flip random
+says 'flip has no effect without --augment'
+for step in "--color-jitter 0.9" "--hue-jitter 0.5" "--color-distort" "--auto-augment randaugment" "--random-erase 1" "--mixup 1"; do
+    # shellcheck disable=SC2086 # an option and its value
+    data 0 show photos --img-size 80 $step -o step.png
+    cmp -s step.png plain.png && complain "$step does nothing without --augment"
+done
+mkdir many
+seq 1200 >many/classes.txt
+printf 'P2 1 1 255 3\n' >0.pgm
+echo 3 >0.cls
+tar cf many/0.tar 0.pgm 0.cls
+data 0 info many
+says '^  and 200 more classes'
+[ "$(grep -c . out)" -lt 1020 ] || complain "data info of 1200 classes prints $(grep -c . out) lines"
+mkdir -p gifs/a
+printf 'GIF89a' >gifs/a/0.png
+data 3 check gifs
+says 'found a GIF: convert it, as by .mogrify -format png FILE'
 data 2 convert photos nothing --img-size 80
 says '--img-size has no effect with towers data convert; it applies only to bench and show'
 data 2 check photos --exif

@@ -47,6 +47,28 @@ static void test_permutes_fairly(void **state)
     assert_true(both > -0.03 && both < 0.03);
 }
 
+/* Every permutation of a few items, such as shards, is equally likely: chi square of 120 and of 720 permutations per degree of
+ * freedom is below 1.5 (its deviation is 0.13 and 0.05). */
+static void test_permutes_few_fairly(void **state)
+{
+    (void)state;
+    enum { EPOCHS = 72000 };
+    for (int count = 5; count <= 6; count++) {
+        int seen[46656] = {0}, permutations = count == 5 ? 120 : 720;
+        double chi2 = 0, wanted = (double)EPOCHS / permutations;
+        for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+            int number = 0;
+            for (int i = 0; i < count; i++) number = number * count + (int)order_permute(11, epoch, count, i);
+            seen[number]++;
+        }
+        for (int i = 0; i < 46656; i++)
+            if (seen[i]) chi2 += (seen[i] - wanted) * (seen[i] - wanted) / wanted, permutations--;
+        chi2 += permutations * wanted; /* those that never came */
+        chi2 /= (count == 5 ? 120 : 720) - 1;
+        if (chi2 > 1.5) fail_msg("%d items: chi square is %g for each degree of freedom", count, chi2);
+    }
+}
+
 static void test_small_sets_use_the_table(void **state)
 {
     (void)state;
@@ -142,11 +164,9 @@ static void test_windows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permutes_any_count),
-        cmocka_unit_test(test_permutes_fairly),
-        cmocka_unit_test(test_small_sets_use_the_table),
-        cmocka_unit_test(test_large_sets_need_none),
-        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_permutes_any_count),   cmocka_unit_test(test_permutes_fairly),
+        cmocka_unit_test(test_permutes_few_fairly),  cmocka_unit_test(test_small_sets_use_the_table),
+        cmocka_unit_test(test_large_sets_need_none), cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

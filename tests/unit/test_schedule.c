@@ -72,11 +72,12 @@ static void test_warmup(void **state)
     expect_lr(&s, 10, 5, 30, 1); /* no jump: the cosine begins here */
     expect_lr(&s, 20, 5, 30, 0.5);
     s = (Schedule){.kind = SCHEDULE_STEP, .lr = 1, .decay_rate = 0.1, .decay_epochs = 3, .warmup_epochs = 1};
-    expect_lr(&s, 1, 5, 30, 0.2);
+    expect_lr(&s, 0, 5, 30, 0.2); /* from 0: no step has a rate of 0 */
+    expect_lr(&s, 3, 5, 30, 0.8);
     expect_lr(&s, 5, 5, 30, 1);
     expect_lr(&s, 15, 5, 30, 0.1); /* stairs count from step 0 */
     s = (Schedule){.kind = SCHEDULE_COSINE, .lr = 1, .warmup_epochs = 9};
-    expect_lr(&s, 40, 5, 30, 40.0 / 45); /* longer than the training */
+    expect_lr(&s, 40, 5, 30, 41.0 / 45); /* longer than the training */
     expect_lr(&s, 45, 5, 30, 0);
 }
 
@@ -89,6 +90,10 @@ static void test_one_cycle(void **state)
     expect_lr(&s, 30, 10, 100, 1);
     expect_lr(&s, 65, 10, 100, 0.6);
     expect_lr(&s, 100, 10, 100, 0.2);
+    s.min_lr = 0;
+    expect_lr(&s, 0, 10, 100, 1 / 30.0);
+    expect_lr(&s, 29, 10, 100, 1);
+    expect_lr(&s, 30, 10, 100, 1);
 }
 
 static void test_pieces(void **state)
@@ -99,7 +104,7 @@ static void test_pieces(void **state)
     assert_int_equal(s.kind, SCHEDULE_PIECEWISE);
     assert_int_equal(s.pieces, 3);
     assert_true(s.lr == 0.1);
-    expect_lr(&s, 5, 10, 100, 0.05); /* warm-up to the first rate */
+    expect_lr(&s, 4, 10, 100, 0.05); /* warm-up to the first rate */
     expect_lr(&s, 24, 10, 100, 0.1);
     expect_lr(&s, 25, 10, 100, 0.01);
     expect_lr(&s, 39, 10, 100, 0.01);

@@ -247,6 +247,23 @@ static void test_divided(void **state)
     assert_true(of_class[0] == 4 && of_class[1] == 4);
 }
 
+/* One large label is damage, or no label, unless a list says that there are as many classes. */
+static void test_few_samples_of_many_classes(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], names[PATH_BYTES];
+    tar_write("set/0.tar", 1100, 8, 1 << 20);
+    scratch_path(path, "set");
+    refused(path, SPLIT_TRAIN, 0.1, ERR_FORMAT, "the largest label of 8 samples is 1107: expected less than 1008");
+    scratch_path(names, "set/classes.txt");
+    FILE *to = fopen(names, "w");
+    for (int i = 0; i < 1200; i++) fprintf(to, "%d\n", i);
+    assert_int_equal(fclose(to), 0);
+    Source *s = opened(path, SPLIT_TRAIN, 0.1);
+    assert_int_equal(source_info(s)->classes, 1200);
+    source_close(s);
+}
+
 /* The index is used while the shards are as they were; a changed shard is named, and indexed again by the next run. */
 static void test_changed(void **state)
 {
@@ -508,6 +525,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pixels_of_mds, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_splits, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_few_samples_of_many_classes, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_training, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_during_the_listing, set_up, scratch_drop),

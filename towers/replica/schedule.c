@@ -97,10 +97,16 @@ static double cosine(double high, double low, double t)
     return low + (high - low) * (1 + cos(M_PI * t)) / 2;
 }
 
+/* A rise from 0 begins with its first step's share, because an update with a rate of 0 would change nothing. */
+static double rise(double low, double high, double step, double steps)
+{
+    return low + (high - low) * fmin(1, (step + (low <= 0)) / steps);
+}
+
 static double one_cycle(const Schedule *s, double step, double total)
 {
     double top = ONE_CYCLE_RISE * total;
-    if (step < top) return s->min_lr + (s->lr - s->min_lr) * step / top;
+    if (step < top) return rise(s->min_lr, s->lr, step, top);
     return cosine(s->lr, s->min_lr, progress(step, top, total));
 }
 
@@ -108,7 +114,7 @@ double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int
 {
     double warmup = s->kind == SCHEDULE_ONE_CYCLE ? 0 : floor(s->warmup_epochs * (double)steps_per_epoch);
     double first = s->kind == SCHEDULE_PIECEWISE && s->pieces > 0 ? s->piece_lr[0] : s->lr;
-    if ((double)step < warmup) return s->warmup_lr + (first - s->warmup_lr) * (double)step / warmup;
+    if ((double)step < warmup) return rise(s->warmup_lr, first, (double)step, warmup);
     double t = progress((double)step, warmup, (double)total_steps);
     switch (s->kind) {
     case SCHEDULE_EXPONENTIAL: return staircase(s, step, s->epoch_steps > 0 ? s->epoch_steps : (double)steps_per_epoch);

@@ -14,7 +14,7 @@ typedef enum ScheduleKind {
     SCHEDULE_PIECEWISE,   /* "LR0;E1;LR1;E2;LR2" */
     SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
     SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
-    SCHEDULE_ONE_CYCLE    /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up */
+    SCHEDULE_ONE_CYCLE    /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up. From 0 as below */
 } ScheduleKind;
 
 typedef struct Schedule {
@@ -22,7 +22,7 @@ typedef struct Schedule {
     double lr, min_lr;
     double decay_rate, decay_epochs, power;
     double epoch_steps;              /* for exponential: samples / batch, not rounded; 0: steps_per_epoch */
-    double warmup_epochs, warmup_lr; /* linear from warmup_lr to lr */
+    double warmup_epochs, warmup_lr; /* linear from warmup_lr to lr; from 0, step k of K has lr (k + 1) / K */
     int pieces;
     double piece_lr[16], piece_epoch[16]; /* piece_lr[i] from piece_epoch[i] on; piece_epoch[0] = 0 */
 } Schedule;

@@ -68,7 +68,10 @@ static Status formats_probe(const uint8_t *data, size_t size, ImageInfo *info)
     if (size >= 3 && data[0] == 'P' && data[1] >= '1' && data[1] <= '7') return pnm_probe(data, size, info);
     const char *other = other_format(data, size);
     if (other)
-        return FAIL(ERR_FORMAT, "expected a JPEG, PNG, WebP or PNM image, found %s: convert it to one of these", other);
+        return FAIL(ERR_FORMAT,
+                    "expected a JPEG, PNG, WebP or PNM image, found %s: convert it, as by 'mogrify -format png FILE' "
+                    "(ImageMagick)",
+                    other);
     return FAIL(ERR_FORMAT, "expected a JPEG, PNG, WebP or PNM image, found bytes %02x %02x %02x %02x", data[0],
                 size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
 }

@@ -7,7 +7,7 @@
 #include "kernels/philox.h"
 #include "towers/data/loading/share.h"
 
-enum { ROUNDS = 6, NOBODY = -1 };
+enum { ROUNDS = 6, NOBODY = -1, FEW = 64 };
 
 static const uint64_t SHARD_KEY = 0x7368617264730000u, WINDOW_KEY = 0x9e3779b97f4a7c15u;
 static const uint64_t BALANCE_KEY = 0x62616c616e636500u;
@@ -180,6 +180,11 @@ static uint64_t feistel(uint64_t seed, int64_t epoch, int bits, uint64_t value)
 int64_t order_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t position)
 {
     int bits = 1;
+    if (count <= FEW) {
+        int32_t table[FEW];
+        epoch_order(seed ^ PERMUTE_KEY, epoch, count, table);
+        return table[position];
+    }
     while (bits < 62 && (INT64_C(1) << bits) < count) bits++;
     uint64_t value = (uint64_t)position;
     do value = feistel(seed, epoch, bits, value);

@@ -53,7 +53,8 @@ int64_t order_at(const Order *order, int64_t epoch, int64_t position);
 int order_window(const Order *order, int64_t epoch, int64_t position);
 int order_shard(const Order *order, int64_t epoch, int place);
 
-/* The keyed permutation, for any count. */
+/* The keyed permutation, for any count. Of few items, as a data set has shards, a Feistel network would reach some
+ * permutations several times as often as others, so these are shuffled. */
 int64_t order_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
 
 #endif

@@ -41,6 +41,8 @@ static const char *const format_names[SHARD_KINDS][2][2] =
                     {"MDS shards, labels from 1", "MDS shards, labels from 1, divided"}}};
 /* IndexHeader.kind is the ShardKind, and this bit if labels begin with 1. */
 enum { KIND_FROM_ONE = 1 << 8, NAME_BYTES = 1024 };
+/* So many classes need no samples. */
+enum { CLASSES_FREE = 1000 };
 
 /* ---- which shards, and which split each is for */
 
@@ -424,6 +426,11 @@ static Status classes_add(const SourceConfig *config, const ShardSet *set, const
     *first = one;
     b->parts.kind = (uint64_t)set->kind | (one ? KIND_FROM_ONE : 0);
     int count = train ? (int)train->header->classes : names.count ? names.count : most + 1 - *first;
+    if (!train && !names.count && count > listing_samples(l) + CLASSES_FREE)
+        TRY_OUT(FAIL(ERR_FORMAT,
+                     "'%s': the largest label of %" PRId64 " samples is %d: expected less than %" PRId64
+                     " without a list of names; if there are as many classes, name them in classes.txt",
+                     config->path, listing_samples(l), most, listing_samples(l) + CLASSES_FREE));
     b->parts.classes = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *b->parts.classes);
     if (!b->parts.classes) st = FAIL(ERR_MEMORY, "no memory for the list of %d classes", count);
     for (int i = 0; i < count && st == OK; i++)
