@@ -1,4 +1,4 @@
-/* Made by scripts/golden_distort.py with numpy; do not edit. */
+/* Made by tests/golden/distort.py with numpy; do not edit. */
 // clang-format off
 static const struct { int32_t h, w; uint32_t words[4]; bool fits; int32_t y, x, crop_h, crop_w; bool covers[2]; } golden_crops[] = {
     {375, 500, {265753889u, 2659716940u, 3132846357u, 4222505062u}, 1, 73, 280, 274, 215, {1, 1}},

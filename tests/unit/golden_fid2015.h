@@ -1,4 +1,4 @@
-/* Made by scripts/golden_fid2015.py with PyTorch 2.15.0; do not edit. Every 8th feature. */
+/* Made by tests/golden/fid2015.py with PyTorch 2.15.0; do not edit. Every 8th feature. */
 // clang-format off
 enum { GOLDEN_SIDE = 24, GOLDEN_SHOWN = 256 };
 static const float golden_fid2015[GOLDEN_SHOWN] = {

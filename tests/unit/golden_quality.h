@@ -1,4 +1,4 @@
-/* Made by scripts/golden_quality.py with numpy; do not edit. kid: only where both sets have one size. */
+/* Made by tests/golden/quality.py with numpy; do not edit. kid: only where both sets have one size. */
 // clang-format off
 static const struct { int64_t n, m; int32_t d; double kid, fid; } golden[] = {
     {40, 40, 8, 80.2153594992, 9.39412933859},

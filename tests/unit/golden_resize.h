@@ -1,4 +1,4 @@
-/* Made by scripts/golden_resize.py with Pillow 9.4.0; do not edit. */
+/* Made by tests/golden/resize.py with Pillow 9.4.0; do not edit. */
 // clang-format off
 static const struct { int32_t in_h, in_w, out_h, out_w, c; uint8_t out[600]; } golden[] = {
     {7, 5, 3, 4, 1, {

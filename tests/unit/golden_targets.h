@@ -1,4 +1,4 @@
-/* Made by scripts/golden_targets.py with PyTorch 2.15.0; do not edit. */
+/* Made by tests/golden/targets.py with PyTorch 2.15.0; do not edit. */
 // clang-format off
 enum { GOLDEN_N = 6, GOLDEN_CLASSES = 5 };
 static const int32_t golden_labels[GOLDEN_N] = {0, 3, 1, 4, 3, 2};

@@ -1,4 +1,4 @@
-/* Made by scripts/golden_wgan.py with PyTorch 2.15.0; do not edit. */
+/* Made by tests/golden/wgan.py with PyTorch 2.15.0; do not edit. */
 // clang-format off
 static const double golden_gradients_0[522] = {
     -8.517343526056722e-01, -1.565739943439357e+00, -2.962272460889895e-01, 1.152087171873047e-01, -6.070916787399094e-02, -8.451663718679796e-01,
