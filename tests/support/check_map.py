@@ -14,7 +14,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
-Every circle is printed as the chain that closes it. Exit status 0: none; 1: at least one; 2: usage.
+Every circle is printed as the chain that closes it, then how many rooms there are, how many of them use another one (arrows), and the
+largest. Exit status 0: none; 1: at least one; 2: usage.
 """
 import collections
 import os
@@ -190,7 +191,10 @@ def main():
                 place = next((x, y) for x, y in pairs if (room(x), room(y)) == (a, b) or (file_of(x), file_of(y)) == (a, b))
                 print(f"    {place[0]} -> {place[1]}")
         count += len(found)
-    print(f"{count} circles")
+    files = collections.Counter(map(room, sources(root)))
+    arrows = {(room(a), room(b)) for _, pairs in kinds for a, b in pairs if room(a) != room(b)}
+    largest = files.most_common(1)[0] if files else ("none", 0)
+    print(f"{len(files)} rooms, {len(arrows)} arrows, {count} circles, largest room {largest[0]} ({largest[1]} files)")
     return 1 if bad or count else 0
 
 
