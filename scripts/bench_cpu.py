@@ -7,9 +7,11 @@ Each case is a list of sides. A repetition measures every side once, in turn; me
 a new process each time. PyTorch's processes are started, warmed up and compiled once per case and wait for their turns, except those
 of DDP and of large networks, whose memory is needed. After the first repetition the fastest of PyTorch's single-process sides is
 duplicated with jemalloc, set up as PyTorch's tuning guide advises. A run is marked as disturbed if other processes used more than
-0.08 core (or more than 0.05 core was stolen) during it; the median is taken over unmarked runs if there are at least three. The files
-are written after every repetition; --resume keeps the runs of this commit and adds the missing ones. Cases that were not run keep
-their earlier results; each records its commit and date. On two idle cores the four cases of the README take about 25 minutes.
+0.08 core (or more than 0.05 core was stolen) during it. A marked run is repeated, at most twice as often as there are repetitions;
+medians are taken over the same number of unmarked runs of all sides of a case, the first ones, or with fewer than three over all runs,
+which the tables show by a star. The files are written after every repetition; --resume keeps the runs of this commit and adds the
+missing ones. Cases that were not run keep their earlier results; each records its commit and date. On two idle cores the four cases
+of the README take about 25 minutes.
 
 Processors without AVX-512 run other code, in f32 only: their results and tables stand beside those of the others.
 """
@@ -29,7 +31,7 @@ import time
 
 TOWERS = os.environ.get("TOWERS", "build/towers")
 TORCH_PYTHON = os.environ.get("TORCH_PYTHON", "/usr/bin/python3")
-TABLE, README = "docs/performance.md", "README.md"
+TABLE, README = "docs/results/cpu.md", "README.md"
 OTHERS_MAX, STEAL_MAX = 0.08, 0.05
 LIMIT_SECONDS = 1800
 JEMALLOC_CONF = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
@@ -314,19 +316,35 @@ def macs_of(model):
 # ---- tables
 
 
+CLEAN_LEAST, STAR = 3, " \\*"
+
+
+def clean(runs):
+    return [r for r in runs if "error" not in r and not r["disturbed"]]
+
+
+def summaries(case):
+    """{side: median, range and number of its runs}: as many undisturbed ones of every side that has enough."""
+    enough = [len(clean(runs)) for runs in case["runs"].values() if len(clean(runs)) >= CLEAN_LEAST]
+    return {side: summary(clean(runs)[:min(enough)] if len(clean(runs)) >= CLEAN_LEAST else runs) for side, runs in case["runs"].items()}
+
+
 def summary(runs):
-    good = [r for r in runs if "error" not in r]
-    clean = [r for r in good if not r["disturbed"]]
-    used = clean if len(clean) >= 3 else good
-    if not used:
+    speeds = [r["images_per_sec"] for r in runs if "error" not in r]
+    if not speeds:
         return None
-    speeds = [r["images_per_sec"] for r in used]
-    return {"median": statistics.median(speeds), "min": min(speeds), "max": max(speeds), "runs": len(used),
-            "disturbed": used is good and len(clean) < len(good)}
+    return {"median": statistics.median(speeds), "min": min(speeds), "max": max(speeds), "runs": len(speeds),
+            "disturbed": len(clean(runs)) < CLEAN_LEAST}
 
 
 def digits(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def spread(s):
+    """Median and range in the README's table."""
+    runs = f"{digits(s['min'])} to {digits(s['max'])}" if s["runs"] > 1 else "one run"
+    return f"{digits(s['median'])}{STAR if s['disturbed'] else ''} ({runs})"
 
 
 def best(sums, begin):
@@ -336,7 +354,7 @@ def best(sums, begin):
 
 
 def case_table(case):
-    sums = {name: summary(runs) for name, runs in case["runs"].items()}
+    sums = summaries(case)
     peer = best({n: s for n, s in sums.items() if "DDP" not in n}, "PyTorch")[1]
     single = best(sums, "towers, 1 tower")[1]
     part = f" (runs of {case['steps']} warm steps for PyTorch)" if case.get("steps") else ""
@@ -364,26 +382,30 @@ def readme_lines(results):
     versions = {(case.get("torch"), case["commit"]) for case in cases.values()}
     if len(cases) < len(names) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
         return None  # rows differ in commit or PyTorch version
-    lines = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"]
+    lines, without = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"], []
     for name, case in cases.items():
-        sums = {side: summary(runs) for side, runs in case["runs"].items()}
-        ours = best(sums, "towers")[1]
+        sums = summaries(case)
+        ours = best(sums, "towers")
         peer, ddp = best({n: s for n, s in sums.items() if "DDP" not in n}, "PyTorch"), best(sums, "PyTorch DDP")
-        if not ours or not peer[0]:
+        if not ours[0] or not peer[0]:
             continue
+        if not any(s for side, s in sums.items() if side.endswith("jemalloc") and "DDP" not in side):
+            without.append(f"{case['title'].split(',')[0]} in {'bf16' if 'bf16' in name else 'f32'}")
         what, batch = case["title"].split(", batch ")
         dtype = "bf16" if "bf16" in name else "f32"
         how = peer[0].replace("PyTorch ", "")
-        beside = f"{digits(ddp[1])} | {ours / ddp[1]:.1f}x" if ddp[0] else "|"
+        beside = f"{spread(sums[ddp[0]])} | {ours[1] / ddp[1]:.1f}x" if ddp[0] else "|"
         what = what.replace("inception_v3", "`inception_v3`").replace("fashion_cnn", "`fashion_cnn`")
         what = what.replace("inception_mini", "`inception_mini`")
-        lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {digits(ours)} | {digits(peer[1])} ({how}) | {ours / peer[1]:.1f}x | "
-                     f"{beside} |")
+        lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {spread(sums[ours[0]])} | {spread(sums[peer[0]])}, {how} | "
+                     f"{ours[1] / peer[1]:.1f}x | {beside} |")
     first = next(iter(cases.values()))
     cpu = results["machine"]["cpu"] + kind_of(results)
-    return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc, and "
-            f"against DDP with a process for each core, on {results['machine']['cores']} cores of an {cpu} at commit "
-            f"{first['commit']}:", "", *lines]
+    star = f" (`*`: fewer than {CLEAN_LEAST} runs undisturbed by other programs)" if any(STAR in line for line in lines) else ""
+    return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc"
+            f"{' (without only: ' + ', '.join(without) + ')' if without else ''}, and against DDP with a process for each core, on "
+            f"{results['machine']['cores']} cores of an {cpu} at commit {first['commit']}; medians, and the slowest to the fastest run"
+            f"{star}:", "", *lines]
 
 
 def tables(results):
@@ -395,8 +417,8 @@ def tables(results):
                                                  for kind, p in results["peaks"].items()) + ".", ""]
     for case in results["cases"].values():
         lines += case_table(case)
-    if any((summary(r) or {}).get("disturbed") for c in results["cases"].values() for r in c["runs"].values()):
-        lines += ["`*` other programs ran at the same time, so these numbers are less reliable.", ""]
+    if any((s or {}).get("disturbed") for case in results["cases"].values() for s in summaries(case).values()):
+        lines += [f"`*` fewer than {CLEAN_LEAST} runs undisturbed by other programs, so these numbers are less reliable.", ""]
     lines += ["GFLOP/s count 6 operations for each multiply-add of the forward pass of an image, whatever algorithm is used.", "",
               "<details><summary>The commands</summary>", "", "```"]
     for case in results["cases"].values():
@@ -494,7 +516,7 @@ def case_open(results, name, spec, options):
 
 def add_jemalloc(case, sides):
     """A copy with jemalloc of the fastest of PyTorch's single-process sides."""
-    sums = {name: summary(runs) for name, runs in case["runs"].items() if "DDP" not in name}
+    sums = {name: s for name, s in summaries(case).items() if "DDP" not in name}
     name = best(sums, "PyTorch")[0]
     if not name or any("jemalloc" in side for side in sums):
         return
@@ -510,10 +532,10 @@ def case_run(results, name, case, sides, repetitions):
         if known not in sides and known.removesuffix(", jemalloc") in sides:
             sides[known] = with_jemalloc(sides[known.removesuffix(", jemalloc")])
     try:
-        for round_ in range(repetitions + 1):
+        for round_ in range(2 * repetitions + 1):
             for side in list(sides):
                 runs = case["runs"][side]
-                if len(runs) > round_ or len(runs) >= repetitions or any("error" in r for r in runs):
+                if len(runs) > round_ or len(runs) >= 2 * repetitions or len(clean(runs)) >= repetitions or any("error" in r for r in runs):
                     continue
                 run = run_side(side, sides[side], servers)
                 runs.append(run)

@@ -2,10 +2,14 @@
 """The parts of scripts/bench_data.sh; see there.
 
 usage: bench_data.py pictures PHOTOGRAPHS DIR              DIR/384/{a,b} and DIR/500x375/{a,b} of the photographs below a folder
-       bench_data.py torch FOLDER SIDE SECONDS RAW         images per second of torchvision's DataLoader with 1 to 4 workers, as JSON
-       bench_data.py readme PAGE                           the sentence of the README, from the table of PAGE (docs/data.md)
+       bench_data.py torch FOLDER SIDE SECONDS PEER        images per second of PyTorch's DataLoader with 1 to 4 workers, as JSON
+       bench_data.py readme PAGE                           the sentence of the README, from the table of PAGE (docs/data.md); nothing
+                                                           if the table lacks torchvision's own decoder
        bench_data.py measure TOWERS BENCH_JPEG DIR [--only loader,jpeg,train] [--rounds N] [--seconds N]
                                                            everything in turn; the tables, as Markdown
+
+All peers make 8-bit tensors, as Towers does. "pil": torchvision's ImageFolder with PIL and v1 transforms, as its examples have it;
+"simd": the same with Pillow-SIMD in place of Pillow (SIMD_PYTHON); "tensor": decode_jpeg and v2 transforms on tensors.
 """
 import argparse
 import json
@@ -18,6 +22,8 @@ import tempfile
 import time
 
 TORCH_PYTHON = os.environ.get("TORCH_PYTHON", "python3")
+PEERS = {"tensor": ("torchvision's decode_jpeg, v2 transforms on tensors", TORCH_PYTHON), "pil": ("Pillow, v1 transforms", TORCH_PYTHON),
+         "simd": ("Pillow-SIMD, v1 transforms", os.environ.get("SIMD_PYTHON"))}
 SETS = {"384": "longer side 384", "500x375": "500x375"}
 SIDE, BATCH = 299, 16
 
@@ -59,16 +65,20 @@ def pictures_make(top, out):
 # ---- PyTorch
 
 
-def torch_run(folder, side, seconds, raw):
+def torch_run(folder, side, seconds, peer):
+    import PIL
     import torch
     import torchvision
-    from torchvision import datasets, transforms as T
+    from torchvision import datasets, io, transforms
+    from torchvision.transforms import v2
 
     torch.set_num_threads(1)
-    steps = [T.RandomResizedCrop(side), T.RandomHorizontalFlip(), T.PILToTensor()]
-    if not raw:
-        steps += [T.ConvertImageDtype(torch.float), T.Normalize((0.5,) * 3, (0.5,) * 3)]
-    data = datasets.ImageFolder(folder, T.Compose(steps))
+    if peer == "tensor":
+        steps = v2.Compose([v2.RandomResizedCrop(side, antialias=True), v2.RandomHorizontalFlip()])
+        data = datasets.ImageFolder(folder, steps, loader=lambda path: io.decode_jpeg(io.read_file(path), mode=io.ImageReadMode.RGB))
+    else:
+        steps = [transforms.RandomResizedCrop(side), transforms.RandomHorizontalFlip(), transforms.PILToTensor()]
+        data = datasets.ImageFolder(folder, transforms.Compose(steps))
 
     class Endless(torch.utils.data.Sampler):
         def __iter__(self):
@@ -85,7 +95,8 @@ def torch_run(folder, side, seconds, raw):
             images += next(loader)[0].shape[0]
         rates[workers] = images / (time.monotonic() - start)
         del loader
-    print(json.dumps({"rates": rates, "torch": torch.__version__.split("+")[0], "torchvision": torchvision.__version__.split("+")[0]}))
+    versions = {"PyTorch": torch.__version__, "torchvision": torchvision.__version__, "Pillow": PIL.__version__}
+    print(json.dumps({"rate": max(rates.values()), "versions": {name: version.split("+")[0] for name, version in versions.items()}}))
 
 
 # ---- measuring
@@ -93,10 +104,6 @@ def torch_run(folder, side, seconds, raw):
 
 def output_of(command):
     return subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def torch_loader(folder, seconds, raw):
-    return json.loads(output_of([TORCH_PYTHON, sys.argv[0], "torch", folder, SIDE, seconds, int(raw)]))
 
 
 def towers_loader(towers, folder, cores):
@@ -125,29 +132,32 @@ def middle(values):
 
 
 def loader_table(o, cores):
-    print("Images per second, random resized crop to %dx%d, flip, normalize; %d cores. PyTorch: the best of 1 to 4 workers. In Towers"
-          " the network normalizes on the device, so PyTorch in 8 bits does the same work." % (SIDE, SIDE, cores))
+    print("Images per second, random resized crop to %dx%d and flip, as 8-bit tensors; %d cores. PyTorch's DataLoader: the best of 1 to 4"
+          " workers." % (SIDE, SIDE, cores))
     print()
-    print("| pictures | towers | PyTorch, normalized | ratio | PyTorch, in 8 bits | ratio | read, us | decode, us | resize, us |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    versions = ""
+    print("| pictures | by | images/s, median | range | Towers to it | read, us | decode, us | resize, us |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
+    peers, versions = {name: peer for name, peer in PEERS.items() if peer[1]}, {}
     for name, title in SETS.items():
         folder = os.path.join(o.pictures, name)
-        ours, stages, theirs = [], [], {False: [], True: []}
+        rates, stages = {peer: [] for peer in ("towers", *peers)}, []
         for _ in range(o.rounds):
             found = towers_loader(o.towers, folder, cores)
             stages.append(found[0])
-            ours.append(found[1])
-            for raw in theirs:
-                found = torch_loader(folder, o.seconds, raw)
-                theirs[raw].append(max(found["rates"].values()))
-                versions = "PyTorch %s, torchvision %s" % (found["torch"], found["torchvision"])
-        best = {raw: middle(rates) for raw, rates in theirs.items()}
+            rates["towers"].append(found[1])
+            for peer, (_, python) in peers.items():
+                found = json.loads(output_of([python, sys.argv[0], "torch", folder, SIDE, o.seconds, peer]))
+                rates[peer].append(found["rate"])
+                versions.update(found["versions"] if peer != "simd" else {"Pillow-SIMD": found["versions"]["Pillow"]})
         us = ["%.0f" % middle([s[stage] for s in stages]) for stage in ("read", "decode", "resize")]
-        print("| %s | %.0f | %.0f | %.1f | %.0f | %.1f | %s |" % (title, middle(ours), best[False], middle(ours) / best[False], best[True],
-                                                                 middle(ours) / best[True], " | ".join(us)), flush=True)
+        for peer, found in rates.items():
+            by = "Towers" if peer == "towers" else peers[peer][0]
+            print("| %s | %s | %.0f | %.0f-%.0f | %.1f | %s |" % (title, by, middle(found), min(found), max(found), middle(rates["towers"]) /
+                                                              middle(found), " | ".join(us if peer == "towers" else [" "] * 3)), flush=True)
     print()
-    print("%s; medians of %d rounds; microseconds per image and thread." % (versions, o.rounds))
+    print("%s; %d rounds; microseconds per image and thread. Not measured: %s." % (
+        ", ".join("%s %s" % version for version in versions.items()), o.rounds,
+        ", ".join([peer[0] for name, peer in PEERS.items() if name not in peers] + ["FFCV, which reads files of its own format"])))
 
 
 def jpeg_table(o):
@@ -181,13 +191,14 @@ def train_table(o, cores):
 
 
 def readme_line(page):
-    """The sentence of the README, from the first table of docs/data.md."""
-    begin = page.index("| pictures | towers |")
-    rows = [line.split("|") for line in page[begin:page.index("\n\n", begin)].split("\n")[2:]]
-    same, normalized = ([float(row[column]) for row in rows] for column in (6, 4))
-    return ("**Speed.** On the same cores and files, Towers prepares %.1f to %.1f times as many images a second as PyTorch's DataLoader for the"
-            " same work, and %.1f to %.1f times as many where PyTorch also normalizes them, which Towers leaves to the network"
-            " ([table](docs/data.md#how-fast-and-how-much-memory))." % (min(same), max(same), min(normalized), max(normalized)))
+    """The sentence of the README, from the first table of docs/data.md: against the fastest peer for each set of pictures."""
+    if PEERS["tensor"][0] not in page:
+        return ""
+    begin = page.index("| pictures | by |")
+    rows = [[cell.strip() for cell in line.split("|")] for line in page[begin:page.index("\n\n", begin)].split("\n")[2:]]
+    best = [min((float(row[5]), row[2]) for row in rows if row[1] == title and row[2] != "Towers") for title in SETS.values()]
+    return ("**Speed.** On the same cores and files, Towers prepares %.1f to %.1f times as many images a second as PyTorch's DataLoader with %s"
+            " ([table](docs/data.md#how-fast-and-how-much-memory))." % (min(best)[0], max(best)[0], " or ".join(sorted({name for _, name in best}))))
 
 
 def measure(o):
@@ -204,7 +215,7 @@ def main():
     if command == "pictures" and len(arguments) == 2:
         return pictures_make(*arguments)
     if command == "torch" and len(arguments) == 4:
-        return torch_run(arguments[0], int(arguments[1]), float(arguments[2]), arguments[3] == "1")
+        return torch_run(arguments[0], int(arguments[1]), float(arguments[2]), arguments[3])
     if command == "readme" and len(arguments) == 1:
         with open(arguments[0]) as page:
             return print(readme_line(page.read()))

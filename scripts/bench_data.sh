@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How fast photographs become batches on two cores: against PyTorch's DataLoader with the newest torchvision of PyPI, decoding against
-# libjpeg-turbo's own speed, and a training step of inception_v3 from JPEG files against one from synthetic images. All sides take
-# turns. 218 photographs of Debian's package opencv-doc, made smaller, JPEG of quality 90 and 4:2:0. The tables go to standard
-# output and into docs/data.md, the first into docs/performance.md as well, its ratios into README.md. Ten minutes on two idle cores,
-# and 3 GB for PyTorch.
+# How fast photographs become batches on two cores: against PyTorch's DataLoader with the newest torchvision of PyPI in several ways
+# (bench_data.py), decoding against libjpeg-turbo's own speed, and a training step of inception_v3 from JPEG files against one from
+# synthetic images. All sides take turns. 218 photographs of Debian's package opencv-doc, made smaller, JPEG of quality 90 and 4:2:0.
+# The tables go to standard output and into docs/data.md, the ratio to the fastest peer into README.md. Fifteen minutes on two idle
+# cores, and 3 GB for PyTorch. Pillow-SIMD is measured if it can be built (it needs the packages python3-dev, libjpeg-dev, zlib1g-dev).
 # usage: scripts/bench_data.sh [--only loader,jpeg,train] [--rounds N] [--seconds N]    (with any of them: standard output only)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +16,15 @@ if ! "$TORCH_PYTHON" -c 'import torch, torchvision' 2>/dev/null; then
     /usr/bin/python3 -m venv "$cache/torch"
     "$TORCH_PYTHON" -m pip install -q torch torchvision numpy
 fi
+
+simd=$cache/pillow-simd
+if ! "$simd/bin/python" -c 'import PIL, torchvision' 2>/dev/null; then
+    rm -rf "$simd"
+    "$TORCH_PYTHON" -m venv "$simd"
+    echo "$cache"/torch/lib/python3*/site-packages >"$(echo "$simd"/lib/python3*/site-packages)/torch.pth" # behind its own
+    "$simd/bin/python" -m pip install -q --no-deps pillow-simd || rm -rf "$simd"
+fi
+[ ! -d "$simd" ] || export SIMD_PYTHON=$simd/bin/python
 
 pictures=$cache/photos/bench
 if [ ! -e "$pictures/made" ]; then
@@ -41,5 +50,4 @@ trap 'rm -rf "$tables" "${package:-}"' EXIT
 } | tee "$tables"
 [ $# = 0 ] || exit 0
 scripts/fill_section.sh docs/data.md bench <"$tables"
-sed '/^Decoding alone/,$d' "$tables" | scripts/fill_section.sh docs/performance.md data
 /usr/bin/python3 scripts/bench_data.py readme docs/data.md | scripts/fill_section.sh README.md data

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The cost of observing a run: steps with norms, ledger and digests against steps without, alternating within one run
-# (tests/bench/bench_ledger.c). Writes the table between the markers of docs/performance.md.
+# (tests/bench/bench_ledger.c). Writes the table between the markers of docs/results/cpu.md.
 # usage: scripts/bench_ledger.sh [BUILD_DIRECTORY]     (configured with tests; default: a directory of its own)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,4 +20,4 @@ trap 'rm -f "$table"' EXIT
     "$build/tests/bench_ledger" fashion_cnn 32 2 240
     "$build/tests/bench_ledger" inception_mini 32 2 48
 } | tee "$table"
-scripts/fill_section.sh docs/performance.md ledger <"$table"
+scripts/fill_section.sh docs/results/cpu.md ledger <"$table"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Time one critic update of wgan_gp (batch 50, widths 16 and 64) on this machine's CPU beside PyTorch, eager and compiled where
 # double backward compiles, in both memory layouts. All sides run alternately in one call. Medians and ranges are written to
-# docs/performance.md. Four minutes on two idle cores.
+# docs/results/cpu.md. Four minutes on two idle cores.
 # usage: scripts/bench_wgan.sh [--torch pip|debian] [--repetitions N] [--updates N] [--widths 16,64] [--check] [--processor-time]
 #   --torch pip      the newest PyTorch of PyPI (default), in the virtual environment of scripts/bench_cpu.sh
 #   --torch debian   the system's package

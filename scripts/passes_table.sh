@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measure each rewrite of the op list, shared storage, Winograd and bf16 on and off: equality of results, and time and memory of a
-# step of inception_v3 (299x299, auxiliary head). Writes a table to standard output and docs/performance.md. About three minutes on
+# step of inception_v3 (299x299, auxiliary head). Writes a table to standard output and docs/results/cpu.md. About three minutes on
 # two idle cores; the times are meaningless on a busy machine.
 #   scripts/passes_table.sh [BUILD_DIR] [NAME=VALUE...]      names: see tests/support/drivers/passes_driver.c
 # Without BUILD_DIR, build-test/ is brought up to date first.
@@ -36,4 +36,4 @@ export GOMP_SPINCOUNT=1000
 } | tee "$table"
 [ $# -eq 0 ] || exit 0
 
-scripts/fill_section.sh docs/performance.md passes <"$table"
+scripts/fill_section.sh docs/results/cpu.md passes <"$table"

@@ -7,7 +7,7 @@
  * Both wall-clock time and the processor time of tower 0's process are reported; the latter is not affected by other
  * programs.
  *
- *   bench_ledger MODEL BATCH TOWERS BLOCKS     prints a row of docs/performance.md */
+ *   bench_ledger MODEL BATCH TOWERS BLOCKS     prints a row of docs/results/cpu.md */
 #include "inception/models/models.h"
 #include "towers/record/statistics.h"
 #include "towers/replica/job.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, and the CPU table
-# of docs/performance.md is made from docs/results/cpu.json, the ratios of the README are those of docs/data.md; a case that is
+# of docs/results/cpu.md is made from docs/results/cpu.json, the ratios of the README are those of docs/data.md; a case that is
 # measured again keeps its place. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
@@ -16,7 +16,7 @@ cmp page wanted || complain "fill_section made: $(cat page)"
 printf 'x\n' | "$source_dir/scripts/fill_section.sh" page three 2>err && complain "a section that is not there is filled"
 grep -q "page has no section 'three'" err || complain "fill_section says: $(cat err)"
 cmp page wanted || complain "a refused page is changed"
-for section in "docs/performance.md passes" "docs/performance.md ledger" "docs/recipes.md bf16"; do
+for section in "docs/results/cpu.md passes" "docs/results/cpu.md ledger" "docs/results/cpu.md wgan" "docs/data.md bench" "docs/recipes.md bf16"; do
     read -r page name <<<"$section"
     cp "$source_dir/$page" copy
     printf 'x\n' | "$source_dir/scripts/fill_section.sh" copy "$name" || complain "$page has no section $name"
@@ -27,7 +27,7 @@ import json, sys
 source = sys.argv[1]
 sys.path.insert(0, source + "/scripts")
 import bench_cpu
-page, readme = open(source + "/docs/performance.md").read(), open(source + "/README.md").read()
+page, readme = open(source + "/docs/results/cpu.md").read(), open(source + "/README.md").read()
 def section(text, name):
     begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
     return text[text.index(begin) + len(begin):text.index(end)]
