@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Random combinations of settings (support/random_runs.py): several processes, a kill and a resume, and the args.yaml of a run train the
-# same network and leave the same files. Other combinations with each commit; TOWERS_RANDOM_SEED and TOWERS_RANDOM_COUNT choose them.
+# Random combinations of settings (support/random_runs.py): several processes or programs, a kill and a resume, and the args.yaml of a run
+# train the same network and leave the same files. Other combinations with each commit; TOWERS_RANDOM_SEED and TOWERS_RANDOM_COUNT choose them.
 # Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 . "$1/tests/support/check.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Any valid combination of settings trains one network: by one process or several, undisturbed or killed and resumed, from its own
-options or from the args.yaml that it left. All files of the run directory are compared, times aside.
+"""Any valid combination of settings trains one network: by one process or several, by several programs as on several hosts, undisturbed
+or killed and resumed, from its own options or from the args.yaml that it left. Every file of the run directory is compared, times aside.
 
     random_runs.py TOWERS DATA WORK SEED COUNT
 
@@ -16,9 +16,17 @@ import subprocess
 import sys
 import zlib
 
-TIMES = re.compile(r'"(images_per_sec|seconds|cause|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
-NOT_COMPARED = {".lock", "env.json", "memory.json", "log.txt", "report.html", "restarts.jsonl", "data.json", "latest", "MANIFEST"}
-OF_THE_CALL = {"processes", "experiment", "resume", "config", "threads"}
+TIMES = re.compile(r'"(images_per_sec|seconds|cause|sums|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
+OF_THE_CALL = {"processes", "experiment", "resume", "config", "threads", "device"}
+ENV_OF_THE_CALL = {"started", "command", "hosts", "processes", "mpi", "build"}
+OF_THE_LAUNCH = re.compile(r"log-rank[0-9]+[.]txt")
+# What a way of running may change: the memory of a process, and texts that say how many there are or when they began.
+MAY_DIFFER = {"again": set(), "many": {"memory.json", "log.txt", "report.html"}, "hosts": {"memory.json", "log.txt", "report.html"},
+              "killed": {"log.txt", "report.html", "data.json"}}
+with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
+    HAS_BF16 = any(word in ("avx512_bf16", "amx_bf16") for word in cpuinfo.read().split())
+FIRST_KINDS = ("idx", "synthetic", "folder", "tar", "mds")
+MPIRUN = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-x", "MASTER_ADDR=localhost", "-x", "XDG_CONFIG_HOME"]
 
 
 def png(path, side, color):
@@ -38,20 +46,39 @@ def photos_write(folder):
                 png(f"{folder}/{part}/{name}/{i:03}.png", rng.randint(24, 40), [rng.randint(0, 255) for _ in range(3)])
 
 
+def labels_write(folder):
+    """Images with any number of three classes."""
+    rng = random.Random(2)
+    for part, count in (("train", 60), ("val", 14)):
+        os.makedirs(f"{folder}/{part}/images")
+        with open(f"{folder}/{part}/labels.csv", "w", encoding="utf-8") as to:
+            to.write("image,ant,bee,cat\n")
+            for i in range(count):
+                png(f"{folder}/{part}/images/{i:03}.png", rng.randint(24, 40), [rng.randint(0, 255) for _ in range(3)])
+                to.write(f"images/{i:03}.png," + ",".join("1" if rng.random() < p else "-1" for p in (0.7, 0.4, 0.2)) + "\n")
+
+
 class Combination:
     """Arguments of one training, those that any process count may have, and how many towers there are."""
 
     def __init__(self, seed, data):
         self.rng = rng = random.Random(seed)
+        self.wide = wide = random.Random(seed * 7 + 5)  # what came later, so that seeds that have found something keep what they draw
         self.towers = rng.choice((1, 2, 2, 3, 4))
         self.arguments = a = [rng.choice(("fashion_cnn", "inception_mini", "inception_mini", "wgan_gp"))]
-        self.gan = a[0] == "wgan_gp"
+        if wide.random() < 0.2:
+            a[0] = wide.choice(("resnet18", "googlenet", "wgan_gp_keras")) if wide.random() < 0.4 else "fashion_cnn"
+        self.gan = a[0].startswith("wgan_gp")
         self.sync = False
-        kind = rng.choice(tuple(data))
+        kind = rng.choice(FIRST_KINDS)
+        if wide.random() < 0.3:
+            kind = wide.choice([name for name in data if not (self.gan and name == "labels")])
         a += ["--dataset", "synthetic"] if kind == "synthetic" else ["--data-path", data[kind]]
+        if a[0] in ("resnet18", "googlenet"):
+            a += ["--img-size", "32"]
         a += ["--threads", "1", "--device", "cpu", "--seed", str(rng.randint(0, 9)), "--epochs", "2", "--max-steps", str(rng.randint(5, 12))]
         a += ["--log-interval", "1", "--log-samples", "--checkpoint-steps", str(rng.randint(1, 4)), "--summary-interval", str(rng.choice((0, 2)))]
-        if self.gan:
+        if a[0] == "wgan_gp":
             a += ["--width", "8"]
         self.shares(kind)
         self.optimizer()
@@ -59,15 +86,16 @@ class Combination:
         self.images(kind)
         self.loss(kind)
         self.rest()
+        self.later(kind)
 
-    def maybe(self, chance, *arguments):
-        if self.rng.random() < chance:
+    def maybe(self, chance, *arguments, rng=None):
+        if (rng or self.rng).random() < chance:
             self.arguments += [str(argument) for argument in arguments]
             return True
         return False
 
     def shares(self, kind):
-        most = 4 if kind in ("folder", "tar", "mds") else 8
+        most = 4 if kind not in ("idx", "synthetic") else 8
         if self.towers > 1 and self.rng.random() < 0.4:
             shares = [self.rng.choice((0, 1, 2, 3, most)) for _ in range(self.towers)]
             shares[self.rng.randrange(self.towers)] = most
@@ -117,12 +145,12 @@ class Combination:
             self.maybe(0.4, "--critic-steps", rng.choice((1, 2)))
             self.maybe(0.3, "--critic-batches", "same")
             return
-        self.maybe(0.25, "--loss", "bce")
+        self.maybe(1 if kind == "labels" else 0.25, "--loss", "bce")
         self.maybe(0.3, "--smoothing", 0.1)
         self.maybe(0.3, "--dropout", 0.3)
         if kind != "synthetic":
             self.maybe(0.2, "--class-weights", rng.choice(("auto", "0.5")))
-            balanced = self.maybe(0.2, "--sampler", "balanced")
+            balanced = self.maybe(0.2 if kind != "labels" else 0, "--sampler", "balanced")
             if kind in ("tar", "mds") and not balanced:
                 self.maybe(0.4, "--shuffle-window", rng.choice((1, 2)))
         self.maybe(0.2, "--freeze", "Conv2d*" if self.arguments[0] == "inception_mini" else "conv1*")
@@ -131,7 +159,7 @@ class Combination:
 
     def rest(self):
         rng = self.rng
-        self.maybe(0.15, "--amp")
+        self.maybe(0.15 if HAS_BF16 else 0, "--amp")
         self.maybe(0.15, "--recompute")
         self.maybe(0.2, "--loss-divisor", "global-batch")
         self.maybe(0.2, "--nan-check", rng.choice(("off", "last", "mean")))
@@ -142,19 +170,85 @@ class Combination:
             self.maybe(0.2, "--eval-interval", rng.choice((0, 2)))
 
 
+    def later(self, kind):
+        wide = self.wide
+        many = lambda chance, *arguments: self.maybe(chance, *arguments, rng=wide)
+        if "--augment" in self.arguments:
+            crop = wide.choice(("pad", "random", "box", "whole"))
+            if many(0.5, "--crop", crop) and crop == "box":
+                many(0.5, "--crop-covered", 0.3)
+            many(0.3, "--flip", wide.choice(("none", "alternate")))
+        many(0.15, "--hue-jitter", 0.1)
+        many(0.15, "--color-distort")
+        if "randaugment" in self.arguments:
+            many(0.3, "--ra-ops", 3)
+            many(0.3, "--ra-magnitude", 5)
+        if kind not in ("idx", "synthetic"):
+            many(0.2, *wide.choice((("--eval-crop", 0.875), ("--crop-pct", 0.9), ("--eval-resize", 40))))
+            many(0 if self.gan else 0.1, "--bad-samples", "skip")
+        if kind == "tfrecord" and not self.gan:
+            many(0.3, "--background")
+        if "--amp" in self.arguments and not self.gan:
+            many(0.5, "--amp-dtype", "bf16")
+        many(0.1, *wide.choice((("--winograd",), ("--no-winograd-f32",), ("--deterministic",))))
+        many(0.2, "--momentum", 0.8) if {"sgd", "momentum", "nesterov", "lars"} & set(self.arguments) else None
+        many(0.2, "--beta1", 0.8) if {"adam", "adamw", "lamb"} & set(self.arguments) else None
+        many(0.15, "--nan-policy", wide.choice(("skip", "rollback"))) if "--nan-check" not in self.arguments else None
+        many(0.15, "--warmup-lr", 0.0001) if "--warmup-epochs" in self.arguments else None
+
+
+def event_values(data):
+    """{(step, tag): the rest of a value} of a TensorBoard file: without times, and what each start of a run shows (its settings, its first batch)."""
+    def fields(message):
+        at = 0
+        while at < len(message):
+            key, at = varint(message, at)
+            kind, start = key & 7, at
+            if kind == 0:
+                value, at = varint(message, at)
+            else:
+                size, start = (8, at) if kind == 1 else (4, at) if kind == 5 else varint(message, at)
+                value, at = message[start:start + size], start + size
+            yield key >> 3, value
+
+    def varint(message, at):
+        value = shift = 0
+        while True:
+            value |= (message[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if message[at - 1] < 128:
+                return value, at
+
+    found, at = {}, 0
+    while at + 12 <= len(data):
+        size = struct.unpack_from("<Q", data, at)[0]
+        event = dict(fields(data[at + 12:at + 12 + size]))
+        for _, value in fields(event.get(5, b"")):
+            tag = dict(fields(value))[1].decode()
+            if not re.search(r"(_[un]s|per_sec|seconds|hyperparameters|first_batch)", tag):
+                found[f"{event.get(2, 0)} {tag}"] = value
+        at += size + 16
+    return found
+
+
 def contents(run):
     """What is to be equal: {name: text or bytes}."""
-    found = {}
+    found, events = {}, []
     for folder, _, names in os.walk(run):
         for name in names:
             path = os.path.join(folder, name)
-            if name in NOT_COMPARED or name.startswith("events.") or re.search(r"[.][0-9]+$", name): # of an earlier run
+            if name == ".lock" or OF_THE_LAUNCH.fullmatch(name) or name[-1].isdigit() and not name.startswith("events."): # of an earlier run
                 continue
             key = os.path.relpath(path, run)
             with open(path, "rb") as file:
                 data = file.read()
-            if name == "samples.csv": # each process writes when it has them
-                data = "\n".join(sorted(data.decode().splitlines()))
+            if name.startswith("events."):
+                events += [(os.path.getmtime(path), data)]
+                continue
+            if name.endswith("samples.csv"): # each process writes when it has them, and each program a file of its own
+                key = re.sub("rank[0-9]+-", "", key)
+                lines = [line for line in data.decode().splitlines() if line[0].isdigit()]
+                data = "\n".join(sorted(lines + found.get(key, "").splitlines()))
             elif name.endswith(".jsonl"):
                 data = TIMES.sub("", data.decode())
             elif name == "results.csv":
@@ -166,12 +260,27 @@ def contents(run):
                 data = "\n".join(line for line in lines if line.lstrip("# ").split(":")[0] not in OF_THE_CALL)
             elif name == "state.json":
                 data = re.sub(r'"[a-z_]*(seconds|time|time_ns|saved|written|processes)[a-z_]*":("[^"]*"|[^,}]*),?', "", data.decode())
+            elif name == "MANIFEST":
+                data = "\n".join(line for line in data.decode().splitlines() if not line.endswith(" state.json"))
+            elif name == "env.json":
+                data = "\n".join(f"{key}: {value}" for key, value in sorted(json.loads(data).items()) if key not in ENV_OF_THE_CALL)
+            elif name == "data.json":
+                data = TIMES.sub("", data.decode())
+            elif name == "log.txt":
+                lines = [re.sub(r"^\S+Z |\([0-9.]+ s, .*? img/s\)", "", line) for line in data.decode().splitlines()]
+                data = "\n".join(line for line in lines if not line.startswith("run directory"))
+            elif name == "report.html":
+                data = "\n".join(re.findall(r"<h[1-3]>.*?</h[1-3]>|data:image/[^\"]*", data.decode())) # the rest has times, or is in other files
             found[key] = data
+    values = {}
+    for _, data in sorted(events, key=lambda event: event[0]): # a resumed run replaces the steps that come again
+        values.update(event_values(data))
+    found["events"] = "\n".join(f"{key}: {value}" for key, value in sorted(values.items()))
     return found
 
 
-def difference(one, other):
-    for name in sorted(set(one) | set(other)):
+def difference(one, other, way):
+    for name in sorted((set(one) | set(other)) - MAY_DIFFER[way]):
         if name not in one or name not in other:
             return f"{name} is in one of them only"
         if one[name] != other[name]:
@@ -189,9 +298,11 @@ class Runs:
     def __init__(self, towers, work):
         self.towers, self.work = towers, work
 
-    def run(self, name, arguments, fault=None):
-        command = [self.towers, "train", *arguments, "--output-dir", self.work, "--experiment", name, "--quiet"]
+    def run(self, name, arguments, fault=None, programs=1):
+        launcher = MPIRUN + ["-np", str(programs)] if programs > 1 else []
+        command = [*launcher, self.towers, "train", *arguments, "--output-dir", self.work, "--experiment", name, "--quiet"]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TOWERS_")}
+        environment.setdefault("XDG_CONFIG_HOME", f"{self.work}/config")
         if fault:
             environment["TOWERS_FAULT"] = fault
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment,
@@ -206,7 +317,7 @@ def check(runs, seed, data):
     """None: equal. Otherwise (refused, text)."""
     c = Combination(seed, data)
     rng, steps = random.Random(seed + 1), 0
-    for name in ("one", "many", "killed", "again"):
+    for name in ("one", "many", "hosts", "killed", "again"):
         shutil.rmtree(f"{runs.work}/{name}", ignore_errors=True)
     few = ["--processes", str(c.towers if c.sync else 1)]
     status, said, command = runs.run("one", c.arguments + few)
@@ -217,20 +328,22 @@ def check(runs, seed, data):
     with open(f"{runs.work}/one/metrics.jsonl", encoding="utf-8") as file:
         steps = sum(1 for _ in file)
     one = runs.of("one")
-    ways = [("again", ["--config", f"{runs.work}/one/args.yaml", c.arguments[0], *few], None)]
+    ways = [("again", ["--config", f"{runs.work}/one/args.yaml", c.arguments[0], *few], None, 1)]
     if c.towers > 1 and not c.sync:
-        ways.append(("many", c.arguments + ["--processes", str(rng.randint(2, c.towers))], None))
+        ways.append(("many", c.arguments + ["--processes", str(rng.randint(2, c.towers))], None, 1))
     if steps > 1:
-        ways.append(("killed", c.arguments + few, f"kill:tower={rng.randrange(c.towers)},step={rng.randint(2, steps)},activity=backward"))
-    for name, arguments, fault in ways:
-        status, said, command = runs.run(name, arguments, fault)
+        ways.append(("killed", c.arguments + few, f"kill:tower={rng.randrange(c.towers)},step={rng.randint(2, steps)},activity=backward", 1))
+    if c.towers > 1 and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]):
+        ways.append(("hosts", c.arguments, None, rng.randint(2, c.towers)))
+    for name, arguments, fault, programs in ways:
+        status, said, command = runs.run(name, arguments, fault, programs)
         if fault and status == 0:
             continue # the tower had nothing to do in that step
         if fault:
             status, said, command = runs.run(name, arguments + ["--resume", "auto"])
         if status:
             return False, f"{name}: exit {status}: {' '.join(said)}: {' '.join(command)}"
-        differs = difference(one, runs.of(name))
+        differs = difference(one, runs.of(name), name)
         if differs:
             return False, f"{name}: {differs}: {fault or ''} {' '.join(command)}"
     return None
@@ -244,7 +357,11 @@ def main():
         photos_write(f"{work}/photos")
         for kind in ("tar", "mds"):
             subprocess.run([towers, "data", "convert", f"{work}/photos", f"{work}/{kind}", "--format", kind], check=True, capture_output=True)
-    data.update({"folder": f"{work}/photos", "tar": f"{work}/tar", "mds": f"{work}/mds"})
+        labels_write(f"{work}/labels")
+        subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "tfrecords_write.py"), f"{work}/photos",
+                        f"{work}/tfrecord"], check=True)
+    data.update({kind: f"{work}/{folder}" for kind, folder in (("folder", "photos"), ("tar", "tar"), ("mds", "mds"), ("labels", "labels"),
+                                                              ("tfrecord", "tfrecord"))})
     runs = Runs(towers, work)
     refused = different = 0
     for seed in range(first, first + count):

@@ -1,4 +1,4 @@
-/* Made by scripts/golden_images.py with torchvision 0.29.2 and Pillow 9.5.0; do not edit. */
+/* Made by tests/golden/images.py with torchvision 0.29.2 and Pillow 9.5.0; do not edit. */
 // clang-format off
 enum { GOLDEN_SIDE = 16, GOLDEN_RESIZE = 18, GOLDEN_CLASSES = 5, GOLDEN_IMAGES = 50, GOLDEN_PLACES = 12, GOLDEN_SEED = 7 };
 static const struct {

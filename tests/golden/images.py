@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write tests/unit/golden_images.h: what torchvision makes of the 50 JPEGs in tests/unit/golden_images.tar.
 
-Usage: PYTHON_WITH_TORCHVISION scripts/golden_images.py > tests/unit/golden_images.h
+Usage: PYTHON_WITH_TORCHVISION tests/golden/images.py > tests/unit/golden_images.h
        ... --check HEADER     compare a header with what the installed versions compute
        ... --photos FOLDER    write the tar again from the JPEGs of a folder (Debian's opencv-doc, examples/)
 
@@ -20,7 +20,7 @@ SIDE, RESIZE, CLASSES, IMAGES, TOWERS, SEED = 16, 18, 5, 50, 2, 7
 PLACES = 12  # pixels of each image that are written, besides the sums of its channels
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HERE = os.path.dirname(os.path.abspath(__file__))
-TAR = os.path.join(HERE, "..", "tests", "unit", "golden_images.tar")
+TAR = os.path.join(HERE, "..", "unit", "golden_images.tar")
 # name, step, evaluation, EXIF, jitter, erase, mixup, cutmix, smoothing, weights; the steps are one with mixup and one with cutmix
 CASES = [("plain", 0, False, False, False, 0.0, 0.0, 0.0, 0.0, False),
          ("mixup", 1, False, True, True, 0.5, 0.8, 1.0, 0.1, True),
@@ -235,7 +235,7 @@ def cases_compute():
 def header_print(made):
     import PIL
     import torchvision
-    print(f"/* Made by scripts/golden_images.py with torchvision {torchvision.__version__.split('+')[0]} and Pillow {PIL.__version__}; do not edit. */")
+    print(f"/* Made by tests/golden/images.py with torchvision {torchvision.__version__.split('+')[0]} and Pillow {PIL.__version__}; do not edit. */")
     print("// clang-format off")
     print(f"enum {{ GOLDEN_SIDE = {SIDE}, GOLDEN_RESIZE = {RESIZE}, GOLDEN_CLASSES = {CLASSES}, GOLDEN_IMAGES = {IMAGES}, GOLDEN_PLACES = {PLACES}, GOLDEN_SEED = {SEED} }};")
     print("""static const struct {
