@@ -4,9 +4,12 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/profile.h"
+#include "inception/options/recipe.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
+#include "towers/guard/memory_check.h"
 #include "towers/record/statistics.h"
+#include "towers/store/pretrained.h"
 #include "towers/train/train.h"
 
 #include <errno.h>
@@ -121,8 +124,9 @@ static Status timing_create(const Options *o, const TrainJob *job, Timing **made
     return OK;
 }
 
-Status bench_open(Options *o, JobFiles *files)
+Status bench_open(Options *o, JobFiles *files, FILE *to)
 {
+    (void)to;
     const int64_t max_batch = 4096; /* upper limit for --batch-size max */
     /* A few batches of synthetic samples, used repeatedly: reading them costs almost nothing. */
     int64_t towers = o->towers > 0 ? o->towers : 8, batch = o->batch_size == OPTION_MAX ? max_batch : o->batch_size,
@@ -182,7 +186,7 @@ static void total_print(const Timing *timing, const Speed *speed)
     text_printf(stdout, "total images/sec: %.2f\n%s\n", speed->mean, rule);
 }
 
-Status bench_run(const Options *o, JobFiles *files, int *signal_number)
+static Status bench_run(const Options *o, JobFiles *files)
 {
     Status st = OK;
     Timing *timing = NULL;
@@ -210,7 +214,7 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
         fflush(stdout);
     }
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
-    st = train_timed(&files->job, signal_number);
+    st = train_timed(&files->job, &files->signal_number);
     if (timing->unwritten && timing->unwritten != EPIPE)
         st = FAIL(ERR_IO, "cannot write to standard output: %s", strerror(timing->unwritten));
     TRY_OUT(st);
@@ -221,4 +225,18 @@ Status bench_run(const Options *o, JobFiles *files, int *signal_number)
 out:
     munmap(timing, timing->bytes);
     return st;
+}
+
+Status bench_command(Options *o, JobFiles *files, FILE *to)
+{
+    char absent[256];
+    const TrainJob *job = &files->job;
+    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    TRY(memory_check(job));
+    if (o->dry_run) {
+        recipe_gaps_print(o, to);
+        return info_run(files, to);
+    }
+    if (!o->quiet) text_print(stderr, files->notes);
+    return o->scaling ? scaling_run(o, files) : bench_run(o, files);
 }

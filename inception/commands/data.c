@@ -1,9 +1,10 @@
 /* towers data: dispatch, and the subcommands bench and show; see data.h. */
 #include "inception/commands/data.h"
+#include "inception/commands/commands.h"
 #include "inception/job/cores.h"
 #include "inception/job/job.h"
+#include "inception/options/conditions.h"
 #include "inception/options/recipe.h"
-#include "inception/options/uses.h"
 #include "kernels/clock.h"
 #include "kernels/open.h"
 #include "kernels/text.h"
@@ -174,8 +175,9 @@ out:
 
 /* ---- */
 
-Status data_run(Options *o, FILE *to)
+Status data_run(Options *o, JobFiles *files, FILE *to)
 {
+    (void)files;
     static const struct {
         const char *name;
         int arguments;
@@ -187,13 +189,12 @@ Status data_run(Options *o, FILE *to)
                     {"convert", 3, data_convert}};
     const char *name = o->argument_count ? o->arguments[0] : "";
     TRY(recipe_apply(o));
-    TRY(uses_check(o));
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
         if (o->argument_count != commands[i].arguments)
             return FAIL(ERR_ARG, "usage: towers data %s PATH%s", name,
                         commands[i].arguments == 3 ? " DESTINATION" : "");
-        TRY(uses_of_data_check(o, name));
+        TRY(conditions_check(o));
         return commands[i].run(o, to);
     }
     return FAIL(ERR_ARG, "towers data%s%s%s: expected info, check, bench, show or convert, and a PATH",

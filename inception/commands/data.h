@@ -5,8 +5,6 @@
 #include "inception/options/options.h"
 #include "towers/data/sources/source.h"
 
-/* Errors: ERR_FORMAT from `check` if any image is damaged, after all damaged images have been printed. */
-NODISCARD Status data_run(Options *options, FILE *to);
 /* data_convert.c: `convert SRC DST`; existing files are kept, so an interrupted conversion can be resumed. */
 NODISCARD Status data_convert(const Options *options, FILE *to);
 /* data_survey.c */

@@ -1,4 +1,4 @@
-/* towers eval: the output of an evaluation: accuracy, scores of each class, the list of mistakes. */
+/* towers eval: evaluates weights; prints accuracy, scores of each class, the list of mistakes. */
 #include "inception/commands/commands.h"
 
 #include "inception/job/run_argument.h"
@@ -7,6 +7,7 @@
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
+#include "towers/guard/memory_check.h"
 #include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
 
@@ -18,7 +19,8 @@
  * are those of this, and average precision tells how well the probabilities sort the images. */
 enum { CLASS_ROWS = 20 /* classes in the table on the terminal */ };
 
-void eval_introduce(const JobFiles *files)
+/* The data to be evaluated, as one line on stderr. */
+static void eval_introduce(const JobFiles *files)
 {
     const SourceInfo *test = source_info(files->test);
     const char *path = files->job.data_path;
@@ -27,7 +29,8 @@ void eval_introduce(const JobFiles *files)
                 test->several ? ", any number for an image" : "");
 }
 
-void eval_classes(Options *options, const char *weights, JobFiles *files)
+/* Before the data are opened: the classes of the run that these weights are of. */
+static void eval_classes(Options *options, const char *weights, JobFiles *files)
 {
     json_t *names = run_class_names(weights);
     bool named = json_array_size(names) > 0;
@@ -42,7 +45,8 @@ void eval_classes(Options *options, const char *weights, JobFiles *files)
     json_decref(names);
 }
 
-Status eval_classes_note(JobFiles *files)
+/* Which of them have no images. */
+static Status eval_classes_note(JobFiles *files)
 {
     enum { SHOWN = 8 };
     const SourceInfo *test = source_info(files->test);
@@ -288,8 +292,10 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
         fprintf(stderr, "--class-scores FILE writes the scores of all %d classes\n", scores->count);
 }
 
-Status eval_print(const Options *o, const JobFiles *files, const EvalResult *result, const EvalSample *samples,
-                  const float *probability)
+/* To stdout, --errors and --class-scores to their files. `samples` [of the test set], `probability` [of the test
+ * set][classes] or NULL, as eval_run gives them. */
+static Status eval_print(const Options *o, const JobFiles *files, const EvalResult *result, const EvalSample *samples,
+                         const float *probability)
 {
     Scores scores;
     bool top5 = top5_says(&files->job);
@@ -305,5 +311,42 @@ Status eval_print(const Options *o, const JobFiles *files, const EvalResult *res
         result_print(o, result, top5, &scores);
 out:
     free(scores.class);
+    return st;
+}
+
+/* ---- */
+
+Status eval_open(Options *options, JobFiles *files, FILE *to)
+{
+    char weights[4096];
+    (void)to;
+    TRY(run_argument_apply(options));
+    if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
+    TRY(job_weights(options->weights, weights, sizeof weights));
+    eval_classes(options, weights, files);
+    return job_open(options, 0, files);
+}
+
+Status eval_command(Options *options, JobFiles *files, FILE *to)
+{
+    EvalResult result;
+    char weights[4096];
+    (void)to;
+    TRY(job_weights(options->weights, weights, sizeof weights));
+    TRY(memory_check(&files->job));
+    TRY(eval_classes_note(files));
+    if (!options->quiet) {
+        text_print(stderr, files->notes);
+        eval_introduce(files);
+    }
+    size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;
+    EvalSample *samples = calloc(count, sizeof *samples);
+    float *scores = files->job.program.several ? calloc(count * classes, sizeof *scores) : NULL;
+    Status st = samples && (scores || !files->job.program.several)
+                    ? eval_run(&files->job, weights, &result, samples, scores, &files->signal_number)
+                    : FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
+    if (st == OK) st = eval_print(options, files, &result, samples, scores);
+    free(scores);
+    free(samples);
     return st;
 }

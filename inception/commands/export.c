@@ -180,7 +180,7 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     return OK;
 }
 
-Status export_run(const Options *o, const JobFiles *files, FILE *to)
+Status export_run(Options *o, JobFiles *files, FILE *to)
 {
     Status st = OK;
     char from[4096], target[4096];

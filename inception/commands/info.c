@@ -1,7 +1,8 @@
-/* towers info, towers models and --dry-run: tables about a model, or about the run that would start. */
+/* towers info and --dry-run: all models and recipes; tables about a model, or about the run that would start. */
 #include "inception/commands/commands.h"
 
 #include "inception/commands/kernels.h"
+#include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
 #include "kernels/open.h"
@@ -86,7 +87,7 @@ static Status model_params(const Model *model, const char *variant, int classes,
     return OK;
 }
 
-Status info_models(FILE *to)
+static Status info_models(FILE *to)
 {
     int64_t params = 0;
     text_printf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
@@ -249,7 +250,9 @@ out:
     return st;
 }
 
-Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE *to)
+/* Layers with output shape, parameters and multiply-adds; totals; the memory plan by class in bytes, for a batch of `n`;
+ * if asked for, the op list and the kernel of each op. */
+static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE *to)
 {
     const TrainJob *job = &files->job;
     const Model *model = job->program.model;
@@ -301,4 +304,18 @@ Status info_run(const JobFiles *files, FILE *to)
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;
     return memory_table(job, n, false, to);
+}
+
+Status model_open(Options *options, JobFiles *files, FILE *to)
+{
+    (void)to;
+    if (options->verb == VERB_INFO && options->argument_count == 0) return OK;
+    TRY(run_argument_apply(options));
+    return job_model(options, files);
+}
+
+Status info_command(Options *options, JobFiles *files, FILE *to)
+{
+    if (options->argument_count == 0) return info_models(to);
+    return info_model(files, (int32_t)options->batch_size, options->ops, options->kernels, to);
 }

@@ -182,15 +182,18 @@ static Status capsule_look(const char *path)
         path);
 }
 
-Status replay_run(const Options *o, const char *path, FILE *to)
+Status replay_run(Options *o, JobFiles *files, FILE *to)
 {
+    (void)files;
+    const char *path = o->argument_count ? o->arguments[0] : NULL;
     Capsule *capsule;
+    if (!path) return FAIL(ERR_ARG, "no capsule given; usage: towers replay RUN/nan-step-N-tower-K");
+    TRY(capsule_look(path));
+    TRY(capsule_open(path, &capsule));
     Table table = {.to = to,
                    .quiet = o->quiet,
                    .color = o->color && isatty(fileno(to)) && !getenv("NO_COLOR"),
                    .rows = o->json ? json_array() : NULL};
-    TRY(capsule_look(path));
-    TRY(capsule_open(path, &capsule));
     Status st = replay(o, capsule, &table);
     json_decref(table.rows);
     capsule_close(capsule);

@@ -229,7 +229,7 @@ static Status job_check(const TrainJob *job)
     return OK;
 }
 
-Status scaling_run(Options *o, JobFiles *files, int *signal_number)
+Status scaling_run(Options *o, JobFiles *files)
 {
     Status st = OK;
     const TrainJob *job = &files->job;
@@ -242,7 +242,7 @@ Status scaling_run(Options *o, JobFiles *files, int *signal_number)
     const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};
     for (int r = 0; r < ROUNDS; r++) {
         for (int m = 0; m < MODE_COUNT; m++)
-            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, &s.round[m][r], signal_number));
+            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, &s.round[m][r], &files->signal_number));
         if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
     }
     if (o->json)

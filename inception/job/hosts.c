@@ -170,17 +170,6 @@ Status hosts_gpus(const Options *o, JobFiles *files)
 
 /* ---- settings and data */
 
-/* Options whose values may differ: paths, what concerns one host only, and --resume, which rank 0 decides for all. */
-static bool is_of_a_host(OptionId id)
-{
-    static const OptionId ids[] = {OPTION_ID_data_path,  OPTION_ID_output_dir, OPTION_ID_experiment,  OPTION_ID_resume,
-                                   OPTION_ID_threads,    OPTION_ID_workers,    OPTION_ID_data_memory, OPTION_ID_gpus,
-                                   OPTION_ID_pretrained, OPTION_ID_features,   OPTION_ID_recipe};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-        if (ids[i] == id) return true;
-    return option_info(id)->group == GROUP_GENERAL || !option_belongs(id, VERB_TRAIN);
-}
-
 /* Lines "--flag: value", then what follows from data and devices. */
 static char *settings_text(const Options *o, const JobFiles *files)
 {
@@ -189,7 +178,7 @@ static char *settings_text(const Options *o, const JobFiles *files)
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return NULL;
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (!is_of_a_host(id))
+        if (!option_info(id)->local && option_info(id)->group != GROUP_GENERAL && option_belongs(id, VERB_TRAIN))
             fprintf(to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
     fprintf(to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
             o->features ? "set" : "not set"); /* which decides what the programs do together */

@@ -6,8 +6,8 @@
 #include "inception/job/cores.h"
 #include "inception/job/hosts.h"
 #include "inception/models/models.h"
+#include "inception/options/conditions.h"
 #include "inception/options/recipe.h"
-#include "inception/options/uses.h"
 #include "towers/guard/batch_max.h"
 
 #include <jansson.h>
@@ -145,15 +145,15 @@ Status job_model(Options *o, JobFiles *files)
     const Model *model;
     char why[512];
     static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
-    if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers models' lists all models");
+    if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers info' lists all models");
     if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
         return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
     if (o->opt == OPT_SGD && !option_is_set(o, "momentum")) o->momentum = 0; /* and args.yaml says so */
-    TRY(uses_check(o));
-    TRY(uses_of_model_check(o, model));
+    TRY(conditions_check(o));
+    TRY(conditions_of_model_check(o, model));
     TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));
     if (*why) job_note(files, "running on the CPU: %s", why);
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;

@@ -30,8 +30,10 @@ typedef struct JobFiles {
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */
     struct json_t
-        *trained;     /* names of the classes that the weights know: labels of the data are matched by them; or NULL */
-    char notes[2048]; /* lines for the person who started the command, each with a newline */
+        *trained;      /* names of the classes that the weights know: labels of the data are matched by them; or NULL */
+    char notes[2048];  /* lines for the person who started the command, each with a newline */
+    int signal_number; /* that ended the command, or 0 */
+    int preempt_exit;  /* --preempt-exit + 1, once a signal has stopped the run and its state is saved; else 0 */
 } JobFiles;
 
 /* Adds a line to the notes. */

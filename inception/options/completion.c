@@ -4,6 +4,7 @@
 
 #include "inception/models/models.h"
 #include "inception/options/help.h"
+#include "inception/options/recipe.h"
 
 static bool takes_file(const OptionInfo *info)
 {
@@ -11,19 +12,39 @@ static bool takes_file(const OptionInfo *info)
            (!strcmp(info->metavar, "FILE") || !strcmp(info->metavar, "DIR") || !strncmp(info->metavar, "PATH", 4));
 }
 
-static bool takes_model(Verb verb)
+/* What may stand for the first argument: names of models, commands, or the words that the table has ("info|check"). */
+static void put_words(FILE *to, Verb verb)
 {
-    return strstr(verb_info(verb)->arguments, "MODEL") != NULL;
+    const char *arguments = verb_info(verb)->arguments;
+    if (strstr(arguments, "MODEL"))
+        for (const Model *const *m = models_all(); *m; m++)
+            fprintf(to, "%s%s", *m == *models_all() ? "" : " ", (*m)->name);
+    for (Verb of = VERB_NONE + 1; strstr(arguments, "COMMAND") && of < VERB_COUNT; of++)
+        if (!verb_info(of)->hidden) fprintf(to, "%s%s", of == VERB_NONE + 1 ? "" : " ", verb_info(of)->name);
+    for (const char *p = arguments; *p >= 'a' && *p <= 'z'; p++) {
+        int bytes = (int)strcspn(p, "| ");
+        fprintf(to, "%s%.*s", p == arguments ? "" : " ", bytes, p);
+        p += bytes;
+        if (*p != '|') break;
+    }
 }
 
-static void put_models(FILE *to)
+static bool has_words(Verb verb)
 {
-    for (const Model *const *m = models_all(); *m; m++) fprintf(to, "%s%s", *m == *models_all() ? "" : " ", (*m)->name);
+    const char *arguments = verb_info(verb)->arguments;
+    return (*arguments >= 'a' && *arguments <= 'z') || strstr(arguments, "MODEL") || strstr(arguments, "COMMAND");
 }
 
-static void put_choices(FILE *to, const OptionInfo *info)
+static bool has_choices(OptionId id)
 {
-    for (int k = 0; info->choices && info->choices[k]; k++) fprintf(to, "%s%s", k ? " " : "", info->choices[k]);
+    return option_info(id)->choices || id == OPTION_ID_recipe;
+}
+
+static void put_choices(FILE *to, OptionId id)
+{
+    const char *const *choices = option_info(id)->choices;
+    for (int k = 0; choices && choices[k]; k++) fprintf(to, "%s%s", k ? " " : "", choices[k]);
+    for (int k = 0; id == OPTION_ID_recipe && recipes[k].name; k++) fprintf(to, "%s%s", k ? " " : "", recipes[k].name);
 }
 
 /* Write `text`, to stand inside '...', with a backslash before each character of `special`. */
@@ -46,9 +67,9 @@ static void put_bash_value(FILE *to, OptionId id)
     fprintf(to, "    --%s", info->flag);
     if (info->letter) fprintf(to, " | -%c", info->letter);
     fputs(") ", to);
-    if (info->choices) {
+    if (has_choices(id)) {
         fputs("mapfile -t COMPREPLY < <(compgen -W '", to);
-        put_choices(to, info);
+        put_choices(to, id);
         fputs("' -- \"$word\"); ", to);
     } else if (takes_file(info)) {
         fputs("compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); ", to);
@@ -58,10 +79,11 @@ static void put_bash_value(FILE *to, OptionId id)
 
 static void put_bash(FILE *to)
 {
-    fputs("# bash completion of towers; written by 'towers completion bash'\n_towers() {\n"
-          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} flags=\n    COMPREPLY=()\n"
-          "    if ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '",
-          to);
+    fputs(
+        "# bash completion of towers; written by 'towers completion bash'\n_towers() {\n"
+        "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} flags= words=\n    COMPREPLY=()\n"
+        "    if ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '",
+        to);
     bool first = true;
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
         if (verb_info(verb)->hidden) continue;
@@ -78,22 +100,15 @@ static void put_bash(FILE *to)
             fprintf(to, " --%s", option_info(id)->flag);
             if (option_info(id)->type == OPTION_IS_FLAG) fprintf(to, " --no-%s", option_info(id)->flag);
         }
+        fputs("' words='", to);
+        put_words(to, verb);
         fputs("' ;;\n", to);
     }
     fputs("    esac\n    if [[ $word == -* ]]; then\n"
           "        mapfile -t COMPREPLY < <(compgen -W \"$flags\" -- \"$word\")\n"
-          "    elif ((COMP_CWORD == 2)) && [[ ${COMP_WORDS[1]} =~ ^(",
-          to);
-    /* "train|eval|..." */
-    const char *bar = "";
-    for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++) {
-        if (!takes_model(verb)) continue;
-        fprintf(to, "%s%s", bar, verb_info(verb)->name);
-        bar = "|";
-    }
-    fputs(")$ ]]; then\n        mapfile -t COMPREPLY < <(compgen -d -W '", to);
-    put_models(to);
-    fputs("' -- \"$word\")\n    else\n"
+          "    elif ((COMP_CWORD == 2)) && [[ $words ]]; then\n"
+          "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -W \"$words\" -- \"$word\")\n"
+          "    else\n"
           "        compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n    fi\n}\n"
           "complete -F _towers towers\n",
           to);
@@ -101,27 +116,29 @@ static void put_bash(FILE *to)
 
 /* ---- zsh */
 
-static void put_zsh_value(FILE *to, const OptionInfo *info)
+static void put_zsh_value(FILE *to, OptionId id)
 {
+    const OptionInfo *info = option_info(id);
     if (info->type == OPTION_IS_FLAG) return;
     fputc(':', to);
     put_quoted(to, info->metavar ? info->metavar : "NAME", ":[]\\");
     fputc(':', to);
-    if (info->choices) {
+    if (has_choices(id)) {
         fputc('(', to);
-        put_choices(to, info);
+        put_choices(to, id);
         fputc(')', to);
     } else {
         fputs(takes_file(info) ? "_files" : " ", to);
     }
 }
 
-static void put_zsh_spec(FILE *to, const char *dashes, const char *name, const OptionInfo *info, const char *attach)
+static void put_zsh_spec(FILE *to, const char *dashes, const char *name, OptionId id, const char *attach)
 {
+    const OptionInfo *info = option_info(id);
     fprintf(to, "            '%s%s%s[", dashes, name, info->type == OPTION_IS_FLAG ? "" : attach);
     put_quoted(to, info->help, ":[]\\");
     fputc(']', to);
-    put_zsh_value(to, info);
+    put_zsh_value(to, id);
     fputs("'\n", to);
 }
 
@@ -145,13 +162,13 @@ static void put_zsh(FILE *to)
             const OptionInfo *info = option_info(id);
             char letter[2] = {info->letter, 0};
             if (!option_belongs(id, verb)) continue;
-            put_zsh_spec(to, "--", info->flag, info, "=");
-            if (info->type == OPTION_IS_FLAG) put_zsh_spec(to, "--no-", info->flag, info, "");
-            if (info->letter) put_zsh_spec(to, "-", letter, info, "");
+            put_zsh_spec(to, "--", info->flag, id, "=");
+            if (info->type == OPTION_IS_FLAG) put_zsh_spec(to, "--no-", info->flag, id, "");
+            if (info->letter) put_zsh_spec(to, "-", letter, id, "");
         }
-        if (takes_model(verb)) {
-            fputs("            '1:model:(", to);
-            put_models(to);
+        if (has_words(verb)) {
+            fputs(strstr(verb_info(verb)->arguments, "MODEL") ? "            '1:model:(" : "            '1:word:(", to);
+            put_words(to, verb);
             fputs(")'\n", to);
         }
         fputs("        ) ;;\n", to);
@@ -167,9 +184,9 @@ static void put_fish_option(FILE *to, Verb verb, OptionId id)
     fprintf(to, "complete -c towers -n '__fish_seen_subcommand_from %s' -l %s", verb_info(verb)->name, info->flag);
     if (info->letter) fprintf(to, " -s %c", info->letter);
     if (info->type != OPTION_IS_FLAG) fputs(takes_file(info) ? " -r -F" : " -x", to);
-    if (info->choices) {
+    if (has_choices(id)) {
         fputs(" -a '", to);
-        put_choices(to, info);
+        put_choices(to, id);
         fputc('\'', to);
     }
     fputs(" -d '", to);
@@ -188,9 +205,9 @@ static void put_fish(FILE *to)
         fprintf(to, "complete -c towers -f -n '__fish_use_subcommand' -a %s -d '", verb_info(verb)->name);
         for (const char *p = verb_info(verb)->summary; *p; p++) fprintf(to, *p == '\'' ? "\\%c" : "%c", *p);
         fputs("'\n", to);
-        if (takes_model(verb)) {
+        if (has_words(verb)) {
             fprintf(to, "complete -c towers -n '__fish_seen_subcommand_from %s' -a '", verb_info(verb)->name);
-            put_models(to);
+            put_words(to, verb);
             fputs("'\n", to);
         }
         for (OptionId id = 0; id < OPTION_ID_COUNT; id++)

@@ -1,5 +1,6 @@
 /* --help and --help-all: examples first, then options in two columns, wrapped to the terminal's width. */
 #include "inception/options/help.h"
+#include "inception/options/conditions.h"
 #include "kernels/text.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ enum { LEAST_WIDTH = 40, MOST_WIDTH = 160, USUAL_WIDTH = 80, TEXT_COLUMN = 26, N
 
 static const Example examples[] = {
 #define EXAMPLE(verb, command, comment) {VERB_##verb, command, comment},
-#include "inception/options/options.def"
+#include "inception/options/commands.def"
     {VERB_NONE, NULL, NULL},
 };
 
@@ -116,27 +117,31 @@ static void print_option(FILE *to, OptionId id, int width)
     print_row(to, left, story, width);
 }
 
-static bool group_has(OptionGroup group, Verb verb)
+/* What is asked for: the options of a command up to a level. */
+typedef struct Wish {
+    Verb verb;
+    const Model *model; /* NULL: a classifier */
+    OptionLevel level;
+} Wish;
+
+static bool is_shown(const Wish *wish, OptionId id)
 {
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (option_info(id)->group == group && option_belongs(id, verb)) return true;
-    return false;
+    OptionLevel level = option_info(id)->level;
+    bool any = wish->verb == VERB_GENERATE || wish->verb == VERB_FID || wish->verb == VERB_EXPORT; /* of generators */
+    return option_belongs(id, wish->verb) && (level == LEVEL_BASIC || wish->level != LEVEL_BASIC) &&
+           (level != LEVEL_DEBUG || wish->level == LEVEL_DEBUG) && (any || option_concerns(id, wish->model));
 }
 
-static void print_basic(FILE *to, Verb verb, int width)
+static void print_options(FILE *to, const Wish *wish, int width)
 {
-    fputs("\nOptions:\n", to);
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (option_belongs(id, verb) && option_info(id)->level == LEVEL_BASIC) print_option(to, id, width);
-}
-
-static void print_groups(FILE *to, Verb verb, int width)
-{
-    for (OptionGroup group = 0; group < GROUP_COUNT; group++) {
-        if (!group_has(group, verb)) continue;
-        fprintf(to, "\n%s:\n", group_title(group));
-        for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-            if (option_info(id)->group == group && option_belongs(id, verb)) print_option(to, id, width);
+    OptionGroup group = GROUP_COUNT;
+    if (wish->level == LEVEL_BASIC) fputs("\nOptions:\n", to);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        if (!is_shown(wish, id)) continue;
+        if (wish->level != LEVEL_BASIC && option_info(id)->group != group)
+            fprintf(to, "\n%s:\n", group_title(option_info(id)->group));
+        group = option_info(id)->group;
+        print_option(to, id, width);
     }
 }
 
@@ -152,7 +157,7 @@ static void print_verbs(FILE *to, int width)
     }
 }
 
-void help_print(FILE *to, Verb verb, bool all, int width)
+void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int width)
 {
     const VerbInfo *info = verb_info(verb);
     char usage[USAGE_BYTES], title[2 * USAGE_BYTES];
@@ -172,10 +177,7 @@ void help_print(FILE *to, Verb verb, bool all, int width)
             fputc('\n', to);
     }
     if (verb == VERB_NONE) print_verbs(to, width);
-    if (all)
-        print_groups(to, verb, width);
-    else
-        print_basic(to, verb, width);
+    print_options(to, &(Wish){verb, model, level}, width);
     fputc('\n', to);
     if (verb == VERB_NONE)
         print_wrapped(to, "See also: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);

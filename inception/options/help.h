@@ -1,17 +1,20 @@
-/* Help: all documentation of the command line, generated from options.def.
+/* Help: all documentation of the command line, generated from options.def and commands.def.
  *
- * --help is one screen with examples and the common options; --help-all lists all of them in groups. The manual page,
- * its Markdown version (docs/options.md) and the completion scripts of three shells come from the same table. All
- * functions only write to a FILE. */
+ * --help is one screen with examples and the common options; --help-all lists the others too, in groups; --help-debug
+ * even those that serve only to compare and to search for errors. The manual page, its Markdown version
+ * (docs/options.md) and the completion scripts of three shells come from the same tables. All functions only write to a
+ * FILE. */
 #ifndef TOWERS_INCEPTION_CLI_HELP_H
 #define TOWERS_INCEPTION_CLI_HELP_H
 
 #include "inception/options/options.h"
+#include "towers/graph/model.h"
 
 /* Columns of the terminal: COLUMNS, else the width of the terminal on standard output, else 80; limited to 40..160. */
 int help_width(void);
-/* VERB_NONE: an overview of all commands. */
-void help_print(FILE *to, Verb verb, bool all, int width);
+/* VERB_NONE: an overview of all commands. `model` (NULL: a classifier) decides which of the options that only some models
+ * have are shown. */
+void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int width);
 
 void manual_print(FILE *to, bool markdown);
 

@@ -109,13 +109,14 @@ static const char *resume_note(OptionId id)
 
 static void put_option(Page *page, OptionId id)
 {
-    char usage[USAGE_BYTES], term[USAGE_BYTES + 8], story[STORY_BYTES], text[2 * STORY_BYTES], verbs[256], aliases[256];
+    char usage[USAGE_BYTES], term[USAGE_BYTES + 8], story[STORY_BYTES], text[3 * STORY_BYTES], verbs[256], aliases[256];
+    const OptionInfo *info = option_info(id);
     char letter = option_info(id)->letter;
     option_usage(id, usage, sizeof usage);
     option_story(id, story, sizeof story);
     Text names = text_start(aliases, sizeof aliases);
     /* " Alias: --wd. Commands: train, bench." */
-    const char *all = option_info(id)->aliases;
+    const char *all = option_info(id)->aliases ? option_info(id)->aliases : "";
     for (const char *p = all; *p;) {
         int length = (int)strcspn(p, ",");
         text_add(&names, "%s--%.*s", p > all ? ", " : strchr(p, ',') ? " Aliases: " : " Alias: ", length, p);
@@ -127,7 +128,8 @@ static void put_option(Page *page, OptionId id)
         snprintf(term, sizeof term, "-%c, %s", letter, usage);
     else
         snprintf(term, sizeof term, "%s", usage);
-    snprintf(text, sizeof text, "%s.%s%s%s", story, aliases, verbs, resume_note(id));
+    snprintf(text, sizeof text, "%s.%s%s%s%s%s%s%s", story, info->more ? " " : "", info->more ? info->more : "",
+             aliases, verbs, resume_note(id), info->example ? " Example: " : "", info->example ? info->example : "");
     put_item(page, term, text);
 }
 

@@ -24,20 +24,24 @@
 
 typedef enum Verb {
     VERB_NONE = 0, /* no command: --help, --version, or no arguments */
-#define VERB(id, name, arguments, most, summary) VERB_##id,
-#define HIDDEN_VERB(id, name, arguments, most, summary) VERB_##id,
-#include "inception/options/options.def"
+#define COMMAND(id, ...) VERB_##id,
+#include "inception/options/commands.def"
     VERB_COUNT
 } Verb;
 
-#define CHOICES_BEGIN(type) typedef enum type {
 #define CHOICE(value, name) value,
-#define CHOICES_END(type)                                                                                              \
-    }                                                                                                                  \
-    type;
+#define CHOICES(type, ...) typedef enum type { __VA_ARGS__ type##_COUNT } type;
 #include "inception/options/options.def"
+#undef CHOICE
+
+typedef enum OptionGroup {
+#define OPTION_GROUP(id, title) GROUP_##id,
+#include "inception/options/options.def"
+    GROUP_COUNT
+} OptionGroup;
 
 typedef enum OptionId { /* OPTION_ID_lr, in the order of the table */
+#define OPTION_GROUP(id, title) OPTION_FIRST_##id, OPTION_BEFORE_##id = OPTION_FIRST_##id - 1,
 #define OPTION_INT(field, ...) OPTION_ID_##field,
 #define OPTION_REAL(field, ...) OPTION_ID_##field,
 #define OPTION_FLAG(field, ...) OPTION_ID_##field,
@@ -127,43 +131,42 @@ typedef enum OptionType {
     OPTION_IS_LIST,
     OPTION_IS_TEXT
 } OptionType;
-typedef enum OptionLevel { LEVEL_BASIC = 0, LEVEL_ADVANCED } OptionLevel;
+typedef enum OptionLevel { LEVEL_ADVANCED = 0, LEVEL_BASIC, LEVEL_DEBUG } OptionLevel;
 typedef enum OptionResume { RESUME_FREE = 0, RESUME_SAME, RESUME_TOTAL, RESUME_MADE } OptionResume; /* options.def */
-typedef enum OptionGroup {
-#define OPTION_GROUP_ROW(id, title) GROUP_##id,
-#include "inception/options/options.def"
-    GROUP_COUNT
-} OptionGroup;
 
-typedef struct OptionInfo {
+typedef struct OptionInfo { /* options.def describes what its rows fill in */
     OptionType type;
     OptionLevel level;
     OptionGroup group;
     OptionResume resume;
-    const char *flag;    /* "batch-size" */
+    char *flag;          /* "batch-size" */
     char letter;         /* 'b', or 0 */
-    const char *aliases; /* comma separated, or "" */
-    uint32_t verbs;      /* one bit per Verb, and the two flags below */
+    bool local;          /* programs of one run may have different values */
+    const char *aliases; /* comma separated, or NULL */
+    uint64_t verbs;      /* one bit per Verb, and the two flags below */
     const char *metavar; /* NULL for flags and choices */
+    const char *when;    /* NULL: always; conditions.h */
     const char *help;
+    const char *more, *example;   /* for the manual: sentences, a command; or NULL */
     size_t offset, bytes;         /* of the field in Options */
     int64_t least, most;          /* ints and list elements */
     double real_least, real_most; /* reals */
     const char *const *choices;   /* names in enum order; NULL-terminated */
 } OptionInfo;
 
-enum { OPTION_NOT_IN_CONFIG = 1 << 30, OPTION_ONLY_TYPED = 1 << 29 };
+#define OPTION_NOT_IN_CONFIG (UINT64_C(1) << 63)
+#define OPTION_ONLY_TYPED (UINT64_C(1) << 62)
 
-typedef struct VerbInfo {
+typedef struct VerbInfo { /* commands.def describes what its rows fill in */
     const char *name, *arguments, *summary;
-    int most; /* positional arguments; -1: any number */
-    bool hidden;
+    int most;
+    bool hidden, computes;
 } VerbInfo;
 
 const OptionInfo *option_info(OptionId id);
 const VerbInfo *verb_info(Verb verb); /* VERB_NONE: name "" */
 const char *group_title(OptionGroup group);
-/* VERB_NONE if there is no such command. */
+/* By name or alias; VERB_NONE if there is no such command. */
 Verb verb_find(const char *name);
 /* OPTION_ID_COUNT if there is no such option; *negated: the name was "no-aux" (flags only). */
 OptionId option_find(const char *name, bool *negated);

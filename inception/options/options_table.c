@@ -7,79 +7,68 @@
 
 #include "inception/options/values.h"
 
+/* The words of the rows. */
 enum {
     NO_VERB = 1 << VERB_NONE,
-#define VERB(id, name, arguments, most, summary) id = 1 << VERB_##id,
-#define HIDDEN_VERB(id, name, arguments, most, summary) id = 1 << VERB_##id,
-#include "inception/options/options.def"
+#define COMMAND(id, ...) id = 1 << VERB_##id,
+#include "inception/options/commands.def"
     EVERY_VERB = (1 << VERB_COUNT) - 1,
-    NOT_IN_CONFIG = OPTION_NOT_IN_CONFIG,
-    ONLY_TYPED = OPTION_ONLY_TYPED,
 };
+#define BASIC LEVEL_BASIC
+#define DEBUG LEVEL_DEBUG
+#define SAME RESUME_SAME
+#define TOTAL RESUME_TOTAL
+#define MADE RESUME_MADE
+#define NOT_IN_CONFIG OPTION_NOT_IN_CONFIG
+#define ONLY_TYPED OPTION_ONLY_TYPED
+_Static_assert(VERB_COUNT < 31, "a set of commands is an int");
 
-#define CHOICES_BEGIN(type) static const char *const type##_names[] = {
 #define CHOICE(value, name) [value] = name,
-#define CHOICES_END(type)                                                                                              \
-    NULL                                                                                                               \
-    }                                                                                                                  \
-    ;
-#define CHOICES_OF(type) static const char *const type##_names[] = {
-#define CHOICE_OF(value, name) [value] = name,
-#define CHOICES_OF_END(type)                                                                                           \
-    NULL                                                                                                               \
-    }                                                                                                                  \
-    ;
+#define CHOICES(type, ...) static const char *const type##_names[] = {__VA_ARGS__ NULL};
+#define CHOICES_OF(type, ...) static const char *const type##_names[] = {__VA_ARGS__ NULL};
 #include "inception/options/options.def"
 
-#define OPTION_CHOICE(type, field, ...) _Static_assert(sizeof(type) == sizeof(int), "a choice is stored as an int");
+#define OPTION_CHOICE(type, ...) _Static_assert(sizeof(type) == sizeof(int), "a choice is stored as an int");
 #include "inception/options/options.def"
 
 const Options option_defaults = {
-#define OPTION_INT(field, flag, letter, aliases, value, ...) .field = value,
-#define OPTION_REAL(field, flag, letter, aliases, value, ...) .field = value,
-#define OPTION_FLAG(field, flag, letter, aliases, value, ...) .field = value,
-#define OPTION_CHOICE(type, field, flag, letter, aliases, value, ...) .field = value,
-#define OPTION_TEXT(field, flag, letter, aliases, value, ...) .field = value,
+#define OPTION_INT(field, value, ...) .field = value,
+#define OPTION_REAL(field, value, ...) .field = value,
+#define OPTION_FLAG(field, value, ...) .field = value,
+#define OPTION_CHOICE(type, field, value, ...) .field = value,
+#define OPTION_TEXT(field, value, ...) .field = value,
 #include "inception/options/options.def"
 };
 
-#define COMMON(kind, field_, flag_, letter_, aliases_, verbs_, level_, group_, resume_, help_)                         \
-    .type = kind, .flag = flag_, .letter = letter_, .aliases = aliases_, .verbs = (uint32_t)(verbs_),                  \
-    .level = LEVEL_##level_, .group = GROUP_##group_, .resume = RESUME_##resume_, .help = help_,                       \
-    .offset = offsetof(Options, field_), .bytes = sizeof(((Options *)0)->field_)
-#define VALUED(kind, field, flag, letter, aliases, verbs, level, group, resume, metavar_, help)                        \
-    COMMON(kind, field, flag, letter, aliases, verbs, level, group, resume, help), .metavar = metavar_
+#define FIELD(kind, field)                                                                                             \
+    .type = kind, .flag = (char[]){#field}, .offset = offsetof(Options, field), .bytes = sizeof(((Options *)0)->field)
 
-static const OptionInfo infos[OPTION_ID_COUNT] = {
-/* ...: verbs, level, group, resume [, metavar], help */
-#define OPTION_INT(field, flag, letter, aliases, value, least_, most_, ...)                                            \
-    [OPTION_ID_##                                                                                                      \
-        field] = {VALUED(OPTION_IS_INT, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
-#define OPTION_REAL(field, flag, letter, aliases, value, least, most, ...)                                             \
-    [OPTION_ID_##field] = {VALUED(OPTION_IS_REAL, field, flag, letter, aliases, __VA_ARGS__), .real_least = least,     \
-                           .real_most = most},
-#define OPTION_FLAG(field, flag, letter, aliases, value, ...)                                                          \
-    [OPTION_ID_##field] = {COMMON(OPTION_IS_FLAG, field, flag, letter, aliases, __VA_ARGS__)},
-#define OPTION_CHOICE(type, field, flag, letter, aliases, value, ...)                                                  \
-    [OPTION_ID_##                                                                                                      \
-        field] = {COMMON(OPTION_IS_CHOICE, field, flag, letter, aliases, __VA_ARGS__), .choices = type##_names},
-#define OPTION_LIST(field, flag, letter, aliases, least_, most_, ...)                                                  \
-    [OPTION_ID_##                                                                                                      \
-        field] = {VALUED(OPTION_IS_LIST, field, flag, letter, aliases, __VA_ARGS__), .least = least_, .most = most_},
-#define OPTION_TEXT(field, flag, letter, aliases, value, ...)                                                          \
-    [OPTION_ID_##field] = {VALUED(OPTION_IS_TEXT, field, flag, letter, aliases, __VA_ARGS__)},
+static OptionInfo infos[OPTION_ID_COUNT] = {
+/* flag and group are completed below */
+#define OPTION_INT(field, value, least_, most_, ...)                                                                   \
+    [OPTION_ID_##field] = {FIELD(OPTION_IS_INT, field), .least = least_, .most = most_, __VA_ARGS__},
+#define OPTION_REAL(field, value, least, most, ...)                                                                    \
+    [OPTION_ID_##field] = {FIELD(OPTION_IS_REAL, field), .real_least = least, .real_most = most, __VA_ARGS__},
+#define OPTION_FLAG(field, value, ...) [OPTION_ID_##field] = {FIELD(OPTION_IS_FLAG, field), __VA_ARGS__},
+#define OPTION_CHOICE(type, field, value, ...)                                                                         \
+    [OPTION_ID_##field] = {FIELD(OPTION_IS_CHOICE, field), .choices = type##_names, __VA_ARGS__},
+#define OPTION_LIST(field, least_, most_, ...)                                                                         \
+    [OPTION_ID_##field] = {FIELD(OPTION_IS_LIST, field), .least = least_, .most = most_, __VA_ARGS__},
+#define OPTION_TEXT(field, value, ...) [OPTION_ID_##field] = {FIELD(OPTION_IS_TEXT, field), __VA_ARGS__},
 #include "inception/options/options.def"
 };
 
 static const VerbInfo verbs[VERB_COUNT] = {
-    [VERB_NONE] = {"", "", "", 0, true},
-#define VERB(id, name_, arguments_, most_, summary_) [VERB_##id] = {name_, arguments_, summary_, most_, false},
-#define HIDDEN_VERB(id, name_, arguments_, most_, summary_) [VERB_##id] = {name_, arguments_, summary_, most_, true},
-#include "inception/options/options.def"
+    [VERB_NONE] = {.name = "", .arguments = "", .summary = "", .hidden = true},
+#define COMMAND(id, name_, open, run, ...) [VERB_##id] = {.name = name_, __VA_ARGS__},
+#include "inception/options/commands.def"
 };
 
-static const char *const group_titles[GROUP_COUNT] = {
-#define OPTION_GROUP_ROW(id, title) [GROUP_##id] = title,
+static const struct {
+    const char *title;
+    OptionId first;
+} groups[GROUP_COUNT] = {
+#define OPTION_GROUP(id, title) [GROUP_##id] = {title, (OptionId)OPTION_FIRST_##id},
 #include "inception/options/options.def"
 };
 
@@ -89,6 +78,17 @@ static const OptionId exclusive[][2] = {
 };
 
 /* ---- the tables */
+
+/* Before main: a flag is its field with dashes, and its group the last one that begins before it. */
+__attribute__((constructor)) static void rows_complete(void)
+{
+    OptionGroup group = 0;
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        while (group + 1 < GROUP_COUNT && groups[group + 1].first <= id) group++;
+        infos[id].group = group;
+        for (char *p = infos[id].flag; *p; p++) *p = *p == '_' ? '-' : *p;
+    }
+}
 
 const OptionInfo *option_info(OptionId id)
 {
@@ -102,18 +102,21 @@ const VerbInfo *verb_info(Verb verb)
 
 const char *group_title(OptionGroup group)
 {
-    return group_titles[group];
+    return groups[group].title;
 }
 
 bool option_belongs(OptionId id, Verb verb)
 {
-    return infos[id].verbs & (1u << verb);
+    return infos[id].verbs & (UINT64_C(1) << verb);
 }
 
 Verb verb_find(const char *name)
 {
     for (Verb verb = VERB_NONE + 1; verb < VERB_COUNT; verb++)
         if (!strcmp(verbs[verb].name, name)) return verb;
+#define COMMAND_ALIAS(alias, id)                                                                                       \
+    if (!strcmp(alias, name)) return VERB_##id;
+#include "inception/options/commands.def"
     return VERB_NONE;
 }
 
@@ -127,7 +130,7 @@ bool same_name(const char *a, const char *b, size_t bytes)
 
 static bool has_alias(const char *name, const char *aliases)
 {
-    for (const char *p = aliases; *p;) {
+    for (const char *p = aliases; p && *p;) {
         size_t bytes = strcspn(p, ",");
         if (same_name(name, p, bytes)) return true;
         p += bytes + (p[bytes] == ',');
@@ -172,7 +175,7 @@ static int verb_names(Verb verb, const char **names, int most, char *space, size
     for (OptionId id = 0; id < OPTION_ID_COUNT && count < most; id++)
         if (option_belongs(id, verb)) names[count++] = infos[id].flag;
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        if (!option_belongs(id, verb)) continue;
+        if (!option_belongs(id, verb) || !infos[id].aliases) continue;
         int used = snprintf(space, bytes, "%s", infos[id].aliases);
         if (used < 0 || (size_t)used >= bytes) break;
         for (char *rest = space, *name; count < most && (name = strsep(&rest, ","));)

@@ -146,12 +146,12 @@ for verb in train eval info bench export compare report replay doctor help versi
 done
 TOWERS_LR=1e shown "--batch-size" train --help
 
-# one table, several dresses: every flag of --help-all is in the manual, the Markdown and the completions
+# one table, several dresses: every flag of --help-debug is in the manual, the Markdown and the completions
 "$towers" man >"$work/man" || complain "towers man"
 "$towers" man --markdown >"$work/md" || complain "towers man --markdown"
 for shell in bash zsh fish; do "$towers" completion $shell >"$work/$shell" || complain "towers completion $shell"; done
 for verb in train eval info bench; do
-    for flag in $("$towers" $verb --help-all | grep -oE '^ {2}(-.,|   ) --[][a-z0-9-]+' | grep -oE '\-\-.*'); do
+    for flag in $("$towers" $verb --help-debug | grep -oE '^ {2}(-.,|   ) --[][a-z0-9-]+' | grep -oE '\-\-.*'); do
         flag=${flag#--} flag=${flag#\[no-\]}
         grep -qE -- "--(\[no-\])?$flag\b" "$work/md" || complain "--$flag is not in the Markdown"
         sed 's/\\-/-/g' "$work/man" | grep -qE -- "--(\[no-\])?$flag\b" || complain "--$flag is not in the manual"
@@ -168,6 +168,20 @@ bash -c '. "$1"; COMP_WORDS=(towers train --batch-s) COMP_CWORD=2; _towers; [[ $
     complain "bash does not complete --batch-s"
 bash -c '. "$1"; COMP_WORDS=(towers train fashion_) COMP_CWORD=2; _towers; [[ ${COMPREPLY[*]} == fashion_cnn ]]' _ "$work/bash" ||
     complain "bash does not complete the model's name"
+bash -c '. "$1"; COMP_WORDS=(towers data con) COMP_CWORD=2; _towers; [[ ${COMPREPLY[*]} == convert ]]' _ "$work/bash" ||
+    complain "bash does not complete what 'towers data' can do"
+bash -c '. "$1"; COMP_WORDS=(towers train fashion_cnn --recipe tf20) COMP_CWORD=4; _towers; [[ ${COMPREPLY[*]} == tf2016 ]]' _ "$work/bash" ||
+    complain "bash does not complete the recipe's name"
+for shell in zsh fish; do grep -q 'keras mini mlperf-lars' "$work/$shell" || complain "$shell knows no recipes"; done
+
+# options of some models only, and those that serve only to compare
+shown "--smoothing" train --help-all
+grep -qE -- '--(critic-steps|winograd-f32)' "$work/out" && complain "towers train --help-all shows options of GANs or for comparisons"
+shown "--critic-steps" train wgan_gp --help-all
+grep -q -- --smoothing "$work/out" && complain "towers train wgan_gp --help-all shows options of classifiers"
+shown "--[no-]winograd-f32" train --help-debug
+for flag in augment img-size reset-head freeze weight-decay; do shown "--$flag" train --help; done
+shown "Commands:"
 for shell in bash zsh fish; do grep -q 'inception_v3 .*fashion_cnn\|fashion_cnn .*inception_v3' "$work/$shell" || complain "$shell knows no models"; done
 if command -v zsh >/dev/null; then zsh -n "$work/zsh" || complain "the zsh completion is not zsh"; fi
 if command -v fish >/dev/null; then fish -n "$work/fish" || complain "the fish completion is not fish"; fi

@@ -102,7 +102,7 @@ says '--img-size has no effect with towers data convert; it applies only to benc
 data 2 check photos --exif
 says '--exif has no effect with towers data check; it applies only to bench, show and convert'
 data 2 convert photos nothing --shard-samples 7
-says '--shard-samples has no effect without --format tar or mds'
+says '--shard-samples has no effect with --format auto; it applies only to tar and mds'
 data 2 show photos --shuffle-window 2
 says '--shuffle-window is for shards; photos holds none'
 "$towers" train fashion_cnn --dataset synthetic --shuffle-window 2 --dry-run --device cpu >out 2>err </dev/null

@@ -247,7 +247,7 @@ for recipe in tf2016:inception_v3 torchvision:inception_v3 timm:inception_v3 tut
     "$towers" train "${recipe#*:}" --recipe "${recipe%:*}" --dataset synthetic --print-config >config 2>err ||
         complain "--recipe $recipe: $(cat err)"
     grep -q "# from recipe \"${recipe%:*}:" config || complain "--recipe $recipe: --print-config does not tell"
-    "$towers" models | grep -q "^${recipe%:*} " || complain "towers models does not list ${recipe%:*}"
+    "$towers" info | grep -q "^${recipe%:*} " || complain "towers info does not list ${recipe%:*}"
 done
 "$towers" train inception_mini --recipe timm --dataset synthetic --lr 3 --print-config >config
 grep -qE '^lr: 3 .*from command line' config || complain "the command line beats a recipe: $(grep ^lr: config)"

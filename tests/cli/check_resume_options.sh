@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Options that a resumed run may change, by the column `resume` of inception/options/options.def as shown in the manual. Every option of
+# Options that a resumed run may change, by the field `.resume` of inception/options/options.def as shown in the manual. Every option of
 # train marked free leaves the weights unchanged bit for bit; every other one is among the settings of a checkpoint, and changing it
 # is an error that names it. Data are identified by their content, wherever they are. Arguments: source folder, binary.
 set -u

@@ -69,7 +69,7 @@ for one in "--augment --crop box" "--augment --crop whole" "--color-distort" "--
     [[ " ${sums:-} " != *" ${sum%% *} "* ]] || complain "$one shows the images of another option"
     sums="${sums:-} ${sum%% *}"
 done
-refused 2 "--crop-covered has no effect without --augment --crop box" data show records --augment --crop-covered 0.5
+refused 2 "--crop-covered has no effect with --crop auto; it applies only to box" data show records --augment --crop-covered 0.5
 
 # ---- predict: shards as folders; of a set with evaluation images only these
 predict() { # NAME PATH...

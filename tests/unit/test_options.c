@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "inception/models/near_name.h"
+#include "inception/options/conditions.h"
 #include "inception/options/help.h"
 #include "inception/options/values.h"
 #include "tests/support/german.h"
@@ -391,12 +392,13 @@ static void table_is_sound(void **state)
         assert_int_equal(option_find(info->flag, &negated), a);
         assert_false(negated);
         assert_int_equal(strspn(info->flag, "abcdefghijklmnopqrstuvwxyz0123456789-"), strlen(info->flag));
-        snprintf(names, sizeof names, "%s", info->aliases);
+        snprintf(names, sizeof names, "%s", info->aliases ? info->aliases : "");
         for (char *rest = names, *name; (name = strsep(&rest, ","));)
             if (*name) assert_int_equal(option_find(name, &negated), a);
         for (OptionId b = 0; b < a && info->letter; b++) assert_int_not_equal(option_info(b)->letter, info->letter);
         assert_true(strlen(info->help) > 4 && strlen(option_default_text(a, value, sizeof value)) < sizeof value);
         assert_true(info->type == OPTION_IS_FLAG || info->type == OPTION_IS_CHOICE || info->metavar);
+        assert_int_equal(condition_read(a), OK);
     }
     for (int k = 0; help_examples()[k].command; k++) assert_memory_equal(help_examples()[k].command, "towers ", 7);
 }
@@ -424,7 +426,7 @@ static void help_fits(void **state)
             size_t bytes = 0;
             int lines = 0, column = 0, longest = 0;
             FILE *to = open_memstream(&text, &bytes);
-            help_print(to, verb, false, widths[k]);
+            help_print(to, verb, NULL, LEVEL_BASIC, widths[k]);
             fclose(to);
             for (const char *p = text; *p; p++) {
                 lines += *p == '\n';

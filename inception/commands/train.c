@@ -1,0 +1,136 @@
+/* towers train: makes the job, takes the run directory, trains (towers/train/train.h), and says how it ended. */
+#include "inception/commands/commands.h"
+
+#include "inception/job/hosts.h"
+#include "inception/options/recipe.h"
+#include "inception/report/report.h"
+#include "kernels/text.h"
+#include "towers/files/json.h"
+#include "towers/guard/fault.h"
+#include "towers/guard/memory_check.h"
+#include "towers/store/checkpoint.h"
+#include "towers/store/pretrained.h"
+#include "towers/train/introduction.h"
+#include "towers/train/restart.h"
+#include "towers/train/samples_log.h"
+
+#include <math.h>
+
+static Status result_json(const JobFiles *files, const TrainResult *result)
+{
+    json_t *root =
+        json_pack("{s:o, s:I, s:I, s:I}", "run_dir", json_text(files->run_dir), "step", (json_int_t)result->step,
+                  "bad_samples", (json_int_t)result->bad_samples, "restarts", (json_int_t)result->restarts);
+    bool several = files->job.program.several;
+    if (root && result->test_top1 >= 0) {
+        json_object_set_new(root, several ? "test_map" : "test_accuracy", json_real(result->test_top1));
+        json_object_set_new(root, several ? "best_map" : "best_accuracy",
+                            result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
+    }
+    if (root && isfinite(result->best_kid)) {
+        json_object_set_new(root, "best_kid", json_real(result->best_kid));
+        json_object_set_new(root, "best_step", json_integer((json_int_t)result->best_step));
+    }
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
+    json_dumpf(root, stdout, JSON_COMPACT); /* output_end checks for errors */
+    putchar('\n');
+    json_decref(root);
+    return OK;
+}
+
+/* Print the result as text on stderr, because stdout belongs to --json. Omitted with --quiet --json. */
+static void result_print(const Options *options, const JobFiles *files, const TrainResult *result)
+{
+    bool finished = result->step >= job_total_steps(&files->job);
+    if (options->quiet && options->json) return;
+    if (!finished) text_printf(stderr, "stopped after step %lld\n", (long long)result->step);
+    if (result->test_top1 >= 0)
+        text_printf(stderr, "test %s %.2f %%", files->job.program.several ? "mAP" : "accuracy",
+                    100 * result->test_top1);
+    if (result->test_top1 >= 0 && result->best_top1 >= 0)
+        text_printf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
+    if (result->test_top1 >= 0) fputc('\n', stderr);
+    if (isfinite(result->best_kid))
+        text_printf(stderr, "best KID %.5f after step %lld\n", result->best_kid, (long long)result->best_step);
+    if (result->bad_samples > 0)
+        text_printf(stderr,
+                    "%lld training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE " lists them\n",
+                    (long long)result->bad_samples, files->run_dir);
+    if (result->restarts)
+        text_printf(stderr, "%lld restart%s after crashes; %s/" RESTARTS_FILE " lists them\n",
+                    (long long)result->restarts, result->restarts == 1 ? "" : "s", files->run_dir);
+    text_printf(stderr, "run directory %s\n", files->run_dir);
+}
+
+/* Write the report, also of a run that failed, to show why. If it cannot be written the run has not failed, and the
+ * message of an earlier failure must be kept. */
+static void report_make(const char *run_dir, bool quiet, Status cause)
+{
+    StatusText words;
+    status_keep(&words);
+    Status st = report_write(run_dir);
+    if (st == OK && !quiet) text_printf(stderr, "report %s/report.html\n", run_dir);
+    if (st != OK && cause == OK) text_printf(stderr, "cannot write the report: %s\n", status_message());
+    if (cause != OK) (void)!status_restore(cause, &words);
+}
+
+/* Rank 0 takes the run directory and prepares it; `lock` is its. */
+static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
+{
+    if (!hosts_lead(files)) return OK;
+    if (files->fresh_name) TRY(run_dir_create(files->run_dir));
+    if (files->nothing_to_resume && !options->quiet)
+        text_printf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
+    TRY(run_dir_take(files->run_dir, lock));
+    return job_branch(files);
+}
+
+Status train_open(Options *options, JobFiles *files, FILE *to)
+{
+    (void)to;
+    TRY(faults_load()); /* reports an invalid TOWERS_FAULT before anything starts */
+    TRY(hosts_meet(options, files));
+    TRY(hosts_run_dir(options, files));
+    return job_open(options, 0, files);
+}
+
+Status train_command(Options *options, JobFiles *files, FILE *to)
+{
+    int lock = -1;
+    TrainResult result = {.test_top1 = -1, .best_kid = NAN};
+    bool leads = hosts_lead(files);
+    char absent[256] = "";
+    const TrainJob *job = &files->job;
+    if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    TRY(memory_check(&files->job));
+    TRY(watch_start(options, files));
+    TRY(hosts_compare(options, files));
+    if (options->dry_run && !leads) return OK;
+    if (options->dry_run) {
+        recipe_gaps_print(options, to);
+        return info_run(files, to);
+    }
+    if (!options->quiet && leads) text_print(stderr, files->notes);
+    if (*absent && !options->quiet)
+        text_printf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained, absent);
+    Status st = run_dir_open(options, files, &lock);
+    if (st == OK) st = hosts_begin(options, files);
+    if (st != OK) {
+        run_dir_release(lock);
+        return st;
+    }
+    st = train_run(&files->job, &result);
+    files->signal_number = result.signal;
+    if (result.saved) files->preempt_exit = (int)options->preempt_exit + 1;
+    if (result.abandoned || !leads) return st;          /* the storage of the run directory may hang */
+    bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* after a refused resume keep the old report */
+    if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
+    bool ended = st == OK || st == ERR_INTERRUPTED;
+    if (ended) result_print(options, files, &result);
+    if (begun) report_make(files->run_dir, options->quiet, st);
+    if (ended && !options->quiet) next_steps_print(&files->job, result.step >= job_total_steps(&files->job), stderr);
+    Status told = options->json && ended ? result_json(files, &result) : OK;
+    if (st == OK) st = told;
+    run_dir_release(lock);
+    return st;
+}

@@ -1,0 +1,227 @@
+/* Evaluates the conditions of options; see conditions.h. */
+#include "inception/options/conditions.h"
+#include "inception/options/options_internal.h"
+#include "kernels/text.h"
+
+#include <string.h>
+
+/* A part of a condition: a word with its values, as "opt=adam,lamb". Texts are borrowed from the table. */
+typedef struct Clause {
+    bool negated;
+    char word[NAME_BYTES];
+    const char *values; /* "adam,lamb", or "" */
+    int bytes;          /* of values */
+} Clause;
+
+/* What a model must be or have, and what is said if it is not. */
+static const struct {
+    const char *word, *lacks;
+} model_words[] = {{"classifier", "predicts no classes"}, {"critic", "has no critic"},
+                   {"generator", "generates no images"},  {"dropout", "has no dropout"},
+                   {"width", "has no such size"},         {"penalty", "has no gradient penalty"}};
+enum { MODEL_WORDS = sizeof model_words / sizeof *model_words };
+
+/* The clause that begins at `text`; returns what follows it. */
+static const char *clause_take(const char *text, Clause *clause)
+{
+    *clause = (Clause){.negated = *text == '!'};
+    text += clause->negated;
+    int word = (int)strcspn(text, "=|! "), all = (int)strcspn(text, "| ");
+    snprintf(clause->word, sizeof clause->word, "%.*s", word, text);
+    clause->values = text + word + (text[word] == '=');
+    clause->bytes = (int)(text + all - clause->values);
+    return text + all;
+}
+
+static bool lists(const Clause *clause, const char *value)
+{
+    for (const char *p = clause->values, *end = p + clause->bytes; p < end;) {
+        size_t bytes = strcspn(p, ",| ");
+        if (strlen(value) == bytes && !memcmp(p, value, bytes)) return true;
+        p += bytes + 1;
+    }
+    return false;
+}
+
+static bool is_on(const Options *o, OptionId id)
+{
+    char text[OPTION_FORMAT_BYTES];
+    const char *value = option_format(o, id, text, sizeof text);
+    return *value && strcmp(value, "0") != 0 && strcmp(value, "false") != 0 && strcmp(value, "none") != 0;
+}
+
+static bool is_asked(const Options *o, OptionId id)
+{
+    return o->origin[id] == ORIGIN_COMMAND_LINE && is_on(o, id);
+}
+
+static OptionId option_named(const char *flag)
+{
+    bool negated;
+    return option_find(flag, &negated);
+}
+
+static bool clause_holds(const Options *o, const Clause *clause)
+{
+    char text[OPTION_FORMAT_BYTES];
+    Verb verb = verb_find(clause->word);
+    bool holds;
+    if (verb != VERB_NONE && o->verb != verb) return true;
+    if (verb != VERB_NONE && !strncmp(clause->values, "--", 2)) {
+        snprintf(text, sizeof text, "%.*s", clause->bytes - 2, clause->values + 2);
+        holds = is_on(o, option_named(text));
+    } else if (verb != VERB_NONE) {
+        holds = o->argument_count && lists(clause, o->arguments[0]);
+    } else {
+        OptionId id = option_named(clause->word);
+        if (!option_belongs(id, o->verb)) return true;
+        holds = clause->bytes ? lists(clause, option_format(o, id, text, sizeof text)) : is_on(o, id);
+    }
+    return holds != clause->negated;
+}
+
+/* "bench, show and convert" */
+static void values_say(const Clause *clause, char *buffer, size_t bytes)
+{
+    Text text = text_start(buffer, bytes);
+    for (const char *p = clause->values, *end = p + clause->bytes; p < end;) {
+        int one = (int)strcspn(p, ",| ");
+        text_add(&text, "%s%.*s",
+                 p == clause->values                 ? ""
+                 : memchr(p, ',', (size_t)(end - p)) ? ", "
+                                                     : " and ",
+                 one, p);
+        p += one + 1;
+    }
+}
+
+static Status refuse(const Options *o, OptionId id, const Clause *clause)
+{
+    char values[LABEL_BYTES], text[OPTION_FORMAT_BYTES];
+    const char *flag = option_info(id)->flag;
+    Verb verb = verb_find(clause->word);
+    values_say(clause, values, sizeof values);
+    if (verb != VERB_NONE && !strncmp(values, "--", 2))
+        return FAIL(ERR_ARG, "--%s has no effect without %s", flag, values);
+    if (verb != VERB_NONE)
+        return FAIL(ERR_ARG, "--%s has no effect with towers %s %s; it applies only to %s", flag, clause->word,
+                    o->argument_count ? o->arguments[0] : "", values);
+    if (!clause->bytes)
+        return FAIL(ERR_ARG, "--%s has no effect %s --%s", flag, clause->negated ? "with" : "without", clause->word);
+    return FAIL(ERR_ARG, "--%s has no effect with --%s %s%s%s", flag, clause->word,
+                option_format(o, option_named(clause->word), text, sizeof text),
+                clause->negated ? "" : "; it applies only to ", clause->negated ? "" : values);
+}
+
+Status conditions_check(const Options *o)
+{
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const char *when = option_info(id)->when;
+        if (!when || !is_asked(o, id)) continue;
+        while (*when) {
+            Clause first, clause;
+            when = clause_take(when, &first);
+            bool holds = !strcmp(first.word, "model") || clause_holds(o, &first);
+            while (*when == '|') {
+                when = clause_take(when + 1, &clause);
+                holds |= clause_holds(o, &clause);
+            }
+            if (!holds) return refuse(o, id, &first);
+            when += *when == ' ';
+        }
+    }
+    return OK;
+}
+
+/* ---- clauses about the model */
+
+static bool model_is(const Model *model, const char *word)
+{
+    if (!strcmp(word, "classifier")) return !model->phases;
+    if (!strcmp(word, "dropout")) return !model->phases || model->dropout > 0;
+    if (!strcmp(word, "width")) return model->width > 0;
+    if (!strcmp(word, "penalty")) return model->penalty_weight > 0;
+    return model->phases; /* critic, generator */
+}
+
+/* The word that the option asks of the model, as a row of model_words; -1 if none. */
+static int model_word(OptionId id)
+{
+    Clause clause = {.bytes = 0};
+    const char *when = option_info(id)->when ? strstr(option_info(id)->when, "model=") : NULL;
+    if (when) (void)clause_take(when, &clause);
+    for (int k = 0; k < MODEL_WORDS; k++)
+        if (when && lists(&clause, model_words[k].word)) return k;
+    return -1;
+}
+
+bool option_concerns(OptionId id, const Model *model)
+{
+    int k = model_word(id);
+    if (k < 0) return true;
+    return model ? model_is(model, model_words[k].word)
+                 : !strcmp(model_words[k].word, "classifier") || !strcmp(model_words[k].word, "dropout");
+}
+
+static Status phases_check(const Options *o, const Model *model)
+{
+    if (o->verb == VERB_EVAL || o->verb == VERB_PREDICT)
+        return FAIL(ERR_UNSUPPORTED, "%s predicts no classes, so it cannot be evaluated as a classifier", model->name);
+    if (o->accumulate > 1)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--accumulate: %s trains in phases, whose steps take one batch each; use a larger "
+                    "batch",
+                    model->name);
+    if (o->verb == VERB_TRAIN && o->log_style == LOG_TF2016)
+        return FAIL(ERR_UNSUPPORTED, "--log-style tf2016: its lines have one loss, but %s has one for each phase",
+                    model->name);
+    if (o->bad_samples && strcmp(o->bad_samples, "stop") != 0)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--bad-samples %s: the losses of %s cannot leave out single images; remove the "
+                    "damaged ones (towers data check DIR lists them)",
+                    o->bad_samples, model->name);
+    if (o->amp && o->amp_dtype != AMP_TF32)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--amp-dtype %s: %s trains in fp32 (or TF32) only, because the sums of its gradient "
+                    "penalty would be rounded to 16 bits",
+                    o->amp_dtype == AMP_BF16 ? "bf16" : "fp16", model->name);
+    return OK;
+}
+
+Status conditions_of_model_check(const Options *o, const Model *model)
+{
+    if (model->phases) TRY(phases_check(o, model));
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        int k = is_asked(o, id) ? model_word(id) : -1;
+        if (k < 0 || model_is(model, model_words[k].word)) continue;
+        if (!strcmp(model_words[k].word, "generator") && o->verb != VERB_TRAIN)
+            continue; /* fid: features of a classifier */
+        return FAIL(ERR_ARG, "--%s has no effect: %s %s", option_info(id)->flag, model->name, model_words[k].lacks);
+    }
+    return OK;
+}
+
+/* ---- the table's own check */
+
+Status condition_read(OptionId id)
+{
+    const OptionInfo *info = option_info(id);
+    for (const char *when = info->when ? info->when : ""; *when; when += *when != 0) {
+        Clause clause;
+        when = clause_take(when, &clause);
+        Verb verb = verb_find(clause.word);
+        bool read = !strcmp(clause.word, "model") ? model_word(id) >= 0 : verb != VERB_NONE;
+        OptionId of = option_named(clause.word);
+        if (of < OPTION_ID_COUNT) {
+            OptionValue value;
+            char one[NAME_BYTES];
+            read = true;
+            for (const char *p = clause.values; p < clause.values + clause.bytes; p += strcspn(p, ",| ") + 1) {
+                snprintf(one, sizeof one, "%.*s", (int)strcspn(p, ",| "), p);
+                read &= read_value(option_info(of), one, info->flag, &value) == OK;
+            }
+        }
+        if (!read) return FAIL(ERR_INTERNAL, "the condition of --%s cannot be read: %s", info->flag, info->when);
+    }
+    return OK;
+}
