@@ -5,6 +5,8 @@
 #   tests/mutants.sh                all of them
 #   tests/mutants.sh N              N, chosen at random (prints --seed, which chooses the same ones again: N --seed S)
 #   tests/mutants.sh --only TEXT    those with TEXT in their title or file
+#   tests/mutants.sh --diff HEAD~1  small mistakes in the lines that the last commit changed (or whatever git diff takes) instead; one that
+#                                   survives may change nothing: judge it, or add a test and a row of the table. --random N: N of them
 #   tests/mutants.sh --check        only whether each still fits the source
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -49,4 +49,25 @@ expect 1 '^broken .*a cube (test_fails fails without a mutant: exit 1)' 'test_fa
 expect 0 '^not run here .*a cube (test_skips)' 'test_skips'
 expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_skips test_sees'
 
+
+# --diff: mistakes in the lines that a commit changed, and in no others
+git -C "$project" init -q
+commit() { git -C "$project" add kernels && git -C "$project" -c user.name=x -c user.email=x@example.org commit -qm x; }
+commit
+printf 'int other(int x) { return x - 1; }\nint twice(int x)\n{\n    return x + x; // 1 + 1\n}\n' >"$project/kernels/twice.c"
+sed -i 's/x - 1/x + 1/' "$project/kernels/twice.c" && commit
+diffs() { # STATUS TESTS ARGUMENT...: what is found with these tests in the table
+    printf '# a cube\nkernels/twice.c: %s\n- x + x\n+ x * x * x\n' "$2" >"$project/tests/mutants.txt"
+    python3 "$source_dir/tests/support/mutants.py" "$project" "$project/build" --diff "${@:3}" >"$out" 2>"$err"
+    local status=$?
+    [[ $status == "$1" ]] || complain "--diff ${*:3} with $2: exit $status instead of $1: $(cat "$out" "$err")"
+}
+diffs 1 test_sees HEAD~1 # the other function is tried by nothing
+grep -q '^caught .*line 4: return x - x; ' "$out" && grep -q '^survived .*line 1: int other(int x) { return x - 1; }' "$out" &&
+    grep -q '^1 caught, 1 survived of 2 mutants' "$out" || complain "--diff: $(cat "$out" "$err")"
+sed -i '4s/x + x/x + (x)/' "$project/kernels/twice.c"
+printf '# a cube\nkernels/twice.c: test_blind\n- x + (x)\n+ x * x * x\n' >"$project/tests/mutants.txt"
+python3 "$source_dir/tests/support/mutants.py" "$project" "$project/build" --diff HEAD >"$out" 2>"$err" && complain "--diff HEAD: $(cat "$out")"
+grep -q '^survived .*line 4: return x - (x); .*(test_blind test_twice)' "$out" || complain "--diff of what is not committed: $(cat "$out" "$err")"
+
 check_end "a test counts only if it passes without a mutant"

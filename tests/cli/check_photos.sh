@@ -72,18 +72,14 @@ for scores, one in zip(csv.DictReader(open("scores.csv")), report["classes"]):
     assert line[1:] == ["-" if value is None else f"{value:.4f}" for value in wanted] + [str(there)], (line, wanted)
 PYTHON
 
-# ---- the most confident mistake comes first, in a run of large steps, after which the probabilities differ; how large they may be,
-# before all of them are 1, depends on the rounding of the processor
-for rate in 0.01 0.005 0.002 0.001 0.0005; do
-    rm -rf runs/large
-    train large photos --opt adam --lr $rate || complain "train: $(tail -3 large.err)"
-    "$towers" eval runs/large --device cpu --errors large.csv >/dev/null 2>eval.err || complain "eval --errors: $(cat eval.err)"
-    [[ $(tail -n +2 large.csv | cut -d, -f5 | sort -u | wc -l) == 1 ]] || break
-done
-/usr/bin/python3 - <<'PYTHON' || complain "the order of mistakes: $(cat large.csv)"
+# ---- the most confident mistake comes first; without batch norms the probabilities of a hardly trained network differ
+"$towers" train fashion_cnn --device cpu --img-size 28 -b 6 --max-steps 4 --lr 0.0001 --output-dir runs --experiment plain --data-path photos \
+    --quiet >/dev/null 2>plain.err </dev/null || complain "train: $(tail -3 plain.err)"
+"$towers" eval runs/plain --device cpu --errors plain.csv >/dev/null 2>eval.err || complain "eval --errors: $(cat eval.err)"
+/usr/bin/python3 - <<'PYTHON' || complain "the order of mistakes: $(cat plain.csv)"
 import csv
-confidence = [float(row["probability"]) for row in csv.DictReader(open("large.csv"))]
-assert len(set(confidence)) > 1 and confidence == sorted(confidence, reverse=True), confidence
+confidence = [float(row["probability"]) for row in csv.DictReader(open("plain.csv"))]
+assert len(set(confidence)) > 2 and confidence == sorted(confidence, reverse=True), confidence
 PYTHON
 
 # ---- the report shows the first batch, the mistakes, and what the loader did, in one file

@@ -83,6 +83,46 @@ def moved(source, mutant):
     return mutant._replace(file=found[0]) if len(found) == 1 else mutant
 
 
+# Small mistakes that are tried in the changed lines of a commit, with --diff: (what is found, what stands there instead).
+MISTAKES = [(re.compile(found), instead) for found, instead in (
+    (r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " > "), (r" == ", " != "), (r" != ", " == "), (r" && ", " || "),
+    (r" \|\| ", " && "), (r" \+ ", " - "), (r" - ", " + "), (r"\btrue\b", "false"), (r"\bfalse\b", "true"), (r"\+\+", "--"),
+    (r"^\s+(?!return|TRY|break|continue|goto|case)[\w>.\[\]()-]+(?:\(.*\)| [-+*/|&]?= .*);$", ";"))]
+
+
+def of_diff(source, commits, table):
+    """Mutants of the lines of C files that `commits` (what git diff takes) changed and that still stand there. The tests of a file are
+    those of its rows in the table, and test_X for X.c."""
+    diff = subprocess.run(["git", "-C", source, "diff", "--unified=0", "--no-color", *commits.split(), "--", "*.c"], check=True,
+                          capture_output=True, text=True).stdout
+    mutants, path, at = [], None, 0
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            path = line[6:] if line.startswith("+++ b/") and not line.startswith("+++ b/tests/") else None
+            lines = open(os.path.join(source, path), encoding="utf-8").read().splitlines() if path else []
+            rows = collections.Counter(test for m in table if m.file == path for test in m.tests)
+            own = "test_" + os.path.splitext(os.path.basename(path or ""))[0]
+            tests = [test for test, _ in rows.most_common()] + [own] * (own not in rows)
+        elif line.startswith("@@"):
+            at = int(re.search(r"\+(\d+)", line)[1]) - 1
+        elif line.startswith("+") and path:
+            text, at = line[1:], at + 1
+            if at > len(lines) or lines[at - 1] != text or re.match(r"\s*(?://|/?\*|#)", text):
+                continue
+            for found, instead in MISTAKES:
+                match = found.search(re.sub(r'"(?:\\.|[^"\\])*"', lambda quoted: "_" * len(quoted[0]), text))
+                if not match:
+                    continue
+                changed = text[:match.start()] + instead + text[match.end():]
+                for first in range(at - 1, max(at - 8, -1), -1):  # as many lines before it as make it the only one
+                    before = "\n".join(lines[first:at - 1] + [""])
+                    mutant = Mutant(len(mutants) + 1, f"line {at}: {changed.strip()}", path, None, tests, before + text, before + changed)
+                    if mutated(source, mutant) is not None:
+                        mutants.append(mutant)
+                        break
+    return mutants
+
+
 def flags_of_cpu():
     for line in open("/proc/cpuinfo", encoding="utf-8"):
         if line.startswith("flags"):
@@ -218,6 +258,7 @@ def main():
     parser.add_argument("build", nargs="?")
     parser.add_argument("--check", action="store_true", help="only look whether every mutant's text is there")
     parser.add_argument("--only", help="mutants whose title or file holds this text")
+    parser.add_argument("--diff", help="mutants of the lines that these commits changed, e.g. HEAD~1, instead of the table")
     parser.add_argument("--random", type=int, help="so many of them, chosen at random")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     arguments = parser.parse_args()
@@ -235,6 +276,8 @@ def main():
     if arguments.check:
         print(f"all {len(mutants)} mutants fit the source")
         return
+    if arguments.diff:
+        mutants = of_diff(source, arguments.diff, mutants)
     if arguments.only:
         mutants = [m for m in mutants if arguments.only in m.title or arguments.only in m.file]
     flags = flags_of_cpu()
