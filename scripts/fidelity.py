@@ -721,8 +721,21 @@ deviation. All networks are treated alike, with the same seed; the rows *max poo
 float32 still chooses another pixel than its float64. Ten steps of training leave that point, so after them only the
 comparison with PyTorch's float32 counts.
 
-*Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`).
+*Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`). LARS and LAMB, which PyTorch does not
+have, are compared with their papers' formulas by `test_optimizer`.
+
+{machine}
 """
+
+
+def machine(towers):
+    """The processor, what it computes with, and the commit."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        name = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "a processor without a name")
+    doctor = subprocess.run([towers, "doctor"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False).stdout
+    kernels = next((" ".join(line.split()[3:]) for line in doctor.splitlines() if line.split()[1:3] == ["cpu", "backend"]), "")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    return f"Computed on {name}" + (f" ({kernels})" if kernels else "") + f" at commit {commit or 'unknown'}, {time.strftime('%Y-%m-%d')}."
 
 
 def main():
@@ -731,7 +744,7 @@ def main():
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     table = Table()
     table.say(INTRODUCTION.format(vision=torchvision.__version__, timm=timm.__version__, torch=torch.__version__,
-                                  gradient=GRADIENT_BOUND, logit=LOGIT_BOUND, ratio=RATIO_BOUND, tie=TIE, orders=ORDERS))  # fmt: skip
+                                  gradient=GRADIENT_BOUND, logit=LOGIT_BOUND, ratio=RATIO_BOUND, tie=TIE, orders=ORDERS, machine=machine(towers)))  # fmt: skip
     wanted = lambda name: not only or name in only
     if wanted("counts"):
         table.say("## Sizes\n")
