@@ -109,7 +109,8 @@ CommSpace comm_space(const CommConfig *config)
                               : several       ? room
                                               : staged,
                        .small = narrow ? config->gradients * dtype_bytes(config->reduce) : 0,
-                       .guest = several && !config->ordered ? staged : 0};
+                       .guest = several && !config->ordered ? staged : 0,
+                       .relay = config->place.ranks > 1 ? COMM_RELAY_BYTES : 0};
 }
 
 /* In shared memory every tower has a slot, and several processes have a result, of which each computes a part. */
@@ -117,7 +118,7 @@ size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
     size_t slot = config->max_count * sizeof(float), ranks = (size_t)group_ranks(&config->place);
-    if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest;
+    if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest + space.relay;
     return (size_t)config->place.local_towers * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }
 

@@ -7,8 +7,8 @@
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
  * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
  * A single rank has nothing to reduce: no communicator is created, and its towers are added.
- * Barrier, broadcast, the unique id and the flag that a peer has left use the processes' shared memory; between hosts
- * messages over MPI, or over TCP where no MPI has started them.
+ * Barrier, small broadcasts, the unique id and the flag that a peer has left use the processes' shared memory; between
+ * hosts messages over MPI, or over TCP where no MPI has started them.
  *
  * No call blocks inside the library: communicators are nonblocking, results are polled, and the wait ends if a peer has
  * left or the deadline has passed. After an error this rank makes no more calls and sets the flag for its peers.
@@ -24,7 +24,11 @@
 #include "nccl_sync/comm_nccl.h"
 #include "nccl_sync/link.h"
 
-enum { POLL_NS = 20000, SPINS = 200 };
+enum {
+    POLL_NS = 20000,
+    SPINS = 200,
+    RELAY_MIN = 1 << 16 /* bytes of a broadcast that NCCL makes */
+};
 
 /* ---- waiting */
 
@@ -89,22 +93,26 @@ static Status cuda_check(NcclComm *c, cudaError_t error, const char *what)
     return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
 }
 
-/* Waits until the last all-reduce has ended on the device. */
-static Status done_wait(Comm *comm, NcclComm *c)
+static Status fail_left(const Comm *comm)
+{
+    return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
+}
+
+/* Waits until the last collective has ended on the device. */
+static Status done_wait(Comm *comm, NcclComm *c, const char *what)
 {
     CommWait wait = {0};
     for (int polls = 0;; polls++) {
         ncclResult_t result = ncclSuccess;
         cudaError_t error = cudaEventQuery(c->done);
         if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* clears it for the check after the next launch */
-        if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of the sum over the towers");
+        if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of a collective");
         if (polls % 64 == 0) {
-            TRY(still_together(comm, c, &wait, "the sum over the towers"));
+            TRY(still_together(comm, c, &wait, what));
             if (!c->nccl) continue;
             ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
             if (asked != ncclSuccess || nccl_failed(result))
-                return nccl_fail(c, asked != ncclSuccess ? asked : result,
-                                 "the sum over the towers (ncclCommGetAsyncError)");
+                return nccl_fail(c, asked != ncclSuccess ? asked : result, what);
         }
         pause_between(polls);
     }
@@ -214,8 +222,7 @@ static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
 {
     ReduceRange *range = range_find(c, given->first);
     if (given->count == 0) return OK;
-    if (c->left)
-        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
+    if (c->left) return fail_left(comm);
     if (!range && c->ranges == RANGES_MAX)
         return FAIL(ERR_INTERNAL, "more than %d all-reduces are in progress", RANGES_MAX);
     *(range ? range : &c->range[c->ranges++]) = *given;
@@ -318,7 +325,7 @@ static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t cou
         c->joined = true;
         return range_finish(comm, c, &range, to);
     }
-    TRY(done_wait(comm, c));
+    TRY(done_wait(comm, c, "the sum over the towers"));
     TRY(range_finish(comm, c, &range, NULL));
     TRY(backend->download(c->device, to, range.at, count * sizeof *to));
     return backend->finish(c->device, STREAM_COMPUTE);
@@ -326,14 +333,45 @@ static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t cou
 
 /* ---- the other collectives, between the hosts' processors */
 
+/* A piece of a large broadcast, through device memory; as floats, whose bits a broadcast does not change. */
+static Status piece_broadcast(Comm *comm, NcclComm *c, char *piece, size_t bytes, int root)
+{
+    const Backend *backend = c->device->backend;
+    bool mine = comm->config.place.rank == root;
+    if (mine) TRY(backend->upload(c->device, c->relay, piece, bytes));
+    TRY(backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
+    size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
+    ncclResult_t begun = ncclBroadcast(c->relay, c->relay, floats, ncclFloat32, root, c->nccl, c->stream);
+    TRY(nccl_settle(comm, c, begun, "ncclBroadcast"));
+    TRY(cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind a broadcast"));
+    TRY(done_wait(comm, c, "a broadcast"));
+    if (mine) return OK;
+    TRY(backend->download(c->device, piece, c->relay, bytes));
+    return backend->finish(c->device, STREAM_COMPUTE);
+}
+
+/* What is small goes by the processors, at once; what is large by NCCL, whose rings and trees do not send everything
+ * through the first host. */
 static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
-    return comm_broadcast(((NcclComm *)comm->impl)->control, buf, bytes, root);
+    NcclComm *c = comm->impl;
+    if (!c->nccl || bytes < RELAY_MIN) return comm_broadcast(c->control, buf, bytes, root);
+    if (c->left) return fail_left(comm);
+    for (size_t done = 0; done < bytes; done += COMM_RELAY_BYTES) {
+        size_t left = bytes - done;
+        TRY(piece_broadcast(comm, c, (char *)buf + done, left < COMM_RELAY_BYTES ? left : COMM_RELAY_BYTES, root));
+    }
+    return OK;
 }
 
 static Status nccl_gather(Comm *comm, const void *mine, size_t bytes, void *all)
 {
-    return comm_gather(((NcclComm *)comm->impl)->control, mine, bytes, all);
+    NcclComm *c = comm->impl;
+    if (!c->nccl || bytes < RELAY_MIN) return comm_gather(c->control, mine, bytes, all);
+    memcpy((char *)all + (size_t)comm->config.place.rank * bytes, mine, bytes);
+    for (int r = 0; r < comm->config.place.ranks; r++)
+        TRY(nccl_broadcast(comm, (char *)all + (size_t)r * bytes, bytes, r));
+    return OK;
 }
 
 static Status nccl_barrier(Comm *comm)
@@ -348,8 +386,7 @@ static Status nccl_look(Comm *comm, CommWait *wait)
     Status st = comm_look(c->control, wait);
     if (st != OK) nccl_leave(c);
     TRY(st);
-    if (c->left)
-        return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
+    if (c->left) return fail_left(comm);
     if (!c->nccl) return OK;
     ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
     if (asked == ncclSuccess && !nccl_failed(result)) return OK;
@@ -382,6 +419,7 @@ static void nccl_destroy(NcclComm *c)
     comm_memory_destroy(c->device, &c->sum);
     comm_memory_destroy(c->device, &c->small);
     if (c->guest) c->device->backend->release(c->device, c->guest);
+    if (c->relay) c->device->backend->release(c->device, c->relay);
     comm_close(c->control);
     free(c->rank_of);
     free(c);
@@ -448,6 +486,7 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
     if (space.small) TRY(comm_memory_create(c->device, space.small, &c->small));
     if (space.guest) TRY(c->device->backend->alloc(c->device, space.guest, &memory));
     c->guest = memory;
+    if (space.relay) TRY(c->device->backend->alloc(c->device, space.relay, &c->relay));
     c->stream = c->device->backend->stream(c->device, STREAM_COMM);
     return cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
@@ -455,14 +494,17 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
 /* Collects which rank holds which tower from all ranks. */
 static Status ranks_learn(const CommConfig *config, NcclComm *c)
 {
+    Status st = OK;
+    const int own[2] = {config->place.first_tower, config->place.local_towers};
+    int(*all)[2] = calloc((size_t)config->place.ranks, sizeof *all);
     c->rank_of = calloc((size_t)config->towers, sizeof *c->rank_of);
-    if (!c->rank_of) return FAIL(ERR_MEMORY, "no memory for ranks of %d towers", config->towers);
-    for (int r = 0; r < config->place.ranks; r++) {
-        int own[2] = {config->place.first_tower, config->place.local_towers};
-        TRY(comm_broadcast(c->control, own, sizeof own, r));
-        for (int t = own[0]; t < own[0] + own[1] && t < config->towers; t++) c->rank_of[t] = r;
-    }
-    return OK;
+    if (!c->rank_of || !all) TRY_OUT(FAIL(ERR_MEMORY, "no memory for ranks of %d towers", config->towers));
+    TRY_OUT(comm_gather(c->control, own, sizeof own, all));
+    for (int r = 0; r < config->place.ranks; r++)
+        for (int t = all[r][0]; t < all[r][0] + all[r][1] && t < config->towers; t++) c->rank_of[t] = r;
+out:
+    free(all);
+    return st;
 }
 
 static Status rank_open(Comm *comm, NcclComm *c)
@@ -507,7 +549,6 @@ static Status control_open(const CommConfig *config, CommShared *shared, Comm **
 {
     if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
     if (!config->master) return comm_mpi_open(config, shared, made);
-    link_tcp_interface(config);
     return comm_hosts_open(config, shared, link_tcp_open, made);
 }
 

@@ -43,6 +43,7 @@ typedef struct NcclComm {
     CommMemory sum;   /* owned: comm_space; ordered: [towers][max_count] */
     CommMemory small; /* owned: [gradients] of config.reduce, if that is a 16-bit format */
     float *guest;     /* owned, device: contributions that come from host memory; several local towers */
+    void *relay;      /* owned, device: pieces of large broadcasts, on their way */
     int *rank_of;     /* owned: [towers], ordered */
     ncclRedOp_t op;   /* of gradients in 16 bits */
     float enlarge;    /* the divisor of `op`, in f16 */

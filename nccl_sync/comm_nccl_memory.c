@@ -9,6 +9,7 @@
 #include "nccl_sync/comm_nccl.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 /* Functions of versions after the oldest supported one; NULL if the library at run time does not have them. */
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
@@ -96,13 +97,13 @@ void comm_nccl_memory_destroy(void *memory)
 /* The number of ranks for which `yes` is true. Collective. */
 static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
 {
+    char said = yes, *all = malloc((size_t)comm->config.place.ranks);
     *count = 0;
-    for (int r = 0; r < comm->config.place.ranks; r++) {
-        char said = yes;
-        TRY(comm_broadcast(c->control, &said, 1, r));
-        *count += said;
-    }
-    return OK;
+    if (!all) return FAIL(ERR_MEMORY, "no memory for the answers of %d ranks", comm->config.place.ranks);
+    Status st = comm_gather(c->control, &said, 1, all);
+    for (int r = 0; st == OK && r < comm->config.place.ranks; r++) *count += all[r];
+    free(all);
+    return st;
 }
 
 /* A failure to deregister is ignored, but the call must have ended before the next one. */

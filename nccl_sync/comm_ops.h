@@ -29,7 +29,9 @@ typedef struct CommSpace {
     size_t sum;   /* contributions that cannot be summed in place */
     size_t small; /* gradients in 16 bits */
     size_t guest; /* contributions of further local towers from host memory */
+    size_t relay; /* pieces of large broadcasts, on their way */
 } CommSpace;
+enum { COMM_RELAY_BYTES = 1 << 22 };
 CommSpace comm_space(const CommConfig *config);
 /* Floats of a round that may come from host memory, and where element `first` of them is kept. */
 static inline size_t comm_staged(const CommConfig *config)

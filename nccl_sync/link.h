@@ -54,8 +54,6 @@ NODISCARD Status comm_mpi_open(const CommConfig *config, CommShared *shared, Com
 NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
 /* Meets the leaders of all groups at config->master. */
 NODISCARD Status link_tcp_open(const CommConfig *config, Link **made);
-/* Makes NCCL use the interface that leads to config->master, unless NCCL_SOCKET_IFNAME is set; in every process. */
-void link_tcp_interface(const CommConfig *config);
 void link_mpi_text(char *text, size_t bytes);
 _Noreturn void link_mpi_exit(int code); /* as comm_exit */
 

@@ -6,10 +6,6 @@
  * A connection begins with a handshake (handshake.h). When all have come they are WELCOME; if some have not by
  * the deadline, those that have are REFUSED with the names of the others. Of the collectives, one is in progress at a
  * time; a data frame that comes early is left unread until its collective begins. */
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -426,34 +422,6 @@ static Status leaf_meet(TcpLink *t, const CommConfig *config)
         return FAIL(ERR_COMM, "group 0 at %s, port %d, does not answer", config->master, config->port);
     return FAIL(ERR_COMM, "cannot reach group 0 at %s, port %d, within %.1f s (--comm-timeout): %s", config->master,
                 config->port, (double)config->timeout_ms / 1000, why);
-}
-
-/* Our address on the way to group 0, whose own is the one that the others reach; then the interface that has it. */
-void link_tcp_interface(const CommConfig *config)
-{
-    struct addrinfo *found = NULL, wanted = {.ai_socktype = SOCK_DGRAM, .ai_family = AF_UNSPEC};
-    struct sockaddr_storage own = {0};
-    struct ifaddrs *all = NULL;
-    socklen_t bytes = sizeof own;
-    char number[16], name[IF_NAMESIZE + 2] = "";
-    snprintf(number, sizeof number, "%d", config->port);
-    if (getaddrinfo(config->master, number, &wanted, &found) != 0) return;
-    int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* connecting it sends nothing */
-    bool known = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&own, &bytes) == 0 && getifaddrs(&all) == 0;
-    for (const struct ifaddrs *i = all; known && i; i = i->ifa_next) {
-        if (!i->ifa_addr || i->ifa_flags & IFF_LOOPBACK || i->ifa_addr->sa_family != own.ss_family) continue;
-        bool six = own.ss_family == AF_INET6;
-        const void *a = six ? (const void *)&((const struct sockaddr_in6 *)i->ifa_addr)->sin6_addr
-                            : (const void *)&((const struct sockaddr_in *)i->ifa_addr)->sin_addr,
-                   *b = six ? (const void *)&((const struct sockaddr_in6 *)&own)->sin6_addr
-                            : (const void *)&((const struct sockaddr_in *)&own)->sin_addr;
-        if (!memcmp(a, b, six ? 16 : 4)) snprintf(name, sizeof name, "=%s", i->ifa_name);
-    }
-    if (all) freeifaddrs(all);
-    if (fd >= 0) close(fd);
-    freeaddrinfo(found);
-    if (*name) setenv("NCCL_SOCKET_IFNAME", name, 0);
 }
 
 Status link_tcp_open(const CommConfig *config, Link **made)

@@ -15,6 +15,7 @@
 #include <nccl.h>
 
 #include "kernels/cuda/cuda.h"
+#include "nccl_sync/comm_ops.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/free_port.h"
 
@@ -108,7 +109,7 @@ static void group_live(Group *g, int towers, int ranks)
     assert_true(g->seen != MAP_FAILED);
     for (int k = 0; k < groups; k++)
         assert_int_equal(comm_shared_create(towers / groups, per, COUNT + EXTRAS, &shared[k]), OK);
-    GpuWorld *world = fake_gpu_world_create(ranks, (COUNT + EXTRAS) * sizeof(float));
+    GpuWorld *world = fake_gpu_world_create(ranks, COMM_RELAY_BYTES);
     assert_non_null(world);
     for (int r = 0; r < ranks; r++) {
         g->seen->status[r] = STATUS_COUNT;
@@ -255,6 +256,52 @@ static void test_sums_of_several_hosts(void **state)
     }
 }
 
+/* Broadcasts and gathers: NCCL makes the large ones, so that they do not all pass the first host. */
+static Status large_and_small(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    enum { LARGE = COMM_RELAY_BYTES + 70001, PART = 70001, SMALL = 100 };
+    Status st = OK;
+    unsigned char *bytes = malloc(LARGE), *all = malloc((size_t)RANKS * PART);
+    (void)device, (void)grads, (void)seen;
+    if (!bytes || !all) TRY_OUT(FAIL(ERR_MEMORY, "no memory"));
+    fake_gpu_counts_clear();
+    for (int i = 0; i < 4; i++) {
+        int root = i % 2 ? RANKS - 1 : 0;
+        size_t n = i < 2 ? LARGE : SMALL;
+        for (size_t k = 0; k < n; k++) bytes[k] = rank == root ? (unsigned char)(k * 31 + (size_t)i) : 99;
+        TRY_OUT(comm_broadcast(comm, bytes, n, root));
+        for (size_t k = 0; k < n; k++)
+            if (bytes[k] != (unsigned char)(k * 31 + (size_t)i))
+                TRY_OUT(FAIL(ERR_INTERNAL, "broadcast %d: byte %zu", i, k));
+    }
+    if (fake_gpu_count("ncclBroadcast") != 4) /* two large ones, of two pieces each */
+        TRY_OUT(FAIL(ERR_INTERNAL, "%lld pieces by NCCL", (long long)fake_gpu_count("ncclBroadcast")));
+    for (size_t n = SMALL; n <= PART; n += PART - SMALL) {
+        for (size_t k = 0; k < n; k++) bytes[k] = (unsigned char)(k * 7 + (size_t)rank);
+        TRY_OUT(comm_gather(comm, bytes, n, all));
+        for (size_t k = 0; k < RANKS * n; k++)
+            if (all[k] != (unsigned char)(k % n * 7 + k / n)) TRY_OUT(FAIL(ERR_INTERNAL, "gather: byte %zu", k));
+    }
+    if (fake_gpu_count("ncclBroadcast") != 4 + RANKS) TRY_OUT(FAIL(ERR_INTERNAL, "the gather goes elsewhere"));
+    st = comm_barrier(comm);
+out:
+    free(bytes);
+    free(all);
+    return st;
+}
+
+static void test_broadcasts_of_several_hosts(void **state)
+{
+    (void)state;
+    Group g = {.body = large_and_small, .groups = 2};
+    g.config.master = "127.0.0.1";
+    g.config.port = free_port();
+    group_live(&g, 4, 4);
+    all_well(&g);
+    for (int r = 0; r < 4; r++) assert_true(g.seen->taken[r] <= g.seen->told[r]);
+    group_end(&g);
+}
+
 /* Rank 3 fails; those of the other host wait for it in a sum. */
 static Status one_fails(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
@@ -350,19 +397,19 @@ static void test_sums_in_place(void **state)
     }
 }
 
-/* No second buffer for a tower a rank: the extras' alone; and the plan tells what is taken. */
+/* No second buffer for a tower a rank: that of the extras and that of large broadcasts alone; and the plan tells what is taken. */
 static void test_memory_of_a_sum(void **state)
 {
     (void)state;
-    const size_t extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras;
+    const size_t relay = COMM_RELAY_BYTES, extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras;
     struct {
         CommConfig config;
         int towers, ranks;
         size_t bytes;
     } cases[] = {
-        {{.staged = 0}, 2, 2, extras},
-        {{.staged = 10}, 2, 2, extras + 10 * sizeof(float)},
-        {{.reduce = DTYPE_BF16}, 2, 2, extras + COUNT * 2},
+        {{.staged = 0}, 2, 2, relay + extras},
+        {{.staged = 10}, 2, 2, relay + extras + 10 * sizeof(float)},
+        {{.reduce = DTYPE_BF16}, 2, 2, relay + extras + COUNT * 2},
         {{.staged = 0}, 3, 1, all + extras}, /* the sum of the first towers, and what one brings from the host */
         {{.ordered = true}, 3, 1, 3 * all},
     };
@@ -820,6 +867,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
         cmocka_unit_test_setup(test_sums_of_several_hosts, fake_as_new),
+        cmocka_unit_test_setup(test_broadcasts_of_several_hosts, fake_as_new),
         cmocka_unit_test_setup(test_error_on_another_host, fake_as_new),
         cmocka_unit_test_setup(test_open_that_fails_on_another_host, fake_as_new),
         cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),

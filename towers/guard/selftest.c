@@ -248,7 +248,8 @@ Status selftest_run(TowerProcess *p)
         TRY(worst_find(p, &mine, &worst, &seen, &finding));
         if (worst >= 0) return sum_blame(p, round, worst, finding);
     }
-    int buckets = bucket_count(p), rounds = buckets > processes ? buckets : processes;
-    for (int i = 0; processes > 1 && i < rounds; i++) TRY(broadcast_check(p, i % buckets, i % processes));
+    /* From the first process and the last one in turn: as many broadcasts on any number of processes. */
+    int buckets = bucket_count(p), rounds = buckets > 2 ? buckets : 2;
+    for (int i = 0; processes > 1 && i < rounds; i++) TRY(broadcast_check(p, i % buckets, i % 2 ? processes - 1 : 0));
     return p->replica->device.backend->fill(&p->replica->device, grads(p), 0, grad_count(p));
 }

@@ -110,51 +110,40 @@ static bool stop_asked(const TowerProcess *p)
     return atomic_load(&p->ledger->run.stop_signal) != 0;
 }
 
-/* The same of the probabilities, block by block. */
-static Status scores_share(TowerProcess *p)
+/* Every process gives the rows of its blocks, `row` bytes for each sample; afterwards every ledger has all of them. */
+static Status rows_share(TowerProcess *p, void *rows, size_t row)
 {
     Status st = OK;
-    int each = job_group_processes(p->job);
-    int64_t count = p->ledger->samples, classes = p->ledger->classes, block = p->job->eval_batch;
-    float *scores = malloc((size_t)(block * classes) * sizeof *scores);
-    if (!scores) return FAIL(ERR_MEMORY, "no memory for the probabilities of %lld samples", (long long)block);
-    for (int64_t first = 0; first < count; first += block) {
-        int group = (int)(first / block % p->place.ranks / each);
-        size_t bytes = (size_t)((count - first < block ? count - first : block) * classes) * sizeof *scores;
-        float *own = p->ledger->score + first * classes;
-        if (group == p->place.group && leads_group(&p->place)) memcpy(scores, own, bytes);
-        TRY_OUT(comm_broadcast(p->comm, scores, bytes, group * each));
-        if (group != p->place.group && leads_group(&p->place)) memcpy(own, scores, bytes);
+    size_t ranks = (size_t)p->place.ranks, own = (size_t)p->place.rank, each = (size_t)job_group_processes(p->job);
+    size_t block = (size_t)p->job->eval_batch * row, bytes = (size_t)p->ledger->samples * row;
+    char *at = rows, *all = calloc(ranks + 1, block), *mine = all + ranks * block;
+    if (!all) return FAIL(ERR_MEMORY, "no memory for the results of %zu blocks of an evaluation", ranks);
+    for (size_t first = 0; first < bytes; first += ranks * block) {
+        size_t here = first + own * block;
+        if (here < bytes) memcpy(mine, at + here, bytes - here < block ? bytes - here : block);
+        TRY_OUT(comm_gather(p->comm, mine, block, all));
+        for (size_t r = 0, from = first; r < ranks && from < bytes; r++, from += block)
+            if (leads_group(&p->place) && r / each != own / each)
+                memcpy(at + from, all + r * block, bytes - from < block ? bytes - from : block);
     }
 out:
-    free(scores);
+    free(all);
     return st;
 }
 
 /* With several programs each ledger has the samples of its own blocks; afterwards all have all of them. */
 static Status samples_share(TowerProcess *p)
 {
-    Status st = OK;
-    int each = job_group_processes(p->job), groups = job_groups(p->job);
-    int64_t count = p->ledger->samples, rotated = atomic_load(&p->ledger->run.eval_rotated);
-    EvalSample *samples = malloc((size_t)count * sizeof *samples);
-    if (!samples) return FAIL(ERR_MEMORY, "no memory for the predictions of %lld samples", (long long)count);
-    TRY_OUT(comm_barrier(p->comm)); /* all processes of this program have filled in theirs */
-    for (int group = 0; group < groups; group++) {
-        bool mine = group == p->place.group;
-        int64_t turned = mine ? rotated : 0;
-        if (mine && leads_group(&p->place)) memcpy(samples, p->ledger->sample, (size_t)count * sizeof *samples);
-        TRY_OUT(comm_broadcast(p->comm, samples, (size_t)count * sizeof *samples, group * each));
-        TRY_OUT(comm_broadcast(p->comm, &turned, sizeof turned, group * each));
-        if (mine || !leads_group(&p->place)) continue;
-        atomic_fetch_add(&p->ledger->run.eval_rotated, turned);
-        for (int64_t i = 0; i < count; i++)
-            if (i / p->job->eval_batch % p->place.ranks / each == group) p->ledger->sample[i] = samples[i];
-    }
-    if (p->ledger->score) TRY_OUT(scores_share(p));
-out:
-    free(samples);
-    return st;
+    int64_t rotated[TOWERS_MAX], mine;
+    bool leads = leads_group(&p->place);
+    TRY(rows_share(p, p->ledger->sample, sizeof *p->ledger->sample));
+    if (p->ledger->score) TRY(rows_share(p, p->ledger->score, (size_t)p->ledger->classes * sizeof *p->ledger->score));
+    mine =
+        leads ? atomic_load(&p->ledger->run.eval_rotated) : 0; /* all processes of this program have counted theirs */
+    TRY(comm_gather(p->comm, &mine, sizeof mine, rotated));
+    for (int r = 0; leads && r < p->place.ranks; r++)
+        if (r != p->place.rank) atomic_fetch_add(&p->ledger->run.eval_rotated, rotated[r]);
+    return OK;
 }
 
 /* `fields`: [blocks][BLOCK_FIELDS] and the counts after them; filled in for the blocks of this process. */
