@@ -44,7 +44,7 @@ done < <(sed -n '/^```sh$/,/^```$/ { /^```/d; p }' "$source_dir/docs/scaling.md"
 ((commands >= 2)) || complain "docs/scaling.md has $commands commands"
 
 own_folder
-HOSTS=$a,$b "$source_dir/examples/mpirun/cpu.sh" fashion_cnn --data-path "$work/data" --experiment example >"$out" 2>"$err" </dev/null ||
+HOSTS=$a,$b "$source_dir/examples/mpirun/cpu.sh" example fashion_cnn --data-path "$work/data" >"$out" 2>"$err" </dev/null ||
     complain "examples/mpirun/cpu.sh: exit $?: $(tail -n 5 "$err")"
 trained examples/mpirun/cpu.sh
 
@@ -52,7 +52,7 @@ needs_faults "$work/data"
 own_folder
 (
     export HOSTS=$a,$b TOWERS_FAULT=delay:tower=5,step=1,ms=50
-    exec "$source_dir/examples/mpirun/cpu.sh" fashion_cnn --data-path "$work/data" --experiment stopped --max-steps 4000 >"$out" 2>"$err" </dev/null
+    exec "$source_dir/examples/mpirun/cpu.sh" stopped fashion_cnn --data-path "$work/data" --max-steps 4000 >"$out" 2>"$err" </dev/null
 ) &
 pid=$!
 for ((i = 0; i < 1200; i++)); do

@@ -98,7 +98,7 @@ cd "$work" || exit 1
 job=$(sbatch --parsable --cpus-per-task=1 --time=1 --signal=USR1@50 "$source_dir/examples/slurm/cpu.sbatch" fashion_cnn) || complain "sbatch refuses examples/slurm/cpu.sbatch"
 fast=1 towers train fashion_cnn --device cpu --towers 8 --experiment one >"$out" 2>"$err" </dev/null || complain "one program: $(tail -n 3 "$err")"
 if [[ -x $gpu_towers ]]; then
-    gpu_job=$(TOWERS_MAX_STEPS=2 TOWERS_BATCH_SIZE=1 TOWERS_REDUCE=ordered sbatch --parsable --gpus-per-node=2 "$source_dir/examples/slurm/gpu.sbatch" fashion_cnn) ||
+    gpu_job=$(TOWERS_MAX_STEPS=2 TOWERS_BATCH_SIZE=1 TOWERS_REDUCE=ordered sbatch --parsable --cpus-per-task=1 --gpus-per-node=2 "$source_dir/examples/slurm/gpu.sbatch" fashion_cnn) ||
         complain "sbatch refuses examples/slurm/gpu.sbatch"
     TOWERS_MAX_STEPS=2 TOWERS_BATCH_SIZE=1 FAKE_GPUS=4 towers train fashion_cnn --device cuda --reduce ordered --experiment gpus >"$out" 2>"$err" </dev/null ||
         complain "one program with GPUs: $(tail -n 3 "$err")"
