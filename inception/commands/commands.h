@@ -13,8 +13,9 @@ typedef Status CommandFunction(Options *options, JobFiles *files, FILE *to);
 
 /* bench --scaling, after bench_open. */
 NODISCARD Status scaling_run(Options *options, JobFiles *files);
-/* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, the network between
- * their hosts, and what is odd. ERR_ARG if anything is, and without a launcher. */
+/* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, and what is odd:
+ * hosts that differ from most others, and programs that cannot connect to each other. ERR_ARG if anything is odd, and
+ * without a launcher. */
 NODISCARD Status doctor_hosts_run(Options *options, JobFiles *files, FILE *to);
 /* --dry-run: towers, data, steps, and the memory plan of one tower. */
 NODISCARD Status info_run(const JobFiles *files, FILE *to);

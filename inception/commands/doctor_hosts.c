@@ -1,8 +1,6 @@
-/* doctor --hosts: the programs that a launcher has started meet, compare what each of them is, measure the network between
- * their hosts, and rank 0 prints one table and names what is odd: the hosts that differ from most others.
- *
- * Each program fills a card. Pairs of hosts are measured in rounds (the circle method: in each round every host has one
- * partner, first as client of the link, then as server), so that N hosts need N - 1 rounds of a few seconds at most. */
+/* doctor --hosts: the programs that a launcher has started meet, compare what each of them is, and try to connect to each
+ * other. Rank 0 prints one table and names what is odd: the hosts that differ from most others, and connections that fail.
+ * Clocks and bandwidth are left to other tools (docs/decisions/0015-doctor-hosts.md). */
 #include "inception/commands/commands.h"
 #include "inception/commands/doctor.h"
 #include "inception/job/host_links.h"
@@ -23,17 +21,12 @@
 #include <unistd.h>
 
 enum {
-    HOSTS_MAX = 256,
-    CARD_LAYOUT = 1, /* of HostCard; other builds may have another */
+    CARD_LAYOUT = 2, /* of HostCard; other builds may have another */
     MEETING_S = 60,  /* unless --comm-timeout is given */
     NAMES_SHOWN = 6, /* hosts in a list */
-    MATRIX_MAX = 16, /* hosts in a matrix */
-    SPACE_GIB = 1,   /* of free space, below which it is told */
-    SLOW_FACTOR = 4  /* against the median of all links */
+    SPACE_GIB = 1    /* of free space, below which it is reported */
 };
-static const double ALIKE = 0.02;  /* memory of equal machines differs by what their firmware keeps */
-static const double CLOCK_S = 0.5; /* clocks that are kept by NTP are closer by far */
-static const double TRIP_S = 1e-3; /* longer round trips than the median's by less are no finding */
+static const double ALIKE = 0.02; /* memory of equal machines differs by what their firmware keeps */
 static const double GIB_BYTES = 1 << 30;
 
 typedef enum Topic {
@@ -74,8 +67,7 @@ static const char *const topic_names[TOPICS] = {
 /* What a program is. All programs send as many bytes. */
 typedef struct HostCard {
     uint32_t layout;
-    int32_t port; /* where it listens for the measurement of links */
-    char host[64], boot[40], address[64];
+    char host[64], boot[40];
     char text[TOPICS][192]; /* "" if there is none */
     double number[TOPICS];  /* in place of the text, if not 0: equal within ALIKE */
     char later[1024];       /* 0; for topics of later builds */
@@ -83,10 +75,8 @@ typedef struct HostCard {
 
 typedef struct Survey {
     int ranks, hosts;
-    HostCard *card;         /* [ranks] */
-    int rank_of[HOSTS_MAX]; /* of the first program on each host */
-    HostLink *link;         /* [hosts][hosts], from row to column */
-    FILE *sentences;        /* the findings, one a line */
+    HostCard *card;  /* owned: [ranks] */
+    FILE *sentences; /* the findings, one a line */
     char *found;
     size_t found_bytes;
     int findings;
@@ -173,10 +163,10 @@ static void card_fill(const Options *o, const JobFiles *files, HostCard *card)
 /* The card of another build: its texts may have other places, but for the first ones. */
 static void card_clean(HostCard *card)
 {
-    card->host[sizeof card->host - 1] = card->boot[sizeof card->boot - 1] = card->address[sizeof card->address - 1] = 0;
+    card->host[sizeof card->host - 1] = card->boot[sizeof card->boot - 1] = 0;
     for (Topic t = 0; t < TOPICS; t++) card->text[t][sizeof card->text[t] - 1] = 0;
     if (card->layout != CARD_LAYOUT)
-        snprintf(card->text[TOPIC_BUILD], sizeof card->text[0], "another build, which tells other things");
+        snprintf(card->text[TOPIC_BUILD], sizeof card->text[0], "another build, with other answers");
 }
 
 static bool same_host(const HostCard *a, const HostCard *b)
@@ -197,8 +187,8 @@ static const char *name_of(const Survey *s, int rank, char name[96])
 
 /* ---- findings */
 
-static void tell(Survey *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void tell(Survey *s, const char *format, ...)
+static void report(Survey *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void report(Survey *s, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -215,18 +205,18 @@ static bool alike(const Survey *s, Topic topic, int a, int b)
     return !strcmp(s->card[a].text[topic], s->card[b].text[topic]);
 }
 
-static bool tells(const Survey *s, Topic topic, int rank)
+static bool answers(const Survey *s, Topic topic, int rank)
 {
     return topic == TOPIC_BUILD || s->card[rank].layout == CARD_LAYOUT;
 }
 
-/* group[r]: the first rank that rank r is alike, -1 if it does not tell; returns the first rank of the largest group,
+/* group[r]: the first rank that rank r is alike, -1 if it does not answer; returns the first rank of the largest group,
  * -1 if two are. */
-static int groups_find(const Survey *s, Topic topic, int group[HOSTS_MAX])
+static int groups_find(const Survey *s, Topic topic, int group[LAUNCH_RANKS_MAX])
 {
-    int count[HOSTS_MAX] = {0}, most = 0, usual = -1;
+    int count[LAUNCH_RANKS_MAX] = {0}, most = 0, usual = -1;
     for (int r = 0; r < s->ranks; r++) {
-        group[r] = tells(s, topic, r) ? r : -1;
+        group[r] = answers(s, topic, r) ? r : -1;
         for (int k = 0; k < r && group[r] == r; k++)
             if (group[k] == k && alike(s, topic, k, r)) group[r] = k;
         if (group[r] >= 0) count[group[r]]++;
@@ -239,7 +229,7 @@ static int groups_find(const Survey *s, Topic topic, int group[HOSTS_MAX])
 }
 
 /* "host1, host2 and 30 more" */
-static void names_list(const Survey *s, const int group[HOSTS_MAX], int of, char *text, size_t bytes)
+static void names_list(const Survey *s, const int group[LAUNCH_RANKS_MAX], int of, char *text, size_t bytes)
 {
     char name[96];
     int named = 0, more = 0;
@@ -256,7 +246,7 @@ static void names_list(const Survey *s, const int group[HOSTS_MAX], int of, char
 
 static void topic_judge(Survey *s, Topic topic)
 {
-    int group[HOSTS_MAX], usual = groups_find(s, topic, group);
+    int group[LAUNCH_RANKS_MAX], usual = groups_find(s, topic, group);
     char names[512], others[512], split[1600];
     Text sides = text_start(split, sizeof split); /* if there is no usual one */
     if (usual >= 0) names_list(s, group, usual, others, sizeof others);
@@ -265,168 +255,21 @@ static void topic_judge(Survey *s, Topic topic)
         if (group[r] != r || r == usual) continue;
         names_list(s, group, r, names, sizeof names);
         if (usual >= 0)
-            tell(s, "%s: %s is '%s', but '%s' on %s", names, topic_names[topic], text, s->card[usual].text[topic],
-                 others);
+            report(s, "%s: %s is '%s', but '%s' on %s", names, topic_names[topic], text, s->card[usual].text[topic],
+                   others);
         else
             text_add(&sides, "%s'%s' on %s", sides.used ? "; " : "", text, names);
     }
-    if (sides.used) tell(s, "%s differs: %s", topic_names[topic], split);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The median of what all links have; 0: none has. */
-static double median_of(const Survey *s, bool trips)
-{
-    double *all = calloc((size_t)s->hosts * (size_t)s->hosts, sizeof *all), median = 0;
-    size_t count = 0;
-    for (int i = 0; all && i < s->hosts * s->hosts; i++) {
-        double one = trips ? s->link[i].round_trip_s : s->link[i].bytes_per_s;
-        if (one > 0) all[count++] = one;
-    }
-    if (count) qsort(all, count, sizeof *all, ascending);
-    if (count) median = all[count / 2];
-    free(all);
-    return median;
-}
-
-static const HostLink *link_of(const Survey *s, int from, int to)
-{
-    return &s->link[from * s->hosts + to];
-}
-
-typedef enum Fault { FAULT_CLOSED, FAULT_SLOW, FAULT_LATE, FAULTS } Fault;
-
-static bool link_has(const Survey *s, int from, int to, Fault fault, const double median[FAULTS])
-{
-    const HostLink *link = link_of(s, from, to);
-    if (from == to) return false;
-    switch (fault) {
-    case FAULT_CLOSED: return !link->connected || link->bytes_per_s <= 0;
-    case FAULT_SLOW: return link->bytes_per_s > 0 && link->bytes_per_s * SLOW_FACTOR < median[fault];
-    default: return link->round_trip_s > SLOW_FACTOR * median[fault] && link->round_trip_s > median[fault] + TRIP_S;
-    }
-}
-
-typedef enum Extent {
-    EXTENT_LINK,
-    EXTENT_FROM,
-    EXTENT_TO
-} Extent; /* the fault of a link, or of all from or to a host */
-
-static void link_tell(Survey *s, int from, int to, Fault fault, const double median[FAULTS], Extent extent)
-{
-    const HostLink *link = link_of(s, from, to);
-    const char *all = extent == EXTENT_FROM ? "all hosts, for example " : "";
-    char one[96], other[96];
-    name_of(s, s->rank_of[from], one);
-    name_of(s, s->rank_of[to], other);
-    if (fault == FAULT_LATE)
-        tell(s, "%s is far from %s%s: a round trip takes %.3g ms; the median of all links is %.3g ms", one, all, other,
-             link->round_trip_s * 1e3, median[fault] * 1e3);
-    else if (fault == FAULT_SLOW && extent == EXTENT_TO)
-        tell(s,
-             "%s receives slowly from all hosts, for example from %s: %.3g MB/s; the median of all links is %.3g MB/s",
-             other, one, link->bytes_per_s * 1e-6, median[fault] * 1e-6);
-    else if (fault == FAULT_SLOW)
-        tell(s, "%s sends slowly to %s%s: %.3g MB/s; the median of all links is %.3g MB/s", one, all, other,
-             link->bytes_per_s * 1e-6, median[fault] * 1e-6);
-    else if (extent == EXTENT_TO)
-        tell(s, "no host can connect to %s, for example %s to %s: %s", other, one, link->address, link->why);
-    else
-        tell(s, "%s %s %s%s at %s: %s", one, link->connected ? "loses the connection to" : "cannot connect to", all,
-             other, link->address, link->why);
-}
-
-/* A host of which all links have a fault is named once, instead of each link. */
-static void links_judge(Survey *s, Fault fault, const double median[FAULTS])
-{
-    bool from[HOSTS_MAX] = {false}, to[HOSTS_MAX] = {false};
-    for (int h = 0; h < s->hosts && s->hosts > 2; h++) {
-        int out = 0, in = 0, to_first = -1, from_first = -1;
-        for (int k = 0; k < s->hosts; k++) {
-            if (link_has(s, h, k, fault, median) && out++ == 0) to_first = k;
-            if (link_has(s, k, h, fault, median) && in++ == 0) from_first = k;
-        }
-        from[h] = out == s->hosts - 1;
-        to[h] = in == s->hosts - 1;
-        if (from[h]) link_tell(s, h, to_first, fault, median, EXTENT_FROM);
-        if (to[h] && !(from[h] && fault == FAULT_LATE)) link_tell(s, from_first, h, fault, median, EXTENT_TO);
-    }
-    for (int h = 0; h < s->hosts; h++)
-        for (int k = 0; k < s->hosts; k++)
-            if (link_has(s, h, k, fault, median) && !from[h] && !to[k]) link_tell(s, h, k, fault, median, EXTENT_LINK);
+    if (sides.used) report(s, "%s differs: %s", topic_names[topic], split);
 }
 
 static void all_judge(Survey *s)
 {
-    double median[FAULTS] = {[FAULT_SLOW] = median_of(s, false), [FAULT_LATE] = median_of(s, true)};
     char name[96];
     for (Topic t = 0; t < TOPIC_SPACE; t++) topic_judge(s, t);
     for (int r = 0; r < s->ranks; r++)
         if (s->card[r].text[TOPIC_SPACE][0] && s->card[r].number[TOPIC_SPACE] < SPACE_GIB * GIB_BYTES)
-            tell(s, "%s: only %s are free in --output-dir", name_of(s, r, name), s->card[r].text[TOPIC_SPACE]);
-    for (int h = 1; h < s->hosts; h++) {
-        const HostLink *link = link_of(s, 0, h);
-        if (fabs(link->clock_s) - link->round_trip_s / 2 > CLOCK_S)
-            tell(s, "%s: its clock is %.3f s %s that of %s, uncertain by %.3f s", name_of(s, s->rank_of[h], name),
-                 fabs(link->clock_s), link->clock_s > 0 ? "ahead of" : "behind", s->card[0].host,
-                 link->round_trip_s / 2);
-    }
-    for (Fault f = 0; f < FAULTS; f++) links_judge(s, f, median);
-}
-
-/* ---- the network */
-
-/* The partner of host h in a round of the circle method; -1: none. */
-static int partner_of(int h, int hosts, int round)
-{
-    int n = hosts + hosts % 2, turns = n - 1, partner;
-    if (h == n - 1)
-        for (partner = 0; (2 * partner) % turns != round % turns; partner++) {
-        }
-    else if ((2 * h) % turns == round % turns)
-        partner = n - 1;
-    else
-        partner = ((round - h) % turns + turns) % turns;
-    return partner < hosts ? partner : -1;
-}
-
-static Status links_measure(Survey *s, const JobFiles *files, int listener)
-{
-    Status st = OK;
-    int me = -1, rank = files->launch.rank, rounds = s->hosts - 1 + s->hosts % 2;
-    const Secret *secret = &files->launch.secret;
-    HostLink *all = calloc((size_t)s->ranks, sizeof *all);
-    s->link = calloc((size_t)s->hosts * (size_t)s->hosts, sizeof *s->link);
-    if (!all || !s->link) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the links of %d hosts", s->hosts));
-    for (int h = 0; h < s->hosts; h++)
-        if (s->rank_of[h] == rank) me = h;
-    for (int round = 0; round < rounds && s->hosts > 1; round++) {
-        int partner = me < 0 ? -1 : partner_of(me, s->hosts, round);
-        HostLink link = {.to = -1};
-        if (partner >= 0) {
-            const HostCard *card = &s->card[s->rank_of[partner]];
-            const char *address = s->rank_of[partner] == 0 ? files->launch.master : card->address;
-            link.to = s->rank_of[partner];
-            if (me > partner) host_link_serve(listener, secret, link.to, HOST_LINK_MS / 2);
-            host_link_measure(address, card->port, secret, rank, &link);
-            bool lost = link.connected && link.bytes_per_s <= 0; /* it is silent */
-            if (me < partner && !lost) host_link_serve(listener, secret, link.to, HOST_LINK_MS);
-        }
-        TRY_OUT(control_gather(files->control, &link, sizeof link, "its links", all));
-        for (int r = 0; r < s->ranks; r++) host_link_clean(&all[r]);
-        for (int h = 0; h < s->hosts; h++)
-            for (int k = 0; k < s->hosts; k++)
-                if (all[s->rank_of[h]].to == s->rank_of[k]) s->link[h * s->hosts + k] = all[s->rank_of[h]];
-    }
-out:
-    free(all);
-    return st;
+            report(s, "%s: only %s are free in --output-dir", name_of(s, r, name), s->card[r].text[TOPIC_SPACE]);
 }
 
 /* ---- output */
@@ -434,7 +277,7 @@ out:
 static void topics_print(const Survey *s, FILE *to)
 {
     for (Topic t = 0; t < TOPICS; t++) {
-        int group[HOSTS_MAX], used = 0, lines = 0;
+        int group[LAUNCH_RANKS_MAX], used = 0, lines = 0;
         char names[512];
         groups_find(s, t, group);
         for (int r = 0; r < s->ranks; r++) used += s->card[r].text[t][0] != 0;
@@ -447,51 +290,12 @@ static void topics_print(const Survey *s, FILE *to)
                         members == s->ranks ? "all" : names);
         }
     }
-    for (int h = 1; h < s->hosts; h++) {
-        const HostLink *link = link_of(s, 0, h);
-        char text[96] = "unknown", name[96];
-        if (link->round_trip_s > 0)
-            snprintf(text, sizeof text, "%+.3f ms against %.24s, +- %.3f ms", link->clock_s * 1e3, s->card[0].host,
-                     link->round_trip_s * 0.5e3);
-        text_printf(to, "%-14s %-52s %s\n", h == 1 ? "clock" : "", text, name_of(s, s->rank_of[h], name));
-    }
-}
-
-static void matrix_print(const Survey *s, bool trips, FILE *to)
-{
-    char name[96];
-    text_printf(to, "\n%s", trips ? "round trip, ms" : "MB/s from, to ");
-    for (int k = 0; k < s->hosts; k++) text_printf(to, " %10.10s", name_of(s, s->rank_of[k], name));
-    fputc('\n', to);
-    for (int h = 0; h < s->hosts; h++) {
-        text_printf(to, "%-14.14s", name_of(s, s->rank_of[h], name));
-        for (int k = 0; k < s->hosts; k++) {
-            const HostLink *link = link_of(s, h, k);
-            double value = trips ? link->round_trip_s * 1e3 : link->bytes_per_s * 1e-6;
-            if (h == k)
-                text_printf(to, " %10s", "-");
-            else if (!link->connected)
-                text_printf(to, " %10s", "closed");
-            else if (value > 0)
-                fprintf(to, trips ? " %10.3f" : " %10.1f", value);
-            else
-                text_printf(to, " %10s", "unknown");
-        }
-        fputc('\n', to);
-    }
 }
 
 static void survey_print(const Survey *s, const Launch *launch, FILE *to)
 {
     text_printf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
     topics_print(s, to);
-    if (s->hosts > 1 && s->hosts <= MATRIX_MAX) {
-        matrix_print(s, false, to);
-        matrix_print(s, true, to);
-    } else if (s->hosts > 1) {
-        fprintf(to, "\nlinks          median %.3g MB/s, %.3g ms\n", median_of(s, false) * 1e-6,
-                median_of(s, true) * 1e3);
-    }
     fputc('\n', to);
     text_print(to, s->found);
     if (!s->findings) fputs("all hosts agree\n", to);
@@ -501,28 +305,18 @@ static Status survey_json(const Survey *s, FILE *to)
 {
     Status st = OK;
     int failed = 0;
-    json_t *programs = json_array(), *links = json_array(), *findings = json_array();
+    json_t *programs = json_array(), *findings = json_array();
     for (int r = 0; r < s->ranks; r++) {
-        json_t *one = json_pack("{s:i, s:o, s:o}", "rank", r, "host", json_text(s->card[r].host), "address",
-                                json_text(s->card[r].address));
+        json_t *one = json_pack("{s:i, s:o}", "rank", r, "host", json_text(s->card[r].host));
         for (Topic t = 0; t < TOPICS; t++)
             failed |= json_object_set_new(one, topic_names[t], json_text(s->card[r].text[t]));
         failed |= json_array_append_new(programs, one);
     }
-    for (int h = 0; h < s->hosts; h++)
-        for (int k = 0; k < s->hosts; k++) {
-            const HostLink *link = link_of(s, h, k);
-            if (h == k) continue;
-            failed |= json_array_append_new(
-                links, json_pack("{s:i, s:i, s:b, s:o, s:f, s:f, s:f}", "from", s->rank_of[h], "to", s->rank_of[k],
-                                 "connected", link->connected, "why", json_text(link->why), "bytes_per_s",
-                                 link->bytes_per_s, "round_trip_s", link->round_trip_s, "clock_s", link->clock_s));
-        }
     for (char *line = s->found, *end; *line && (end = strchr(line, '\n')); line = end + 1) {
         *end = 0;
         failed |= json_array_append_new(findings, json_text(line));
     }
-    json_t *all = json_pack("{s:o, s:o, s:o}", "programs", programs, "links", links, "findings", findings);
+    json_t *all = json_pack("{s:o, s:o}", "programs", programs, "findings", findings);
     if (failed || !all || json_dumpf(all, to, JSON_COMPACT) || fputc('\n', to) == EOF)
         st = FAIL(ERR_IO, "cannot write the report as JSON");
     json_decref(all);
@@ -534,7 +328,7 @@ static Status survey_json(const Survey *s, FILE *to)
 static Status survey_make(const Options *o, JobFiles *files, Survey *s)
 {
     Status st = OK;
-    int listener = -1, port;
+    char closed[512];
     HostCard *mine = malloc(sizeof *mine);
     s->ranks = files->launch.ranks;
     s->card = calloc((size_t)s->ranks, sizeof *s->card);
@@ -542,21 +336,18 @@ static Status survey_make(const Options *o, JobFiles *files, Survey *s)
     if (!mine || !s->card || !s->sentences)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the cards of %d programs", s->ranks));
     card_fill(o, files, mine);
-    TRY_OUT(host_links_listen(files->launch.master, &listener, &port));
-    host_address(files->launch.master, mine->address, sizeof mine->address);
-    mine->port = port;
     TRY_OUT(control_gather(files->control, mine, sizeof *mine, "what it is", s->card));
     for (int r = 0; r < s->ranks; r++) {
         card_clean(&s->card[r]);
-        int h = 0;
-        while (h < s->hosts && !same_host(&s->card[s->rank_of[h]], &s->card[r])) h++;
-        if (h == s->hosts) s->rank_of[s->hosts++] = r;
+        int first = 0;
+        while (first < r && !same_host(&s->card[first], &s->card[r])) first++;
+        s->hosts += first == r;
     }
-    TRY_OUT(links_measure(s, files, listener));
     all_judge(s);
+    TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
+    if (*closed) report(s, "%s", closed);
     if (fflush(s->sentences) != 0) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the findings"));
 out:
-    if (listener >= 0) close(listener);
     free(mine);
     return st;
 }
@@ -576,12 +367,11 @@ Status doctor_hosts_run(Options *o, JobFiles *files, FILE *to)
     if (hosts_lead(files) && !o->json) survey_print(&s, &files->launch, to);
     if (s.findings && hosts_lead(files))
         st = FAIL(ERR_ARG, "the hosts are not alike: %d finding%s above", s.findings, s.findings == 1 ? "" : "s");
-    else if (s.findings) /* rank 0 tells */
+    else if (s.findings)
         st = FAIL(ERR_ARG, "the hosts are not alike; rank 0 says in what");
 out:
     if (s.sentences) fclose(s.sentences);
     free(s.found);
     free(s.card);
-    free(s.link);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Round trips, clocks and bandwidth between two hosts; see host_links.h. */
+/* Can each program of a run connect to each other one? */
 #include "inception/job/host_links.h"
 
 #include "kernels/clock.h"
@@ -6,70 +6,18 @@
 #include "nccl_sync/net.h"
 
 #include <errno.h>
-#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-enum {
-    MAGIC = 0x4b4c5754,
-    PINGS = 20,
-    PIECE = 1 << 18,
-    BULK_BYTES = 64 << 20,
-    BULK_MS = 1000,
-    DRAIN_MS = 1000,
-    NEAR = 128
-};
+enum { NEAR = 128 };
 
-typedef struct LinkHead {
-    uint32_t magic;
-    int32_t from;
-    uint8_t nonce[NONCE_BYTES];
-} LinkHead;
-
-typedef struct LinkAnswer {
-    int64_t bytes, ns;
-} LinkAnswer;
-
-static int64_t wall_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int64_t after_ms(int64_t ms)
-{
-    return clock_ns() + ms * 1000000;
-}
-
-/* Waits until one of `events` happens; false at the deadline. */
-static bool ready_by(int fd, short events, int64_t deadline)
-{
-    struct pollfd polled = {fd, events, 0};
-    int64_t left = deadline - clock_ns();
-    return left > 0 && poll(&polled, 1, (int)(left / 1000000) + 1) > 0;
-}
-
-/* Sends or receives all bytes; false if the connection ends, or at the deadline. */
-static bool move(int fd, bool sends, void *bytes, size_t count, int64_t deadline)
-{
-    char *at = bytes;
-    while (count > 0) {
-        ssize_t moved = sends ? send(fd, at, count, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, count, MSG_DONTWAIT);
-        if (moved == 0 || (moved < 0 && errno != EAGAIN && errno != EINTR)) return false;
-        if (moved < 0 && !ready_by(fd, sends ? POLLOUT : POLLIN, deadline)) return false;
-        if (moved > 0) at += moved, count -= (size_t)moved;
-    }
-    return true;
-}
-
-Status host_links_listen(const char *master, int *listener, int *port)
+/* Listens on a free port, as rank 0 does at `master` (net_listen). */
+static Status listen_anywhere(const char *master, int *listener, int *port)
 {
     struct sockaddr_storage own;
     socklen_t bytes = sizeof own;
@@ -82,7 +30,8 @@ Status host_links_listen(const char *master, int *listener, int *port)
     return OK;
 }
 
-void host_address(const char *master, char *address, size_t bytes)
+/* The address of this host from which `master` is reached, as digits; "" if there is no route. */
+static void own_address(const char *master, char *address, size_t bytes)
 {
     struct addrinfo *found = NULL, wanted = {.ai_socktype = SOCK_DGRAM, .ai_family = AF_UNSPEC};
     struct sockaddr_storage own;
@@ -96,135 +45,6 @@ void host_address(const char *master, char *address, size_t bytes)
     if (fd >= 0) close(fd);
     freeaddrinfo(found);
 }
-
-static bool pings_measure(int fd, HostLink *link, int64_t deadline)
-{
-    for (int i = 0; i < PINGS; i++) {
-        int64_t sent = wall_clock_ns(), begun = clock_ns(), theirs;
-        if (!move(fd, true, &sent, sizeof sent, deadline) || !move(fd, false, &theirs, sizeof theirs, deadline))
-            return false;
-        double trip = (double)(clock_ns() - begun) * 1e-9;
-        if (link->round_trip_s > 0 && trip >= link->round_trip_s) continue;
-        link->round_trip_s = trip;
-        link->clock_s = (double)(theirs - sent) * 1e-9 - trip / 2;
-    }
-    return true;
-}
-
-static bool bulk_measure(int fd, HostLink *link, int64_t deadline)
-{
-    static char piece[PIECE];
-    LinkAnswer answer;
-    for (size_t left = BULK_BYTES; left > 0;) {
-        ssize_t sent = send(fd, piece, left < PIECE ? left : PIECE, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0) left -= (size_t)sent;
-        struct pollfd polled = {fd, POLLIN, 0};
-        if (poll(&polled, 1, 0) > 0) break; /* the answer: it is enough, or the end */
-        if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
-        if (sent < 0 && !ready_by(fd, POLLIN | POLLOUT, deadline)) return false;
-    }
-    if (!move(fd, false, &answer, sizeof answer, deadline) || answer.bytes <= 0 || answer.ns <= 0) return false;
-    link->bytes_per_s = (double)answer.bytes / ((double)answer.ns * 1e-9);
-    return true;
-}
-
-static Hello hello_of(const LinkHead *head)
-{
-    return (Hello){"host link", head, sizeof *head};
-}
-
-static bool server_is_known(int fd, const Secret *secret, int me, int64_t deadline)
-{
-    LinkHead head = {MAGIC, me, {0}};
-    Challenge challenge;
-    Proof proof;
-    const Hello hello = hello_of(&head);
-    return random_bytes(head.nonce, sizeof head.nonce) == OK && move(fd, true, &head, sizeof head, deadline) &&
-           move(fd, false, &challenge, sizeof challenge, deadline) &&
-           handshake_prove(secret, &hello, &challenge, &proof) && move(fd, true, &proof, sizeof proof, deadline);
-}
-
-void host_link_measure(const char *address, int port, const Secret *secret, int me, HostLink *link)
-{
-    int64_t deadline = after_ms(HOST_LINK_MS);
-    snprintf(link->address, sizeof link->address, "%.40s, port %d", address, port);
-    int fd = net_connect(address, port, link->why, sizeof link->why);
-    link->connected = fd >= 0;
-    if (fd < 0) return;
-    link->why[0] = 0;
-    if (!server_is_known(fd, secret, me, deadline) || !pings_measure(fd, link, deadline) ||
-        !bulk_measure(fd, link, deadline))
-        snprintf(link->why, sizeof link->why, "the connection ended, or nothing came for seconds");
-    close(fd);
-}
-
-static void client_serve(int fd, int64_t deadline)
-{
-    static char piece[PIECE];
-    LinkAnswer answer = {0};
-    int64_t first = 0, last = 0, theirs;
-    for (int i = 0; i < PINGS; i++) {
-        if (!move(fd, false, &theirs, sizeof theirs, deadline)) return;
-        int64_t ours = wall_clock_ns();
-        if (!move(fd, true, &ours, sizeof ours, deadline)) return;
-    }
-    for (int64_t left = BULK_BYTES; left > 0;) {
-        ssize_t got = recv(fd, piece, PIECE, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
-        int64_t now = clock_ns(), end = first ? first + BULK_MS * 1000000ll : deadline;
-        if (got > 0) {
-            if (first)
-                answer.bytes += got; /* since the first piece came */
-            else
-                first = now;
-            last = now;
-            left -= got;
-        }
-        if (now >= end || (got < 0 && !ready_by(fd, POLLIN, end))) break;
-    }
-    answer.ns = last - first;
-    if (answer.bytes == 0 && first) answer = (LinkAnswer){1, BULK_MS * 1000000ll}; /* no second piece within a second */
-    if (!move(fd, true, &answer, sizeof answer, deadline)) return;
-    /* A connection that is closed with unread bytes in it would be reset, and the answer could be lost. */
-    for (int64_t end = after_ms(DRAIN_MS); ready_by(fd, POLLIN, end);)
-        if (recv(fd, piece, PIECE, MSG_DONTWAIT) <= 0) break;
-}
-
-void host_link_clean(HostLink *link)
-{
-    double *const numbers[] = {&link->bytes_per_s, &link->round_trip_s, &link->clock_s};
-    link->address[sizeof link->address - 1] = link->why[sizeof link->why - 1] = 0;
-    for (int i = 0; i < 3; i++)
-        if (!isfinite(*numbers[i])) *numbers[i] = 0;
-}
-
-static bool client_is_known(int fd, const Secret *secret, int from, int64_t deadline)
-{
-    LinkHead head = {0};
-    Challenge challenge;
-    Proof proof;
-    const Hello hello = hello_of(&head);
-    return move(fd, false, &head, sizeof head, deadline) && head.magic == MAGIC && head.from == from &&
-           handshake_challenge(secret, &hello, &challenge) == OK &&
-           move(fd, true, &challenge, sizeof challenge, deadline) && move(fd, false, &proof, sizeof proof, deadline) &&
-           handshake_holds(secret, &hello, &challenge, &proof);
-}
-
-void host_link_serve(int listener, const Secret *secret, int from, int wait_ms)
-{
-    int64_t deadline = after_ms(wait_ms);
-    while (ready_by(listener, POLLIN, deadline)) {
-        int fd = accept(listener, NULL, NULL);
-        if (fd < 0) continue;
-        net_prepare(fd);
-        bool known = client_is_known(fd, secret, from, after_ms(HOST_LINK_MS / 3));
-        if (known) client_serve(fd, after_ms(HOST_LINK_MS));
-        close(fd);
-        if (known) return;
-    }
-}
-
-/* ---- can each connect to each? */
 
 typedef struct Door {
     int32_t port;
@@ -254,7 +74,7 @@ static void doors_try(Control *control, const Launch *launch, const Door *door, 
                       Closed *closed)
 {
     int ranks = launch->ranks, left = 0;
-    int64_t deadline = after_ms(NET_ATTEMPT_MS);
+    int64_t deadline = clock_ns() + NET_ATTEMPT_MS * 1000000ll;
     for (int r = 0; r < ranks; r++) {
         const char *address = r == 0 ? launch->master : door[r].address;
         bool elsewhere = strcmp(control_host(control, r), control_host(control, launch->rank)) != 0;
@@ -292,24 +112,24 @@ Status host_links_check(Control *control, const Launch *launch, char *text, size
     Door mine = {0}, *door = calloc(ranks, sizeof *door);
     Closed own, *closed = calloc(ranks, sizeof *closed);
     struct pollfd *polled = calloc(ranks + 1, sizeof *polled);
-    Text told = text_start(text, bytes);
+    Text list = text_start(text, bytes);
     if (!door || !closed || !polled) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the links of %zu programs", ranks));
-    TRY_OUT(host_links_listen(launch->master, &listener, &port));
+    TRY_OUT(listen_anywhere(launch->master, &listener, &port));
     mine.port = port;
-    host_address(launch->master, mine.address, sizeof mine.address);
+    own_address(launch->master, mine.address, sizeof mine.address);
     TRY_OUT(control_gather(control, &mine, sizeof mine, "where it listens", door));
     for (size_t r = 0; r < ranks; r++) door[r].address[sizeof door->address - 1] = 0;
     doors_try(control, launch, door, listener, polled, &own);
-    TRY_OUT(control_gather(control, &own, sizeof own, "to whom it can connect", closed));
+    TRY_OUT(control_gather(control, &own, sizeof own, "to whom it cannot connect", closed));
     for (int r = 0; r < launch->ranks; r++) {
         int to = closed[r].first >= 0 && closed[r].first < launch->ranks ? closed[r].first : r;
-        others += closed[r].count - (closed[r].count && !told.used);
-        if (!closed[r].count || told.used) continue;
-        text_add(&told, "rank %d on %s cannot connect to rank %d on %s at %s, port %d: %s", r, control_host(control, r),
+        others += closed[r].count - (closed[r].count && !list.used);
+        if (!closed[r].count || list.used) continue;
+        text_add(&list, "rank %d on %s cannot connect to rank %d on %s at %s, port %d: %s", r, control_host(control, r),
                  to, control_host(control, to), to == 0 ? launch->master : door[to].address, (int)door[to].port,
                  strerror(closed[r].error));
     }
-    if (others) text_add(&told, ", nor %d other pair%s", others, others == 1 ? "" : "s");
+    if (others) text_add(&list, ", nor %d other pair%s", others, others == 1 ? "" : "s");
 out:
     if (listener >= 0) close(listener);
     free(door);

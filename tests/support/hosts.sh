@@ -80,6 +80,9 @@ net_end() {
 net_begin() {
     local driver=${towers%/*}/tests/switch_driver host
     net_hosts=$1
+    for host in $(ip netns list 2>/dev/null | grep -oE '^tow[0-9]+-[0-9]+'); do # of tests that were killed
+        [[ -d /proc/$(tr -d tow <<<"${host%-*}") ]] || { ip netns pids "$host" | xargs -r kill -KILL; ip netns del "$host"; }
+    done
     { ip netns add "$net-0" && ip link add "${net}r" address 02:00:00:00:00:00 type veth peer name link0 netns "$net-0"; } 2>/dev/null ||
         { ip netns del "$net-0" 2>/dev/null; echo "SKIPPED: towers on hosts with a network: no network namespaces (needs root)" >&2; exit 77; }
     trap net_end EXIT

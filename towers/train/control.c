@@ -644,7 +644,7 @@ static Status bytes_await(Control *c, int rank, const char *what)
     while (!peer->bytes && !c->failed && clock_ns() < deadline) turn(c, RETRY_MS);
     if (peer->bytes) return OK;
     if (c->failed) return failure_status(c);
-    return FAIL(ERR_COMM, "rank %d on %s has not told %s within %.0f s (%s--comm-timeout)", rank, peer->host, what,
+    return FAIL(ERR_COMM, "rank %d on %s has not sent %s within %.0f s (%s--comm-timeout)", rank, peer->host, what,
                 (double)wait_ms * 1e-3, rank == 0 ? "twice " : "");
 }
 

@@ -36,7 +36,7 @@ const char *control_host(const Control *control, int rank); /* its name; "" if u
  * rank 0 *bytes is its own memory and is not replaced. */
 NODISCARD Status control_broadcast(Control *control, char **bytes, size_t *count);
 /* Before the fork; collective. Every rank receives what each gives: all[ranks][bytes]. `what` is for messages: "has not
- * told WHAT". */
+ * sent WHAT". */
 NODISCARD Status control_gather(Control *control, const void *mine, size_t bytes, const char *what, void *all);
 /* Returns when all ranks have called it. ERR_COMM after the timeout, or the failure of another rank. */
 NODISCARD Status control_barrier(Control *control, const char *what);

@@ -2,7 +2,6 @@
  *
  *   FAIL_CALL=KIND:N    the N-th call of this kind in a process fails; N counts from 1, including forked processes
  *   FAIL_CALL=KIND:N+   the N-th and all later calls fail
- *   CLOCK_AHEAD=SECONDS the wall clock of the process is ahead of the machine's
  *   FAIL_COUNT=FILE     every process that ends appends a line "KIND calls" for each kind
  *
  * Kinds, and how they fail: own (memory allocated by the program itself), lib (by its libraries; both ENOMEM), map
@@ -185,14 +184,6 @@ pid_t fork(void)
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start_at)(void *), void *argument)
 {
     return fails(KIND_THREAD, EAGAIN) ? EAGAIN : NEXT(pthread_create)(thread, attributes, start_at, argument);
-}
-
-int clock_gettime(clockid_t clock, struct timespec *time)
-{
-    const char *ahead = getenv("CLOCK_AHEAD");
-    int failed = (int)syscall(SYS_clock_gettime, clock, time);
-    if (!failed && ahead && clock == CLOCK_REALTIME) time->tv_sec += atol(ahead);
-    return failed;
 }
 
 int kill(pid_t process, int number)
