@@ -113,29 +113,47 @@ static Status room_make(uint8_t **memory, size_t *room, size_t wanted)
     return OK;
 }
 
+/* Sends what the connection takes now; the number of bytes. If it is broken, all of them: what the other side has sent
+ * before can still be read, and then its end. */
+static size_t send_some(const NetPeer *peer, const uint8_t *from, size_t bytes, int flags)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t sent = send(peer->fd, from + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT | flags);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && errno == EAGAIN) break;
+        if (sent <= 0) (void)shutdown(peer->fd, SHUT_RDWR);
+        if (sent <= 0) return bytes;
+        done += (size_t)sent;
+    }
+    return done;
+}
+
 void net_flush(NetPeer *peer)
 {
-    while (peer->fd >= 0 && peer->out_used > 0) {
-        ssize_t sent = send(peer->fd, peer->out, peer->out_used, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0 && errno == EAGAIN) return;
-        if (sent <= 0) { /* what the other side has sent before can still be read, and then its end */
-            (void)shutdown(peer->fd, SHUT_RDWR);
-            peer->out_used = 0;
-            return;
-        }
-        peer->out_used -= (size_t)sent;
-        memmove(peer->out, peer->out + sent, peer->out_used);
-    }
+    if (peer->fd < 0 || !peer->out_used) return;
+    size_t sent = send_some(peer, peer->out, peer->out_used, 0);
+    peer->out_used -= sent;
+    memmove(peer->out, peer->out + sent, peer->out_used);
+    if (peer->out_used) return;
+    free(peer->out);
+    peer->out = NULL;
+    peer->out_room = 0;
 }
 
 Status net_send(NetPeer *peer, const void *head, size_t head_bytes, const void *content, size_t bytes)
 {
+    size_t of_head = 0, of_content = 0;
     if (peer->fd < 0 || peer->closed) return OK;
-    TRY(room_make(&peer->out, &peer->out_room, peer->out_used + head_bytes + bytes));
-    memcpy(peer->out + peer->out_used, head, head_bytes);
-    if (bytes) memcpy(peer->out + peer->out_used + head_bytes, content, bytes);
-    peer->out_used += head_bytes + bytes;
+    if (!peer->out_used) of_head = send_some(peer, head, head_bytes, bytes ? MSG_MORE : 0);
+    if (of_head == head_bytes && bytes) of_content = send_some(peer, content, bytes, 0);
+    size_t left = head_bytes - of_head + bytes - of_content;
+    if (!left) return OK;
+    TRY(room_make(&peer->out, &peer->out_room, peer->out_used + left));
+    memcpy(peer->out + peer->out_used, (const uint8_t *)head + of_head, head_bytes - of_head);
+    peer->out_used += head_bytes - of_head;
+    if (bytes) memcpy(peer->out + peer->out_used, (const uint8_t *)content + of_content, bytes - of_content);
+    peer->out_used += bytes - of_content;
     net_flush(peer);
     return OK;
 }
