@@ -13,7 +13,7 @@ if grep -nP '\t| +$' "${sources[@]}"; then
     exit 1
 fi
 if command -v codespell >/dev/null; then
-    codespell -q 3 --skip '*.proto,golden_*,*/corpus/*' -L te,inout,ans,nd,fo,trian README.md docs kernels nccl_sync towers inception scripts tests
+    codespell -q 3 --skip '*.proto,golden_*,*/corpus/*,imagenet.txt' -L te,inout,ans,nd,fo,trian README.md docs kernels nccl_sync towers inception scripts tests
 else
     echo "SKIPPED: codespell is not installed" >&2
     formatted=77

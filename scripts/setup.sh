@@ -4,7 +4,7 @@
 # usage: scripts/setup.sh [build|mpi|test|bench|peers|cross]...   (default: build)
 set -euo pipefail
 
-build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libssl-dev libprotobuf-c-dev protobuf-c-compiler
+build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libssl-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler
        zlib1g-dev libjpeg-dev libspng-dev libwebp-dev libarchive-dev liblapack-dev dataset-fashion-mnist)
 mpi=(openmpi-bin libopenmpi-dev) # for CPU towers on several hosts
 check=("${mpi[@]}" mpich libmpich-dev slurm-wlm libcmocka-dev iproute2 procps clang libclang-rt-dev libomp-dev strace patch python3 python3-pil python3-yaml python3-venv codespell locales)

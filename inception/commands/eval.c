@@ -32,7 +32,7 @@ static void eval_introduce(const JobFiles *files)
 /* Before the data are opened: the classes of the run that these weights are of. */
 static void eval_classes(Options *options, const char *weights, JobFiles *files)
 {
-    json_t *names = run_class_names(weights);
+    json_t *names = run_class_names(options, weights);
     bool named = json_array_size(names) > 0;
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
@@ -322,7 +322,7 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
     (void)to;
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
-    TRY(job_weights(options->weights, weights, sizeof weights));
+    TRY(job_weights(options, options->weights, weights, sizeof weights));
     eval_classes(options, weights, files);
     return job_open(options, 0, files);
 }
@@ -332,7 +332,7 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     EvalResult result;
     char weights[4096];
     (void)to;
-    TRY(job_weights(options->weights, weights, sizeof weights));
+    TRY(job_weights(options, options->weights, weights, sizeof weights));
     TRY(memory_check(&files->job));
     TRY(eval_classes_note(files));
     if (!options->quiet) {

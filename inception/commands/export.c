@@ -3,11 +3,11 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/networks.h"
-#include "inception/job/run_argument.h"
+#include "inception/job/facts.h"
 #include "inception/quality/generator.h"
 #include "kernels/text.h"
 #include "towers/files/files.h"
-#include "towers/files/json.h"
+#include "towers/replica/about.h"
 #include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"
 
@@ -18,7 +18,8 @@ typedef struct Export {
     ProgramConfig config;
     HeadNames heads;
     const char *from, *to;
-    SafeTensors *file; /* owned */
+    SafeTensors *file; /* owned, as the next */
+    json_t *facts;     /* about the file */
     /* owned */
     Program evaluation; /* of a classifier */
     Graph *generator;   /* of a model with one: nothing else is exported */
@@ -117,6 +118,7 @@ static void export_close(Export *x)
     program_destroy(&x->evaluation);
     graph_destroy(x->generator);
     safetensors_close(x->file);
+    json_decref(x->facts);
     free(x->params);
     free(x->states);
 }
@@ -129,34 +131,43 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && !strcmp(text + a - b, end);
 }
 
-/* The names of the classes as JSON; NULL unless there is one for each. */
-static char *class_names(const Export *x)
+/* What the file says about itself goes on, with the names of the classes from wherever they are known. */
+static Status about_make(const Export *x, About *about)
 {
-    json_t *names = run_class_names(x->from);
-    bool all = (int)json_array_size(names) == x->config.options.classes;
-    char *text = all ? json_dumps(names, JSON_COMPACT) : NULL;
-    json_decref(names);
-    return text;
+    Status st = OK;
+    static const char *const kept[] = {"crop", "eval_resize",     "eval_crop",       "interpolation",
+                                       "exif", "several_classes", "data_fingerprint"};
+    json_t *names = json_object_get(x->facts, "class_names");
+    size_t count = json_array_size(names);
+    bool all = (int)count == x->config.options.classes;
+    const char **list = calloc(count + 1, sizeof *list);
+    if (!list) return FAIL(ERR_MEMORY, "no memory for the names of %zu classes", count);
+    for (size_t i = 0; i < count; i++) list[i] = json_string_value(json_array_get(names, i));
+    about_begin(&x->config, NULL, about);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (facts_text(x->facts, kept[i])) about_add(about, kept[i], facts_text(x->facts, kept[i]));
+    if (all) st = about_classes(about, list, (int)count);
+    free(list);
+    return st;
 }
 
 static Status weights_write(const Export *x, bool onnx)
 {
+    Status st = OK;
     const Model *model = x->config.model;
-    StPair pairs[] = {{"format", "pt"},
-                      {"model", model->name},
-                      {"variant", x->config.options.variant},
-                      {"channels", x->config.options.channels == 1 ? "1" : "3"}};
-    if (onnx && x->generator) {
-        OnnxPixels pixels = {model->mean, model->std};
-        return onnx_write(x->to, model->name, x->generator, &x->list, NULL, &pixels);
+    About about = {0};
+    OnnxPixels pixels = {model->mean, model->std};
+    TRY_OUT(about_make(x, &about));
+    if (onnx) { /* its reader must not normalize once more */
+        about_add(&about, "input", "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
+        TRY_OUT(onnx_write(x->to, model->name, x->generator ? x->generator : x->evaluation.graph, &x->list,
+                           about.pair + 1, about.count - 1, x->generator ? &pixels : NULL));
+    } else {
+        TRY_OUT(safetensors_replace(x->to, x->list.tensor, x->list.count, about.pair, about.count));
     }
-    if (onnx) {
-        char *names = class_names(x);
-        Status st = onnx_write(x->to, model->name, x->evaluation.graph, &x->list, names, NULL);
-        free(names);
-        return st;
-    }
-    return safetensors_replace(x->to, x->list.tensor, x->list.count, pairs, model->adapts ? 4 : 3);
+out:
+    about_close(&about);
+    return st;
 }
 
 /* Choose output file and format: as given, else by the file's extension. */
@@ -188,8 +199,9 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     Export x = {.config = files->job.program, .from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
-    TRY(job_weights(o->weights, from, sizeof from));
+    TRY(job_weights(o, o->weights, from, sizeof from));
     TRY_OUT(weights_open(from, &x.file));
+    TRY_OUT(facts_read(o, from, &x.facts));
     TRY_OUT(file_ask(o, &x));
     TRY_OUT(graphs_make(&x));
     TRY_OUT(weights_read(&x));

@@ -2,17 +2,22 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/kernels.h"
+#include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
 #include "kernels/open.h"
 #include "kernels/text.h"
 #include "nccl_sync/bucket.h"
+#include "towers/files/json.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/memory_plan.h"
 #include "towers/replica/tower_process.h"
+#include "towers/store/onnx.h"
+#include "towers/store/weights.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { AGAIN_ROUNDS = 4 };
@@ -104,6 +109,79 @@ static Status info_models(FILE *to)
         }
     }
     recipes_print(to);
+    return OK;
+}
+
+/* ---- what a file says about itself */
+
+enum { NAMES_SHOWN = 12 };
+
+static void names_print(const json_t *names, FILE *to)
+{
+    size_t count = json_array_size(names);
+    text_printf(to, "%-18s %zu:", "class_names", count);
+    for (size_t i = 0; i < count && i < NAMES_SHOWN; i++)
+        text_printf(to, "%s %s", i ? "," : "", json_string_value(json_array_get(names, i)));
+    fputs(count > NAMES_SHOWN ? ", ...\n" : "\n", to);
+}
+
+static void facts_print(const Options *o, const json_t *facts, FILE *to)
+{
+    const char *key;
+    json_t *value;
+    if (o->json) {
+        json_dumpf(facts, to, JSON_COMPACT);
+        fputc('\n', to);
+        return;
+    }
+    json_object_foreach((json_t *)facts, key, value)
+    {
+        if (json_is_array(value))
+            names_print(value, to);
+        else
+            text_printf(to, "%-18s %s\n", key, json_string_value(value));
+    }
+}
+
+static Status onnx_facts(const char *path, json_t **facts)
+{
+    OnnxAbout *about;
+    TRY(onnx_about_open(path, &about));
+    *facts = json_pack("{s:s}", "format", "ONNX");
+    for (int i = 0; i < onnx_about_count(about); i++) {
+        StPair pair = onnx_about_at(about, i);
+        json_t *names = !strcmp(pair.key, "class_names") ? json_loads(pair.value, JSON_REJECT_DUPLICATES, NULL) : NULL;
+        json_object_set_new(*facts, pair.key, json_is_array(names) ? names : json_text(pair.value));
+        if (!json_is_array(names)) json_decref(names);
+    }
+    onnx_about_close(about);
+    return OK;
+}
+
+static Status weights_facts(const Options *o, const char *path, json_t **facts)
+{
+    char text[128];
+    SafeTensors *file;
+    int64_t elements = 0;
+    TRY(weights_open(path, &file));
+    for (int i = 0; i < safetensors_count(file); i++) {
+        const StTensor *t = safetensors_at(file, i);
+        elements += (int64_t)(t->bytes / st_dtype_bytes(t->dtype));
+    }
+    snprintf(text, sizeof text, "%d, with %lld numbers", safetensors_count(file), (long long)elements);
+    safetensors_close(file);
+    TRY(facts_read(o, path, facts));
+    json_object_set_new(*facts, "tensors", json_string(text));
+    return OK;
+}
+
+static Status info_file(const Options *o, const char *path, FILE *to)
+{
+    json_t *facts = NULL;
+    const char *last = strrchr(path, '.');
+    TRY(last && !strcmp(last, ".onnx") ? onnx_facts(path, &facts) : weights_facts(o, path, &facts));
+    facts_print(o, facts, to);
+    json_decref(facts);
     return OK;
 }
 
@@ -306,16 +384,26 @@ Status info_run(const JobFiles *files, FILE *to)
     return memory_table(job, n, false, to);
 }
 
+static bool is_file(const char *given)
+{
+    struct stat file;
+    const Model *model;
+    return model_find(given, &model) != OK && stat(given, &file) == 0 && S_ISREG(file.st_mode);
+}
+
 Status model_open(Options *options, JobFiles *files, FILE *to)
 {
     (void)to;
-    if (options->verb == VERB_INFO && options->argument_count == 0) return OK;
+    if (options->verb == VERB_INFO && (options->argument_count == 0 || is_file(options->arguments[0]))) return OK;
     TRY(run_argument_apply(options));
+    if (options->verb == VERB_INFO && options->json)
+        return FAIL(ERR_ARG, "--json is for a file of weights: towers info FILE --json");
     return job_model(options, files);
 }
 
 Status info_command(Options *options, JobFiles *files, FILE *to)
 {
     if (options->argument_count == 0) return info_models(to);
+    if (is_file(options->arguments[0])) return info_file(options, options->arguments[0], to);
     return info_model(files, (int32_t)options->batch_size, options->ops, options->kernels, to);
 }

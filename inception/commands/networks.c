@@ -37,7 +37,7 @@ Status generator_find(Options *o, JobFiles *files, char weights[PATH_BYTES])
     if (!o->weights)
         return FAIL(ERR_ARG, "towers %s needs weights: use RUN, or %s with --weights FILE", verb_info(o->verb)->name,
                     model->name);
-    return job_weights(o->weights, weights, PATH_BYTES);
+    return job_weights(o, o->weights, weights, PATH_BYTES);
 }
 
 Status generator_load(const TrainJob *job, const char *weights, Device *device, int32_t batch, Generator *generator)
@@ -102,7 +102,7 @@ Status classifier_find(const char *given, FeatureConfig *config, char weights[PA
     const Model *model;
     const char *variant;
     *config = (FeatureConfig){.weights = weights};
-    TRY(job_weights(given, weights, PATH_BYTES));
+    TRY(job_weights(NULL, given, weights, PATH_BYTES));
     TRY_OUT(weights_open(weights, &file));
     TRY_OUT(model_of_file(file, weights, &model, &variant));
     if (!model->build)

@@ -2,6 +2,7 @@
  * are read through the loader; the forward pass is that of evaluation. */
 #include "inception/commands/commands.h"
 #include "inception/job/cores.h"
+#include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
 #include "inception/job/run_settings.h"
 #include "kernels/text.h"
@@ -31,7 +32,23 @@ typedef struct Prediction {
 
 /* ---- settings from the run */
 
-/* Class names and the kind of data come from RUN/env.json; a separate weights file has neither. */
+/* What the weights say about classes and images. */
+static Status facts_take(Options *o, const char *weights, Prediction *p)
+{
+    json_t *facts;
+    TRY(facts_read(o, weights, &facts));
+    const char *crop = facts_text(facts, "crop"), *several = facts_text(facts, "several_classes"),
+               *classes = facts_text(facts, "classes");
+    if (!p->names) p->names = json_incref(json_object_get(facts, "class_names"));
+    if (crop) p->photos = strcmp(crop, "whole") != 0;
+    if (several) p->several = !strcmp(several, "true");
+    if (o->classes <= 0 && classes) o->classes = strtoll(classes, NULL, 10);
+    if (o->classes <= 0) o->classes = (int64_t)json_array_size(p->names);
+    json_decref(facts);
+    return OK;
+}
+
+/* Class names and the kind of data of a run, from RUN/env.json. */
 static Status environment_read(Options *o, Prediction *p)
 {
     struct stat info;
@@ -238,12 +255,13 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN IMAGE|FOLDER|SHARD...");
     TRY(environment_read(o, &p));
     TRY_OUT(run_argument_apply(o));
+    if (!o->weights) TRY_OUT(FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE"));
+    TRY_OUT(job_weights(o, o->weights, weights, sizeof weights));
+    TRY_OUT(facts_take(o, weights, &p));
     if (option_is_set(o, "threshold") && !p.several)
         TRY_OUT(FAIL(ERR_ARG, "--threshold is for networks that give an image any number of classes; use --top"));
     if (option_is_set(o, "top") && p.several)
         TRY_OUT(FAIL(ERR_ARG, "--top is for networks that give an image one class; use --threshold"));
-    if (!o->weights) TRY_OUT(FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE"));
-    TRY_OUT(job_weights(o->weights, weights, sizeof weights));
     TRY_OUT(job_model(o, files));
     job_transforms(o, &files->job, p.photos);
     TRY_OUT(images_open(o, &source));

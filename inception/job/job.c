@@ -4,6 +4,7 @@
 #include "kernels/text.h"
 
 #include "inception/job/cores.h"
+#include "inception/job/facts.h"
 #include "inception/job/hosts.h"
 #include "inception/models/models.h"
 #include "inception/options/conditions.h"
@@ -107,6 +108,30 @@ static Status model_options(const Options *o, const Model *model, JobFiles *file
     return OK;
 }
 
+/* --mean and --std; what is not given is the model's. */
+static Status normalization_fill(const Options *o, const Model *model, ModelOptions *made)
+{
+    if (!o->mean && !o->std) return OK;
+    memcpy(made->mean, model->mean, sizeof made->mean);
+    memcpy(made->std, model->std, sizeof made->std);
+    if (o->mean) TRY(channels_parse("--mean", o->mean, -10, 10, made->mean));
+    return o->std ? channels_parse("--std", o->std, 1e-6, 10, made->std) : OK;
+}
+
+/* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the file. */
+static Status pretrained_facts(Options *o, const JobFiles *files, const Model *model)
+{
+    char path[PATH_BYTES];
+    json_t *facts;
+    bool resumes = files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
+    if (o->verb != VERB_TRAIN || !o->pretrained || resumes || model->phases) return OK;
+    TRY(job_weights(o, o->pretrained, path, sizeof path));
+    TRY(facts_read(o, path, &facts));
+    Status st = facts_normalize(facts, path, model, o);
+    json_decref(facts);
+    return st;
+}
+
 static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
 {
     static const OptimizerKind kinds[] = {
@@ -163,7 +188,9 @@ Status job_model(Options *o, JobFiles *files)
     job->program.separate_storage = !o->share_storage;
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
+    TRY(pretrained_facts(o, files, model));
     TRY(model_options(o, model, files, &job->program.options));
+    TRY(normalization_fill(o, model, &job->program.options));
     job_transforms(o, job, false);
     job->program.data_channels = model->channels;
     job->program.mixes = !model->phases && mix_is_on(&job->data.mix);
@@ -412,7 +439,7 @@ static Status start_fill(const Options *o, JobFiles *files)
     if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
         return OK;             /* a resumed run has its own weights */
     if (files->job.group == 0) /* rank 0 reads the file */
-        TRY(job_weights(o->pretrained, files->pretrained, sizeof files->pretrained));
+        TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
     return OK;
 }

@@ -60,8 +60,8 @@ NODISCARD Status job_class_weights(const Options *options, JobFiles *files);
 NODISCARD Status job_texts(const Options *options, JobFiles *files);
 
 /* job_run.c: find the weights file for `given`: a file itself, a run's best (else last) weights, a checkpoint's
- * model. */
-NODISCARD Status job_weights(const char *given, char *path, size_t bytes);
+ * model, or the name of published weights of the model, which are downloaded (cached_weights.h; `options` NULL: not). */
+NODISCARD Status job_weights(const Options *options, const char *given, char *path, size_t bytes);
 /* Determine the run directory (with --resume: find it) and take over the settings of a resumed run. Must precede
  * job_open. Creates nothing. */
 NODISCARD Status job_run_dir(Options *options, JobFiles *files);

@@ -307,7 +307,7 @@ Status job_channels(const Options *o, TrainJob *job, int32_t channels)
     if (model->generate || !given || resumed) return OK; /* a generator makes what it is shown */
     char path[PATH_BYTES];
     SafeTensors *file;
-    TRY(job_weights(given, path, sizeof path));
+    TRY(job_weights(o, given, path, sizeof path));
     TRY(weights_open(path, &file));
     job->program.options.channels = file_channels(file, model);
     safetensors_close(file);

@@ -1,6 +1,7 @@
 /* Choose the run directory to create or to resume, and the weights file of a run; see job.h. */
 #include "inception/job/job.h"
 
+#include "inception/job/cached_weights.h"
 #include "inception/job/run_settings.h"
 #include "inception/models/models.h"
 #include "towers/store/checkpoint.h"
@@ -18,12 +19,21 @@ enum { PROBE_BYTES = PATH_BYTES + 104 /* a run, and a name in it */ };
 
 /* ---- weights */
 
-Status job_weights(const char *given, char *path, size_t bytes)
+Status job_weights(const Options *o, const char *given, char *path, size_t bytes)
 {
     static const char *const names[] = {"best.safetensors", "last.safetensors", "model.safetensors"};
     struct stat info;
     snprintf(path, bytes, "%s", given);
-    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK; /* opening it reports any error */
+    if (stat(given, &info) != 0) {
+        char cached[PATH_BYTES];
+        bool found = false;
+        const Model *model;
+        if (o && o->argument_count && !strchr(given, '/') && model_find(o->arguments[0], &model) == OK)
+            TRY(cached_named(o, model->name, given, cached, &found));
+        if (found) snprintf(path, bytes, "%s", cached);
+        return OK; /* opening it reports any error */
+    }
+    if (!S_ISDIR(info.st_mode)) return OK;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, bytes, "%s/%s", given, names[i]);
         if (access(path, R_OK) == 0) return OK;

@@ -1,6 +1,8 @@
 /* From the folder of a run to options; see run_argument.h. */
 #include "inception/job/run_argument.h"
 
+#include "inception/job/facts.h"
+#include "inception/job/job.h"
 #include "inception/job/run_settings.h"
 #include "inception/models/models.h"
 #include "inception/options/config.h"
@@ -17,7 +19,7 @@
 static const char *const kept_keys[] = {"data-path",     "dataset",     "val-split", "label-base", "background",
                                         "interpolation", "eval-resize", "eval-crop", "exif",       "img-size",
                                         "classes",       "variant",     "width",     "amp",        "amp-dtype",
-                                        "loss",          NULL};
+                                        "loss",          "crop-pct",    "mean",      "std",        NULL};
 
 static bool is_kept(const char *line)
 {
@@ -70,23 +72,53 @@ static Status settings_apply(Options *options, const char *run)
     return st;
 }
 
+/* MODEL with --weights FILE. */
+static Status file_facts_apply(Options *options, const Model *model)
+{
+    struct stat info;
+    char path[PATH_BYTES];
+    json_t *facts;
+    options->arguments[0] = (char *)model->name;
+    if (!options->weights || (stat(options->weights, &info) == 0 && S_ISDIR(info.st_mode))) return OK;
+    TRY(job_weights(options, options->weights, path, sizeof path));
+    TRY(facts_read(options, path, &facts));
+    Status st = facts_apply(facts, path, options);
+    json_decref(facts);
+    return st;
+}
+
+/* FILE alone, which says what network it is of. */
+static Status file_argument_apply(Options *options, char *file)
+{
+    json_t *facts;
+    const Model *model = NULL;
+    TRY(facts_read(options, file, &facts));
+    const char *name = facts_text(facts, "model");
+    Status st = name ? model_find(name, &model)
+                     : FAIL(ERR_ARG,
+                            "'%s' does not say which model it is of (its metadata have no \"model\"); use MODEL "
+                            "--weights %s",
+                            file, file);
+    json_decref(facts);
+    if (st != OK) return st;
+    if (!options->weights) options->weights = file;
+    return file_facts_apply(options, model);
+}
+
 Status run_argument_apply(Options *options)
 {
     struct stat info;
     const Model *model = NULL;
     char *run = options->argument_count ? options->arguments[0] : NULL;
-    if (!run || model_find(run, &model) == OK) return OK; /* a model name takes precedence over a folder */
+    if (!run) return OK;
+    if (model_find(run, &model) == OK) return file_facts_apply(options, model); /* it takes precedence over a folder */
     if (stat(run, &info) != 0) {
         char unknown[512];
         if (strchr(run, '/')) return FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno));
         snprintf(unknown, sizeof unknown, "%s", status_message());
         return FAIL(ERR_ARG, "%s; and there is no run directory '%s' here", unknown, run);
     }
-    if (!S_ISDIR(info.st_mode))
-        return FAIL(
-            ERR_ARG,
-            "'%s' is a file, but a model or a run directory was expected (for a weights file, use MODEL --weights %s)",
-            run, run);
+    if (!S_ISDIR(info.st_mode)) return file_argument_apply(options, run);
     TRY(run_model(run, &model));
     TRY(settings_apply(options, run));
     options->arguments[0] = (char *)model->name;
@@ -94,12 +126,11 @@ Status run_argument_apply(Options *options)
     return OK;
 }
 
-json_t *run_class_names(const char *weights)
+json_t *run_class_names(const Options *options, const char *weights)
 {
-    char folder[PATH_BYTES];
-    const char *last = strrchr(weights, '/');
-    snprintf(folder, sizeof folder, "%.*s", last > weights ? (int)(last - weights) : 1, last ? weights : ".");
-    json_t *root = run_environment(folder), *names = json_incref(json_object_get(root, "class_names"));
-    json_decref(root);
+    json_t *facts, *names = NULL;
+    if (facts_read(options, weights, &facts) != OK) return NULL; /* opening the weights reports it */
+    names = json_incref(json_object_get(facts, "class_names"));
+    json_decref(facts);
     return names;
 }

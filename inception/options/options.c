@@ -179,7 +179,7 @@ static Status add_argument(Options *options, char *argument)
     if (verb->most >= 0 && options->argument_count >= verb->most)
         return FAIL(ERR_ARG, "unexpected argument '%s'; usage: towers %s%s%s [OPTIONS]", argument, verb->name,
                     verb->arguments[0] ? " " : "", verb->arguments);
-    TRY(address_check(argument, verb->name));
+    if (!strstr(verb->arguments, "ADDRESS")) TRY(address_check(argument, verb->name));
     options->arguments[options->argument_count++] = argument;
     return OK;
 }

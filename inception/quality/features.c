@@ -152,7 +152,8 @@ static void picture_put(const FeatureNet *net, const Pictures *p, int64_t i, flo
                       below = (1 - h.weight) * pixel_at(p, picture, v.second, h.first, c) +
                               h.weight * pixel_at(p, picture, v.second, h.second, c);
                 float value = (1 - v.weight) * above + v.weight * below;
-                *to++ = (value / 255 - model->mean[c]) / model->std[c];
+                *to++ = (value / 255 - model_mean(model, &net->config.options)[c]) /
+                        model_std(model, &net->config.options)[c];
             }
         }
     }

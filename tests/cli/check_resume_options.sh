@@ -25,7 +25,7 @@ declare -A other=(
     [features]=- [sample-interval]=- [log-interval]="--log-interval 1" [eval-interval]="--eval-interval 0" [summary-interval]="--summary-interval 1"
     [json]=--json [towers-view]=--towers-view [color]=--no-color
     [quiet]=- [output-dir]=- [experiment]=- [resume]=- [recipe]=- [config]=- [dry-run]=- [print-config]=- [help]=- [help-all]=-
-    [pretrained]=- [reset-head]=-
+    [pretrained]=- [reset-head]=- [weights-table]=- [mirror]="--mirror http://127.0.0.1" [stall]="--stall 5"
 )
 listed=0 free=0
 while read -r line; do

@@ -10,8 +10,9 @@ typedef struct ModelOptions {
     float dropout;          /* rate; < 0: the model's default */
     bool aux;               /* build auxiliary heads (training only) */
     const char *variant;    /* "" or one of the model's own names */
-    int32_t width;        /* channels of a model's narrowest layer, where it has such a size; 0: the model's default */
-    float penalty_weight; /* of the gradient penalty of a critic; < 0: the model's default */
+    int32_t width;         /* channels of a model's narrowest layer, where it has such a size; 0: the model's default */
+    float penalty_weight;  /* of the gradient penalty of a critic; < 0: the model's default */
+    float mean[3], std[3]; /* of pixels in [0, 1]; std 0: the model's */
 } ModelOptions;
 
 enum { MODEL_AUX_HEADS = 2, MODEL_HEADS = 1 + MODEL_AUX_HEADS };
@@ -92,5 +93,15 @@ typedef struct Model {
     const void
         *networks; /* passed to `generate` and to the `build` of each phase, for code that models share; or NULL */
 } Model;
+
+/* The normalization of a network's input: (pixel - mean) / std. */
+static inline const float *model_mean(const Model *model, const ModelOptions *options)
+{
+    return options->std[0] > 0 ? options->mean : model->mean;
+}
+static inline const float *model_std(const Model *model, const ModelOptions *options)
+{
+    return options->std[0] > 0 ? options->std : model->std;
+}
 
 #endif

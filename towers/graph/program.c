@@ -111,7 +111,8 @@ static Status graph_build(const ProgramConfig *config, Program *p)
         return FAIL(ERR_UNSUPPORTED, "%s has no evaluation: it predicts no classes", model->name);
     inputs_make(config, phase->takes_batch, p);
     if (phase->takes_batch)
-        x = images_mixed(g, p->n, p->pixels, p->augment, options->channels, options->side, model->mean, model->std);
+        x = images_mixed(g, p->n, p->pixels, p->augment, options->channels, options->side, model_mean(model, options),
+                         model_std(model, options));
     if (model->phases)
         phase_build(config, x, p);
     else

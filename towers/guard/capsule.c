@@ -44,6 +44,14 @@ static float real(Fields *f, const char *key, double least, double most)
     return (float)value_read;
 }
 
+static float channel(Fields *f, const char *key, int index, double least, double most)
+{
+    const json_t *list = json_object_get(f->object, key), *value = json_array_get(list, (size_t)index);
+    double value_read = json_number_value(value);
+    field(f, key, json_array_size(list) == 3 && json_is_number(value) && value_read >= least && value_read <= most);
+    return (float)value_read;
+}
+
 static bool boolean(Fields *f, const char *key)
 {
     const json_t *value = json_object_get(f->object, key);
@@ -86,6 +94,10 @@ static void network_read(Fields *f, Capsule *c)
                                       .dropout = real(f, "dropout", 0, 0.999999),
                                       .aux = boolean(f, "aux"),
                                       .variant = c->variant};
+    for (int i = 0; i < 3 && json_object_get(f->object, "std"); i++) { /* absent in older capsules */
+        program->options.mean[i] = channel(f, "mean", i, -10, 10);
+        program->options.std[i] = channel(f, "std", i, 1e-6, 1e6);
+    }
     if (*c->phase) {
         program->options.width = (int32_t)integer(f, "width", 0, SIDE_MAX);
         program->options.penalty_weight = real(f, "penalty_weight", -1, 1e6);

@@ -9,6 +9,7 @@
 #include "towers/replica/tower_process.h"
 
 #include "towers/files/json.h"
+#include "towers/replica/about.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/snapshot.h"
 #include "towers/store/checkpoint.h"
@@ -316,24 +317,11 @@ out:
 
 /* ---- saving */
 
-/* Adds "channels" for a network that adapts to those of the data. */
-static const StPair *metadata(const TowerProcess *p, StPair pairs[4], int *count)
-{
-    static const char *const numbers[] = {"0", "1", "2", "3"};
-    pairs[0] = (StPair){"format", "pt"};
-    pairs[1] = (StPair){"model", p->job->program.model->name};
-    pairs[2] = (StPair){"variant", p->job->program.options.variant ? p->job->program.options.variant : ""};
-    pairs[3] = (StPair){"channels", numbers[p->job->program.options.channels & 3]};
-    *count = p->job->program.model->adapts ? 4 : 3;
-    return pairs;
-}
-
 Status snapshot_save(TowerProcess *p)
 {
     Status st = OK;
     WeightList model = {0}, train = {0};
-    StPair pairs[4];
-    int pair_count;
+    About about = {0};
     char *state = NULL;
     process_activity(p, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
@@ -350,19 +338,20 @@ Status snapshot_save(TowerProcess *p)
         state = state_text(p);
         if (!state)
             TRY_OUT(FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step));
-        const StPair *about = metadata(p, pairs, &pair_count);
+        TRY_OUT(about_job(p->job, &about));
         CheckpointContent content = {.step = p->run.step,
                                      .model = model.tensor,
                                      .model_count = model.count,
                                      .train = train.tensor,
                                      .train_count = train.count,
                                      .state_json = state,
-                                     .metadata = about,
-                                     .metadata_count = pair_count};
+                                     .metadata = about.pair,
+                                     .metadata_count = about.count};
         TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->checkpoint.keep,
                                 p->run.best_step > 0 ? p->run.best_step : -1));
     }
 out:
+    about_close(&about);
     free(state);
     weight_list_clear(&model);
     weight_list_clear(&train);
@@ -374,15 +363,15 @@ Status snapshot_export(TowerProcess *p, const char *name)
     Status st = OK;
     char path[PATH_BYTES];
     WeightList model = {0};
-    StPair pairs[4];
-    int pair_count;
+    About about = {0};
     TRY(statistics_export(p));
     if (!is_root(&p->place)) return OK;
     TRY(path_join(path, p->job->run_dir, name));
     TRY_OUT(model_pack(p, &model));
-    const StPair *about = metadata(p, pairs, &pair_count);
-    TRY_OUT(safetensors_replace(path, model.tensor, model.count, about, pair_count));
+    TRY_OUT(about_job(p->job, &about));
+    TRY_OUT(safetensors_replace(path, model.tensor, model.count, about.pair, about.count));
 out:
+    about_close(&about);
     weight_list_clear(&model);
     return st;
 }

@@ -479,7 +479,7 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
     return &port->info;
 }
 
-static Status model_write(Writer *w, const char *path, const char *name, const char *class_names, Shape image)
+static Status model_write(Writer *w, const char *path, const char *name, const StPair *about, int pairs, Shape image)
 {
     Port in, out;
     Onnx__ValueInfoProto *input, *output;
@@ -495,9 +495,7 @@ static Status model_write(Writer *w, const char *path, const char *name, const c
     }
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;
-    Onnx__StringStringEntryProto entry[2] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT,
-                                             ONNX__STRING_STRING_ENTRY_PROTO__INIT},
-                                 *entries[] = {&entry[0], &entry[1]};
+    Onnx__StringStringEntryProto entry[ONNX_PAIRS], *entries[ONNX_PAIRS];
     Onnx__ModelProto model = ONNX__MODEL_PROTO__INIT;
     opset.domain = borrowed("");
     opset.has_version = model.has_ir_version = 1;
@@ -513,12 +511,14 @@ static Status model_write(Writer *w, const char *path, const char *name, const c
     model.ir_version = IR_VERSION;
     model.producer_name = borrowed("towers");
     model.producer_version = borrowed(TOWERS_VERSION);
-    entry[0].key = borrowed("model");
-    entry[0].value = borrowed(name);
-    entry[1].key = borrowed("class_names");
-    entry[1].value = borrowed(class_names ? class_names : "");
+    for (int i = 0; i < pairs; i++) {
+        onnx__string_string_entry_proto__init(&entry[i]);
+        entry[i].key = borrowed(about[i].key);
+        entry[i].value = borrowed(about[i].value);
+        entries[i] = &entry[i];
+    }
     model.metadata_props = entries;
-    model.n_metadata_props = class_names ? 2 : 1;
+    model.n_metadata_props = (size_t)pairs;
     model.graph = &graph;
     model.opset_import = &opsets;
     size_t bytes = onnx__model_proto__get_packed_size(&model);
@@ -551,11 +551,12 @@ static void write_pixels(Writer *w, const OnnxPixels *pixels)
 }
 
 Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                  const char *class_names, const OnnxPixels *pixels)
+                  const StPair *about, int pairs, const OnnxPixels *pixels)
 {
     Status st = OK;
     Writer w;
     Shape image = {0};
+    if (pairs > ONNX_PAIRS) return FAIL(ERR_INTERNAL, "%d entries of metadata, of at most %d", pairs, ONNX_PAIRS);
     TRY_OUT(writer_open(&w, evaluation, weights));
     needed_mark(&w);
     for (int i = 0; i < w.weights->count; i++) {
@@ -570,7 +571,7 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
     }
     if (pixels) write_pixels(&w, pixels);
     TRY_OUT(w.status);
-    TRY_OUT(model_write(&w, path, name, class_names, image));
+    TRY_OUT(model_write(&w, path, name, about, pairs, image));
 out:
     for (int i = 0; i < w.constant_count; i++) free(w.constants[i].made);
     free(w.needed);

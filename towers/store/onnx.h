@@ -1,8 +1,9 @@
 /* ONNX export: the evaluation graph with its weights as a file for other runtimes (opset 17, IR version 8).
  *
  * Input "image": float32 {N, c, side, side}, NCHW, pixels in [0, 1]; the normalization is part of the file. Output
- * "logits": float32 {N, classes}, without softmax. N is dynamic. The metadata hold "model" and, if known, "class_names"
- * (a JSON array in the order of the logits). Weights are in PyTorch's order (OIHW).
+ * "logits": float32 {N, classes}, without softmax. N is dynamic. The metadata are those of the weights
+ * (towers/replica/about.h): "model", "class_names" (a JSON array in the order of the logits), and so on. Weights are in
+ * PyTorch's order (OIHW).
  *
  * Of a generator: input "z": float32 {N, latent}, standard normal; output "image": float32 {N, c, side, side}, as above. */
 #ifndef TOWERS_STORE_ONNX_H
@@ -10,15 +11,24 @@
 
 #include "towers/store/weights.h"
 
+enum { ONNX_PAIRS = 32 };
+
 /* The normalization of a generator's images. */
 typedef struct OnnxPixels {
     const float *mean, *std; /* [channels] */
 } OnnxPixels;
 
 /* `evaluation`: an f32 graph made without training and without passes. `weights`: its parameters and states by name.
- * `class_names`: JSON, or NULL. `pixels`: NULL, or for a graph from the input "z" to the result "images". Replaces
+ * `about`: the metadata, at most ONNX_PAIRS. `pixels`: NULL, or for a graph from the input "z" to the result "images". Replaces
  * `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX counterpart. */
 NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                            const char *class_names, const OnnxPixels *pixels);
+                            const StPair *about, int pairs, const OnnxPixels *pixels);
+/* The metadata of an ONNX file; the pairs are borrowed until onnx_about_close. Errors: ERR_FORMAT if it is not one. */
+typedef struct OnnxAbout OnnxAbout;
+NODISCARD Status onnx_about_open(const char *path, OnnxAbout **made);
+NODISCARD Status onnx_about_parse(const void *bytes, size_t count, const char *name, OnnxAbout **made);
+int onnx_about_count(const OnnxAbout *about);
+StPair onnx_about_at(const OnnxAbout *about, int index);
+void onnx_about_close(OnnxAbout *about);
 
 #endif

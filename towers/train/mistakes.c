@@ -113,7 +113,8 @@ static Status sheet_write(TowerProcess *p, const int64_t *ids, int32_t count, bo
     TRY_OUT(transform_worker_init(&worker));
     TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, transform.side, SHEET_CELL, source_info(job->test)->c));
     for (int32_t i = 0; i < count; i++)
-        TRY_OUT(sheet_put_sample(&sheet, i, job->test, ids[i], &transform, &worker, job->program.model->mean));
+        TRY_OUT(sheet_put_sample(&sheet, i, job->test, ids[i], &transform, &worker,
+                                 model_mean(job->program.model, &job->program.options)));
     TRY_OUT(jpeg_encode(&sheet.pixels, SHEET_QUALITY, &bytes, &size));
     TRY_OUT(file_replace(path, bytes, size));
     if (best && job->event_interval > 0)

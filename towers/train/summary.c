@@ -83,7 +83,7 @@ static Status images_events(TowerProcess *p, const Batch *batch)
         char tag[96], label[64];
         batch_label(batch, i, p->job->train, label, sizeof label);
         snprintf(tag, sizeof tag, "first_batch/%d %s", i, label);
-        batch_picture(batch, i, side, p->job->program.model->mean, pixels);
+        batch_picture(batch, i, side, model_mean(p->job->program.model, &p->job->program.options), pixels);
         metrics_outcome(p->metrics,
                         events_image(metrics_events(p->metrics), p->run.step, tag, pixels, side, side, batch->c));
     }
@@ -122,7 +122,8 @@ static Status first_batch_sheet(const TowerProcess *p, const Batch *batch, int32
     uint8_t *bytes = NULL;
     size_t size = 0;
     TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, p->job->program.options.side, SHEET_CELL, batch->c));
-    for (int32_t i = 0; i < count; i++) TRY_OUT(sheet_put(&sheet, i, batch, i, p->job->program.model->mean));
+    for (int32_t i = 0; i < count; i++)
+        TRY_OUT(sheet_put(&sheet, i, batch, i, model_mean(p->job->program.model, &p->job->program.options)));
     TRY_OUT(jpeg_encode(&sheet.pixels, QUALITY, &bytes, &size));
     TRY_OUT(path_join(path, p->job->run_dir, FIRST_BATCH_SHEET));
     TRY_OUT(file_replace(path, bytes, size));

@@ -1,0 +1,77 @@
+/* The cache of published weights; see cached_weights.h. */
+#include "inception/job/cached_weights.h"
+
+#include "inception/job/download.h"
+#include "kernels/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Status cached_path(const char *file, char path[PATH_BYTES])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool given = cache && *cache == '/';
+    if (!given && (!home || !*home))
+        return FAIL(ERR_ARG, "there is no place for downloads: neither XDG_CACHE_HOME nor HOME is set");
+    if (snprintf(path, PATH_BYTES, "%s%s/towers/weights/%s", given ? cache : home, given ? "" : "/.cache", file) >=
+        PATH_BYTES - 64)
+        return FAIL(ERR_ARG, "the path of the cache is too long");
+    return OK;
+}
+
+void cached_address(const Options *o, const PublishedRow *row, char address[PATH_BYTES])
+{
+    size_t length = o->mirror ? strlen(o->mirror) : 0;
+    if (length)
+        snprintf(address, PATH_BYTES, "%s%s%s", o->mirror, o->mirror[length - 1] == '/' ? "" : "/", row->file);
+    else
+        snprintf(address, PATH_BYTES, "%s", row->address);
+}
+
+/* One line on a terminal; elsewhere a line at each tenth. */
+typedef struct Shown {
+    const char *file;
+    bool tty;
+    int64_t at; /* percent, or MiB if the size is not known */
+} Shown;
+
+static void progress_show(void *context, int64_t done, int64_t all)
+{
+    Shown *shown = context;
+    int64_t at = all ? 100 * done / all : done >> 20, step = shown->tty ? 1 : all ? 10 : 64;
+    if (at / step == shown->at / step) return;
+    shown->at = at;
+    text_printf(stderr, "%s%s: %.1f MB%s", shown->tty ? "\r" : "", shown->file, (double)done / 1e6, all ? "" : "\n");
+    if (all) fprintf(stderr, " of %.1f MB (%d %%)%s", (double)all / 1e6, (int)at, shown->tty && at < 100 ? "" : "\n");
+}
+
+Status cached_weights(const Options *o, const PublishedRow *row, char path[PATH_BYTES])
+{
+    char address[PATH_BYTES], folder[PATH_BYTES];
+    Shown shown = {row->file, isatty(STDERR_FILENO), 0};
+    TRY(cached_path(row->file, path));
+    if (sha256_fits(path, row->sha256)) return OK;
+    cached_address(o, row, address);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    TRY(directory_create(folder));
+    if (!o->quiet) text_printf(stderr, "downloading %s (%s)\n", address, row->license);
+    return download(&(Download){.address = address,
+                                .path = path,
+                                .sha256 = row->sha256,
+                                .bytes = row->bytes,
+                                .stall_seconds = o->stall,
+                                .progress = o->quiet ? NULL : progress_show,
+                                .context = &shown});
+}
+
+Status cached_named(const Options *o, const char *model, const char *name, char path[PATH_BYTES], bool *found)
+{
+    Published *table;
+    TRY(published_open(o->weights_table, &table));
+    const PublishedRow *row = published_find(table, model, name);
+    *found = row != NULL;
+    Status st = row ? cached_weights(o, row, path) : OK;
+    published_close(table);
+    return st;
+}

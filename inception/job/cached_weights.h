@@ -1,0 +1,20 @@
+/* Published weights on this machine: $XDG_CACHE_HOME/towers/weights/FILE, or below ~/.cache. */
+#ifndef TOWERS_INCEPTION_JOB_CACHED_WEIGHTS_H
+#define TOWERS_INCEPTION_JOB_CACHED_WEIGHTS_H
+
+#include "inception/models/published.h"
+#include "inception/options/options.h"
+#include "towers/files/files.h"
+
+/* The folder is not created. ERR_ARG if there is neither XDG_CACHE_HOME nor HOME. */
+NODISCARD Status cached_path(const char *file, char path[PATH_BYTES]);
+/* The address of a row, or of its file below --mirror. */
+void cached_address(const Options *options, const PublishedRow *row, char address[PATH_BYTES]);
+/* The verified file of a row: from the cache, else downloaded to it, with a line of progress on stderr unless --quiet.
+ * Errors: as for download. */
+NODISCARD Status cached_weights(const Options *options, const PublishedRow *row, char path[PATH_BYTES]);
+/* The same for a name that --pretrained or --weights may have ("imagenet"); *found is false if it is none of this model's. */
+NODISCARD Status cached_named(const Options *options, const char *model, const char *name, char path[PATH_BYTES],
+                              bool *found);
+
+#endif

@@ -1,0 +1,228 @@
+/* HTTP downloads; see download.h. */
+#include "inception/job/download.h"
+#include "kernels/open.h"
+#include "kernels/text.h"
+#include "towers/files/files.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    TRIES = 4,
+    REDIRECTS = 8,
+    CONNECT_SECONDS = 30,
+    STALL_SECONDS = 60,
+    BLOCK = 1 << 16,
+    ADVANCE = 1 << 22,
+    DIGEST_BYTES = 32
+};
+static const int64_t BYTES_MAX = INT64_C(1) << 34; /* of a file whose size is not known */
+
+/* ---- digests */
+
+Status sha256_file(const char *path, char digits[65])
+{
+    Status st = OK;
+    int fd = -1;
+    uint64_t bytes;
+    unsigned char digest[DIGEST_BYTES];
+    unsigned char *block = malloc(BLOCK);
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    if (!block || !hash || EVP_DigestInit_ex(hash, EVP_sha256(), NULL) != 1)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the digest of '%s'", path));
+    TRY_OUT(file_open(path, OF_USER, ERR_IO, UINT64_MAX, &fd, &bytes));
+    for (ssize_t got; (got = read(fd, block, BLOCK)) != 0;) {
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) TRY_OUT(FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno)));
+        EVP_DigestUpdate(hash, block, (size_t)got);
+    }
+    EVP_DigestFinal_ex(hash, digest, NULL);
+    Text text = text_start(digits, 65);
+    for (int i = 0; i < DIGEST_BYTES; i++) text_add(&text, "%02x", digest[i]);
+out:
+    if (fd >= 0) close(fd);
+    EVP_MD_CTX_free(hash);
+    free(block);
+    return st;
+}
+
+bool sha256_fits(const char *path, const char *digest)
+{
+    char digits[65];
+    return access(path, R_OK) == 0 && sha256_file(path, digits) == OK && !strncmp(digits, digest, strlen(digest));
+}
+
+/* ---- the transfer */
+
+typedef struct Transfer {
+    const Download *d;
+    CURL *curl;
+    int fd;
+    int64_t have, limit; /* bytes in the file */
+    bool begun;          /* the first byte of this answer has come */
+    bool full;           /* more bytes than the file may have */
+    int error;           /* errno of a failed write */
+} Transfer;
+
+/* To begin anew. */
+static bool emptied(Transfer *t)
+{
+    if (ftruncate(t->fd, 0) != 0 || lseek(t->fd, 0, SEEK_SET) < 0) t->error = errno;
+    t->have = 0;
+    return !t->error;
+}
+
+/* An answer of 200 to a request for the rest is the whole file. */
+static size_t bytes_take(char *bytes, size_t one, size_t count, void *context)
+{
+    Transfer *t = context;
+    long code = 0;
+    size_t length = one * count;
+    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    if (!t->begun && t->have > 0 && code != 206 && !emptied(t)) return 0;
+    t->begun = true;
+    t->full = t->have + (int64_t)length > t->limit;
+    if (t->full) return 0;
+    for (size_t done = 0; done < length;) {
+        ssize_t put = write(t->fd, bytes + done, length - done);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) {
+            t->error = errno;
+            return 0;
+        }
+        done += (size_t)put;
+    }
+    t->have += (int64_t)length;
+    return length;
+}
+
+static int progress_take(void *context, curl_off_t all, curl_off_t done, curl_off_t up_all, curl_off_t up)
+{
+    const Transfer *t = context;
+    (void)all, (void)done, (void)up_all, (void)up;
+    if (t->d->progress) t->d->progress(t->d->context, t->have, t->d->bytes);
+    return 0;
+}
+
+static void request_set(Transfer *t, char problem[CURL_ERROR_SIZE])
+{
+    CURL *curl = t->curl;
+    const Download *d = t->d;
+    bool safe = !strncmp(d->address, "https:", 6);
+    curl_easy_setopt(curl, CURLOPT_URL, d->address);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+    curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "towers/" TOWERS_VERSION);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)(d->stall_seconds > 0 ? d->stall_seconds : STALL_SECONDS));
+    curl_easy_setopt(curl, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->have);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, bytes_take);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, t);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, progress_take);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, t);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, problem);
+}
+
+/* Whether another try may end better: connections that break, servers that are busy, and those that do not resume. */
+static bool may_pass(CURLcode code, long answer)
+{
+    return code == CURLE_RANGE_ERROR || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR ||
+           code == CURLE_GOT_NOTHING || code == CURLE_OPERATION_TIMEDOUT || answer == 429 || answer >= 500;
+}
+
+static Status transfer_try(Transfer *t, bool *again)
+{
+    char problem[CURL_ERROR_SIZE] = "";
+    long answer = 0;
+    const Download *d = t->d;
+    t->begun = false;
+    *again = false;
+    curl_easy_reset(t->curl);
+    request_set(t, problem);
+    CURLcode code = curl_easy_perform(t->curl);
+    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &answer);
+    if (code == CURLE_RANGE_ERROR) emptied(t);
+    if (t->error) return FAIL(ERR_IO, "cannot write '%s.part': %s", d->path, strerror(t->error));
+    if (t->full)
+        return FAIL(ERR_FORMAT, "%s sends more than the %lld bytes of the expected file", d->address,
+                    (long long)t->limit);
+    if (answer == 416 && t->have > 0) return OK; /* nothing is left to send: the digest decides */
+    if (code == CURLE_OK && (d->bytes == 0 || t->have == d->bytes)) return OK;
+    if (code == CURLE_OK || may_pass(code, answer)) {
+        *again = true;
+        return FAIL(ERR_IO,
+                    "%s: the connection ended after %lld%s%lld bytes (%s); run the same command again to resume",
+                    d->address, (long long)t->have, d->bytes ? " of " : " bytes, expected ", (long long)d->bytes,
+                    *problem ? problem : curl_easy_strerror(code));
+    }
+    if (answer >= 400)
+        return FAIL(ERR_IO, "%s: the server answers %ld; check the address, or give another with --mirror", d->address,
+                    answer);
+    return FAIL(ERR_IO, "cannot download %s: %s; on a machine without network, copy the file (--dry-run prints how)",
+                d->address, *problem ? problem : curl_easy_strerror(code));
+}
+
+/* Each try goes on where the last one ended; there may be any number of them while each brings much. */
+static Status transfer(Transfer *t)
+{
+    bool again = true;
+    Status st = OK;
+    for (int i = 0; i < TRIES && again; i++) {
+        int64_t before = t->have;
+        if (i) nanosleep(&(struct timespec){.tv_sec = i > 1 ? 2 : 1}, NULL);
+        st = transfer_try(t, &again);
+        if (t->have - before >= ADVANCE) i = 0;
+    }
+    return st;
+}
+
+static Status finish(const Download *d, const char *part)
+{
+    char digits[65];
+    TRY(sha256_file(part, digits));
+    if (!strncmp(digits, d->sha256, strlen(d->sha256))) return file_publish(part, d->path);
+    unlink(part);
+    return FAIL(
+        ERR_FORMAT,
+        "%s is not the expected file: its SHA-256 is %s, but %s%s was expected; it was removed (was the address "
+        "given to another file, or does a proxy answer?)",
+        d->address, digits, d->sha256, strlen(d->sha256) < 64 ? "..." : "");
+}
+
+Status download(const Download *d)
+{
+    Status st = OK;
+    struct stat info;
+    char part[PATH_BYTES];
+    Transfer t = {.d = d, .fd = -1, .limit = d->bytes ? d->bytes : BYTES_MAX};
+    if (snprintf(part, sizeof part, "%s.part", d->path) >= (int)sizeof part)
+        return FAIL(ERR_ARG, "the path '%s' is too long", d->path);
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(t.curl = curl_easy_init()))
+        TRY_OUT(FAIL(ERR_MEMORY, "libcurl does not start"));
+    t.fd = regular_open(part, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
+    if (t.fd >= 0 && flock(t.fd, LOCK_EX | LOCK_NB) != 0)
+        TRY_OUT(FAIL(ERR_IO, "another process is downloading '%s'; wait for it", d->path));
+    if (t.fd < 0 || fstat(t.fd, &info) != 0 || (t.have = lseek(t.fd, 0, SEEK_END)) < 0)
+        TRY_OUT(FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno)));
+    if (!d->bytes || t.have < d->bytes) TRY_OUT(transfer(&t));
+    if (fsync(t.fd) != 0) TRY_OUT(FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno)));
+    TRY_OUT(finish(d, part));
+out:
+    if (t.fd >= 0) close(t.fd);
+    if (t.curl) curl_easy_cleanup(t.curl);
+    return st;
+}

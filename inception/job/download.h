@@ -1,0 +1,32 @@
+/* Download a file over HTTP by libcurl, and keep it only if its SHA-256 is the expected one.
+ *
+ * The bytes go to FILE.part beside FILE; an interrupted download is resumed from there, also by another call. A server that
+ * does not resume sends the file from its start. The finished file is hashed as a whole, then renamed. https never
+ * redirects to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
+#ifndef TOWERS_INCEPTION_JOB_DOWNLOAD_H
+#define TOWERS_INCEPTION_JOB_DOWNLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+typedef struct Download {
+    const char *address, *path; /* of the file to write */
+    const char *sha256;         /* hexadecimal digits: all 64, or the first 8 or more */
+    int64_t bytes;              /* 0: not known */
+    int64_t stall_seconds;      /* without a byte, after which the transfer is given up; 0: 60 */
+    void (*progress)(void *context, int64_t done, int64_t all); /* all 0: not known; NULL is fine */
+    void *context;
+} Download;
+
+/* Errors: ERR_IO for the network, a server's refusal and the disk; ERR_FORMAT if the file is not the expected one, whose
+ * bytes are then removed. */
+NODISCARD Status download(const Download *d);
+
+/* The SHA-256 of a file as 64 digits. ERR_IO if it cannot be read. */
+NODISCARD Status sha256_file(const char *path, char digits[65]);
+/* Whether the file is there and has this digest (or the first digits of it). */
+bool sha256_fits(const char *path, const char *digest);
+
+#endif

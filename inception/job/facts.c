@@ -1,0 +1,157 @@
+/* Facts about a file of weights; see facts.h. */
+#include "inception/job/facts.h"
+
+#include "inception/job/run_settings.h"
+#include "inception/models/published.h"
+#include "kernels/text.h"
+#include "towers/files/files.h"
+#include "towers/store/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- reading */
+
+/* The keys that are options, too. */
+static const struct {
+    const char *key, *flag;
+} settings[] = {
+    {"img_size", "img-size"},       {"mean", "mean"},           {"std", "std"},   {"interpolation", "interpolation"},
+    {"eval_resize", "eval-resize"}, {"eval_crop", "eval-crop"}, {"exif", "exif"}, {"variant", "variant"},
+};
+static const char *const others[] = {"model",           "classes",          "channels",      "crop",
+                                     "several_classes", "data_fingerprint", "towers_version"};
+
+void facts_put(json_t *facts, const char *key, const char *text)
+{
+    if (text && setting_is_plain(text)) json_object_set_new(facts, key, json_string(text));
+}
+
+/* A list of texts, else nothing. */
+static void names_put(json_t *facts, const json_t *names)
+{
+    size_t i;
+    json_t *name;
+    if (!json_array_size(names)) return;
+    json_array_foreach((json_t *)names, i, name) if (!json_string_value(name)) return;
+    json_object_set(facts, "class_names", (json_t *)names);
+}
+
+static Status metadata_take(const char *path, json_t *facts)
+{
+    SafeTensors *file;
+    TRY(weights_open(path, &file));
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        facts_put(facts, settings[i].key, safetensors_metadata(file, settings[i].key));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        facts_put(facts, others[i], safetensors_metadata(file, others[i]));
+    const char *list = safetensors_metadata(file, "class_names");
+    json_t *names = list ? json_loads(list, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    names_put(facts, names);
+    json_decref(names);
+    safetensors_close(file);
+    return OK;
+}
+
+static Status table_take(const Options *o, const char *path, json_t *facts)
+{
+    Published *table;
+    const char *last = strrchr(path, '/'), *key;
+    json_t *value;
+    TRY(published_open(o->weights_table, &table));
+    const PublishedRow *row = published_file(table, last ? last + 1 : path);
+    if (row) {
+        facts_put(facts, "model", row->model);
+        json_object_foreach((json_t *)row->settings, key, value) facts_put(facts, key, json_string_value(value));
+        names_put(facts, row->names);
+    }
+    published_close(table);
+    return OK;
+}
+
+/* Files of earlier versions of this program have no names. */
+static void environment_take(const char *path, json_t *facts)
+{
+    char folder[PATH_BYTES];
+    const char *last = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", last > path ? (int)(last - path) : 1, last ? path : ".");
+    json_t *root = run_environment(folder);
+    names_put(facts, json_object_get(root, "class_names"));
+    json_decref(root);
+}
+
+Status facts_read(const Options *o, const char *path, json_t **facts)
+{
+    json_t *made = json_object();
+    if (!made) return FAIL(ERR_MEMORY, "no memory for the description of '%s'", path);
+    Status st = access(path, F_OK) == 0 ? metadata_take(path, made) : OK;
+    if (st == OK && !facts_text(made, "mean")) st = table_take(o, path, made);
+    if (st == OK && !json_object_get(made, "class_names")) environment_take(path, made);
+    if (st == OK)
+        *facts = made;
+    else
+        json_decref(made);
+    return st;
+}
+
+const char *facts_text(const json_t *facts, const char *key)
+{
+    return json_string_value(json_object_get(facts, key));
+}
+
+/* ---- as settings */
+
+Status facts_apply(const json_t *facts, const char *path, Options *o)
+{
+    char yaml[1024];
+    Text text = text_start(yaml, sizeof yaml);
+    bool cropped = option_origin(o, "eval-resize") > ORIGIN_RECIPE || option_origin(o, "eval-crop") > ORIGIN_RECIPE ||
+                   option_origin(o, "crop-pct") > ORIGIN_RECIPE; /* one of the three is enough */
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const char *value = facts_text(facts, settings[i].key);
+        if (cropped && !strncmp(settings[i].key, "eval_", 5)) continue;
+        if (value && *value) text_add(&text, "%s: %s\n", settings[i].flag, value);
+    }
+    const char *several = facts_text(facts, "several_classes");
+    if (several && !strcmp(several, "true")) text_add(&text, "loss: bce\n");
+    return options_apply_yaml(o, yaml, ORIGIN_RECIPE, path);
+}
+
+Status channels_parse(const char *what, const char *text, double least, double most, float value[3])
+{
+    int count = 0;
+    const char *at = text;
+    for (; count < 3; count++) {
+        char *end;
+        double number = strtod(at, &end);
+        if (end == at || !(number >= least && number <= most)) break;
+        value[count] = (float)number;
+        at = end;
+        if (*at != ',') {
+            count++;
+            break;
+        }
+        at++;
+    }
+    if (*at || (count != 1 && count != 3))
+        return FAIL(ERR_ARG, "%s '%s': expected one number or three with commas, each from %g to %g, as in %s", what,
+                    text, least, most, "0.485,0.456,0.406");
+    for (int i = count; i < 3; i++) value[i] = value[0];
+    return OK;
+}
+
+Status facts_normalize(const json_t *facts, const char *path, const Model *model, Options *o)
+{
+    const char *mean = facts_text(facts, "mean"), *std = facts_text(facts, "std");
+    float numbers[2][3];
+    char yaml[256];
+    if (!mean || !std) return OK;
+    TRY(channels_parse("the metadata mean", mean, -10, 10, numbers[0]));
+    TRY(channels_parse("the metadata std", std, 1e-6, 10, numbers[1]));
+    size_t bytes = (size_t)model->channels * sizeof(float);
+    if (!memcmp(numbers[0], model->mean, bytes) && !memcmp(numbers[1], model->std, bytes)) return OK;
+    snprintf(yaml, sizeof yaml, "mean: %s\nstd: %s\n", mean, std);
+    return options_apply_yaml(o, yaml, ORIGIN_RUN, path);
+}

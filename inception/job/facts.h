@@ -1,0 +1,28 @@
+/* Facts about a file of weights: its own metadata (towers/replica/about.h), else the row of the table of published weights
+ * whose file has its name, else env.json of the run in whose folder it is. */
+#ifndef TOWERS_INCEPTION_JOB_FACTS_H
+#define TOWERS_INCEPTION_JOB_FACTS_H
+
+#include <jansson.h>
+
+#include "inception/options/options.h"
+#include "towers/graph/model.h"
+
+/* An object of texts under the keys of about.h, of which only "class_names" is a list; owned by the caller. Empty if nothing is
+ * known. `path` may be a file that does not exist: only its name is looked up then. Metadata are untrusted: settings that
+ * are not plain, and names that are not a list of texts, are left out. */
+NODISCARD Status facts_read(const Options *options, const char *path, json_t **facts);
+/* Nothing if the text is NULL or not plain (setting_is_plain). */
+void facts_put(json_t *facts, const char *key, const char *text);
+const char *facts_text(const json_t *facts, const char *key); /* NULL if absent */
+
+/* How images become the network's input, as settings below everything that the user gives: for eval, predict and export.
+ * ERR_ARG names the key that does not fit. */
+NODISCARD Status facts_apply(const json_t *facts, const char *path, Options *options);
+/* For training: only mean and std, if they are not the model's. */
+NODISCARD Status facts_normalize(const json_t *facts, const char *path, const Model *model, Options *options);
+
+/* "0.485,0.456,0.406" or "0.5": one or three numbers in [least, most]. ERR_ARG names `what`. */
+NODISCARD Status channels_parse(const char *what, const char *text, double least, double most, float value[3]);
+
+#endif

@@ -1,0 +1,49 @@
+/* Published weights: where files of pretrained weights are, and what is known about them.
+ *
+ * The table is weights.json, which is compiled into the program; --weights-table FILE adds rows of the same form. A row has
+ *
+ *   model, name            what a user writes: "resnet18", "imagenet"
+ *   title, license         for people
+ *   address                http or https; the last part is the name of the file in the cache
+ *   sha256, bytes          of the file; bytes may be absent
+ *   class_names            a list of names, or "imagenet" for those of imagenet.txt
+ *   settings               texts under the keys of about.h: img_size, mean, std, crop, eval_resize, eval_crop, interpolation
+ *
+ * A table is untrusted text. Everything is checked when it is read; ERR_ARG names the row and what is wrong. */
+#ifndef TOWERS_INCEPTION_MODELS_PUBLISHED_H
+#define TOWERS_INCEPTION_MODELS_PUBLISHED_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "kernels/status.h"
+
+typedef struct PublishedRow {
+    const char *model, *name, *title, *license, *address, *sha256;
+    const char *file;       /* the last part of the address */
+    int64_t bytes;          /* 0: not known */
+    const json_t *names;    /* array of the names of the classes; NULL: not known */
+    const json_t *settings; /* object of texts; NULL: none */
+} PublishedRow;
+
+typedef struct Published Published;
+/* `more`: a file of further rows, or NULL. They come before the built-in ones. */
+NODISCARD Status published_open(const char *more, Published **made);
+NODISCARD Status published_parse(const char *text, size_t bytes, const char *name,
+                                 Published **made);                  /* this text alone */
+void published_close(Published *table);                              /* NULL is fine */
+const PublishedRow *published_at(const Published *table, int index); /* NULL after the last; borrowed */
+/* The row of a model with this name ("imagenet"; NULL: its first). NULL if there is none. */
+const PublishedRow *published_find(const Published *table, const char *model, const char *name);
+/* The row whose file has this name. */
+const PublishedRow *published_file(const Published *table, const char *file);
+
+/* True if `text` consists of letters, digits and the characters of numbers and lists, so that it can be a setting. */
+int setting_is_plain(const char *text);
+
+typedef struct EmbeddedText {
+    const char *name, *text;
+} EmbeddedText;
+extern const EmbeddedText model_texts[]; /* imagenet.txt and weights.json; the last has a NULL name */
+
+#endif

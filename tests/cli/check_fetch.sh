@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# towers fetch and --pretrained NAME against an HTTP server on loopback: whole, cut off, slow, stuck, redirected and missing files, wrong
+# digests, too many bytes, headers that lie; the list, --dry-run, and tables of weights that do not hold.
+# usage: check_fetch.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+. "$1/tests/support/check.sh"
+check_begin fetch "$@"
+needs_python
+export XDG_CACHE_HOME=$work/cache no_proxy=127.0.0.1
+cache=$XDG_CACHE_HOME/towers/weights
+mkdir "$work/files"
+cd "$work" || exit 1
+
+# a network's own weights as the published file, under a name with the beginning of their digest, and one of 3 MB
+"$towers" train fashion_cnn --dataset synthetic --max-steps 1 --batch-size 8 --eval-interval 0 --classes 3 --quiet --experiment first 2>/dev/null ||
+    complain "no run to publish"
+digest=$(sha256sum runs/first/last.safetensors | cut -c 1-64)
+name=tiny-${digest:0:8}.safetensors
+cp runs/first/last.safetensors "files/$name"
+head -c 3000000 /dev/urandom >files/big
+big_digest=$(sha256sum files/big | cut -c 1-64)
+big=big-${big_digest:0:12}.bin
+mv files/big "files/$big"
+
+coproc python3 "$source_dir/tests/support/http_server.py" "$work/files" "$work/requests"
+server=$COPROC_PID
+trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
+read -r port <&"${COPROC[0]}" || complain "the server does not start"
+base=http://127.0.0.1:$port
+
+# fetched ADDRESS FILE ARGUMENT...: it succeeds, prints the path, and the file is right
+fetched() {
+    local address=$1 file=$2
+    shift 2
+    rm -rf "$cache"
+    timeout 60 "$towers" fetch "$address" "$@" >"$out" 2>"$err" || complain "$address: exit $?: $(cat "$err")"
+    [[ $(cat "$out") == "$cache/$file" ]] || complain "$address: printed $(cat "$out")"
+    cmp -s "$cache/$file" "$work/files/$file" || complain "$address: another file"
+    [[ ! -e $cache/$file.part ]] || complain "$address: the partial file remains"
+}
+
+# refused STATUS TEXT ARGUMENT...
+refused() {
+    local wanted=$1 text=$2 status
+    shift 2
+    timeout 60 "$towers" "$@" >"$out" 2>"$err"
+    status=$?
+    [[ $status == "$wanted" ]] || complain "towers $*: exit $status instead of $wanted: $(cat "$err")"
+    grep -qF -- "$text" "$err" || complain "towers $*: wanted '$text', found: $(cat "$err")"
+    [[ ! -s $out ]] || complain "towers $*: wrote $(cat "$out")"
+}
+
+fetched "$base/good/$name" "$name"
+fetched "$base/good/$big" "$big"
+fetched "$base/redirect/$big" "$big"
+fetched "$base/norange/$big" "$big"
+fetched "$base/cutonce/$big" "$big"
+fetched "$base/busy/$name" "$name"
+fetched "$base/slow/$big" "$big"
+fetched "$base/good/$name" "$name" --sha256 "$digest"
+grep -q "^/cutonce/$big bytes=1500000-" requests || complain "a broken transfer is not resumed: $(grep cutonce requests)"
+grep -q 'downloading' "$err" || complain "nothing is said about the download"
+
+# what is in the cache is not asked for again, unless it is damaged
+: >requests
+"$towers" fetch "$base/good/$name" >"$out" 2>"$err" || complain "the cached file: $(cat "$err")"
+[[ ! -s requests ]] || complain "a cached file is downloaded again"
+printf x >>"$cache/$name"
+"$towers" fetch "$base/good/$name" --quiet >"$out" 2>"$err" || complain "a damaged cached file: $(cat "$err")"
+cmp -s "$cache/$name" "files/$name" || complain "a damaged file is taken from the cache"
+[[ ! -s $err ]] || complain "--quiet says $(cat "$err")"
+
+# an interrupted call goes on where it ended, also with another server that begins anew
+for how in good norange; do
+    rm -rf "$cache" && mkdir -p "$cache" && head -c 1000000 "files/$big" >"$cache/$big.part"
+    : >requests
+    "$towers" fetch "$base/$how/$big" >"$out" 2>"$err" || complain "resuming, $how: $(cat "$err")"
+    cmp -s "$cache/$big" "files/$big" || complain "resuming, $how: another file"
+    grep -q 'bytes=1000000-' requests || complain "resuming, $how: asked for everything"
+done
+rm -rf "$cache" && mkdir -p "$cache" && cp "files/$big" "$cache/$big.part" # all is there but the name
+"$towers" fetch "$base/good/$big" >"$out" 2>"$err" || complain "a whole partial file: $(cat "$err")"
+
+# bad ends: nothing is left under the file's name
+rm -rf "$cache"
+refused 6 "the connection ended after" fetch "$base/cut/$big"
+[[ -s $cache/$big.part ]] || complain "the beginning of a broken download is not kept"
+refused 6 "the server answers 404" fetch "$base/missing/$name"
+refused 6 "cannot download" fetch "$base/loop/$name"
+refused 6 "cannot download" fetch "$base/file/$name"
+rm -rf "$cache"
+refused 6 "the connection ended after" fetch "$base/stuck/$big" --stall 1
+rm -rf "$cache"
+refused 3 "is not the expected file: its SHA-256 is $digest" fetch "$base/good/$name" --sha256 "${digest//[0-9]/0}"
+refused 3 "is not the expected file" fetch "$base/long/$name"
+[[ -z $(find "$cache" -type f) ]] || complain "a wrong file is kept: $(find "$cache" -type f)"
+timeout 60 "$towers" fetch "$base/lies/$big" >"$out" 2>"$err"
+[[ $? -le 6 ]] || complain "headers that lie: $(cat "$err")"
+[[ ! -e $cache/$big ]] || cmp -s "$cache/$big" "files/$big" || complain "headers that lie: another file is kept"
+refused 6 "cannot download" fetch "http://127.0.0.1:1/$name"
+refused 2 "cannot be verified; give its digest with --sha256" fetch "$base/good/plain.bin"
+refused 2 "does not end in the name of a file" fetch "$base/good/"
+refused 2 "does not end in the name of a file" fetch "$base/good/.hidden-12345678.bin"
+refused 2 "does not end in the name of a file" fetch "$base/good/a-12345678.bin?x=y"
+refused 2 "expected 64 hexadecimal digits" fetch "$base/good/$name" --sha256 1234
+refused 2 "no published weights 'none' of resnet18" fetch resnet18:none
+refused 2 "unknown model 'resnet19'" fetch resnet19
+refused 2 "--dry-run needs weights" fetch --dry-run
+(mkdir -p "$cache" && exec 9>"$cache/$name.part" && flock 9 && refused 6 "another process is downloading" fetch "$base/good/$name"
+    exit $((failures > 0))) || failures=$((failures + 1))
+
+# the list, the commands for another machine, and a table of one's own
+"$towers" fetch >"$out" 2>"$err" || complain "the list: $(cat "$err")"
+for row in resnet18:imagenet resnet50:imagenet resnet50:imagenet-v2 inception_v3:imagenet; do
+    grep -q "^$row " "$out" || complain "the list lacks $row"
+    "$towers" fetch "$row" --dry-run >"$work/commands" || complain "--dry-run of $row"
+    grep -q '^curl -fL' "$work/commands" && grep -q '^echo .*sha256sum -c$' "$work/commands" || complain "--dry-run of $row: $(cat "$work/commands")"
+done
+"$towers" fetch --json | python3 -c 'import json, sys; rows = [json.loads(line) for line in sys.stdin]; assert all(r["address"].rsplit("/", 1)[1].rsplit("-", 1)[1][:8] == r["sha256"][:8] and not r["cached"] for r in rows) and len(rows) >= 4' ||
+    complain "the list as JSON"
+rm -rf "$cache"
+"$towers" fetch "$base/good/$name" --dry-run >"$work/commands" && bash "$work/commands" >/dev/null 2>"$err" || complain "the commands of --dry-run: $(cat "$err")"
+cmp -s "$cache/$name" "files/$name" || complain "the commands of --dry-run bring another file"
+
+table() {
+    cat >table.json <<JSON
+[{"model": "fashion_cnn", "name": "tiny", "title": "a test", "license": "none", "address": "$base/good/$name",
+  "bytes": $(stat -c %s "files/$name"), "sha256": "$digest", "class_names": ["coat", "hat", "shoe"],
+  "settings": {"mean": "0.25", "std": "0.5"}}]
+JSON
+}
+table
+rm -rf "$cache"
+"$towers" fetch fashion_cnn:tiny --weights-table table.json >"$out" 2>"$err" || complain "a table of one's own: $(cat "$err")"
+TOWERS_WEIGHTS_TABLE=table.json "$towers" fetch fashion_cnn >"$out" 2>"$err" || complain "the table by environment: $(cat "$err")"
+rm -rf "$cache"
+"$towers" train fashion_cnn --pretrained tiny --weights-table table.json --dataset synthetic --classes 3 --max-steps 1 --batch-size 8 \
+    --eval-interval 0 --experiment second >"$out" 2>"$err" || complain "--pretrained NAME: $(cat "$err")"
+cmp -s "$cache/$name" "files/$name" || complain "--pretrained NAME downloads nothing"
+refused 6 "the server answers 404" fetch resnet18 --mirror "$base/missing"
+sed 's/"bytes": [0-9]*/"bytes": 1000/' table.json >small.json
+rm -rf "$cache"
+refused 3 "sends more than the 1000 bytes" fetch fashion_cnn --weights-table small.json --quiet
+
+# tables that do not hold: each is refused with its row
+python3 - <<'PYTHON'
+import json
+row = json.load(open("table.json"))[0]
+bad = {"model": ["resnet19", 7, ""], "name": ["a b", "x" * 65, "\u0000a"], "title": ["", "a\nb"], "license": [None],
+       "address": ["ftp://a/b", "http://a/", "http://a/..", "file:///etc/passwd", "http://a/b c", "http://a/\u001b[31m"],
+       "sha256": ["0" * 63, "G" * 64, "A" * 64], "bytes": [0, -1, 1.5, "7"], "class_names": ["other", [1], ["a\nb"]],
+       "settings": [[], {"lr": "1"}, {"mean": "0.5\nlr: 1"}, {"mean": 0.5}, {"std": ""}], "more": [1]}
+count = 0
+for key, values in bad.items():
+    for value in values:
+        json.dump([dict(row), dict(row, **{key: value})], open(f"bad-{count}.json", "w"))
+        count += 1
+for key in ("model", "name", "title", "license", "address", "sha256"):
+    json.dump([{k: v for k, v in row.items() if k != key}], open(f"bad-{count}.json", "w"))
+    count += 1
+for text in ("", "{}", "[1]", "[[]]", "[", '[{"model": "a", "model": "b"}]', "[" * 5000):
+    open(f"bad-{count}.json", "w").write(text)
+    count += 1
+PYTHON
+for file in bad-*.json; do refused 2 "$file" fetch --weights-table "$file"; done
+
+check_end "downloads go on, end or are refused as they should"
