@@ -1,10 +1,8 @@
 /* Doctor's verdicts: a healthy machine gets no complaint; each single problem is found, with the command that fixes
  * it. */
 #include "inception/commands/doctor.h"
-#include "inception/job/host_links.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,26 +104,11 @@ static void measures_this_machine(void **state)
     free(text);
 }
 
-/* What another program tells of a link is neither read beyond its end nor printed as a number that is none. */
-static void cleans_links(void **state)
-{
-    (void)state;
-    HostLink link;
-    memset(&link, 'x', sizeof link);
-    link.clock_s = NAN;
-    link.round_trip_s = 0.5;
-    host_link_clean(&link);
-    assert_non_null(memchr(link.why, 0, sizeof link.why));
-    assert_non_null(memchr(link.address, 0, sizeof link.address));
-    assert_true(link.clock_s == 0 && link.round_trip_s == 0.5);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_each_fault),
         cmocka_unit_test(measures_this_machine),
-        cmocka_unit_test(cleans_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
