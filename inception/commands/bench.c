@@ -164,13 +164,9 @@ static Status json_print(const Timing *timing, const Speed *speed)
                              dtype_name(job->program.compute), "num_steps", (json_int_t)timing->count, "images_per_sec",
                              speed->mean, "uncertainty", speed->uncertainty, "jitter", speed->jitter,
                              "average_wall_time", speed->seconds);
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the benchmark");
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     if (job->program.model->phases) json_object_set_new(root, "phases", phases_json(timing));
-    json_dumpf(root, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(root);
-    return OK;
+    return json_emit(root, JSON_COMPACT, stdout);
 }
 
 static void total_print(const Timing *timing, const Speed *speed)

@@ -17,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/limits.h"
 #include "nccl_sync/comm.h"
+#include "towers/files/json.h"
 
 enum { PATH_BYTES = 4096, FILE_BYTES = 16384 };
 
@@ -308,19 +309,16 @@ void doctor_print(const DoctorReport *report, bool color, FILE *to)
 
 Status doctor_print_json(const DoctorReport *report, FILE *to)
 {
-    Status st = OK;
-    int failed = 0;
     json_t *findings = json_array();
     for (int k = 0; k < report->count; k++) {
         const DoctorFinding *finding = &report->findings[k];
-        failed |= json_array_append_new(findings, json_pack("{s:s, s:s, s:s, s:s}", "topic", finding->topic, "verdict",
-                                                            verdict_names[finding->verdict], "found", finding->found,
-                                                            "fix", finding->fix));
+        json_array_append_new(findings,
+                              json_pack("{s:s, s:s, s:s, s:s}", "topic", finding->topic, "verdict",
+                                        verdict_names[finding->verdict], "found", finding->found, "fix", finding->fix));
     }
-    json_t *all =
+    bool all = json_array_size(findings) == (size_t)report->count;
+    json_t *root =
         json_pack("{s:i, s:i, s:o}", "problems", report->problems, "hints", report->hints, "findings", findings);
-    if (failed || !all || json_dumpf(all, to, JSON_COMPACT) || fputc('\n', to) == EOF)
-        st = FAIL(ERR_IO, "cannot write the report as JSON");
-    json_decref(all);
-    return st;
+    if (!all) json_decref(root);
+    return json_emit(all ? root : NULL, JSON_COMPACT, to);
 }

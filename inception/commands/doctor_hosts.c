@@ -303,7 +303,6 @@ static void survey_print(const Survey *s, const Launch *launch, FILE *to)
 
 static Status survey_json(const Survey *s, FILE *to)
 {
-    Status st = OK;
     int failed = 0;
     json_t *programs = json_array(), *findings = json_array();
     for (int r = 0; r < s->ranks; r++) {
@@ -317,10 +316,8 @@ static Status survey_json(const Survey *s, FILE *to)
         failed |= json_array_append_new(findings, json_text(line));
     }
     json_t *all = json_pack("{s:o, s:o}", "programs", programs, "findings", findings);
-    if (failed || !all || json_dumpf(all, to, JSON_COMPACT) || fputc('\n', to) == EOF)
-        st = FAIL(ERR_IO, "cannot write the report as JSON");
-    json_decref(all);
-    return st;
+    if (failed) json_decref(all);
+    return json_emit(failed ? NULL : all, JSON_COMPACT, to);
 }
 
 /* ---- the command */

@@ -253,11 +253,7 @@ static Status result_json(const EvalResult *result, int64_t skipped, bool top5, 
         json_object_set_new(root, "top1", json_finite(exact));
         json_object_set_new(root, "top5", top5 ? json_finite(second) : json_null());
     }
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the result of the evaluation");
-    json_dumpf(root, stdout, JSON_REAL_PRECISION(17)); /* output_end checks for errors */
-    putchar('\n');
-    json_decref(root);
-    return OK;
+    return json_emit(root, JSON_REAL_PRECISION(17), stdout);
 }
 
 static void result_print(const Options *o, const EvalResult *result, bool top5, const Scores *scores)

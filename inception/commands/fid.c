@@ -210,7 +210,7 @@ static json_t *histogram_json(const int64_t *histogram, int classes)
     return all;
 }
 
-static void result_json(const Comparison *c, FILE *to)
+static Status result_json(const Comparison *c, FILE *to)
 {
     const FeatureNet *net = &c->net;
     int classes = net->config.options.classes;
@@ -227,9 +227,7 @@ static void result_json(const Comparison *c, FILE *to)
                                       c->queries ? json_finite(set->nearest) : json_null(), "classes",
                                       histogram_json(set->histogram, classes)));
     }
-    json_dumpf(root, to, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    fputc('\n', to);
-    json_decref(root);
+    return json_emit(root, JSON_COMPACT | JSON_REAL_PRECISION(9), to);
 }
 
 /* ---- the command */
@@ -311,7 +309,7 @@ Status fid_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(sets_compare(&c));
     if (c.queries) TRY_OUT(neighbours_search(&c));
     if (o->json)
-        result_json(&c, to);
+        st = result_json(&c, to);
     else
         result_print(&c, to);
 out:

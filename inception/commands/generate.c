@@ -106,20 +106,18 @@ static Status grid_write(const char *path, const Grid *grid, const Pictures *pic
     return st;
 }
 
-static void result_print(const Options *o, const Model *model, const char *weights, const Grid *grid, int64_t count,
-                         FILE *to)
+static Status result_print(const Options *o, const Model *model, const char *weights, const Grid *grid, int64_t count,
+                           FILE *to)
 {
     if (!o->json) {
         text_printf(to, "%s: %lld images of %s, seed %lld, from %s\n", o->sheet, (long long)count, model->name,
                     (long long)o->seed, weights);
-        return;
+        return OK;
     }
     json_t *root = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I, s:I}", "file", json_text(o->sheet), "model", model->name,
                              "weights", json_text(weights), "seed", (json_int_t)o->seed, "count", (json_int_t)count,
                              "columns", (json_int_t)grid->columns, "rows", (json_int_t)grid->rows);
-    json_dumpf(root, to, JSON_COMPACT);
-    fputc('\n', to);
-    json_decref(root);
+    return json_emit(root, JSON_COMPACT, to);
 }
 
 Status generate_run(Options *o, JobFiles *files, FILE *to)
@@ -147,7 +145,7 @@ Status generate_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(generator_run(&generator, z, &pictures));
     if (o->beside_real) TRY_OUT(beside_real(o, files, &grid, &pictures));
     TRY_OUT(grid_write(o->sheet, &grid, &pictures));
-    result_print(o, model, weights, &grid, count, to);
+    st = result_print(o, model, weights, &grid, count, to);
 out:
     pictures_free(&pictures);
     free(z);

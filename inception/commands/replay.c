@@ -139,9 +139,7 @@ static Status json_write(const Capsule *capsule, const Finding *found, bool inje
                              found->place == FOUND_NOTHING, "as_in_the_run", same_finding(&capsule->found, found),
                              "place", finding_place_name(found->place), "op", found->op, "layer", found->layer,
                              "tensor", found->tensor, "index", (json_int_t)found->index, "text", text);
-    bool whole = root && json_dumpf(root, to, JSON_INDENT(1)) == 0 && fputc('\n', to) != EOF;
-    json_decref(root);
-    return whole ? OK : FAIL(ERR_IO, "cannot write the replay");
+    return json_emit(root, JSON_INDENT(1), to);
 }
 
 /* ---- the command */

@@ -13,11 +13,11 @@
 #include "inception/commands/commands.h"
 
 #include "kernels/text.h"
+#include "towers/files/json.h"
 #include "towers/record/statistics.h"
 #include "towers/train/train.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -204,12 +204,8 @@ static Status scaling_json(const Scaling *s, const TrainJob *job)
                              job->backend->name, "towers", s->towers, "images_per_tower", (json_int_t)s->share,
                              "threads", job->device.threads, "rounds", ROUNDS, "alone", mode_json(s, MODE_ALONE),
                              "together", mode_json(s, MODE_TOGETHER));
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
     if (s->real) json_object_set_new(root, "together_real_data", mode_json(s, MODE_REAL));
-    json_dumpf(root, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(root);
-    return OK;
+    return json_emit(root, JSON_COMPACT, stdout);
 }
 
 /* ---- the rounds */

@@ -31,11 +31,7 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
         json_object_set_new(root, "best_kid", json_real(result->best_kid));
         json_object_set_new(root, "best_step", json_integer((json_int_t)result->best_step));
     }
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
-    json_dumpf(root, stdout, JSON_COMPACT); /* output_end checks for errors */
-    putchar('\n');
-    json_decref(root);
-    return OK;
+    return json_emit(root, JSON_COMPACT, stdout);
 }
 
 /* Print the result as text on stderr, because stdout belongs to --json. Omitted with --quiet --json. */

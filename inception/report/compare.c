@@ -550,10 +550,7 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
         TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], runs, pairs, to));
     }
     if (count > 2) TRY_OUT(phases_ranking(run, count, root, to));
-    if (json) {
-        bool whole = root && json_dumpf(root, to, JSON_INDENT(2)) == 0 && fputc('\n', to) != EOF;
-        TRY_OUT(whole ? OK : FAIL(ERR_IO, "cannot write the comparison"));
-    }
+    if (json) st = json_emit(json_incref(root), JSON_INDENT(2), to);
 out:
     for (int i = 0; run && i < count; i++) run_destroy(run[i]);
     free(run);

@@ -549,12 +549,9 @@ Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to
     if (json) {
         char path[PATH_BYTES];
         TRY(path_join(path, run_dir, "report.html"));
-        json_t *root = json_pack("{s:o}", "report", json_text(path));
-        if (!root || json_dumpf(root, to, JSON_COMPACT) != 0)
-            return FAIL(ERR_IO, "no memory for the name of the report as JSON");
-        fputc('\n', to);
-        json_decref(root);
-    } else if (!quiet) {
+        return json_emit(json_pack("{s:o}", "report", json_text(path)), JSON_COMPACT, to);
+    }
+    if (!quiet) {
         fprintf(to, "%s/report.html\n", run_dir);
         if (png) fprintf(to, "%s/report.png\n", run_dir);
     }

@@ -26,6 +26,14 @@ Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *e
     return !*made && errno == ENOMEM ? FAIL(ERR_MEMORY, "no memory to parse %zu bytes of JSON", bytes) : OK;
 }
 
+Status json_emit(json_t *root, size_t flags, FILE *to)
+{
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");
+    bool whole = json_dumpf(root, to, flags) == 0 && fputc('\n', to) != EOF;
+    json_decref(root);
+    return whole ? OK : FAIL(ERR_IO, "cannot write the result as JSON");
+}
+
 json_t *json_finite(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

@@ -4,11 +4,16 @@
 #define TOWERS_FILES_JSON_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "kernels/status.h"
 
 json_t *json_text(const char *bytes); /* bytes that are not UTF-8 as \\xNN; NULL without memory; owned by the caller */
 json_t *json_finite(double value);    /* null for NaN and Inf; owned by the caller */
+
+/* Print `root`, which this function owns, as a line (flags: JSON_COMPACT, JSON_INDENT), as all commands do with --json.
+ * ERR_MEMORY if it is NULL, ERR_IO. */
+NODISCARD Status json_emit(json_t *root, size_t flags, FILE *to);
 
 /* json_loadb that rejects duplicate keys and tells a lack of memory (ERR_MEMORY) from bad JSON: for bad JSON the status
  * is OK, *made is NULL and *error is filled. */
