@@ -11,6 +11,8 @@
 #include "kernels/text.h"
 #include "towers/data/images/image_memory.h"
 
+#include "commit.h" /* cmake/commit.cmake */
+
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -64,7 +66,7 @@ Status version_command(Options *options, JobFiles *files, FILE *to)
     fprintf(to, "towers %s", TOWERS_VERSION);
     for (int i = 0; i < 2; i++)
         if (backend_find(i ? "cuda" : "cpu", &backend, NULL, 0) == OK) fprintf(to, " %s", backend->name);
-    fputc('\n', to);
+    fprintf(to, *program_commit ? ", commit %s\n" : "\n", program_commit);
     return OK;
 }
 
@@ -168,7 +170,8 @@ int main(int argc, char **argv)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) _exit(1);
     static char line[1 << 14];
     (void)setvbuf(stderr, line, _IOLBF, sizeof line); /* a line is one write, which other programs' lines do not tear */
-    signal(SIGXFSZ, SIG_IGN);                         /* exceeding a file size limit becomes a write error */
+    program_commit = TOWERS_COMMIT;
+    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
     int signal_number = 0, preempt_exit = 0;
     Status st = options_parse(argc, argv, environ, &options);

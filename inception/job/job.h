@@ -36,6 +36,8 @@ typedef struct JobFiles {
     int preempt_exit;  /* --preempt-exit + 1, once a signal has stopped the run and its state is saved; else 0 */
 } JobFiles;
 
+extern const char *program_commit; /* that the program was built from, as main.c sets it; "": unknown */
+
 /* Adds a line to the notes. */
 void job_note(JobFiles *files, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's

@@ -120,6 +120,8 @@ static char *command_text(void)
     return text;
 }
 
+const char *program_commit = "";
+
 static json_t *class_names(const SourceInfo *info)
 {
     json_t *names = json_array();
@@ -154,10 +156,11 @@ static char *environment_text(const JobFiles *files)
     struct tm local;
     if (uname(&host) != 0) memset(&host, 0, sizeof host);
     if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "compiler",
-                             __VERSION__, "backend", job->backend->name, "system", host.sysname, "release",
-                             host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
-                             job->shares.towers, "processes", job->processes, "threads", job->device.threads);
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "commit",
+                  program_commit, "compiler", __VERSION__, "backend", job->backend->name, "system", host.sysname,
+                  "release", host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
+                  job->shares.towers, "processes", job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));

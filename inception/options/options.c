@@ -106,6 +106,10 @@ static Status refuse_flag(Verb verb, const char *typed)
 {
     char hint[LABEL_BYTES];
     const char *name = verb_info(verb)->name, *gap = verb == VERB_NONE ? "" : " ";
+#define FLAG_REFUSED(flag, instead)                                                                                    \
+    if (same_name(typed, flag, strlen(flag)))                                                                          \
+        return FAIL(ERR_ARG, "--%s is not an option of 'towers%s%s': %s", typed, gap, name, instead);
+#include "inception/options/options.def"
     suggest_option(verb, typed, "--", hint, sizeof hint);
     return FAIL(ERR_ARG, "--%s is not an option of 'towers%s%s'%s ('towers%s%s --help-all' lists all options)", typed,
                 gap, name, hint, gap, name);

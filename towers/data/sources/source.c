@@ -40,7 +40,11 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
             why);
     }
     if (config->val_split > 0)
-        return FAIL(ERR_ARG, "--val-split is for folders of images and shards; '%s' has its own test images", path);
+        return FAIL(
+            ERR_ARG,
+            "--val-split divides folders of images and shards; '%s' holds neither: expected folders of classes with "
+            "images, shards, or the files of MNIST's format, which have test images of their own",
+            path);
     return idx_source_open(path, split, made);
 }
 
