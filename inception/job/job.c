@@ -55,8 +55,8 @@ static Status variant_find(const Model *model, const char *name, const ModelVari
 static Status aux_choose(const Options *o, const Model *model, int32_t side, JobFiles *files, bool *aux)
 {
     bool has = model->aux_weight > 0, fits = side >= model->aux_min_side;
-    bool weighed = option_origin(o, "aux-weight") > ORIGIN_RECIPE;               /* by the user, not by a recipe */
-    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed; /* a file may serve several models */
+    bool weighed = option_origin(o, "aux-weight") > ORIGIN_CONFIG; /* a file may serve several models */
+    bool asked = (option_origin(o, "aux") > ORIGIN_CONFIG && o->aux) || weighed;
     *aux = has && o->aux && fits;
     if (!has && asked)
         return FAIL(ERR_ARG, "--%s: %s has no auxiliary classifier", weighed ? "aux-weight" : "aux", model->name);

@@ -265,6 +265,20 @@ printf 'beta2: 0.9\nlr-schedule: "1;2;3"\n' >several.yaml # a file serves severa
 "$towers" train inception_mini -c several.yaml --dataset synthetic --dry-run >config 2>err || complain "a file of other optimizers: $(cat err)"
 refused 2 "did you mean tf2016?" train inception_v3 --recipe tf2106
 
+# ---- the args.yaml of a run with any recipe trains the same network again
+for recipe in "$source_dir"/inception/recipes/*.yaml; do
+    name=$(basename "$recipe" .yaml)
+    case $name in
+        iwt | keras) model=(wgan_gp --max-steps 6) ;; # a cycle of the critic and the generator
+        tf2016 | torchvision-v3 | tpu2018) model=(inception_v3 --img-size 75 --max-steps 2) ;;
+        *) model=(inception_mini --img-size 8 --max-steps 2) ;;
+    esac
+    run "$name" "${model[@]}" --recipe "$name" --global-batch-size 2
+    "$towers" train "${model[0]}" --config "runs/$name/args.yaml" --experiment "$name-again" >"$work/out" 2>"$work/err" </dev/null ||
+        complain "the args.yaml of --recipe $name: $(tail -n 3 "$work/err")"
+    cmp -s "runs/$name/last.safetensors" "runs/$name-again/last.safetensors" || complain "the args.yaml of --recipe $name trains another network"
+done
+
 # ---- weights: another number of classes, no auxiliary heads, activations made twice
 run again inception_mini --img-size 8 -b 16 --max-steps 3 --recompute
 run kept inception_mini --img-size 8 -b 16 --max-steps 3 --no-recompute
