@@ -10,10 +10,11 @@ needs_faults "$work/data"
 shim=$(dirname "$towers")/tests/fail_calls.so
 [[ -f $shim ]] || { echo "SKIPPED: no fail_calls.so (a build with sanitizers)" >&2; exit 77; }
 
+batch=(--batch-size 8)
 command_of() { # NAME ARGUMENT...: 12 steps of 2 towers in processes of their own; later arguments win
     local name=$1
     shift
-    command=("$towers" train fashion_cnn --data-path "$work/data" --towers 2 --processes 2 --threads 1 --batch-size 8 --max-steps 12
+    command=("$towers" train fashion_cnn --data-path "$work/data" --towers 2 --processes 2 --threads 1 "${batch[@]}" --max-steps 12
         --device cpu --output-dir "$work" --experiment "$name" "$@")
 }
 
@@ -69,6 +70,13 @@ stuck() {
     says stuck '^warning: tower 1 \(process 1\), step 5, activity forward: no sign of life for [0-9]+ s'
     says stuck '^warning: .*killed, but process [0-9]* does not end'
     ended 0 "" stuck --resume auto
+}
+
+# The tower that hangs has shown a sign of life after the one that waits for it: the former is the cause nevertheless.
+behind() {
+    local batch=(--tower-batch 1,200)
+    given=(TOWERS_FAULT="hang:tower=1,step=2,activity=backward")
+    ended 7 "tower 1 (process 1), step 2, activity backward: no sign of life for 4.0 s" behind --comm-timeout 4
 }
 
 # Two signals to a run that hangs in a checkpoint, where rank 0 is and the others wait: the second always leaves.
@@ -138,6 +146,7 @@ long_losses() {
 }
 
 alongside stuck
+alongside behind
 for pair in "TERM TERM" "TERM INT" "INT TERM" "INT INT"; do
     # shellcheck disable=SC2086
     alongside second_signal $pair
