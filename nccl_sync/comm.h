@@ -45,7 +45,7 @@ NODISCARD Status comm_shared_create(int towers, int ranks, size_t max_count, Com
 void comm_shared_destroy(CommShared *shared);
 /* Called by the supervisor when a process has ended: every waiting and every later collective fails at once. */
 void comm_shared_abort(CommShared *shared, int process);
-/* The same for a failure in another group: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
+/* Abort because of another group: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
 enum { COMM_NEWS_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
 void comm_shared_abort_by(CommShared *shared, const char *news);
 /* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
@@ -106,7 +106,7 @@ typedef struct CommTimes {
     int64_t begun_ns, ended_ns; /* of the first, of the last */
     int64_t busy_ns;            /* of all together */
 } CommTimes;
-/* Of the sums that have ended since the last call. */
+/* The times of the sums that have ended since the last call. */
 void comm_sum_times(Comm *comm, CommTimes *times);
 
 NODISCARD Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root); /* from rank `root`; host memory */

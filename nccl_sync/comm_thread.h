@@ -21,7 +21,7 @@ NODISCARD Status comm_thread_give(CommThread *thread, CommWork work, void *of, i
 NODISCARD Status comm_thread_wait(CommThread *thread, int64_t number);
 /* Both. */
 NODISCARD Status comm_thread_run(CommThread *thread, CommWork work, void *of);
-/* The same, after a failure too, whose error remains. */
+/* comm_thread_run after a failure too; the error of that failure remains. */
 void comm_thread_run_anyway(CommThread *thread, CommWork work);
 /* Whether the process waits for work to end; otherwise it computes, and polls should leave the processor to it. */
 bool comm_thread_is_awaited(const CommThread *thread);

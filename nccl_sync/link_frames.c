@@ -1,4 +1,4 @@
-/* See link_frames.h. */
+/* Writing and checking the frames of link_frames.h. */
 #include "nccl_sync/link_frames.h"
 
 #include <string.h>

@@ -35,7 +35,7 @@ typedef struct MpiLink {
 static bool finalized;
 static MpiLink *left_behind; /* MPI may still use its memory until the process ends */
 
-/* Of the thread that calls MPI: another one that aborts meanwhile must not jump into its stack. */
+/* Per thread, because one that aborts must not jump into the stack of the thread that calls MPI. */
 static _Thread_local sigjmp_buf escape;                  /* of the call that is running */
 static _Thread_local volatile sig_atomic_t inside, lost; /* a call is running; one has not returned */
 

@@ -1,4 +1,4 @@
-/* See networks.h. */
+/* Opening the generator of a run and the classifier of --features. */
 #include "inception/commands/networks.h"
 
 #include "inception/job/cores.h"

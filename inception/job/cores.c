@@ -1,4 +1,4 @@
-/* See cores.h. */
+/* Counting the cores of this process, and the warning about too many threads. */
 #include "inception/job/cores.h"
 
 #include <sched.h>

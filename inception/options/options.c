@@ -57,7 +57,7 @@ void options_close(Options *options)
 
 /* ---- set_option: all origins meet here */
 
-/* Of an exclusive pair the higher origin wins; two of the same origin are an error. *wins: `id` may be stored. */
+/* The higher origin of an exclusive pair wins; two of the same origin are an error. *wins: `id` may be stored. */
 static Status settle_pair(Options *options, OptionId id, OptionId other, const Source *source, bool *wins)
 {
     OptionOrigin theirs = options->origin[other];

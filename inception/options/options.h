@@ -102,7 +102,7 @@ void options_close(Options *options);
 /* Values from flat YAML text (a recipe, a test); keys are flags. Keys that the command does not have are checked and
  * ignored, so that one file can serve several commands. `name` precedes ":line:column" in messages. */
 NODISCARD Status options_apply_yaml(Options *options, const char *text, OptionOrigin origin, const char *name);
-/* The same from untrusted bytes, and from a file of at most CONFIG_MAX_BYTES. */
+/* options_apply_yaml from untrusted bytes, and from a file of at most CONFIG_MAX_BYTES. */
 NODISCARD Status options_apply_bytes(Options *options, const void *bytes, size_t count, OptionOrigin origin,
                                      const char *name);
 NODISCARD Status options_apply_file(Options *options, const char *path, OptionOrigin origin);

@@ -1,4 +1,4 @@
-/* See coverage.h. */
+/* Predicted classes, and nearest images by brute force. */
 #include "inception/quality/coverage.h"
 
 #include <math.h>

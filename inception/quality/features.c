@@ -1,4 +1,4 @@
-/* See features.h. */
+/* Computing features with a classifier, batch by batch. */
 #include "inception/quality/features.h"
 
 #include "towers/files/files.h"

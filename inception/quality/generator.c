@@ -1,4 +1,4 @@
-/* See generator.h. Normal numbers by Box & Muller 1958, as in kernels/cpu/random.c. */
+/* Images from a generator. Normal numbers by Box & Muller 1958, as in kernels/cpu/random.c. */
 #include "inception/quality/generator.h"
 
 #include "kernels/philox.h"

@@ -1,4 +1,4 @@
-/* See network.h. */
+/* Building a network of fixed weights and running its forward pass. */
 #include "inception/quality/network.h"
 
 #include "towers/store/weights.h"

@@ -1,4 +1,4 @@
-/* See pictures.h. */
+/* Reading pictures of a data set or a folder. */
 #include "inception/quality/pictures.h"
 
 #include "kernels/philox.h"

@@ -1,4 +1,4 @@
-/* See class_scores.h. */
+/* Counting, and writing scores as a table, JSON and CSV. */
 #include "inception/report/class_scores.h"
 
 #include <math.h>

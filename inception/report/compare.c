@@ -14,7 +14,7 @@
 
 enum { TERMS_MAX = 16, NAME_TEXT = 64 };
 
-/* Of a term of a phase that two runs have, b - a. */
+/* The difference b - a of a term that a phase of both runs has. */
 typedef struct TermDifference {
     char name[NAME_TEXT];
     double a, b;
@@ -465,7 +465,7 @@ static Status ranking(Run *const *runs, int count, json_t *root, FILE *to)
     return st;
 }
 
-/* Of their first phases: losses of several cannot be ranked together. */
+/* Rank runs by the loss of their first phases: losses of several cannot be ranked together. */
 static Status phases_ranking(Run *const *runs, int count, json_t *root, FILE *to)
 {
     Status st = OK;

@@ -1,4 +1,4 @@
-/* See figure.h. */
+/* Writing the shared parts of plots. */
 #include "inception/report/figure.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* See report_data.h. */
+/* Writing the sections about data and restarts. */
 #include "inception/report/report_data.h"
 
 #include <inttypes.h>

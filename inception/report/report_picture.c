@@ -1,4 +1,4 @@
-/* See report_picture.h. */
+/* Rendering the top of a report in Chromium. */
 #include "inception/report/report_picture.h"
 
 #include <errno.h>

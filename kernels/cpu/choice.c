@@ -131,7 +131,7 @@ Status choice_offer_product(Choice *choice, Device *device, const Product *p)
         spec.compute[ONEDNN_BIAS] = DTYPE_F32;
         TRY(choice_offer(choice, device, &spec, operands[p->kind]));
         if (choice->wrong && !choice->task && !p->sum) {
-            /* The same product on copies without gaps: for a oneDNN that computes wrongly on the slices themselves. */
+            /* Offer the product on copies without gaps, for a oneDNN that computes wrongly on the slices. */
             OnednnSpec packed = spec;
             for (int role = 0; role < ONEDNN_BIAS; role++)
                 if (packed.fit[role] == ONEDNN_AS_HELD) packed.fit[role] = ONEDNN_PACKED;

@@ -96,8 +96,8 @@ static inline void chunks_run(const Device *device, int64_t count, int64_t size,
 #endif
 }
 
-/* The same for a second pass over data that chunks_run has just read: each thread takes about the same chunks as before,
- * in reverse order, while they are still in its caches. */
+/* chunks_run for a second pass over data that it has just read: each thread takes about the same chunks as before, in
+ * reverse order, while they are still in its caches. */
 static inline void chunks_run_back(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
 {
     int64_t chunks = (count + size - 1) / size;
@@ -129,7 +129,7 @@ NODISCARD static inline Status check_activation(const OpCall *call, const Tensor
     return OK;
 }
 
-/* The same, and refuse operands (the first `in_count` inputs and out[0]) of different types. */
+/* check_activation, and refuse operands (the first `in_count` inputs and out[0]) of different types. */
 NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
 {
     TRY(check_activation(call, &call->out[0]));

@@ -589,7 +589,7 @@ BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
     Lanes<Any, 1>::store(norm.coefficients, channels + channel, &b);
 }
 
-/* Of BATCHNORM_SUMS and BATCHNORM_FINISH. */
+/* The arguments of BATCHNORM_SUMS and BATCHNORM_FINISH. */
 static Norm norm_of_sums(const OpCall *call)
 {
     Norm norm = norm_body<Norm>(call, call->in[0]);

@@ -39,7 +39,7 @@ static inline Columns columns_plan(int64_t pixels, int64_t c, int lanes, void *w
     return plan;
 }
 
-/* Of whatever width, a chunk has at least a warp's number of channels. */
+/* A chunk of any width has at least a warp's number of channels. */
 static_assert(KERNEL_MAX_CHANNELS / WARP * (int)sizeof(unsigned) <= KERNEL_COUNTERS_BYTES, "a counter for each chunk");
 
 /* Workspace for whatever width a launch will find. */

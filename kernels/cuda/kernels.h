@@ -38,7 +38,7 @@ cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);
 
-/* The same over the batches of all towers, in parts: between them the caller sums over the towers what lies in
+/* Batch norm over the batches of all towers, in parts: between them the caller sums over the towers what lies in
  * workspace, f32. Forward: give, sums[1 + c], mean, squares[c], apply; backward: give, sums[1 + 2c], apply. */
 float *kernel_batchnorm_towers_sums(const OpCall *call);
 float *kernel_batchnorm_towers_squares(const OpCall *call);
@@ -53,7 +53,7 @@ cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream);
 /* y = relu(a x + b); rows a and b of `coefficients`. */
 cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
                                        cudaStream_t stream);
-/* Of a BATCHNORM_DX call: in[0] becomes 0 where the ReLU is closed. */
+/* The mask of a BATCHNORM_DX call: in[0] becomes 0 where the ReLU is closed. */
 cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream);
 /* rstd = 1 / sqrt(var + epsilon) */
 cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream);

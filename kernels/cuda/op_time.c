@@ -25,7 +25,7 @@ static void operand_add(Text *text, const Tensor *t)
         text_add(text, " %s %s %lld", dtype_name(t->dtype), shape_text(t->shape), (long long)t->pitch);
 }
 
-/* As a task of the plan cache. */
+/* The call as the text of a task of the plan cache. */
 static void call_text(const OpCall *call, char *buffer)
 {
     Text text = text_start(buffer, TEXT_BYTES);

@@ -48,7 +48,7 @@ NODISCARD static inline Status counters_create(Device *device, OpCall *call)
     return device->backend->alloc(device, KERNEL_COUNTERS_BYTES, &call->state);
 }
 
-/* Of one that sums over the pixels of x. */
+/* The counters of an op that sums over the pixels of x. */
 NODISCARD static inline Status column_counters_create(Device *device, OpCall *call, const Tensor *x)
 {
     if (x->shape.c > KERNEL_MAX_CHANNELS)

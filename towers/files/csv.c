@@ -1,4 +1,4 @@
-/* See csv.h. */
+/* Quoting and reading fields of CSV. */
 #include "towers/files/csv.h"
 
 #include <string.h>

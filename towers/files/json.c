@@ -1,4 +1,4 @@
-/* See json.h. */
+/* JSON values of texts and numbers of any kind. */
 #include "towers/files/json.h"
 
 #include <errno.h>

@@ -37,7 +37,7 @@ Value conv_chain(Graph *g, Value x, const ConvUnit *units, int count);
 
 /* Convolution with bias (and ReLU if asked), no batch norm. Parameters `<name>.weight`, `<name>.bias`. */
 Value conv_bias(Graph *g, Value x, const char *name, int32_t out, int32_t k, Fit fit, bool relu, Init init);
-/* The same for any window, and without bias. Its transpose makes `out` channels of sides from which the window makes
+/* A convolution with any window, with bias and without. Its transpose makes `out` channels of sides from which the window makes
  * those of x: parameter `<name>.weight` {channels of x, out, kh, kw}. */
 Value conv_window_bias(Graph *g, Value x, const char *name, int32_t out, Window window, bool relu, Init init);
 Value conv_window(Graph *g, Value x, const char *name, int32_t out, Window window, Init init);
@@ -45,7 +45,7 @@ Value conv_transposed(Graph *g, Value x, const char *name, int32_t out, int32_t 
 
 /* Batch norm over n, h, w, and ReLU if asked. Parameters `<name>.bn.weight`, `<name>.bn.bias`; states. */
 Value batch_norm(Graph *g, Value x, const char *name, bool relu);
-/* The same with parameters `<name>.weight`, `<name>.bias`. */
+/* batch_norm with parameters `<name>.weight`, `<name>.bias`. */
 Value batch_norm_named(Graph *g, Value x, const char *name, bool relu);
 
 /* y = x + b, b per channel, and ReLU if asked. Parameter `<name>.bias`. */
@@ -102,13 +102,13 @@ Value dropout(Graph *g, Value x, float rate);
  * crop. */
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3]);
-/* The same for the first n pictures; pixels and augment may have one more, which records may mix in. */
+/* `image` for the first n pictures; pixels and augment may have one more, which records may mix in. */
 Value images_mixed(Graph *g, int32_t n, Value pixels, Value augment, int32_t channels, int32_t side,
                    const float mean[3], const float std[3]);
 
 /* Summed softmax cross-entropy: f32 scalar. *prob and *correct (may be NULL) receive the op's other outputs. */
 Value softmax_loss(Graph *g, Value logits, Value labels, float smoothing, Value *prob, Value *correct);
-/* The same with targets, f32 {n, classes, 1, 1}, any numbers >= 0; labels give only the correct
+/* softmax_loss with targets, f32 {n, classes, 1, 1}, any numbers >= 0; labels give only the correct
  * predictions. */
 Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, Value *correct);
 /* Sigmoid cross-entropy: targets from 0 to 1; weights of the classes, f32 {1, classes, 1, 1}, or Value 0. `several`: as in

@@ -45,7 +45,7 @@ typedef struct Layout {
 } Layout;
 
 NODISCARD Status layout_create(const Graph *training, Layout **made); /* of a single phase */
-/* Of several: one graph for each. Parameters and states of the same name are the same. ERR_UNSUPPORTED if two phases
+/* Layout of several phases: one graph for each. Parameters and states of the same name are the same. ERR_UNSUPPORTED if two phases
  * train the same parameter. */
 NODISCARD Status layout_create_phases(const Graph *const *training, int count, Layout **made);
 void layout_destroy(Layout *layout);

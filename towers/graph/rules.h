@@ -63,7 +63,7 @@ Value grad_op(GradCall *c, OpKind kind, const char *suffix, const Value *in, int
               const Shape *shape);
 /* A contribution to the gradient of operand i (Value 0: nothing). */
 void grad_give(GradCall *c, int i, Value dx);
-/* The same for channels first .. first + c of the operand only. */
+/* A contribution to channels first .. first + c of the operand only. */
 void grad_give_channels(GradCall *c, int i, Value dx, int32_t first);
 /* The last contribution to operand i, to be added through an `acc` operand; Value 0 if there is none. */
 Value grad_take(GradCall *c, int i);

@@ -14,7 +14,7 @@ typedef struct BatchFit {
 
 /* Search up to `most`, in a child process, because this process must not open a device before it forks the towers. */
 NODISCARD Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit);
-/* The same for the replica described by `config`, in this process; `sharers` processes share the memory. */
+/* batch_max_find for the replica of `config`, in this process; `sharers` processes share the memory. */
 NODISCARD Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFit *fit);
 /* Memory of a replica outside the arenas of its plans; `n`: the largest batch of a tower. */
 size_t replica_rest_bytes(const ReplicaConfig *config, const Layout *layout, int32_t n);

@@ -17,7 +17,7 @@
 
 /* Set run_hooks according to TOWERS_FAULT. ERR_ARG names an invalid word. Does nothing in a build without faults. */
 NODISCARD Status faults_load(void);
-/* The same for a text; "": no faults. ERR_UNSUPPORTED in a build without faults. */
+/* faults_load from a text; "": no faults. ERR_UNSUPPORTED in a build without faults. */
 NODISCARD Status faults_load_text(const char *text);
 /* The text of all faults if one of them affects this tower in this step; else "". */
 const char *faults_text_at(int tower, int64_t step);

@@ -160,7 +160,7 @@ int64_t job_batch_samples(const TrainJob *job, int64_t batch); /* of all towers 
 /* The batch of a tower in a phase that takes no images. */
 Batch job_batch_without_images(const TrainJob *job, int64_t step, int tower);
 int64_t job_total_steps(const TrainJob *job);
-/* Of a batch of step `step`, counted from 1. */
+/* The key of the random numbers of a batch of step `step`, counted from 1. */
 RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch);
 static inline int job_groups(const TrainJob *job)
 {

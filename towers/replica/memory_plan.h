@@ -26,7 +26,7 @@ typedef struct MemoryPlan {
 
 const char *memory_class_name(MemoryClass kind);
 
-/* Of a replica with this configuration, without its plans; then of each of its plans, which share their memory. */
+/* Memory of a replica with this configuration, without its plans; then that of each plan, which share theirs. */
 void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layout *layout);
 void memory_plan_add(MemoryPlan *plan, const Plan *of);
 size_t memory_plan_total(const MemoryPlan *plan);

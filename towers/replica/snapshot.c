@@ -123,7 +123,7 @@ static const StateField state_fields[] = {
 };
 enum { STATE_FIELDS = sizeof state_fields / sizeof *state_fields };
 
-/* Of a phase. Those of a classifier's only one are among the others, where older checkpoints have them. */
+/* Fields of a phase. A classifier's only phase has them above, where older checkpoints have them. */
 static const StateField phase_fields[] = {
     {"updates", offsetof(RunPhase, updates), false},
     {"loss_scale", offsetof(RunPhase, loss_scale), true, true},

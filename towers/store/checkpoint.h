@@ -55,7 +55,7 @@ typedef struct RunSaved {
     bool folder;     /* ckpt/ exists */
 } RunSaved;
 NODISCARD Status run_saved(const char *run_dir, RunSaved *saved);
-/* The same as text, one line per file with what is wrong with it; "" if there is none. Reads every checkpoint. */
+/* The checkpoints as text, one line per file with what is wrong with it; "" if there is none. Reads every checkpoint. */
 void checkpoint_list(const char *run_dir, char *text, size_t bytes);
 
 void checkpoint_close(Checkpoint *checkpoint);

@@ -159,7 +159,7 @@ static const char *constant_scalar(Writer *w, const char *what, float value)
     return name;
 }
 
-/* The same of integers: a vector. */
+/* A constant vector of integers. */
 static const char *constant_ints(Writer *w, const char *what, int count, const int64_t *values)
 {
     int64_t dims[] = {count}, *made = malloc((size_t)count * sizeof *made);

@@ -49,7 +49,7 @@ NODISCARD Status safetensors_open(const char *path,
                                   SafeTensors **made); /* maps the file; errors are ERR_CHECKPOINT or ERR_IO */
 NODISCARD Status safetensors_parse(const void *bytes, size_t count, const char *name,
                                    SafeTensors **made); /* borrowed bytes (fuzzing) */
-/* The same with another parser of the mapped bytes, whose result may borrow them. */
+/* safetensors_open with another parser of the mapped bytes, whose result may borrow them. */
 typedef Status (*TensorsParse)(const void *bytes, size_t count, const char *name, SafeTensors **made);
 NODISCARD Status safetensors_open_as(const char *path, TensorsParse parse, SafeTensors **made);
 /* A view of tensors that another format holds. On success `tensors`, `owned` and the memory that its pointers name
@@ -67,10 +67,10 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key); /* N
 NODISCARD Status safetensors_write(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                    int pairs);
 
-/* The same to a name that may exist: after a crash the file is complete, old or new. */
+/* Write to a name that may exist: after a crash the file is complete, old or new. */
 NODISCARD Status safetensors_replace(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                      int pairs);
-/* As safetensors_write; also returns size and hash of the file. */
+/* safetensors_write that also returns size and hash of the file. */
 NODISCARD Status safetensors_write_summed(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                           int pairs, FileSum *sum);
 /* The size of the file that safetensors_write would write. Errors: ERR_ARG naming a tensor that cannot be written. */

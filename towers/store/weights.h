@@ -52,7 +52,7 @@ typedef struct WeightMatch {
  * `<layer>.num_batches_tracked` are never extra. */
 NODISCARD Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file,
                                 const WeightRules *rules, float *params, float *states, WeightMatch *match);
-/* The same, and ERR_CHECKPOINT with the table unless everything matched (extra names are tolerated if `prefix` is not
+/* weights_unpack, and ERR_CHECKPOINT with the table unless everything matched (extra names are tolerated if `prefix` is not
  * ""). */
 NODISCARD Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,
                                       float *states);

@@ -31,7 +31,7 @@ static float bce_of(const float *probability, const uint8_t *has, int64_t classe
     return (float)(sum / (double)classes);
 }
 
-/* Of any number of classes. `has`: of each class whether the sample has it. */
+/* A sample with any number of classes. `has`: whether it has each class. */
 static EvalSample several_of(const float *probability, const uint8_t *has, int64_t classes)
 {
     EvalSample sample = {.loss = bce_of(probability, has, classes)};

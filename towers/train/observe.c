@@ -1,4 +1,4 @@
-/* See observe.h. */
+/* Passing the weights of a run to its observer between two steps. */
 #include "towers/train/observe.h"
 
 #include "towers/replica/norm_states.h"

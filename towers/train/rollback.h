@@ -12,7 +12,7 @@
  * help. */
 NODISCARD Status rollback_run(TowerProcess *p, int64_t refused_step);
 
-/* The same if replicas differ: return and repeat the same steps. `why`: the difference. */
+/* Roll back because replicas differ, and repeat the same steps. `why`: the difference. */
 NODISCARD Status rollback_drift(TowerProcess *p, const char *why);
 
 #endif

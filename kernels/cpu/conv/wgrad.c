@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    /* Of packed x, or dy. With few large blocks, sums are long, and dw is rarely read, written and synchronized. Panels
+    /* Packed x, or dy, of a block. With few large blocks, sums are long, and dw is rarely read, written and synchronized. Panels
      * of dy then come from L3, once for every panel of x, which costs less. */
     BLOCK_BYTES = 8 << 20,
     OWN_BLOCK_BYTES = 512 << 10, /* if a thread packs alone: fits its L2 cache */

@@ -88,7 +88,7 @@ TILE_CODE static void tile_store(const WgradTile *tile, int vectors, const float
 
 static void tile_run(const WgradTile *tile)
 {
-    /* Of its 6, 4 or 2 vectors of 8 inputs, 6 are two parts of 3, and the others parts of 2. */
+    /* A tile has 6, 4 or 2 vectors of 8 inputs: two parts of 3, or parts of 2. */
     const int vectors = tile->vectors == TILE_VECTORS ? 3 : 2;
     _Alignas(32) float sums[WGRAD_LANES * TILE_VECTORS * WGRAD_LANES] = {0};
     for (int64_t pair = 0; pair < tile->pairs; pair++)

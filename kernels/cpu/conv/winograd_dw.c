@@ -73,7 +73,7 @@ static bool window_fits(const Window *v)
     return v->kh == 3 && v->kw == 3 && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < 3 && v->pad_w < 3;
 }
 
-/* Of an image. */
+/* Tiles of an image. */
 static int64_t tiles_of(const Tensor *dy)
 {
     return (int64_t)((dy->shape.h + 1) / 2) * ((dy->shape.w + 1) / 2);
@@ -173,7 +173,7 @@ static int64_t m_count(const WinogradDw *g)
     return (int64_t)POINTS * g->x.c * g->dy.c;
 }
 
-/* Of a panel of x and a panel of dy. */
+/* Floats of the sums of a panel of x and a panel of dy. */
 static int64_t part_count(const WinogradDw *g)
 {
     return (int64_t)POINTS * LANES * g->pack->products->vectors * LANES;

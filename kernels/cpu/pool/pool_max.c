@@ -36,7 +36,7 @@ VECTOR_INLINE void max_rows(Dtype dtype, int taps, const void *x, int64_t stride
     }
 }
 
-/* The same with the number of rows, and whether they are the first, as constants of the loop. */
+/* max_rows with the number of rows, and whether they are the first, as constants of the loop. */
 VECTOR_INLINE void max_group(Dtype dtype, int taps, const void *x, int64_t stride, int32_t first, bool begin,
                              float *best, int32_t *place, int64_t n)
 {

@@ -106,7 +106,7 @@ static void table_apply(const Table *table, Pixels *p)
     }
 }
 
-/* The same for all channels, by a table: v is blended with `plain`. */
+/* Blend all channels with `plain`, by a table. */
 static void blend_with(int plain, float amount, Pixels *p)
 {
     Table table;

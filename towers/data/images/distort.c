@@ -1,4 +1,4 @@
-/* See distort.h. */
+/* Boxes of crops and distortions of colors, by the formulas of TensorFlow's kernels. */
 #include "towers/data/images/distort.h"
 
 #include <math.h>

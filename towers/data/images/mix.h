@@ -51,7 +51,7 @@ typedef struct LabelSet {
 
 /* The targets of a sample with shares 1 - share and share of two labels; LABEL_NONE: zeros. */
 void target_fill(const TargetRule *rule, int32_t label, int32_t partner, double share, float *targets);
-/* The same of samples with any number of classes, each of which is a decision of its own: (1 - smoothing) share +
+/* Targets of samples with any number of classes, each a decision of its own: (1 - smoothing) share +
  * smoothing / 2 (the binary label smoothing of Keras). */
 void target_fill_several(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets);
 /* The weight of such a sample in the mean of losses: that of its classes; 0 for LABEL_NONE. */

@@ -1,4 +1,4 @@
-/* See sheet.h. */
+/* Drawing a sheet of samples. */
 #include "towers/data/loading/sheet.h"
 
 #include <stdlib.h>

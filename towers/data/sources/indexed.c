@@ -1,4 +1,4 @@
-/* See indexed.h. */
+/* Samples that an index lists, as a Source. */
 #include "towers/data/sources/indexed.h"
 
 #include <inttypes.h>

@@ -81,7 +81,7 @@ static bool is_named_tar(const char *base)
     return named;
 }
 
-/* As the original builders and TensorFlow Datasets name them: "train-00000-of-01024", "flowers.tfrecord". */
+/* Names by the original builders and TensorFlow Datasets: "train-00000-of-01024", "flowers.tfrecord". */
 static bool is_named_tfrecord(const char *base)
 {
     const char *of = strstr(base, "-of-");

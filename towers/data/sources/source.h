@@ -81,7 +81,7 @@ void source_classes_count(const Source *source, int64_t *counts);
 void source_where(const Source *source, int64_t index, char *text, size_t bytes);
 /* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */
 void source_hint(const Source *source, int64_t index);
-/* The same for a whole shard. */
+/* Announce that a whole shard will be read soon. */
 void source_hint_shard(const Source *source, int shard);
 
 #endif

@@ -1,4 +1,4 @@
-/* See tree.h. */
+/* Finding the parts of a data set below its folder, and dividing one. */
 #include "towers/data/sources/tree.h"
 
 #include <dirent.h>
