@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Write docs/faults.md: every fault of the catalogue, what the program does, and the tests that show it. Tests are found by a comment
-# `fault: F22` in them. Fails if a fault has no test, or if a mark is not in the catalogue.
+# Write docs/faults.md: every fault of the catalog, what the program does, and the tests that show it. Tests are found by a comment
+# `fault: F22` in them. Fails if a fault has no test, or if a mark is not in the catalog.
 # usage: scripts/fault_table.sh [--check]    --check writes nothing and fails if docs/faults.md is not up to date
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# number|fault|behaviour|exit code
-catalogue() {
+# number|fault|behavior|exit code
+catalog() {
     cat <<'TABLE'
 F1|killed at any system call of a checkpoint|the old or the new checkpoint loads completely; leftovers are removed at the next start|-
 F2|disk or quota full during a checkpoint|the old one is kept, training continues with a warning; the third failure in a row ends the run|6
@@ -78,21 +78,21 @@ tests_of() { { grep -E "[: ]$1( |\$)" <<<"$marks" || true; } | cut -d: -f1 | sor
 table() {
     echo "# Faults"
     echo
-    echo "Written by \`scripts/fault_table.sh\` from marks in the tests (comments like \`fault: F22\`); edit those, or the catalogue in the script."
+    echo "Written by \`scripts/fault_table.sh\` from marks in the tests (comments like \`fault: F22\`); edit those, or the catalog in the script."
     echo
-    echo "| | fault | behaviour | exit | test |"
+    echo "| | fault | behavior | exit | test |"
     echo "| --- | --- | --- | --- | --- |"
-    while IFS='|' read -r number fault behaviour code; do
+    while IFS='|' read -r number fault behavior code; do
         local list shown=
         list=$(tests_of "$number")
         [[ -n $list ]] || complain "$number has no test: $fault"
         for file in $list; do shown+="${shown:+, }[$(basename "$file")](../$file)"; done
-        echo "| $number | $fault | $behaviour | $code | $shown |"
-    done < <(catalogue)
+        echo "| $number | $fault | $behavior | $code | $shown |"
+    done < <(catalog)
 }
 
 for mark in $(grep -oE 'F[0-9]+' <<<"$marks" | sort -u); do
-    grep -q "^$mark|" < <(catalogue) || complain "a test marks $mark, which the catalogue does not have"
+    grep -q "^$mark|" < <(catalog) || complain "a test marks $mark, which the catalog does not have"
 done
 made=$(mktemp)
 trap 'rm -f "$made"' EXIT

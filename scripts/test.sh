@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set up, build and run every test. Exits non-zero if anything fails.
 #   scripts/test.sh          the tests, built with gcc
-#   scripts/test.sh --all    also: clang, address, undefined-behaviour and thread sanitizers, 30 seconds of each fuzzer, 10 mutants,
+#   scripts/test.sh --all    also: clang, address, undefined-behavior and thread sanitizers, 30 seconds of each fuzzer, 10 mutants,
 #                            other processors
 #   scripts/test.sh --turn N also clang, and a third of the others: those of N modulo 3. CI gives the number of the commit, so that
 #                            three commits in a row run them all (tests/README.md)
