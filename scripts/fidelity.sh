@@ -26,16 +26,10 @@ for program in towers tests/fidelity_driver tests/reference_driver tests/optimiz
 done
 
 python=${TOWERS_SYSTEM_PYTHON:-/usr/bin/python3}
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python-timm
 "$python" -c 'import torch, torchvision' 2>/dev/null || scripts/setup.sh bench
-# --no-deps: timm's dependencies would replace the system's torch, and its networks do not need them.
-if ! "$venv/bin/python" -c 'import timm, torchvision' 2>/dev/null; then
-    "$python" -m venv --system-site-packages "$venv"
-    "$venv/bin/python" -m pip install -q --no-deps timm==0.9.16 'huggingface_hub<0.30' safetensors
-    "$venv/bin/python" -m pip install -q filelock packaging pyyaml requests tqdm typing_extensions
-fi
+python=$(scripts/venv.sh timm --system-site-packages)
 
 report=docs/results/fidelity.md
 [ $# -eq 0 ] || report=/dev/null
 export OPENBLAS_NUM_THREADS=1 GOMP_SPINCOUNT=1000
-exec "$venv/bin/python" scripts/fidelity.py "$build/tests/fidelity_driver" "$build/towers" "$report" "$@"
+exec "$python" scripts/fidelity.py "$build/tests/fidelity_driver" "$build/towers" "$report" "$@"

@@ -72,7 +72,6 @@ install_missing() {
 
 [ ${#missing[@]} = 0 ] || install_missing
 if [ $formatter = yes ] && ! "$(dirname "$0")/clang_format.sh" --version >/dev/null 2>&1; then
-    venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/clang-format
-    { python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q clang-format==14.0.6; } >/dev/null 2>&1 ||
-        echo "setup: pip could not get clang-format 14 into $venv; the test 'format' will be skipped" >&2
+    "$(dirname "$0")/venv.sh" clang-format >/dev/null 2>&1 ||
+        echo "setup: pip could not get clang-format 14; the test 'format' will be skipped" >&2
 fi

@@ -3,24 +3,12 @@
 # one image and for several (the batch is dynamic). The packages are installed once into a virtual environment in the user's cache.
 # usage: check_onnx.sh SOURCE_DIR TOWERS_BINARY
 set -u
-towers=$2
-driver=$(dirname "$2")/tests/logits_driver
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-onnx.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-unset "${!TOWERS_@}"
+. "$1/tests/support/check.sh"
+check_begin onnx "$@"
+needs_python
+python_of onnx
+driver=$(dirname "$towers")/tests/logits_driver
 cd "$work" || exit 1
-
-imports='import numpy, onnx, onnxruntime, safetensors.numpy'
-if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
-    if ! { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } >"$work/pip" 2>&1 ||
-        ! "$venv/bin/python" -m pip install -q numpy safetensors onnx onnxruntime >>"$work/pip" 2>&1 ||
-        ! "$venv/bin/python" -c "$imports" 2>>"$work/pip"; then
-        echo "SKIPPED: pip could not get onnx, onnxruntime, safetensors and numpy into $venv:" >&2
-        tail -n 3 "$work/pip" >&2
-        exit 77
-    fi
-fi
 
 # exported MODEL SIDE VARIANT ARGUMENT...: a few steps of training (on made-up data), both exports, the comparison
 exported() {
@@ -31,7 +19,7 @@ exported() {
     "$towers" export "$model" "$model.onnx" --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
     "$towers" export "$model" --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
     "$driver" "$model" "$side" 7 "$variant" "$run/last.safetensors" 3 ours || return 1
-    "$venv/bin/python" - "$model" "$side" "$run/last.safetensors" <<'PYTHON' || return 1
+    "$python" - "$model" "$side" "$run/last.safetensors" <<'PYTHON' || return 1
 import sys
 import numpy as np, onnx, onnxruntime
 from safetensors.numpy import load_file
@@ -70,7 +58,7 @@ generator() {
     "$(dirname "$driver")/generator_driver" "$model" 3 "$model" || return 1
     "$towers" export "$model" "$model.onnx" --weights "$model.safetensors" --quiet || return 1
     "$towers" export "$model" "$model-again.safetensors" --weights "$model.safetensors" --quiet || return 1
-    "$venv/bin/python" - "$model" <<'PYTHON' || return 1
+    "$python" - "$model" <<'PYTHON' || return 1
 import sys
 import numpy as np, onnx, onnxruntime
 from safetensors.numpy import load_file

@@ -3,24 +3,13 @@
 # are installed once into a virtual environment in the user's cache.
 # usage: check_python_readers.sh SOURCE_DIR TOWERS_BINARY
 set -u
-driver=$(dirname "$2")/tests/record_driver
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python
-work=$(mktemp -d "${TMPDIR:-/tmp}/towers-readers.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+. "$1/tests/support/check.sh"
+check_begin readers "$@"
+needs_python
+python_of readers
 
-imports='import numpy, safetensors.numpy; from tensorboard.backend.event_processing import event_accumulator'
-if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
-    if ! python3 -m venv "$venv" >"$work/pip" 2>&1 ||
-        ! "$venv/bin/python" -m pip install -q safetensors numpy tensorboard >>"$work/pip" 2>&1 ||
-        ! "$venv/bin/python" -c "$imports" 2>>"$work/pip"; then
-        echo "SKIPPED: pip could not get safetensors, numpy and tensorboard into $venv:" >&2
-        tail -n 3 "$work/pip" >&2
-        exit 77
-    fi
-fi
-
-"$driver" "$work/run" || exit 1
-"$venv/bin/python" - "$work/run" "$1/docs/records.md" <<'PYTHON'
+"$(dirname "$towers")/tests/record_driver" "$work/run" || exit 1
+"$python" - "$work/run" "$1/docs/records.md" <<'PYTHON'
 import csv, json, math, re, sys
 import numpy as np
 from safetensors import safe_open

@@ -6,21 +6,11 @@ set -uo pipefail
 . "$1/tests/support/check.sh"
 check_begin python-shards "$1" "$2"
 needs_python
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/python-shards
-imports='import webdataset, tfrecord.tools.tfrecord2idx'
-if ! "$venv/bin/python" -c "$imports" 2>/dev/null; then
-    if ! python3 -m venv "$venv" >"$work/pip" 2>&1 ||
-        ! "$venv/bin/python" -m pip install -q webdataset tfrecord >>"$work/pip" 2>&1 ||
-        ! "$venv/bin/python" -c "$imports" 2>>"$work/pip"; then
-        echo "SKIPPED: pip could not get webdataset and tfrecord into $venv:" >&2
-        tail -n 3 "$work/pip" >&2
-        exit 77
-    fi
-fi
+python_of shards
 export XDG_CACHE_HOME=$work/cache
 cd "$work" || exit 1
 
-"$venv/bin/python" "$source_dir/tests/support/shards_write.py" sets folder tar tfrecord || exit 1
+"$python" "$source_dir/tests/support/shards_write.py" sets folder tar tfrecord || exit 1
 [[ $(find sets/tfrecord -name '*.idx' | wc -l) == 4 ]] || complain "tfrecord wrote no index files"
 for kind in folder tar tfrecord; do
     "$towers" train googlenet --no-aux --img-size 32 -b 24 --device cpu --towers 2 --threads 1 --eval-crop 1 --summary-interval 0 \

@@ -4,6 +4,7 @@
 #   check_begin NAME SOURCE_FOLDER BINARY   a clean environment; sets source_dir, towers (the program), weights (the driver that
 #                                           inspects them) and work, a folder that is removed at the end
 #   needs_python                            skip (77) without python3
+#   python_of NAME                          sets python: that of scripts/venv.sh NAME, or skip if pip cannot get its packages
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
 #   left_out TEXT...                        a part is not tried, and why: scripts/skips.sh lists it, tests/skips.txt accepts it
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
@@ -25,6 +26,12 @@ check_begin() {
 
 needs_python() {
     command -v python3 >/dev/null || { echo "SKIPPED: no python3" >&2; exit 77; }
+}
+
+python_of() {
+    python=$("$source_dir/scripts/venv.sh" "$1" 2>"$work/pip") && return
+    echo "SKIPPED: pip could not get the packages of scripts/requirements/$1.txt: $(tail -n 1 "$work/pip")" >&2
+    exit 77
 }
 
 needs_faults() {

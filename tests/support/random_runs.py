@@ -102,7 +102,7 @@ class Combination:
             self.arguments += ["--tower-batch", ",".join(map(str, shares))]
         else:
             self.arguments += ["--towers", str(self.towers), "--batch-size", str(self.rng.choice((1, 2, most)))]
-        self.maybe(0.25, "--accumulate", self.rng.choice((2, 3)))
+        self.maybe(0 if self.gan else 0.25, "--accumulate", self.rng.choice((2, 3)))
         if not self.gan:
             self.maybe(0.3, "--eval-batch-size", self.rng.choice((7, 20)))
 
@@ -184,7 +184,7 @@ class Combination:
             many(0.3, "--ra-ops", 3)
             many(0.3, "--ra-magnitude", 5)
         if kind not in ("idx", "synthetic"):
-            many(0.2, *wide.choice((("--eval-crop", 0.875), ("--crop-pct", 0.9), ("--eval-resize", 40))))
+            many(0 if self.gan else 0.2, *wide.choice((("--eval-crop", 0.875), ("--crop-pct", 0.9), ("--eval-resize", 40))))
             many(0 if self.gan else 0.1, "--bad-samples", "skip")
         if kind == "tfrecord" and not self.gan:
             many(0.3, "--background")
