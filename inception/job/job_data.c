@@ -166,6 +166,7 @@ static Status sources_open(const Options *o, SourceConfig *config, JobFiles *fil
     if (o->verb == VERB_FID && source_splits(config->path) & SPLIT_BIT(SPLIT_TEST)) config->whole = true;
     if (o->verb == VERB_EVAL || (o->verb == VERB_FID && config->whole)) TRY(job_part(o, config->path, &part));
     if (o->verb != VERB_EVAL) TRY(source_open(config, SPLIT_TRAIN, &files->train));
+    config->train = files->train;
     bool tests = o->verb == VERB_EVAL || o->verb == VERB_FID || (o->verb == VERB_TRAIN && predicts);
     return tests ? source_open(config, part, &files->test) : OK;
 }

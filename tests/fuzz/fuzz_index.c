@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     IndexHeader *header = (IndexHeader *)(void *)copy;
     memcpy(header->magic, "TWRINDEX", 8);
-    header->version = 2;
+    header->version = INDEX_VERSION;
     header->sample_bytes = sizeof(Sample);
     header->key[0] = key[0];
     header->key[1] = key[1];

@@ -489,6 +489,35 @@ static void test_changed_training(void **state)
     }
 }
 
+/* A shard stays open between its images, and the training shards are examined once in a start. */
+static void test_opened_and_examined_once(void **state)
+{
+    (void)state;
+    char path[PATH_BYTES], folder[PATH_BYTES], away[PATH_BYTES];
+    Source *val = NULL;
+    scratch_path(path, "set");
+    scratch_path(folder, "set/train");
+    scratch_path(away, "away");
+    tar_write("set/train/0.tar", 0, 4, 2);
+    tar_write("set/val/0.tar", 0, 2, 2);
+    usleep(50000); /* so that the index is trusted */
+    source_close(opened(path, SPLIT_VAL, 0));
+    Source *train = opened(path, SPLIT_TRAIN, 0);
+    tar_write("set/train/0.tar", 0, 5, 3);
+    assert_int_equal(source_open(&(SourceConfig){.path = path, .train = train}, SPLIT_VAL, &val), OK);
+    assert_int_equal(source_info(val)->classes, 2);
+    source_close(val);
+    source_close(train);
+    val = opened(path, SPLIT_VAL, 0);
+    assert_int_equal(source_info(val)->classes, 3);
+    source_close(val);
+    train = opened(path, SPLIT_TRAIN, 0);
+    number_of(train, 0, 3);
+    assert_int_equal(rename(folder, away), 0);
+    assert_int_equal(number_of(train, 3, 3), 3);
+    source_close(train);
+}
+
 static void shard_late(void *context, int64_t done, int64_t all)
 {
     (void)context;
@@ -528,6 +557,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_few_samples_of_many_classes, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_training, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_opened_and_examined_once, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_during_the_listing, set_up, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

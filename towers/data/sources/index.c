@@ -16,8 +16,6 @@
 #include "kernels/open.h"
 #include "towers/files/files.h"
 
-enum { VERSION = 4 };
-
 static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
 
 const char *index_string(const Index *index, uint64_t offset)
@@ -98,9 +96,9 @@ Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index 
 {
     const IndexHeader *h = bytes;
     size_t at = sizeof *h, classes, watched, samples, lists, labels, strings;
-    if (size < sizeof *h || memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || h->version != VERSION ||
+    if (size < sizeof *h || memcmp(h->magic, MAGIC, sizeof MAGIC) != 0 || h->version != INDEX_VERSION ||
         h->sample_bytes != sizeof(Sample))
-        return FAIL(ERR_FORMAT, "not an index of version %d", VERSION);
+        return FAIL(ERR_FORMAT, "not an index of version %d", INDEX_VERSION);
     if (h->key[0] != key[0] || h->key[1] != key[1]) return FAIL(ERR_FORMAT, "the index of another data set");
     bool fits = section(size, &at, h->classes, sizeof(uint64_t), &classes) &&
                 section(size, &at, h->watched, sizeof(Watched), &watched) &&
@@ -341,10 +339,11 @@ static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count,
 
 Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
 {
-    IndexHeader header = {.version = VERSION,
+    IndexHeader header = {.version = INDEX_VERSION,
                           .sample_bytes = sizeof(Sample),
                           .key = {key[0], key[1]},
                           .kind = p->kind,
+                          .train = p->train,
                           .samples = p->samples_count,
                           .classes = p->classes_count,
                           .watched = p->watched_count,

@@ -38,7 +38,8 @@ typedef struct IndexHeader {
     uint64_t several;                      /* 1: samples have lists of labels, else 0 */
     int64_t labels;                        /* in all lists */
     uint64_t fingerprint[2];
-    uint64_t sum; /* XXH3-64 of everything after the header */
+    uint64_t train; /* sum of the index of the training samples whose classes these are; 0: of none */
+    uint64_t sum;   /* XXH3-64 of everything after the header */
 } IndexHeader;
 
 typedef struct Watched {
@@ -49,6 +50,8 @@ typedef struct Watched {
     uint64_t inode;
     int64_t seen_ns; /* when this was found; a change at about that time may have left the same times */
 } Watched;
+
+enum { INDEX_VERSION = 5 };
 
 /* A mapped index. All pointers point into the mapping. */
 typedef struct Index {
@@ -82,7 +85,7 @@ typedef struct IndexParts {
     size_t strings_bytes;
     int64_t ignored;
     uint64_t ignored_kinds, first_ignored;
-    uint64_t kind;
+    uint64_t kind, train;
 } IndexParts;
 
 /* Collects the parts, which it owns. Start with zeros; errors are ERR_MEMORY, and ERR_IO for a path to watch. */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,12 +23,25 @@
 #include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 
+/* Shards that stay open between images: shard `file` in slot file % SLOTS, unless another one is being read there. */
+enum { SLOTS = 128 };
+
+typedef struct Slot {
+    uint32_t file;
+    int fd; /* owned; -1: none */
+    int users;
+} Slot;
+
 typedef struct ShardsSource {
     Source base;
     Index index;
     const char **names; /* owned array of strings of the index */
     int64_t *first;     /* owned: of each shard that has samples */
+    pthread_mutex_t *lock;
+    Slot *slots; /* owned, as the lock, which protects them */
 } ShardsSource;
+
+static void shards_close(Source *source);
 
 static const char *const kind_names[SHARD_KINDS] = {
     [SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords", [SHARD_MDS] = "MDS shards"};
@@ -49,6 +63,7 @@ enum { CLASSES_FREE = 1000 };
 typedef struct ShardSet {
     Names of[SPLITS + 1]; /* of each split; the last: those whose names do not tell */
     ShardKind kind;
+    bool glance;              /* one shard of each split is enough */
     char classes[PATH_BYTES]; /* the file with their names, "" if there is none */
     IndexBuilder index;       /* watches the folders and index files that the shards were found in */
 } ShardSet;
@@ -163,16 +178,17 @@ static Status folder_list(const char *folder, Split split, ShardSet *set)
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
     const struct dirent *entry;
     while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
-        struct stat info;
-        if (entry->d_name[0] == '.') continue;
+        struct stat info = {.st_mode = S_IFREG};
+        Split of = split == SPLITS ? split_of_name(entry->d_name) : split;
+        if (entry->d_name[0] == '.' || (set->glance && set->of[of].count)) continue;
         st = path_join(path, folder, entry->d_name);
-        if (st == OK && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) {
+        if (st == OK && entry->d_type != DT_REG && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) {
             if (shard_sniff(path)) st = FAIL(ERR_FORMAT, "shard '%s': %s", path, strerror(errno));
             continue;
         }
         if (st == OK && !S_ISREG(info.st_mode)) continue;
         ShardKind kind = st == OK ? shard_sniff(path) : SHARD_NONE;
-        if (kind) st = shard_note(set, path, kind, split == SPLITS ? split_of_name(entry->d_name) : split);
+        if (kind) st = shard_note(set, path, kind, of);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
     closedir(directory);
@@ -259,7 +275,7 @@ bool shards_are_beside_folders(const char *path)
 
 unsigned shards_splits(const char *path)
 {
-    ShardSet set = {0};
+    ShardSet set = {.glance = true};
     unsigned bits = set_find(path, &set) == OK ? set_bits(&set) : 0;
     set_free(&set);
     return bits;
@@ -486,7 +502,7 @@ out:
     return st;
 }
 
-/* `train`: NULL, or the index of the training samples, whose classes are those of all; so its shards are watched too. */
+/* `train`: NULL, or the index of the training samples, whose classes are those of all. */
 static Status index_build(const Request *r, ShardSet *set, const Names *files, const Index *train, Index *index)
 {
     Status st = OK;
@@ -494,8 +510,7 @@ static Status index_build(const Request *r, ShardSet *set, const Names *files, c
     int32_t first_label = 0;
     Listing listing = {.kind = set->kind};
     if (*set->classes) TRY_OUT(index_watched_add(b, set->classes));
-    for (int64_t i = 0; train && i < train->header->watched; i++)
-        TRY_OUT(index_watched_put(b, index_string(train, train->watched[i].path), &train->watched[i]));
+    b->parts.train = train ? train->header->sum : 0;
     uint32_t first_file = (uint32_t)b->parts.watched_count;
     for (int i = 0; i < files->count; i++) TRY_OUT(index_watched_add(b, files->name[i]));
     TRY_OUT(listing_run(r->config, files, &listing));
@@ -556,6 +571,16 @@ static void request_key(Request *r)
     r->key[1] = hash.high64;
 }
 
+static Status index_open(const SourceConfig *config, Split split, Index *index);
+
+/* The index of the training samples: that of the open source, or *own, which is unmapped by the caller. */
+static Status train_open(const SourceConfig *config, Index *own, const Index **train)
+{
+    *train =
+        config->train && config->train->close == shards_close ? &((const ShardsSource *)config->train)->index : own;
+    return *train == own ? index_open(config, SPLIT_TRAIN, own) : OK;
+}
+
 /* Find or build the index of a split. The others need the classes of the training samples, if there are any. */
 static Status index_open(const SourceConfig *config, Split split, Index *index)
 {
@@ -563,20 +588,26 @@ static Status index_open(const SourceConfig *config, Split split, Index *index)
     bool found;
     ShardSet set = {0};
     SplitChoice choice;
-    Index first = {0};
+    Index own = {0};
+    const Index *train = NULL;
     Request request = {.config = config, .split = split};
     request_key(&request);
     TRY(index_find(request.key, index, &found));
-    if (found) return OK;
+    if (found && !index->header->train) return OK;
+    if (found) {
+        TRY_OUT(train_open(config, &own, &train));
+        if (train->header->sum == index->header->train) goto out;
+        index_unmap(index);
+    }
     TRY_OUT(set_find(config->path, &set));
     TRY_OUT(set_choose(config, &set, split, &choice));
     classes_find(&set);
     request.val_split = choice.divided ? config->val_split : 0;
     bool trained = split != SPLIT_TRAIN && (choice.divided || set.of[SPLIT_TRAIN].count);
-    if (trained) TRY_OUT(index_open(config, SPLIT_TRAIN, &first));
-    TRY_OUT(index_build(&request, &set, &set.of[choice.from], trained ? &first : NULL, index));
+    if (trained && !train) TRY_OUT(train_open(config, &own, &train));
+    TRY_OUT(index_build(&request, &set, &set.of[choice.from], trained ? train : NULL, index));
 out:
-    index_unmap(&first);
+    index_unmap(&own);
     set_free(&set);
     return st;
 }
@@ -601,23 +632,67 @@ static void shards_where(const Source *source, int64_t index, char *text, size_t
              sample->offset);
 }
 
+static Slot *slot_of(const ShardsSource *s, uint32_t file)
+{
+    return &s->slots[file % SLOTS];
+}
+
+/* An open descriptor of a shard, for shard_release. */
+static Status shard_acquire(const ShardsSource *s, const Sample *sample, const char *path, int *fd)
+{
+    Status st = OK;
+    uint64_t size;
+    pthread_mutex_lock(s->lock);
+    Slot *slot = slot_of(s, sample->file);
+    bool other = slot->fd >= 0 && slot->file != sample->file;
+    if (other && !slot->users) {
+        close(slot->fd);
+        slot->fd = -1;
+        other = false;
+    }
+    if (other || slot->fd < 0) st = file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, fd, &size);
+    if (st == OK && !other) {
+        if (slot->fd < 0) *slot = (Slot){.file = sample->file, .fd = *fd};
+        *fd = slot->fd;
+        slot->users++;
+    }
+    pthread_mutex_unlock(s->lock);
+    return st;
+}
+
+static void shard_release(const ShardsSource *s, const Sample *sample, int fd)
+{
+    pthread_mutex_lock(s->lock);
+    Slot *slot = slot_of(s, sample->file);
+    if (slot->fd == fd)
+        slot->users--;
+    else
+        close(fd);
+    pthread_mutex_unlock(s->lock);
+}
+
+/* A shard that was removed or replaced has no name any more; one that was written to has other times. */
+static Status shard_check(int fd, const char *path, const Watched *then)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0) return FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
+    if (info.st_nlink == 0 || (int64_t)info.st_size != then->bytes || watched_of(&info).time_ns != then->time_ns)
+        return FAIL(ERR_FORMAT, "'%s' has changed since it was indexed: start again to index it again", path);
+    return OK;
+}
+
 static Status shards_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     const ShardsSource *s = (const ShardsSource *)source;
     const Sample *sample = &s->index.samples[index];
-    const Watched *then = &s->index.watched[sample->file];
     const char *path = shard_path(s, index);
-    uint64_t size;
     int fd;
-    struct stat info;
-    TRY(file_open(path, OF_USER, ERR_FORMAT, UINT64_MAX, &fd, &size));
-    Status st = sample_size_check(sample->bytes);
-    if (st == OK) st = bytes_reserve(bytes, sample->bytes);
-    if (st == OK && fstat(fd, &info) != 0) st = FAIL(ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
-    if (st == OK && ((int64_t)size != then->bytes || watched_of(&info).time_ns != then->time_ns))
-        st = FAIL(ERR_FORMAT, "'%s' has changed since it was indexed: start again to index it again", path);
+    TRY(sample_size_check(sample->bytes));
+    TRY(bytes_reserve(bytes, sample->bytes));
+    TRY(shard_acquire(s, sample, path, &fd));
+    Status st = shard_check(fd, path, &s->index.watched[sample->file]);
     if (st == OK) st = shard_pread(fd, path, sample->offset, bytes->data, sample->bytes);
-    close(fd);
+    shard_release(s, sample, fd);
     bytes->size = sample->bytes;
     bytes->raw_c = 0;
     *label = sample->label;
@@ -654,6 +729,11 @@ static void shards_close(Source *source)
 {
     ShardsSource *s = (ShardsSource *)source;
     if (!s) return;
+    for (int i = 0; s->slots && i < SLOTS; i++)
+        if (s->slots[i].fd >= 0) close(s->slots[i].fd);
+    if (s->lock) pthread_mutex_destroy(s->lock);
+    free(s->lock);
+    free(s->slots);
     index_unmap(&s->index);
     free(s->names);
     free(s->first);
@@ -701,6 +781,11 @@ Status shards_source_open(const SourceConfig *config, Split split, Source **made
     s->base.hint = shards_hint;
     s->base.hint_shard = shards_hint_shard;
     s->base.close = shards_close;
+    s->slots = malloc(SLOTS * sizeof *s->slots);
+    s->lock = malloc(sizeof *s->lock);
+    if (!s->slots || !s->lock) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the reader for '%s'", config->path));
+    pthread_mutex_init(s->lock, NULL);
+    for (int i = 0; i < SLOTS; i++) s->slots[i].fd = -1, s->slots[i].users = 0;
     TRY_OUT(index_open(config, split, &s->index));
     TRY_OUT(describe(config, split, s));
     *made = &s->base;

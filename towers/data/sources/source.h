@@ -42,18 +42,19 @@ typedef struct SourceInfo {
 /* The label of the first class in shards; AUTO: 0, but 1 for TFRecords without a label 0 (shards.c). */
 typedef enum LabelBase { LABEL_BASE_AUTO = 0, LABEL_BASE_0, LABEL_BASE_1 } LabelBase;
 
+typedef struct Source Source;
+
 typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
     bool whole;       /* images for evaluation may be missing; a set without parts is used whole */
     bool unlabelled;  /* classes do not matter: images that lie in a folder without folders of classes are taken too */
     LabelBase label_base;
-    bool background; /* a class 0 without images, before those of the set (labels.h) */
+    bool background;     /* a class 0 without images, before those of the set (labels.h) */
+    const Source *train; /* the training part, if it is open: its files were examined, and are not again; or NULL */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } SourceConfig;
-
-typedef struct Source Source;
 
 /* `path`: an ImageFolder tree (folder.h), shards (shards.h), or a directory with (or with a folder fashion-mnist/ with)
  * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt unless there are ten
