@@ -1,75 +1,35 @@
 /* towers predict RUN IMAGE...: classifies images with a trained network and the run's own evaluation transform. Paths
- * are read through the loader; the forward pass is that of evaluation. */
+ * are read through the loader; the forward pass is that of evaluation (inception/library/classifier.h). */
 #include "inception/commands/commands.h"
 #include "inception/job/cores.h"
-#include "inception/job/facts.h"
-#include "inception/job/run_argument.h"
-#include "inception/job/run_settings.h"
+#include "inception/library/classifier.h"
+#include "kernels/open.h"
 #include "kernels/text.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
 #include "towers/data/sources/shards.h"
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
-#include "towers/replica/inference.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { PREDICT_BATCH = 32, TOP_MAX = 1000 };
+enum { PREDICT_BATCH = 32 };
 
 typedef struct Prediction {
     const Options *options;
-    JobFiles *files;
+    Classifier classifier;
+    const Source *source;
     FILE *to;
-    json_t *names; /* owned: class names of the run, or NULL */
-    bool several;  /* the run was trained on images with any number of classes: those above --threshold are printed */
-    bool photos;   /* the run was trained on a folder of images or on shards */
-    int64_t damaged;
+    FILE *embeddings; /* of --embeddings, or NULL */
+    int64_t damaged, rotated;
 } Prediction;
-
-/* ---- settings from the run */
-
-/* What the weights say about classes and images. */
-static Status facts_take(Options *o, const char *weights, Prediction *p)
-{
-    json_t *facts;
-    TRY(facts_read(o, weights, &facts));
-    const char *crop = facts_text(facts, "crop"), *several = facts_text(facts, "several_classes"),
-               *classes = facts_text(facts, "classes");
-    if (!p->names) p->names = json_incref(json_object_get(facts, "class_names"));
-    if (crop) p->photos = strcmp(crop, "whole") != 0;
-    if (several) p->several = !strcmp(several, "true");
-    if (o->classes <= 0 && classes) o->classes = strtoll(classes, NULL, 10);
-    if (o->classes <= 0) o->classes = (int64_t)json_array_size(p->names);
-    json_decref(facts);
-    return OK;
-}
-
-/* Class names and the kind of data of a run, from RUN/env.json. */
-static Status environment_read(Options *o, Prediction *p)
-{
-    struct stat info;
-    const char *run = o->arguments[0];
-    p->photos = true;
-    if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode)) return OK;
-    json_t *root = run_environment(run);
-    json_t *names = json_object_get(root, "class_names");
-    const char *format = json_string_value(json_object_get(root, "data_format"));
-    int64_t classes = json_integer_value(json_object_get(root, "classes"));
-    if (json_is_array(names) && json_array_size(names) > 0) p->names = json_incref(names);
-    p->several = json_is_true(json_object_get(root, "several_classes"));
-    if (format) p->photos = strcmp(format, "IDX") != 0 && strcmp(format, "generated") != 0;
-    if (o->classes <= 0) o->classes = classes > 0 ? classes : p->names ? (int64_t)json_array_size(p->names) : 0;
-    json_decref(root);
-    return OK;
-}
 
 static const char *class_name(const Prediction *p, int64_t class, char number[32])
 {
-    const char *name = p->names ? json_string_value(json_array_get(p->names, (size_t) class)) : NULL;
+    const char *name = json_string_value(json_array_get(p->classifier.names, (size_t) class));
     if (name && *name) return name;
     snprintf(number, 32, "%" PRId64, class);
     return number;
@@ -124,51 +84,45 @@ static void result_print(const Prediction *p, const char *where, const Ranked *r
     }
 }
 
-/* The oldest batch under way. */
-static Status batch_print(Prediction *p, Inference *inference, const Source *source)
+/* A row for each image; of a damaged one it is NaN. */
+static void embeddings_put(Prediction *p, const Inferred *found, int32_t i, bool good)
 {
-    const Inferred *found;
-    int64_t classes = p->files->job.program.options.classes;
-    int most = (int)(p->options->top < classes && !p->several ? p->options->top : classes);
-    TRY(inference_end(inference, &found));
+    const float none = NAN;
+    for (int64_t place = 0; place < found->places; place++)
+        for (int64_t k = 0; k < found->feature_count; k++)
+            fwrite(good ? &found->features[(i * found->places + place) * found->feature_pitch + k] : &none, sizeof none,
+                   1, p->embeddings);
+}
+
+static Status batch_print(void *context, const Inferred *found)
+{
+    Prediction *p = context;
+    int64_t classes = classifier_classes(&p->classifier);
+    bool several = p->classifier.several;
+    int most = (int)(p->options->top < classes && !several ? p->options->top : classes);
     const Batch *batch = &found->batch;
     Ranked *rank = malloc((size_t)classes * sizeof *rank);
     if (!rank) return FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
     for (int32_t i = 0, bad = 0; i < batch->n; i++) {
         char where[PATH_BYTES];
-        if (batch->labels[i] == LABEL_NONE) {
+        bool good = batch->labels[i] != LABEL_NONE;
+        if (p->embeddings) embeddings_put(p, found, i, good);
+        if (!good) {
             text_printf(stderr, "damaged: %s\n", batch->bad[bad++].why);
             continue;
         }
         for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, found->prob[i * found->pitch + k]};
         qsort(rank, (size_t)classes, sizeof *rank, by_probability);
-        source_where(source, batch->ids[i], where, sizeof where);
+        source_where(p->source, batch->ids[i], where, sizeof where);
         int top = most;
-        if (p->several)
+        if (several)
             for (top = 0; top < classes && (double)rank[top].probability > p->options->threshold;) top++;
         result_print(p, where, rank, top);
     }
     p->damaged += batch->skipped;
+    p->rotated += batch->rotated;
     free(rank);
     return OK;
-}
-
-/* ---- running the network */
-
-static Status loader_open(const Prediction *p, const Source *source, Loader **made)
-{
-    const TrainJob *job = &p->files->job;
-    int64_t count = source_info(source)->count;
-    LoaderConfig config = {.source = source,
-                           .shares = {.towers = 1, .batch = {PREDICT_BATCH}},
-                           .local = 1,
-                           .targets = job->program.targets ? job_targets(job, false) : (TargetRule){0},
-                           .transform = job_transform(job, false),
-                           .bad = BAD_SKIP,
-                           .workers = option_is_set(p->options, "workers") ? (int)p->options->workers : cores_allowed(),
-                           .depth = 4};
-    config.max_steps = shares_steps_per_epoch(&config.shares, count);
-    return loader_create(&config, made);
 }
 
 /* A data set, whose labels do not matter. Of shards with a part for evaluation only this is used. */
@@ -207,72 +161,79 @@ static Status images_open(const Options *o, Source **made)
     return st;
 }
 
-static Status images_run(Prediction *p, const Source *source, const char *weights)
+/* --embeddings: NumPy's format, version 1.0: magic, length of the header, the header with the shape padded to 64 bytes, then f32. */
+static Status embeddings_begin(Prediction *p, int64_t count)
 {
-    Status st = OK;
-    Replica *replica = NULL;
-    Loader *loader = NULL;
-    Inference *inference = NULL;
-    const TrainJob *job = &p->files->job;
-    int64_t count = source_info(source)->count, rotated = 0;
-    ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
-    config.device.threads = job->device.threads > 1 ? job->device.threads : cores_allowed();
-    config.eval_n[0] = (int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH);
-    if (count > PREDICT_BATCH) config.eval_n[1] = (int32_t)(count % PREDICT_BATCH);
-    TRY_OUT(replica_create(&config, &replica));
-    TRY_OUT(inference_weights(replica, &job->program, weights));
-    TRY_OUT(loader_open(p, source, &loader));
-    TRY_OUT(inference_open(replica, loader, true, &inference));
-    if (p->options->csv) fprintf(p->to, "file,rank,class,probability\n");
-    for (int64_t done = 0; done < count;) {
-        const Batch *batch;
-        TRY_OUT(loader_next(loader, &batch));
-        TRY_OUT(inference_begin(inference, batch));
-        done += batch->n;
-        rotated += batch->rotated;
-        if (inference_pending(inference) > inference_ahead(inference)) TRY_OUT(batch_print(p, inference, source));
-    }
-    while (inference_pending(inference)) TRY_OUT(batch_print(p, inference, source));
-    if (rotated && !job->data.eval.exif && !p->options->quiet)
+    enum { HEADER = 118 };
+    const Program *program = &p->classifier.replica->eval[0];
+    Shape shape = graph_shape(program->graph, program->features);
+    char header[HEADER + 1];
+    int fd = regular_open(p->options->embeddings, O_WRONLY | O_CREAT | O_TRUNC, NULL);
+    p->embeddings = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (!p->embeddings) return FAIL(ERR_IO, "--embeddings %s: the file cannot be written", p->options->embeddings);
+    int length =
+        snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %d), }", count,
+                 shape.c * shape.h * shape.w);
+    memset(header + length, ' ', (size_t)(HEADER - length));
+    header[HEADER - 1] = '\n';
+    fwrite("\x93NUMPY\x01\x00", 1, 8, p->embeddings);
+    fputc(HEADER & 255, p->embeddings);
+    fputc(HEADER >> 8, p->embeddings);
+    fwrite(header, 1, HEADER, p->embeddings);
+    return OK;
+}
+
+static Status embeddings_end(Prediction *p)
+{
+    if (!p->embeddings) return OK;
+    bool failed = ferror(p->embeddings) != 0;
+    failed |= fclose(p->embeddings) != 0;
+    return failed ? FAIL(ERR_IO, "--embeddings %s: not all of it could be written", p->options->embeddings) : OK;
+}
+
+static Status images_run(Prediction *p)
+{
+    const Options *o = p->options;
+    int64_t count = source_info(p->source)->count;
+    int32_t sizes[] = {(int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH),
+                       (int32_t)(count > PREDICT_BATCH ? count % PREDICT_BATCH : 0), 0};
+    int workers = option_is_set(o, "workers") ? (int)o->workers : cores_allowed();
+    TRY(classifier_load(o, source_info(p->source)->c, sizes, o->embeddings != NULL, &p->classifier));
+    if (o->embeddings) TRY(embeddings_begin(p, count));
+    if (o->csv) fprintf(p->to, "file,rank,class,probability\n");
+    TRY(classifier_run(&p->classifier, p->source, PREDICT_BATCH, workers, batch_print, p));
+    if (p->rotated && !p->classifier.files->job.data.eval.exif && !o->quiet)
         fprintf(stderr,
                 "%" PRId64 " of %" PRId64
                 " images are stored rotated (EXIF orientation) and were used as stored; --exif "
                 "rotates them upright\n",
-                rotated, count);
-out:
-    inference_close(inference);
-    loader_destroy(loader);
-    replica_destroy(replica);
-    return st;
+                p->rotated, count);
+    return OK;
 }
 
 Status predict_run(Options *o, JobFiles *files, FILE *to)
 {
     Status st = OK;
     Source *source = NULL;
-    char weights[PATH_BYTES];
-    Prediction p = {.options = o, .files = files, .to = to};
-    if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN IMAGE|FOLDER|SHARD...");
-    TRY(environment_read(o, &p));
-    TRY_OUT(run_argument_apply(o));
-    if (!o->weights) TRY_OUT(FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE"));
-    TRY_OUT(job_weights(o, o->weights, weights, sizeof weights));
-    TRY_OUT(facts_take(o, weights, &p));
-    if (option_is_set(o, "threshold") && !p.several)
+    Prediction p = {.options = o, .to = to};
+    if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN|FILE IMAGE|FOLDER|SHARD...");
+    TRY_OUT(classifier_open(o, files, &p.classifier));
+    if (option_is_set(o, "threshold") && !p.classifier.several)
         TRY_OUT(FAIL(ERR_ARG, "--threshold is for networks that give an image any number of classes; use --top"));
-    if (option_is_set(o, "top") && p.several)
+    if (option_is_set(o, "top") && p.classifier.several)
         TRY_OUT(FAIL(ERR_ARG, "--top is for networks that give an image one class; use --threshold"));
-    TRY_OUT(job_model(o, files));
-    job_transforms(o, &files->job, p.photos);
     TRY_OUT(images_open(o, &source));
-    TRY_OUT(job_channels(o, &files->job, source_info(source)->c));
-    if (files->job.program.options.channels < source_info(source)->c)
-        TRY_OUT(FAIL(ERR_ARG, "%s learned from grey images, but predict reads color images",
-                     files->job.program.model->name));
-    TRY_OUT(images_run(&p, source, weights));
+    p.source = source;
+    TRY_OUT(images_run(&p));
     if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded", p.damaged);
 out:
+    if (st == OK || st == ERR_FORMAT) {
+        Status written = embeddings_end(&p);
+        if (st == OK) st = written;
+    } else if (p.embeddings) {
+        fclose(p.embeddings);
+    }
     source_close(source);
-    json_decref(p.names);
+    classifier_close(&p.classifier);
     return st;
 }

@@ -60,6 +60,14 @@ static void classifier_build(const ProgramConfig *config, Value x, Program *p)
     options.aux = options.aux && config->training;
     config->model->build(p->graph, &options, x, &heads);
     p->loss = loss_of_heads(p->graph, config, &heads, p);
+    if (!config->features || config->training || graph_failed(p->graph)) return;
+    int32_t writer = graph_value(p->graph, heads.logits)->op;
+    const Op *op = writer >= 0 ? graph_op_at(p->graph, writer) : NULL;
+    if (op && op->kind == OP_DENSE && config->compute == DTYPE_F32)
+        p->features = op->in[0];
+    else
+        graph_fail(p->graph, ERR_UNSUPPORTED, "%s has no embeddings in %s: its last layer must be dense, in f32",
+                   config->model->name, dtype_name(config->compute));
 }
 
 /* ---- any model */
@@ -118,8 +126,8 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     else
         classifier_build(config, x, p);
     if (p->weight.id) p->weight_sum = affine(g, p->weight, 1, 0);
-    Value *const held[] = {&p->pixels, &p->labels, &p->targets, &p->weight, &p->augment,   &p->positive_weight,
-                           &p->dloss,  &p->loss,   &p->correct, &p->prob,   &p->weight_sum};
+    Value *const held[] = {&p->pixels, &p->labels, &p->targets, &p->weight, &p->augment,    &p->positive_weight,
+                           &p->dloss,  &p->loss,   &p->correct, &p->prob,   &p->weight_sum, &p->features};
     enum { KEEP = sizeof held / sizeof *held };
     Value keep[KEEP];
     int changed;
@@ -131,6 +139,7 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     if (p->correct.id) graph_result(g, p->correct, "correct");
     if (p->weight_sum.id) graph_result(g, p->weight_sum, "weight_sum");
     if (!config->training) graph_result(g, p->prob, "prob");
+    if (p->features.id) graph_result(g, p->features, "features");
     p->forward_end = graph_op_count(g);
     NameFilter trains = {.only = phase->trains, .except = config->freeze};
     if (config->training) graph_train(g, p->loss, p->dloss, &trains);

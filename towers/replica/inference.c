@@ -59,7 +59,12 @@ static Status slots_create(Inference *q)
     for (int i = 0; i < r->eval_count; i++) {
         size_t n = (size_t)r->eval[i].n, pitch = (size_t)plan_tensor(r->eval[i].plan, r->eval[i].prob).pitch;
         if (n > most) most = n;
-        if (q->prob && n * pitch > floats) floats = n * pitch;
+        size_t needed = q->prob ? n * pitch : 0;
+        if (r->eval[i].features.id) {
+            Tensor t = plan_tensor(r->eval[i].plan, r->eval[i].features);
+            needed += n * (size_t)(t.shape.h * t.shape.w * t.pitch);
+        }
+        if (needed > floats) floats = needed;
     }
     q->bytes = (HEADER + floats) * sizeof(float);
     for (int i = 0; i < SLOTS; i++) {
@@ -119,9 +124,17 @@ static Status results_send(const Inference *q, const Program *program, Inference
     TRY(backend->download(device, slot->floats + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
     TRY(backend->download(device, slot->floats + CORRECT, plan_tensor(program->plan, program->correct).data,
                           2 * sizeof(float)));
-    if (!q->prob) return OK;
-    return backend->download(device, slot->floats + HEADER, prob.data,
-                             (size_t)(slot->result.batch.n * prob.pitch) * sizeof(float));
+    size_t probs = q->prob ? (size_t)(slot->result.batch.n * prob.pitch) : 0;
+    if (q->prob) TRY(backend->download(device, slot->floats + HEADER, prob.data, probs * sizeof(float)));
+    slot->result.features = NULL;
+    if (!program->features.id) return OK;
+    Tensor features = plan_tensor(program->plan, program->features);
+    slot->result.features = slot->floats + HEADER + probs;
+    slot->result.feature_pitch = features.pitch;
+    slot->result.feature_count = features.shape.c;
+    slot->result.places = features.shape.h * features.shape.w;
+    return backend->download(device, slot->floats + HEADER + probs, features.data,
+                             (size_t)(slot->result.batch.n * slot->result.places * features.pitch) * sizeof(float));
 }
 
 Status inference_begin(Inference *q, const Batch *batch)

@@ -20,6 +20,9 @@ typedef struct Inferred {
     int64_t correct[2]; /* top-1, top-5 */
     const float *prob;  /* [n][pitch]; NULL unless requested */
     int64_t pitch;
+    const float
+        *features; /* [n * places][feature_pitch], `feature_count` of each place; NULL unless the program has them */
+    int64_t feature_pitch, feature_count, places;
 } Inferred;
 
 /* Both are borrowed and must outlive it; the memory of the loader's pixels stays pinned until inference_close. Evaluation

@@ -1,0 +1,18 @@
+# cpack: a .deb whose dependencies are those of the program's libraries, and a tarball.
+set(CPACK_PACKAGE_NAME towers)
+set(CPACK_PACKAGE_VENDOR "The Towers authors")
+set(CPACK_PACKAGE_CONTACT "The Towers authors <towers@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of image classifiers with several towers")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Towers trains image classifiers of the Inception family and small GANs on CPUs and GPUs.\n\
+ It records the loss of every tower, applies no damaged step, and resumes\n exactly. The package has the program, the library libtowers and its header.")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS dataset-fashion-mnist)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+include(CPack)

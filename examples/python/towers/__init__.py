@@ -1,0 +1,98 @@
+"""Classify images with networks that Towers trained: libtowers by ctypes."""
+import ctypes
+import ctypes.util
+import os
+
+import numpy
+
+__all__ = ["Network", "TowersError", "version"]
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("text", ctypes.c_char * 1024)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t), ("threads", ctypes.c_int), ("batch", ctypes.c_int), ("embeddings", ctypes.c_int)]
+
+
+class _Image(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t), ("height", ctypes.c_int), ("width", ctypes.c_int),
+                ("channels", ctypes.c_int)]
+
+
+def _library():
+    library = ctypes.CDLL(os.environ.get("TOWERS_LIBRARY") or ctypes.util.find_library("towers") or "libtowers.so.0")
+    handle, text, number, floats = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
+    error = ctypes.POINTER(_Error)
+    for name, result, arguments in [
+            ("version", text, []), ("status_name", text, [number]), ("close", None, [handle]), ("model", text, [handle]),
+            ("side", number, [handle]), ("class_count", number, [handle]), ("class_name", text, [handle, number]),
+            ("several_classes", number, [handle]), ("embedding_size", number, [handle]),
+            ("open", number, [text, ctypes.POINTER(_Options), ctypes.POINTER(handle), error]),
+            ("classify", number, [handle, ctypes.POINTER(_Image), number, floats, floats, error])]:
+        function = getattr(library, "towers_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_towers = _library()
+
+
+def version():
+    return _towers.towers_version().decode()
+
+
+class TowersError(Exception):
+    """`name`: as in towers.h, for example TOWERS_FORMAT; `results`: of classify, with rows of NaN for damaged images, else None."""
+
+    def __init__(self, error, results=None):
+        super().__init__(error.text.decode(errors="replace"))
+        self.name, self.results = _towers.towers_status_name(error.status).decode(), results
+
+
+class Network:
+    """An open network. It may be used by several threads; close it, or use it in a with statement."""
+
+    def __init__(self, path, threads=0, batch=1, embeddings=False):
+        error, self._handle = _Error(), ctypes.c_void_p()
+        options = _Options(ctypes.sizeof(_Options), threads, batch, bool(embeddings))
+        if _towers.towers_open(os.fsencode(path), options, ctypes.byref(self._handle), ctypes.byref(error)):
+            raise TowersError(error)
+        self.model, self.side = _towers.towers_model(self._handle).decode(), _towers.towers_side(self._handle)
+        self.class_names = [_towers.towers_class_name(self._handle, k).decode()
+                            for k in range(_towers.towers_class_count(self._handle))]
+        self.several_classes = bool(_towers.towers_several_classes(self._handle))
+        self.embedding_size = _towers.towers_embedding_size(self._handle)
+
+    def classify(self, images):
+        """The probabilities of a list of images as float32 [images][classes]; and embeddings [images][embedding_size], or None."""
+        kept, list_ = [], (_Image * len(images))()
+        for at, image in zip(list_, images):
+            if isinstance(image, numpy.ndarray):
+                image = numpy.ascontiguousarray(image)
+                if image.dtype != numpy.uint8 or image.ndim not in (2, 3):
+                    raise TypeError("an array of pixels must be uint8, [height][width] or [height][width][channels]")
+                at.height, at.width, at.channels = (*image.shape, 1)[:3]
+            else:
+                image = numpy.frombuffer(image, numpy.uint8)
+            at.bytes, at.size = image.ctypes.data, image.size
+            kept.append(image)
+        probabilities = numpy.empty((len(images), len(self.class_names)), numpy.float32)
+        embeddings = numpy.empty((len(images), self.embedding_size), numpy.float32) if self.embedding_size else None
+        error = _Error()
+        if _towers.towers_classify(self._handle, list_, len(images), probabilities.ctypes.data,
+                                   embeddings.ctypes.data if self.embedding_size else None, ctypes.byref(error)):
+            raise TowersError(error, (probabilities, embeddings))
+        return probabilities, embeddings
+
+    def close(self):
+        handle, self._handle = self._handle, None
+        if handle:
+            _towers.towers_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *about):
+        self.close()

@@ -1,0 +1,31 @@
+/* A trained classifier, ready for images: what `towers predict` and the library share. */
+#ifndef TOWERS_INCEPTION_LIBRARY_CLASSIFIER_H
+#define TOWERS_INCEPTION_LIBRARY_CLASSIFIER_H
+
+#include <jansson.h>
+
+#include "inception/job/job.h"
+#include "towers/replica/inference.h"
+
+typedef struct Classifier {
+    JobFiles *files; /* borrowed */
+    char weights[PATH_BYTES];
+    bool several, photos; /* images have any number of classes; they have any size */
+    json_t *names;        /* owned: of the classes, or NULL */
+    Replica *replica;     /* owned */
+} Classifier;
+
+/* From the first argument of `options` (a run, a file of weights, or a model with --weights) to the network and the transform of its
+ * images. Errors: as job_model; ERR_ARG without weights. */
+NODISCARD Status classifier_open(Options *options, JobFiles *files, Classifier *c);
+/* Load the weights, for images of so many channels and batches of these sizes, ended by 0. `features`: keep embeddings. */
+NODISCARD Status classifier_load(const Options *options, int32_t channels, const int32_t *sizes, bool features,
+                                 Classifier *c);
+/* Every image of a source, in its order: `take` gets each batch. `batch`: one of the sizes; what is left at the end must be one, too. */
+typedef Status (*InferredTake)(void *context, const Inferred *found);
+NODISCARD Status classifier_run(const Classifier *c, const Source *source, int32_t batch, int workers,
+                                InferredTake take, void *context);
+int classifier_classes(const Classifier *c);
+void classifier_close(Classifier *c); /* a zeroed one is fine */
+
+#endif

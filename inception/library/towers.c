@@ -1,0 +1,310 @@
+/* libtowers over classifier.h; see towers.h. Images in memory are a source, so that they take the way of files. */
+#include "inception/library/towers.h"
+
+#include "inception/job/cores.h"
+#include "inception/library/classifier.h"
+#include "towers/data/sources/labels.h"
+#include "towers/data/sources/reader.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+enum { BATCH_MAX = 1024, SIZES = 12 };
+
+struct towers_network {
+    pthread_mutex_t lock;
+    Options options;
+    JobFiles files;
+    Classifier classifier;
+    int32_t size[SIZES]; /* of batches, falling to 1, then 0 */
+    int32_t channels;    /* of the images: 3, or 1 for a network of grey images */
+    int threads, embedding;
+};
+
+/* ---- errors */
+
+static towers_status status_of(Status st)
+{
+    int code = status_exit_code(st);
+    return st == OK ? TOWERS_OK : code >= TOWERS_INTERNAL && code <= TOWERS_IO ? (towers_status)code : TOWERS_INTERNAL;
+}
+
+static towers_status report(Status st, towers_error *error)
+{
+    if (error) {
+        error->status = status_of(st);
+        snprintf(error->text, sizeof error->text, "%s", st == OK ? "" : status_message());
+    }
+    return status_of(st);
+}
+
+PUBLIC const char *towers_version(void)
+{
+    return TOWERS_VERSION;
+}
+
+PUBLIC const char *towers_status_name(towers_status status)
+{
+    static const char *const names[] = {"TOWERS_OK",      "TOWERS_INTERNAL",    "TOWERS_ARGUMENT", "TOWERS_FORMAT",
+                                        "TOWERS_WEIGHTS", "TOWERS_UNAVAILABLE", "TOWERS_IO"};
+    return (unsigned)status < sizeof names / sizeof *names ? names[status] : "unknown status";
+}
+
+/* ---- images in memory as a source */
+
+typedef struct MemorySource {
+    Source base;
+    const towers_image *image;
+    int32_t channels;
+} MemorySource;
+
+/* A grey image for a network of color images has three equal channels. */
+static Status raw_take(const towers_image *image, int32_t channels, Bytes *bytes)
+{
+    size_t pixels = (size_t)image->height * (size_t)image->width;
+    const uint8_t *from = image->bytes;
+    if (image->channels == channels) return bytes_raw(bytes, from, image->height, image->width, channels);
+    TRY(bytes_reserve(bytes, pixels * 3));
+    for (size_t i = 0; i < pixels; i++) memset(bytes->data + 3 * i, from[i], 3);
+    bytes->size = pixels * 3;
+    bytes->raw_h = image->height;
+    bytes->raw_w = image->width;
+    bytes->raw_c = 3;
+    return OK;
+}
+
+static Status memory_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    const MemorySource *m = (const MemorySource *)source;
+    const towers_image *image = &m->image[index];
+    *label = 0;
+    if (image->channels) return raw_take(image, m->channels, bytes);
+    TRY(sample_size_check(image->size));
+    TRY(bytes_reserve(bytes, image->size));
+    memcpy(bytes->data, image->bytes, image->size);
+    bytes->size = image->size;
+    bytes->raw_h = bytes->raw_w = bytes->raw_c = 0;
+    return OK;
+}
+
+static void memory_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    (void)source;
+    snprintf(text, bytes, "image %lld", (long long)index);
+}
+
+/* ---- open and close */
+
+static Status options_take(towers_network *t, const char *path, const towers_options *given)
+{
+    towers_options o = {0};
+    struct stat info;
+    if (given && given->struct_size < sizeof given->struct_size)
+        return FAIL(ERR_ARG, "towers_options.struct_size is %zu; set it to sizeof(towers_options)", given->struct_size);
+    if (given) memcpy(&o, given, given->struct_size < sizeof o ? given->struct_size : sizeof o);
+    if (o.threads < 0 || o.threads > 1024 || o.batch < 0 || o.batch > BATCH_MAX)
+        return FAIL(ERR_ARG, "threads %d and batch %d: expected 0 to 1024 each", o.threads, o.batch);
+    if (stat(path, &info) != 0 || (!S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode)))
+        return FAIL(ERR_ARG, "there is no run directory or file of weights '%s'", path);
+    options_init(&t->options);
+    t->options.verb = VERB_PREDICT;
+    t->options.quiet = true;
+    t->threads = o.threads ? o.threads : cores_allowed();
+    t->options.threads = t->threads;
+    t->embedding = o.embeddings != 0;
+    t->options.arguments = calloc(2, sizeof *t->options.arguments);
+    char *name = malloc(strlen(path) + 3);
+    if (!t->options.arguments || !name) {
+        free(name);
+        return FAIL(ERR_MEMORY, "no memory for the path '%s'", path);
+    }
+    sprintf(name, "%s%s", strchr(path, '/') ? "" : "./", path); /* never the name of a model */
+    t->options.arguments[0] = name;
+    t->options.argument_count = 1;
+    int32_t size = o.batch ? o.batch : 1, k = 0;
+    t->size[k++] = size;
+    for (int32_t next = 512; next >= 1; next /= 2)
+        if (next < size && k < SIZES - 1) t->size[k++] = next;
+    return OK;
+}
+
+static Status network_load(towers_network *t)
+{
+    Classifier *c = &t->classifier;
+    char *path = t->options.arguments[0];
+    Status st = classifier_open(&t->options, &t->files, c);
+    free(path); /* the argument is now the model's name, and the weights' path is in the classifier */
+    t->options.weights = c->weights;
+    if (st != OK) return st;
+    const TrainJob *job = &t->files.job;
+    TRY(job_channels(&t->options, &t->files.job, 3));
+    t->channels = job->program.options.channels;
+    TRY(classifier_load(&t->options, t->channels, t->size, t->embedding, c));
+    if (!t->embedding) return OK;
+    const Program *program = &c->replica->eval[0];
+    Shape shape = graph_shape(program->graph, program->features);
+    t->embedding = shape.c * shape.h * shape.w;
+    return OK;
+}
+
+PUBLIC void towers_close(towers_network *t)
+{
+    if (!t) return;
+    classifier_close(&t->classifier);
+    job_close(&t->files);
+    free(t->options.arguments);
+    t->options.arguments = NULL;
+    t->options.argument_count = 0;
+    t->options.weights = NULL;
+    options_close(&t->options);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+PUBLIC towers_status towers_open(const char *path, const towers_options *options, towers_network **made,
+                                 towers_error *error)
+{
+    if (!path || !made) return report(FAIL(ERR_ARG, "towers_open: path and made must not be NULL"), error);
+    towers_network *t = calloc(1, sizeof *t);
+    if (!t) return report(FAIL(ERR_MEMORY, "no memory for a network"), error);
+    pthread_mutex_init(&t->lock, NULL);
+    Status st = options_take(t, path, options);
+    if (st == OK) st = network_load(t);
+    towers_status status = report(st, error);
+    if (st == OK)
+        *made = t;
+    else
+        towers_close(t);
+    return status;
+}
+
+/* ---- what it is */
+
+PUBLIC const char *towers_model(const towers_network *t)
+{
+    return t->files.job.program.model->name;
+}
+
+PUBLIC int towers_side(const towers_network *t)
+{
+    return t->files.job.program.options.side;
+}
+
+PUBLIC int towers_class_count(const towers_network *t)
+{
+    return classifier_classes(&t->classifier);
+}
+
+PUBLIC const char *towers_class_name(const towers_network *t, int class_number)
+{
+    const char *name =
+        class_number < 0 ? NULL : json_string_value(json_array_get(t->classifier.names, (size_t)class_number));
+    return name ? name : "";
+}
+
+PUBLIC int towers_several_classes(const towers_network *t)
+{
+    return t->classifier.several;
+}
+
+PUBLIC int towers_embedding_size(const towers_network *t)
+{
+    return t->embedding;
+}
+
+/* ---- classify */
+
+typedef struct Results {
+    const towers_network *network;
+    float *probabilities, *embeddings; /* from the first image of this run on */
+    int64_t done;
+    char *damaged; /* [STATUS_MESSAGE_BYTES]: why the first damaged image is, or "" */
+} Results;
+
+static Status results_take(void *context, const Inferred *found)
+{
+    Results *r = context;
+    size_t classes = (size_t)towers_class_count(r->network), size = (size_t)r->network->embedding;
+    for (int32_t i = 0, bad = 0; i < found->batch.n; i++, r->done++) {
+        float *prob = r->probabilities + (size_t)r->done * classes,
+              *features = r->embeddings ? r->embeddings + (size_t)r->done * size : NULL;
+        bool good = found->batch.labels[i] != LABEL_NONE;
+        if (!good && !*r->damaged) snprintf(r->damaged, STATUS_MESSAGE_BYTES, "%s", found->batch.bad[bad].why);
+        bad += !good;
+        for (size_t k = 0; k < classes; k++) prob[k] = good ? found->prob[i * found->pitch + (int64_t)k] : NAN;
+        for (size_t k = 0; features && k < size; k++) {
+            int64_t place = (int64_t)k / found->feature_count, channel = (int64_t)k % found->feature_count;
+            features[k] = good ? found->features[(i * found->places + place) * found->feature_pitch + channel] : NAN;
+        }
+    }
+    return OK;
+}
+
+static Status image_check(const towers_network *t, const towers_image *image, int index)
+{
+    if (!image->bytes) return FAIL(ERR_ARG, "image %d has no bytes", index);
+    if (!image->channels && t->channels == 3) return OK;
+    if (!image->channels)
+        return FAIL(ERR_ARG, "image %d is encoded, but %s learned from grey images: give its pixels, with 1 channel",
+                    index, towers_model(t));
+    bool fits =
+        image->height > 0 && image->width > 0 && image->height <= IMAGE_SIDE_MAX && image->width <= IMAGE_SIDE_MAX;
+    if (!fits || (image->channels != 1 && image->channels != 3))
+        return FAIL(ERR_ARG, "image %d is %d x %d with %d channels; expected sides from 1 to %d and 1 or 3 channels",
+                    index, image->width, image->height, image->channels, IMAGE_SIDE_MAX);
+    if (image->size != (size_t)image->height * (size_t)image->width * (size_t)image->channels)
+        return FAIL(ERR_ARG, "image %d has %zu bytes, which are not those of %d x %d x %d", index, image->size,
+                    image->height, image->width, image->channels);
+    return image->channels <= t->channels
+               ? OK
+               : FAIL(ERR_ARG, "image %d has colors, but %s learned from grey images", index, towers_model(t));
+}
+
+/* The largest batches that fit, then smaller ones. */
+static Status images_run(towers_network *t, const towers_image *images, int count, Results *results)
+{
+    static const char *const names[] = {""};
+    for (int k = 0, done = 0; done < count; k++) {
+        int share = (count - done) / t->size[k] * t->size[k];
+        if (!share) continue;
+        MemorySource source = {.base = {.info = {.name = "memory",
+                                                 .format = "memory",
+                                                 .count = share,
+                                                 .classes = 1,
+                                                 .class_names = names,
+                                                 .c = t->channels},
+                                        .read = memory_read,
+                                        .where = memory_where},
+                               .image = images + done,
+                               .channels = t->channels};
+        int workers = share > 1 ? (share < t->threads ? share : t->threads) : 0;
+        TRY(classifier_run(&t->classifier, &source.base, t->size[k], workers, results_take, results));
+        done += share;
+    }
+    return OK;
+}
+
+PUBLIC towers_status towers_classify(towers_network *t, const towers_image *images, int count, float *probabilities,
+                                     float *embeddings, towers_error *error)
+{
+    Status st = OK;
+    char damaged[STATUS_MESSAGE_BYTES] = "";
+    if (!t || count < 0 || (count && (!images || !probabilities)))
+        return report(FAIL(ERR_ARG, "towers_classify: network, images and probabilities must not be NULL"), error);
+    if (embeddings && !t->embedding)
+        return report(FAIL(ERR_ARG, "embeddings were not asked for when the network was opened (towers_options)"),
+                      error);
+    for (int i = 0; i < count && st == OK; i++) st = image_check(t, &images[i], i);
+    if (st != OK) return report(st, error);
+    Results results = {.network = t, .probabilities = probabilities, .embeddings = embeddings, .damaged = damaged};
+    pthread_mutex_lock(&t->lock);
+    st = images_run(t, images, count, &results);
+    pthread_mutex_unlock(&t->lock);
+    if (st == OK && *damaged) st = FAIL(ERR_FORMAT, "%s", damaged);
+    return report(st, error);
+}

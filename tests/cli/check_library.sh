@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# libtowers as its user installs it: the symbols are those of the list, pkg-config and CMake find it, the example in C and the package for
+# Python give the probabilities of `towers predict`, from files and from pixels; several handles and threads; nothing is printed.
+# usage: check_library.sh SOURCE_FOLDER BINARY
+set -uo pipefail
+. "$1/tests/support/check.sh"
+check_begin library "$@"
+build=$(dirname "$towers")
+grep -q '^TOWERS_SANITIZE:STRING=.' "$build/CMakeCache.txt" && { echo "SKIPPED: a sanitizer must be in the program that loads the library" >&2; exit 77; }
+cd "$work" || exit 1
+export XDG_CACHE_HOME=$work/cache OMP_NUM_THREADS=2
+for python in python3 /usr/bin/python3 none; do "$python" -c 'import numpy' 2>/dev/null && break; done
+
+cmake --install "$build" --prefix "$work/prefix" >"$out" 2>&1 || complain "install: $(tail -3 "$out")"
+lib=$(dirname "$(find "$work/prefix" -name libtowers.so)")
+[[ -e $lib/libtowers.so.0 && -e $lib/pkgconfig/towers.pc && -e $lib/cmake/towers/towers-config.cmake && -e prefix/include/towers.h ]] || complain "what is installed: $(find prefix | head -40)"
+export LD_LIBRARY_PATH=$lib PKG_CONFIG_PATH=$lib/pkgconfig
+nm -D --defined-only "$lib/libtowers.so" | awk '$2 == "T" { sub("@.*", "", $3); print $3 }' | sort >symbols
+sed -n 's/^ *\(towers_[a-z_]*\);$/\1/p' "$source_dir/inception/library/symbols.map" | sort | diff - symbols >"$out" || complain "the symbols are not those of the list: $(cat "$out")"
+grep -oP '^[a-z].*\Ktowers_[a-z_]+(?=\()' "$source_dir/inception/library/towers.h" | sort -u | diff - symbols >"$out" || complain "the symbols are not those of the header: $(cat "$out")"
+
+python3 - <<'PYTHON'
+import os, random
+random.seed(5)
+for split, count in (("train", 16), ("val", 6)):
+    for name, color in (("café", (200, 60, 60)), ("dog, big", (60, 132, 60)), ("owl", (60, 75, 200))):
+        os.makedirs(f"data/{split}/{name}")
+        for i in range(count):
+            w, h = random.randint(30, 60), random.randint(30, 60)
+            pixels = bytes(max(0, min(255, v + random.randint(-50, 50))) for _ in range(w * h) for v in color)
+            open(f"data/{split}/{name}/{i}.ppm", "wb").write(b"P6\n%d %d\n255\n" % (w, h) + pixels)
+PYTHON
+"$towers" train fashion_cnn --data-path data --max-steps 6 -b 16 --lr 0.0005 --experiment run --quiet 2>"$err" || complain "training: $(cat "$err")"
+sed -i "s|^prefix=.*|prefix=$work/prefix|" "$lib/pkgconfig/towers.pc"
+${CC:-cc} -std=c11 -Wall -Wextra -Werror "$source_dir/examples/library/classify.c" $(pkg-config --cflags --libs towers) -o classify 2>"$err" ||
+    complain "the example does not compile by pkg-config: $(cat "$err")"
+mkdir project && cat >project/CMakeLists.txt <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(user C)
+find_package(towers 0.1 REQUIRED)
+add_executable(user main.c)
+target_link_libraries(user towers::towers)
+CMAKE
+cp "$source_dir/examples/library/classify.c" project/main.c
+cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$work/prefix" >"$out" 2>&1 && cmake --build project/build >>"$out" 2>&1 || complain "CMake's package: $(tail -5 "$out")"
+${CC:-cc} -std=c11 -O1 -D_GNU_SOURCE "$source_dir/tests/cli/library_threads.c" $(pkg-config --cflags --libs towers) -lm -lpthread -o threads 2>"$err" || complain "threads: $(cat "$err")"
+
+mkdir images
+for ((i = 0; i < 9; i++)); do cp "data/val/$(ls data/val | sed -n $((i % 3 + 1))p)/$i.ppm" images/ 2>/dev/null || cp data/val/owl/$((i - 6)).ppm images/$i.ppm; done
+"$towers" predict runs/run images --json --top 1 --embeddings ours.npy >wanted 2>"$err" || complain "predict: $(cat "$err")"
+for program in ./classify project/build/user; do
+    "$program" runs/run images/*.ppm >"$out" 2>"$err" || complain "$program: $(cat "$err")"
+    python3 - "$out" <<'PYTHON' || complain "$program gives other answers: $(head -3 "$out")"
+import json, sys
+ours = [json.loads(line) for line in open("wanted")]
+theirs = [line.split(" ", 2) for line in open(sys.argv[1])]
+assert len(ours) == len(theirs) == 9
+for a, (file, probability, name) in zip(ours, theirs):
+    assert a["file"] == file and a["predictions"][0]["name"] == name.strip() and abs(a["predictions"][0]["probability"] - float(probability)) < 1e-6, (a, file, probability)
+PYTHON
+done
+"$towers" predict runs/run images --json --top 1 --threads 1 | cmp -s - wanted || complain "predict --threads 1 gives another answer"
+./threads runs/run images/*.ppm >"$out" 2>"$err" || complain "threads: $(cat "$out" "$err")"
+[[ $(cat "$out") == ok && ! -s $err ]] || complain "the library prints: $(cat "$out" "$err")"
+
+if [[ $python == none ]]; then
+    left_out "the package for Python: no Python with NumPy"
+else
+    package=$source_dir/examples/python
+    if "$python" -m venv --system-site-packages venv 2>/dev/null && cp -r "$package" package && venv/bin/python -m pip install -q --no-deps --no-build-isolation ./package >"$out" 2>&1; then
+        python=venv/bin/python
+    else
+        left_out "pip install: $(tail -1 "$out")"
+        export PYTHONPATH=$package
+    fi
+    TOWERS_LIBRARY=$lib/libtowers.so "$python" - <<'PYTHON' >"$out" 2>"$err" || complain "the package for Python: $(tail -4 "$err")"
+import glob, json, sys, threading
+import numpy, towers
+def pixels(path):
+    _, size, _, body = open(path, "rb").read().split(b"\n", 3)
+    w, h = map(int, size.split())
+    return numpy.frombuffer(body, numpy.uint8).reshape(h, w, 3)
+files = sorted(glob.glob("images/*.ppm"))
+wanted = [json.loads(line)["predictions"][0] for line in open("wanted")]
+with towers.Network("runs/run", batch=4, embeddings=True) as network:
+    assert network.model == "fashion_cnn" and network.side == 28 and network.class_names == ["café", "dog, big", "owl"] and not network.several_classes
+    p, e = network.classify([open(f, "rb").read() for f in files])
+    q, f = network.classify([pixels(f) for f in files])
+    assert p.shape == (9, 3) and abs(p - q).max() < 1e-6 and abs(e - f).max() < 1e-5
+    for row, w in zip(p, wanted):
+        assert row.argmax() == w["class"] and abs(row.max() - w["probability"]) < 1e-6 and network.class_names[w["class"]] == w["name"]
+    ours = numpy.load("ours.npy")
+    assert ours.shape == e.shape == (9, network.embedding_size) and ours.dtype == numpy.float32 and abs(ours - e).max() < 1e-5 and ours.std() > 0
+    try:
+        network.classify([b"damaged", open(files[0], "rb").read()])
+        raise AssertionError("accepted")
+    except towers.TowersError as error:
+        assert error.name == "TOWERS_FORMAT" and numpy.isnan(error.results[0][0]).all() and abs(error.results[0][1] - p[0]).max() < 1e-6
+    try:
+        network.classify([numpy.zeros((4, 4), numpy.float32)])
+        raise AssertionError("accepted")
+    except TypeError:
+        pass
+    empty, _ = network.classify([])
+    assert empty.shape == (0, 3)
+try:
+    towers.Network("nowhere")
+    raise AssertionError("accepted")
+except towers.TowersError as error:
+    assert error.name == "TOWERS_ARGUMENT"
+assert "torch" not in sys.modules and towers.version()
+PYTHON
+fi
+check_end "libtowers is installed, found and right"

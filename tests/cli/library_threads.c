@@ -1,0 +1,73 @@
+/* Two handles, each used by two threads at once, and damaged and impossible images between: every answer is that of one thread alone. Compiled
+ * by check_library.sh: library_threads RUN IMAGE... */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <towers.h>
+
+enum { IMAGES = 16, ROUNDS = 6 };
+static towers_image images[IMAGES];
+static int count, classes;
+static float *expected;
+
+static void fail(const char *what)
+{
+    printf("%s\n", what);
+    exit(1);
+}
+
+static void *work(void *network)
+{
+    float *found = malloc((size_t)(count * classes) * sizeof *found);
+    towers_error error;
+    for (int round = 0; round < ROUNDS; round++) {
+        towers_image bad = {.bytes = "not an image", .size = 12},
+                     huge = {.bytes = "x", .size = 1, .height = 70000, .width = 1, .channels = 1};
+        if (towers_classify(network, images, count, found, NULL, &error)) fail(error.text);
+        for (int i = 0; i < count * classes; i++)
+            if (fabsf(found[i] - expected[i]) > 1e-6f) fail("another answer with several threads");
+        if (towers_classify(network, &bad, 1, found, NULL, &error) != TOWERS_FORMAT || !isnan(found[0]))
+            fail("a damaged image");
+        if (!strstr(error.text, "image 0")) fail(error.text);
+        if (towers_classify(network, &huge, 1, found, NULL, &error) != TOWERS_ARGUMENT) fail("an impossible image");
+        if (towers_classify(network, images, 1, found, found, &error) != TOWERS_ARGUMENT)
+            fail("embeddings that were not asked for");
+        if (towers_classify(network, images, -1, found, NULL, NULL) != TOWERS_ARGUMENT) fail("a negative count");
+        if (towers_classify(network, NULL, 0, NULL, NULL, &error) != TOWERS_OK || *error.text) fail("no images");
+    }
+    free(found);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    towers_network *network[2], *none = NULL;
+    towers_error error;
+    towers_options options = {.struct_size = sizeof options, .threads = 1, .batch = 5},
+                   wrong = {.struct_size = sizeof wrong, .batch = 4000};
+    pthread_t thread[4];
+    for (int i = 2; i < argc && count < IMAGES; i++, count++) {
+        FILE *file = fopen(argv[i], "rb");
+        char *bytes = malloc(1 << 20);
+        images[count] = (towers_image){.bytes = bytes, .size = fread(bytes, 1, 1 << 20, file)};
+        fclose(file);
+    }
+    if (towers_open("/nothing/here", NULL, &none, &error) != TOWERS_ARGUMENT || none) fail("a run that is not there");
+    if (towers_open(argv[1], &wrong, &none, &error) != TOWERS_ARGUMENT) fail("a batch of 4000");
+    if (towers_open(argv[2], NULL, &none, &error) == TOWERS_OK || !*error.text) fail("an image as a network");
+    if (towers_open(NULL, NULL, &none, NULL) != TOWERS_ARGUMENT) fail("no path");
+    for (int k = 0; k < 2; k++)
+        if (towers_open(argv[1], &options, &network[k], &error)) fail(error.text);
+    classes = towers_class_count(network[0]);
+    expected = malloc((size_t)(count * classes) * sizeof *expected);
+    for (int i = 0; i < count; i++)
+        if (towers_classify(network[0], &images[i], 1, expected + i * classes, NULL, &error)) fail(error.text);
+    for (int k = 0; k < 4; k++) pthread_create(&thread[k], NULL, work, network[k % 2]);
+    for (int k = 0; k < 4; k++) pthread_join(thread[k], NULL);
+    for (int k = 0; k < 2; k++) towers_close(network[k]);
+    towers_close(NULL);
+    puts("ok");
+    return 0;
+}
