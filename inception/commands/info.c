@@ -328,6 +328,51 @@ out:
     return st;
 }
 
+/* What is trained, module by module in the order of the forward pass: --lr with its factors, and --weight-decay. */
+static void rates_table(const TrainJob *job, const Graph *g, int forward_end, FILE *to)
+{
+    enum { MODULES_MAX = 256 };
+    struct {
+        char name[MODULE_BYTES];
+        int64_t all, trained, decayed;
+        double least, most;
+    } module[MODULES_MAX], *m;
+    int count = 0;
+    int32_t seen = 0;
+    for (int i = 0; i < forward_end; i++) {
+        const Op *op = graph_op_at(g, i);
+        for (int k = 0; k < op->in_count; k++) {
+            char name[MODULE_BYTES];
+            const ValueInfo *info = op->in[k].id ? graph_value(g, op->in[k]) : NULL;
+            if (!info || info->role != ROLE_PARAM || op->in[k].id == seen || count == MODULES_MAX) continue;
+            seen = op->in[k].id;
+            module_name(info->name, name);
+            for (m = module; m < module + count && strcmp(m->name, name) != 0;) m++;
+            if (m == module + count) {
+                memset(m, 0, sizeof *m);
+                memcpy(m->name, name, sizeof name);
+                count++;
+            }
+            double rate = job->schedule.lr * names_factor(job->rates, job->rate_count, info->name);
+            int64_t elements = shape_count(info->shape);
+            m->all += elements;
+            if (names_match(job->program.freeze, info->name)) continue;
+            if (!m->trained || rate < m->least) m->least = rate;
+            if (!m->trained || rate > m->most) m->most = rate;
+            m->trained += elements;
+            if (info->decay || job->decay_all) m->decayed += elements;
+        }
+    }
+    text_printf(to, "\n%-24s %12s %12s %26s %14s %12s\n", "module", "parameters", "trained", "learning rate",
+                "weight decay", "of");
+    for (m = module; m < module + count; m++) {
+        char rate[64];
+        snprintf(rate, sizeof rate, m->least < m->most ? "%.4g to %.4g" : "%.4g", m->least, m->most);
+        text_printf(to, "%-24s %12lld %12lld %26s %14.4g %12lld\n", m->name, (long long)m->all, (long long)m->trained,
+                    m->trained ? rate : "frozen", m->decayed ? job->weight_decay : 0.0, (long long)m->decayed);
+    }
+}
+
 /* Layers with output shape, parameters and multiply-adds; totals; the memory plan by class in bytes, for a batch of `n`;
  * if asked for, the op list and the kernel of each op. */
 static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernels, FILE *to)
@@ -351,6 +396,7 @@ static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernel
         text_printf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
                     (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
                     (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
+    if (job->rate_count || job->program.freeze) rates_table(job, g, program.forward_end, to);
     if (ops) {
         fprintf(to, "\nOp list with gradients\n");
         graph_print(g, to);

@@ -199,7 +199,7 @@ Status job_model(Options *o, JobFiles *files)
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     optimizer_fill(o, &job->optimizer);
     cycle_fill(o, job);
-    return OK;
+    return job_rates(o, files);
 }
 
 /* ---- towers */
@@ -492,6 +492,7 @@ void job_close(JobFiles *files)
     free(files->settings);
     free(files->setting_defaults);
     free(files->resumed_settings);
+    free(files->rates);
     control_close(files->control);
     memset(files, 0, sizeof *files);
 }

@@ -19,6 +19,7 @@ typedef struct JobFiles {
     char run_dir[PATH_BYTES];
     bool fresh_name;     /* run_dir is a generated name with the time; create it with run_dir_create */
     float *class_weight; /* [classes]; NULL: none */
+    NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
     char *args_yaml, *env_json, *settings, *setting_defaults;
     char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
     size_t resumed_bytes;
@@ -43,6 +44,11 @@ void job_note(JobFiles *files, const char *format, ...) __attribute__((format(pr
 /* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's
  * default settings to `options`. */
 NODISCARD Status job_model(Options *options, JobFiles *files);
+/* rates.c: factors of the learning rate from --lr-mult and --layer-decay. job->program must be complete. */
+NODISCARD Status job_rates(const Options *options, JobFiles *files);
+/* The module of a parameter: its name up to the first dot. Needs MODULE_BYTES. */
+enum { MODULE_BYTES = 64 };
+void module_name(const char *parameter, char module[MODULE_BYTES]);
 /* Data, towers, optimizer, schedule. `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */

@@ -9,14 +9,24 @@ enum { PATTERN_BYTES = 512 };
 
 bool names_match(const char *patterns, const char *name)
 {
+    bool matches = false;
     for (const char *at = patterns; at && *at;) {
         char one[PATTERN_BYTES];
         size_t length = strcspn(at, ",");
         snprintf(one, sizeof one, "%.*s", (int)length, at);
-        if (fnmatch(one, name, 0) == 0) return true;
+        bool out = one[0] == '!';
+        if (fnmatch(one + out, name, 0) == 0) matches = !out;
         at += length + (at[length] == ',');
     }
-    return false;
+    return matches;
+}
+
+double names_factor(const NameFactor *factors, int count, const char *name)
+{
+    double product = 1;
+    for (int i = 0; i < count; i++)
+        if (fnmatch(factors[i].pattern, name, 0) == 0) product *= factors[i].factor;
+    return product;
 }
 
 bool names_pass(const NameFilter *filter, const char *name)

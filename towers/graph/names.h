@@ -1,11 +1,13 @@
 /* Selecting parameters by name, with shell patterns as in fnmatch(3), separated by commas. In a pattern
- * `*` and `?` match dots too: "Mixed_5*" is every parameter below Mixed_5b, Mixed_5c and Mixed_5d. */
+ * `*` and `?` match dots too: "Mixed_5*" is every parameter below Mixed_5b, Mixed_5c and Mixed_5d. A pattern after `!`
+ * takes the names that it matches out again: of patterns that match, the last counts, so "*,!fc*" is all but the
+ * classifier. */
 #ifndef TOWERS_GRAPH_NAMES_H
 #define TOWERS_GRAPH_NAMES_H
 
 #include <stdbool.h>
 
-/* Whether the name matches one of the patterns. NULL and "" match nothing. */
+/* NULL and "" match nothing. */
 bool names_match(const char *patterns, const char *name);
 
 typedef struct NameFilter {
@@ -13,5 +15,13 @@ typedef struct NameFilter {
     const char *except; /* patterns; NULL: none */
 } NameFilter;
 bool names_pass(const NameFilter *filter, const char *name); /* a NULL filter lets every name pass */
+
+/* A factor for the parameters that one pattern matches. */
+typedef struct NameFactor {
+    char pattern[128];
+    double factor;
+} NameFactor;
+/* The product over the patterns that match; 1 if none does. */
+double names_factor(const NameFactor *factors, int count, const char *name);
 
 #endif

@@ -77,7 +77,9 @@ typedef struct TrainJob {
     /* optimization */
     OptimizerHyper optimizer;
     double weight_decay;
-    bool decay_all; /* also batch norm and biases */
+    bool decay_all;          /* also batch norm and biases */
+    const NameFactor *rates; /* borrowed [rate_count]: factors of the learning rate */
+    int rate_count;
     Schedule schedule;
     int accumulate;            /* global batches per step; the last step of an epoch may have fewer */
     int repeats[PHASES_MAX];   /* updates of each phase in a cycle; 0: the phase's own number */

@@ -106,12 +106,13 @@ static Status optimizer_segments_create(Replica *r, int phase)
         size_t end = layout_param_end(layout, i);
         bool decays = entry->decay || r->config.decay_all;
         float decay = decays ? (float)r->config.weight_decay : 0;
+        float rate = (float)names_factor(r->config.rates, r->config.rate_count, entry->name);
         OptimizerSegment *last = u->segment_count ? &u->segments[u->segment_count - 1] : NULL;
-        if (last && last->weight_decay == decay && !layerwise)
+        if (last && last->weight_decay == decay && last->lr_factor == rate && !layerwise)
             last->count = end - last->first;
         else
             u->segments[u->segment_count++] =
-                (OptimizerSegment){entry->first, end - entry->first, decay, 1, layerwise && decays};
+                (OptimizerSegment){entry->first, end - entry->first, decay, rate, layerwise && decays};
     }
     void *trust = NULL;
     if (layerwise) TRY(r->device.backend->alloc(&r->device, (size_t)u->segment_count * sizeof *u->trust, &trust));

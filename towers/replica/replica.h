@@ -23,6 +23,8 @@ typedef struct ReplicaConfig {
     OptimizerHyper optimizer;
     double weight_decay;
     bool decay_all, ema;
+    const NameFactor *rates; /* borrowed [rate_count]: factors of the learning rate by names of parameters */
+    int rate_count;
     bool accumulate; /* several batches make one update */
     bool capture;    /* repeat the launches of a step as captured graphs, if the device can */
     uint64_t seed;

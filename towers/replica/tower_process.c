@@ -27,6 +27,8 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .optimizer = job->optimizer,
         .weight_decay = job->weight_decay,
         .decay_all = job->decay_all,
+        .rates = job->rates,
+        .rate_count = job->rate_count,
         .ema = job->gate.ema_decay > 0,
         .accumulate = job->accumulate > 1,
         .capture = job->graphs,
