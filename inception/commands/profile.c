@@ -175,26 +175,26 @@ static int kind_by_ms(const void *a, const void *b)
 }
 
 enum { CELL = 96, COLUMNS_MAX = 10 };
-typedef struct Table {  /* of texts; printed in aligned columns on a terminal, else as Markdown */
-    int columns, texts; /* the first `texts` columns are texts, the others numbers */
+typedef struct ProfileTable { /* of texts; printed in aligned columns on a terminal, else as Markdown */
+    int columns, texts;       /* the first `texts` columns are texts, the others numbers */
     int rows;
     char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows]; the first row is the head */
-} Table;
+} ProfileTable;
 
-static char (*table_row(Table *t))[CELL]
+static char (*table_row(ProfileTable *t))[CELL]
 {
     if (array_grow(&t->cell, t->rows, sizeof *t->cell, "a table") != OK) return NULL;
     memset(t->cell[t->rows], 0, sizeof *t->cell);
     return t->cell[t->rows++];
 }
 
-static void table_head(Table *t, const char *const *names)
+static void table_head(ProfileTable *t, const char *const *names)
 {
     char(*head)[CELL] = table_row(t);
     for (int k = 0; head && k < t->columns; k++) snprintf(head[k], CELL, "%s", names[k]);
 }
 
-static int table_width(const Table *t, int column)
+static int table_width(const ProfileTable *t, int column)
 {
     int width = 0;
     for (int i = 0; i < t->rows; i++) {
@@ -204,7 +204,7 @@ static int table_width(const Table *t, int column)
     return width;
 }
 
-static void table_print(const Table *t, bool terminal, FILE *to)
+static void table_print(const ProfileTable *t, bool terminal, FILE *to)
 {
     int width[COLUMNS_MAX];
     for (int k = 0; k < t->columns; k++) width[k] = table_width(t, k);
@@ -247,7 +247,7 @@ static void kinds_print(const OpTime *times, int count, double total, const Peak
     static const char *const head[] = {"op",           "calls", "ms",       "share %", "effective GFLOP/s",
                                        "real GFLOP/s", "GB/s",  "% of peak"};
     KindTime kinds[OP_COUNT] = {0};
-    Table table = {.columns = 8, .texts = 1};
+    ProfileTable table = {.columns = 8, .texts = 1};
     for (int i = 0; i < count; i++) {
         KindTime *kind = &kinds[times[i].call->kind];
         kind->kind = times[i].call->kind;
@@ -286,7 +286,7 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
     kinds_print(times, count, total, peak, terminal, to);
     static const char *const head[] = {
         "layer", "op", "output", "kernel", "ms", "share %", "effective GFLOP/s", "real GFLOP/s", "GB/s", "% of peak"};
-    Table table = {.columns = 10, .texts = 4};
+    ProfileTable table = {.columns = 10, .texts = 4};
     qsort(times, (size_t)count, sizeof *times, by_ms);
     table_head(&table, head);
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {

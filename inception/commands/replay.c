@@ -15,16 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct Table {
+typedef struct ReplayTable {
     FILE *to;
     bool quiet, color;
     json_t *rows; /* with --json; NULL */
     int64_t lines;
-} Table;
+} ReplayTable;
 
 /* ---- the table */
 
-static void row_json(Table *table, const TraceRow *row)
+static void row_json(ReplayTable *table, const TraceRow *row)
 {
     json_array_append_new(
         table->rows, json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I}", "op", row->op, "pass",
@@ -44,7 +44,7 @@ static void number_print(double value, FILE *to)
 
 static void row_print(void *context, const TraceRow *row)
 {
-    Table *table = context;
+    ReplayTable *table = context;
     if (table->rows) row_json(table, row);
     if (table->rows || table->quiet) return;
     if (table->lines++ == 0)
@@ -144,7 +144,7 @@ static Status json_write(const Capsule *capsule, const Finding *found, bool inje
 
 /* ---- the command */
 
-static Status replay(const Options *o, Capsule *capsule, Table *table)
+static Status replay(const Options *o, Capsule *capsule, ReplayTable *table)
 {
     Status st = OK;
     Replica *replica = NULL;
@@ -188,10 +188,10 @@ Status replay_run(Options *o, JobFiles *files, FILE *to)
     if (!path) return FAIL(ERR_ARG, "no capsule given; usage: towers replay RUN/nan-step-N-tower-K");
     TRY(capsule_look(path));
     TRY(capsule_open(path, &capsule));
-    Table table = {.to = to,
-                   .quiet = o->quiet,
-                   .color = o->color && isatty(fileno(to)) && !getenv("NO_COLOR"),
-                   .rows = o->json ? json_array() : NULL};
+    ReplayTable table = {.to = to,
+                         .quiet = o->quiet,
+                         .color = o->color && isatty(fileno(to)) && !getenv("NO_COLOR"),
+                         .rows = o->json ? json_array() : NULL};
     Status st = replay(o, capsule, &table);
     json_decref(table.rows);
     capsule_close(capsule);

@@ -10,20 +10,20 @@
 #include <string.h>
 #include <yaml.h>
 
-typedef struct Reader {
+typedef struct ConfigReader {
     const char *name; /* borrowed: "train.yaml" */
     ConfigVisit visit;
     void *context;
     yaml_parser_t parser; /* owned */
-} Reader;
+} ConfigReader;
 
-static Status refuse(const Reader *reader, yaml_mark_t mark, const char *what)
+static Status refuse(const ConfigReader *reader, yaml_mark_t mark, const char *what)
 {
     return FAIL(ERR_ARG, "%s:%zu:%zu: %s", reader->name, mark.line + 1, mark.column + 1, what);
 }
 
 /* Report libyaml's syntax error with its position. */
-static Status refuse_syntax(const Reader *reader)
+static Status refuse_syntax(const ConfigReader *reader)
 {
     const yaml_parser_t *p = &reader->parser;
     if (p->error == YAML_MEMORY_ERROR) return FAIL(ERR_MEMORY, "no memory to read %s", reader->name);
@@ -35,7 +35,7 @@ static Status refuse_syntax(const Reader *reader)
                 p->context ? p->context : "");
 }
 
-static Status next_event(Reader *reader, yaml_event_t *event)
+static Status next_event(ConfigReader *reader, yaml_event_t *event)
 {
     return yaml_parser_parse(&reader->parser, event) ? OK : refuse_syntax(reader);
 }
@@ -57,13 +57,13 @@ static const char *scalar_objection(const yaml_event_t *event)
     return NULL;
 }
 
-static Status check_scalar(const Reader *reader, const yaml_event_t *event)
+static Status check_scalar(const ConfigReader *reader, const yaml_event_t *event)
 {
     const char *objection = scalar_objection(event);
     return objection ? refuse(reader, event->start_mark, objection) : OK;
 }
 
-static Status visit_pair(Reader *reader, const yaml_event_t *key, const yaml_event_t *value)
+static Status visit_pair(ConfigReader *reader, const yaml_event_t *key, const yaml_event_t *value)
 {
     TRY(check_scalar(reader, value));
     ConfigEntry entry = {
@@ -82,7 +82,7 @@ static Status visit_pair(Reader *reader, const yaml_event_t *key, const yaml_eve
 }
 
 /* Read the value of a "key: value" pair whose key has been read. */
-static Status read_pair(Reader *reader, const yaml_event_t *key)
+static Status read_pair(ConfigReader *reader, const yaml_event_t *key)
 {
     TRY(check_scalar(reader, key));
     yaml_event_t value;
@@ -92,7 +92,7 @@ static Status read_pair(Reader *reader, const yaml_event_t *key)
     return st;
 }
 
-static Status read_mapping(Reader *reader)
+static Status read_mapping(ConfigReader *reader)
 {
     for (bool more = true; more;) {
         yaml_event_t key;
@@ -106,7 +106,7 @@ static Status read_mapping(Reader *reader)
 }
 
 /* Check the first event of the document; *enter is true if it starts a mapping. */
-static Status check_root(const Reader *reader, const yaml_event_t *event, bool *enter)
+static Status check_root(const ConfigReader *reader, const yaml_event_t *event, bool *enter)
 {
     *enter = event->type == YAML_MAPPING_START_EVENT;
     if (!*enter) {
@@ -123,7 +123,7 @@ static Status check_root(const Reader *reader, const yaml_event_t *event, bool *
     return OK;
 }
 
-static Status read_root(Reader *reader)
+static Status read_root(ConfigReader *reader)
 {
     yaml_event_t event;
     bool enter = false;
@@ -135,7 +135,7 @@ static Status read_root(Reader *reader)
 }
 
 /* Read an event outside of the document: *begins if the document starts, *ends if the stream ends. */
-static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends)
+static Status read_boundary(ConfigReader *reader, bool first, bool *begins, bool *ends)
 {
     yaml_event_t event;
     Status st = OK;
@@ -152,7 +152,7 @@ static Status read_boundary(Reader *reader, bool first, bool *begins, bool *ends
     return st;
 }
 
-static Status read_stream(Reader *reader)
+static Status read_stream(ConfigReader *reader)
 {
     bool begins = false, ends = false, first = true;
     while (!ends) {
@@ -164,7 +164,7 @@ static Status read_stream(Reader *reader)
 }
 
 /* libyaml accepts tabs between tokens; they are rejected here because they are invisible. */
-static Status check_tabs(const Reader *reader, const char *text, size_t count)
+static Status check_tabs(const ConfigReader *reader, const char *text, size_t count)
 {
     const char *tab = memchr(text, '\t', count);
     if (!tab) return OK;
@@ -178,7 +178,7 @@ static Status check_tabs(const Reader *reader, const char *text, size_t count)
 
 Status config_parse(const char *name, const void *bytes, size_t count, ConfigVisit visit, void *context)
 {
-    Reader reader = {.name = name, .visit = visit, .context = context};
+    ConfigReader reader = {.name = name, .visit = visit, .context = context};
     const char *text = bytes;
     if (count > CONFIG_MAX_BYTES)
         return FAIL(ERR_ARG, "%s has %zu bytes, but a configuration file may have at most %d", name, count,

@@ -20,10 +20,10 @@ struct OptionText {
 };
 
 /* The origin of a value: `label` starts messages ("train.yaml:3:9: lr"), `where` is recorded ("train.yaml:3"). */
-typedef struct Source {
+typedef struct OptionSource {
     OptionOrigin origin;
     const char *label, *where;
-} Source;
+} OptionSource;
 
 /* ---- strings that live as long as the options */
 
@@ -58,7 +58,7 @@ void options_close(Options *options)
 /* ---- set_option: all origins meet here */
 
 /* The higher origin of an exclusive pair wins; two of the same origin are an error. *wins: `id` may be stored. */
-static Status settle_pair(Options *options, OptionId id, OptionId other, const Source *source, bool *wins)
+static Status settle_pair(Options *options, OptionId id, OptionId other, const OptionSource *source, bool *wins)
 {
     OptionOrigin theirs = options->origin[other];
     if (theirs == source->origin)
@@ -74,7 +74,7 @@ static Status settle_pair(Options *options, OptionId id, OptionId other, const S
     return OK;
 }
 
-static Status set_option(Options *options, OptionId id, bool negated, const char *text, const Source *source)
+static Status set_option(Options *options, OptionId id, bool negated, const char *text, const OptionSource *source)
 {
     const OptionInfo *info = option_info(id);
     OptionValue value;
@@ -96,11 +96,11 @@ static Status set_option(Options *options, OptionId id, bool negated, const char
 
 /* ---- the command line */
 
-typedef struct Scan {
+typedef struct ArgumentScan {
     int argc, next; /* argv[next] is read next */
     char *const *argv;
     Options *options;
-} Scan;
+} ArgumentScan;
 
 static Status refuse_flag(Verb verb, const char *typed)
 {
@@ -126,7 +126,7 @@ static Status refuse_verb(Verb verb, OptionId id, const char *typed)
 }
 
 /* The value of an option: the attached text, or the next argument unless it looks like an option. */
-static Status take_value(Scan *scan, const char *label, const OptionInfo *info, const char *attached,
+static Status take_value(ArgumentScan *scan, const char *label, const OptionInfo *info, const char *attached,
                          const char **value)
 {
     const char *next = scan->next < scan->argc ? scan->argv[scan->next] : NULL;
@@ -141,7 +141,7 @@ static Status take_value(Scan *scan, const char *label, const OptionInfo *info, 
     return OK;
 }
 
-static Status scan_long(Scan *scan, const char *argument)
+static Status scan_long(ArgumentScan *scan, const char *argument)
 {
     char name[NAME_BYTES], label[NAME_BYTES + 2];
     const char *equals = strchr(argument, '='), *value = "true";
@@ -156,11 +156,11 @@ static Status scan_long(Scan *scan, const char *argument)
         TRY(take_value(scan, label, option_info(id), equals ? equals + 1 : NULL, &value));
     else if (equals)
         value = equals + 1;
-    return set_option(scan->options, id, negated, value, &(Source){ORIGIN_COMMAND_LINE, label, label});
+    return set_option(scan->options, id, negated, value, &(OptionSource){ORIGIN_COMMAND_LINE, label, label});
 }
 
 /* -b 32 or -b32; letters are not bundled. */
-static Status scan_letter(Scan *scan, const char *argument)
+static Status scan_letter(ArgumentScan *scan, const char *argument)
 {
     char label[3] = {'-', argument[0], 0};
     const char *value = "true";
@@ -174,7 +174,7 @@ static Status scan_letter(Scan *scan, const char *argument)
         TRY(take_value(scan, label, option_info(id), argument[1] ? argument + 1 : NULL, &value));
     else if (argument[1])
         return FAIL(ERR_ARG, "-%s: %s takes no value; give single-letter options separately", argument, label);
-    return set_option(scan->options, id, false, value, &(Source){ORIGIN_COMMAND_LINE, label, label});
+    return set_option(scan->options, id, false, value, &(OptionSource){ORIGIN_COMMAND_LINE, label, label});
 }
 
 static Status add_argument(Options *options, char *argument)
@@ -188,7 +188,7 @@ static Status add_argument(Options *options, char *argument)
     return OK;
 }
 
-static Status scan_verb(Scan *scan)
+static Status scan_verb(ArgumentScan *scan)
 {
     const char *names[VERB_COUNT];
     int count = 0;
@@ -233,7 +233,7 @@ static Status apply_variable(Options *options, const char *entry)
     OptionId id = option_find(name, &negated);
     if (id == OPTION_ID_COUNT) return check_stray(variable, name);
     if (option_info(id)->verbs & OPTION_ONLY_TYPED) return OK;
-    return set_option(options, id, negated, equals + 1, &(Source){ORIGIN_ENVIRONMENT, variable, variable});
+    return set_option(options, id, negated, equals + 1, &(OptionSource){ORIGIN_ENVIRONMENT, variable, variable});
 }
 
 /* ---- YAML entries */
@@ -272,7 +272,7 @@ static Status visit_entry(void *context, const ConfigEntry *entry)
     entries->line[id] = entry->key_line;
     snprintf(label, sizeof label, "%s:%d:%d: %s", entries->name, entry->line, entry->column, entry->key);
     snprintf(where, sizeof where, "%s:%d", entries->name, entry->key_line);
-    return set_option(entries->options, id, negated, entry->value, &(Source){entries->origin, label, where});
+    return set_option(entries->options, id, negated, entry->value, &(OptionSource){entries->origin, label, where});
 }
 
 Status options_apply_bytes(Options *options, const void *bytes, size_t count, OptionOrigin origin, const char *name)
@@ -309,7 +309,7 @@ static Status apply_lower_origins(Options *options, char *const *environment)
 Status options_parse(int argc, char *const *argv, char *const *environment, Options *options)
 {
     Status st = OK;
-    Scan scan = {.argc = argc, .next = 1, .argv = argv, .options = options};
+    ArgumentScan scan = {.argc = argc, .next = 1, .argv = argv, .options = options};
     options_init(options);
     options->arguments = calloc((size_t)argc + 1, sizeof *options->arguments);
     if (!options->arguments) return FAIL(ERR_MEMORY, "no memory for the options");
