@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Build the Debian package on a bare machine of each suite (scripts/fresh_machine.sh), check it by lintian, install it on another bare
+# machine and run the quickstart's training there for one epoch, and a program of libtowers. Prints a line for each step; logs are kept
+# beside the machines. Needs root, debootstrap and a network.
+# usage: scripts/check_packages.sh [bookworm|trixie]...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/fresh_machine.sh
+suites=("$@")
+[ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie)
+install='apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends'
+
+# step WHAT COMMAND: run it on the machine as root; the log's end if it fails
+step() {
+    local log=$fresh/$suite/packages-$1.log start=$SECONDS
+    if ! machine_run root "$2" >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        echo "$suite: $1 failed" >&2
+        exit 1
+    fi
+    echo "$suite: $1: $((SECONDS - start)) s: $(tail -n 1 "$log")"
+}
+
+for suite in "${suites[@]}"; do
+    machine_begin "$suite"
+    machine_make packages-build
+    machine_files root towers
+    step build "cd towers && scripts/setup.sh build && cmake --preset cpu && cmake --build build"
+    step package "$install dpkg-dev file lintian >/dev/null && cd towers/build && cpack -G 'DEB;TGZ' && ls towers_*.deb towers-*.tar.gz"
+    step lintian "cd towers/build && lintian --fail-on error,warning towers_*.deb && echo no error and no warning"
+    cp "$machine"/root/towers/build/towers_*.deb "$fresh/$suite/"
+    machine_make packages-use
+    mv "$fresh/$suite"/towers_*.deb "$machine/root/"
+    cp examples/library/classify.c "$machine/root/"
+    step install "$install ./towers_*.deb dataset-fashion-mnist && towers version"
+    step train "towers train inception_mini --towers 2 --epochs 1 --experiment first"
+    step library "$install gcc libc6-dev pkg-config >/dev/null && gcc classify.c \$(pkg-config --cflags --libs towers) -o classify && ldd classify | grep libtowers"
+    step remove "apt-get remove -y -qq towers && ! command -v towers"
+done
