@@ -195,10 +195,10 @@ class Server:
         self.close()
         raise RuntimeError(f"exit {self.process.returncode}: {text}")
 
-    def measure(self):
+    def measure(self, what="images_per_sec"):
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        return self.answer()["images_per_sec"]
+        return self.answer()[what]
 
     def close(self):
         try:

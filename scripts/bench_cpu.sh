@@ -6,41 +6,10 @@
 # comparison continued (--resume); each case records its commit, date and PyTorch version. 25 minutes on two idle cores.
 # usage: scripts/bench_cpu.sh [--torch pip|debian] [--only CASE,...] [--all] [--resume] [--repetitions N] [--steps N] [--no-profile]
 #                             [--list]        (see bench_cpu.py)
-#   --torch pip      the newest PyTorch of PyPI (default), in a virtual environment in the user's cache; 3 GB, mostly GPU libraries
-#                    that it does not load without. Remove ~/.cache/towers/torch to get a newer version
+#   --torch pip      PyTorch from PyPI (default) as scripts/requirements/torch.txt names it, in a virtual environment in the user's
+#                    cache; 3 GB, mostly GPU libraries that it does not load without
 #   --torch debian   the system's package
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-torch=pip more=()
-while [ $# -gt 0 ]; do
-    case $1 in
-    --torch) torch=${2:-} && shift ;;
-    --torch=*) torch=${1#*=} ;;
-    *) more+=("$1") ;;
-    esac
-    shift
-done
-case $torch in
-debian)
-    scripts/setup.sh build bench
-    export TORCH_PYTHON=/usr/bin/python3 # Debian's PyTorch belongs to Debian's Python
-    ;;
-pip)
-    scripts/setup.sh build peers
-    venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch
-    export TORCH_PYTHON=$venv/bin/python
-    if ! "$TORCH_PYTHON" -c 'import torch, torchvision, numpy' 2>/dev/null; then
-        echo "getting PyTorch from PyPI into $venv (3 GB)" >&2
-        /usr/bin/python3 -m venv "$venv"
-        "$TORCH_PYTHON" -m pip install -q torch torchvision numpy
-    fi
-    ;;
-*) echo "bench_cpu: --torch is pip or debian, not '$torch'" >&2; exit 2 ;;
-esac
-
-if [ -z "${TOWERS:-}" ]; then
-    scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
-    export TOWERS=build/towers
-fi
+. scripts/peers.sh
 exec /usr/bin/python3 scripts/bench_cpu.py "${more[@]}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How fast photographs become batches on two cores: against PyTorch's DataLoader with the newest torchvision of PyPI in several ways
+# How fast photographs become batches on two cores: against PyTorch's DataLoader with torchvision from PyPI in several ways
 # (bench_data.py), decoding against libjpeg-turbo's own speed, and a training step of inception_v3 from JPEG files against one from
 # synthetic images. All sides take turns. 218 photographs of Debian's package opencv-doc, made smaller, JPEG of quality 90 and 4:2:0.
 # The tables go to standard output and into docs/data.md, the ratio to the fastest peer into README.md. Fifteen minutes on two idle
@@ -9,22 +9,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/towers
-export TORCH_PYTHON=$cache/torch/bin/python
-if ! "$TORCH_PYTHON" -c 'import torch, torchvision' 2>/dev/null; then
-    echo "getting PyTorch from PyPI into $cache/torch (3 GB)" >&2
-    scripts/setup.sh build peers
-    /usr/bin/python3 -m venv "$cache/torch"
-    "$TORCH_PYTHON" -m pip install -q torch torchvision numpy
-fi
+scripts/setup.sh build peers
+TORCH_PYTHON=$(scripts/venv.sh torch)
+export TORCH_PYTHON
 
-simd=$cache/pillow-simd
-if ! "$simd/bin/python" -c 'import PIL, torchvision' 2>/dev/null; then
-    rm -rf "$simd"
-    "$TORCH_PYTHON" -m venv "$simd"
-    echo "$cache"/torch/lib/python3*/site-packages >"$(echo "$simd"/lib/python3*/site-packages)/torch.pth" # behind its own
-    "$simd/bin/python" -m pip install -q --no-deps pillow-simd || rm -rf "$simd"
+if SIMD_PYTHON=$(scripts/venv.sh pillow-simd); then
+    export SIMD_PYTHON
+    echo "$cache"/torch/lib/python3*/site-packages >"$(echo "$cache"/pillow-simd/lib/python3*/site-packages)/torch.pth" # behind its own
 fi
-[ ! -d "$simd" ] || export SIMD_PYTHON=$simd/bin/python
 
 pictures=$cache/photos/bench
 if [ ! -e "$pictures/made" ]; then

@@ -20,6 +20,8 @@ import subprocess
 import sys
 import time
 
+from bench_cpu import Server
+
 TABLE, BATCH = "docs/results/cpu.md", 50
 WANTED = {16: 2.5, 64: 1.5}
 
@@ -99,23 +101,6 @@ def serve(options):
 # ---- both sides in turns
 
 
-class Server:
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        first = self.process.stdout.readline()
-        self.why = None if first else next((line for line in reversed(self.process.stderr.read().splitlines()) if line), "it ended")
-        self.torch = json.loads(first)["torch"] if first else None
-
-    def measure(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())["ms"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def towers_ms(width, updates, threads):
     run = subprocess.run([os.environ.get("TOWERS", "build/towers"), "bench", "wgan_gp", "--width", str(width), "--device", "cpu",
                           "--threads", str(threads), "--batch-size", str(BATCH), "--critic-steps", "1000", "--warmup-batches", "10",
@@ -137,7 +122,7 @@ def towers_processor_ms(width, updates):
 
 
 def torch_command(width, updates, options, layout, compiled):
-    return [os.environ.get("TORCH_PYTHON", "/usr/bin/python3"), __file__, "--serve", "--width", str(width), "--batch", str(BATCH),
+    return [os.environ.get("TORCH_PYTHON", "/usr/bin/python3"), __file__, "--width", str(width), "--batch", str(BATCH),
             "--layout", layout, "--updates", str(updates), "--threads", str(options.threads)] + ["--compile"] * compiled + \
         ["--processor-time"] * options.processor_time
 
@@ -151,17 +136,16 @@ def compare(width, options, refused):
     for name, (layout, compiled) in sides.items():
         if compiled and refused:
             continue
-        server = Server(torch_command(width, updates, options, layout, compiled))
-        if server.why:
-            refused.append(server.why)
-        else:
-            servers[name], times[name] = server, []
+        try:
+            servers[name], times[name] = Server({"command": torch_command(width, updates, options, layout, compiled)}), []
+        except RuntimeError as error:
+            refused.append(str(error).splitlines()[-1])
     for _ in range(options.repetitions):
         times["towers"].append(towers_processor_ms(width, updates) if options.processor_time
                                else towers_ms(width, updates, options.threads))
         for name, server in servers.items():
-            times[name].append(server.measure())
-    version = next((server.torch for server in servers.values()), "missing")
+            times[name].append(server.measure("ms"))
+    version = next((server.version for server in servers.values()), "missing")
     for server in servers.values():
         server.close()
     return times, version

@@ -31,21 +31,15 @@ grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo && bf16=(--bf16)
 photos=$cache/photos/elpv
 if [ ! -e "$photos/made" ]; then
     scripts/setup.sh peers
-    /usr/bin/python3 -m venv "$cache/photos/python"
-    "$cache/photos/python/bin/python" -m pip install -q --no-deps elpv-dataset==1.0.0.post1 pillow
+    python=$(scripts/venv.sh elpv)
     rm -rf "$photos"
-    "$cache/photos/python/bin/python" scripts/train_photos.py folder "$(echo "$cache"/photos/python/lib/python3*/site-packages)" "$photos"
+    "$python" scripts/train_photos.py folder "$(echo "$cache"/elpv/lib/python3*/site-packages)" "$photos"
     touch "$photos/made"
 fi
 
 if [ $side = torch ]; then
-    python=$cache/torch/bin/python
-    if ! "$python" -c 'import torch, torchvision' 2>/dev/null; then
-        echo "getting PyTorch from PyPI into $cache/torch (3 GB)" >&2
-        scripts/setup.sh peers
-        /usr/bin/python3 -m venv "$cache/torch"
-        "$python" -m pip install -q torch torchvision numpy
-    fi
+    scripts/setup.sh peers
+    python=$(scripts/venv.sh torch)
     train=("$python" scripts/train_photos.py torch "$photos")
 else
     if [ -z "$binary" ]; then

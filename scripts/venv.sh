@@ -2,7 +2,7 @@
 # Make a virtual environment with the packages of scripts/requirements/NAME.txt, whose hashes pip compares, in the user's cache, and print
 # the path of its Python. It is made anew when that file changes; several calls at once wait for each other.
 # usage: scripts/venv.sh NAME [OPTION of python3 -m venv]...
-# The files are written by: pip-compile --generate-hashes --strip-extras --no-annotate --allow-unsafe (pip-tools; Python 3.11)
+# Most files are written by: pip-compile --generate-hashes --strip-extras --no-annotate --allow-unsafe (pip-tools; Python 3.11)
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
