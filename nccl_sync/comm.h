@@ -12,7 +12,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/progress.h"
-#include "nccl_sync/handshake.h"
+#include "nccl_sync/hosts/handshake.h"
 #include "nccl_sync/placement.h"
 
 typedef struct Comm Comm;

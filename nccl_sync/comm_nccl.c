@@ -549,7 +549,7 @@ static Status control_open(const CommConfig *config, CommShared *shared, Comm **
 {
     if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
     if (!config->master) return comm_mpi_open(config, shared, made);
-    return comm_hosts_open(config, shared, link_tcp_open, made);
+    return comm_hosts_open(config, shared, link_star_open, made);
 }
 
 Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device, Comm **made)

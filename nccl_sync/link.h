@@ -1,7 +1,7 @@
 /* Link: messages between the first processes of all groups, their leaders. Internal to nccl_sync.
  *
  * Nothing here waits: operations are started, and tested until they have ended; hosts_leader.c holds the deadlines. All
- * calls come from one thread. link_mpi.c carries sums too; link_tcp.c everything else, for NCCL. */
+ * calls come from one thread. link_mpi.c carries sums too; link_star.c everything else, for NCCL. */
 #ifndef TOWERS_NCCL_SYNC_LINK_H
 #define TOWERS_NCCL_SYNC_LINK_H
 
@@ -53,7 +53,7 @@ NODISCARD Status comm_mpi_open(const CommConfig *config, CommShared *shared, Com
 /* In builds with MPI. Initializes MPI, in a leader. */
 NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
 /* Meets the leaders of all groups at config->master. */
-NODISCARD Status link_tcp_open(const CommConfig *config, Link **made);
+NODISCARD Status link_star_open(const CommConfig *config, Link **made);
 void link_mpi_text(char *text, size_t bytes);
 _Noreturn void link_mpi_exit(int code); /* as comm_exit */
 

@@ -28,14 +28,23 @@ Status hosts_meet(const Options *o, JobFiles *files)
     TRY(launch_read(environ, &files->launch));
     if (files->launch.ranks == 1) return OK;
     TRY(launch_secret(environ, &files->launch));
-    files->launch.any_build = o->verb == VERB_DOCTOR;
-    TRY(control_open(&files->launch, (int64_t)(o->comm_timeout * 1000), &files->control));
+    const StarConfig star = {.rank = files->launch.rank,
+                             .ranks = files->launch.ranks,
+                             .master = files->launch.master,
+                             .port = files->launch.port,
+                             .secret = files->launch.secret,
+                             .secret_from = files->launch.secret_from,
+                             .channel = "control",
+                             .part = "supervisor",
+                             .any_build = o->verb == VERB_DOCTOR,
+                             .timeout_ms = (int64_t)(o->comm_timeout * 1000)};
+    TRY(star_open(&star, &files->control));
     job->control = files->control;
     if (o->max_restarts > 0)
         job_note(files, "--max-restarts has no effect here: only %s can start all programs again",
                  files->launch.origin);
     job->launcher = files->launch.origin;
-    job->host = control_host(files->control, files->launch.rank);
+    job->host = star_host(files->control, files->launch.rank);
     job->user_signal = files->launch.user_signal;
     job->groups = files->launch.ranks;
     char mpi[128]; /* connects GPUs, too, if it is there */
@@ -60,7 +69,7 @@ static Status run_send(const Options *o, JobFiles *files)
     json_decref(root);
     if (!text) return FAIL(ERR_MEMORY, "no memory for the run directory's message to other hosts");
     count = strlen(text);
-    Status st = control_broadcast(files->control, &text, &count);
+    Status st = star_broadcast(files->control, &text, &count);
     free(text);
     return st;
 }
@@ -78,7 +87,7 @@ static Status run_take(Options *o, JobFiles *files)
     size_t count = 0;
     TrainJob *job = &files->job;
     const Model *model;
-    TRY(control_broadcast(files->control, &text, &count));
+    TRY(star_broadcast(files->control, &text, &count));
     json_t *root = json_loadb(text, count, 0, NULL);
     const char *settings = json_string_value(json_object_get(root, "settings")),
                *name = json_string_value(json_object_get(root, "model"));
@@ -131,8 +140,8 @@ static Status gpus_share(const Gpus *all, JobFiles *files)
     const Gpus *mine = &all[files->launch.rank];
     for (int r = 0; r < files->launch.ranks; r++) {
         if (all[r].count < 0 || all[r].count > GPUS_MAX)
-            return FAIL(ERR_COMM, "rank %d on %s tells of %d GPUs, expected 0 to %d", r,
-                        control_host(files->control, r), (int)all[r].count, GPUS_MAX);
+            return FAIL(ERR_COMM, "rank %d on %s tells of %d GPUs, expected 0 to %d", r, star_host(files->control, r),
+                        (int)all[r].count, GPUS_MAX);
         bool same = all[r].count == mine->count && !memcmp(all[r].id, mine->id, (size_t)mine->count * sizeof *mine->id);
         if (same) files->gpu_program += r < files->launch.rank;
         if (same) files->gpu_programs++;
@@ -142,7 +151,7 @@ static Status gpus_share(const Gpus *all, JobFiles *files)
                             "GPU %d is seen by rank %d on %s, too, which otherwise sees other GPUs, or has them in "
                             "another order; let programs see the same GPUs, or none in common (CUDA_VISIBLE_DEVICES, "
                             "--gpus)",
-                            i, r, control_host(files->control, r));
+                            i, r, star_host(files->control, r));
     }
     return OK;
 }
@@ -162,7 +171,7 @@ Status hosts_gpus(const Options *o, JobFiles *files)
     }
     Gpus *all = calloc((size_t)files->launch.ranks, sizeof *all);
     if (!all) return FAIL(ERR_MEMORY, "no memory for the GPUs of %d programs", files->launch.ranks);
-    st = control_gather(files->control, &mine, sizeof mine, "its GPUs", all);
+    st = star_gather(files->control, &mine, sizeof mine, "its GPUs", all);
     if (st == OK) st = gpus_share(all, files);
     free(all);
     return st;
@@ -195,11 +204,11 @@ Status hosts_compare(const Options *o, JobFiles *files)
     char *mine = settings_text(o, files), *theirs = NULL, closed[512] = "";
     size_t count = mine ? strlen(mine) : 0;
     if (!mine) return FAIL(ERR_MEMORY, "no memory for the settings of the run");
-    TRY_OUT(control_barrier(files->control, "open its data"));
+    TRY_OUT(star_barrier(files->control, "open its data"));
     if (hosts_lead(files)) {
-        TRY_OUT(control_broadcast(files->control, &mine, &count));
+        TRY_OUT(star_broadcast(files->control, &mine, &count));
     } else {
-        TRY_OUT(control_broadcast(files->control, &theirs, &count));
+        TRY_OUT(star_broadcast(files->control, &theirs, &count));
         for (const char *a = mine, *b = theirs; *a || *b;) {
             int of_a = (int)strcspn(a, "\n"), of_b = (int)strcspn(b, "\n");
             if (of_a != of_b || strncmp(a, b, (size_t)of_a) != 0)
@@ -209,7 +218,7 @@ Status hosts_compare(const Options *o, JobFiles *files)
             b += of_b + (b[of_b] == '\n');
         }
     }
-    TRY_OUT(control_barrier(files->control, "compare its settings"));
+    TRY_OUT(star_barrier(files->control, "compare its settings"));
     if (!strcmp(files->job.backend->name, "cpu"))
         TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
     if (*closed) job_note(files, "warning: %s; if MPI needs this connection the run ends after --comm-timeout", closed);
@@ -244,7 +253,7 @@ Status hosts_begin(const Options *o, JobFiles *files)
     char *text = files->run_dir;
     size_t count = strlen(text);
     if (!files->control) return OK;
-    TRY(control_broadcast(files->control, &text, &count));
+    TRY(star_broadcast(files->control, &text, &count));
     if (hosts_lead(files)) return OK;
     snprintf(files->run_dir, sizeof files->run_dir, "%s", text);
     free(text);
@@ -255,14 +264,14 @@ Status hosts_begin(const Options *o, JobFiles *files)
 
 void hosts_leave(JobFiles *files, Status status)
 {
-    ControlEnd end = {.rank = files->launch.rank, .status = (int32_t)status}, failure;
+    StarEnd end = {.rank = files->launch.rank, .status = (int32_t)status}, failure;
     if (!files->control) return;
     if (status != OK) {
-        snprintf(end.message, sizeof end.message, "%.*s", CONTROL_MESSAGE_BYTES - 1, status_message());
-        control_fail(files->control, &end);
+        snprintf(end.message, sizeof end.message, "%.*s", STAR_MESSAGE_BYTES - 1, status_message());
+        star_fail(files->control, &end);
     }
-    bool own = control_orphaned(files->control) ||
-               (control_failed(files->control, &failure) && failure.rank == files->launch.rank);
+    bool own =
+        star_orphaned(files->control) || (star_failed(files->control, &failure) && failure.rank == files->launch.rank);
     fflush(NULL);
     for (int i = 0; i < 2; i++)
         if (own && files->console[i] >= 0) (void)dup2(files->console[i], i + 1);

@@ -493,6 +493,6 @@ void job_close(JobFiles *files)
     free(files->setting_defaults);
     free(files->resumed_settings);
     free(files->rates);
-    control_close(files->control);
+    star_close(files->control);
     memset(files, 0, sizeof *files);
 }

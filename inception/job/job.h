@@ -4,10 +4,10 @@
 #define TOWERS_INCEPTION_CLI_JOB_H
 
 #include "inception/options/options.h"
+#include "nccl_sync/hosts/star.h"
 #include "towers/files/files.h"
 #include "towers/replica/job.h"
 #include "towers/replica/launch.h"
-#include "towers/train/control.h"
 
 typedef struct Watch Watch; /* watch.c */
 
@@ -23,7 +23,7 @@ typedef struct JobFiles {
     char *args_yaml, *env_json, *settings, *setting_defaults;
     char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
     size_t resumed_bytes;
-    Control *control; /* to the other programs of the run (hosts.h), or NULL */
+    Star *control; /* to the other programs of the run (hosts.h), or NULL */
     Launch launch;
     int gpu_programs, gpu_program; /* programs that see the GPUs of this one, and its number among them (hosts_gpus) */
     int console[2];                /* copies of the standard streams, which another rank redirects; -1: none */

@@ -2,9 +2,9 @@
 #include "inception/job/job.h"
 
 #include "kernels/open.h"
+#include "nccl_sync/hosts/star.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
-#include "towers/train/control.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ static json_t *host_names(const TrainJob *job)
     json_t *names = json_array();
     for (int t = 0; t < job->shares.towers; t++)
         json_array_append_new(names,
-                              json_text(control_host(job->control, job_tower_rank(job, t) / job_group_processes(job))));
+                              json_text(star_host(job->control, job_tower_rank(job, t) / job_group_processes(job))));
     return names;
 }
 

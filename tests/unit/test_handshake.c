@@ -1,5 +1,5 @@
 /* Proofs between programs of a job: they hold between two that know its secret, and for nothing else. */
-#include "nccl_sync/handshake.h"
+#include "nccl_sync/hosts/handshake.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

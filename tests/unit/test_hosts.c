@@ -1,8 +1,9 @@
 /* The communicator between groups of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
  * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
  * others, and strangers are turned away. Every group is a process that forks the processes of the group. */
-#include "nccl_sync/link_frames.h"
-#include "nccl_sync/net.h"
+#include "nccl_sync/hosts/net.h"
+#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/link.h"
 #include "tests/support/free_port.h"
 
 #include <arpa/inet.h>
@@ -63,7 +64,7 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(HANG_S);
     snprintf(config.place.host, sizeof config.place.host, "host%d", rank / PER);
-    Status st = comm_hosts_open(&config, shared, link_tcp_open, &comm);
+    Status st = comm_hosts_open(&config, shared, link_star_open, &comm);
     if (st == OK) st = c->live(comm, rank);
     snprintf(c->seen->message[rank], sizeof c->seen->message[rank], "%s", st == OK ? "" : status_message());
     c->seen->status[rank] = st;
@@ -100,9 +101,8 @@ static void group_live(const Case *c, int group)
 static void intruder_comes(const Case *c)
 {
     char why[256];
-    FrameHead head = {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(LinkHello)},
-              answer = {FRAME_MAGIC, FRAME_PROOF, 0, PROOF_BYTES};
-    LinkHello hello = {{7}, GROUPS - 1, GROUPS, "thief"};
+    StarHead head = {STAR_MAGIC, STAR_HELLO, sizeof(StarHello)}, answer = {STAR_MAGIC, STAR_PROOF, PROOF_BYTES};
+    StarHello hello = {.nonce = {7}, .rank = GROUPS - 1, .ranks = GROUPS, .version = "1", .host = "thief"};
     Challenge challenge;
     int fd;
     while ((fd = net_connect("127.0.0.1", c->port, why, sizeof why)) < 0) usleep(1000);
@@ -229,7 +229,7 @@ static void test_leader_that_dies(void **state)
     (void)state;
     Case c = {leader_2_dies, PATIENT_MS, 2, -1, -1};
     case_live(&c);
-    all_told(&c, 1 << 0 | 1 << 2, "host host1");
+    all_told(&c, 1 << 0 | 1 << 2, "rank 1 on host1: its first tower process has ended");
 }
 
 /* fault: F43 */
@@ -248,10 +248,10 @@ static void test_group_that_does_not_come(void **state)
     (void)state;
     Case c = {everything, 4000, -1, 1, -1};
     case_live(&c);
-    const char *told = "of 3 groups these did not come within 4.0 s (--comm-timeout): 1; there are: 0 (host host0), 2 "
-                       "(host host2)";
     for (int r = 0; r < RANKS; r += 2 * PER)
-        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
+        if (c.seen->status[r] != ERR_COMM ||
+            !strstr(c.seen->message[r], "of 3 programs rank 1 did not connect to port ") ||
+            !strstr(c.seen->message[r], " within 4 s (--comm-timeout); here are 0 (host0), 2 (host2)"))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     munmap(c.seen, sizeof *c.seen);
 }
@@ -262,9 +262,9 @@ static void test_group_of_another_job(void **state)
     Case c = {everything, 4000, -1, -1, 2};
     case_live(&c);
     for (int r = 0; r < RANKS; r += PER) {
-        const char *told = r == 2 * PER ? "host host2 belongs to another job than the program at 127.0.0.1"
-                                        : "host host2 belongs to another job: its token differs";
-        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
+        const char *told = r == 2 * PER ? "has found the rank 0 of another job, or another program, at 127.0.0.1"
+                                        : "rank 2 did not connect";
+        if (c.seen->status[r] != (r == 2 * PER ? ERR_ARG : ERR_COMM) || !strstr(c.seen->message[r], told))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     }
     munmap(c.seen, sizeof *c.seen);
@@ -275,7 +275,7 @@ static void test_intruder_in_place_of_a_group(void **state)
     (void)state;
     Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
     case_live(&c);
-    const char *told = ": 2; there are: 0 (host host0), 1 (host host1); host thief belongs to another job";
+    const char *told = "here are 0 (host0), 1 (host1); 1 connections of other jobs were refused";
     for (int r = 0; r < RANKS - PER; r += PER)
         if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
@@ -351,41 +351,6 @@ static void test_listener_for_this_host_alone(void **state)
     }
 }
 
-/* ---- frames of strangers */
-
-static void test_frames(void **state)
-{
-    (void)state;
-    uint8_t at[sizeof(FrameHead) + sizeof(LinkHello) + 8] = {0};
-    FrameHead head = {FRAME_MAGIC, FRAME_HELLO, 0, sizeof(LinkHello)};
-    LinkHello hello = {{7}, 1, 3, "b"};
-    Frame frame;
-    memcpy(at, &head, sizeof head);
-    memcpy(at + sizeof head, &hello, sizeof hello);
-    size_t whole = sizeof head + sizeof hello;
-    assert_int_equal(frame_read(at, sizeof at, 3, &frame), whole);
-    assert_int_equal(frame.bytes, sizeof hello);
-    for (size_t cut = 0; cut < whole; cut++) assert_int_equal(frame_read(at, cut, 3, &frame), 0);
-    hello.group = 3;
-    memcpy(at + sizeof head, &hello, sizeof hello);
-    assert_int_equal(frame_read(at, sizeof at, 3, &frame), -1);
-    hello.group = 1;
-    memset(hello.host, 'x', sizeof hello.host); /* a text without an end */
-    memcpy(at + sizeof head, &hello, sizeof hello);
-    assert_int_equal(frame_read(at, sizeof at, 3, &frame), -1);
-    const FrameHead wrong[] = {{FRAME_MAGIC + 1, FRAME_DATA, 0, 0},
-                               {FRAME_MAGIC, FRAME_KINDS, 0, 0},
-                               {FRAME_MAGIC, FRAME_DATA, -1, 0},
-                               {FRAME_MAGIC, FRAME_DATA, 3, 0},
-                               {FRAME_MAGIC, FRAME_DATA, 0, FRAME_BYTES_MAX + 1},
-                               {FRAME_MAGIC, FRAME_NEWS, 0, 4},
-                               {FRAME_MAGIC, FRAME_REFUSED, 0, 0}};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        memcpy(at, &wrong[i], sizeof *wrong);
-        assert_int_equal(frame_read(at, sizeof at, 3, &frame), -1);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,7 +365,6 @@ int main(void)
         cmocka_unit_test(test_silent_strangers),
         cmocka_unit_test(test_connection_to_itself),
         cmocka_unit_test(test_listener_for_this_host_alone),
-        cmocka_unit_test(test_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,11 +65,11 @@ typedef struct TrainJob {
     int processes;       /* of the whole run: equally many in each group */
     /* A group is the processes of one launched program (launch.h); groups 0 or 1: there is only this program. */
     int groups, group;
-    int group_on_host;       /* the number of this program among those that see the same GPUs */
-    bool user_signal;        /* SIGUSR1 is a stop request: the launcher leaves it to its users */
-    const char *launcher;    /* where the group's number was found; NULL without a launcher */
-    const char *host;        /* the name of this host, NULL without a launcher */
-    struct Control *control; /* borrowed: the channel to the other programs; NULL without */
+    int group_on_host;    /* the number of this program among those that see the same GPUs */
+    bool user_signal;     /* SIGUSR1 is a stop request: the launcher leaves it to its users */
+    const char *launcher; /* where the group's number was found; NULL without a launcher */
+    const char *host;     /* the name of this host, NULL without a launcher */
+    struct Star *control; /* borrowed: the channel to the other programs; NULL without */
     int gpu[GPUS_MAX], gpu_count;
     bool graphs;         /* launch each step as captured graphs, on a GPU */
     size_t bucket_bytes; /* gradients per all-reduce; 0: the default */

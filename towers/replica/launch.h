@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "nccl_sync/handshake.h"
+#include "nccl_sync/hosts/handshake.h"
 
 enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256, LAUNCH_RANKS_MAX = 4096 };
 
@@ -35,7 +35,6 @@ typedef struct Launch {
                                      * of one job alone, if the launcher does not number jobs (Hydra); not a secret */
     Secret secret;                  /* which only programs of this job know (launch_secret) */
     const char *secret_from;        /* static: what it was made of */
-    bool any_build;                 /* set by a caller that compares builds: those of the job may differ */
 } Launch;
 
 /* The value of a variable of `environment`, as environ; NULL if it is unset or empty, or `name` is NULL. */

@@ -2,8 +2,8 @@
  * tower. Called by rank 0 after the towers have agreed on the step, when every tower's row is complete up to the
  * all-reduce, and those of other programs have been gathered. */
 #include "towers/train/activities.h"
+#include "nccl_sync/hosts/star.h"
 #include "towers/replica/tower_process.h"
-#include "towers/train/control.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -37,9 +37,9 @@ static int tower_group(const TowerProcess *p, int tower)
 /* "tower 5", or "tower 5 on HOST" in a run of several programs. */
 static void tower_text(const TowerProcess *p, int tower, char *text, size_t bytes)
 {
-    const Control *control = p->job->control;
+    const Star *control = p->job->control;
     snprintf(text, bytes, "tower %d%s%s", tower, control ? " on " : "",
-             control ? control_host(control, tower_group(p, tower)) : "");
+             control ? star_host(control, tower_group(p, tower)) : "");
 }
 
 static Status news_tell(TowerProcess *p, StragglerNews news, const Straggler *was, int64_t step)

@@ -3,7 +3,7 @@
  * towers.
  *
  * It works however the run ended, as long as both supervisors live, because the towers take no part; if the sender dies,
- * what has come of a file is removed. No message names a file (control_frames.h), and rank 0 takes files only of towers
+ * what has come of a file is removed. No message names a file (frames.h), and rank 0 takes files only of towers
  * that the sender runs, verifies every digest, and the whole capsule before it appears. A file that rank 0 has already,
  * because both see the same directory, is not sent. */
 #ifndef TOWERS_TRAIN_HOST_FILES_H

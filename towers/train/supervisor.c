@@ -10,12 +10,12 @@
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
 #include "kernels/text.h"
+#include "nccl_sync/hosts/star.h"
 #include "towers/guard/stack.h"
 #include "towers/replica/job.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
-#include "towers/train/control.h"
 #include "towers/train/host_files.h"
 #include "towers/train/process.h"
 #include "towers/train/restart.h"
@@ -52,7 +52,7 @@ typedef struct Child {
 /* Processes are numbered from 0 in each program; job_placement(first + number) is their place in the run. */
 typedef struct Supervisor {
     const TrainJob *job; /* borrowed */
-    Control *control;    /* borrowed; NULL: this is the only program */
+    Star *control;       /* borrowed; NULL: this is the only program */
     Ledger *ledger;      /* owned */
     CommShared *shared;  /* owned */
     int first, count;    /* rank of its first process; number of its processes */
@@ -110,7 +110,7 @@ static Status children_start(Supervisor *s, TowerMain tower_main)
                 "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
                 s->count, strerror(errno));
         if (pid == 0) {
-            control_forget(s->control);
+            star_forget(s->control);
             prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
             if (getppid() != parent) _exit(1);
             char name[16];
@@ -135,12 +135,12 @@ static Status children_start(Supervisor *s, TowerMain tower_main)
 
 /* ---- watching */
 
-static ControlEnd end_of(const Supervisor *s)
+static StarEnd end_of(const Supervisor *s)
 {
-    ControlEnd end = {.status = (int32_t)s->status, .secondary = s->secondary};
-    end.rank = s->control ? control_rank(s->control) : 0;
+    StarEnd end = {.status = (int32_t)s->status, .secondary = s->secondary};
+    end.rank = s->control ? star_rank(s->control) : 0;
     end.signal = s->ledger ? atomic_load(&s->ledger->run.stop_signal) : 0;
-    snprintf(end.message, sizeof end.message, "%.*s", CONTROL_MESSAGE_BYTES - 1, s->words.message);
+    snprintf(end.message, sizeof end.message, "%.*s", STAR_MESSAGE_BYTES - 1, s->words.message);
     return end;
 }
 
@@ -149,8 +149,8 @@ static void root_cause(Supervisor *s, Status status)
     if (s->status != OK) return;
     s->status = status;
     status_keep(&s->words);
-    ControlEnd end = end_of(s);
-    if (s->control && !s->secondary) control_fail(s->control, &end);
+    StarEnd end = end_of(s);
+    if (s->control && !s->secondary) star_fail(s->control, &end);
 }
 
 /* The position of process r, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed
@@ -314,25 +314,25 @@ static bool towers_are_stuck(Supervisor *s)
 /* ---- other programs of the run */
 
 /* Adopt the failure of another program as the root cause. `s` may already have failed as a consequence of it. */
-static void failure_adopt(Supervisor *s, const ControlEnd *failure)
+static void failure_adopt(Supervisor *s, const StarEnd *failure)
 {
     bool by_agreement = failure->status == ERR_NUMERIC || failure->status == ERR_INTERRUPTED;
-    if (failure->rank == control_rank(s->control) || (s->status != OK && !s->secondary)) return;
+    if (failure->rank == star_rank(s->control) || (s->status != OK && !s->secondary)) return;
     s->secondary = false;
     s->status = by_agreement ? FAIL((Status)failure->status, "%s", failure->message)
                              : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
-                                    control_host(s->control, failure->rank), failure->message);
+                                    star_host(s->control, failure->rank), failure->message);
     status_keep(&s->words);
 }
 
 /* If the channel has received the failure of another program, release the towers that wait for its towers. */
 static void news_take(Supervisor *s)
 {
-    ControlEnd failure;
-    if (!s->control || s->elsewhere || !control_failed(s->control, &failure)) return;
+    StarEnd failure;
+    if (!s->control || s->elsewhere || !star_failed(s->control, &failure)) return;
     s->elsewhere = true;
     failure_adopt(s, &failure);
-    if (failure.rank == control_rank(s->control)) return;
+    if (failure.rank == star_rank(s->control)) return;
     comm_shared_abort_by(s->shared, s->words.message);
     if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
 }
@@ -343,25 +343,25 @@ static void channel_turn(Supervisor *s)
     int64_t life = 0;
     for (int r = 0; r < s->count; r++)
         if (s->child[r].pid && life_of(s, r) > life) life = life_of(s, r);
-    control_turn(s->control, life);
-    int64_t others = control_others_alive(s->control);
+    star_turn(s->control, life);
+    int64_t others = star_others_alive(s->control);
     if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
         s->others_ns = others;
         comm_shared_peers_progress(s->shared, others);
     }
-    int none = 0, number = control_stop_asked(s->control);
+    int none = 0, number = star_stop_asked(s->control);
     if (number) atomic_compare_exchange_strong(&s->ledger->run.stop_signal, &none, number);
 }
 
 /* All programs end with the same result, and so with the same exit code. */
 static void results_share(Supervisor *s, TrainResult *result)
 {
-    ControlEnd mine = end_of(s), all;
+    StarEnd mine = end_of(s), all;
     atomic_store(&s->sharing, true);
-    if (control_rank(s->control) > 0 && host_files_send(s->job, s->started) != OK)
-        console_warn(&s->console, "records of rank %d stay on %s: %s", control_rank(s->control), s->job->host,
+    if (star_rank(s->control) > 0 && host_files_send(s->job, s->started) != OK)
+        console_warn(&s->console, "records of rank %d stay on %s: %s", star_rank(s->control), s->job->host,
                      status_message());
-    control_end(s->control, &mine, &all);
+    star_end(s->control, &mine, &all);
     if (all.status != OK) failure_adopt(s, &all);
     if (!result->signal) result->signal = all.signal;
 }
@@ -394,7 +394,7 @@ static void *signals_listen(void *context)
             atomic_store(&s->last_signal, number);
             atomic_fetch_add(&s->interrupts, number == SIGINT);
             if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->ledger->run.stop_signal, number);
-            if (s->control) control_stop(s->control, number);
+            if (s->control) star_stop(s->control, number);
         }
         if (s->control) channel_turn(s);
         if (atomic_load(&s->signals) < 2) continue;
@@ -402,7 +402,7 @@ static void *signals_listen(void *context)
         int64_t blocked = BLOCKED_MS * 1000000ll;
         if (clock_ns() - second_ns < blocked || !all_are_silent(s, blocked)) continue;
         if (!atomic_load(&s->sharing)) _exit(128 + atomic_load(&s->last_signal));
-        control_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
+        star_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
     }
     return NULL;
 }
@@ -410,7 +410,7 @@ static void *signals_listen(void *context)
 /* Started after the towers, which must be forked by a single-threaded process. */
 static Status listener_start(Supervisor *s)
 {
-    if (s->control) control_watch(s->control);
+    if (s->control) star_watch(s->control);
     int error = pthread_create(&s->listener, NULL, signals_listen, s);
     if (error) return FAIL(ERR_MEMORY, "cannot start the thread that receives signals: %s", strerror(error));
     s->listening = true;
@@ -507,7 +507,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     Status st = shared_create(&s);
     if (st == OK) console_start(&s.console, job, s.ledger);
     if (st == OK) st = children_start(&s, tower_main);
-    if (st == OK && s.control && control_rank(s.control) == 0) st = host_files_open(job, &s.files);
+    if (st == OK && s.control && star_rank(s.control) == 0) st = host_files_open(job, &s.files);
     if (st == OK) st = listener_start(&s);
     if (st != OK) {
         root_cause(&s, st);

@@ -9,8 +9,8 @@
  * connector's nonce (libcrypto's), so it holds for one connection in one direction. The secret never travels. Messages
  * after the handshake are neither encrypted nor signed: it keeps out whoever can connect or listen, not whoever can
  * change packets between the hosts. */
-#ifndef TOWERS_NCCL_SYNC_HANDSHAKE_H
-#define TOWERS_NCCL_SYNC_HANDSHAKE_H
+#ifndef TOWERS_NCCL_SYNC_HOSTS_HANDSHAKE_H
+#define TOWERS_NCCL_SYNC_HOSTS_HANDSHAKE_H
 
 #include <stdbool.h>
 #include <stddef.h>

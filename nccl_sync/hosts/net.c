@@ -1,5 +1,5 @@
 /* TCP connections between hosts; see net.h. */
-#include "nccl_sync/net.h"
+#include "nccl_sync/hosts/net.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 /* The channel between the supervisors of a run; see control.h. */
-#include "towers/train/control.h"
+#include "nccl_sync/hosts/star.h"
 #include "kernels/clock.h"
 #include "kernels/open.h"
+#include "kernels/progress.h"
 #include "kernels/text.h"
-#include "nccl_sync/net.h"
+#include "nccl_sync/hosts/net.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -30,6 +31,7 @@ enum {
     WINDOW = 1 << 20,   /* bytes of files that wait in a queue */
     STRANGERS_MAX = 32, /* connections that have not said who they are */
     STRANGER_BYTES = 4096,
+    NEWS_ROOM = 64,  /* messages that nobody has heard */
     FILES_OPEN = 256 /* descriptors beside those of connections */
 };
 
@@ -42,8 +44,8 @@ typedef struct Peer {
     bool stranger;              /* it has not proven that to rank 0 */
     bool ready, ended;
     bool starved; /* no memory for what it sends, or for what is sent to it */
-    ControlEnd end;
-    char host[CONTROL_HOST_BYTES];
+    StarEnd end;
+    char host[STAR_HOST_BYTES];
     char *bytes; /* that it has sent, followed by a zero byte; of a gather, or of a broadcast from rank 0 */
     size_t byte_count;
 } Peer;
@@ -52,17 +54,17 @@ typedef struct Peer {
 typedef struct Stranger {
     Peer peer;
     bool greeted; /* `hello` has come, and the challenge was sent */
-    ControlHello hello;
+    StarHello hello;
     Challenge challenge;
 } Stranger;
 
-struct Control {
+struct Star {
     int rank, ranks;
     int64_t timeout_ms;
     uint64_t build;
-    Launch launch;
-    ControlHello hello; /* of this rank's connection to rank 0 */
-    Peer *peer;         /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
+    StarConfig config;
+    StarHello hello; /* of this rank's connection to rank 0 */
+    Peer *peer;      /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
     int listener;
     Stranger stranger[STRANGERS_MAX];
     int refused; /* connections of other jobs */
@@ -70,31 +72,33 @@ struct Control {
     bool orphaned; /* the connection to rank 0 has ended before the result came */
     int64_t beaten_ns, turned_ns, awake_ns;
     int stop_signal;
-    ControlEnd failure, result;
-    ControlTake *take;
+    StarEnd failure, result;
+    StarTake *take;
     void *take_context;
-    int taking;           /* the rank of which `take` is being called, without the lock; -1: none */
-    ControlFile unwanted; /* the last that rank 0 did not want */
-    int64_t file_ns;      /* when rank 0 last received a part of a file */
-    bool left;            /* control_leave */
+    int taking;        /* the rank of which `take` is being called, without the lock; -1: none */
+    StarFile unwanted; /* the last that rank 0 did not want */
+    int64_t file_ns;   /* when rank 0 last received a part of a file */
+    StarNews news[NEWS_ROOM];
+    int news_first, news_count;
+    bool left; /* star_leave */
     pthread_mutex_t mutex;
 };
 
-static bool is_root(const Control *c)
+static bool is_root(const Star *c)
 {
     return c->rank == 0;
 }
 
 /* ---- sending */
 
-static void peer_send(Peer *peer, ControlKind kind, const void *content, size_t bytes)
+static void peer_send(Peer *peer, StarKind kind, const void *content, size_t bytes)
 {
-    ControlHead head = {CONTROL_MAGIC, (uint32_t)kind, (uint32_t)bytes};
+    StarHead head = {STAR_MAGIC, (uint32_t)kind, (uint32_t)bytes};
     if (net_send(&peer->net, &head, sizeof head, content, bytes) != OK) peer->starved = true;
 }
 
 /* To everybody that this rank is connected to, except one. */
-static void all_send(Control *c, ControlKind kind, const void *content, size_t bytes, int except)
+static void all_send(Star *c, StarKind kind, const void *content, size_t bytes, int except)
 {
     for (int r = 0; r < c->ranks; r++)
         if (r != except) peer_send(&c->peer[r], kind, content, bytes);
@@ -102,20 +106,20 @@ static void all_send(Control *c, ControlKind kind, const void *content, size_t b
 
 /* ---- receiving */
 
-static void failure_take(Control *c, const ControlEnd *end, int from)
+static void failure_take(Star *c, const StarEnd *end, int from)
 {
     if (c->failed) return;
     c->failed = true;
     c->failure = *end;
-    all_send(c, CONTROL_FAILED, end, sizeof *end, from);
+    all_send(c, STAR_FAILED, end, sizeof *end, from);
 }
 
-static void failure_make(Control *c, Status status, int rank, const char *format, ...)
+static void failure_make(Star *c, Status status, int rank, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static void failure_make(Control *c, Status status, int rank, const char *format, ...)
+static void failure_make(Star *c, Status status, int rank, const char *format, ...)
 {
-    ControlEnd end = {.rank = rank, .status = (int32_t)status};
+    StarEnd end = {.rank = rank, .status = (int32_t)status};
     va_list args;
     va_start(args, format);
     vsnprintf(end.message, sizeof end.message, format, args);
@@ -123,36 +127,42 @@ static void failure_make(Control *c, Status status, int rank, const char *format
     failure_take(c, &end, -1);
 }
 
-/* Whether a frame comes in its direction, and speaks of this run's ranks. Rank 0 decides, the others report. Before rank 0
- * has proven itself it has nothing to say but its challenge. */
-static bool frame_fits(const Control *c, const Peer *peer, const ControlFrame *frame)
+/* Whether a frame comes in its direction, and speaks of this run's ranks. Before rank 0 has proven itself it has nothing to
+ * say but its challenge. */
+static bool frame_fits(const Star *c, const Peer *peer, const StarFrame *frame)
 {
-    ControlEnd end;
-    bool from_root = !is_root(c);
-    if (!peer->proven) return frame->kind == CONTROL_CHALLENGE;
+    StarEnd end;
+    StarNews news;
+    StarSender sender = star_frame_sender(frame->kind);
+    if (!peer->proven) return frame->kind == STAR_CHALLENGE;
+    if (sender != STAR_FROM_ANY && sender != (is_root(c) ? STAR_FROM_OTHER : STAR_FROM_ROOT)) return false;
     switch (frame->kind) {
-    case CONTROL_WELCOME: return from_root && frame->bytes == (size_t)c->ranks * CONTROL_HOST_BYTES;
-    case CONTROL_HAVE:
-    case CONTROL_GO: return from_root;
-    case CONTROL_FILE:
-    case CONTROL_PIECE:
-    case CONTROL_READY: return !from_root;
-    case CONTROL_BYTES:
-    case CONTROL_BEAT:
-    case CONTROL_STOP: return true;
-    case CONTROL_REFUSED:
-    case CONTROL_RESULT:
-    case CONTROL_ENDED:
-    case CONTROL_FAILED:
-        memcpy(&end, frame->content, sizeof end);
-        return end.rank < c->ranks && (frame->kind == CONTROL_FAILED || from_root == (frame->kind != CONTROL_ENDED));
-    default: return false; /* a greeting only begins a connection */
+    case STAR_WELCOME: return frame->bytes == (size_t)c->ranks * STAR_HOST_BYTES;
+    case STAR_NEWS:
+        memcpy(&news, frame->content, sizeof news);
+        return news.from >= 0 && news.from < c->ranks && news.to >= 0 && news.to < c->ranks;
+    case STAR_REFUSED:
+    case STAR_RESULT:
+    case STAR_ENDED:
+    case STAR_FAILED: memcpy(&end, frame->content, sizeof end); return end.rank < c->ranks;
+    default: return true;
     }
+}
+
+/* To this rank, or on to another one. Of many that nobody hears, the first suffice. */
+static void news_receive(Star *c, const StarFrame *frame)
+{
+    StarNews news;
+    memcpy(&news, frame->content, sizeof news);
+    if (news.to != c->rank)
+        peer_send(&c->peer[is_root(c) ? news.to : 0], STAR_NEWS, &news, sizeof news);
+    else if (c->news_count < NEWS_ROOM)
+        c->news[(c->news_first + c->news_count++) % NEWS_ROOM] = news;
 }
 
 /* Disks may need long for a file. The channel goes on meanwhile, but for the frames of this rank and for other files;
  * silence is counted anew afterwards, because frames have waited. */
-static bool file_frame_take(Control *c, int from, const ControlFrame *frame)
+static bool file_frame_take(Star *c, int from, const StarFrame *frame)
 {
     if (!c->take) return true;
     c->taking = from;
@@ -165,20 +175,20 @@ static bool file_frame_take(Control *c, int from, const ControlFrame *frame)
     return wanted;
 }
 
-static void frame_take(Control *c, int from, const ControlFrame *frame)
+static void frame_take(Star *c, int from, const StarFrame *frame)
 {
     Peer *peer = &c->peer[from];
-    ControlEnd end;
+    StarEnd end;
     int32_t number;
     int64_t duration;
     peer->heard_ns = clock_ns();
     switch (frame->kind) {
-    case CONTROL_WELCOME:
+    case STAR_WELCOME:
         c->welcome = true;
         for (int r = 0; r < c->ranks; r++)
-            memcpy(c->peer[r].host, frame->content + (size_t)r * CONTROL_HOST_BYTES, CONTROL_HOST_BYTES);
+            memcpy(c->peer[r].host, frame->content + (size_t)r * STAR_HOST_BYTES, STAR_HOST_BYTES);
         break;
-    case CONTROL_BYTES:
+    case STAR_BYTES:
         free(peer->bytes);
         peer->bytes = malloc(frame->bytes + 1);
         peer->byte_count = frame->bytes;
@@ -187,35 +197,36 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
         memcpy(peer->bytes, frame->content, frame->bytes);
         peer->bytes[frame->bytes] = 0;
         break;
-    case CONTROL_READY: peer->ready = true; break;
-    case CONTROL_GO: c->go = true; break;
-    case CONTROL_BEAT:
+    case STAR_NEWS: news_receive(c, frame); break;
+    case STAR_READY: peer->ready = true; break;
+    case STAR_GO: c->go = true; break;
+    case STAR_BEAT:
         memcpy(&duration, frame->content, sizeof duration);
         peer->alive_ns = duration < peer->heard_ns ? peer->heard_ns - duration : 0;
         break;
-    case CONTROL_STOP:
+    case STAR_STOP:
         memcpy(&number, frame->content, sizeof number);
         if (c->stop_signal) break;
         c->stop_signal = number;
-        all_send(c, CONTROL_STOP, &number, sizeof number, from);
+        all_send(c, STAR_STOP, &number, sizeof number, from);
         break;
-    case CONTROL_REFUSED:
-    case CONTROL_FAILED:
+    case STAR_REFUSED:
+    case STAR_FAILED:
         memcpy(&end, frame->content, sizeof end);
         failure_take(c, &end, from);
         break;
-    case CONTROL_ENDED:
+    case STAR_ENDED:
         memcpy(&peer->end, frame->content, sizeof peer->end);
         peer->ended = true;
         peer->ended_ns = peer->heard_ns;
         break;
-    case CONTROL_FILE:
-    case CONTROL_PIECE:
-        if (!file_frame_take(c, from, frame) && frame->kind == CONTROL_FILE)
-            peer_send(peer, CONTROL_HAVE, frame->content, frame->bytes);
+    case STAR_FILE:
+    case STAR_PIECE:
+        if (!file_frame_take(c, from, frame) && frame->kind == STAR_FILE)
+            peer_send(peer, STAR_HAVE, frame->content, frame->bytes);
         break;
-    case CONTROL_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
-    case CONTROL_RESULT:
+    case STAR_HAVE: memcpy(&c->unwanted, frame->content, sizeof c->unwanted); break;
+    case STAR_RESULT:
         memcpy(&c->result, frame->content, sizeof c->result);
         c->decided = true;
         break;
@@ -223,22 +234,22 @@ static void frame_take(Control *c, int from, const ControlFrame *frame)
     }
 }
 
-static Hello hello_of(const ControlHello *hello)
+static Hello hello_of(const char *channel, const StarHello *hello)
 {
-    return (Hello){"control", hello, sizeof *hello};
+    return (Hello){channel, hello, sizeof *hello};
 }
 
 /* Rank 0 proves itself, and so does this rank; otherwise the connection and the run end here. */
-static void challenge_take(Control *c, const ControlFrame *frame)
+static void challenge_take(Star *c, const StarFrame *frame)
 {
     Peer *root = &c->peer[0];
     Challenge challenge;
     Proof proof;
-    const Hello hello = hello_of(&c->hello);
+    const Hello hello = hello_of(c->config.channel, &c->hello);
     memcpy(&challenge, frame->content, sizeof challenge);
-    root->proven = handshake_prove(&c->launch.secret, &hello, &challenge, &proof);
+    root->proven = handshake_prove(&c->config.secret, &hello, &challenge, &proof);
     if (root->proven) {
-        peer_send(root, CONTROL_PROOF, &proof, sizeof proof);
+        peer_send(root, STAR_PROOF, &proof, sizeof proof);
         return;
     }
     net_close(&root->net);
@@ -247,40 +258,40 @@ static void challenge_take(Control *c, const ControlFrame *frame)
         "has found the rank 0 of another job, or another program, at %s, port %d: it does not know this rank's "
         "token (from %s); if it is meant to be the same job set TOWERS_TOKEN to the same random text for all "
         "its programs, otherwise give each job its own TOWERS_MASTER_PORT",
-        c->launch.master, c->launch.port, c->launch.secret_from);
+        c->config.master, c->config.port, c->config.secret_from);
 }
 
 /* Takes what has come; false at the end of the connection. A stranger has little to say. */
 static bool peer_receive(Peer *peer)
 {
-    size_t most = peer->stranger ? STRANGER_BYTES : 2 * (CONTROL_CONTENT_MAX + sizeof(ControlHead));
+    size_t most = peer->stranger ? STRANGER_BYTES : 2 * (STAR_CONTENT_MAX + sizeof(StarHead));
     peer->starved |= net_receive(&peer->net, most) != OK;
     return !peer->starved && !peer->net.closed;
 }
 
 /* Whether a frame cannot be taken yet: bytes, before those that came first have been taken, unless nobody will take them
  * any more; a part of a file, while another one is being written. */
-static bool frame_waits(const Control *c, const Peer *peer, ControlKind kind)
+static bool frame_waits(const Star *c, const Peer *peer, StarKind kind)
 {
-    if (kind == CONTROL_BYTES) return peer->bytes && !c->failed && !c->watching;
-    return (kind == CONTROL_FILE || kind == CONTROL_PIECE) && c->taking >= 0;
+    if (kind == STAR_BYTES) return peer->bytes && !c->failed && !c->watching;
+    return (kind == STAR_FILE || kind == STAR_PIECE) && c->taking >= 0;
 }
 
 /* All complete frames of a peer, and then its end. */
-static void peer_turn(Control *c, int rank)
+static void peer_turn(Star *c, int rank)
 {
     Peer *peer = &c->peer[rank];
-    ControlFrame frame;
+    StarFrame frame;
     int64_t length;
     if (peer->net.fd < 0 || c->taking == rank) return;
     bool open = peer_receive(peer);
-    while ((length = control_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
+    while ((length = star_frame_read(peer->net.in, peer->net.in_used, &frame)) > 0 && !peer->starved) {
         if (frame_waits(c, peer, frame.kind)) return;
         if (!frame_fits(c, peer, &frame)) {
             length = -1;
             break;
         }
-        if (frame.kind == CONTROL_CHALLENGE)
+        if (frame.kind == STAR_CHALLENGE)
             challenge_take(c, &frame);
         else
             frame_take(c, rank, &frame);
@@ -295,13 +306,15 @@ static void peer_turn(Control *c, int rank)
     net_close(&peer->net);
     c->orphaned |= rank == 0 && !c->decided;
     if (peer->ended || c->decided || c->failed) return;
-    failure_make(c, ERR_COMM, rank, "%s",
-                 length < 0 ? "sent what is no message of the control channel"
-                            : "its supervisor has ended without a message: it was killed, or its host is down");
+    if (length < 0)
+        failure_make(c, ERR_COMM, rank, "sent what is no message of this program");
+    else
+        failure_make(c, ERR_COMM, rank, "its %s has ended without a message: it was killed, or its host is down",
+                     c->config.part);
 }
 
 /* Nothing has been heard of it for longer than the timeout, without the time in which this program was stopped itself. */
-static bool is_silent(const Control *c, int rank)
+static bool is_silent(const Star *c, int rank)
 {
     int64_t heard = c->peer[rank].heard_ns > c->awake_ns ? c->peer[rank].heard_ns : c->awake_ns;
     return c->watching && c->taking < 0 && clock_ns() - heard > c->timeout_ms * 1000000ll;
@@ -313,7 +326,7 @@ typedef struct Lives {
     int64_t latest, second; /* 0: none yet */
 } Lives;
 
-static Lives lives_find(const Control *c)
+static Lives lives_find(const Star *c)
 {
     Lives lives = {.rank = -1};
     for (int r = 0; r < c->ranks; r++) {
@@ -327,9 +340,9 @@ static Lives lives_find(const Control *c)
 }
 
 /* One round: wait at most wait_ms for something to happen, then take and send what there is. */
-static void turn(Control *c, int wait_ms)
+static void turn(Star *c, int wait_ms)
 {
-    struct pollfd polled[1 + STRANGERS_MAX + LAUNCH_RANKS_MAX];
+    struct pollfd polled[1 + STRANGERS_MAX + STAR_RANKS_MAX];
     nfds_t count = 0;
     if (c->listener >= 0) polled[count++] = (struct pollfd){c->listener, POLLIN, 0};
     for (int i = 0; i < STRANGERS_MAX; i++)
@@ -358,16 +371,16 @@ static void turn(Control *c, int wait_ms)
         if (peer->net.fd < 0) continue;
         /* Tell each rank the latest sign of life of all ranks but itself. */
         int64_t alive = r == lives.rank ? lives.second : lives.latest, life = alive ? now - alive : INT64_MAX;
-        if (beat && !peer->net.out_used) peer_send(peer, CONTROL_BEAT, &life, sizeof life);
+        if (beat && !peer->net.out_used) peer_send(peer, STAR_BEAT, &life, sizeof life);
         if (is_silent(c, r) && !c->failed && !peer->ended)
-            failure_make(c, ERR_COMM, r, "no sign of life of its supervisor for %.1f s (--comm-timeout)",
+            failure_make(c, ERR_COMM, r, "no sign of life of its %s for %.1f s (--comm-timeout)", c->config.part,
                          (double)c->timeout_ms * 1e-3);
     }
 }
 
 /* ---- meeting */
 
-uint64_t control_build(void)
+uint64_t star_build(void)
 {
     enum { PIECE = 1 << 20 };
     uint64_t digest = 0;
@@ -382,16 +395,16 @@ uint64_t control_build(void)
 }
 
 /* A program of this job has come. */
-static void rank_take(Control *c, Stranger *stranger)
+static void rank_take(Star *c, Stranger *stranger)
 {
-    const ControlHello *hello = &stranger->hello;
+    const StarHello *hello = &stranger->hello;
     if (hello->ranks != c->ranks) {
-        ControlEnd end = {.status = ERR_ARG};
+        StarEnd end = {.status = ERR_ARG};
         snprintf(end.message, sizeof end.message,
                  "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
                  hello->rank, hello->host, hello->ranks, c->ranks);
         c->refused++;
-        peer_send(&stranger->peer, CONTROL_REFUSED, &end, sizeof end);
+        peer_send(&stranger->peer, STAR_REFUSED, &end, sizeof end);
         net_close(&stranger->peer.net);
         return;
     }
@@ -400,7 +413,7 @@ static void rank_take(Control *c, Stranger *stranger)
     if (twice) {
         failure_make(c, ERR_ARG, 0, "rank %d has come twice, from %s and from %s; every program needs its own rank",
                      hello->rank, peer->host, hello->host);
-        peer_send(&stranger->peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
+        peer_send(&stranger->peer, STAR_FAILED, &c->failure, sizeof c->failure);
         net_close(&stranger->peer.net);
     } else {
         *peer = stranger->peer;
@@ -408,9 +421,9 @@ static void rank_take(Control *c, Stranger *stranger)
         peer->stranger = false;
         memcpy(peer->host, hello->host, sizeof peer->host);
         stranger->peer = (Peer){.net.fd = -1};
-        if (c->failed) peer_send(peer, CONTROL_FAILED, &c->failure, sizeof c->failure);
+        if (c->failed) peer_send(peer, STAR_FAILED, &c->failure, sizeof c->failure);
     }
-    if (!twice && !c->launch.any_build && hello->build != c->build)
+    if (!twice && !c->config.any_build && hello->build != c->build)
         failure_make(c, ERR_ARG, 0,
                      "rank %d on %s runs another build of towers (version %s, digest %016llx) than rank 0 "
                      "(version " TOWERS_VERSION ", digest %016llx); install the same file on all hosts",
@@ -419,29 +432,29 @@ static void rank_take(Control *c, Stranger *stranger)
 }
 
 /* The next frame of a handshake. */
-static void stranger_turn(Control *c, Stranger *stranger)
+static void stranger_turn(Star *c, Stranger *stranger)
 {
     NetPeer *net = &stranger->peer.net;
-    ControlFrame frame;
+    StarFrame frame;
     Proof proof;
-    const Hello hello = hello_of(&stranger->hello);
+    const Hello hello = hello_of(c->config.channel, &stranger->hello);
     bool open = peer_receive(&stranger->peer);
-    int64_t length = control_frame_read(net->in, net->in_used, &frame);
+    int64_t length = star_frame_read(net->in, net->in_used, &frame);
     bool silent = clock_ns() - stranger->peer.heard_ns > HELLO_MS * 1000000ll;
-    if (length > 0 && frame.kind == CONTROL_HELLO && !stranger->greeted) {
+    if (length > 0 && frame.kind == STAR_HELLO && !stranger->greeted) {
         memcpy(&stranger->hello, frame.content, sizeof stranger->hello);
         net_skip(net, (size_t)length);
-        stranger->greeted = handshake_challenge(&c->launch.secret, &hello, &stranger->challenge) == OK;
+        stranger->greeted = handshake_challenge(&c->config.secret, &hello, &stranger->challenge) == OK;
         if (stranger->greeted)
-            peer_send(&stranger->peer, CONTROL_CHALLENGE, &stranger->challenge, sizeof stranger->challenge);
+            peer_send(&stranger->peer, STAR_CHALLENGE, &stranger->challenge, sizeof stranger->challenge);
         else
             net_close(net);
         return;
     }
-    if (length > 0 && frame.kind == CONTROL_PROOF && stranger->greeted) {
+    if (length > 0 && frame.kind == STAR_PROOF && stranger->greeted) {
         memcpy(&proof, frame.content, sizeof proof);
         net_skip(net, (size_t)length);
-        if (handshake_holds(&c->launch.secret, &hello, &stranger->challenge, &proof)) {
+        if (handshake_holds(&c->config.secret, &hello, &stranger->challenge, &proof)) {
             rank_take(c, stranger);
             return;
         }
@@ -451,7 +464,7 @@ static void stranger_turn(Control *c, Stranger *stranger)
     net_close(net);
 }
 
-static void strangers_turn(Control *c)
+static void strangers_turn(Star *c)
 {
     for (int i = 0; i < STRANGERS_MAX; i++) {
         if (c->stranger[i].peer.net.fd >= 0) continue;
@@ -464,9 +477,9 @@ static void strangers_turn(Control *c)
         if (c->stranger[i].peer.net.fd >= 0) stranger_turn(c, &c->stranger[i]);
 }
 
-static Status failure_status(const Control *c)
+static Status failure_status(const Star *c)
 {
-    const ControlEnd *f = &c->failure;
+    const StarEnd *f = &c->failure;
     if (f->rank == 0 && f->status != ERR_COMM) return FAIL((Status)f->status, "%s", f->message);
     return FAIL((Status)f->status, "rank %d%s%s: %s", f->rank, *c->peer[f->rank].host ? " on " : "",
                 c->peer[f->rank].host, f->message);
@@ -485,13 +498,14 @@ static Status descriptors_allow(int ranks)
                 ranks, (unsigned long long)wanted, (unsigned long long)was);
 }
 
-static Status root_meet(Control *c, int port, int64_t deadline)
+static Status root_meet(Star *c, int port, int64_t deadline)
 {
     int here = 1;
     TRY(descriptors_allow(c->ranks));
-    TRY(net_listen(c->launch.master, port, &c->listener));
+    TRY(net_listen(c->config.master, port, &c->listener));
     while (here < c->ranks && clock_ns() < deadline) {
         bool failed = c->failed;
+        progress_made("waiting for the other hosts");
         turn(c, RETRY_MS);
         strangers_turn(c);
         if (c->failed && !failed) deadline = clock_ns() + LATE_MS * 1000000ll;
@@ -517,35 +531,36 @@ static Status root_meet(Control *c, int port, int64_t deadline)
     c->listener = -1;
     for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].peer.net);
     if (c->failed) return failure_status(c);
-    char *hosts = malloc((size_t)c->ranks * CONTROL_HOST_BYTES);
+    char *hosts = malloc((size_t)c->ranks * STAR_HOST_BYTES);
     if (!hosts) return FAIL(ERR_MEMORY, "no memory for the names of %d hosts", c->ranks);
-    for (int r = 0; r < c->ranks; r++)
-        memcpy(hosts + (size_t)r * CONTROL_HOST_BYTES, c->peer[r].host, CONTROL_HOST_BYTES);
-    all_send(c, CONTROL_WELCOME, hosts, (size_t)c->ranks * CONTROL_HOST_BYTES, 0);
+    for (int r = 0; r < c->ranks; r++) memcpy(hosts + (size_t)r * STAR_HOST_BYTES, c->peer[r].host, STAR_HOST_BYTES);
+    all_send(c, STAR_WELCOME, hosts, (size_t)c->ranks * STAR_HOST_BYTES, 0);
     free(hosts);
     return OK;
 }
 
 /* Connect to rank 0 and wait until all have come. A connection that ends before is tried again: rank 0 may be that of an
  * earlier attempt. */
-static Status other_meet(Control *c, const Launch *launch, int64_t deadline)
+static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
 {
     char why[256] = "no attempt";
-    ControlHello *hello = &c->hello;
-    *hello = (ControlHello){.build = c->build, .rank = c->rank, .ranks = c->ranks};
+    StarHello *hello = &c->hello;
+    *hello = (StarHello){.build = c->build, .rank = c->rank, .ranks = c->ranks};
     snprintf(hello->version, sizeof hello->version, "%s", TOWERS_VERSION);
     memcpy(hello->host, c->peer[c->rank].host, sizeof hello->host);
     Peer *root = &c->peer[0];
     while (clock_ns() < deadline && !c->welcome && !c->failed) {
-        root->net.fd = net_connect(launch->master, launch->port, why, sizeof why);
+        progress_made("connecting to the first host");
+        root->net.fd = net_connect(config->master, config->port, why, sizeof why);
         if (root->net.fd >= 0) {
             root->proven = false;
             TRY(random_bytes(hello->nonce, sizeof hello->nonce));
-            peer_send(root, CONTROL_HELLO, hello, sizeof *hello);
+            peer_send(root, STAR_HELLO, hello, sizeof *hello);
             snprintf(why, sizeof why, "connected, but not all programs have come");
         }
         while (root->net.fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
             root->ended = true; /* its end is no failure yet */
+            progress_made("waiting for the other hosts");
             turn(c, RETRY_MS);
         }
         root->ended = false;
@@ -555,44 +570,47 @@ static Status other_meet(Control *c, const Launch *launch, int64_t deadline)
     c->orphaned = false; /* attempts that failed do not count */
     if (c->welcome) return OK;
     return FAIL(ERR_COMM, "rank %d on %s cannot meet rank 0 at %s, port %d, within %.0f s (--comm-timeout): %s",
-                c->rank, hello->host, launch->master, launch->port, (double)c->timeout_ms * 1e-3, why);
+                c->rank, hello->host, config->master, config->port, (double)c->timeout_ms * 1e-3, why);
 }
 
-Status control_open(const Launch *launch, int64_t timeout_ms, Control **made)
+Status star_open(const StarConfig *config, Star **made)
 {
     Status st = OK;
-    Control *c = calloc(1, sizeof *c);
-    if (!c) return FAIL(ERR_MEMORY, "no memory for the control channel");
-    *c = (Control){.rank = launch->rank,
-                   .ranks = launch->ranks,
-                   .timeout_ms = timeout_ms,
-                   .build = control_build(),
-                   .launch = *launch,
-                   .listener = -1,
-                   .taking = -1,
-                   .peer = calloc((size_t)launch->ranks, sizeof *c->peer)};
+    Star *c = calloc(1, sizeof *c);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for connections between programs");
+    *c = (Star){.rank = config->rank,
+                .ranks = config->ranks,
+                .timeout_ms = config->timeout_ms,
+                .build = config->any_build ? 0 : star_build(),
+                .config = *config,
+                .listener = -1,
+                .taking = -1,
+                .peer = calloc((size_t)config->ranks, sizeof *c->peer)};
     pthread_mutex_init(&c->mutex, NULL);
     for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].peer.net.fd = -1;
     for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.net.fd = -1};
-    if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the control channel of %d programs", launch->ranks));
-    if (gethostname(c->peer[c->rank].host, CONTROL_HOST_BYTES - 1) != 0)
-        snprintf(c->peer[c->rank].host, CONTROL_HOST_BYTES, "an unnamed host");
-    int64_t deadline = clock_ns() + timeout_ms * 1000000;
-    TRY_OUT(is_root(c) ? root_meet(c, launch->port, deadline) : other_meet(c, launch, deadline));
+    if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for connections of %d programs", config->ranks));
+    char *host = c->peer[c->rank].host;
+    if (config->host)
+        snprintf(host, STAR_HOST_BYTES, "%.*s", STAR_HOST_BYTES - 1, config->host);
+    else if (gethostname(host, STAR_HOST_BYTES - 1) != 0)
+        snprintf(host, STAR_HOST_BYTES, "an unnamed host");
+    int64_t deadline = clock_ns() + config->timeout_ms * 1000000;
+    TRY_OUT(is_root(c) ? root_meet(c, config->port, deadline) : other_meet(c, config, deadline));
     *made = c;
     return OK;
 out:
-    control_close(c);
+    star_close(c);
     return st;
 }
 
-void control_forget(Control *c)
+void star_forget(Star *c)
 {
     if (!c) return;
     for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
 }
 
-void control_close(Control *c)
+void star_close(Star *c)
 {
     if (!c) return;
     int64_t deadline = clock_ns() + FLUSH_MS * 1000000ll;
@@ -618,17 +636,17 @@ void control_close(Control *c)
     free(c);
 }
 
-int control_rank(const Control *c)
+int star_rank(const Star *c)
 {
     return c->rank;
 }
 
-int control_ranks(const Control *c)
+int star_ranks(const Star *c)
 {
     return c->ranks;
 }
 
-const char *control_host(const Control *c, int rank)
+const char *star_host(const Star *c, int rank)
 {
     return c->peer[rank].host;
 }
@@ -637,7 +655,7 @@ const char *control_host(const Control *c, int rank)
 
 /* Waits until a rank has sent bytes; it may have ended since then. Rank 0, which may wait for another one itself, is given
  * twice the time. */
-static Status bytes_await(Control *c, int rank, const char *what)
+static Status bytes_await(Star *c, int rank, const char *what)
 {
     const Peer *peer = &c->peer[rank];
     int64_t wait_ms = rank == 0 ? 2 * c->timeout_ms : c->timeout_ms, deadline = clock_ns() + wait_ms * 1000000;
@@ -648,12 +666,12 @@ static Status bytes_await(Control *c, int rank, const char *what)
                 (double)wait_ms * 1e-3, rank == 0 ? "twice " : "");
 }
 
-Status control_broadcast(Control *c, char **bytes, size_t *count)
+Status star_broadcast(Star *c, char **bytes, size_t *count)
 {
     if (is_root(c)) {
-        if (*count > CONTROL_CONTENT_MAX)
-            return FAIL(ERR_INTERNAL, "%zu bytes are too many for the control channel", *count);
-        all_send(c, CONTROL_BYTES, *bytes, *count, 0);
+        if (*count > STAR_CONTENT_MAX)
+            return FAIL(ERR_INTERNAL, "%zu bytes are too many for a message between programs", *count);
+        all_send(c, STAR_BYTES, *bytes, *count, 0);
         return OK;
     }
     TRY(bytes_await(c, 0, "the settings of the run"));
@@ -663,14 +681,14 @@ Status control_broadcast(Control *c, char **bytes, size_t *count)
     return OK;
 }
 
-Status control_gather(Control *c, const void *mine, size_t bytes, const char *what, void *all)
+Status star_gather(Star *c, const void *mine, size_t bytes, const char *what, void *all)
 {
     Status st = OK;
     char *text = all;
     size_t count = (size_t)c->ranks * bytes;
     if (!is_root(c)) {
-        peer_send(&c->peer[0], CONTROL_BYTES, mine, bytes);
-        TRY(control_broadcast(c, &text, &count));
+        peer_send(&c->peer[0], STAR_BYTES, mine, bytes);
+        TRY(star_broadcast(c, &text, &count));
         if (count == (size_t)c->ranks * bytes)
             memcpy(all, text, count);
         else
@@ -690,14 +708,14 @@ Status control_gather(Control *c, const void *mine, size_t bytes, const char *wh
         free(peer->bytes);
         peer->bytes = NULL;
     }
-    return control_broadcast(c, &text, &count);
+    return star_broadcast(c, &text, &count);
 }
 
-Status control_barrier(Control *c, const char *what)
+Status star_barrier(Star *c, const char *what)
 {
     int missing = 0;
     int64_t deadline = clock_ns() + c->timeout_ms * 1000000;
-    if (!is_root(c)) peer_send(&c->peer[0], CONTROL_READY, NULL, 0);
+    if (!is_root(c)) peer_send(&c->peer[0], STAR_READY, NULL, 0);
     while (!c->failed && clock_ns() < deadline) {
         missing = 0;
         for (int r = 1; is_root(c) && r < c->ranks && !missing; r++) missing = c->peer[r].ready ? 0 : r;
@@ -712,13 +730,84 @@ Status control_barrier(Control *c, const char *what)
     }
     for (int r = 0; r < c->ranks; r++) c->peer[r].ready = false;
     c->go = false;
-    if (is_root(c)) all_send(c, CONTROL_GO, NULL, 0, 0);
+    if (is_root(c)) all_send(c, STAR_GO, NULL, 0, 0);
     return OK;
+}
+
+/* ---- without waiting */
+
+Status star_pump(Star *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    turn(c, 0);
+    Status st = c->failed && !c->news_count ? failure_status(c) : OK;
+    pthread_mutex_unlock(&c->mutex);
+    return st;
+}
+
+void star_post(Star *c, int to, const void *bytes, size_t count)
+{
+    pthread_mutex_lock(&c->mutex);
+    peer_send(&c->peer[to], STAR_BYTES, bytes, count);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+Status star_collect(Star *c, int from, void *to, size_t bytes, bool *came)
+{
+    Status st = OK;
+    pthread_mutex_lock(&c->mutex);
+    Peer *peer = &c->peer[from];
+    *came = peer->bytes != NULL;
+    if (*came && peer->byte_count != bytes)
+        st = FAIL(ERR_COMM,
+                  "host %s sends %zu bytes where %zu were expected: are all hosts running the same build with the same "
+                  "options?",
+                  peer->host, peer->byte_count, bytes);
+    else if (*came)
+        memcpy(to, peer->bytes, bytes);
+    free(peer->bytes);
+    peer->bytes = NULL;
+    pthread_mutex_unlock(&c->mutex);
+    return st;
+}
+
+void star_tell(Star *c, int to, const void *content, size_t bytes)
+{
+    StarNews news = {.from = c->rank, .to = to};
+    memcpy(news.content, content, bytes < sizeof news.content ? bytes : sizeof news.content);
+    pthread_mutex_lock(&c->mutex);
+    peer_send(&c->peer[is_root(c) ? to : 0], STAR_NEWS, &news, sizeof news);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+bool star_hear(Star *c, void *content, size_t bytes)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool heard = c->news_count > 0;
+    if (heard) {
+        memcpy(content, c->news[c->news_first].content, bytes);
+        c->news_first = (c->news_first + 1) % NEWS_ROOM;
+        c->news_count--;
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return heard;
+}
+
+bool star_flushed(Star *c)
+{
+    bool out = true;
+    pthread_mutex_lock(&c->mutex);
+    for (int r = 0; r < c->ranks; r++) {
+        net_flush(&c->peer[r].net);
+        out &= c->peer[r].net.out_used == 0;
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return out;
 }
 
 /* ---- while towers run */
 
-void control_watch(Control *c)
+void star_watch(Star *c)
 {
     pthread_mutex_lock(&c->mutex);
     c->turned_ns = c->awake_ns = clock_ns();
@@ -726,7 +815,7 @@ void control_watch(Control *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
-void control_turn(Control *c, int64_t alive_ns)
+void star_turn(Star *c, int64_t alive_ns)
 {
     pthread_mutex_lock(&c->mutex);
     c->peer[c->rank].alive_ns = alive_ns;
@@ -734,7 +823,7 @@ void control_turn(Control *c, int64_t alive_ns)
     pthread_mutex_unlock(&c->mutex);
 }
 
-int64_t control_others_alive(Control *c)
+int64_t star_others_alive(Star *c)
 {
     int64_t alive = 0;
     pthread_mutex_lock(&c->mutex);
@@ -744,16 +833,16 @@ int64_t control_others_alive(Control *c)
     return alive;
 }
 
-void control_stop(Control *c, int signal_number)
+void star_stop(Star *c, int signal_number)
 {
     int32_t number = signal_number;
     pthread_mutex_lock(&c->mutex);
-    if (!c->stop_signal) all_send(c, CONTROL_STOP, &number, sizeof number, -1);
+    if (!c->stop_signal) all_send(c, STAR_STOP, &number, sizeof number, -1);
     if (!c->stop_signal) c->stop_signal = signal_number;
     pthread_mutex_unlock(&c->mutex);
 }
 
-int control_stop_asked(Control *c)
+int star_stop_asked(Star *c)
 {
     pthread_mutex_lock(&c->mutex);
     int number = c->stop_signal;
@@ -761,14 +850,14 @@ int control_stop_asked(Control *c)
     return number;
 }
 
-void control_fail(Control *c, const ControlEnd *end)
+void star_fail(Star *c, const StarEnd *end)
 {
     pthread_mutex_lock(&c->mutex);
     if (!c->decided) failure_take(c, end, -1);
     pthread_mutex_unlock(&c->mutex);
 }
 
-bool control_failed(Control *c, ControlEnd *failure)
+bool star_failed(Star *c, StarEnd *failure)
 {
     pthread_mutex_lock(&c->mutex);
     bool failed = c->decided ? c->result.status != OK : c->failed;
@@ -777,7 +866,7 @@ bool control_failed(Control *c, ControlEnd *failure)
     return failed;
 }
 
-bool control_orphaned(Control *c)
+bool star_orphaned(Star *c)
 {
     pthread_mutex_lock(&c->mutex);
     bool orphaned = c->orphaned;
@@ -787,7 +876,7 @@ bool control_orphaned(Control *c)
 
 /* ---- files */
 
-void control_take(Control *c, ControlTake *take, void *context)
+void star_take(Star *c, StarTake *take, void *context)
 {
     pthread_mutex_lock(&c->mutex);
     c->take = take;
@@ -795,7 +884,7 @@ void control_take(Control *c, ControlTake *take, void *context)
     pthread_mutex_unlock(&c->mutex);
 }
 
-Status control_send(Control *c, ControlKind kind, const void *content, size_t bytes)
+Status star_send(Star *c, StarKind kind, const void *content, size_t bytes)
 {
     NetPeer *root = &c->peer[0].net;
     int64_t since = clock_ns();
@@ -817,7 +906,7 @@ Status control_send(Control *c, ControlKind kind, const void *content, size_t by
     }
 }
 
-bool control_unwanted(Control *c, const ControlFile *file)
+bool star_unwanted(Star *c, const StarFile *file)
 {
     pthread_mutex_lock(&c->mutex);
     bool unwanted = !memcmp(&c->unwanted, file, sizeof *file);
@@ -829,12 +918,12 @@ bool control_unwanted(Control *c, const ControlFile *file)
 
 /* The first failure that was reported; else the result of the lowest rank that failed by itself; else of the lowest that
  * failed at all; else success. */
-static void result_choose(Control *c)
+static void result_choose(Star *c)
 {
     c->result = c->peer[c->rank].end;
     for (int secondary = 1; secondary >= 0; secondary--)
         for (int r = c->ranks - 1; r >= 0; r--) {
-            const ControlEnd *end = &c->peer[r].end;
+            const StarEnd *end = &c->peer[r].end;
             if (c->peer[r].ended && end->status != OK && (end->secondary != 0) == secondary) c->result = *end;
         }
     if (c->failed) c->result = c->failure;
@@ -842,13 +931,13 @@ static void result_choose(Control *c)
         if (c->peer[r].ended) c->result.signal = c->peer[r].end.signal;
 }
 
-void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
+void star_end(Star *c, const StarEnd *mine, StarEnd *result)
 {
     pthread_mutex_lock(&c->mutex);
     int64_t begun = clock_ns(), since = begun;
     c->peer[c->rank].end = *mine;
     c->peer[c->rank].ended = true;
-    if (!is_root(c)) peer_send(&c->peer[0], CONTROL_ENDED, mine, sizeof *mine);
+    if (!is_root(c)) peer_send(&c->peer[0], STAR_ENDED, mine, sizeof *mine);
     for (bool waits = true; waits && !c->decided;) {
         int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
         waits = false;
@@ -865,13 +954,13 @@ void control_end(Control *c, const ControlEnd *mine, ControlEnd *result)
         pthread_mutex_lock(&c->mutex);
     }
     if (!c->decided) result_choose(c);
-    if (is_root(c)) all_send(c, CONTROL_RESULT, &c->result, sizeof c->result, 0);
+    if (is_root(c)) all_send(c, STAR_RESULT, &c->result, sizeof c->result, 0);
     c->decided = true;
     *result = c->result;
     pthread_mutex_unlock(&c->mutex);
 }
 
-void control_leave(Control *c)
+void star_leave(Star *c)
 {
     pthread_mutex_lock(&c->mutex);
     c->left = true;

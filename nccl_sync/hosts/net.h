@@ -1,6 +1,6 @@
 /* Net: TCP connections between the hosts of a run: listen, connect, send and receive without ever waiting. */
-#ifndef TOWERS_NCCL_SYNC_NET_H
-#define TOWERS_NCCL_SYNC_NET_H
+#ifndef TOWERS_NCCL_SYNC_HOSTS_NET_H
+#define TOWERS_NCCL_SYNC_HOSTS_NET_H
 
 #include <stdbool.h>
 #include <stddef.h>

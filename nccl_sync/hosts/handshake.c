@@ -1,5 +1,5 @@
 /* Proofs that a secret is known; see handshake.h. */
-#include "nccl_sync/handshake.h"
+#include "nccl_sync/hosts/handshake.h"
 
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>

@@ -1,0 +1,113 @@
+/* Star: connections between the programs of a run on several hosts. TCP; rank 0 listens, all others connect to it. The
+ * supervisors have one, on which they control the run; the first tower processes of all hosts have another one if NCCL, without MPI,
+ * connects them (nccl_sync/link_star.c).
+ *
+ * A frame is a head {magic, kind, bytes} and that many bytes of content; frames.def is the table of all of them. First the
+ * programs meet: star_open refuses other jobs, other builds and ranks that come twice, and names those that do not come.
+ * A closed connection is a dead program. After star_watch each sends a heartbeat a second, and silence that is longer than
+ * the timeout is a lost program. The root cause is the first failure that rank 0 learns of, or finds: it reports it to all, and
+ * later ones do not count. Clocks of hosts are never compared: only durations travel.
+ *
+ * Calls may come from several threads. */
+#ifndef TOWERS_NCCL_SYNC_HOSTS_STAR_H
+#define TOWERS_NCCL_SYNC_HOSTS_STAR_H
+
+#include <stddef.h>
+
+#include "nccl_sync/hosts/frames.h"
+
+typedef struct Star Star;
+
+enum { STAR_RANKS_MAX = 4096 };
+
+/* Texts are borrowed for the life of the star. */
+typedef struct StarConfig {
+    int rank, ranks;
+    const char *host;        /* this one's name; NULL: that of the machine */
+    const char *master;      /* the host of rank 0 */
+    int port;                /* on which rank 0 listens */
+    Secret secret;           /* which only programs of this job know */
+    const char *secret_from; /* what it was made of */
+    const char *channel;     /* of the handshake: "control", "link" */
+    const char *part;        /* of a program that holds its connections: "supervisor" */
+    bool any_build;          /* programs of other builds are welcome */
+    int64_t timeout_ms;
+} StarConfig;
+
+/* Meet all programs of the job. ERR_COMM names the ranks that have not come within the timeout. */
+NODISCARD Status star_open(const StarConfig *config, Star **made);
+/* Ends the connections; NULL is fine. A program that ends early with an error first tells why: star_fail. */
+void star_close(Star *star);
+/* In a forked child: close its copies of the descriptors, so that the death of this program is seen. */
+void star_forget(Star *star);
+
+/* A hash of this program's file: programs of one run have the same, unless config->any_build. */
+uint64_t star_build(void);
+
+int star_rank(const Star *star);
+int star_ranks(const Star *star);
+const char *star_host(const Star *star, int rank); /* its name; "" if unknown */
+
+/* Before the fork; collective. Every rank receives the bytes of rank 0: owned by the caller, followed by a zero byte. On
+ * rank 0 *bytes is its own memory and is not replaced. */
+NODISCARD Status star_broadcast(Star *star, char **bytes, size_t *count);
+/* Before the fork; collective. Every rank receives what each gives: all[ranks][bytes]. `what` is for messages: "has not
+ * sent WHAT". */
+NODISCARD Status star_gather(Star *star, const void *mine, size_t bytes, const char *what, void *all);
+/* Returns when all ranks have called it. ERR_COMM after the timeout, or the failure of another rank. */
+NODISCARD Status star_barrier(Star *star, const char *what);
+
+/* ---- without waiting: the parts of a broadcast or gather, and news (link_star.c) */
+
+/* Receive what has come and send what is due. The first failure, unless news wait that may explain it. */
+NODISCARD Status star_pump(Star *star);
+/* Queue bytes: rank 0 to any rank, the others to rank 0. */
+void star_post(Star *star, int to, const void *bytes, size_t count);
+/* Whether the next bytes that `from` has posted are there; then they are moved to `to`. ERR_COMM for another number of bytes. */
+NODISCARD Status star_collect(Star *star, int from, void *to, size_t bytes, bool *came);
+/* A short message to any rank. */
+void star_tell(Star *star, int to, const void *news, size_t bytes);
+bool star_hear(Star *star, void *news, size_t bytes); /* the next one to this rank, if there is any */
+bool star_flushed(Star *star);                        /* everything has left this process */
+
+/* ---- while towers run */
+
+/* Start heartbeats, and judge silence. */
+void star_watch(Star *star);
+/* Receive what has come and send what is due; never waits. alive_ns: when a tower of this program last showed a sign of
+ * life, by clock_ns(). Call several times a second. */
+void star_turn(Star *star, int64_t alive_ns);
+/* When a tower of the other programs last did, by clock_ns() of this host, as far as known; 0: unknown. It was estimated
+ * when the heartbeat came, so it moves by the delays of the network even if no tower shows any life. */
+int64_t star_others_alive(Star *star);
+/* Ask all programs to save and stop. */
+void star_stop(Star *star, int signal_number);
+int star_stop_asked(Star *star); /* the signal that any rank received, or 0 */
+/* Report the failure of this program to all others. Only the first failure counts. */
+void star_fail(Star *star, const StarEnd *end);
+/* The first failure that this program knows of, if there is one; after star_end that of the result. */
+bool star_failed(Star *star, StarEnd *failure);
+/* Whether rank 0 has left without a result, so that it cannot report anything. */
+bool star_orphaned(Star *star);
+/* ---- files (host_files.h) */
+
+/* On rank 0: called for each STAR_FILE and STAR_PIECE of another rank, by any thread that calls the channel, one at
+ * a time and without the channel's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file
+ * of this head. NULL ends it. Not before the last barrier or gathering, which hold no lock. */
+typedef bool StarTake(void *context, int rank, StarKind kind, const void *content, size_t bytes);
+void star_take(Star *star, StarTake *take, void *context);
+/* To rank 0, from another rank. Waits until the message can be queued: ERR_COMM if rank 0 is gone, or takes nothing: for
+ * some seconds if it is silent, too, for minutes if it is alive. */
+NODISCARD Status star_send(Star *star, StarKind kind, const void *content, size_t bytes);
+/* Whether rank 0 has answered that it does not want this file. */
+bool star_unwanted(Star *star, const StarFile *file);
+
+/* ---- the end */
+
+/* Give the result of this program, wait for the others', and receive the one that all exit with. Ranks that are dead or
+ * silent are not waited for long. Other threads may call star_stop, star_turn and star_leave meanwhile. */
+void star_end(Star *star, const StarEnd *mine, StarEnd *result);
+/* star_end waits no longer, and chooses from what is known. */
+void star_leave(Star *star);
+
+#endif

@@ -1,0 +1,173 @@
+/* Messages between the leaders of all groups over a star of connections (hosts/star.h), where no MPI has started them: what
+ * NCCL needs beside its own collectives. No sums: send and receive are refused.
+ *
+ * Of the collectives, one is in progress at a time. A part that comes early waits until its collective begins. */
+#include "nccl_sync/hosts/star.h"
+#include "nccl_sync/link.h"
+
+#include <stdlib.h>
+
+_Static_assert((int)sizeof(News) <= (int)STAR_NEWS_BYTES, "news fit into a frame");
+
+typedef enum StarWork { WORK_NOTHING = 0, WORK_BROADCAST, WORK_GATHER } StarWork;
+
+typedef struct StarLink {
+    Link link;
+    Star *star; /* owned */
+    int group, groups;
+    /* the collective in progress */
+    StarWork work;
+    char *at;
+    size_t bytes;
+    int root, left; /* gather in group 0: parts that have not come */
+    bool *has_come; /* owned: [groups] */
+} StarLink;
+
+/* From group 0 to all others, except one. */
+static void all_post(const StarLink *l, const void *bytes, size_t count, int except)
+{
+    for (int g = 1; g < l->groups; g++)
+        if (g != except) star_post(l->star, g, bytes, count);
+}
+
+/* Takes the parts that have come; *ended: they were the last. */
+static Status work_continue(StarLink *l, bool *ended)
+{
+    bool hub = l->group == 0;
+    if (l->work == WORK_BROADCAST) {
+        TRY(star_collect(l->star, hub ? l->root : 0, l->at, l->bytes, ended));
+        if (*ended && hub) all_post(l, l->at, l->bytes, l->root);
+        return OK;
+    }
+    if (!hub) return star_collect(l->star, 0, l->at, l->bytes * (size_t)l->groups, ended);
+    for (int g = 1; g < l->groups; g++) {
+        if (l->has_come[g]) continue;
+        TRY(star_collect(l->star, g, l->at + (size_t)g * l->bytes, l->bytes, &l->has_come[g]));
+        l->left -= l->has_come[g];
+    }
+    *ended = l->left == 0;
+    if (*ended) all_post(l, l->at, l->bytes * (size_t)l->groups, 0);
+    return OK;
+}
+
+static Status work_begin(StarLink *l, StarWork work, void *at, size_t bytes, int root, int *request)
+{
+    *request = 0;
+    l->work = work;
+    l->at = at;
+    l->bytes = bytes;
+    l->root = root;
+    l->left = l->groups - 1;
+    for (int g = 0; g < l->groups; g++) l->has_come[g] = false;
+    if (work == WORK_GATHER && l->group > 0) star_post(l->star, 0, l->at + (size_t)l->group * bytes, bytes);
+    if (work == WORK_GATHER || root != l->group) return OK;
+    if (l->group > 0)
+        star_post(l->star, 0, at, bytes);
+    else
+        all_post(l, at, bytes, 0);
+    l->work = WORK_NOTHING;
+    return OK;
+}
+
+static Status link_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
+{
+    return work_begin((StarLink *)link, WORK_BROADCAST, buf, bytes, root, request);
+}
+
+static Status link_gather(Link *link, void *all, size_t bytes, int *request)
+{
+    return work_begin((StarLink *)link, WORK_GATHER, all, bytes, 0, request);
+}
+
+static Status link_test(Link *link, int request, bool *ended)
+{
+    StarLink *l = (StarLink *)link;
+    (void)request;
+    *ended = l->work == WORK_NOTHING;
+    Status st = star_pump(l->star);
+    if (!*ended) TRY(work_continue(l, ended));
+    if (*ended) l->work = WORK_NOTHING;
+    return *ended ? OK : st; /* after its end the others may have closed their connections already */
+}
+
+static Status link_send(Link *link, int to, const void *from, size_t bytes, int *request)
+{
+    (void)link, (void)from, (void)bytes, (void)request;
+    return FAIL(ERR_INTERNAL, "a sum with group %d over TCP: NCCL or MPI makes the sums", to);
+}
+
+static Status link_receive(Link *link, int from, void *to, size_t bytes, int *request)
+{
+    return link_send(link, from, to, bytes, request);
+}
+
+static Status link_tell(Link *link, int to, const News *news)
+{
+    star_tell(((StarLink *)link)->star, to, news, sizeof *news);
+    return OK;
+}
+
+static Status link_hear(Link *link, News *news, bool *heard)
+{
+    StarLink *l = (StarLink *)link;
+    TRY(star_pump(l->star));
+    *heard = star_hear(l->star, news, sizeof *news);
+    return OK;
+}
+
+static bool link_told(Link *link)
+{
+    return star_flushed(((StarLink *)link)->star);
+}
+
+static void link_close(Link *link, bool orderly)
+{
+    StarLink *l = (StarLink *)link;
+    if (!orderly) star_forget(l->star); /* nobody waits for what is still queued */
+    star_close(l->star);
+    free(l->has_come);
+    free(l);
+}
+
+static const LinkOps star_ops = {
+    .send = link_send,
+    .receive = link_receive,
+    .broadcast = link_broadcast,
+    .gather = link_gather,
+    .test = link_test,
+    .tell = link_tell,
+    .hear = link_hear,
+    .told = link_told,
+    .close = link_close,
+};
+
+Status link_star_open(const CommConfig *config, Link **made)
+{
+    const Placement *place = &config->place;
+    const StarConfig star = {.rank = place->group,
+                             .ranks = place->groups,
+                             .host = place->host,
+                             .master = config->master,
+                             .port = config->port,
+                             .secret = config->secret,
+                             .secret_from = "the run",
+                             .channel = "link",
+                             .part = "first tower process",
+                             .any_build = true, /* the supervisors have compared them */
+                             .timeout_ms = config->timeout_ms};
+    StarLink *l = calloc(1, sizeof *l);
+    bool *has_come = calloc((size_t)place->groups, sizeof *has_come);
+    Status st = l && has_come ? OK : FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
+    if (st == OK) st = star_open(&star, &l->star);
+    if (st != OK) {
+        free(l);
+        free(has_come);
+        return st;
+    }
+    l->link.ops = &star_ops;
+    l->group = place->group;
+    l->groups = place->groups;
+    l->has_come = has_come;
+    *made = &l->link;
+    return OK;
+}

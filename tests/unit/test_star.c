@@ -1,0 +1,799 @@
+/* The control channel: its frames, and programs (processes on this host) that meet, tell each other to stop, fail, die, and end with
+ * one result; whoever does not know their secret neither commands nor joins them. */
+#include "kernels/clock.h"
+#include "nccl_sync/hosts/frames.h"
+#include "nccl_sync/hosts/net.h"
+#include "nccl_sync/hosts/star.h"
+#include "tests/support/free_port.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, CROWD = 300, TIMEOUT_MS = 60000 };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+/* ---- frames */
+
+static size_t frame_put(uint8_t *to, uint32_t kind, const void *content, uint32_t bytes)
+{
+    StarHead head = {STAR_MAGIC, kind, bytes};
+    memcpy(to, &head, sizeof head);
+    if (bytes) memcpy(to + sizeof head, content, bytes);
+    return sizeof head + bytes;
+}
+
+static void test_frames(void **state)
+{
+    (void)state;
+    uint8_t bytes[4096];
+    StarFrame frame;
+    StarEnd end = {.rank = 2, .status = ERR_COMM, .signal = SIGTERM, .message = "tower 4"};
+    StarHello hello = {.rank = 1, .ranks = 2, .version = "1", .host = "a"};
+    int32_t number = SIGTERM;
+    int64_t life = -1;
+
+    size_t count = frame_put(bytes, STAR_FAILED, &end, sizeof end);
+    for (size_t n = 0; n < count; n++) assert_int_equal(star_frame_read(bytes, n, &frame), 0);
+    assert_int_equal(star_frame_read(bytes, count + 5, &frame), count);
+    assert_true(frame.kind == STAR_FAILED && frame.bytes == sizeof end && !memcmp(frame.content, &end, sizeof end));
+
+    bytes[0] ^= 1; /* magic */
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    memset(end.message, 'x', sizeof end.message); /* without an end */
+    count = frame_put(bytes, STAR_FAILED, &end, sizeof end);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    end = (StarEnd){.status = OK}; /* no failure, but a result */
+    count = frame_put(bytes, STAR_FAILED, &end, sizeof end);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, STAR_REFUSED, &end, sizeof end);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, STAR_RESULT, &end, sizeof end);
+    assert_int_equal(star_frame_read(bytes, count, &frame), count);
+    end = (StarEnd){.status = STATUS_COUNT};
+    count = frame_put(bytes, STAR_RESULT, &end, sizeof end);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+
+    count = frame_put(bytes, STAR_HELLO, &hello, sizeof hello);
+    assert_int_equal(star_frame_read(bytes, count, &frame), count);
+    hello.rank = 2; /* of 2 */
+    count = frame_put(bytes, STAR_HELLO, &hello, sizeof hello);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+
+    count = frame_put(bytes, STAR_STOP, &number, sizeof number);
+    assert_int_equal(star_frame_read(bytes, count, &frame), count);
+    number = 0;
+    count = frame_put(bytes, STAR_STOP, &number, sizeof number);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, STAR_BEAT, &life, sizeof life);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, STAR_GO, &life, 1);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    count = frame_put(bytes, STAR_KINDS, NULL, 0);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    StarFile files[] = {{FILE_STACK, 2, 5, 7, 0, 0},  {FILE_KINDS, 2, 5, 7, 0, 0},
+                        {-1, 2, 5, 7, 0, 0},          {FILE_STACK, -1, 5, 7, 0, 0},
+                        {FILE_STACK, 2, -1, 7, 0, 0}, {FILE_STACK, 2, 5, (uint64_t)STAR_FILE_MAX + 1, 0, 0}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        count = frame_put(bytes, i % 2 ? STAR_FILE : STAR_HAVE, &files[i], sizeof files[i]);
+        assert_int_equal(star_frame_read(bytes, count, &frame), i ? -1 : (int64_t)count);
+    }
+    count = frame_put(bytes, STAR_FILE, &files[0], sizeof files[0] - 1);
+    assert_int_equal(star_frame_read(bytes, count, &frame), -1);
+    StarHead head = {STAR_MAGIC, STAR_BYTES, STAR_CONTENT_MAX + 1};
+    memcpy(bytes, &head, sizeof head);
+    assert_int_equal(star_frame_read(bytes, sizeof head, &frame), -1);
+}
+
+/* ---- programs */
+
+static const Secret secret = {{7, 1, 4, 2, 8, 5, 7, 1}};
+
+#define CHECK(what)                                                                                                    \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "rank %d: not %s: %s\n", star_rank(c), #what, status_message());                           \
+            _exit(99);                                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, 10000000l}, NULL);
+}
+
+/* All turn until somebody asks for a stop; then each has its result. */
+static int stops(Star *c)
+{
+    char *text = star_rank(c) == 0 ? strdup("runs/a") : NULL;
+    size_t count = star_rank(c) == 0 ? strlen(text) : 0;
+    CHECK(star_broadcast(c, &text, &count) == OK && !strcmp(text, "runs/a") && count == 6);
+    free(text);
+    for (int round = 0; round < 2; round++) {
+        int mine = 10 * round + star_rank(c), all[RANKS];
+        CHECK(star_gather(c, &mine, sizeof mine, "its number", all) == OK);
+        for (int r = 0; r < RANKS; r++) CHECK(all[r] == 10 * round + r);
+    }
+    CHECK(star_barrier(c, "try") == OK);
+    CHECK(star_barrier(c, "try again") == OK);
+    star_watch(c);
+    if (star_rank(c) == 2) star_stop(c, SIGTERM);
+    while (!star_stop_asked(c) || !star_others_alive(c)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(star_stop_asked(c) == SIGTERM);
+    StarEnd mine = {.rank = star_rank(c), .status = ERR_INTERRUPTED, .signal = star_rank(c) ? SIGTERM : 0}, all;
+    star_end(c, &mine, &all);
+    CHECK(all.status == ERR_INTERRUPTED && all.rank == 0 && all.signal == SIGTERM);
+    return 0;
+}
+
+/* The first failure counts, not those that follow from it. */
+static int fails(Star *c)
+{
+    StarEnd failure = {.rank = 1, .status = ERR_DEVICE, .message = "tower 1: no device"}, all;
+    Status met = star_barrier(c, "meet"); /* or the failure comes with the end of the barrier */
+    CHECK(met == OK || met == ERR_DEVICE);
+    star_watch(c);
+    if (star_rank(c) == 1) star_fail(c, &failure);
+    while (!star_failed(c, &all)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    StarEnd mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = star_rank(c) != 1};
+    star_end(c, &mine, &all);
+    CHECK(all.status == ERR_DEVICE && all.rank == 1 && !strcmp(all.message, "tower 1: no device"));
+    return 0;
+}
+
+/* One rank gives less than the others, which learn it. */
+static int gives_less(Star *c)
+{
+    char mine[8] = "", all[RANKS * sizeof mine];
+    Status st = star_gather(c, mine, star_rank(c) == 2 ? 4 : 8, "its name", all);
+    CHECK(st == ERR_INTERNAL || star_rank(c) > 0);
+    if (star_rank(c) == 0) {
+        CHECK(strstr(status_message(), "rank 2") && strstr(status_message(), "sent 4 bytes of its name, not 8"));
+        StarEnd failure = {.status = ERR_INTERNAL, .message = "different sizes"};
+        star_fail(c, &failure);
+        star_turn(c, 0);
+    } else {
+        CHECK(st == ERR_INTERNAL && strstr(status_message(), "different sizes"));
+    }
+    return 0;
+}
+
+/* Nobody has reported a failure in time: the result that is no mere consequence counts. */
+static int ends_differently(Star *c)
+{
+    StarEnd mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true}, all;
+    if (star_rank(c) == 2) mine = (StarEnd){.rank = 2, .status = ERR_FORMAT, .message = "image 7"};
+    star_end(c, &mine, &all);
+    CHECK(all.status == ERR_FORMAT && all.rank == 2);
+    return 0;
+}
+
+/* One dies without a word: the others know at once. */
+static int dies(Star *c)
+{
+    StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true};
+    Status met = star_barrier(c, "meet"); /* or the news of its death comes with the end of the barrier */
+    CHECK(met == OK || (met == ERR_COMM && star_rank(c) == 2));
+    star_watch(c);
+    if (star_rank(c) == 1) raise(SIGKILL);
+    int64_t since = clock_ns();
+    while (!star_failed(c, &all)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(clock_ns() - since < (int64_t)TIMEOUT_MS * 500000 && all.rank == 1 && all.status == ERR_COMM);
+    star_end(c, &mine, &all);
+    CHECK(all.rank == 1 && strstr(all.message, "ended without a message"));
+    return 0;
+}
+
+static int64_t suspended_s; /* by how much the clock of this process is ahead */
+
+/* The clock is read here. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int failed = (int)syscall(SYS_clock_gettime, clock, now);
+    now->tv_sec += suspended_s;
+    return failed;
+}
+
+/* All hosts stop for longer than the timeout, as when a job is suspended: nobody is silent when they continue. */
+static int are_suspended(Star *c)
+{
+    StarEnd failure, mine = {.rank = star_rank(c)}, all;
+    CHECK(star_barrier(c, "meet") == OK);
+    star_watch(c);
+    while (!star_others_alive(c)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    suspended_s += 2 * TIMEOUT_MS / 1000;
+    star_turn(c, clock_ns());
+    CHECK(!star_failed(c, &failure));
+    star_end(c, &mine, &all);
+    CHECK(all.status == OK && !star_orphaned(c));
+    return 0;
+}
+
+/* Rank 0 dies: the others know that nobody is left to report to. */
+static int lose_the_root(Star *c)
+{
+    StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true};
+    Status met = star_barrier(c, "meet"); /* or the news of its death comes with the end of the barrier */
+    CHECK(met == OK || met == ERR_COMM);
+    star_watch(c);
+    if (star_rank(c) == 0) raise(SIGKILL);
+    while (!star_failed(c, &all)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(all.rank == 0 && star_orphaned(c));
+    star_end(c, &mine, &all);
+    CHECK(all.rank == 0 && all.status == ERR_COMM);
+    return 0;
+}
+
+/* Writes to all connections of this process. */
+static bool to_all(const uint8_t *bytes, size_t count)
+{
+    struct sockaddr_in at;
+    for (int fd = 3; fd < 64; fd++) {
+        socklen_t length = sizeof at;
+        bool connected = getpeername(fd, (struct sockaddr *)&at, &length) == 0;
+        if (connected && write(fd, bytes, count) != (ssize_t)count) return false;
+    }
+    return true;
+}
+
+/* Two broadcasts that come at once, because they are one message of TCP: the second does not replace the first. */
+static int tells_twice(Star *c)
+{
+    char *const text[] = {"first", "the next"};
+    uint8_t both[256];
+    size_t count = frame_put(both, STAR_BYTES, text[0], 5);
+    count += frame_put(both + count, STAR_BYTES, text[1], 8);
+    if (star_rank(c) == 0) CHECK(to_all(both, count));
+    for (int i = 0; i < 2 && star_rank(c) > 0; i++) {
+        char *bytes;
+        size_t came;
+        CHECK(star_broadcast(c, &bytes, &came) == OK && came == strlen(text[i]) && !memcmp(bytes, text[i], came));
+        free(bytes);
+    }
+    return 0;
+}
+
+/* News behind two broadcasts is heard by one that takes neither of them any more. */
+static int tells_in_vain(Star *c)
+{
+    StarEnd failure = {.rank = 0, .status = ERR_DEVICE, .message = "no device"}, all;
+    for (int i = 0; i < 2 && star_rank(c) == 0; i++) {
+        char *bytes = "text";
+        size_t count = 4;
+        CHECK(star_broadcast(c, &bytes, &count) == OK);
+    }
+    star_watch(c);
+    if (star_rank(c) == 0) star_fail(c, &failure);
+    while (!star_failed(c, &all)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(all.status == ERR_DEVICE && !strcmp(all.message, "no device"));
+    return 0;
+}
+
+/* One has no memory for what it is sent: all learn that, and not that somebody has died. */
+static int starves(Star *c)
+{
+    enum { BYTES = 1 << 20 };
+    char *bytes = star_rank(c) == 0 ? calloc(1, BYTES) : NULL;
+    size_t count = BYTES;
+    struct rlimit none = {1 << 20, 1 << 20};
+    if (star_rank(c) == 1) CHECK(setrlimit(RLIMIT_AS, &none) == 0); /* less than it has */
+    int mine = star_rank(c), all[RANKS];
+    Status st = star_gather(c, &mine, sizeof mine, "its number", all); /* rank 0 sends nothing before */
+    if (st == OK) st = star_broadcast(c, &bytes, &count);
+    if (st == OK) st = star_barrier(c, "have it");
+    CHECK(st == ERR_MEMORY && strstr(status_message(), "rank 1 on ") && strstr(status_message(), "no memory"));
+    return 0;
+}
+
+static atomic_bool writing, released;
+
+/* A disk that needs long. */
+static bool write_slowly(void *context, int rank, StarKind kind, const void *content, size_t bytes)
+{
+    (void)context, (void)rank, (void)kind, (void)content, (void)bytes;
+    atomic_store(&writing, true);
+    while (!atomic_load(&released)) nap();
+    return true;
+}
+
+static void *turns(void *control)
+{
+    while (!atomic_load(&released)) {
+        star_turn(control, clock_ns());
+        nap();
+    }
+    return NULL;
+}
+
+/* While rank 0 writes a file of another rank, its channel goes on. */
+static int writes_slowly(Star *c)
+{
+    enum { GUARD_S = 120 };
+    StarEnd mine = {.rank = star_rank(c), .signal = SIGTERM}, all;
+    StarFile file = {.kind = FILE_STACK, .tower = 1, .bytes = 1};
+    pthread_t thread;
+    alarm(GUARD_S);
+    CHECK(star_barrier(c, "meet") == OK);
+    if (star_rank(c) == 0) star_take(c, write_slowly, NULL);
+    star_watch(c);
+    if (star_rank(c) == 1) CHECK(star_send(c, STAR_FILE, &file, sizeof file) == OK);
+    if (star_rank(c) == 0) {
+        CHECK(pthread_create(&thread, NULL, turns, c) == 0);
+        while (!atomic_load(&writing)) nap();
+        star_stop(c, SIGTERM);
+    }
+    while (!star_stop_asked(c) || (star_rank(c) == 0 && !star_others_alive(c))) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    atomic_store(&released, true);
+    star_end(c, &mine, &all);
+    CHECK(all.status == OK && all.signal == SIGTERM);
+    if (star_rank(c) == 0) pthread_join(thread, NULL);
+    return 0;
+}
+
+/* One is silent: it is named after the timeout, and the end of the run does not wait for it again. */
+static int is_silent(Star *c)
+{
+    StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = 1};
+    CHECK(star_barrier(c, "meet") == OK);
+    star_watch(c);
+    if (star_rank(c) == 2) raise(SIGSTOP);
+    while (star_rank(c) != 2 && !star_failed(c, &all)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    if (star_rank(c) == 2) return 0;
+    CHECK(all.rank == 2 && strstr(all.message, "no sign of life"));
+    int64_t begun = clock_ns();
+    star_end(c, &mine, &all);
+    CHECK(all.rank == 2 && clock_ns() - begun < 6000000000); /* results of others are waited for longer */
+    return 0;
+}
+
+/* A barrier that one does not reach because of an error of its own ends with that error. */
+static int gives_up(Star *c)
+{
+    StarEnd failure = {.rank = 2, .status = ERR_FORMAT, .message = "data: no images"};
+    Status met = star_barrier(c, "meet"); /* or it comes with the end of this barrier */
+    if (star_rank(c) == 2) {
+        star_fail(c, &failure);
+        return 0;
+    }
+    if (met == OK) met = star_barrier(c, "open its data");
+    CHECK(met == ERR_FORMAT && strstr(status_message(), "rank 2 on "));
+    CHECK(strstr(status_message(), "data: no images"));
+    return 0;
+}
+
+static struct {
+    int from;
+    StarKind kind;
+    StarEnd end;
+} misfit;
+
+/* One sends a whole frame that is not its to send, or that speaks of a rank that is none: no message of the channel. */
+static int sends_misfit(Star *c)
+{
+    uint8_t bytes[4096];
+    size_t count = frame_put(bytes, misfit.kind, &misfit.end, misfit.kind == STAR_READY ? 0 : sizeof misfit.end);
+    Status met = star_barrier(c, "meet"); /* or it comes with the end of this barrier */
+    if (star_rank(c) == misfit.from) {
+        CHECK(to_all(bytes, count));
+        return 0;
+    }
+    if (met == OK) met = star_barrier(c, "go on");
+    CHECK(met == ERR_COMM && strstr(status_message(), "sent what is no message of this program"));
+    return 0;
+}
+
+static void *stop_soon(void *control)
+{
+    nanosleep(&(struct timespec){0, 200000000l}, NULL); /* by then star_end waits; earlier would be no error */
+    star_stop(control, SIGTERM);
+    return NULL;
+}
+
+/* One that waits for the results of others still passes on a request to stop. */
+static int stops_while_it_waits(Star *c)
+{
+    pthread_t thread;
+    StarEnd mine = {.rank = star_rank(c)}, all;
+    CHECK(star_barrier(c, "meet") == OK);
+    star_watch(c);
+    if (star_rank(c) == 1) CHECK(pthread_create(&thread, NULL, stop_soon, c) == 0);
+    while (star_rank(c) == 2 && !star_stop_asked(c)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    mine.signal = star_stop_asked(c);
+    star_end(c, &mine, &all);
+    CHECK(all.status == OK && all.signal == SIGTERM);
+    if (star_rank(c) == 1) pthread_join(thread, NULL);
+    return 0;
+}
+
+/* Many programs, each with more to tell than one megabyte has room for. */
+static int crowd(Star *c)
+{
+    static char mine[4096], all[CROWD][4096];
+    for (int i = 0; i < 4096; i++) mine[i] = (char)(star_rank(c) * 31 + i);
+    CHECK(star_gather(c, mine, sizeof mine, "its card", all) == OK);
+    for (int r = 0; r < CROWD; r++)
+        for (int i = 0; i < 4096; i++)
+            if (all[r][i] != (char)(r * 31 + i)) return 1;
+    CHECK(star_barrier(c, "come") == OK);
+    star_watch(c);
+    while (!star_others_alive(c)) { /* rank 5 says that it lives, and rank 0 passes it on */
+        star_turn(c, star_rank(c) == 5 ? clock_ns() : 0);
+        if (star_rank(c) == 5) break;
+        nap();
+    }
+    StarEnd end = {.rank = star_rank(c)}, result;
+    star_end(c, &end, &result);
+    CHECK(result.status == OK);
+    return 0;
+}
+
+/* Runs `life` in `ranks` processes; `killed` ends by a signal, or stays stopped and is then killed. */
+static void run_ranks(int ranks, int (*life)(Star *), int64_t timeout_ms, int killed)
+{
+    pid_t pid[CROWD];
+    StarConfig config = {.channel = "control",
+                         .part = "supervisor",
+                         .timeout_ms = TIMEOUT_MS,
+
+                         .ranks = ranks,
+                         .master = "127.0.0.1",
+                         .port = free_port(),
+                         .secret = secret,
+                         .secret_from = "TOWERS_TOKEN"};
+    for (int r = 0; r < ranks; r++) {
+        pid[r] = fork();
+        if (pid[r]) continue;
+        Star *c;
+        config.rank = r;
+        config.timeout_ms = timeout_ms;
+        if (star_open(&config, &c) != OK) {
+            fprintf(stderr, "rank %d: %s\n", r, status_message());
+            _exit(98);
+        }
+        int code = life(c);
+        star_close(c);
+        _exit(code);
+    }
+    for (int r = 0; r < ranks; r++) {
+        int status;
+        if (r == killed) continue;
+        assert_int_equal(waitpid(pid[r], &status, 0), pid[r]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    if (killed < 0) return;
+    kill(pid[killed], SIGKILL);
+    assert_int_equal(waitpid(pid[killed], NULL, 0), pid[killed]);
+}
+
+static void run(int (*life)(Star *), int64_t timeout_ms, int killed)
+{
+    run_ranks(RANKS, life, timeout_ms, killed);
+}
+
+/* More programs than there may be descriptors. */
+static void test_crowd(void **state)
+{
+    (void)state;
+    struct rlimit limit, before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit = before;
+    limit.rlim_cur = CROWD - 20;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    run_ranks(CROWD, crowd, TIMEOUT_MS, -1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    run(stops, TIMEOUT_MS, -1);
+    run(stops_while_it_waits, TIMEOUT_MS, -1);
+}
+
+static void test_failure(void **state)
+{
+    (void)state;
+    run(fails, TIMEOUT_MS, -1);
+    run(ends_differently, TIMEOUT_MS, -1);
+    run(gives_up, TIMEOUT_MS, -1);
+    run(gives_less, TIMEOUT_MS, -1);
+}
+
+static void test_death(void **state)
+{
+    (void)state;
+    run(dies, TIMEOUT_MS, 1);
+    run(lose_the_root, TIMEOUT_MS, 0);
+    run(is_silent, 3000, 2);
+    run(are_suspended, TIMEOUT_MS, -1);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    run(tells_twice, TIMEOUT_MS, -1);
+    run(tells_in_vain, 10000, -1);
+    if (!SANITIZED) run(starves, TIMEOUT_MS, -1); /* sanitizers end a process without memory */
+}
+
+static void test_slow_disk(void **state)
+{
+    (void)state;
+    run(writes_slowly, TIMEOUT_MS, -1);
+}
+
+static void test_misfits(void **state)
+{
+    (void)state;
+    static const struct {
+        int from;
+        StarKind kind;
+        StarEnd end;
+    } misfits[] = {
+        {1, STAR_RESULT, {.rank = 1}},
+        {1, STAR_REFUSED, {.rank = 1, .status = ERR_ARG}},
+        {1, STAR_FAILED, {.rank = RANKS, .status = ERR_COMM}},
+        {1, STAR_ENDED, {.rank = RANKS, .status = ERR_COMM}},
+        {0, STAR_ENDED, {.rank = 0, .status = ERR_COMM}},
+        {0, STAR_READY, {.rank = 0}},
+    };
+    for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {
+        misfit.from = misfits[i].from;
+        misfit.kind = misfits[i].kind;
+        misfit.end = misfits[i].end;
+        run(sends_misfit, TIMEOUT_MS, -1);
+    }
+}
+
+/* fault: F44 */
+/* Whoever speaks another language is not listened to, and does not disturb the meeting. */
+static void test_strangers(void **state)
+{
+    (void)state;
+    StarConfig config = {.channel = "control",
+                         .part = "supervisor",
+                         .timeout_ms = TIMEOUT_MS,
+
+                         .ranks = 2,
+                         .master = "127.0.0.1",
+                         .port = free_port(),
+                         .secret = secret,
+                         .secret_from = "TOWERS_TOKEN"};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)config.port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    pid_t other = fork();
+    if (other == 0) {
+        int fd;
+        for (;;) { /* rank 0 listens soon */
+            fd = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) break;
+            close(fd);
+            nap();
+        }
+        char reply[64];
+        if (write(fd, "GET / HTTP/1.0\r\n\r\n", 18) != 18 || read(fd, reply, sizeof reply) > 0) _exit(97);
+        Star *c;
+        config.rank = 1;
+        if (star_open(&config, &c) != OK) _exit(98);
+        star_close(c);
+        _exit(0);
+    }
+    Star *c;
+    int status;
+    assert_int_equal(star_open(&config, &c), OK);
+    assert_true(*star_host(c, 0) && *star_host(c, 1));
+    star_close(c);
+    waitpid(other, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+/* ---- strangers that speak the language */
+
+static size_t receive(int fd, void *to, size_t bytes)
+{
+    size_t got = 0;
+    ssize_t n;
+    while (got < bytes && (n = read(fd, (char *)to + got, bytes - got)) > 0) got += (size_t)n;
+    return got;
+}
+
+/* Listens in rank 0's place. It learns no more than the greeting, in which the secret is not, and cannot command. */
+static void impostor_meets(bool challenges)
+{
+    int listener, fd, status;
+    StarConfig config = {.channel = "control",
+                         .part = "supervisor",
+                         .timeout_ms = TIMEOUT_MS,
+                         .rank = 1,
+                         .ranks = 2,
+                         .master = "127.0.0.1",
+                         .port = free_port(),
+                         .secret = secret,
+                         .secret_from = "TOWERS_TOKEN"};
+    assert_int_equal(net_listen(config.master, config.port, &listener), OK);
+    pid_t other = fork();
+    if (other == 0) {
+        Star *c;
+        config.timeout_ms = challenges ? TIMEOUT_MS : 1500;
+        Status st = star_open(&config, &c);
+        if (st != (challenges ? ERR_ARG : ERR_COMM)) _exit(97);
+        const char *wanted = challenges ? "has found the rank 0 of another job" : "cannot meet rank 0 at 127.0.0.1";
+        _exit(strstr(status_message(), wanted) ? 0 : 98);
+    }
+    while ((fd = accept(listener, NULL, NULL)) < 0) nap();
+    uint8_t bytes[4096], heard[sizeof(StarHead) + sizeof(StarHello) + 1];
+    Challenge guess = {{1}, {2}};
+    char hosts[2][STAR_HOST_BYTES] = {"a", "b"};
+    size_t count = 0;
+    if (challenges) count += frame_put(bytes, STAR_CHALLENGE, &guess, sizeof guess);
+    count += frame_put(bytes + count, STAR_WELCOME, hosts, sizeof hosts);
+    count += frame_put(bytes + count, STAR_BYTES, "runs/a", 6);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(receive(fd, heard, sizeof heard), sizeof heard - 1);
+    assert_null(memmem(heard, sizeof heard, secret.key, 8));
+    close(fd);
+    close(listener);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
+/* fault: F44 */
+static void test_impostor_of_rank_0(void **state)
+{
+    (void)state;
+    impostor_meets(true);
+    impostor_meets(false);
+}
+
+/* Connects as rank 1 without the secret: sends the listener's own proof back, and then commands. */
+static void intruder_comes(int port)
+{
+    char why[128];
+    uint8_t bytes[4096], heard[4096];
+    Challenge challenge;
+    StarHello hello = {.rank = 1, .ranks = 2, .version = TOWERS_VERSION, .host = "here", .build = star_build()};
+    StarEnd end = {.rank = 1, .status = ERR_COMM, .message = "the end"};
+    int fd;
+    while ((fd = net_connect("127.0.0.1", port, why, sizeof why)) < 0) nap();
+    fcntl(fd, F_SETFL, 0);
+    size_t count = frame_put(bytes, STAR_HELLO, &hello, sizeof hello);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(receive(fd, heard, sizeof(StarHead) + sizeof challenge), sizeof(StarHead) + sizeof challenge);
+    memcpy(&challenge, heard + sizeof(StarHead), sizeof challenge);
+    count = frame_put(bytes, STAR_PROOF, challenge.proof, sizeof challenge.proof);
+    count += frame_put(bytes + count, STAR_FAILED, &end, sizeof end);
+    assert_int_equal(write(fd, bytes, count), count);
+    assert_int_equal(receive(fd, heard, 1), 0);
+    close(fd);
+}
+
+/* fault: F44 */
+static void test_intruder_in_place_of_rank_1(void **state)
+{
+    (void)state;
+    StarConfig config = {.channel = "control",
+                         .part = "supervisor",
+                         .timeout_ms = TIMEOUT_MS,
+
+                         .ranks = 2,
+                         .master = "127.0.0.1",
+                         .port = free_port(),
+                         .secret = secret,
+                         .secret_from = "TOWERS_TOKEN"};
+    pid_t other = fork();
+    if (other == 0) {
+        Star *c;
+        intruder_comes(config.port);
+        config.rank = 1;
+        if (star_open(&config, &c) != OK) _exit(98);
+        star_close(c);
+        _exit(0);
+    }
+    Star *c;
+    int status;
+    assert_int_equal(star_open(&config, &c), OK);
+    star_close(c);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
+/* fault: F45 */
+/* A program that was started as one of three is refused by rank 0 of two, and may come again as one of two. */
+static void test_other_number(void **state)
+{
+    (void)state;
+    StarConfig config = {.channel = "control",
+                         .part = "supervisor",
+                         .timeout_ms = TIMEOUT_MS,
+
+                         .ranks = 2,
+                         .master = "127.0.0.1",
+                         .port = free_port(),
+                         .secret = secret,
+                         .secret_from = "TOWERS_TOKEN"};
+    pid_t other = fork();
+    if (other == 0) {
+        Star *c;
+        config.rank = 1;
+        config.ranks = 3;
+        if (star_open(&config, &c) != ERR_ARG) _exit(97);
+        if (!strstr(status_message(), "is one of 3 programs, but rank 0 is one of 2; start all with")) _exit(98);
+        config.ranks = 2;
+        if (star_open(&config, &c) != OK) _exit(99);
+        star_close(c);
+        _exit(0);
+    }
+    Star *c;
+    int status;
+    assert_int_equal(star_open(&config, &c), OK);
+    star_close(c);
+    waitpid(other, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_death),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_misfits),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_other_number),
+        cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_impostor_of_rank_0),
+        cmocka_unit_test(test_intruder_in_place_of_rank_1),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
