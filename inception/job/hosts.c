@@ -186,11 +186,11 @@ static char *settings_text(const Options *o, const JobFiles *files)
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return NULL;
+    fprintf(to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
+            o->features ? "set" : "not set"); /* first: other settings follow from these */
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
         if (!option_info(id)->local && option_info(id)->group != GROUP_GENERAL && option_belongs(id, VERB_TRAIN))
             fprintf(to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
-    fprintf(to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
-            o->features ? "set" : "not set"); /* which decides what the programs do together */
     fprintf(to, "%sprocesses: %d\n", files->settings, files->job.processes);
     if (fclose(to) == 0) return text;
     free(text);

@@ -1,4 +1,4 @@
-/* The channel between the supervisors of a run; see control.h. */
+/* A star of connections between programs, and the end of a run; see star.h. */
 #include "nccl_sync/hosts/star.h"
 #include "kernels/clock.h"
 #include "kernels/open.h"
