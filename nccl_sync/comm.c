@@ -2,7 +2,9 @@
 #include "nccl_sync/comm.h"
 
 #include "kernels/clock.h"
+#include "kernels/text.h"
 #include "nccl_sync/comm_ops.h"
+#include "nccl_sync/comm_shared.h"
 #include "nccl_sync/link.h"
 
 #include <stdlib.h>
@@ -36,7 +38,7 @@ Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made)
 #endif
 }
 
-Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
+static Status join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
 {
 #ifdef TOWERS_HAVE_CUDA
     if (strcmp(device->backend->name, "cuda") == 0) return comm_nccl_open(config, shared, device, made);
@@ -44,6 +46,61 @@ Status comm_join(const CommConfig *config, CommShared *shared, Device *device, C
     (void)device;
 #endif
     return config->place.groups <= 1 ? comm_shm_open(config, shared, made) : comm_mpi_open(config, shared, made);
+}
+
+Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
+{
+    TRY(join(config, shared, device, made));
+    comm_record_in(*made, shared);
+    return OK;
+}
+
+/* ---- the flight recorder */
+
+void comm_record_in(Comm *comm, CommShared *shared)
+{
+    comm->record = &shared->record[group_rank(&comm->config.place)];
+}
+
+static void record_begin(Comm *comm, const char *what, size_t first, size_t bytes)
+{
+    CommRecord *record = comm->record;
+    if (!record || atomic_load(&record->waits)) return; /* the one that failed stays */
+    atomic_store(&record->what, what);
+    atomic_store(&record->first, (int64_t)first);
+    atomic_store(&record->bytes, (int64_t)bytes);
+    atomic_store(&record->at_ns, clock_ns());
+    atomic_store(&record->waits, true);
+    atomic_fetch_add(&record->number, 1);
+}
+
+/* One that fails stays as one that is waited for. */
+static Status record_end(Comm *comm, Status st)
+{
+    if (!comm->record || st != OK) return st;
+    atomic_store(&comm->record->waits, false);
+    atomic_store(&comm->record->at_ns, clock_ns());
+    return OK;
+}
+
+bool comm_record_text(const CommShared *shared, int first_rank, int64_t waited_ms, char *text, size_t bytes)
+{
+    bool hangs = false;
+    Text list = text_start(text, bytes);
+    for (int r = 0; r < shared->ranks; r++) {
+        const CommRecord *record = &shared->record[r];
+        bool waits = atomic_load(&record->waits);
+        int64_t number = atomic_load(&record->number), age_ms = (clock_ns() - atomic_load(&record->at_ns)) / 1000000;
+        if (number == 0) continue;
+        hangs |= waits && age_ms > waited_ms;
+        text_add(&list, "%srank %d %s collective %lld, %s", list.used ? "; " : "", first_rank + r,
+                 waits ? "waits in" : "ended", (long long)number, atomic_load(&record->what));
+        if (atomic_load(&record->bytes))
+            text_add(&list, " of %lld bytes from element %lld", (long long)atomic_load(&record->bytes),
+                     (long long)atomic_load(&record->first));
+        text_add(&list, waits ? ", for %.1f s" : ", %.1f s ago", (double)age_ms * 1e-3);
+    }
+    return hangs;
 }
 
 bool comm_mpi_text(char *text, size_t bytes)
@@ -154,7 +211,8 @@ Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, si
 Status comm_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
 {
     TRY(range_check(comm, first, count));
-    return comm->ops->allreduce_end(comm, first, to, count);
+    record_begin(comm, "an all-reduce", first, count * sizeof *to);
+    return record_end(comm, comm->ops->allreduce_end(comm, first, to, count));
 }
 
 void comm_sum_times(Comm *comm, CommTimes *times)
@@ -165,17 +223,20 @@ void comm_sum_times(Comm *comm, CommTimes *times)
 
 Status comm_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
-    return comm->ops->broadcast(comm, buf, bytes, root);
+    record_begin(comm, "a broadcast", 0, bytes);
+    return record_end(comm, comm->ops->broadcast(comm, buf, bytes, root));
 }
 
 Status comm_gather(Comm *comm, const void *mine, size_t bytes, void *all)
 {
-    return comm->ops->gather(comm, mine, bytes, all);
+    record_begin(comm, "a gather", 0, bytes);
+    return record_end(comm, comm->ops->gather(comm, mine, bytes, all));
 }
 
 Status comm_barrier(Comm *comm)
 {
-    return comm->ops->barrier(comm);
+    record_begin(comm, "a barrier", 0, 0);
+    return record_end(comm, comm->ops->barrier(comm));
 }
 
 void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_ns)

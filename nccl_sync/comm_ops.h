@@ -21,7 +21,8 @@ typedef struct CommOps {
 struct Comm {
     const CommOps *ops; /* borrowed, static */
     CommConfig config;
-    void *impl; /* owned by the implementation */
+    void *impl;                /* owned by the implementation */
+    struct CommRecord *record; /* borrowed: where its collectives are recorded; NULL: nowhere */
 };
 
 /* Device memory of comm_nccl.c, in bytes. */

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include "nccl_sync/comm.h"
+#include "nccl_sync/comm_record.h"
 
 enum { GROUP_RANKS_MAX = 256, BROADCAST_BYTES = 1 << 18, LINE = 64 };
 
@@ -21,6 +21,7 @@ struct CommShared {
     _Alignas(LINE) _Atomic int64_t
         arrived_at[GROUP_RANKS_MAX]; /* number of the barrier that each has reached, to name the missing one */
     ProgressSlot progress[GROUP_RANKS_MAX];
+    CommRecord record[GROUP_RANKS_MAX];
     /* several groups: see hosts_chain.c */
     _Alignas(LINE) _Atomic uint32_t chain_moves; /* a futex word: changes of the next three */
     _Atomic int64_t given[GROUP_RANKS_MAX];      /* sums to which each process has given all that it has */

@@ -2,6 +2,7 @@
  * towers to processes; broadcast; barrier. However a rank leaves, the others get ERR_COMM within the deadline, with
  * the name of the rank that left. */
 #include "nccl_sync/comm.h"
+#include "nccl_sync/comm_record.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -57,6 +58,7 @@ static void rank_live(const Group *g, int rank, RankMain rank_main)
     CommConfig config = config_of(g, rank);
     alarm(HANG_S); /* a hang is a failure, not a wait */
     Status st = comm_shm_open(&config, g->shared, &comm);
+    if (st == OK) comm_record_in(comm, g->shared);
     if (st == OK) st = rank_main(comm, rank, g->seen);
     snprintf(g->seen->message[rank], sizeof g->seen->message[rank], "%s", st == OK ? "" : status_message());
     g->seen->status[rank] = st;
@@ -278,6 +280,35 @@ static void test_news_from_another_group(void **state)
     group_end(&g);
 }
 
+/* Rank 1 does not come to the second collective: the recorder shows who waits where. */
+static Status one_is_late(Comm *comm, int rank, Seen *seen)
+{
+    float x = 1;
+    (void)seen;
+    TRY(comm_allreduce_begin(comm, rank, 3, &x, 1));
+    TRY(comm_allreduce_end(comm, 3, &x, 1));
+    if (rank == 1) pause();
+    return comm_barrier(comm);
+}
+
+static void test_recorder(void **state)
+{
+    (void)state;
+    char text[512];
+    Group g = group_start(2, 2, 700, one_is_late);
+    while (*(volatile Status *)&g.seen->status[0] == STATUS_COUNT) usleep(1000);
+    assert_true(comm_record_text(g.shared, 4, 350, text, sizeof text));
+    kill(g.pid[1], SIGKILL);
+    group_wait(&g, 2);
+    all_told(&g, 2, "tower process 1 did not arrive");
+    const char *parts[] = {"rank 4 waits in collective 2, a barrier, for ",
+                           "; rank 5 ended collective 1, an all-reduce of 4 bytes from element 3, "};
+    for (int i = 0; i < 2; i++)
+        if (!strstr(text, parts[i])) fail_msg("'%s' lacks '%s'", text, parts[i]);
+    assert_false(comm_record_text(g.shared, 4, 1000000, text, sizeof text));
+    group_end(&g);
+}
+
 /* The later collectives of a group that was left fail too, at once. */
 static Status leave_one(Comm *comm, int rank, Seen *seen)
 {
@@ -409,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_sums_in_tower_order),
         cmocka_unit_test(test_uneven_mapping),
         cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_recorder),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_rank_that_dies),

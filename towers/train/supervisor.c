@@ -10,6 +10,7 @@
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
 #include "kernels/text.h"
+#include "nccl_sync/comm_record.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/guard/stack.h"
 #include "towers/replica/job.h"
@@ -294,6 +295,15 @@ static void hung_tell(Supervisor *s)
     text_add(&words, "; the calls it was in are in %s", path);
 }
 
+/* After a collective that hung: in which one each process is. */
+static void collectives_report(Supervisor *s)
+{
+    char text[1024];
+    if (s->status == ERR_COMM && s->shared &&
+        comm_record_text(s->shared, s->first, s->job->comm.timeout_ms / 2, text, sizeof text))
+        console_warn(&s->console, "collectives: %s", text);
+}
+
 /* A killed process ends at once, unless it is blocked in a system call by a disk or network file system that does not
  * answer. Such a process cannot be ended, and is not waited for. */
 static bool towers_are_stuck(Supervisor *s)
@@ -520,6 +530,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         console_end(&s.console);
     }
     hung_tell(&s);
+    collectives_report(&s);
     result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
     if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
     listener_end(&s);
