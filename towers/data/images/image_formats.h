@@ -3,10 +3,11 @@
 #ifndef TOWERS_DATA_IMAGE_FORMATS_H
 #define TOWERS_DATA_IMAGE_FORMATS_H
 
-#include "towers/data/images/image.h"
+#include "towers/data/images/image_info.h"
 #include "towers/data/images/image_memory.h"
 
 typedef struct JpegDecoder JpegDecoder;
+typedef struct ImageDecoder ImageDecoder;
 
 struct ImageDecoder {
     JpegDecoder *jpeg;      /* owned; created with the first JPEG */
