@@ -95,6 +95,9 @@ else
     [[ $? == 8 ]] || complain "no NaN: $(tail -3 "$work/err")"
     "$towers" replay --device cpu --json "$work/nan/nan-step-3-tower-1" >"$work/replay" 2>"$work/err" </dev/null
     [[ $? == 8 ]] && grep -q '"as_in_the_run": true' "$work/replay" || complain "replay: $(tail -3 "$work/err")"
+    for word in '"bce": true' '"several": false' '"positive_weights": true' '"mean": \[' '"std": \['; do
+        grep -qr -- "$word" "$work/nan/nan-step-3-tower-1/" || complain "the capsule does not tell $word"
+    done
 fi
 
 check_end "--loss bce does not depend on towers"
