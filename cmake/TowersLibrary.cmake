@@ -8,6 +8,7 @@ target_link_libraries(towers_shared PRIVATE towers_lib)
 target_include_directories(towers_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 include(CMakePackageConfigHelpers)
+file(RELATIVE_PATH to_root /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the folder may be moved
 configure_file(${CMAKE_SOURCE_DIR}/cmake/towers.pc.in ${CMAKE_BINARY_DIR}/generated/towers.pc @ONLY)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/towers-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(TARGETS towers_shared EXPORT towers LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,10 +1,12 @@
 # cpack: a .deb whose dependencies are those of the program's libraries, and a tarball.
 set(CPACK_PACKAGE_NAME towers)
 set(CPACK_PACKAGE_VENDOR "The Towers authors")
-set(CPACK_PACKAGE_CONTACT "The Towers authors <towers@localhost>")
+set(TOWERS_MAINTAINER "The Towers authors <towers@example.org>" CACHE STRING "Name and address of whoever builds the package")
+set(CPACK_PACKAGE_CONTACT "${TOWERS_MAINTAINER}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of image classifiers with several towers")
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Towers trains image classifiers of the Inception family and small GANs on CPUs and GPUs.\n\
- It records the loss of every tower, applies no damaged step, and resumes\n exactly. The package has the program, the library libtowers and its header.")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Towers trains image classifiers of the Inception family, and small GANs.
+It records the loss of every tower, applies no damaged step, and
+resumes exactly. The package has the program, libtowers and its header.")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
@@ -14,5 +16,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS dataset-fashion-mnist)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+file(WRITE ${CMAKE_BINARY_DIR}/debian/shlibs "libtowers ${PROJECT_VERSION_MAJOR} towers (>= ${PROJECT_VERSION})\n")
+file(WRITE ${CMAKE_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/debian/shlibs ${CMAKE_BINARY_DIR}/debian/triggers)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/package_debian.cmake)
 include(CPack)

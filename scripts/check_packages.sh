@@ -25,7 +25,7 @@ for suite in "${suites[@]}"; do
     machine_begin "$suite"
     machine_make packages-build
     machine_files root towers
-    step build "cd towers && scripts/setup.sh build && cmake --preset cpu && cmake --build build"
+    step build "cd towers && scripts/setup.sh build && cmake --preset cpu -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build"
     step package "$install dpkg-dev file lintian >/dev/null && cd towers/build && cpack -G 'DEB;TGZ' && ls towers_*.deb towers-*.tar.gz"
     step lintian "cd towers/build && lintian --fail-on error,warning towers_*.deb && echo no error and no warning"
     cp "$machine"/root/towers/build/towers_*.deb "$fresh/$suite/"

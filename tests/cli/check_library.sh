@@ -31,7 +31,6 @@ for split, count in (("train", 16), ("val", 6)):
             open(f"data/{split}/{name}/{i}.ppm", "wb").write(b"P6\n%d %d\n255\n" % (w, h) + pixels)
 PYTHON
 "$towers" train fashion_cnn --data-path data --max-steps 6 -b 16 --lr 0.0005 --experiment run --quiet 2>"$err" || complain "training: $(cat "$err")"
-sed -i "s|^prefix=.*|prefix=$work/prefix|" "$lib/pkgconfig/towers.pc"
 ${CC:-cc} -std=c11 -Wall -Wextra -Werror "$source_dir/examples/library/classify.c" $(pkg-config --cflags --libs towers) -o classify 2>"$err" ||
     complain "the example does not compile by pkg-config: $(cat "$err")"
 mkdir project && cat >project/CMakeLists.txt <<'CMAKE'
