@@ -7,6 +7,7 @@
 #   python_of NAME                          sets python: that of scripts/venv.sh NAME, or skip if pip cannot get its packages
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
 #   left_out TEXT...                        a part is not tried, and why: scripts/skips.sh lists it, tests/skips.txt accepts it
+#   tensors FILE.safetensors                the numbers alone, without the header, whose metadata name the classes and the data
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
 #                                           $err): for cases that mostly wait. together waits for all of them
 #   complain TEXT...                        print and count a failure; the script continues
@@ -39,6 +40,10 @@ needs_faults() {
         echo "SKIPPED: this binary has no fault points (-DTOWERS_FAULTS=ON)" >&2
         exit 77
     fi
+}
+
+tensors() {
+    tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1"
 }
 
 left_out() {
