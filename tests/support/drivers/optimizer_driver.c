@@ -29,7 +29,7 @@ static Status kind_find(const char *name, OptimizerKind *kind)
         [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw",
     };
     for (int i = 0; i < OPTIMIZER_COUNT; i++)
-        if (!strcmp(names[i], name)) {
+        if (names[i] && !strcmp(names[i], name)) { /* layer-wise ones have no name here */
             *kind = (OptimizerKind)i;
             return OK;
         }
