@@ -102,7 +102,9 @@ ends 2 "has no env.json" eval "$work/data"
 ends 2 "cannot open the run 'runs/two': No such file or directory" eval runs/two
 ends 2 "unknown model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
 ends 2 "and there is no run directory 'curves' here" eval curves
-ends 2 "is a file, but a model or a run directory was expected" export runs/one/last.safetensors
+echo '{}' >notes.json
+ends 4 "'notes.json' has 3 bytes: too short for a safetensors file" export notes.json
+ends 0 "safetensors of fashion_cnn, 12 classes, from runs/one/last.safetensors" export runs/one/last.safetensors
 mkdir fashion_cnn # a folder that is called as a model does not stand in its way
 ends 2 "eval needs weights" eval fashion_cnn
 echo '{}' >runs/one/env.json
