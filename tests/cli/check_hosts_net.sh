@@ -101,10 +101,11 @@ row network "two jobs on one port" "7 2, the first job is not disturbed" "\`rank
 # ---- failures of a run: mpirun in the background, the fault, and the exit code of every rank
 
 # starts NAME STEP ARGUMENT...: in $launched; returns when it has done STEP steps. --comm-timeout leaves MPI time to start on a busy machine
+# The run has no end in sight: the towers of a stopped program go on, and must not be done before the others miss it.
 starts() {
     local name=$1 step=$2
     new "$name"
-    TOWERS_MASTER_PORT=$((20000 + RANDOM % 12000)) net_mpirun 4 "$towers" "${run[@]}" --towers 4 --max-steps 100000 --experiment "$name" \
+    TOWERS_MASTER_PORT=$((20000 + RANDOM % 12000)) net_mpirun 4 "$towers" "${run[@]}" --towers 4 --epochs 100000 --experiment "$name" \
         "${@:3}" >"$out" 2>"$err" </dev/null &
     launched=$!
     ((step == 0)) && return
