@@ -61,14 +61,11 @@ typedef struct OpKernel {
     Status (*prepare)(Device *device, OpCall *call);
     Status (*launch)(Device *device, OpCall *call);
     void (*discard)(Device *device, OpCall *call); /* frees call->state; NULL: nothing to free */
-    uint32_t strided_in;                           /* bit k: in[k] may be a slice (pitch > c) */
-    uint32_t strided_out;                          /* bit k: out[k] may be a slice */
     uint32_t pads_in;  /* bit k: wants in[k] with rows of whole vectors of 16 bytes (OpCall.padded_in) */
     uint32_t pads_out; /* bit k: can make out[k] so, where all its readers want that (OpCall.padded_out) */
     bool (*joins)(Device *device, const OpCall *call); /* Backend.joins for calls of this kind; NULL: never */
     void (*explain)(Device *device, const OpCall *call,
                     KernelChoice *choice); /* after prepare; NULL: the op has one kernel */
-    uint32_t in_place; /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
 } OpKernel;
 
 /* Which device it is, of all devices of all hosts. */
@@ -104,6 +101,7 @@ struct Backend {
     void (*pin)(Device *device, void *host, size_t bytes, bool often);
 
     const OpKernel *const *kernels; /* [OP_COUNT] */
+    const OpStorage *storage;       /* [OP_COUNT]: what the kernels accept; usually op_storage */
 
     /* Whether the device has one kernel for this joined op (a convolution with parts of a batch normalization). Every
      * backend computes every op; passes join ops only if this is true. The call has the pitches of a plan. NULL: never. */

@@ -7,8 +7,17 @@ static const struct {
     const char *formula;
 } rows[OP_COUNT] = {
     [OP_NONE] = {"none", 0, 0, 0, ""},
-#define OP(KIND, name, inputs, outputs, min_inputs, formula)                                                           \
+#define OP(KIND, name, inputs, outputs, min_inputs, storage, formula)                                                  \
     [OP_##KIND] = {#name, inputs, outputs, min_inputs, formula},
+#include "kernels/ops.def"
+};
+
+const OpStorage op_storage[OP_COUNT] = {
+#define STORAGE(strided_in, strided_out, in_place)                                                                     \
+    {                                                                                                                  \
+        strided_in, strided_out, in_place                                                                              \
+    }
+#define OP(KIND, name, inputs, outputs, min_inputs, storage, formula) [OP_##KIND] = storage,
 #include "kernels/ops.def"
 };
 

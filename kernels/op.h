@@ -11,7 +11,7 @@ enum { OP_MAX_IN = 8, OP_MAX_OUT = 4 };
 
 typedef enum OpKind {
     OP_NONE = 0,
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) OP_##KIND,
+#define OP(KIND, ...) OP_##KIND,
 #include "kernels/ops.def"
     OP_COUNT
 } OpKind;
@@ -119,6 +119,15 @@ typedef struct OpCall {
     uint32_t padded_out;    /* bit k: the kernel must make out[k] so */
     float product_share;    /* set by prepare if an algorithm saves multiplications: those made / op_macs; 0: all */
 } OpCall;
+
+/* Where the operands of an op kind may lie; every kernel of the kind takes them so. */
+typedef struct OpStorage {
+    uint32_t strided_in;  /* bit k: in[k] may be a slice (pitch > c) */
+    uint32_t strided_out; /* bit k: out[k] may be a slice */
+    uint32_t in_place;    /* bit k: out[0] may share the storage of in[k], when shapes, dtypes and pitches agree */
+} OpStorage;
+
+extern const OpStorage op_storage[OP_COUNT]; /* the column of ops.def */
 
 const char *op_name(OpKind kind);
 int op_max_inputs(OpKind kind);

@@ -28,8 +28,7 @@ static Status binary_prepare(Device *device, OpCall *call)
 
 SPAN_LAUNCH(relu, 1)
 
-const OpKernel cpu_relu = {
-    .prepare = unary_prepare, .launch = relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_relu = {.prepare = unary_prepare, .launch = relu_launch};
 
 /* dy where sign > 0, alpha dy elsewhere: alpha 0 and y as sign for ReLU, x as sign for leaky ReLU. */
 VECTOR_INLINE void slope_rows(Dtype dtype, const void *dy, const void *sign, float alpha, void *dx, int64_t n)
@@ -65,8 +64,7 @@ static void relu_dx_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(relu_dx, 2)
 
-const OpKernel cpu_relu_dx = {
-    .prepare = binary_prepare, .launch = relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+const OpKernel cpu_relu_dx = {.prepare = binary_prepare, .launch = relu_dx_launch};
 
 /* ---- leaky ReLU */
 
@@ -78,8 +76,7 @@ static void leaky_relu_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(leaky_relu, 1)
 
-const OpKernel cpu_leaky_relu = {
-    .prepare = unary_prepare, .launch = leaky_relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_leaky_relu = {.prepare = unary_prepare, .launch = leaky_relu_launch};
 
 static void leaky_relu_dx_span(const OpCall *call, Span span)
 {
@@ -89,8 +86,7 @@ static void leaky_relu_dx_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(leaky_relu_dx, 2)
 
-const OpKernel cpu_leaky_relu_dx = {
-    .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+const OpKernel cpu_leaky_relu_dx = {.prepare = binary_prepare, .launch = leaky_relu_dx_launch};
 
 /* ---- the UNARY rows of ops.def */
 
@@ -109,8 +105,7 @@ const OpKernel cpu_leaky_relu_dx = {
         activation_##name(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);      \
     }                                                                                                                  \
     SPAN_LAUNCH(name, 1)                                                                                               \
-    const OpKernel cpu_##name = {                                                                                      \
-        .prepare = unary_prepare, .launch = name##_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+    const OpKernel cpu_##name = {.prepare = unary_prepare, .launch = name##_launch};
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
     UNARY(KIND, name, formula)                                                                                         \
     static void name##_dx_span(const OpCall *call, Span span)                                                          \
@@ -122,8 +117,7 @@ const OpKernel cpu_leaky_relu_dx = {
             store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
     }                                                                                                                  \
     SPAN_LAUNCH(name##_dx, 2)                                                                                          \
-    const OpKernel cpu_##name##_dx = {                                                                                 \
-        .prepare = binary_prepare, .launch = name##_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+    const OpKernel cpu_##name##_dx = {.prepare = binary_prepare, .launch = name##_dx_launch};
 #include "kernels/ops.def"
 
 /* ---- dropout */
@@ -183,5 +177,4 @@ static Status dropout_prepare(Device *device, OpCall *call)
 
 SPAN_LAUNCH(dropout, 1)
 
-const OpKernel cpu_dropout = {
-    .prepare = dropout_prepare, .launch = dropout_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_dropout = {.prepare = dropout_prepare, .launch = dropout_launch};

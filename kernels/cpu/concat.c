@@ -50,7 +50,7 @@ static Status concat_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_concat = {.prepare = copy_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
+const OpKernel cpu_concat = {.prepare = copy_prepare, .launch = concat_launch};
 
 static Status slice_launch(Device *device, OpCall *call)
 {
@@ -58,7 +58,7 @@ static Status slice_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_slice = {.prepare = copy_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_slice = {.prepare = copy_prepare, .launch = slice_launch};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {
@@ -69,4 +69,4 @@ static Status reshape_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_reshape = {.prepare = copy_prepare, .launch = reshape_launch, .in_place = 1};
+const OpKernel cpu_reshape = {.prepare = copy_prepare, .launch = reshape_launch};

@@ -160,7 +160,7 @@ static void cpu_describe(Device *device, char *text, size_t bytes)
 }
 
 static const OpKernel *const kernels[OP_COUNT] = {
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = &cpu_##name,
+#define OP(KIND, name, ...) [OP_##KIND] = &cpu_##name,
 #include "kernels/ops.def"
 };
 
@@ -184,6 +184,7 @@ const Backend cpu_backend = {
     .download = cpu_download,
     .fill = cpu_fill,
     .kernels = kernels,
+    .storage = op_storage,
     .optimizer_apply = cpu_optimizer_apply,
     .square_sum = cpu_square_sum,
     .l2_term = cpu_l2_term,

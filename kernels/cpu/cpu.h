@@ -39,7 +39,7 @@ typedef struct CpuDevice {
 #endif
 #endif
 
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cpu_##name;
+#define OP(KIND, name, ...) extern const OpKernel cpu_##name;
 #include "kernels/ops.def"
 
 /* The first half of BATCHNORM_DX, for the ops that join it: out[0] = dy where the ReLU is open, else 0, with dbeta and

@@ -83,12 +83,9 @@ static void dense_explain(Device *device, const OpCall *call, KernelChoice *choi
              parts_impl(((const Choice *)call->state)->task));
 }
 
-const OpKernel cpu_dense = {.prepare = forward_prepare,
-                            .launch = dense_launch,
-                            .discard = dense_discard,
-                            .explain = dense_explain,
-                            .strided_out = 1};
+const OpKernel cpu_dense = {
+    .prepare = forward_prepare, .launch = dense_launch, .discard = dense_discard, .explain = dense_explain};
 const OpKernel cpu_dense_dx = {
-    .prepare = dx_prepare, .launch = dense_launch, .discard = dense_discard, .explain = dense_explain, .strided_in = 1};
+    .prepare = dx_prepare, .launch = dense_launch, .discard = dense_discard, .explain = dense_explain};
 const OpKernel cpu_dense_dw = {
-    .prepare = dw_prepare, .launch = dense_launch, .discard = dense_discard, .explain = dense_explain, .strided_in = 2};
+    .prepare = dw_prepare, .launch = dense_launch, .discard = dense_discard, .explain = dense_explain};

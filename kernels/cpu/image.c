@@ -159,5 +159,4 @@ static Status image_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_image = {
-    .prepare = image_prepare, .launch = image_launch, .discard = image_discard, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_image = {.prepare = image_prepare, .launch = image_launch, .discard = image_discard};

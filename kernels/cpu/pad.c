@@ -70,4 +70,4 @@ static Status pad_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_pad = {.prepare = pad_prepare, .launch = pad_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_pad = {.prepare = pad_prepare, .launch = pad_launch};

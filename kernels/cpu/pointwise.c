@@ -80,8 +80,7 @@ static Status add_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_add = {
-    .prepare = pointwise_prepare, .launch = add_launch, .strided_in = 0xFF, .strided_out = 1, .in_place = 0xFF};
+const OpKernel cpu_add = {.prepare = pointwise_prepare, .launch = add_launch};
 
 /* ---- mul */
 
@@ -103,8 +102,7 @@ static void mul_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(mul, 2)
 
-const OpKernel cpu_mul = {
-    .prepare = pointwise_prepare, .launch = mul_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+const OpKernel cpu_mul = {.prepare = pointwise_prepare, .launch = mul_launch};
 
 /* ---- affine */
 
@@ -126,8 +124,7 @@ static void affine_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(affine, 1)
 
-const OpKernel cpu_affine = {
-    .prepare = pointwise_prepare, .launch = affine_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_affine = {.prepare = pointwise_prepare, .launch = affine_launch};
 
 /* ---- power */
 
@@ -158,5 +155,4 @@ static void power_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(power, 1)
 
-const OpKernel cpu_power = {
-    .prepare = pointwise_prepare, .launch = power_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_power = {.prepare = pointwise_prepare, .launch = power_launch};

@@ -42,4 +42,4 @@ static Status random_prepare(Device *device, OpCall *call)
 
 SPAN_LAUNCH(random, 0)
 
-const OpKernel cpu_random = {.prepare = random_prepare, .launch = random_launch, .strided_out = 1};
+const OpKernel cpu_random = {.prepare = random_prepare, .launch = random_launch};

@@ -67,7 +67,7 @@ static Status channel_sum_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_channel_sum = {.prepare = channel_sum_prepare, .launch = channel_sum_launch, .strided_in = 1};
+const OpKernel cpu_channel_sum = {.prepare = channel_sum_prepare, .launch = channel_sum_launch};
 
 /* ---- axes */
 
@@ -173,8 +173,8 @@ static Status spread_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_channel_spread = {.prepare = spread_prepare, .launch = spread_launch, .strided_out = 1};
-const OpKernel cpu_spread_to = {.prepare = spread_prepare, .launch = spread_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_channel_spread = {.prepare = spread_prepare, .launch = spread_launch};
+const OpKernel cpu_spread_to = {.prepare = spread_prepare, .launch = spread_launch};
 
 /* ---- sum to a smaller shape */
 
@@ -273,4 +273,4 @@ static Status sum_to_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_sum_to = {.prepare = sum_to_prepare, .launch = sum_to_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_sum_to = {.prepare = sum_to_prepare, .launch = sum_to_launch};

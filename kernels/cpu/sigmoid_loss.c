@@ -86,8 +86,7 @@ static Status sigmoid_loss_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_sigmoid_loss = {
-    .prepare = sigmoid_loss_prepare, .launch = sigmoid_loss_launch, .strided_in = 1, .strided_out = 2};
+const OpKernel cpu_sigmoid_loss = {.prepare = sigmoid_loss_prepare, .launch = sigmoid_loss_launch};
 
 typedef struct SigmoidGrad {
     const Tensor *prob, *dlogits, *targets;
@@ -130,8 +129,4 @@ static Status sigmoid_loss_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_sigmoid_loss_dx = {.prepare = sigmoid_loss_dx_prepare,
-                                      .launch = sigmoid_loss_dx_launch,
-                                      .strided_in = 1,
-                                      .strided_out = 1,
-                                      .in_place = 1};
+const OpKernel cpu_sigmoid_loss_dx = {.prepare = sigmoid_loss_dx_prepare, .launch = sigmoid_loss_dx_launch};

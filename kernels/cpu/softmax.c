@@ -103,8 +103,7 @@ static Status softmax_loss_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_softmax_loss = {
-    .prepare = softmax_loss_prepare, .launch = softmax_loss_launch, .strided_in = 1, .strided_out = 2};
+const OpKernel cpu_softmax_loss = {.prepare = softmax_loss_prepare, .launch = softmax_loss_launch};
 
 typedef struct SoftmaxGrad {
     const Tensor *prob, *dlogits, *targets;
@@ -153,8 +152,4 @@ static Status softmax_loss_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare,
-                                      .launch = softmax_loss_dx_launch,
-                                      .strided_in = 1,
-                                      .strided_out = 1,
-                                      .in_place = 1};
+const OpKernel cpu_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare, .launch = softmax_loss_dx_launch};

@@ -19,27 +19,21 @@ LAUNCH_KERNEL(leaky_relu)
 LAUNCH_KERNEL(leaky_relu_dx)
 LAUNCH_KERNEL(dropout)
 
-const OpKernel cuda_relu = {
-    .prepare = unary_prepare, .launch = relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cuda_relu = {.prepare = unary_prepare, .launch = relu_launch};
 
-const OpKernel cuda_relu_dx = {
-    .prepare = binary_prepare, .launch = relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+const OpKernel cuda_relu_dx = {.prepare = binary_prepare, .launch = relu_dx_launch};
 
-const OpKernel cuda_leaky_relu = {
-    .prepare = unary_prepare, .launch = leaky_relu_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cuda_leaky_relu = {.prepare = unary_prepare, .launch = leaky_relu_launch};
 
-const OpKernel cuda_leaky_relu_dx = {
-    .prepare = binary_prepare, .launch = leaky_relu_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+const OpKernel cuda_leaky_relu_dx = {.prepare = binary_prepare, .launch = leaky_relu_dx_launch};
 
 #define UNARY(KIND, name, formula)                                                                                     \
     LAUNCH_KERNEL(name)                                                                                                \
-    const OpKernel cuda_##name = {                                                                                     \
-        .prepare = unary_prepare, .launch = name##_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+    const OpKernel cuda_##name = {.prepare = unary_prepare, .launch = name##_launch};
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
     UNARY(KIND, name, formula)                                                                                         \
     LAUNCH_KERNEL(name##_dx)                                                                                           \
-    const OpKernel cuda_##name##_dx = {                                                                                \
-        .prepare = binary_prepare, .launch = name##_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+    const OpKernel cuda_##name##_dx = {.prepare = binary_prepare, .launch = name##_dx_launch};
 #include "kernels/ops.def"
 
 static Status dropout_prepare(Device *device, OpCall *call)
@@ -51,5 +45,4 @@ static Status dropout_prepare(Device *device, OpCall *call)
     return check_same_dtype(call, 1);
 }
 
-const OpKernel cuda_dropout = {
-    .prepare = dropout_prepare, .launch = dropout_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cuda_dropout = {.prepare = dropout_prepare, .launch = dropout_launch};

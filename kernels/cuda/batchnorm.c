@@ -48,12 +48,7 @@ LAUNCH_KERNEL(batchnorm_apply)
 LAUNCH_KERNEL(batchnorm_finish)
 LAUNCH_KERNEL(batchnorm_dx_apply)
 
-const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare,
-                                 .launch = batchnorm_launch,
-                                 .discard = counters_destroy,
-                                 .strided_in = 1,
-                                 .strided_out = 1,
-                                 .in_place = 1};
+const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare, .launch = batchnorm_launch, .discard = counters_destroy};
 
 static Status batchnorm_apply_prepare(Device *device, OpCall *call)
 {
@@ -67,17 +62,9 @@ static Status batchnorm_sums_prepare(Device *device, OpCall *call)
     return batchnorm_apply_prepare(device, call);
 }
 
-const OpKernel cuda_batchnorm_sums = {.prepare = batchnorm_sums_prepare,
-                                      .launch = batchnorm_sums_launch,
-                                      .strided_in = 1 | 4 | 8,
-                                      .strided_out = 1,
-                                      .in_place = 1};
+const OpKernel cuda_batchnorm_sums = {.prepare = batchnorm_sums_prepare, .launch = batchnorm_sums_launch};
 
-const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare,
-                                       .launch = batchnorm_apply_launch,
-                                       .strided_in = 1,
-                                       .strided_out = 1,
-                                       .in_place = 1};
+const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare, .launch = batchnorm_apply_launch};
 
 static Status batchnorm_dx_prepare(Device *device, OpCall *call)
 {
@@ -86,15 +73,10 @@ static Status batchnorm_dx_prepare(Device *device, OpCall *call)
     return column_counters_create(device, call, &call->in[1]);
 }
 
-const OpKernel cuda_batchnorm_dx = {.prepare = batchnorm_dx_prepare,
-                                    .launch = batchnorm_dx_launch,
-                                    .discard = counters_destroy,
-                                    .strided_in = 3,
-                                    .strided_out = 1,
-                                    .in_place = 3};
+const OpKernel cuda_batchnorm_dx = {
+    .prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch, .discard = counters_destroy};
 
-const OpKernel cuda_batchnorm_finish = {
-    .prepare = batchnorm_apply_prepare, .launch = batchnorm_finish_launch, .strided_in = 1 | 4 | 8};
+const OpKernel cuda_batchnorm_finish = {.prepare = batchnorm_apply_prepare, .launch = batchnorm_finish_launch};
 
 static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
 {
@@ -102,8 +84,4 @@ static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
     return check_same_dtype(call, 2);
 }
 
-const OpKernel cuda_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare,
-                                          .launch = batchnorm_dx_apply_launch,
-                                          .strided_in = 3,
-                                          .strided_out = 1,
-                                          .in_place = 3};
+const OpKernel cuda_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare, .launch = batchnorm_dx_apply_launch};

@@ -33,14 +33,14 @@ static Status concat_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cuda_concat = {.prepare = copy_prepare, .launch = concat_launch, .strided_in = 0xFF, .strided_out = 1};
+const OpKernel cuda_concat = {.prepare = copy_prepare, .launch = concat_launch};
 
 static Status slice_launch(Device *device, OpCall *call)
 {
     return channels_copy(device, &call->in[0], call->attr.slice.first, &call->out[0], 0, call->out[0].shape.c);
 }
 
-const OpKernel cuda_slice = {.prepare = copy_prepare, .launch = slice_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_slice = {.prepare = copy_prepare, .launch = slice_launch};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {
@@ -51,4 +51,4 @@ static Status reshape_launch(Device *device, OpCall *call)
     return channels_copy(device, &from, 0, &call->out[0], 0, from.shape.c);
 }
 
-const OpKernel cuda_reshape = {.prepare = copy_prepare, .launch = reshape_launch, .in_place = 1};
+const OpKernel cuda_reshape = {.prepare = copy_prepare, .launch = reshape_launch};

@@ -246,7 +246,7 @@ static void cuda_describe(Device *device, char *text, size_t bytes)
 }
 
 static const OpKernel *const kernels[OP_COUNT] = {
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = &cuda_##name,
+#define OP(KIND, name, ...) [OP_##KIND] = &cuda_##name,
 #include "kernels/ops.def"
 };
 
@@ -271,6 +271,7 @@ const Backend cuda_backend = {
     .convert = cuda_convert,
     .pin = cuda_pin,
     .kernels = kernels,
+    .storage = op_storage,
     .joins = cuda_joins,
     .op_time = cuda_op_time,
     .optimizer_apply = cuda_optimizer_apply,

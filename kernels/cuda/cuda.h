@@ -43,7 +43,7 @@ typedef struct CudaDevice {
     CudaWeights weights;
 } CudaDevice;
 
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) extern const OpKernel cuda_##name;
+#define OP(KIND, name, ...) extern const OpKernel cuda_##name;
 #include "kernels/ops.def"
 
 /* The parts of the backend's vtable that are kernels, not ops (optimizer.c). */

@@ -26,5 +26,4 @@ static Status image_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(image)
 
-const OpKernel cuda_image = {
-    .prepare = image_prepare, .launch = image_launch, .strided_in = 1, .strided_out = 1, .pads_out = 1};
+const OpKernel cuda_image = {.prepare = image_prepare, .launch = image_launch, .pads_out = 1};

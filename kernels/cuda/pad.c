@@ -10,4 +10,4 @@ static Status pad_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(pad)
 
-const OpKernel cuda_pad = {.prepare = pad_prepare, .launch = pad_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_pad = {.prepare = pad_prepare, .launch = pad_launch};

@@ -30,16 +30,10 @@ LAUNCH_KERNEL(max_pool_dx)
 LAUNCH_KERNEL(avg_pool)
 LAUNCH_KERNEL(avg_pool_dx)
 
-const OpKernel cuda_max_pool = {
-    .prepare = max_pool_prepare, .launch = max_pool_launch, .strided_in = 1, .strided_out = 3};
+const OpKernel cuda_max_pool = {.prepare = max_pool_prepare, .launch = max_pool_launch};
 
-const OpKernel cuda_max_pool_dx = {.prepare = max_pool_dx_prepare,
-                                   .launch = max_pool_dx_launch,
-                                   .strided_in = 15,
-                                   .strided_out = 1,
-                                   .in_place = 1u << 2};
+const OpKernel cuda_max_pool_dx = {.prepare = max_pool_dx_prepare, .launch = max_pool_dx_launch};
 
-const OpKernel cuda_avg_pool = {.prepare = mean_prepare, .launch = avg_pool_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_avg_pool = {.prepare = mean_prepare, .launch = avg_pool_launch};
 
-const OpKernel cuda_avg_pool_dx = {
-    .prepare = mean_prepare, .launch = avg_pool_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 1u << 1};
+const OpKernel cuda_avg_pool_dx = {.prepare = mean_prepare, .launch = avg_pool_dx_launch};

@@ -9,4 +9,4 @@ static Status random_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(random)
 
-const OpKernel cuda_random = {.prepare = random_prepare, .launch = random_launch, .strided_out = 1};
+const OpKernel cuda_random = {.prepare = random_prepare, .launch = random_launch};

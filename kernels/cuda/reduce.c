@@ -11,7 +11,7 @@ static Status channel_sum_prepare(Device *device, OpCall *call)
 LAUNCH_KERNEL(channel_sum)
 
 const OpKernel cuda_channel_sum = {
-    .prepare = channel_sum_prepare, .launch = channel_sum_launch, .discard = counters_destroy, .strided_in = 1};
+    .prepare = channel_sum_prepare, .launch = channel_sum_launch, .discard = counters_destroy};
 
 static Status fold_check(const OpCall *call, const Tensor *small, const Tensor *big)
 {
@@ -27,9 +27,8 @@ static Status spread_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(spread_to)
 
-const OpKernel cuda_channel_spread = {.prepare = spread_prepare, .launch = spread_to_launch, .strided_out = 1};
-const OpKernel cuda_spread_to = {
-    .prepare = spread_prepare, .launch = spread_to_launch, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_channel_spread = {.prepare = spread_prepare, .launch = spread_to_launch};
+const OpKernel cuda_spread_to = {.prepare = spread_prepare, .launch = spread_to_launch};
 
 /* All of x on one pixel with its channels: a channel sum, which many blocks share. */
 static bool sums_to_channels(const OpCall *call)
@@ -51,5 +50,4 @@ static Status sum_launch(Device *device, OpCall *call)
     return sums_to_channels(call) ? channel_sum_launch(device, call) : sum_to_launch(device, call);
 }
 
-const OpKernel cuda_sum_to = {
-    .prepare = sum_to_prepare, .launch = sum_launch, .discard = counters_destroy, .strided_in = 1, .strided_out = 1};
+const OpKernel cuda_sum_to = {.prepare = sum_to_prepare, .launch = sum_launch, .discard = counters_destroy};

@@ -11,11 +11,8 @@ static Status softmax_loss_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(softmax_loss)
 
-const OpKernel cuda_softmax_loss = {.prepare = softmax_loss_prepare,
-                                    .launch = softmax_loss_launch,
-                                    .discard = counters_destroy,
-                                    .strided_in = 1,
-                                    .strided_out = 2};
+const OpKernel cuda_softmax_loss = {
+    .prepare = softmax_loss_prepare, .launch = softmax_loss_launch, .discard = counters_destroy};
 
 static Status softmax_loss_dx_prepare(Device *device, OpCall *call)
 {
@@ -27,8 +24,4 @@ static Status softmax_loss_dx_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(softmax_loss_dx)
 
-const OpKernel cuda_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare,
-                                       .launch = softmax_loss_dx_launch,
-                                       .strided_in = 1,
-                                       .strided_out = 1,
-                                       .in_place = 1};
+const OpKernel cuda_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare, .launch = softmax_loss_dx_launch};

@@ -98,16 +98,11 @@ static void rows_collect(const Program *p, Rows *rows)
     }
 }
 
-/* A device of no memory that takes strides where the CUDA kernels do. */
+/* A device of no memory that takes strides where the kernels do. */
 static FakeBackend *planning_device(Device *device)
 {
     FakeBackend *fake = fake_create(0, 0, 0);
-    for (int kind = OP_NONE + 1; kind < OP_COUNT; kind++) {
-        const OpKernel *kernel = cuda_backend.kernels[kind];
-        fake->kernel[kind].strided_in = kernel->strided_in;
-        fake->kernel[kind].strided_out = kernel->strided_out;
-        fake->kernel[kind].in_place = kernel->in_place;
-    }
+    fake->backend.storage = op_storage;
     fake_open(fake, device);
     return fake;
 }

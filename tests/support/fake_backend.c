@@ -165,7 +165,8 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
     FakeBackend *fake = calloc(1, sizeof *fake);
     if (!fake) return NULL;
     for (int kind = OP_NONE + 1; kind < OP_COUNT; kind++) {
-        fake->kernel[kind] = (OpKernel){prepare, launch, discard, strided_in, strided_out, .in_place = in_place};
+        fake->kernel[kind] = (OpKernel){.prepare = prepare, .launch = launch, .discard = discard};
+        fake->storage[kind] = (OpStorage){strided_in, strided_out, in_place};
         fake->table[kind] = &fake->kernel[kind];
     }
     fake->backend = (Backend){.name = "fake",
@@ -177,6 +178,7 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
                               .download = download,
                               .fill = fill,
                               .kernels = fake->table,
+                              .storage = fake->storage,
                               .optimizer_apply = apply_optimizer,
                               .square_sum = square_sum,
                               .average = average,

@@ -35,10 +35,11 @@ enum { FAKE_MAX_EVENTS = 1 << 15 };
 
 typedef struct FakeBackend {
     Backend backend;
-    OpKernel kernel[OP_COUNT]; /* one a kind, so that masks can be set for one */
+    OpKernel kernel[OP_COUNT];
     const OpKernel *table[OP_COUNT];
-    size_t workspace_bytes; /* of every op */
-    OpKind refused;         /* prepare of this kind fails; OP_NONE: none does */
+    OpStorage storage[OP_COUNT]; /* masks can be set for one kind */
+    size_t workspace_bytes;      /* of every op */
+    OpKind refused;              /* prepare of this kind fails; OP_NONE: none does */
     void (*on_launch)(void *context, OpCall *call);
     void *context;
     size_t free_bytes; /* what fake_tells_memory tells; of twice as many */

@@ -176,19 +176,19 @@ static bool is_in_place(const OpCall *call, int k)
 
 static void check_strides(PlanRun *run, const OpCall *call)
 {
-    const OpKernel *kernel = &run->fake->kernel[call->kind];
+    const OpStorage *storage = &run->fake->storage[call->kind];
     for (int k = 0; k < call->in_count; k++)
         if (call->in[k].data && !tensor_is_packed(&call->in[k]) && !is_in_place(call, k) &&
-            !(kernel->strided_in >> k & 1))
+            !(storage->strided_in >> k & 1))
             complain(run, call, "the kernel takes no slice as operand", k);
     for (int k = 0; k < call->out_count; k++)
-        if (call->out[k].data && !tensor_is_packed(&call->out[k]) && !(kernel->strided_out >> k & 1))
+        if (call->out[k].data && !tensor_is_packed(&call->out[k]) && !(storage->strided_out >> k & 1))
             complain(run, call, "the kernel takes no slice as output", k);
 }
 
 static bool is_taken(const PlanRun *run, const OpCall *call, int k)
 {
-    return run->fake->kernel[call->kind].in_place >> k & 1 && call->in[k].data == call->out[0].data &&
+    return run->fake->storage[call->kind].in_place >> k & 1 && call->in[k].data == call->out[0].data &&
            call->in[k].pitch == call->out[0].pitch;
 }
 

@@ -719,7 +719,7 @@ REFERENCE(sigmoid_loss_dx)
 typedef void Reference(const OpAttr *attr, const RefTensor *in, RefTensor *out);
 
 static Reference *const references[OP_COUNT] = {
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = reference_##name,
+#define OP(KIND, name, ...) [OP_##KIND] = reference_##name,
 #include "kernels/ops.def"
 };
 

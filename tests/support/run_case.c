@@ -407,9 +407,9 @@ static void run_variant(Device *device, const Case *row, Dtype dtype, const Vari
 
 /* ---- variants */
 
-static bool can_share(const Case *row, const OpKernel *kernel, int k)
+static bool can_share(const Case *row, int k)
 {
-    return kernel->in_place >> k & 1 && present(&row->in[k]) && row->in[k].type == row->out[0].type &&
+    return op_storage[row->kind].in_place >> k & 1 && present(&row->in[k]) && row->in[k].type == row->out[0].type &&
            shape_equal(row->in[k].shape, row->out[0].shape);
 }
 
@@ -423,8 +423,7 @@ static int first_optional(const Case *row)
 static void run_variants(Device *device, const Case *row, Dtype dtype, const RefTensor *in, const RefTensor *out,
                          CaseReport *report)
 {
-    const OpKernel *kernel = device->backend->kernels[row->kind];
-    uint32_t in_mask = kernel->strided_in, out_mask = kernel->strided_out;
+    uint32_t in_mask = op_storage[row->kind].strided_in, out_mask = op_storage[row->kind].strided_out;
     const Variant packed = {"packed", 0, 0, 0, 0, -1, -1};
     const Variant slices[] = {
         {"slices", in_mask, out_mask, 16, 48, -1, -1},
@@ -436,7 +435,7 @@ static void run_variants(Device *device, const Case *row, Dtype dtype, const Ref
     for (size_t i = 0; i < sizeof slices / sizeof *slices && (in_mask || out_mask); i++)
         run_variant(device, row, dtype, &slices[i], in, out, report);
     for (int k = 0; k < OP_MAX_IN; k++) {
-        if (!can_share(row, kernel, k)) continue;
+        if (!can_share(row, k)) continue;
         run_variant(device, row, dtype, &(Variant){"in place", 0, 0, 0, 0, k, -1}, in, out, report);
         if (in_mask >> k & 1 && out_mask & 1)
             run_variant(device, row, dtype, &(Variant){"slice in place", 1u << k, 1, 8, 16, k, -1}, in, out, report);

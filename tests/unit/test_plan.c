@@ -145,8 +145,8 @@ static void what_cannot_be_strided_is_copied(void **state)
     for (int row = 0; row < 3; row++) {
         PlanRun r;
         plan_run_open(&r);
-        if (row == 0) r.fake->kernel[OP_CONV].strided_out = 0;
-        if (row == 1) r.fake->kernel[OP_TANH].strided_in = 0;
+        if (row == 0) r.fake->storage[OP_CONV].strided_out = 0;
+        if (row == 1) r.fake->storage[OP_TANH].strided_in = 0;
         Value x = input(&r, 4), a = conv(&r, "a", x, row == 2 ? 6 : 8), b = conv(&r, "b", x, 4);
         graph_result(r.graph, unary(&r, OP_TANH, "tanh", b), "t");
         graph_result(r.graph, concat(&r, "concat", (Value[]){a, b}, 2), "y");
@@ -164,7 +164,7 @@ static void placing_asks_nothing_of_the_concat_kernel(void **state)
     (void)state;
     PlanRun r;
     plan_run_open(&r);
-    r.fake->kernel[OP_CONCAT].strided_in = r.fake->kernel[OP_CONCAT].strided_out = 0;
+    r.fake->storage[OP_CONCAT].strided_in = r.fake->storage[OP_CONCAT].strided_out = 0;
     Value x = input(&r, 4), inner = concat(&r, "inner", (Value[]){conv(&r, "a", x, 8), conv(&r, "b", x, 4)}, 2);
     graph_result(r.graph, concat(&r, "outer", (Value[]){inner, conv(&r, "c", x, 4)}, 2), "y");
     plan_run_create(&r, false);
@@ -273,7 +273,7 @@ static void numbers_of_the_report(void **state)
     PlanRun r;
     plan_run_open(&r);
     r.fake->workspace_bytes = 100;
-    for (int kind = 0; kind < OP_COUNT; kind++) r.fake->kernel[kind].in_place = 0;
+    for (int kind = 0; kind < OP_COUNT; kind++) r.fake->storage[kind].in_place = 0;
     Value x = input(&r, 4); /* 18 pixels */
     Value a = conv(&r, "a", x, 16), b = conv(&r, "b", a, 4), c = conv(&r, "c", b, 8);
     graph_result(r.graph, conv(&r, "d", c, 4), "end");
@@ -716,9 +716,9 @@ static Value random_op(PlanRun *r, Random *random)
 static void random_masks(FakeBackend *fake, Random *random)
 {
     for (int kind = 0; kind < OP_COUNT; kind++) {
-        if (draw(random, 8) == 0) fake->kernel[kind].strided_in = (uint32_t)draw(random, 256);
-        if (draw(random, 8) == 0) fake->kernel[kind].strided_out = (uint32_t)draw(random, 8);
-        if (draw(random, 3) == 0) fake->kernel[kind].in_place = (uint32_t)draw(random, 256);
+        if (draw(random, 8) == 0) fake->storage[kind].strided_in = (uint32_t)draw(random, 256);
+        if (draw(random, 8) == 0) fake->storage[kind].strided_out = (uint32_t)draw(random, 8);
+        if (draw(random, 3) == 0) fake->storage[kind].in_place = (uint32_t)draw(random, 256);
     }
     fake->workspace_bytes = (size_t)draw(random, 300);
 }

@@ -45,7 +45,7 @@ typedef struct Sweep {
 } Sweep;
 
 static void (*const gradient_rules[OP_COUNT])(GradCall *) = {
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = grad_##name,
+#define OP(KIND, name, ...) [OP_##KIND] = grad_##name,
 #include "kernels/ops.def"
 };
 

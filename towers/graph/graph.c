@@ -10,7 +10,7 @@
 #include <string.h>
 
 static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
-#define OP(KIND, name, inputs, outputs, min_inputs, formula) [OP_##KIND] = shape_##name,
+#define OP(KIND, name, ...) [OP_##KIND] = shape_##name,
 #include "kernels/ops.def"
 };
 

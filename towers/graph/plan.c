@@ -207,7 +207,7 @@ static Status fill_plan(Plan *plan, bool no_alias)
     plan->op_count = graph_op_count(plan->graph);
     plan->place = calloc((size_t)values + 1, sizeof *plan->place);
     if (!plan->place) return FAIL(ERR_MEMORY, "no memory for the plan of %d values", values);
-    TRY(alias_create(&plan->alias, plan->graph, plan->device->backend->kernels, no_alias));
+    TRY(alias_create(&plan->alias, plan->graph, plan->device->backend, no_alias));
     TRY(arena_assign(&plan->alias, plan->layout, no_alias, plan->place, plan->bytes));
     TRY(list_gradients(plan));
     plan->call = calloc((size_t)plan->op_count + 1, sizeof *plan->call);
@@ -251,7 +251,7 @@ Status plan_measure(const Graph *graph, const Layout *layout, const Backend *bac
     bool no_alias = options && options->no_alias;
     Place *place = calloc((size_t)graph_value_count(graph) + 1, sizeof *place);
     if (!place) return FAIL(ERR_MEMORY, "no memory for the plan of %d values", graph_value_count(graph));
-    TRY_OUT(alias_create(&alias, graph, backend->kernels, no_alias));
+    TRY_OUT(alias_create(&alias, graph, backend, no_alias));
     TRY_OUT(arena_assign(&alias, layout, no_alias, place, bytes));
 out:
     alias_destroy(&alias);

@@ -41,10 +41,10 @@ static bool is_padded(const Alias *alias, int32_t id)
 {
     const ValueInfo *info = value_info(alias, id);
     if (info->op < 0 || info->role != ROLE_TEMP) return false;
-    if (!(alias->kernels[graph_op_at(alias->graph, info->op)->kind]->pads_out >> info->out & 1)) return false;
+    if (!(alias->backend->kernels[graph_op_at(alias->graph, info->op)->kind]->pads_out >> info->out & 1)) return false;
     for (int32_t i = alias->first_use[id]; i < alias->first_use[id + 1]; i++) {
         Use use = alias->uses[i];
-        if (!(alias->kernels[graph_op_at(alias->graph, use.op)->kind]->pads_in >> use.in & 1)) return false;
+        if (!(alias->backend->kernels[graph_op_at(alias->graph, use.op)->kind]->pads_in >> use.in & 1)) return false;
     }
     return (size_t)info->shape.c * dtype_bytes(info->dtype) % CHANNEL_ALIGN_BYTES != 0;
 }
@@ -66,7 +66,7 @@ static bool takes_strided_out(const Alias *alias, const ValueInfo *info)
 {
     if (info->op < 0) return false;
     if (alias_skips(alias, info->op)) return true;
-    return alias->kernels[graph_op_at(alias->graph, info->op)->kind]->strided_out >> info->out & 1;
+    return alias->backend->storage[graph_op_at(alias->graph, info->op)->kind].strided_out >> info->out & 1;
 }
 
 static bool take_strided_in(const Alias *alias, int32_t id)
@@ -74,7 +74,7 @@ static bool take_strided_in(const Alias *alias, int32_t id)
     for (int32_t i = alias->first_use[id]; i < alias->first_use[id + 1]; i++) {
         Use use = alias->uses[i];
         if (alias->placed[use.op] >> use.in & 1) continue;
-        if (!(alias->kernels[graph_op_at(alias->graph, use.op)->kind]->strided_in >> use.in & 1)) return false;
+        if (!(alias->backend->storage[graph_op_at(alias->graph, use.op)->kind].strided_in >> use.in & 1)) return false;
     }
     return true;
 }
@@ -223,7 +223,7 @@ static bool read_by_concat(const Alias *alias, int32_t id)
 static bool can_take(const Alias *alias, int32_t i, int k)
 {
     const Op *op = graph_op_at(alias->graph, i);
-    if (!op->in[k].id || !(alias->kernels[op->kind]->in_place >> k & 1)) return false;
+    if (!op->in[k].id || !(alias->backend->storage[op->kind].in_place >> k & 1)) return false;
     const ValueInfo *x = value_info(alias, op->in[k].id), *y = value_info(alias, op->out[0].id);
     const Member *place = &alias->member[op->in[k].id];
     if (!shape_equal(x->shape, y->shape) || x->dtype != y->dtype || y->role != ROLE_TEMP) return false;
@@ -257,16 +257,16 @@ static Status check_kernels(const Alias *alias)
 {
     for (int i = 0; i < graph_op_count(alias->graph); i++) {
         const Op *op = graph_op_at(alias->graph, i);
-        if (!alias->kernels[op->kind])
+        if (!alias->backend->kernels[op->kind])
             return FAIL(ERR_UNSUPPORTED, "%s: this backend has no kernel for '%s'", op->name, op_name(op->kind));
     }
     return OK;
 }
 
-Status alias_create(Alias *alias, const Graph *graph, const OpKernel *const *kernels, bool no_alias)
+Status alias_create(Alias *alias, const Graph *graph, const Backend *backend, bool no_alias)
 {
     int values = graph_value_count(graph), ops = graph_op_count(graph);
-    *alias = (Alias){.graph = graph, .kernels = kernels};
+    *alias = (Alias){.graph = graph, .backend = backend};
     alias->member = calloc((size_t)values + 1, sizeof *alias->member);
     alias->first_use = calloc((size_t)values + 3, sizeof *alias->first_use);
     alias->uses = calloc((size_t)ops * OP_MAX_IN + 1, sizeof *alias->uses);

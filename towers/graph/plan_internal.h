@@ -23,16 +23,16 @@ typedef struct Member {
 } Member;
 
 typedef struct Alias {
-    const Graph *graph;             /* borrowed */
-    const OpKernel *const *kernels; /* borrowed, [OP_COUNT] */
-    Member *member;                 /* owned, [values + 1] */
-    Use *uses;                      /* owned, grouped by value */
-    int32_t *first_use;             /* owned, [values + 2]: uses of v are first_use[v] .. first_use[v + 1] - 1 */
-    uint8_t *placed;                /* owned, [ops]: bit k: operand k of a SLICE, CONCAT, RESHAPE is already in place */
-    int shared, copied;             /* see PlanReport */
+    const Graph *graph;     /* borrowed */
+    const Backend *backend; /* borrowed */
+    Member *member;         /* owned, [values + 1] */
+    Use *uses;              /* owned, grouped by value */
+    int32_t *first_use;     /* owned, [values + 2]: uses of v are first_use[v] .. first_use[v + 1] - 1 */
+    uint8_t *placed;        /* owned, [ops]: bit k: operand k of a SLICE, CONCAT, RESHAPE is already in place */
+    int shared, copied;     /* see PlanReport */
 } Alias;
 
-NODISCARD Status alias_create(Alias *alias, const Graph *graph, const OpKernel *const *kernels, bool no_alias);
+NODISCARD Status alias_create(Alias *alias, const Graph *graph, const Backend *backend, bool no_alias);
 void alias_destroy(Alias *alias);
 /* True if the op only moves values that already lie where it would put them. */
 bool alias_skips(const Alias *alias, int op);

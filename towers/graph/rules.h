@@ -28,7 +28,7 @@ typedef struct GradCall {
     Value dy[OP_MAX_OUT];
 } GradCall;
 
-#define OP(KIND, name, inputs, outputs, min_inputs, formula)                                                           \
+#define OP(KIND, name, ...)                                                                                            \
     void shape_##name(ShapeCall *c);                                                                                   \
     void grad_##name(GradCall *c);
 #include "kernels/ops.def"

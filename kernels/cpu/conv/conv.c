@@ -157,21 +157,9 @@ static void conv_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-const OpKernel cpu_conv = {.prepare = conv_prepare,
-                           .launch = conv_launch,
-                           .discard = conv_discard,
-                           .explain = conv_explain,
-                           .strided_in = 1,
-                           .strided_out = 1};
-const OpKernel cpu_conv_dx = {.prepare = conv_prepare,
-                              .launch = conv_launch,
-                              .discard = conv_discard,
-                              .explain = conv_explain,
-                              .strided_in = 1 | 4,
-                              .strided_out = 1,
-                              .in_place = 4};
-const OpKernel cpu_conv_dw = {.prepare = conv_prepare,
-                              .launch = conv_launch,
-                              .discard = conv_discard,
-                              .explain = conv_explain,
-                              .strided_in = 1 | 2};
+const OpKernel cpu_conv = {
+    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain};
+const OpKernel cpu_conv_dx = {
+    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain};
+const OpKernel cpu_conv_dw = {
+    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain};

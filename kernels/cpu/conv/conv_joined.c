@@ -205,19 +205,9 @@ static Status conv_dx_sums_launch(Device *device, OpCall *call)
     return cpu_batchnorm_mask(device, &j->norm);
 }
 
-const OpKernel cpu_conv_statistics = {.prepare = joined_prepare,
-                                      .launch = conv_statistics_launch,
-                                      .discard = joined_discard,
-                                      .explain = joined_explain,
-                                      .strided_in = 1};
-const OpKernel cpu_conv_dx_sums = {.prepare = joined_prepare,
-                                   .launch = conv_dx_sums_launch,
-                                   .discard = joined_discard,
-                                   .explain = joined_explain,
-                                   .strided_in = 1 | 4,
-                                   .strided_out = 1};
-const OpKernel cpu_conv_dw_apply = {.prepare = joined_prepare,
-                                    .launch = conv_dw_apply_launch,
-                                    .discard = joined_discard,
-                                    .explain = joined_explain,
-                                    .strided_in = 1 | 2};
+const OpKernel cpu_conv_statistics = {
+    .prepare = joined_prepare, .launch = conv_statistics_launch, .discard = joined_discard, .explain = joined_explain};
+const OpKernel cpu_conv_dx_sums = {
+    .prepare = joined_prepare, .launch = conv_dx_sums_launch, .discard = joined_discard, .explain = joined_explain};
+const OpKernel cpu_conv_dw_apply = {
+    .prepare = joined_prepare, .launch = conv_dw_apply_launch, .discard = joined_discard, .explain = joined_explain};

@@ -222,8 +222,7 @@ static Status batchnorm_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_batchnorm = {
-    .prepare = norm_prepare, .launch = batchnorm_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_batchnorm = {.prepare = norm_prepare, .launch = batchnorm_launch};
 
 /* ---- the same with sums that another op has made */
 
@@ -252,8 +251,7 @@ static Status batchnorm_sums_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_batchnorm_sums = {
-    .prepare = norm_prepare, .launch = batchnorm_sums_launch, .strided_in = 1 | 4 | 8, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_batchnorm_sums = {.prepare = norm_prepare, .launch = batchnorm_sums_launch};
 
 static Status batchnorm_finish_launch(Device *device, OpCall *call)
 {
@@ -269,8 +267,7 @@ static Status batchnorm_finish_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_batchnorm_finish = {
-    .prepare = norm_prepare, .launch = batchnorm_finish_launch, .strided_in = 1 | 4 | 8};
+const OpKernel cpu_batchnorm_finish = {.prepare = norm_prepare, .launch = batchnorm_finish_launch};
 
 static Status batchnorm_apply_launch(Device *device, OpCall *call)
 {
@@ -280,8 +277,7 @@ static Status batchnorm_apply_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_batchnorm_apply = {
-    .prepare = norm_prepare, .launch = batchnorm_apply_launch, .strided_in = 1, .strided_out = 1, .in_place = 1};
+const OpKernel cpu_batchnorm_apply = {.prepare = norm_prepare, .launch = batchnorm_apply_launch};
 
 /* ---- gradients */
 
@@ -351,8 +347,7 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_batchnorm_dx = {
-    .prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch, .strided_in = 3, .strided_out = 1, .in_place = 3};
+const OpKernel cpu_batchnorm_dx = {.prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch};
 
 /* ---- gradients in two halves */
 
@@ -383,11 +378,7 @@ static Status batchnorm_dx_apply_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare,
-                                         .launch = batchnorm_dx_apply_launch,
-                                         .strided_in = 3,
-                                         .strided_out = 1,
-                                         .in_place = 3};
+const OpKernel cpu_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare, .launch = batchnorm_dx_apply_launch};
 
 static void norm_mask_chunk(void *context, int64_t first, int64_t end, int thread)
 {

@@ -170,5 +170,4 @@ static Status max_pool_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_max_pool = {
-    .prepare = max_pool_prepare, .launch = max_pool_launch, .strided_in = 1, .strided_out = 3};
+const OpKernel cpu_max_pool = {.prepare = max_pool_prepare, .launch = max_pool_launch};

@@ -319,8 +319,4 @@ static Status max_pool_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_max_pool_dx = {.prepare = max_pool_dx_prepare,
-                                  .launch = max_pool_dx_launch,
-                                  .strided_in = 15,
-                                  .strided_out = 1,
-                                  .in_place = 1u << 2};
+const OpKernel cpu_max_pool_dx = {.prepare = max_pool_dx_prepare, .launch = max_pool_dx_launch};

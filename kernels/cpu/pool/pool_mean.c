@@ -255,12 +255,6 @@ static void mean_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-const OpKernel cpu_avg_pool = {
-    .prepare = mean_prepare, .launch = mean_launch, .discard = mean_discard, .strided_in = 1, .strided_out = 1};
+const OpKernel cpu_avg_pool = {.prepare = mean_prepare, .launch = mean_launch, .discard = mean_discard};
 
-const OpKernel cpu_avg_pool_dx = {.prepare = mean_prepare,
-                                  .launch = mean_launch,
-                                  .discard = mean_discard,
-                                  .strided_in = 3,
-                                  .strided_out = 1,
-                                  .in_place = 1u << 1};
+const OpKernel cpu_avg_pool_dx = {.prepare = mean_prepare, .launch = mean_launch, .discard = mean_discard};

@@ -233,9 +233,9 @@ static void conv_explain(Device *device, const OpCall *call, KernelChoice *choic
 }
 
 #define CONV_KERNEL .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain
-const OpKernel cuda_conv = {CONV_KERNEL, .strided_in = 1, .strided_out = 1, .pads_in = 1};
-const OpKernel cuda_conv_dx = {CONV_KERNEL, .strided_in = 1 | 4, .strided_out = 1, .in_place = 4};
-const OpKernel cuda_conv_dw = {CONV_KERNEL, .strided_in = 1 | 2, .pads_in = 1};
-const OpKernel cuda_dense = {CONV_KERNEL, .strided_out = 1};
-const OpKernel cuda_dense_dx = {CONV_KERNEL, .strided_in = 1};
-const OpKernel cuda_dense_dw = {CONV_KERNEL, .strided_in = 2};
+const OpKernel cuda_conv = {CONV_KERNEL, .pads_in = 1};
+const OpKernel cuda_conv_dx = {CONV_KERNEL};
+const OpKernel cuda_conv_dw = {CONV_KERNEL, .pads_in = 1};
+const OpKernel cuda_dense = {CONV_KERNEL};
+const OpKernel cuda_dense_dx = {CONV_KERNEL};
+const OpKernel cuda_dense_dw = {CONV_KERNEL};

@@ -282,6 +282,6 @@ static void joined_explain(Device *device, const OpCall *call, KernelChoice *cho
 
 #define JOINED_KERNEL                                                                                                  \
     .prepare = joined_prepare, .launch = joined_launch, .discard = joined_discard, .explain = joined_explain
-const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1, .pads_in = 1};
-const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 4, .strided_out = 1};
-const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .joins = conv_joins, .strided_in = 1 | 2};
+const OpKernel cuda_conv_statistics = {JOINED_KERNEL, .joins = conv_joins, .pads_in = 1};
+const OpKernel cuda_conv_dx_sums = {JOINED_KERNEL, .joins = conv_joins};
+const OpKernel cuda_conv_dw_apply = {JOINED_KERNEL, .joins = conv_joins};

@@ -141,6 +141,7 @@ const Backend emulated_backend = {
     .download = emulated_download,
     .fill = emulated_fill,
     .kernels = kernels,
+    .storage = op_storage,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .l2_term = cuda_l2_term,
