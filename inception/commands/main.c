@@ -8,6 +8,7 @@
 #include "inception/options/help.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
+#include "inception/report/runs.h"
 #include "kernels/text.h"
 #include "towers/data/images/image_memory.h"
 
@@ -29,6 +30,12 @@ Status report_command(Options *options, JobFiles *files, FILE *to)
     (void)files;
     if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers report RUN");
     return report_run(options->arguments[0], options->png, options->json, options->quiet, to);
+}
+
+Status runs_command(Options *options, JobFiles *files, FILE *to)
+{
+    (void)files;
+    return runs_list(options->argument_count ? options->arguments[0] : "runs", options->sort, options->json, to);
 }
 
 /* Records may come from anywhere and contain terminal control sequences: print them escaped. */

@@ -3,6 +3,7 @@
 
 #include "inception/report/norm_drift.h"
 #include "inception/report/run_difference.h"
+#include "inception/report/setting_differences.h"
 #include "inception/report/waiting.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
@@ -549,6 +550,7 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
         if (i > 0 && !json) fputc('\n', to);
         TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], runs, pairs, to));
     }
+    if (count > 1) TRY_OUT(setting_differences(run, count, root, to));
     if (count > 2) TRY_OUT(phases_ranking(run, count, root, to));
     if (json) st = json_emit(json_incref(root), JSON_INDENT(2), to);
 out:

@@ -67,6 +67,8 @@ NODISCARD Status run_dir_create(char path[4096]);
  * ended. Removes temporary directories of dead processes. */
 NODISCARD Status run_dir_take(const char *run_dir, int *lock);
 void run_dir_release(int lock);
+/* Whether a trainer holds the lock of this run directory. It never keeps a trainer from taking it. */
+bool run_dir_taken(const char *run_dir);
 /* Remove the temporary files and directories of dead processes. For the holder of the lock. */
 NODISCARD Status run_dir_sweep(const char *run_dir);
 

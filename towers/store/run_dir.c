@@ -149,3 +149,18 @@ void run_dir_release(int lock)
 {
     if (lock >= 0) close(lock);
 }
+
+/* The lock is tried only if it names its last holder: a trainer that begins at this moment waits for the lock of a dead
+ * holder, and has written no pid yet if it is the first. */
+bool run_dir_taken(const char *run_dir)
+{
+    char path[PATH_BYTES], pid[32];
+    uint64_t bytes;
+    int fd;
+    if (path_join(path, run_dir, ".lock") != OK || file_open(path, OF_RUN, ERR_IO, PATH_BYTES, &fd, &bytes) != OK)
+        return false;
+    holder_read(fd, pid);
+    bool taken = !pid[0] || (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
+    close(fd);
+    return taken;
+}

@@ -1,0 +1,279 @@
+/* Reading and listing the runs of a folder.
+ *
+ * The state of a run is, in this order: running, if a trainer holds its lock; what outcome.json says; failed, if log.txt
+ * ends with the cause; finished or stopped, if it wrote the weights of its end, by its number of epochs or steps; else
+ * failed, because it ended without a word. The score is the best of the run: test accuracy or mAP, else KID, else the
+ * lowest training loss of an epoch. */
+#include "inception/report/runs.h"
+
+#include "kernels/text.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/record/run_read.h"
+#include "towers/store/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_ROOM = 256, WORD_ROOM = 32, WHY_ROOM = 512, RECORD_LIMIT = 1 << 28 };
+
+typedef enum ScoreKind { SCORED_BY_ACCURACY, SCORED_BY_MAP, SCORED_BY_KID, SCORED_BY_LOSS, NOT_SCORED } ScoreKind;
+static const char *const score_names[] = {"accuracy", "mAP", "KID", "loss", ""};
+
+typedef struct RunRow {
+    char name[NAME_ROOM], model[WORD_ROOM], started[WORD_ROOM], state[WORD_ROOM], why[WHY_ROOM];
+    ScoreKind kind;
+    double score, seconds; /* NaN: not known */
+    int64_t step;
+} RunRow;
+
+/* ---- one run */
+
+static bool has_file(const char *run, const char *name)
+{
+    char path[PATH_BYTES];
+    return path_join(path, run, name) == OK && access(path, F_OK) == 0;
+}
+
+static json_t *json_of(const char *run, const char *name)
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    if (path_join(path, run, name) != OK || file_read(path, RECORD_LIMIT, &text, &bytes) != OK) return NULL;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    return root;
+}
+
+static void word_copy(const json_t *root, const char *key, char *to, size_t bytes)
+{
+    const char *text = json_string_value(json_object_get(root, key));
+    if (text) snprintf(to, bytes, "%s", text);
+}
+
+/* What follows "stopped: " in the last lines of log.txt, which a refused step leaves there. */
+static void log_cause(const char *run, char why[WHY_ROOM])
+{
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    if (path_join(path, run, "log.txt") != OK || file_read(path, RECORD_LIMIT, &text, &bytes) != OK) return;
+    char *last = NULL;
+    for (char *at = text; (at = strstr(at, " stopped: ")); at++) last = at + strlen(" stopped: ");
+    if (last) snprintf(why, WHY_ROOM, "%.*s", (int)strcspn(last, "\n"), last);
+    free(text);
+}
+
+static bool is_whole(const Run *run)
+{
+    char text[WORD_ROOM];
+    if (run_argument(run, "max-steps", text, sizeof text) && strtoll(text, NULL, 10) > 0 && run->steps &&
+        run->step[run->steps - 1].step >= strtoll(text, NULL, 10))
+        return true;
+    return run_argument(run, "epochs", text, sizeof text) && run->epochs &&
+           run->epoch[run->epochs - 1].epoch >= strtoll(text, NULL, 10);
+}
+
+static void state_find(const Run *run, const char *path, RunRow *row)
+{
+    json_t *outcome = json_of(path, "outcome.json");
+    if (run_dir_taken(path)) {
+        snprintf(row->state, sizeof row->state, "running");
+    } else if (json_string_value(json_object_get(outcome, "outcome"))) {
+        word_copy(outcome, "outcome", row->state, sizeof row->state);
+        word_copy(outcome, "message", row->why, sizeof row->why);
+    } else {
+        log_cause(path, row->why);
+        bool ended = has_file(path, "last.safetensors") && !*row->why;
+        snprintf(row->state, sizeof row->state, !ended ? "failed" : run && is_whole(run) ? "finished" : "stopped");
+        if (!ended && !*row->why)
+            snprintf(row->why, sizeof row->why, "it ended without a word: killed, or its machine stopped");
+    }
+    json_decref(outcome);
+}
+
+static bool better(ScoreKind kind, double score, const RunRow *row)
+{
+    if (!isfinite(score) || kind > row->kind) return false;
+    return kind < row->kind || (kind <= SCORED_BY_MAP ? score > row->score : score < row->score);
+}
+
+static void score_find(const Run *run, RunRow *row)
+{
+    const int64_t last = run->epochs ? run->epoch[run->epochs - 1].step : 0;
+    double seconds = 0;
+    for (int64_t i = 0; i < run->epochs; i++) {
+        const EpochRecord *e = &run->epoch[i];
+        const double score[] = {run->several ? NAN : e->test_top1, run->several ? e->test_top1 : NAN, e->kid,
+                                e->train_loss};
+        for (ScoreKind k = SCORED_BY_ACCURACY; k < NOT_SCORED; k++)
+            if (better(k, score[k], row)) row->kind = k, row->score = score[k];
+        if (isfinite(e->seconds)) seconds += e->seconds;
+    }
+    for (int64_t i = 0; i < run->steps; i++) {
+        const RunStep *s = &run->step[i];
+        if (s->step > last && s->images_per_sec > 0) seconds += (double)s->images / s->images_per_sec;
+    }
+    row->step = run->steps ? run->step[run->steps - 1].step : 0;
+    row->seconds = run->steps ? seconds : NAN;
+}
+
+static void row_read(const char *path, const char *name, RunRow *row)
+{
+    Run *run = NULL;
+    *row = (RunRow){.kind = NOT_SCORED, .score = NAN, .seconds = NAN};
+    snprintf(row->name, sizeof row->name, "%s", name);
+    json_t *environment = json_of(path, "env.json");
+    word_copy(environment, "model", row->model, sizeof row->model);
+    word_copy(environment, "started", row->started, sizeof row->started);
+    json_decref(environment);
+    Status st = run_read(path, &run);
+    if (st == OK) score_find(run, row);
+    char unread[WHY_ROOM] = "";
+    if (st != OK) snprintf(unread, sizeof unread, "%s", status_message());
+    state_find(run, path, row);
+    if (*unread) memcpy(row->why, unread, sizeof unread);
+    run_destroy(run);
+}
+
+/* ---- the order */
+
+static int by_number(double a, double b) /* the larger first, NaN last */
+{
+    if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
+    return a > b ? -1 : a < b;
+}
+
+static int by_start(const RunRow *a, const RunRow *b)
+{
+    int order = strcmp(a->started, b->started);
+    return order ? order : strcmp(a->name, b->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const RunRow *)a)->name, ((const RunRow *)b)->name);
+}
+
+static int by_started(const void *a, const void *b)
+{
+    return by_start(a, b);
+}
+
+static int by_model(const void *a, const void *b)
+{
+    int order = strcmp(((const RunRow *)a)->model, ((const RunRow *)b)->model);
+    return order ? order : by_start(a, b);
+}
+
+static int by_state(const void *a, const void *b)
+{
+    int order = strcmp(((const RunRow *)a)->state, ((const RunRow *)b)->state);
+    return order ? order : by_start(a, b);
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const RunRow *x = a, *y = b;
+    double sign = x->kind <= SCORED_BY_MAP ? 1 : -1;
+    int order = x->kind != y->kind ? (int)x->kind - (int)y->kind : by_number(sign * x->score, sign * y->score);
+    return order ? order : by_start(a, b);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    int order = by_number(((const RunRow *)a)->seconds, ((const RunRow *)b)->seconds);
+    return order ? order : by_start(a, b);
+}
+
+/* ---- the list */
+
+static void row_print(const RunRow *row, int name_width, FILE *to)
+{
+    char score[48] = "-", time[32] = "-";
+    double scale = row->kind <= SCORED_BY_MAP ? 100 : 1;
+    if (row->kind != NOT_SCORED)
+        snprintf(score, sizeof score, scale > 1 ? "%s %.2f %%" : "%s %.5g", score_names[row->kind], scale * row->score);
+    if (isfinite(row->seconds)) {
+        long long s = (long long)(row->seconds + 0.5);
+        snprintf(time, sizeof time, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    }
+    text_printf(to, "%-*s  %-16s  %-11s %9lld  %-18s %9s  %s%s%s\n", name_width, row->name, row->model, row->state,
+                (long long)row->step, score, time, row->started, *row->why ? "  " : "", row->why);
+}
+
+static json_t *row_json(const RunRow *row)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "model",
+                     json_text(row->model), "state", json_text(row->state), "why", json_text(row->why), "step",
+                     (json_int_t)row->step, "scored_by", score_names[row->kind], "score", json_finite(row->score),
+                     "seconds", json_finite(row->seconds), "started", json_text(row->started));
+}
+
+static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE *to)
+{
+    static int (*const orders[])(const void *, const void *) = {by_started, by_name,  by_model,
+                                                                by_state,   by_score, by_time};
+    int width = 4;
+    json_t *all = json ? json_array() : NULL;
+    qsort(rows, (size_t)count, sizeof *rows, orders[order]);
+    for (int i = 0; i < count; i++)
+        if ((int)strlen(rows[i].name) > width) width = (int)strlen(rows[i].name);
+    if (!json)
+        text_printf(to, "%-*s  %-16s  %-11s %9s  %-18s %9s  started\n", width, "run", "model", "state", "step", "best",
+                    "time");
+    for (int i = 0; i < count; i++)
+        if (json)
+            json_array_append_new(all, row_json(&rows[i]));
+        else
+            row_print(&rows[i], width, to);
+    return json ? json_emit(all, JSON_INDENT(2), to) : OK;
+}
+
+static bool is_run(const char *path)
+{
+    return has_file(path, "args.yaml") || has_file(path, "metrics.jsonl");
+}
+
+/* Fills `rows` (NULL: only counts). */
+static Status folder_read(const char *folder, RunRow *rows, int room, int *count)
+{
+    char path[PATH_BYTES];
+    struct dirent *entry;
+    DIR *listing = opendir(folder);
+    if (!listing)
+        return FAIL(ERR_ARG, "cannot list '%s': %s; usage: towers runs [DIR], the --output-dir of the runs", folder,
+                    strerror(errno));
+    *count = 0;
+    while ((entry = readdir(listing))) {
+        if (entry->d_name[0] == '.' || path_join(path, folder, entry->d_name) != OK || !is_run(path)) continue;
+        if (rows && *count == room) break; /* one that began in this moment */
+        if (rows) row_read(path, entry->d_name, &rows[*count]);
+        ++*count;
+    }
+    closedir(listing);
+    return OK;
+}
+
+Status runs_list(const char *folder, RunOrder order, bool json, FILE *to)
+{
+    RunRow one;
+    int room = 0, count;
+    if (is_run(folder)) {
+        row_read(folder, folder, &one);
+        return rows_emit(&one, 1, order, json, to);
+    }
+    TRY(folder_read(folder, NULL, 0, &room));
+    if (!room)
+        return FAIL(ERR_ARG, "'%s' has no run: expected folders with args.yaml, as towers train makes them", folder);
+    RunRow *rows = calloc((size_t)room, sizeof *rows);
+    if (!rows) return FAIL(ERR_MEMORY, "no memory for a list of %d runs", room);
+    Status st = folder_read(folder, rows, room, &count);
+    if (st == OK) st = rows_emit(rows, count, order, json, to);
+    free(rows);
+    return st;
+}

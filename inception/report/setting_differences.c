@@ -1,0 +1,95 @@
+/* Comparing the settings of runs. */
+#include "inception/report/setting_differences.h"
+
+#include "inception/options/options.h"
+#include "kernels/text.h"
+#include "towers/files/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE_ROOM = 256, COLUMN_MOST = 24 };
+
+static bool is_compared(OptionId id)
+{
+    static const OptionId own[] = {OPTION_ID_output_dir, OPTION_ID_experiment, OPTION_ID_resume};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (id == own[i]) return false;
+    return option_belongs(id, VERB_TRAIN) && option_info(id)->group != GROUP_GENERAL;
+}
+
+static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])
+{
+    return run_argument(run, key, text, VALUE_ROOM) ? text : NULL;
+}
+
+static bool differs(Run *const *runs, int count, const char *key)
+{
+    char first_text[VALUE_ROOM], text[VALUE_ROOM];
+    const char *first = value_of(runs[0], key, first_text);
+    for (int i = 1; i < count; i++) {
+        const char *value = value_of(runs[i], key, text);
+        if (!value != !first || (value && strcmp(value, first) != 0)) return true;
+    }
+    return false;
+}
+
+static json_t *row_json(Run *const *runs, int count, const char *key)
+{
+    char text[VALUE_ROOM];
+    json_t *row = json_array();
+    for (int i = 0; i < count; i++) {
+        const char *value = value_of(runs[i], key, text);
+        json_array_append_new(row, value ? json_text(value) : json_null());
+    }
+    return row;
+}
+
+/* Long values are cut to a column's width. */
+static void row_print(Run *const *runs, int count, const char *key, const int *width, FILE *to)
+{
+    char text[VALUE_ROOM];
+    text_printf(to, "  %-22s", key);
+    for (int i = 0; i < count; i++) {
+        const char *value = value_of(runs[i], key, text);
+        text_printf(to, "  %*.*s", width[i], width[i], value ? value : "-");
+    }
+    fputc('\n', to);
+}
+
+static void head_print(Run *const *runs, int count, int *width, FILE *to)
+{
+    text_printf(to, "\nSettings that differ\n\n  %-22s", "");
+    for (int i = 0; i < count; i++) {
+        int length = (int)strlen(runs[i]->name);
+        width[i] = length < 8 ? 8 : length > COLUMN_MOST ? COLUMN_MOST : length;
+        text_printf(to, "  %*.*s", width[i], width[i], runs[i]->name);
+    }
+    fputc('\n', to);
+}
+
+Status setting_differences(Run *const *runs, int count, json_t *root, FILE *to)
+{
+    json_t *all = root ? json_object() : NULL;
+    int *width = calloc((size_t)count, sizeof *width);
+    bool any = false;
+    if (!width || (root && !all)) {
+        free(width);
+        json_decref(all);
+        return FAIL(ERR_MEMORY, "no memory for the settings of %d runs", count);
+    }
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const char *key = option_info(id)->flag;
+        if (!is_compared(id) || !differs(runs, count, key)) continue;
+        if (root) {
+            json_object_set_new(all, key, row_json(runs, count, key));
+            continue;
+        }
+        if (!any) head_print(runs, count, width, to);
+        any = true;
+        row_print(runs, count, key, width, to);
+    }
+    free(width);
+    if (root) json_object_set_new(root, "settings", all);
+    return OK;
+}

@@ -1,0 +1,14 @@
+/* The settings in which runs differ, from their args.yaml: a row for each setting, a column for each run. */
+#ifndef TOWERS_INCEPTION_REPORT_SETTING_DIFFERENCES_H
+#define TOWERS_INCEPTION_REPORT_SETTING_DIFFERENCES_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "towers/record/run_read.h"
+
+/* To root["settings"], {"lr": ["0.1", null, ...]}, or (root NULL) as a table; null and "-": not set. Names of runs and
+ * what only concerns output are left out. Errors: ERR_MEMORY. */
+NODISCARD Status setting_differences(Run *const *runs, int count, json_t *root, FILE *to);
+
+#endif

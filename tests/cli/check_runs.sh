@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# towers runs: the state of runs that have finished, were stopped, refused a step, were killed, still run and cannot be read, with
+# one tower and with several; the orders, JSON, and outcome.json where there is one. towers compare: the settings that differ.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin runs "$@"
+cd "$work" || exit 1
+
+train() { # NAME ARGUMENT...
+    local name=$1
+    shift
+    timeout 200 "$towers" train fashion_cnn --dataset synthetic --threads 1 --batch-size 8 --summary-interval 0 --quiet \
+        --experiment "$name" "$@" >out 2>err </dev/null
+}
+train one --max-steps 6 --eval-interval 1 || complain "one: $(cat err)"
+train several --towers 4 --max-steps 6 --lr 0.02 --eval-interval 1 || complain "several: $(cat err)"
+train unscored --towers 2 --max-steps 4 --eval-interval 0 || complain "unscored: $(cat err)"
+train lives --towers 2 --max-steps 100000 --eval-interval 0 &
+trainer=$!
+for ((i = 0; i < 300; i++)); do [ -s runs/lives/metrics.jsonl ] && break; sleep 0.1; done
+"$towers" runs --json >living.json || complain "runs of a live run: $(cat err)"
+pid=$(cat runs/lives/.lock)
+kill -KILL "$pid"
+wait $trainer
+cp -r runs/one runs/broken && echo "not a step" >runs/broken/metrics.jsonl && echo "{}" >>runs/broken/metrics.jsonl
+for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0.1; done
+"$towers" runs --json >runs.json || complain "runs: $(cat err)"
+cp -r runs/one runs/told
+echo '{"outcome": "ended early", "message": "no better for 3 epochs", "exit_code": 0}' >runs/told/outcome.json
+"$towers" runs runs/told --json >told.json || complain "one run: $(cat err)"
+"$towers" runs --sort score --json >score.json && "$towers" runs --sort name >names || complain "orders"
+awk 'NR > 1 { print $1 }' names | sort -c || complain "not sorted by name: $(cat names)"
+mkdir empty
+"$towers" runs empty 2>err && complain "a folder without runs was accepted"
+grep -q "'empty' has no run" err || complain "of an empty folder: $(cat err)"
+"$towers" runs nowhere 2>err && complain "a missing folder was accepted"
+"$towers" compare runs/one runs/several --json >pair.json || complain "compare"
+"$towers" compare runs/one runs/several runs/unscored >text || complain "compare of three"
+grep -A9 "^Settings that differ" text | grep -qE '^  lr +0.001 +0.02 +0.001' || complain "no lr in the settings: $(cat text)"
+
+python3 - <<'PY' || failures=$((failures + 1))
+import json, sys
+failed = []
+def rows(name):
+    return {row['run']: row for row in json.load(open(name))}
+def expect(good, what):
+    if not good: failed.append(what)
+living, runs, told = rows('living.json'), rows('runs.json'), rows('told.json')
+expect(living['lives']['state'] == 'running', living['lives'])
+expect(runs['lives']['state'] == 'failed' and runs['lives']['why'], runs['lives'])
+for name in ('one', 'several', 'unscored'):
+    expect(runs[name]['state'] == 'finished' and runs[name]['model'] == 'fashion_cnn', runs[name])
+for name in ('one', 'several'):
+    lines = open(f'runs/{name}/results.csv').read().splitlines()
+    best = max(float(line.split(',')[5]) for line in lines[1:])
+    expect(runs[name]['scored_by'] == 'accuracy' and abs(runs[name]['score'] - best) < 1e-6, runs[name])
+    expect(runs[name]['step'] == 6 and runs[name]['seconds'] > 0, runs[name])
+expect(runs['unscored']['scored_by'] in ('loss', ''), runs['unscored'])
+expect('metrics.jsonl' in runs['broken']['why'], runs['broken'])
+expect(told['runs/told']['state'] == 'ended early' and told['runs/told']['why'] == 'no better for 3 epochs', told)
+order = json.load(open('score.json'))
+scored = [row['score'] for row in order if row['scored_by'] == 'accuracy']
+expect(scored == sorted(scored, reverse=True) and len(scored) >= 3 and order[0]['scored_by'] == 'accuracy', order)
+settings = json.load(open('pair.json'))['settings']
+expect(settings['lr'][1] == '0.02' and settings['lr'][0] != '0.02', settings)
+expect(settings['towers'][1] == '4' and 'experiment' not in settings and 'quiet' not in settings, settings)
+for what in failed:
+    print('FAILED:', what)
+sys.exit(bool(failed))
+PY
+check_end "runs are listed with their states and scores, alike for one tower and several; compare names the settings that differ"
