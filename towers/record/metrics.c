@@ -53,7 +53,7 @@ const char *metrics_warning(Metrics *metrics)
     return metrics->warning;
 }
 
-Status metrics_flush(Metrics *metrics)
+void metrics_flush(Metrics *metrics)
 {
     int64_t before = metrics->failures;
     metrics->flushed_ms = clock_ns() / 1000000;
@@ -64,17 +64,16 @@ Status metrics_flush(Metrics *metrics)
     note_trouble(metrics, append_flush(metrics->generated));
     note_trouble(metrics, append_flush(metrics->log));
     note_trouble(metrics, events_flush(metrics->events));
-    if (before == 0 || metrics->failures > before) return OK;
+    if (before == 0 || metrics->failures > before) return;
     metrics->failures = 0; /* the outage is over: note it in the log */
     char why[WARNING_BYTES];
     snprintf(why, sizeof why, "%s", metrics->warning);
-    (void)!metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", before,
+    metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", before,
                        why);
     if (metrics->failures) { /* it is not over */
         metrics->failures += before;
         metrics->warned = true;
     }
-    return OK;
 }
 
 /* ---- text */
@@ -232,13 +231,12 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
     return terms_add(metrics, r);
 }
 
-Status metrics_step(Metrics *metrics, const StepRecord *record)
+void metrics_step(Metrics *metrics, const StepRecord *record)
 {
     note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
-    if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) (void)!metrics_flush(metrics);
-    return OK;
+    if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) metrics_flush(metrics);
 }
 
 /* Omits a value that was not measured (NaN). */
@@ -247,7 +245,7 @@ static Status epoch_scalar(Metrics *metrics, const EpochRecord *record, const ch
     return isnan(value) ? OK : events_scalar(metrics->events, record->step, tag, value);
 }
 
-Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
+void metrics_epoch(Metrics *metrics, const EpochRecord *record)
 {
     note_trouble(metrics, line_add(metrics, metrics->epochs, NULL, record));
     note_trouble(metrics, epoch_scalar(metrics, record, "train/loss", record->train_loss));
@@ -261,8 +259,8 @@ Status metrics_epoch(Metrics *metrics, const EpochRecord *record)
     locale_t before = uselocale(metrics->plain);
     epoch_text(record, text);
     uselocale(before);
-    TRY(metrics_log(metrics, "%s", text));
-    return metrics_flush(metrics);
+    metrics_log(metrics, "%s", text);
+    metrics_flush(metrics);
 }
 
 static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int64_t step, const LayerRecord *layers,
@@ -292,26 +290,24 @@ static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int6
     free(text);
 }
 
-Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count)
+void metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count)
 {
     layers_add(metrics, metrics->layers, "layers", step, layers, count);
-    return OK;
 }
 
-Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count)
+void metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count)
 {
     layers_add(metrics, metrics->norms, "norms", step, norms, count);
-    return OK;
 }
 
-Status metrics_generated(Metrics *metrics, const GeneratedRecord *record)
+void metrics_generated(Metrics *metrics, const GeneratedRecord *record)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) {
         note_trouble(metrics, FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
-        return OK;
+        return;
     }
     locale_t before = uselocale(metrics->plain);
     fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"file\":\"%s\"", record->step, record->epoch,
@@ -329,7 +325,6 @@ Status metrics_generated(Metrics *metrics, const GeneratedRecord *record)
                                           : FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
     if (record->measured) note_trouble(metrics, events_scalar(metrics->events, record->step, "kid", record->kid));
     free(text);
-    return OK;
 }
 
 void metrics_outcome(Metrics *metrics, Status st)
@@ -337,7 +332,7 @@ void metrics_outcome(Metrics *metrics, Status st)
     note_trouble(metrics, st);
 }
 
-Status metrics_log(Metrics *metrics, const char *format, ...)
+void metrics_log(Metrics *metrics, const char *format, ...)
 {
     char *line = NULL, *message = NULL;
     size_t count = 0;
@@ -369,7 +364,6 @@ Status metrics_log(Metrics *metrics, const char *format, ...)
     }
     free(line);
     free(message);
-    return OK;
 }
 
 Events *metrics_events(Metrics *metrics)

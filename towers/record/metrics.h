@@ -4,8 +4,7 @@
  * first removes rows of later steps, so that steps are unique after any crash; a new run in an old directory first
  * renames the old files (metrics.jsonl.1, ...).
  *
- * A full or failing disk does not stop training: after opening, the functions return OK if storage fails and drop
- * whole rows, metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon
+ * A full or failing disk does not stop training: after opening, the functions drop whole rows if storage fails, metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon
  * as it can be written again. */
 #ifndef TOWERS_RECORD_METRICS_H
 #define TOWERS_RECORD_METRICS_H
@@ -49,9 +48,9 @@ NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
  * `several`: that of all epochs. */
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several,
                               Metrics **made);
-NODISCARD Status metrics_step(Metrics *metrics, const StepRecord *record);
-NODISCARD Status metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
-NODISCARD Status metrics_log(Metrics *metrics, const char *format, ...)
+void metrics_step(Metrics *metrics, const StepRecord *record);
+void metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
+void metrics_log(Metrics *metrics, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* a line of log.txt, with the time */
 /* Root mean squares of parameters and of their gradients: a line of layers.jsonl, {"step": 100, "layers": {NAME:
  * [parameter, gradient], ...}}. */
@@ -59,10 +58,10 @@ typedef struct LayerRecord {
     const char *name;
     double weight, gradient;
 } LayerRecord;
-NODISCARD Status metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count);
+void metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count);
 /* Drift of batch-norm statistics between towers: a line of norms.jsonl, {"step": 100, "norms": {NAME: [drift of the
  * means, of the variances], ...}}; in the record weight and gradient. */
-NODISCARD Status metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count);
+void metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count);
 /* A grid of images that a generator made, and their measure: a line of generated.jsonl. */
 typedef struct GeneratedRecord {
     int64_t step, epoch;       /* epoch: completed ones */
@@ -72,12 +71,12 @@ typedef struct GeneratedRecord {
     int64_t images;            /* of each set */
     const char *features;      /* the classifier and the digest of its weights */
 } GeneratedRecord;
-NODISCARD Status metrics_generated(Metrics *metrics, const GeneratedRecord *record);
+void metrics_generated(Metrics *metrics, const GeneratedRecord *record);
 Events *metrics_events(Metrics *metrics);
 /* Handles the status of a call on metrics_events like that of an own write. */
 void metrics_outcome(Metrics *metrics, Status st);
 /* Writes all buffered rows to the files (before a checkpoint). */
-NODISCARD Status metrics_flush(Metrics *metrics);
+void metrics_flush(Metrics *metrics);
 /* A warning for the console, once when writes begin to fail; else NULL. Valid until the next call. */
 const char *metrics_warning(Metrics *metrics);
 void metrics_close(Metrics *metrics);

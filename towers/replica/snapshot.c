@@ -334,7 +334,7 @@ Status snapshot_save(TowerProcess *p)
     TRY_OUT(tower_states_pack(p, &train));
     if (is_root(&p->place)) {
         TRY_OUT(model_pack(p, &model));
-        TRY_OUT(metrics_flush(p->metrics));
+        metrics_flush(p->metrics);
         state = state_text(p);
         if (!state)
             TRY_OUT(FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step));

@@ -91,17 +91,17 @@ void towers_text(const TrainJob *job, int rank, char *text, size_t bytes)
                  place.first_tower + place.local_towers - 1, rank);
 }
 
-Status process_log(TowerProcess *p, const char *format, ...)
+void process_log(TowerProcess *p, const char *format, ...)
 {
     char line[LEDGER_MESSAGE];
     va_list args;
-    if (!p->metrics) return OK;
+    if (!p->metrics) return;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     for (char *at = line; *at; at++)
         if (*at == '\n') *at = '|';
-    return metrics_log(p->metrics, "%s", line);
+    metrics_log(p->metrics, "%s", line);
 }
 
 /* ---- position in the epoch */

@@ -109,7 +109,7 @@ LoaderConfig process_loader(const TowerProcess *p);
 void process_activity(TowerProcess *p, int64_t step, Activity activity);
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
-NODISCARD Status process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
 /* The first process of each launched program: it keeps the ledger's state of the run for its supervisor. */
 static inline bool leads_group(const Placement *place)

@@ -42,7 +42,7 @@ static void tower_text(const TowerProcess *p, int tower, char *text, size_t byte
              control ? star_host(control, tower_group(p, tower)) : "");
 }
 
-static Status news_tell(TowerProcess *p, StragglerNews news, const Straggler *was, int64_t step)
+static void news_tell(TowerProcess *p, StragglerNews news, const Straggler *was, int64_t step)
 {
     const Straggler *s = &p->watch.named;
     char text[384], who[128];
@@ -57,7 +57,7 @@ static Status news_tell(TowerProcess *p, StragglerNews news, const Straggler *wa
         snprintf(text, sizeof text, "%s is no longer slow in %s (step %lld)", who,
                  straggler_activity_name(was->activity), (long long)step);
     ledger_note(p->ledger, "%s", text);
-    return metrics_log(p->metrics, "%s", text);
+    metrics_log(p->metrics, "%s", text);
 }
 
 static bool machine_loaded(void)
@@ -78,7 +78,8 @@ static Status window_judge(TowerProcess *p, int64_t step)
     bool elsewhere = found.tower >= 0 && p->place.group != tower_group(p, found.tower);
     bool loaded = elsewhere ? p->elsewhere_loaded[found.tower] : machine_loaded();
     StragglerNews news = straggler_window(&p->watch, &found, loaded, step);
-    return news == STRAGGLER_SAME ? OK : news_tell(p, news, &was, step);
+    if (news != STRAGGLER_SAME) news_tell(p, news, &was, step);
+    return OK;
 }
 
 Status activities_watch(TowerProcess *p, int64_t step)

@@ -22,7 +22,8 @@ static Status drift_act(TowerProcess *p, const char *text)
 {
     if (p->job->sdc_policy == SDC_POLICY_WARN) {
         if (is_root(&p->place)) ledger_note(p->ledger, "%s", text);
-        return p->metrics ? metrics_log(p->metrics, "%s", text) : OK;
+        process_log(p, "%s", text);
+        return OK;
     }
     p->drifted = true;
     if (p->job->sdc_policy == SDC_POLICY_ROLLBACK) {
@@ -99,7 +100,8 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
     p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
     if (evaluated) p->ledger->run.tested = rec;
     atomic_store(&p->ledger->run.epochs_done, epoch);
-    return metrics_epoch(p->metrics, &rec);
+    metrics_epoch(p->metrics, &rec);
+    return OK;
 }
 
 /* A failed write does not end the run at once: it is reported, and the next attempt may succeed. Only rank 0 writes and
@@ -110,7 +112,7 @@ static void storage_note(TowerProcess *p, const char *what)
     snprintf(why, sizeof why, "%s", status_message());
     ledger_note(p->ledger, "%s of step %lld was not written, training continues: %s", what, (long long)p->run.step,
                 why);
-    if (metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why) != OK) return;
+    metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why);
 }
 
 /* *better: these are the best weights so far. They are exported by best_export, after the next checkpoint. */

@@ -200,7 +200,7 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv")
                                 : FAIL(ERR_MEMORY, "no memory for the confusion matrix");
     if (st == OK && file_replace(path, text, bytes) != OK)
-        st = metrics_log(p->metrics, "no confusion matrix: %s", status_message());
+        metrics_log(p->metrics, "no confusion matrix: %s", status_message());
     free(text);
     return st;
 }
@@ -248,10 +248,10 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     if (!*whole && !p->stop)
         st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
     if (st != OK || !*whole || !is_root(&p->place)) goto out;
-    TRY_OUT(rotated_note(p, atomic_load(&p->ledger->run.eval_rotated), wanted, "evaluation"));
+    rotated_note(p, atomic_load(&p->ledger->run.eval_rotated), wanted, "evaluation");
     if (p->metrics && job_eval_confusion(p->job) && is_best(p, result))
         TRY_OUT(confusion_write(p, fields + blocks * BLOCK_FIELDS));
-    if (p->metrics && p->ledger->sample) TRY_OUT(mistakes_write(p, is_best(p, result)));
+    if (p->metrics && p->ledger->sample) mistakes_write(p, is_best(p, result));
 out:
     free(fields);
     return st;

@@ -127,13 +127,13 @@ out:
     return st;
 }
 
-Status mistakes_write(TowerProcess *p, bool best)
+void mistakes_write(TowerProcess *p, bool best)
 {
     int64_t *ids = NULL, found = 0;
-    TRY(mistakes_find(p->ledger->sample, p->ledger->samples, &ids, &found));
+    Status st = mistakes_find(p->ledger->sample, p->ledger->samples, &ids, &found);
     if (found > SHEET_PICTURES) found = SHEET_PICTURES;
-    Status st = list_write(p, ids, found);
+    if (st == OK) st = list_write(p, ids, found);
     if (st == OK) st = sheet_write(p, ids, (int32_t)found, best);
     free(ids);
-    return st == OK ? OK : metrics_log(p->metrics, "no sheet of the mistakes: %s", status_message());
+    if (st != OK) metrics_log(p->metrics, "no sheet of the mistakes: %s", status_message());
 }

@@ -18,7 +18,7 @@ void mistakes_print(const Source *source, const EvalSample *samples, const float
                     const int64_t *ids, int64_t count, FILE *to);
 /* Write RUN/mistakes.csv and RUN/mistakes.jpg: the most confident SHEET_PICTURES mistakes of the last evaluation; with
  * `best` also for TensorBoard. By rank 0. Read and write errors are reported in log.txt and do not end the run. */
-NODISCARD Status mistakes_write(TowerProcess *p, bool best);
+void mistakes_write(TowerProcess *p, bool best);
 
 /* The name of a class for CSV and captions, or its number if it has no name. */
 const char *class_text(const SourceInfo *info, int32_t class, char number[16]);

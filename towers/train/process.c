@@ -38,16 +38,14 @@ static Status train_process(TowerProcess *p, CommShared *shared)
             summary_finish(p);
             if (saved == OK && finite && !moved) saved = snapshot_save(p);
         }
-        Status logged =
-            process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
-        (void)logged; /* a failed write to the log must not hide the cause */
+        process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
         return status_restore(st, &words);
     }
     TRY(st);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
     summary_finish(p);
-    if (p->metrics) TRY(metrics_flush(p->metrics));
+    if (p->metrics) metrics_flush(p->metrics);
     process_activity(p, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
     if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))

@@ -112,7 +112,7 @@ static Status run_introduce(TowerProcess *p)
     if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the header of the run");
     if (st == OK) snprintf(p->ledger->run.header, sizeof p->ledger->run.header, "%s", text);
     for (char *rest = text, *line; st == OK && (line = strsep(&rest, "\n"));)
-        if (*line) st = metrics_log(p->metrics, "%s", line);
+        if (*line) metrics_log(p->metrics, "%s", line);
     free(text);
     return st;
 }
@@ -129,12 +129,12 @@ static Status records_open(TowerProcess *p, bool restored)
     TRY(run_introduce(p));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes); n++) {
         const char *note = ledger_noted(p->ledger, n);
-        if (note) TRY(metrics_log(p->metrics, "%s", note));
+        if (note) metrics_log(p->metrics, "%s", note);
     }
     if (p->job->restarts)
-        TRY(metrics_log(p->metrics, "restart %lld of %lld (--max-restarts)", (long long)p->job->restarts,
-                        (long long)p->job->max_restarts));
-    if (restored) TRY(metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step));
+        metrics_log(p->metrics, "restart %lld of %lld (--max-restarts)", (long long)p->job->restarts,
+                    (long long)p->job->max_restarts);
+    if (restored) metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step);
     return summary_start(p);
 }
 

@@ -72,8 +72,8 @@ Status rollback_run(TowerProcess *p, int64_t refused)
                     "left out%s",
                     (long long)refused, (long long)good, (long long)p->run.rollbacks, p->job->gate.skips_max,
                     (long long)blamed, report);
-    TRY(process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
-                    (long long)good, (long long)blamed, report));
+    process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
+                (long long)good, (long long)blamed, report);
     return comm_barrier(p->comm);
 }
 
@@ -89,6 +89,6 @@ Status rollback_drift(TowerProcess *p, const char *why)
     if (is_root(&p->place))
         ledger_note(p->ledger, "%s; back to the checkpoint of step %lld (%lld of %d)", why, (long long)good,
                     (long long)p->run.rollbacks, p->job->gate.skips_max);
-    TRY(process_log(p, "%s; back to step %lld", why, (long long)good));
+    process_log(p, "%s; back to step %lld", why, (long long)good);
     return comm_barrier(p->comm);
 }

@@ -80,10 +80,10 @@ Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int6
     return batch->skipped > 0 && p->job->run_dir ? bad_print(p, batch, when) : OK;
 }
 
-Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind)
+void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind)
 {
     char text[256];
-    if (rotated == 0 || p->rotated_noted || p->job->data.train.exif) return OK;
+    if (rotated == 0 || p->rotated_noted || p->job->data.train.exif) return;
     p->rotated_noted = true;
     snprintf(
         text, sizeof text,
@@ -91,7 +91,7 @@ Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char 
         "--exif rotates them upright",
         (long long)rotated, (long long)count, kind);
     ledger_note(p->ledger, "%s", text);
-    return process_log(p, "%s", text);
+    process_log(p, "%s", text);
 }
 
 Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)

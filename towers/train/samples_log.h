@@ -17,6 +17,6 @@ NODISCARD Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evalu
  * Collective: nobody appends before that. */
 NODISCARD Status samples_forget(TowerProcess *p, bool goes_on);
 /* Reported once per run by rank 0: `rotated` of `count` images are stored rotated (EXIF), and --exif was not given. */
-NODISCARD Status rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind);
+void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind);
 
 #endif

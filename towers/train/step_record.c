@@ -228,7 +228,7 @@ static Status row_write(TowerProcess *p, StepRow *row, bool timed)
         record->forward_us = times.us[2];
         record->backward_us = times.us[3];
     }
-    TRY(metrics_step(p->metrics, record));
+    metrics_step(p->metrics, record);
     const char *warning = metrics_warning(p->metrics);
     if (warning) ledger_note(p->ledger, "%s", warning);
     return OK;

@@ -119,7 +119,8 @@ static Status skip(TowerProcess *p, const Step *step)
     if (!is_root(&p->place)) return OK;
     ledger_note(p->ledger, "step %lld is not finite and is skipped (%lld so far)%s", (long long)step->number,
                 (long long)p->run.skipped, report);
-    return process_log(p, "step %lld is skipped%s", (long long)step->number, report);
+    process_log(p, "step %lld is skipped%s", (long long)step->number, report);
+    return OK;
 }
 
 /* Called on every rank with the same step. OK: the run continues. */
@@ -153,10 +154,10 @@ static Status step_log(TowerProcess *p, const Step *step, Status refused)
         return status_restore(refused, &words);
     }
     if (step->overflow)
-        TRY(metrics_log(p->metrics,
-                        "step %lld: skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
-                        (long long)step->number, (double)step->loss_scale, p->run.phase[step->phase].loss_scale));
-    if (why && !p->queue->graphs_logged) TRY(metrics_log(p->metrics, "%s", why));
+        metrics_log(p->metrics,
+                    "step %lld: skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
+                    (long long)step->number, (double)step->loss_scale, p->run.phase[step->phase].loss_scale);
+    if (why && !p->queue->graphs_logged) metrics_log(p->metrics, "%s", why);
     p->queue->graphs_logged = why != NULL;
     return step_record(p, step);
 }

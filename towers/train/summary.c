@@ -56,18 +56,18 @@ static Status memory_write(TowerProcess *p)
     return st;
 }
 
-static Status fusion_log(TowerProcess *p)
+static void fusion_log(TowerProcess *p)
 {
     char text[256];
     const Fusion *fusion = &p->replica->train[0].fusion;
-    if (!fusion->possible) return OK;
+    if (!fusion->possible) return;
     fusion_text(fusion, text, sizeof text);
-    return metrics_log(p->metrics, "joined kernels: %s", text);
+    metrics_log(p->metrics, "joined kernels: %s", text);
 }
 
 Status summary_start(TowerProcess *p)
 {
-    TRY(fusion_log(p));
+    fusion_log(p);
     if (p->job->event_interval > 0) TRY(settings_text(p));
     return memory_write(p);
 }
@@ -140,7 +140,8 @@ Status summary_images(TowerProcess *p, const Batch *batch)
     if (count == 0 || p->run.step > 0) return OK; /* a resumed run keeps the images of its start */
     Status st = first_batch_list(p, batch, count);
     if (st == OK) st = first_batch_sheet(p, batch, count);
-    return st == OK ? OK : metrics_log(p->metrics, "no images of the first batch: %s", status_message());
+    if (st != OK) metrics_log(p->metrics, "no images of the first batch: %s", status_message());
+    return OK;
 }
 
 /* ---- statistics of the loaders */
@@ -191,7 +192,7 @@ Status summary_data(TowerProcess *p)
     TRY(work_sum(p, &work));
     if (!p->metrics || p->done <= atomic_load(&run->first_step)) return OK;
     const LoaderClocks *all = &work.clocks;
-    TRY(rotated_note(p, work.rotated, work.images, "training"));
+    rotated_note(p, work.rotated, work.images, "training");
     snprintf(text, sizeof text,
              "{\"first_step\": %lld, \"last_step\": %lld, \"images\": %lld, \"read_ns\": %lld, \"decode_ns\": %lld, "
              "\"resize_ns\": %lld, \"augment_ns\": %lld, \"cause\": \"%s\", \"warnings\": %lld, \"rotated\": %lld, "
@@ -202,7 +203,8 @@ Status summary_data(TowerProcess *p)
              p->job->data.train.exif ? "true" : "false", (long long)p->run.bad_samples);
     Status st = path_join(path, p->job->run_dir, DATA_SUMMARY);
     if (st == OK) st = file_replace(path, text, strlen(text));
-    return st == OK ? OK : metrics_log(p->metrics, "no summary of the data: %s", status_message());
+    if (st != OK) metrics_log(p->metrics, "no summary of the data: %s", status_message());
+    return OK;
 }
 
 /* ---- parameters and gradients */
@@ -288,7 +290,7 @@ void summary_finish(TowerProcess *p)
         double none = i < layout->trained_count ? NAN : 0;
         s->layers[i] = (LayerRecord){name, weight->root_mean_square, gradient ? gradient->root_mean_square : none};
     }
-    metrics_outcome(p->metrics, metrics_layers(p->metrics, s->step, s->layers, layout->param_count));
+    metrics_layers(p->metrics, s->step, s->layers, layout->param_count);
 }
 
 void summary_close(TowerProcess *p)

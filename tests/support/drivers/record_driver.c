@@ -41,7 +41,7 @@ static Status steps_write(Metrics *metrics, int64_t from, int64_t to, double off
                              .slow_tower = 1,
                              .slow_activity = step == 5 ? "forward" : NULL,
                              .top1 = 0.5};
-        TRY(metrics_step(metrics, &record));
+        metrics_step(metrics, &record);
     }
     return OK;
 }
@@ -56,8 +56,8 @@ static Status run_write(const char *directory, int64_t resume_step)
     EpochRecord epoch = {.epoch = 1, .step = 6, .train_top1 = 0.25, .test_loss = 1.5, .test_top1 = 0.75, .kid = NAN};
     TRY(metrics_open(directory, resume_step, 2, false, &metrics));
     TRY_OUT(steps_write(metrics, resume_step < 0 ? 1 : resume_step + 1, 6, resume_step < 0 ? 0 : 2));
-    TRY_OUT(metrics_epoch(metrics, &epoch));
-    TRY_OUT(metrics_log(metrics, "a name with\na line break"));
+    metrics_epoch(metrics, &epoch);
+    metrics_log(metrics, "a name with\na line break");
     histogram_count(values, 5, &histogram);
     TRY_OUT(events_histogram(metrics_events(metrics), 6, "weights", &histogram));
     TRY_OUT(events_image(metrics_events(metrics), 6, "first", pixels, 3, 2, 1));
