@@ -141,10 +141,11 @@ static void verdict_noise(const LossTruth *truth, Text *verdict)
     bool biased = last->bias.p < DIFFERENCE_LEVEL,
          expected = last->ratio.low <= last->expected && last->expected <= last->ratio.high;
     text_add(verdict,
-             "Over %lld steps of %d towers the last tower's loss is %s estimate of mean_loss (%+.2g +- %.2g) with "
+             "Over %lld steps of %d towers the last tower's loss is %s (%+.2g +- %.2g), with "
              "%.2f times its noise variance (%.2f to %.2f; %g expected%s)",
-             (long long)truth->used, truth->towers, biased ? "a biased" : "an unbiased", last->bias.mean,
-             last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
+             (long long)truth->used, truth->towers,
+             biased ? "a biased estimate of mean_loss" : "an estimate of mean_loss in which no bias is found",
+             last->bias.mean, last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
              round(last->expected * 100) / 100, expected ? "" : ", so batches are not independent");
     if (truth->window > 1)
         text_add(verdict, "; it must be averaged over %lld steps to be as precise as mean_loss.",

@@ -3,6 +3,7 @@
 
 #include "kernels/text.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,6 +270,24 @@ static void difference_verdict(RunDifference *d)
     }
 }
 
+/* Other models or data: what differs then is not what a setting has changed. */
+static void others_tell(const Run *a, const Run *b, char text[VERDICT_BYTES])
+{
+    static const char *const keys[] = {"model", "data", "classes"};
+    json_t *then = json_loads(a->environment, 0, NULL), *now = json_loads(b->environment, 0, NULL);
+    Text others = text_start(text, VERDICT_BYTES);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *x = json_object_get(then, keys[i]), *y = json_object_get(now, keys[i]);
+        if (!x || !y || json_equal(x, y)) continue;
+        text_add(&others, "%s%s", *text ? " and " : "These are runs of other ", keys[i]);
+        if (json_is_string(x) && json_is_string(y))
+            text_add(&others, " (%s, %s)", json_string_value(x), json_string_value(y));
+    }
+    if (*text) text_add(&others, ": their numbers do not measure one thing.");
+    json_decref(then);
+    json_decref(now);
+}
+
 /* ---- the comparison */
 
 static Estimate no_estimate(void)
@@ -304,5 +323,6 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     kid_compare(a, b, d);
     TRY(speed_compare(a, b, d));
     difference_verdict(d);
+    others_tell(a, b, d->others);
     return OK;
 }
