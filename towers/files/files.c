@@ -42,19 +42,19 @@ Status path_join(char path[PATH_BYTES], const char *directory, const char *name)
     return OK;
 }
 
-static char boot_id_text[BOOT_ID_CHARS + 1];
-
-static void read_boot_id(void)
-{
-    if (system_text("/proc/sys/kernel/random/boot_id", boot_id_text, sizeof boot_id_text) == BOOT_ID_CHARS) return;
-    memset(boot_id_text, '0', BOOT_ID_CHARS);
-}
-
+/* Zeros if it cannot be read, as without a free descriptor; then the next call tries again. */
 static const char *boot_id(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_boot_id);
-    return boot_id_text;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char known[BOOT_ID_CHARS + 1];
+    static const char none[] = "00000000-0000-0000-0000-000000000000";
+    _Static_assert(sizeof none == sizeof known, "zeros in the form of a boot id");
+    pthread_mutex_lock(&lock);
+    char text[BOOT_ID_CHARS + 1];
+    if (!*known && system_text("/proc/sys/kernel/random/boot_id", text, sizeof text) == BOOT_ID_CHARS)
+        memcpy(known, text, sizeof known);
+    pthread_mutex_unlock(&lock);
+    return *known ? known : none;
 }
 
 /* "a/b" -> "a", "b" -> ".", "/b" -> "/" */
