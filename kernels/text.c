@@ -142,3 +142,15 @@ void text_printf(FILE *to, const char *format, ...)
     text_vprintf(to, format, args);
     va_end(args);
 }
+
+void text_shell(FILE *to, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./=:,@%";
+    if (*word && !word[strspn(word, plain)]) {
+        fputs(word, to);
+        return;
+    }
+    fputc('\'', to);
+    for (; *word; word++) fprintf(to, *word == '\'' ? "'\\''" : "%c", *word);
+    fputc('\'', to);
+}

@@ -32,4 +32,7 @@ void text_print(FILE *to, const char *text);
 void text_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
+/* A word as a shell reads it back: in single quotes, if it has characters that a shell would take for its own. */
+void text_shell(FILE *to, const char *word);
+
 #endif

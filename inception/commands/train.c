@@ -24,30 +24,38 @@ static Status result_json(const JobFiles *files, const TrainResult *result)
     bool several = files->job.program.several;
     if (root && result->test_top1 >= 0) {
         json_object_set_new(root, several ? "test_map" : "test_accuracy", json_real(result->test_top1));
-        json_object_set_new(root, several ? "best_map" : "best_accuracy",
-                            result->best_top1 >= 0 ? json_real(result->best_top1) : json_null());
+        json_object_set_new(root, several ? "best_map" : "best_accuracy", json_null());
     }
-    if (root && isfinite(result->best_kid)) {
-        json_object_set_new(root, "best_kid", json_real(result->best_kid));
-        json_object_set_new(root, "best_step", json_integer((json_int_t)result->best_step));
-    }
+#define SCORE(id, key, json, several_json, higher)                                                                     \
+    if (root && isfinite(result->best[SCORE_##id]))                                                                    \
+        json_object_set_new(root, several ? several_json : json, json_real(result->best[SCORE_##id]));
+#include "towers/record/epoch.def"
+    if (root && result->best_step) json_object_set_new(root, "best_step", json_integer((json_int_t)result->best_step));
+    if (root && *result->ending) json_object_set_new(root, "ended_early", json_text(result->ending));
     return json_emit(root, JSON_COMPACT, stdout);
+}
+
+static bool is_finished(const JobFiles *files, const TrainResult *result)
+{
+    return *result->ending || result->step >= job_total_steps(&files->job);
 }
 
 /* Print the result as text on stderr, because stdout belongs to --json. Omitted with --quiet --json. */
 static void result_print(const Options *options, const JobFiles *files, const TrainResult *result)
 {
-    bool finished = result->step >= job_total_steps(&files->job);
     if (options->quiet && options->json) return;
-    if (!finished) text_printf(stderr, "stopped after step %lld\n", (long long)result->step);
+    if (*result->ending)
+        text_printf(stderr, "ended after step %lld: %s\n", (long long)result->step, result->ending);
+    else if (!is_finished(files, result))
+        text_printf(stderr, "stopped after step %lld\n", (long long)result->step);
     if (result->test_top1 >= 0)
         text_printf(stderr, "test %s %.2f %%", files->job.program.several ? "mAP" : "accuracy",
                     100 * result->test_top1);
-    if (result->test_top1 >= 0 && result->best_top1 >= 0)
-        text_printf(stderr, " (best epoch %.2f %%)", 100 * result->best_top1);
+    if (result->test_top1 >= 0 && isfinite(result->best[SCORE_ACCURACY]))
+        text_printf(stderr, " (best epoch %.2f %%)", 100 * result->best[SCORE_ACCURACY]);
     if (result->test_top1 >= 0) fputc('\n', stderr);
-    if (isfinite(result->best_kid))
-        text_printf(stderr, "best KID %.5f after step %lld\n", result->best_kid, (long long)result->best_step);
+    if (isfinite(result->best[SCORE_KID]))
+        text_printf(stderr, "best KID %.5f after step %lld\n", result->best[SCORE_KID], (long long)result->best_step);
     if (result->bad_samples > 0)
         text_printf(stderr,
                     "%lld training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE " lists them\n",
@@ -66,7 +74,7 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
     status_keep(&words);
     Status st = report_write(run_dir);
     if (st == OK && !quiet) text_printf(stderr, "report %s/report.html\n", run_dir);
-    if (st != OK && cause == OK) text_printf(stderr, "cannot write the report: %s\n", status_message());
+    if (st != OK) text_printf(stderr, "cannot write the report: %s\n", status_message());
     if (cause != OK) (void)!status_restore(cause, &words);
 }
 
@@ -93,10 +101,11 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
 Status train_command(Options *options, JobFiles *files, FILE *to)
 {
     int lock = -1;
-    TrainResult result = {.test_top1 = -1, .best_kid = NAN};
+    TrainResult result = {.test_top1 = -1};
     bool leads = hosts_lead(files);
     char absent[256] = "";
     const TrainJob *job = &files->job;
+    for (int i = 0; i < SCORES; i++) result.best[i] = NAN;
     if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(&files->job));
     TRY(watch_start(options, files));
@@ -124,7 +133,7 @@ Status train_command(Options *options, JobFiles *files, FILE *to)
     bool ended = st == OK || st == ERR_INTERRUPTED;
     if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
-    if (ended && !options->quiet) next_steps_print(&files->job, result.step >= job_total_steps(&files->job), stderr);
+    if (ended && !options->quiet) next_steps_print(&files->job, is_finished(files, &result), *result.ending, stderr);
     Status told = options->json && ended ? result_json(files, &result) : OK;
     if (st == OK) st = told;
     run_dir_release(lock);

@@ -126,8 +126,7 @@ static Status images_look(Watch *w, Observation *seen)
     if (record.measured) seen->kid = record.kid;
     if (record.measured)
         metrics_log(seen->metrics, "step %lld: KID %.5f (deviation %.5f), %lld images, features of %s",
-                    (long long)seen->step, record.kid, record.kid_deviation, (long long)record.images,
-                    record.features);
+                    (long long)seen->step, record.kid, record.kid_deviation, (long long)record.images, record.features);
 out:
     pictures_free(&made);
     return st;

@@ -402,6 +402,42 @@ static Status rates_scale(const Options *o, JobFiles *files)
                 (long long)images, s->lr);
 }
 
+/* ---- stopping */
+
+/* What the decisions of evaluations need: --monitor auto is resolved, and its number must be measured. Without
+ * decisions it stays auto. */
+static Status stopping_fill(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    StoppingRules *rules = &job->stopping;
+    bool generates = job->program.model->phases != NULL, plateau = job->schedule.kind == SCHEDULE_PLATEAU;
+    if (o->verb != VERB_TRAIN || (rules->patience == 0 && rules->stop_at < 0 && !plateau)) {
+        rules->monitor = MONITOR_AUTO;
+        return OK;
+    }
+    if (rules->monitor == MONITOR_AUTO) rules->monitor = generates ? MONITOR_KID : MONITOR_ACCURACY;
+    bool kid = rules->monitor == MONITOR_KID;
+    const char *what = rules->patience > 0 ? "--patience" : rules->stop_at >= 0 ? "--stop-at" : "--sched plateau";
+    if (kid && (!job->program.model->generate || !o->features))
+        return FAIL(ERR_ARG, "%s watches the KID of generated images, but %s; %s", what,
+                    generates ? "none is measured" : "this model generates none",
+                    generates ? "give --features RUN, a classifier whose features measure them"
+                              : "use --monitor accuracy or loss");
+    if (!kid && generates) return FAIL(ERR_ARG, "--monitor: a GAN predicts no classes; its number is kid");
+    if (!kid && !job->test)
+        return FAIL(ERR_ARG,
+                    "%s decides by evaluations, but there are no images for them; keep some with --val-split 0.1",
+                    what);
+    if (!kid && job->eval_interval == 0)
+        return FAIL(ERR_ARG, "%s decides by evaluations, but --eval-interval 0 makes none", what);
+    if (rules->monitor == MONITOR_ACCURACY && rules->stop_at > 1)
+        return FAIL(ERR_ARG, "--stop-at %g: accuracies are from 0 to 1; for %g %% use --stop-at %g", rules->stop_at,
+                    rules->stop_at, rules->stop_at / 100);
+    if (plateau && (o->decay_rate <= 0 || o->decay_rate >= 1))
+        return FAIL(ERR_ARG, "--sched plateau: --decay-rate %g must be between 0 and 1", o->decay_rate);
+    return OK;
+}
+
 /* ---- the whole job */
 
 static Status sizes_check(const TrainJob *job)
@@ -436,8 +472,10 @@ static Status sync_check(TrainJob *job)
 
 static Status start_fill(const Options *o, JobFiles *files)
 {
-    if (!o->pretrained || files->job.resume_path || (files->job.resume && !files->nothing_to_resume))
-        return OK;             /* a resumed run has its own weights */
+    bool resumes = files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
+    if (o->pretrained && resumes && o->origin[OPTION_ID_pretrained] == ORIGIN_COMMAND_LINE)
+        job_note(files, "--pretrained %s has no effect: a resumed run goes on with its own weights", o->pretrained);
+    if (!o->pretrained || resumes) return OK;
     if (files->job.group == 0) /* rank 0 reads the file */
         TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
@@ -463,6 +501,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->comm.ordered = o->reduce == REDUCE_ORDERED;
     job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
     TRY(schedule_fill(o, files, &job->schedule));
+    TRY(stopping_fill(o, files));
     TRY(start_fill(o, files));
     /* Evaluation, console and TensorBoard. */
     bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;

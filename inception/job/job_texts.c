@@ -2,6 +2,7 @@
 #include "inception/job/job.h"
 
 #include "kernels/open.h"
+#include "kernels/text.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
@@ -79,6 +80,8 @@ static char *settings_text(const Options *o, const JobFiles *files)
         fprintf(
             to, "weights of classes: %016llx\n",
             (unsigned long long)XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
+    if (o->sched == SCHEDULE_PLATEAU) /* an evaluation may lower the rate */
+        fprintf(to, "evaluation interval: %lld\n", (long long)job->eval_interval);
     options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
                   to);
     if (fclose(to) == 0) return text;
@@ -98,18 +101,14 @@ static void defaults_print(const void *unused, FILE *to)
 /* The command line, quoted for a shell; NULL if out of memory or without /proc. */
 static char *command_text(void)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./=:,@%";
     char *text = NULL, *line = NULL;
     size_t bytes = 0, room = 0;
     ssize_t count;
     int fd = regular_open("/proc/self/cmdline", O_RDONLY, NULL);
     FILE *from = fd < 0 ? NULL : fdopen(fd, "r"), *to = open_memstream(&text, &bytes);
     for (bool first = true; from && to && (count = getdelim(&line, &room, 0, from)) > 0; first = false) {
-        bool quote = !line[0] || line[strspn(line, plain)];
         fputs(first ? "" : " ", to);
-        if (quote) fputc('\'', to);
-        for (const char *at = line; *at; at++) fprintf(to, quote && *at == '\'' ? "'\\''" : "%c", *at);
-        if (quote) fputc('\'', to);
+        text_shell(to, line);
     }
     if (from)
         fclose(from);

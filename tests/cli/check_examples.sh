@@ -19,6 +19,7 @@ done <<'LIMITS'
 op 6
 option 3
 metric 3
+epoch 3
 model 4
 LIMITS
 
@@ -47,4 +48,6 @@ grep -q '^greet: true' "$work/log" || complain "option: $(grep -m3 greet "$work/
     complain "model: $(tail -n 5 "$work/log")"
 grep -q '^hello' "$work/log" || complain "option: it does nothing"
 grep -q '"step_ms":[0-9]' "$work/runs/one/metrics.jsonl" || complain "metric: not in metrics.jsonl"
-check_end "an op, an option, a metric and a model, as CONTRIBUTING says"
+row=$(tail -n 1 "$work/runs/one/results.csv")
+[[ $(head -n 1 "$work/runs/one/results.csv") == *,refused && ${row##*,} == 0 ]] || complain "epoch: not in results.csv: $row"
+check_end "an op, an option, metrics of a step and of an epoch, and a model, as CONTRIBUTING says"

@@ -32,7 +32,7 @@ run() { # STATUS NAME ARGUMENT...
 
 # The records of a run, without times.
 rows() {
-    sed -E 's/"(images_per_sec|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity))":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"
+    timeless "$1/metrics.jsonl"
     cut -d, -f1-8 "$1/results.csv"
 }
 

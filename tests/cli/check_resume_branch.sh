@@ -17,7 +17,7 @@ train() { # STATUS ARGUMENT...
     [[ $status == "$wanted" ]] || complain "$*: exit $status instead of $wanted: $(cat err)"
 }
 sums() { (cd "$1" && find . -type f -exec sha256sum {} + | sort); }
-rows() { sed -E 's/"(images_per_sec|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity))":(\[[^]]*\]|[^,}]*),?//g' "$1/metrics.jsonl"; }
+rows() { timeless "$1/metrics.jsonl"; }
 same() { # A B
     cmp "$1/last.safetensors" "$2/last.safetensors" || complain "last.safetensors of $1 and $2 differ"
     cmp "$1/best.safetensors" "$2/best.safetensors" || complain "best.safetensors of $1 and $2 differ"

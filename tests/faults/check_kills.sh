@@ -58,6 +58,5 @@ done
 ((failures > 0 || (done_kills >= kills * 2 / 3 && in_setup < done_kills))) || complain "seed $seed: only $done_kills kills, $in_setup of them before a checkpoint"
 "${command[@]}" >/dev/null 2>"$err" </dev/null || complain "the last resume: $(tail -2 "$err")"
 for file in last.safetensors best.safetensors; do cmp "$work/killed/$file" "$work/golden/$file" || complain "seed $seed: other $file"; done
-timeless() { sed -E 's/"(images_per_sec|arrival_us|data_us|copy_us|forward_us|backward_us|slow_tower|slow_phase)":(\[[^]]*\]|[^,}]*)//g' "$1"; }
 cmp <(timeless "$work/killed/metrics.jsonl") <(timeless "$work/golden/metrics.jsonl") || complain "seed $seed: other metrics"
 check_end "$done_kills kills, $in_setup before a checkpoint, the last at a checkpoint of step $step: the same run"

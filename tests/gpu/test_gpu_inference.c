@@ -200,10 +200,9 @@ static void test_evaluation_of_a_run(void **state)
     char *confusion[2];
     int64_t counted = 0, waits = copies_that_wait(2, &confusion[0]);
     assert_int_equal(copies_that_wait(5, &confusion[1]), waits);
-    for (char *at = confusion[1]; *at; at++) {
-        counted += strtol(at, &at, 10);
-        if (!*at) break;
-    }
+    char *rest = confusion[1], *line = strsep(&rest, "\n"); /* the names of the classes, as in the first column */
+    while (rest && (line = strsep(&rest, "\n")))
+        for (char *at = strchr(line, ','); at; at = strchr(at + 1, ',')) counted += strtol(at + 1, NULL, 10);
     assert_int_equal(counted, 5 * BATCH);
     free(confusion[0]);
     free(confusion[1]);

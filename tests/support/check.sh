@@ -6,6 +6,7 @@
 #   needs_python                            skip (77) without python3
 #   python_of NAME                          sets python: that of scripts/venv.sh NAME, or skip if pip cannot get its packages
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
+#   timeless METRICS.jsonl                  its rows without times and what follows from them: those of two equal runs are equal
 #   left_out TEXT...                        a part is not tried, and why: scripts/skips.sh lists it, tests/skips.txt accepts it
 #   tensors FILE.safetensors                the numbers alone, without the header, whose metadata name the classes and the data
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
@@ -44,6 +45,10 @@ needs_faults() {
 
 tensors() {
     tail -c +$((9 + $(od -An -t u8 -N 8 "$1"))) "$1"
+}
+
+timeless() {
+    sed -E 's/,?"(images_per_sec|wall_seconds|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity))":(\[[^]]*\]|[^,}]*)//g' "$1"
 }
 
 left_out() {

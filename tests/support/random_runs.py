@@ -16,7 +16,7 @@ import subprocess
 import sys
 import zlib
 
-TIMES = re.compile(r'"(images_per_sec|seconds|cause|sums|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
+TIMES = re.compile(r'"(images_per_sec|(?:wall_)?seconds|cause|sums|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
 OF_THE_CALL = {"processes", "experiment", "resume", "config", "threads", "device"}
 ENV_OF_THE_CALL = {"started", "command", "hosts", "processes", "mpi", "build"}
 OF_THE_LAUNCH = re.compile(r"log-rank[0-9]+[.]txt")
@@ -266,6 +266,8 @@ def contents(run):
                 data = "\n".join(f"{key}: {value}" for key, value in sorted(json.loads(data).items()) if key not in ENV_OF_THE_CALL)
             elif name == "data.json":
                 data = TIMES.sub("", data.decode())
+            elif name == "outcome.json":
+                data = re.sub(r'"time":"[^"]*",?', "", data.decode())
             elif name == "log.txt":
                 lines = [re.sub(r"^\S+Z |\([0-9.]+ s, .*? img/s\)", "", line) for line in data.decode().splitlines()]
                 data = "\n".join(line for line in lines if not line.startswith("run directory"))

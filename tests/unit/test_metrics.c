@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/text.h"
 #include "tests/support/german.h"
 #include "tests/support/scratch.h"
 #include "towers/files/files.h"
@@ -38,14 +39,29 @@ static void step_write(Metrics *metrics, int64_t step)
 
 static void epoch_write(Metrics *metrics, int64_t epoch, int64_t step)
 {
-    EpochRecord record = {.epoch = epoch,
-                          .step = step,
-                          .train_loss = 0.5,
-                          .test_loss = NAN,
-                          .test_top1 = NAN,
-                          .seconds = INFINITY,
-                          .kid = NAN};
+    EpochRecord record;
+    epoch_clear(&record);
+    record.epoch = epoch;
+    record.step = step;
+    record.train_loss = 0.5;
+    record.train_top1 = 0;
+    record.seconds = INFINITY;
     metrics_epoch(metrics, &record);
+}
+
+/* The row of results.csv that epoch_write writes; other numbers were not measured. */
+static void row_add(Text *text, int64_t epoch, int64_t step)
+{
+    text_add(text, "%d,%d", (int)epoch, (int)step);
+    for (int i = 0; i < EPOCH_COLUMNS; i++) {
+        const char *name = epoch_column[i].name;
+        text_add(text, ",%s",
+                 !strcmp(name, "train_loss")   ? "0.5"
+                 : !strcmp(name, "train_top1") ? "0"
+                 : !strcmp(name, "seconds")    ? "inf"
+                                               : "nan");
+    }
+    text_add(text, "\n");
 }
 
 static Metrics *metrics_start(int64_t resume_step)
@@ -68,14 +84,15 @@ static void write_run(int64_t resume_step, int64_t from, int64_t to)
 static void a_step_is_strict_json(void **state)
 {
     (void)state;
-    static const char end
-        [] = ",\"skipped\":true}\n",
-     wanted[] =
-         "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"mean_loss\":null,\"base_loss\":null,"
-         "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
-         "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
-         "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
-         "\"top1\":0,";
+    static const char
+        end[] = ",\"skipped\":true}\n",
+        wanted[] =
+            "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"wall_seconds\":0,\"mean_loss\":"
+            "null,\"base_loss\":null,"
+            "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
+            "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
+            "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
+            "\"top1\":0,";
     write_run(-1, 1, 1);
     char *text = scratch_text("metrics.jsonl");
     assert_memory_equal(text, wanted, sizeof wanted - 1);
@@ -124,6 +141,25 @@ static void the_page_lists_the_columns(void **state)
 }
 
 /* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
+/* The page names every column of results.csv. */
+static void the_page_names_the_epoch(void **state)
+{
+    (void)state;
+    char *page, *row, name[64];
+    size_t count;
+    assert_int_equal(file_load(TOWERS_SOURCE_DIR "/docs/records.md", OF_USER, ERR_IO, 1 << 20, &page, &count), OK);
+    row = strstr(page, "| `results.csv` |");
+    assert_non_null(row);
+    *strchr(row, '\n') = 0;
+    for (int i = 0; i < EPOCH_COLUMNS; i++) {
+        snprintf(name, sizeof name, "`%s`", epoch_column[i].name);
+        if (!strstr(row, name)) fail_msg("docs/records.md does not name the column %s", name);
+        snprintf(name, sizeof name, "`%s`", epoch_column[i].several);
+        if (!strstr(row, name)) fail_msg("docs/records.md does not name the column %s", name);
+    }
+    free(page);
+}
+
 static void an_overflow_is_told_apart(void **state)
 {
     (void)state;
@@ -147,7 +183,7 @@ static void commas_of_a_locale_stay_out(void **state)
     german_end();
     char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
     assert_non_null(strstr(steps, "\"lr\":0.1,"));
-    assert_non_null(strstr(epochs, "\n1,2,0.5,0,nan,nan,0,0,0,inf,0,nan\n"));
+    assert_non_null(strstr(epochs, "\n1,2,0.5,0,nan,nan,nan,nan,nan,inf,nan,nan"));
     free(steps);
     free(epochs);
 }
@@ -169,10 +205,16 @@ static void a_resumed_run_has_each_step_once(void **state)
     write_run(-1, 1, 6);
     write_run(3, 4, 5);
     steps_are("12345");
+    char wanted[1024];
+    epoch_header(false, wanted);
+    assert_memory_equal(wanted, "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,",
+                        81);
+    Text rows = text_behind(wanted, sizeof wanted);
+    text_add(&rows, "\n");
+    row_add(&rows, 1, 2);
+    row_add(&rows, 2, 4);
     text = scratch_text("results.csv");
-    assert_string_equal(
-        text, "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds,wasserstein,"
-              "kid\n1,2,0.5,0,nan,nan,0,0,0,inf,0,nan\n2,4,0.5,0,nan,nan,0,0,0,inf,0,nan\n");
+    assert_string_equal(text, wanted);
     free(text);
     write_run(0, 1, 1);
     steps_are("1");
@@ -182,13 +224,52 @@ static void a_resumed_run_has_each_step_once(void **state)
 static void a_run_of_an_older_version_goes_on(void **state)
 {
     (void)state;
-    scratch_put("results.csv", EPOCH_HEADER_OLDER "\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,4\n");
+    scratch_put("results.csv", "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,"
+                               "seconds\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,4\n");
     write_run(3, 4, 5);
-    char *text = scratch_text("results.csv"), wanted[512];
-    snprintf(wanted, sizeof wanted, "%s\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,inf,0,nan\n",
-             epoch_header(false));
+    char *text = scratch_text("results.csv"), wanted[1024];
+    epoch_header(false, wanted);
+    Text rows = text_behind(wanted, sizeof wanted);
+    text_add(&rows, "\n1,2,0.5,0,nan,nan,0,0,0,3\n");
+    row_add(&rows, 2, 4);
     assert_string_equal(text, wanted);
     free(text);
+}
+
+/* A column more or less than those of some version, or another name, is no header. */
+static void headers_of_all_versions_are_known(void **state)
+{
+    (void)state;
+    char now[EPOCH_TEXT], other[EPOCH_TEXT + 8];
+    for (int several = 0; several < 2; several++) {
+        epoch_header(several, now);
+        assert_true(epoch_header_known(now, several));
+        assert_false(epoch_header_known(now, !several));
+        snprintf(other, sizeof other, "%s,more", now);
+        assert_false(epoch_header_known(other, several));
+        *strrchr(now, ',') = 0;
+        assert_true(epoch_header_known(now, several));
+        now[strlen(now) - 1] = 0;
+        assert_false(epoch_header_known(now, several));
+    }
+    assert_false(epoch_header_known("epoch,step", false));
+}
+
+/* --metrics-interval 4, of which the second step was refused. */
+static void rows_between_are_left_out(void **state)
+{
+    (void)state;
+    Metrics *metrics = metrics_start(-1);
+    metrics_thin(metrics, 4);
+    for (int64_t step = 1; step <= 9; step++) {
+        static const TowerLoss tower = {1, 2, true};
+        static const double norm = 1;
+        StepRecord record = {
+            .step = step, .tower = &tower, .towers = 1, .tower_grad_norm = &norm, .skipped = step == 2};
+        metrics_step(metrics, &record);
+    }
+    metrics_close(metrics);
+    steps_are("248");
 }
 
 static void layers_are_cut_with_the_steps(void **state)
@@ -197,8 +278,7 @@ static void layers_are_cut_with_the_steps(void **state)
     static const LayerRecord layers[] = {{"a.weight", 0.5, NAN}, {"a.bias", 1, 0}};
     for (int turn = 0; turn < 2; turn++) { /* the second run goes on after step 10 */
         Metrics *metrics = metrics_start(turn ? 10 : -1);
-        for (int step = turn ? 20 : 10; step <= 30; step += 10)
-            metrics_layers(metrics, step, layers, 2);
+        for (int step = turn ? 20 : 10; step <= 30; step += 10) metrics_layers(metrics, step, layers, 2);
         metrics_close(metrics);
     }
     char *text = scratch_text("layers.jsonl");
@@ -307,10 +387,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_step_is_strict_json, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(the_page_lists_the_columns, scratch_make, scratch_drop),
+        cmocka_unit_test(the_page_names_the_epoch),
         cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_run_of_an_older_version_goes_on, scratch_make, scratch_drop),
+        cmocka_unit_test(headers_of_all_versions_are_known),
+        cmocka_unit_test_setup_teardown(rows_between_are_left_out, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, scratch_make, scratch_drop),

@@ -5,23 +5,57 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-const char *epoch_header(bool several)
+const EpochColumn epoch_column[EPOCH_COLUMNS] = {
+#define EPOCH(key, several, tag, several_tag) {#key, #several, tag, several_tag, offsetof(EpochRecord, key)},
+#include "towers/record/epoch.def"
+};
+
+const char *const epoch_term[EPOCH_TERMS] = {
+#define EPOCH_TERM(key) #key,
+#include "towers/record/epoch.def"
+};
+
+void epoch_clear(EpochRecord *epoch)
 {
-    return several ? "epoch,step,train_loss,train_exact,test_loss,test_map,test_exact,lr,images_per_sec,seconds,"
-                     "wasserstein,kid"
-                   : "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds,"
-                     "wasserstein,kid";
+    *epoch = (EpochRecord){0};
+    for (int i = 0; i < EPOCH_COLUMNS; i++) *epoch_number(epoch, i) = NAN;
 }
 
-void epoch_text(const EpochRecord *epoch, char text[EPOCH_TEXT])
+void epoch_header(bool several, char text[EPOCH_TEXT])
 {
     Text t = text_start(text, EPOCH_TEXT);
-    text_add(&t, "Epoch %" PRId64 ", Loss: %.5f", epoch->epoch, epoch->train_loss);
+    text_add(&t, "epoch,step");
+    for (int i = 0; i < EPOCH_COLUMNS; i++)
+        text_add(&t, ",%s", several ? epoch_column[i].several : epoch_column[i].name);
+}
+
+bool epoch_header_known(const char *line, bool several)
+{
+    char now[EPOCH_TEXT];
+    size_t length = strlen(line);
+    epoch_header(several, now);
+    return length > strlen("epoch,step") && !strncmp(line, now, length) && (!now[length] || now[length] == ',');
+}
+
+void epoch_text(const EpochRecord *epoch, const char *loss, char text[EPOCH_TEXT])
+{
+    Text t = text_start(text, EPOCH_TEXT);
+    text_add(&t, "Epoch %" PRId64 ", %s: %.5f", epoch->epoch, loss, epoch->train_loss);
     const char *train = epoch->several ? "Exact" : "Accuracy", *test = epoch->several ? "mAP" : "Accuracy";
     if (!isnan(epoch->train_top1)) text_add(&t, ", %s: %.3f", train, 100 * epoch->train_top1);
     if (!isnan(epoch->test_top1))
         text_add(&t, ", Test Loss: %.5f, Test %s: %.2f", epoch->test_loss, test, 100 * epoch->test_top1);
     if (!isnan(epoch->kid)) text_add(&t, ", KID: %.5f", epoch->kid);
     text_add(&t, "  (%.1f s, %.0f img/s)", epoch->seconds, epoch->images_per_sec);
+}
+
+bool score_better(Score score, double value, double best)
+{
+    static const bool higher[SCORES] = {
+#define SCORE(id, key, json, several_json, up) up,
+#include "towers/record/epoch.def"
+    };
+    return isfinite(value) && (isnan(best) || (higher[score] ? value > best : value < best));
 }

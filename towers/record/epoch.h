@@ -1,4 +1,4 @@
-/* One epoch's results: a row of results.csv, a line of log.txt and of the console. */
+/* One epoch's results: a row of results.csv, a line of log.txt and of the console; and the scores of a run. */
 #ifndef TOWERS_RECORD_EPOCH_H
 #define TOWERS_RECORD_EPOCH_H
 
@@ -6,21 +6,57 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Numbers that were not measured are NaN. */
+/* The numbers of epoch.def; NaN: not measured. */
 typedef struct EpochRecord {
     int64_t epoch, step; /* epochs from 1; the last step of this one */
-    double train_loss, train_top1, test_loss, test_top1, test_top5, lr, images_per_sec, seconds;
-    double wasserstein, kid; /* of GANs: the mean of the term of this name; of the generator's images */
+#define EPOCH(key, several, tag, several_tag) double key;
+#include "towers/record/epoch.def"
     /* Samples have any number of classes: train_top1 and test_top5 are the share of samples with exactly the right
      * ones, test_top1 is mAP. */
     bool several;
 } EpochRecord;
 
-enum { EPOCH_TEXT = 200 };
-/* The first line of results.csv, without its end; older versions did not write the last two columns. */
-const char *epoch_header(bool several);
-#define EPOCH_HEADER_OLDER "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds"
-/* The tf.distribute tutorial's five fields, then ours. */
-void epoch_text(const EpochRecord *epoch, char text[EPOCH_TEXT]);
+/* A number of EpochRecord. */
+typedef struct EpochColumn {
+    const char *name, *several, *tag, *several_tag; /* as in epoch.def */
+    size_t offset;                                  /* of the double in EpochRecord */
+} EpochColumn;
+#define EPOCH(key, several, tag, several_tag) +1
+enum {
+    EPOCH_COLUMNS = 0
+#include "towers/record/epoch.def"
+};
+extern const EpochColumn epoch_column[EPOCH_COLUMNS];
+static inline double *epoch_number(EpochRecord *epoch, int column)
+{
+    return (double *)((char *)epoch + epoch_column[column].offset);
+}
+/* Nothing measured. */
+void epoch_clear(EpochRecord *epoch);
+
+/* The terms of models whose means over an epoch are recorded. */
+enum {
+#define EPOCH_TERM(key) EPOCH_TERM_##key,
+#include "towers/record/epoch.def"
+    EPOCH_TERMS
+};
+extern const char *const epoch_term[EPOCH_TERMS];
+
+enum { EPOCH_TEXT = 300 };
+/* The first line of results.csv, without its end. */
+void epoch_header(bool several, char text[EPOCH_TEXT]);
+/* Whether `line` is this first line, or that of an older version, which had fewer columns. */
+bool epoch_header_known(const char *line, bool several);
+/* The tf.distribute tutorial's five fields, then ours; `loss`: what to call the first of them. */
+void epoch_text(const EpochRecord *epoch, const char *loss, char text[EPOCH_TEXT]);
+
+/* Each score has a best value so far in RunState and LedgerRun; NaN: none yet. */
+typedef enum Score {
+#define SCORE(id, key, json, several_json, higher) SCORE_##id,
+#include "towers/record/epoch.def"
+    SCORES
+} Score;
+/* Whether `value` is a better score than `best`; not if it is not finite. */
+bool score_better(Score score, double value, double best);
 
 #endif

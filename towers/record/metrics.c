@@ -29,6 +29,7 @@ struct Metrics {
     Events *events;                                                /* owned */
     locale_t plain;                                                /* owned: the C locale */
     int event_interval;
+    int64_t row_interval;
     int64_t flushed_ms, failures; /* of the current outage */
     bool warned;
     char warning[WARNING_BYTES];
@@ -68,8 +69,7 @@ void metrics_flush(Metrics *metrics)
     metrics->failures = 0; /* the outage is over: note it in the log */
     char why[WARNING_BYTES];
     snprintf(why, sizeof why, "%s", metrics->warning);
-    metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", before,
-                       why);
+    metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", before, why);
     if (metrics->failures) { /* it is not over */
         metrics->failures += before;
         metrics->warned = true;
@@ -151,16 +151,15 @@ static void put_step(FILE *to, const StepRecord *r)
 
 static void put_epoch(FILE *to, const EpochRecord *record)
 {
-    const double numbers[] = {record->train_loss,  record->train_top1, record->test_loss,      record->test_top1,
-                              record->test_top5,   record->lr,         record->images_per_sec, record->seconds,
-                              record->wasserstein, record->kid};
+    EpochRecord epoch = *record;
     fprintf(to, "%" PRId64 ",%" PRId64, record->epoch, record->step);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (int i = 0; i < EPOCH_COLUMNS; i++) {
+        double number = *epoch_number(&epoch, i);
         fputc(',', to);
-        if (isfinite(numbers[i]))
-            put_finite(to, numbers[i]);
+        if (isfinite(number))
+            put_finite(to, number);
         else
-            fputs(isnan(numbers[i]) ? "nan" : numbers[i] > 0 ? "inf" : "-inf", to);
+            fputs(isnan(number) ? "nan" : number > 0 ? "inf" : "-inf", to);
     }
     fputc('\n', to);
 }
@@ -231,33 +230,32 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
     return terms_add(metrics, r);
 }
 
+void metrics_thin(Metrics *metrics, int64_t interval)
+{
+    metrics->row_interval = interval;
+}
+
 void metrics_step(Metrics *metrics, const StepRecord *record)
 {
-    note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
+    if (metrics->row_interval <= 1 || record->step % metrics->row_interval == 0 || record->skipped)
+        note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
     if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) metrics_flush(metrics);
 }
 
-/* Omits a value that was not measured (NaN). */
-static Status epoch_scalar(Metrics *metrics, const EpochRecord *record, const char *tag, double value)
-{
-    return isnan(value) ? OK : events_scalar(metrics->events, record->step, tag, value);
-}
-
 void metrics_epoch(Metrics *metrics, const EpochRecord *record)
 {
     note_trouble(metrics, line_add(metrics, metrics->epochs, NULL, record));
-    note_trouble(metrics, epoch_scalar(metrics, record, "train/loss", record->train_loss));
-    bool several = record->several;
-    note_trouble(metrics,
-                 epoch_scalar(metrics, record, several ? "train/exact" : "train/accuracy", record->train_top1));
-    note_trouble(metrics, epoch_scalar(metrics, record, several ? "test/mAP" : "test/accuracy", record->test_top1));
-    if (several) note_trouble(metrics, epoch_scalar(metrics, record, "test/exact", record->test_top5));
-    note_trouble(metrics, epoch_scalar(metrics, record, "test/loss", record->test_loss));
+    EpochRecord epoch = *record;
+    for (int i = 0; i < EPOCH_COLUMNS; i++) {
+        const char *tag = epoch.several ? epoch_column[i].several_tag : epoch_column[i].tag;
+        double number = *epoch_number(&epoch, i);
+        if (*tag && !isnan(number)) note_trouble(metrics, events_scalar(metrics->events, epoch.step, tag, number));
+    }
     char text[EPOCH_TEXT];
     locale_t before = uselocale(metrics->plain);
-    epoch_text(record, text);
+    epoch_text(record, "Loss", text);
     uselocale(before);
     metrics_log(metrics, "%s", text);
     metrics_flush(metrics);
@@ -422,19 +420,21 @@ Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
 }
 
 /* Names the columns that later rows have, if an older version has begun the file. Readers of CSV would shift them. */
-static Status header_renew(const char *run_dir)
+static Status header_renew(const char *run_dir, bool several)
 {
     enum { LIMIT = 1 << 30 /* bytes */ };
-    static const char older[] = EPOCH_HEADER_OLDER "\n";
-    char path[PATH_BYTES], *text, *renewed = NULL;
+    char path[PATH_BYTES], header[EPOCH_TEXT], *text, *renewed = NULL;
     size_t count;
     struct stat info;
     TRY(path_join(path, run_dir, "results.csv"));
     if (lstat(path, &info) != 0) return OK;
     TRY(file_read(path, LIMIT, &text, &count));
     Status st = OK;
-    if (!strncmp(text, older, sizeof older - 1)) {
-        int bytes = asprintf(&renewed, "%s\n%s", epoch_header(false), text + sizeof older - 1);
+    char *end = strchr(text, '\n');
+    if (end) *end = 0;
+    epoch_header(several, header);
+    if (end && strcmp(text, header) != 0 && epoch_header_known(text, several)) {
+        int bytes = asprintf(&renewed, "%s\n%s", header, end + 1);
         st = bytes < 0 ? FAIL(ERR_MEMORY, "no memory for '%s'", path) : file_replace(path, renewed, (size_t)bytes);
         if (bytes >= 0) free(renewed);
     }
@@ -452,15 +452,16 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval
     metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!metrics->plain) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the C locale"));
     TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));
-    if (resume_step >= 0) TRY_OUT(header_renew(run_dir));
+    if (resume_step >= 0) TRY_OUT(header_renew(run_dir, several));
     TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
     char path[PATH_BYTES];
     struct stat info;
     TRY_OUT(path_join(path, run_dir, "results.csv"));
     if (stat(path, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
-    char header[EPOCH_TEXT];
-    int bytes = snprintf(header, sizeof header, "%s\n", epoch_header(several));
-    TRY_OUT(info.st_size ? OK : append_record(metrics->epochs, header, (size_t)bytes));
+    char header[EPOCH_TEXT + 1];
+    epoch_header(several, header);
+    strcat(header, "\n");
+    TRY_OUT(info.st_size ? OK : append_record(metrics->epochs, header, strlen(header)));
     TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
     TRY_OUT(file_prepare(run_dir, "norms.jsonl", resume_step, json_line_step, &moved, &metrics->norms));
     TRY_OUT(file_prepare(run_dir, "generated.jsonl", resume_step, json_line_step, &moved, &metrics->generated));

@@ -1,11 +1,12 @@
-/* The growing files of a run directory: metrics.jsonl (an object per step), results.csv (a row per epoch),
- * layers.jsonl (an object per summary), norms.jsonl (an object per epoch), generated.jsonl (an object per grid of
- * generated images), log.txt, and the event file. One thread of rank 0 writes them from the ledger. A resume at step s
- * first removes rows of later steps, so that steps are unique after any crash; a new run in an old directory first
- * renames the old files (metrics.jsonl.1, ...).
+/* The growing files of a run directory: metrics.jsonl (an object per step), results.csv (a row per epoch), layers.jsonl
+ * (an object per summary), norms.jsonl (an object per epoch), generated.jsonl (an object per grid of generated images),
+ * log.txt, and the event file. One thread of rank 0 writes them from the ledger. A resume at step s first removes rows
+ * of later steps, so that steps are unique after any crash; a new run in an old directory first renames the old files
+ * (metrics.jsonl.1, ...).
  *
- * A full or failing disk does not stop training: after opening, the functions drop whole rows if storage fails, metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon
- * as it can be written again. */
+ * A full or failing disk does not stop training: after opening, the functions drop whole rows if storage fails,
+ * metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon as it can be
+ * written again. */
 #ifndef TOWERS_RECORD_METRICS_H
 #define TOWERS_RECORD_METRICS_H
 
@@ -48,6 +49,8 @@ NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
  * `several`: that of all epochs. */
 NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several,
                               Metrics **made);
+/* Write only the rows of every `interval`-th step, and of refused ones. TensorBoard is as before. */
+void metrics_thin(Metrics *metrics, int64_t interval);
 void metrics_step(Metrics *metrics, const StepRecord *record);
 void metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
 void metrics_log(Metrics *metrics, const char *format, ...)

@@ -298,33 +298,52 @@ static bool number_next(const char **at, double *value)
 
 static Status epoch_add(Run *run, const Lines *lines, const char *line)
 {
-    enum { OLDER = 10, COLUMNS = 12 }; /* older versions did not write the last ones */
-    double v[COLUMNS] = {[OLDER] = NAN, NAN};
+    enum { OLDEST = 8 /* numbers that every version wrote */ };
+    EpochRecord epoch;
+    double place[2];
     if (lines->number == 1) {
-        run->several = !strcmp(line, epoch_header(true));
-        bool known = run->several || !strcmp(line, epoch_header(false)) || !strcmp(line, EPOCH_HEADER_OLDER);
-        return known ? OK : line_fail(lines, "expected the header of results.csv");
+        run->several = epoch_header_known(line, true);
+        return run->several || epoch_header_known(line, false) ? OK
+                                                               : line_fail(lines, "expected the header of results.csv");
     }
-    for (int i = 0; i < OLDER || (i < COLUMNS && *line); i++)
-        if (!number_next(&line, &v[i])) return line_fail(lines, "column %d is not a number", i + 1);
-    if (*line) return line_fail(lines, "more than %d columns", COLUMNS);
-    if (!(v[0] >= 0 && v[0] < 1e15 && v[1] >= 0 && v[1] < 1e15)) return line_fail(lines, "epoch or step out of range");
+    epoch_clear(&epoch);
+    for (int i = 0; i < 2 + OLDEST || (i < 2 + EPOCH_COLUMNS && *line); i++)
+        if (!number_next(&line, i < 2 ? &place[i] : epoch_number(&epoch, i - 2)))
+            return line_fail(lines, "column %d is not a number", i + 1);
+    if (*line) return line_fail(lines, "more than %d columns", 2 + EPOCH_COLUMNS);
+    if (!(place[0] >= 0 && place[0] < 1e15 && place[1] >= 0 && place[1] < 1e15))
+        return line_fail(lines, "epoch or step out of range");
+    epoch.epoch = (int64_t)place[0];
+    epoch.step = (int64_t)place[1];
+    epoch.several = run->several;
     TRY(array_grow(&run->epoch, run->epochs, sizeof *run->epoch, "the epochs of a run"));
-    run->epoch[run->epochs++] = (EpochRecord){(int64_t)v[0], (int64_t)v[1], v[2], v[3],  v[4],  v[5],        v[6],
-                                              v[7],          v[8],          v[9], v[10], v[11], run->several};
+    run->epoch[run->epochs++] = epoch;
     return OK;
 }
 
+/* The end of a field in quotes, or of one without, behind its comma. */
+static const char *field_end(const char *line)
+{
+    bool quoted = false;
+    for (; *line && (quoted || *line != ','); line++) quoted ^= *line == '"';
+    return line + (*line == ',');
+}
+
+/* Names of the classes precede the counts of each row, and stand in a row above them; older versions wrote counts
+ * alone. */
 static Status confusion_row(Run *run, const Lines *lines, const char *line)
 {
-    int row = (int)lines->number - 1;
-    if (row == 0) {
-        run->classes = 1;
-        for (const char *at = line; (at = strchr(at, ',')); at++) run->classes++;
+    int row = (int)lines->number - 1 - run->confusion_named;
+    if (row == 0 && !run->confusion) {
+        run->confusion_named = !strncmp(line, "class,", strlen("class,"));
+        run->classes = !run->confusion_named;
+        for (const char *at = field_end(line); *at; at = field_end(at)) run->classes++;
         if (run->classes > CLASSES_LIMIT) return line_fail(lines, "%d classes", run->classes);
         run->confusion = calloc((size_t)run->classes * (size_t)run->classes, sizeof *run->confusion);
         if (!run->confusion) return FAIL(ERR_MEMORY, "no memory for the confusion matrix of %d classes", run->classes);
     }
+    if (run->confusion_named && lines->number == 1) return OK;
+    if (run->confusion_named) line = field_end(line);
     if (row >= run->classes) return line_fail(lines, "expected as many rows as columns");
     for (int c = 0; c < run->classes; c++) {
         double value;
@@ -337,7 +356,7 @@ static Status confusion_row(Run *run, const Lines *lines, const char *line)
 
 static Status confusion_end(Run *run, const Lines *lines)
 {
-    if (lines->number == run->classes) return OK;
+    if (lines->number == run->classes + run->confusion_named) return OK;
     return line_fail(lines, "the file ends after this row: expected %d rows", run->classes);
 }
 

@@ -61,9 +61,10 @@ typedef struct Run {
     int64_t steps;
     EpochRecord *epoch;
     int64_t epochs;
-    bool several;       /* of the epochs: samples have any number of classes (epoch.h) */
-    int classes;        /* 0: no confusion.csv */
-    int64_t *confusion; /* [classes][classes]: true class, predicted class */
+    bool several;         /* of the epochs: samples have any number of classes (epoch.h) */
+    int classes;          /* 0: no confusion.csv */
+    bool confusion_named; /* the file has the names of the classes */
+    int64_t *confusion;   /* [classes][classes]: true class, predicted class */
     char **term_name;
     int term_names;
     RunTerm *term; /* of all steps, in their order */

@@ -49,6 +49,16 @@ typedef struct CheckpointPolicy {
     int keep;
 } CheckpointPolicy;
 
+/* When evaluations end the run or lower the learning rate (train/stopping.h). */
+typedef struct StoppingRules {
+    Monitor monitor;
+    int64_t patience;                           /* evaluations; 0: off */
+    double min_delta, stop_at;                  /* stop_at < 0: off */
+    int64_t plateau_patience, plateau_cooldown; /* evaluations */
+    double plateau_threshold;
+    ThresholdMode plateau_mode;
+} StoppingRules;
+
 typedef struct TrainJob {
     /* model and data */
     ProgramConfig program;      /* of training; evaluation differs only in `training` */
@@ -85,6 +95,7 @@ typedef struct TrainJob {
     int repeats[PHASES_MAX];   /* updates of each phase in a cycle; 0: the phase's own number */
     bool same_batch;           /* all updates of a phase in a cycle take the same batch; else each takes the next */
     int64_t epochs, max_steps; /* whichever ends first; max_steps -1 = none */
+    StoppingRules stopping;
     BnStats bn_stats;
     LossDivisor divisor;
     double loss_scale; /* in f16; 0: dynamic */
@@ -112,8 +123,9 @@ typedef struct TrainJob {
     LossReport report;
     bool report_l2; /* add the L2 term to the displayed loss */
     int log_interval, event_interval;
-    int scalar_interval; /* steps between TensorBoard scalars, 0: off; event_interval is that of summaries */
-    int eval_interval;   /* epochs, and at the end; 0 = never */
+    int64_t metrics_interval; /* steps between rows of metrics.jsonl; 0: 1 */
+    int scalar_interval;      /* steps between TensorBoard scalars, 0: off; event_interval is that of summaries */
+    int eval_interval;        /* epochs, and at the end; 0 = never */
     bool quiet, color, tty, towers_view;
     bool log_tf2016; /* console output like the original trainer's */
 

@@ -33,8 +33,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
     ledger->bytes = bytes;
     ledger->tower = (LedgerTower *)(ledger + 1);
     ledger->process = (LedgerProcess *)(ledger->tower + towers);
-    ledger->run.best_top1 = -1;
-    ledger->run.best_kid = NAN;
+    for (int i = 0; i < SCORES; i++) ledger->run.best[i] = NAN;
     for (int t = 0; t < towers; t++) {
         atomic_store(&ledger->tower[t].heartbeat_ns, clock_ns());
         for (int i = 0; i < LEDGER_STEPS; i++) ledger->tower[t].rows[i].step = -1;
@@ -46,7 +45,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
 double eval_score(const EvalResult *result)
 {
     double score = result->several ? result->mean_precision : (double)result->correct[0] / (double)result->count;
-    return isfinite(result->loss) && !isnan(score) ? score : -1;
+    return isfinite(result->loss) && !isnan(score) ? score : NAN;
 }
 
 Status ledger_samples(Ledger *ledger, int64_t count, int classes)
@@ -92,16 +91,29 @@ void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity)
     atomic_store(&row->heartbeat_ns, now);
 }
 
+static void note_add(LedgerRun *run, bool informs, const char *format, va_list args)
+{
+    int64_t number = atomic_fetch_add(&run->notes, 1), place = number % LEDGER_NOTES;
+    atomic_store(&run->noted[place], 0);
+    vsnprintf(run->note[place], LEDGER_MESSAGE, format, args);
+    run->informs[place] = informs;
+    atomic_store(&run->noted[place], number + 1);
+}
+
 void ledger_note(Ledger *ledger, const char *format, ...)
 {
-    LedgerRun *run = &ledger->run;
-    int64_t number = atomic_fetch_add(&run->notes, 1), place = number % LEDGER_NOTES;
     va_list args;
-    atomic_store(&run->noted[place], 0);
     va_start(args, format);
-    vsnprintf(run->note[place], LEDGER_MESSAGE, format, args);
+    note_add(&ledger->run, false, format, args);
     va_end(args);
-    atomic_store(&run->noted[place], number + 1);
+}
+
+void ledger_inform(Ledger *ledger, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    note_add(&ledger->run, true, format, args);
+    va_end(args);
 }
 
 const char *ledger_noted(const Ledger *ledger, int64_t n)

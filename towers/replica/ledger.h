@@ -20,6 +20,7 @@ enum {
     LEDGER_MESSAGE = 2048,
     LEDGER_NOTES = 64,
     LEDGER_TERMS = 96,
+    LEDGER_ENDING = 256,
     LEDGER_HEADER = 8192
 };
 
@@ -83,13 +84,14 @@ typedef struct LedgerRun {
     _Atomic int64_t first_epoch;     /* epochs completed before this process started */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */
     EpochRecord tested;              /* the last evaluated epoch; .epoch is 0 if there is none */
-    double best_top1;                /* of all epochs, including those before a resume; -1: none was evaluated */
-    double best_kid;                 /* likewise, of a generator's images; NaN: none was measured */
+    double best[SCORES];             /* of all epochs, including those before a resume; NaN: none was measured */
+    char ending[LEDGER_ENDING];      /* why the run ended before its last step: "no higher accuracy ..."; "" */
     int64_t best_step;               /* of the best weights; 0: none */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` becomes s */
     _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
     char note[LEDGER_NOTES][LEDGER_MESSAGE];
+    bool informs[LEDGER_NOTES];          /* it is no warning, but tells what the run does */
     _Atomic int64_t noted[LEDGER_NOTES]; /* n + 1 of the one that is there; 0: it is being written */
 } LedgerRun;
 
@@ -116,7 +118,8 @@ typedef struct EvalResult {
     double mean_precision; /* if several: mAP (average_precision.h); NaN if no sample has a class */
 } EvalResult;
 
-/* By which the best weights are chosen: accuracy, or mAP. -1 if the loss is not finite or there is nothing to measure. */
+/* By which the best weights are chosen: accuracy, or mAP. NaN if the loss is not finite or there is nothing to
+ * measure. */
 double eval_score(const EvalResult *result);
 
 /* The result of the search after a refused step. Written by the process of the failing tower; the others read it after
@@ -155,6 +158,8 @@ void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity)
 LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fill for this step */
 /* A warning for the console, from any process; the run continues. */
 void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for what the run does by its settings, which is no warning. */
+void ledger_inform(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Warning number n, or NULL while it is being written, or after a later one has replaced it. */
 const char *ledger_noted(const Ledger *ledger, int64_t n);
 /* Copy the thread's error message into the process's row; the first process to do so is the root cause. */

@@ -20,4 +20,10 @@ typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBA
 /* Action if replicas no longer hold the same weights (silent data corruption: a flipped bit, a faulty transfer). */
 typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP, SDC_POLICY_ROLLBACK } SdcPolicy;
 
+/* The number of an evaluation that decides (stopping.h). AUTO in a TrainJob: no number decides anything. As an option
+ * it means KID of models that generate images, else accuracy, which is mAP if samples have any number of classes. */
+typedef enum Monitor { MONITOR_AUTO = 0, MONITOR_ACCURACY, MONITOR_LOSS, MONITOR_KID } Monitor;
+/* Of ReduceLROnPlateau: whether its threshold is a share of the best value, or a difference. */
+typedef enum ThresholdMode { THRESHOLD_REL = 0, THRESHOLD_ABS } ThresholdMode;
+
 #endif

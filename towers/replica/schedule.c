@@ -110,9 +110,14 @@ static double one_cycle(const Schedule *s, double step, double total)
     return cosine(s->lr, s->min_lr, progress(step, top, total));
 }
 
+double schedule_warmup(const Schedule *s, int64_t steps_per_epoch)
+{
+    return s->kind == SCHEDULE_ONE_CYCLE ? 0 : floor(s->warmup_epochs * (double)steps_per_epoch);
+}
+
 double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int64_t total_steps)
 {
-    double warmup = s->kind == SCHEDULE_ONE_CYCLE ? 0 : floor(s->warmup_epochs * (double)steps_per_epoch);
+    double warmup = schedule_warmup(s, steps_per_epoch);
     double first = s->kind == SCHEDULE_PIECEWISE && s->pieces > 0 ? s->piece_lr[0] : s->lr;
     if ((double)step < warmup) return rise(s->warmup_lr, first, (double)step, warmup);
     double t = progress((double)step, warmup, (double)total_steps);
@@ -123,6 +128,7 @@ double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int
     case SCHEDULE_COSINE: return cosine(s->lr, s->min_lr, t);
     case SCHEDULE_POLYNOMIAL: return s->min_lr + (s->lr - s->min_lr) * pow(1 - t, s->power);
     case SCHEDULE_ONE_CYCLE: return one_cycle(s, (double)step, (double)total_steps);
+    case SCHEDULE_PLATEAU: return s->plateau_lr > 0 ? s->plateau_lr : s->lr;
     case SCHEDULE_CONSTANT: break;
     }
     return s->lr;

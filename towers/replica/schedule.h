@@ -14,6 +14,7 @@ typedef enum ScheduleKind {
     SCHEDULE_PIECEWISE,   /* "LR0;E1;LR1;E2;LR2" */
     SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
     SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
+    SCHEDULE_PLATEAU,     /* lr, reduced when the monitored number no longer improves (towers/train/stopping.h) */
     SCHEDULE_ONE_CYCLE    /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up. From 0 as below */
 } ScheduleKind;
 
@@ -25,8 +26,11 @@ typedef struct Schedule {
     double warmup_epochs, warmup_lr; /* linear from warmup_lr to lr; from 0, step k of K has lr (k + 1) / K */
     int pieces;
     double piece_lr[16], piece_epoch[16]; /* piece_lr[i] from piece_epoch[i] on; piece_epoch[0] = 0 */
+    double plateau_lr;                    /* the rate after the warm-up of SCHEDULE_PLATEAU; NaN, and 0: lr */
 } Schedule;
 
+/* Number of steps of the warm-up; 0: none. */
+double schedule_warmup(const Schedule *schedule, int64_t steps_per_epoch);
 NODISCARD Status schedule_parse_pieces(const char *text, Schedule *schedule); /* ERR_ARG naming the place */
 double schedule_lr(const Schedule *schedule, int64_t step, int64_t steps_per_epoch, int64_t total_steps);
 

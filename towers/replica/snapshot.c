@@ -112,11 +112,19 @@ static const StateField state_fields[] = {
     {"epoch_steps", offsetof(RunState, epoch_steps), false, true},
     {"epoch_hits", offsetof(RunState, epoch_correct), false},
     {"epoch_weight", offsetof(RunState, epoch_weight), true, true},
-    {"epoch_wasserstein", offsetof(RunState, epoch_wasserstein), true, true},
+#define EPOCH_TERM(key) {"epoch_" #key, offsetof(RunState, epoch_term[EPOCH_TERM_##key]), true, true},
+#include "towers/record/epoch.def"
     {"epoch_told", offsetof(RunState, epoch_told), false, true},
     {"best_step", offsetof(RunState, best_step), false},
-    {"best_top1", offsetof(RunState, best_top1), true},
-    {"best_kid", offsetof(RunState, best_kid), true, true},
+#define SCORE(id, key, json, several_json, higher) {#key, offsetof(RunState, best[SCORE_##id]), true, true},
+#include "towers/record/epoch.def"
+    {"monitored_best", offsetof(RunState, stopping.best), true, true},
+    {"monitored_last", offsetof(RunState, stopping.last), true, true},
+    {"monitored_bad", offsetof(RunState, stopping.bad), false, true},
+    {"plateau_best", offsetof(RunState, stopping.plateau_best), true, true},
+    {"plateau_lr", offsetof(RunState, stopping.plateau_lr), true, true},
+    {"plateau_bad", offsetof(RunState, stopping.plateau_bad), false, true},
+    {"plateau_cooldown", offsetof(RunState, stopping.plateau_cooldown), false, true},
     {"base_average", offsetof(RunState, base_average), true},
     {"total_average", offsetof(RunState, total_average), true},
     {"averaged", offsetof(RunState, averaged), false},
@@ -288,8 +296,9 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
 {
     Status st = OK;
     json_error_t error;
-    RunState run = {.best_kid = NAN};
+    RunState run;
     json_t *root;
+    run_state_clear(&run);
     TRY(json_parse(text, strlen(text), &root, &error));
     if (!root) return FAIL(ERR_CHECKPOINT, "%s/state.json:%d: %s", path, error.line, error.text);
     /* The settings come first, because the other fields depend on the model. */
@@ -300,6 +309,7 @@ static Status state_parse(TowerProcess *p, const char *text, const char *path)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     /* Older checkpoints lack these; the last step of an epoch may be short. */
     int64_t full = shares_global(&p->job->shares) * p->job->accumulate;
+    if (run.best[SCORE_ACCURACY] < 0) run.best[SCORE_ACCURACY] = NAN; /* as older versions wrote it */
     if (!json_object_get(root, "epoch_weight")) run.epoch_weight = (double)run.epoch_count;
     if (!json_object_get(root, "epoch_steps")) run.epoch_steps = (run.epoch_count + full - 1) / full;
     const json_t *all = json_object_get(root, "phases");
@@ -421,8 +431,7 @@ static Status best_branch(TowerProcess *p)
     TRY(path_join(from, p->job->resume_path, step));
     if (access(from, F_OK) != 0 || checkpoint_open(from, &best) != OK) {
         p->run.best_step = 0;
-        p->run.best_top1 = -1;
-        p->run.best_kid = NAN;
+        for (int i = 0; i < SCORES; i++) p->run.best[i] = NAN;
         return OK;
     }
     checkpoint_close(best);

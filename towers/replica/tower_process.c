@@ -2,6 +2,7 @@
 #include "towers/replica/tower_process.h"
 #include "towers/replica/hooks.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -105,6 +106,19 @@ void process_log(TowerProcess *p, const char *format, ...)
 }
 
 /* ---- position in the epoch */
+
+void run_state_clear(RunState *run)
+{
+    *run = (RunState){.stopping = {.best = NAN, .last = NAN, .plateau_best = NAN, .plateau_lr = NAN}};
+    for (int i = 0; i < SCORES; i++) run->best[i] = NAN;
+}
+
+double process_lr(const TowerProcess *p, int64_t step)
+{
+    Schedule schedule = p->job->schedule;
+    schedule.plateau_lr = p->run.stopping.plateau_lr;
+    return schedule_lr(&schedule, step, p->steps_per_epoch, p->total_steps);
+}
 
 bool epoch_ended(const TowerProcess *p)
 {

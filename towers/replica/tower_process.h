@@ -23,6 +23,14 @@ typedef struct RunPhase {
     int64_t scale_good; /* good steps since its last change */
 } RunPhase;
 
+/* What --patience, --stop-at and --sched plateau have seen of the monitored number (stopping.h). NaN: nothing yet. */
+typedef struct Stopping {
+    double best, last; /* by --min-delta; of the last evaluation */
+    int64_t bad;       /* evaluations since the best */
+    double plateau_best, plateau_lr;
+    int64_t plateau_bad, plateau_cooldown;
+} Stopping;
+
 /* The state of the run between steps: saved with every checkpoint, equal on all ranks. */
 typedef struct RunState {
     int64_t step;    /* committed or skipped steps so far */
@@ -31,20 +39,23 @@ typedef struct RunState {
     double epoch_sum; /* sum of losses over the samples of this epoch so far, in steps of the first phase */
     int64_t epoch_count, epoch_correct;
     double epoch_weight;      /* of those samples: their number, unless they have weights */
-    double epoch_wasserstein; /* sum of this term over those samples, of models that have it */
+    double epoch_term[EPOCH_TERMS]; /* sums over those samples, of models that have these terms */
     int64_t epoch_told;       /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t epoch_steps;       /* in these sums */
     int64_t skipped, skipped_in_row;
     int64_t bad_samples;                        /* skipped because they could not be decoded (--bad-samples) */
     int64_t overflows;                          /* steps skipped because a gradient overflowed f16 at the loss scale */
-    double best_top1;                           /* -1: none yet */
-    double best_kid;                            /* of the images of a generator; NaN: none yet */
-    int64_t best_step;                          /* of the best weights, by either; 0: none */
+    double best[SCORES];                        /* NaN: none yet */
+    int64_t best_step;                          /* of the best weights, by any score; 0: none */
+    Stopping stopping;
     double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
     int64_t averaged;                           /* number of losses in them */
     int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* number of rollbacks, and the step that each skips */
 } RunState;
+
+/* Before the first step: no score, nothing monitored. */
+void run_state_clear(RunState *run);
 
 /* What a process found when it compared its data with those of the others, who gather it (comm_gather). */
 typedef struct ReplicaFinding {
@@ -108,6 +119,8 @@ LoaderConfig process_loader(const TowerProcess *p);
 /* Enter an activity, for all towers of the process or one of them: updates the ledger and calls the hooks. */
 void process_activity(TowerProcess *p, int64_t step, Activity activity);
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
+/* The learning rate of a step, counted from 0. */
+double process_lr(const TowerProcess *p, int64_t step);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
 void process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The towers of a process: "tower 1", "towers 4..7 (process 1)". */

@@ -43,13 +43,16 @@ static void bar_clear(Console *c)
     c->bar_shown = false;
 }
 
-static void eta_text(double seconds, char *text, size_t bytes)
+/* The time left, from the mean time of a step since the start of this process. */
+static void eta_text(const Console *c, int64_t step, int64_t steps, char text[32])
 {
-    long s = isfinite(seconds) && seconds >= 0 ? (long)(seconds + 0.5) : 0;
+    int64_t done = step - c->first_step;
+    double seconds = (double)(clock_ns() - c->started_ns) * 1e-9;
+    long s = done > 0 ? (long)(seconds / (double)done * (double)(steps - step) + 0.5) : 0;
     if (s >= 3600)
-        snprintf(text, bytes, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+        snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
     else
-        snprintf(text, bytes, "%ld:%02ld", s / 60, s % 60);
+        snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
 }
 
 /* The newest step of a phase up to `step`; NULL if the ledger has none. */
@@ -185,12 +188,11 @@ static const Field given_up[] = {FIELD_RATE,  FIELD_DATA,  FIELD_ACCURACY, FIELD
 static void fields_fill(const Console *c, const LedgerShown *shown, int64_t steps, char fields[FIELD_COUNT][FIELD])
 {
     const LedgerRun *run = &c->ledger->run;
-    int64_t step = shown->step, done = step - c->first_step, bad = atomic_load(&run->skipped),
-            large = atomic_load(&run->overflows), damaged = atomic_load(&run->bad_samples);
+    int64_t step = shown->step, bad = atomic_load(&run->skipped), large = atomic_load(&run->overflows),
+            damaged = atomic_load(&run->bad_samples);
     double accuracy = recent_accuracy(c, step);
     char eta[32];
-    eta_text(done > 0 ? ((double)(clock_ns() - c->started_ns) * 1e-9) / (double)done * (double)(steps - step) : 0, eta,
-             sizeof eta);
+    eta_text(c, step, steps, eta);
     memset(fields, 0, FIELD_COUNT * FIELD);
     snprintf(fields[FIELD_EPOCH], FIELD, "epoch %.2f", (double)step / (double)job_steps_per_epoch(c->job));
     snprintf(fields[FIELD_STEP], FIELD, "%lld/%lld", (long long)step, (long long)steps);
@@ -290,13 +292,14 @@ static void bar_draw(Console *c, int64_t step, int64_t steps)
 
 static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
 {
-    char loss[512], terms[FIELD], waiting[FIELD];
+    char loss[512], terms[FIELD], waiting[FIELD], eta[32];
     double epoch = (double)shown->step / (double)job_steps_per_epoch(c->job);
     loss_text(c, shown->step, shown->loss, loss, sizeof loss);
     terms_text(c, shown->step, terms, sizeof terms);
     waiting_text(c, shown, waiting);
-    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s%s  lr %.4g  %.0f img/s%s%s\n", (long long)shown->step,
-            (long long)steps, epoch, loss, terms, shown->lr, (double)shown->samples / shown->seconds,
+    eta_text(c, shown->step, steps, eta);
+    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s%s  lr %.4g  %.0f img/s  eta %s%s%s\n", (long long)shown->step,
+            (long long)steps, epoch, loss, terms, shown->lr, (double)shown->samples / shown->seconds, eta,
             strchr(waiting, '(') ? "  " : "", strchr(waiting, '(') ? waiting : "");
     for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
         char text[2 * FIELD];
@@ -343,7 +346,9 @@ static void epoch_line(Console *c, int64_t epoch)
         tf2016_result(c->job, record);
         return;
     }
-    epoch_text(record, text);
+    bool other =
+        c->job->report != LOSS_REPORT_MEAN && c->job->report != LOSS_REPORT_ALL; /* than the lines of steps show */
+    epoch_text(record, other ? "Loss (mean_loss)" : "Loss", text);
     fprintf(stderr, "%s\n", text);
 }
 
@@ -372,7 +377,13 @@ static void notes_print(Console *c, bool ends)
 {
     for (int64_t notes = atomic_load(&c->ledger->run.notes); c->notes < notes; c->notes++) {
         const char *note = ledger_noted(c->ledger, c->notes);
-        if (note) console_warn(c, "%s", note);
+        bool informs = note && c->ledger->run.informs[c->notes % LEDGER_NOTES];
+        if (note && !informs) console_warn(c, "%s", note);
+        if (informs && !c->job->quiet) {
+            bar_clear(c);
+            text_print(stderr, note);
+            fputc('\n', stderr);
+        }
         if (!note && !ends && notes - c->notes < LEDGER_NOTES / 2) return;
     }
 }
@@ -389,8 +400,11 @@ void console_update(Console *c)
         c->last_epoch = atomic_load(&run->first_epoch);
         fputs(run->header, stderr);
         if (c->first_step > 0)
-            fprintf(stderr, "resumed after step %lld%s\n", (long long)c->first_step,
-                    c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on" : "");
+            fprintf(stderr, "resumed after step %lld%s%s%s\n", (long long)c->first_step, *run->ending ? ": " : "",
+                    run->ending,
+                    *run->ending             ? "; change that option to train on"
+                    : c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on"
+                                             : "");
     }
     bool fresh = step != c->last_step && step > c->first_step, bar = c->job->tty && !c->job->log_tf2016;
     if (fresh && !bar) {

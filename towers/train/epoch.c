@@ -10,9 +10,11 @@
 #include "towers/train/observe.h"
 #include "towers/train/rollback.h"
 #include "towers/train/step.h"
+#include "towers/train/stopping.h"
 #include "towers/train/summary.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { SAVES_FAILED_MAX = 3 /* failed saves in a row before the run ends */ };
 
@@ -58,49 +60,63 @@ static double epoch_loss(const TowerProcess *p)
     return run->epoch_constant_sum / (double)run->epoch_steps;
 }
 
-/* The lowest KID so far makes the best weights. There are none before the first step. */
-static void kid_judge(TowerProcess *p, double kid, bool *better)
+/* *better: a score is the best so far, and so are the weights. There are none before the first step. */
+static void score_take(TowerProcess *p, Score score, double value, bool *better)
 {
     RunState *run = &p->run;
-    if (!isfinite(kid) || kid >= run->best_kid || run->step == 0) return;
-    run->best_kid = kid;
+    if (run->step == 0 || !score_better(score, value, run->best[score])) return;
+    run->best[score] = value;
     run->best_step = run->step;
-    if (is_root(&p->place)) p->ledger->run.best_kid = kid;
-    if (is_root(&p->place)) p->ledger->run.best_step = run->step;
     *better = true;
+    if (!is_root(&p->place)) return;
+    p->ledger->run.best[score] = value;
+    p->ledger->run.best_step = run->step;
+}
+
+static double term_mean(const TowerProcess *p, int term)
+{
+    const RunState *run = &p->run;
+    bool known = run->epoch_count && epoch_term_number(p, term) >= 0;
+    return known ? run->epoch_term[term] / (double)run->epoch_count : NAN;
+}
+
+static void evaluation_fill(const TowerProcess *p, const EvalResult *test, EpochRecord *rec)
+{
+    double count = (double)test->count;
+    rec->test_loss = test->loss;
+    rec->test_top1 = test->several ? test->mean_precision : (double)test->correct[0] / count;
+    if (top5_says(p->job)) rec->test_top5 = (double)test->correct[!test->several] / count;
 }
 
 static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated, bool *better)
 {
     const RunState *run = &p->run;
-    double seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
-    EpochRecord rec = {
-        .epoch = epoch,
-        .step = run->step,
-        .train_loss = epoch_loss(p),
-        .train_top1 = run->epoch_count && !p->job->program.model->phases
-                          ? (double)run->epoch_correct / (double)run->epoch_count
-                          : NAN,
-        .test_loss = evaluated ? test->loss : NAN,
-        .several = p->job->program.several,
-        .test_top1 = !evaluated      ? NAN
-                     : test->several ? test->mean_precision
-                                     : (double)test->correct[0] / (double)test->count,
-        .test_top5 = evaluated && top5_says(p->job) ? (double)test->correct[!test->several] / (double)test->count : NAN,
-        .lr = schedule_lr(&p->job->schedule, run->step - 1, p->steps_per_epoch, p->total_steps),
-        .images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / seconds,
-        .seconds = seconds,
-        .wasserstein =
-            wasserstein_term(p) >= 0 && run->epoch_count ? run->epoch_wasserstein / (double)run->epoch_count : NAN,
-        .kid = NAN,
-    };
-    if (observation_is_due(p, true)) TRY(observation_run(p, &rec.kid));
-    kid_judge(p, rec.kid, better);
-    if (!is_root(&p->place)) return OK;
-    p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
-    if (evaluated) p->ledger->run.tested = rec;
-    atomic_store(&p->ledger->run.epochs_done, epoch);
-    metrics_epoch(p->metrics, &rec);
+    EpochRecord rec;
+    bool observed = observation_is_due(p, true);
+    epoch_clear(&rec);
+    rec.epoch = epoch;
+    rec.step = run->step;
+    rec.several = p->job->program.several;
+    rec.seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
+    rec.train_loss = epoch_loss(p);
+    if (run->epoch_count && !p->job->program.model->phases)
+        rec.train_top1 = (double)run->epoch_correct / (double)run->epoch_count;
+    rec.lr = process_lr(p, run->step - 1);
+    rec.images_per_sec = (double)(run->epoch_count - p->epoch_count_before) / rec.seconds;
+#define EPOCH_TERM(key) rec.key = term_mean(p, EPOCH_TERM_##key);
+#include "towers/record/epoch.def"
+    if (evaluated) evaluation_fill(p, test, &rec);
+    if (observed) TRY(observation_run(p, &rec.kid));
+    score_take(p, SCORE_KID, rec.kid, better);
+    if (evaluated) score_take(p, SCORE_ACCURACY, eval_score(test), better);
+    if (is_root(&p->place)) {
+        p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
+        if (evaluated) p->ledger->run.tested = rec;
+        atomic_store(&p->ledger->run.epochs_done, epoch);
+        metrics_epoch(p->metrics, &rec);
+    }
+    if (p->job->stopping.monitor == MONITOR_KID ? observed : evaluated) stopping_take(p, &rec);
+    stopping_decide(p);
     return OK;
 }
 
@@ -130,18 +146,13 @@ static Status epoch_end(TowerProcess *p, bool *better)
     if (!whole) return OK;
     TRY(epoch_record(p, epoch, &test, evaluated, better));
     TRY(norm_drift_record(p));
-    double top1 = evaluated ? eval_score(&test) : -1;
     run->epoch_told = run->step;
     if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
-        run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = run->epoch_wasserstein = 0;
+        run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = 0;
+        memset(run->epoch_term, 0, sizeof run->epoch_term);
         run->epoch_count = run->epoch_correct = run->epoch_steps = p->epoch_count_before = 0;
     }
     p->epoch_started_ns = clock_ns();
-    if (top1 <= run->best_top1) return OK;
-    run->best_top1 = top1;
-    run->best_step = run->step;
-    if (is_root(&p->place)) p->ledger->run.best_top1 = top1;
-    *better = true;
     return OK;
 }
 
@@ -209,7 +220,7 @@ static Status step_follow(TowerProcess *p)
     if (p->go_back || p->run.step != step) return OK;
     if (ended) TRY(epoch_end(p, &better));
     if (observed) TRY(observation_run(p, &kid));
-    if (observed) kid_judge(p, kid, &better);
+    if (observed) score_take(p, SCORE_KID, kid, &better);
     TRY(checkpoint_due(p, ended, &due));
     due |= better && !p->save_tried; /* the first best weights need a checkpoint to resume from */
     if (due) TRY(steps_drain(p));

@@ -1,8 +1,9 @@
 /* Evaluation: the test set is cut into fixed blocks that the processes take in turn, so every sample is evaluated
  * exactly once, in batches whose size does not depend on the number of towers. Counts of correct predictions are
  * integers, so the accuracy is exact. A training run with few enough classes also writes RUN/confusion.csv: one row per
- * true class, one column per predicted class, counts of the last evaluation. */
+ * true class, one column per predicted class, with their names; the counts are those of the best evaluation. */
 #include "towers/train/evaluate.h"
+#include "towers/files/csv.h"
 #include "towers/replica/inference.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/tower_process.h"
@@ -194,9 +195,20 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     size_t bytes = 0;
     FILE *to = open_memstream(&text, &bytes);
     if (!to) return FAIL(ERR_MEMORY, "no memory for the confusion matrix");
-    int64_t classes = p->job->program.options.classes;
-    for (int64_t i = 0; i < classes * classes; i++)
-        fprintf(to, "%lld%c", (long long)counts[i], (i + 1) % classes ? ',' : '\n');
+    const SourceInfo *info = source_info(p->job->test);
+    int32_t classes = p->job->program.options.classes;
+    char number[16];
+    fputs("class", to);
+    for (int32_t k = 0; k < classes; k++) {
+        fputc(',', to);
+        csv_text(to, class_text(info, k, number));
+    }
+    for (int32_t k = 0; k < classes; k++) {
+        fputc('\n', to);
+        csv_text(to, class_text(info, k, number));
+        for (int32_t i = 0; i < classes; i++) fprintf(to, ",%lld", (long long)counts[k * classes + i]);
+    }
+    fputc('\n', to);
     Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv")
                                 : FAIL(ERR_MEMORY, "no memory for the confusion matrix");
     if (st == OK && file_replace(path, text, bytes) != OK)
@@ -208,7 +220,7 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
 /* The matrix belongs to best.safetensors; without better weights the existing one is kept. */
 static bool is_best(const TowerProcess *p, const EvalResult *result)
 {
-    return eval_score(result) > p->run.best_top1;
+    return score_better(SCORE_ACCURACY, eval_score(result), p->run.best[SCORE_ACCURACY]);
 }
 
 /* Rank 0 measures, all get the result. */

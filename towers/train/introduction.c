@@ -1,10 +1,13 @@
 /* The header of a run and the commands to run after it; see introduction.h. */
 #include "towers/train/introduction.h"
 
+#include "kernels/text.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/store/weights.h"
+#include "towers/train/stopping.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { COUNT_TEXT = 32 };
@@ -115,26 +118,34 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     fprintf(to, "device         %s: %s%s%s\n", job->backend->name, device, *sums ? "; " : "", sums);
     steps_print(job, to);
     phases_print(job, to);
+    stopping_print(job, to);
     fprintf(to, "run directory  %s\n", job->run_dir);
     return OK;
 }
 
-void next_steps_print(const TrainJob *job, bool finished, FILE *to)
+void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to)
 {
-    const char *run = job->run_dir;
     ScheduleKind kind = job->schedule.kind;
     bool fixed_length = kind == SCHEDULE_COSINE || kind == SCHEDULE_POLYNOMIAL || kind == SCHEDULE_ONE_CYCLE;
-    if (!finished) {
-        fprintf(to, "to continue:  the same command with --resume %s\n", run);
-        return;
+    char *quoted = NULL;
+    size_t bytes = 0;
+    FILE *word = open_memstream(&quoted, &bytes);
+    if (!word) return;
+    text_shell(word, job->run_dir);
+    const char *run = fclose(word) == 0 ? quoted : job->run_dir;
+    if (finished) {
+        if (job->program.model->generate)
+            fprintf(to, "to generate:  towers generate %s -o samples.png\n", run);
+        else
+            fprintf(to, "to evaluate:  towers eval %s\n", run);
+        fprintf(to, "to export:    towers export %s model.onnx\n", run);
+        fprintf(to, "to compare:   towers compare %s OTHER_RUN\n", run);
     }
-    if (job->program.model->generate)
-        fprintf(to, "to generate:  towers generate %s -o samples.png\n", run);
-    else
-        fprintf(to, "to evaluate:  towers eval %s\n", run);
-    fprintf(to, "to export:    towers export %s model.onnx\n", run);
-    fprintf(to, "to compare:   towers compare %s OTHER_RUN\n", run);
-    if (!fixed_length)
-        fprintf(to, "to continue:  the same command with --resume %s and %s\n", run,
-                is_cut(job) ? "a larger --max-steps" : "more --epochs");
+    if (!finished || !fixed_length)
+        fprintf(to, "to continue:  the same command with --resume %s%s\n", run,
+                !finished     ? ""
+                : early       ? " and another --patience or --stop-at"
+                : is_cut(job) ? " and a larger --max-steps"
+                              : " and more --epochs");
+    free(quoted);
 }

@@ -11,7 +11,8 @@
  * summed, or "". Errors: ERR_MEMORY. */
 NODISCARD Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to);
 
-/* The commands to run next: evaluate or generate, export, compare, continue. `finished`: all steps are done. */
-void next_steps_print(const TrainJob *job, bool finished, FILE *to);
+/* The commands to run next: evaluate or generate, export, compare, continue. `finished`: all steps are done, or it has
+ * ended `early` (stopping.h). */
+void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to);
 
 #endif

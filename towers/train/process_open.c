@@ -8,8 +8,10 @@
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/introduction.h"
+#include "towers/train/outcome.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/step.h"
+#include "towers/train/stopping.h"
 #include "towers/train/summary.h"
 
 #include <math.h>
@@ -124,6 +126,8 @@ static Status records_open(TowerProcess *p, bool restored)
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, p->job->program.several,
                      &p->metrics));
+    metrics_thin(p->metrics, p->job->metrics_interval);
+    outcome_forget(p->job->run_dir);
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));
     TRY(run_introduce(p));
@@ -143,8 +147,7 @@ static void run_tell(const TowerProcess *p)
 {
     LedgerRun *run = &p->ledger->run;
     int64_t epochs = p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0);
-    run->best_top1 = p->run.best_top1;
-    run->best_kid = p->run.best_kid;
+    memcpy(run->best, p->run.best, sizeof run->best);
     run->best_step = p->run.best_step;
     atomic_store(&run->first_epoch, epochs);
     atomic_store(&run->epochs_done, epochs);
@@ -160,8 +163,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     bool restored;
     p->steps_per_epoch = job_steps_per_epoch(p->job);
     p->total_steps = job_total_steps(p->job);
-    p->run.best_top1 = -1;
-    p->run.best_kid = NAN;
+    run_state_clear(&p->run);
     straggler_start(&p->watch);
     if (run_hooks) run_hooks->activity(p->place.first_tower, 1, ACTIVITY_START);
     TRY(replica_open(p));
@@ -182,6 +184,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(loader_open(p));
     TRY(records_open(p, restored));
     TRY(samples_forget(p, restored));
+    if (restored) stopping_decide(p);
     if (leads_group(&p->place)) run_tell(p);
     return OK;
 }

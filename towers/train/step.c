@@ -84,7 +84,7 @@ static Status step_begin(TowerProcess *p, Step **begun)
     step->batches = batches ? batches : 1;
     step->samples = job_step_samples(job, p->run.step);
     step->scale = (float)loss_scale(step->samples, job->divisor, full_step(job));
-    step->lr = schedule_lr(&job->schedule, p->run.step, p->steps_per_epoch, p->total_steps);
+    step->lr = process_lr(p, p->run.step);
     step->left_out = rollback_leaves_out(&p->run, step->number);
     bool stop = atomic_load(&p->ledger->run.stop_signal) != 0;
     bool refill = (job->data.bad == BAD_SKIP || job->program.weighted) && job->divisor == LOSS_DIVISOR_SAMPLES;

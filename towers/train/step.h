@@ -21,9 +21,9 @@ typedef struct Step {
     double l2;        /* of the weights that the forward pass used */
     int culprit;      /* first tower at fault, or -1 */
     bool commit, overflow;
-    float loss_scale; /* used in this step */
-    int64_t skipped;  /* samples that could not be decoded */
-    double seconds;
+    float loss_scale;              /* used in this step */
+    int64_t skipped;               /* samples that could not be decoded */
+    double seconds, wall;          /* of the step; since the one before ended, with what came between */
     TowerResult found[TOWERS_MAX]; /* of all towers; not cleared before, because that would take time */
     TowerLoss loss[TOWERS_MAX];    /* the same: found[].loss */
 } Step;
@@ -59,8 +59,8 @@ static inline int64_t full_step(const TrainJob *job)
 
 /* Write every tower's results to the ledger, for the console and for a search; every rank writes the same. */
 void step_to_ledger(TowerProcess *p, const Step *step);
-/* The term of the first phase that estimates the Wasserstein distance; -1: there is none. */
-int wasserstein_term(const TowerProcess *p);
+/* The number of a term of epoch.def among those of the model's first phase; -1: it has none. */
+int epoch_term_number(const TowerProcess *p, int term);
 /* Add the losses and correct predictions of a committed step to those of its epoch. */
 void step_to_epoch(TowerProcess *p, const Step *step);
 /* Rank 0: make a row of metrics and update the console's data. steps_tell writes the row. */

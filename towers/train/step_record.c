@@ -35,18 +35,17 @@ static const Program *program_of_phase(const TowerProcess *p, int phase)
     return NULL;
 }
 
-int wasserstein_term(const TowerProcess *p)
+int epoch_term_number(const TowerProcess *p, int term)
 {
     const Program *program = program_of_phase(p, 0);
     for (int i = 0; program && i < program->term_count; i++)
-        if (!strcmp(program->term[i].name, "wasserstein")) return i;
+        if (!strcmp(program->term[i].name, epoch_term[term])) return i;
     return -1;
 }
 
 void step_to_epoch(TowerProcess *p, const Step *step)
 {
     double sum = 0;
-    int term = wasserstein_term(p);
     if (step->phase > 0) return;
     for (int t = 0; t < p->ledger->towers; t++) {
         const TowerResult *found = &step->found[t];
@@ -54,7 +53,10 @@ void step_to_epoch(TowerProcess *p, const Step *step)
         p->run.epoch_count += found->loss.count;
         p->run.epoch_weight += tower_loss_weight(&found->loss);
         p->run.epoch_correct += found->correct[0];
-        if (term >= 0) p->run.epoch_wasserstein += found->term[term];
+    }
+    for (int i = 0; i < EPOCH_TERMS; i++) {
+        int term = epoch_term_number(p, i);
+        for (int t = 0; term >= 0 && t < p->ledger->towers; t++) p->run.epoch_term[i] += step->found[t].term[term];
     }
     p->run.epoch_steps++;
     p->run.epoch_sum += sum;
@@ -146,6 +148,7 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepR
         .images = step->samples - step->skipped,
         .weight = p->job->program.weighted ? row->weight : 0,
         .images_per_sec = (double)step->samples / step->seconds,
+        .wall_seconds = step->wall,
         .tower = row->loss,
         .towers = p->ledger->towers,
         .mean_loss = mean,

@@ -178,6 +178,7 @@ Status step_take(TowerProcess *p)
     TRY(arrival_wait(p, step->number));
     int64_t now = clock_ns(), since = step->started_ns > p->queue->taken_ns ? step->started_ns : p->queue->taken_ns;
     step->seconds = (double)(now - since) * 1e-9;
+    step->wall = (double)(now - (p->queue->taken_ns ? p->queue->taken_ns : since)) * 1e-9;
     p->queue->taken_ns = now;
     RunState before = p->run;
     TRY(result_read(p, step));

@@ -18,6 +18,7 @@
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
 #include "towers/train/host_files.h"
+#include "towers/train/outcome.h"
 #include "towers/train/process.h"
 #include "towers/train/restart.h"
 #include "towers/train/train.h"
@@ -488,13 +489,13 @@ static void result_fill(const Supervisor *s, TrainResult *result)
     *result = (TrainResult){.step = atomic_load(&run->step),
                             .test_top1 = tested ? run->tested.test_top1 : -1,
                             .test_top5 = tested && top5_says(s->job) ? run->tested.test_top5 : -1,
-                            .best_top1 = run->best_top1,
-                            .best_kid = run->best_kid,
                             .best_step = run->best_step,
                             .bad_samples = atomic_load(&run->bad_samples),
                             .signal = atomic_load(&run->stop_signal),
                             .begun = atomic_load(&run->steps) > 0,
                             .first_step = atomic_load(&run->first_step)};
+    memcpy(result->best, run->best, sizeof result->best);
+    memcpy(result->ending, run->ending, sizeof result->ending);
 }
 
 static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
@@ -523,6 +524,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         root_cause(&s, st);
         children_kill(&s);
     }
+    Heartbeat *heartbeat = st == OK && tower_main == tower_process_train ? heartbeat_start(job, s.ledger) : NULL;
     bool stuck = false;
     while (s.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
     if (s.ledger && st == OK) {
@@ -534,6 +536,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
     if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
     listener_end(&s);
+    stuck |= !heartbeat_end(heartbeat);
     host_files_close(s.files, problems, sizeof problems);
     if (*problems) console_warn(&s.console, "%s", problems);
     result->abandoned = stuck;
@@ -555,6 +558,9 @@ Status train_run(const TrainJob *job, TrainResult *result)
     do st = supervise(&now, tower_process_train, result, NULL);
     while (restart_due(&restarts, &now, result, &st));
     result->restarts = now.restarts;
+    int rank = now.control ? star_rank(now.control) : 0;
+    if (result->begun && !result->abandoned)
+        outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result);
     return st;
 }
 

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# --patience, --min-delta, --stop-at, --monitor and --sched plateau on real runs: with one and two towers, killed and resumed, and
+# refused where nothing is evaluated. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin stopping "$@"
+small_data "$work/small" 70 30 || exit $?
+cd "$work" || exit 1
+
+train() { # NAME ARGUMENT...
+    timeout -s KILL 120 "$towers" train fashion_cnn --data-path "$work/small" --device cpu --threads 1 --seed 3 -b 8 --output-dir runs \
+        --experiment "$@" >"$out" 2>"$err" </dev/null
+}
+refused() { # TEXT ARGUMENT...
+    train refused "${@:2}"
+    [[ $? == 2 ]] && grep -qF -- "$1" "$err" || complain "${*:2}: wanted '$1': $(cat "$err")"
+}
+epochs() { # RUN
+    tail -n 1 "runs/$1/results.csv" | cut -d, -f1
+}
+
+refused "--patience decides by evaluations, but --eval-interval 0 makes none" --patience 2 --eval-interval 0
+refused "--stop-at 92: accuracies are from 0 to 1; for 92 % use --stop-at 0.92" --stop-at 92
+refused "--min-delta has no effect" --min-delta 0.1
+refused "--monitor has no effect" --monitor loss
+refused "this model generates none" --patience 2 --monitor kid
+refused "--plateau-patience has no effect" --plateau-patience 2
+refused "--decay-rate 1 must be between 0 and 1" --sched plateau --decay-rate 1
+mkdir none none/train
+cp -r small/* none/ && rm -f none/t10k*
+if "$towers" train fashion_cnn --device cpu --data-path none --dry-run >/dev/null 2>&1; then
+    train refused --data-path none --patience 2
+    grep -qF "there are no images for them" "$err" || complain "--patience without test images: $(cat "$err")"
+fi
+
+# Without learning no evaluation is better than the first, so --patience 2 ends the run after the third.
+for count in 1 2; do
+    train "still$count" --towers $count --lr 0 --epochs 9 --patience 2 --json || complain "--patience, $count towers: $(cat "$err")"
+    [[ $(epochs "still$count") == 3 ]] || complain "--patience 2, $count towers: $(epochs "still$count") epochs, wanted 3"
+    grep -qE "^ended after step [0-9]+: no higher accuracy than [0-9.]+ in 2 evaluations \(--patience\)$" "$err" || complain "the end is not told: $(cat "$err")"
+    grep -q "^stopping  *after 2 evaluations without a higher accuracy$" "$err" || complain "the header: $(cat "$err")"
+    grep -q '"ended_early":"no higher accuracy' "$out" || complain "--json: $(cat "$out")"
+    grep -q '"outcome":"ended early"' "runs/still$count/outcome.json" || complain "outcome.json: $(cat "runs/still$count/outcome.json")"
+    tail -n 1 "runs/still$count/log.txt" | grep -q "ended early after step .*: no higher accuracy" || complain "log.txt: $(tail -n 1 "runs/still$count/log.txt")"
+    [[ ! -e runs/still$count/heartbeat.json ]] || complain "a heartbeat after the end"
+    [[ -e runs/still$count/last.safetensors && -e runs/still$count/best.safetensors ]] || complain "no weights"
+done
+train still1 --resume auto --lr 0 --epochs 9 --patience 2 || complain "resuming what --patience has ended: $(cat "$err")"
+grep -q "^resumed after step [0-9]*: no higher accuracy.*; change that option to train on$" "$err" && [[ $(epochs still1) == 3 ]] || complain "it goes on: $(cat "$err")"
+train still1 --resume auto --lr 0 --epochs 9 --patience 4 || complain "a larger --patience: $(cat "$err")"
+[[ $(epochs still1) == 5 ]] || complain "--patience 4 after 2: $(epochs still1) epochs, wanted 5"
+
+# --stop-at: the first epoch at least as good ends the run.
+train reached --lr 0.05 --opt momentum --epochs 12 || complain "the whole run: $(cat "$err")"
+goal=$(awk -F, 'NR == 6 { print $5 }' runs/reached/results.csv)
+wanted=$(awk -F, -v goal="$goal" 'NR > 1 && $5 + 0 <= goal + 0 { print $1; exit }' runs/reached/results.csv)
+train goal --lr 0.05 --opt momentum --epochs 12 --stop-at "$goal" --monitor loss || complain "--stop-at: $(cat "$err")"
+[[ $(epochs goal) == "$wanted" ]] && grep -q "has reached --stop-at" "$err" || complain "--stop-at $goal: $(epochs goal) epochs, wanted $wanted: $(cat "$err")"
+
+# The learning rate follows the losses of results.csv by PyTorch's rule; killed and resumed, on one and two processes, with the same
+# bits.
+plateau=(--opt momentum --lr 0.05 --epochs 9 --patience 7 --min-delta 0.001 --monitor loss --sched plateau --plateau-patience 0 --plateau-threshold 0.3
+    --plateau-cooldown 1 --decay-rate 0.5 --checkpoint-steps 3)
+for count in 1 2; do
+    train "whole$count" --towers $count --processes 1 "${plateau[@]}" || complain "plateau, $count towers: $(cat "$err")"
+    awk -F, 'NR > 1 {
+        if (lr == "") lr = 0.05
+        if ($8 != lr) { print "epoch " $1 ": " $8 ", wanted " lr; exit 1 }
+        if (best == "" || $5 < best * 0.7) { best = $5; bad = 0 } else bad++
+        if (cooldown > 0) { cooldown--; bad = 0 }
+        if (bad > 0) { lr *= 0.5; cooldown = 1; bad = 0; fell++ }
+    } END { if (!fell) { print "the rate never fell"; exit 1 } }' "runs/whole$count/results.csv" >"$work/told" || complain "$count towers: $(cat "$work/told")"
+    grep -q "^learning rate 0.05 -> 0.025 after step" "$err" || complain "the new rate is not told: $(cat "$err")"
+    train "killed$count" --towers $count --processes $count "${plateau[@]}" &
+    for ((i = 0; i < 600; i++)); do
+        [[ -e runs/killed$count/ckpt/latest && $(cat "runs/killed$count/ckpt/latest") > step-0000000020 ]] && break
+        sleep 0.05
+    done
+    kill -KILL "$(cat "runs/killed$count/.lock" 2>/dev/null | grep -oE '[0-9]+' | head -1)" 2>/dev/null
+    wait
+    [[ ! -e runs/killed$count/outcome.json && -e runs/killed$count/heartbeat.json ]] || complain "$count towers: the run had ended before it was killed"
+    train "killed$count" --resume auto --towers $count --processes $count "${plateau[@]}" || complain "resume, $count towers: $(cat "$err")"
+    cmp -s "runs/whole$count/last.safetensors" "runs/killed$count/last.safetensors" || complain "$count towers: other weights after a kill"
+    cmp -s <(cut -d, -f1-8 "runs/whole$count/results.csv") <(cut -d, -f1-8 "runs/killed$count/results.csv") || complain "$count towers: other epochs after a kill"
+done
+check_end "patience, a goal and a plateau: 1 and 2 towers, killed and resumed"

@@ -1,0 +1,135 @@
+/* When evaluations end a run or lower its learning rate; see stopping.h. */
+#include "towers/train/stopping.h"
+
+#include "kernels/text.h"
+
+#include <math.h>
+
+static const double PLATEAU_EPS = 1e-8; /* a smaller change of the rate is not made */
+
+bool stopping_is_off(const TrainJob *job)
+{
+    return job->stopping.monitor == MONITOR_AUTO;
+}
+
+const char *monitor_name(const TrainJob *job)
+{
+    if (job->stopping.monitor == MONITOR_ACCURACY) return job->program.several ? "mAP" : "accuracy";
+    return job->stopping.monitor == MONITOR_LOSS ? "test loss" : "KID";
+}
+
+static bool higher_is_better(const TrainJob *job)
+{
+    return job->stopping.monitor == MONITOR_ACCURACY;
+}
+
+void stopping_print(const TrainJob *job, FILE *to)
+{
+    const StoppingRules *rules = &job->stopping;
+    const char *name = monitor_name(job), *better = higher_is_better(job) ? "higher" : "lower";
+    if (stopping_is_off(job)) return;
+    fputs("stopping       ", to);
+    if (rules->patience) {
+        fprintf(to, "after %lld evaluation%s without a %s %s", (long long)rules->patience,
+                rules->patience == 1 ? "" : "s", better, name);
+        if (rules->min_delta > 0) fprintf(to, " (by more than %g)", rules->min_delta);
+    }
+    if (rules->stop_at >= 0)
+        fprintf(to, "%sat %s %g or %s", rules->patience ? ", or " : "", name, rules->stop_at, better);
+    if (job->schedule.kind == SCHEDULE_PLATEAU)
+        fprintf(to, "%slearning rate x %g after more than %lld evaluation%s without a %s %s",
+                rules->patience || rules->stop_at >= 0 ? "; " : "", job->schedule.decay_rate,
+                (long long)rules->plateau_patience, rules->plateau_patience == 1 ? "" : "s", better, name);
+    fputc('\n', to);
+}
+
+/* ---- the plateau */
+
+/* PyTorch's _is_better; its first best is infinite, here NaN. */
+static bool plateau_better(const StoppingRules *rules, bool higher, double value, double best)
+{
+    double threshold = rules->plateau_threshold, sign = higher ? 1 : -1;
+    if (isnan(best)) return isfinite(value);
+    double limit = rules->plateau_mode == THRESHOLD_REL ? best * (1 + sign * threshold) : best + sign * threshold;
+    return higher ? value > limit : value < limit;
+}
+
+bool plateau_step(const StoppingRules *rules, const Schedule *schedule, bool higher, double value, Stopping *state)
+{
+    if (plateau_better(rules, higher, value, state->plateau_best)) {
+        state->plateau_best = value;
+        state->plateau_bad = 0;
+    } else {
+        state->plateau_bad++;
+    }
+    if (state->plateau_cooldown > 0) {
+        state->plateau_cooldown--;
+        state->plateau_bad = 0;
+    }
+    if (state->plateau_bad <= rules->plateau_patience) return false;
+    double rate = isnan(state->plateau_lr) ? schedule->lr : state->plateau_lr;
+    double lower = fmax(rate * schedule->decay_rate, schedule->min_lr);
+    state->plateau_cooldown = rules->plateau_cooldown;
+    state->plateau_bad = 0;
+    if (!(rate - lower > PLATEAU_EPS)) return false;
+    state->plateau_lr = lower;
+    return true;
+}
+
+static void plateau_take(TowerProcess *p, double value)
+{
+    const TrainJob *job = p->job;
+    char text[256];
+    if (job->schedule.kind != SCHEDULE_PLATEAU) return;
+    if ((double)p->run.step < schedule_warmup(&job->schedule, p->steps_per_epoch)) return;
+    double before = process_lr(p, p->run.step);
+    if (!plateau_step(&job->stopping, &job->schedule, higher_is_better(job), value, &p->run.stopping)) return;
+    if (!is_root(&p->place)) return;
+    snprintf(text, sizeof text, "learning rate %g -> %g after step %lld: the %s is %g, the best is %g", before,
+             p->run.stopping.plateau_lr, (long long)p->run.step, monitor_name(job), value,
+             p->run.stopping.plateau_best);
+    ledger_inform(p->ledger, "%s", text);
+    process_log(p, "%s", text);
+}
+
+/* ---- the end of the run */
+
+void stopping_take(TowerProcess *p, const EpochRecord *epoch)
+{
+    const TrainJob *job = p->job;
+    const StoppingRules *rules = &job->stopping;
+    Stopping *state = &p->run.stopping;
+    if (stopping_is_off(job)) return;
+    const double numbers[] = {
+        [MONITOR_ACCURACY] = epoch->test_top1, [MONITOR_LOSS] = epoch->test_loss, [MONITOR_KID] = epoch->kid};
+    double value = numbers[rules->monitor], best = state->best;
+    bool better = isnan(best)             ? isfinite(value)
+                  : higher_is_better(job) ? value > best + rules->min_delta
+                                          : value < best - rules->min_delta;
+    state->last = value;
+    state->bad = better ? 0 : state->bad + 1;
+    if (better) state->best = value;
+    plateau_take(p, value);
+}
+
+void stopping_decide(TowerProcess *p)
+{
+    const TrainJob *job = p->job;
+    const StoppingRules *rules = &job->stopping;
+    const Stopping *state = &p->run.stopping;
+    if (stopping_is_off(job)) return;
+    bool higher = higher_is_better(job), tired = rules->patience > 0 && state->bad >= rules->patience;
+    bool reached = rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at);
+    if ((!tired && !reached) || p->run.step >= p->total_steps) return;
+    p->total_steps = p->run.step;
+    if (!is_root(&p->place)) return;
+    LedgerRun *run = &p->ledger->run;
+    Text why = text_start(run->ending, sizeof run->ending);
+    if (reached)
+        text_add(&why, "the %s %g has reached --stop-at %g", monitor_name(job), state->last, rules->stop_at);
+    else
+        text_add(&why, "no %s %s than %g in %lld evaluation%s (--patience)", higher ? "higher" : "lower",
+                 monitor_name(job), state->best, (long long)state->bad, state->bad == 1 ? "" : "s");
+    atomic_store(&run->steps, p->total_steps);
+    process_log(p, "ended after step %lld: %s", (long long)p->run.step, run->ending);
+}

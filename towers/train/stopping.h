@@ -1,0 +1,26 @@
+/* Stopping early, and the learning rate on a plateau: decided at the end of an epoch from the exact evaluation, and so
+ * equally by all ranks. What they have seen is part of RunState.
+ *
+ * --patience N --min-delta D: end the run when the monitored number has not been better than its best by more than D
+ * for N evaluations in a row. --stop-at V: end it when the number is V or better. --sched plateau: PyTorch's
+ * torch.optim.lr_scheduler.ReduceLROnPlateau with its eps of 1e-8; factor is --decay-rate. Evaluations during the
+ * warm-up do not count for it. */
+#ifndef TOWERS_TRAIN_STOPPING_H
+#define TOWERS_TRAIN_STOPPING_H
+
+#include "towers/replica/tower_process.h"
+
+/* Nothing is decided by evaluations in this job. */
+bool stopping_is_off(const TrainJob *job);
+/* "accuracy", "mAP", "test loss" or "KID": the monitored number. */
+const char *monitor_name(const TrainJob *job);
+/* The header's line about it; nothing if it is off. */
+void stopping_print(const TrainJob *job, FILE *to);
+/* One call of ReduceLROnPlateau.step(value). True if the rate falls. */
+bool plateau_step(const StoppingRules *rules, const Schedule *schedule, bool higher, double value, Stopping *state);
+/* Take the numbers of an epoch, if the monitored one was measured; may lower the learning rate. All ranks. */
+void stopping_take(TowerProcess *p, const EpochRecord *epoch);
+/* If the run is to end after this step, make it the last one and say why. Also after a resume. All ranks. */
+void stopping_decide(TowerProcess *p);
+
+#endif
