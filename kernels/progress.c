@@ -7,17 +7,24 @@
 #include <time.h>
 
 static ProgressSlot *shown;
+static _Thread_local ProgressSlot *own;
 
 void progress_to(ProgressSlot *slot)
 {
     shown = slot;
 }
 
+void progress_of_thread(ProgressSlot *slot)
+{
+    own = slot;
+}
+
 void progress_made(const char *what)
 {
-    if (!shown) return;
-    size_t count = strnlen(what, sizeof shown->what - 1);
-    memcpy(shown->what, what, count);
-    shown->what[count] = 0;
-    atomic_store_explicit(&shown->at_ns, clock_ns(), memory_order_relaxed);
+    ProgressSlot *to = own ? own : shown;
+    if (!to) return;
+    size_t count = strnlen(what, sizeof to->what - 1);
+    memcpy(to->what, what, count);
+    to->what[count] = 0;
+    atomic_store_explicit(&to->at_ns, clock_ns(), memory_order_relaxed);
 }

@@ -15,7 +15,11 @@ typedef struct ProgressSlot {
 
 /* Sets the slot of this process; NULL (the initial state): none. The slot must outlive the calls of progress_made. */
 void progress_to(ProgressSlot *slot);
-/* `what`: an op, a file, a parameter; copied. Call from the process's main thread, or from one for which it waits. */
+/* Sets a slot for the calling thread alone, in place of the process's: of work that nobody waits for, which must not
+ * pass for a sign of life. NULL: the process's again. */
+void progress_of_thread(ProgressSlot *slot);
+/* `what`: an op, a file, a parameter; copied. Call from the process's main thread, from one for which it waits, or
+ * from one with a slot of its own. */
 void progress_made(const char *what);
 
 #endif

@@ -271,7 +271,9 @@ cmp "$work/broken/last.safetensors" "$work/plain12/last.safetensors" || complain
 touch "$work/file"
 ended 6 "$work/file" unwritable --output-dir "$work/file"
 ended 6 "/proc/none" unwritable --output-dir /proc/none
-full_disk() { # a checkpoint takes 1.5 MiB, the disk 4 MiB: the third does not fit
+# A checkpoint takes 1.5 MiB, the disk 4 MiB: those of steps 3, 4 and 5 do not fit. That of step 5 is written beside step 6, after which
+# the run learns of the third failure and ends.
+full_disk() {
     failures=0
     mount -t tmpfs -o size=4m none "$work/small" || return 77
     command_of full --output-dir "$work/small" --checkpoint-steps 1 --keep 9 --max-steps 12
@@ -280,7 +282,7 @@ full_disk() { # a checkpoint takes 1.5 MiB, the disk 4 MiB: the third does not f
     grep -q 'checkpoint.*not written' "$err" || complain "full disk: no warning: $(cat "$err")"
     [[ $(cat "$work/small/full/ckpt/latest") == step-0000000002 ]] || complain "full disk: the newest checkpoint is $(cat "$work/small/full/ckpt/latest")"
     cmp "$work/small/full/ckpt/step-0000000002/model.safetensors" "$work/plain2/last.safetensors" || complain "full disk: other weights"
-    [[ $(wc -l <"$work/small/full/metrics.jsonl") == 5 ]] || complain "full disk: stopped after $(wc -l <"$work/small/full/metrics.jsonl") steps, not 5"
+    [[ $(wc -l <"$work/small/full/metrics.jsonl") == 6 ]] || complain "full disk: stopped after $(wc -l <"$work/small/full/metrics.jsonl") steps, not 6"
     return "$failures"
 }
 ended 0 "" plain2 --max-steps 2

@@ -84,8 +84,8 @@ ended 6 1 disk --max-steps 12 --checkpoint-steps 2 --max-restarts 1 --quiet
 ulimit -S -f unlimited
 ended 0 0 done --max-steps 4 --max-restarts 3 --quiet
 ended 2 0 done --max-steps 8 --max-restarts 3 --resume auto --seed 9 --quiet
-command_of stopped --max-steps 12 --max-restarts 9 --quiet --checkpoint-steps 1 --preempt-exit 85 # its state is saved
-TOWERS_FAULT="kill:tower=0,step=2" "${command[@]}" >"$out" 2>"$err" </dev/null &
+command_of stopped --max-steps 12 --max-restarts 9 --quiet --checkpoint-steps 1 --preempt-exit 85 # the state of step 1 is saved before step 3
+TOWERS_FAULT="kill:tower=0,step=3" "${command[@]}" >"$out" 2>"$err" </dev/null &
 pid=$!
 until grep -q 'restart 4 of 9 in 8 s' "$err" 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
 kill -TERM $pid

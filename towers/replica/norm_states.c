@@ -54,9 +54,37 @@ out:
     return st;
 }
 
-Status states_of_tower(TowerProcess *p, float **states, int tower, float *found)
+Status states_gather(TowerProcess *p, float **states, float **found)
 {
-    return states_sum(p, states, (Pick){.only = tower}, found);
+    Status st = OK;
+    const Backend *backend = p->replica->device.backend;
+    size_t elements = p->replica->layout->state_elements, most = 0, ranks = (size_t)p->job->processes;
+    for (int r = 0; r < p->job->processes; r++) {
+        size_t towers = (size_t)job_placement(p->job, r).local_towers;
+        most = towers > most ? towers : most;
+    }
+    size_t part = most * elements;
+    float *mine = calloc((ranks + 1) * part, sizeof *mine), *all = mine + part;
+    float *sorted = calloc((size_t)p->ledger->towers * elements, sizeof *sorted);
+    if (!mine || !sorted)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the statistics of %d towers (%zu floats each)", p->ledger->towers,
+                     elements));
+    for (int slot = 0; slot < p->place.local_towers; slot++)
+        TRY_OUT(backend->download(&p->replica->device, mine + (size_t)slot * elements, states[slot],
+                                  elements * sizeof *mine));
+    TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
+    TRY_OUT(comm_gather(p->comm, mine, part * sizeof *mine, all));
+    for (int r = 0; r < p->job->processes; r++) {
+        Placement place = job_placement(p->job, r);
+        memcpy(sorted + (size_t)place.first_tower * elements, all + (size_t)r * part,
+               (size_t)place.local_towers * elements * sizeof *sorted);
+    }
+    *found = sorted;
+    sorted = NULL;
+out:
+    free(mine);
+    free(sorted);
+    return st;
 }
 
 /* The first or last tower that has samples in any step. */

@@ -5,7 +5,8 @@
 #include "towers/replica/tower_process.h"
 
 /* Collective. */
-NODISCARD Status states_of_tower(TowerProcess *p, float **states, int tower, float *found); /* host memory, all ranks */
+/* The statistics of every tower, on every rank: *found [towers][state_elements], host memory, owned by the caller. */
+NODISCARD Status states_gather(TowerProcess *p, float **states, float **found);
 NODISCARD Status norm_drift_record(TowerProcess *p); /* write their drift to norms.jsonl */
 /* Fill replica->eval_state from all towers' running statistics, according to job->bn_stats. */
 NODISCARD Status statistics_export(TowerProcess *p);

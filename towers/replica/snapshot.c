@@ -2,8 +2,8 @@
  *
  * model.safetensors contains what evaluation uses (the weight average if there is one) with the exported batch-norm
  * statistics; train.safetensors contains what an exact resume also needs: slots, raw weights if they differ, every
- * tower's statistics. Rank 0 writes; it receives the other towers' statistics by all-reduce (each tower contributes its
- * own, the others zeros). Rank 0 also reads and verifies, and broadcasts what it read: other hosts need not see the
+ * tower's statistics, which rank 0 gathers. It copies all of this and writes it in a thread beside training, one
+ * checkpoint at a time. Rank 0 also reads and verifies, and broadcasts what it read: other hosts need not see the
  * files. */
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"
@@ -16,9 +16,12 @@
 #include "towers/store/pretrained.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- arenas to lists */
@@ -73,21 +76,27 @@ static Status model_pack(TowerProcess *p, WeightList *list)
     return OK;
 }
 
-/* Every tower's statistics, on every rank (only rank 0 needs them, but the all-reduce is collective). */
+/* Every tower's statistics, on rank 0. Collective. */
 static Status tower_states_pack(TowerProcess *p, WeightList *list)
 {
+    Status st = OK;
     Replica *r = p->replica;
-    for (int t = 0; r->layout->state_elements && t < p->ledger->towers; t++) {
+    size_t elements = r->layout->state_elements;
+    float *states = NULL, *averaged = NULL;
+    if (!elements) return OK;
+    TRY_OUT(states_gather(p, r->state, &states));
+    if (r->ema) TRY_OUT(states_gather(p, r->ema_state, &averaged));
+    for (int t = 0; is_root(&p->place) && t < p->ledger->towers; t++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "tower%d.", t);
-        TRY(states_of_tower(p, r->state, t, p->scratch));
-        if (is_root(&p->place)) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
-        if (!r->ema) continue;
+        TRY_OUT(states_pack(&p->map, prefix, states + (size_t)t * elements, -1, list));
         snprintf(prefix, sizeof prefix, "tower%d.ema.", t);
-        TRY(states_of_tower(p, r->ema_state, t, p->scratch));
-        if (is_root(&p->place)) TRY(states_pack(&p->map, prefix, p->scratch, -1, list));
+        if (r->ema) TRY_OUT(states_pack(&p->map, prefix, averaged + (size_t)t * elements, -1, list));
     }
-    return OK;
+out:
+    free(states);
+    free(averaged);
+    return st;
 }
 
 /* ---- state.json */
@@ -327,45 +336,166 @@ out:
 
 /* ---- saving */
 
-Status snapshot_save(TowerProcess *p)
+enum { SAVES_FAILED_MAX = 3 /* failed saves in a row before the run ends */ };
+
+/* A copy of everything that is saved, and the thread that writes it. */
+struct Saving {
+    WeightList model, train; /* owned, as the next two */
+    About about;
+    char *state;
+    CheckpointContent content; /* borrows from the others */
+    const char *run_dir;       /* borrowed from the job */
+    int keep;
+    int64_t best_step; /* whose checkpoint is kept; -1: none */
+    bool best;
+    pthread_t thread;
+    bool threaded;
+    ProgressSlot progress; /* of the thread */
+    Status status, best_status;
+    StatusText words, best_words;
+    _Atomic bool ended;
+};
+
+static void saving_free(Saving *s)
 {
-    Status st = OK;
-    WeightList model = {0}, train = {0};
-    About about = {0};
-    char *state = NULL;
-    process_activity(p, p->run.step, ACTIVITY_SAVE);
-    TRY_OUT(statistics_export(p));
+    if (!s) return;
+    about_close(&s->about);
+    free(s->state);
+    weight_list_clear(&s->model);
+    weight_list_clear(&s->train);
+    free(s);
+}
+
+/* best.safetensors follows the checkpoint, so that a run that has results can be resumed; also one that failed, which
+ * was tried. */
+static void *saving_run(void *context)
+{
+    Saving *s = context;
+    char path[PATH_BYTES];
+    if (s->threaded) progress_of_thread(&s->progress);
+    s->status = checkpoint_save(s->run_dir, &s->content, s->keep, s->best_step);
+    if (s->status != OK) status_keep(&s->words);
+    if (s->best) {
+        s->best_status = path_join(path, s->run_dir, "best.safetensors");
+        if (s->best_status == OK)
+            s->best_status = safetensors_replace(path, s->model.tensor, s->model.count, s->about.pair, s->about.count);
+        if (s->best_status != OK) status_keep(&s->best_words);
+    }
+    atomic_store(&s->ended, true);
+    return NULL;
+}
+
+/* Signals are for the main thread: the one that asks for the call stack of a process that hangs means that. */
+static void saving_start(Saving *s)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    s->threaded = true;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&s->thread, NULL, saving_run, s) != 0) s->threaded = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!s->threaded) saving_run(s);
+}
+
+/* Its progress is a sign of life only while this process waits for it. */
+static void saving_wait(Saving *s)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    int64_t seen = 0;
+    while (s->threaded && !atomic_load(&s->ended)) {
+        int64_t now = atomic_load(&s->progress.at_ns);
+        if (now != seen) progress_made("the checkpoint");
+        seen = now;
+        nanosleep(&pause, NULL);
+    }
+    if (s->threaded) pthread_join(s->thread, NULL);
+    s->threaded = false;
+}
+
+static Status content_copy(TowerProcess *p, Saving *s)
+{
     Replica *r = p->replica;
     static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
-    for (int s = 0; is_root(&p->place) && s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY_OUT(snapshot_pack(p, slot_prefix[s], r->slot[s], SNAPSHOT_TRAINED, -1, &train));
-    if (is_root(&p->place) && r->ema)
-        TRY_OUT(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, &train));
-    TRY_OUT(tower_states_pack(p, &train));
-    if (is_root(&p->place)) {
-        TRY_OUT(model_pack(p, &model));
-        metrics_flush(p->metrics);
-        state = state_text(p);
-        if (!state)
-            TRY_OUT(FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step));
-        TRY_OUT(about_job(p->job, &about));
-        CheckpointContent content = {.step = p->run.step,
-                                     .model = model.tensor,
-                                     .model_count = model.count,
-                                     .train = train.tensor,
-                                     .train_count = train.count,
-                                     .state_json = state,
-                                     .metadata = about.pair,
-                                     .metadata_count = about.count};
-        TRY_OUT(checkpoint_save(p->job->run_dir, &content, p->job->checkpoint.keep,
-                                p->run.best_step > 0 ? p->run.best_step : -1));
-    }
+    for (int i = 0; i < OPTIMIZER_SLOTS; i++)
+        if (r->slot[i]) TRY(snapshot_pack(p, slot_prefix[i], r->slot[i], SNAPSHOT_TRAINED, -1, &s->train));
+    if (r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, &s->train));
+    return model_pack(p, &s->model);
+}
+
+static Status content_describe(TowerProcess *p, Saving *s)
+{
+    s->state = state_text(p);
+    if (!s->state)
+        return FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step);
+    TRY(about_job(p->job, &s->about));
+    s->content = (CheckpointContent){.step = p->run.step,
+                                     .model = s->model.tensor,
+                                     .model_count = s->model.count,
+                                     .train = s->train.tensor,
+                                     .train_count = s->train.count,
+                                     .state_json = s->state,
+                                     .metadata = s->about.pair,
+                                     .metadata_count = s->about.count};
+    s->run_dir = p->job->run_dir;
+    s->keep = p->job->checkpoint.keep;
+    s->best_step = p->run.best_step > 0 ? p->run.best_step : -1;
+    return OK;
+}
+
+Status snapshot_save(TowerProcess *p, bool best)
+{
+    Status st = OK;
+    Saving *s = calloc(1, sizeof *s);
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the checkpoint of step %lld", (long long)p->run.step);
+    s->best = best;
+    process_activity(p, p->run.step, ACTIVITY_SAVE);
+    TRY_OUT(statistics_export(p));
+    if (is_root(&p->place)) TRY_OUT(content_copy(p, s));
+    TRY_OUT(tower_states_pack(p, &s->train));
+    if (!is_root(&p->place)) goto out;
+    TRY_OUT(content_describe(p, s));
+    metrics_flush(p->metrics);
+    p->saving = s;
+    saving_start(s);
+    return OK;
 out:
-    about_close(&about);
-    free(state);
-    weight_list_clear(&model);
-    weight_list_clear(&train);
+    saving_free(s);
     return st;
+}
+
+bool snapshot_ended(const TowerProcess *p)
+{
+    return p->saving && atomic_load(&p->saving->ended);
+}
+
+Status snapshot_settle(TowerProcess *p, bool last)
+{
+    Saving *s = p->saving;
+    if (!s) return OK;
+    if (!snapshot_ended(p)) process_activity(p, p->run.step, ACTIVITY_SAVE);
+    saving_wait(s);
+    p->saving = NULL;
+    Status st = s->status, best = s->best_status;
+    int64_t step = s->content.step;
+    if (best != OK) (void)!status_restore(best, &s->best_words);
+    if (best == ERR_IO) storage_note(p, "best.safetensors", step);
+    if (st != OK) (void)!status_restore(st, &s->words);
+    saving_free(s);
+    if (st == OK) {
+        p->saves_failed = 0;
+        p->good_step = step;
+        return best == ERR_IO ? OK : best;
+    }
+    if (st != ERR_IO || last || ++p->saves_failed == SAVES_FAILED_MAX) return st;
+    storage_note(p, "the checkpoint", step);
+    return OK;
+}
+
+void snapshot_close(TowerProcess *p)
+{
+    if (p->saving) saving_wait(p->saving);
+    saving_free(p->saving);
+    p->saving = NULL;
 }
 
 Status snapshot_export(TowerProcess *p, const char *name)

@@ -5,7 +5,14 @@
 #include "towers/replica/tower_process.h"
 
 /* Collective: every rank calls them at the same step. */
-NODISCARD Status snapshot_save(TowerProcess *p);
+/* Rank 0 copies the state; a thread writes and verifies it while training goes on. Settle the save before, first.
+ * `best`: these are also the best weights so far, which are written to RUN/best.safetensors behind the checkpoint. */
+NODISCARD Status snapshot_save(TowerProcess *p, bool best);
+/* Rank 0 waits for the save in progress, if there is one, and takes its result: p->good_step, or a note about storage
+ * that failed. That is returned, too, if it is the third failure in a row or `last`. */
+NODISCARD Status snapshot_settle(TowerProcess *p, bool last);
+bool snapshot_ended(const TowerProcess *p); /* there is a result to settle, without waiting */
+void snapshot_close(TowerProcess *p);       /* waits; the result of a process that ends is lost */
 NODISCARD Status snapshot_restore(TowerProcess *p,
                                   bool *restored); /* according to the job; run.step is the step to continue after */
 NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);     /* to a checkpoint of this run directory */

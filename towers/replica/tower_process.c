@@ -105,6 +105,14 @@ void process_log(TowerProcess *p, const char *format, ...)
     metrics_log(p->metrics, "%s", line);
 }
 
+void storage_note(TowerProcess *p, const char *what, int64_t step)
+{
+    char why[LEDGER_MESSAGE];
+    snprintf(why, sizeof why, "%s", status_message());
+    ledger_note(p->ledger, "%s of step %lld was not written, training continues: %s", what, (long long)step, why);
+    process_log(p, "%s of step %lld was not written: %s", what, (long long)step, why);
+}
+
 /* ---- position in the epoch */
 
 void run_state_clear(RunState *run)

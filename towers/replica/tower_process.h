@@ -38,16 +38,16 @@ typedef struct RunState {
     RunPhase phase[PHASES_MAX];
     double epoch_sum; /* sum of losses over the samples of this epoch so far, in steps of the first phase */
     int64_t epoch_count, epoch_correct;
-    double epoch_weight;      /* of those samples: their number, unless they have weights */
+    double epoch_weight;            /* of those samples: their number, unless they have weights */
     double epoch_term[EPOCH_TERMS]; /* sums over those samples, of models that have these terms */
-    int64_t epoch_told;       /* the step after which an epoch was last recorded; sums of an interrupted one continue */
+    int64_t epoch_told; /* the step after which an epoch was last recorded; sums of an interrupted one continue */
     double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
     int64_t epoch_steps;       /* in these sums */
     int64_t skipped, skipped_in_row;
-    int64_t bad_samples;                        /* skipped because they could not be decoded (--bad-samples) */
-    int64_t overflows;                          /* steps skipped because a gradient overflowed f16 at the loss scale */
-    double best[SCORES];                        /* NaN: none yet */
-    int64_t best_step;                          /* of the best weights, by any score; 0: none */
+    int64_t bad_samples; /* skipped because they could not be decoded (--bad-samples) */
+    int64_t overflows;   /* steps skipped because a gradient overflowed f16 at the loss scale */
+    double best[SCORES]; /* NaN: none yet */
+    int64_t best_step;   /* of the best weights, by any score; 0: none */
     Stopping stopping;
     double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
     int64_t averaged;                           /* number of losses in them */
@@ -66,6 +66,7 @@ typedef struct ReplicaFinding {
 } ReplicaFinding;
 
 typedef struct StepQueue StepQueue; /* step.c: the steps in flight */
+typedef struct Saving Saving;       /* snapshot.c: a checkpoint that is being written */
 typedef struct Summary Summary;     /* summary.c: the values that are being counted */
 
 /* The all-reduces of a step of one phase. */
@@ -87,6 +88,7 @@ typedef struct TowerProcess {
     StepQueue *queue;
     Loader *loader;
     Metrics *metrics; /* rank 0 only */
+    Saving *saving;   /* rank 0 only; NULL: none */
     Summary *summary; /* rank 0 only; NULL before the first one */
     WeightMap map;    /* of the replica's layout */
     PhaseSums sums[PHASES_MAX];
@@ -121,6 +123,9 @@ void process_activity(TowerProcess *p, int64_t step, Activity activity);
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
 /* The learning rate of a step, counted from 0. */
 double process_lr(const TowerProcess *p, int64_t step);
+/* A failed write of `what` does not end the run at once: it is reported, with the thread's message, and the next
+ * attempt may succeed. On rank 0, which alone writes and knows. */
+void storage_note(TowerProcess *p, const char *what, int64_t step);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
 void process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The towers of a process: "tower 1", "towers 4..7 (process 1)". */

@@ -16,8 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { SAVES_FAILED_MAX = 3 /* failed saves in a row before the run ends */ };
-
 /* ---- replicas that differ */
 
 static Status drift_act(TowerProcess *p, const char *text)
@@ -120,17 +118,6 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
     return OK;
 }
 
-/* A failed write does not end the run at once: it is reported, and the next attempt may succeed. Only rank 0 writes and
- * knows. */
-static void storage_note(TowerProcess *p, const char *what)
-{
-    char why[LEDGER_MESSAGE];
-    snprintf(why, sizeof why, "%s", status_message());
-    ledger_note(p->ledger, "%s of step %lld was not written, training continues: %s", what, (long long)p->run.step,
-                why);
-    metrics_log(p->metrics, "%s of step %lld was not written: %s", what, (long long)p->run.step, why);
-}
-
 /* *better: these are the best weights so far. They are exported by best_export, after the next checkpoint. */
 static Status epoch_end(TowerProcess *p, bool *better)
 {
@@ -156,19 +143,23 @@ static Status epoch_end(TowerProcess *p, bool *better)
     return OK;
 }
 
+/* Behind the checkpoint in progress. */
 static Status best_export(TowerProcess *p)
 {
+    TRY(snapshot_settle(p, false));
     Status st = snapshot_export(p, "best.safetensors");
     if (st != ERR_IO) return st;
-    storage_note(p, "best.safetensors");
+    storage_note(p, "best.safetensors", p->run.step);
     return OK;
 }
 
 /* ---- checkpoints */
 
-static Status checkpoint_write(TowerProcess *p)
+/* *better: the weights are the best so far; false if they are exported behind this checkpoint. */
+static Status checkpoint_write(TowerProcess *p, bool *better)
 {
     bool finite = true, last = p->run.step == p->total_steps || p->stop;
+    TRY(snapshot_settle(p, false));
     p->checkpoint_ns = clock_ns();
     p->save_tried = true;
     if (p->job->gate.check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
@@ -182,14 +173,9 @@ static Status checkpoint_write(TowerProcess *p)
         return OK;
     }
     summary_finish(p); /* a run that resumes here has the rows of all its steps */
-    Status st = snapshot_save(p);
-    if (st == OK) {
-        p->saves_failed = 0;
-        p->good_step = p->run.step;
-    }
-    if (st != ERR_IO || last || ++p->saves_failed == SAVES_FAILED_MAX) return st;
-    storage_note(p, "the checkpoint");
-    return OK;
+    TRY(snapshot_save(p, *better));
+    *better = false;
+    return last ? snapshot_settle(p, true) : OK;
 }
 
 /* Rank 0's clock decides; the others receive its decision by broadcast. */
@@ -213,6 +199,7 @@ static Status step_follow(TowerProcess *p)
 {
     bool ended = epoch_ended(p), due, better = false;
     int64_t step = p->run.step;
+    if (snapshot_ended(p)) TRY(snapshot_settle(p, false));
     bool observed = !ended && observation_is_due(p, false);
     double kid = NAN;
     if (ended || observed) TRY(steps_drain(p));
@@ -225,7 +212,7 @@ static Status step_follow(TowerProcess *p)
     due |= better && !p->save_tried; /* the first best weights need a checkpoint to resume from */
     if (due) TRY(steps_drain(p));
     if (due && !p->go_back) TRY(replicas_compare(p, true));
-    if (due && !p->go_back && p->run.step == step) TRY(checkpoint_write(p));
+    if (due && !p->go_back && p->run.step == step) TRY(checkpoint_write(p, &better));
     return better && !p->go_back && p->run.step == step ? best_export(p) : OK;
 }
 
@@ -236,10 +223,11 @@ Status epochs_run(TowerProcess *p)
     p->epoch_count_before = p->run.epoch_count;
     p->save_tried = p->run.step > 0;
     if (p->run.best_step > 0 && p->run.best_step == p->run.step)
-        TRY(best_export(p));                           /* exported only after the checkpoint */
-    if (p->job->resume_path) TRY(checkpoint_write(p)); /* rollbacks of a branch need a checkpoint of its own */
+        TRY(best_export(p)); /* exported only after the checkpoint */
+    bool better = false;
+    if (p->job->resume_path) TRY(checkpoint_write(p, &better)); /* rollbacks of a branch need a checkpoint of its own */
     if (epoch_end_is_owed(p)) TRY(step_follow(p));
-    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p)); /* for rollbacks */
+    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p, &better)); /* for rollbacks */
     double kid;
     if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &kid));
     while (p->run.step < p->total_steps && !p->stop) {
@@ -247,5 +235,5 @@ Status epochs_run(TowerProcess *p)
         TRY(step_follow(p));
         if (p->go_back) TRY(rollback_run(p, p->run.step + 1));
     }
-    return OK;
+    return snapshot_settle(p, true);
 }

@@ -36,7 +36,9 @@ static Status train_process(TowerProcess *p, CommShared *shared)
             bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* checked after the update */
             saved = forensics_state(p, &finite);
             summary_finish(p);
-            if (saved == OK && finite && !moved) saved = snapshot_save(p);
+            if (saved == OK) saved = snapshot_settle(p, false);
+            if (saved == OK && finite && !moved) saved = snapshot_save(p, false);
+            if (saved == OK) saved = snapshot_settle(p, true);
         }
         process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
         return status_restore(st, &words);

@@ -212,6 +212,7 @@ void process_close(TowerProcess *p)
 {
     if (p->replica) replica_pin(p->replica, p->loader, false);
     loader_destroy(p->loader);
+    snapshot_close(p);
     summary_close(p);
     steps_tell_rest(p);
     metrics_close(p->metrics);

@@ -63,6 +63,7 @@ static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
 
 Status rollback_run(TowerProcess *p, int64_t refused)
 {
+    TRY(snapshot_settle(p, false));
     int64_t good = p->good_step, blamed = refused - spoilt_before(&p->ledger->search.found);
     const char *report = p->ledger->search.report;
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0)); /* only rank 0 knows which saves succeeded */
@@ -81,6 +82,7 @@ Status rollback_run(TowerProcess *p, int64_t refused)
 
 Status rollback_drift(TowerProcess *p, const char *why)
 {
+    TRY(snapshot_settle(p, false));
     int64_t good = p->good_step;
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0));
     if (good < 0) return FAIL(ERR_NUMERIC, "%s; this run has no checkpoint to return to", why);
