@@ -547,7 +547,7 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
     if (count > 0) run = calloc((size_t)count, sizeof *run);
     if (!run) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %d runs", count));
     for (int i = 0; i < count; i++) {
-        TRY_OUT(run_read(paths[i], &run[i]));
+        TRY_OUT(run_read(paths[i], 0, &run[i]));
         if (i > 0 && !json) fputc('\n', to);
         TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], runs, pairs, to));
     }

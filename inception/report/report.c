@@ -20,6 +20,7 @@
 #include "towers/files/json.h"
 
 enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, JSON_LIMIT = 16 << 20 };
+enum { REPORT_BYTES = 64 << 20 /* of metrics.jsonl, on the page */ };
 
 typedef struct Page {
     FILE *to;
@@ -169,8 +170,8 @@ static void headline_write(const Page *page)
         svg_text(page->to, page->truth.verdict);
         return;
     }
-    fprintf(page->to, "The loss went from %.4g to %.4g in %lld step%s", first, last, (long long)run->steps,
-            run->steps == 1 ? "" : "s");
+    fprintf(page->to, "The loss went from %.4g to %.4g in %lld step%s", first, last,
+            (long long)run->step[run->steps - 1].step, run->step[run->steps - 1].step == 1 ? "" : "s");
     if (best)
         fprintf(page->to, "; the best weights are those of epoch %lld, with a test %s of %.2f %%",
                 (long long)best->epoch, run->several ? "mAP" : "accuracy", 100 * best->test_top1);
@@ -198,6 +199,12 @@ static void cards_write(const Page *page)
         card(page, "total time of epochs", seconds < 10 ? "%.2g s" : "%.0f s", seconds);
     fputs("</section>\n<p class=\"verdict\">", page->to);
     headline_write(page);
+    if (page->whole->rows > page->whole->steps)
+        fprintf(
+            page->to,
+            " Curves and statistics are those of %lld of %lld recorded steps: evenly spaced ones, the last ones, and "
+            "those that were refused or not finite.",
+            (long long)page->whole->steps, (long long)page->whole->rows);
     fputs("</p>\n", page->to);
 }
 
@@ -516,7 +523,7 @@ static Status page_replace(const char *run_dir)
     bool found;
     char *text = NULL, path[PATH_BYTES];
     size_t bytes = 0;
-    TRY(run_read(run_dir, &run));
+    TRY(run_read(run_dir, REPORT_BYTES, &run));
     TRY_OUT(run_phase(run, 0, &view, &found)); /* losses of several phases have no curve in common */
     TRY_OUT(page_text(&view, run, &text, &bytes));
     TRY_OUT(path_join(path, run_dir, "report.html"));

@@ -131,7 +131,7 @@ static void row_read(const char *path, const char *name, RunRow *row)
     word_copy(environment, "model", row->model, sizeof row->model);
     word_copy(environment, "started", row->started, sizeof row->started);
     json_decref(environment);
-    Status st = run_read(path, &run);
+    Status st = run_read(path, 0, &run);
     if (st == OK) score_find(run, row);
     char unread[WHY_ROOM] = "";
     if (st != OK) snprintf(unread, sizeof unread, "%s", status_message());

@@ -466,7 +466,7 @@ static void what_is_written_is_read(void **state)
     scratch_put("generated.jsonl", "{\"step\":0,\"file\":\"a.png\"}\n{\"step\":4,\"kid\":1.5,\"kid_deviation\":0.25,"
                                    "\"features\":\"net 1f\"}\n");
     scratch_put("layers.jsonl", "{\"step\": 2, \"layers\": {\"a.weight\": [0.5, null], \"b\": [1, 2]}}\n");
-    assert_int_equal(run_read(scratch, &run), OK);
+    assert_int_equal(run_read(scratch, 0, &run), OK);
     assert_int_equal(run->steps, 5);
     assert_int_equal(run->towers, 2);
     assert_false(run->cut);
@@ -511,7 +511,7 @@ static void cut_short_anywhere(void **state)
         int64_t lines = 0;
         scratch_path(path, "metrics.jsonl");
         assert_int_equal(file_replace(path, text, n), OK);
-        assert_int_equal(run_read(scratch, &run), OK);
+        assert_int_equal(run_read(scratch, 0, &run), OK);
         for (size_t i = 0; i < n; i++) lines += text[i] == '\n';
         assert_int_equal(run->steps, lines);
         assert_int_equal(run->cut, n > 0 && text[n - 1] != '\n');
@@ -547,7 +547,7 @@ static void wrong_lines_are_refused(void **state)
         Run *run;
         assert_true(asprintf(&made, "%.*s%s%s", (int)(at - text), text, edits[i].to, at + strlen(edits[i].from)) > 0);
         scratch_put("metrics.jsonl", made);
-        assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
+        assert_int_equal(run_read(scratch, 0, &run), ERR_FORMAT);
         if (!strstr(status_message(), "line 2"))
             fail_msg("edit %zu: the message does not name the line: %s", i, status_message());
         free(made);
@@ -573,7 +573,7 @@ static void wrong_neighbours_are_refused(void **state)
         scratch_put("layers.jsonl", "");
         scratch_put("generated.jsonl", "");
         scratch_put(others[i][0], others[i][1]);
-        assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
+        assert_int_equal(run_read(scratch, 0, &run), ERR_FORMAT);
         assert_non_null(strstr(status_message(), others[i][0]));
     }
 }
@@ -582,11 +582,11 @@ static void no_run(void **state)
 {
     (void)state;
     Run *run;
-    assert_int_equal(run_read("/nonexistent/run", &run), ERR_ARG);
-    assert_int_equal(run_read(scratch, &run), ERR_FORMAT);
+    assert_int_equal(run_read("/nonexistent/run", 0, &run), ERR_ARG);
+    assert_int_equal(run_read(scratch, 0, &run), ERR_FORMAT);
     scratch_put("metrics.jsonl", "");
     LossTruth truth;
-    assert_int_equal(run_read(scratch, &run), OK);
+    assert_int_equal(run_read(scratch, 0, &run), OK);
     assert_int_equal(loss_truth(run, &truth), ERR_FORMAT);
     run_destroy(run);
 }

@@ -172,7 +172,7 @@ static void losses_check(const char *run_dir, const int32_t *batch, int towers)
     const double loss[SAMPLES] = {[A] = log(4 * third), [B] = log(2), [C] = log(4)}, du = log(3) / 12;
     int32_t order[SAMPLES];
     Run *run;
-    if (run_read(run_dir, &run) != OK) fail_msg("%s", status_message());
+    if (run_read(run_dir, 0, &run) != OK) fail_msg("%s", status_message());
     const RunStep *step = &run->step[0];
     assert_int_equal(run->steps, 1);
     epoch_order(0, 0, SAMPLES, order);

@@ -14,6 +14,7 @@
 #include "tests/support/noise.h"
 #include "tests/support/scratch.h"
 #include "towers/record/metrics.h"
+#include "towers/record/run_read.h"
 
 static char *page_of_run(void)
 {
@@ -210,6 +211,53 @@ static void other_locale(void **state)
     if (!german) skip();
 }
 
+static Run *run_of(int64_t limit)
+{
+    Run *run;
+    if (run_read(scratch, limit, &run) != OK) fail_msg("%s", status_message());
+    return run;
+}
+
+/* Of a large file every row of a few, of each phase, besides the last ones and the one that was refused, unchanged. */
+static void thinned(void **state)
+{
+    (void)state;
+    enum { STEPS = 3000, CYCLE = 6, BAD = 1501, ENDING = 150 };
+    run_write(2, STEPS, BAD - 1);
+    char *rest = scratch_text("metrics.jsonl"), *text = rest, *made = NULL, *line;
+    size_t bytes = 0, longest = strlen(text) / 8;
+    FILE *to = open_memstream(&made, &bytes);
+    assert_non_null(to);
+    for (int i = 0; i < STEPS && (line = strsep(&rest, "\n")); i++) {
+        const char *comma = strchr(line, ',');
+        fprintf(to, "%.*s,\"phase\":\"%s\"%s\n", (int)(comma - line), line,
+                i % CYCLE == CYCLE - 1 ? "generator" : "critic", comma);
+    }
+    assert_int_equal(fclose(to), 0);
+    scratch_put("metrics.jsonl", made);
+    Run *all = run_of(0), *few = run_of((int64_t)longest);
+    int64_t generator = 0, ending = 0, bad = 0;
+    assert_int_equal(all->steps, STEPS);
+    assert_int_equal(few->rows, STEPS);
+    assert_in_range(few->steps, STEPS / 10 + ENDING, STEPS / 8 + 300);
+    for (int64_t i = 0; i < few->steps; i++) {
+        const RunStep *kept = &few->step[i], *same = &all->step[kept->step - 1];
+        assert_string_equal(kept->phase, same->phase);
+        assert_memory_equal(&kept->mean_loss, &same->mean_loss, sizeof kept->mean_loss);
+        assert_memory_equal(kept->tower_loss, same->tower_loss, 2 * sizeof *kept->tower_loss);
+        generator += !strcmp(kept->phase, "generator") && kept->step < STEPS / 2;
+        ending += kept->step > STEPS - ENDING;
+        bad += kept->step == BAD && kept->skipped;
+    }
+    assert_in_range(generator, STEPS / 2 / CYCLE / 10, STEPS / 2 / CYCLE / 8);
+    assert_int_equal(ending, ENDING);
+    assert_int_equal(bad, 1);
+    run_destroy(few);
+    run_destroy(all);
+    free(made);
+    free(text);
+}
+
 static void no_run(void **state)
 {
     (void)state;
@@ -302,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(runs_of_every_size, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(other_locale, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(data_of_a_run, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(thinned, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(odd_neighbours, scratch_make, scratch_drop),
     };

@@ -257,7 +257,7 @@ static Run *run_live(TrainJob job, const char *name, int64_t correct[2])
     char path[PATH_BYTES];
     Run *run = NULL;
     scratch_path(path, name);
-    if (run_try(job, name, correct) != OK || run_read(path, &run) != OK) fail_msg("%s", status_message());
+    if (run_try(job, name, correct) != OK || run_read(path, 0, &run) != OK) fail_msg("%s", status_message());
     return run;
 }
 

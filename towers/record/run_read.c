@@ -24,18 +24,18 @@ typedef struct Lines {
     char *line;       /* owned */
     size_t room;
     int64_t number;
-    bool cut; /* the last line had no end */
+    uint64_t bytes, at; /* of the file when it was opened; of the lines up to this one */
+    bool cut;           /* the last line had no end */
 } Lines;
 
 /* *open is false if there is no such file. */
 static Status lines_open(const char *path, Lines *lines, bool *open)
 {
     int fd;
-    uint64_t bytes;
     *lines = (Lines){.path = path};
     *open = false;
     if (access(path, F_OK) != 0 && errno == ENOENT) return OK;
-    TRY(file_open(path, OF_RUN, ERR_FORMAT, UINT64_MAX, &fd, &bytes));
+    TRY(file_open(path, OF_RUN, ERR_FORMAT, UINT64_MAX, &fd, &lines->bytes));
     lines->file = fdopen(fd, "r");
     if (!lines->file) {
         close(fd);
@@ -51,6 +51,7 @@ static char *lines_next(Lines *lines)
     ssize_t count = getline(&lines->line, &lines->room, lines->file);
     if (count <= 0) return NULL;
     lines->number++;
+    lines->at += (uint64_t)count;
     if (lines->line[count - 1] != '\n') {
         lines->cut = true;
         return NULL;
@@ -277,6 +278,53 @@ static Status step_add(Run *run, const Lines *lines, json_t *object)
     return OK;
 }
 
+/* ---- rows of a large metrics.jsonl that are left out */
+
+enum { PHASES = 8, ENDING_ROWS = 200, UNUSUAL_ROWS = 1000 };
+
+typedef struct Thinning {
+    int64_t stride; /* of each phase, the first of so many rows is kept */
+    uint64_t whole; /* rows that end behind so many bytes are kept, too */
+    int64_t unusual;
+    struct {
+        char name[16];
+        int64_t rows;
+    } phase[PHASES];
+} Thinning;
+
+static bool row_is_unusual(const char *line)
+{
+    const char *finite = strstr(line, "\"finite\":["), *no = finite ? strstr(finite, "false") : NULL;
+    return (no && no < finite + strcspn(finite, "]")) || strstr(line, "\"skipped\":true") ||
+           strstr(line, "\"grad_norm\":null");
+}
+
+/* The number of a row among those of its phase. */
+static int64_t row_of_phase(Thinning *thin, const char *line)
+{
+    static const char key[] = "\"phase\":\"";
+    char name[16] = "";
+    const char *at = strstr(line, key), *comma = strchr(line, ',');
+    if (at && at == comma + 1)
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at + sizeof key - 1, "\""), at + sizeof key - 1);
+    int k = 0;
+    while (k < PHASES - 1 && *thin->phase[k].name && strcmp(thin->phase[k].name, name) != 0) k++;
+    snprintf(thin->phase[k].name, sizeof thin->phase[k].name, "%s", name);
+    return thin->phase[k].rows++;
+}
+
+static bool row_is_kept(Thinning *thin, const Lines *lines, int64_t limit)
+{
+    if (lines->number == 1) {
+        uint64_t ending = ENDING_ROWS * lines->at;
+        thin->stride = limit ? 1 + (int64_t)(lines->bytes / (uint64_t)limit) : 1;
+        thin->whole = lines->bytes > ending ? lines->bytes - ending : 0;
+    }
+    if (thin->stride == 1 || row_of_phase(thin, lines->line) % thin->stride == 0 || lines->at > thin->whole)
+        return true;
+    return row_is_unusual(lines->line) && thin->unusual++ < UNUSUAL_ROWS;
+}
+
 static Status steps_end(Run *run, const Lines *lines)
 {
     run->cut = lines->cut;
@@ -452,12 +500,13 @@ static const LineFile line_files[] = {
     {"generated.jsonl", kid_add, NULL, NULL},
 };
 
-static Status lines_read(Run *run, const LineFile *file)
+static Status lines_read(Run *run, const LineFile *file, int64_t limit)
 {
     Status st = OK;
     char path[PATH_BYTES];
     Lines lines;
     bool open;
+    Thinning thin = {0};
     json_t *object = NULL;
     TRY(path_join(path, run->path, file->name));
     TRY(lines_open(path, &lines, &open));
@@ -465,6 +514,8 @@ static Status lines_read(Run *run, const LineFile *file)
         return FAIL(ERR_FORMAT, "'%s' is not a run directory: it has no metrics.jsonl", run->path);
     if (!open) return OK;
     for (const char *line; (line = lines_next(&lines));) {
+        run->rows += file == line_files;
+        if (file == line_files && !row_is_kept(&thin, &lines, limit)) continue;
         if (file->object) TRY_OUT(line_object(&lines, line, &object));
         TRY_OUT(file->object ? file->object(run, &lines, object) : file->text(run, &lines, line));
         json_decref(object);
@@ -494,7 +545,6 @@ static Status text_read(const char *path, char **text)
 /* The name of a phase by the order of first steps; NULL behind the last. */
 static const char *phase_name(const Run *run, int phase)
 {
-    enum { PHASES = 8 };
     const char *names[PHASES];
     int count = 0;
     for (int64_t i = 0; i < run->steps && count < PHASES; i++) {
@@ -579,17 +629,17 @@ void run_host(const Run *run, int tower, char host[RUN_HOST_BYTES])
 
 /* ---- the whole */
 
-static Status files_read(Run *run)
+static Status files_read(Run *run, int64_t limit)
 {
     char path[PATH_BYTES];
-    for (size_t i = 0; i < sizeof line_files / sizeof *line_files; i++) TRY(lines_read(run, &line_files[i]));
+    for (size_t i = 0; i < sizeof line_files / sizeof *line_files; i++) TRY(lines_read(run, &line_files[i], limit));
     TRY(path_join(path, run->path, "args.yaml"));
     TRY(text_read(path, &run->args));
     TRY(path_join(path, run->path, "env.json"));
     return text_read(path, &run->environment);
 }
 
-Status run_read(const char *directory, Run **made)
+Status run_read(const char *directory, int64_t limit, Run **made)
 {
     Status st = OK;
     struct stat info;
@@ -605,7 +655,7 @@ Status run_read(const char *directory, Run **made)
     const char *slash = strrchr(run->path, '/');
     run->name = strdup(slash && slash[1] ? slash + 1 : run->path);
     TRY_OUT(run->name ? OK : FAIL(ERR_MEMORY, "no memory for the name of a run"));
-    TRY_OUT(files_read(run));
+    TRY_OUT(files_read(run, limit));
     *made = run;
     run = NULL;
 out:

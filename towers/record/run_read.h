@@ -58,7 +58,7 @@ typedef struct Run {
     char *path, *name; /* as given; its last component */
     int towers;
     RunStep *step;
-    int64_t steps;
+    int64_t steps, rows; /* kept; of metrics.jsonl */
     EpochRecord *epoch;
     int64_t epochs;
     bool several;         /* of the epochs: samples have any number of classes (epoch.h) */
@@ -88,7 +88,9 @@ typedef struct Run {
     int64_t block_count;
 } Run;
 
-NODISCARD Status run_read(const char *directory, Run **made);
+/* `limit`: about how many bytes of metrics.jsonl are kept; 0: all. Of a larger file these are evenly spaced rows of each
+ * phase, the last ones, and the first thousand that were refused or not finite; the others are not checked. */
+NODISCARD Status run_read(const char *directory, int64_t limit, Run **made);
 void run_destroy(Run *run); /* NULL is fine */
 
 /* A model with several phases mixes their losses in its rows. *view receives the steps of the phase of number `phase`, in
