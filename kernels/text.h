@@ -35,4 +35,9 @@ void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((for
 /* A word as a shell reads it back: in single quotes, if it has characters that a shell would take for its own. */
 void text_shell(FILE *to, const char *word);
 
+/* A file whose text the build has compiled into the program. */
+typedef struct EmbeddedText {
+    const char *name, *text; /* of the file, without its ending */
+} EmbeddedText;
+
 #endif

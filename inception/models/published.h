@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "kernels/status.h"
+#include "kernels/text.h"
 
 typedef struct PublishedRow {
     const char *model, *name, *title, *license, *address, *sha256;
@@ -41,9 +42,6 @@ const PublishedRow *published_file(const Published *table, const char *file);
 /* True if `text` consists of letters, digits and the characters of numbers and lists, so that it can be a setting. */
 int setting_is_plain(const char *text);
 
-typedef struct EmbeddedText {
-    const char *name, *text;
-} EmbeddedText;
 extern const EmbeddedText model_texts[]; /* imagenet.txt and weights.json; the last has a NULL name */
 
 #endif

@@ -14,6 +14,7 @@
 #include "inception/report/report_data.h"
 #include "inception/report/report_picture.h"
 #include "inception/report/report_plots.h"
+#include "inception/report/report_texts.h"
 #include "inception/report/svg.h"
 #include "inception/report/waiting.h"
 #include "towers/files/files.h"
@@ -31,61 +32,12 @@ typedef struct Page {
     int class_count;
 } Page;
 
-static const char style[] =
-    "*{box-sizing:border-box}html{background:var(--ground);color:var(--ink);font:15px/1.55 system-ui,-apple-system,"
-    "'Segoe UI',Roboto,sans-serif;-webkit-text-size-adjust:100%}body{margin:0}"
-    "main{max-width:1160px;margin:0 auto;padding:44px 24px 80px}"
-    "header p{margin:0;color:var(--soft)}h1{font-size:30px;line-height:1.2;letter-spacing:-.015em;margin:2px 0 6px;"
-    "font-weight:680}h2{font-size:15.5px;margin:0;font-weight:650;letter-spacing:-.003em}"
-    ".eyebrow{font-size:12.5px;letter-spacing:.09em;text-transform:uppercase;font-weight:600}"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:1px;margin:28px 0 0;"
-    "background:var(--paper);border:1px solid var(--rule);border-radius:10px;overflow:hidden}"
-    ".cards div{box-shadow:0 0 0 1px var(--rule);padding:15px 18px 13px}.cards "
-    "b{display:block;font-size:23px;line-height:1.25;"
-    "font-weight:650;letter-spacing:-.01em;font-variant-numeric:tabular-nums}.cards span{color:var(--soft);"
-    "font-size:13px}"
-    ".verdict{margin:26px 0 30px;padding:2px 0 2px 18px;border-left:3px solid var(--c0);font-size:17px;"
-    "line-height:1.5;max-width:62em}"
-    ".grid{display:grid;grid-template-columns:1fr 1fr;gap:16px}figure{margin:0;background:var(--paper);"
-    "border:1px solid var(--rule);border-radius:10px;padding:16px 18px 10px;min-width:0}.wide{grid-column:1/-1}"
-    "figcaption p{margin:1px 0 10px;color:var(--soft);font-size:13.3px;line-height:1.45;max-width:64em}"
-    "section.table{margin-top:16px;background:var(--paper);border:1px solid var(--rule);border-radius:10px;"
-    "padding:16px 18px}table{border-collapse:collapse;width:100%;font-size:13.5px;"
-    "font-variant-numeric:tabular-nums;margin-top:8px}td,th{padding:5px 14px 5px 0;text-align:left;"
-    "border-top:1px solid var(--rule);vertical-align:top;overflow-wrap:anywhere}th{font-weight:500;"
-    "color:var(--soft);width:15em}td.n{text-align:right}td.o{color:var(--soft)}pre{margin:8px 0 0;"
-    "white-space:pre-wrap;overflow-wrap:anywhere;font:12.8px/1.5 ui-monospace,'DejaVu Sans Mono',Menlo,monospace}"
-    "details summary{cursor:pointer;color:var(--soft);font-size:13.5px;margin-top:12px}"
-    "footer{margin-top:30px;color:var(--soft);font-size:13px}"
-    "@media (max-width:760px){.grid{grid-template-columns:minmax(0,1fr)}main{padding:26px 14px 50px}"
-    ".cards{grid-template-columns:1fr 1fr}h1{font-size:24px;overflow-wrap:anywhere}.verdict{font-size:16px}"
-    "figure,section.table{padding:14px 12px 10px}.plot{overflow-x:auto}.half svg{min-width:500px}"
-    ".wide svg{min-width:860px}th{width:auto;min-width:6.5em}td,th{padding-right:8px}}"
-    "@media print{html{background:#fff}figure,section.table{break-inside:avoid}}\n";
-
 /* ---- head of the page */
 
 static const char *environment_text(const Page *page, const char *key)
 {
     const char *text = json_string_value(json_object_get(page->environment, key));
     return text ? text : "";
-}
-
-static void head_write(const Page *page)
-{
-    FILE *to = page->to;
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-          "content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
-          "'unsafe-inline'\">"
-          "<title>",
-          to);
-    svg_text(to, page->run->name);
-    fputs("</title>\n<style>", to);
-    svg_style(to);
-    data_style(to);
-    fputs(style, to);
-    fputs("</style></head><body><main>\n", to);
 }
 
 static void title_write(const Page *page)
@@ -207,8 +159,6 @@ static void cards_write(const Page *page)
             (long long)page->whole->steps, (long long)page->whole->rows);
     fputs("</p>\n", page->to);
 }
-
-/* ---- plots */
 
 /* ---- tables */
 
@@ -454,9 +404,8 @@ static Status phase_write(const Page *page, int phase, bool *found)
     return st;
 }
 
-static Status page_write(Page *page)
+static Status content_write(const Page *page)
 {
-    head_write(page);
     title_write(page);
     cards_write(page);
     static void (*const figures[])(Figures *) = {
@@ -486,11 +435,28 @@ static Status page_write(Page *page)
     memory_table(page);
     settings_table(page);
     environment_table(page);
-    fprintf(page->to,
-            "<footer>Made by towers %s from metrics.jsonl, results.csv and other records of this run; "
-            "<b>towers report</b> regenerates it, <b>towers compare</b> prints its numbers.</footer>\n"
-            "</main></body></html>\n",
-            TOWERS_VERSION);
+    return OK;
+}
+
+static const char *embedded(const char *name)
+{
+    const EmbeddedText *text = report_texts;
+    while (strcmp(text->name, name) != 0) text++;
+    return text->text;
+}
+
+/* page.html, with its places filled. */
+static Status page_write(const Page *page)
+{
+    const char *at = embedded("page");
+    for (const char *place; (place = strstr(at, "{{")); at = strstr(place, "}}") + 2) {
+        fwrite(at, 1, (size_t)(place - at), page->to);
+        if (!strncmp(place, "{{title", 7)) svg_text(page->to, page->run->name);
+        if (!strncmp(place, "{{style", 7)) fputs(embedded("report"), page->to);
+        if (!strncmp(place, "{{content", 9)) TRY(content_write(page));
+        if (!strncmp(place, "{{version", 9)) fputs(TOWERS_VERSION, page->to);
+    }
+    fputs(at, page->to);
     return OK;
 }
 

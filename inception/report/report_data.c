@@ -28,18 +28,6 @@ enum {
 };
 enum { STAGES = 8 /* grids of generated images on the page */, STAGES_MAX = 8192 };
 
-void data_style(FILE *to)
-{
-    fputs(".sheet{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:12px 10px;margin-top:12px}"
-          ".sheet div{min-width:0;font-size:12.5px;line-height:1.35;overflow-wrap:anywhere;color:var(--soft)}"
-          ".sheet i{display:block;width:100%;aspect-ratio:1;margin-bottom:4px;border-radius:4px;"
-          "background-image:var(--sheet);background-size:var(--size)}td.n{white-space:nowrap}"
-          ".strip{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:14px 12px;margin-top:12px}"
-          ".strip div{font-size:12.5px;color:var(--soft)}.strip img{display:block;width:100%;image-rendering:pixelated;"
-          "border-radius:4px;margin-bottom:4px}",
-          to);
-}
-
 static void section_open(FILE *to, const char *title)
 {
     fprintf(to, "<section class=\"table\"><h2>%s</h2>", title);

@@ -8,7 +8,6 @@
 
 #include "towers/record/run_read.h"
 
-void data_style(FILE *to); /* of the sections below, without <style> */
 void data_html(const Run *run, FILE *to);
 void bad_samples_html(const Run *run, FILE *to);
 void restarts_html(const Run *run, FILE *to);

@@ -21,24 +21,6 @@ enum {
 /* Limits that keep axes well within the range of a double, and the smallest relative distance of their ends. */
 static const double LOG_LEAST = 1e-290, LOG_MOST = 1e290, LINEAR_MOST = 1e290, DISTINCT = 1e-12;
 
-void svg_style(FILE *to)
-{
-    fputs(":root{--c0:#2563c9;--c1:#d4660a;--c2:#1f8f5f;--c3:#7c4dcf;--c4:#c2366f;--c5:#6b7484;--bad:#d02f2f;"
-          "--ink:#1c2430;--soft:#5d6878;--rule:#e3e7ec;--ground:#fbfbfc;--paper:#ffffff}\n"
-          "@media (prefers-color-scheme:dark){:root{--c0:#7fb0ff;--c1:#ffab5c;--c2:#63d3a0;--c3:#b99cff;--c4:#ff8db8;"
-          "--c5:#98a3b3;--bad:#ff7a73;--ink:#e7ebf1;--soft:#9aa5b4;--rule:#2b333f;--ground:#12161c;--paper:#181d25}}\n"
-          "svg{display:block;width:100%;height:auto;font:11.5px system-ui,-apple-system,'Segoe UI',sans-serif;"
-          "font-variant-numeric:tabular-nums}\n"
-          "svg text{fill:var(--soft)}svg .rule{stroke:var(--rule);stroke-width:1}svg .axis{stroke:var(--soft);"
-          "stroke-width:1}svg .level{stroke:var(--soft);stroke-width:1.2;stroke-dasharray:5 4}svg .mark{stroke:"
-          "var(--bad);stroke-width:1.4;stroke-dasharray:2 3}svg .line{fill:none;stroke-linejoin:round;"
-          "stroke-linecap:round}svg .band{stroke:none;opacity:.26}svg .end{text-anchor:end}svg .mid{text-anchor:middle}"
-          "svg .name{font-weight:600}svg .cell{fill:var(--ink)}svg .full{fill:var(--paper)}\n",
-          to);
-    for (int i = 0; i < SVG_TINTS; i++) fprintf(to, "svg .l%d{stroke:var(--c%d)}svg .f%d{fill:var(--c%d)}", i, i, i, i);
-    fputc('\n', to);
-}
-
 void svg_text(FILE *to, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
