@@ -7,7 +7,7 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/capsule.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/hooks.h"
 
 #include <errno.h>
 #include <math.h>
@@ -154,7 +154,7 @@ static Status replay(const Options *o, Capsule *capsule, ReplayTable *table)
     TRY(model_find(capsule->model, &capsule->program.model));
     TRY(device_choose(o, capsule, &backend, &device));
     TRY(precision_choose(o, backend, capsule, &device));
-    bool injected = faults_load_text(capsule->fault) == OK && *capsule->fault;
+    bool injected = hooks_load_text(capsule->fault) == OK && *capsule->fault;
     TRY(capsule_replica(capsule, backend, &device, &replica));
     if (!table->rows && !table->quiet) head_print(capsule, replica, injected, table->to);
     TRY_OUT(capsule_run(capsule, replica, row_print, table, &found));

@@ -6,8 +6,8 @@
 #include "inception/report/report.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
-#include "towers/guard/fault.h"
 #include "towers/guard/memory_check.h"
+#include "towers/replica/hooks.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/introduction.h"
@@ -92,7 +92,7 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
 Status train_open(Options *options, JobFiles *files, FILE *to)
 {
     (void)to;
-    TRY(faults_load()); /* reports an invalid TOWERS_FAULT before anything starts */
+    TRY(hooks_load()); /* reports an invalid TOWERS_FAULT before anything starts */
     TRY(hosts_meet(options, files));
     TRY(hosts_run_dir(options, files));
     return job_open(options, 0, files);

@@ -17,8 +17,8 @@
 #include "kernels/philox.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
-#include "towers/guard/fault.h"
 #include "towers/guard/trace.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/store/manifest.h"
 #include "towers/train/process.h"
@@ -242,12 +242,12 @@ static void check_replay(const Triple *t, const Run *run)
     capsule->program.model = &model;
     DeviceConfig device = {DEVICE_USUAL, .threads = 1};
     assert_int_equal(capsule_replica(capsule, cpu, &device, &replica), OK);
-    assert_int_equal(faults_load_text(capsule->fault), OK);
+    assert_int_equal(hooks_load_text(capsule->fault), OK);
     assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
     check_finding(t, &found);
     assert_int_equal(found.op, run->ledger->search.found.op);
     assert_string_equal(found.tensor, run->ledger->search.found.tensor);
-    assert_int_equal(faults_load_text(""), OK); /* nothing in the data is wrong */
+    assert_int_equal(hooks_load_text(""), OK); /* nothing in the data is wrong */
     assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
     assert_int_equal(found.place, FOUND_NOTHING);
     replica_destroy(replica);
@@ -315,7 +315,7 @@ static void test_capsule_of_format_1(void **state)
         assert_int_equal(record[IMAGE_ERASE_H], 0);
     }
     capsule->program.model = &model;
-    assert_int_equal(faults_load_text(""), OK);
+    assert_int_equal(hooks_load_text(""), OK);
     assert_int_equal(capsule_replica(capsule, cpu, &device, &replica), OK);
     assert_int_equal(capsule_run(capsule, replica, output_keep, &outputs, &found), OK);
     assert_int_equal(found.place, FOUND_NOTHING);
@@ -323,10 +323,10 @@ static void test_capsule_of_format_1(void **state)
     assert_true(fabs(outputs.logits_least + 4.45523787) < 1e-4 && fabs(outputs.logits_most - 3.58692193) < 1e-4);
     assert_true(fabs(outputs.loss - 17.2473927) < 1e-4);
     if (HAVE_FAULTS) { /* the fault that made it, in the words of then */
-        assert_int_equal(faults_load_text(capsule->fault), OK);
+        assert_int_equal(hooks_load_text(capsule->fault), OK);
         assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
         assert_true(found.place == FOUND_FORWARD && found.op == capsule->found.op && found.index == 13);
-        assert_int_equal(faults_load_text(""), OK);
+        assert_int_equal(hooks_load_text(""), OK);
     }
     replica_destroy(replica);
     capsule_close(capsule);

@@ -14,7 +14,7 @@
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 #include "towers/guard/capsule.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/hooks.h"
 
 static int fake_as_new(void **state)
 {
@@ -296,12 +296,12 @@ static void test_first_nan_is_found_and_replayed(void **state)
     capsule->program.model = run.job.program.model;
     DeviceConfig device = {DEVICE_USUAL, .threads = 1, .deterministic = true};
     assert_int_equal(capsule_replica(capsule, run.job.backend, &device, &replica), OK);
-    assert_int_equal(faults_load_text(capsule->fault), OK);
+    assert_int_equal(hooks_load_text(capsule->fault), OK);
     assert_int_equal(capsule_run(capsule, replica, NULL, NULL, &found), OK);
     assert_int_equal(found.place, FOUND_FORWARD);
     assert_string_equal(found.layer, "a.conv");
     assert_int_equal(found.index, 5);
-    assert_int_equal(faults_load_text(""), OK);
+    assert_int_equal(hooks_load_text(""), OK);
     replica_destroy(replica);
     capsule_close(capsule);
     assert_int_equal(fake_gpu_alive(stderr), 0);

@@ -18,8 +18,8 @@
 #include "towers/data/sources/reader.h"
 #include "towers/files/csv.h"
 #include "towers/graph/layers.h"
-#include "towers/guard/fault.h"
 #include "towers/record/run_read.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/store/checkpoint.h"
 #include "towers/train/process.h"
@@ -597,7 +597,7 @@ static void test_skipped_in_a_row(void **state)
 {
     (void)state;
     static const char faults[] = "nan:tower=0,step=1;nan:tower=0,step=4;nan:tower=0,step=5;nan:tower=0,step=6";
-    if (faults_load_text(faults) != OK) skip(); /* a build without faults */
+    if (hooks_load_text(faults) != OK) skip(); /* a build without faults */
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 1);
     job.nan_policy = NAN_POLICY_SKIP;

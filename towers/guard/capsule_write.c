@@ -3,7 +3,7 @@
 
 #include "towers/files/json.h"
 #include "towers/guard/capsule_files.h"
-#include "towers/guard/fault.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/ledger.h"
 #include "towers/replica/snapshot.h"
 #include "towers/store/manifest.h"
@@ -112,7 +112,7 @@ static char *state_text(const TowerProcess *p, const CapsuleSource *source)
         "tower", found->tower, "towers", p->ledger->towers, "seed", (json_int_t)job->seed, "batch",
         (json_int_t)batch->step, "first_sample", (json_int_t)job_random_key(job, found->step, batch).first, "scale",
         (double)source->scale, "n", (int)batch->n, "updates", (json_int_t)p->run.updates, "settings",
-        job->settings ? job->settings : "", "fault", faults_text_at(found->tower, found->step), "network",
+        job->settings ? job->settings : "", "fault", hooks_text_at(found->tower, found->step), "network",
         network_json(job, source->phase), "device", device_json(job), "found", finding_json(found), "ledger",
         ledger_json(p->ledger, found->step), "samples", samples_json(job, batch));
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;

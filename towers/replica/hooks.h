@@ -1,5 +1,6 @@
-/* Hooks: functions with which tests make a run fail. Without a test run_hooks is NULL and none of them is called. The
- * faults of TOWERS_FAULT (towers/guard/fault.h) are such hooks. Steps count from 1; `tower` is a number in the run. */
+/* Hooks: functions with which tests make a run fail. Without a test run_hooks is NULL and none of them is called. Builds
+ * with -DTOWERS_FAULTS=ON have a source of them (tests/faults/fault.c), which reads what is to fail from a text. Steps
+ * count from 1; `tower` is a number in the run. */
 #ifndef TOWERS_REPLICA_HOOKS_H
 #define TOWERS_REPLICA_HOOKS_H
 
@@ -23,5 +24,18 @@ typedef struct RunHooks {
 } RunHooks;
 
 extern const RunHooks *run_hooks;
+
+typedef struct HookSource {
+    Status (*load)(const char *text); /* ERR_ARG names an invalid word */
+    const char *(*text_at)(int tower, int64_t step);
+} HookSource;
+extern const HookSource fault_source; /* only with -DTOWERS_FAULTS=ON */
+
+/* Set run_hooks according to the environment variable TOWERS_FAULT; nothing in a build without a source. */
+NODISCARD Status hooks_load(void);
+/* According to a text; "": none. ERR_UNSUPPORTED in a build without a source. */
+NODISCARD Status hooks_load_text(const char *text);
+/* That text if it says that something fails in this step of this tower; else "". */
+const char *hooks_text_at(int tower, int64_t step);
 
 #endif

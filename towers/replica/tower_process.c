@@ -66,8 +66,6 @@ LoaderConfig process_loader(const TowerProcess *p)
 
 /* ---- activities */
 
-const RunHooks *run_hooks;
-
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity)
 {
     int tower = p->place.first_tower + slot;

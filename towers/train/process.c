@@ -2,9 +2,9 @@
 #include "towers/replica/tower_process.h"
 
 #include "towers/guard/digest.h"
-#include "towers/guard/fault.h"
 #include "towers/guard/forensics.h"
 #include "towers/guard/stack.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/epoch.h"
 #include "towers/train/evaluate.h"
@@ -152,7 +152,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     progress_to(comm_shared_progress(shared, process));
     crash_watch(job, ledger, rank);
     stack_watch(job, rank, ledger);
-    Status st = faults_load();
+    Status st = hooks_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
         ledger_fail(ledger, rank, st);

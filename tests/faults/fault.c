@@ -1,8 +1,12 @@
-/* Fault points; see fault.h. */
-#include "towers/guard/fault.h"
-
-#ifdef TOWERS_FAULTS
-
+/* Fault points: hooks that make a tower fail at a given step (towers/replica/hooks.h), in builds with -DTOWERS_FAULTS=ON.
+ *
+ * TOWERS_FAULT="kind:tower=T,step=S[,activity=A][,layer=NAME][,index=N][,ms=N]
+ * [,where=loss|grad|both|weights|statistics|slot]", several separated by ';'. Kinds: nan, inf (set the tower's loss and
+ * gradients, or one value of its process's weights, statistics or slot 0 after the update; with a layer, its output in
+ * the activity forward or the first gradient that it computes in the activity backward: the element `index`, or all),
+ * hang, exit, kill, delay (ms per step from S on), crawl (only show progress for ms), bitflip (one bit of a weight,
+ * after the update). Steps count from 1. "layer=conv2" means the first op in the list whose name is conv2 or starts
+ * with "conv2."; with activity=backward, the first such op of the backward pass. */
 #include "kernels/progress.h"
 #include "towers/replica/hooks.h"
 
@@ -110,7 +114,7 @@ static Status fault_parse(char *text, Fault *fault)
     return OK;
 }
 
-Status faults_load_text(const char *text)
+static Status load_text(const char *text)
 {
     char copy[sizeof faults_given], *rest = NULL;
     faults_used = 0;
@@ -125,12 +129,6 @@ Status faults_load_text(const char *text)
     snprintf(faults_given, sizeof faults_given, "%s", text);
     run_hooks = faults_used ? &fault_hooks : NULL;
     return OK;
-}
-
-Status faults_load(void)
-{
-    const char *text = getenv("TOWERS_FAULT");
-    return faults_load_text(text ? text : "");
 }
 
 /* The fault of this kind for (tower, step) that is not spent, or NULL. */
@@ -148,7 +146,7 @@ static const Fault *poison_of(int tower, int64_t step)
     return fault ? fault : fault_of(FAULT_INF, tower, step);
 }
 
-const char *faults_text_at(int tower, int64_t step)
+static const char *text_at(int tower, int64_t step)
 {
     return poison_of(tower, step) ? faults_given : "";
 }
@@ -345,23 +343,4 @@ static const RunHooks fault_hooks = {
     .self_test = spoil_self_test,
 };
 
-#else
-
-Status faults_load(void)
-{
-    return OK;
-}
-
-Status faults_load_text(const char *text)
-{
-    if (!*text) return OK;
-    return FAIL(ERR_UNSUPPORTED, "this build has no fault points (-DTOWERS_FAULTS=ON) to repeat '%s'", text);
-}
-
-const char *faults_text_at(int tower, int64_t step)
-{
-    (void)tower, (void)step;
-    return "";
-}
-
-#endif
+const HookSource fault_source = {.load = load_text, .text_at = text_at};
