@@ -1,7 +1,7 @@
 /* How a run goes and how it ended, for those who look at its directory from outside: RUN/heartbeat.json while it runs,
  * then RUN/outcome.json and a last line of log.txt. If there is neither a fresh heartbeat nor an outcome, the machine
- * or the supervisor was killed. Rank 0's supervisor writes the files; each supervisor adds its line, if it sees the
- * directory. */
+ * or the supervisor was killed, or the run failed before its first step. Rank 0's supervisor writes the files; each
+ * supervisor adds its line, if it sees the directory. */
 #ifndef TOWERS_TRAIN_OUTCOME_H
 #define TOWERS_TRAIN_OUTCOME_H
 
