@@ -78,8 +78,8 @@ typedef struct GateExtrasCall {
     const GateState *state;             /* device: for the loss scale */
 } GateExtrasCall;
 
-/* Which towers are checked for NaN and Inf before a step commits. LAST looks at the last tower's loss, after the update, as
- * the original Inception trainer; MEAN at all losses; ALL at losses, gradients and their sum. */
+/* Which towers are checked for NaN and Inf before a step commits: MEAN looks at all losses, ALL at losses, gradients and
+ * their sum. LAST, as the original Inception trainer, commits first, and looks only for NaN in the last tower's loss. */
 typedef enum NanCheck { NAN_CHECK_OFF = 0, NAN_CHECK_LAST, NAN_CHECK_MEAN, NAN_CHECK_ALL } NanCheck;
 
 /* Rules of a whole run. */

@@ -9,7 +9,7 @@
 NODISCARD Status operands_same_dtype(const OpCall *call, int first, int end);
 /* Every size of `small` is 1, or that of `big`. */
 NODISCARD Status operands_fold(const OpCall *call, const Tensor *small, const Tensor *big);
-/* in[0] of a softmax loss is a row of logits per sample; probabilities (out[1]), if wanted, are f32. */
+/* in[0] of a loss is a row of logits per sample; probabilities (out[1]), if wanted, are f32. */
 NODISCARD Status operands_logits(const OpCall *call);
 /* The window of a pooling touches the image wherever it stands; with `places`, a byte can name each place in it. */
 NODISCARD Status operands_window(const OpCall *call, bool places);

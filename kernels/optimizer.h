@@ -61,7 +61,7 @@ typedef struct OptimizerScalars {
     float lr;
     float step;       /* 1 for the first update (bias correction) */
     float grad_scale; /* gradients are multiplied by it first (1 / loss scale, times the clip factor of the
-                       * global norm) */
+                       * global norm, times gate_refill) */
     float ema_decay;  /* of the weight average, already warmed up; used only if ema != NULL */
     float commit;     /* the gate: 0 = change nothing */
     float reserved[2];

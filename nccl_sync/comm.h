@@ -20,7 +20,7 @@ typedef struct Comm Comm;
 typedef struct CommConfig {
     Placement place;    /* of this process and its towers */
     int towers;         /* all towers */
-    size_t max_count;   /* floats that one round may sum: first + count of every call stays below */
+    size_t max_count;   /* floats that one round may sum: first + count of every call is at most this */
     int64_t timeout_ms; /* of one collective, without progress of the missing ranks; messages say this number */
     int64_t
         grace_ms; /* added to every wait, so that whoever watches the ranks by the same timeout is the first to speak */
@@ -57,9 +57,9 @@ void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
 /* Whether the process waits for others, at a barrier or for its communication thread, which looks for them. */
 bool comm_shared_waiting(const CommShared *shared, int process);
 
-/* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory, and MPI between groups:
- * there the first process of each group initializes MPI, so a process joins once. ERR_UNSUPPORTED for several groups in
- * builds without MPI. `device` is borrowed and must outlive it. */
+/* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory. Between groups messages go over
+ * MPI, which the first process of each group initializes, so a process joins once; or over TCP for GPUs, if config->master
+ * is given. ERR_UNSUPPORTED where MPI is needed and the build has none. `device` is borrowed and must outlive it. */
 NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made);
 NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made);
 /* The version of the MPI that this program uses, "Open MPI v4.1.4"; false, and "", in builds without MPI. */

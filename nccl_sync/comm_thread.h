@@ -12,7 +12,7 @@
 typedef struct CommThread CommThread;
 typedef Status (*CommWork)(Comm *comm, void *of);
 
-/* `comm` is borrowed and must outlive it. ERR_DEVICE if no thread can be started. */
+/* `comm` is borrowed and must outlive it. ERR_DEVICE if no thread can be started, ERR_MEMORY. */
 NODISCARD Status comm_thread_start(Comm *comm, CommThread **made);
 /* Queues `work`, which must not use what the process changes meanwhile; `of` is borrowed until *number has been waited
  * for. After a failure no other work is done, and all calls return the error of the first that failed. */

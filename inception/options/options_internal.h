@@ -27,9 +27,9 @@ void suggest_option(Verb verb, const char *typed, const char *dashes, char *text
 /* The commands that have this option: "train, bench". */
 void list_verbs(OptionId id, char *text, size_t bytes);
 
-/* ERR_ARG if the text does not fit the option's type and range; `label` starts the message. Texts are borrowed. */
 /* ERR_ARG for SCHEME://..., which is no path: a folder named "s3:" would be made. */
 NODISCARD Status address_check(const char *text, const char *label);
+/* ERR_ARG if the text does not fit the option's type and range; `label` starts the message. Texts are borrowed. */
 NODISCARD Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value);
 
 #endif

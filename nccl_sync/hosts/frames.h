@@ -1,5 +1,6 @@
-/* The frames on a star of connections (star.h): a head, then its content. frames.def is the table of them. All numbers are those of the sender's machine: hosts of
- * one run have the same processor architecture, and the magic number of another byte order is refused. */
+/* The frames on a star of connections (star.h): a head, then its content. frames.def is the table of them. All numbers
+ * are those of the sender's machine: hosts of one run have the same processor architecture, and the magic number of
+ * another byte order is refused. */
 #ifndef TOWERS_NCCL_SYNC_HOSTS_FRAMES_H
 #define TOWERS_NCCL_SYNC_HOSTS_FRAMES_H
 

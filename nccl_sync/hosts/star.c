@@ -160,7 +160,7 @@ static void news_receive(Star *c, const StarFrame *frame)
         c->news[(c->news_first + c->news_count++) % NEWS_ROOM] = news;
 }
 
-/* Disks may need long for a file. The channel goes on meanwhile, but for the frames of this rank and for other files;
+/* Disks may need long for a file. The star goes on meanwhile, but for the frames of this rank and for other files;
  * silence is counted anew afterwards, because frames have waited. */
 static bool file_frame_take(Star *c, int from, const StarFrame *frame)
 {

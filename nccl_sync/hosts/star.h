@@ -89,10 +89,11 @@ void star_fail(Star *star, const StarEnd *end);
 bool star_failed(Star *star, StarEnd *failure);
 /* Whether rank 0 has left without a result, so that it cannot report anything. */
 bool star_orphaned(Star *star);
+
 /* ---- files (host_files.h) */
 
-/* On rank 0: called for each STAR_FILE and STAR_PIECE of another rank, by any thread that calls the channel, one at
- * a time and without the channel's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file
+/* On rank 0: called for each STAR_FILE and STAR_PIECE of another rank, by any thread that calls the star, one at a
+ * time and without the star's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file
  * of this head. NULL ends it. Not before the last barrier or gathering, which hold no lock. */
 typedef bool StarTake(void *context, int rank, StarKind kind, const void *content, size_t bytes);
 void star_take(Star *star, StarTake *take, void *context);

@@ -1,6 +1,6 @@
 /* The growing files of a run directory: metrics.jsonl (an object per step), results.csv (a row per epoch), layers.jsonl
  * (an object per summary), norms.jsonl (an object per epoch), generated.jsonl (an object per grid of generated images),
- * log.txt, and the event file. One thread of rank 0 writes them from the ledger. A resume at step s first removes rows
+ * log.txt, and the event file. Only rank 0's process has a Metrics, which its main thread alone calls. A resume at step s first removes rows
  * of later steps, so that steps are unique after any crash; a new run in an old directory first renames the old files
  * (metrics.jsonl.1, ...).
  *

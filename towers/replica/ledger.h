@@ -1,6 +1,6 @@
 /* Ledger: a small memory mapping shared by the supervisor and all towers. Every tower writes its own rows; the
- * supervisor and rank 0 read all of them. Console, log, TensorBoard, `compare` and hang reports use it at no cost to
- * the towers, because no process waits for it. */
+ * supervisor and rank 0 read all of them. Console, records and hang reports use it at no cost to the towers, because no
+ * process waits for it. */
 #ifndef TOWERS_REPLICA_LEDGER_H
 #define TOWERS_REPLICA_LEDGER_H
 
@@ -24,7 +24,7 @@ enum {
     LEDGER_HEADER = 8192
 };
 
-/* The activity of a tower, for hang reports. */
+/* The activity of a tower, for the console, the times in the records, and hang reports. */
 typedef enum Activity {
     ACTIVITY_START = 0,
     ACTIVITY_DATA,

@@ -4,7 +4,7 @@
 
 #include "towers/replica/tower_process.h"
 
-/* Collective: every rank calls them at the same step. */
+/* All but snapshot_ended, snapshot_close and snapshot_pack are collective: every rank calls them at the same step. */
 /* Rank 0 copies the state; a thread writes and verifies it while training goes on. Settle the save before, first.
  * `best`: these are also the best weights so far, which are written to RUN/best.safetensors behind the checkpoint. */
 NODISCARD Status snapshot_save(TowerProcess *p, bool best);

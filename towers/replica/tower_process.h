@@ -65,9 +65,9 @@ typedef struct ReplicaFinding {
     double wanted, got; /* its expected and its actual value */
 } ReplicaFinding;
 
-typedef struct StepQueue StepQueue; /* step.c: the steps in flight */
+typedef struct StepQueue StepQueue; /* train/step.h: the steps in flight */
 typedef struct Saving Saving;       /* snapshot.c: a checkpoint that is being written */
-typedef struct Summary Summary;     /* summary.c: the values that are being counted */
+typedef struct Summary Summary;     /* train/summary.c: the values that are being counted */
 
 /* The all-reduces of a step of one phase. */
 typedef struct PhaseSums {
@@ -128,12 +128,12 @@ double process_lr(const TowerProcess *p, int64_t step);
 void storage_note(TowerProcess *p, const char *what, int64_t step);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
 void process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
 /* The first process of each launched program: it keeps the ledger's state of the run for its supervisor. */
 static inline bool leads_group(const Placement *place)
 {
     return group_rank(place) == 0;
 }
+/* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 bool epoch_ended(const TowerProcess *p); /* with the last step */
 /* True after a signal during an evaluation, which leaves the end of the epoch to the resumed run. */

@@ -1,8 +1,10 @@
 /* Checkpoints that are never half written and never loaded unverified. docs/checkpoints.md is the specification.
  *
- *   RUN/ckpt/step-0000012000/model.safetensors   weights and exported batch-norm statistics, torchvision names
- *                           /train.safetensors   optimizer slots, weight average, every tower's batch-norm statistics
- *                           /state.json          step, epoch, seed, configuration, versions
+ *   RUN/ckpt/step-0000012000/model.safetensors   weights (with --ema-decay their average) and exported batch-norm
+ *                                                statistics, torchvision names
+ *                           /train.safetensors   optimizer slots, raw weights if they differ, every tower's batch-norm
+ *                                                statistics
+ *                           /state.json          step, position in the epoch, settings
  *                           /MANIFEST            size, XXH3-128 of each file; CRC32C of each tensor; its own hash
  *   RUN/ckpt/latest                              "step-0000012000"
  *

@@ -1,4 +1,5 @@
-/* safetensors: the format of all weight files that this project reads or writes (huggingface/safetensors, format README).
+/* safetensors: the format of all weight files that this project writes, and of those that it reads unless torch.save wrote
+ * them (torch_file.h); huggingface/safetensors, format README.
  *
  * u64 little endian N, N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}, then the
  * data. The reader treats its input as untrusted: sizes are checked against the file before anything is allocated;
@@ -53,8 +54,7 @@ NODISCARD Status safetensors_parse(const void *bytes, size_t count, const char *
 typedef Status (*TensorsParse)(const void *bytes, size_t count, const char *name, SafeTensors **made);
 NODISCARD Status safetensors_open_as(const char *path, TensorsParse parse, SafeTensors **made);
 /* A view of tensors that another format holds. On success `tensors`, `owned` and the memory that its pointers name
- * belong to the result. Errors: ERR_CHECKPOINT if a name is used
- * twice or cannot be printed. */
+ * belong to the result. Errors: ERR_CHECKPOINT if a name is used twice or cannot be printed. */
 NODISCARD Status safetensors_wrap(const char *name, StTensor *tensors, int count, void **owned, int owned_count,
                                   SafeTensors **made);
 void safetensors_close(SafeTensors *file);

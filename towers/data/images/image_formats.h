@@ -1,5 +1,5 @@
-/* The decoders behind image.h, one file each. `probe` fills h, w and orientation; `decode` gets a part that lies
- * inside the image. */
+/* The decoders behind image.h, one file each. `probe` gets an upright image of 3 channels and fills in format, h, w
+ * and the orientation, if the file has one. `decode` gets a part that lies inside the image. */
 #ifndef TOWERS_DATA_IMAGE_FORMATS_H
 #define TOWERS_DATA_IMAGE_FORMATS_H
 

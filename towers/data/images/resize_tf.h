@@ -11,8 +11,8 @@
 
 #include "towers/data/images/resize.h"
 
-/* The inputs [*first, *end) that output x depends on, and into weight[0 .. tf_taps_most) the weight of each, unless `weight`
- * is NULL. */
+/* The inputs [*first, *end) that output x depends on, and into weight[0 .. *end - *first) the weight of each, unless
+ * `weight` is NULL. */
 void tf_taps(ResizeFilter filter, int32_t in, int32_t out, int32_t x, float *weight, int32_t *first, int32_t *end);
 
 typedef struct ResizerTf ResizerTf; /* scratch memory, kept between images; one per thread */

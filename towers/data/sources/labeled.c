@@ -63,7 +63,7 @@ static Status limit_find(const LabelFile *file, double val_split, uint64_t *limi
     return OK;
 }
 
-/* The file of a row: `name` below the root, with the extension that it may lack. */
+/* The file of a row: `name` below the root, with the ending that it may lack. */
 static Status row_find(const char *root, const char *labels, const LabelRow *row, char name[PATH_BYTES],
                        struct stat *info)
 {

@@ -6,7 +6,7 @@
  * The file of a row is below the folder of the labels file; a name without the ending of an image is completed
  * by the first ending of an image (endings.h) with which it exists. Samples are in the order of the rows, classes are those of the
  * training images. Images that are in no row are not used. Errors: those of label_file.h, and ERR_FORMAT with the line
- * for a file that is missing, is no regular file or has no such extension. */
+ * for a file that is missing, is no regular file or has no such ending. */
 #ifndef TOWERS_DATA_LABELED_H
 #define TOWERS_DATA_LABELED_H
 

@@ -19,14 +19,14 @@ struct Source {
 /* Store the packed pixels of one image in `bytes`. */
 NODISCARD Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c);
 
-/* Read a whole regular file of `size` bytes (ANY_SIZE: of any size) and at most `most` into `bytes`. ERR_IO if it cannot be opened or
- * read, ERR_FORMAT if it has another size or is not a regular file. */
-#define ANY_SIZE UINT64_MAX
 /* An encoded image may have this many bytes: 1 GiB, more than the largest image (image_memory.h) has in any format but
  * text. */
 enum { SAMPLE_BYTES_MAX = 1 << 30 };
 /* ERR_FORMAT for a sample of more bytes. */
 NODISCARD Status sample_size_check(uint64_t bytes);
+/* Read a whole regular file of `size` bytes (ANY_SIZE: of any size) and at most `most` into `bytes`. ERR_IO if it cannot
+ * be opened or read, ERR_FORMAT if it has another size or is not a regular file. */
+#define ANY_SIZE UINT64_MAX
 NODISCARD Status bytes_read(const char *path, uint64_t size, uint64_t most, Bytes *bytes);
 /* These bytes of it will be read soon; 0 bytes: all to the end. */
 void bytes_hint(const char *path, uint64_t offset, uint64_t bytes);

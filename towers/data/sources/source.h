@@ -2,11 +2,10 @@
  * forks the towers, so that an invalid data set is reported once and pages are shared; afterwards read-only and
  * thread-safe.
  *
- * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), labeled.c (the same with a labels file: several classes for an
- * image), shards.c (WebDataset tars, TFRecords, MDS), idx.c
- * (MNIST family, .gz or plain, grey or color), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and
- * sizes are known once it is open; encoded images are examined when they are read (image.h), which is when damage is
- * found. */
+ * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), labeled.c (the same with a labels file: several classes
+ * for an image), shards.c (WebDataset tars, TFRecords, MDS), idx.c (MNIST family, .gz or plain, grey or color), paths.c
+ * (files without labels, for predictions), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are
+ * known once it is open; encoded images are examined when they are read (image.h), which is when damage is found. */
 #ifndef TOWERS_DATA_SOURCE_H
 #define TOWERS_DATA_SOURCE_H
 
@@ -17,7 +16,8 @@
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
 
-/* VAL: for the evaluation during training, which chooses the best weights. IDX files have no such part: their test images serve for it. */
+/* VAL: for the evaluation during training, which chooses the best weights. IDX files have no such part: their test images
+ * serve for it. */
 typedef enum Split { SPLIT_TRAIN = 0, SPLIT_VAL, SPLIT_TEST, SPLITS } Split;
 #define SPLIT_BIT(split) (1u << (split))
 
@@ -58,7 +58,8 @@ typedef struct SourceConfig {
 
 /* `path`: an ImageFolder tree (folder.h), shards (shards.h), or a directory with (or with a folder fashion-mnist/ with)
  * {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz] (idx4: with channels), and classes.txt unless there are ten
- * classes; splits.h has the rules for splits. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found), ERR_IO, ERR_ARG. */
+ * classes; splits.h has the rules for splits. Errors: ERR_FORMAT if a file is invalid (file, offset, expected, found),
+ * ERR_IO, ERR_ARG. */
 NODISCARD Status source_open(const SourceConfig *config, Split split, Source **made);
 /* Bits of the splits that a set has folders or shards for; 0 for a set without parts, which is one whole. */
 unsigned source_splits(const char *path);
