@@ -1,7 +1,7 @@
 /* Download a file over HTTP by libcurl, and keep it only if its SHA-256 is the expected one.
  *
- * The bytes go to FILE.part beside FILE; an interrupted download is resumed from there, also by another call. A server that
- * does not resume sends the file from its start. The finished file is hashed as a whole, then renamed. https never
+ * The bytes go to FILE.part beside FILE; an interrupted download is resumed from there, also by another call. A server
+ * that does not resume sends the file from its start. The finished file is hashed as a whole, then renamed. https never
  * redirects to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
 #ifndef TOWERS_INCEPTION_JOB_DOWNLOAD_H
 #define TOWERS_INCEPTION_JOB_DOWNLOAD_H

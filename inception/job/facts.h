@@ -1,5 +1,5 @@
-/* Facts about a file of weights: its own metadata (towers/replica/about.h), else the row of the table of published weights
- * whose file has its name, else env.json of the run in whose folder it is. */
+/* Facts about a file of weights: its own metadata (towers/replica/about.h), else the row of the table of published
+ * weights whose file has its name, else env.json of the run in whose folder it is. */
 #ifndef TOWERS_INCEPTION_JOB_FACTS_H
 #define TOWERS_INCEPTION_JOB_FACTS_H
 
@@ -8,9 +8,9 @@
 #include "inception/options/options.h"
 #include "towers/graph/model.h"
 
-/* An object of texts under the keys of about.h, of which only "class_names" is a list; owned by the caller. Empty if nothing is
- * known. `path` may be a file that does not exist: only its name is looked up then. Metadata are untrusted: settings that
- * are not plain, and names that are not a list of texts, are left out. */
+/* An object of texts under the keys of about.h, of which only "class_names" is a list; owned by the caller. Empty if
+ * nothing is known. `path` may be a file that does not exist: only its name is looked up then. Metadata are untrusted:
+ * settings that are not plain, and names that are not a list of texts, are left out. */
 NODISCARD Status facts_read(const Options *options, const char *path, json_t **facts);
 /* Nothing if the text is NULL or not plain (setting_is_plain). */
 void facts_put(json_t *facts, const char *key, const char *text);

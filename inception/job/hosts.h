@@ -1,5 +1,6 @@
-/* Hosts: one run in several launched programs. They meet before anything is opened, learn from rank 0 which
- * run directory and checkpoint to use, and compare their settings and data. Without a launcher every function does nothing. */
+/* Hosts: one run in several launched programs. They meet before anything is opened, learn from rank 0 which run
+ * directory and checkpoint to use, and compare their settings and data. Without a launcher every function does
+ * nothing. */
 #ifndef TOWERS_INCEPTION_CLI_HOSTS_H
 #define TOWERS_INCEPTION_CLI_HOSTS_H
 
@@ -10,19 +11,20 @@
 NODISCARD Status hosts_meet(const Options *options, JobFiles *files);
 /* Whether this program writes the records of the run, and prints: it is alone, or rank 0. */
 bool hosts_lead(const JobFiles *files);
-/* Choose the run directory (job_run_dir) on rank 0; the others take over its choice, and the settings of a resumed run. */
+/* Choose the run directory (job_run_dir) on rank 0; the others take over its choice, and the settings of a resumed
+ * run. */
 NODISCARD Status hosts_run_dir(Options *options, JobFiles *files);
-/* Find the programs that share this one's GPUs: those that see the same ones, wherever they run. ERR_ARG if they see some of
- * them only, or in another order. The data need not be open. */
+/* Find the programs that share this one's GPUs: those that see the same ones, wherever they run. ERR_ARG if they see
+ * some of them only, or in another order. The data need not be open. */
 NODISCARD Status hosts_gpus(const Options *options, JobFiles *files);
-/* After job_open: compare options and data with those of rank 0. ERR_ARG names the first that differs. On CPUs also a note
- * if programs cannot connect to each other. */
+/* After job_open: compare options and data with those of rank 0. ERR_ARG names the first that differs. On CPUs also a
+ * note if programs cannot connect to each other. */
 NODISCARD Status hosts_compare(const Options *options, JobFiles *files);
 /* After rank 0 has taken the run directory: the others create theirs, unless it is the same, and print to
  * RUN/log-rankN.txt from now on. */
 NODISCARD Status hosts_begin(const Options *options, JobFiles *files);
-/* Tell the others of a failure, and end the connections. Errors of this program, and of rank 0 if it is gone, are printed
- * to the original standard error again. */
+/* Tell the others of a failure, and end the connections. Errors of this program, and of rank 0 if it is gone, are
+ * printed to the original standard error again. */
 void hosts_leave(JobFiles *files, Status status);
 /* Write the message of a failure to TORCHELASTIC_ERROR_FILE, from which torchrun takes the cause. */
 void hosts_error_file(Status status);

@@ -118,7 +118,8 @@ static Status normalization_fill(const Options *o, const Model *model, ModelOpti
     return o->std ? channels_parse("--std", o->std, 1e-6, 10, made->std) : OK;
 }
 
-/* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the file. */
+/* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the
+ * file. */
 static Status pretrained_facts(Options *o, const JobFiles *files, const Model *model)
 {
     char path[PATH_BYTES];

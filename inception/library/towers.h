@@ -8,11 +8,12 @@
  *     if (!towers_classify(network, &image, 1, probability, NULL, &error)) ...
  *     towers_close(network);
  *
- * Results are those of `towers predict`. The library never prints, never ends the process and keeps no state but its handles. Any
- * number of handles may be used by any number of threads at the same time; calls with one handle wait for each other.
+ * Results are those of `towers predict`. The library never prints, never ends the process and keeps no state but its
+ * handles. Any number of handles may be used by any number of threads at the same time; calls with one handle wait for
+ * each other.
  *
- * The functions and structs of this header stay compatible within a major version. A struct is only extended behind its end, and
- * `struct_size` says which fields the caller knows. */
+ * The functions and structs of this header stay compatible within a major version. A struct is only extended behind its
+ * end, and `struct_size` says which fields the caller knows. */
 #ifndef TOWERS_H
 #define TOWERS_H
 
@@ -57,8 +58,8 @@ typedef struct towers_image {
 const char *towers_version(void);                     /* "0.1.0" */
 const char *towers_status_name(towers_status status); /* "TOWERS_FORMAT" */
 
-/* `path`: a run directory, or a file of weights that says what it is (safetensors of this program). `options` and `error` may be
- * NULL. *made is written on success only. */
+/* `path`: a run directory, or a file of weights that says what it is (safetensors of this program). `options` and
+ * `error` may be NULL. *made is written on success only. */
 towers_status towers_open(const char *path, const towers_options *options, towers_network **made, towers_error *error);
 void towers_close(towers_network *network); /* NULL is fine */
 
@@ -70,8 +71,8 @@ const char *towers_class_name(const towers_network *network,
 int towers_several_classes(const towers_network *network); /* not 0: every class has a probability of its own */
 int towers_embedding_size(const towers_network *network);  /* 0 unless they were asked for */
 
-/* probabilities[count][class_count], and embeddings[count][embedding_size] unless it is NULL. A damaged image gives rows of NaN,
- * and after all others TOWERS_FORMAT with the first one's text. */
+/* probabilities[count][class_count], and embeddings[count][embedding_size] unless it is NULL. A damaged image gives
+ * rows of NaN, and after all others TOWERS_FORMAT with the first one's text. */
 towers_status towers_classify(towers_network *network, const towers_image *images, int count, float *probabilities,
                               float *embeddings, towers_error *error);
 

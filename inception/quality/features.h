@@ -11,7 +11,7 @@
 typedef struct FeatureConfig {
     const Model *model;   /* borrowed */
     ModelOptions options; /* of the classifier: classes, side, channels, variant */
-    const char *weights;  /* a safetensors file */
+    const char *weights;  /* a file of weights (weights_open) */
     Device *device;       /* borrowed */
     int32_t batch;        /* images at a time; 0: chosen by their size */
 } FeatureConfig;

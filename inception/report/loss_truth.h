@@ -29,8 +29,8 @@ typedef struct BadStep {
 
 enum { VERDICT_BYTES = 1024 };
 
-/* Differences with a smaller p are reported. In pairs of equal runs, the three tests give a false alarm in under 5
- * %. */
+/* Differences with a smaller p are reported. In pairs of equal runs, the three tests give a false alarm in under
+ * 5 %. */
 #define DIFFERENCE_LEVEL 0.01
 
 typedef struct LossTruth {

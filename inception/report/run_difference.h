@@ -1,9 +1,9 @@
 /* Run difference: whether two runs differ in loss, test accuracy and speed, each at DIFFERENCE_LEVEL.
  *
- * Losses are paired by the images seen, not by step number: a step of 512 images in one run is compared with the 8 steps
- * of 64 that saw the same images in the other. The later half of the images that both runs have seen is compared.
- * Speeds are compared as ratios, with outliers clamped to three deviations. KID of generated images is the last of each run;
- * its error is taken to be the deviation over subsets, which is larger than that of their mean. */
+ * Losses are paired by the images seen, not by step number: a step of 512 images in one run is compared with the 8
+ * steps of 64 that saw the same images in the other. The later half of the images that both runs have seen is compared.
+ * Speeds are compared as ratios, with outliers clamped to three deviations. KID of generated images is the last of each
+ * run; its error is taken to be the deviation over subsets, which is larger than that of their mean. */
 #ifndef TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
 #define TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
 

@@ -1,8 +1,8 @@
 /* Svg: small plots as text, to be embedded in a page. Open a plot with its frame (size, axes), add lines, bands, points
- * and marks in data coordinates, and close it; a heat map is a single call. Colours are classes and variables of
+ * and marks in data coordinates, and close it; a heat map is a single call. Colors are classes and variables of
  * report.css, which follow the reader's preference for light or dark. A line with more points than pixels is drawn as
  * the minimum and maximum of each pixel column, so that no spike is lost; values that are not finite leave gaps. Lines
- * are labelled at their ends, and labels are moved apart. Text is escaped. Only the stream can fail. */
+ * are labeled at their ends, and labels are moved apart. Text is escaped. Only the stream can fail. */
 #ifndef TOWERS_INCEPTION_REPORT_SVG_H
 #define TOWERS_INCEPTION_REPORT_SVG_H
 

@@ -72,7 +72,7 @@ typedef struct LedgerShown {
 
 /* The state of the whole run; written only by rank 0. */
 typedef struct LedgerRun {
-    _Atomic int64_t step, steps;     /* committed steps, total steps (0: not started yet) */
+    _Atomic int64_t step, steps;     /* steps done, refused ones too; total steps (0: not started yet) */
     char header[LEDGER_HEADER];      /* introduction.h's lines; complete once `steps` is not 0 */
     _Atomic int64_t first_step;      /* start of this process: 0, or the step after which it resumed */
     _Atomic int64_t skipped;         /* steps that the gate refused */

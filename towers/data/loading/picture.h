@@ -5,9 +5,8 @@
 
 #include "towers/data/loading/loader.h"
 
-/* Its class, or its number if it has no name: "rose"; of a mixed sample both, with their shares: "0.75 rose + 0.25 tulip";
- * of a sample with any number of
- * classes all of them: "haze, primary"; "(none)"; "(damaged)". */
+/* Its class, or its number if it has no name: "rose"; of a mixed sample both, with their shares: "0.75 rose + 0.25
+ * tulip"; of a sample with any number of classes all of them: "haze, primary"; "(none)"; "(damaged)". */
 void batch_label(const Batch *batch, int32_t i, const Source *source, char *text, size_t bytes);
 
 /* `pixels` [side][side][batch->c]; `mean` of each channel in [0, 1]. */
