@@ -115,13 +115,14 @@ for model in fashion_cnn inception_mini; do
         same first "evaluated$epoch"
     done
 
-    # the newest checkpoint is damaged: the one before is used, and that is said
-    TOWERS_FAULT="kill:tower=0,step=12" run 7 damaged --checkpoint-steps 4
-    truncate -s -1 "$work/$model-damaged/ckpt/step-0000000008/train.safetensors"
+    # the newest checkpoint is damaged: the one before is used, and that is said. It is step 8 or 12, for checkpoints are written beside training.
+    TOWERS_FAULT="kill:tower=0,step=14" run 7 damaged --checkpoint-steps 4
+    newest=$(printf 'step-%010d' "$(latest damaged)")
+    truncate -s -1 "$work/$model-damaged/ckpt/$newest/train.safetensors"
     run 0 damaged --checkpoint-steps 4 --resume auto
-    grep -q '^warning: .*step-0000000008' "$work/err" || complain "$model damaged: no warning: $(cat "$work/err")"
-    grep -q 'step-0000000008' "$work/$model-damaged/log.txt" || complain "$model damaged: log.txt does not tell"
-    grep -q 'resumed after step 4' "$work/$model-damaged/log.txt" || complain "$model damaged: not resumed after step 4"
+    grep -q "^warning: .*$newest" "$work/err" || complain "$model damaged: no warning: $(cat "$work/err")"
+    grep -q "$newest" "$work/$model-damaged/log.txt" || complain "$model damaged: log.txt does not tell"
+    grep -q "resumed after step $((10#${newest#step-} - 4))" "$work/$model-damaged/log.txt" || complain "$model damaged: not resumed from the one before $newest"
     same first damaged
 
     # eight towers in 1, 2, 4 and 8 processes
