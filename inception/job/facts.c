@@ -1,10 +1,10 @@
 /* Facts about a file of weights; see facts.h. */
 #include "inception/job/facts.h"
 
-#include "inception/job/run_settings.h"
 #include "inception/models/published.h"
 #include "kernels/text.h"
 #include "towers/files/files.h"
+#include "towers/files/json.h"
 #include "towers/store/weights.h"
 
 #include <math.h>
@@ -77,7 +77,7 @@ static void environment_take(const char *path, json_t *facts)
     char folder[PATH_BYTES];
     const char *last = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", last > path ? (int)(last - path) : 1, last ? path : ".");
-    json_t *root = run_environment(folder);
+    json_t *root = json_of_run(folder, "env.json");
     names_put(facts, json_object_get(root, "class_names"));
     json_decref(root);
 }

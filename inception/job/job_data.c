@@ -1,9 +1,9 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
-#include "inception/job/run_settings.h"
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/splits.h"
+#include "towers/files/json.h"
 #include "towers/store/pretrained.h"
 
 #include <errno.h>
@@ -290,7 +290,7 @@ static Status mixing_fill(const Options *o, JobFiles *files)
 /* Those of the network of a resumed run, whose first weights may be gone; 0 if the run does not tell. */
 static int32_t resumed_channels(const TrainJob *job)
 {
-    json_t *root = job->resume ? run_environment(job->run_dir) : NULL;
+    json_t *root = job->resume ? json_of_run(job->run_dir, "env.json") : NULL;
     int64_t channels = json_integer_value(json_object_get(root, "channels"));
     json_decref(root);
     return channels == 1 || channels == 3 ? (int32_t)channels : 0;

@@ -5,28 +5,16 @@
 #include "inception/models/models.h"
 #include "inception/options/config.h"
 #include "towers/files/files.h"
+#include "towers/files/json.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ENV_LIMIT = 1 << 28 }; /* a million class names of 255 bytes fit */
-
-json_t *run_environment(const char *run)
-{
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    json_t *root = NULL;
-    if (path_join(path, run, "env.json") == OK && file_read(path, ENV_LIMIT, &text, &bytes) == OK)
-        root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    return root;
-}
-
 Status run_model(const char *run, const Model **model)
 {
-    json_t *root = run_environment(run);
+    json_t *root = json_of_run(run, "env.json");
     const char *name = json_string_value(json_object_get(root, "model"));
     Status st = name ? model_find(name, model)
                      : FAIL(ERR_ARG,
@@ -37,15 +25,13 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-/* Options that identify a run or control its output are not training settings. */
 static bool is_of_the_call(const char *line)
 {
     char key[64];
     bool negated;
     snprintf(key, sizeof key, "%.*s", (int)strcspn(line, ":\n"), line);
     OptionId id = option_find(key, &negated);
-    return id == OPTION_ID_resume || id == OPTION_ID_output_dir || id == OPTION_ID_experiment ||
-           (id != OPTION_ID_COUNT && option_info(id)->group == GROUP_GENERAL);
+    return id != OPTION_ID_COUNT && option_is_of_the_call(id);
 }
 
 /* "lr: 0.1   # from command line" -> "command line". A quoted text value may contain anything. */

@@ -3,13 +3,9 @@
 #ifndef TOWERS_INCEPTION_CLI_RUN_SETTINGS_H
 #define TOWERS_INCEPTION_CLI_RUN_SETTINGS_H
 
-#include <jansson.h>
-
 #include "inception/options/options.h"
 #include "towers/graph/model.h"
 
-/* RUN/env.json; NULL if there is none that can be read. Owned by the caller. */
-json_t *run_environment(const char *run);
 /* The model of a run, from RUN/env.json. ERR_ARG if the folder is not that of a run. */
 NODISCARD Status run_model(const char *run, const Model **model);
 /* Does nothing if there is no args.yaml. *text receives what was applied, as options_apply_bytes takes it; owned by the

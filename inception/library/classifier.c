@@ -4,7 +4,7 @@
 #include "inception/job/cores.h"
 #include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
-#include "inception/job/run_settings.h"
+#include "towers/files/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void environment_take(Options *o, Classifier *c)
     const char *run = o->arguments[0];
     c->photos = true;
     if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode)) return;
-    json_t *root = run_environment(run);
+    json_t *root = json_of_run(run, "env.json");
     json_t *names = json_object_get(root, "class_names");
     const char *format = json_string_value(json_object_get(root, "data_format"));
     int64_t classes = json_integer_value(json_object_get(root, "classes"));

@@ -111,6 +111,8 @@ NODISCARD Status options_apply_file(Options *options, const char *path, OptionOr
 OptionOrigin option_origin(const Options *options, const char *flag);
 bool option_is_set(const Options *options, const char *flag); /* set by any origin above the default */
 bool option_belongs(OptionId id, Verb verb);
+/* Whether it names a run or controls its output, and so is no setting of the training. */
+bool option_is_of_the_call(OptionId id);
 /* The option given instead of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if none. */
 OptionId option_replaced_by(const Options *options, OptionId id);
 

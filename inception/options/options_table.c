@@ -105,6 +105,12 @@ const char *group_title(OptionGroup group)
     return groups[group].title;
 }
 
+bool option_is_of_the_call(OptionId id)
+{
+    return id == OPTION_ID_resume || id == OPTION_ID_output_dir || id == OPTION_ID_experiment ||
+           infos[id].group == GROUP_GENERAL;
+}
+
 bool option_belongs(OptionId id, Verb verb)
 {
     return infos[id].verbs & (UINT64_C(1) << verb);

@@ -20,8 +20,7 @@
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 
-enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, JSON_LIMIT = 16 << 20 };
-enum { REPORT_BYTES = 64 << 20 /* of metrics.jsonl, on the page */ };
+enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, METRICS_BYTES = 64 << 20 /* on the page */ };
 
 typedef struct Page {
     FILE *to;
@@ -176,20 +175,6 @@ static void row_write(const Page *page, const char *key, const char *value)
     fputs("</td></tr>", page->to);
 }
 
-static json_t *json_file(const Run *run, const char *name)
-{
-    char path[PATH_BYTES];
-    if (path_join(path, run->path, name) != OK) return NULL;
-    char *text = NULL;
-    size_t bytes = 0;
-    if (file_load(path, OF_RUN, ERR_FORMAT, JSON_LIMIT, &text, &bytes) != OK) return NULL;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    if (json_is_object(root)) return root;
-    json_decref(root);
-    return NULL;
-}
-
 static void bad_table(const Page *page)
 {
     const LossTruth *truth = &page->truth;
@@ -212,7 +197,7 @@ static void bad_table(const Page *page)
         /* The finding of the forensic search, from the capsule. */
         char name[96], command[PATH_BYTES + 128];
         snprintf(name, sizeof name, "nan-step-%lld-tower-%d/state.json", (long long)bad->step, bad->tower);
-        json_t *state = json_file(page->run, name);
+        json_t *state = json_of_run(page->run->path, name);
         const char *text = json_string_value(json_object_get(json_object_get(state, "found"), "text"));
         snprintf(command, sizeof command, "towers replay %s/nan-step-%lld-tower-%d", page->run->path,
                  (long long)bad->step, bad->tower);
@@ -465,8 +450,8 @@ static Status page_text(const Run *run, const Run *whole, char **text, size_t *b
     Status st = OK;
     Page page = {.run = run, .whole = whole};
     TRY(loss_truth(run, &page.truth));
-    page.environment = json_file(run, "env.json");
-    page.memory = json_file(run, "memory.json");
+    page.environment = json_of_run(run->path, "env.json");
+    page.memory = json_of_run(run->path, "memory.json");
     /* Class names come from env.json; without them, or if they are invalid, the report shows numbers. */
     const json_t *names = json_object_get(page.environment, "class_names");
     for (size_t i = 0; i < json_array_size(names) && i < CLASS_NAMES; i++) {
@@ -489,7 +474,7 @@ static Status page_replace(const char *run_dir)
     bool found;
     char *text = NULL, path[PATH_BYTES];
     size_t bytes = 0;
-    TRY(run_read(run_dir, REPORT_BYTES, &run));
+    TRY(run_read(run_dir, METRICS_BYTES, &run));
     TRY_OUT(run_phase(run, 0, &view, &found)); /* losses of several phases have no curve in common */
     TRY_OUT(page_text(&view, run, &text, &bytes));
     TRY_OUT(path_join(path, run_dir, "report.html"));

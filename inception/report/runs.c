@@ -6,6 +6,7 @@
  * lowest training loss of an epoch. */
 #include "inception/report/runs.h"
 
+#include "kernels/array.h"
 #include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -20,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_ROOM = 256, WORD_ROOM = 32, WHY_ROOM = 512, RECORD_LIMIT = 1 << 28 };
+enum { NAME_ROOM = 256, WORD_ROOM = 32, WHY_ROOM = 512, LOG_LIMIT = 1 << 28, METRICS_BYTES = 16 << 20 /* kept */ };
 
 typedef enum ScoreKind { SCORED_BY_ACCURACY, SCORED_BY_MAP, SCORED_BY_KID, SCORED_BY_LOSS, NOT_SCORED } ScoreKind;
 static const char *const score_names[] = {"accuracy", "mAP", "KID", "loss", ""};
@@ -40,16 +41,6 @@ static bool has_file(const char *run, const char *name)
     return path_join(path, run, name) == OK && access(path, F_OK) == 0;
 }
 
-static json_t *json_of(const char *run, const char *name)
-{
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    if (path_join(path, run, name) != OK || file_read(path, RECORD_LIMIT, &text, &bytes) != OK) return NULL;
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-    free(text);
-    return root;
-}
-
 static void word_copy(const json_t *root, const char *key, char *to, size_t bytes)
 {
     const char *text = json_string_value(json_object_get(root, key));
@@ -61,7 +52,7 @@ static void log_cause(const char *run, char why[WHY_ROOM])
 {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
-    if (path_join(path, run, "log.txt") != OK || file_read(path, RECORD_LIMIT, &text, &bytes) != OK) return;
+    if (path_join(path, run, "log.txt") != OK || file_read(path, LOG_LIMIT, &text, &bytes) != OK) return;
     char *last = NULL;
     for (char *at = text; (at = strstr(at, " stopped: ")); at++) last = at + strlen(" stopped: ");
     if (last) snprintf(why, WHY_ROOM, "%.*s", (int)strcspn(last, "\n"), last);
@@ -80,7 +71,7 @@ static bool is_whole(const Run *run)
 
 static void state_find(const Run *run, const char *path, RunRow *row)
 {
-    json_t *outcome = json_of(path, "outcome.json");
+    json_t *outcome = json_of_run(path, "outcome.json");
     if (run_dir_taken(path)) {
         snprintf(row->state, sizeof row->state, "running");
     } else if (json_string_value(json_object_get(outcome, "outcome"))) {
@@ -104,22 +95,30 @@ static bool better(ScoreKind kind, double score, const RunRow *row)
 
 static void score_find(const Run *run, RunRow *row)
 {
-    const int64_t last = run->epochs ? run->epoch[run->epochs - 1].step : 0;
-    double seconds = 0;
     for (int64_t i = 0; i < run->epochs; i++) {
         const EpochRecord *e = &run->epoch[i];
         const double score[] = {run->several ? NAN : e->test_top1, run->several ? e->test_top1 : NAN, e->kid,
                                 e->train_loss};
         for (ScoreKind k = SCORED_BY_ACCURACY; k < NOT_SCORED; k++)
             if (better(k, score[k], row)) row->kind = k, row->score = score[k];
-        if (isfinite(e->seconds)) seconds += e->seconds;
     }
+}
+
+/* The seconds of the epochs, and of the steps behind the last one. Not every step has a row: the mean stands for all. */
+static double seconds_of(const Run *run)
+{
+    const int64_t told = run->epochs ? run->epoch[run->epochs - 1].step : 0;
+    double seconds = 0, behind = 0;
+    int64_t rows = 0;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].seconds)) seconds += run->epoch[i].seconds;
     for (int64_t i = 0; i < run->steps; i++) {
         const RunStep *s = &run->step[i];
-        if (s->step > last && s->images_per_sec > 0) seconds += (double)s->images / s->images_per_sec;
+        if (s->step <= told || !(s->images_per_sec > 0)) continue;
+        behind += (double)s->images / s->images_per_sec;
+        rows++;
     }
-    row->step = run->steps ? run->step[run->steps - 1].step : 0;
-    row->seconds = run->steps ? seconds : NAN;
+    return seconds + (rows ? behind / (double)rows * (double)(run->step[run->steps - 1].step - told) : 0);
 }
 
 static void row_read(const char *path, const char *name, RunRow *row)
@@ -127,12 +126,16 @@ static void row_read(const char *path, const char *name, RunRow *row)
     Run *run = NULL;
     *row = (RunRow){.kind = NOT_SCORED, .score = NAN, .seconds = NAN};
     snprintf(row->name, sizeof row->name, "%s", name);
-    json_t *environment = json_of(path, "env.json");
+    json_t *environment = json_of_run(path, "env.json");
     word_copy(environment, "model", row->model, sizeof row->model);
     word_copy(environment, "started", row->started, sizeof row->started);
     json_decref(environment);
-    Status st = run_read(path, 0, &run);
-    if (st == OK) score_find(run, row);
+    Status st = run_read(path, METRICS_BYTES, &run);
+    if (st == OK) {
+        score_find(run, row);
+        row->step = run->steps ? run->step[run->steps - 1].step : 0;
+        row->seconds = run->steps ? seconds_of(run) : NAN;
+    }
     char unread[WHY_ROOM] = "";
     if (st != OK) snprintf(unread, sizeof unread, "%s", status_message());
     state_find(run, path, row);
@@ -142,52 +145,34 @@ static void row_read(const char *path, const char *name, RunRow *row)
 
 /* ---- the order */
 
-static int by_number(double a, double b) /* the larger first, NaN last */
+/* The larger first, NaN last. */
+static int by_number(double a, double b)
 {
     if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
     return a > b ? -1 : a < b;
 }
 
-static int by_start(const RunRow *a, const RunRow *b)
+static int by_score(const RunRow *a, const RunRow *b)
 {
-    int order = strcmp(a->started, b->started);
-    return order ? order : strcmp(a->name, b->name);
+    double sign = a->kind <= SCORED_BY_MAP ? 1 : -1;
+    return a->kind != b->kind ? (int)a->kind - (int)b->kind : by_number(sign * a->score, sign * b->score);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const RunRow *)a)->name, ((const RunRow *)b)->name);
-}
-
-static int by_started(const void *a, const void *b)
-{
-    return by_start(a, b);
-}
-
-static int by_model(const void *a, const void *b)
-{
-    int order = strcmp(((const RunRow *)a)->model, ((const RunRow *)b)->model);
-    return order ? order : by_start(a, b);
-}
-
-static int by_state(const void *a, const void *b)
-{
-    int order = strcmp(((const RunRow *)a)->state, ((const RunRow *)b)->state);
-    return order ? order : by_start(a, b);
-}
-
-static int by_score(const void *a, const void *b)
+/* `order`: a RunOrder. Equal runs are in the order of their starts, then of their names. */
+static int in_order(const void *a, const void *b, void *order)
 {
     const RunRow *x = a, *y = b;
-    double sign = x->kind <= SCORED_BY_MAP ? 1 : -1;
-    int order = x->kind != y->kind ? (int)x->kind - (int)y->kind : by_number(sign * x->score, sign * y->score);
-    return order ? order : by_start(a, b);
-}
-
-static int by_time(const void *a, const void *b)
-{
-    int order = by_number(((const RunRow *)a)->seconds, ((const RunRow *)b)->seconds);
-    return order ? order : by_start(a, b);
+    int found = 0;
+    switch (*(const RunOrder *)order) {
+    case RUNS_BY_NAME: found = strcmp(x->name, y->name); break;
+    case RUNS_BY_MODEL: found = strcmp(x->model, y->model); break;
+    case RUNS_BY_STATE: found = strcmp(x->state, y->state); break;
+    case RUNS_BY_SCORE: found = by_score(x, y); break;
+    case RUNS_BY_TIME: found = by_number(x->seconds, y->seconds); break;
+    default: break;
+    }
+    if (!found) found = strcmp(x->started, y->started);
+    return found ? found : strcmp(x->name, y->name);
 }
 
 /* ---- the list */
@@ -216,11 +201,9 @@ static json_t *row_json(const RunRow *row)
 
 static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE *to)
 {
-    static int (*const orders[])(const void *, const void *) = {by_started, by_name,  by_model,
-                                                                by_state,   by_score, by_time};
     int width = 4;
     json_t *all = json ? json_array() : NULL;
-    qsort(rows, (size_t)count, sizeof *rows, orders[order]);
+    qsort_r(rows, (size_t)count, sizeof *rows, in_order, &order);
     for (int i = 0; i < count; i++)
         if ((int)strlen(rows[i].name) > width) width = (int)strlen(rows[i].name);
     if (!json)
@@ -239,40 +222,35 @@ static bool is_run(const char *path)
     return has_file(path, "args.yaml") || has_file(path, "metrics.jsonl");
 }
 
-/* Fills `rows` (NULL: only counts). */
-static Status folder_read(const char *folder, RunRow *rows, int room, int *count)
+static Status folder_read(const char *folder, RunRow **rows, int *count)
 {
+    Status st = OK;
     char path[PATH_BYTES];
-    struct dirent *entry;
     DIR *listing = opendir(folder);
     if (!listing)
         return FAIL(ERR_ARG, "cannot list '%s': %s; usage: towers runs [DIR], the --output-dir of the runs", folder,
                     strerror(errno));
-    *count = 0;
-    while ((entry = readdir(listing))) {
+    for (struct dirent *entry; (entry = readdir(listing));) {
         if (entry->d_name[0] == '.' || path_join(path, folder, entry->d_name) != OK || !is_run(path)) continue;
-        if (rows && *count == room) break; /* one that began in this moment */
-        if (rows) row_read(path, entry->d_name, &rows[*count]);
-        ++*count;
+        TRY_OUT(array_grow(rows, *count, sizeof **rows, "a list of runs"));
+        row_read(path, entry->d_name, *rows + (*count)++);
     }
+    if (!*count)
+        st = FAIL(ERR_ARG, "'%s' has no run: expected folders with args.yaml, as towers train makes them", folder);
+out:
     closedir(listing);
-    return OK;
+    return st;
 }
 
 Status runs_list(const char *folder, RunOrder order, bool json, FILE *to)
 {
-    RunRow one;
-    int room = 0, count;
+    RunRow one, *rows = NULL;
+    int count = 0;
     if (is_run(folder)) {
         row_read(folder, folder, &one);
         return rows_emit(&one, 1, order, json, to);
     }
-    TRY(folder_read(folder, NULL, 0, &room));
-    if (!room)
-        return FAIL(ERR_ARG, "'%s' has no run: expected folders with args.yaml, as towers train makes them", folder);
-    RunRow *rows = calloc((size_t)room, sizeof *rows);
-    if (!rows) return FAIL(ERR_MEMORY, "no memory for a list of %d runs", room);
-    Status st = folder_read(folder, rows, room, &count);
+    Status st = folder_read(folder, &rows, &count);
     if (st == OK) st = rows_emit(rows, count, order, json, to);
     free(rows);
     return st;

@@ -1,4 +1,4 @@
-/* The runs command: one row for each run directory below a folder, as a table or as JSON. Reads records only, and asks the
+/* The runs command: one row for each run directory in a folder, as a table or as JSON. Reads records only, and asks the
  * lock of a run whether its trainer lives. */
 #ifndef TOWERS_INCEPTION_REPORT_RUNS_H
 #define TOWERS_INCEPTION_REPORT_RUNS_H

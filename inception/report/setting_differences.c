@@ -10,14 +10,6 @@
 
 enum { VALUE_ROOM = 256, COLUMN_MOST = 24 };
 
-static bool is_compared(OptionId id)
-{
-    static const OptionId own[] = {OPTION_ID_output_dir, OPTION_ID_experiment, OPTION_ID_resume};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (id == own[i]) return false;
-    return option_belongs(id, VERB_TRAIN) && option_info(id)->group != GROUP_GENERAL;
-}
-
 static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])
 {
     return run_argument(run, key, text, VALUE_ROOM) ? text : NULL;
@@ -80,7 +72,7 @@ Status setting_differences(Run *const *runs, int count, json_t *root, FILE *to)
     }
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         const char *key = option_info(id)->flag;
-        if (!is_compared(id) || !differs(runs, count, key)) continue;
+        if (!option_belongs(id, VERB_TRAIN) || option_is_of_the_call(id) || !differs(runs, count, key)) continue;
         if (root) {
             json_object_set_new(all, key, row_json(runs, count, key));
             continue;

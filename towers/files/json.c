@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "towers/files/files.h"
 #include "towers/files/utf8.h"
 
 json_t *json_text(const char *bytes)
@@ -24,6 +25,19 @@ Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *e
     errno = 0;
     *made = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, error);
     return !*made && errno == ENOMEM ? FAIL(ERR_MEMORY, "no memory to parse %zu bytes of JSON", bytes) : OK;
+}
+
+json_t *json_of_run(const char *run, const char *name)
+{
+    enum { LIMIT = 1 << 28 };
+    char path[PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    if (path_join(path, run, name) != OK || file_read(path, LIMIT, &text, &bytes) != OK) return NULL;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    if (json_is_object(root)) return root;
+    json_decref(root);
+    return NULL;
 }
 
 Status json_emit(json_t *root, size_t flags, FILE *to)

@@ -19,4 +19,8 @@ NODISCARD Status json_emit(json_t *root, size_t flags, FILE *to);
  * is OK, *made is NULL and *error is filled. */
 NODISCARD Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *error);
 
+/* The object in a file of a run directory, owned by the caller. NULL if there is no such file, if it is larger than 256
+ * MiB (a million names of classes fit), or if it has no object. */
+json_t *json_of_run(const char *run, const char *name);
+
 #endif
