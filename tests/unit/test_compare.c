@@ -429,7 +429,7 @@ static void last_kids_are_compared(void **state)
 static void steps_write(int count)
 {
     Metrics *metrics;
-    assert_int_equal(metrics_open(scratch, -1, 0, false, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, -1, 1, 0, false, &metrics), OK);
     for (int i = 1; i <= count; i++) {
         TowerLoss towers[] = {{1.0 * i, 4, true}, {NAN, 4, i != 3}};
         double norms[] = {0.5, INFINITY};

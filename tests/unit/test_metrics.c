@@ -67,7 +67,7 @@ static void row_add(Text *text, int64_t epoch, int64_t step)
 static Metrics *metrics_start(int64_t resume_step)
 {
     Metrics *metrics = NULL;
-    assert_int_equal(metrics_open(scratch, resume_step, 1, false, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, resume_step, 1, 1, false, &metrics), OK);
     return metrics;
 }
 
@@ -140,7 +140,6 @@ static void the_page_lists_the_columns(void **state)
     free(page);
 }
 
-/* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
 /* The page names every column of results.csv. */
 static void the_page_names_the_epoch(void **state)
 {
@@ -160,6 +159,7 @@ static void the_page_names_the_epoch(void **state)
     free(page);
 }
 
+/* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
 static void an_overflow_is_told_apart(void **state)
 {
     (void)state;
@@ -259,8 +259,8 @@ static void headers_of_all_versions_are_known(void **state)
 static void rows_between_are_left_out(void **state)
 {
     (void)state;
-    Metrics *metrics = metrics_start(-1);
-    metrics_thin(metrics, 4);
+    Metrics *metrics;
+    assert_int_equal(metrics_open(scratch, -1, 4, 1, false, &metrics), OK);
     for (int64_t step = 1; step <= 9; step++) {
         static const TowerLoss tower = {1, 2, true};
         static const double norm = 1;
@@ -378,7 +378,7 @@ static void a_place_that_is_none_is_told(void **state)
 {
     (void)state;
     Metrics *metrics = NULL;
-    assert_int_equal(metrics_open("/nonexistent/run", -1, 1, false, &metrics), ERR_IO);
+    assert_int_equal(metrics_open("/nonexistent/run", -1, 1, 1, false, &metrics), ERR_IO);
     assert_null(metrics);
 }
 

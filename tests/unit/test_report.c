@@ -31,7 +31,7 @@ static void run_write(int towers, int64_t steps, int64_t bad)
     TowerLoss loss[256];
     double norm[256];
     int64_t arrival[256], data[256];
-    assert_int_equal(metrics_open(scratch, -1, 0, false, &metrics), OK);
+    assert_int_equal(metrics_open(scratch, -1, 1, 0, false, &metrics), OK);
     for (int64_t i = 0; i < steps; i++) {
         const RunStep *s = &run->step[i];
         for (int t = 0; t < towers; t++) {

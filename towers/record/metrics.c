@@ -230,14 +230,9 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
     return terms_add(metrics, r);
 }
 
-void metrics_thin(Metrics *metrics, int64_t interval)
-{
-    metrics->row_interval = interval;
-}
-
 void metrics_step(Metrics *metrics, const StepRecord *record)
 {
-    if (metrics->row_interval <= 1 || record->step % metrics->row_interval == 0 || record->skipped)
+    if (record->step % metrics->row_interval == 0 || record->skipped)
         note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
@@ -442,12 +437,14 @@ static Status header_renew(const char *run_dir, bool several)
     return st;
 }
 
-Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several, Metrics **made)
+Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interval, int event_interval, bool several,
+                    Metrics **made)
 {
     Status st = OK;
     bool moved = false;
     Metrics *metrics = calloc(1, sizeof *metrics);
     if (!metrics) return FAIL(ERR_MEMORY, "no memory for the metrics of '%s'", run_dir);
+    metrics->row_interval = row_interval > 1 ? row_interval : 1;
     metrics->event_interval = event_interval;
     metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!metrics->plain) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the C locale"));

@@ -1,8 +1,8 @@
 /* The growing files of a run directory: metrics.jsonl (an object per step), results.csv (a row per epoch), layers.jsonl
  * (an object per summary), norms.jsonl (an object per epoch), generated.jsonl (an object per grid of generated images),
- * log.txt, and the event file. Only rank 0's process has a Metrics, which its main thread alone calls. A resume at step s first removes rows
- * of later steps, so that steps are unique after any crash; a new run in an old directory first renames the old files
- * (metrics.jsonl.1, ...).
+ * log.txt, and the event file. Only rank 0's process has a Metrics, which its main thread alone calls. A resume at step
+ * s first removes rows of later steps, so that steps are unique after any crash; a new run in an old directory first
+ * renames the old files (metrics.jsonl.1, ...).
  *
  * A full or failing disk does not stop training: after opening, the functions drop whole rows if storage fails,
  * metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon as it can be
@@ -45,12 +45,11 @@ typedef struct StepRecord {
 typedef struct Metrics Metrics;
 /* Removes the rows of later epochs from results.csv, which need not exist. */
 NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
-/* `resume_step` >= 0 keeps rows up to and including it. `event_interval`: steps between TensorBoard scalars;
- * `several`: that of all epochs. */
-NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int event_interval, bool several,
-                              Metrics **made);
-/* Write only the rows of every `interval`-th step, and of refused ones. TensorBoard is as before. */
-void metrics_thin(Metrics *metrics, int64_t interval);
+/* `resume_step` >= 0 keeps rows up to and including it. `row_interval`: steps between rows of metrics.jsonl, which has
+ * those of refused steps as well; 0: 1. `event_interval`: steps between TensorBoard scalars. `several`: that of all
+ * epochs. */
+NODISCARD Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interval, int event_interval,
+                              bool several, Metrics **made);
 void metrics_step(Metrics *metrics, const StepRecord *record);
 void metrics_epoch(Metrics *metrics, const EpochRecord *record); /* also a line of log.txt */
 void metrics_log(Metrics *metrics, const char *format, ...)

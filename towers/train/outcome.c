@@ -14,8 +14,7 @@
 
 enum { BEAT_SECONDS = 10, LEAVE_SECONDS = 2 };
 
-/* "2026-01-31T12:00:00Z" */
-static void time_text(char text[32])
+void now_text(char text[32])
 {
     time_t now = time(NULL);
     struct tm utc;
@@ -53,7 +52,7 @@ static void *heartbeat_run(void *context)
     while (!beat->ending) {
         char now[32];
         struct timespec until;
-        time_text(now);
+        now_text(now);
         pthread_mutex_unlock(&beat->lock);
         json_t *root = json_pack("{s:s, s:I, s:I, s:i}", "time", now, "step", (json_int_t)atomic_load(&run->step),
                                  "steps", (json_int_t)atomic_load(&run->steps), "pid", (int)getpid());
@@ -114,7 +113,7 @@ void outcome_write(const TrainJob *job, int rank, const char *host, Status statu
     const char *word = !ended ? (stopped ? "stopped" : "failed") : *result->ending ? "ended early" : "finished";
     const char *why = ended ? result->ending : message;
     if (!job->run_dir || (rank > 0 && access(job->run_dir, W_OK) != 0)) return;
-    time_text(now);
+    now_text(now);
     if (host) snprintf(who, sizeof who, "rank %d on %.64s: ", rank, host);
     Text text = text_start(line, sizeof line - 1);
     text_add(&text, "%s %s%s after step %lld%s", now, who, word, (long long)result->step, *why ? ": " : "");

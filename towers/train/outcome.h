@@ -8,6 +8,9 @@
 #include "towers/replica/job.h"
 #include "towers/train/train.h"
 
+/* The time in UTC, for records: "2026-01-31T12:00:00Z". */
+void now_text(char text[32]);
+
 typedef struct Heartbeat Heartbeat;
 /* Begin to write RUN/heartbeat.json every few seconds in a thread of its own, which storage may block. NULL if there is
  * no run directory, or no thread. Both are borrowed. */

@@ -124,9 +124,8 @@ static Status records_open(TowerProcess *p, bool restored)
     if (!is_root(&p->place)) return OK;
     if (restored && p->run.step < p->total_steps) /* an interrupted epoch will be recorded again */
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
-    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->scalar_interval, p->job->program.several,
-                     &p->metrics));
-    metrics_thin(p->metrics, p->job->metrics_interval);
+    TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->metrics_interval, p->job->scalar_interval,
+                     p->job->program.several, &p->metrics));
     outcome_forget(p->job->run_dir);
     TRY(text_put(p, "args.yaml", p->job->args_yaml));
     TRY(text_put(p, "env.json", p->job->env_json));

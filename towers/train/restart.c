@@ -13,6 +13,7 @@
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
 #include "towers/train/console.h"
+#include "towers/train/outcome.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -77,11 +78,9 @@ static Status devices_choose(TrainJob *job)
 
 static Status restart_record(const TrainJob *job, int64_t step, const char *cause)
 {
-    char path[PATH_BYTES], when[32] = "";
-    time_t now = time(NULL);
-    struct tm utc;
+    char path[PATH_BYTES], when[32];
     AppendFile *file;
-    if (gmtime_r(&now, &utc)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    now_text(when);
     json_t *row = json_pack("{s:I, s:I, s:s, s:i, s:o}", "step", (json_int_t)step, "restart", (json_int_t)job->restarts,
                             "time", when, "processes", job->processes, "cause", json_text(cause));
     char *line = row ? json_dumps(row, JSON_COMPACT) : NULL;

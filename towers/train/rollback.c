@@ -36,9 +36,8 @@ static Status records_return(TowerProcess *p)
     summary_finish(p);
     metrics_close(p->metrics);
     p->metrics = NULL;
-    TRY(metrics_open(p->job->run_dir, p->run.step, p->job->scalar_interval, p->job->program.several, &p->metrics));
-    metrics_thin(p->metrics, p->job->metrics_interval);
-    return OK;
+    return metrics_open(p->job->run_dir, p->run.step, p->job->metrics_interval, p->job->scalar_interval,
+                        p->job->program.several, &p->metrics);
 }
 
 /* Restore the checkpoint of step `good` and continue without step `left_out` (-1: with all steps). */

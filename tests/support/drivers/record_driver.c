@@ -54,7 +54,7 @@ static Status run_write(const char *directory, int64_t resume_step)
     static const uint8_t pixels[] = {0, 50, 100, 150, 200, 250};
     Metrics *metrics = NULL;
     EpochRecord epoch = {.epoch = 1, .step = 6, .train_top1 = 0.25, .test_loss = 1.5, .test_top1 = 0.75, .kid = NAN};
-    TRY(metrics_open(directory, resume_step, 2, false, &metrics));
+    TRY(metrics_open(directory, resume_step, 1, 2, false, &metrics));
     TRY_OUT(steps_write(metrics, resume_step < 0 ? 1 : resume_step + 1, 6, resume_step < 0 ? 0 : 2));
     metrics_epoch(metrics, &epoch);
     metrics_log(metrics, "a name with\na line break");

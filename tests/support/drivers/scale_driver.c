@@ -155,7 +155,7 @@ static Status tower_live(int rank, CommShared *shared)
     int64_t memory = anonymous_bytes();
     snprintf(config.place.host, sizeof config.place.host, "host%d", rank);
     Status st = comm_hosts_open(&config, shared, link_star_open, &comm);
-    if (st == OK && rank == 0) st = metrics_open(world->folder, -1, 10, false, &metrics);
+    if (st == OK && rank == 0) st = metrics_open(world->folder, -1, 1, 10, false, &metrics);
     int64_t begun = clock_ns();
     if (st == OK) st = tower_steps(comm, rank, metrics);
     if (rank == 0) atomic_store(&world->stepped_ms, (clock_ns() - begun) / 1000000);
