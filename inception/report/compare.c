@@ -135,7 +135,7 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
     else
         fprintf(to, "  (losses not compared: no step of one run covers images that the other has recorded)\n");
     if (d->other_features) fprintf(to, "  (KID not compared: the features are those of different networks)\n");
-    if (*d->others) text_printf(to, "\n%s\n", d->others);
+    if (*d->subjects) text_printf(to, "\n%s\n", d->subjects);
     text_printf(to, "\n%s\n", d->verdict);
     terms_verdict(terms, count, to);
 }
@@ -203,14 +203,15 @@ static json_t *terms_json(const TermDifference *terms, int count)
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d, const TermDifference *terms,
                                int count)
 {
-    json_t *made = json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:s}", "a",
-        json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss", json_finite(d->b_loss),
-        "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy), "b_accuracy",
-        json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy), "a_images_per_sec",
-        json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
-        estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "images_from", (json_int_t)d->images_from,
-        "images_to", (json_int_t)d->images_to, "same", d->same, "others", json_text(d->others), "verdict", d->verdict);
+    json_t *made =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:s}", "a",
+                  json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss",
+                  json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy),
+                  "b_accuracy", json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy), "a_images_per_sec",
+                  json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
+                  estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "images_from",
+                  (json_int_t)d->images_from, "images_to", (json_int_t)d->images_to, "same", d->same, "subjects",
+                  json_text(d->subjects), "verdict", d->verdict);
     if (b->phase) json_object_set_new(made, "phase", json_string(b->phase));
     if (count) json_object_set_new(made, "terms", terms_json(terms, count));
     if (isnan(d->a_kid) && isnan(d->b_kid)) return made;

@@ -270,20 +270,20 @@ static void difference_verdict(RunDifference *d)
     }
 }
 
-/* Other models or data: what differs then is not what a setting has changed. */
-static void others_tell(const Run *a, const Run *b, char text[VERDICT_BYTES])
+/* What differs between runs of other models or data was not changed by a setting alone. */
+static void subjects_tell(const Run *a, const Run *b, char text[VERDICT_BYTES])
 {
     static const char *const keys[] = {"model", "data", "classes"};
     json_t *then = json_loads(a->environment, 0, NULL), *now = json_loads(b->environment, 0, NULL);
-    Text others = text_start(text, VERDICT_BYTES);
+    Text subjects = text_start(text, VERDICT_BYTES);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *x = json_object_get(then, keys[i]), *y = json_object_get(now, keys[i]);
         if (!x || !y || json_equal(x, y)) continue;
-        text_add(&others, "%s%s", *text ? " and " : "These are runs of other ", keys[i]);
+        text_add(&subjects, "%s%s", *text ? ", " : "The runs differ in ", keys[i]);
         if (json_is_string(x) && json_is_string(y))
-            text_add(&others, " (%s, %s)", json_string_value(x), json_string_value(y));
+            text_add(&subjects, " (%s, %s)", json_string_value(x), json_string_value(y));
     }
-    if (*text) text_add(&others, ": their numbers do not measure one thing.");
+    if (*text) text_add(&subjects, ": their numbers do not measure the same thing.");
     json_decref(then);
     json_decref(now);
 }
@@ -323,6 +323,6 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     kid_compare(a, b, d);
     TRY(speed_compare(a, b, d));
     difference_verdict(d);
-    others_tell(a, b, d->others);
+    subjects_tell(a, b, d->subjects);
     return OK;
 }

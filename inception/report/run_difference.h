@@ -17,7 +17,7 @@ typedef struct RunDifference {
     int64_t steps;                  /* number of pairs of losses */
     int64_t images_from, images_to; /* range of images that these pairs cover; 0, 0 if there are none */
     bool same;                      /* all losses are equal bit for bit */
-    char others[VERDICT_BYTES]; /* settings in which the runs differ, whose difference may be theirs; "": none known */
+    char subjects[VERDICT_BYTES];   /* a sentence if models, data or classes are others; else "" */
     char verdict[VERDICT_BYTES];
 } RunDifference;
 

@@ -182,6 +182,25 @@ static void equal_runs_are_equal(void **state)
     }
 }
 
+static void other_models_and_data_are_told(void **state)
+{
+    (void)state;
+    NoiseRun what = {.towers = 2, .steps = 100, .tower_noise = 0.2, .speed_factor = 1};
+    Run *x = noise_run(&what, 1), *y = noise_run(&what, 2);
+    RunDifference difference;
+    assert_int_equal(run_difference(x, y, &difference), OK);
+    assert_string_equal(difference.subjects, "");
+    free(x->environment);
+    free(y->environment);
+    x->environment = strdup("{\"model\": \"a\", \"data\": \"d\", \"classes\": 10}");
+    y->environment = strdup("{\"model\": \"b\", \"data\": \"d\", \"classes\": 9}");
+    assert_int_equal(run_difference(x, y, &difference), OK);
+    assert_string_equal(difference.subjects,
+                        "The runs differ in model (a, b), classes: their numbers do not measure the same thing.");
+    run_destroy(x);
+    run_destroy(y);
+}
+
 static void different_runs_differ(void **state)
 {
     (void)state;
@@ -600,6 +619,7 @@ int main(void)
         cmocka_unit_test(not_finite),
         cmocka_unit_test(not_finite_and_gone_on),
         cmocka_unit_test(equal_runs_are_equal),
+        cmocka_unit_test(other_models_and_data_are_told),
         cmocka_unit_test(different_runs_differ),
         cmocka_unit_test(accuracy_and_sameness),
         cmocka_unit_test(batches_of_other_sizes),
