@@ -102,8 +102,8 @@ Value graph_pack(Graph *g, const Value *params, int count);
 
 /* Append an op. `in` holds `count` operands (Value 0 for an absent optional one). Outputs are created by the shape
  * rule; returns the first. `shape` is read only by kinds whose output shape does not follow from their inputs (CONV_DX,
- * CONV_DW, CONV_DW_APPLY, MAX_POOL_DX, an adaptive AVG_POOL, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO, SPREAD_TO,
- * CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
+ * CONV_DW, CONV_DW_APPLY, MAX_POOL_DX, an adaptive AVG_POOL, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO,
+ * SPREAD_TO, CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
 Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr,
                const Shape *shape);
 /* Output `out` of the op that wrote `v`. */

@@ -4,15 +4,17 @@
 
 #include "towers/replica/tower_process.h"
 
-/* All but snapshot_ended, snapshot_close and snapshot_pack are collective: every rank calls them at the same step. */
-/* Rank 0 copies the state; a thread writes and verifies it while training goes on. Settle the save before, first.
- * `best`: these are also the best weights so far, which are written to RUN/best.safetensors behind the checkpoint. */
+/* Rank 0 copies the state, and a thread writes and verifies the copy while training goes on; only one at a time, so the
+ * save before must be settled. `best`: these are also the best weights so far, which are written to
+ * RUN/best.safetensors after the checkpoint. Collective, as are those from snapshot_restore on but snapshot_pack: every
+ * rank calls them at the same step. */
 NODISCARD Status snapshot_save(TowerProcess *p, bool best);
-/* Rank 0 waits for the save in progress, if there is one, and takes its result: p->good_step, or a note about storage
- * that failed. That is returned, too, if it is the third failure in a row or `last`. */
+/* Of rank 0; the others have nothing to settle. Waits for the save in progress, if there is one, and takes its result:
+ * p->good_step, or a note about storage that failed. That failure is returned if it is the third in a row, or if this
+ * is the `last` save of the run. */
 NODISCARD Status snapshot_settle(TowerProcess *p, bool last);
-bool snapshot_ended(const TowerProcess *p); /* there is a result to settle, without waiting */
-void snapshot_close(TowerProcess *p);       /* waits; the result of a process that ends is lost */
+bool snapshot_ended(const TowerProcess *p); /* a save has a result to settle, without waiting */
+void snapshot_close(TowerProcess *p);       /* waits for the save in progress, and drops its result */
 NODISCARD Status snapshot_restore(TowerProcess *p,
                                   bool *restored); /* according to the job; run.step is the step to continue after */
 NODISCARD Status snapshot_return(TowerProcess *p, int64_t step);     /* to a checkpoint of this run directory */
