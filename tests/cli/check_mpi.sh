@@ -70,8 +70,9 @@ for mpi in openmpi mpich; do
 done
 # Under the other MPI's launcher each process would be alone.
 if ((tried == 2)); then
-    mkdir "$work/foreign"
-    mpirun.mpich -np 2 "$drivers/hosts_driver_openmpi" case=sums towers=2,2 out="$work/foreign" >"$work/foreign/out" 2>&1
+    # Each process would make Open MPI's session directory, and one of them fail because the other was faster: it is there already.
+    mkdir -p "$work/foreign/ompi.$(hostname -s).$(id -u)/kept"
+    TMPDIR=$work/foreign mpirun.mpich -np 2 "$drivers/hosts_driver_openmpi" case=sums towers=2,2 out="$work/foreign" >"$work/foreign/out" 2>&1
     for rank in 0 1; do
         grep -q "^ERR_ARG .*process $rank of 2, but MPI (Open MPI.*knows only this one: use the mpirun of this MPI" "$work/foreign/rank-$rank" ||
             complain "Open MPI's program under the launcher of MPICH: $(cat "$work/foreign/rank-$rank" "$work/foreign/out")"
