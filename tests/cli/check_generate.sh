@@ -105,6 +105,12 @@ cmp -s runs/cut/last.safetensors runs/seen/last.safetensors || complain "the res
 best_is_lowest cut
 diff <(grep -v '"step":8,' runs/cut/generated.jsonl) runs/seen/generated.jsonl >out || complain "the resumed run has other measures: $(cat out)"
 
+# a run that begins again at its checkpoint of step 0, because it was killed before the next one, has the grid of step 0 once
+train zero --nan-policy rollback --sample-interval 1 --max-steps 6
+rm -r runs/zero/ckpt/step-0000000006
+"$towers" train wgan_gp --resume runs/zero --max-steps 6 --quiet >out 2>err || complain "resume at step 0: $(cat err)"
+[[ $(sed 's/.*"step":\([0-9]*\),.*/\1/' runs/zero/generated.jsonl) == $'0\n6' ]] || complain "resume at step 0: $(cat runs/zero/generated.jsonl)"
+
 # the command makes the grid of the last stage, and parts of it
 generate() { "$towers" generate "$@" >out 2>err || complain "towers generate $*: $(cat err)"; }
 generate runs/seen --weights runs/seen/last.safetensors --seed 7 --grid 8x8 -o grid.png
