@@ -11,7 +11,7 @@ needs_faults "$work/data"
 
 seed=${TOWERS_RANDOM_SEED:-$((1000 + 100 * $(git -C "$source_dir" rev-list --count HEAD 2>/dev/null || echo 0)))}
 mkdir "$work/runs"
-for block in "1 1" "11 1" "79703 1" "$seed ${TOWERS_RANDOM_COUNT:-6}"; do # the first three have found a defect each
+for block in "1 1" "11 1" "79703 1" "200182 1" "$seed ${TOWERS_RANDOM_COUNT:-6}"; do # the first four have found a defect each
     # shellcheck disable=SC2086
     python3 "$source_dir/tests/support/random_runs.py" "$towers" "$work/data" "$work/runs" $block >>"$work/out" || complain "seed and number: $block"
 done

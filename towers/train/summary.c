@@ -311,42 +311,41 @@ bool summary_is_due(const TowerProcess *p, int64_t step)
     return p->job->event_interval > 0 && step % p->job->event_interval == 0;
 }
 
-/* "trust/min", "trust/mean" and "trust/max" of the tensors that LARS or LAMB adapts. */
+/* "trust/min", "trust/mean" and "trust/max" of the tensors that LARS or LAMB adapted in this step: those of its phase.
+ * Ratios of others are of an earlier step, which a run that resumes between them has not made. */
 static Status trust_events(TowerProcess *p, int64_t step)
 {
     Status st = OK;
     Replica *r = p->replica;
-    for (int phase = 0; phase < r->phases; phase++) {
-        const PhaseUpdate *u = &r->update[phase];
-        double least = INFINITY, most = 0, sum = 0;
-        int count = 0;
-        char tag[64];
-        if (!u->trust) continue;
-        OptimizerTrust *trust = calloc((size_t)u->segment_count + 1, sizeof *trust);
-        if (!trust) return FAIL(ERR_MEMORY, "no memory for %d trust ratios", u->segment_count);
-        st = r->device.backend->download(&r->device, trust, u->trust, (size_t)u->segment_count * sizeof *trust);
-        if (st == OK) st = r->device.backend->finish(&r->device, STREAM_COMPUTE);
-        for (int k = 0; k < u->segment_count; k++) {
-            if (!u->segments[k].adapts) continue;
-            double ratio = (double)trust[k].ratio;
-            least = ratio < least ? ratio : least;
-            most = ratio > most ? ratio : most;
-            sum += ratio;
-            count++;
-        }
-        free(trust);
-        TRY(st);
-        const struct {
-            const char *name;
-            double value;
-        } scalars[] = {{"trust/min", least}, {"trust/mean", sum / count}, {"trust/max", most}};
-        for (size_t i = 0; count && i < sizeof scalars / sizeof *scalars; i++) {
-            snprintf(tag, sizeof tag, "%s%s%s", r->phases > 1 ? job_phase(p->job, phase)->name : "",
-                     r->phases > 1 ? "/" : "", scalars[i].name);
-            metrics_outcome(p->metrics, events_scalar(metrics_events(p->metrics), step, tag, scalars[i].value));
-        }
+    int count = 0, phase = job_phase_of(p->job, step - 1);
+    const PhaseUpdate *u = &r->update[phase];
+    double least = INFINITY, most = 0, sum = 0;
+    char tag[64];
+    if (!u->trust) return OK;
+    OptimizerTrust *trust = calloc((size_t)u->segment_count + 1, sizeof *trust);
+    if (!trust) return FAIL(ERR_MEMORY, "no memory for %d trust ratios", u->segment_count);
+    TRY_OUT(r->device.backend->download(&r->device, trust, u->trust, (size_t)u->segment_count * sizeof *trust));
+    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+    for (int k = 0; k < u->segment_count; k++) {
+        if (!u->segments[k].adapts) continue;
+        double ratio = (double)trust[k].ratio;
+        least = ratio < least ? ratio : least;
+        most = ratio > most ? ratio : most;
+        sum += ratio;
+        count++;
     }
-    return OK;
+    const struct {
+        const char *name;
+        double value;
+    } scalars[] = {{"trust/min", least}, {"trust/mean", sum / count}, {"trust/max", most}};
+    for (size_t i = 0; count && i < sizeof scalars / sizeof *scalars; i++) {
+        snprintf(tag, sizeof tag, "%s%s%s", r->phases > 1 ? job_phase(p->job, phase)->name : "",
+                 r->phases > 1 ? "/" : "", scalars[i].name);
+        metrics_outcome(p->metrics, events_scalar(metrics_events(p->metrics), step, tag, scalars[i].value));
+    }
+out:
+    free(trust);
+    return st;
 }
 
 Status summary_step(TowerProcess *p, int64_t step)
