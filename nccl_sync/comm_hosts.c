@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/progress.h"
 #include "nccl_sync/hosts.h"
 
 /* ---- the process waits for its thread, and the supervisor sees it */
@@ -15,6 +16,8 @@ static Status hosts_wait(HostsComm *c, int64_t number)
 {
     atomic_store(&c->shared->awaits[c->process], true);
     Status st = comm_thread_wait(c->thread, number);
+    /* It may have been long, and a process that fails in it must not pass for one that is silent until it has said so. */
+    progress_made("a collective");
     atomic_store(&c->shared->awaits[c->process], false);
     return st;
 }

@@ -40,6 +40,7 @@ enum {
 typedef struct Seen {
     Status status[RANKS];
     char message[RANKS][1024];
+    int64_t lively_ns[RANKS]; /* from the beginning to the last sign of life when its failure was known */
 } Seen;
 
 typedef struct Case {
@@ -102,12 +103,15 @@ static void rank_live(const Case *c, int rank, CommShared *shared)
                          .max_count = COUNT,
                          .timeout_ms = c->timeout_ms * (c->last_is_patient && group == GROUPS - 1 ? 10 : 1)};
     Comm *comm = NULL;
+    int64_t begun = clock_ns();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    progress_to(comm_shared_progress(shared, process));
     alarm(HANG_S); /* a hang is a failure, not a wait */
     snprintf(config.place.host, sizeof config.place.host, "host%d", group);
     no_threads = rank == c->without_thread;
     Status st = comm_hosts_open(&config, shared, pipe_link_open, &comm);
     if (st == OK) st = c->live(comm, rank);
+    c->seen->lively_ns[rank] = atomic_load(&comm_shared_progress(shared, process)->at_ns) - begun;
     if (st != OK) snprintf(c->seen->message[rank], sizeof c->seen->message[rank], "%s", status_message());
     c->seen->status[rank] = st;
     if (st != OK) comm_abort(comm);
@@ -384,6 +388,8 @@ static void test_process_that_stops(void **state)
     (void)state;
     Case c = {rank_5_stops, {2, 2, 2}, 4000, 5, -1};
     case_live(&c);
+    for (int r = 0; r < RANKS; r++) /* the supervisors of those that waited do not find them silent */
+        if (r != 5 && c.seen->lively_ns[r] < 4000000000ll) fail_msg("rank %d: no sign of life since its wait", r);
     all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
 }
 
