@@ -1,5 +1,6 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
+#include "towers/data/loading/fold.h"
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/splits.h"
@@ -157,6 +158,41 @@ Status job_part(const Options *o, const char *path, Split *part)
                 path);
 }
 
+/* "3/5" */
+static Status fold_parse(const Options *o, const char *path, FoldConfig *fold)
+{
+    char *slash, *end = NULL;
+    long k = strtol(o->fold, &slash, 10), n = *slash == '/' ? strtol(slash + 1, &end, 10) : 0;
+    if (!end || *end || n < 2 || n > FOLDS_MAX || k < 1 || k > n)
+        return FAIL(ERR_ARG, "--fold '%s': expected K/N with 1 <= K <= N and 2 <= N <= %d, e.g. 3/5", o->fold,
+                    FOLDS_MAX);
+    if (o->shuffle_window > 0)
+        return FAIL(ERR_ARG, "--fold takes samples out of all shards; it does not work with --shuffle-window");
+    if (source_splits(path) & SPLIT_BIT(SPLIT_VAL))
+        return FAIL(ERR_ARG,
+                    "--fold divides the training images, but '%s' has images for evaluation (val/); remove --fold, or "
+                    "move them to train/ or test/",
+                    path);
+    *fold = (FoldConfig){(int)k, (int)n, (uint64_t)o->seed, o->fold_group, path};
+    return OK;
+}
+
+/* --fold: both parts are samples of the training images. */
+static Status folds_open(const Options *o, SourceConfig *config, JobFiles *files)
+{
+    FoldConfig fold;
+    TRY(fold_parse(o, config->path, &fold));
+    config->whole = true;
+    config->group = fold.group && !fold_folder(fold.group) ? fold.group : NULL;
+    if (o->verb == VERB_EVAL && o->split == PART_TEST) return source_open(config, SPLIT_TEST, &files->test);
+    if (o->verb != VERB_EVAL) {
+        TRY(source_open(config, SPLIT_TRAIN, &files->train));
+        TRY(source_fold(&files->train, &fold, false));
+    }
+    TRY(source_open(config, SPLIT_TRAIN, &files->test));
+    return source_fold(&files->test, &fold, o->split != PART_TRAIN);
+}
+
 /* Training and FID need two sets; an evaluation needs only the part that it is asked for, of whatever is there. */
 static Status sources_open(const Options *o, SourceConfig *config, JobFiles *files)
 {
@@ -184,7 +220,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                            .unlabelled = !predicts,
                            .progress = progress_show,
                            .context = &shown};
-    TRY(sources_open(o, &config, files));
+    TRY(o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files));
     if (files->trained) TRY(classes_match(files));
     const SourceInfo *train = source_info(files->train ? files->train : files->test),
                      *test = source_info(files->test ? files->test : files->train);

@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
-static const char *const kept_keys[] = {"data-path",     "dataset",     "val-split", "label-base", "background",
-                                        "interpolation", "eval-resize", "eval-crop", "exif",       "img-size",
-                                        "classes",       "variant",     "width",     "amp",        "amp-dtype",
-                                        "loss",          "crop-pct",    "mean",      "std",        NULL};
+static const char *const kept_keys[] = {
+    "data-path",     "dataset",     "val-split", "fold",     "fold-group", "seed",    "label-base", "background",
+    "interpolation", "eval-resize", "eval-crop", "exif",     "img-size",   "classes", "variant",    "width",
+    "amp",           "amp-dtype",   "loss",      "crop-pct", "mean",       "std",     NULL};
 
 static bool is_kept(const char *line)
 {

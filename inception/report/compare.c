@@ -1,6 +1,7 @@
 /* The compare command: tables and JSON of loss truth and of differences between runs; see compare.h. */
 #include "inception/report/compare.h"
 
+#include "inception/report/fold_scores.h"
 #include "inception/report/norm_drift.h"
 #include "inception/report/run_difference.h"
 #include "inception/report/setting_differences.h"
@@ -552,7 +553,10 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
         if (i > 0 && !json) fputc('\n', to);
         TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], runs, pairs, to));
     }
-    if (count > 1) TRY_OUT(setting_differences(run, count, root, to));
+    if (count > 1) {
+        TRY_OUT(setting_differences((const Run *const *)run, count, root, to));
+        TRY_OUT(fold_scores((const Run *const *)run, count, root, to));
+    }
     if (count > 2) TRY_OUT(phases_ranking(run, count, root, to));
     if (json) st = json_emit(json_incref(root), JSON_INDENT(2), to);
 out:

@@ -15,7 +15,7 @@ static const char *value_of(const Run *run, const char *key, char text[VALUE_ROO
     return run_argument(run, key, text, VALUE_ROOM) ? text : NULL;
 }
 
-static bool differs(Run *const *runs, int count, const char *key)
+static bool differs(const Run *const *runs, int count, const char *key)
 {
     char first_text[VALUE_ROOM], text[VALUE_ROOM];
     const char *first = value_of(runs[0], key, first_text);
@@ -26,7 +26,21 @@ static bool differs(Run *const *runs, int count, const char *key)
     return false;
 }
 
-static json_t *row_json(Run *const *runs, int count, const char *key)
+/* A setting of training, not of where and how loudly a run ran. */
+static bool is_compared(OptionId id)
+{
+    return option_belongs(id, VERB_TRAIN) && !option_is_of_the_call(id);
+}
+
+bool settings_equal(const Run *a, const Run *b, OptionId but)
+{
+    const Run *both[] = {a, b};
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        if (id != but && is_compared(id) && differs(both, 2, option_info(id)->flag)) return false;
+    return true;
+}
+
+static json_t *row_json(const Run *const *runs, int count, const char *key)
 {
     char text[VALUE_ROOM];
     json_t *row = json_array();
@@ -38,7 +52,7 @@ static json_t *row_json(Run *const *runs, int count, const char *key)
 }
 
 /* Long values are cut to a column's width. */
-static void row_print(Run *const *runs, int count, const char *key, const int *width, FILE *to)
+static void row_print(const Run *const *runs, int count, const char *key, const int *width, FILE *to)
 {
     char text[VALUE_ROOM];
     text_printf(to, "  %-22s", key);
@@ -49,7 +63,7 @@ static void row_print(Run *const *runs, int count, const char *key, const int *w
     fputc('\n', to);
 }
 
-static void head_print(Run *const *runs, int count, int *width, FILE *to)
+static void head_print(const Run *const *runs, int count, int *width, FILE *to)
 {
     text_printf(to, "\nSettings that differ\n\n  %-22s", "");
     for (int i = 0; i < count; i++) {
@@ -60,7 +74,7 @@ static void head_print(Run *const *runs, int count, int *width, FILE *to)
     fputc('\n', to);
 }
 
-Status setting_differences(Run *const *runs, int count, json_t *root, FILE *to)
+Status setting_differences(const Run *const *runs, int count, json_t *root, FILE *to)
 {
     json_t *all = root ? json_object() : NULL;
     int *width = calloc((size_t)count, sizeof *width);
@@ -72,7 +86,7 @@ Status setting_differences(Run *const *runs, int count, json_t *root, FILE *to)
     }
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         const char *key = option_info(id)->flag;
-        if (!option_belongs(id, VERB_TRAIN) || option_is_of_the_call(id) || !differs(runs, count, key)) continue;
+        if (!is_compared(id) || !differs(runs, count, key)) continue;
         if (root) {
             json_object_set_new(all, key, row_json(runs, count, key));
             continue;

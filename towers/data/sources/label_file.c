@@ -335,6 +335,46 @@ static Status file_fill(LabelFile *f, Reader *r)
     return names_check(f, r);
 }
 
+/* The end of the field at `at`: a comma, or the end of its line or of the text. */
+static char *field_end(char *at)
+{
+    bool quoted = false;
+    for (; *at && (quoted || (*at != ',' && *at != '\n')); at++) quoted ^= *at == '"';
+    return at;
+}
+
+static bool field_is(const char *at, const char *end, const char *name)
+{
+    static const char around[] = " \t\r\"";
+    while (at < end && strchr(around, *at)) at++;
+    while (end > at && strchr(around, end[-1])) end--;
+    return (size_t)(end - at) == strlen(name) && !memcmp(at, name, (size_t)(end - at));
+}
+
+/* Remove the column of this name, which is not the first, in place; false if there is none. */
+static bool column_drop(char *text, const char *name)
+{
+    int column = 0, dropped = 0;
+    bool header = true;
+    char *to = text;
+    for (char *at = text, *end; at; at = *end ? end + 1 : NULL) {
+        bool last;
+        end = field_end(at);
+        last = *end == '\n';
+        if (header && column > 0 && field_is(at, end, name)) dropped = column;
+        if (column == 0 || column != dropped) {
+            if (column > 0) *to++ = ',';
+            memmove(to, at, (size_t)(end - at));
+            to += end - at;
+        }
+        column = last ? 0 : column + 1;
+        header = header && !last;
+        if (last) *to++ = '\n';
+    }
+    *to = 0;
+    return dropped > 0;
+}
+
 /* Takes over `text`, which ends with a NUL. */
 static Status text_parse(const char *path, char *text, size_t count, LabelFile *file)
 {
@@ -351,11 +391,20 @@ static Status text_parse(const char *path, char *text, size_t count, LabelFile *
     return st;
 }
 
-Status label_file_read(const char *path, LabelFile *file)
+Status label_file_read(const char *path, const char *without, LabelFile *file)
 {
     char *text;
     size_t count;
     TRY(file_load(path, OF_USER, ERR_FORMAT, FILE_LIMIT, &text, &count));
+    if (without && strlen(text) == count) { /* else refused below */
+        if (!column_drop(text, without)) {
+            free(text);
+            return FAIL(ERR_ARG,
+                        "--fold-group %s: '%s' has no such column; a number means a folder, 1: that of the image",
+                        without, path);
+        }
+        count = strlen(text);
+    }
     return text_parse(path, text, count, file);
 }
 

@@ -38,8 +38,9 @@ typedef struct LabelFile {
 } LabelFile;
 
 /* Errors: ERR_FORMAT with file and line for anything else than the above, for a file that is listed twice, a label that an
- * image has twice, and names of files that leave the folder; ERR_IO. */
-NODISCARD Status label_file_read(const char *path, LabelFile *file);
+ * image has twice, and names of files that leave the folder; ERR_IO, ERR_ARG. `without`: a column
+ * that is no class, for example the patient of each image, ERR_ARG if there is no such column; NULL: none. */
+NODISCARD Status label_file_read(const char *path, const char *without, LabelFile *file);
 /* label_file_read from memory; `path` is for messages. */
 NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file);
 /* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if

@@ -108,7 +108,7 @@ static Status builder_fill(IndexBuilder *b, const Tree *tree, const char *labels
     return OK;
 }
 
-static Status index_build(const Tree *tree, const uint64_t key[2], Index *index)
+static Status index_build(const Tree *tree, const char *without, const uint64_t key[2], Index *index)
 {
     Status st = OK;
     LabelFile own = {0}, train = {0};
@@ -119,9 +119,9 @@ static Status index_build(const Tree *tree, const uint64_t key[2], Index *index)
     TRY_OUT(path_join(train_labels, tree->train, LABELS_NAME));
     TRY_OUT(index_watched_add(&builder, labels));
     TRY_OUT(index_watched_add(&builder, train_labels));
-    TRY_OUT(label_file_read(train_labels, &train));
+    TRY_OUT(label_file_read(train_labels, without, &train));
     if (other) {
-        TRY_OUT(label_file_read(labels, &own));
+        TRY_OUT(label_file_read(labels, without, &own));
         TRY_OUT(label_file_match(&own, labels, &train, train_labels));
     }
     TRY_OUT(builder_fill(&builder, tree, labels, other ? &own : &train, &train));
@@ -142,9 +142,9 @@ Status labeled_source_open(const SourceConfig *config, Split split, Source **mad
     Index index = {0};
     bool found;
     TRY(tree_find(config, split, &tree_kind, &tree));
-    tree_key(&tree, "labels 1", "", key);
+    tree_key(&tree, "labels 1", config->group ? config->group : "", key);
     TRY(index_find(key, &index, &found));
-    if (!found) TRY(index_build(&tree, key, &index));
+    if (!found) TRY(index_build(&tree, config->group, key, &index));
     return indexed_files_open(config, tree.root,
                               tree.val_split > 0 ? "folder with labels, divided" : "folder with labels", &index, made);
 }

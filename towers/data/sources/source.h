@@ -51,6 +51,7 @@ typedef struct SourceConfig {
     bool unlabelled;  /* classes do not matter: images that lie in a folder without folders of classes are taken too */
     LabelBase label_base;
     bool background;     /* a class 0 without images, before those of the set (labels.h) */
+    const char *group;   /* a column of labels.csv that is no class; NULL: none */
     const Source *train; /* the training part, if it is open: its files were examined, and are not again; or NULL */
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;

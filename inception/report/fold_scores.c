@@ -1,0 +1,155 @@
+/* Grouping runs by setting, and the paired test; see fold_scores.h. */
+#include "inception/report/fold_scores.h"
+
+#include "inception/report/setting_differences.h"
+#include "kernels/text.h"
+#include "towers/files/json.h"
+#include "towers/record/statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct Scored {
+    const Run *run;
+    int fold, folds, setting;
+    double score;
+} Scored;
+
+typedef struct FoldDifference {
+    int count; /* folds that both settings have */
+    double mean, deviation, low, high, p;
+} FoldDifference;
+
+/* False if the run has no fold or no score. */
+static bool scored_read(const Run *run, Scored *scored)
+{
+    char text[64];
+    *scored = (Scored){.run = run, .score = NAN};
+    if (!run_argument(run, "fold", text, sizeof text) || sscanf(text, "%d/%d", &scored->fold, &scored->folds) != 2)
+        return false;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].test_top1)) scored->score = run->epoch[i].test_top1;
+    return scored->folds >= 2 && isfinite(scored->score);
+}
+
+/* Whether the run is a fold that this setting, of runs before it, has not yet. */
+static bool setting_lacks(const Scored *all, int before, const Scored *one, int setting)
+{
+    bool like = false;
+    for (int k = 0; k < before; k++) {
+        if (all[k].setting != setting) continue;
+        if (all[k].fold == one->fold || all[k].folds != one->folds) return false;
+        like = like || settings_equal(all[k].run, one->run, OPTION_ID_fold);
+    }
+    return like;
+}
+
+/* Numbers the settings in the order of their first runs; a fold that occurs again begins another. Returns their number. */
+static int settings_number(Scored *all, int count)
+{
+    int settings = 0;
+    for (int i = 0; i < count; i++) {
+        int s = 0;
+        while (s < settings && !setting_lacks(all, i, &all[i], s)) s++;
+        all[i].setting = s;
+        settings += s == settings;
+    }
+    return settings;
+}
+
+static int setting_take(const Scored *all, int count, int setting, double *scores, const Scored **first)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (all[i].setting != setting) continue;
+        if (!found) *first = &all[i];
+        scores[found++] = all[i].score;
+    }
+    return found;
+}
+
+static FoldDifference settings_compare(const Scored *all, int count, int other, double *differences)
+{
+    FoldDifference d = {.mean = NAN, .deviation = NAN, .low = NAN, .high = NAN, .p = NAN};
+    int folds = 2;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < count; k++) {
+            bool pair = all[i].setting == 0 && all[k].setting == other && all[i].fold == all[k].fold &&
+                        all[i].folds == all[k].folds;
+            if (!pair) continue;
+            differences[d.count++] = all[k].score - all[i].score;
+            folds = all[i].folds;
+        }
+    if (d.count) d.mean = series_mean(differences, d.count);
+    if (d.count < 2) return d;
+    double variance = series_variance(differences, d.count), freedom = d.count - 1;
+    double error = sqrt((1.0 / d.count + 1.0 / (folds - 1)) * variance);
+    d.deviation = sqrt(variance);
+    d.low = d.mean - student_quantile(0.975, freedom) * error;
+    d.high = d.mean + student_quantile(0.975, freedom) * error;
+    d.p = error > 0 ? student_tail(d.mean / error, freedom) : d.mean == 0 ? 1 : 0;
+    return d;
+}
+
+static void setting_tell(const Scored *first, int number, const double *scores, int found, json_t *rows, FILE *to)
+{
+    double mean = series_mean(scores, found), deviation = found > 1 ? sqrt(series_variance(scores, found)) : NAN;
+    char text[32] = "-";
+    if (rows) {
+        json_array_append_new(rows, json_pack("{s:o, s:i, s:i, s:o, s:o}", "run", json_text(first->run->path), "of",
+                                              first->folds, "folds", found, "mean", json_finite(mean), "deviation",
+                                              json_finite(deviation)));
+        return;
+    }
+    if (isfinite(deviation)) snprintf(text, sizeof text, "%.3f", 100 * deviation);
+    text_printf(to, "  %7c  %3d of %-3d  %12.3f  %9s   %s\n", 'A' + number % 26, found, first->folds, 100 * mean, text,
+                first->run->path);
+}
+
+static void difference_tell(const FoldDifference *d, int number, json_t *rows, FILE *to)
+{
+    if (rows) {
+        json_array_append_new(rows,
+                              json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:o}", "setting", number, "folds", d->count,
+                                        "mean", json_finite(d->mean), "deviation", json_finite(d->deviation), "low",
+                                        json_finite(d->low), "high", json_finite(d->high), "p", json_finite(d->p)));
+    } else if (d->count < 2) {
+        text_printf(to, "  %c - A: %d fold in both, too few for a test\n", 'A' + number % 26, d->count);
+    } else {
+        text_printf(to, "  %c - A over %d folds: %+.3f, deviation %.3f, 95 %% interval %+.3f to %+.3f, p = %.2g\n",
+                    'A' + number % 26, d->count, 100 * d->mean, 100 * d->deviation, 100 * d->low, 100 * d->high, d->p);
+    }
+}
+
+static void settings_tell(const Scored *all, int count, int settings, double *numbers, json_t *root, FILE *to)
+{
+    json_t *rows = root ? json_array() : NULL, *differences = root ? json_array() : NULL;
+    if (!root)
+        text_printf(to, "\nOver folds\n\n  setting       folds  %12s  deviation   first run\n",
+                    all[0].run->several ? "test mAP, %" : "accuracy, %");
+    for (int s = 0; s < settings; s++) {
+        const Scored *first = NULL;
+        int found = setting_take(all, count, s, numbers, &first);
+        setting_tell(first, s, numbers, found, rows, to);
+    }
+    for (int s = 1; s < settings; s++) {
+        FoldDifference d = settings_compare(all, count, s, numbers);
+        difference_tell(&d, s, differences, to);
+    }
+    if (root) json_object_set_new(root, "folds", json_pack("{s:o, s:o}", "settings", rows, "differences", differences));
+}
+
+Status fold_scores(const Run *const *runs, int count, json_t *root, FILE *to)
+{
+    Status st = OK;
+    int found = 0;
+    Scored *all = calloc((size_t)count, sizeof *all);
+    double *numbers = calloc((size_t)count, sizeof *numbers);
+    if (!all || !numbers) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the folds of %d runs", count));
+    for (int i = 0; i < count; i++) found += scored_read(runs[i], &all[found]);
+    if (found > 1) settings_tell(all, found, settings_number(all, found), numbers, root, to);
+out:
+    free(all);
+    free(numbers);
+    return st;
+}

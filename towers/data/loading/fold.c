@@ -1,0 +1,378 @@
+/* Dealing samples into parts, and a source that reads some samples of another; see fold.h. */
+#include "towers/data/loading/fold.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "kernels/philox.h"
+#include "towers/data/sources/reader.h"
+#include "towers/files/csv.h"
+#include "towers/files/files.h"
+
+enum { LABELS_LIMIT = 1 << 30, STREAM = 0x666f6c64 /* "fold" */ };
+
+static uint64_t draw(uint64_t seed, uint64_t id)
+{
+    Philox p = philox(seed, (uint32_t)id, (uint32_t)(id >> 32), 0, STREAM);
+    return (uint64_t)p.v[0] << 32 | p.v[1];
+}
+
+/* The class that samples are dealt by: the first of several. */
+static int32_t stratum(const Source *source, int64_t i)
+{
+    const int32_t *labels;
+    if (!source_info(source)->several) return source_label(source, i);
+    return source_labels(source, i, &labels) ? labels[0] : source_info(source)->classes;
+}
+
+/* ---- without groups */
+
+typedef struct Dealt {
+    int32_t label;
+    uint64_t random;
+    int64_t sample;
+} Dealt;
+
+static int by_class(const void *a, const void *b)
+{
+    const Dealt *x = a, *y = b;
+    if (x->label != y->label) return x->label < y->label ? -1 : 1;
+    if (x->random != y->random) return x->random < y->random ? -1 : 1;
+    return x->sample < y->sample ? -1 : x->sample > y->sample;
+}
+
+/* Dealing goes on with the next class where the last one ended, so all parts have nearly the same size. */
+static Status deal(const Source *source, const FoldConfig *config, int32_t *part)
+{
+    int64_t count = source_info(source)->count;
+    Dealt *all = calloc((size_t)count + 1, sizeof *all);
+    if (!all) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " samples", count);
+    for (int64_t i = 0; i < count; i++) all[i] = (Dealt){stratum(source, i), draw(config->seed, (uint64_t)i), i};
+    qsort(all, (size_t)count, sizeof *all, by_class);
+    for (int64_t i = 0; i < count; i++) part[all[i].sample] = (int32_t)(i % config->folds);
+    free(all);
+    return OK;
+}
+
+/* ---- the group of each sample */
+
+/* The name of the `level`-th folder above the file of a path, in place; NULL if there is none. */
+static char *folder_name(char *path, int level)
+{
+    for (int i = 0; i < level; i++) {
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path) return NULL;
+        *slash = 0;
+    }
+    char *name = strrchr(path, '/');
+    return name ? name + 1 : path;
+}
+
+int fold_folder(const char *group)
+{
+    char *end;
+    long level = strtol(group, &end, 10);
+    return *group && !*end && level >= 1 && level < PATH_BYTES ? (int)level : 0;
+}
+
+typedef struct Row {
+    const char *file, *group; /* in the text of the file */
+} Row;
+
+typedef struct Column {
+    char root[PATH_BYTES]; /* folder of the labels file, as samples' places begin */
+    char *text;            /* owned */
+    Row *rows;             /* owned, sorted by file */
+    int64_t count;
+} Column;
+
+static int by_file(const void *a, const void *b)
+{
+    return strcmp(((const Row *)a)->file, ((const Row *)b)->file);
+}
+
+static char *line_take(char **rest)
+{
+    char *line = *rest;
+    if (!line || !*line) return NULL;
+    char *end = strchr(line, '\n');
+    *rest = end ? end + 1 : NULL;
+    if (end) *end = 0;
+    size_t count = strlen(line);
+    if (count && line[count - 1] == '\r') line[count - 1] = 0;
+    return line;
+}
+
+static Status column_read(const FoldConfig *config, Column *column)
+{
+    char path[PATH_BYTES], *field;
+    size_t bytes = 0;
+    int number = -1;
+    TRY(path_join(path, config->labels, "labels.csv"));
+    if (access(path, F_OK) != 0) TRY(path_join(path, config->labels, "train/labels.csv"));
+    char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    if (slash) snprintf(column->root, sizeof column->root, "%.*s", (int)(slash - real + 1), real);
+    free(real);
+    TRY(file_load(path, OF_USER, ERR_ARG, LABELS_LIMIT, &column->text, &bytes));
+    char *rest = column->text, *line = line_take(&rest);
+    for (int i = 0; line && (field = csv_take(&line)); i++)
+        if (i > 0 && !strcmp(field, config->group)) number = i;
+    if (number < 0) return FAIL(ERR_ARG, "--fold-group %s: '%s' has no such column", config->group, path);
+    size_t lines = 1;
+    for (const char *at = rest; at && *at; at++) lines += *at == '\n';
+    column->rows = calloc(lines, sizeof *column->rows);
+    if (!column->rows) return FAIL(ERR_MEMORY, "no memory for the groups of '%s'", path);
+    while ((line = line_take(&rest))) {
+        Row row = {.file = csv_take(&line)};
+        for (int i = 1; i <= number && line; i++) row.group = csv_take(&line);
+        if (row.file && *row.file && row.group) column->rows[column->count++] = row;
+    }
+    qsort(column->rows, (size_t)column->count, sizeof *column->rows, by_file);
+    return OK;
+}
+
+/* A name in labels.csv may lack the extension. */
+static const char *column_find(const Column *column, char *file)
+{
+    const Row wanted = {.file = file};
+    const Row *found = bsearch(&wanted, column->rows, (size_t)column->count, sizeof *column->rows, by_file);
+    char *dot = found ? NULL : strrchr(file, '.');
+    if (dot && !strchr(dot, '/')) {
+        *dot = 0;
+        found = bsearch(&wanted, column->rows, (size_t)column->count, sizeof *column->rows, by_file);
+    }
+    return found ? found->group : NULL;
+}
+
+typedef struct Member {
+    uint64_t group; /* a hash of its name */
+    int64_t sample;
+} Member;
+
+static Status members_find(const Source *source, const FoldConfig *config, Member *members)
+{
+    Status st = OK;
+    Column column = {0};
+    int folder = fold_folder(config->group);
+    if (!folder) TRY_OUT(column_read(config, &column));
+    for (int64_t i = 0; i < source_info(source)->count; i++) {
+        char where[PATH_BYTES], text[PATH_BYTES];
+        source_where(source, i, where, sizeof where);
+        memcpy(text, where, sizeof text);
+        size_t root = strlen(column.root);
+        char *below = text + (strncmp(text, column.root, root) ? 0 : root);
+        const char *group = folder ? folder_name(text, folder) : column_find(&column, below);
+        if (!group || !*group)
+            TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has no such %s", config->group, where,
+                         folder ? "folder" : "group in labels.csv"));
+        members[i] = (Member){XXH3_64bits(group, strlen(group)), i};
+    }
+out:
+    free(column.text);
+    free(column.rows);
+    return st;
+}
+
+/* ---- with groups */
+
+typedef struct Group {
+    uint64_t random;
+    int64_t first, count; /* in the members */
+} Group;
+
+static int by_group(const void *a, const void *b)
+{
+    const Member *x = a, *y = b;
+    if (x->group != y->group) return x->group < y->group ? -1 : 1;
+    return x->sample < y->sample ? -1 : x->sample > y->sample;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const Group *x = a, *y = b;
+    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    if (x->random != y->random) return x->random < y->random ? -1 : 1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+/* Samples of each class in each part so far, and in all. */
+typedef struct Counts {
+    double *in, *all; /* [folds][classes], [classes]; owned */
+    int64_t *size;    /* [folds]; owned */
+    int classes;
+} Counts;
+
+/* The growth of the sum of squared class shares: least where these samples are most missed. */
+static double cost(const Source *source, const Counts *c, const Member *members, int64_t count, int fold)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int32_t label = stratum(source, members[i].sample);
+        sum += (2 * c->in[(size_t)fold * (size_t)c->classes + (size_t)label] + 1) / (c->all[label] * c->all[label]);
+    }
+    return sum;
+}
+
+static void group_place(const Source *source, const FoldConfig *config, Counts *c, const Member *members, int64_t count,
+                        int32_t *part)
+{
+    int best = 0;
+    double least = 0;
+    for (int f = 0; f < config->folds; f++) {
+        double now = cost(source, c, members, count, f);
+        bool better = now < least || (now == least && c->size[f] < c->size[best]);
+        if (f == 0 || better) best = f, least = now;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        c->in[(size_t)best * (size_t)c->classes + (size_t)stratum(source, members[i].sample)]++;
+        part[members[i].sample] = best;
+    }
+    c->size[best] += count;
+}
+
+static int64_t groups_make(const FoldConfig *config, Member *members, int64_t count, Group *groups)
+{
+    int64_t made = 0;
+    qsort(members, (size_t)count, sizeof *members, by_group);
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || members[i].group != members[i - 1].group)
+            groups[made++] = (Group){.random = draw(config->seed, members[i].group), .first = i};
+        groups[made - 1].count++;
+    }
+    qsort(groups, (size_t)made, sizeof *groups, by_size);
+    return made;
+}
+
+static Status groups_deal(const Source *source, const FoldConfig *config, int32_t *part)
+{
+    Status st = OK;
+    int64_t count = source_info(source)->count;
+    Counts c = {.classes = source_info(source)->classes + 1};
+    Member *members = calloc((size_t)count + 1, sizeof *members);
+    Group *groups = calloc((size_t)count + 1, sizeof *groups);
+    c.in = calloc((size_t)config->folds * (size_t)c.classes, sizeof *c.in);
+    c.all = calloc((size_t)c.classes, sizeof *c.all);
+    c.size = calloc((size_t)config->folds, sizeof *c.size);
+    if (!members || !groups || !c.in || !c.all || !c.size)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " samples", count));
+    TRY_OUT(members_find(source, config, members));
+    for (int64_t i = 0; i < count; i++) c.all[stratum(source, i)]++;
+    int64_t made = groups_make(config, members, count, groups);
+    if (made < config->folds)
+        TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has %" PRId64 " groups, too few for %d folds", config->group,
+                     source_info(source)->name, made, config->folds));
+    for (int64_t g = 0; g < made; g++)
+        group_place(source, config, &c, members + groups[g].first, groups[g].count, part);
+out:
+    free(members);
+    free(groups);
+    free(c.in);
+    free(c.all);
+    free(c.size);
+    return st;
+}
+
+Status fold_parts(const Source *source, const FoldConfig *config, int32_t *part)
+{
+    const SourceInfo *info = source_info(source);
+    if (info->count < config->folds)
+        return FAIL(ERR_ARG, "--fold: %s has %" PRId64 " training images, too few for %d folds", info->name,
+                    info->count, config->folds);
+    return config->group ? groups_deal(source, config, part) : deal(source, config, part);
+}
+
+/* ---- some samples of a source */
+
+typedef struct Subset {
+    Source base;
+    Source *from; /* owned */
+    int64_t *ids; /* owned: [base.info.count], increasing */
+} Subset;
+
+static Status subset_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    const Subset *s = (const Subset *)source;
+    return source_read(s->from, s->ids[index], bytes, label);
+}
+
+static int32_t subset_label(const Source *source, int64_t index)
+{
+    const Subset *s = (const Subset *)source;
+    return source_label(s->from, s->ids[index]);
+}
+
+static int32_t subset_labels(const Source *source, int64_t index, const int32_t **labels)
+{
+    const Subset *s = (const Subset *)source;
+    return source_labels(s->from, s->ids[index], labels);
+}
+
+static void subset_where(const Source *source, int64_t index, char *text, size_t bytes)
+{
+    const Subset *s = (const Subset *)source;
+    source_where(s->from, s->ids[index], text, bytes);
+}
+
+static void subset_hint(const Source *source, int64_t index)
+{
+    const Subset *s = (const Subset *)source;
+    source_hint(s->from, s->ids[index]);
+}
+
+static void subset_close(Source *source)
+{
+    Subset *s = (Subset *)source;
+    source_close(s->from);
+    free(s->ids);
+    free(s);
+}
+
+static Status subset_fill(Subset *s, const FoldConfig *config, bool evaluation)
+{
+    SourceInfo *info = &s->base.info;
+    int32_t *part = calloc((size_t)info->count + 1, sizeof *part);
+    int64_t count = 0;
+    if (!part || !s->ids) {
+        free(part);
+        return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " samples", info->count);
+    }
+    Status st = fold_parts(s->from, config, part);
+    for (int64_t i = 0; st == OK && i < info->count; i++)
+        if ((part[i] == config->fold - 1) == evaluation) s->ids[count++] = i;
+    free(part);
+    XXH128_hash_t sum = XXH3_128bits_withSeed(s->ids, (size_t)count * sizeof *s->ids, info->fingerprint[0]);
+    info->fingerprint[0] = sum.low64;
+    info->fingerprint[1] ^= sum.high64;
+    info->count = count;
+    return st;
+}
+
+Status source_fold(Source **source, const FoldConfig *config, bool evaluation)
+{
+    Subset *s = calloc(1, sizeof *s);
+    if (!s) {
+        source_close(*source);
+        *source = NULL;
+        return FAIL(ERR_MEMORY, "no memory for a fold");
+    }
+    *s = (Subset){.base = {.info = *source_info(*source),
+                           .read = subset_read,
+                           .label = subset_label,
+                           .labels = subset_labels,
+                           .where = subset_where,
+                           .hint = subset_hint,
+                           .close = subset_close},
+                  .from = *source,
+                  .ids = calloc((size_t)source_info(*source)->count + 1, sizeof *s->ids)};
+    s->base.info.shard_first = NULL;
+    s->base.info.shards = 0;
+    *source = &s->base;
+    Status st = subset_fill(s, config, evaluation);
+    if (st == OK) return OK;
+    source_close(*source);
+    *source = NULL;
+    return st;
+}
