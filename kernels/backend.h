@@ -20,7 +20,7 @@ enum { BACKEND_MARKS = 4 };
 typedef struct DeviceConfig {
     int ordinal;          /* GPU number; 0 on the CPU */
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
-    bool deterministic;   /* refuse algorithms whose result may differ between runs */
+    bool deterministic;   /* choose algorithms without timing them, so that unrelated runs choose the same */
     bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): two or three times the rounding of plain sums */
     bool winograd_bf16;   /* CPU: bf16 convolutions by F(2x2, 3x3) and F(4, 7) where they are faster */
     bool winograd_f32;    /* CPU: the same in f32 */
@@ -109,6 +109,12 @@ struct Backend {
     /* Microseconds of one launch of this op, measured once and cached. Negative if unknown: no memory to measure it, or
      * a deterministic device. NULL: always unknown. */
     double (*op_time)(Device *device, const OpCall *call);
+    /* All that this device has chosen by time so far (in prepare, joins and op_time), as text that the caller frees;
+     * `chosen`: how many of these choices were made although others had been given. A device that takes such a text
+     * makes the same choices instead of timing, unless it is another kind of device, or has other libraries: then
+     * nothing is taken. NULL: nothing is chosen by time. */
+    Status (*choices_text)(Device *device, char **text, int *chosen);
+    Status (*choices_take)(Device *device, const char *text, bool *taken);
 
     /* One update of a parameter range (optimizer.h). */
     Status (*optimizer_apply)(Device *device, const OptimizerUpdate *update);

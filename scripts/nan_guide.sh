@@ -78,7 +78,7 @@ The weights are those after step 39, and are saved in the checkpoint. No checkpo
 
 ## The capsule
 
-The run directory contains everything that the step needs: the batch (`batch.safetensors`: images, labels, crops, sample numbers), the weights and statistics before the step, the optimizer's slots, seed and counters, the last losses of all towers. `towers replay` runs that tower's step again and prints a line for every output, up to the first that is not finite:
+The run directory contains everything that the step needs: the batch (`batch.safetensors`: images, labels, crops, sample numbers), the weights and statistics before the step, the optimizer's slots, seed and counters, the last losses of all towers, and on a GPU the choice of kernels (`plans.txt`). `towers replay` runs that tower's step again and prints a line for every output, up to the first that is not finite:
 
 TEXT
     cut='12s/.*/  .../;13,${/^ *4[12] |^error/!d}' shown "" towers replay runs/hunt/nan-step-40-tower-1 --device cpu

@@ -92,6 +92,20 @@ static Status precision_choose(const Options *o, const Backend *backend, Capsule
 
 /* ---- output */
 
+/* The device could not take the kernels of the run: another device, another version of a library. */
+static bool kernels_differ(const Capsule *capsule, Replica *replica)
+{
+    const Backend *backend = replica->device.backend;
+    char *own;
+    int chosen;
+    if (!capsule->choices) return false;
+    if (!backend->choices_text || backend->choices_text(&replica->device, &own, &chosen) != OK) return true;
+    size_t title = strcspn(own, "\n") + 1; /* the device and its libraries */
+    bool differ = chosen > 0 || strncmp(own, capsule->choices, title) != 0;
+    free(own);
+    return differ;
+}
+
 static void head_print(const Capsule *capsule, Replica *replica, bool injected, FILE *to)
 {
     char device[256] = "", text[512];
@@ -100,6 +114,8 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
     text_printf(to, "%s: step %lld, tower %d of %d, %d samples, %s\n%s in %s on %s\n", capsule->path,
                 (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
                 capsule->program.model->title, dtype_name(capsule->program.compute), device);
+    if (kernels_differ(capsule, replica))
+        fputs("This device cannot run all kernels of the run (plans.txt): values may differ in their last bits.\n", to);
     if (capsule->weights_after >= capsule->step)
         fprintf(to, "The weights are those after step %lld, which was already running on the device.\n",
                 (long long)capsule->weights_after);

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How the parts of a divided sum may be added. Left out: OUTPUT_TYPE and INPLACE, which add them in the type of the result
+ * (cublasLt.h); INPLACE also adds them as they come. */
+static const uint32_t REDUCTIONS = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
 struct CublasLibrary {
     cublasLtHandle_t handle;
 };
@@ -99,8 +103,7 @@ static Status problem_create(const Product *p, Problem *made)
 
 static Status preference_create(const Product *p, cublasLtMatmulPreference_t *made)
 {
-    uint32_t alignment = 16,
-             reductions = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    uint32_t alignment = 16, reductions = REDUCTIONS;
     uint64_t workspace = p->workspace_max;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -110,7 +113,6 @@ static Status preference_create(const Product *p, cublasLtMatmulPreference_t *ma
                                                     sizeof workspace));
     for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
         TRY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(*made, aligned[i], &alignment, sizeof alignment));
-    if (p->deterministic) reductions &= ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE; /* parts come in any order */
     TRY_CUBLAS(cublasLtMatmulPreferenceSetAttribute(*made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                                                     sizeof reductions));
     return OK;
@@ -183,6 +185,16 @@ void product_plan_text(const ProductPlan *plan, char *buffer, size_t bytes)
         text_add(&text, " %llx", (unsigned long long)plan->algo.data[i]);
 }
 
+/* Sums that are not divided have CUBLASLT_REDUCTION_SCHEME_NONE, 0. */
+static bool sums_are_f32(const cublasLtMatmulAlgo_t *algo)
+{
+    uint32_t scheme = 0;
+    size_t written = 0;
+    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
+                                                &written) == CUBLAS_STATUS_SUCCESS &&
+           (scheme & ~REDUCTIONS) == 0;
+}
+
 Status product_plan_named(CublasLibrary *library, const Product *product, const char *text, ProductPlan **made)
 {
     Status st = OK;
@@ -201,6 +213,7 @@ Status product_plan_named(CublasLibrary *library, const Product *product, const 
         algo.data[i] = word;
         used += length;
     }
+    if (!sums_are_f32(&algo)) return FAIL(ERR_UNSUPPORTED, "the plan '%s' does not sum in f32", text);
     TRY_OUT(plan_create(library, product, &algo, workspace, &plan));
     TRY_CUBLAS_OUT(cublasLtMatmulAlgoCheck(library->handle, plan->problem.how, plan->problem.a, plan->problem.b,
                                            plan->problem.d, plan->problem.d, &algo, &result));

@@ -3,7 +3,7 @@
  *   y[rows][outs] = x[rows][ins] * transpose(w[outs][ins])        PRODUCT_Y
  *   x = y * w                                                     PRODUCT_DX
  *   w = transpose(y) * x                                          PRODUCT_DW
- * All packed, sums in f32. The gradient of the weights is f32 whatever x and y are. */
+ * All packed, sums in f32, in the same order every time. The gradient of the weights is f32 whatever x and y are. */
 #ifndef TOWERS_KERNELS_CUDA_CUBLAS_H
 #define TOWERS_KERNELS_CUDA_CUBLAS_H
 
@@ -21,10 +21,9 @@ typedef enum ProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } ProductKind;
 typedef struct Product {
     ProductKind kind;
     int64_t rows, ins, outs;
-    Dtype dtype;        /* of x, y and the weights that are read */
-    bool accumulate;    /* the result is added to what is there */
-    bool tf32;          /* f32 operands may be rounded to TF32 */
-    bool deterministic; /* the same bits every time */
+    Dtype dtype;     /* of x, y and the weights that are read */
+    bool accumulate; /* the result is added to what is there */
+    bool tf32;       /* f32 operands may be rounded to TF32 */
     size_t workspace_max;
 } Product;
 

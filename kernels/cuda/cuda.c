@@ -256,6 +256,16 @@ static bool cuda_joins(Device *device, const OpCall *call)
     return kernel->joins && kernel->joins(device, call);
 }
 
+static Status cuda_choices_text(Device *device, char **text, int *chosen)
+{
+    return plan_cache_text(cuda_device(device)->plans, text, chosen);
+}
+
+static Status cuda_choices_take(Device *device, const char *text, bool *taken)
+{
+    return plan_cache_take(cuda_device(device)->plans, text, taken);
+}
+
 const Backend cuda_backend = {
     .name = "cuda",
     .device_list = cuda_device_list,
@@ -274,6 +284,8 @@ const Backend cuda_backend = {
     .storage = op_storage,
     .joins = cuda_joins,
     .op_time = cuda_op_time,
+    .choices_text = cuda_choices_text,
+    .choices_take = cuda_choices_take,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .l2_term = cuda_l2_term,

@@ -428,8 +428,7 @@ static bool engine_keeps(Descriptor engine, const CudnnRules *rules)
 {
     const cudnnBackendAttributeName_t numerical = CUDNN_ATTR_ENGINE_NUMERICAL_NOTE;
     const cudnnBackendAttributeType_t type = CUDNN_TYPE_NUMERICAL_NOTE;
-    if (rules->deterministic && engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC))
-        return false;
+    if (engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
     if (!rules->tensor_cores && engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_TENSOR_CORE)) return false;
     if (engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) return false;
     if (engine_notes(engine, numerical, type, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
@@ -571,8 +570,8 @@ Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan
     if (st == OK && *found == 0)
         st = plans_of_mode(g, CUDNN_HEUR_MODE_FALLBACK, CUDNN_PLANS, rules, wanted, plans, found);
     if (st == OK && *found == 0)
-        st =
-            FAIL(ERR_UNSUPPORTED, "cuDNN has no plan that meets the requirements (memory, determinism, number format)");
+        st = FAIL(ERR_UNSUPPORTED,
+                  "cuDNN has no plan that meets the requirements (memory, the same bits every time, number format)");
     if (st == OK) return OK;
     while (*found > 0) cudnn_plan_destroy(plans[--*found]);
     return st;

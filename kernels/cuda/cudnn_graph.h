@@ -53,9 +53,8 @@ void cudnn_norm_sums(CudnnGraph *g, const CudnnNormSums *sums);
 
 /* ---- plans */
 
-/* Engines that convert f32 operands to 16 bits, or add up in 16 bits, are never taken. */
+/* Engines that convert f32 operands to 16 bits, add up in 16 bits, or give other bits in another run are never taken. */
 typedef struct CudnnRules {
-    bool deterministic;      /* the same bits every time */
     bool tensor_cores;       /* for f32 operands these round to TF32; 16-bit operands lose nothing by them */
     bool no_runtime_compile; /* engines that come compiled: no compiler at run time, no driver needed for the plan */
     size_t workspace_max;    /* bytes; 0: any */

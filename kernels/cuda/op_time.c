@@ -95,7 +95,7 @@ double cuda_op_time(Device *device, const OpCall *call)
     call_text(call, text);
     const char *known = plan_cache_find(cuda_device(device)->plans, text);
     if (known) return strtod(known, NULL);
-    if (call_time(device, call, &microseconds) != OK) return -1;
+    if (call_time(device, call, &microseconds) != OK) microseconds = -1;
     snprintf(found, sizeof found, "%.2f", microseconds);
-    return plan_cache_add(cuda_device(device)->plans, text, found, microseconds) == OK ? microseconds : -1;
+    return plan_cache_add(cuda_device(device)->plans, text, found, microseconds) == OK ? strtod(found, NULL) : -1;
 }

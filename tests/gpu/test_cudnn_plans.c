@@ -336,7 +336,7 @@ static CudnnLibrary *asked;
 static bool described_joins(Device *device, const OpCall *call)
 {
     (void)device;
-    return conv_joined_exists(asked, call, false);
+    return conv_joined_exists(asked, call);
 }
 
 /* The joined ops of the step: each must have its plan with the strides that the memory plan gave it. */
@@ -347,7 +347,7 @@ static int joined_check(const Program *p)
         const OpCall *call = plan_call(p->plan, i);
         bool joined =
             call->kind == OP_CONV_STATISTICS || call->kind == OP_CONV_DX_SUMS || call->kind == OP_CONV_DW_APPLY;
-        if (!joined || conv_joined_exists(asked, call, false)) continue;
+        if (!joined || conv_joined_exists(asked, call)) continue;
         printf("  lost: no plan for %s '%s' as it lies in memory\n", op_name(call->kind), call->name);
         lost++;
     }
@@ -456,7 +456,7 @@ static void test_f32_without_tensor_cores(void **state)
 {
     (void)state;
     static Row storage[ROWS_MAX];
-    const CudnnRules strict = {.deterministic = true, .no_runtime_compile = true};
+    const CudnnRules strict = {.no_runtime_compile = true};
     Rows rows = {storage, 0, 0};
     CudnnLibrary *library = library_of(0);
     int asked_for = 0, refused = 0;
@@ -510,7 +510,7 @@ static void test_adding_and_deterministic(void **state)
 {
     (void)state;
     static Row storage[ROWS_MAX];
-    const CudnnRules rules = {.deterministic = true, .tensor_cores = true, .no_runtime_compile = true};
+    const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
     Rows rows = {storage, 0, 0};
     CudnnLibrary *library = library_of(0);
     rows_of_model(inception_v3(), 256, true, &rows);

@@ -327,6 +327,7 @@ static Status content_read(Capsule *c)
 {
     Status st = OK;
     char path[PATH_BYTES];
+    size_t bytes;
     Manifest *manifest = NULL;
     const char *const names[] = {CAPSULE_BATCH, CAPSULE_MODEL, CAPSULE_STATE};
     TRY(manifest_open(c->path, &manifest));
@@ -336,6 +337,8 @@ static Status content_read(Capsule *c)
         goto out;
     }
     TRY_OUT(manifest_verify(manifest, c->path));
+    TRY_OUT(path_join(path, c->path, CHOICES_FILE));
+    if (manifest_find(manifest, CHOICES_FILE)) TRY_OUT(file_read(path, STATE_LIMIT, &c->choices, &bytes));
     TRY_OUT(state_read(c));
     TRY_OUT(batch_read(c));
     TRY_OUT(path_join(path, c->path, CAPSULE_MODEL));
@@ -363,6 +366,7 @@ void capsule_close(Capsule *capsule)
 {
     if (!capsule) return;
     safetensors_close(capsule->weights);
+    free(capsule->choices);
     free(capsule->pixels);
     free(capsule->labels);
     free(capsule->augment);
@@ -421,7 +425,8 @@ Status capsule_replica(const Capsule *capsule, const Backend *backend, const Dev
                             .local = 1,
                             .train_n = {capsule->batch.n},
                             .optimizer = {.kind = OPTIMIZER_SGD},
-                            .seed = capsule->key.seed};
+                            .seed = capsule->key.seed,
+                            .choices = capsule->choices};
     TRY(replica_create(&config, &replica));
     Status st = weights_read(capsule, replica);
     if (st == OK)

@@ -12,6 +12,7 @@
  *                                              weights_after_step: the step after which the weights were saved, later
  *                                              than the step before if steps under way on a GPU had already changed
  *                                              them (--nan-policy skip)
+ *                         /plans.txt           the kernels that a GPU had chosen (Backend.choices_text)
  *                         /MANIFEST            the same format as in a checkpoint
  *
  * Written like a checkpoint: into a temporary directory, each file fsynced, then renamed. The reader treats it as
@@ -67,7 +68,8 @@ typedef struct Capsule {
     float *targets, *positive_weight;
     bool positive_weights; /* there are some */
     NormSums sums;
-    SafeTensors *weights; /* owned */
+    SafeTensors *weights; /* owned, as the next */
+    char *choices;        /* text of plans.txt; NULL: none */
 } Capsule;
 
 /* Errors: ERR_CHECKPOINT naming the file and what is wrong with it. */

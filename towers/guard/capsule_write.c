@@ -170,6 +170,18 @@ static Status weights_pack_all(TowerProcess *p, int slot, WeightList *model, Wei
     return OK;
 }
 
+/* The kernels of this device, so that a replay takes them, too. */
+static Status choices_write(Device *device, const char *directory, Manifest *manifest)
+{
+    char *text;
+    int chosen;
+    if (!device->backend->choices_text) return OK;
+    TRY(device->backend->choices_text(device, &text, &chosen));
+    Status st = manifest_write_text(manifest, directory, CHOICES_FILE, text);
+    free(text);
+    return st;
+}
+
 /* The tensor lists must live as long as the manifest, which borrows their names. */
 static Status files_write(TowerProcess *p, const CapsuleSource *source, const char *directory)
 {
@@ -186,6 +198,7 @@ static Status files_write(TowerProcess *p, const CapsuleSource *source, const ch
     if (train.count)
         TRY_OUT(manifest_write_tensors(manifest, directory, CAPSULE_TRAIN, train.tensor, train.count, NULL, 0));
     TRY_OUT(manifest_write_text(manifest, directory, CAPSULE_STATE, state));
+    TRY_OUT(choices_write(&p->replica->device, directory, manifest));
     TRY_OUT(manifest_finish(manifest, directory));
 out:
     manifest_destroy(manifest);

@@ -158,7 +158,6 @@ static Status programs_create(Replica *r)
     r->eval = calloc((size_t)eval_count + 1, sizeof *r->eval);
     if (!r->train || !r->eval)
         return FAIL(ERR_MEMORY, "no memory for the programs of %d batch sizes", train_count + eval_count);
-    TRY(program_layout(&config, layout_samples(r), &r->layout));
     config.training = true;
     for (; r->train_count < train_count; r->train_count++) {
         config.phase = r->train_count / sizes;
@@ -202,15 +201,52 @@ out:
     return st;
 }
 
-Status replica_create(const ReplicaConfig *config, Replica **made)
+Status replica_begin(const ReplicaConfig *config, Replica **made)
 {
     Status st = OK;
+    bool taken;
     Replica *r = calloc(1, sizeof *r);
     if (!r) return FAIL(ERR_MEMORY, "no memory for the replica");
     r->config = *config;
     TRY_OUT(config->backend->open(&config->device, &r->device));
-    TRY_OUT(captured_graphs_create(&r->device, config->capture, &r->captured));
-    TRY_OUT(programs_create(r));
+    if (config->choices && config->backend->choices_take)
+        TRY_OUT(config->backend->choices_take(&r->device, config->choices, &taken));
+    r->config.choices = NULL;
+    TRY_OUT(program_layout(&r->config.program, layout_samples(r), &r->layout));
+    *made = r;
+    r = NULL;
+out:
+    replica_destroy(r);
+    return st;
+}
+
+Status replica_create(const ReplicaConfig *config, Replica **made)
+{
+    TRY(replica_begin(config, made));
+    Status st = replica_build(*made);
+    if (st == OK) return OK;
+    replica_destroy(*made);
+    *made = NULL;
+    return st;
+}
+
+Status replica_choose_for(Replica *r, int32_t n)
+{
+    Status st = OK;
+    ProgramConfig config = r->config.program;
+    config.training = true;
+    for (config.phase = 0; st == OK && config.phase < program_phases(config.model); config.phase++) {
+        Program program = {0};
+        st = program_create(&config, n, r->layout, &r->device, &program);
+        program_destroy(&program);
+    }
+    return st;
+}
+
+Status replica_build(Replica *r)
+{
+    TRY(captured_graphs_create(&r->device, r->config.capture, &r->captured));
+    TRY(programs_create(r));
     size_t bytes[ARENA_COUNT] = {0};
     bytes[ARENA_PARAM] = r->layout->param_elements * sizeof(float);
     bytes[ARENA_GRAD] = r->layout->trained_elements * sizeof(float);
@@ -218,9 +254,9 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
     for (int a = 0; a < ARENA_COUNT; a++) {
         if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
-        TRY_OUT(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
+        TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
     }
-    TRY_OUT(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
+    TRY(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
     r->arena[ARENA_GRAD] = r->grad_memory.data;
     size_t local = (size_t)r->config.local, elements = r->layout->state_elements;
     r->state = calloc(local, sizeof *r->state);
@@ -229,31 +265,26 @@ Status replica_create(const ReplicaConfig *config, Replica **made)
     r->correct = calloc(local, sizeof *r->correct);
     r->correct_over = calloc(local, sizeof *r->correct_over);
     if (!r->state || !r->stat || !r->ema_state || !r->correct || !r->correct_over)
-        TRY_OUT(FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local));
+        TRY(FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local));
     for (size_t t = 0; t < local; t++) {
-        TRY_OUT(device_floats(r, elements, &r->state[t]));
-        TRY_OUT(device_floats(r, elements, &r->stat[t]));
-        TRY_OUT(device_floats(r, elements, &r->correct[t]));
-        TRY_OUT(replica_statistics_over(r, (int)t, layout_samples(r)));
-        if (r->config.ema) TRY_OUT(device_floats(r, elements, &r->ema_state[t]));
+        TRY(device_floats(r, elements, &r->state[t]));
+        TRY(device_floats(r, elements, &r->stat[t]));
+        TRY(device_floats(r, elements, &r->correct[t]));
+        TRY(replica_statistics_over(r, (int)t, layout_samples(r)));
+        if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
     }
-    TRY_OUT(optimizer_create(r));
+    TRY(optimizer_create(r));
     for (int p = 0; p < r->phases; p++) {
-        TRY_OUT(optimizer_segments_create(r, p));
-        TRY_OUT(ranges_create(r, p));
+        TRY(optimizer_segments_create(r, p));
+        TRY(ranges_create(r, p));
     }
-    TRY_OUT(kept_create(r));
+    TRY(kept_create(r));
     for (int i = 0; i < r->train_count; i++) program_bind(r, r->train[i].plan, r->state[0]);
     for (int i = 0; i < r->eval_count; i++) {
         program_bind(r, r->eval[i].plan, r->eval_state);
         if (r->ema) plan_bind(r->eval[i].plan, ARENA_PARAM, r->ema);
     }
-    TRY_OUT(values_start(r));
-    *made = r;
-    r = NULL;
-out:
-    replica_destroy(r);
-    return st;
+    return values_start(r);
 }
 
 static void release(Replica *r, void *memory)

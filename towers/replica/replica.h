@@ -11,6 +11,9 @@
 #include "towers/graph/program.h"
 #include "towers/replica/captured_graphs.h"
 
+/* The file of a run directory, and of a capsule, with the choices of its device (Backend.choices_text). */
+#define CHOICES_FILE "plans.txt"
+
 enum { REPLICA_SIZES = 2 * TOWERS_MAX + 1 /* a full and a short batch for every tower, and one more */ };
 
 typedef struct ReplicaConfig {
@@ -28,7 +31,8 @@ typedef struct ReplicaConfig {
     bool accumulate; /* several batches make one update */
     bool capture;    /* repeat the launches of a step as captured graphs, if the device can */
     uint64_t seed;
-    CommConfig sum; /* job_comm, to account for its memory; no towers: none */
+    CommConfig sum;      /* job_comm, to account for its memory; no towers: none */
+    const char *choices; /* borrowed by replica_create: those of another device (Backend.choices_text); NULL: none */
 } ReplicaConfig;
 
 typedef struct StateRange {
@@ -77,6 +81,12 @@ typedef struct Replica {
 /* Opens the device, builds all programs, allocates all memory, and fills parameters and states with their initial
  * values. */
 NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
+/* The same in two parts, between which the device can take choices. The first opens the device and makes the layout.
+ * Other functions want a built replica; one that could not be built may be destroyed. */
+NODISCARD Status replica_begin(const ReplicaConfig *config, Replica **made);
+NODISCARD Status replica_build(Replica *replica);
+/* Make the device's choices for a batch size of training that this replica does not have. */
+NODISCARD Status replica_choose_for(Replica *replica, int32_t n);
 void replica_destroy(Replica *replica); /* NULL is fine */
 /* Size of the 16-bit copy of the weights; 0 if there is none. */
 size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout);

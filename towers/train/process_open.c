@@ -1,4 +1,4 @@
-/* Set-up and tear-down of a tower process: replica, communicator, loader, records, in the order of their dependencies;
+/* Set-up and tear-down of a tower process: communicator, replica, loader, records, in the order of their dependencies;
  * process_close frees whatever exists. */
 #include "towers/train/process_open.h"
 #include "towers/guard/batch_max.h"
@@ -7,6 +7,7 @@
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/snapshot.h"
 #include "towers/replica/tower_process.h"
+#include "towers/train/choices.h"
 #include "towers/train/introduction.h"
 #include "towers/train/outcome.h"
 #include "towers/train/samples_log.h"
@@ -20,22 +21,24 @@
 
 enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
 
-/* ---- the replica */
+/* ---- device and replica */
 
-static Status replica_open(TowerProcess *p)
+/* The other processes learn that this one lacks memory before the search for a batch that fits begins. */
+static Status memory_explain(TowerProcess *p, const ReplicaConfig *config)
 {
-    const TrainJob *job = p->job;
-    ReplicaConfig config;
-    process_config(job, &p->place, &config);
-    Status made = replica_create(&config, &p->replica);
-    if (made == ERR_MEMORY) return batch_explain(job, &config);
-    TRY(made);
-    if (p->replica->device.unconfirmed)
-        ledger_note(
-            p->ledger,
-            "tower %d: %d convolutions run by the library's first plan, because no second one gave the same result; "
-            "--deterministic avoids the comparison, 'towers doctor' tests the device",
-            p->place.first_tower, p->replica->device.unconfirmed);
+    StatusText words;
+    status_keep(&words);
+    comm_abort(p->comm);
+    comm_close(p->comm);
+    replica_destroy(p->replica);
+    p->comm = NULL;
+    p->replica = NULL;
+    Status st = status_restore(ERR_MEMORY, &words);
+    return st == ERR_MEMORY ? batch_explain(p->job, config) : st;
+}
+
+static Status replica_finish(TowerProcess *p)
+{
     p->map = weight_map(p->replica->layout);
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);
@@ -70,8 +73,21 @@ static Status comm_open(TowerProcess *p, CommShared *shared)
     CommConfig config = p->replica->config.sum;
     replica_sum_sized(layout, &config);
     config.max_count += norm_sync_floats(p->job, layout);
-    TRY(comm_join(&config, shared, &p->replica->device, &p->comm));
-    return comm_register(p->comm, &p->replica->grad_memory, config.gradients * sizeof(float));
+    return comm_join(&config, shared, &p->replica->device, &p->comm);
+}
+
+/* Device, communicator, replica, in this order: the replica is built with what rank 0 has chosen. */
+static Status replica_join(TowerProcess *p, CommShared *shared)
+{
+    ReplicaConfig config;
+    process_config(p->job, &p->place, &config);
+    Status st = replica_begin(&config, &p->replica);
+    if (st == OK) TRY(comm_open(p, shared));
+    if (st == OK) st = choices_build(p);
+    if (st == ERR_MEMORY) return memory_explain(p, &config);
+    TRY(st);
+    TRY(replica_finish(p));
+    return comm_register(p->comm, &p->replica->grad_memory, p->replica->layout->trained_elements * sizeof(float));
 }
 
 /* ---- data */
@@ -165,10 +181,9 @@ Status process_open(TowerProcess *p, CommShared *shared)
     run_state_clear(&p->run);
     straggler_start(&p->watch);
     if (run_hooks) run_hooks->activity(p->place.first_tower, 1, ACTIVITY_START);
-    TRY(replica_open(p));
+    TRY(replica_join(p, shared));
     if (run_hooks) TRY(run_hooks->opened(p->replica->train, p->replica->train_count));
     TRY(buckets_open(p));
-    TRY(comm_open(p, shared));
     TRY(norm_sync_open(p));
     if (p->job->self_test) TRY(selftest_run(p));
     if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
@@ -190,8 +205,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
 
 Status process_open_eval(TowerProcess *p, CommShared *shared)
 {
-    TRY(replica_open(p));
-    TRY(comm_open(p, shared));
+    TRY(replica_join(p, shared));
     return snapshot_load_weights(p, p->job->initial_weights);
 }
 
@@ -199,9 +213,8 @@ Status process_open_timed(TowerProcess *p, CommShared *shared)
 {
     p->steps_per_epoch = job_steps_per_epoch(p->job);
     p->total_steps = job_total_steps(p->job);
-    TRY(replica_open(p));
+    TRY(replica_join(p, shared));
     TRY(buckets_open(p));
-    TRY(comm_open(p, shared));
     TRY(norm_sync_open(p));
     TRY(steps_open(p));
     return loader_open(p);

@@ -5,7 +5,8 @@
  * would return, or were wanted. The wait doubles from 1 s to 60 s as long as restarts reach no new step.
  *
  * The supervisor uses no device, so a device is tried in a process of its own. If one is gone, its towers move to the
- * others: a process holds one replica and any number of towers. With ordered sums this changes no bit. */
+ * others: a process holds one replica and any number of towers. With ordered sums, and GPUs of one kind, this
+ * changes no bit. */
 #include "towers/train/restart.h"
 
 #include "towers/files/append.h"

@@ -1,7 +1,8 @@
 /* The choice between one kernel and several for joined convolutions; see conv_joined.h.
  *
  * Plans of the joined graph (conv_graph.h) are timed against the separate kernels, once for each task and device; the
- * plan cache keeps the winner, "separate" if it is that. */
+ * plan cache keeps the winner: "separate" if that is faster, "none" if cuDNN has no plan, "exists" if it has one that
+ * nobody has prepared. */
 #include "kernels/cuda/conv/conv_joined.h"
 
 #include "kernels/cuda/autotune.h"
@@ -15,20 +16,17 @@ static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
 /* ---- is there a plan? */
 
-static CudnnRules rules_of(bool deterministic)
+static CudnnRules joined_rules(void)
 {
-    return (CudnnRules){.deterministic = deterministic,
-                        .tensor_cores = true,
-                        .no_runtime_compile = true,
-                        .workspace_max = WORKSPACE_MAX};
+    return (CudnnRules){.tensor_cores = true, .no_runtime_compile = true, .workspace_max = WORKSPACE_MAX};
 }
 
-bool conv_joined_exists(CudnnLibrary *library, const OpCall *call, bool deterministic)
+bool conv_joined_exists(CudnnLibrary *library, const OpCall *call)
 {
     ConvPattern pattern;
     ConvShape shape;
     ConvTensors tensors;
-    CudnnRules rules = rules_of(deterministic);
+    CudnnRules rules = joined_rules();
     CudnnGraph *graph = NULL;
     CudnnPlan *plan = NULL;
     int found = 0;
@@ -48,17 +46,20 @@ static void task_text(ConvPattern pattern, const ConvShape *s, char *text, size_
              (long long)s->z_pitch, (long long)s->dx_pitch);
 }
 
-/* A task that was timed before is known to have a plan, or to be better off without. */
+/* A task that was seen before is known to have a plan, to be better off without, or to have none. */
 static bool conv_joins(Device *device, const OpCall *call)
 {
     char text[256];
     ConvPattern pattern;
     ConvShape shape;
-    if (!cudnn_joins() || !conv_joined_shape(call, &pattern, &shape)) return false;
-    task_text(pattern, &shape, text, sizeof text);
     const CudaDevice *cuda = cuda_device(device);
-    if (!device->config.deterministic && plan_cache_find(cuda->plans, text)) return true;
-    return conv_joined_exists(cuda->cudnn, call, device->config.deterministic);
+    if (!cudnn_joins() || !conv_joined_shape(call, &pattern, &shape)) return false;
+    if (device->config.deterministic) return conv_joined_exists(cuda->cudnn, call);
+    task_text(pattern, &shape, text, sizeof text);
+    const char *known = plan_cache_find(cuda->plans, text);
+    if (known) return strcmp(known, "none") != 0;
+    bool exists = conv_joined_exists(cuda->cudnn, call);
+    return plan_cache_add(cuda->plans, text, exists ? "exists" : "none", -1) == OK && exists;
 }
 
 /* ---- state */
@@ -166,29 +167,24 @@ static Status operands_create(Device *device, Choice *c)
     return OK;
 }
 
-/* Where there is no memory for timing, the heuristics' first guess is taken. */
-static Status choose_by_time(Device *device, Choice *c, const char *task, int *best)
+/* The library's first guess, and a negative time, if there is no memory for timing. */
+static Status choose_by_time(Device *device, Choice *c, int *best, double *time)
 {
-    double time = 0;
     *best = 0;
     Status st = operands_create(device, c);
     const Candidates candidates = {c->count + 1, c, candidate_run, operands_fill, candidate_result, c->call.out_count};
-    if (st == OK) st = autotune(device, &candidates, best, &time);
-    if (st == OK) {
-        const char *text = *best < c->count ? cudnn_plan_text(c->plan[*best]) : "separate";
-        st = plan_cache_add(cuda_device(device)->plans, task, text, time);
-    }
+    if (st == OK) st = autotune(device, &candidates, best, time);
     for (int i = 0; i < c->held; i++) device->backend->release(device, c->memory[i]);
     return st == ERR_MEMORY ? OK : st;
 }
 
-/* True if the cache knew what to take. A plan that this library refuses is no failure: it is found anew. */
+/* True if the cache knew what to take. A plan that this library refuses is no failure: another one is chosen. */
 static bool choose_known(Device *device, Choice *c, CudnnGraph *graph, const char *task)
 {
     const char *known = plan_cache_find(cuda_device(device)->plans, task);
+    CudnnRules rules = joined_rules();
     if (!known) return false;
-    if (strcmp(known, "separate") == 0) return true;
-    CudnnRules rules = rules_of(false);
+    if (strcmp(known, "separate") == 0 || strcmp(known, "none") == 0) return true;
     if (cudnn_plan_named(graph, &rules, known, &c->plan[0]) != OK) return false;
     c->count = 1;
     return true;
@@ -198,15 +194,18 @@ static bool choose_known(Device *device, Choice *c, CudnnGraph *graph, const cha
 static Status choose(Device *device, Choice *c, CudnnGraph *graph, int *best)
 {
     char task[256];
+    double time = -1;
     bool deterministic = device->config.deterministic;
-    CudnnRules rules = rules_of(deterministic);
+    CudnnRules rules = joined_rules();
     *best = 0;
     task_text(c->joined->fused.pattern, &c->joined->fused.shape, task, sizeof task);
     if (!deterministic && choose_known(device, c, graph, task)) return OK;
     Status st = cudnn_plans(graph, &rules, deterministic ? 1 : CANDIDATES, c->plan, &c->count);
-    if (st == ERR_UNSUPPORTED || deterministic) return st == ERR_UNSUPPORTED ? OK : st;
-    TRY(st);
-    return choose_by_time(device, c, task, best);
+    if (st != OK && st != ERR_UNSUPPORTED) return st;
+    if (deterministic) return OK;
+    if (c->count) TRY(choose_by_time(device, c, best, &time));
+    const char *text = !c->count ? "none" : *best < c->count ? cudnn_plan_text(c->plan[*best]) : "separate";
+    return plan_cache_add(cuda_device(device)->plans, task, text, time);
 }
 
 static Status plan_choose(Device *device, Joined *j, const OpCall *call)

@@ -13,7 +13,7 @@
 /* False if cuDNN is not even asked: another dtype than f16, channels that would have to be padded, odd strides. */
 bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shape);
 /* Whether `library` has a plan for it, among the engines that come compiled. */
-bool conv_joined_exists(CudnnLibrary *library, const OpCall *call, bool deterministic);
+bool conv_joined_exists(CudnnLibrary *library, const OpCall *call);
 
 /* ---- one kernel: the operands of its graph, and where those that are converted lie in the workspace */
 

@@ -37,7 +37,6 @@ static Product product_of(const Device *device, const TaskSpec *s)
                      .dtype = s->dtype,
                      .accumulate = s->accumulate,
                      .tf32 = device->config.tf32,
-                     .deterministic = device->config.deterministic,
                      .workspace_max = (size_t)64 << 20};
 }
 
@@ -66,8 +65,7 @@ static void offer_product(Choice *c, ProductPlan *plan)
 /* The rules that every plan must follow, however it was found. */
 static CudnnRules rules_of(const Device *device, const TaskSpec *s)
 {
-    return (CudnnRules){.deterministic = device->config.deterministic,
-                        .tensor_cores = device->config.tf32 || s->dtype != DTYPE_F32};
+    return (CudnnRules){.tensor_cores = device->config.tf32 || s->dtype != DTYPE_F32};
 }
 
 static Status offer_plans(Choice *c, Device *device, int wanted)
@@ -173,11 +171,9 @@ static Status buffer(Device *device, Shape shape, void **made)
     return device->backend->alloc(device, (size_t)shape_count(shape) * sizeof(float), made);
 }
 
-/* Where there is no memory for timing, the heuristics' first guess is taken. */
-static Status choose_by_time(Choice *c, Device *device, const char *task, int *best)
+/* The library's first guess, and a negative time, if there is no memory for timing. */
+static Status choose_by_time(Choice *c, Device *device, int *best, double *time)
 {
-    char text[256];
-    double time = 0;
     void *memory[4] = {NULL};
     size_t workspace = 1;
     *best = 0;
@@ -189,31 +185,35 @@ static Status choose_by_time(Choice *c, Device *device, const char *task, int *b
     if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
     c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3];
     const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result, 1};
-    if (st == OK) st = autotune(device, &candidates, best, &time);
-    if (st == OK) {
-        task_plan_text(&c->candidate[*best], text, sizeof text);
-        st = plan_cache_add(cuda_device(device)->plans, task, text, time);
-    }
+    if (st == OK) st = autotune(device, &candidates, best, time);
     for (int i = 0; i < 4; i++)
         if (memory[i]) device->backend->release(device, memory[i]);
     return st == ERR_MEMORY ? OK : st;
 }
 
+static void task_name(const Device *device, const TaskSpec *s, char *text, size_t bytes)
+{
+    static const char *const kinds[] = {"forward", "data", "filter"};
+    const Window *v = &s->window;
+    bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s", kinds[s->kind],
+             tf32 ? "tf32" : dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w,
+             v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "");
+}
+
 static Status choose(Choice *c, Device *device, int *best)
 {
-    char text[256];
+    char task[256], plan[256];
+    double time = -1;
     *best = 0;
     if (device->config.deterministic) return offer_all(c, device, true);
-    static const char *const kinds[] = {"forward", "data", "filter"};
-    const Window *v = &c->spec->window;
-    bool tf32 = c->spec->dtype == DTYPE_F32 && device->config.tf32;
-    snprintf(text, sizeof text, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s", kinds[c->spec->kind],
-             tf32 ? "tf32" : dtype_name(c->spec->dtype), shape_text(c->spec->x), shape_text(c->spec->w), v->stride_h,
-             v->stride_w, v->pad_h, v->pad_w, c->spec->accumulate ? " add" : "", c->spec->dense ? " dense" : "");
-    const char *known = plan_cache_find(cuda_device(device)->plans, text);
+    task_name(device, c->spec, task, sizeof task);
+    const char *known = plan_cache_find(cuda_device(device)->plans, task);
     if (known && offer_named(c, device, known)) return OK;
     TRY(offer_all(c, device, false));
-    return c->count > 1 ? choose_by_time(c, device, text, best) : OK;
+    if (c->count > 1) TRY(choose_by_time(c, device, best, &time));
+    task_plan_text(&c->candidate[*best], plan, sizeof plan);
+    return plan_cache_add(cuda_device(device)->plans, task, plan, time);
 }
 
 Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task)

@@ -215,6 +215,8 @@ void fake_gpu_reset(void)
     fake_gpu_on_abort(NULL);
     fake_gpu_engine(-1, 0, false);
     fake_gpu_engines(INT32_MAX);
+    fake_gpu_adversary(0);
+    fake_gpu_engines_lost(0, 0);
     fake_gpu_cudnn_version(CUDNN_VERSION);
     fake_gpu_windows(GPU_WINDOWS_MADE);
     fake_gpu_break_comm(ncclSuccess);

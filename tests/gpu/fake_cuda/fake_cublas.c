@@ -148,6 +148,18 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return algo->data[0] >= 1 && algo->data[0] <= ALGORITHMS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t name, void *value,
+                                                    size_t bytes, size_t *written)
+{
+    uint32_t scheme = (uint32_t)algo->data[1];
+    ENTER(CUBLAS, cublasLtMatmulAlgoConfigGetAttribute);
+    if (name != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME || bytes != sizeof scheme) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &scheme, sizeof scheme);
+    *written = sizeof scheme;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 /* ---- the product */
 
 typedef struct Matrix {

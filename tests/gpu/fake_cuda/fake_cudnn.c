@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ATTRIBUTES = 24, ENGINES = 7, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
+enum { ATTRIBUTES = 24, ENGINES = 8, ALWAYS = 6 /* in every answer */, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
 
 static const struct {
     int notes;
@@ -22,9 +22,10 @@ static const struct {
     {1, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}},
     {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}},
     {2, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}},
+    {0, {0}},
+    {0, {0}},
+    {0, {0}},
     {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
-    {0, {0}},
-    {0, {0}},
 };
 
 typedef struct Attribute {
@@ -129,10 +130,24 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     return CUDNN_STATUS_SUCCESS;
 }
 
+static int lost_on;
+static unsigned engines_lost;
+
+void fake_gpu_engines_lost(int device, unsigned set)
+{
+    lost_on = device;
+    engines_lost = set;
+}
+
 static int64_t engine_number(Descriptor *engine)
 {
     const Attribute *a = engine ? attribute_of(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX) : NULL;
     return a ? *(int64_t *)a->values : -1;
+}
+
+static int64_t plan_engine(Descriptor *plan)
+{
+    return engine_number(linked(linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE));
 }
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
@@ -141,6 +156,9 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
     ENTER(CUDNN, cudnnBackendFinalize);
     if (!d || d->finalized) return CUDNN_STATUS_BAD_PARAM;
     if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && (engine_number(d) < 0 || engine_number(d) >= ENGINES))
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake_device_current() == lost_on &&
+        engines_lost >> plan_engine(d) & 1)
         return CUDNN_STATUS_NOT_SUPPORTED;
     d->finalized = true;
     return CUDNN_STATUS_SUCCESS;
@@ -174,18 +192,46 @@ static void knob_fill(Descriptor *choice)
 }
 
 static int64_t engines_known = ENGINES;
+static uint32_t adversary, draws;
+
+void fake_gpu_adversary(uint32_t seed)
+{
+    adversary = seed;
+    draws = 0;
+}
+
+/* A number that looks random and differs from device to device: the finalizer of MurmurHash3. */
+static uint32_t mixed(uint32_t number)
+{
+    uint32_t h = (adversary + 1000 * (uint32_t)fake_device_current()) * 0x9e3779b9u + number;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
 
 void fake_gpu_engines(int count)
 {
     engines_known = count < ENGINES ? count : ENGINES;
 }
 
+/* The heuristics' order of engines; returns how many there are. An adversary leaves some out. */
+static int64_t engines_ordered(int64_t *order)
+{
+    int64_t count = 0;
+    for (int64_t k = 0; k < engines_known; k++) {
+        int64_t number = adversary ? (k * 3 + adversary) % engines_known : k;
+        bool left_out = adversary && number != ALWAYS && mixed((uint32_t)number) % 3 == 0;
+        if (!left_out) order[count++] = number;
+    }
+    return count;
+}
+
 static int64_t heuristics_answer(Descriptor *question, int64_t room, Descriptor **configs)
 {
     Descriptor *graph = linked(question, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-    int64_t count = 0;
-    for (; count < room && count < engines_known; count++) config_fill(configs[count], graph, count);
-    return room ? count : engines_known;
+    int64_t order[ENGINES], known = engines_ordered(order), count = 0;
+    for (; count < room && count < known; count++) config_fill(configs[count], graph, order[count]);
+    return room ? count : known;
 }
 
 static int64_t notes_answer(Descriptor *engine, int32_t *notes)
@@ -432,6 +478,15 @@ static RefTensor multiplied(const Run *run, const Slot *s)
     return made;
 }
 
+/* What the engine's order of additions does to a sum. */
+static double engine_factor(int64_t engine)
+{
+    bool loose = engine_has(engine, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+    if (engine_wrong[engine]) return 1.5;
+    if (!adversary) return 1;
+    return 1 + ldexp((double)(1 + engine) + (loose ? mixed(++draws) % 8 : 0), -20);
+}
+
 /* beta old + the convolution; `in` in the order of ops.def. */
 static void conv_do(const Run *run, OpKind kind, Window window, const Slot *w, const Slot *a, const Slot *b, float beta,
                     Slot *to)
@@ -441,9 +496,9 @@ static void conv_do(const Run *run, OpKind kind, Window window, const Slot *w, c
     attr.conv.window.kh = w->value.shape.h;
     attr.conv.window.kw = w->value.shape.w;
     reference_run(kind, &attr, in, out);
+    double factor = engine_factor(run->engine);
     for (int64_t i = 0; i < shape_count(to->value.shape); i++)
-        to->value.data[i] =
-            (beta != 0 ? beta * to->value.data[i] : 0) + out[0].data[i] * (engine_wrong[run->engine] ? 1.5 : 1);
+        to->value.data[i] = (beta != 0 ? beta * to->value.data[i] : 0) + out[0].data[i] * factor;
     ref_destroy(&in[0]);
     ref_destroy(&in[1]);
     ref_destroy(&out[0]);
@@ -627,10 +682,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     run->plan->users++;
     run->pack->users++;
     static const char *const names[ENGINES] = {"engine 0", "engine 1", "engine 2", "engine 3",
-                                               "engine 4", "engine 5", "engine 6"};
-    int64_t number =
-        engine_number(linked(linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE));
-    fake_time_pass(engine_time[number]);
+                                               "engine 4", "engine 5", "engine 6", "engine 7"};
+    int64_t number = plan_engine(plan);
+    fake_time_pass(adversary ? (int64_t)mixed(++draws) % 1000 + 1 : engine_time[number]);
     fake_note(names[number]);
     cudaError_t error = fake_queue(handle->stream, &(FakeWork){"cudnnBackendExecute", plan_run, plan_drop, run});
     return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;

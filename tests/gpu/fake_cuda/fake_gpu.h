@@ -35,9 +35,15 @@ void fake_gpu_ignore_waits(bool ignore);
 
 /* A run of this engine takes so long, as events see it; and computes rubbish. Negative: no engine. */
 void fake_gpu_engine(int engine, int64_t microseconds, bool wrong);
-/* The heuristics know so many engines, 7 at first; 0: none. */
+/* The heuristics know so many engines, 8 at first; 0: none. */
 void fake_gpu_engines(int count);
 void fake_gpu_cudnn_version(size_t version); /* as CUDNN_VERSION, which it is at first */
+/* Engines as different as the library allows. Each has bits of its own, and one that is not deterministic has other bits in
+ * every run. The rest differs with `seed`, as it may from device to device: their time in each run, their order in the
+ * heuristics' answer, and how many of them are in it (engine 6 always is). 0: off. */
+void fake_gpu_adversary(uint32_t seed);
+/* Plans of the engines in `set` (bit k: engine k) can no longer be made on this device (CUDNN_STATUS_NOT_SUPPORTED). */
+void fake_gpu_engines_lost(int device, unsigned set);
 
 /* ---- counting and failing */
 

@@ -5,7 +5,7 @@
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "towers/replica/tower_process.h"
 
-enum { GPU_RUN_STEPS = 8, GPU_RUN_RANKS = 4 };
+enum { GPU_RUN_STEPS = 8, GPU_RUN_RANKS = 8 };
 
 /* In memory that the ranks' processes share. */
 typedef struct GpuSeen {
