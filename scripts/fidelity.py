@@ -325,12 +325,13 @@ def forward(case, model, pixels, labels, dtype, layout):
     with average_of(case):
         heads = heads_of(model(image_of(pixels, case, dtype).to(DEVICE).contiguous(memory_format=layout)))
     target = torch.from_numpy(labels.astype(np.int64)).to(DEVICE)
+    heads = [head.to(dtype) for head in heads]  # as autocast does for a loss
     losses = [functional.cross_entropy(head, target, label_smoothing=case.smoothing) for head in heads]
     return heads, losses[0] + case.aux_weight * sum(losses[1:])
 
 
-def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.contiguous_format):
-    """The same values as the driver, under the same names."""
+def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.contiguous_format, half=None, scale=1):
+    """The same values as the driver, under the same names. half: the type of autocast; scale: that of the loss."""
     model = fresh_model(case)
     model.load_state_dict(state)
     model = model.to(DEVICE, dtype).to(memory_format=layout).train()
@@ -341,9 +342,11 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
     found, chosen = {}, []
     for step in range(pixels.shape[0]):
         optimizer.zero_grad()
-        with pools_seen(lambda x, **how: step or chosen.append(pixels_chosen(x, **how))):
+        with pools_seen(lambda x, **how: step or chosen.append(pixels_chosen(x, **how))), torch.autocast(DEVICE, half, half is not None):
             heads, loss = forward(case, model, pixels[step], labels[step], dtype, layout)
-        loss.backward()
+        (loss * scale).backward()
+        for p in model.parameters():
+            p.grad = p.grad / scale
         if step == 0:
             found["loss"] = loss.detach()
             found.update({f"chosen.{i}": pixels for i, pixels in enumerate(chosen)})
@@ -364,9 +367,9 @@ def pytorch_run(case, state, pixels, labels, dtype, lr, momentum, layout=torch.c
     return {name: value.detach().double().cpu().numpy() for name, value in found.items()}
 
 
-def pytorch_singles(case, state, pixels, labels, lr, momentum):
+def pytorch_singles(case, state, pixels, labels, lr, momentum, **more):
     """float32 in both memory formats."""
-    return [pytorch_run(case, state, pixels, labels, torch.float32, lr, momentum, layout)
+    return [pytorch_run(case, state, pixels, labels, torch.float32, lr, momentum, layout, **more)
             for layout in (torch.contiguous_format, torch.channels_last)]  # fmt: skip
 
 

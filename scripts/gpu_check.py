@@ -3,7 +3,7 @@
 
 gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, compile, profile, scale)
 gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
-gpu_check.py whole --driver PROGRAM --side N --type f32|tf32 --steps N one network against PyTorch, JSON on standard output
+gpu_check.py whole --driver PROGRAM --side N --steps N TYPE...        one network against PyTorch in types, JSON on standard output
 
 A file is replaced as a whole after every result, so earlier results survive any failure. Every program has a time limit; if it is
 stopped, the part's file says so, and what it had printed counts. Every part has a time budget that fits one call on a machine that
@@ -26,6 +26,7 @@ import traceback
 
 BUDGETS = {"ops": 500, "model": 500, "bench": 540, "compile": 540, "profile": 240, "scale": 540}  # seconds
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
+HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
@@ -219,15 +220,14 @@ def whole_network(part, device="cuda"):
     """inception_v3 against PyTorch: one step at full size with its auxiliary head, ten steps at 107x107."""
     driver = os.path.join(part.args.build, "tests", "fidelity_driver")
     for side, steps in ((299, 1), (107, 10)):
-        for kind in ("f32", "tf32"):
-            done = part.run([sys.executable, os.path.abspath(__file__), "whole", "--driver", driver, "--device", device, "--side", str(side), "--type", kind,
-                             "--steps", str(steps)], 75)
-            for line in done.stdout.splitlines() if done else ():
-                if line.startswith("{"):
-                    row = json.loads(line)
-                    part.add(row)
-                    if not row["right"]:
-                        part.problem(f"{row['whole']}: {row['group']} are further from float64 than PyTorch's")
+        done = part.run([sys.executable, os.path.abspath(__file__), "whole", "--driver", driver, "--device", device, "--side", str(side),
+                         "--steps", str(steps), *HALF, "tf32", "f32"], 150)
+        for line in done.stdout.splitlines() if done else ():
+            if line.startswith("{"):
+                row = json.loads(line)
+                part.add(row)
+                if not row["right"]:
+                    part.problem(f"{row['whole']}: {row['group']} are further from float64 than PyTorch's")
 
 
 def whole_rows(title, groups, ours, theirs, double):
@@ -250,27 +250,30 @@ def whole_rows(title, groups, ours, theirs, double):
 
 
 def whole_main(args):
-    """Equal weights and images through PyTorch in float64 and in the given type, and through the trainer."""
+    """Equal weights and images through PyTorch in float64 and in each type (16 bits: by autocast), and through the trainer."""
     import fidelity
     import torch
 
     fidelity.DEVICE, fidelity.THREADS = args.device, os.cpu_count() or 2
     torch.set_num_threads(fidelity.THREADS)
-    tf32 = args.type == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     full = args.side == 299
     case = fidelity.Case("inception_v3", fidelity.inception_v3, args.side, 4 if full else 1, aux_weight=0.4 if full else 0.0)
     lr, momentum = (0.01, 0) if args.steps == 1 else (0.001, 0.9)
+    groups = [("logits", "logits"), ("auxiliary logits", "aux_logits"), ("loss", "loss"), ("gradients", "grad."), ("running statistics", "state.")]
     with tempfile.TemporaryDirectory() as work:
         state, pixels, labels = fidelity.case_write(case, work, args.steps)
         double = fidelity.pytorch_run(case, state, pixels, labels, torch.float64, lr, momentum)
-        theirs = fidelity.pytorch_singles(case, state, pixels, labels, lr, momentum)
-        ours = fidelity.driver_run(args.driver, case, work, 1, lr, momentum, device=args.device, tf32=int(tf32))
-    groups = [("logits", "logits"), ("auxiliary logits", "aux_logits"), ("loss", "loss"), ("gradients", "grad."), ("running statistics", "state.")]
-    if args.steps > 1:
-        groups = [("weights and statistics", "after.")]
-        double = {n: v for n, v in double.items() if not n.endswith("num_batches_tracked")}
-    whole_rows(f"inception_v3, {args.side}x{args.side}, {args.type}, {args.steps} step{'s' if args.steps > 1 else ''}", groups, ours, theirs, double)
+        if args.steps > 1:
+            groups = [("weights and statistics", "after.")]
+            double = {n: v for n, v in double.items() if not n.endswith("num_batches_tracked")}
+        for kind in args.types:
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind == "tf32"
+            half = getattr(torch, HALF[kind]) if kind in HALF else None
+            scale = 1024 if kind == "f16" else 1  # small gradients are 0 in f16
+            theirs = fidelity.pytorch_singles(case, state, pixels, labels, lr, momentum, half=half, scale=scale)
+            ours = fidelity.driver_run(args.driver, case, work, 1, lr, momentum, device=args.device, tf32=int(kind == "tf32"),
+                                       compute=kind if half else "f32", loss_scale=scale)
+            whole_rows(f"inception_v3, {args.side}x{args.side}, {kind}, {args.steps} step{'s' if args.steps > 1 else ''}", groups, ours, theirs, double)
 
 
 def part_model(part):
@@ -501,8 +504,8 @@ def main():
         parser.add_argument("--driver", required=True)
         parser.add_argument("--device", default="cuda")
         parser.add_argument("--side", type=int, default=107)
-        parser.add_argument("--type", default="f32", choices=("f32", "tf32"))
         parser.add_argument("--steps", type=int, default=1)
+        parser.add_argument("types", nargs="+", choices=(*HALF, "tf32", "f32"))
         whole_main(parser.parse_args(sys.argv[2:]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -3,7 +3,7 @@
 # for the comparison, and no network. Other missing libraries come from scripts/gpu_bundle.sh.
 # usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--seconds N] [--dry-run]
 #   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
-#                 model    inception_v3 against PyTorch, f32 and TF32: logits, loss, gradients, ten steps; inception_mini
+#                 model    inception_v3 against PyTorch in f16, bf16, TF32, f32: logits, loss, gradients, ten steps; inception_mini
 #                          on Fashion-MNIST: accuracy in f32, TF32, bf16, f16, and on virtual towers
 #                 bench    inception_v3, ours and eager PyTorch alternately, with plans searched before; device memory
 #                 compile  the same against PyTorch's compiler, which searches for minutes

@@ -93,7 +93,9 @@ STUB
 chmod +x "$work/b/nvidia-smi" "$work/b/towers"
 mkdir "$work/d"
 touch "$work/d/train-images-idx3-ubyte"
-export STUB_BUSY=$work/busy STUB_CALLS=$work/calls
+mkdir "$work/without"
+echo 'raise ImportError("no PyTorch in this test")' >"$work/without/torch.py"
+export STUB_BUSY=$work/busy STUB_CALLS=$work/calls PYTHONPATH=$work/without
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 scale model >"$work/run"
 for word in '"efficiency": 0.95' '"skipped": "2 GPUs here"' '"trained": 2'; do grep -q "$word" "$work/results/scale.json" || fail "lacks '$word': $(cat "$work/results/scale.json")"; done
 head -n 1 "$work/calls" | grep -q -- '--warmup-batches 0 --batches 1' || fail "the plans are not found first: $(head -n 1 "$work/calls")"

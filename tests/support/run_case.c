@@ -147,6 +147,8 @@ static void fill_operand(const Case *row, int k, Dtype dtype, RefTensor *in)
     if (operand->fill == FILL_MEAN || operand->fill == FILL_VAR) fill_moments(operand->fill, &in[1], t);
     if (operand->fill == FILL_SUM || operand->fill == FILL_SQUARE_SUM) fill_sums(operand->fill, &in[0], t);
     if (operand->fill == FILL_ARGMAX) fill_argmax(row, t);
+    for (int64_t i = 0; operand->fill == FILL_RSTD && i < count; i++)
+        t->data[i] = 1 / sqrt(in[5].data[i] + (double)row->attr.conv.epsilon);
     Dtype held = operand->type == TYPE_WEIGHT ? dtype : operand_dtype(operand, dtype);
     for (int64_t i = 0; i < count; i++) t->data[i] = dtype_round(held, t->data[i]);
 }

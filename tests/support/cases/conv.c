@@ -1,4 +1,4 @@
-/* Convolutions. One line of the list makes twelve rows: forward with and without bias and ReLU, both gradients, and all
+/* Convolutions. One line of the list makes thirteen rows: forward with and without bias and ReLU, both gradients, and all
  * kinds fused with batch normalization.
  *
  * A sum with acc may be rounded twice, and its first part may be larger than the sum. */
@@ -10,6 +10,10 @@
 #define SPREAD_OF_X(n, c, h, w)                                                                                        \
     {                                                                                                                  \
         {1, c, 1, 1}, TYPE_F32, FILL_POSITIVE                                                                          \
+    }
+#define RSTD_OF_X(n, c, h, w)                                                                                          \
+    {                                                                                                                  \
+        {1, c, 1, 1}, TYPE_F32, FILL_RSTD                                                                              \
     }
 #define COEFFICIENTS(n, c, h, w) ACT(2, c, 1, 1)
 #define NORM_ATTR(...)                                                                                                 \
@@ -47,8 +51,12 @@
          {ACT X, OF_X X, OF_X X},                                                                                      \
          .roundings = 2 * R,                                                                                           \
          .sums_rounded = true},                                                                                        \
-        {label ", gamma",         OP_CONV_DX_SUMS,                                                                     \
-         NORM_ATTR(__VA_ARGS__),  {ACT Y, WEIGHT W, ACT X, OF_X X, OF_X X, SPREAD_OF_X X, OF_X X},                     \
+        {label ", rstd",          OP_CONV_DX_SUMS,                                                                     \
+         NORM_ATTR(__VA_ARGS__),  {ACT Y, WEIGHT W, ACT X, OF_X X, OF_X X, SPREAD_OF_X X, ABSENT, RSTD_OF_X X},        \
+         {ACT X, OF_X X, OF_X X}, .roundings = 2 * R,                                                                  \
+         .sums_rounded = true},                                                                                        \
+        {label ", gamma, rstd",   OP_CONV_DX_SUMS,                                                                     \
+         NORM_ATTR(__VA_ARGS__),  {ACT Y, WEIGHT W, ACT X, OF_X X, OF_X X, SPREAD_OF_X X, OF_X X, RSTD_OF_X X},        \
          {ACT X, OF_X X, OF_X X}, .roundings = 2 * R,                                                                  \
          .sums_rounded = true},                                                                                        \
         {label,     OP_CONV_DW_APPLY,   CONV_ATTR(false, __VA_ARGS__), {ACT X, ACT Y, COEFFICIENTS X},                 \

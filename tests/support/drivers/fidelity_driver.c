@@ -3,17 +3,20 @@
  *
  *   fidelity_driver model=NAME input=FILE output=FILE [weights=FILE] [variant=NAME] [side=N] [classes=N] [aux=0]
  * [passes=0] [lr=X] [momentum=X] [weight_decay=X] [smoothing=X] [aux_weight=X] [threads=N] [device=cuda] [tf32=1]
+ * [compute=f32] [loss_scale=1]
  *
  * input: "pixels" U8 {steps, n, side, side, 3} and "labels" I32 {steps, n}. Without weights, the starting values of
  * seed 0. output: of the first step "logits", "aux_logits.<i>" F32 {n, classes}, "loss", "l2", "main_loss",
  * "aux_loss.<i>" F32 (means over the samples), "grad.<name>" of every parameter and "state.<name>" of every running
- * statistic afterwards; "after.<name>" of both after the last step, as a state dict. Dropout is off. */
+ * statistic afterwards; "after.<name>" of both after the last step, as a state dict. Dropout is off.
+ * Gradients are written without the loss scale. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "inception/models/models.h"
 #include "kernels/array.h"
 #include "tests/support/arguments.h"
+#include "tests/support/reference.h"
 #include "towers/replica/replica.h"
 #include "towers/store/weights.h"
 
@@ -21,7 +24,7 @@ enum { HEADS = 3 };
 
 typedef struct Driver {
     const char *input, *output, *weights;
-    double lr;
+    double lr, loss_scale;
     ReplicaConfig config;
     /* state */
     SafeTensors *file;
@@ -46,6 +49,11 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     if (!d->input || !d->output) return FAIL(ERR_ARG, "input=FILE and output=FILE are needed");
     bool passes = number_argument(argc, argv, "passes", 1) > 0, aux = number_argument(argc, argv, "aux", 1) > 0;
     d->lr = number_argument(argc, argv, "lr", 0.01);
+    d->loss_scale = number_argument(argc, argv, "loss_scale", 1);
+    Dtype compute = DTYPE_F32;
+    const char *wanted = argument(argc, argv, "compute", "f32");
+    while (compute <= DTYPE_F16 && strcmp(wanted, dtype_name(compute)) != 0) compute++;
+    if (compute > DTYPE_F16) return FAIL(ERR_ARG, "compute=%s: wanted f32, f16 or bf16", wanted);
     d->config.local = 1;
     d->config.device = (DeviceConfig){DEVICE_USUAL};
     d->config.device.threads = (int)number_argument(argc, argv, "threads", 2);
@@ -62,6 +70,7 @@ static Status arguments_read(int argc, char **argv, Driver *d)
                     .variant = argument(argc, argv, "variant", "")},
         .data_channels = model->channels,
         .canvas = side,
+        .compute = compute,
         .smoothing = (float)number_argument(argc, argv, "smoothing", 0),
         .aux_weight = (float)number_argument(argc, argv, "aux_weight", model->aux_weight),
         .fuse_siblings = passes,
@@ -161,8 +170,13 @@ static Status logits_keep(Driver *d, const Program *program, Value logits, int h
     char name[32];
     float *data;
     Tensor t = plan_tensor(program->plan, logits);
-    TRY(fetch(d, t.data, (size_t)shape_count(t.shape), &data));
-    return list_floats(d, head_name("logits", "aux_logits", head, name), t.shape.n, t.shape.c, data);
+    int64_t count = shape_count(t.shape);
+    TRY(fetch(d, t.data, ((size_t)count * dtype_bytes(t.dtype) + 3) / 4, &data));
+    float *plain = malloc((size_t)count * sizeof *plain);
+    for (int64_t i = 0; plain && i < count; i++) plain[i] = (float)dtype_load(t.dtype, data, i);
+    free(data);
+    if (!plain) return FAIL(ERR_MEMORY, "%lld logits", (long long)count);
+    return list_floats(d, head_name("logits", "aux_logits", head, name), t.shape.n, t.shape.c, plain);
 }
 
 static Status loss_keep(Driver *d, const Program *program, Value loss, int head)
@@ -217,6 +231,7 @@ static Status first_step_keep(Driver *d, const Program *program)
     double l2 = 0;
     LossRead read;
     TRY_OUT(fetch(d, r->arena[ARENA_GRAD], r->layout->param_elements, &grads));
+    for (size_t i = 0; i < r->layout->param_elements; i++) grads[i] /= (float)d->loss_scale;
     TRY_OUT(weights_pack(&d->map, "grad.", grads, &d->list));
     TRY_OUT(replica_read_loss(r, program, &read));
     TRY_OUT(l2_read(r, &l2));
@@ -268,9 +283,12 @@ static Status step_run(Driver *d, int64_t step, const int32_t *augment)
     Program *program = replica_program(d->replica, 0, d->n);
     Batch batch = batch_of(d, step, augment);
     bool fed = true;
-    OptimizerScalars now = {
-        .lr = (float)d->lr, .grad_scale = 1, .bn_decay = 0.9f, .step = (float)(step + 1), .commit = 1};
-    TRY(replica_feed(d->replica, program, &batch, 0, &(RandomKey){0}, 1.0f / (float)d->n));
+    OptimizerScalars now = {.lr = (float)d->lr,
+                            .grad_scale = (float)(1 / d->loss_scale),
+                            .bn_decay = 0.9f,
+                            .step = (float)(step + 1),
+                            .commit = 1};
+    TRY(replica_feed(d->replica, program, &batch, 0, &(RandomKey){0}, (float)(d->loss_scale / d->n)));
     if (step == 0)
         TRY(forward_kept(d, program));
     else
