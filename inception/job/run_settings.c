@@ -6,6 +6,7 @@
 #include "inception/options/config.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
+#include "towers/record/setting_line.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -25,37 +26,25 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-static bool is_of_the_call(const char *line)
+static bool is_of_the_call(const char *key)
 {
-    char key[64];
     bool negated;
-    snprintf(key, sizeof key, "%.*s", (int)strcspn(line, ":\n"), line);
     OptionId id = option_find(key, &negated);
     return id != OPTION_ID_COUNT && option_is_of_the_call(id);
 }
 
-/* "lr: 0.1   # from command line" -> "command line". A quoted text value may contain anything. */
-static const char *origin_of(const char *line)
-{
-    const char *at = strchr(line, ':');
-    while (at && *++at == ' ') continue;
-    if (at && *at == '"')
-        for (at++; *at && *at != '"'; at++) at += *at == '\\' && at[1];
-    at = at ? strstr(at, "# from ") : NULL;
-    return at ? at + strlen("# from ") : "";
-}
-
-static bool was_given(const char *line)
+static bool was_given(const char *origin)
 {
     static const char *const givers[] = {"command line", "environment", "file", "run"};
     for (size_t i = 0; i < sizeof givers / sizeof *givers; i++)
-        if (!strncmp(origin_of(line), givers[i], strlen(givers[i]))) return true;
+        if (!strncmp(origin, givers[i], strlen(givers[i]))) return true;
     return false;
 }
 
 Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes)
 {
     char path[PATH_BYTES];
+    SettingLine setting;
     TRY(path_join(path, run, "args.yaml"));
     if (access(path, F_OK) != 0) return OK;
     TRY(config_load(path, text, bytes));
@@ -64,8 +53,10 @@ Status run_settings_apply(Options *options, const char *run, char **text, size_t
         if (!stop) stop = end;
         char last = *stop;
         *stop = 0;
-        if (is_of_the_call(line) || !was_given(line)) memset(line, ' ', (size_t)(stop - line));
+        bool read = setting_line_read(line, &setting);
         *stop = last;
+        if (!read || is_of_the_call(setting.key) || !was_given(setting.origin))
+            memset(line, ' ', (size_t)(stop - line));
         line = stop + 1;
     }
     return options_apply_bytes(options, *text, *bytes, ORIGIN_RUN, path);

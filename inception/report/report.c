@@ -19,6 +19,7 @@
 #include "inception/report/waiting.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
+#include "towers/record/setting_line.h"
 
 enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, METRICS_BYTES = 64 << 20 /* on the page */ };
 
@@ -327,26 +328,16 @@ static void environment_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
-/* Write a line "key: value   # from ORIGIN" of args.yaml as a table row; skip comments and unset options. */
-static void setting_row(const Page *page, const char *line, size_t length, bool defaults)
+static void setting_row(const Page *page, const char *line, bool defaults)
 {
-    char key[64], rest[1024];
-    const char *colon = memchr(line, ':', length);
-    if (!colon || *line == '#' || (size_t)(colon - line) >= sizeof key) return;
-    snprintf(key, sizeof key, "%.*s", (int)(colon - line), line);
-    snprintf(rest, sizeof rest, "%.*s", (int)(length - (size_t)(colon + 1 - line)), colon + 1);
-    char *from = strstr(rest, "  # from ");
-    if (!from) from = strstr(rest, " # from ");
-    const char *origin = from ? strstr(from, "from ") + 5 : "";
-    if (from) *from = 0;
-    if ((strcmp(origin, "default") == 0) != defaults) return;
-    for (size_t n = strlen(rest); n && rest[n - 1] == ' '; n--) rest[n - 1] = 0;
+    SettingLine setting;
+    if (!setting_line_read(line, &setting) || (strcmp(setting.origin, "default") == 0) != defaults) return;
     fputs("<tr><th>", page->to);
-    svg_text(page->to, key);
+    svg_text(page->to, setting.key);
     fputs("</th><td>", page->to);
-    svg_text(page->to, rest + strspn(rest, " "));
+    svg_text(page->to, setting.value);
     fputs("</td><td class=\"o\">", page->to);
-    svg_text(page->to, defaults ? "" : origin);
+    svg_text(page->to, defaults ? "" : setting.origin);
     fputs("</td></tr>", page->to);
 }
 
@@ -354,9 +345,9 @@ static void setting_rows(const Page *page, bool defaults)
 {
     fputs("<table>", page->to);
     for (const char *line = page->run->args; *line;) {
-        size_t length = strcspn(line, "\n");
-        setting_row(page, line, length, defaults);
-        line += length + (line[length] == '\n');
+        setting_row(page, line, defaults);
+        line += strcspn(line, "\n");
+        line += *line == '\n';
     }
     fputs("</table>", page->to);
 }

@@ -81,7 +81,7 @@ void figure_ending(Figures *f)
     svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
     if (window > 1) {
         char name[SVG_LABEL_BYTES];
-        /* A centred moving average of the finite values over `window` steps. */
+        /* A centered moving average of the finite values over `window` steps. */
         for (int64_t i = 0; i < run->steps; i++) {
             double sum = 0;
             int64_t n = 0;

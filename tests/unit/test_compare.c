@@ -478,9 +478,10 @@ static void what_is_written_is_read(void **state)
 {
     (void)state;
     Run *run;
-    char text[16];
+    char text[64];
     steps_write(5);
-    scratch_put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n");
+    scratch_put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n"
+                             "path: \"q\\\"#\\\\ # from x \\u00E9\\U0001F600\" # from file \"f:3\"\nlast: 1");
     scratch_put("confusion.csv", "3,1\n0,4\n");
     scratch_put("generated.jsonl", "{\"step\":0,\"file\":\"a.png\"}\n{\"step\":4,\"kid\":1.5,\"kid_deviation\":0.25,"
                                    "\"features\":\"net 1f\"}\n");
@@ -512,6 +513,9 @@ static void what_is_written_is_read(void **state)
     assert_string_equal(text, "0.5");
     assert_true(run_argument(run, "name", text, sizeof text));
     assert_string_equal(text, "a b");
+    assert_true(run_argument(run, "path", text, sizeof text));
+    assert_string_equal(text, "q\"#\\ # from x \xc3\xa9\xf0\x9f\x98\x80");
+    assert_true(run_argument(run, "last", text, sizeof text));
     assert_false(run_argument(run, "empty", text, sizeof text));
     assert_false(run_argument(run, "l", text, sizeof text));
     run_destroy(run);
@@ -574,7 +578,7 @@ static void wrong_lines_are_refused(void **state)
     free(text);
 }
 
-static void wrong_neighbours_are_refused(void **state)
+static void wrong_neighbors_are_refused(void **state)
 {
     (void)state;
     static const char *const others[][2] = {{"results.csv", "nonsense\n"},
@@ -631,7 +635,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_written_is_read, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(cut_short_anywhere, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(wrong_lines_are_refused, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(wrong_neighbours_are_refused, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(wrong_neighbors_are_refused, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* png: 8-bit images as PNG (ISO/IEC 15948) in memory, by libspng. Grey or RGB, no filter, no palette.
+/* png: 8-bit images as PNG (ISO/IEC 15948) in memory, by libspng. Gray or RGB, no filter, no palette.
  * Writing only. */
 #ifndef TOWERS_RECORD_PNG_H
 #define TOWERS_RECORD_PNG_H

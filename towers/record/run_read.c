@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "towers/files/files.h"
+#include "towers/record/setting_line.h"
 
 enum { TEXT_LIMIT = 1 << 20, CLASSES_LIMIT = 1000, TOWERS_LIMIT = 4096 };
 
@@ -604,14 +605,10 @@ void run_view_free(Run *view)
 
 bool run_argument(const Run *run, const char *key, char *text, size_t bytes)
 {
-    size_t length = strlen(key);
+    SettingLine setting;
     for (const char *line = run->args; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-        if (strncmp(line, key, length) != 0 || line[length] != ':') continue;
-        const char *from = line + length + 1 + strspn(line + length + 1, " ");
-        bool quoted = *from == '"';
-        size_t count = quoted ? strcspn(++from, "\"\n") : strcspn(from, " \n");
-        if (!count || *from == '#') return false;
-        snprintf(text, bytes, "%.*s", (int)count, from);
+        if (!setting_line_read(line, &setting) || strcmp(setting.key, key) != 0) continue;
+        snprintf(text, bytes, "%s", setting.value);
         return true;
     }
     return false;
