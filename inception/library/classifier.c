@@ -65,7 +65,7 @@ Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes,
     TrainJob *job = &c->files->job;
     TRY(job_channels(o, job, channels));
     if (job->program.options.channels < channels)
-        return FAIL(ERR_ARG, "%s learned from grey images, but predict reads color images", job->program.model->name);
+        return FAIL(ERR_ARG, "%s learned from gray images, but predict reads color images", job->program.model->name);
     job->program.features = features;
     ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
     config.device.threads = o->threads > 0 ? (int)o->threads : cores_allowed();

@@ -22,7 +22,7 @@ struct towers_network {
     JobFiles files;
     Classifier classifier;
     int32_t size[SIZES]; /* of batches, falling to 1, then 0 */
-    int32_t channels;    /* of the images: 3, or 1 for a network of grey images */
+    int32_t channels;    /* of the images: 3, or 1 for a network of gray images */
     int threads, embedding;
 };
 
@@ -59,11 +59,12 @@ PUBLIC const char *towers_status_name(towers_status status)
 
 typedef struct MemorySource {
     Source base;
-    const towers_image *image;
+    const towers_image *image; /* of the caller's array, those from `first` on */
+    int first;
     int32_t channels;
 } MemorySource;
 
-/* A grey image for a network of color images has three equal channels. */
+/* A gray image for a network of color images has three equal channels. */
 static Status raw_take(const towers_image *image, int32_t channels, Bytes *bytes)
 {
     size_t pixels = (size_t)image->height * (size_t)image->width;
@@ -94,8 +95,7 @@ static Status memory_read(const Source *source, int64_t index, Bytes *bytes, int
 
 static void memory_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
-    (void)source;
-    snprintf(text, bytes, "image %lld", (long long)index);
+    snprintf(text, bytes, "image %lld", (long long)(((const MemorySource *)source)->first + index));
 }
 
 /* ---- open and close */
@@ -250,7 +250,7 @@ static Status image_check(const towers_network *t, const towers_image *image, in
     if (!image->bytes) return FAIL(ERR_ARG, "image %d has no bytes", index);
     if (!image->channels && t->channels == 3) return OK;
     if (!image->channels)
-        return FAIL(ERR_ARG, "image %d is encoded, but %s learned from grey images: give its pixels, with 1 channel",
+        return FAIL(ERR_ARG, "image %d is encoded, but %s learned from gray images: give its pixels, with 1 channel",
                     index, towers_model(t));
     bool fits =
         image->height > 0 && image->width > 0 && image->height <= IMAGE_SIDE_MAX && image->width <= IMAGE_SIDE_MAX;
@@ -262,7 +262,7 @@ static Status image_check(const towers_network *t, const towers_image *image, in
                     image->height, image->width, image->channels);
     return image->channels <= t->channels
                ? OK
-               : FAIL(ERR_ARG, "image %d has colors, but %s learned from grey images", index, towers_model(t));
+               : FAIL(ERR_ARG, "image %d has colors, but %s learned from gray images", index, towers_model(t));
 }
 
 /* The largest batches that fit, then smaller ones. */
@@ -281,6 +281,7 @@ static Status images_run(towers_network *t, const towers_image *images, int coun
                                         .read = memory_read,
                                         .where = memory_where},
                                .image = images + done,
+                               .first = done,
                                .channels = t->channels};
         int workers = share > 1 ? (share < t->threads ? share : t->threads) : 0;
         TRY(classifier_run(&t->classifier, &source.base, t->size[k], workers, results_take, results));

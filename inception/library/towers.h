@@ -48,7 +48,7 @@ typedef struct towers_options {
 } towers_options;
 
 /* An image: encoded (JPEG, PNG, WebP, PNM) if `channels` is 0, else height x width x channels bytes, row by row, without
- * padding; channels 1 (grey) or 3 (RGB). Borrowed during the call. */
+ * padding; channels 1 (gray) or 3 (RGB). Borrowed during the call. */
 typedef struct towers_image {
     const void *bytes;
     size_t size;

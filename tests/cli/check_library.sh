@@ -91,10 +91,15 @@ with towers.Network("runs/run", batch=4, embeddings=True) as network:
     ours = numpy.load("ours.npy")
     assert ours.shape == e.shape == (9, network.embedding_size) and ours.dtype == numpy.float32 and abs(ours - e).max() < 1e-5 and ours.std() > 0
     try:
+        network.classify([open(f, "rb").read() for f in files[:5]] + [b"damaged"])  # two batches
+        raise AssertionError("accepted")
+    except towers.TowersError as error:
+        assert "image 5" in str(error), error
+    try:
         network.classify([b"damaged", open(files[0], "rb").read()])
         raise AssertionError("accepted")
     except towers.TowersError as error:
-        assert error.name == "TOWERS_FORMAT" and numpy.isnan(error.results[0][0]).all() and abs(error.results[0][1] - p[0]).max() < 1e-6
+        assert error.name == "TOWERS_FORMAT" and "image 0" in str(error) and numpy.isnan(error.results[0][0]).all() and abs(error.results[0][1] - p[0]).max() < 1e-6
     try:
         network.classify([numpy.zeros((4, 4), numpy.float32)])
         raise AssertionError("accepted")
