@@ -50,7 +50,7 @@ enum { LABEL_NONE = -1 };
 
 typedef union OpAttr {
     struct {
-        float mean[4], std[4]; /* of pixels in [0,1], per channel; a grey image is repeated over the channels of y */
+        float mean[4], std[4]; /* of pixels in [0,1], per channel; a gray image is repeated over the channels of y */
     } image;
     struct {
         Window window;

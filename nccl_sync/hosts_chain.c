@@ -17,10 +17,10 @@ enum {
     WINDOW = 4       /* messages in progress, of each of the four flows */
 };
 
-/* Chunks that go one way between this leader and a neighbour, in order. */
+/* Chunks that go one way between this leader and a neighbor, in order. */
 typedef struct Flow {
     bool sends;
-    int peer; /* -1: there is no neighbour on this side */
+    int peer; /* -1: there is no neighbor on this side */
     int64_t begun, ended;
     int request[WINDOW];
 } Flow;

@@ -62,7 +62,7 @@ def make(folder, rng):
     for s in (0, 1, 2):
         for p in (False, True):
             save(rgb, "s%d%d.jpg" % (s, p), quality=85, subsampling=s, progressive=p)
-    save(photo(rng, 61, 50, "L"), "grey.jpg")
+    save(photo(rng, 61, 50, "L"), "gray.jpg")
     save(rgb.convert("CMYK"), "cmyk.jpg", quality=90)
     save(rgb, "q20.jpg", quality=20)
     rgba = rgb.convert("RGBA"); rgba.putalpha(photo(rng, 123, 77, "L"))

@@ -1,8 +1,8 @@
 /* The commands, each implemented in the file of its name: the functions that the rows of commands.def name, which main.c
  * calls. Results are printed to `to`, which is standard output; notes and progress to standard error. `files` is empty at
  * first; main.c closes it. A signal that ends the command early goes to files->signal_number. */
-#ifndef TOWERS_INCEPTION_CLI_COMMANDS_H
-#define TOWERS_INCEPTION_CLI_COMMANDS_H
+#ifndef TOWERS_INCEPTION_COMMANDS_COMMANDS_H
+#define TOWERS_INCEPTION_COMMANDS_COMMANDS_H
 
 #include "inception/job/job.h"
 #include "towers/train/train.h"

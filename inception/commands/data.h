@@ -1,6 +1,6 @@
 /* towers data: inspect, check, measure, show and shrink a data set of images. */
-#ifndef TOWERS_INCEPTION_CLI_DATA_H
-#define TOWERS_INCEPTION_CLI_DATA_H
+#ifndef TOWERS_INCEPTION_COMMANDS_DATA_H
+#define TOWERS_INCEPTION_COMMANDS_DATA_H
 
 #include "inception/options/options.h"
 #include "towers/data/sources/source.h"

@@ -1,6 +1,6 @@
 /* Shared by the two conversions: to a folder of files (data_convert.c) and to shards (data_pack.c). */
-#ifndef TOWERS_INCEPTION_CLI_DATA_CONVERT_H
-#define TOWERS_INCEPTION_CLI_DATA_CONVERT_H
+#ifndef TOWERS_INCEPTION_COMMANDS_DATA_CONVERT_H
+#define TOWERS_INCEPTION_COMMANDS_DATA_CONVERT_H
 
 #include <stdatomic.h>
 

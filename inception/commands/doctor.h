@@ -2,8 +2,8 @@
  *
  * Measuring (reads /proc, /sys, limits, backends) is separate from judging (pure), so that every verdict can be tested
  * without a machine that has the problem. Changes nothing and starts no training. */
-#ifndef TOWERS_INCEPTION_CLI_DOCTOR_H
-#define TOWERS_INCEPTION_CLI_DOCTOR_H
+#ifndef TOWERS_INCEPTION_COMMANDS_DOCTOR_H
+#define TOWERS_INCEPTION_COMMANDS_DOCTOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

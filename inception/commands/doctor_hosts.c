@@ -98,7 +98,7 @@ static void data_fill(const Options *o, HostCard *card)
     char *text = card->text[TOPIC_DATA];
     size_t bytes = sizeof card->text[TOPIC_DATA];
     Source *source = NULL;
-    SourceConfig config = {.path = o->data_path, .whole = true, .unlabelled = true};
+    SourceConfig config = {.path = o->data_path, .whole = true, .unlabeled = true};
     if (!o->data_path) return;
     Status st = source_open(&config, SPLIT_TRAIN, &source);
     if (st != OK) {

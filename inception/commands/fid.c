@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { USUAL_COUNT = 10000, BATCH = 100, SUBSETS = 100, SUBSET_SIZE = 1000 };
-static const size_t search_limit = (size_t)1 << 30; /* bytes of training images that are searched for neighbours */
+static const size_t search_limit = (size_t)1 << 30; /* bytes of training images that are searched for neighbors */
 
 /* The sets of images; the first is what the others are compared with. */
 typedef enum SetKind { SET_TRAIN = 0, SET_GENERATED, SET_TEST, SET_NOISE, SET_COUNT } SetKind;
@@ -143,7 +143,7 @@ out:
 }
 
 /* How near the first images of each set are to the training set: to all of it, as far as it fits into a gibibyte. */
-static Status neighbours_search(Comparison *c)
+static Status neighbors_search(Comparison *c)
 {
     Status st = OK;
     Pictures train = {0};
@@ -154,7 +154,7 @@ static Status neighbours_search(Comparison *c)
     c->searched = count < room ? count : room;
     TRY_OUT(source_pictures(c, c->files->train, c->searched, &train));
     for (SetKind kind = SET_GENERATED; kind < SET_COUNT; kind++) {
-        neighbours_find(&c->query[kind], &train, nearest);
+        neighbors_find(&c->query[kind], &train, nearest);
         for (int i = 0; i < c->queries; i++) c->set[kind].nearest += nearest[i].distance / c->queries;
     }
 out:
@@ -268,7 +268,7 @@ static Status count_choose(const Options *o, Comparison *c)
                     (long long)o->count, (long long)most, (long long)train, (long long)test,
                     c->folder ? ", and those of the folder" : "");
     c->count = o->count > 0 ? o->count : most < USUAL_COUNT ? most : USUAL_COUNT;
-    c->queries = (int)(o->neighbours < c->count ? o->neighbours : c->count);
+    c->queries = (int)(o->neighbors < c->count ? o->neighbors : c->count);
     return OK;
 }
 
@@ -307,7 +307,7 @@ Status fid_run(Options *o, JobFiles *files, FILE *to)
     if (!c.folder) TRY_OUT(generator_load(&files->job, weights, &c.device, BATCH, &c.generator));
     for (SetKind kind = 0; kind < SET_COUNT; kind++) TRY_OUT(set_measure(&c, kind));
     TRY_OUT(sets_compare(&c));
-    if (c.queries) TRY_OUT(neighbours_search(&c));
+    if (c.queries) TRY_OUT(neighbors_search(&c));
     if (o->json)
         st = result_json(&c, to);
     else

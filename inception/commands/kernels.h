@@ -1,6 +1,6 @@
 /* The kernel that computes each op of a plan, and why the kernels before it in its list were not used. */
-#ifndef TOWERS_INCEPTION_CLI_KERNELS_H
-#define TOWERS_INCEPTION_CLI_KERNELS_H
+#ifndef TOWERS_INCEPTION_COMMANDS_KERNELS_H
+#define TOWERS_INCEPTION_COMMANDS_KERNELS_H
 
 #include "towers/graph/plan.h"
 

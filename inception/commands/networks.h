@@ -1,7 +1,7 @@
 /* The networks of `towers generate` and `towers fid`: the generator of a run, and the classifier whose features
  * describe images. */
-#ifndef TOWERS_INCEPTION_CLI_NETWORKS_H
-#define TOWERS_INCEPTION_CLI_NETWORKS_H
+#ifndef TOWERS_INCEPTION_COMMANDS_NETWORKS_H
+#define TOWERS_INCEPTION_COMMANDS_NETWORKS_H
 
 #include "inception/job/job.h"
 #include "inception/quality/features.h"

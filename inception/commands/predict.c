@@ -128,7 +128,7 @@ static Status batch_print(void *context, const Inferred *found)
 /* A data set, whose labels do not matter. Of shards with a part for evaluation only this is used. */
 static Status set_open(const Options *o, const char *path, Source **made)
 {
-    SourceConfig config = {.path = path, .whole = true, .unlabelled = true};
+    SourceConfig config = {.path = path, .whole = true, .unlabeled = true};
     unsigned parts = source_splits(path);
     Split part = SPLIT_TRAIN;
     if (o->split != PART_AUTO || parts & ~SPLIT_BIT(SPLIT_TRAIN)) TRY(job_part(o, path, &part));

@@ -1,6 +1,6 @@
 /* bench --profile: the time of each op in a step of one tower. */
-#ifndef TOWERS_INCEPTION_CLI_PROFILE_H
-#define TOWERS_INCEPTION_CLI_PROFILE_H
+#ifndef TOWERS_INCEPTION_COMMANDS_PROFILE_H
+#define TOWERS_INCEPTION_COMMANDS_PROFILE_H
 
 #include "inception/job/job.h"
 

@@ -1,6 +1,6 @@
 /* The cores available to this process, and a warning if more threads are requested. */
-#ifndef TOWERS_INCEPTION_CLI_CORES_H
-#define TOWERS_INCEPTION_CLI_CORES_H
+#ifndef TOWERS_INCEPTION_JOB_CORES_H
+#define TOWERS_INCEPTION_JOB_CORES_H
 
 #include <stddef.h>
 

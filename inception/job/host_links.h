@@ -1,6 +1,6 @@
 /* Host links: whether the programs of a run can connect to each other, at any port, as MPI wants to. */
-#ifndef TOWERS_INCEPTION_CLI_HOST_LINKS_H
-#define TOWERS_INCEPTION_CLI_HOST_LINKS_H
+#ifndef TOWERS_INCEPTION_JOB_HOST_LINKS_H
+#define TOWERS_INCEPTION_JOB_HOST_LINKS_H
 
 #include <stddef.h>
 

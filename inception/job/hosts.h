@@ -1,8 +1,8 @@
 /* Hosts: one run in several launched programs. They meet before anything is opened, learn from rank 0 which run
  * directory and checkpoint to use, and compare their settings and data. Without a launcher every function does
  * nothing. */
-#ifndef TOWERS_INCEPTION_CLI_HOSTS_H
-#define TOWERS_INCEPTION_CLI_HOSTS_H
+#ifndef TOWERS_INCEPTION_JOB_HOSTS_H
+#define TOWERS_INCEPTION_JOB_HOSTS_H
 
 #include "inception/job/job.h"
 

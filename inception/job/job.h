@@ -1,7 +1,7 @@
 /* From options to a TrainJob: model defaults, checks that need model, data and device together, and the run
  * directory. */
-#ifndef TOWERS_INCEPTION_CLI_JOB_H
-#define TOWERS_INCEPTION_CLI_JOB_H
+#ifndef TOWERS_INCEPTION_JOB_JOB_H
+#define TOWERS_INCEPTION_JOB_JOB_H
 
 #include "inception/options/options.h"
 #include "nccl_sync/hosts/star.h"

@@ -34,7 +34,7 @@ void job_transforms(const Options *o, TrainJob *job, bool photos)
         eval->crop = CROP_FRACTION;
         eval->fraction = o->eval_crop;
     } else if (o->eval_resize > 0 || o->crop_pct > 0 || photos) {
-        eval->crop = CROP_CENTRE;
+        eval->crop = CROP_CENTER;
         eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize
                        : o->crop_pct > 0  ? (int32_t)floor(side / o->crop_pct) /* timm, transforms_imagenet_eval */
                                           : (int32_t)lrint(side * 342.0 / 299.0);
@@ -217,7 +217,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                            .val_split = o->val_split,
                            .label_base = o->label_base,
                            .background = o->background,
-                           .unlabelled = !predicts,
+                           .unlabeled = !predicts,
                            .progress = progress_show,
                            .context = &shown};
     TRY(o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files));
@@ -368,7 +368,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
     TRY(bad_samples_parse(o->bad_samples, job));
     TRY(job_channels(o, job, train->c));
     if (train->c > job->program.options.channels)
-        return FAIL(ERR_ARG, "the weights of %s are for grey images, but the data has %d channels",
+        return FAIL(ERR_ARG, "the weights of %s are for gray images, but the data has %d channels",
                     job->program.model->name, train->c);
     TRY(mixing_fill(o, files));
     job_transforms(o, job, train->h == 0);

@@ -1,7 +1,7 @@
 /* A run directory or a file of weights instead of MODEL: `towers eval RUN` uses the model, the network and input
  * settings, and the weights of that run. Command line, environment and --config override them. */
-#ifndef TOWERS_INCEPTION_CLI_RUN_ARGUMENT_H
-#define TOWERS_INCEPTION_CLI_RUN_ARGUMENT_H
+#ifndef TOWERS_INCEPTION_JOB_RUN_ARGUMENT_H
+#define TOWERS_INCEPTION_JOB_RUN_ARGUMENT_H
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 /* The settings of an earlier run for a run that resumes it: those given by its user, read from RUN/args.yaml. Command
  * line, environment and --config override them; models and recipes are applied anew. */
-#ifndef TOWERS_INCEPTION_CLI_RUN_SETTINGS_H
-#define TOWERS_INCEPTION_CLI_RUN_SETTINGS_H
+#ifndef TOWERS_INCEPTION_JOB_RUN_SETTINGS_H
+#define TOWERS_INCEPTION_JOB_RUN_SETTINGS_H
 
 #include "inception/options/options.h"
 #include "towers/graph/model.h"

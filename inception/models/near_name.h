@@ -6,7 +6,7 @@
  * none. */
 const char *nearest_name(const char *typed, const char *const *names, int count);
 
-/* Optimal string alignment distance (insert, delete, replace, swap neighbours), or `limit` + 1 if it is larger. */
+/* Optimal string alignment distance (insert, delete, replace, swap neighbors), or `limit` + 1 if it is larger. */
 int edit_distance(const char *a, const char *b, int limit);
 
 #endif

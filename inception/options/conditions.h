@@ -12,8 +12,8 @@
  * A clause about an option that the command lacks holds. It is an error to give an option whose condition does not hold on
  * the command line, unless to turn it off. From a file, a recipe or a model it is accepted, because those serve several
  * commands. */
-#ifndef TOWERS_INCEPTION_CLI_CONDITIONS_H
-#define TOWERS_INCEPTION_CLI_CONDITIONS_H
+#ifndef TOWERS_INCEPTION_OPTIONS_CONDITIONS_H
+#define TOWERS_INCEPTION_OPTIONS_CONDITIONS_H
 
 #include "inception/options/options.h"
 #include "towers/graph/model.h"

@@ -4,8 +4,8 @@
  * one line each; comments are allowed. Rejected, with file:line:column: tags, anchors, aliases, sequences, nested or flow
  * mappings, block scalars, directives, a second document, tabs, NUL, empty values, and files above CONFIG_MAX_BYTES. The
  * visitor interprets the keys and detects duplicates. */
-#ifndef TOWERS_INCEPTION_CLI_CONFIG_H
-#define TOWERS_INCEPTION_CLI_CONFIG_H
+#ifndef TOWERS_INCEPTION_OPTIONS_CONFIG_H
+#define TOWERS_INCEPTION_OPTIONS_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * even those that serve only to compare and to search for errors. The manual page, its Markdown version
  * (docs/options.md) and the completion scripts of three shells come from the same tables. All functions only write to a
  * FILE. */
-#ifndef TOWERS_INCEPTION_CLI_HELP_H
-#define TOWERS_INCEPTION_CLI_HELP_H
+#ifndef TOWERS_INCEPTION_OPTIONS_HELP_H
+#define TOWERS_INCEPTION_OPTIONS_HELP_H
 
 #include "inception/options/options.h"
 #include "towers/graph/model.h"

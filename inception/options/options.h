@@ -4,8 +4,8 @@
  * in which they are read: command line > environment (TOWERS_<FLAG>) > file > resumed run > recipe > model > default.
  * Every value is checked when it is read (exact numbers, ranges, choices, exclusive pairs), even if it is overridden.
  * Reads no model, opens no data and prints nothing unless asked to. */
-#ifndef TOWERS_INCEPTION_CLI_OPTIONS_H
-#define TOWERS_INCEPTION_CLI_OPTIONS_H
+#ifndef TOWERS_INCEPTION_OPTIONS_OPTIONS_H
+#define TOWERS_INCEPTION_OPTIONS_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

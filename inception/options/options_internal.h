@@ -1,7 +1,7 @@
 /* Shared by the files behind options.h: options_table.c (names and rows), options_value.c (text to value and back) and
  * options.c (origins). Not for other files. */
-#ifndef TOWERS_INCEPTION_CLI_OPTIONS_INTERNAL_H
-#define TOWERS_INCEPTION_CLI_OPTIONS_INTERNAL_H
+#ifndef TOWERS_INCEPTION_OPTIONS_OPTIONS_INTERNAL_H
+#define TOWERS_INCEPTION_OPTIONS_OPTIONS_INTERNAL_H
 
 #include "inception/options/options.h"
 

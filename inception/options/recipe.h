@@ -1,7 +1,7 @@
 /* Recipes: published settings as YAML files, embedded in the binary. A recipe overrides the model's defaults and is
  * overridden by everything that the user sets. */
-#ifndef TOWERS_INCEPTION_CLI_RECIPE_H
-#define TOWERS_INCEPTION_CLI_RECIPE_H
+#ifndef TOWERS_INCEPTION_OPTIONS_RECIPE_H
+#define TOWERS_INCEPTION_OPTIONS_RECIPE_H
 
 #include "inception/options/options.h"
 

@@ -2,8 +2,8 @@
  *
  * The whole text must be one number: no blanks, no trailing characters, no hexadecimal, no "nan", no "inf", nothing out
  * of the type's range. Reals are written as the shortest decimal that reads back to the same bits. */
-#ifndef TOWERS_INCEPTION_CLI_VALUES_H
-#define TOWERS_INCEPTION_CLI_VALUES_H
+#ifndef TOWERS_INCEPTION_OPTIONS_VALUES_H
+#define TOWERS_INCEPTION_OPTIONS_VALUES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -33,7 +33,7 @@ static int64_t square_distance(const uint8_t *a, const uint8_t *b, size_t bytes)
     return sum;
 }
 
-void neighbours_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest)
+void neighbors_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest)
 {
     size_t bytes = picture_bytes(queries);
     for (int64_t i = 0; i < queries->count; i++) {

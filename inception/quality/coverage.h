@@ -16,6 +16,6 @@ typedef struct Neighbour {
     double distance; /* root of the mean squared difference of all pixels, on the scale 0 to 255 */
 } Neighbour;
 /* nearest[i] for every query: the nearest of the candidates, in pixels. The sets have images of one size. */
-void neighbours_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest);
+void neighbors_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest);
 
 #endif

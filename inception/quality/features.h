@@ -29,8 +29,8 @@ NODISCARD Status features_open(const FeatureConfig *config, FeatureNet *net);
 void features_close(FeatureNet *net); /* a zeroed one is fine */
 
 /* features[count][d] of all pictures, and with `histogram` (may be NULL) the predictions of each class are added to it.
- * Pictures of another size are resized bilinearly between pixel centers, without antialiasing (as pytorch-fid does); grey
- * ones are repeated for a classifier of color images. Errors: ERR_ARG for color pictures and a classifier of grey ones,
+ * Pictures of another size are resized bilinearly between pixel centers, without antialiasing (as pytorch-fid does); gray
+ * ones are repeated for a classifier of color images. Errors: ERR_ARG for color pictures and a classifier of gray ones,
  * ERR_NUMERIC. */
 NODISCARD Status features_compute(FeatureNet *net, const Pictures *pictures, float *features, int64_t *histogram);
 

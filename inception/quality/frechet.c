@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 256 /* vectors that are centred and multiplied at a time */ };
+enum { ROWS = 256 /* vectors that are centered and multiplied at a time */ };
 
 /* The Fortran interfaces (netlib.org/lapack): every argument is a pointer, matrices are stored column by column, and the
  * lengths of character arguments follow at the end. */
@@ -29,7 +29,7 @@ static Status mean_compute(const FeatureSet *set, double *mean)
     return OK;
 }
 
-/* Adds the products of centred rows to the lower triangle (of a matrix that is stored column by column), then mirrors
+/* Adds the products of centered rows to the lower triangle (of a matrix that is stored column by column), then mirrors
  * it. */
 static Status covariance_compute(const FeatureSet *set, const double *mean, double *covariance)
 {

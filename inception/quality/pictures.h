@@ -28,7 +28,7 @@ typedef struct PicturesConfig {
 } PicturesConfig;
 NODISCARD Status pictures_read(const PicturesConfig *config, Pictures *pictures);
 
-/* Grey pictures become color pictures of three equal channels, color ones the grey of ITU-R BT.601 (as in Pillow's
+/* Gray pictures become color pictures of three equal channels, color ones the gray of ITU-R BT.601 (as in Pillow's
  * convert("L")). */
 NODISCARD Status pictures_to_channels(Pictures *pictures, int32_t c);
 

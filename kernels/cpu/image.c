@@ -1,7 +1,7 @@
 /* Pixels to activations: crop, mirror, normalize, mix.
  *
  * A byte has 256 values, so (v / 255 - mean) / std is a table per channel, made once by prepare. Crop and mirror come
- * per image from in[1], IMAGE_RECORD words each; without it the crop is the centre. Offsets are clipped to the canvas. A
+ * per image from in[1], IMAGE_RECORD words each; without it the crop is the center. Offsets are clipped to the canvas. A
  * rectangle to erase becomes 0 after normalizing. Another picture, with its own record, may be mixed in after that. */
 #include "kernels/cpu/vector.h"
 
@@ -35,7 +35,7 @@ static Status image_prepare(Device *device, OpCall *call)
     if (!fits)
         return FAIL(ERR_SHAPE,
                     "image '%s': cannot crop %s from %s: expected sides within the image, at most %d channels, and as "
-                    "many in the image or one (grey)",
+                    "many in the image or one (gray)",
                     call->name, shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
     ImageTable *table = malloc(sizeof *table);
     if (!table) return FAIL(ERR_MEMORY, "no memory for the table of image '%s'", call->name);
@@ -77,8 +77,8 @@ static ImageRow row_of(const ImageOp *op, int64_t n, int64_t y)
 {
     Shape in = op->pixels->shape, out = op->y->shape;
     int64_t room_h = in.h - out.h, room_w = in.w - out.w, pitch = op->pixels->pitch;
-    const int32_t *record = record_of(op, n), centre[IMAGE_RECORD] = {(int32_t)(room_h / 2), (int32_t)(room_w / 2)};
-    const int32_t *a = record ? record : centre;
+    const int32_t *record = record_of(op, n), center[IMAGE_RECORD] = {(int32_t)(room_h / 2), (int32_t)(room_w / 2)};
+    const int32_t *a = record ? record : center;
     int64_t line = (n * in.h + clipped(a[IMAGE_OY], room_h) + y) * in.w;
     int64_t start = clipped(a[IMAGE_OX], room_w) + (a[IMAGE_FLIP] ? out.w - 1 : 0);
     ImageRow row = {element_at(op->pixels, (line + start) * pitch), a[IMAGE_FLIP] ? -pitch : pitch, 0, 0};
@@ -88,13 +88,13 @@ static ImageRow row_of(const ImageOp *op, int64_t n, int64_t y)
     return row;
 }
 
-VECTOR_INLINE void image_row(Dtype dtype, const ImageTable *table, const ImageRow *row, int grey, void *y,
+VECTOR_INLINE void image_row(Dtype dtype, const ImageTable *table, const ImageRow *row, int gray, void *y,
                              int64_t pitch, int32_t w, int32_t channels)
 {
     const uint8_t *pixel = row->pixel;
     for (int32_t j = 0; j < w; j++, pixel += row->step)
         for (int32_t c = 0; c < channels; c++) {
-            uint8_t value = pixel[grey ? 0 : c];
+            uint8_t value = pixel[gray ? 0 : c];
             if (dtype == DTYPE_F32)
                 ((float *)y)[j * pitch + c] = table->wide[c][value];
             else
@@ -102,9 +102,9 @@ VECTOR_INLINE void image_row(Dtype dtype, const ImageTable *table, const ImageRo
         }
 }
 
-static float pixel_value(const ImageTable *table, const ImageRow *row, int grey, int64_t x, int32_t c)
+static float pixel_value(const ImageTable *table, const ImageRow *row, int gray, int64_t x, int32_t c)
 {
-    return x >= row->erased && x < row->erased_end ? 0 : table->wide[c][row->pixel[x * row->step + (grey ? 0 : c)]];
+    return x >= row->erased && x < row->erased_end ? 0 : table->wide[c][row->pixel[x * row->step + (gray ? 0 : c)]];
 }
 
 /* (1 - share) row + share partner; columns [cut, cut_end) are the partner's. */
@@ -114,14 +114,14 @@ typedef struct ImageMix {
     int64_t cut, cut_end;
 } ImageMix;
 
-static void mixed_row(const ImageOp *op, const ImageRow *row, const ImageMix *mix, int grey, int64_t at)
+static void mixed_row(const ImageOp *op, const ImageRow *row, const ImageMix *mix, int gray, int64_t at)
 {
     const Tensor *y = op->y;
     for (int64_t x = 0; x < y->shape.w; x++) {
         float share = x >= mix->cut && x < mix->cut_end ? 1 : mix->share;
         for (int32_t c = 0; c < y->shape.c; c++) {
-            float own = pixel_value(op->table, row, grey, x, c),
-                  other = pixel_value(op->table, &mix->partner, grey, x, c);
+            float own = pixel_value(op->table, row, gray, x, c),
+                  other = pixel_value(op->table, &mix->partner, gray, x, c);
             store(y->dtype, y->data, at + x * y->pitch + c, (1 - share) * own + share * other);
         }
     }
@@ -133,7 +133,7 @@ static void image_chunk(void *context, int64_t first, int64_t end, int thread)
     (void)thread;
     const ImageOp *op = context;
     Shape in = op->pixels->shape, out = op->y->shape;
-    int grey = in.c < out.c;
+    int gray = in.c < out.c;
     for (int64_t at = first; at < end; at++) {
         int64_t n = at / out.h, h = at % out.h, place = at * out.w * op->y->pitch;
         ImageRow row = row_of(op, n, h);
@@ -142,10 +142,10 @@ static void image_chunk(void *context, int64_t first, int64_t end, int thread)
             bool cut = h >= a[IMAGE_CUT_Y] && h < (int64_t)a[IMAGE_CUT_Y] + a[IMAGE_CUT_H];
             ImageMix mix = {row_of(op, a[IMAGE_PARTNER] - 1, h), (float)a[IMAGE_SHARE] / IMAGE_SHARE_ONE,
                             a[IMAGE_CUT_X], cut ? (int64_t)a[IMAGE_CUT_X] + a[IMAGE_CUT_W] : 0};
-            mixed_row(op, &row, &mix, grey, place);
+            mixed_row(op, &row, &mix, gray, place);
             continue;
         }
-        BY_DTYPE(op->y->dtype, image_row, op->table, &row, grey, element_at(op->y, place), op->y->pitch, out.w, out.c);
+        BY_DTYPE(op->y->dtype, image_row, op->table, &row, gray, element_at(op->y, place), op->y->pitch, out.w, out.c);
         for (int64_t x = row.erased; x < row.erased_end; x++)
             memset(element_at(op->y, place + x * op->y->pitch), 0, (size_t)out.c * dtype_bytes(op->y->dtype));
     }

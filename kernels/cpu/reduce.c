@@ -1,6 +1,6 @@
 /* Sums over axes, and their opposites: the gradients of biases and of broadcasting.
  *
- * SUM_TO and SPREAD_TO work between a shape and the same shape with some sizes 1; neighbouring axes that are both
+ * SUM_TO and SPREAD_TO work between a shape and the same shape with some sizes 1; neighboring axes that are both
  * summed, or both not, are one axis. Sums are f64 across rows and have the same order for every number of threads. */
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/span.h"

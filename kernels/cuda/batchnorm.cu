@@ -83,9 +83,9 @@ template <int V> struct NormVectors {
         UNROLL
         for (int i = 0; i < V; i++) scale[i] *= gamma[i];
     }
-    MEMBER float applied(float centred, int i) const
+    MEMBER float applied(float centered, int i) const
     {
-        return __fmaf_rn(centred, scale[i], beta[i]);
+        return __fmaf_rn(centered, scale[i], beta[i]);
     }
 };
 

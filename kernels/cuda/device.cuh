@@ -69,7 +69,7 @@ DEVICE unsigned pair_bits(BF16, float low, float high)
     return bf16_bits(low) | (unsigned)bf16_bits(high) << 16;
 }
 
-/* ---- loads and stores of V neighbours; `index` counts elements from the tensor's first */
+/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first */
 
 template <typename T, int V> struct Lanes;
 

@@ -1,7 +1,7 @@
 /* Pixels to activations: crop, mirror, normalize, mix, and zeros up to the width that a convolution needs.
  *
  * Reads each byte of the crop once and writes y once. A thread computes one pixel; y = byte * scale[c] + shift[c], with
- * scale = 1 / (255 std) and shift = -mean / std. A grey image is repeated over the channels of y. Another picture, with
+ * scale = 1 / (255 std) and shift = -mean / std. A gray image is repeated over the channels of y. Another picture, with
  * its own record, may be mixed in after that. */
 #include "kernels/cuda/map.cuh"
 
@@ -9,7 +9,7 @@ enum { IMAGE_CHANNELS = 4 };
 
 struct ImageOperands {
     const uint8_t *pixels;
-    const int32_t *augment; /* IMAGE_RECORD words per image, or NULL: the centre */
+    const int32_t *augment; /* IMAGE_RECORD words per image, or NULL: the center */
     Tensor y;
     int64_t pitch; /* of the pixels */
     Divider width, height;
@@ -17,7 +17,7 @@ struct ImageOperands {
     int32_t pictures;       /* of the pixels: those of y, or one more */
     int32_t in_h, in_w;     /* canvas */
     int32_t room_h, room_w; /* by which the canvas is larger */
-    int32_t step;           /* from one channel of a pixel to the next; 0 for grey */
+    int32_t step;           /* from one channel of a pixel to the next; 0 for gray */
     int32_t channels, all;  /* of y: with an image, and with the zeros behind, if it is padded */
     float scale[IMAGE_CHANNELS], shift[IMAGE_CHANNELS];
 };

@@ -1,7 +1,7 @@
 /* Maximum and mean over windows and their gradients, as kernels/cpu/pool.c computes them.
  *
  * A thread computes V channels of one pixel of the output. Gradients gather: each pixel of dx is computed from the
- * windows that cover it, so the order of the sum is fixed and dx is written once. Windows overlap, so neighbours read
+ * windows that cover it, so the order of the sum is fixed and dx is written once. Windows overlap, so neighbors read
  * the same lines from the cache; memory sees each operand about once: x, y and one byte of argmax forward, dy, argmax,
  * dx (acc, y) backward. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts
  * of the side. */

@@ -27,11 +27,11 @@ DEVICE Sample softmax_sample(const Softmax &o)
     top = block_largest(top, tops);
     const float *target = (const float *)o.targets.data;
     if (target) target += blockIdx.x * o.targets.pitch;
-    double exps = 0, centred = 0, before = 0, mass = 0, soft = 0; /* of the targets: their sum, and times z - top */
+    double exps = 0, centered = 0, before = 0, mass = 0, soft = 0; /* of the targets: their sum, and times z - top */
     for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) {
         float z = logit(o.logits, row, k);
         exps += (double)expf(z - top);
-        centred += (double)(z - top);
+        centered += (double)(z - top);
         before += z > mine || (z == mine && k < label);
         if (!target || target[k] == 0) continue; /* classes of target 0 may have a logit of -Inf */
         mass += (double)target[k];
@@ -42,14 +42,14 @@ DEVICE Sample softmax_sample(const Softmax &o)
         soft = block_sum(soft, sums);
     }
     exps = block_sum(exps, sums);
-    centred = block_sum(centred, sums);
+    centered = block_sum(centered, sums);
     before = block_sum(before, sums);
     if (o.prob.data)
         for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
             ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] =
                 (float)((double)expf(logit(o.logits, row, k) - top) / exps);
     double s = (double)o.smoothing, log_sum = log(exps);
-    double smooth = s > 0 ? s * (log_sum - centred / classes) : 0;
+    double smooth = s > 0 ? s * (log_sum - centered / classes) : 0;
     Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, {before < 1, before < TOP_K}};
     if (target) sample.loss = mass * log_sum - soft;
     if (!known || exps != exps) sample = {label == LABEL_NONE ? 0 : (double)NAN, {0, 0}};

@@ -1,8 +1,8 @@
 /* The cost of the ledger, the norms and the digests: steps with and without them, alternating within one run.
  *
  * In every other block of steps the sum of squares of a gradient (for the norms and the search for values that are not
- * finite) is not computed; the ratio of neighbouring blocks is its cost, independent of other load. Replicas are
- * compared once in four blocks: the time by which that step is longer than its neighbours is the cost of a digest. The
+ * finite) is not computed; the ratio of neighboring blocks is its cost, independent of other load. Replicas are
+ * compared once in four blocks: the time by which that step is longer than its neighbors is the cost of a digest. The
  * ledger's clock calls are too cheap to be measured within a step and are timed separately.
  * Both wall-clock time and the processor time of tower 0's process are reported; the latter is not affected by other
  * programs.

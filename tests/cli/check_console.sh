@@ -53,10 +53,10 @@ def bars(text):
         found.append([re.sub(r'\x1b\[[0-9;]*[A-Za-z]', '', line).strip('\r') for line in piece.split('\n')])
     return [lines for lines in found if 'loss' in lines[0]]
 
-COLOURS = {'36': '#4cc4d9', '32': '#6fcf7c', '31': '#ff7b72', '33': '#e3b341', '2': '#8b949e', '90': '#8b949e', '1': '#ffffff'}
+COLORS = {'36': '#4cc4d9', '32': '#6fcf7c', '31': '#ff7b72', '33': '#e3b341', '2': '#8b949e', '90': '#8b949e', '1': '#ffffff'}
 
 def picture(text, path):
-    """The last drawing of the bar as an SVG, in the colours that the terminal was told."""
+    """The last drawing of the bar as an SVG, in the colors that the terminal was told."""
     piece = [p for p in re.split(r'\r\x1b\[J', text) if 'eta' in p][-1].split('\r\n\x1b[K')[0]
     lines = [line.strip('\r') for line in piece.split('\n')][:3]
     with open(path, 'w') as svg:
@@ -64,14 +64,14 @@ def picture(text, path):
                   'font-family="monospace">\n<rect width="100%" height="100%" rx="6" fill="#0d1117"/>\n')
         for row, line in enumerate(lines):
             svg.write(f'<text x="14" y="{26 + 20 * row}" fill="#c9d1d9" xml:space="preserve">')
-            colour = None
+            color = None
             for part in re.split(r'(\x1b\[[0-9;]*[A-Za-z])', line):
                 code = re.fullmatch(r'\x1b\[([0-9;]*)m', part)
                 if code:
-                    colour = COLOURS.get(code.group(1).split(';')[-1])
+                    color = COLORS.get(code.group(1).split(';')[-1])
                 elif part and not part.startswith('\x1b'):
                     words = part.replace('&', '&amp;').replace('<', '&lt;')
-                    svg.write(f'<tspan fill="{colour}">{words}</tspan>' if colour else words)
+                    svg.write(f'<tspan fill="{color}">{words}</tspan>' if color else words)
             svg.write('</text>\n')
         svg.write('</svg>\n')
 
@@ -93,7 +93,7 @@ for columns in 60, 120, 200, 30:
         for word in 'epoch', '/150', 'mean_loss', '..', 'acc', 'lr', 'img/s', 'data-wait', 'eta':
             expect(word in drawn[-1][0], f"no '{word}' in {drawn[-1][0]!r}")
     expect('Epoch 1, Loss: ' in text, 'no line of the epoch')
-    expect('\x1b[36m' in text, 'no colour')
+    expect('\x1b[36m' in text, 'no color')
 
 longer = ['1500' if word == '150' else word for word in steps] # time for several drawings, however fast the machine
 text = run(120, longer + ['--experiment', 'resized'], resize=50)
@@ -119,8 +119,8 @@ for lines in bars(text):
 expect(not re.search(r'tower 1[^\n]* record', text), 'tower 1 records nothing')
 
 text = run(100, steps + ['--experiment', 'mono'], {'NO_COLOR': '1'})
-expect(all(lines[0].count('━') < 22 for lines in bars(text)[:-1]) and '┄' in text, 'a bar that looks full without colours')
-expect(bars(text) and not re.search(r'\x1b\[[0-9;]*m', text), 'colours in spite of NO_COLOR')
+expect(all(lines[0].count('━') < 22 for lines in bars(text)[:-1]) and '┄' in text, 'a bar that looks full without colors')
+expect(bars(text) and not re.search(r'\x1b\[[0-9;]*m', text), 'colors in spite of NO_COLOR')
 text = run(100, steps + ['--experiment', 'ascii'], {'LC_ALL': 'C'})
 expect(bars(text) and text.isascii(), 'letters that are not ASCII in the C locale')
 text = run(100, steps + ['--experiment', 'dumb'], {'TERM': 'dumb'})

@@ -55,7 +55,7 @@ g, t, n = real["generated"], real["test"], real["noise"]
 assert sum(g["classes"]) == sum(t["classes"]) == sum(real["training_classes"]) == 120
 assert abs(g["kid"] - t["kid"]) < 0.1 * n["kid"] and g["fid"] < 0.2 * n["fid"], (g, t, n)
 assert n["kid_deviation"] > 0 and g["nearest"] < n["nearest"] / 2
-o = one["generated"]                                          # one class of three: seen by every measure but the neighbours
+o = one["generated"]                                          # one class of three: seen by every measure but the neighbors
 assert o["kid"] > 5 * abs(g["kid"]) and o["fid"] > 2 * g["fid"] and o["chi_squared"] > 5 * (g["chi_squared"] + g["freedom"]), (o, g)
 assert one["noise"] == n and one["test"] == t                 # they do not depend on the folder
 lines = open("table").read().splitlines()

@@ -122,7 +122,7 @@ generate wgan_gp --width 2 --weights runs/seen/last.safetensors --seed 7 --grid 
 cmp -s grid.png weights.png || complain "weights and run give other images"
 generate runs/seen --weights runs/seen/last.safetensors --grid 6x2 --interpolate --seed 7 -o walk.png
 generate runs/seen --weights runs/seen/last.safetensors --seed 7 --grid 4x4 --beside-real -o beside.png
-"$towers" fid runs/seen --features runs/classifier --count 100 --neighbours 5 --json >fid.json 2>err || complain "towers fid: $(cat err)"
+"$towers" fid runs/seen --features runs/classifier --count 100 --neighbors 5 --json >fid.json 2>err || complain "towers fid: $(cat err)"
 python3 - <<'PYTHON' || complain "the images or numbers are wrong"
 import json, struct, zlib
 def png(name):

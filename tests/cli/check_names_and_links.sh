@@ -39,16 +39,16 @@ mkdir piped
 cp small/* piped
 mkfifo piped/classes.txt
 run 3 "not a regular file" "${train[@]}" --data-path piped --max-steps 2 --experiment piped
-mkdir -p runs/neighbour/ckpt
-touch runs/neighbour/ckpt/latest
-mkfifo runs/neighbour/env.json runs/golden/memory.json.pipe
+mkdir -p runs/neighbor/ckpt
+touch runs/neighbor/ckpt/latest
+mkfifo runs/neighbor/env.json runs/golden/memory.json.pipe
 run 0 "" "${train[@]}" --data-path small --resume auto --max-steps 6
 mv runs/golden/memory.json memory.json
 mkfifo runs/golden/memory.json
 run 0 "" report runs/golden
 rm runs/golden/memory.json*
 mv memory.json runs/golden
-rm -r runs/neighbour
+rm -r runs/neighbor
 mkfifo weights.safetensors settings.yaml
 run 4 "not a regular file" "${train[@]}" --data-path small --pretrained weights.safetensors --experiment weights
 run 2 "not a regular file" "${train[@]}" --data-path small -c settings.yaml --experiment settings

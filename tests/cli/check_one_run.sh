@@ -67,12 +67,12 @@ ends 0 '"top5": null' eval "${few[@]}" --weights runs/few --json
 [[ $(sed -n 2p runs/few/results.csv | cut -d, -f7) == nan ]] || complain "results.csv has a top-5 of three classes"
 
 # color in IDX files, for a network that takes the channels of its data
-mkdir -p colour
+mkdir -p color
 for split in train t10k; do
-    { printf '\0\0\010\004\0\0\0\002\0\0\0\034\0\0\0\034\0\0\0\003' && head -c 4704 /dev/zero; } >"colour/$split-images-idx4-ubyte"
-    printf '\0\0\010\001\0\0\0\002\0\001' >"colour/$split-labels-idx1-ubyte"
+    { printf '\0\0\010\004\0\0\0\002\0\0\0\034\0\0\0\034\0\0\0\003' && head -c 4704 /dev/zero; } >"color/$split-images-idx4-ubyte"
+    printf '\0\0\010\001\0\0\0\002\0\001' >"color/$split-labels-idx1-ubyte"
 done
-ends 0 "run directory" train fashion_cnn --device cpu --data-path colour -b 2 --max-steps 1 --experiment colour
+ends 0 "run directory" train fashion_cnn --device cpu --data-path color -b 2 --max-steps 1 --experiment color
 
 # where the time goes: no op is faster than the machine, slices that lie in place move nothing, columns on a terminal
 ends 0 "effective GFLOP/s" bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile

@@ -11,7 +11,7 @@ for python in python3 /usr/bin/python3 none; do
 done
 [[ $python != none ]] || { echo "SKIPPED: no Python with Pillow (package python3-pil)" >&2; exit 77; }
 
-# three colors that one could not tell apart in grey, in sizes and formats of all kinds
+# three colors that one could not tell apart in gray, in sizes and formats of all kinds
 "$python" - <<'PY' || exit 1
 import os, random
 from PIL import Image
@@ -95,9 +95,9 @@ for model in fashion_cnn inception_mini; do
     "$towers" export runs/color-$model $model.safetensors >out 2>err || complain "$model: export: $(cat err)"
     head -c 4096 $model.safetensors | grep -aq '"channels":"3"' || complain "the weights of $model do not say that they are for color"
 done
-"$towers" train fashion_cnn --device cpu --dataset synthetic --classes 3 --img-size 32 -b 8 --max-steps 2 --experiment grey >out 2>&1 ||
-    complain "grey: $(cat out)"
-"$towers" predict runs/grey images/val/café/0.png --device cpu >out 2>&1
-[[ $? == 2 ]] && grep -q "fashion_cnn learned from grey images, but predict reads color images" out || complain "color for grey weights: $(cat out)"
+"$towers" train fashion_cnn --device cpu --dataset synthetic --classes 3 --img-size 32 -b 8 --max-steps 2 --experiment gray >out 2>&1 ||
+    complain "gray: $(cat out)"
+"$towers" predict runs/gray images/val/café/0.png --device cpu >out 2>&1
+[[ $? == 2 ]] && grep -q "fashion_cnn learned from gray images, but predict reads color images" out || complain "color for gray weights: $(cat out)"
 
 check_end "a network learns from folders of images"

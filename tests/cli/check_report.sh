@@ -45,11 +45,11 @@ def png(path):
     while at < len(data):
         count, kind = struct.unpack('>I4s', data[at:at + 8])
         if kind == b'IHDR':
-            width, height, depth, colour = struct.unpack('>IIBB', data[at + 8:at + 18])
+            width, height, depth, color = struct.unpack('>IIBB', data[at + 8:at + 18])
         if kind == b'IDAT':
             packed += data[at + 8:at + 8 + count]
         at += 12 + count
-    step = {2: 3, 6: 4}[colour]
+    step = {2: 3, 6: 4}[color]
     assert depth == 8
     raw, row, rows = zlib.decompress(packed), bytes(width * step), []
     for y in range(height):

@@ -24,11 +24,11 @@ typedef struct Case {
 } Case;
 
 static const Case cases[] = {
-    {"3x3 grey, valid", 3, 1, 32, 12, 12, 3, 3, 1, 0, 0},
-    {"3x3 grey, same, bias", 1, 1, 32, 28, 28, 3, 3, 1, 1, 1, .bias = true},
-    {"5x5 grey, few outputs", 3, 1, 6, 12, 12, 5, 5, 1, 2, 2, .bias = true, .relu = true},
-    {"3x3 colour, stride 2", 3, 3, 32, 15, 17, 3, 3, 2, 0, 0},
-    {"7x7 colour, stride 2, same", 1, 3, 16, 20, 20, 7, 7, 2, 3, 3, .relu = true},
+    {"3x3 gray, valid", 3, 1, 32, 12, 12, 3, 3, 1, 0, 0},
+    {"3x3 gray, same, bias", 1, 1, 32, 28, 28, 3, 3, 1, 1, 1, .bias = true},
+    {"5x5 gray, few outputs", 3, 1, 6, 12, 12, 5, 5, 1, 2, 2, .bias = true, .relu = true},
+    {"3x3 color, stride 2", 3, 3, 32, 15, 17, 3, 3, 2, 0, 0},
+    {"7x7 color, stride 2, same", 1, 3, 16, 20, 20, 7, 7, 2, 3, 3, .relu = true},
     {"3x3 five channels", 3, 5, 7, 9, 8, 3, 3, 1, 1, 1, .bias = true, .acc = true},
     {"3x3 valid", 3, 16, 48, 9, 7, 3, 3, 1, 0, 0, .bias = true},
     {"3x3 same, sum", 3, 48, 64, 9, 7, 3, 3, 1, 1, 1, .relu = true, .acc = true},
@@ -69,7 +69,7 @@ static const Case cases[] = {
     {"5x5 stride 2 of many images", 9, 32, 16, 7, 7, 5, 5, 2, 2, 2, .bias = true, .relu = true},
     {"5x5 stride 2 of many images, more before than behind", 17, 32, 48, 7, 6, 5, 5, 2, 1, 1, .bias = true},
     {"5x5 stride 2 of many images, of slices", 8, 32, 16, 8, 9, 5, 5, 2, 2, 1, .x_gap = 16, .y_gap = 5, .bias = true},
-    {"5x5 stride 2 of many images, grey", 19, 1, 48, 11, 13, 5, 5, 2, 1, 1, .bias = true},
+    {"5x5 stride 2 of many images, gray", 19, 1, 48, 11, 13, 5, 5, 2, 1, 1, .bias = true},
     {"5x5 stride 2 of many images, odd outputs", 8, 32, 5, 9, 8, 5, 5, 2, 1, 1},
     {"5x5 stride 2 of many images, sum", 8, 32, 16, 6, 7, 5, 5, 2, 2, 2, .acc = true},
     {"7x5 stride 3 of many images", 29, 48, 16, 10, 9, 7, 5, 3, 3, 2},

@@ -169,13 +169,13 @@ static Tensor tensor_create(Shape shape, Dtype dtype)
 }
 
 /* Floats in [0.5, 1.5) or, for activations, [-1, 1); integers 0 .. 4. */
-static void tensor_fill(Tensor *t, bool centred, uint32_t salt)
+static void tensor_fill(Tensor *t, bool centered, uint32_t salt)
 {
     for (int64_t i = 0; i < shape_count(t->shape); i++) {
         uint32_t word = philox(salt, (uint32_t)i, 0, 0, 0).v[0];
         bool integer = t->dtype == DTYPE_U8 || t->dtype == DTYPE_I32;
         double unit = (double)philox_unit(word);
-        dtype_store(t->dtype, t->data, i, integer ? word % 5 : centred ? 2 * unit - 1 : unit + 0.5);
+        dtype_store(t->dtype, t->data, i, integer ? word % 5 : centered ? 2 * unit - 1 : unit + 0.5);
     }
 }
 

@@ -160,9 +160,9 @@ static void test_colors(void **state)
                 fail_msg("case %zu, value %d: wanted %g, found %g", k, i, (double)golden_colors[k].out[i],
                          (double)values[i]);
     }
-    float grey[4] = {10, 20, 30, 40}; /* mean 25, doubled about it; no hue, no saturation */
-    colors_distort(&(ColorDistortion){.saturation = 7, .hue = 0.3f, .contrast = 2}, grey, 4, 1);
-    assert_true(grey[0] == 0 && grey[1] == 15 && grey[2] == 35 && grey[3] == 55);
+    float gray[4] = {10, 20, 30, 40}; /* mean 25, doubled about it; no hue, no saturation */
+    colors_distort(&(ColorDistortion){.saturation = 7, .hue = 0.3f, .contrast = 2}, gray, 4, 1);
+    assert_true(gray[0] == 0 && gray[1] == 15 && gray[2] == 35 && gray[3] == 55);
     pixels_free(&in);
 }
 

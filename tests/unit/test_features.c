@@ -145,7 +145,7 @@ static void of_a_classifier(void **state)
     (void)state;
     needs_device();
     char path[PATH_BYTES];
-    Pictures grey, color, small;
+    Pictures gray, color, small;
     FeatureNet net, whole;
     float ten[10 * 64], seven[10 * 64];
     int64_t histogram[10] = {0}, all = 0;
@@ -161,24 +161,24 @@ static void of_a_classifier(void **state)
     assert_int_equal(features_open(&config, &whole), OK);
     assert_string_equal(net.digest, whole.digest);
     assert_int_equal(net.d, 64);
-    assert_int_equal(pictures_create(10, 28, 1, &grey), OK);
-    pictures_fill(&grey);
-    assert_int_equal(features_compute(&net, &grey, ten, histogram), OK);
-    assert_int_equal(features_compute(&whole, &grey, seven, NULL), OK);
+    assert_int_equal(pictures_create(10, 28, 1, &gray), OK);
+    pictures_fill(&gray);
+    assert_int_equal(features_compute(&net, &gray, ten, histogram), OK);
+    assert_int_equal(features_compute(&whole, &gray, seven, NULL), OK);
     for (int i = 0; i < 10 * 64; i++) assert_true(fabsf(ten[i] - seven[i]) <= 1e-5f * (1 + fabsf(ten[i])));
     for (int c = 0; c < 10; c++) all += histogram[c];
     assert_int_equal(all, 10);
     assert_int_equal(pictures_create(1, 14, 1, &small), OK);
     memset(small.at, 200, 14 * 14); /* a plain image stays one whatever its size */
-    memset(grey.at, 200, 28 * 28);
+    memset(gray.at, 200, 28 * 28);
     assert_int_equal(features_compute(&net, &small, ten, NULL), OK);
-    grey.count = 1;
-    assert_int_equal(features_compute(&net, &grey, seven, NULL), OK);
+    gray.count = 1;
+    assert_int_equal(features_compute(&net, &gray, seven, NULL), OK);
     for (int i = 0; i < 64; i++) assert_true(fabsf(ten[i] - seven[i]) <= 1e-5f * (1 + fabsf(ten[i])));
     assert_int_equal(pictures_create(1, 28, 3, &color), OK);
     assert_int_equal(features_compute(&net, &color, ten, NULL), ERR_ARG);
     assert_non_null(strstr(status_message(), "1 channel, but these have 3"));
-    pictures_free(&grey);
+    pictures_free(&gray);
     pictures_free(&color);
     pictures_free(&small);
     features_close(&net);
@@ -249,16 +249,16 @@ static void noise(void **state)
     (void)state;
     enum { COUNT = 2000, LENGTH = 5 };
     static float z[COUNT * LENGTH], other[LENGTH];
-    double sum = 0, square = 0, neighbours = 0;
+    double sum = 0, square = 0, neighbors = 0;
     noise_fill(3, 0, COUNT, LENGTH, z);
     for (int i = 0; i < COUNT * LENGTH; i++) {
         sum += (double)z[i];
         square += (double)z[i] * (double)z[i];
-        if (i) neighbours += (double)z[i] * (double)z[i - 1];
+        if (i) neighbors += (double)z[i] * (double)z[i - 1];
     }
     assert_true(fabs(sum / (COUNT * LENGTH)) < 0.04);
     assert_true(fabs(square / (COUNT * LENGTH) - 1) < 0.06);
-    assert_true(fabs(neighbours / (COUNT * LENGTH)) < 0.04);
+    assert_true(fabs(neighbors / (COUNT * LENGTH)) < 0.04);
     noise_fill(4, 0, 1, LENGTH, other);
     assert_memory_not_equal(other, z, sizeof other);
 }

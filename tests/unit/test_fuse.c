@@ -315,7 +315,7 @@ static void levels_need_a_backend_that_joins(void **state)
 
 /* ---- no number changes: in double precision */
 
-/* Branches with every neighbour that matters: siblings, a pool moved behind its convolution, one value read by two
+/* Branches with every neighbor that matters: siblings, a pool moved behind its convolution, one value read by two
  * convolutions, a maximum, a bias. */
 static Net net_make(bool recompute, bool join)
 {

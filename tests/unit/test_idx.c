@@ -95,7 +95,7 @@ static void test_parse(void **state)
     }
 }
 
-static Content colour_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_t channels, size_t n)
+static Content color_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_t channels, size_t n)
 {
     Content b = images_of(count, rows, columns, 0);
     b.data[3] = 4;
@@ -104,23 +104,23 @@ static Content colour_of(uint32_t count, uint32_t rows, uint32_t columns, uint32
     return b;
 }
 
-static void test_colour(void **state)
+static void test_color(void **state)
 {
     (void)state;
-    Content b = colour_of(2, 2, 2, 3, 24);
+    Content b = color_of(2, 2, 2, 3, 24);
     Idx idx;
     assert_int_equal(idx_parse("x", b.data, b.size, IDX_IMAGES, &idx), OK);
     assert_true(idx.size[0] == 2 && idx.size[1] == 2 && idx.size[2] == 2 && idx.size[3] == 3 && idx.bytes == 24);
     assert_memory_equal(idx.data, b.data + 20, 24);
     idx_free(&idx);
     expect_refused(&b, IDX_LABELS, "expected magic 0x00000801 (IDX");
-    b = colour_of(2, 2, 2, 2, 16);
+    b = color_of(2, 2, 2, 2, 16);
     expect_refused(&b, IDX_IMAGES, "offset 16: expected 1 or 3 channels, found 2");
-    b = colour_of(2, 2, 2, 4, 32);
+    b = color_of(2, 2, 2, 4, 32);
     expect_refused(&b, IDX_IMAGES, "offset 16: expected channels from 1 to 3, found 4");
-    b = colour_of(1u << 31, 65500, 65500, 3, 0);
+    b = color_of(1u << 31, 65500, 65500, 3, 0);
     expect_refused(&b, IDX_IMAGES, "declares 9213241720832000000 pixels of 3 bytes, more than any memory has");
-    b = colour_of(1, 2, 2, 3, 11);
+    b = color_of(1, 2, 2, 3, 11);
     expect_refused(&b, IDX_IMAGES, "declares 12 bytes from offset 20 on, found 11");
 }
 
@@ -284,11 +284,11 @@ static void write_text(const char *folder, const char *name, const char *text)
     write_file(folder, name, &b);
 }
 
-/* Colour, and classes of one's own: their number and names, of any length. */
+/* Color, and classes of one's own: their number and names, of any length. */
 static void test_own_classes(void **state)
 {
     (void)state;
-    Content images = colour_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
+    Content images = color_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
     write_file(scratch, "train-images-idx4-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
     write_text(scratch, "classes.txt", "cat\r\ndog\nabcdefghijklmnopqrstuvwxyzabcd\303\251");
@@ -430,7 +430,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_colour),
+        cmocka_unit_test(test_color),
         cmocka_unit_test(test_refused_headers),
         cmocka_unit_test(test_refused_sizes),
         cmocka_unit_test(test_refused_gzip),

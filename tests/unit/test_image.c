@@ -21,7 +21,7 @@
 
 static const char *const pictures[] = {
     "baseline.jpg", "progressive.jpg", "cmyk.jpg",   "exif.jpg",      "rgb.png",  "palette.png",
-    "la.png",       "deep.png",        "lossy.webp", "lossless.webp", "grey.pgm", "text.ppm",
+    "la.png",       "deep.png",        "lossy.webp", "lossless.webp", "gray.pgm", "text.ppm",
 };
 enum { PICTURES = sizeof pictures / sizeof *pictures, LARGEST = 4096 };
 
@@ -365,7 +365,7 @@ static void test_crops(void **state)
         {"4:2:0, progressive", 2, 2, JCS_RGB, JCS_YCbCr, true, 0},
         {"4:2:2, progressive", 2, 1, JCS_RGB, JCS_YCbCr, true, 0},
         {"RGB", 1, 1, JCS_RGB, JCS_RGB, false, 0},
-        {"grey", 1, 1, JCS_GRAYSCALE, JCS_GRAYSCALE, false, 0},
+        {"gray", 1, 1, JCS_GRAYSCALE, JCS_GRAYSCALE, false, 0},
         {"CMYK", 1, 1, JCS_CMYK, JCS_CMYK, false, 0},
         {"YCCK 4:2:0", 2, 2, JCS_CMYK, JCS_YCCK, false, 0},
     };

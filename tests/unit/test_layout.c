@@ -229,7 +229,7 @@ static void values_depend_on_seed_and_name_only(void **state)
 }
 
 /* Neighbours in one Philox block, and the two halves of a Box-Muller pair, are independent. */
-static void neighbours_are_independent(void **state)
+static void neighbors_are_independent(void **state)
 {
     (void)state;
     float *x = init_values("w", (Init){INIT_NORMAL, 1}, 0, 3);
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(states_know_their_correction),
         cmocka_unit_test(values_have_their_distribution),
         cmocka_unit_test(values_depend_on_seed_and_name_only),
-        cmocka_unit_test(neighbours_are_independent),
+        cmocka_unit_test(neighbors_are_independent),
         cmocka_unit_test(fans_of_dense_and_conv_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static void version_2_counts_every_level(void **state)
     put("sys/fs/cgroup/user.slice/job", "memory.current", "314572800\n");
     put("sys/fs/cgroup/user.slice/job", "cpu.max", "150000 100000\n");
     put("sys/fs/cgroup/user.slice", "memory.max", "1073741824\n");
-    put("sys/fs/cgroup/user.slice", "memory.current", "1048576000\n"); /* a neighbour takes more: 24 MiB are left */
+    put("sys/fs/cgroup/user.slice", "memory.current", "1048576000\n"); /* a neighbor takes more: 24 MiB are left */
     put("sys/fs/cgroup/user.slice", "cpu.max", "400000 100000\n");
     Limits found = limits();
     assert_int_equal(found.memory_bytes, 512 * MIB);

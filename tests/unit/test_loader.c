@@ -328,7 +328,7 @@ static MixedSample mixed_sample(const Batch *b, int32_t i)
     MixedSample s = {.id = b->ids[i], .partner = -1, .predicted = b->predicted[i]};
     int32_t at = b->augment[i * IMAGE_RECORD + IMAGE_PARTNER] - 1;
     memcpy(s.targets, b->targets + i * 10, sizeof s.targets);
-    if (b->labels[i] == LABEL_NONE) return s; /* the rest is a neighbour's */
+    if (b->labels[i] == LABEL_NONE) return s; /* the rest is a neighbor's */
     memcpy(s.record, b->augment + i * IMAGE_RECORD, record);
     s.record[IMAGE_PARTNER] = at >= 0;
     s.pixels = XXH3_64bits(b->pixels + (size_t)i * image, image);
@@ -469,7 +469,7 @@ static void test_balanced_draws_differ(void **state)
     loader_destroy(l);
 }
 
-/* Bad samples have no label and look like a good neighbour; the rest of the batch is as it would be without them. */
+/* Bad samples have no label and look like a good neighbor; the rest of the batch is as it would be without them. */
 static void test_skip(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Measures of generated images: KID and FID against numpy (golden_quality.h) and against Gaussians whose distance has a
- * closed form, class histograms, nearest neighbours, and sets of pictures. */
+ * closed form, class histograms, nearest neighbors, and sets of pictures. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -156,7 +156,7 @@ static void histograms(void **state)
     assert_int_equal(freedom, 0);
 }
 
-static void neighbours(void **state)
+static void neighbors(void **state)
 {
     (void)state;
     Pictures real, made;
@@ -170,7 +170,7 @@ static void neighbours(void **state)
         uint8_t *pixel = made.at + picture_bytes(&real) + i;
         *pixel = (uint8_t)(*pixel < 128 ? *pixel + 4 : *pixel - 4);
     }
-    neighbours_find(&made, &real, nearest);
+    neighbors_find(&made, &real, nearest);
     assert_int_equal(nearest[0].index, 17);
     close_to(nearest[0].distance, 0, 0);
     assert_int_equal(nearest[1].index, 4);
@@ -234,9 +234,9 @@ static void read_pictures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_numpy),   cmocka_unit_test(kid_of_subsets), cmocka_unit_test(kid_of_each_subset),
-        cmocka_unit_test(gaussians),  cmocka_unit_test(refusals),       cmocka_unit_test(histograms),
-        cmocka_unit_test(neighbours), cmocka_unit_test(grids),          cmocka_unit_test(read_pictures),
+        cmocka_unit_test(as_numpy),  cmocka_unit_test(kid_of_subsets), cmocka_unit_test(kid_of_each_subset),
+        cmocka_unit_test(gaussians), cmocka_unit_test(refusals),       cmocka_unit_test(histograms),
+        cmocka_unit_test(neighbors), cmocka_unit_test(grids),          cmocka_unit_test(read_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -327,7 +327,7 @@ static void data_of_a_run(void **state)
 }
 
 /* Other files than the record may be damaged: the page is made without them. */
-static void odd_neighbours(void **state)
+static void odd_neighbors(void **state)
 {
     (void)state;
     run_write(2, 50, -1);
@@ -352,7 +352,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_of_a_run, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(thinned, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(odd_neighbours, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(odd_neighbors, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

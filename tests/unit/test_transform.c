@@ -67,7 +67,7 @@ static void test_pure(void **state)
         assert_true(a.erase.y + a.erase.h <= 299 && a.erase.x + a.erase.w <= 299);
     }
     assert_int_equal(same_next_epoch, 0);
-    Transform plain = random_crop_of(299); /* switching colours on does not move the crop */
+    Transform plain = random_crop_of(299); /* switching colors on does not move the crop */
     SamplePlan a = plan_of(&t, 3, 7), b = plan_of(&plain, 3, 7);
     assert_memory_equal(&a.box, &b.box, sizeof a.box);
     assert_int_equal(a.flip, b.flip);
@@ -93,7 +93,7 @@ static void test_random_crop(void **state)
     expect_uniform(ratio, DRAWS, log(3.0 / 4), log(4.0 / 3));
     expect_uniform(y, DRAWS, 0, 1);
     expect_uniform(x, DRAWS, 0, 1);
-    const ImageInfo flat = {.h = 10, .w = 1000, .c = 3, .orientation = 1}; /* no try fits: the centre */
+    const ImageInfo flat = {.h = 10, .w = 1000, .c = 3, .orientation = 1}; /* no try fits: the center */
     const ImageInfo tall = {.h = 1000, .w = 10, .c = 3, .orientation = 1};
     SamplePlan p;
     t.area[0] = t.area[1] = 1;
@@ -228,9 +228,9 @@ static void test_erase(void **state)
 static void test_evaluation_crops(void **state)
 {
     (void)state;
-    Transform centre = {.side = 299, .crop = CROP_CENTRE, .resize = 342},
+    Transform center = {.side = 299, .crop = CROP_CENTER, .resize = 342},
               part = {.side = 299, .crop = CROP_FRACTION, .fraction = 0.875};
-    SamplePlan p = plan_of(&centre, 0, 0); /* 500 x 375: shorter side 342, longer int(342 * 500 / 375) = 456 */
+    SamplePlan p = plan_of(&center, 0, 0); /* 500 x 375: shorter side 342, longer int(342 * 500 / 375) = 456 */
     assert_int_equal(p.resize.out_h, 342);
     assert_int_equal(p.resize.out_w, 456);
     assert_int_equal(p.resize.window.y, 22); /* round half to even of 21.5 */
@@ -359,7 +359,7 @@ static void test_crops_of_turned_images(void **state)
     const int inverse[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
     Transform kinds[] = {random_crop_of(SIDE),
                          {.side = SIDE},
-                         {.side = SIDE, .crop = CROP_CENTRE, .resize = 9},
+                         {.side = SIDE, .crop = CROP_CENTER, .resize = 9},
                          {.side = SIDE, .crop = CROP_FRACTION, .fraction = 0.7}};
     Bytes b = picture_of(H, W, 3), turned = {0}, cut = {0};
     Pixels upright = {.at = b.data, .h = H, .w = W, .c = 3, .pitch = W * 3}, stored = {0};
@@ -405,7 +405,7 @@ static void test_thin(void **state)
     (void)state;
     const int32_t longer[] = {300, 65500}, resize[] = {400, 65500};
     for (int i = 0; i < 2; i++) {
-        Transform t = {.side = 8, .crop = CROP_CENTRE, .resize = resize[i]};
+        Transform t = {.side = 8, .crop = CROP_CENTER, .resize = resize[i]};
         Bytes b = picture_of(longer[i], 1, 3);
         ImageInfo info = {.h = longer[i], .w = 1, .c = 3, .orientation = 1};
         TransformWorker worker;
@@ -416,7 +416,7 @@ static void test_thin(void **state)
         assert_int_equal(transform_worker_init(&worker), OK);
         transform_plan(&t, (SampleKey){0, 0, 0}, &info, NULL, &plan);
         if (transform_apply(&t, &worker, &b, &info, &plan, canvas, record) != OK) fail_msg("%s", status_message());
-        /* enlarged so much, the centre lies between the two pixels in the middle, or with the longest side within one */
+        /* enlarged so much, the center lies between the two pixels in the middle, or with the longest side within one */
         for (size_t k = 0; i == 0 && k < sizeof canvas; k++) {
             int above = b.data[149 * 3 + k % 3], below = b.data[150 * 3 + k % 3];
             assert_in_range(canvas[k], above < below ? above : below, above < below ? below : above);
@@ -435,7 +435,7 @@ static void test_refused(void **state)
         {.side = 8, .crop = CROP_RANDOM},
         {.side = 8, .crop = CROP_RANDOM, .area = {0.5, 0.1}, .ratio = {1, 1}},
         {.side = 8, .crop = CROP_RANDOM, .area = {0.5, 1}, .ratio = {2, 1}},
-        {.side = 8, .crop = CROP_CENTRE, .resize = 7},
+        {.side = 8, .crop = CROP_CENTER, .resize = 7},
         {.side = 8, .crop = CROP_FRACTION, .fraction = 1.1},
         {.side = 8, .hue = 0.6},
         {.side = 8, .contrast = -1},

@@ -98,7 +98,7 @@ Value random_uniform(Graph *g, Value counter, Shape shape);
 Value dropout(Graph *g, Value x, float rate);
 
 /* Pixels (u8 {n, c, h, w}, packed NHWC) to normalized activations of the graph's compute dtype, side x side, `channels`
- * channels (a grey image is repeated). `augment` (i32 {n, IMAGE_RECORD, 1, 1}, see OP_IMAGE) or Value 0 for the centre
+ * channels (a gray image is repeated). `augment` (i32 {n, IMAGE_RECORD, 1, 1}, see OP_IMAGE) or Value 0 for the center
  * crop. */
 Value image(Graph *g, Value pixels, Value augment, int32_t channels, int32_t side, const float mean[3],
             const float std[3]);

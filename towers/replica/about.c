@@ -56,10 +56,10 @@ static void channels_put(About *about, const char *key, const float *value, int3
 
 static void transform_put(About *about, const Transform *eval)
 {
-    static const char *const crops[] = {[CROP_WHOLE] = "whole", [CROP_CENTRE] = "center", [CROP_FRACTION] = "fraction"};
+    static const char *const crops[] = {[CROP_WHOLE] = "whole", [CROP_CENTER] = "center", [CROP_FRACTION] = "fraction"};
     char text[32];
     about_add(about, "crop", crops[eval->crop]);
-    if (eval->crop == CROP_CENTRE) text_put(about, "eval_resize", "%d", eval->resize);
+    if (eval->crop == CROP_CENTER) text_put(about, "eval_resize", "%d", eval->resize);
     if (eval->crop == CROP_FRACTION) text_put(about, "eval_crop", "%s", float_text((float)eval->fraction, text));
     about_add(about, "interpolation", filters[eval->filter]);
     about_add(about, "exif", eval->exif ? "true" : "false");

@@ -198,11 +198,11 @@ out:
 static LayerRecord layer_drift(const Layout *layout, const LayoutEntry *variance, const float *mean,
                                const float *spread)
 {
-    const LayoutEntry *centre = mean_of(layout, variance);
+    const LayoutEntry *center = mean_of(layout, variance);
     LayerRecord drift = {.name = variance->name};
     for (size_t k = 0; k < variance->count; k++) {
         double var = fmax((double)mean[variance->first + k], 1e-30);
-        if (centre) drift.weight = fmax(drift.weight, sqrt((double)spread[centre->first + k] / var));
+        if (center) drift.weight = fmax(drift.weight, sqrt((double)spread[center->first + k] / var));
         drift.gradient = fmax(drift.gradient, sqrt((double)spread[variance->first + k]) / var);
     }
     return drift;

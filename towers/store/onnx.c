@@ -213,12 +213,12 @@ static void writes_value(Writer *w, Node *node, const char *layer, Value v, bool
 static void write_image(Writer *w, const Op *op)
 {
     int32_t channels = graph_shape(w->graph, op->out[0]).c;
-    Node *centre = node_add(w, "Sub", "centre");
-    node_reads(centre, "image");
-    node_reads(centre, constant_make(w, "mean", 4, channels, op->attr.image.mean, 0));
-    node_writes(centre, "image_centred");
+    Node *center = node_add(w, "Sub", "center");
+    node_reads(center, "image");
+    node_reads(center, constant_make(w, "mean", 4, channels, op->attr.image.mean, 0));
+    node_writes(center, "image_centered");
     Node *scale = node_add(w, "Div", "normalize");
-    node_reads(scale, "image_centred");
+    node_reads(scale, "image_centered");
     node_reads(scale, constant_make(w, "std", 4, channels, op->attr.image.std, 1));
     writes_value(w, scale, op->name, op->out[0], false);
 }

@@ -17,7 +17,7 @@ enum {
 #define NORM_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define NORM_INLINE NORM_CODE static inline __attribute__((always_inline))
 
-/* 32 neighbouring channels in f32. */
+/* 32 neighboring channels in f32. */
 typedef struct Pair {
     __m512 low, high;
 } Pair;
@@ -136,7 +136,7 @@ NORM_INLINE Pair vector_load(const Block *b, const float *vector, bool whole)
 }
 
 /* x of stream k, minus the mean. */
-NORM_INLINE Pair centred_load(Dtype dtype, bool whole, const Block *b, int k, Pair mean)
+NORM_INLINE Pair centered_load(Dtype dtype, bool whole, const Block *b, int k, Pair mean)
 {
     int64_t row = b->row + k * b->apart;
     return pair_sub(pair_load(dtype, b->rows->x, row * b->rows->x_stride + b->i, whole, b->mask), mean);
@@ -157,7 +157,7 @@ NORM_INLINE void y_store(Dtype dtype, bool whole, const Block *b, int k, Pair y)
         pair_store(dtype, b->rows->y, index, y, whole, b->mask);
 }
 
-/* Adds neighbours first, for a short chain of dependent additions. */
+/* Adds neighbors first, for a short chain of dependent additions. */
 NORM_INLINE Pair streams_sum(int streams, const Pair *value)
 {
     return streams == 1 ? value[0] : pair_add(pair_add(value[0], value[1]), pair_add(value[2], value[3]));
@@ -175,7 +175,7 @@ NORM_INLINE void stat_block(Dtype dtype, bool whole, int streams, const Block *b
 {
     Pair first[STREAMS], second[STREAMS], mean = vector_load(b, b->rows->mean, whole);
     for (int k = 0; k < streams; k++) {
-        first[k] = centred_load(dtype, whole, b, k, mean);
+        first[k] = centered_load(dtype, whole, b, k, mean);
         second[k] = pair_mul(first[k], first[k]);
     }
     sums_add(b, whole, streams, first, second, sum, square);
@@ -188,7 +188,7 @@ NORM_INLINE void grad_sum_block(Dtype dtype, bool whole, int streams, const Bloc
                                           beta = vector_load(b, b->rows->beta, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
-        Pair a = centred_load(dtype, whole, b, k, mean);
+        Pair a = centered_load(dtype, whole, b, k, mean);
         first[k] = pair_masked(dy_load(dtype, whole, b, k), a, scale, beta, floor);
         second[k] = pair_mul(first[k], a);
     }
@@ -201,7 +201,7 @@ NORM_INLINE void apply_block(Dtype dtype, bool whole, int streams, const Block *
          beta = vector_load(b, b->rows->beta, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
-        Pair y = pair_fma(centred_load(dtype, whole, b, k, mean), scale, beta);
+        Pair y = pair_fma(centered_load(dtype, whole, b, k, mean), scale, beta);
         y = (Pair){_mm512_max_ps(floor, y.low), _mm512_max_ps(floor, y.high)}; /* the second operand keeps its NaN */
         y_store(dtype, whole, b, k, y);
     }
@@ -214,7 +214,7 @@ NORM_INLINE void grad_block(Dtype dtype, bool whole, int streams, const Block *b
     if (!mask_only) slope = vector_load(b, b->rows->slope, whole), offset = vector_load(b, b->rows->offset, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
-        Pair a = centred_load(dtype, whole, b, k, mean);
+        Pair a = centered_load(dtype, whole, b, k, mean);
         Pair g = pair_masked(dy_load(dtype, whole, b, k), a, scale, beta, floor);
         y_store(dtype, whole, b, k, mask_only ? g : pair_fma(g, scale, pair_fma(a, slope, offset)));
     }

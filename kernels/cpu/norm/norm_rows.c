@@ -40,9 +40,9 @@ VECTOR_INLINE void apply_rows(Dtype dtype, const NormRows *rows)
 }
 
 /* dy where the ReLU passes y, whose sign is computed as in apply_rows. */
-VECTOR_INLINE float masked(float dy, float centred, float scale, float beta, float floor)
+VECTOR_INLINE float masked(float dy, float centered, float scale, float beta, float floor)
 {
-    return centred * scale + beta > floor ? dy : 0.0f;
+    return centered * scale + beta > floor ? dy : 0.0f;
 }
 
 VECTOR_INLINE void grad_sum_group(Dtype dtype, int group, const NormRows *r, int64_t row, float *sum, float *product)

@@ -15,15 +15,15 @@
     }
 
 static const Case rows[] = {
-    {"RGB, centre", OP_IMAGE, NORMAL, {PIXELS(2, 3, 12, 14)}, {ACT(2, 3, 8, 8)}},
+    {"RGB, center", OP_IMAGE, NORMAL, {PIXELS(2, 3, 12, 14)}, {ACT(2, 3, 8, 8)}},
     {"RGB, whole", OP_IMAGE, NORMAL, {PIXELS(2, 3, 9, 9)}, {ACT(2, 3, 9, 9)}},
     {"RGB, odd border", OP_IMAGE, NORMAL, {PIXELS(2, 3, 9, 10)}, {ACT(2, 3, 6, 7)}},
     {"RGB, crops", OP_IMAGE, NORMAL, {PIXELS(5, 3, 12, 14), CROPS(5)}, {ACT(5, 3, 8, 9)}},
-    {"grey", OP_IMAGE, NORMAL, {PIXELS(3, 1, 28, 28)}, {ACT(3, 1, 28, 28)}},
+    {"gray", OP_IMAGE, NORMAL, {PIXELS(3, 1, 28, 28)}, {ACT(3, 1, 28, 28)}},
     {"RGB, mixed", OP_IMAGE, NORMAL, {PIXELS(8, 3, 12, 14), CROPS(8)}, {ACT(7, 3, 8, 9)}},
-    {"grey to RGB, mixed", OP_IMAGE, NORMAL, {PIXELS(5, 1, 10, 10), CROPS(5)}, {ACT(4, 3, 8, 8)}},
-    {"grey, crops", OP_IMAGE, NORMAL, {PIXELS(4, 1, 28, 28), CROPS(4)}, {ACT(4, 1, 24, 24)}},
-    {"grey to RGB", OP_IMAGE, NORMAL, {PIXELS(3, 1, 10, 10), CROPS(3)}, {ACT(3, 3, 8, 8)}},
+    {"gray to RGB, mixed", OP_IMAGE, NORMAL, {PIXELS(5, 1, 10, 10), CROPS(5)}, {ACT(4, 3, 8, 8)}},
+    {"gray, crops", OP_IMAGE, NORMAL, {PIXELS(4, 1, 28, 28), CROPS(4)}, {ACT(4, 1, 24, 24)}},
+    {"gray to RGB", OP_IMAGE, NORMAL, {PIXELS(3, 1, 10, 10), CROPS(3)}, {ACT(3, 3, 8, 8)}},
     {"four channels", OP_IMAGE, NORMAL, {PIXELS(2, 4, 10, 10), CROPS(2)}, {ACT(2, 4, 8, 8)}},
 };
 

@@ -27,14 +27,14 @@ static uint8_t *row_of(const Pixels *p, int32_t y)
     return p->at + (size_t)y * p->pitch;
 }
 
-/* ---- geometry: the source position of each pixel, in 16.16 fixed point, nearest neighbour */
+/* ---- geometry: the source position of each pixel, in 16.16 fixed point, nearest neighbor */
 
 static int64_t fixed(double value)
 {
     return (int64_t)floor(value * 65536 + 0.5);
 }
 
-/* Pixel (x, y) comes from (a x + b y + c, d x + e y + f), pixel centres at halves. */
+/* Pixel (x, y) comes from (a x + b y + c, d x + e y + f), pixel centers at halves. */
 static Status affine(const double m[6], Pixels *p, Pixels *from)
 {
     TRY(pixels_shape(from, p->h, p->w, p->c));
@@ -86,7 +86,7 @@ static uint8_t blended(int plain, int value, float amount)
     return (uint8_t)(sum <= 0 ? 0 : sum >= 255 ? 255 : sum);
 }
 
-static int grey_of(const uint8_t *rgb)
+static int gray_of(const uint8_t *rgb)
 {
     return (19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16;
 }
@@ -121,7 +121,7 @@ static void contrast(float amount, Pixels *p)
     int64_t sum = 0;
     for (int32_t y = 0; y < p->h; y++) {
         const uint8_t *at = row_of(p, y);
-        for (int32_t x = 0; x < p->w; x++, at += p->c) sum += p->c == 3 ? grey_of(at) : at[0];
+        for (int32_t x = 0; x < p->w; x++, at += p->c) sum += p->c == 3 ? gray_of(at) : at[0];
     }
     double mean = (double)sum / ((double)p->h * p->w);
     blend_with((int)(mean + 0.5), amount, p);
@@ -133,8 +133,8 @@ static void saturate(float amount, Pixels *p)
     for (int32_t y = 0; y < p->h; y++) {
         uint8_t *at = row_of(p, y);
         for (int32_t x = 0; x < p->w; x++, at += 3) {
-            int grey = grey_of(at);
-            for (int k = 0; k < 3; k++) at[k] = blended(grey, at[k], amount);
+            int gray = gray_of(at);
+            for (int k = 0; k < 3; k++) at[k] = blended(gray, at[k], amount);
         }
     }
 }

@@ -12,10 +12,10 @@ typedef enum AugmentKind {
     AUGMENT_SHEAR_Y,      /* source y = y + m x */
     AUGMENT_TRANSLATE_X,  /* to the right by m pixels, truncated */
     AUGMENT_TRANSLATE_Y,  /* downwards */
-    AUGMENT_ROTATE,       /* counter-clockwise around the centre by m degrees, nearest neighbour */
+    AUGMENT_ROTATE,       /* counter-clockwise around the center by m degrees, nearest neighbor */
     AUGMENT_BRIGHTNESS,   /* black + m (x - black) */
-    AUGMENT_COLOR,        /* grey + m (x - grey): saturation */
-    AUGMENT_CONTRAST,     /* mean + m (x - mean), mean of the grey image */
+    AUGMENT_COLOR,        /* gray + m (x - gray): saturation */
+    AUGMENT_CONTRAST,     /* mean + m (x - mean), mean of the gray image */
     AUGMENT_SHARPNESS,    /* smooth + m (x - smooth), smooth: 3x3 (1 1 1; 1 5 1; 1 1 1) / 13 */
     AUGMENT_POSTERIZE,    /* the upper m bits */
     AUGMENT_SOLARIZE,     /* 255 - x where x >= m */
@@ -30,7 +30,7 @@ typedef struct AugmentOp {
     float amount;
 } AugmentOp;
 
-/* In place, on h x w x c with c 1 or 3 (color operations leave grey images unchanged); `scratch` belongs to the
+/* In place, on h x w x c with c 1 or 3 (color operations leave gray images unchanged); `scratch` belongs to the
  * thread. */
 NODISCARD Status augment_apply(AugmentOp op, Pixels *picture, Pixels *scratch);
 void augment_mirror(Pixels *picture);

@@ -37,7 +37,7 @@ typedef struct ColorDistortion {
     float brightness, saturation, hue, contrast; /* d, f, d, f above */
 } ColorDistortion;
 
-/* Distort `count` pixels of c channels (1 or 3; grey has no hue and saturation), 0 to 255, in place. */
+/* Distort `count` pixels of c channels (1 or 3; gray has no hue and saturation), 0 to 255, in place. */
 void colors_distort(const ColorDistortion *distortion, float *pixels, size_t count, int32_t c);
 
 #endif

@@ -1,8 +1,8 @@
 /* Encoded images: their properties (image_probe) and their pixels (image_decode). JPEG by libjpeg-turbo, PNG by libspng,
  * WebP by libwebp, PNM (P2, P3, P5, P6) here; recognized by their first bytes, never by name.
  *
- * Colors are those of torchvision's loader (Pillow, convert("RGB")): grey is replicated, palettes are applied, alpha is
- * dropped, 16-bit grey is clipped at 255 and other 16-bit samples keep their high byte, CMYK (which Adobe stores
+ * Colors are those of torchvision's loader (Pillow, convert("RGB")): gray is replicated, palettes are applied, alpha is
+ * dropped, 16-bit gray is clipped at 255 and other 16-bit samples keep their high byte, CMYK (which Adobe stores
  * inverted) becomes RGB. A crop equals the same pixels of a full decode bit for bit.
  *
  * A JPEG may have 100 scans, and an image near the largest size 10, because each scan covers the whole image again.

@@ -21,7 +21,7 @@ typedef enum ImageFormat {
 typedef struct ImageInfo {
     ImageFormat format;
     int32_t h, w;    /* as stored, before any rotation */
-    int32_t c;       /* channels of the decoded image: 1 (only for raw grey) or 3 */
+    int32_t c;       /* channels of the decoded image: 1 (only for raw gray) or 3 */
     int orientation; /* EXIF, 1 to 8; 1 if there is none */
 } ImageInfo;
 

@@ -1,7 +1,7 @@
 /* JPEG (ITU-T T.81) by libjpeg-turbo's libjpeg interface, which can decode selected rows and columns.
  *
  * So that a crop equals the full decode, one additional MCU is decoded on each side: chroma upsampling reads a
- * neighbour, which at the edge of a crop would be a copy. Rows above are skipped, rows below are never read. Uses the
+ * neighbor, which at the edge of a crop would be a copy. Rows above are skipped, rows below are never read. Uses the
  * accurate integer DCT and smooth upsampling, like Pillow and torchvision. */
 #include "towers/data/images/image_formats.h"
 
@@ -75,7 +75,7 @@ static void on_error(j_common_ptr info)
 }
 
 /* Warnings are counted. The end of the data before the last row is an error, at once; the library would fill the rest
- * with grey, for minutes in a large image. */
+ * with gray, for minutes in a large image. */
 static void on_message(j_common_ptr info, int level)
 {
     JpegDecoder *j = info->client_data;

@@ -1,5 +1,5 @@
 /* PNG (ISO/IEC 15948) by libspng. Rows above a part are decoded and discarded, rows below are not decoded; an
- * interlaced image is decoded as a whole. 16-bit grey is read as stored and clipped, all other formats as 8-bit RGB. The
+ * interlaced image is decoded as a whole. 16-bit gray is read as stored and clipped, all other formats as 8-bit RGB. The
  * checksums of all chunks are compared, which libspng does not do for the pixels. */
 #include "towers/data/images/image_formats.h"
 
@@ -57,8 +57,8 @@ static Status png_failure(int code)
                 spng_strerror(code));
 }
 
-/* 16-bit grey (with alpha if `step` is 2) to RGB; values above 255 become white. */
-static void deep_grey_row(const uint8_t *row, size_t step, size_t n, uint8_t *rgb)
+/* 16-bit gray (with alpha if `step` is 2) to RGB; values above 255 become white. */
+static void deep_gray_row(const uint8_t *row, size_t step, size_t n, uint8_t *rgb)
 {
     for (size_t i = 0; i < n; i++) {
         uint16_t value;
@@ -70,9 +70,9 @@ static void deep_grey_row(const uint8_t *row, size_t step, size_t n, uint8_t *rg
 static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spng_ihdr *header, Rect part,
                           Pixels *pixels)
 {
-    bool grey =
+    bool gray =
         header->color_type == SPNG_COLOR_TYPE_GRAYSCALE || header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
-    bool deep = grey && header->bit_depth == 16;
+    bool deep = gray && header->bit_depth == 16;
     size_t step = header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ? 2 : 1, bytes = 0;
     int format = deep ? SPNG_FMT_PNG : SPNG_FMT_RGB8;
     int32_t pixel = deep ? 2 * (int32_t)step : 3, rows = header->interlace_method ? (int32_t)header->height : 1;
@@ -94,7 +94,7 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
         uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch;
         row += (size_t)part.x * (size_t)pixel;
         if (deep)
-            deep_grey_row(row, step, (size_t)part.w, to);
+            deep_gray_row(row, step, (size_t)part.w, to);
         else
             memcpy(to, row, pixels->pitch);
     }

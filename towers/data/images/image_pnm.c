@@ -1,6 +1,6 @@
-/* PNM (netpbm): P2 and P5 grey, P3 and P6 color, text and binary, 8 or 16 bits. The header is the magic number, then
+/* PNM (netpbm): P2 and P5 gray, P3 and P6 color, text and binary, 8 or 16 bits. The header is the magic number, then
  * width, height and maximum value as text, possibly with comments from # to the end of a line; one white space; the
- * values. Values are scaled to 255 as in Pillow, except that grey of more than 8 bits is clipped (image.h). */
+ * values. Values are scaled to 255 as in Pillow, except that gray of more than 8 bits is clipped (image.h). */
 #include "towers/data/images/image_formats.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ static Status header_read(const uint8_t *data, size_t size, Pnm *p)
 {
     *p = (Pnm){.data = data, .size = size, .at = 2, .kind = data[1]};
     if (!strchr("2356", p->kind))
-        return FAIL(ERR_FORMAT, "PNM of kind P%c: expected P2, P3, P5 or P6 (grey or colour)", p->kind);
+        return FAIL(ERR_FORMAT, "PNM of kind P%c: expected P2, P3, P5 or P6 (gray or color)", p->kind);
     TRY(number_read(p, "width", INT32_MAX, &p->w));
     TRY(number_read(p, "height", INT32_MAX, &p->h));
     TRY(number_read(p, "largest value", 65535, &p->most));
@@ -61,10 +61,10 @@ Status pnm_probe(const uint8_t *data, size_t size, ImageInfo *info)
     return OK;
 }
 
-static uint8_t scaled(const Pnm *p, int32_t value, bool grey)
+static uint8_t scaled(const Pnm *p, int32_t value, bool gray)
 {
     if (p->most == 255) return (uint8_t)(value > 255 ? 255 : value);
-    int most = grey && p->most > 255 ? 65535 : 255;
+    int most = gray && p->most > 255 ? 65535 : 255;
     double v = nearbyint((double)value / p->most * most);
     return (uint8_t)(v > 255 ? 255 : v);
 }
@@ -82,23 +82,23 @@ Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
 {
     Pnm p;
     TRY(header_read(bytes->data, bytes->size, &p));
-    bool grey = p.kind == '2' || p.kind == '5', binary = p.kind >= '5';
-    size_t values = (size_t)info->h * (size_t)info->w * (grey ? 1 : 3), wanted = values * (p.most > 255 ? 2 : 1);
+    bool gray = p.kind == '2' || p.kind == '5', binary = p.kind >= '5';
+    size_t values = (size_t)info->h * (size_t)info->w * (gray ? 1 : 3), wanted = values * (p.most > 255 ? 2 : 1);
     if (binary && p.size - p.at < wanted)
         return FAIL(ERR_FORMAT, "PNM: expected %zu bytes of pixels, found %zu: the file is cut off", wanted,
                     p.size - p.at);
     image_hold(decoder, 3 * (int64_t)part.h * part.w);
     TRY(pixels_shape(pixels, part.h, part.w, 3));
-    size_t per_row = (size_t)info->w * (grey ? 1 : 3);
+    size_t per_row = (size_t)info->w * (gray ? 1 : 3);
     for (int32_t y = binary ? part.y : 0; y < part.y + part.h; y++)
         for (size_t k = 0; k < per_row; k++) {
-            int32_t value = 0, x = (int32_t)(grey ? k : k / 3) - part.x;
+            int32_t value = 0, x = (int32_t)(gray ? k : k / 3) - part.x;
             bool inside = y >= part.y && x >= 0 && x < part.w;
             if (binary && !inside) continue;
             TRY(value_read(&p, (size_t)y * per_row + k, &value));
             if (!inside) continue;
             uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch + 3 * (size_t)x;
-            if (grey)
+            if (gray)
                 memset(to, scaled(&p, value, true), 3);
             else
                 to[k % 3] = scaled(&p, value, false);

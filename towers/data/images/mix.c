@@ -7,7 +7,7 @@
 
 #include "kernels/philox.h"
 
-enum { STREAM_KIND = 0, STREAM_CENTRE, STREAM_FIRST, STREAM_SECOND };
+enum { STREAM_KIND = 0, STREAM_CENTER, STREAM_FIRST, STREAM_SECOND };
 
 static const uint64_t MIX_KEY = 0x6d69780000000000u; /* separates these draws from other uses of the seed */
 static const double TWO_PI = 6.283185307179586;
@@ -64,10 +64,10 @@ Mix mix_plan(const MixRule *rule, uint64_t seed, int64_t batch, int32_t side)
         mix.label = (double)mix.share / IMAGE_SHARE_ONE;
         return mix;
     }
-    Philox centre = words_of(&draw, STREAM_CENTRE, 0);
+    Philox center = words_of(&draw, STREAM_CENTER, 0);
     int32_t half = (int32_t)(0.5 * sqrt(share) * side);
-    int32_t x = (int32_t)((uint64_t)centre.v[0] * (uint64_t)side >> 32),
-            y = (int32_t)((uint64_t)centre.v[1] * (uint64_t)side >> 32);
+    int32_t x = (int32_t)((uint64_t)center.v[0] * (uint64_t)side >> 32),
+            y = (int32_t)((uint64_t)center.v[1] * (uint64_t)side >> 32);
     mix.cut.y = clamped(y - half, side);
     mix.cut.x = clamped(x - half, side);
     mix.cut.h = clamped(y + half, side) - mix.cut.y;

@@ -3,7 +3,7 @@
  * Mixup (Zhang et al. 2018, arXiv 1710.09412) and CutMix (Yun et al. 2019, arXiv 1905.04899) as in torchvision's
  * reference scripts: the partner of a sample is the one before it in the global batch (of the first one: the last),
  * lambda ~ Beta(alpha, alpha) is drawn once for each global batch, and a target is lambda label + (1 - lambda) partner's
- * label. CutMix replaces a rectangle of (1 - lambda) of the area, around a uniform centre and clipped to the image;
+ * label. CutMix replaces a rectangle of (1 - lambda) of the area, around a uniform center and clipped to the image;
  * lambda becomes the share that is left. With both, one is chosen for each batch, with equal probability. All is a pure
  * function of the seed and the number of the global batch, so it does not depend on how the batch is divided. */
 #ifndef TOWERS_DATA_MIX_H

@@ -1,5 +1,5 @@
-/* Separable resampling in fixed point; definition in resize.h. Output position x has its centre at (x + 1/2) r, r = in
- * / out, and weights f((i + 1/2 - centre) / max(r, 1)), normalized to sum 1, over all i within the filter's support
+/* Separable resampling in fixed point; definition in resize.h. Output position x has its center at (x + 1/2) r, r = in
+ * / out, and weights f((i + 1/2 - center) / max(r, 1)), normalized to sum 1, over all i within the filter's support
  * times max(r, 1). */
 #include "towers/data/images/resize.h"
 
@@ -39,9 +39,9 @@ static void taps_of(ResizeFilter filter, int32_t in, int32_t out, int32_t x, int
         tf_taps(filter, in, out, x, NULL, first, end);
         return;
     }
-    double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1), centre = (x + 0.5) * ratio;
-    *first = (int32_t)fmax(centre - reach + 0.5, 0);
-    *end = (int32_t)fmin(centre + reach + 0.5, in);
+    double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1), center = (x + 0.5) * ratio;
+    *first = (int32_t)fmax(center - reach + 0.5, 0);
+    *end = (int32_t)fmin(center + reach + 0.5, in);
 }
 
 Rect resize_support(const Resize *r)
@@ -59,11 +59,11 @@ Rect resize_support(const Resize *r)
 static void weights_fill(Axis *axis, ResizeFilter filter, int32_t in, int32_t out, int32_t x, int32_t slot,
                          double *exact)
 {
-    double ratio = (double)in / out, scale = 1 / (ratio > 1 ? ratio : 1), centre = (x + 0.5) * ratio, sum = 0;
+    double ratio = (double)in / out, scale = 1 / (ratio > 1 ? ratio : 1), center = (x + 0.5) * ratio, sum = 0;
     int32_t first, end, taps = axis->taps;
     int16_t *weight = axis->weight + 2 * (size_t)slot * (size_t)taps;
     taps_of(filter, in, out, x, &first, &end);
-    for (int32_t i = first; i < end; i++) sum += exact[i - first] = filter_value(filter, (i + 0.5 - centre) * scale);
+    for (int32_t i = first; i < end; i++) sum += exact[i - first] = filter_value(filter, (i + 0.5 - center) * scale);
     for (int32_t i = 0; i < taps; i++) {
         double share = i < end - first ? exact[i] / sum * (1 << WEIGHT_BITS) : 0;
         int32_t value = (int32_t)(share < 0 ? share - 0.5 : share + 0.5); /* rounded away from 0, as in Pillow */

@@ -51,15 +51,15 @@ Status transform_check(const Transform *t)
                     t->ratio[1]);
     if (t->crop == CROP_BOX && !(t->covered > 0 && t->covered <= 1))
         return FAIL(ERR_ARG, "crops with %g of an object: expected more than 0, at most 1", t->covered);
-    if (t->crop == CROP_CENTRE && (t->resize < t->side || t->resize > IMAGE_SIDE_MAX))
-        return FAIL(ERR_ARG, "centre crop of %d pixels after resizing to %d: expected at least %d", t->side, t->resize,
+    if (t->crop == CROP_CENTER && (t->resize < t->side || t->resize > IMAGE_SIDE_MAX))
+        return FAIL(ERR_ARG, "center crop of %d pixels after resizing to %d: expected at least %d", t->side, t->resize,
                     t->side);
     if (t->crop == CROP_FRACTION && !(t->fraction > 0 && t->fraction <= 1))
         return FAIL(ERR_ARG, "central crop of %g of each side: expected more than 0, at most 1", t->fraction);
     const double jitter[] = {t->brightness, t->contrast, t->saturation};
     for (int i = 0; i < 3; i++)
         if (!(jitter[i] >= 0 && jitter[i] < 1e3))
-            return FAIL(ERR_ARG, "colour jitter of %g: expected 0 or more", jitter[i]);
+            return FAIL(ERR_ARG, "color jitter of %g: expected 0 or more", jitter[i]);
     if (!(t->hue >= 0 && t->hue <= 0.5)) return FAIL(ERR_ARG, "hue jitter of %g: expected 0 to 0.5", t->hue);
     if (t->policy_ops < 0 || t->policy_ops > POLICY_OPS_MAX || t->policy_magnitude < 0 ||
         t->policy_magnitude >= MAGNITUDE_BINS)
@@ -88,7 +88,7 @@ static bool random_rect(SampleKey key, uint32_t stream, uint32_t block, int32_t 
     return true;
 }
 
-static Rect centre_rect(int32_t h, int32_t w, int32_t rh, int32_t rw)
+static Rect center_rect(int32_t h, int32_t w, int32_t rh, int32_t rw)
 {
     return (Rect){(h - rh) / 2, (w - rw) / 2, rh, rw};
 }
@@ -102,7 +102,7 @@ static Rect random_crop(const Transform *t, SampleKey key, int32_t h, int32_t w)
     int32_t rh = h, rw = w;
     if (ratio < t->ratio[0]) rh = (int32_t)rint(w / t->ratio[0]);
     if (ratio > t->ratio[1]) rw = (int32_t)rint(h * t->ratio[1]);
-    return centre_rect(h, w, rh < 1 ? 1 : rh > h ? h : rh, rw < 1 ? 1 : rw > w ? w : rw);
+    return center_rect(h, w, rh < 1 ? 1 : rh > h ? h : rh, rw < 1 ? 1 : rw > w ? w : rw);
 }
 
 /* The whole image if no attempt covers enough of an object. Boxes are those of the stored image. */
@@ -189,7 +189,7 @@ void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, co
     if (t->crop == CROP_RANDOM) plan->box = random_crop(t, key, h, w);
     if (t->crop == CROP_BOX) plan->box = box_crop(t, key, info, boxes, h, w);
     if (t->crop == CROP_FRACTION) plan->box = central_part(t->fraction, h, w);
-    if (t->crop == CROP_CENTRE) {
+    if (t->crop == CROP_CENTER) {
         int64_t longer = h > w ? h : w, shorter = h > w ? w : h, resized = t->resize * longer / shorter;
         if (resized > INT32_MAX) resized = INT32_MAX;
         plan->resize.out_h = h > w ? (int32_t)resized : t->resize;

@@ -24,7 +24,7 @@ typedef enum CropKind {
     CROP_WHOLE = 0, /* the whole image, stretched to side x side */
     CROP_RANDOM,    /* random area and aspect ratio, stretched (RandomResizedCrop) */
     CROP_BOX,       /* likewise, with a part of an object's bounding box (sample_distorted_bounding_box) */
-    CROP_CENTRE,    /* shorter side resized to `resize`, then the central side x side (Resize, CenterCrop) */
+    CROP_CENTER,    /* shorter side resized to `resize`, then the central side x side (Resize, CenterCrop) */
     CROP_FRACTION   /* the central `fraction` of each side, stretched */
 } CropKind;
 
@@ -44,7 +44,7 @@ typedef struct Transform {
     CropKind crop;
     double area[2], ratio[2]; /* CROP_RANDOM, CROP_BOX: fractions of the area, aspect ratios w / h */
     double covered;           /* CROP_BOX: smallest part of an object's box, in (0, 1] */
-    int32_t resize;           /* CROP_CENTRE; at least side */
+    int32_t resize;           /* CROP_CENTER; at least side */
     double fraction;          /* CROP_FRACTION, in (0, 1] */
     ResizeFilter filter;
     FlipMode flip;

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/array.h"
 #include "kernels/clock.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = 2 * TOWERS_MAX, NONE = -1, PIECE = 8, PREPARING = -1 };
@@ -33,7 +34,6 @@ typedef struct Slot {
     int32_t *predicted;
     float *targets;
     BadSample *bad;
-    int32_t bad_room;
 } Slot;
 
 typedef struct Worker {
@@ -155,7 +155,7 @@ static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i
 }
 
 /* The undamaged sample nearest to sample i, the earlier one of two; NONE if there is none. */
-static int32_t neighbour_of(const Slot *slot, int32_t i)
+static int32_t neighbor_of(const Slot *slot, int32_t i)
 {
     for (int32_t d = 1; d < slot->batch.n; d++) {
         if (i - d >= 0 && slot->labels[i - d] != LABEL_NONE) return i - d;
@@ -169,7 +169,7 @@ static int by_index(const void *a, const void *b)
     return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
 }
 
-/* Replace the pixels of skipped samples by those of a neighbour. A damaged partner behind the batch is not reported here,
+/* Replace the pixels of skipped samples by those of a neighbor. A damaged partner behind the batch is not reported here,
  * but in the batch to which it belongs. */
 static void bad_cover(const Loader *l, Slot *slot)
 {
@@ -177,7 +177,7 @@ static void bad_cover(const Loader *l, Slot *slot)
     if (slot->batch.skipped > 1) qsort(slot->bad, (size_t)slot->batch.skipped, sizeof *slot->bad, by_index);
     if (slot->batch.skipped > 0 && slot->bad[slot->batch.skipped - 1].index == slot->batch.n) slot->batch.skipped--;
     for (int32_t k = 0; k < slot->batch.skipped; k++) {
-        int32_t i = slot->bad[k].index, from = neighbour_of(slot, i);
+        int32_t i = slot->bad[k].index, from = neighbor_of(slot, i);
         uint8_t *pixels = slot->pixels + (size_t)i * l->canvas_bytes;
         int32_t *record = slot->augment + (size_t)i * IMAGE_RECORD;
         if (from == NONE) {
@@ -318,16 +318,9 @@ static bool has_work(const Loader *l)
     return order_is_there(l, epoch) || l->order_users[epoch & 1] == 0;
 }
 
-static Status bad_add(const Loader *l, Slot *slot, int32_t i)
+static Status bad_add(Slot *slot, int32_t i)
 {
-    if (slot->batch.skipped == slot->bad_room) {
-        int32_t room = slot->bad_room ? 2 * slot->bad_room : 4;
-        BadSample *grown = realloc(slot->bad, (size_t)room * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the list of bad samples");
-        slot->bad = grown;
-        slot->bad_room = room;
-    }
-    (void)l;
+    TRY(array_grow(&slot->bad, slot->batch.skipped, sizeof *slot->bad, "the list of bad samples"));
     BadSample *bad = &slot->bad[slot->batch.skipped++];
     bad->index = i;
     bad->id = slot->ids[i];
@@ -362,7 +355,7 @@ static void piece_fill(Loader *l, Worker *worker, Piece piece)
         st = sample_fill(l, worker, slot, i);
         if (st == OK) continue;
         pthread_mutex_lock(&l->lock);
-        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? bad_add(l, slot, i) : st;
+        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? bad_add(slot, i) : st;
         if (st != OK) note_failure(l, piece.number, i, st);
         pthread_mutex_unlock(&l->lock);
     }

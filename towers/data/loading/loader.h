@@ -5,7 +5,7 @@
  * batch, so that all of them work on the batch that is needed next. workers == 0 reads in the calling thread.
  *
  * A damaged sample (ERR_FORMAT) ends the loader, or with BAD_SKIP becomes a sample of weight 0: its label is LABEL_NONE,
- * which no loss counts, and its pixels are those of a good neighbour in the batch, so that batch-norm statistics stay
+ * which no loss counts, and its pixels are those of a good neighbor in the batch, so that batch-norm statistics stay
  * plausible. A sample that cannot be read (ERR_IO) always ends the loader.
  *
  * With mixing, sample i of a batch is mixed with sample i - 1 of the global batch. A tower's first partner may be in another

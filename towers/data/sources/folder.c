@@ -406,9 +406,9 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     bool found;
     char more[PATH_BYTES] = "";
     const char *class = NULL;
-    TRY(tree_find(config, split, config->unlabelled ? &of_images : &of_classes, &tree));
-    if (folder_is_flat(tree.train) && config->unlabelled) class = ".";
-    if (!folder_is_in(tree.root) && folder_is_flat(tree.root) && !config->unlabelled && config->whole)
+    TRY(tree_find(config, split, config->unlabeled ? &of_images : &of_classes, &tree));
+    if (folder_is_flat(tree.train) && config->unlabeled) class = ".";
+    if (!folder_is_in(tree.root) && folder_is_flat(tree.root) && !config->unlabeled && config->whole)
         class = class_of_root(&tree);
     if (class) snprintf(more, sizeof more, " flat %s", class);
     tree_key(&tree, "folder 2", more, key);

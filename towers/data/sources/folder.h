@@ -7,7 +7,7 @@
  * training classes; without training images, of the set's own. A folder with such a name that holds no folders and lies
  * beside others is a class.
  *
- * With SourceConfig.unlabelled, a folder in which images lie directly is one class, with all images below it. With
+ * With SourceConfig.unlabeled, a folder in which images lie directly is one class, with all images below it. With
  * SourceConfig.whole, a folder of images without folders is one class, which has its name.
  *
  * Other files below a class, and images beside the folders of the classes, are counted (SourceInfo.ignored). Errors:

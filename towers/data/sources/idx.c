@@ -138,13 +138,13 @@ static uint32_t big_endian(const uint8_t *b)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-static Status read_sizes(Stream *s, int dimensions, int64_t size[IDX_COLOUR])
+static Status read_sizes(Stream *s, int dimensions, int64_t size[IDX_COLOR])
 {
-    static const char *const what[IDX_COLOUR] = {"a number of records", "rows", "columns", "channels"};
-    static const int64_t most[IDX_COLOUR] = {IDX_COUNT_MAX, IDX_SIDE_MAX, IDX_SIDE_MAX, 3};
-    uint8_t raw[4 * IDX_COLOUR] = {0};
+    static const char *const what[IDX_COLOR] = {"a number of records", "rows", "columns", "channels"};
+    static const int64_t most[IDX_COLOR] = {IDX_COUNT_MAX, IDX_SIDE_MAX, IDX_SIDE_MAX, 3};
+    uint8_t raw[4 * IDX_COLOR] = {0};
     TRY(stream_read_all(s, raw, (size_t)dimensions * 4));
-    for (int i = 0; i < IDX_COLOUR; i++) {
+    for (int i = 0; i < IDX_COLOR; i++) {
         size[i] = i < dimensions ? (int64_t)big_endian(raw + 4 * i) : 1;
         if (size[i] < 1 || size[i] > most[i])
             return FAIL(ERR_FORMAT, "'%s': offset %d: expected %s from 1 to %" PRId64 ", found %" PRId64, s->name,
@@ -165,11 +165,11 @@ static Status parse_source(Stream *s, int dimensions, Idx *made)
     uint8_t raw[4] = {0};
     TRY_OUT(stream_read_all(s, raw, sizeof raw));
     uint32_t wanted = 0x0800u + (uint32_t)dimensions, found = big_endian(raw);
-    bool colour = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOUR;
-    if (found != wanted && !colour)
+    bool color = dimensions == IDX_IMAGES && found == 0x0800u + IDX_COLOR;
+    if (found != wanted && !color)
         TRY_OUT(FAIL(ERR_FORMAT, "'%s': offset 0: expected magic 0x%08x%s (IDX, unsigned bytes, %s), found 0x%08x",
                      s->name, wanted, dimensions == IDX_IMAGES ? " or 0x00000804" : "", kind_of(dimensions), found));
-    TRY_OUT(read_sizes(s, colour ? IDX_COLOUR : dimensions, idx.size));
+    TRY_OUT(read_sizes(s, color ? IDX_COLOR : dimensions, idx.size));
     size_t points = (size_t)(idx.size[0] * idx.size[1] * idx.size[2]); /* < 2^63 by the limits on the sizes */
     if (__builtin_mul_overflow(points, (size_t)idx.size[3], &idx.bytes))
         TRY_OUT(FAIL(ERR_FORMAT, "'%s': the header declares %zu pixels of %" PRId64 " bytes, more than any memory has",
@@ -289,7 +289,7 @@ static bool find_file(const char *folder, Split split, int dimensions, char path
 {
     static const char *const endings[] = {"", ".gz"};
     struct stat info;
-    int most = dimensions == IDX_IMAGES ? IDX_COLOUR : dimensions;
+    int most = dimensions == IDX_IMAGES ? IDX_COLOR : dimensions;
     for (int i = 0; i < 2 * (most - dimensions + 1); i++) {
         int length = snprintf(path, PATH_MAX, "%s/%s-%s-idx%d-ubyte%s", folder, split_names[split], kind_of(dimensions),
                               dimensions + i / 2, endings[i % 2]);

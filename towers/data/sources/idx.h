@@ -1,6 +1,6 @@
 /* IDX, the file format of the MNIST family (Y. LeCun, "The MNIST database of handwritten digits"): big-endian
  *     u8 0, u8 0, u8 type, u8 dimensions, u32 size[dimensions], then the elements, last index fastest.
- * Read here: type 8 (unsigned byte) with one dimension (labels), three (grey images) or four (images of 1 or 3
+ * Read here: type 8 (unsigned byte) with one dimension (labels), three (gray images) or four (images of 1 or 3
  * channels, channels last), plain or as one gzip member. Sizes are checked before anything is allocated, and a gzip
  * stream is never expanded beyond the size in the header. */
 #ifndef TOWERS_DATA_IDX_H
@@ -12,16 +12,16 @@
 
 #include "towers/data/sources/source.h"
 
-enum { IDX_LABELS = 1, IDX_IMAGES = 3, IDX_COLOUR = 4, IDX_SIDE_MAX = 65500, IDX_CLASSES = 10, IDX_CLASSES_MAX = 256 };
+enum { IDX_LABELS = 1, IDX_IMAGES = 3, IDX_COLOR = 4, IDX_SIDE_MAX = 65500, IDX_CLASSES = 10, IDX_CLASSES_MAX = 256 };
 #define IDX_COUNT_MAX (INT64_C(1) << 31)
 
 typedef struct Idx {
-    int64_t size[IDX_COLOUR]; /* records; of images also rows, columns and channels (else 1) */
-    size_t bytes;             /* product of the sizes */
-    uint8_t *data;            /* owned */
+    int64_t size[IDX_COLOR]; /* records; of images also rows, columns and channels (else 1) */
+    size_t bytes;            /* product of the sizes */
+    uint8_t *data;           /* owned */
 } Idx;
 
-/* `dimensions` is IDX_LABELS, or IDX_IMAGES for grey or color images; `name` is for messages. ERR_FORMAT, ERR_MEMORY,
+/* `dimensions` is IDX_LABELS, or IDX_IMAGES for gray or color images; `name` is for messages. ERR_FORMAT, ERR_MEMORY,
  * ERR_IO. */
 NODISCARD Status idx_load(const char *path, int dimensions, Idx *made);
 NODISCARD Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made);

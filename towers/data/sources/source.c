@@ -27,8 +27,8 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
     if (!S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
-    if (!config->unlabelled && !idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
-    bool folder = folder_is_in(path) || ((config->unlabelled || config->whole) && folder_is_flat(path));
+    if (!config->unlabeled && !idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
+    bool folder = folder_is_in(path) || ((config->unlabeled || config->whole) && folder_is_flat(path));
     if (!idx_is_in(path) && folder) {
         char why[STATUS_MESSAGE_BYTES];
         Status st = folder_source_open(config, split, made);

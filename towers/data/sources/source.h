@@ -3,7 +3,7 @@
  * thread-safe.
  *
  * Kinds: folder.c (ImageFolder trees of JPEG, PNG, WebP, PNM), labeled.c (the same with a labels file: several classes
- * for an image), shards.c (WebDataset tars, TFRecords, MDS), idx.c (MNIST family, .gz or plain, grey or color), paths.c
+ * for an image), shards.c (WebDataset tars, TFRecords, MDS), idx.c (MNIST family, .gz or plain, gray or color), paths.c
  * (files without labels, for predictions), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are
  * known once it is open; encoded images are examined when they are read (image.h), which is when damage is found. */
 #ifndef TOWERS_DATA_SOURCE_H
@@ -48,7 +48,7 @@ typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
     bool whole;       /* images for evaluation may be missing; a set without parts is used whole */
-    bool unlabelled;  /* classes do not matter: images that lie in a folder without folders of classes are taken too */
+    bool unlabeled;   /* classes do not matter: images that lie in a folder without folders of classes are taken too */
     LabelBase label_base;
     bool background;     /* a class 0 without images, before those of the set (labels.h) */
     const char *group;   /* a column of labels.csv that is no class; NULL: none */

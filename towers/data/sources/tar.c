@@ -115,9 +115,9 @@ static Status group_finish(Tar *t)
     Group *g = &t->group;
     char where[PATH_BYTES + 32], has[SUFFIXES * (SUFFIX_BYTES + 2)] = "";
     int64_t label = 0;
-    bool labelled = g->has_cls || g->has_json;
-    if (!g->suffixes || (g->image_rank == NO_IMAGE && !labelled)) return OK; /* as README.md */
-    if (g->image_rank == NO_IMAGE || !labelled) {
+    bool labeled = g->has_cls || g->has_json;
+    if (!g->suffixes || (g->image_rank == NO_IMAGE && !labeled)) return OK; /* as README.md */
+    if (g->image_rank == NO_IMAGE || !labeled) {
         Text members = text_start(has, sizeof has);
         for (int i = 0; i < g->suffixes; i++) text_add(&members, " .%s", g->suffix[i]);
         return FAIL(ERR_FORMAT,
