@@ -81,7 +81,7 @@ class Training:
     def generator(self):
         z = torch.from_numpy(normals(self.batch * 128, self.step, self.next_stream() ^ 0x80000000).reshape(self.batch, 128))
         x = F.leaky_relu(self.norm(z @ self.w["generator.fc.weight"].flatten(1).T, "generator.fc"), 0.2)
-        x = x.view(self.batch, 4, 4, 4 * self.width).permute(0, 3, 1, 2)
+        x = x.view(self.batch, 4 * self.width, 4, 4)
         for k in (1, 2, 3):
             name = f"generator.up{k}"
             x = self.norm(F.conv2d(F.interpolate(x, scale_factor=2), self.w[name + ".weight"], padding=1), name)

@@ -21,8 +21,8 @@ static const struct {
     {"img_size", "img-size"},       {"mean", "mean"},           {"std", "std"},   {"interpolation", "interpolation"},
     {"eval_resize", "eval-resize"}, {"eval_crop", "eval-crop"}, {"exif", "exif"}, {"variant", "variant"},
 };
-static const char *const others[] = {"model",           "classes",          "channels",      "crop",
-                                     "several_classes", "data_fingerprint", "towers_version"};
+static const char *const others[] = {"model", "classes",         "channels",         "crop",
+                                     "maps",  "several_classes", "data_fingerprint", "towers_version"};
 
 void facts_put(json_t *facts, const char *key, const char *text)
 {

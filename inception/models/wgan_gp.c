@@ -25,7 +25,7 @@ static Value generator(Graph *g, const ModelOptions *options, Value z)
 {
     int32_t w = width_of(options), side = options->side, m = half(half(half(side)));
     Value x = dense(g, z, "fc", 4 * w * m * m, true, glorot);
-    x = reshape(g, x, (Shape){graph_shape(g, z).n, 4 * w, m, m});
+    x = unfold(g, x, "fc", (Shape){graph_shape(g, z).n, 4 * w, m, m});
     x = doubling_conv(g, x, "deconv1", 2 * w, half(half(side)), true);
     x = doubling_conv(g, x, "deconv2", w, half(side), true);
     return sigmoid(g, doubling_conv(g, x, "deconv3", options->channels, side, false));

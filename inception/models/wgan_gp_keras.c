@@ -39,7 +39,7 @@ static Value generator(Graph *g, const ModelOptions *options, Value z)
                     behind = side - options->side - before;
     Value x = dense_plain(g, z, "fc", 4 * w * m * m, glorot);
     x = leaky_relu(g, batch_norm(g, x, "fc", false), leak);
-    x = reshape(g, x, (Shape){graph_shape(g, z).n, 4 * w, m, m});
+    x = unfold(g, x, "fc", (Shape){graph_shape(g, z).n, 4 * w, m, m});
     x = leaky_relu(g, enlarge(g, x, "up1", 2 * w), leak);
     x = leaky_relu(g, enlarge(g, x, "up2", w), leak);
     x = tanh_of(g, enlarge(g, x, "up3", options->channels));

@@ -182,6 +182,8 @@ refused "fashion_cnn reads images with 1 channel, but the data has 3" train wgan
 refused "--sample-interval has no effect: fashion_cnn has no critic" train fashion_cnn --sample-interval 3
 refused "--features has no effect: fashion_cnn generates no images" train fashion_cnn --features runs/classifier
 refused "wgan_gp has a generator, but features need a classifier" train wgan_gp --features runs/seen --data-path small
+sed 's/"maps":"channels first"/"were":"pixel by pixel"/' runs/seen/last.safetensors >earlier.safetensors
+refused "generator.fc.weight: the file has the outputs of this layer pixel by pixel" generate wgan_gp --width 2 --weights earlier.safetensors
 mkdir empty && cp runs/seen/env.json runs/seen/args.yaml empty && refused "empty contains no weights" generate empty
 
 check_end "generated images follow the noise and the weights alone, and are measured without disturbing the run"

@@ -63,6 +63,42 @@ import sys
 import numpy as np, onnx, onnxruntime
 from safetensors.numpy import load_file
 
+def transposed(x, w, b, side): # PyTorch's conv_transpose2d of 5x5, stride 2, with TensorFlow's "same" border
+    half = x.shape[2]
+    before = (2 * (half - 1) + 5 - side) // 2
+    y = np.zeros((len(x), w.shape[1], 2 * half + 3, 2 * half + 3))
+    for k in range(25):
+        y[:, :, k // 5:k // 5 + 2 * half:2, k % 5:k % 5 + 2 * half:2] += np.einsum("nchw,co->nohw", x, w[:, :, k // 5, k % 5])
+    return y[:, :, before:before + side, before:before + side] + b.reshape(1, -1, 1, 1)
+
+def enlarged(x, w, name): # twice as many pixels, a convolution, the batch norm of Keras
+    x = np.pad(x.repeat(2, 2).repeat(2, 3), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    side = x.shape[2] - 2
+    y = sum(np.einsum("nchw,oc->nohw", x[:, :, k // 3:k // 3 + side, k % 3:k % 3 + side], w[name + ".weight"][:, :, k // 3, k % 3])
+            for k in range(9))
+    return normed(y, w, name)
+
+def normed(x, w, name):
+    mean, var, gamma, beta = (w[f"{name}.bn.{part}"].reshape(-1, *[1] * (x.ndim - 2))
+                              for part in ("running_mean", "running_var", "weight", "bias"))
+    return (x - mean) / np.sqrt(var + 1e-3) * gamma + beta
+
+def images_of(model, w, z): # as a network in PyTorch computes them that has loaded the file strictly: `view` numbers channels first
+    leaky = lambda x: np.where(x > 0, x, 0.2 * x)
+    w = {name.removeprefix("generator."): value.astype(np.float64) for name, value in w.items()}
+    x = z @ w["fc.weight"].T
+    if model == "wgan_gp":
+        x = np.maximum(x + w["fc.bias"], 0).reshape(len(z), -1, 4, 4)
+        for k, side in ((1, 7), (2, 14), (3, 28)):
+            x = transposed(x, w[f"deconv{k}.weight"], w[f"deconv{k}.bias"], side)
+            x = np.maximum(x, 0) if k < 3 else 1 / (1 + np.exp(-x))
+        return x
+    x = leaky(normed(x, w, "fc")).reshape(len(z), -1, 4, 4)
+    for k in (1, 2, 3):
+        x = enlarged(x, w, f"up{k}")
+        x = leaky(x) if k < 3 else np.tanh(x)
+    return x[:, :, 2:-2, 2:-2] / 2 + 0.5
+
 model = sys.argv[1]
 proto = onnx.load(model + ".onnx")
 onnx.checker.check_model(proto, full_check=True)
@@ -81,6 +117,9 @@ assert ours.std() > 0.01 and ((ours > 0.02) & (ours < 0.98)).mean() > 0.5, ours.
 a, b = load_file(model + "-again.safetensors"), load_file(model + ".safetensors")
 assert a.keys() == b.keys() and all((a[k] == b[k]).all() for k in a), a.keys() ^ b.keys()
 assert all(k.startswith("generator.") for k in a)
+error = np.abs(images_of(model, a, z.astype(np.float64)) - ours).max()
+print(f"generator of {model}, its safetensors by numpy: largest difference {error:.1e}")
+assert error < 1e-4, error
 PYTHON
 }
 

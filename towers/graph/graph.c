@@ -219,6 +219,18 @@ Value graph_state(Graph *g, const char *name, Shape shape, float start)
     return add_leaf(g, (ValueInfo){.shape = shape, .role = ROLE_STATE, .name = scoped_weight(g, name), .init = init});
 }
 
+void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels)
+{
+    const char *layer = scoped_weight(g, name);
+    size_t length = layer ? strlen(layer) : 0;
+    for (int32_t id = 1; layer && id <= g->value_count; id++) {
+        ValueInfo *info = &g->values[id];
+        bool kept = info->role == ROLE_PARAM || info->role == ROLE_STATE;
+        if (id == x.id || (kept && !strncmp(info->name, layer, length) && info->name[length] == '.'))
+            info->pixels = pixels;
+    }
+}
+
 bool list_packed(const Graph *g, Value param)
 {
     for (int32_t id = 1; id <= g->value_count; id++)

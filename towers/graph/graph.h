@@ -58,6 +58,7 @@ typedef struct ValueInfo {
         variance_of; /* STAT: a variance of so many values, to be made unbiased before averaging; 0: left as it is */
     Value members[OP_MAX_IN]; /* PACK: its PARAMs */
     int member_count;
+    int32_t pixels; /* outputs of a layer that become a map, its PARAMs and STATEs: the map's pixels (graph_unfold) */
 } ValueInfo;
 
 typedef struct Op {
@@ -97,6 +98,9 @@ void graph_scope_shared(Graph *g, const char *scope, const char *reading);
 Value graph_input(Graph *g, const char *name, Shape shape, Dtype dtype);
 Value graph_param(Graph *g, const char *name, Shape shape, Init init, bool decay);
 Value graph_state(Graph *g, const char *name, Shape shape, float start);
+/* The outputs x of layer `name` (parameters and states `<name>.*`) become a map of so many pixels. In memory they are numbered
+ * pixel by pixel; files of weights number them channel by channel, as PyTorch's view does. */
+void graph_unfold(Graph *g, Value x, const char *name, int32_t pixels);
 /* PARAMs of equal c, h, w stacked along n. The layout places them side by side. */
 Value graph_pack(Graph *g, const Value *params, int count);
 

@@ -271,6 +271,12 @@ Value reshape(Graph *g, Value x, Shape shape)
     return graph_op(g, OP_RESHAPE, NULL, &x, 1, NULL, &shape);
 }
 
+Value unfold(Graph *g, Value x, const char *name, Shape shape)
+{
+    graph_unfold(g, x, name, shape.h * shape.w);
+    return reshape(g, x, shape);
+}
+
 Value sum_to(Graph *g, Value x, Shape shape)
 {
     return graph_op(g, OP_SUM_TO, NULL, &x, 1, NULL, &shape);

@@ -84,7 +84,9 @@ Value affine(Graph *g, Value x, float scale, float shift);
 Value mul(Graph *g, Value a, Value b);
 Value sub(Graph *g, Value a, Value b); /* a - b */
 Value power(Graph *g, Value x, float exponent);
-Value reshape(Graph *g, Value x, Shape shape);   /* packed NHWC order is kept */
+Value reshape(Graph *g, Value x, Shape shape); /* packed NHWC order is kept */
+/* The outputs of the dense layer `name` (and what follows it under this name) as a map. Files number them as PyTorch's view. */
+Value unfold(Graph *g, Value x, const char *name, Shape shape);
 Value sum_to(Graph *g, Value x, Shape shape);    /* over every axis on which `shape` has size 1 */
 Value spread_to(Graph *g, Value x, Shape shape); /* along every axis on which x has size 1 */
 Value total(Graph *g, Value x);                  /* of all elements: {1, 1, 1, 1} */

@@ -110,7 +110,8 @@ static Status fill_entry(LayoutEntry *entry, const ValueInfo *info, size_t first
                            .count = (size_t)shape_count(info->shape),
                            .init = init,
                            .decay = info->decay,
-                           .rank = 1};
+                           .rank = 1,
+                           .pixels = info->pixels};
     return OK;
 }
 

@@ -20,6 +20,7 @@ typedef struct LayoutEntry {
     Init init;    /* resolved: GLOROT_UNIFORM and HE_NORMAL have become UNIFORM and NORMAL with their width */
     bool decay;
     int rank;       /* on disk: 4 for weights of a convolution, 2 of a dense layer, else 1 */
+    int32_t pixels; /* the outputs of its layer become a map of so many pixels (graph_unfold), or 0 */
     unsigned moves; /* bit p: phase p trains this parameter, or its batch norms feed this state */
 } LayoutEntry;
 

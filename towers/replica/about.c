@@ -78,6 +78,7 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
     channels_put(about, "mean", model_mean(program->model, options), options->channels);
     channels_put(about, "std", model_std(program->model, options), options->channels);
     if (eval) transform_put(about, eval);
+    if (program->model->generate) about_add(about, "maps", "channels first");
     if (program->several) about_add(about, "several_classes", "true");
     about_add(about, "towers_version", TOWERS_VERSION);
 }

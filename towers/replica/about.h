@@ -4,6 +4,7 @@
  *   img_size, mean, std                                 its input: side in pixels; of pixels in [0, 1], "R,G,B" or one number
  *   crop, eval_resize, eval_crop, interpolation, exif   how an image becomes that input (transform.h): crop "center" (eval_resize is
  *                                                       the shorter side before it), "fraction" (eval_crop of each side) or "whole"
+ *   maps                                                "channels first": the order of outputs that become a map (weights.h)
  *   several_classes, class_names                        "true" if an image has any number of classes; a JSON array of names
  *   data_fingerprint, towers_version                    of the training data, as the settings of a run have it; of this program
  *

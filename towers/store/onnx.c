@@ -340,12 +340,20 @@ static Status write_repeat(Writer *w, const Op *op)
     return w->status;
 }
 
-/* Reshaping keeps the order of NHWC, the memory's, so channels go last before it and return to their place after it. */
+/* Reshaping keeps the order of NHWC, the memory's, so channels go last before it and return to their place after it. Outputs of a
+ * layer that become a map have the channels first already, as the weights have (weights.h). */
 static void write_reshape(Writer *w, const Op *op)
 {
     static const int64_t last[] = {0, 2, 3, 1}, second[] = {0, 3, 1, 2};
     Shape x = graph_shape(w->graph, op->in[0]), y = graph_shape(w->graph, op->out[0]);
-    int64_t shape[] = {0, y.h, y.w, y.c};
+    int64_t shape[] = {0, y.h, y.w, y.c}, map[] = {0, y.c, y.h, y.w};
+    if (graph_value(w->graph, op->in[0])->pixels > 1) {
+        Node *view = node_add(w, "Reshape", op->name);
+        reads_value(w, view, op->in[0]);
+        node_reads(view, constant_ints(w, "shape", 4, map));
+        writes_value(w, view, op->name, op->out[0], false);
+        return;
+    }
     Node *before = x.h * x.w > 1 ? node_add(w, "Transpose", op->name) : NULL;
     Node *node = node_add(w, "Reshape", op->name), *behind = node_add(w, "Transpose", op->name);
     if (before) {

@@ -52,21 +52,28 @@ static Status list_add(WeightList *list, const char *prefix, const char *name, S
     return OK;
 }
 
-/* ---- OHWI <-> OIHW */
+/* ---- OHWI <-> OIHW, and HWC <-> CHW for outputs that become a map */
 
 typedef enum Direction { TO_DISK, FROM_DISK } Direction;
 
-static void reorder(Shape s, Direction direction, float *arena, float *disk)
+static void reorder(const LayoutEntry *entry, Direction direction, float *arena, float *disk)
 {
-    int64_t c = s.c, area = (int64_t)s.h * s.w;
-    for (int64_t o = 0; o < s.n; o++)
+    Shape s = entry->shape;
+    int64_t n = s.n, c = s.c, area = (int64_t)s.h * s.w, block = 1; /* values that stay beside each other */
+    if (entry->pixels > 1) {
+        block = entry->rank == 2 ? c : 1;
+        n = 1, area = entry->pixels, c = (int64_t)entry->count / block / area;
+    }
+    for (int64_t o = 0; o < n; o++)
         for (int64_t p = 0; p < area; p++)
             for (int64_t i = 0; i < c; i++) {
-                float *here = arena + (o * area + p) * c + i, *there = disk + (o * c + i) * area + p;
-                if (direction == TO_DISK)
-                    *there = *here;
-                else
-                    *here = *there;
+                float *here = arena + ((o * area + p) * c + i) * block,
+                      *there = disk + ((o * c + i) * area + p) * block;
+                for (int64_t k = 0; k < block; k++)
+                    if (direction == TO_DISK)
+                        there[k] = here[k];
+                    else
+                        here[k] = there[k];
             }
 }
 
@@ -94,7 +101,7 @@ Status weights_pack(const WeightMap *map, const char *prefix, const float *arena
         void *data;
         TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, entry->rank), entry->count * sizeof(float),
                      &data));
-        reorder(entry->shape, TO_DISK, (float *)arena + entry->first, data);
+        reorder(entry, TO_DISK, (float *)arena + entry->first, data);
     }
     return OK;
 }
@@ -105,7 +112,7 @@ Status states_pack(const WeightMap *map, const char *prefix, const float *arena,
         const LayoutEntry *entry = &map->layout->states[i];
         void *data;
         TRY(list_add(list, prefix, entry->name, disk_tensor(entry->shape, 1), entry->count * sizeof(float), &data));
-        memcpy(data, arena + entry->first, entry->count * sizeof(float));
+        reorder(entry, TO_DISK, (float *)arena + entry->first, data);
         const char *last = strrchr(entry->name, '.');
         if (tracked < 0 || !last || strcmp(last, ".running_mean")) continue;
         char name[ST_MAX_NAME];
@@ -252,7 +259,7 @@ static Status entry_unpack(const LayoutEntry *entry, const char *prefix, const S
     if (!disk) return FAIL(ERR_MEMORY, "no memory for the tensor %s", name);
     for (size_t i = 0; i < entry->count; i++) disk[i] = element(t, i);
     spoiled_note(name, disk, entry->count, match);
-    reorder(entry->shape, FROM_DISK, arena + entry->first, disk);
+    reorder(entry, FROM_DISK, arena + entry->first, disk);
     free(disk);
     return OK;
 }
@@ -271,11 +278,26 @@ static void extras_count(const WeightMap *map, const char *prefix, const SafeTen
     }
 }
 
+/* Files of ours without the mark were written when outputs that become a map lay pixel by pixel, in files too. */
+static Status maps_check(const WeightMap *map, const SafeTensors *file)
+{
+    if (!safetensors_metadata(file, "towers_version") || safetensors_metadata(file, "maps")) return OK;
+    for (int i = 0; i < map->count; i++)
+        if (map->layout->params[i].pixels > 1)
+            return FAIL(
+                ERR_CHECKPOINT,
+                "%s: the file has the outputs of this layer pixel by pixel, as an earlier version of this program "
+                "wrote them; expected PyTorch's order: use the version that wrote the file, or train again",
+                map->layout->params[i].name);
+    return OK;
+}
+
 Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensors *file, const WeightRules *rules,
                       float *params, float *states, WeightMatch *match)
 {
     *match = (WeightMatch){0};
     const Layout *layout = map->layout;
+    TRY(maps_check(map, file));
     for (int i = 0; params && i < map->count; i++)
         if (!wanted_not(rules, file, layout->params[i].name, match))
             TRY(entry_unpack(&layout->params[i], prefix, file, params, match));
