@@ -47,7 +47,7 @@ static Transform transform_of(const Golden *g)
 {
     Transform t = {.side = GOLDEN_SIDE, .exif = g->exif, .erase = g->erase};
     if (g->evaluation) {
-        t.crop = CROP_CENTRE;
+        t.crop = CROP_CENTER;
         t.resize = GOLDEN_RESIZE;
         return t;
     }
