@@ -137,6 +137,19 @@ rm -rf "$cache"
 "$towers" train fashion_cnn --pretrained tiny --weights-table table.json --dataset synthetic --classes 3 --max-steps 1 --batch-size 8 \
     --eval-interval 0 --experiment second >"$out" 2>"$err" || complain "--pretrained NAME: $(cat "$err")"
 cmp -s "$cache/$name" "files/$name" || complain "--pretrained NAME downloads nothing"
+# a file by torch.save is fetched and read as the safetensors are
+python3 "$source_dir/tests/support/torch_files.py" of "files/$name" || complain "no file as torch.save writes it"
+torch_digest=$(sha256sum "files/$name.pth" | cut -c 1-64)
+torch_name=tiny-${torch_digest:0:8}.pth
+mv "files/$name.pth" "files/$torch_name"
+sed -e "s|$name|$torch_name|; s|\"bytes\": [0-9]*|\"bytes\": $(stat -c %s "files/$torch_name")|; s|$digest|$torch_digest|; s|\"0[.]25\"|\"0\"|; s|\"0[.]5\"|\"1\"|" table.json >torch.json
+: >requests
+"$towers" train fashion_cnn --pretrained tiny --weights-table torch.json --dataset synthetic --classes 3 --max-steps 1 --batch-size 8 \
+    --eval-interval 0 --experiment torch >"$out" 2>"$err" || complain "--pretrained NAME of a .pth: $(cat "$err")"
+grep -q "^/good/$torch_name " requests || complain "the .pth was not asked for: $(cat requests)"
+cmp -s "$cache/$torch_name" "files/$torch_name" || complain "another .pth than the server's"
+cmp -s <(tensors runs/torch/last.safetensors) <(tensors runs/second/last.safetensors) || complain "a .pth trains other weights than safetensors"
+
 refused 6 "the server answers 404" fetch resnet18 --mirror "$base/missing"
 sed 's/"bytes": [0-9]*/"bytes": 1000/' table.json >small.json
 rm -rf "$cache"

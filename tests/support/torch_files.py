@@ -3,9 +3,12 @@
 
 usage: torch_files.py saved FOLDER     the installed PyTorch writes VERSION-*.pth
        torch_files.py hostile FOLDER   bad-*.pth, without PyTorch
+       torch_files.py of FILE          FILE.pth: the f32 tensors of a safetensors file, without PyTorch
 """
 import argparse
 import collections
+import json
+import math
 import os
 import struct
 import sys
@@ -126,6 +129,20 @@ def hostile(folder):
     make("views", b"\x80\x02}" + MARK + many + b"u" + STOP, storages=[("0", bytes(4096))])
 
 
-if len(sys.argv) != 3 or sys.argv[1] not in ("saved", "hostile"):
+def of(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    items, storages = {}, []
+    for key, info in header.items():
+        if info.get("dtype") == "F32":
+            values, size = data[slice(*info["data_offsets"])], info["shape"]
+            stride = [math.prod(size[i + 1:]) for i in range(len(size))]
+            items[key] = tensor(storage(str(len(storages)), len(values) // 4), 0, size, stride)
+            storages.append((str(len(storages)), values))
+    archive(path + ".pth", state(**items), storages)
+
+
+if len(sys.argv) != 3 or sys.argv[1] not in ("saved", "hostile", "of"):
     sys.exit(__doc__)
-{"saved": saved, "hostile": hostile}[sys.argv[1]](sys.argv[2])
+{"saved": saved, "hostile": hostile, "of": of}[sys.argv[1]](sys.argv[2])

@@ -17,6 +17,7 @@
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 
 #include "kernels/philox.h"
+#include "tests/support/failing_malloc.h"
 #include "towers/data/images/image_memory.h"
 
 static const char *const pictures[] = {
@@ -380,6 +381,38 @@ static void test_crops(void **state)
     image_decoder_destroy(decoder);
 }
 
+/* Each allocation of a decoder fails in turn: what that prevents is told as a lack of memory, never as damage. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    failing_malloc_or_skip();
+    static const char *const jpegs[] = {"baseline.jpg", "progressive.jpg", "cmyk.jpg"};
+    for (size_t k = 0; k < sizeof jpegs / sizeof *jpegs; k++) {
+        Fixture f;
+        bool reached = true;
+        int refused = 0;
+        picture_load(jpegs[k], &f);
+        for (int n = 1; reached; n++) {
+            Bytes bytes = {.data = f.data, .size = f.size, .room = f.size};
+            ImageInfo info;
+            Pixels pixels = {0};
+            assert_int_equal(image_decoder_create(&f.decoder), OK);
+            assert_int_equal(image_probe(&bytes, &info), OK);
+            allocations_left = n;
+            Status st = image_decode(f.decoder, &bytes, &info, (Rect){0, 0, info.h, info.w}, &pixels);
+            reached = allocations_left < 0;
+            allocations_left = 0;
+            bool missing = st == ERR_MEMORY && strstr(status_message(), "no memory");
+            if (reached ? st != OK && !missing : st != OK)
+                fail_msg("%s, allocation %d: %d, %s", jpegs[k], n, st, status_message());
+            refused += st == ERR_MEMORY;
+            pixels_free(&pixels);
+            image_decoder_destroy(f.decoder);
+        }
+        assert_in_range(refused, 5, 500);
+    }
+}
+
 /* Any bytes are an orientation of 1 to 8; the last entry may end where the block does. */
 static void test_exif(void **state)
 {
@@ -404,9 +437,10 @@ static void test_exif(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_changed),        cmocka_unit_test(test_png_bits),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_crops),          cmocka_unit_test(test_exif),
-        cmocka_unit_test(test_scans),  cmocka_unit_test(test_announced_size), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_cut),       cmocka_unit_test(test_changed),        cmocka_unit_test(test_png_bits),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_crops),          cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_scans),     cmocka_unit_test(test_announced_size), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

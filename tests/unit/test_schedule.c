@@ -76,6 +76,8 @@ static void test_warmup(void **state)
     expect_lr(&s, 3, 5, 30, 0.8);
     expect_lr(&s, 5, 5, 30, 1);
     expect_lr(&s, 15, 5, 30, 0.1); /* stairs count from step 0 */
+    s.warmup_epochs = 3;
+    expect_lr(&s, 15, 5, 30, 0.1); /* the first step behind the warm-up has the schedule's rate */
     s = (Schedule){.kind = SCHEDULE_COSINE, .lr = 1, .warmup_epochs = 9};
     expect_lr(&s, 40, 5, 30, 41.0 / 45); /* longer than the training */
     expect_lr(&s, 45, 5, 30, 0);
