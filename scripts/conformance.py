@@ -8,6 +8,7 @@ Usage: PYTHON_WITH_THE_PACKAGES scripts/conformance.py TOWERS > docs/results/con
 A row is `equal` (compared with the package itself), `refused` (towers ends with exit code 2 and says what to use instead) or `differs`
 (the names are ours, and the page says how). Without Keras its rows are left out. Exit status 1: a row is none of these, or the page has
 other verdicts."""
+import csv
 import inspect
 import json
 import os
@@ -73,6 +74,32 @@ def timm_cosine():
     worst = max(abs(a - b) for a, b in zip(wanted, found))
     assert worst < 1e-7, f"wanted {wanted}, found {found}"
     return "equal", f"at the beginning of each epoch, largest difference {worst:.0e}; here the rate changes in each step"
+
+
+def plateau_row():
+    """ReduceLROnPlateau on the test losses that a run found gives the rates that the run had; and on the values of the golden file."""
+    import torch
+    page = os.path.join(HERE, "..", "tests", "unit", "golden_plateau.h")
+    found = subprocess.run([sys.executable, os.path.join(HERE, "..", "tests", "golden", "plateau.py"), "--check", page], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    epochs, patience, cooldown, factor, threshold = 12, 1, 1, 0.3, 0.2
+    with tempfile.TemporaryDirectory() as work:
+        data_write(work)
+        found = run("train", "fashion_cnn", "--device", "cpu", "--data-path", work, "-b", str(BATCH), "--epochs", str(epochs), "--opt", "momentum",
+                    "--lr", "0.05", "--output-dir", work, "--experiment", "run", "--quiet", "--sched", "plateau", "--monitor", "loss", "--patience-epochs",
+                    str(patience), "--cooldown-epochs", str(cooldown), "--decay-rate", str(factor), "--plateau-threshold", str(threshold))
+        assert found.returncode == 0, found.stderr
+        rows = list(csv.DictReader(open(f"{work}/run/results.csv")))
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.05)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=factor, patience=patience, cooldown=cooldown, threshold=threshold)
+    wanted = []
+    for row in rows:
+        wanted.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step(float(row["test_loss"]))
+    ours = [float(row["lr"]) for row in rows]
+    assert len(ours) == epochs and len(set(wanted)) > 1 and max(map(lambda a, b: abs(a - b), wanted, ours)) < 1e-7, f"wanted {wanted}, found {ours}"
+    return "equal", f"rates of {epochs} epochs with the test losses of a run, {len(set(wanted))} different; 10 settings with 40 made-up values each"
 
 
 # ---- pixels
@@ -149,6 +176,7 @@ def rows():
     yield "`--sched poly --power 2`", "timm", lambda: rates_row(
         ["--sched", "poly", "--power", "2"], lambda lib, o: lib.PolynomialLR(o, EPOCHS, 2))
     yield "`--sched cosine --min-lr 0.001`", "timm", timm_cosine
+    yield "`--lr-scheduler reducelronplateau`, `--sched plateau --patience-epochs --cooldown-epochs --decay-rate`", "PyTorch", plateau_row
     yield "`--lr-scheduler exponentiallr`", "torchvision", lambda: refused("--lr-scheduler", "exponentiallr", "--decay-epochs 1")
     yield "`--lr-warmup-epochs`", "torchvision", lambda: refused("--lr-warmup-epochs", "5", "--warmup-epochs")
     yield "`--model-ema-decay`", "torchvision, timm", lambda: refused("--model-ema-decay", "0.999", "--ema-decay")

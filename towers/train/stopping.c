@@ -45,11 +45,11 @@ void stopping_print(const TrainJob *job, FILE *to)
 
 /* ---- the plateau */
 
-/* PyTorch's _is_better; its first best is infinite, here NaN. */
+/* PyTorch's _is_better; before the first value its best is infinite, ours NaN. */
 static bool plateau_better(const StoppingRules *rules, bool higher, double value, double best)
 {
     double threshold = rules->plateau_threshold, sign = higher ? 1 : -1;
-    if (isnan(best)) return isfinite(value);
+    if (isnan(best)) best = -sign * INFINITY;
     double limit = rules->plateau_mode == THRESHOLD_REL ? best * (1 + sign * threshold) : best + sign * threshold;
     return higher ? value > limit : value < limit;
 }
