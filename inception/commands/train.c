@@ -15,6 +15,7 @@
 #include "towers/train/samples_log.h"
 
 #include <math.h>
+#include <string.h>
 
 static Status result_json(const JobFiles *files, const TrainResult *result)
 {
@@ -86,6 +87,11 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     if (files->nothing_to_resume && !options->quiet)
         text_printf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
     TRY(run_dir_take(files->run_dir, lock));
+    if (files->lr_curve) {
+        char path[PATH_BYTES];
+        TRY(path_join(path, files->run_dir, "lr-find.json"));
+        TRY(file_replace(path, files->lr_curve, strlen(files->lr_curve)));
+    }
     return job_branch(files);
 }
 
@@ -93,8 +99,22 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
 {
     (void)to;
     TRY(hooks_load()); /* reports an invalid TOWERS_FAULT before anything starts */
+    bool automatic = isnan(options->lr) && !options->dry_run && !options->print_config;
+    OptionOrigin origin = options->origin[OPTION_ID_lr];
+    if (automatic && options->resume) { /* a run that is resumed has its rate */
+        options->lr = option_defaults.lr;
+        options->origin[OPTION_ID_lr] = ORIGIN_DEFAULT;
+    }
     TRY(hosts_meet(options, files));
     TRY(hosts_run_dir(options, files));
+    if (automatic && (!options->resume || files->nothing_to_resume)) {
+        if (files->launch.ranks > 1)
+            return FAIL(ERR_UNSUPPORTED,
+                        "--lr auto works in one launched program: use `towers lr-find` on one host with "
+                        "the same global batch, which finds the same rate, and give --lr");
+        options->origin[OPTION_ID_lr] = origin;
+        TRY(lr_auto(options, &files->lr_curve));
+    }
     return job_open(options, 0, files);
 }
 

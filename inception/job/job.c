@@ -174,6 +174,7 @@ Status job_model(Options *o, JobFiles *files)
     if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers info' lists all models");
     if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
         return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
+    if (isnan(o->lr) && o->verb != VERB_TRAIN) return FAIL(ERR_ARG, "--lr auto works only with train");
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
@@ -527,6 +528,7 @@ void job_close(JobFiles *files)
     source_close(files->test);
     json_decref(files->trained);
     free(files->class_weight);
+    free(files->lr_curve);
     free(files->args_yaml);
     free(files->env_json);
     free(files->settings);

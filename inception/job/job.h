@@ -20,6 +20,7 @@ typedef struct JobFiles {
     bool fresh_name;     /* run_dir is a generated name with the time; create it with run_dir_create */
     float *class_weight; /* [classes]; NULL: none */
     NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
+    char *lr_curve;      /* of --lr auto, for RUN/lr-find.json; or NULL */
     char *args_yaml, *env_json, *settings, *setting_defaults;
     char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
     size_t resumed_bytes;

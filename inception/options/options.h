@@ -63,7 +63,8 @@ typedef enum OptionOrigin {
 } OptionOrigin;
 
 enum { OPTION_LIST_MAX = 256 };
-#define OPTION_MAX INT64_MIN /* the value "max" of integers whose metavar offers it ("N|max") */
+#define OPTION_MAX                                                                                                     \
+    INT64_MIN /* the value "max" of integers whose metavar offers it ("N|max"); "auto" of reals ("RATE|auto") is NaN */
 
 typedef struct IntList {
     int count; /* 0: not given */
@@ -107,6 +108,7 @@ NODISCARD Status options_apply_bytes(Options *options, const void *bytes, size_t
                                      const char *name);
 NODISCARD Status options_apply_file(Options *options, const char *path, OptionOrigin origin);
 
+extern const Options option_defaults; /* before a model or a recipe changes them */
 /* By flag or alias, with dashes or underscores. ORIGIN_DEFAULT for an unknown name. */
 OptionOrigin option_origin(const Options *options, const char *flag);
 bool option_is_set(const Options *options, const char *flag); /* set by any origin above the default */

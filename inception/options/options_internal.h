@@ -16,8 +16,6 @@ typedef union OptionValue {
     const char *text; /* borrowed */
 } OptionValue;
 
-extern const Options option_defaults;
-
 /* Compare names, treating dashes and underscores as equal; `b` has `bytes` characters. */
 bool same_name(const char *a, const char *b, size_t bytes);
 /* The k-th option that excludes this one; OPTION_ID_COUNT after the last. */

@@ -12,6 +12,7 @@ enum {
     NO_VERB = 1 << VERB_NONE,
 #define COMMAND(id, ...) id = 1 << VERB_##id,
 #include "inception/options/commands.def"
+    LEARN = TRAIN | LR_FIND,
     EVERY_VERB = (1 << VERB_COUNT) - 1,
 };
 #define BASIC LEVEL_BASIC

@@ -3,6 +3,7 @@
 #include "kernels/text.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,22 +14,23 @@ enum { TEXT_MOST = 3000 /* a path to which names are appended */ };
 
 /* ---- from text */
 
-static bool takes_max(const OptionInfo *info)
+/* Whether the metavar offers this word instead of a number: "N|max", "RATE|auto". */
+static bool takes_word(const OptionInfo *info, const char *word)
 {
     const char *bar = info->metavar ? strrchr(info->metavar, '|') : NULL;
-    return bar && !strcmp(bar, "|max");
+    return bar && !strcmp(bar + 1, word);
 }
 
 static Status read_int(const OptionInfo *info, const char *text, const char *label, int64_t *value)
 {
     char range[64];
-    if (takes_max(info) && !strcmp(text, "max")) {
+    if (takes_word(info, "max") && !strcmp(text, "max")) {
         *value = OPTION_MAX;
         return OK;
     }
     ValueVerdict verdict = text_to_int(text, value);
     snprintf(range, sizeof range, "%lld to %lld%s", (long long)info->least, (long long)info->most,
-             takes_max(info) ? ", or max" : "");
+             takes_word(info, "max") ? ", or max" : "");
     if (verdict == VALUE_MALFORMED) return FAIL(ERR_ARG, "%s: '%s' is not a whole number (%s)", label, text, range);
     if (verdict == VALUE_TOO_LARGE || *value < info->least || *value > info->most)
         return FAIL(ERR_ARG, "%s: %s is out of range (%s)", label, text, range);
@@ -38,11 +40,16 @@ static Status read_int(const OptionInfo *info, const char *text, const char *lab
 static Status read_real(const OptionInfo *info, const char *text, const char *label, double *value)
 {
     char least[32], most[32];
+    if (takes_word(info, "auto") && !strcmp(text, "auto")) {
+        *value = NAN;
+        return OK;
+    }
     ValueVerdict verdict = text_to_real(text, value);
     real_to_text(info->real_least, least, sizeof least);
     real_to_text(info->real_most, most, sizeof most);
     if (verdict == VALUE_MALFORMED)
-        return FAIL(ERR_ARG, "%s: '%s' is not a number (%s to %s, e.g. 0.1 or 1e-3)", label, text, least, most);
+        return FAIL(ERR_ARG, "%s: '%s' is not a number (%s to %s, e.g. 0.1 or 1e-3%s)", label, text, least, most,
+                    takes_word(info, "auto") ? ", or auto" : "");
     if (verdict == VALUE_TOO_LARGE || *value < info->real_least || *value > info->real_most)
         return FAIL(ERR_ARG, "%s: %s is out of range (%s to %s)", label, text, least, most);
     return OK;
@@ -179,11 +186,14 @@ const char *option_format(const Options *options, OptionId id, char *buffer, siz
     case OPTION_IS_INT:
         if (value.integer >= info->least && value.integer <= info->most)
             snprintf(buffer, bytes, "%lld", (long long)value.integer);
-        else if (value.integer == OPTION_MAX && takes_max(info))
+        else if (value.integer == OPTION_MAX && takes_word(info, "max"))
             snprintf(buffer, bytes, "max");
         break;
     case OPTION_IS_REAL:
-        if (value.real >= info->real_least && value.real <= info->real_most) real_to_text(value.real, buffer, bytes);
+        if (value.real >= info->real_least && value.real <= info->real_most)
+            real_to_text(value.real, buffer, bytes);
+        else if (isnan(value.real) && takes_word(info, "auto"))
+            snprintf(buffer, bytes, "auto");
         break;
     case OPTION_IS_FLAG: snprintf(buffer, bytes, "%s", value.flag ? "true" : "false"); break;
     case OPTION_IS_CHOICE: snprintf(buffer, bytes, "%s", info->choices[value.choice]); break;

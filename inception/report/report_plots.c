@@ -1,6 +1,9 @@
 /* Plots of accuracy, rate, speed, arrival, gradients, layers and confusion; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
+#include "towers/files/files.h"
+
+#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -106,6 +109,58 @@ static void curve(Figures *f, bool wide, const char *title, const char *note, co
 void figure_rate(Figures *f)
 {
     curve(f, true, "Learning rate", "As used by the optimizer.", figure_column(f, 0, value_rate, 0), 3);
+}
+
+static double *numbers_of(const json_t *array, size_t count)
+{
+    double *values = calloc(count + 1, sizeof *values);
+    for (size_t i = 0; values && i < count; i++) {
+        const json_t *value = json_array_get(array, i);
+        values[i] = json_is_number(value) ? json_number_value(value) : NAN;
+    }
+    return values;
+}
+
+/* What --lr auto has found: losses above those of the first half are cut, as they would hide the fall. */
+void figure_sweep(Figures *f)
+{
+    char path[PATH_BYTES], note[160], *text = NULL;
+    size_t bytes = 0;
+    SvgPlot plot;
+    if (path_join(path, f->run->path, "lr-find.json") != OK || file_read(path, 1 << 28, &text, &bytes) != OK) return;
+    json_t *root = json_loadb(text, bytes, 0, NULL), *rates = json_object_get(root, "lr");
+    size_t n = json_array_size(rates);
+    double *x = numbers_of(rates, n), *y = numbers_of(json_object_get(root, "smoothed"), n),
+           pick = json_number_value(json_object_get(root, "suggestion"));
+    if (n > 1 && x && y && pick > 0) {
+        SvgFrame frame = {.title = "Learning rates that were tried",
+                          .x_label = "learning rate, as a power of 10",
+                          .width = FIGURE_HALF,
+                          .height = FIGURE_LOW,
+                          .y_low = INFINITY,
+                          .y_high = -INFINITY,
+                          .bare = true};
+        for (size_t i = 0; i < n; i++) x[i] = log10(x[i]);
+        svg_extent(y, (int64_t)n / 2, &frame.y_low, &frame.y_high);
+        double most = frame.y_high;
+        svg_extent(y, (int64_t)n, &frame.y_low, &frame.y_high);
+        frame.y_high = most;
+        for (size_t i = 0; i < n; i++) y[i] = y[i] > most ? NAN : y[i];
+        frame.x_low = x[0], frame.x_high = x[n - 1];
+        snprintf(note, sizeof note,
+                 "Smoothed loss of a sweep before the run. The mark is at %.3g, where the loss falls most steeply.",
+                 pick);
+        figure_begin(f, "half", frame.title, note);
+        svg_open(&plot, f->to, &frame);
+        svg_line(&plot, x, y, (int64_t)n, 2, 1.6, NULL);
+        svg_mark(&plot, log10(pick));
+        svg_close(&plot);
+        figure_end(f);
+    }
+    free(x);
+    free(y);
+    json_decref(root);
+    free(text);
 }
 
 void figure_speed(Figures *f)

@@ -18,6 +18,7 @@ void figure_phase(Figures *f); /* the loss of a phase that is not the page's own
 void figure_accuracy(Figures *f);
 void figure_epoch_loss(Figures *f);
 void figure_rate(Figures *f);
+void figure_sweep(Figures *f); /* of --lr auto */
 void figure_speed(Figures *f);
 void figure_waiting(Figures *f);
 void figure_arrival(Figures *f);

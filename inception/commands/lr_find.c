@@ -1,0 +1,215 @@
+/* towers lr-find, and train --lr auto: the learning-rate range test (Smith, "Cyclical Learning Rates", 2017). The rate
+ * grows exponentially from step to step; the mean loss of all towers is smoothed with bias correction; the suggestion is
+ * the rate at which it falls most steeply per step, before its minimum and after the first tenth of the steps. The sweep
+ * ends early when the smoothed loss exceeds four times its minimum or is not finite.
+ *
+ * The sweep runs in tower processes of its own, which end with it. Nothing that a run starts from is touched, so a run
+ * with --lr auto has the bits of a run that is given the rate that was found. */
+#include "inception/commands/commands.h"
+
+#include "kernels/text.h"
+#include "towers/files/json.h"
+#include "towers/guard/memory_check.h"
+#include "towers/store/pretrained.h"
+#include "towers/train/train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const double SMOOTHING = 0.9, TOO_HIGH = 4;
+enum { COLUMNS = 64, ROWS = 12, DELAY = 9 /* steps by which the smoothed loss lags: s / (1 - s) */ };
+
+/* Shared memory, filled by rank 0's process. */
+typedef struct Sweep {
+    size_t bytes;
+    const TrainJob *job; /* borrowed; at the same address in every process */
+    int64_t count;       /* steps with a finite smoothed loss */
+    bool ended;          /* later steps do not count: how many follow a request to stop depends on time */
+    double average, best;
+    int64_t pick;      /* index of the suggestion; -1: none */
+    double smoothed[]; /* [steps], then the losses [steps] */
+} Sweep;
+
+static int64_t sweep_steps(const Sweep *s)
+{
+    return s->job->max_steps;
+}
+
+static double sweep_rate(const Sweep *s, int64_t i)
+{
+    return schedule_lr(&s->job->schedule, i, 1, sweep_steps(s));
+}
+
+static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
+{
+    Sweep *s = context;
+    (void)seconds;
+    if (s->ended) return;
+    s->smoothed[sweep_steps(s) + step - 1] = loss;
+    s->average = SMOOTHING * s->average + (1 - SMOOTHING) * loss;
+    double smooth = s->smoothed[step - 1] = s->average / (1 - pow(SMOOTHING, (double)step));
+    if (step == 1 || smooth < s->best) s->best = smooth;
+    if (isfinite(smooth)) s->count = step;
+    s->ended = !isfinite(smooth) || smooth > TOO_HIGH * s->best;
+    if (s->ended) atomic_store(&ledger->run.stop_signal, SIGUSR2);
+}
+
+/* The step of the steepest fall before the minimum, by central differences, less what smoothing delays the curve by. What
+ * comes after the minimum is chaotic, and differs with each rounding. */
+static int64_t pick_find(const double *smoothed, int64_t count, int64_t steps)
+{
+    int64_t pick = -1, lowest = 0;
+    double least = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (smoothed[i] < smoothed[lowest]) lowest = i;
+    for (int64_t i = steps / 10 + DELAY; i < lowest; i++) {
+        double slope = (smoothed[i + 1] - smoothed[i - 1]) / 2;
+        if (slope < least) least = slope, pick = i - DELAY;
+    }
+    return pick;
+}
+
+/* Errors: those of training, except for what a rate that is too high causes. */
+static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
+{
+    TrainJob *job = &files->job;
+    char absent[256];
+    int signal_number = 0;
+    if (job->program.model->phases)
+        return FAIL(ERR_UNSUPPORTED, "the losses of %s's phases do not show which learning rate is best; give --lr",
+                    job->program.model->name);
+    if (o->lr_to <= o->lr_from)
+        return FAIL(ERR_ARG, "--lr-to %g is not above --lr-from %g, but the sweep rises from one to the other",
+                    o->lr_to, o->lr_from);
+    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    TRY(memory_check(job));
+    job->max_steps = job->epochs = o->lr_steps;
+    job->schedule = (Schedule){.kind = SCHEDULE_EXPONENTIAL, /* by a factor in each step */
+                               .lr = o->lr_from,
+                               .decay_rate = pow(o->lr_to / o->lr_from, 1 / (double)(o->lr_steps - 1)),
+                               .decay_epochs = 1,
+                               .epoch_steps = 1};
+    size_t bytes = sizeof(Sweep) + 2 * (size_t)o->lr_steps * sizeof(double);
+    Sweep *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s == MAP_FAILED) return FAIL(ERR_MEMORY, "no memory for the losses of %lld steps", (long long)o->lr_steps);
+    s->bytes = bytes;
+    s->job = job;
+    job->on_step = step_seen;
+    job->on_step_context = s;
+    job->quiet = true;
+    job->report = LOSS_REPORT_MEAN;
+    Status st = train_timed(job, &signal_number);
+    bool too_high = st == ERR_NUMERIC || (st == ERR_INTERRUPTED && signal_number == SIGUSR2);
+    if (st == ERR_INTERRUPTED && !too_high) files->signal_number = signal_number;
+    if (too_high) st = OK;
+    if (st == OK && !s->count)
+        st = FAIL(ERR_NUMERIC, "the loss of the first step, at rate %g, is not finite", o->lr_from);
+    s->pick = pick_find(s->smoothed, s->count, o->lr_steps);
+    if (st == OK)
+        *made = s;
+    else
+        munmap(s, bytes);
+    return st;
+}
+
+/* ---- the result */
+
+static json_t *sweep_json(const Sweep *s)
+{
+    json_t *rates = json_array(), *losses = json_array(), *smoothed = json_array();
+    for (int64_t i = 0; i < s->count; i++) {
+        json_array_append_new(rates, json_finite(sweep_rate(s, i)));
+        json_array_append_new(losses, json_finite(s->smoothed[sweep_steps(s) + i]));
+        json_array_append_new(smoothed, json_finite(s->smoothed[i]));
+    }
+    return json_pack("{s:o, s:s, s:i, s:I, s:I, s:o, s:o, s:o}", "suggestion",
+                     json_finite(s->pick < 0 ? NAN : sweep_rate(s, s->pick)), "model", s->job->program.model->name,
+                     "towers", s->job->shares.towers, "global_batch", (json_int_t)shares_global(&s->job->shares),
+                     "steps", (json_int_t)s->count, "lr", rates, "loss", losses, "smoothed", smoothed);
+}
+
+/* Columns are steps, that is logarithms of rates; losses above what the sweep began with are cut. */
+static void curve_print(const Sweep *s, FILE *to)
+{
+    char grid[ROWS][COLUMNS + 1];
+    double low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < s->count; i++) low = fmin(low, s->smoothed[i]);
+    for (int64_t i = 0; i <= s->count / 2; i++) high = fmax(high, s->smoothed[i]);
+    for (int r = 0; r < ROWS; r++) memset(grid[r], ' ', COLUMNS), grid[r][COLUMNS] = 0;
+    for (int64_t i = 0; i < s->count; i++) {
+        double part = high > low ? (high - fmin(high, s->smoothed[i])) / (high - low) : 0;
+        int column = (int)(i * (COLUMNS - 1) / (s->count > 1 ? s->count - 1 : 1)), row = (int)(part * (ROWS - 1) + 0.5);
+        char *cell = &grid[row][column];
+        *cell = i == s->pick || *cell == 'O' ? 'O' : '*';
+    }
+    for (int r = 0; r < ROWS; r++) text_printf(to, "%9.4f |%s\n", high - (high - low) * r / (ROWS - 1), grid[r]);
+    text_printf(to, "%9s +%.*s\n", "loss", COLUMNS, "----------------------------------------------------------------");
+    text_printf(to, "%9s  %-*.3g%*.3g  learning rate\n", "", COLUMNS / 2, sweep_rate(s, 0), COLUMNS / 2,
+                sweep_rate(s, s->count - 1));
+}
+
+static Status suggestion_check(const Sweep *s)
+{
+    if (s->pick >= 0) return OK;
+    return FAIL(ERR_NUMERIC,
+                "the loss did not fall at any rate between %g and %g (%lld steps): use other --lr-from and --lr-to, or "
+                "more --lr-steps",
+                sweep_rate(s, 0), sweep_rate(s, sweep_steps(s) - 1), (long long)s->count);
+}
+
+/* ---- the command, and --lr auto */
+
+Status lr_find_open(Options *o, JobFiles *files, FILE *to)
+{
+    (void)to;
+    o->verb = VERB_TRAIN; /* the job is that of training */
+    o->lr = o->lr_to;     /* the highest, for checks */
+    Status st = job_open(o, 0, files);
+    o->verb = VERB_LR_FIND;
+    return st;
+}
+
+Status lr_find_command(Options *o, JobFiles *files, FILE *to)
+{
+    Sweep *s;
+    if (!o->quiet) text_print(stderr, files->notes);
+    TRY(sweep_run(o, files, &s));
+    if (!o->json) curve_print(s, to);
+    Status st = o->json ? json_emit(sweep_json(s), JSON_COMPACT, to) : OK;
+    if (st == OK) st = suggestion_check(s);
+    if (st == OK && !o->json)
+        text_printf(to, "suggestion: --lr %.3g (O: where the loss falls most steeply, step %lld of %lld)\n",
+                    sweep_rate(s, s->pick), (long long)s->pick + 1, (long long)s->count);
+    munmap(s, s->bytes);
+    return st;
+}
+
+Status lr_auto(Options *o, char **curve)
+{
+    Status st = OK;
+    JobFiles probe = {0};
+    Sweep *s = NULL;
+    if (o->sched == SCHEDULE_PIECEWISE)
+        return FAIL(ERR_ARG, "--lr auto has no effect with --sched piecewise, whose rates are those of --lr-schedule");
+    o->lr = o->lr_to; /* the highest, for checks */
+    TRY_OUT(job_open(o, 0, &probe));
+    TRY_OUT(sweep_run(o, &probe, &s));
+    TRY_OUT(suggestion_check(s));
+    o->lr = sweep_rate(s, s->pick);
+    if (!o->quiet)
+        text_printf(stderr, "--lr auto: %.3g, from %lld steps with rates between %g and %g\n", o->lr,
+                    (long long)s->count, o->lr_from, sweep_rate(s, s->count - 1));
+    if (o->lr_reference_batch > 0) /* which it will be multiplied by */
+        o->lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
+    json_t *root = sweep_json(s);
+    *curve = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (!*curve) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the curve of the learning rate"));
+out:
+    if (s) munmap(s, s->bytes);
+    job_close(&probe);
+    return st;
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# towers lr-find: the curve is what Python makes of the losses, the same on one and on four towers; it leaves nothing behind, so a run with
+# --lr auto has the bits of one that is given the rate, and is resumed with it; what has no answer is refused.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin lr_find "$@"
+small_data "$work/data" 1024 50 || exit 77
+cd "$work" || exit 1
+
+find_rate() { # OUT ARGUMENT...
+    "$towers" lr-find fashion_cnn --data-path data --threads 1 --device cpu --quiet --global-batch-size 32 "${@:2}" >"$1" 2>err ||
+        complain "${*:2}: exit $?: $(cat err)"
+}
+train() { # NAME ARGUMENT...
+    "$towers" train fashion_cnn --data-path data --threads 1 --device cpu --quiet --global-batch-size 32 --summary-interval 0 --eval-interval 0 \
+        --experiment "$1" "${@:2}" >/dev/null 2>err || complain "$1: exit $?: $(cat err)"
+}
+refused() { # TEXT COMMAND ARGUMENT...
+    "$towers" "${@:2}" >out 2>err && complain "accepted: ${*:2}"
+    grep -qF -- "$1" err || complain "${*:2}: wanted '$1', found $(cat err)"
+}
+
+find_rate one.json --json
+find_rate again.json --json
+find_rate four.json --json --towers 4 --processes 2
+find_rate sgd.json --json --opt sgd
+find_rate short.json --json --lr-from 1e-4 --lr-to 1 --lr-steps 40
+find_rate text
+cmp -s one.json again.json || complain "a second sweep gives other numbers"
+[ ! -e runs ] || complain "the sweep has left a run directory"
+grep -q "learning rate$" text && grep -qE "^suggestion: --lr [0-9.e-]+ \(O: " text && grep -q O <(head -n 12 text) || complain "text: $(cat text)"
+
+train auto --lr auto --max-steps 40
+rate=$(python3 -c 'import json; print(repr(json.load(open("runs/auto/lr-find.json"))["suggestion"]))')
+train given --lr "$rate" --max-steps 40
+train half --lr auto --max-steps 20
+train half --lr auto --max-steps 40 --resume runs/half
+for run in given half; do
+    cmp -s <(tensors runs/auto/last.safetensors) <(tensors runs/$run/last.safetensors) || complain "--lr auto and $run give other weights"
+done
+grep -q "^lr: $rate " runs/auto/args.yaml || complain "args.yaml has $(grep '^lr:' runs/auto/args.yaml)"
+grep -q "Learning rates that were tried" runs/auto/report.html || complain "the report has no curve"
+grep -q "Learning rates that were tried" runs/given/report.html && complain "the report of a run without a sweep has a curve"
+[ "$("$towers" train fashion_cnn --lr auto --print-config 2>/dev/null | sed -n 's/^lr: \([a-z]*\).*/\1/p')" = auto ] || complain "--print-config"
+
+refused "--lr-to 1e-08 is not above --lr-from 1e-06" lr-find fashion_cnn --data-path data --lr-to 1e-8
+refused "the loss did not fall" lr-find fashion_cnn --data-path data --lr-from 1000 --lr-to 1e5
+refused "--lr auto works only with train" bench fashion_cnn --lr auto
+refused "--lr auto has no effect with --sched piecewise" train fashion_cnn --data-path data --lr auto --sched piecewise --lr-schedule '0.1;1;0.01'
+refused "do not show which learning rate is best" lr-find wgan_gp --data-path data
+refused "or auto" train fashion_cnn --lr automatic
+refused "--lr is not an option of 'towers lr-find'" lr-find fashion_cnn --lr 1
+
+python3 - <<'PYTHON' || failures=$((failures + 1))
+import json, sys
+failed = []
+def expect(good, what):
+    if not good: failed.append(what)
+def load(name): return json.load(open(name))
+one, four, short = load('one.json'), load('four.json'), load('short.json')
+for found, low, high, steps in (one, 1e-6, 10, 100), (four, 1e-6, 10, 100), (load('sgd.json'), 1e-6, 10, 100), (short, 1e-4, 1, 40):
+    average, smoothed = 0, []
+    for i, (rate, loss) in enumerate(zip(found['lr'], found['loss'])):
+        expect(abs(rate / (low * (high / low) ** (i / (steps - 1))) - 1) < 1e-9, ('rate', i, rate))
+        average = 0.9 * average + 0.1 * loss
+        smoothed.append(average / (1 - 0.9 ** (i + 1)))
+    expect(len(smoothed) == found['steps'] == len(found['smoothed']), found['steps'])
+    expect(all(abs(a - b) < 1e-9 for a, b in zip(smoothed, found['smoothed'])), 'smoothed')
+    expect(all(value <= 4 * min(smoothed[:i + 1]) for i, value in enumerate(smoothed[:-1])), 'went on after it had diverged')
+    lowest = smoothed.index(min(smoothed))
+    slopes = [((smoothed[i + 1] - smoothed[i - 1]) / 2, i) for i in range(steps // 10 + 9, lowest)]
+    expect(found['suggestion'] == found['lr'][min(slopes)[1] - 9], ('suggestion', found['suggestion'], min(slopes)))
+expect(one['suggestion'] == four['suggestion'] and four['towers'] == 4, (one['suggestion'], four['suggestion']))
+expect(all(abs(a - b) < 1e-3 for a, b in zip(one['loss'][:60], four['loss'][:60])), 'losses of four towers')
+expect(1e-3 < one['suggestion'] < 0.03 < load('sgd.json')['suggestion'] < 1, (one['suggestion'], load('sgd.json')['suggestion']))
+first = json.loads(open('runs/auto/metrics.jsonl').readline())
+expect(abs(first['mean_loss'] - one['loss'][0]) < 1e-6, ('the first loss', first['mean_loss'], one['loss'][0]))
+for what in failed:
+    print('FAILED:', what)
+sys.exit(bool(failed))
+PYTHON
+check_end "a learning rate is found alike on one and four towers, and a run with --lr auto has the bits of one that is given it"
