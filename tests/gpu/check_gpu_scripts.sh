@@ -19,6 +19,11 @@ grep -q "unknown part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$wo
 "$source/scripts/gpu_check.sh" --seconds soon 2>"$work/err" && fail "--seconds soon was accepted"
 grep -q "expects a whole number" "$work/err" || fail "--seconds soon: $(cat "$work/err")"
 
+# The toolkit that we install is new enough for the fastest sums.
+needed=$(sed -n 's/.*library_is(NCCL_VERSION(\([0-9]*\), \([0-9]*\), \([0-9]*\))).*/\1.\2.\3/p' "$source/nccl_sync/comm_nccl_memory.c" | sort -V | tail -n 1)
+pinned=$(sed -n 's/.*nvidia-nccl-cu13==\([0-9.]*\).*/\1/p' "$source/scripts/cuda_from_pip.sh")
+[ "$(printf '%s\n' "$needed" "$pinned" | sort -V | tail -n 1)" = "$pinned" ] || fail "cuda_from_pip.sh installs NCCL $pinned, windows need $needed"
+
 mkdir "$work/out"
 python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench compile profile scale >"$work/dry" || fail "the dry run failed"
 for word in test_ops memcheck racecheck initcheck gpu_driver 'whole --driver' 'train inception_mini' 'bench inception_v3' 'torch --dtype bf16 --batch 256 --mode eager' \
@@ -81,6 +86,13 @@ cat >"$work/b/towers" <<'STUB'
 #!/bin/sh
 echo "$*" >>"$STUB_CALLS"
 case " $* " in *' --towers 2 '*) speed=190 ;; *) speed=100 ;; esac
+case " $* " in *' --warmup-batches 8 '*)
+    touch "$STUB_BUSY"
+    sleep 0.6
+    [ ! -e "$STUB_BUSY.seen" ] || echo "watched while it was timed: $*" >>"$STUB_CALLS"
+    rm -f "$STUB_BUSY" "$STUB_BUSY.seen"
+    ;;
+esac
 case " $* " in *' --sdc-check '*) ;; *' --output-dir '*) watched=yes ;; esac
 while [ $# -gt 0 ]; do [ "$1" = --output-dir ] && runs=$2; shift; done
 [ -z "$runs" ] || { mkdir -p "$runs/run" && echo '{"weights": 1, "in all": 1048576}' >"$runs/run/memory.json"; }
@@ -102,6 +114,9 @@ head -n 1 "$work/calls" | grep -q -- '--warmup-batches 0 --batches 1' || fail "t
 for word in '"memory_mib": 9000' '"planned_mib": 1' 'takes 9000 MiB of the device, memory.json says 1'; do
     grep -q "$word" "$work/results/model.json" || fail "lacks '$word': $(cat "$work/results/model.json")"
 done
+PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 bench >"$work/run"
+grep -q '"system": "towers"' "$work/results/bench.json" || fail "no speed: $(cat "$work/results/bench.json")"
+grep 'watched while it was timed' "$work/calls" && fail "the driver is asked for memory during a run that is timed"
 python3 "$source/scripts/gpu_tables.py" "$work/results" "$work/doc0.md" || fail "no tables of the stubs' results"
 
 cat >"$work/out/bench.json" <<'JSON'
@@ -121,7 +136,7 @@ cat >"$work/out/model.json" <<'JSON'
 JSON
 cat >"$work/out/scale.json" <<'JSON'
 {"part": "scale", "device": "G", "started": "now", "problems": [], "gpus": 2, "results": [
- {"plans": "bf16", "batch": 256, "fuse": "auto", "search_seconds": 100.0, "found": "yes"},
+ {"plans": "bf16", "batch": 256, "fuse": "auto", "search_seconds": 100.0, "found": "yes", "memory_mib": 9000},
  {"scale": 2, "type": "bf16", "images_per_second": 1900.0, "efficiency": 0.95}, {"scale": 4, "type": "bf16", "skipped": "2 GPUs here"}, {"trained": 2, "test_accuracy": 0.9}]}
 JSON
 cat >"$work/out/profile.json" <<'JSON'
