@@ -29,7 +29,8 @@ static void operand_add(Text *text, const Tensor *t)
 static void call_text(const OpCall *call, char *buffer)
 {
     Text text = text_start(buffer, TEXT_BYTES);
-    bool conv = call->kind == OP_CONV_STATISTICS || call->kind == OP_CONV_DW || call->kind == OP_CONV_DW_APPLY;
+    bool conv = call->kind == OP_CONV_STATISTICS || call->kind == OP_CONV_DW || call->kind == OP_CONV_DW_APPLY ||
+                call->kind == OP_CONV_DX || call->kind == OP_CONV_DX_SUMS;
     const Window *v = &call->attr.conv.window;
     text_add(&text, "time of %s", op_name(call->kind));
     for (int k = 0; k < call->in_count; k++) operand_add(&text, &call->in[k]);
@@ -56,14 +57,20 @@ static Status timed_run(Device *device, void *context, int number)
     return device->backend->kernels[t->call.kind]->launch(device, &t->call);
 }
 
-/* Sums of squares are positive; all else is around zero. */
+/* Whether an operand is a sum of squares, a variance, or 1 / sqrt(variance + epsilon). */
+static bool is_positive(OpKind kind, int k)
+{
+    return (kind == OP_BATCHNORM_SUMS && k == 3) || (kind == OP_BATCHNORM_DX && k == 4) ||
+           (kind == OP_BATCHNORM_DX_APPLY && k == 3) || (kind == OP_CONV_DX_SUMS && (k == 5 || k == 7));
+}
+
 static Status timed_fill(Device *device, void *context)
 {
     const OpCall *call = &((const Timed *)context)->call;
     uint32_t number = 0;
     for (int k = 0; k < call->in_count; k++) {
-        bool squares = call->kind == OP_BATCHNORM_SUMS && k == 3;
-        if (call->in[k].data) TRY(autotune_fill(device, &call->in[k], number++, !squares));
+        bool normal = !is_positive(call->kind, k);
+        if (call->in[k].data) TRY(autotune_fill(device, &call->in[k], number++, normal));
     }
     return OK;
 }

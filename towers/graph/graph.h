@@ -159,7 +159,7 @@ NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *chang
 NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);
 
 /* The device's joined kernels (Backend.joins): passes make only joined ops with a kernel. `time` (Backend.op_time, or
- * NULL) decides if a joined op, whose work is repeated by several readers, is slower. */
+ * NULL) decides if joined ops are slower than those that they replace. */
 typedef struct Joins {
     bool (*ask)(void *context, const OpCall *call);
     void *context;

@@ -7,7 +7,7 @@
  *
  * A kernel that normalizes its input may be slower than one that does not, and each reader repeats the normalization,
  * forward and backward. If the device knows times, the sum over all joined readers is compared with the batch norm and
- * its readers before. Runs after pass_conv_statistics; the list keeps its length and order. */
+ * its readers before, and the two ops of a gradient with those that they become. Runs after pass_conv_statistics; the list keeps its length and order. */
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
@@ -60,13 +60,18 @@ static bool all_absorb(const Pass *pass, const Op *norm)
     return true;
 }
 
-/* The time of an op, added to `sum`; false if the device does not know it. */
+/* The time of a call, added to `sum`; false if the device does not know it. */
+static bool call_time_add(const Pass *pass, const OpCall *call, double *sum)
+{
+    double time = pass->joins->time(pass->joins->context, call);
+    *sum += time;
+    return time >= 0;
+}
+
 static bool time_add(const Pass *pass, const Op *op, double *sum)
 {
     OpCall call = list_call(pass->g, op);
-    double time = pass->joins->time(pass->joins->context, &call);
-    *sum += time;
-    return time >= 0;
+    return call_time_add(pass, &call, sum);
 }
 
 /* Whether readers that normalize by themselves are faster than a result computed once. */
@@ -152,6 +157,21 @@ static Op without_sums(const Op *norm_dx)
     return op;
 }
 
+/* Whether the joined op and the other half of the batch norm are at least as fast as the two ops before. All of them have
+ * the gradient in the same memory. */
+static bool joined_gradient_is_faster(const Pass *pass, const Op *conv, const Op *norm_dx, const OpCall *joined)
+{
+    double apart = 0, together = 0;
+    Op half = without_sums(norm_dx);
+    if (!pass->joins->time) return true;
+    OpCall dx = list_call(pass->g, conv), norm = list_call(pass->g, norm_dx), apply = list_call(pass->g, &half);
+    dx.out[0].pitch = norm.in[0].pitch = norm.out[0].pitch = joined->out[0].pitch;
+    apply.in[0].pitch = apply.out[0].pitch = joined->out[0].pitch;
+    bool known = call_time_add(pass, &dx, &apart) && call_time_add(pass, &norm, &apart) &&
+                 call_time_add(pass, joined, &together) && call_time_add(pass, &apply, &together);
+    return !known || together <= apart;
+}
+
 static void join_gradient(Pass *pass, Op *norm_dx)
 {
     Op *conv = norm_dx->attr.norm.relu ? source_of(pass, norm_dx) : NULL;
@@ -159,7 +179,7 @@ static void join_gradient(Pass *pass, Op *norm_dx)
     Op joined = with_sums(pass, conv, norm_dx);
     OpCall call = list_call(pass->g, &joined);
     call.out[0].pitch = gradient_pitch(pass, norm_dx->out[0]);
-    if (!ask(pass, &call)) return;
+    if (!ask(pass, &call) || !joined_gradient_is_faster(pass, conv, norm_dx, &call)) return;
     *conv = joined;
     *norm_dx = without_sums(norm_dx);
     pass->made->gradients++;
