@@ -122,6 +122,10 @@ struct Backend {
     /* *sum_of_squares (device memory, f64) = sum of x^2 over f32 x[count]; NaN and Inf in x show as non-finite. */
     Status (*square_sum)(Device *device, const float *x, size_t count, double *sum_of_squares);
 
+    /* *sum (device memory, 64 bits) += a hash of x[count], whose elements have the numbers `first` and following: it differs if
+     * one element has other bits, and does not depend on how elements are divided among calls. NULL: copy and hash. */
+    Status (*hash)(Device *device, const float *x, size_t count, uint64_t first, uint64_t *sum);
+
     /* *term (device memory, f64) = sum over the segments of weight_decay / 2 * sum of p^2: the L2 term of the loss.
      * Segments lie in host memory; those without weight decay cost nothing. */
     Status (*l2_term)(Device *device, const float *param, const OptimizerSegment *segments, int count, double *term);

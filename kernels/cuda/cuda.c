@@ -288,6 +288,7 @@ const Backend cuda_backend = {
     .choices_take = cuda_choices_take,
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
+    .hash = cuda_hash,
     .l2_term = cuda_l2_term,
     .average = cuda_average,
     .gate_extras = cuda_gate_extras,

@@ -55,6 +55,8 @@ Status cuda_average(Device *device, float *running, const float *batch, const fl
 Status cuda_gate_extras(Device *device, const GateExtrasCall *call); /* gate.c */
 Status cuda_gate_decide(Device *device, const GateDecideCall *call);
 
+Status cuda_hash(Device *device, const float *x, size_t count, uint64_t first, uint64_t *sum); /* hash.c */
+
 /* capture.c */
 Status cuda_capture_begin(Device *device);
 Status cuda_capture_end(Device *device, void **graph);

@@ -109,6 +109,7 @@ enum { KERNEL_SQUARE_SUM_BYTES = 8192 }; /* scratch of the next two: zero before
 cudaError_t kernel_square_sum(const float *x, size_t count, void *scratch, double *sum, cudaStream_t stream);
 cudaError_t kernel_l2_term(const float *param, const OptimizerSegment *segments, int count, void *scratch, double *term,
                            cudaStream_t stream);
+cudaError_t kernel_hash(const float *x, size_t count, uint64_t first, uint64_t *sum, cudaStream_t stream);
 cudaError_t kernel_average(float *running, const float *batch, const float *correct, const float *decay, size_t count,
                            const float *commit, cudaStream_t stream);
 

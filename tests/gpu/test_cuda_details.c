@@ -396,6 +396,43 @@ static void test_many_segments(void **state)
     free(param), free(grad), free(momentum), free(old), free(before);
 }
 
+/* ---- hashes */
+
+static uint64_t hash_of(const float *x, size_t count, uint64_t first)
+{
+    void *memory;
+    must(emulated_backend.alloc(&device, sizeof(uint64_t), &memory));
+    must(emulated_backend.hash(&device, x, count, first, memory));
+    uint64_t sum = *(uint64_t *)memory;
+    emulated_backend.release(&device, memory);
+    return sum;
+}
+
+/* Every bit counts, the place of every element, and nothing else: more elements than a launch has threads, at odd places. */
+static void test_hash(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000, MOST = 300000 };
+    float *x = random_floats(COUNT + 1, 1), *large = random_floats(MOST, 2);
+    uint64_t whole = hash_of(x, COUNT, 5);
+    assert_true(hash_of(x, 1001, 5) + hash_of(x + 1001, COUNT - 1001, 5 + 1001) == whole);
+    assert_true(hash_of(x, COUNT, 6) != whole);
+    assert_true(hash_of(x + 1, COUNT, 5) != whole);
+    for (int i = 0; i < COUNT; i += 97)
+        for (int bit = 0; bit < 32; bit++) {
+            uint32_t flipped, kept;
+            memcpy(&kept, &x[i], sizeof kept);
+            flipped = kept ^ 1u << bit;
+            memcpy(&x[i], &flipped, sizeof flipped);
+            assert_true(hash_of(x, COUNT, 5) != whole);
+            memcpy(&x[i], &kept, sizeof kept);
+        }
+    whole = hash_of(large, MOST, 0);
+    large[MOST - 1] += 1;
+    assert_true(hash_of(large, MOST, 0) != whole);
+    free(x), free(large);
+}
+
 /* ---- conversions */
 
 static void check_cast(Dtype to, Dtype from, int64_t count, int64_t offset)
@@ -607,6 +644,7 @@ int main(void)
         cmocka_unit_test(test_padded_image),
         cmocka_unit_test(test_mixed_types),
         cmocka_unit_test(test_many_segments),
+        cmocka_unit_test(test_hash),
         cmocka_unit_test(test_casts),
         cmocka_unit_test(test_fill),
         cmocka_unit_test(test_pixels),

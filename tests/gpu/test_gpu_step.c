@@ -14,6 +14,7 @@
 #include "nccl_sync/comm_ops.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "towers/guard/digest.h"
 
 static int fake_as_new(void **state)
 {
@@ -332,6 +333,39 @@ static void test_l2_in_one_launch(void **state)
 
 /* ---- a step that is left out */
 
+/* ---- digests */
+
+/* Replicas are compared without memory on the host for them: p.scratch is NULL. */
+static void test_digest_on_the_device(void **state)
+{
+    (void)state;
+    GpuRun run;
+    TowerProcess p = {0};
+    ReplicaConfig config;
+    uint64_t before, again, after;
+    float kept, other = 7;
+    gpu_run_open(&run, 1, 1);
+    p.job = &run.job;
+    p.place.local_towers = 1;
+    process_config(&run.job, &p.place, &config);
+    assert_int_equal(replica_create(&config, &p.replica), OK);
+    Device *device = &p.replica->device;
+    const Layout *layout = p.replica->layout;
+    const LayoutEntry *last = &layout->params[layout->param_count - 1];
+    float *at = p.replica->arena[ARENA_PARAM] + last->first + last->count - 1;
+    assert_int_equal(digest_replica(&p, &before), OK);
+    assert_int_equal(device->backend->download(device, &kept, at, sizeof kept), OK);
+    assert_int_equal(device->backend->finish(device, STREAM_COMPUTE), OK);
+    assert_int_equal(device->backend->upload(device, at, &other, sizeof other), OK);
+    assert_int_equal(digest_replica(&p, &after), OK);
+    assert_int_equal(device->backend->upload(device, at, &kept, sizeof kept), OK);
+    assert_int_equal(digest_replica(&p, &again), OK);
+    assert_true(before != after);
+    assert_true(before == again);
+    replica_destroy(p.replica);
+    gpu_run_close(&run);
+}
+
 #ifdef TOWERS_FAULTS
 static void run_with_fault(GpuRun *run, const char *fault)
 {
@@ -479,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup(test_it_learns, fake_as_new),
         cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
         cmocka_unit_test_setup(test_phases, fake_as_new),
+        cmocka_unit_test_setup(test_digest_on_the_device, fake_as_new),
         cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
         cmocka_unit_test_setup_teardown(test_summaries, fake_and_scratch_as_new, scratch_drop),

@@ -1,7 +1,8 @@
 /* Compares all replicas. Every tower applies the same update to the same values, so after every step weights,
  * optimizer slots and weight averages must be equal bit for bit; a difference means that memory was damaged.
  *
- * Each process hashes its replica (XXH3, 64 bits), and all gather the digests. Only if they differ are the tensors
+ * Each process hashes its replica (XXH3, 64 bits; where the device can, by Backend.hash, without copying it), and all gather
+ * the digests. Only if they differ are the tensors
  * compared one by one, and the first that differs is compared element by element with a process of the majority. With
  * two replicas there is no majority. Padding between parameters and the towers' own batch-norm statistics are not
  * compared. */
@@ -48,11 +49,35 @@ static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, ui
     return XXH3_64bits_withSeed(p->scratch + entry->first, entry->count * sizeof(float), seed);
 }
 
+/* The digest by the device: a sum for every part. */
+static Status parts_hash(TowerProcess *p, const Part *parts, int count, uint64_t *digest)
+{
+    Status st = OK;
+    Device *device = &p->replica->device;
+    const Backend *backend = device->backend;
+    const LayoutEntry *entry = p->replica->layout->params;
+    uint64_t sums[PARTS_MAX];
+    void *memory;
+    size_t bytes = (size_t)count * sizeof *sums;
+    TRY(backend->alloc(device, bytes, &memory));
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < parts[k].entries; i++)
+            TRY_OUT(backend->hash(device, parts[k].memory + entry[i].first, entry[i].count, entry[i].first,
+                                  (uint64_t *)memory + k));
+    TRY_OUT(backend->download(device, sums, memory, bytes));
+    TRY_OUT(backend->finish(device, STREAM_COMPUTE));
+    *digest = XXH3_64bits(sums, bytes);
+out:
+    backend->release(device, memory);
+    return st;
+}
+
 Status digest_replica(TowerProcess *p, uint64_t *digest)
 {
     const Layout *layout = p->replica->layout;
     Part parts[PARTS_MAX];
     int count = parts_list(p->replica, parts);
+    if (p->replica->device.backend->hash) return parts_hash(p, parts, count, digest);
     *digest = 0;
     for (int k = 0; k < count; k++) {
         TRY(part_fetch(p, &parts[k]));

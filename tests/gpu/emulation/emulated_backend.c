@@ -145,6 +145,7 @@ const Backend emulated_backend = {
     .optimizer_apply = cuda_optimizer_apply,
     .square_sum = cuda_square_sum,
     .l2_term = cuda_l2_term,
+    .hash = cuda_hash,
     .average = cuda_average,
     .gate_extras = cuda_gate_extras,
     .gate_decide = cuda_gate_decide,
