@@ -1,6 +1,6 @@
 /* The fake GPU rejects what a real one would: calls that invalidate a capture, copies in a graph from memory that has
  * been freed, forks that are not joined, pages registered twice, operands whose place or size differs from the
- * plan's. */
+ * plan's, times of events that have none, matrix products that cuBLASLt does not do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <cublasLt.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_graph.h"
@@ -190,6 +191,105 @@ static void test_operands(void **state)
     cudnn_graph_destroy(g);
 }
 
+/* ---- times */
+
+static void test_times_of_events(void **state)
+{
+    (void)state;
+    float ms;
+    void *memory;
+    cudaEvent_t first, second, untimed;
+    cudaStream_t stream = cuda_stream(&device, STREAM_COMPUTE);
+    assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
+    assert_int_equal(cudaEventCreate(&first), cudaSuccess);
+    assert_int_equal(cudaEventCreate(&second), cudaSuccess);
+    assert_int_equal(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming), cudaSuccess);
+    fake_gpu_schedule(GPU_LAZY, 1);
+    assert_int_equal(cudaEventRecord(first, stream), cudaSuccess);
+    assert_int_equal(cudaEventElapsedTime(&ms, first, second), cudaErrorInvalidResourceHandle); /* never recorded */
+    (void)cudaGetLastError();
+    assert_int_equal(device.backend->fill(&device, memory, 1, 16), OK);
+    assert_int_equal(cudaEventRecord(second, stream), cudaSuccess);
+    assert_int_equal(cudaEventRecord(untimed, stream), cudaSuccess);
+    assert_int_equal(cudaEventElapsedTime(&ms, first, second), cudaErrorNotReady);
+    assert_int_equal(cudaEventSynchronize(second), cudaSuccess);
+    assert_int_equal(cudaEventElapsedTime(&ms, first, second), cudaSuccess);
+    assert_int_equal(cudaEventElapsedTime(&ms, first, untimed), cudaErrorInvalidResourceHandle);
+    (void)cudaGetLastError();
+    cudaEventDestroy(first);
+    cudaEventDestroy(second);
+    cudaEventDestroy(untimed);
+    device.backend->release(&device, memory);
+}
+
+/* ---- matrix products */
+
+enum { SIZE = 16 };
+
+typedef struct Asked {
+    cublasComputeType_t compute;
+    cudaDataType_t scale, a, b, d;
+    uint64_t inner_of_b;
+    cublasStatus_t answer;
+} Asked;
+
+/* D = A B; returns the number of algorithms without workspace, the first of which `algo` receives. */
+static int product_ask(const Asked *asked, cublasLtMatmulAlgo_t *algo, cublasStatus_t *check)
+{
+    int found = 0;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t results[4], checked;
+    assert_int_equal(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cublasLtMatmulDescCreate(&how, asked->compute, asked->scale), CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cublasLtMatrixLayoutCreate(&a, asked->a, SIZE, SIZE, SIZE), CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cublasLtMatrixLayoutCreate(&b, asked->b, asked->inner_of_b, SIZE, SIZE), CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cublasLtMatrixLayoutCreate(&d, asked->d, SIZE, SIZE, SIZE), CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cublasLtMatmulPreferenceCreate(&preference), CUBLAS_STATUS_SUCCESS);
+    assert_int_equal(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &found,
+                                                          sizeof found),
+                     CUBLAS_STATUS_INVALID_VALUE); /* 8 bytes */
+    cublasStatus_t st = cublasLtMatmulAlgoGetHeuristic(handle, how, a, b, d, d, preference, 4, results, &found);
+    assert_int_equal(st, asked->answer);
+    *check = cublasLtMatmulAlgoCheck(handle, how, a, b, d, d, algo, &checked);
+    if (found) *algo = results[0].algo;
+    cublasLtMatmulPreferenceDestroy(preference);
+    cublasLtMatrixLayoutDestroy(a);
+    cublasLtMatrixLayoutDestroy(b);
+    cublasLtMatrixLayoutDestroy(d);
+    cublasLtMatmulDescDestroy(how);
+    cublasLtDestroy(handle);
+    return found;
+}
+
+static void test_matrix_products(void **state)
+{
+    (void)state;
+    const cublasComputeType_t plain = CUBLAS_COMPUTE_32F, tf32 = CUBLAS_COMPUTE_32F_FAST_TF32;
+    const cublasStatus_t yes = CUBLAS_STATUS_SUCCESS, no = CUBLAS_STATUS_NOT_SUPPORTED;
+    const Asked rows[] = {
+        {plain, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, SIZE, yes},
+        {tf32, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, SIZE, yes},
+        {plain, CUDA_R_32F, CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, SIZE, yes},
+        {tf32, CUDA_R_32F, CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, SIZE, no},     /* TF32 is made of f32 */
+        {plain, CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, SIZE, no},    /* alpha and beta */
+        {plain, CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF, CUDA_R_32F, SIZE, no},   /* two types */
+        {plain, CUDA_R_32F, CUDA_R_16F, CUDA_R_16F, CUDA_R_16BF, SIZE, no},   /* another one in the end */
+        {plain, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, SIZE - 1, no} /* sizes */
+    };
+    cublasLtMatmulAlgo_t algo = {0};
+    cublasStatus_t check;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(product_ask(&rows[i], &algo, &check), rows[i].answer == yes); /* the other one needs memory */
+        assert_int_equal(check, no); /* the algorithm of the row before */
+    }
+    (void)product_ask(&rows[0], &algo, &check);
+    (void)product_ask(&rows[0], &algo, &check);
+    assert_int_equal(check, yes);
+}
+
 /* ---- what is written down of calls */
 
 /* A process that waits asks as often as it takes: the log may fill up at any time, and still ends with a whole line. */
@@ -219,6 +319,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stale_errors, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_pages_registered_twice, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_operands, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_times_of_events, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_matrix_products, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_log_that_is_full, device_open, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

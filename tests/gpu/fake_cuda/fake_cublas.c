@@ -1,6 +1,7 @@
 /* cuBLASLt: matrix products in double precision; where the preference allows CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE (the
  * library's default does), every algorithm uses it as badly as it may. The semi-opaque structs store the arguments of their
- * creators. */
+ * creators. Refused as cublasLt.h and cuBLAS's documentation of cublasLtMatmul say: attributes of another size, types
+ * that do not belong together, matrices that do not fit, algorithms of another kind of problem, too little workspace. */
 #include "tests/gpu/fake_cuda/fake.h"
 #include "tests/support/reference.h"
 
@@ -8,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRANSPOSE_A = 0, TRANSPOSE_B, TYPE = 0, ROWS, COLUMNS, LEADING, REDUCTIONS = 0, ALGORITHMS = 2 };
+enum { TRANSPOSE_A = 0, TRANSPOSE_B, COMPUTE, SCALE, TYPE = 0, ROWS, COLUMNS, LEADING, REDUCTIONS = 0, WORKSPACE };
+enum { NUMBER = 0, SCHEME, KIND /* words of an algorithm */, ALGORITHMS = 2, WORKSPACE_STEP = 256 };
 
 struct cublasLtContext {
     int unused;
@@ -43,11 +45,13 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *made, cublasComputeType_t compute, cudaDataType_t scale)
 {
-    (void)compute, (void)scale;
     ENTER(CUBLAS, cublasLtMatmulDescCreate);
     *made = calloc(1, sizeof **made);
+    if (!*made) return CUBLAS_STATUS_ALLOC_FAILED;
+    (*made)->data[COMPUTE] = (uint64_t)compute;
+    (*made)->data[SCALE] = (uint64_t)scale;
     fake_born("product");
-    return *made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -61,8 +65,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name,
                                               const void *value, size_t bytes)
 {
-    (void)bytes;
     ENTER(CUBLAS, cublasLtMatmulDescSetAttribute);
+    if (!value || bytes != sizeof(cublasOperation_t)) return CUBLAS_STATUS_INVALID_VALUE;
     bool transpose = *(const cublasOperation_t *)value == CUBLAS_OP_T;
     if (name == CUBLASLT_MATMUL_DESC_TRANSA) desc->data[TRANSPOSE_A] = transpose;
     if (name == CUBLASLT_MATMUL_DESC_TRANSB) desc->data[TRANSPOSE_B] = transpose;
@@ -111,10 +115,50 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t name, const void *value,
                                                     size_t bytes)
 {
-    (void)bytes;
     ENTER(CUBLAS, cublasLtMatmulPreferenceSetAttribute);
+    if (!value || bytes != (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? sizeof(uint64_t) : sizeof(uint32_t)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) preference->data[WORKSPACE] = *(const uint64_t *)value;
     if (name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) preference->data[REDUCTIONS] = *(const uint32_t *)value;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+/* op(A) is rows of D by `inner`, op(B) is `inner` by columns of D; C is laid out like D. Sums in f32 take both operands in one
+ * type and scale in f32, and give that type or f32; operands that may be rounded to TF32 are f32. */
+static bool is_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d)
+{
+    const uint64_t *x = a->data, *y = b->data, *z = d->data;
+    bool ta = desc->data[TRANSPOSE_A], tb = desc->data[TRANSPOSE_B];
+    uint64_t compute = desc->data[COMPUTE];
+    if (compute != CUBLAS_COMPUTE_32F && (compute != CUBLAS_COMPUTE_32F_FAST_TF32 || x[TYPE] != CUDA_R_32F))
+        return false;
+    if (desc->data[SCALE] != CUDA_R_32F || x[TYPE] != y[TYPE] || (z[TYPE] != x[TYPE] && z[TYPE] != CUDA_R_32F))
+        return false;
+    if (memcmp(c->data, d->data, sizeof c->data) != 0) return false;
+    if (x[LEADING] < x[ROWS] || y[LEADING] < y[ROWS] || z[LEADING] < z[ROWS]) return false;
+    return x[ta ? ROWS : COLUMNS] == y[tb ? COLUMNS : ROWS] && x[ta ? COLUMNS : ROWS] == z[ROWS] &&
+           y[tb ? ROWS : COLUMNS] == z[COLUMNS];
+}
+
+/* What an algorithm is for: the types and the transpositions. */
+static uint64_t kind_of(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t d)
+{
+    const uint64_t parts[] = {desc->data[COMPUTE], desc->data[TRANSPOSE_A], desc->data[TRANSPOSE_B], a->data[TYPE],
+                              d->data[TYPE]};
+    uint64_t kind = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) kind = kind * 256 + parts[i];
+    return kind;
+}
+
+static size_t workspace_of(const cublasLtMatmulAlgo_t *algo)
+{
+    return (size_t)(algo->data[NUMBER] - 1) * WORKSPACE_STEP;
+}
+
+static bool is_algorithm(const cublasLtMatmulAlgo_t *algo, uint64_t kind)
+{
+    return algo->data[NUMBER] >= 1 && algo->data[NUMBER] <= ALGORITHMS && algo->data[KIND] == kind;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -123,15 +167,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int room,
                                               cublasLtMatmulHeuristicResult_t results[], int *found)
 {
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
+    (void)handle;
     ENTER(CUBLAS, cublasLtMatmulAlgoGetHeuristic);
-    *found = room < ALGORITHMS ? room : ALGORITHMS;
-    memset(results, 0, (size_t)*found * sizeof *results);
-    for (int i = 0; i < *found; i++) {
-        results[i].algo.data[0] = (uint64_t)i + 1;
-        results[i].algo.data[1] = preference->data[REDUCTIONS] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-        results[i].workspaceSize = (size_t)i * 256;
-        results[i].state = CUBLAS_STATUS_SUCCESS;
+    if (!is_problem(desc, a, b, c, d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *found = 0;
+    for (uint64_t i = 0; i < ALGORITHMS && *found < room && i * WORKSPACE_STEP <= preference->data[WORKSPACE]; i++) {
+        cublasLtMatmulHeuristicResult_t *result = &results[(*found)++];
+        *result = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
+        result->algo.data[NUMBER] = i + 1;
+        result->algo.data[SCHEME] = preference->data[REDUCTIONS] & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+        result->algo.data[KIND] = kind_of(desc, a, d);
+        result->workspaceSize = workspace_of(&result->algo);
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -140,19 +186,18 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
                                        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                        const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
 {
-    (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
+    (void)handle;
     ENTER(CUBLAS, cublasLtMatmulAlgoCheck);
-    memset(result, 0, sizeof *result);
-    result->algo = *algo;
-    result->workspaceSize = ((size_t)algo->data[0] - 1) * 256;
-    return algo->data[0] >= 1 && algo->data[0] <= ALGORITHMS ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!is_problem(desc, a, b, c, d) || !is_algorithm(algo, kind_of(desc, a, d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *result = (cublasLtMatmulHeuristicResult_t){.algo = *algo, .workspaceSize = workspace_of(algo)};
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
                                                     cublasLtMatmulAlgoConfigAttributes_t name, void *value,
                                                     size_t bytes, size_t *written)
 {
-    uint32_t scheme = (uint32_t)algo->data[1];
+    uint32_t scheme = (uint32_t)algo->data[SCHEME];
     ENTER(CUBLAS, cublasLtMatmulAlgoConfigGetAttribute);
     if (name != CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME || bytes != sizeof scheme) return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(value, &scheme, sizeof scheme);
@@ -227,8 +272,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-    (void)handle, (void)c, (void)c_layout;
+    (void)handle;
     ENTER(CUBLAS, cublasLtMatmul);
+    if (!is_problem(desc, a_layout, b_layout, c_layout, d_layout) || c != d /* not in this fake */)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (algo && !is_algorithm(algo, kind_of(desc, a_layout, d_layout))) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (algo && workspace_bytes < workspace_of(algo)) return CUBLAS_STATUS_INVALID_VALUE;
     if (!fits(a, a_layout->data) || !fits(b, b_layout->data) || !fits(d, d_layout->data) ||
         (workspace_bytes && ((uintptr_t)workspace % 256 || !fake_on_device(workspace, workspace_bytes))))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -240,7 +289,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     memcpy(m->b.layout, b_layout->data, sizeof m->b.layout);
     memcpy(m->layout, d_layout->data, sizeof m->layout);
     m->d = d;
-    m->rounds = algo && algo->data[1];
+    m->rounds = algo && algo->data[SCHEME];
     m->alpha = *(const float *)alpha;
     m->beta = *(const float *)beta;
     cudaError_t error = fake_queue(stream, &(FakeWork){"cublasLtMatmul", matmul_run, free, m});

@@ -1,12 +1,13 @@
 /* Device and pinned memory: heap blocks of the exact size, so that the address sanitizer checks their ends (except
- * large pinned blocks, which would cost too much). New device memory is filled with NaN. */
+ * large pinned blocks, which would cost too much). New device memory is filled with NaN, and is aligned to 256 bytes and no
+ * more, as cudaMalloc promises (CUDA C++ Programming Guide, Device Memory Accesses). */
 #include "tests/gpu/fake_cuda/fake.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PIECES = 4096, ALIGNMENT = 4096 };
+enum { PIECES = 4096, ALIGNMENT = 4096, OFFSET = 256 /* of device memory from that */ };
 
 typedef struct Piece {
     FakeMemory kind;
@@ -50,12 +51,12 @@ static bool is_mapped(FakeMemory kind, size_t bytes)
     return (kind == FAKE_PINNED && bytes >= (size_t)1 << 20) || (guards && is_of_device(kind));
 }
 
-static void memory_free(bool mapped, void *memory, size_t bytes)
+static void memory_free(FakeMemory kind, bool mapped, void *memory, size_t bytes)
 {
     if (mapped)
         munmap(memory, bytes);
     else
-        free(memory);
+        free((char *)memory - (kind == FAKE_DEVICE ? OFFSET : 0));
 }
 
 void fake_gpu_guard(bool on)
@@ -76,15 +77,17 @@ cudaError_t fake_memory_create(FakeMemory kind, size_t bytes, void **made)
     if (is_mapped(kind, bytes)) {
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return cudaErrorMemoryAllocation;
-    } else if (posix_memalign(&memory, ALIGNMENT, bytes) != 0) {
-        return cudaErrorMemoryAllocation;
+    } else {
+        size_t offset = kind == FAKE_DEVICE ? OFFSET : 0;
+        if (posix_memalign(&memory, ALIGNMENT, bytes + offset) != 0) return cudaErrorMemoryAllocation;
+        memory = (char *)memory + offset;
     }
     if (is_of_device(kind)) memset(memory, 0xff, bytes);
     cudaError_t error = piece_add(kind, memory, bytes);
     if (error == cudaSuccess)
         *made = memory;
     else
-        memory_free(is_mapped(kind, bytes), memory, bytes);
+        memory_free(kind, is_mapped(kind, bytes), memory, bytes);
     if (error == cudaSuccess && guards) fake_memory_reach(false);
     return error;
 }
@@ -98,7 +101,7 @@ cudaError_t fake_memory_destroy(FakeMemory kind, void *memory)
     fake_all_drain();                                                                /* as cudaFree does */
     if (is_of_device(kind)) device_used -= p->bytes;
     fake_died(kinds[kind]);
-    if (kind != FAKE_REGISTERED) memory_free(p->guarded || is_mapped(kind, p->bytes), memory, p->bytes);
+    if (kind != FAKE_REGISTERED) memory_free(kind, p->guarded || is_mapped(kind, p->bytes), memory, p->bytes);
     *p = pieces[--piece_count];
     return cudaSuccess;
 }

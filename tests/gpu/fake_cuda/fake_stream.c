@@ -49,6 +49,7 @@ struct CUevent_st {
     cudaGraph_t capture; /* recorded inside this one */
     Past past;
     int64_t time;
+    bool untimed; /* cudaEventDisableTiming */
 };
 
 static struct CUstream_st streams[STREAMS];
@@ -273,10 +274,10 @@ void fake_time_pass(int64_t microseconds)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *made, unsigned flags)
 {
-    (void)flags;
     ENTER(CUDA, cudaEventCreateWithFlags);
     *made = calloc(1, sizeof **made);
     if (!*made) return cudaErrorMemoryAllocation;
+    (*made)->untimed = flags & cudaEventDisableTiming;
     fake_born("event");
     return cudaSuccess;
 }
@@ -302,8 +303,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     ENTER(CUDA, cudaEventRecord);
     if (!event || !stream_is_live(stream)) return cudaErrorInvalidResourceHandle;
-    *event = (struct CUevent_st){
-        .stream = stream, .number = stream->queued, .capture = stream->capture, .past = stream->past, .time = ++ticks};
+    *event = (struct CUevent_st){.stream = stream,
+                                 .number = stream->queued,
+                                 .capture = stream->capture,
+                                 .past = stream->past,
+                                 .time = ++ticks,
+                                 .untimed = event->untimed};
     event->past.of[stream - streams] = stream->captured;
     return cudaSuccess;
 }
@@ -327,9 +332,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return cudaSuccess;
 }
 
+/* Both events must have been recorded, be reached, and have been made with timing (cuda_runtime_api.h). */
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     ENTER(CUDA, cudaEventElapsedTime);
+    if (start->untimed || end->untimed || !start->stream || !end->stream)
+        return fake_error(cudaErrorInvalidResourceHandle);
+    if (start->stream->done < start->number || end->stream->done < end->number) return fake_error(cudaErrorNotReady);
     *ms = (float)(end->time - start->time) * 1e-3f;
     return cudaSuccess;
 }
