@@ -7,7 +7,7 @@ gpu_check.py whole --driver PROGRAM --side N --steps N TYPE...        one networ
 
 A file is replaced as a whole after every result, so earlier results survive any failure. Every program has a time limit; if it is
 stopped, the part's file says so, and what it had printed counts. Every part has a time budget that fits one call on a machine that
-is available for ten minutes at a time.
+is available for ten minutes at a time; with --total, all of them together have one. The tables are made anew after each part.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import time
 import traceback
 
 BUDGETS = {"ops": 500, "model": 500, "bench": 540, "compile": 540, "profile": 240, "scale": 540}  # seconds
+SHARES = {"model": 30, "bench": 45, "ops": 12, "profile": 6, "scale": 4, "compile": 3}  # of --total
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
@@ -340,6 +341,21 @@ def plans_warm(part, dtype, batch, fuse="auto"):
     plans_keep(part)
 
 
+def plans_restore(args):
+    """Put the plans of an earlier call into the cache, where it has none for this device and these libraries."""
+    kept, folder = os.path.join(args.out, "plans.txt"), os.path.join(os.environ.get("XDG_CACHE_HOME", ""), "towers", "plans")
+    if not os.path.exists(kept) or not os.environ.get("XDG_CACHE_HOME"):
+        return
+    os.makedirs(folder, exist_ok=True)
+    with open(kept, encoding="utf-8") as file:
+        sections = re.split(r"^# (.+)\n", file.read(), flags=re.M)[1:]
+    for name, text in zip(sections[::2], sections[1::2]):
+        path = os.path.join(folder, os.path.basename(name))
+        if not os.path.exists(path):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+
 def plans_keep(part):
     """Keep the fastest plans with their times, for use on other machines."""
     folder = os.path.join(os.environ.get("XDG_CACHE_HOME", ""), "towers", "plans")
@@ -350,7 +366,7 @@ def plans_keep(part):
 
 
 def theirs(part, dtype, batch, mode, steps):
-    done = part.run([sys.executable, os.path.abspath(__file__), "torch", "--dtype", dtype, "--batch", str(batch), "--mode", mode, "--steps", str(steps)], 300 if mode != "eager" else 60)
+    done = part.run([sys.executable, os.path.abspath(__file__), "torch", "--dtype", dtype, "--batch", str(batch), "--mode", mode, "--steps", str(steps)], 300 if mode != "eager" else 120)
     found = tail_json(done.stdout) if done else None
     if found:
         part.add(found)
@@ -358,10 +374,10 @@ def theirs(part, dtype, batch, mode, steps):
 
 def part_bench(part):
     """Towers and PyTorch alternately, so that a falling clock affects both; the most important rows first."""
-    for dtype in ("bf16", "f16"):
-        plans_warm(part, dtype, 256)
-    for _ in range(2):
+    for again in range(2):
         for dtype in ("bf16", "f16"):
+            if not again:
+                plans_warm(part, dtype, 256)
             ours(part, dtype, 256, 30)
             theirs(part, dtype, 256, "eager", 30)
     for fuse in ("ii", "ii-s"):
@@ -404,7 +420,7 @@ def torch_main(args):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.dtype == "tf32"
     half = {"bf16": torch.bfloat16, "f16": torch.float16}.get(args.dtype)
     model = torchvision.models.inception_v3(weights=None, aux_logits=True, init_weights=False).cuda().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=4e-5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=4e-5, fused=True)
     scaler = torch.amp.GradScaler("cuda", enabled=half is torch.float16)
     images = torch.randn(args.batch, 3, 299, 299, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (args.batch,), device="cuda")
@@ -517,6 +533,8 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--seconds", type=float, help="for each part (default: its own budget)")
+    parser.add_argument("--total", type=float, help="for all parts together, with the tables")
+    parser.add_argument("--page", help="the document with the tables (default: none)")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("parts", nargs="+", choices=sorted(BUDGETS))
     args = parser.parse_args()
@@ -544,16 +562,24 @@ def device_of(args):
 
 
 def parts_run(args):
-    problems = 0
+    problems, started, shares, used = 0, time.monotonic(), sum(SHARES[name] for name in args.parts), 0
     args.device = device_of(args)
+    if not args.dry_run:
+        plans_restore(args)
     for name in args.parts:
         print("== " + name, flush=True)
-        part = Part(args, name, args.seconds or BUDGETS[name])
+        seconds = args.seconds or BUDGETS[name]
+        if args.total:  # what a part does not need is left to those after it
+            used += SHARES[name]
+            seconds = started + args.total * used / shares - time.monotonic()
+        part = Part(args, name, seconds)
         try:
             {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name](part)
         except Exception:  # a failing part must not stop the others
             part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
         problems += len(part.result["problems"])
+        if args.page and not args.dry_run:
+            subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_tables.py"), args.out, args.page], check=False)
     return 1 if problems else 0
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build on a machine with a GPU, verify the CUDA backend there, and measure it. Needs nvcc, CMake, a C compiler and python3, PyTorch
 # for the comparison, and no network. Other missing libraries come from scripts/gpu_bundle.sh.
-# usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--seconds N] [--dry-run]
+# usage: scripts/gpu_check.sh [--only PART] [--out DIR] [--seconds N] [--total N] [--dry-run]
 #   --only PART   ops      every op case on the GPU against the reference, in f32, bf16, f16; memory checker on a few
 #                 model    inception_v3 against PyTorch in f16, bf16, TF32, f32: logits, loss, gradients, ten steps; inception_mini
 #                          on Fashion-MNIST: accuracy in f32, TF32, bf16, f16, and on virtual towers
@@ -10,31 +10,37 @@
 #                 profile  time of every kind of operation against the device's limits
 #                 scale    1, 2, 4 and 8 towers, a process and a GPU each: images per second, and that they learn
 #                 (may be repeated; default: all, in this order)
-#   --out DIR     folder for results: one JSON file per part, written as soon as results are known (default docs/results); also
-#                 plans.txt, the fastest plan of every convolution, and build.log if the build fails
+#   --out DIR     folder for results: one JSON file per part, written as soon as results are known (default $OUT, else
+#                 docs/results); also plans.txt, the fastest plan of every convolution, from which the next call begins, and
+#                 build.log if the build fails
 #   --seconds N   time limit of each part, without the build (default: a budget per part, at most 9 minutes)
+#   --total N     seconds for everything, the build and the tables included: the parts in order of value, each with a share
 #   --dry-run     build everything, print what would run, run nothing
 # On a machine that is available for a few minutes at a time, run one part per call: the build and the plans are kept in
 # $TOWERS_GPU_BUILD (default build-gpu). The tables of docs/performance.md are made from the results; with --out they are written
 # to DIR/performance.md instead.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-root=$PWD out=docs/results page=$PWD/docs/performance.md seconds= dry=no parts=()
+root=$PWD out=${OUT:-docs/results} page=${OUT:+$OUT/performance.md} seconds= total= dry=no parts=()
+page=${page:-$PWD/docs/performance.md}
 while [ $# -gt 0 ]; do
     case $1 in
     --only) parts+=("${2:?--only needs a part}"); shift 2 ;;
     --out) out=${2:?--out needs a folder} page=; shift 2 ;;
     --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
+    --total) total=${2:?--total needs a number}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
     -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: unknown option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
-[ ${#parts[@]} -gt 0 ] || parts=(ops model bench compile profile scale)
+[ ${#parts[@]} -gt 0 ] || if [ -n "$total" ]; then parts=(model bench ops profile scale compile); else parts=(ops model bench compile profile scale); fi
 for part in "${parts[@]}"; do
     case $part in ops | model | bench | compile | profile | scale) ;; *) echo "gpu_check: unknown part '$part'; use ops, model, bench, compile, profile or scale" >&2; exit 2 ;; esac
 done
-case $seconds in *[!0-9]*) echo "gpu_check: --seconds expects a whole number (got '$seconds')" >&2; exit 2 ;; esac
+for number in "--seconds=$seconds" "--total=$total"; do
+    case ${number#*=} in *[!0-9]*) echo "gpu_check: ${number%%=*} expects a whole number (got '${number#*=}')" >&2; exit 2 ;; esac
+done
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 page=${page:-$out/performance.md}
@@ -65,7 +71,7 @@ fi
 grep -A 4 '^-- Towers' "$build/log" | sed 's/^-- //'
 
 echo "built after $SECONDS s"
-check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out" ${seconds:+--seconds "$seconds"})
+check=("${PYTHON:-python3}" "$root/scripts/gpu_check.py" --build "$build" --data "$bundle/data" --out "$out" --page "$page" ${seconds:+--seconds "$seconds"})
 if [ $dry = yes ]; then
     echo "== dry run: would run ${parts[*]}"
     "${check[@]}" --dry-run "${parts[@]}"
@@ -75,7 +81,5 @@ if ! "$build/tests/gpu_driver" describe; then
     echo "gpu_check: no GPU found; --dry-run builds without one" >&2
     exit 5
 fi
-XDG_CACHE_HOME=${XDG_CACHE_HOME:-$build/cache} "${check[@]}" "${parts[@]}"
-status=$?
-"${PYTHON:-python3}" "$root/scripts/gpu_tables.py" "$out" "$page"
-exit $status
+[ -z "$total" ] || check+=(--total "$((total - SECONDS - 5))")
+XDG_CACHE_HOME=${XDG_CACHE_HOME:-$build/cache} exec "${check[@]}" "${parts[@]}"

@@ -77,6 +77,20 @@ printf '#!/bin/sh\nsleep 900\n' >"$work/b/compute-sanitizer"
 chmod +x "$work/b/compute-sanitizer"
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 5 ops >"$work/run"
 grep -q '"clean": "cut off"' "$work/results/ops.json" || fail "a sanitizer was cut off: $(cat "$work/results/ops.json")"
+# One budget for all parts, in a world where every program is slow: it is kept, every part says what it lacks, and there are tables.
+# The plans of an earlier call are in the cache.
+mkdir -p "$work/total"
+printf '# A_GPU.txt\ntask\tplan\t1.0\n' >"$work/total/plans.txt"
+begun=$SECONDS
+XDG_CACHE_HOME=$work/cache PATH=/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/total" --total 50 \
+    --page "$work/total/page.md" model bench ops profile scale compile >"$work/run" && fail "a run with problems ended well"
+[ $((SECONDS - begun)) -lt 300 ] || fail "--total 50 took $((SECONDS - begun)) s"
+for part in model bench ops profile scale compile; do
+    grep -q -E 'cut off after|no time left|breaks the device' "$work/total/$part.json" || fail "$part does not say what it lacks: $(cat "$work/total/$part.json")"
+done
+grep -q 'early | line' "$work/total/page.md" || fail "no tables: $(cat "$work/total/page.md")"
+[ "$(cat "$work/cache/towers/plans/A_GPU.txt")" = "$(printf 'task\tplan\t1.0')" ] || fail "the plans of the earlier call are not in the cache"
+
 # The device memory of a run is compared with its memory.json; two GPUs scale to two towers; plans are found beforehand.
 cat >"$work/b/nvidia-smi" <<'STUB'
 #!/bin/sh
