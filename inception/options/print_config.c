@@ -41,13 +41,13 @@ static void print_option(const Options *options, OptionId id, FILE *to)
     const OptionInfo *info = option_info(id);
     const char *value = option_format(options, id, buffer, sizeof buffer);
     bool text = info->type == OPTION_IS_TEXT;
+    if (!*value) {
+        fprintf(to, "# %s: not set\n", info->flag);
+        return;
+    }
     OptionId other = option_replaced_by(options, id);
     if (other < OPTION_ID_COUNT) {
         fprintf(to, "# %s: replaced by --%s\n", info->flag, option_info(other)->flag);
-        return;
-    }
-    if (!*value) {
-        fprintf(to, "# %s: not set\n", info->flag);
         return;
     }
     if (text && !utf8_valid(value)) {

@@ -208,7 +208,11 @@ grep -q '^classes: 7 .*# from environment "TOWERS_CLASSES"' "$work/out" || compl
 grep -q '^img-size: 28 .*# from command line "--img-size"' "$work/out" || complain "the origin of img-size"
 cp "$work/out" "$work/files/first.yaml"
 shown "batch-size: 8" info $model -c "$work/files/first.yaml" --print-config
-diff <(sed 's/ *# .*//' "$work/files/first.yaml") <(sed 's/ *# .*//' "$work/out") || complain "--print-config does not read back"
+diff <(sed 's/ *# from .*//' "$work/files/first.yaml") <(sed 's/ *# from .*//' "$work/out") || complain "--print-config does not read back"
+shown "batch-size: 64" train $model --print-config # of pairs that exclude each other, neither side is given here, and one each there
+cp "$work/out" "$work/files/first.yaml"
+shown "batch-size: 64" train $model -c "$work/files/first.yaml" --print-config
+diff <(sed 's/ *# from .*//' "$work/files/first.yaml") <(sed 's/ *# from .*//' "$work/out") || complain "--print-config of train does not read back"
 
 # printed ARGUMENT...: ends as by SIGPIPE and says nothing when the reader has left before the first line, also where that signal
 # was ignored; but a full disk is an error
