@@ -170,13 +170,15 @@ CommSpace comm_space(const CommConfig *config)
                        .relay = config->place.ranks > 1 ? COMM_RELAY_BYTES : 0};
 }
 
-/* In shared memory every tower has a slot, and several processes have a result, of which each computes a part. */
+/* In shared memory every tower has a slot, but those of the process with tower 0 have one together; several processes have
+ * a result, of which each computes a part. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
     size_t slot = config->max_count * sizeof(float), ranks = (size_t)group_ranks(&config->place);
     if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest + space.relay;
-    return (size_t)config->place.local_towers * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
+    size_t slots = config->place.first_tower == 0 ? 1 : (size_t)config->place.local_towers;
+    return slots * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }
 
 Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes)

@@ -49,7 +49,7 @@ static Status hosts_allreduce_begin(Comm *comm, int tower, size_t first, float *
 {
     HostsComm *c = hosts_of(comm);
     const Placement *place = &comm->config.place;
-    memcpy(shared_slot(c->shared, tower) + first, from, count * sizeof *from);
+    shared_give(&comm->config, c->shared, tower, first, from, count);
     if (tower < place->first_tower + place->local_towers - 1) return OK;
     HostsSum *sum = sum_find(c, false, first, count);
     if (!sum) return FAIL(ERR_INTERNAL, "more than %d sums have begun and not ended", HOSTS_SUMS);

@@ -1,7 +1,9 @@
 /* The memory that the tower processes of one group share, and how they wait in it; see comm.h for its creation. Internal
  * to nccl_sync.
  *
- * Every tower has a slot of max_count floats, and one more holds the result. A barrier is a counter and a futex. A
+ * Every tower has a slot of max_count floats, and one more holds the result. The towers of the process that holds tower 0
+ * add theirs up in the first slot, with which every sum begins; the pages of their other slots are never touched, so they
+ * take no memory. A barrier is a counter and a futex. A
  * process that waits also checks the abort word, which the supervisor or a failing process sets, and its deadline. */
 #ifndef TOWERS_NCCL_SYNC_COMM_SHARED_H
 #define TOWERS_NCCL_SYNC_COMM_SHARED_H
@@ -32,6 +34,7 @@ struct CommShared {
     _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
     int towers, ranks;                                     /* of the group */
     int first_tower;
+    int joined;               /* towers whose contributions the first slot holds */
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
     size_t bytes;             /* of the mapping */
     char broadcast[BROADCAST_BYTES];
@@ -48,8 +51,11 @@ static inline float *shared_result(CommShared *shared)
     return shared->slots + (size_t)shared->towers * shared->stride;
 }
 
-/* ERR_INTERNAL unless the memory was made for this configuration. */
-NODISCARD Status shared_check(const CommConfig *config, const CommShared *shared);
+/* ERR_INTERNAL unless the memory was made for this configuration. Before the first barrier. */
+NODISCARD Status shared_check(const CommConfig *config, CommShared *shared);
+/* Keeps the contribution of a tower of this process for shared_add. The process's towers come in ascending order. */
+void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t first, const float *from,
+                 size_t count);
 /* Waits for all processes of the group. */
 NODISCARD Status shared_barrier(const CommConfig *config, CommShared *shared);
 /* The error of a collective after somebody has left. */

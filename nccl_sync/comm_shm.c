@@ -1,7 +1,7 @@
 /* Collectives between the tower processes of one group, through anonymous memory that the supervisor mapped before it
  * forked them.
  *
- * comm_allreduce_begin copies into the tower's slot. comm_allreduce_end: barrier; each rank adds its part of the range
+ * comm_allreduce_begin puts the contribution into the tower's slot (shared_give). comm_allreduce_end: barrier; each rank adds its part of the range
  * over all slots, in tower order, and puts it into the result area; barrier; each rank copies out what the others put
  * there. The order of the additions is that of the tower numbers, so the sum does not depend on which process holds which
  * tower, nor on timing. */
@@ -42,6 +42,7 @@ Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **
     CommShared *shared = memory;
     shared->towers = towers;
     shared->ranks = ranks;
+    shared->joined = 1;
     shared->max_count = max_count;
     shared->stride = stride;
     shared->bytes = bytes;
@@ -212,15 +213,24 @@ void shared_chain_moved(CommShared *shared, _Atomic int64_t *word, int64_t value
     futex_wake_all(&shared->chain_moves);
 }
 
-Status shared_check(const CommConfig *config, const CommShared *shared)
+Status shared_check(const CommConfig *config, CommShared *shared)
 {
     const Placement *place = &config->place;
     int ranks = group_ranks(place), towers = place->groups > 1 ? shared->towers : config->towers;
+    if (place->first_tower == 0) shared->joined = place->local_towers;
     if (towers == shared->towers && ranks == shared->ranks && config->max_count <= shared->max_count) return OK;
     return FAIL(ERR_INTERNAL,
                 "rank %d: expected shared memory for %d towers, %d processes and %zu floats, found it made for %d, %d "
                 "and %zu",
                 place->rank, towers, ranks, config->max_count, shared->towers, shared->ranks, shared->max_count);
+}
+
+void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t first, const float *from, size_t count)
+{
+    bool joins = config->place.first_tower == 0;
+    float *slot = shared_slot(shared, joins ? 0 : tower) + first;
+    if (!joins || tower == 0) memcpy(slot, from, count * sizeof *slot);
+    for (size_t i = 0; joins && tower > 0 && i < count; i++) slot[i] += from[i];
 }
 
 void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy)
@@ -230,7 +240,7 @@ void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float
         size_t n = count - done < BLOCK ? count - done : BLOCK;
         float *to = sum + done;
         if (!onto) memcpy(to, shared->slots + first + done, n * sizeof *to);
-        for (int t = onto ? 0 : 1; t < shared->towers; t++) {
+        for (int t = onto ? 0 : shared->joined; t < shared->towers; t++) {
             const float *slot = shared->slots + (size_t)t * shared->stride + first + done;
             for (size_t i = 0; i < n; i++) to[i] += slot[i];
         }
@@ -247,7 +257,7 @@ static Status shm_barrier(Comm *comm)
 
 static Status shm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
-    memcpy(shared_slot(comm->impl, tower) + first, from, count * sizeof *from);
+    shared_give(&comm->config, comm->impl, tower, first, from, count);
     return OK;
 }
 

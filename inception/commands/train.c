@@ -75,7 +75,11 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
     status_keep(&words);
     Status st = report_write(run_dir);
     if (st == OK && !quiet) text_printf(stderr, "report %s/report.html\n", run_dir);
-    if (st != OK) text_printf(stderr, "cannot write the report: %s\n", status_message());
+    if (st != OK) {
+        text_printf(stderr, "cannot write the report: %s; to write it later: towers report ", status_message());
+        text_shell(stderr, run_dir);
+        fputc('\n', stderr);
+    }
     if (cause != OK) (void)!status_restore(cause, &words);
 }
 

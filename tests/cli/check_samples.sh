@@ -55,7 +55,8 @@ for (step, tower), ids in lines.items():
 assert set(seen) == set(range(count)), "%d other samples" % len(seen)
 assert set(seen.values()) == {epochs}, Counter(seen.values())
 assert all(set(c.values()) == {1} and len(c) == count for c in of_epoch), "an epoch has a sample twice"
-print("%d samples, %d epochs, %d of %d lines were written again" % (count, epochs, again - len(lines), again))
+assert again == len(lines), "%d of %d lines are there twice" % (again - len(lines), again)
+print("%d samples, %d epochs, %d lines, none twice" % (count, epochs, again))
 PYTHON
 
 # ---- the same order for any towers, processes and workers, and for folders of as many images

@@ -2,7 +2,7 @@
  * towers to processes; broadcast; barrier. However a rank leaves, the others get ERR_COMM within the deadline, with
  * the name of the rank that left. */
 #include "nccl_sync/comm.h"
-#include "nccl_sync/comm_record.h"
+#include "nccl_sync/comm_shared.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -163,6 +163,36 @@ static void test_uneven_mapping(void **state)
 }
 
 /* ---- broadcast and barrier */
+
+/* The towers of one process need one slot together: the pages of the other slots are never touched. */
+static void test_towers_of_a_process_share_a_slot(void **state)
+{
+    enum { TOWERS = 16, LARGE = 1 << 20 };
+    static float x[LARGE];
+    (void)state;
+    CommShared *shared;
+    Comm *comm;
+    const Backend host = {.name = "cpu"};
+    CommConfig config = {
+        .place = {.ranks = 1, .local_towers = TOWERS}, .towers = TOWERS, .max_count = LARGE, .timeout_ms = TIMEOUT_MS};
+    assert_int_equal(comm_shared_create(TOWERS, 1, LARGE, &shared), OK);
+    assert_int_equal(comm_shm_open(&config, shared, &comm), OK);
+    for (int t = 0; t < TOWERS; t++) {
+        for (int i = 0; i < LARGE; i++) x[i] = (float)(t + 1);
+        assert_int_equal(comm_allreduce_begin(comm, t, 0, x, LARGE), OK);
+    }
+    assert_int_equal(comm_allreduce_end(comm, 0, x, LARGE), OK);
+    assert_true(x[0] == 136 && x[LARGE - 1] == 136);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (shared->bytes + page - 1) / page, touched = 0;
+    unsigned char *resident = calloc(pages, 1);
+    assert_int_equal(mincore(shared, shared->bytes, resident), 0);
+    for (size_t i = 0; i < pages; i++) touched += resident[i] & 1;
+    assert_in_range(touched * page, sizeof x, 2 * sizeof x);
+    assert_true(comm_bytes(&host, &config) == sizeof x);
+    free(resident);
+    comm_close(comm);
+    comm_shared_destroy(shared);
+}
 
 static Status broadcasts(Comm *comm, int rank, Seen *seen)
 {
@@ -439,6 +469,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_in_tower_order),
         cmocka_unit_test(test_uneven_mapping),
+        cmocka_unit_test(test_towers_of_a_process_share_a_slot),
         cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_recorder),
         cmocka_unit_test(test_gather),

@@ -106,14 +106,17 @@ static void test_all_processes_count(void **state)
     assert_non_null(strstr(status_message(), "--batch-size max"));
 }
 
-/* Every tower has a slot for its gradients, also one that shares its process with others. */
+/* Every tower has a slot for its gradients, also one that shares its process with others; but in the process that holds
+ * tower 0 they have one together. */
 static void test_virtual_towers_have_slots(void **state)
 {
     (void)state;
-    TrainJob one = job_of(1, 1), forty = job_of(40, 1);
+    TrainJob one = job_of(1, 1), forty = job_of(40, 1), two = job_of(2, 1), halves = job_of(40, 1);
     forty.processes = 1;
-    size_t slots = 39 * (size_t)121930 * sizeof(float), more = least_of(&forty) - least_of(&one);
-    assert_true(more > slots - 2 * MIB && more < slots + slots / 8 + 2 * MIB);
+    halves.processes = 2;
+    size_t slot = (size_t)121930 * sizeof(float), more = least_of(&halves) - least_of(&two);
+    assert_true(least_of(&forty) - least_of(&one) < 4 * slot + 2 * MIB);
+    assert_true(more > 19 * slot - 2 * MIB && more < 19 * slot + 4 * slot + 2 * MIB);
 }
 
 /* Less than a GiB is not "0.0 GiB". */
