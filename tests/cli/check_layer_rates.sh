@@ -38,21 +38,22 @@ for opt in sgd adamw; do
     run $opt "${base[@]}" --weight-decay 0
     run $opt-groups "${base[@]}" --weight-decay 0.125 --lr-mult 'fc*=10,Mixed_5*=0.5,Mixed_5b.*=0.25'
 done
+run sgd-even "${sgd[@]}" --weight-decay 0 --lr-mult 'fc*=10,Mixed_5*=0.5,Mixed_5b.*=0.25' # neighbors in memory differ in the factor alone
 cat >groups.py <<'PYTHON'
 import array, look_file
 
 start = look_file.load("runs/start/last.safetensors")
 floats = lambda data: array.array("f", data)
-for opt, lr in (("sgd", 0.25), ("adamw", 0.001)):
-    plain, groups = (look_file.load(f"runs/{name}/last.safetensors") for name in (opt, opt + "-groups"))
+for opt, run, lr, weight_decay in (("sgd", "sgd-groups", 0.25, 0.125), ("sgd", "sgd-even", 0.25, 0), ("adamw", "adamw-groups", 0.001, 0.125)):
+    plain, groups = (look_file.load(f"runs/{name}/last.safetensors") for name in (opt, run))
     for name in start:
         if "running" in name:
             continue
         f = 10 if name.startswith("fc") else 0.125 if name.startswith("Mixed_5b.") else 0.5 if name.startswith("Mixed_5") else 1
-        decay = 0.125 if name.endswith("weight") and ".bn" not in name else 0
+        decay = weight_decay if name.endswith("weight") and ".bn" not in name else 0
         for p, q, r in zip(floats(start[name]), floats(plain[name]), floats(groups[name])):
             wanted = p - f * ((p - q) + lr * decay * p) if opt == "sgd" else p * (1 - lr * f * decay) - f * (p - q)
-            assert abs(r - wanted) <= 1e-5 * abs(wanted) + 3e-6 * f, (opt, name, p, q, r, wanted)
+            assert abs(r - wanted) <= 1e-5 * abs(wanted) + 3e-6 * f, (run, name, p, q, r, wanted)
 PYTHON
 python3 groups.py || complain "--lr-mult is the arithmetic of parameter groups"
 
