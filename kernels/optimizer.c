@@ -1,24 +1,52 @@
-/* The slots that an optimizer needs, and the check that an update has them; see optimizer.h. */
+/* The tables of optimizers, the slots that they need, and the check that an update has them; see optimizer.h. */
 #include "kernels/optimizer.h"
+
+#include <math.h>
+
+const OptimizerInfo optimizer_infos[OPTIMIZER_COUNT] = {
+#define INFO(KIND, name, slots, start, uses, epsilon, layerwise)                                                       \
+    [OPTIMIZER_##KIND] = {name, slots, start, uses, epsilon, layerwise},
+#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon)                                             \
+    INFO(KIND, name, slots, start, uses, epsilon, false)
+#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, start, uses, momentum, epsilon)                                   \
+    INFO(KIND, name, slots, start, uses, epsilon, true)
+#include "kernels/optimizers.def"
+};
+
+const struct OptimizerChoiceInfo optimizer_choices[OPT_COUNT] = {
+#define OPTIMIZER(KIND, rule, name, slots, start, uses, momentum, epsilon)                                             \
+    [OPT_##KIND] = {name, OPTIMIZER_##KIND, momentum, false},
+#define OPTIMIZER_AS(CHOICE, name, KIND, momentum, nesterov)                                                           \
+    [OPT_##CHOICE] = {name, OPTIMIZER_##KIND, momentum, nesterov},
+#include "kernels/optimizers.def"
+};
 
 int optimizer_slot_count(const OptimizerHyper *hyper)
 {
-    switch (hyper->kind) {
-    case OPTIMIZER_SGD:
-    case OPTIMIZER_LARS: return hyper->momentum != 0 ? 1 : 0;
-    case OPTIMIZER_RMSPROP_TF:
-    case OPTIMIZER_RMSPROP: return hyper->momentum != 0 ? 2 : 1;
-    case OPTIMIZER_ADAM:
-    case OPTIMIZER_ADAMW:
-    case OPTIMIZER_LAMB: return 2;
-    case OPTIMIZER_COUNT: break;
-    }
-    return 0;
+    const OptimizerInfo *info = &optimizer_infos[hyper->kind];
+    return info->slots + (info->uses & HYPER_MOMENTUM && hyper->momentum != 0);
+}
+
+float optimizer_slot_start(const OptimizerHyper *hyper, int slot)
+{
+    return slot == 0 ? optimizer_infos[hyper->kind].start : 0.0f;
 }
 
 bool optimizer_is_layerwise(OptimizerKind kind)
 {
-    return kind == OPTIMIZER_LARS || kind == OPTIMIZER_LAMB;
+    return optimizer_infos[kind].layerwise;
+}
+
+OptimizerRule optimizer_rule(const OptimizerHyper *h)
+{
+    return (OptimizerRule){.momentum = h->momentum,
+                           .beta1 = h->beta1,
+                           .beta2 = h->beta2,
+                           .decay = h->decay,
+                           .epsilon = h->epsilon,
+                           .trust = h->trust,
+                           .clip = h->clip_value > 0 ? h->clip_value : INFINITY,
+                           .nesterov = h->nesterov};
 }
 
 Status optimizer_check(const OptimizerUpdate *u)
@@ -28,16 +56,10 @@ Status optimizer_check(const OptimizerUpdate *u)
                     dtype_name(u->half_dtype));
     if ((unsigned)u->hyper.kind >= OPTIMIZER_COUNT)
         return FAIL(ERR_ARG, "optimizer: unknown kind %d", (int)u->hyper.kind);
-    if (optimizer_is_layerwise(u->hyper.kind) && !u->trust)
-        return FAIL(ERR_INTERNAL, "optimizer: kind %d needs room for trust ratios, which is missing",
-                    (int)u->hyper.kind);
+    const OptimizerInfo *info = &optimizer_infos[u->hyper.kind];
+    if (info->layerwise && !u->trust)
+        return FAIL(ERR_INTERNAL, "optimizer: %s needs room for trust ratios, which is missing", info->name);
     for (int k = 0; k < optimizer_slot_count(&u->hyper); k++)
-        if (!u->slot[k])
-            return FAIL(ERR_INTERNAL, "optimizer: kind %d needs slot %d, which is missing", (int)u->hyper.kind, k);
+        if (!u->slot[k]) return FAIL(ERR_INTERNAL, "optimizer: %s needs slot %d, which is missing", info->name, k);
     return OK;
-}
-
-float optimizer_slot_start(const OptimizerHyper *hyper, int slot)
-{
-    return hyper->kind == OPTIMIZER_RMSPROP_TF && slot == 0 ? 1.0f : 0.0f;
 }

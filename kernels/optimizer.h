@@ -18,15 +18,38 @@
 #include "kernels/tensor.h"
 
 typedef enum OptimizerKind {
-    OPTIMIZER_SGD = 0,    /* slot 0: momentum buffer (if momentum != 0) */
-    OPTIMIZER_RMSPROP_TF, /* slot 0: mean square (starts at 1), slot 1: momentum */
-    OPTIMIZER_RMSPROP,    /* PyTorch's: slot 0: mean square (starts at 0), slot 1: momentum buffer */
-    OPTIMIZER_ADAM,       /* slot 0: first, slot 1: second moment */
-    OPTIMIZER_ADAMW,
-    OPTIMIZER_LARS, /* slot 0: momentum, with the rate inside (if momentum != 0) */
-    OPTIMIZER_LAMB, /* slot 0: first, slot 1: second moment */
+#define OPTIMIZER(KIND, ...) OPTIMIZER_##KIND,
+#include "kernels/optimizers.def"
     OPTIMIZER_COUNT
 } OptimizerKind;
+
+/* The values of --opt. */
+typedef enum OptimizerChoice {
+#define OPTIMIZER(KIND, ...) OPT_##KIND,
+#define OPTIMIZER_AS(CHOICE, ...) OPT_##CHOICE,
+#include "kernels/optimizers.def"
+    OPT_COUNT
+} OptimizerChoice;
+
+/* The hyperparameters that an optimizer may read; HYPER_BETAS are two. */
+enum { HYPER_MOMENTUM = 1, HYPER_BETAS = 2, HYPER_DECAY = 4, HYPER_EPSILON = 8, HYPER_TRUST = 16 };
+
+typedef struct OptimizerInfo { /* optimizers.def describes the columns */
+    const char *name;
+    int slots;
+    float start;
+    unsigned uses; /* HYPER_ bits */
+    float epsilon;
+    bool layerwise;
+} OptimizerInfo;
+
+extern const OptimizerInfo optimizer_infos[OPTIMIZER_COUNT];
+extern const struct OptimizerChoiceInfo {
+    const char *name;
+    OptimizerKind kind;
+    double momentum;
+    bool nesterov;
+} optimizer_choices[OPT_COUNT];
 
 enum { OPTIMIZER_SLOTS = 2, TRUST_PARTS = 8 };
 
@@ -34,18 +57,18 @@ typedef struct OptimizerHyper {
     OptimizerKind kind;
     float momentum;
     bool nesterov;
-    float beta1, beta2; /* Adam, LAMB */
-    float decay;        /* RMSProp: of the mean square */
+    float beta1, beta2;
+    float decay; /* of the mean square */
     float epsilon;
     float clip_value; /* elementwise; 0 = off */
-    float trust;      /* LARS: the trust coefficient */
+    float trust;      /* the trust coefficient */
 } OptimizerHyper;
 
 typedef struct OptimizerSegment {
     size_t first, count; /* elements of the arena; segments are ascending and cover the range */
     float weight_decay;  /* L2 factor (decoupled for AdamW and LAMB) */
     float lr_factor;     /* 0 freezes */
-    bool adapts;         /* LARS, LAMB: by its trust ratio. Then the segment is one tensor */
+    bool adapts;         /* of a layer-wise kind: by its trust ratio. Then the segment is one tensor */
 } OptimizerSegment;
 
 /* The trust ratio of a segment, and memory to compute it on a GPU: sums of squares of parts of the parameters and of
@@ -82,10 +105,25 @@ typedef struct OptimizerUpdate {
     OptimizerTrust *trust;           /* [segment_count] device memory; NULL unless optimizer_is_layerwise */
 } OptimizerUpdate;
 
-/* Starting value of a slot (1 for RMSProp-TF's mean square, else 0) and how many slots the kind uses. */
+/* What the functions of optimizer_rules.h read: an update's hyperparameters in one segment. */
+typedef struct OptimizerRule {
+    float momentum, beta1, beta2, decay, epsilon, trust;
+    float clip; /* INFINITY: off */
+    bool nesterov;
+    /* not set by optimizer_rule */
+    float lr; /* of the segment, times its trust ratio */
+    float grad_scale, weight_decay;
+    float first_fix;  /* 1 / (1 - beta1^t) */
+    float step_size;  /* lr / (1 - beta1^t) */
+    float second_fix; /* 1 / sqrt(1 - beta2^t) */
+} OptimizerRule;
+
+/* The value that a slot starts with, and how many slots the kind uses. */
 float optimizer_slot_start(const OptimizerHyper *hyper, int slot);
 int optimizer_slot_count(const OptimizerHyper *hyper);
-bool optimizer_is_layerwise(OptimizerKind kind); /* LARS, LAMB */
+bool optimizer_is_layerwise(OptimizerKind kind);
+/* The fields that do not depend on the segment. */
+OptimizerRule optimizer_rule(const OptimizerHyper *hyper);
 /* Checks common to all backends: the kind exists, its slots (and trust ratios) are there, and the copy, if any, has 16
  * bits. */
 NODISCARD Status optimizer_check(const OptimizerUpdate *update);

@@ -150,9 +150,8 @@ def refused(flag, value, instead):
 
 def epsilon_of(name):
     """The usual value of --opt-eps, from the table in the code."""
-    text = "".join(open(os.path.join(top, file)).read() for top, _, files in os.walk(os.path.join(HERE, "..", "inception", "job"))
-                   for file in sorted(files) if file == "job.c")
-    return float(re.search(rf"\[OPT_{name}\] = ([-0-9.e]+)f", text).group(1))
+    with open(os.path.join(HERE, "..", "kernels", "optimizers.def")) as table:
+        return float(re.search(rf"^OPTIMIZER\w*\({name}, .* ([-0-9.e]+)f\)$", table.read(), re.M).group(1))
 
 
 def epsilon_row(ours, theirs, name):

@@ -135,24 +135,10 @@ static Status pretrained_facts(Options *o, const JobFiles *files, const Model *m
 
 static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
 {
-    static const OptimizerKind kinds[] = {
-        [OPT_SGD] = OPTIMIZER_SGD,
-        [OPT_MOMENTUM] = OPTIMIZER_SGD,
-        [OPT_NESTEROV] = OPTIMIZER_SGD,
-        [OPT_RMSPROP] = OPTIMIZER_RMSPROP,
-        [OPT_RMSPROP_TF] = OPTIMIZER_RMSPROP_TF,
-        [OPT_ADAM] = OPTIMIZER_ADAM,
-        [OPT_ADAMW] = OPTIMIZER_ADAMW,
-        [OPT_LARS] = OPTIMIZER_LARS,
-        [OPT_LAMB] = OPTIMIZER_LAMB,
-    };
-    static const float usual_eps[] = {
-        [OPT_RMSPROP] = 1e-8f, [OPT_RMSPROP_TF] = 1.0f, [OPT_ADAM] = 1e-7f, [OPT_ADAMW] = 1e-8f, [OPT_LAMB] = 1e-6f,
-    };
-    optimizer->kind = kinds[o->opt];
+    optimizer->kind = optimizer_choices[o->opt].kind;
     optimizer->momentum = (float)o->momentum;
-    optimizer->nesterov = o->opt == OPT_NESTEROV;
-    optimizer->epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : usual_eps[o->opt];
+    optimizer->nesterov = optimizer_choices[o->opt].nesterov;
+    optimizer->epsilon = o->opt_eps >= 0 ? (float)o->opt_eps : optimizer_infos[optimizer->kind].epsilon;
 }
 
 /* How often the critic is updated in a cycle, and with which images. */
@@ -178,7 +164,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
-    if (o->opt == OPT_SGD && !option_is_set(o, "momentum")) o->momentum = 0; /* and args.yaml says so */
+    if (!option_is_set(o, "momentum")) o->momentum = optimizer_choices[o->opt].momentum; /* and args.yaml says so */
     TRY(conditions_check(o));
     TRY(conditions_of_model_check(o, model));
     TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));

@@ -5,13 +5,15 @@
 
 #include <string.h>
 
-/* A part of a condition: a word with its values, as "opt=adam,lamb". Texts are borrowed from the table. */
+/* A part of a condition: a word with its values, as "opt=adam,lamb". */
 typedef struct Clause {
     bool negated;
-    char word[NAME_BYTES];
-    const char *values; /* "adam,lamb", or "" */
-    int bytes;          /* of values */
+    char word[NAME_BYTES], values[LABEL_BYTES]; /* "adam,lamb", or "" */
 } Clause;
+
+/* The words of `uses`, by their bits HYPER_... */
+static const char *const hyper_words[] = {"momentum", "betas", "decay", "epsilon", "trust"};
+enum { HYPER_WORDS = sizeof hyper_words / sizeof *hyper_words };
 
 /* What a model must be or have, and what is said if it is not. */
 static const struct {
@@ -28,17 +30,25 @@ static const char *clause_take(const char *text, Clause *clause)
     text += clause->negated;
     int word = (int)strcspn(text, "=|! "), all = (int)strcspn(text, "| ");
     snprintf(clause->word, sizeof clause->word, "%.*s", word, text);
-    clause->values = text + word + (text[word] == '=');
-    clause->bytes = (int)(text + all - clause->values);
+    int from = word + (text[word] == '=');
+    snprintf(clause->values, sizeof clause->values, "%.*s", all - from, text + from);
+    for (int k = 0; k < HYPER_WORDS && !strcmp(clause->word, "uses"); k++) {
+        if (strcmp(clause->values, hyper_words[k]) != 0) continue;
+        snprintf(clause->word, sizeof clause->word, "opt");
+        Text values = text_start(clause->values, sizeof clause->values);
+        for (OptimizerChoice opt = 0; opt < OPT_COUNT; opt++)
+            if (optimizer_infos[optimizer_choices[opt].kind].uses >> k & 1)
+                text_add(&values, "%s%s", *clause->values ? "," : "", optimizer_choices[opt].name);
+    }
     return text + all;
 }
 
 static bool lists(const Clause *clause, const char *value)
 {
-    for (const char *p = clause->values, *end = p + clause->bytes; p < end;) {
-        size_t bytes = strcspn(p, ",| ");
+    for (const char *p = clause->values; *p; p += *p == ',') {
+        size_t bytes = strcspn(p, ",");
         if (strlen(value) == bytes && !memcmp(p, value, bytes)) return true;
-        p += bytes + 1;
+        p += bytes;
     }
     return false;
 }
@@ -68,14 +78,13 @@ static bool clause_holds(const Options *o, const Clause *clause)
     bool holds;
     if (verb != VERB_NONE && o->verb != verb) return true;
     if (verb != VERB_NONE && !strncmp(clause->values, "--", 2)) {
-        snprintf(text, sizeof text, "%.*s", clause->bytes - 2, clause->values + 2);
-        holds = is_on(o, option_named(text));
+        holds = is_on(o, option_named(clause->values + 2));
     } else if (verb != VERB_NONE) {
         holds = o->argument_count && lists(clause, o->arguments[0]);
     } else {
         OptionId id = option_named(clause->word);
         if (!option_belongs(id, o->verb)) return true;
-        holds = clause->bytes ? lists(clause, option_format(o, id, text, sizeof text)) : is_on(o, id);
+        holds = *clause->values ? lists(clause, option_format(o, id, text, sizeof text)) : is_on(o, id);
     }
     return holds != clause->negated;
 }
@@ -84,14 +93,10 @@ static bool clause_holds(const Options *o, const Clause *clause)
 static void values_say(const Clause *clause, char *buffer, size_t bytes)
 {
     Text text = text_start(buffer, bytes);
-    for (const char *p = clause->values, *end = p + clause->bytes; p < end;) {
-        int one = (int)strcspn(p, ",| ");
-        text_add(&text, "%s%.*s",
-                 p == clause->values                 ? ""
-                 : memchr(p, ',', (size_t)(end - p)) ? ", "
-                                                     : " and ",
-                 one, p);
-        p += one + 1;
+    for (const char *p = clause->values; *p; p += *p == ',') {
+        int one = (int)strcspn(p, ",");
+        text_add(&text, "%s%.*s", p == clause->values ? "" : p[one] ? ", " : " and ", one, p);
+        p += one;
     }
 }
 
@@ -106,7 +111,7 @@ static Status refuse(const Options *o, OptionId id, const Clause *clause)
     if (verb != VERB_NONE)
         return FAIL(ERR_ARG, "--%s has no effect with towers %s %s; it applies only to %s", flag, clause->word,
                     o->argument_count ? o->arguments[0] : "", values);
-    if (!clause->bytes)
+    if (!*clause->values)
         return FAIL(ERR_ARG, "--%s has no effect %s --%s", flag, clause->negated ? "with" : "without", clause->word);
     return FAIL(ERR_ARG, "--%s has no effect with --%s %s%s%s", flag, clause->word,
                 option_format(o, option_named(clause->word), text, sizeof text),
@@ -147,7 +152,7 @@ static bool model_is(const Model *model, const char *word)
 /* The word that the option asks of the model, as a row of model_words; -1 if none. */
 static int model_word(OptionId id)
 {
-    Clause clause = {.bytes = 0};
+    Clause clause = {0};
     const char *when = option_info(id)->when ? strstr(option_info(id)->when, "model=") : NULL;
     if (when) (void)clause_take(when, &clause);
     for (int k = 0; k < MODEL_WORDS; k++)
@@ -201,6 +206,17 @@ Status conditions_of_model_check(const Options *o, const Model *model)
     return OK;
 }
 
+const char *option_optimizers(OptionId id, char *text, size_t bytes)
+{
+    Clause clause;
+    const char *when = option_info(id)->when;
+    *text = 0;
+    if (!when || strncmp(when, "uses=", 5) != 0) return text;
+    (void)clause_take(when, &clause);
+    values_say(&clause, text, bytes);
+    return text;
+}
+
 /* ---- the table's own check */
 
 Status condition_read(OptionId id)
@@ -216,8 +232,8 @@ Status condition_read(OptionId id)
             OptionValue value;
             char one[NAME_BYTES];
             read = true;
-            for (const char *p = clause.values; p < clause.values + clause.bytes; p += strcspn(p, ",| ") + 1) {
-                snprintf(one, sizeof one, "%.*s", (int)strcspn(p, ",| "), p);
+            for (const char *p = clause.values; *p; p += strcspn(p, ","), p += *p == ',') {
+                snprintf(one, sizeof one, "%.*s", (int)strcspn(p, ","), p);
                 read &= read_value(option_info(of), one, info->flag, &value) == OK;
             }
         }

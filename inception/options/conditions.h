@@ -3,6 +3,7 @@
  *   clauses     separated by blanks, all of which must hold: "augment crop=box"
  *   augment     that option is on: not empty, 0, false or none
  *   opt=adam,lamb   that option has one of these values
+ *   uses=betas  the optimizer of --opt reads momentum, betas, decay, epsilon or trust (optimizers.def); a clause about `opt`
  *   !eval-crop  the clause does not hold
  *   a|b         one of both holds
  *   data=bench,show   for the command `data` only: its first argument is one of these. doctor=--hosts: for `doctor` only: the
@@ -24,6 +25,8 @@ NODISCARD Status conditions_check(const Options *options);
 NODISCARD Status conditions_of_model_check(const Options *options, const Model *model);
 /* Whether help about this model (NULL: a classifier) should show the option. */
 bool option_concerns(OptionId id, const Model *model);
+/* "adam, adamw and lamb" for an option whose condition is `uses`; else "". */
+const char *option_optimizers(OptionId id, char *text, size_t bytes);
 /* For the test of the table: ERR_INTERNAL for a condition that cannot be read. */
 NODISCARD Status condition_read(OptionId id);
 

@@ -60,17 +60,19 @@ static void list_choices(const OptionInfo *info, char *buffer, size_t bytes)
     for (int k = 0; info->choices && info->choices[k]; k++) text_add(&text, "%s%s", k ? ", " : ": ", info->choices[k]);
 }
 
-/* Choices are inserted after the concept, before the explanations that follow the first semicolon. */
+/* Choices, or the optimizers that use a hyperparameter, are inserted after the concept, before the explanations that follow
+ * the first semicolon. */
 void option_story(OptionId id, char *text, size_t bytes)
 {
-    char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2];
+    char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2], optimizers[STORY_BYTES / 2];
     const OptionInfo *info = option_info(id);
     const char *usual = option_default_text(id, value, sizeof value);
-    int concept = (int)strcspn(info->help, info->choices ? ";" : "");
+    bool of = *option_optimizers(id, optimizers, sizeof optimizers) != 0;
+    int concept = (int)strcspn(info->help, info->choices || of ? ";" : "");
     if (info->type == OPTION_IS_FLAG) usual = default_is_true(id) ? "on" : "";
     list_choices(info, choices, sizeof choices);
-    snprintf(text, bytes, "%.*s%s%s%s%s%s", concept, info->help, choices, info->help + concept,
-             *usual ? " (default: " : "", usual, *usual ? ")" : "");
+    snprintf(text, bytes, "%.*s%s%s%s%s%s%s%s", concept, info->help, choices, of ? " of " : "", optimizers,
+             info->help + concept, *usual ? " (default: " : "", usual, *usual ? ")" : "");
 }
 
 /* ---- two columns */

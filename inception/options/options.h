@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "kernels/optimizer.h"
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/images/transform.h"

@@ -29,6 +29,13 @@ _Static_assert(VERB_COUNT < 31, "a set of commands is an int");
 #define CHOICES_OF(type, ...) static const char *const type##_names[] = {__VA_ARGS__ NULL};
 #include "inception/options/options.def"
 
+static const char *const OptimizerChoice_names[] = {
+#define OPTIMIZER(KIND, rule, name, ...) name,
+#define OPTIMIZER_AS(CHOICE, name, ...) name,
+#include "kernels/optimizers.def"
+    NULL,
+};
+
 #define OPTION_CHOICE(type, ...) _Static_assert(sizeof(type) == sizeof(int), "a choice is stored as an int");
 #include "inception/options/options.def"
 

@@ -1,4 +1,4 @@
-/* The update of the weights, square sums and running averages: the rules of kernels/optimizer.h over flat arenas.
+/* The update of the weights, square sums and running averages: the rules of optimizer_rules.h over flat arenas.
  *
  * A table of segments travels in the kernel's arguments (at most UPDATE_SEGMENTS; more take another launch), each block
  * finds its segment by bisection and does UPDATE_CHUNK elements of it in blocks of 16 bytes. Everything that changes
@@ -7,6 +7,7 @@
  * (24 for its moments and norms, 16 for the update) take two launches: TRUST_PARTS blocks sum up the squares of a segment,
  * and the last of them to end adds the parts in their order. */
 #include "kernels/cuda/device.cuh"
+#include "kernels/optimizer_rules.h"
 
 #include <string.h>
 
@@ -26,17 +27,12 @@ struct Update {
     unsigned short *half;
     const OptimizerScalars *scalars;
     OptimizerTrust *trust; /* of segment[0] and those after it; NULL: no ratios */
-    float momentum, beta1, beta2, decay, epsilon, clip;
-    float log_beta1, log_beta2, trust_coefficient;
-    bool nesterov, half_is_bf16, aligned;
+    OptimizerRule rule;
+    float log_beta1, log_beta2;
+    bool half_is_bf16, aligned;
     int segments;
     uint32_t adapts[UPDATE_SEGMENTS / 32]; /* bits of the segments */
     UpdateSegment segment[UPDATE_SEGMENTS];
-};
-
-/* What a rule needs in one segment. */
-struct UpdateRule {
-    float lr, grad_scale, clip, weight_decay, shrink, step_size, second_fix, decoupled;
 };
 
 template <int V> DEVICE void flat_load(const float *from, float *to)
@@ -53,47 +49,44 @@ template <int V> DEVICE void flat_store(float *to, const float *from)
     }
 }
 
-DEVICE float update_gradient(const UpdateRule &r, float g, float p)
+/* ---- the rows of optimizers.def */
+
+struct UpdateKind {
+    unsigned uses;
+    bool layerwise;
+    int early; /* slots that the first pass updates */
+};
+
+constexpr UpdateKind update_kinds[] = {
+#define OPTIMIZER(KIND, rule, name, slots, start, uses, ...) {uses, false, 0},
+#define OPTIMIZER_LAYERWISE(KIND, rule, name, slots, start, uses, ...) {uses, true, slots},
+#include "kernels/optimizers.def"
+};
+
+template <int KIND> DEVICE float update_element(const OptimizerRule &r, float g, float p, float *a, float *b)
 {
-    g *= r.grad_scale;
-    g = g > r.clip ? r.clip : g;
-    g = g < -r.clip ? -r.clip : g;
-    return __fmaf_rn(r.weight_decay, p, g);
+#define OPTIMIZER(K, rule, ...)                                                                                        \
+    if (KIND == OPTIMIZER_##K) return rule_##rule(&r, g, p, a, b);
+#include "kernels/optimizers.def"
+    return p;
 }
 
-/* r of LAMB, from updated moments. */
-DEVICE float lamb_direction(const Update &u, const UpdateRule &r, float p, float a, float b)
+template <int KIND> DEVICE float update_direction(const OptimizerRule &r, float g, float p, float *a, float *b)
 {
-    return __fmaf_rn(r.decoupled, p, a * r.step_size / (sqrtf(b) * r.second_fix + u.epsilon));
+#define OPTIMIZER(...)
+#define OPTIMIZER_LAYERWISE(K, rule, ...)                                                                              \
+    if (KIND == OPTIMIZER_##K) return rule_##rule##_direction(&r, g, p, a, b);
+#include "kernels/optimizers.def"
+    return 0;
 }
 
-/* One element: p, and its slots a and b, under the rule of KIND. Those of LAMB have been updated by trust_kernel. */
-template <int KIND>
-DEVICE void update_element(const Update &u, const UpdateRule &r, float g, float *p, float *a, float *b)
+template <int KIND> DEVICE double update_ratio(const OptimizerRule &r, double params, double others)
 {
-    float d = update_gradient(r, g, *p);
-    if (KIND == OPTIMIZER_SGD) {
-        float buffer = __fmaf_rn(u.momentum, *a, d);
-        *a = buffer;
-        *p -= r.lr * (u.nesterov ? __fmaf_rn(u.momentum, buffer, d) : buffer);
-    } else if (KIND == OPTIMIZER_RMSPROP_TF) {
-        *a += (1.0f - u.decay) * (d * d - *a);
-        *b = __fmaf_rn(u.momentum, *b, r.lr * d / sqrtf(*a + u.epsilon));
-        *p -= *b;
-    } else if (KIND == OPTIMIZER_RMSPROP) {
-        *a = u.decay * *a + (1.0f - u.decay) * d * d;
-        *b = __fmaf_rn(u.momentum, *b, d / (sqrtf(*a) + u.epsilon));
-        *p -= r.lr * *b;
-    } else if (KIND == OPTIMIZER_LARS) {
-        *a = __fmaf_rn(u.momentum, *a, r.lr * d);
-        *p -= *a;
-    } else if (KIND == OPTIMIZER_LAMB) {
-        *p -= r.lr * lamb_direction(u, r, *p, *a, *b);
-    } else {
-        *a = u.beta1 * *a + (1.0f - u.beta1) * d;
-        *b = u.beta2 * *b + (1.0f - u.beta2) * d * d;
-        *p = *p * r.shrink - r.step_size * *a / (sqrtf(*b) * r.second_fix + u.epsilon);
-    }
+#define OPTIMIZER(...)
+#define OPTIMIZER_LAYERWISE(K, rule, ...)                                                                              \
+    if (KIND == OPTIMIZER_##K) return rule_##rule##_ratio(&r, params, others);
+#include "kernels/optimizers.def"
+    return 1;
 }
 
 /* The 16-bit copy of V elements. */
@@ -112,7 +105,7 @@ template <int V> DEVICE void update_half(const Update &u, uint64_t at, const flo
 }
 
 /* V elements from `at`. */
-template <int KIND, int V> DEVICE void update_lanes(const Update &u, const UpdateRule &r, bool frozen, uint64_t at)
+template <int KIND, int V> DEVICE void update_lanes(const Update &u, const OptimizerRule &r, bool frozen, uint64_t at)
 {
     float p[V], g[V], a[V], b[V], average[V];
     flat_load<V>(u.param + at, p);
@@ -126,10 +119,10 @@ template <int KIND, int V> DEVICE void update_lanes(const Update &u, const Updat
     if (u.ema) flat_load<V>(u.ema + at, average);
     if (!frozen) {
         UNROLL
-        for (int i = 0; i < V; i++) update_element<KIND>(u, r, g[i], &p[i], &a[i], &b[i]);
+        for (int i = 0; i < V; i++) p[i] = update_element<KIND>(r, g[i], p[i], &a[i], &b[i]);
         flat_store<V>(u.param + at, p);
-        if (u.first && KIND != OPTIMIZER_LAMB) flat_store<V>(u.first + at, a);
-        if (u.second && KIND != OPTIMIZER_LAMB) flat_store<V>(u.second + at, b);
+        if (u.first && update_kinds[KIND].early < 1) flat_store<V>(u.first + at, a);
+        if (u.second && update_kinds[KIND].early < 2) flat_store<V>(u.second + at, b);
     }
     if (u.ema) {
         float weight = 1.0f - u.scalars->ema_decay;
@@ -154,21 +147,17 @@ DEVICE int segment_find(const UpdateSegment *segment, int count, uint32_t chunk)
     return low;
 }
 
-template <int KIND> DEVICE UpdateRule update_rule(const Update &u, const UpdateSegment &segment)
+template <int KIND> DEVICE OptimizerRule update_rule(const Update &u, const UpdateSegment &segment)
 {
-    const OptimizerScalars &now = *u.scalars;
-    UpdateRule r;
-    r.lr = now.lr * segment.lr_factor;
-    r.grad_scale = now.grad_scale;
-    r.clip = u.clip;
-    r.weight_decay = KIND == OPTIMIZER_ADAMW || KIND == OPTIMIZER_LAMB ? 0.0f : segment.weight_decay;
-    r.decoupled = segment.weight_decay;
-    r.shrink = KIND == OPTIMIZER_ADAMW ? 1.0f - r.lr * segment.weight_decay : 1.0f;
-    r.step_size = r.second_fix = 0;
-    if (KIND == OPTIMIZER_ADAM || KIND == OPTIMIZER_ADAMW || KIND == OPTIMIZER_LAMB) {
-        float rate = KIND == OPTIMIZER_LAMB ? 1.0f : r.lr;
-        r.step_size = rate / -expm1f(now.step * u.log_beta1); /* 1 - beta^step, without cancellation */
-        r.second_fix = 1.0f / sqrtf(-expm1f(now.step * u.log_beta2));
+    OptimizerRule r = u.rule;
+    r.lr = u.scalars->lr * segment.lr_factor;
+    r.grad_scale = u.scalars->grad_scale;
+    r.weight_decay = segment.weight_decay;
+    if (update_kinds[KIND].uses & HYPER_BETAS) {
+        float step = u.scalars->step, below = -expm1f(step * u.log_beta1); /* 1 - beta^step, without cancellation */
+        r.first_fix = 1.0f / below;
+        r.step_size = r.lr / below;
+        r.second_fix = 1.0f / sqrtf(-expm1f(step * u.log_beta2));
     }
     return r;
 }
@@ -178,8 +167,8 @@ template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
     if (u.scalars->commit == 0.0f) return;
     int number = segment_find(u.segment, u.segments, blockIdx.x);
     const UpdateSegment &segment = u.segment[number];
-    UpdateRule rule = update_rule<KIND>(u, segment);
-    if (KIND == OPTIMIZER_LARS || KIND == OPTIMIZER_LAMB) rule.lr *= u.trust[number].ratio;
+    OptimizerRule rule = update_rule<KIND>(u, segment);
+    if (update_kinds[KIND].layerwise) rule.lr *= u.trust[number].ratio;
     bool frozen = segment.lr_factor == 0.0f, wide = u.aligned && segment.first % UPDATE_LANES == 0;
     uint32_t start = (blockIdx.x - segment.block) * UPDATE_CHUNK + threadIdx.x * UPDATE_LANES;
     UNROLL
@@ -194,7 +183,7 @@ template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
     }
 }
 
-/* ---- the trust ratios of LARS and LAMB */
+/* ---- the trust ratios of layer-wise optimizers */
 
 enum { SQUARE_WARPS = BLOCK / WARP };
 
@@ -211,17 +200,6 @@ DEVICE double squares_block_sum(double value, double *space)
     return value;
 }
 
-/* The ratio of a segment from its sums of squares. */
-DEVICE float trust_ratio(bool lamb, const Update &u, float weight_decay, double params, double others)
-{
-    if (params == 0 || others == 0) return 1.0f;
-    params = sqrt(params);
-    others = sqrt(others);
-    double below = lamb ? others : others + (double)weight_decay * params + (double)u.epsilon;
-    return (float)((lamb ? 1.0 : (double)u.trust_coefficient) * params / below);
-}
-
-/* Updates the moments of LAMB, too. */
 template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
 {
     SHARED_ARRAY(double, space, SQUARE_WARPS);
@@ -229,21 +207,17 @@ template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
     uint32_t number = blockIdx.x / TRUST_PARTS, part = blockIdx.x % TRUST_PARTS;
     const UpdateSegment &segment = u.segment[number];
     OptimizerTrust &trust = u.trust[number];
-    UpdateRule r = update_rule<KIND>(u, segment);
+    OptimizerRule r = update_rule<KIND>(u, segment);
+    constexpr int early = update_kinds[KIND].early;
     bool adapts = segment.lr_factor != 0.0f && u.adapts[number / 32] >> number % 32 & 1,
-         moves = KIND == OPTIMIZER_LAMB && segment.lr_factor != 0.0f;
+         moves = early > 0 && segment.lr_factor != 0.0f;
     double params = 0, others = 0;
-    r.weight_decay = 0; /* the norm is that of the gradient alone */
     for (uint64_t i = part * BLOCK + threadIdx.x; (adapts || moves) && i < segment.count; i += TRUST_PARTS * BLOCK) {
         uint64_t at = segment.first + i;
-        float p = u.param[at], d = update_gradient(r, u.grad[at], p);
-        if (KIND == OPTIMIZER_LAMB) {
-            float a = u.beta1 * u.first[at] + (1.0f - u.beta1) * d,
-                  b = u.beta2 * u.second[at] + (1.0f - u.beta2) * d * d;
-            u.first[at] = a;
-            u.second[at] = b;
-            d = lamb_direction(u, r, p, a, b);
-        }
+        float p = u.param[at], a = early > 0 ? u.first[at] : 0, b = early > 1 ? u.second[at] : 0;
+        float d = update_direction<KIND>(r, u.grad[at], p, &a, &b);
+        if (early > 0) u.first[at] = a;
+        if (early > 1) u.second[at] = b;
         params += (double)p * (double)p;
         others += (double)d * (double)d;
     }
@@ -260,7 +234,8 @@ template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
         params += __ldcg(&trust.part[k][0]);
         others += __ldcg(&trust.part[k][1]);
     }
-    trust.ratio = adapts ? trust_ratio(KIND == OPTIMIZER_LAMB, u, segment.weight_decay, params, others) : 1.0f;
+    trust.ratio = 1.0f;
+    if (adapts && params != 0 && others != 0) trust.ratio = (float)update_ratio<KIND>(r, sqrt(params), sqrt(others));
 }
 
 /* ---- launches */
@@ -282,39 +257,30 @@ static Update update_of(const OptimizerUpdate *from)
     u.ema = from->ema;
     u.half = (unsigned short *)from->half;
     u.scalars = from->scalars;
-    u.momentum = h.momentum, u.beta1 = h.beta1, u.beta2 = h.beta2, u.decay = h.decay, u.epsilon = h.epsilon;
-    u.clip = h.clip_value > 0 ? h.clip_value : INFINITY;
+    u.rule = optimizer_rule(&h);
     u.log_beta1 = h.beta1 > 0 ? (float)log((double)h.beta1) : -INFINITY;
     u.log_beta2 = h.beta2 > 0 ? (float)log((double)h.beta2) : -INFINITY;
-    u.nesterov = h.nesterov;
     u.half_is_bf16 = from->half_dtype == DTYPE_BF16;
     u.aligned = update_aligned(from);
     u.trust = from->trust;
-    u.trust_coefficient = h.trust;
     u.segments = 0;
     memset(u.adapts, 0, sizeof u.adapts);
     return u;
 }
 
-static void update_launch(OptimizerKind kind, const Update &u, uint32_t blocks, cudaStream_t stream)
+template <int KIND> static void update_launch(const Update &u, uint32_t blocks, cudaStream_t stream)
 {
-    switch (kind) {
-    case OPTIMIZER_SGD: LAUNCH((update_kernel<OPTIMIZER_SGD>), blocks, BLOCK, stream, u); break;
-    case OPTIMIZER_RMSPROP_TF: LAUNCH((update_kernel<OPTIMIZER_RMSPROP_TF>), blocks, BLOCK, stream, u); break;
-    case OPTIMIZER_RMSPROP: LAUNCH((update_kernel<OPTIMIZER_RMSPROP>), blocks, BLOCK, stream, u); break;
-    case OPTIMIZER_ADAM: LAUNCH((update_kernel<OPTIMIZER_ADAM>), blocks, BLOCK, stream, u); break;
-    case OPTIMIZER_ADAMW: LAUNCH((update_kernel<OPTIMIZER_ADAMW>), blocks, BLOCK, stream, u); break;
-    case OPTIMIZER_LARS:
-        LAUNCH((trust_kernel<OPTIMIZER_LARS>), (uint32_t)u.segments * TRUST_PARTS, BLOCK, stream, u);
-        LAUNCH((update_kernel<OPTIMIZER_LARS>), blocks, BLOCK, stream, u);
-        break;
-    case OPTIMIZER_LAMB:
-        LAUNCH((trust_kernel<OPTIMIZER_LAMB>), (uint32_t)u.segments * TRUST_PARTS, BLOCK, stream, u);
-        LAUNCH((update_kernel<OPTIMIZER_LAMB>), blocks, BLOCK, stream, u);
-        break;
-    case OPTIMIZER_COUNT: break;
-    }
+    if constexpr (update_kinds[KIND].layerwise)
+        LAUNCH((trust_kernel<KIND>), (uint32_t)u.segments * TRUST_PARTS, BLOCK, stream, u);
+    LAUNCH((update_kernel<KIND>), blocks, BLOCK, stream, u);
 }
+
+typedef void UpdateLaunch(const Update &u, uint32_t blocks, cudaStream_t stream);
+
+static UpdateLaunch *const update_launches[] = {
+#define OPTIMIZER(KIND, ...) update_launch<OPTIMIZER_##KIND>,
+#include "kernels/optimizers.def"
+};
 
 cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
 {
@@ -327,7 +293,7 @@ cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
         blocks += (uint32_t)ceil_divided((int64_t)from.count, UPDATE_CHUNK);
         if (u.segments < UPDATE_SEGMENTS && k + 1 < update->segment_count) continue;
         if (update->trust) u.trust = update->trust + (k + 1 - u.segments);
-        if (blocks > 0) update_launch(update->hyper.kind, u, blocks, stream);
+        if (blocks > 0) update_launches[update->hyper.kind](u, blocks, stream);
         memset(u.adapts, 0, sizeof u.adapts);
         u.segments = 0;
         blocks = 0;

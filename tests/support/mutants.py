@@ -4,12 +4,12 @@
 The table is tests/mutants.txt. A mutant is three lines and more:
 
     # what is wrong
-    FILE: TEST [TEST...]                    or FILE [FLAG]: TEST..., FILE [!FLAG]: TEST...
+    FILE: TEST [TEST...]                    or FILE [FLAG]: TEST..., FILE [!FLAG]: TEST..., HEADER in FILE: TEST...
     - text of FILE, which occurs in it exactly once (runs of white space are equal); or in one other file, if it moved
     + what stands there instead
 
 `-` and `+` may go on over several lines. A FLAG is one of /proc/cpuinfo: the file's code runs only on processors that
-have it (or, with `!`, that lack it). For each mutant the one source file is compiled as the build compiles it, with
+have it (or, with `!`, that lack it). A HEADER is changed for that one FILE. For each mutant the one source file is compiled as the build compiles it, with
 the other text, and linked in front of the build's libraries into a copy of the test program (for a check_*.sh: of
 towers). Nothing else is built again. A test that passes without the mutant and fails, crashes or hangs with it has caught it.
 """
@@ -28,8 +28,8 @@ import threading
 
 PASSED, SKIPPED = "passed", "skipped"
 HANGS_S = 300  # of wall time: several times what the slowest of the tests takes
-HEAD = re.compile(r"(\S+?)(?: \[(!?\w+)\])?:(.*)")
-Mutant = collections.namedtuple("Mutant", "number title file needs tests old new")
+HEAD = re.compile(r"(\S+?)(?: in (\S+?))?(?: \[(!?\w+)\])?:(.*)")
+Mutant = collections.namedtuple("Mutant", "number title file source needs tests old new")  # source: what is compiled, mostly file
 
 
 def table_read(path):
@@ -38,10 +38,10 @@ def table_read(path):
     def finish():
         if head:
             parts = HEAD.fullmatch(head)
-            if not (parts and old and new and parts[3].split()):
+            if not (parts and old and new and parts[4].split()):
                 sys.exit(f"mutants: '{title}' lacks its file, its tests, its old or its new text")
             texts = "\n".join(old), "\n".join(new)
-            mutants.append(Mutant(len(mutants) + 1, title, parts[1], parts[2], parts[3].split(), *texts))
+            mutants.append(Mutant(len(mutants) + 1, title, parts[1], parts[2] or parts[1], parts[3], parts[4].split(), *texts))
 
     for line in open(path, encoding="utf-8"):
         line = line.rstrip("\n")
@@ -80,7 +80,7 @@ def moved(source, mutant):
         for folder, _, names in os.walk(os.path.join(source, room)):
             paths = [os.path.relpath(os.path.join(folder, name), source) for name in names if name.endswith((".c", ".cu"))]
             found += [path for path in paths if mutated(source, mutant._replace(file=path)) is not None]
-    return mutant._replace(file=found[0]) if len(found) == 1 else mutant
+    return mutant._replace(file=found[0], source=found[0]) if len(found) == 1 else mutant
 
 
 # Small mistakes that are tried in the changed lines of a commit, with --diff: (what is found, what stands there instead).
@@ -116,7 +116,7 @@ def of_diff(source, commits, table):
                 changed = text[:match.start()] + instead + text[match.end():]
                 for first in range(at - 1, max(at - 8, -1), -1):  # as many lines before it as make it the only one
                     before = "\n".join(lines[first:at - 1] + [""])
-                    mutant = Mutant(len(mutants) + 1, f"line {at}: {changed.strip()}", path, None, tests, before + text, before + changed)
+                    mutant = Mutant(len(mutants) + 1, f"line {at}: {changed.strip()}", path, path, None, tests, before + text, before + changed)
                     if mutated(source, mutant) is not None:
                         mutants.append(mutant)
                         break
@@ -171,18 +171,21 @@ class Build:
         def output(command):
             return command[command.index("-o") + 1]
 
-        commands = self.compiles.get(mutant.file, [])
+        commands = self.compiles.get(mutant.source, [])
         words = {os.path.normpath(word) for word in link}
         command = next((c for c in commands if os.path.normpath(output(c)) in words), commands[0] if commands else None)
         if not command:
-            return f"{mutant.file} is not compiled in this build"
-        base = os.path.join(folder, os.path.basename(mutant.file))
-        open(base, "w", encoding="utf-8").write(text)
+            return f"{mutant.source} is not compiled in this build"
+        path = os.path.join(folder, mutant.file if mutant.source != mutant.file else os.path.basename(mutant.file))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, "w", encoding="utf-8").write(text)
+        base = os.path.join(folder, os.path.basename(mutant.source))
+        source = path if mutant.source == mutant.file else os.path.join(self.source, mutant.source)
         original = os.path.normpath(output(command))
         own = [word for word in command]
         own[own.index("-o") + 1] = base + ".o"
-        own[own.index("-c") + 1] = base
-        own += ["-w", "-Wno-error", "-iquote", os.path.join(self.source, os.path.dirname(mutant.file))]
+        own[own.index("-c") + 1] = source
+        own += ["-w", "-Wno-error", "-iquote", folder, "-iquote", os.path.join(self.source, os.path.dirname(mutant.source))]
         for flag in ("-MD", "-MT", "-MF"):
             if flag in own:
                 at = own.index(flag)
@@ -267,9 +270,9 @@ def main():
     stale = [m for m in mutants if mutated(source, m) is None]
     for m in stale:
         print(f"mutant {m.number}, {m.title}: {m.file} does not hold exactly once: {' '.join(m.old.split())}")
-    headers = [m for m in mutants if not m.file.endswith((".c", ".cu"))]
+    headers = [m for m in mutants if not m.source.endswith((".c", ".cu"))]
     for m in headers:
-        print(f"mutant {m.number}, {m.title}: {m.file} is not compiled by itself; change a source file")
+        print(f"mutant {m.number}, {m.title}: {m.source} is not compiled by itself; name a source file that includes it: HEADER in FILE")
     stale += headers
     if stale:
         sys.exit(f"{len(stale)} of {len(mutants)} mutants do not fit the source: mend tests/mutants.txt")

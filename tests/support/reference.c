@@ -784,7 +784,9 @@ void reference_update(const OptimizerHyper *hyper, const OptimizerSegment *segme
     case OPTIMIZER_SGD: e->param -= step_sgd(hyper, g, lr, e->slot); break;
     case OPTIMIZER_RMSPROP_TF: e->param -= step_rmsprop_tf(hyper, g, lr, e->slot); break;
     case OPTIMIZER_RMSPROP: e->param -= step_rmsprop(hyper, g, lr, e->slot); break;
-    default: e->param -= step_adam(hyper, g, lr, (double)scalars->step, e->slot); break;
+    case OPTIMIZER_ADAM:
+    case OPTIMIZER_ADAMW: e->param -= step_adam(hyper, g, lr, (double)scalars->step, e->slot); break;
+    default: abort(); /* layer-wise */
     }
 }
 

@@ -1,9 +1,9 @@
 /* Updates of a backend's optimizer on given gradients, for scripts/fidelity.py to compare with PyTorch's.
  *
- *   optimizer_driver kind=sgd|rmsprop|rmsprop-tf|adam|adamw input=FILE output=FILE [lr=X] [momentum=X] [nesterov=1]
- *                    [beta1=X] [beta2=X] [decay=X] [eps=X] [weight_decay=X]
+ *   optimizer_driver kind=NAME input=FILE output=FILE [lr=X] [momentum=X] [nesterov=1] [beta1=X] [beta2=X] [decay=X]
+ *                    [eps=X] [trust=X] [weight_decay=X]
  *
- * input: "param" F32 {n} and "grad" F32 {steps, n}; output: "after.param" F32 {n}, after all steps. */
+ * kind: a name of optimizers.def. input: "param" F32 {n} and "grad" F32 {steps, n}; output: "after.param" F32 {n}, after all steps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,12 +24,8 @@ typedef struct Driver {
 
 static Status kind_find(const char *name, OptimizerKind *kind)
 {
-    static const char *const names[OPTIMIZER_COUNT] = {
-        [OPTIMIZER_SGD] = "sgd",   [OPTIMIZER_RMSPROP_TF] = "rmsprop-tf", [OPTIMIZER_RMSPROP] = "rmsprop",
-        [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_ADAMW] = "adamw",
-    };
     for (int i = 0; i < OPTIMIZER_COUNT; i++)
-        if (names[i] && !strcmp(names[i], name)) { /* layer-wise ones have no name here */
+        if (!strcmp(optimizer_infos[i].name, name)) {
             *kind = (OptimizerKind)i;
             return OK;
         }
@@ -46,7 +42,8 @@ static Status arguments_read(int argc, char **argv, Driver *d)
                                 .beta1 = (float)number_argument(argc, argv, "beta1", 0),
                                 .beta2 = (float)number_argument(argc, argv, "beta2", 0),
                                 .decay = (float)number_argument(argc, argv, "decay", 0),
-                                .epsilon = (float)number_argument(argc, argv, "eps", 0)};
+                                .epsilon = (float)number_argument(argc, argv, "eps", 0),
+                                .trust = (float)number_argument(argc, argv, "trust", 0)};
     d->lr = number_argument(argc, argv, "lr", 0);
     d->weight_decay = number_argument(argc, argv, "weight_decay", 0);
     d->output = argument(argc, argv, "output", "");
@@ -84,7 +81,8 @@ static Status steps_run(Driver *d)
 {
     Status st = OK;
     const StTensor *grad = safetensors_find(d->file, "grad");
-    OptimizerSegment segment = {0, d->n, (float)d->weight_decay, 1};
+    OptimizerSegment segment = {0, d->n, (float)d->weight_decay, 1, .adapts = true};
+    OptimizerTrust trust = {0};
     float *now = NULL;
     TRY(floats_create(d->n, 0, &now));
     for (size_t step = 0; step < d->steps; step++) {
@@ -95,7 +93,8 @@ static Status steps_run(Driver *d)
                                   .slot = {d->slot[0], d->slot[1]},
                                   .segments = &segment,
                                   .segment_count = 1,
-                                  .scalars = &scalars};
+                                  .scalars = &scalars,
+                                  .trust = optimizer_is_layerwise(d->hyper.kind) ? &trust : NULL};
         memcpy(now, (const char *)grad->data + step * d->n * sizeof *now, d->n * sizeof *now);
         TRY_OUT(d->device.backend->optimizer_apply(&d->device, &update));
     }
