@@ -9,7 +9,6 @@ A row is `equal` (compared with the package itself), `refused` (towers ends with
 (the names are ours, and the page says how). Without Keras its rows are left out. Exit status 1: a row is none of these, or the page has
 other verdicts."""
 import csv
-import inspect
 import json
 import os
 import re
@@ -139,6 +138,190 @@ def erasing():
     return refused("--reprob", "0.25", "random-erase")
 
 
+# ---- weight decay and learning rates of parameters
+
+def modules_of(model, *arguments):
+    """What `towers info` says of each top-level module: {module: (parameters, learning rate, parameters with weight decay)}."""
+    found = run("info", model, "--device", "cpu", "--opt", "adamw", "--lr", "1", "--weight-decay", "0.05", "--lr-mult", "*=1", *arguments)
+    assert found.returncode == 0, found.stderr
+    rows = found.stdout.split("weight decay           of\n")[1].split("\n\n")[0].splitlines()
+    return {row[0]: (int(row[1]), float(row[3]), int(row[5])) for row in map(str.split, rows)}
+
+
+def network(name):
+    import torchvision
+    whole = {} if name.startswith("resnet") else {"init_weights": False, "aux_logits": True}
+    return torchvision.models.get_model(name, weights=None, **whole)
+
+
+DECAYED_MODELS = ("resnet18", "resnet50", "googlenet", "inception_v3")
+
+
+def decay_row(flags, decayed):
+    """decayed: the parameters of a network that have weight decay."""
+    for name in DECAYED_MODELS:
+        model = network(name)
+        wanted, chosen = {}, {id(p) for p in decayed(model)}
+        for path, p in model.named_parameters():
+            part = wanted.setdefault(path.split(".")[0], [0, 0])
+            part[0] += p.numel()
+            part[1] += p.numel() * (id(p) in chosen)
+        found = {module: [all, part] for module, (all, _, part) in modules_of(name, *flags).items()}
+        assert found == wanted, f"{name}: wanted {wanted}, found {found}"
+    return "equal", f"parameters with weight decay in each module of {', '.join(DECAYED_MODELS)}"
+
+
+def timm_decayed(model):
+    from timm.optim import param_groups_weight_decay
+    return [p for group in param_groups_weight_decay(model, 0.05) if group["weight_decay"] for p in group["params"]]
+
+
+def torchvision_decayed(model):
+    """set_weight_decay of its references with norm_weight_decay and bias_weight_decay 0."""
+    from torch import nn
+    norms = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm, nn.LocalResponseNorm)
+    return [p for module in model.modules() if not isinstance(module, norms) for name, p in module.named_parameters(recurse=False) if name != "bias"]
+
+
+def layer_decay():
+    import timm
+    from timm.optim import param_groups_layer_decay
+    model = timm.create_model("resnet18")
+    names = {id(p): name.split(".")[0] for name, p in model.named_parameters()}
+    theirs = {}
+    for group in param_groups_layer_decay(model, 0.05, layer_decay=0.5):
+        for p in group["params"]:
+            theirs.setdefault(names[id(p)], set()).add(group["lr_scale"])
+    ours = {module: {rate} for module, (_, rate, _) in modules_of("resnet18", "--layer-decay", "0.5").items()}
+    assert max(theirs["fc"]) == max(ours["fc"]) == 1 and theirs.keys() == ours.keys(), f"{theirs}, {ours}"
+    if ours == theirs:
+        return "equal", "the rate of each module of resnet18"
+    first, layers = min(min(rates) for rates in theirs.values()), sum(len(rates) for rates in theirs.values()) - 1
+    return "differs", (f"a layer is a top-level module here, in timm what the network's matcher says: with 0.5 the first layer of resnet18 has the factor "
+                       f"{min(ours['conv1']):.4g} here and {first:.4g} in timm, whose {layers} layers are the stem, each block, and the classifier")
+
+
+# ---- the average of the weights
+
+AVERAGE_DECAY, AVERAGE_STEPS = 0.3, 5
+
+
+def averages():
+    """The averages of weights and running statistics after each step, by both packages with the decay that towers documents."""
+    import torch
+    from safetensors.torch import load_file
+    from timm.utils import ModelEmaV3
+
+    def after(work, name, steps, *arguments):
+        found = run("train", "inception_mini", "--device", "cpu", "--data-path", work, "-b", str(BATCH), "--opt", "sgd", "--lr", "0.05", "--sched", "constant",
+                    "--no-augment", "--dropout", "0", "--seed", "3", "--max-steps", str(steps), "--epochs", "9", "--eval-interval", "0", "--output-dir", work, "--experiment", name,
+                    "--quiet", *arguments)
+        assert found.returncode == 0, found.stderr
+        return {key.replace(".", "/"): tensor for key, tensor in load_file(f"{work}/{name}/last.safetensors").items()}
+
+    class Weights(torch.nn.Module):
+        def __init__(self, tensors):
+            super().__init__()
+            for name, tensor in tensors.items():
+                floats = tensor.is_floating_point() and "running" not in name
+                (self.register_parameter if floats else self.register_buffer)(name, torch.nn.Parameter(tensor.clone()) if floats else tensor.clone())
+
+    with tempfile.TemporaryDirectory() as work:
+        data_write(work)
+        first = after(work, "first", 1)
+        start = ["--pretrained", f"{work}/first/last.safetensors"]
+        model, now = Weights(first), [0.0]
+        timms = ModelEmaV3(model)
+        torchs = torch.optim.swa_utils.AveragedModel(model, avg_fn=lambda average, p, _: now[0] * average + (1 - now[0]) * p, use_buffers=True)
+        torchs.n_averaged.fill_(1)  # it copies in its first update
+        worst = moved = 0.0
+        for n in range(AVERAGE_STEPS):
+            model.load_state_dict(after(work, f"plain{n}", n + 1, *start))
+            ours = after(work, f"average{n}", n + 1, *start, "--ema-decay", str(AVERAGE_DECAY))
+            timms.decay = now[0] = min(AVERAGE_DECAY, (1 + n) / (10 + n))
+            timms.update(model)
+            torchs.update_parameters(model)
+            for name, tensor in ours.items():
+                if tensor.is_floating_point():
+                    for theirs in (timms.module, torchs.module):
+                        worst = max(worst, (theirs.state_dict()[name] - tensor).abs().max().item())
+                    moved = max(moved, (model.state_dict()[name] - tensor).abs().max().item())
+    assert moved > 0.01 and worst < 1e-6, f"the averages differ by {worst}; weights and averages by {moved}"
+    return "equal", (f"averages of weights and running statistics in {AVERAGE_STEPS} steps, largest difference {worst:.0e}, when both are given the decay of step n, "
+                     "min(D, (1 + n) / (10 + n)) from n = 0; their own are another (the next rows)")
+
+
+# ---- the optimizers, step by step
+
+UPDATES, RATE, LARS_RATE, DECAY = 30, 0.01, 10, 0.05  # LARS multiplies its rate by about a thousandth
+
+
+def settings_of(*flags):
+    """The values of a run's options, as --print-config shows them."""
+    found = run("train", "fashion_cnn", "--dataset", "synthetic", "--print-config", *flags)
+    assert found.returncode == 0, found.stderr
+    return dict(re.findall(r"^([a-z0-9-]+): ([^ #]+)", found.stdout, re.M))
+
+
+def updates_of(flags, param, grads, decay, rate):
+    """What the CPU's kernel makes of `param`, with the settings of these flags."""
+    import numpy
+    from safetensors.numpy import load_file, save_file
+    driver = os.path.join(os.path.dirname(towers), "tests", "optimizer_driver")
+    assert os.path.exists(driver), f"{driver} is missing: build the preset 'test'"
+    settings = settings_of(*flags)
+    name = settings["opt"]
+    kind, epsilon = ("sgd" if name in ("momentum", "nesterov") else name), settings.get("opt-eps")
+    words = {"kind": kind, "momentum": settings["momentum"], "nesterov": int(name == "nesterov"), "beta1": settings["beta1"], "beta2": settings["beta2"],
+             "decay": settings["opt-decay"], "trust": settings["trust-coefficient"], "lr": rate, "weight_decay": decay,
+             "eps": epsilon_of(kind.upper().replace("-", "_")) if epsilon is None else epsilon}
+    with tempfile.TemporaryDirectory() as work:
+        save_file({"param": param.astype(numpy.float32), "grad": grads.astype(numpy.float32)}, f"{work}/in")
+        subprocess.run([driver, f"input={work}/in", f"output={work}/out"] + [f"{k}={v}" for k, v in words.items()], check=True)
+        return load_file(f"{work}/out")["after.param"]
+
+
+def updates_compare(flags, make, decay=DECAY, rate=RATE):
+    """The largest difference from a torch optimizer in double precision, as a part of the largest move of a weight."""
+    import numpy
+    import torch
+    random = numpy.random.default_rng(7)
+    param = random.uniform(-1, 1, 6000).astype(numpy.float32)
+    grads = (random.normal(0, 1, (UPDATES, param.size)) * 10.0 ** random.uniform(-6, 0, param.size)).astype(numpy.float32)
+    weight = torch.nn.Parameter(torch.from_numpy(param).double().clone())
+    optimizer = make([weight], rate, decay)
+    for grad in grads:
+        weight.grad = torch.from_numpy(grad).double()
+        optimizer.step()
+    wanted = weight.detach().numpy()
+    return abs(updates_of(flags, param, grads, decay, rate) - wanted).max() / abs(wanted - param).max()
+
+
+def updates_row(flags, make, instead=None, why="", rate=RATE):
+    """instead: flags that make them equal if the name alone does not, and `why` it does not."""
+    found = updates_compare(flags, make, rate=rate)
+    assert found <= 1e-5 or instead, f"{flags}: updates differ by {found} of the largest move"
+    if found <= 1e-5:
+        return "equal", f"{UPDATES} updates, largest difference {found:.0e} of the largest move{why and ': ' + why}"
+    worst = updates_compare(instead, make, rate=rate)
+    assert worst <= 1e-5, f"{instead}: updates differ by {worst} of the largest move"
+    return "differs", f"{why}: give `{' '.join(instead)}` ({UPDATES} updates then differ by {worst:.0e} of the largest move)"
+
+
+def keras_adam():
+    """Keras adds epsilon to the root of the second moment before its bias is corrected."""
+    import keras
+    import numpy
+    weight = keras.Variable(numpy.zeros(1, "float32"))
+    keras.optimizers.Adam(1.0).apply([keras.ops.convert_to_tensor(numpy.full(1, 1e-6, "float32"))], [weight])
+    theirs = -float(keras.ops.convert_to_numpy(weight)[0])
+    ours = -float(updates_of(["--opt", "adam"], numpy.zeros(1), numpy.full((1, 1), 1e-6), 0, 1)[0])
+    if abs(ours - theirs) < 1e-5:
+        return "equal", "the first update"
+    return "differs", (f"epsilon {epsilon_of('ADAM'):g} in both, but Keras adds it before the bias is corrected: gradients of 1e-6 move a weight by "
+                       f"{ours:.2f} of the rate here and by {theirs:.2f} in Keras in the first step; gradients far above 1e-5 move it alike")
+
+
 # ---- names that mean something else, and defaults
 
 def refused(flag, value, instead):
@@ -151,19 +334,51 @@ def refused(flag, value, instead):
 def epsilon_of(name):
     """The usual value of --opt-eps, from the table in the code."""
     with open(os.path.join(HERE, "..", "kernels", "optimizers.def")) as table:
-        return float(re.search(rf"^OPTIMIZER\w*\({name}, .* ([-0-9.e]+)f\)$", table.read(), re.M).group(1))
+        return float(re.search(rf"^OPTIMIZER\w*\({name}, .* ([-0-9.e]+)f?\)$", table.read(), re.M).group(1))
 
 
-def epsilon_row(ours, theirs, name):
-    value = inspect.signature(theirs.__init__).parameters["eps" if name != "Keras" else "epsilon"].default
-    if abs(epsilon_of(ours) - value) < 1e-3 * value:
-        return "equal", f"epsilon {value:g}"
-    return "differs", f"epsilon {epsilon_of(ours):g} here, {value:g} in {name}: give `--opt-eps {value:g}`"
+def optimizer_rows():
+    import timm.optim
+    import torch
+
+    def timms(name, **more):
+        return lambda weights, rate, decay: timm.optim.create_optimizer_v2(weights, name, lr=rate, weight_decay=decay, momentum=0.9, **more)
+
+    def torchs(make, **more):
+        return lambda weights, rate, decay: make(weights, lr=rate, weight_decay=decay, **more)
+
+    def lamb():
+        unclipped = updates_row(["--opt", "lamb"], torchs(timm.optim.Lamb, max_grad_norm=None))[1]
+        assert updates_compare(["--opt", "lamb"], torchs(timm.optim.Lamb)) > 1e-5
+        return "differs", f"timm clips the norm of all gradients to 1: give `--clip-norm 1` (with max_grad_norm=None in timm {unclipped})"
+
+    def adapts(name, rate, **more):
+        assert updates_compare(["--opt", name], timms(name, always_adapt=True, **more), 0, rate) <= 1e-5 < updates_compare(["--opt", name], timms(name, **more), 0, rate)
+        return "differs", "here each weight that is no bias or norm has its trust ratio, in timm only one with weight decay (equal to timm's always_adapt)"
+
+    sgd = torch.optim.SGD
+    for name, whose, make, instead, why in (
+            ("sgd", "PyTorch", torchs(sgd), None, ""),
+            ("sgd", "torchvision", torchs(sgd, momentum=0.9), ["--opt", "momentum"], "without momentum here unless --momentum is given"),
+            ("sgd", "timm", timms("sgd"), ["--opt", "nesterov"], "without momentum here unless --momentum is given; timm's is Nesterov's"),
+            ("momentum", "timm", timms("momentum"), None, ""),
+            ("nesterov", "timm", timms("nesterov"), None, ""),
+            ("sgd_nesterov", "torchvision", torchs(sgd, momentum=0.9, nesterov=True), None, ""),
+            ("rmsprop", "PyTorch", torchs(torch.optim.RMSprop), ["--opt", "rmsprop", "--opt-decay", "0.99", "--momentum", "0"], "decay rate 0.9 and momentum 0.9 here"),
+            ("rmsprop", "torchvision", torchs(torch.optim.RMSprop, eps=0.0316, alpha=0.9, momentum=0.9), ["--opt", "rmsprop", "--opt-eps", "0.0316"], "epsilon 1e-8 here"),
+            ("rmsprop", "timm", timms("rmsprop"), None, ""),
+            ("rmsproptf", "timm", timms("rmsproptf"), ["--opt", "rmsproptf", "--opt-eps", "1e-10"], "epsilon 1 here, as in TensorFlow's Inception"),
+            ("adam", "PyTorch, timm", timms("adam"), ["--opt", "adam", "--opt-eps", "1e-8"], "epsilon 1e-7 here, as in Keras"),
+            ("adamw", "PyTorch, torchvision, timm", timms("adamw"), None, "")):
+        yield f"`--opt {name}`", whose, lambda name=name, make=make, instead=instead, why=why: updates_row(["--opt", name], make, instead, why)
+    yield "`--opt lars`", "timm", lambda: updates_row(["--opt", "lars"], timms("lars"), None, "with weight decay and a constant rate; after a change the old rate stays in "
+                                                      "the momentum here", LARS_RATE)
+    yield "`--opt lamb`", "timm", lamb
+    yield "`--opt lars` without weight decay", "timm", lambda: adapts("lars", LARS_RATE)
+    yield "`--opt lamb` without weight decay", "timm", lambda: adapts("lamb", RATE, max_grad_norm=None)
 
 
 def rows():
-    import timm.optim
-    import torch
     yield "`--lr-scheduler steplr --lr-step-size 2 --lr-gamma 0.5`", "torchvision", lambda: rates_row(
         ["--lr-scheduler", "steplr", "--lr-step-size", "2", "--lr-gamma", "0.5"], lambda lib, o: lib.StepLR(o, 2, 0.5))
     yield "`--lr-scheduler cosineannealinglr`", "torchvision", lambda: rates_row(
@@ -182,16 +397,22 @@ def rows():
     yield "crop, flip, color jitter, erasing, `--mixup-alpha`, `--cutmix-alpha`, `--label-smoothing`, weights of classes", "torchvision, PyTorch", pixels_and_targets
     yield "`--crop-pct 0.875`", "timm", crop_pct
     yield "`--reprob`", "timm", erasing
-    yield "`--opt adam`", "PyTorch", lambda: epsilon_row("ADAM", torch.optim.Adam, "PyTorch")
-    yield "`--opt adamw`", "PyTorch", lambda: epsilon_row("ADAMW", torch.optim.AdamW, "PyTorch")
-    yield "`--opt rmsprop`", "PyTorch", lambda: epsilon_row("RMSPROP", torch.optim.RMSprop, "PyTorch")
-    yield "`--opt rmsproptf`", "timm", lambda: epsilon_row("RMSPROP_TF", timm.optim.RMSpropTF, "timm")
-    yield "`--opt lamb`", "timm", lambda: epsilon_row("LAMB", timm.optim.Lamb, "timm")
+    yield "`--weight-decay` (filter_bias_and_bn, its default)", "timm", lambda: decay_row([], timm_decayed)
+    yield "`--weight-decay` (norm-weight-decay 0, bias-weight-decay 0)", "torchvision", lambda: decay_row([], torchvision_decayed)
+    yield "`--decay-all` (its default)", "torchvision", lambda: decay_row(["--decay-all"], lambda model: model.parameters())
+    yield "`--norm-weight-decay`", "torchvision", lambda: refused("--norm-weight-decay", "0", "--decay-all")
+    yield "`--bias-weight-decay`", "torchvision", lambda: refused("--bias-weight-decay", "0", "--decay-all")
+    yield "`--layer-decay`", "timm", layer_decay
+    yield "`--ema-decay`", "torchvision, timm", averages
+    yield "`--model-ema`", "torchvision, timm", lambda: refused("--model-ema", "1", "--ema-decay")
+    yield "`--model-ema-steps`", "torchvision", lambda: refused("--model-ema-steps", "32", "--ema-decay")
+    yield "`--model-ema-warmup`", "timm", lambda: refused("--model-ema-warmup", "1", "--ema-decay")
+    yield from optimizer_rows()
     try:
         import keras
     except ImportError:
         return
-    yield "`--opt adam`", "Keras", lambda: epsilon_row("ADAM", keras.optimizers.Adam, "Keras")
+    yield "`--opt adam`", "Keras", keras_adam
 
 
 def versions():
@@ -220,7 +441,7 @@ for name, whose, compare in rows():
     lines.append(f"| {name} | {whose} | {verdict} | {what} |")
 page = f"""# Borrowed names
 
-Written by `scripts/conformance.py`: what options with names of other programs do, compared with {versions()}. The updates of the optimizers themselves are compared in [fidelity](fidelity.md).
+Written by `scripts/conformance.py`: what options with names of other programs do, compared with {versions()}. Updates of the optimizers that PyTorch has are compared to the last bits in [fidelity](fidelity.md).
 
 | name | of | verdict | compared |
 |---|---|---|---|
