@@ -17,7 +17,7 @@
 
 /* With any number of classes for an image, one is predicted if its probability is above 0.5; precision, recall and F1
  * are those of this, and average precision tells how well the probabilities sort the images. */
-enum { CLASS_ROWS = 20 /* classes in the table on the terminal */ };
+enum { CLASS_ROWS = 20 /* classes in the table on the terminal */, CONFUSION_MOST = 100, MATRIX_MOST = 10 };
 
 /* The data to be evaluated, as one line on stderr. */
 static void eval_introduce(const JobFiles *files)
@@ -77,6 +77,9 @@ typedef struct Scores {
     double recall, precision, f1; /* means over the classes with samples: macro averages */
     bool several;                 /* samples have any number of classes; only then the next: */
     double micro_f1, hamming;     /* F1 of all answers together; share of wrong answers */
+    /* If samples have one class, the next; the last two only with two classes, else NaN: */
+    int64_t *confusion; /* owned: [label][predicted]; NULL with more than CONFUSION_MOST classes */
+    double calibration, roc_auc, average_precision;
 } Scores;
 
 /* The counts of every class, from the probabilities. */
@@ -111,6 +114,28 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
     return st;
 }
 
+/* Confusion, calibration and the curves of two classes. */
+static Status answers_count(const EvalSample *samples, Scores *s)
+{
+    int64_t n = 0;
+    ClassAnswer *answers = calloc((size_t)s->info->count + 1, sizeof *answers);
+    if (s->count <= CONFUSION_MOST) s->confusion = calloc((size_t)s->count * (size_t)s->count, sizeof *s->confusion);
+    if (!answers || (s->count <= CONFUSION_MOST && !s->confusion)) {
+        free(answers);
+        return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)s->info->count);
+    }
+    for (int64_t i = 0; i < s->info->count; i++) {
+        if (samples[i].label == LABEL_NONE) continue;
+        answers[n++] = (ClassAnswer){samples[i].label, samples[i].predicted, samples[i].probability};
+        if (s->confusion) s->confusion[samples[i].label * s->count + samples[i].predicted]++;
+    }
+    s->calibration = answers_calibration(answers, n);
+    s->roc_auc = s->average_precision = NAN;
+    if (s->count == 2) answers_curves(answers, n, &s->roc_auc, &s->average_precision);
+    free(answers);
+    return OK;
+}
+
 static Status scores_make(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
 {
     int64_t with_samples = 0;
@@ -119,7 +144,7 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
     if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
     s->several = scores != NULL;
-    if (scores) TRY(several_count(files, samples, scores, s));
+    TRY(scores ? several_count(files, samples, scores, s) : answers_count(samples, s));
     for (int64_t i = 0; !scores && i < s->info->count; i++) {
         if (samples[i].label == LABEL_NONE) continue;
         s->class[samples[i].label].samples++;
@@ -203,6 +228,30 @@ static json_t *scores_json(const Scores *s)
     return all;
 }
 
+static json_t *confusion_json(const Scores *s)
+{
+    json_t *rows = json_array();
+    for (int label = 0; label < s->count; label++) {
+        json_t *row = json_array();
+        for (int c = 0; c < s->count; c++)
+            json_array_append_new(row, json_integer((json_int_t)s->confusion[label * s->count + c]));
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+/* A row for each class, a column for each prediction. */
+static void confusion_print(const Scores *s, FILE *to)
+{
+    char number[16];
+    text_printf(to, "\n%-24s  predicted as, in the same order\n", "class");
+    for (int label = 0; label < s->count; label++) {
+        text_printf(to, "%-24.24s", class_text(s->info, label, number));
+        for (int c = 0; c < s->count; c++) fprintf(to, " %6lld", (long long)s->confusion[label * s->count + c]);
+        fputc('\n', to);
+    }
+}
+
 /* ---- files */
 
 static Status errors_print(const Source *source, const EvalSample *samples, const float *scores, int classes, FILE *to)
@@ -252,6 +301,10 @@ static Status result_json(const EvalResult *result, int64_t skipped, bool top5, 
     } else if (root) {
         json_object_set_new(root, "top1", json_finite(exact));
         json_object_set_new(root, "top5", top5 ? json_finite(second) : json_null());
+        json_object_set_new(root, "calibration_error", json_finite(scores->calibration));
+        if (scores->count == 2) json_object_set_new(root, "roc_auc", json_finite(scores->roc_auc));
+        if (scores->count == 2) json_object_set_new(root, "average_precision", json_finite(scores->average_precision));
+        if (scores->confusion) json_object_set_new(root, "confusion", confusion_json(scores));
     }
     return json_emit(root, JSON_REAL_PRECISION(17), stdout);
 }
@@ -282,6 +335,12 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     }
     table_row("mean over classes", scores->several ? &result->mean_precision : none, scores->precision, scores->recall,
               scores->f1, result->count, to);
+    if (!scores->several && scores->count == 2)
+        text_printf(to, "area under the ROC curve %.4f, average precision %.4f (class %s)\n", scores->roc_auc,
+                    scores->average_precision, class_text(scores->info, 1, number));
+    if (!scores->several)
+        text_printf(to, "balanced accuracy %.4f, calibration error %.4f\n", scores->recall, scores->calibration);
+    if (scores->confusion && scores->count <= MATRIX_MOST) confusion_print(scores, to);
     if (fclose(to) == 0) text_print(stdout, text);
     free(text);
     if (scores->count > CLASS_ROWS && !o->class_scores)
@@ -307,6 +366,7 @@ static Status eval_print(const Options *o, const JobFiles *files, const EvalResu
         result_print(o, result, top5, &scores);
 out:
     free(scores.class);
+    free(scores.confusion);
     return st;
 }
 

@@ -35,3 +35,43 @@ void class_scores_sort(ClassScore *scores, int count)
 {
     qsort(scores, (size_t)count, sizeof *scores, by_recall);
 }
+
+double answers_calibration(const ClassAnswer *answers, int64_t count)
+{
+    enum { BINS = 15 };
+    double right[BINS] = {0}, sure[BINS] = {0}, sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        int bin = (int)ceil(answers[i].probability * BINS) - 1;
+        bin = bin < 0 ? 0 : bin < BINS ? bin : BINS - 1;
+        right[bin] += answers[i].label == answers[i].predicted;
+        sure[bin] += answers[i].probability;
+    }
+    for (int b = 0; b < BINS; b++) sum += fabs(right[b] - sure[b]);
+    return count ? sum / (double)count : NAN;
+}
+
+static double positive(const ClassAnswer *answer)
+{
+    return answer->predicted ? answer->probability : 1 - answer->probability;
+}
+
+static int by_positive(const void *a, const void *b)
+{
+    double x = positive(a), y = positive(b);
+    return (x < y) - (x > y);
+}
+
+void answers_curves(ClassAnswer *answers, int64_t count, double *roc_auc, double *average_precision)
+{
+    double hits = 0, misses = 0, area = 0, precision = 0;
+    qsort(answers, (size_t)count, sizeof *answers, by_positive);
+    for (int64_t i = 0, end; i < count; i = end) { /* equal ones together */
+        double hits_before = hits, misses_before = misses;
+        for (end = i; end < count && !by_positive(&answers[end], &answers[i]); end++)
+            answers[end].label ? hits++ : misses++;
+        area += (misses - misses_before) * (hits + hits_before) / 2;
+        precision += (hits - hits_before) * hits / (hits + misses);
+    }
+    *roc_auc = hits > 0 && misses > 0 ? area / (hits * misses) : NAN;
+    *average_precision = hits > 0 && misses > 0 ? precision / hits : NAN;
+}

@@ -17,6 +17,21 @@ double class_recall(const ClassScore *score);
 double class_precision(const ClassScore *score);
 double class_f1(const ClassScore *score);
 
+/* A prediction of one class for a sample, and its probability. */
+typedef struct ClassAnswer {
+    int label, predicted;
+    double probability; /* of the predicted class */
+} ClassAnswer;
+
+/* How well the probabilities are those of being right: the expected calibration error (Guo et al., "On Calibration of
+ * Modern Neural Networks", 2017), with 15 bins of equal width, each with its upper end: sum of |accuracy - mean
+ * probability| of each, weighted by its samples. NaN without answers. */
+double answers_calibration(const ClassAnswer *answers, int64_t count);
+/* Of two classes, where class 1 is the positive one: the area under the ROC curve, and average precision, which is the
+ * area under the precision-recall curve without interpolation: scikit-learn's roc_auc_score and
+ * average_precision_score. NaN if one of the classes has no samples. Sorts `answers`. */
+void answers_curves(ClassAnswer *answers, int64_t count, double *roc_auc, double *average_precision);
+
 /* The lowest recall first. */
 void class_scores_sort(ClassScore *scores, int count);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Folds beside scikit-learn's StratifiedKFold and StratifiedGroupKFold, for drawn classes and groups: classes are divided no less evenly,
-# and groups are kept together. The packages are installed once into a virtual environment in the user's cache.
+# and groups are kept together; and the numbers of towers eval beside scikit-learn's, of the probabilities that towers predict prints.
+# The packages are installed once into a virtual environment in the user's cache.
 # Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
@@ -49,4 +50,47 @@ for trial in range(60):
 print("deviation of the shares of classes, groups kept together: %.5f, scikit-learn %.5f" % tuple(totals / 60))
 assert totals[0] <= totals[1], "classes are divided less evenly than by scikit-learn"
 PYTHON
-check_end "classes are divided into folds as evenly as by scikit-learn, and groups stay together"
+# ---- two classes that a network learns to tell apart in part
+cd "$work" || exit 1
+export XDG_CACHE_HOME=$work/cache
+"$python" - <<'PYTHON'
+import os
+import numpy as np
+draw = np.random.default_rng(3)
+for part, count in ("train", 120), ("val", 90):
+    for name, mean in ("dark", 100), ("light", 112):
+        os.makedirs(f"photos/{part}/{name}")
+        for i in range(count if name == "dark" else count // 3):
+            pixels = np.clip(draw.normal(mean + draw.normal(0, 12), 40, 28 * 28), 0, 255).astype(np.uint8)
+            open(f"photos/{part}/{name}/{i}.pgm", "wb").write(b"P5 28 28 255\n" + pixels.tobytes())
+PYTHON
+"$towers" train fashion_cnn --device cpu --data-path photos --epochs 12 --batch-size 16 --threads 1 --quiet --experiment run >/dev/null 2>err || complain "train: $(cat err)"
+"$towers" eval runs/run --quiet --json >eval.json 2>err || complain "eval: $(cat err)"
+"$towers" eval runs/run --quiet --json --towers 3 >three.json 2>err || complain "eval on three towers: $(cat err)"
+"$towers" eval runs/run >text 2>err || complain "eval: $(cat err)"
+"$towers" predict runs/run photos/val --json --top 2 >predicted.jsonl 2>err || complain "predict: $(cat err)"
+"$python" - <<'PYTHON' || failures=$((failures + 1))
+import json
+import numpy as np
+from sklearn import metrics
+found, three = json.load(open("eval.json")), json.load(open("three.json"))
+rows = [json.loads(line) for line in open("predicted.jsonl")]
+labels = np.array([int("/light/" in json.dumps(row)) for row in rows])
+light = np.array([next(c["probability"] for c in row["predictions"] if c["name"] == "light") for row in rows])
+taken, sure = (light > 0.5).astype(int), np.maximum(light, 1 - light)
+assert len(rows) == 120 and 0 < labels.sum() < 120
+bins = np.minimum(np.ceil(sure * 15).astype(int) - 1, 14)
+wanted = {"roc_auc": metrics.roc_auc_score(labels, light), "average_precision": metrics.average_precision_score(labels, light),
+          "mean_recall": metrics.balanced_accuracy_score(labels, taken),
+          "calibration_error": sum(abs((taken == labels)[bins == b].mean() - sure[bins == b].mean()) * np.mean(bins == b) for b in set(bins))}
+for name, value in wanted.items():
+    assert abs(found[name] - value) < 1e-5, (name, found[name], value)
+    assert abs(found[name] - three[name]) < 1e-5, (name, found[name], three[name])
+assert found["confusion"] == metrics.confusion_matrix(labels, taken).tolist() == three["confusion"], found["confusion"]
+assert 0.55 < wanted["roc_auc"] < 0.999, f"the task says nothing: {wanted}"
+text = open("text").read()
+assert "balanced accuracy %.4f, calibration error %.4f" % (found["mean_recall"], found["calibration_error"]) in text, text
+assert "ROC curve %.4f, average precision %.4f (class light)" % (found["roc_auc"], found["average_precision"]) in text, text
+assert all(" ".join(map(str, row)) in " ".join(text.split()) for row in found["confusion"]), text
+PYTHON
+check_end "classes are divided into folds as evenly as by scikit-learn, and groups stay together; the numbers of towers eval are its numbers"
