@@ -1,10 +1,10 @@
 /* The memory that the tower processes of one group share, and how they wait in it; see comm.h for its creation. Internal
  * to nccl_sync.
  *
- * Every tower has a slot of max_count floats, and one more holds the result. The towers of the process that holds tower 0
- * add theirs up in the first slot, with which every sum begins; the pages of their other slots are never touched, so they
- * take no memory. A barrier is a counter and a futex. A
- * process that waits also checks the abort word, which the supervisor or a failing process sets, and its deadline. */
+ * Every tower has a slot of max_count floats, and one more holds the result. The towers of the process that holds tower
+ * 0 add theirs up in the first slot, with which every sum begins; the pages of their other slots are never touched, so
+ * they take no memory. A barrier is a counter and a futex. A process that waits also checks the abort word, which the
+ * supervisor or a failing process sets, and its deadline. */
 #ifndef TOWERS_NCCL_SYNC_COMM_SHARED_H
 #define TOWERS_NCCL_SYNC_COMM_SHARED_H
 

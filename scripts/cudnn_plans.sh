@@ -17,7 +17,7 @@ version=$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9]*\).*/\2
 
 Made by \`scripts/cudnn_plans.sh\` with cuDNN $version, which builds plans for a GPU from its description: no GPU was
 used, and nothing here says how fast a plan is. \`tests/gpu/test_cudnn_plans.c\` asks the same and fails if a convolution loses a plan.
-Only engines that are compiled in advance are counted.
+Only engines that are compiled in advance and not marked as nondeterministic are counted.
 
 - *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.
 - *statistics*: convolution with the sums that batch normalization needs in its epilogue (\`--fuse ii-s\`).
@@ -50,7 +50,7 @@ TEXT
 What is missing, and what runs instead:
 
 - bf16, all joined forms: the separate kernels (convolution, then statistics, then apply).
-- B200, *apply+statistics*: *statistics* alone, behind a separate apply kernel.
+- B200, *statistics* and *apply+statistics*: the separate kernels. All that cuDNN has of the first are marked as nondeterministic.
 - GoogLeNet's first convolution (7x7, stride 2), *statistics*: the separate statistics kernel.
 
 That a plan exists is one thing, that it is faster another: on a GPU each joined op is timed against the separate

@@ -238,7 +238,7 @@ static const struct {
     uint32_t patterns;
 } lacking[] = {
     {NULL, NULL, -1, DTYPE_BF16, JOINED},
-    {NULL, NULL, 2, DTYPE_F16, 1 << PATTERN_APPLY_STATISTICS},
+    {NULL, NULL, 2, DTYPE_F16, 1 << PATTERN_STATISTICS | 1 << PATTERN_APPLY_STATISTICS},
     {"googlenet", "conv1.conv", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
     {"resnet18", "conv1", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
     {"resnet50", "conv1", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
@@ -392,10 +392,11 @@ static void test_step_joins(void **state)
 {
     (void)state;
     static const NormJoins known[DEVICES] = {{53, 45}, {53, 42}, {0, 42}};
+    static const int statistics[DEVICES] = {68, 68, 0}; /* all that the B200 has are marked as nondeterministic */
     for (int gpu = 0; gpu < DEVICES; gpu++) {
         Fusion fusion = step_check(inception_v3(), 256, gpu, DTYPE_F16);
         assert_int_equal(fusion.convolutions, 68);
-        assert_int_equal(fusion.statistics, 68);
+        assert_int_equal(fusion.statistics, statistics[gpu]);
         assert_int_equal(fusion.norms.inputs, known[gpu].inputs);
         assert_int_equal(fusion.norms.gradients, known[gpu].gradients);
     }
