@@ -27,6 +27,9 @@ static void eval_introduce(const JobFiles *files)
     text_printf(stderr, "data           %s (%s%s%s): %lld test images, %d classes%s\n", test->name, test->format,
                 path ? ", " : "", path ? path : "", (long long)test->count, test->classes,
                 test->several ? ", any number for an image" : "");
+    if (files->job.tta == TTA_FLIP)
+        fprintf(stderr,
+                "predictions    mean of the probabilities of each image and of its mirror image (--tta flip)\n");
 }
 
 /* Before the data are opened: the classes of the run that these weights are of. */
@@ -285,7 +288,7 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
 /* ---- the result */
 
 /* A loss that is not finite becomes null, because JSON has no NaN. */
-static Status result_json(const EvalResult *result, int64_t skipped, bool top5, const Scores *scores)
+static Status result_json(const Options *o, const EvalResult *result, int64_t skipped, bool top5, const Scores *scores)
 {
     double count = (double)result->count;
     double exact = (double)result->correct[0] / count, second = (double)result->correct[1] / count;
@@ -306,6 +309,7 @@ static Status result_json(const EvalResult *result, int64_t skipped, bool top5, 
         if (scores->count == 2) json_object_set_new(root, "average_precision", json_finite(scores->average_precision));
         if (scores->confusion) json_object_set_new(root, "confusion", confusion_json(scores));
     }
+    if (root && o->tta == TTA_FLIP) json_object_set_new(root, "tta", json_string("flip"));
     return json_emit(root, JSON_REAL_PRECISION(17), stdout);
 }
 
@@ -361,7 +365,7 @@ static Status eval_print(const Options *o, const JobFiles *files, const EvalResu
     if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, probability, &scores));
     if (skipped > 0) fprintf(stderr, "%lld damaged images were skipped (--bad-samples)\n", (long long)skipped);
     if (o->json)
-        TRY_OUT(result_json(result, skipped, top5, &scores));
+        TRY_OUT(result_json(o, result, skipped, top5, &scores));
     else
         result_print(o, result, top5, &scores);
 out:

@@ -93,7 +93,7 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
                            .depth = 4};
     config.max_steps = shares_steps_per_epoch(&config.shares, count);
     TRY_OUT(loader_create(&config, &loader));
-    TRY_OUT(inference_open(c->replica, loader, true, &inference));
+    TRY_OUT(inference_open(c->replica, loader, true, job->tta, &inference));
     for (int64_t done = 0; done < count;) {
         const Batch *next;
         TRY_OUT(loader_next(loader, &next));

@@ -145,6 +145,35 @@ PY
 for data in list turned; do
     "$towers" eval "$work/learned" --data-path "$work/$data" --device cpu --json >"$work/$data.json" 2>"$work/err" || complain "eval of $data: $(cat "$work/err")"
 done
+# ---- --tta flip: the means of what is predicted for the images and for mirrored copies, of each class
+python3 - "$work" <<'PY'
+import os, sys
+work = sys.argv[1]
+os.makedirs(f"{work}/mirrored")
+for file in os.listdir(f"{work}/list/val/images"):
+    data = open(f"{work}/list/val/images/{file}", "rb").read()
+    rows = [data[-256:][i:i + 16][::-1] for i in range(0, 256, 16)]
+    open(f"{work}/mirrored/{file}", "wb").write(data[:-256] + b"".join(rows))
+PY
+"$towers" predict "$work/learned" "$work/mirrored" --device cpu --json --threshold 0 >"$work/mirrored.jsonl" 2>"$work/err" || complain "predict: $(cat "$work/err")"
+"$towers" predict "$work/learned" "$work/list/val/images" --device cpu --json --threshold 0 --tta flip >"$work/mean.jsonl" 2>"$work/err" ||
+    complain "predict --tta flip: $(cat "$work/err")"
+"$towers" eval "$work/learned" --device cpu --json --tta flip >"$work/flip.json" 2>"$work/err" || complain "eval --tta flip: $(cat "$work/err")"
+"$towers" eval "$work/learned" --device cpu --json --tta flip --towers 2 | cmp - "$work/flip.json" || complain "eval --tta flip: other numbers on two towers"
+python3 - "$work" <<'PY' || complain "--tta flip"
+import csv, json, math, os, sys
+work = sys.argv[1]
+def scores_of(name):
+    return {os.path.basename(row["file"]): {p["name"]: p["probability"] for p in row["predictions"]} for row in map(json.loads, open(f"{work}/{name}.jsonl"))}
+plain, mirrored, mean = map(scores_of, ("all", "mirrored", "mean"))
+truth = {os.path.basename(row["image"]): {k for k, v in row.items() if v == "1"} for row in csv.DictReader(open(f"{work}/columns/val/labels.csv"))}
+assert all(abs((plain[f][n] + mirrored[f][n]) / 2 - mean[f][n]) < 1e-5 for f in mean for n in mean[f])
+assert any(abs(plain[f][n] - mirrored[f][n]) > 0.1 for f in mean for n in mean[f]), "the mirror images say nothing"
+result = json.load(open(f"{work}/flip.json"))
+assert result["exact_match"] == sum({n for n in mean[f] if mean[f][n] > 0.5} == truth[f] for f in truth) / 60, result["exact_match"]
+loss = -sum(math.log(mean[f][n] if n in truth[f] else 1 - mean[f][n]) for f in truth for n in mean[f]) / 240
+assert abs(result["loss"] - loss) < 1e-3 * loss, (result["loss"], loss)
+PY
 scores_of() { python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); print(r["map"] if "map" in r else sorted((k, v) for k, v in r.items() if isinstance(v, float)))' "$1"; }
 [[ $(scores_of "$work/list.json") == $(scores_of "$work/turned.json") ]] || complain "other scores with the columns in another order: $(scores_of "$work/list.json") $(scores_of "$work/turned.json")"
 refused "--top is for networks that give an image one class" "$towers" predict "$work/learned" "$work/list/val/images" --device cpu --top 2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Folds beside scikit-learn's StratifiedKFold and StratifiedGroupKFold, for drawn classes and groups: classes are divided no less evenly,
-# and groups are kept together; and the numbers of towers eval beside scikit-learn's, of the probabilities that towers predict prints.
+# and groups are kept together; and the numbers of towers eval beside scikit-learn's, of the probabilities that towers predict prints;
+# those of --tta flip are the means of an image and its mirror image.
 # The packages are installed once into a virtual environment in the user's cache.
 # Arguments: source folder, binary.
 set -u
@@ -93,4 +94,62 @@ assert "balanced accuracy %.4f, calibration error %.4f" % (found["mean_recall"],
 assert "ROC curve %.4f, average precision %.4f (class light)" % (found["roc_auc"], found["average_precision"]) in text, text
 assert all(" ".join(map(str, row)) in " ".join(text.split()) for row in found["confusion"]), text
 PYTHON
-check_end "classes are divided into folds as evenly as by scikit-learn, and groups stay together; the numbers of towers eval are its numbers"
+# ---- --tta flip: the mean of what is predicted for the images and for mirrored copies of them, on one and on three towers
+"$python" - <<'PYTHON'
+import os
+import numpy as np
+for name in "dark", "light":
+    os.makedirs(f"mirrored/val/{name}")
+    for file in os.listdir(f"photos/val/{name}"):
+        data = open(f"photos/val/{name}/{file}", "rb").read()
+        pixels = np.frombuffer(data[-784:], dtype=np.uint8).reshape(28, 28)
+        open(f"mirrored/val/{name}/{file}", "wb").write(data[:-784] + pixels[:, ::-1].tobytes())
+PYTHON
+"$towers" predict runs/run mirrored/val --json --top 2 >mirrored.jsonl 2>err || complain "predict: $(cat err)"
+"$towers" predict runs/run photos/val --json --top 2 --tta flip >mean.jsonl 2>err || complain "predict --tta flip: $(cat err)"
+for n in 1 3; do
+    "$towers" eval runs/run --json --tta flip --towers $n --errors errors$n.csv >flip$n.json 2>err || complain "eval --tta flip: $(cat err)"
+done
+grep -q '^predictions .*mirror image (--tta flip)' err || complain "eval --tta flip does not say so: $(cat err)"
+cmp flip1.json flip3.json && cmp errors1.csv errors3.csv || complain "eval --tta flip depends on the number of towers"
+"$python" - <<'PYTHON' || failures=$((failures + 1))
+import csv, json, os
+import numpy as np
+def light_of(file):
+    rows = {os.sep.join(row["file"].split(os.sep)[-2:]): row for row in map(json.loads, open(file))}
+    return {name: next(c["probability"] for c in row["predictions"] if c["name"] == "light") for name, row in rows.items()}
+plain, mirrored, mean = light_of("predicted.jsonl"), light_of("mirrored.jsonl"), light_of("mean.jsonl")
+assert len(plain) == 120 and max(abs(plain[name] - mirrored[name]) for name in plain) > 1e-3, "the mirror images say nothing"
+assert all(abs((plain[name] + mirrored[name]) / 2 - mean[name]) < 1e-6 for name in plain)
+light = np.array(list(mean.values()))
+labels = np.array([name.startswith("light") for name in mean])
+found = json.load(open("flip1.json"))
+assert found["tta"] == "flip" and "tta" not in json.load(open("eval.json"))
+assert abs(found["top1"] - np.mean((light > 0.5) == labels)) < 1e-9, found["top1"]
+assert abs(found["loss"] + np.mean(np.log(np.where(labels, light, 1 - light)))) < 1e-6, found["loss"]
+wrong = {os.sep.join(row["file"].split(os.sep)[-2:]) for row in csv.DictReader(open("errors1.csv"))}
+assert wrong == {name for name, sure in mean.items() if (sure > 0.5) != name.startswith("light")}
+PYTHON
+# the top five of eight classes, of a network that has learned nothing
+"$python" - <<'PYTHON'
+import os
+import numpy as np
+draw = np.random.default_rng(8)
+for part, count in ("train", 2), ("val", 12):
+    for name in "abcdefgh":
+        os.makedirs(f"many/{part}/{name}")
+        for i in range(count):
+            open(f"many/{part}/{name}/{i}.pgm", "wb").write(b"P5 28 28 255\n" + draw.integers(0, 256, 784, dtype=np.uint8).tobytes())
+PYTHON
+"$towers" train fashion_cnn --device cpu --data-path many --max-steps 1 --batch-size 8 --threads 1 --quiet --experiment many >/dev/null 2>err || complain "train: $(cat err)"
+"$towers" eval runs/many --json --tta flip >many.json 2>err || complain "eval: $(cat err)"
+"$towers" predict runs/many many/val --json --top 8 --tta flip >many.jsonl 2>err || complain "predict: $(cat err)"
+"$python" - <<'PYTHON' || failures=$((failures + 1))
+import json, os
+rank = [[c["name"] for c in row["predictions"]].index(row["file"].split(os.sep)[-2]) for row in map(json.loads, open("many.jsonl"))]
+found, wanted = json.load(open("many.json")), [sum(r < few for r in rank) / 96 for few in (1, 5)]
+assert len(rank) == 96 and 0.3 < wanted[1] < 0.9 and [found["top1"], found["top5"]] == wanted, (found["top1"], found["top5"], wanted)
+PYTHON
+"$towers" predict runs/run photos/val --tta flip --embeddings e.npy >/dev/null 2>err && complain "--tta with --embeddings is accepted"
+grep -q -- '--embeddings and --tta exclude each other' err || complain "--tta with --embeddings: $(cat err)"
+check_end "classes are divided into folds as evenly as by scikit-learn, and groups stay together; the numbers of towers eval are its numbers; --tta flip is the mean of two predictions"

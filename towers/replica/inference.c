@@ -1,5 +1,6 @@
 /* The ring of results of inference.h. Every slot has a block of pinned host memory (loss, top-1, top-5, then the
- * probabilities) and a mark after the copies that fill it. */
+ * probabilities, then the features; with TTA_FLIP another such part for the mirror images) and a mark after the copies
+ * that fill it. */
 #include "towers/replica/inference.h"
 
 #include "towers/store/pretrained.h"
@@ -23,7 +24,9 @@ struct Inference {
     Replica *replica; /* borrowed, as the next */
     Loader *loader;
     bool prob;
-    size_t bytes; /* of a slot's floats */
+    size_t view;       /* floats of a view of the largest batch */
+    size_t bytes;      /* of a slot's floats */
+    uint8_t *mirrored; /* owned: pixels of the largest batch; NULL without TTA_FLIP */
     int64_t begun, ended;
     InferenceSlot slot[SLOTS];
 };
@@ -52,7 +55,7 @@ out:
     return st;
 }
 
-static Status slots_create(Inference *q)
+static Status slots_create(Inference *q, Tta tta)
 {
     Replica *r = q->replica;
     size_t most = 0, floats = 0;
@@ -66,7 +69,12 @@ static Status slots_create(Inference *q)
         }
         if (needed > floats) floats = needed;
     }
-    q->bytes = (HEADER + floats) * sizeof(float);
+    q->view = HEADER + floats;
+    q->bytes = (tta == TTA_FLIP ? 2 : 1) * q->view * sizeof(float);
+    size_t side = (size_t)r->config.program.canvas, image = side * side * (size_t)r->config.program.data_channels;
+    if (tta == TTA_FLIP) q->mirrored = malloc(most * image + 1);
+    if (tta == TTA_FLIP && !q->mirrored)
+        return FAIL(ERR_MEMORY, "no memory for the mirror images of %zu samples", most);
     for (int i = 0; i < SLOTS; i++) {
         InferenceSlot *slot = &q->slot[i];
         slot->floats = pages_alloc(q->bytes);
@@ -80,7 +88,7 @@ static Status slots_create(Inference *q)
     return OK;
 }
 
-Status inference_open(Replica *replica, Loader *loader, bool prob, Inference **made)
+Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, Inference **made)
 {
     Inference *q = calloc(1, sizeof *q);
     if (!q) return FAIL(ERR_MEMORY, "no memory for the results of an evaluation");
@@ -88,7 +96,7 @@ Status inference_open(Replica *replica, Loader *loader, bool prob, Inference **m
     q->loader = loader;
     q->prob = prob;
     replica_pin(replica, loader, true);
-    Status st = slots_create(q);
+    Status st = slots_create(q, tta);
     if (st == OK) {
         *made = q;
         return OK;
@@ -111,30 +119,49 @@ void inference_close(Inference *q)
         free(slot->ids);
         free(slot->bad);
     }
+    free(q->mirrored);
     free(q);
 }
 
-static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot)
+/* To the floats at `to`. */
+static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot, float *to)
 {
     Device *device = &q->replica->device;
     const Backend *backend = device->backend;
     Tensor prob = plan_tensor(program->plan, program->prob);
-    slot->result.prob = q->prob ? slot->floats + HEADER : NULL;
+    slot->result.prob = q->prob ? to + HEADER : NULL;
     slot->result.pitch = prob.pitch;
-    TRY(backend->download(device, slot->floats + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
-    TRY(backend->download(device, slot->floats + CORRECT, plan_tensor(program->plan, program->correct).data,
-                          2 * sizeof(float)));
+    TRY(backend->download(device, to + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
+    TRY(backend->download(device, to + CORRECT, plan_tensor(program->plan, program->correct).data, 2 * sizeof(float)));
     size_t probs = q->prob ? (size_t)(slot->result.batch.n * prob.pitch) : 0;
-    if (q->prob) TRY(backend->download(device, slot->floats + HEADER, prob.data, probs * sizeof(float)));
+    if (q->prob) TRY(backend->download(device, to + HEADER, prob.data, probs * sizeof(float)));
     slot->result.features = NULL;
     if (!program->features.id) return OK;
     Tensor features = plan_tensor(program->plan, program->features);
-    slot->result.features = slot->floats + HEADER + probs;
+    slot->result.features = to + HEADER + probs;
     slot->result.feature_pitch = features.pitch;
     slot->result.feature_count = features.shape.c;
     slot->result.places = features.shape.h * features.shape.w;
-    return backend->download(device, slot->floats + HEADER + probs, features.data,
+    return backend->download(device, to + HEADER + probs, features.data,
                              (size_t)(slot->result.batch.n * slot->result.places * features.pitch) * sizeof(float));
+}
+
+/* The images of a batch, each row from right to left. A border has equal sides, so that the central crop is mirrored. */
+static void batch_mirror(const Batch *batch, uint8_t *to)
+{
+    size_t c = (size_t)batch->c, width = (size_t)batch->canvas, rows = (size_t)batch->n * width;
+    for (size_t y = 0; y < rows; y++)
+        for (size_t x = 0; x < width; x++)
+            memcpy(to + (y * width + x) * c, batch->pixels + ((y + 1) * width - 1 - x) * c, c);
+}
+
+static Status view_run(Inference *q, Program *program, InferenceSlot *slot, const Batch *batch, float *to)
+{
+    Device *device = &q->replica->device;
+    TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
+    TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
+    TRY(results_send(q, program, slot, to));
+    return device->backend->uploaded ? device->backend->uploaded(device) : OK;
 }
 
 Status inference_begin(Inference *q, const Batch *batch)
@@ -157,11 +184,14 @@ Status inference_begin(Inference *q, const Batch *batch)
     if (batch->skipped) memcpy(slot->bad, batch->bad, (size_t)batch->skipped * sizeof *slot->bad);
     kept->bad = slot->bad;
     q->begun++;
-    TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
-    TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
-    TRY(results_send(q, program, slot));
-    if (backend->mark) TRY(backend->mark(device, (int)((q->begun - 1) % SLOTS)));
-    return backend->uploaded ? backend->uploaded(device) : OK;
+    if (q->mirrored) {
+        Batch view = *batch;
+        batch_mirror(batch, q->mirrored);
+        view.pixels = q->mirrored;
+        TRY(view_run(q, program, slot, &view, slot->floats + q->view));
+    }
+    TRY(view_run(q, program, slot, batch, slot->floats));
+    return backend->mark ? backend->mark(device, (int)((q->begun - 1) % SLOTS)) : OK;
 }
 
 int inference_pending(const Inference *q)
@@ -195,6 +225,9 @@ Status inference_end(Inference *q, const Inferred **result)
     q->ended++;
     slot->result.loss = slot->floats[LOSS];
     for (int k = 0; k < 2; k++) slot->result.correct[k] = (int64_t)slot->floats[CORRECT + k];
+    size_t probs = q->mirrored && q->prob ? (size_t)(slot->result.batch.n * slot->result.pitch) : 0;
+    for (size_t i = HEADER; i < HEADER + probs; i++)
+        slot->floats[i] = (slot->floats[i] + slot->floats[q->view + i]) / 2;
     *result = &slot->result;
     return OK;
 }

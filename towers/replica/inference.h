@@ -2,10 +2,13 @@
  *
  * inference_begin enqueues the upload of a batch, its forward pass and the download of its results into pinned memory;
  * inference_end waits for the oldest batch. An asynchronous device copies batch k + 1 while it computes batch k; on
- * the CPU inference_begin has done all the work when it returns. */
+ * the CPU inference_begin has done all the work when it returns.
+ *
+ * With TTA_FLIP the network also sees the mirror image of each picture, and the probabilities are the means of both. */
 #ifndef TOWERS_REPLICA_INFERENCE_H
 #define TOWERS_REPLICA_INFERENCE_H
 
+#include "towers/replica/policy.h"
 #include "towers/replica/replica.h"
 
 /* Load parameters and exported statistics from a weights file (pretrained.h). */
@@ -17,7 +20,7 @@ typedef struct Inference Inference;
 typedef struct Inferred {
     Batch batch;        /* the batch passed to inference_begin, without pixels and augment */
     double loss;        /* summed over the samples */
-    int64_t correct[2]; /* top-1, top-5 */
+    int64_t correct[2]; /* top-1, top-5; both, and the features, are those of the images as they are */
     const float *prob;  /* [n][pitch]; NULL unless requested */
     int64_t pitch;
     const float
@@ -27,7 +30,7 @@ typedef struct Inferred {
 
 /* Both are borrowed and must outlive it; the memory of the loader's pixels stays pinned until inference_close. Evaluation
  * programs of the replica are used. */
-NODISCARD Status inference_open(Replica *replica, Loader *loader, bool prob, Inference **made);
+NODISCARD Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, Inference **made);
 void inference_close(Inference *inference); /* NULL is fine */
 
 /* The batch may be returned to the loader afterwards. */

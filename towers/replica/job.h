@@ -66,6 +66,7 @@ typedef struct TrainJob {
     const char *data_path;      /* their folder; NULL for synthetic data */
     DataConfig data;
     int32_t eval_batch;
+    Tta tta; /* of evaluations that are no part of a training run */
 
     /* towers */
     const Backend *backend;

@@ -20,6 +20,10 @@ typedef enum NanPolicy { NAN_POLICY_STOP = 0, NAN_POLICY_SKIP, NAN_POLICY_ROLLBA
 /* Action if replicas no longer hold the same weights (silent data corruption: a flipped bit, a faulty transfer). */
 typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP, SDC_POLICY_ROLLBACK } SdcPolicy;
 
+/* Test-time augmentation: evaluation and prediction use the mean of the probabilities of an image and, with FLIP, of its
+ * mirror image. */
+typedef enum Tta { TTA_NONE = 0, TTA_FLIP } Tta;
+
 /* The number of an evaluation that decides (stopping.h). AUTO in a TrainJob: no number decides anything. As an option
  * it means KID of models that generate images, else accuracy, which is mAP if samples have any number of classes. */
 typedef enum Monitor { MONITOR_AUTO = 0, MONITOR_ACCURACY, MONITOR_LOSS, MONITOR_KID } Monitor;

@@ -54,14 +54,26 @@ static EvalSample sample_evaluate(const TrainJob *job, const Batch *batch, int32
     int32_t label = batch->labels[i], count = 1;
     const int32_t *labels = &label;
     if (label == LABEL_NONE) return (EvalSample){.label = LABEL_NONE};
-    if (job->program.loss == LOSS_SOFTMAX) return sample_of(label, probability, classes);
     memset(has, 0, (size_t)classes);
     if (job->program.several) count = source_labels(job->test, batch->ids[i], &labels);
     for (int32_t k = 0; k < count; k++) has[labels[k]] = 1;
+    if (job->program.loss == LOSS_SOFTMAX) return sample_of(label, probability, classes);
     if (job->program.several) return several_of(probability, has, classes);
     EvalSample sample = sample_of(label, probability, classes);
     sample.loss = bce_of(probability, has, classes);
     return sample;
+}
+
+/* Whether one of the sample's classes is among the `few` most probable ones; of equal ones the lower come first. */
+static bool is_near(const float *probability, const uint8_t *has, int64_t classes, int few)
+{
+    for (int64_t label = 0; label < classes; label++) {
+        int before = 0;
+        for (int64_t k = 0; has[label] && k < classes; k++)
+            before += probability[k] > probability[label] || (k < label && probability[k] == probability[label]);
+        if (has[label] && before < few) return true;
+    }
+    return false;
 }
 
 /* Take the oldest block in flight: its results into `fields`, the prediction for each sample into the matrix (NULL if
@@ -76,18 +88,26 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
     if (!has) return FAIL(ERR_MEMORY, "no memory for the classes of a sample");
     const Batch *batch = &found->batch;
     float *to = fields + batch->step * BLOCK_FIELDS;
-    to[BLOCK_LOSS] = (float)found->loss;
-    to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
-    to[BLOCK_TOP1] = (float)found->correct[0];
-    to[BLOCK_TOP5] = (float)found->correct[1];
+    bool averaged = p->job->tta != TTA_NONE; /* loss and correct predictions are those of the averaged probabilities */
+    double loss = averaged ? 0 : found->loss;
+    int64_t correct[2] = {averaged ? 0 : found->correct[0], averaged ? 0 : found->correct[1]};
     for (int32_t i = 0; found->prob && i < batch->n; i++) {
         const float *probability = found->prob + i * found->pitch;
         EvalSample sample = sample_evaluate(p->job, batch, i, probability, has);
+        if (averaged && sample.label != LABEL_NONE) {
+            loss += (double)sample.loss;
+            correct[0] += sample.label == sample.predicted;
+            correct[1] += is_near(probability, has, classes, p->job->program.several ? 1 : 5);
+        }
         if (ledger->sample) ledger->sample[batch->ids[i]] = sample;
         if (ledger->score)
             memcpy(ledger->score + batch->ids[i] * classes, probability, (size_t)classes * sizeof *probability);
         if (confusion && sample.label != LABEL_NONE) confusion[sample.label * classes + sample.predicted]++;
     }
+    to[BLOCK_LOSS] = (float)loss;
+    to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
+    to[BLOCK_TOP1] = (float)correct[0];
+    to[BLOCK_TOP5] = (float)correct[1];
     free(has);
     return OK;
 }
@@ -157,7 +177,7 @@ static Status blocks_run(TowerProcess *p, float *fields)
     float *confusion = job_eval_confusion(p->job) ? fields + job_eval_blocks(p->job) * BLOCK_FIELDS : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
-    TRY_OUT(inference_open(p->replica, loader, confusion || p->ledger->sample, &inference));
+    TRY_OUT(inference_open(p->replica, loader, confusion || p->ledger->sample, p->job->tta, &inference));
     for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
