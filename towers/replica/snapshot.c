@@ -105,46 +105,21 @@ out:
 typedef struct StateField {
     const char *name;
     size_t offset;
-    bool real, optional; /* optional: unchanged if missing, as in older checkpoints */
+    bool real;
+    enum { NEEDED, LATER } missing; /* run_state.def */
 } StateField;
 
 static const StateField state_fields[] = {
-    {"step", offsetof(RunState, step), false},
-    {"updates", offsetof(RunState, updates), false},
-    {"skipped", offsetof(RunState, skipped), false},
-    {"skipped_in_row", offsetof(RunState, skipped_in_row), false},
-    {"overflows", offsetof(RunState, overflows), false, true},
-    {"bad_samples", offsetof(RunState, bad_samples), false, true},
-    {"epoch_sum", offsetof(RunState, epoch_sum), true},
-    {"epoch_constant_sum", offsetof(RunState, epoch_constant_sum), true},
-    {"epoch_count", offsetof(RunState, epoch_count), false},
-    {"epoch_steps", offsetof(RunState, epoch_steps), false, true},
-    {"epoch_hits", offsetof(RunState, epoch_correct), false},
-    {"epoch_weight", offsetof(RunState, epoch_weight), true, true},
-#define EPOCH_TERM(key) {"epoch_" #key, offsetof(RunState, epoch_term[EPOCH_TERM_##key]), true, true},
-#include "towers/record/epoch.def"
-    {"epoch_told", offsetof(RunState, epoch_told), false, true},
-    {"best_step", offsetof(RunState, best_step), false},
-#define SCORE(id, key, json, several_json, higher) {#key, offsetof(RunState, best[SCORE_##id]), true, true},
-#include "towers/record/epoch.def"
-    {"monitored_best", offsetof(RunState, stopping.best), true, true},
-    {"monitored_last", offsetof(RunState, stopping.last), true, true},
-    {"monitored_bad", offsetof(RunState, stopping.bad), false, true},
-    {"plateau_best", offsetof(RunState, stopping.plateau_best), true, true},
-    {"plateau_lr", offsetof(RunState, stopping.plateau_lr), true, true},
-    {"plateau_bad", offsetof(RunState, stopping.plateau_bad), false, true},
-    {"plateau_cooldown", offsetof(RunState, stopping.plateau_cooldown), false, true},
-    {"base_average", offsetof(RunState, base_average), true},
-    {"total_average", offsetof(RunState, total_average), true},
-    {"averaged", offsetof(RunState, averaged), false},
+#define RUN_MEMBER(member, key, real, missing) {key, offsetof(RunState, member), real, missing},
+#include "towers/replica/run_state.def"
 };
 enum { STATE_FIELDS = sizeof state_fields / sizeof *state_fields };
 
 /* Fields of a phase. A classifier's only phase has them above, where older checkpoints have them. */
 static const StateField phase_fields[] = {
-    {"updates", offsetof(RunPhase, updates), false},
-    {"loss_scale", offsetof(RunPhase, loss_scale), true, true},
-    {"scale_good", offsetof(RunPhase, scale_good), false, true},
+    {"updates", offsetof(RunPhase, updates), false, NEEDED},
+    {"loss_scale", offsetof(RunPhase, loss_scale), true, LATER},
+    {"scale_good", offsetof(RunPhase, scale_good), false, LATER},
 };
 enum { PHASE_FIELDS = sizeof phase_fields / sizeof *phase_fields };
 
@@ -158,7 +133,7 @@ static json_t *field_json(const void *state, const StateField *field)
 static Status field_read(void *state, const StateField *field, const json_t *value, const char *path)
 {
     char *at = (char *)state + field->offset;
-    if (!value && field->optional) return OK;
+    if (!value && field->missing == LATER) return OK;
     if (!field->real && json_is_integer(value))
         *(int64_t *)at = json_integer_value(value);
     else if (field->real && (json_is_number(value) || json_is_null(value)))

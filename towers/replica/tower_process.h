@@ -31,26 +31,16 @@ typedef struct Stopping {
     int64_t plateau_bad, plateau_cooldown;
 } Stopping;
 
-/* The state of the run between steps: saved with every checkpoint, equal on all ranks. */
+/* The state of the run between steps: saved with every checkpoint (run_state.def), equal on all ranks. */
 typedef struct RunState {
-    int64_t step;    /* committed or skipped steps so far */
-    int64_t updates; /* committed steps, of all phases */
+#define RUN_COUNT(name, missing) int64_t name;
+#define RUN_REAL(name, missing) double name;
+#include "towers/replica/run_state.def"
     RunPhase phase[PHASES_MAX];
-    double epoch_sum; /* sum of losses over the samples of this epoch so far, in steps of the first phase */
-    int64_t epoch_count, epoch_correct;
-    double epoch_weight;            /* of those samples: their number, unless they have weights */
-    double epoch_term[EPOCH_TERMS]; /* sums over those samples, of models that have these terms */
-    int64_t epoch_told; /* the step after which an epoch was last recorded; sums of an interrupted one continue */
-    double epoch_constant_sum; /* of step losses divided by the constant global batch, for LOSS_DIVISOR_GLOBAL_BATCH */
-    int64_t epoch_steps;       /* in these sums */
-    int64_t skipped, skipped_in_row;
-    int64_t bad_samples; /* skipped because they could not be decoded (--bad-samples) */
-    int64_t overflows;   /* steps skipped because a gradient overflowed f16 at the loss scale */
-    double best[SCORES]; /* NaN: none yet */
-    int64_t best_step;   /* of the best weights, by any score; 0: none */
+    int64_t epoch_correct;
+    double epoch_term[EPOCH_TERMS]; /* sums over the samples of epoch_sum, of models that have these terms */
+    double best[SCORES];            /* NaN: none yet */
     Stopping stopping;
-    double base_average, total_average;         /* of losses, see step_record.c; rank 0 keeps them */
-    int64_t averaged;                           /* number of losses in them */
     int64_t rollbacks, left_out[ROLLBACKS_MAX]; /* number of rollbacks, and the step that each skips */
 } RunState;
 
