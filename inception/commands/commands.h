@@ -11,10 +11,10 @@ typedef Status CommandFunction(Options *options, JobFiles *files, FILE *to);
 #define COMMAND(id, name, open, run, ...) NODISCARD CommandFunction open, run;
 #include "inception/options/commands.def"
 
-/* train --lr auto, before job_open: the sweep of lr-find with the options of this run. The rate goes to options->lr, and
- * *curve, which the caller frees, receives what lr-find --json prints. Errors: those of job_open and of training;
- * ERR_NUMERIC if the loss falls nowhere. */
-NODISCARD Status lr_auto(Options *options, char **curve);
+/* train --lr auto, before job_open: the sweep of lr-find with the options of this run. The rate goes to options->lr, what
+ * lr-find --json prints to files->lr_curve, and a signal that ended the sweep to files->signal_number. Errors: those of
+ * job_open and of training; ERR_NUMERIC if the loss falls nowhere. */
+NODISCARD Status lr_auto(Options *options, JobFiles *files);
 /* bench --scaling, after bench_open. */
 NODISCARD Status scaling_run(Options *options, JobFiles *files);
 /* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, and what is odd:

@@ -117,8 +117,8 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
     return st;
 }
 
-/* Confusion, calibration and the curves of two classes. */
-static Status answers_count(const EvalSample *samples, Scores *s)
+/* Confusion, calibration and the curves of two classes, where the probability of one tells that of the other. */
+static Status answers_count(const EvalSample *samples, bool exclusive, Scores *s)
 {
     int64_t n = 0;
     ClassAnswer *answers = calloc((size_t)s->info->count + 1, sizeof *answers);
@@ -133,8 +133,7 @@ static Status answers_count(const EvalSample *samples, Scores *s)
         if (s->confusion) s->confusion[samples[i].label * s->count + samples[i].predicted]++;
     }
     s->calibration = answers_calibration(answers, n);
-    s->roc_auc = s->average_precision = NAN;
-    if (s->count == 2) answers_curves(answers, n, &s->roc_auc, &s->average_precision);
+    if (s->count == 2 && exclusive) answers_curves(answers, n, &s->roc_auc, &s->average_precision);
     free(answers);
     return OK;
 }
@@ -147,7 +146,9 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
     if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
     s->several = scores != NULL;
-    TRY(scores ? several_count(files, samples, scores, s) : answers_count(samples, s));
+    s->roc_auc = s->average_precision = NAN;
+    bool exclusive = files->job.program.loss == LOSS_SOFTMAX;
+    TRY(scores ? several_count(files, samples, scores, s) : answers_count(samples, exclusive, s));
     for (int64_t i = 0; !scores && i < s->info->count; i++) {
         if (samples[i].label == LABEL_NONE) continue;
         s->class[samples[i].label].samples++;
@@ -339,7 +340,7 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     }
     table_row("mean over classes", scores->several ? &result->mean_precision : none, scores->precision, scores->recall,
               scores->f1, result->count, to);
-    if (!scores->several && scores->count == 2)
+    if (isfinite(scores->roc_auc))
         text_printf(to, "area under the ROC curve %.4f, average precision %.4f (class %s)\n", scores->roc_auc,
                     scores->average_precision, class_text(scores->info, 1, number));
     if (!scores->several)

@@ -27,6 +27,7 @@ typedef struct Sweep {
     size_t bytes;
     const TrainJob *job; /* borrowed; at the same address in every process */
     int64_t count;       /* steps with a finite smoothed loss */
+    int64_t begun;       /* the first step with a loss */
     bool ended;          /* later steps do not count: how many follow a request to stop depends on time */
     double average, best;
     int64_t pick;      /* index of the suggestion; -1: none */
@@ -48,10 +49,15 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     Sweep *s = context;
     (void)seconds;
     if (s->ended) return;
-    s->smoothed[sweep_steps(s) + step - 1] = loss;
+    double *losses = s->smoothed + sweep_steps(s);
+    if (isnan(loss) && !s->begun) return; /* its gradients overflowed the loss scale, as those of all before it */
+    if (isnan(loss)) loss = losses[step - 2];
+    if (!s->begun) s->begun = step;
+    for (int64_t i = s->begun == step ? 0 : step - 1; i < step; i++) losses[i] = loss;
     s->average = SMOOTHING * s->average + (1 - SMOOTHING) * loss;
-    double smooth = s->smoothed[step - 1] = s->average / (1 - pow(SMOOTHING, (double)step));
-    if (step == 1 || smooth < s->best) s->best = smooth;
+    double smooth = s->average / (1 - pow(SMOOTHING, (double)(step - s->begun + 1)));
+    for (int64_t i = s->begun == step ? 0 : step - 1; i < step; i++) s->smoothed[i] = smooth;
+    if (step == s->begun || smooth < s->best) s->best = smooth;
     if (isfinite(smooth)) s->count = step;
     s->ended = !isfinite(smooth) || smooth > TOO_HIGH * s->best;
     if (s->ended) atomic_store(&ledger->run.stop_signal, SIGUSR2);
@@ -100,9 +106,10 @@ static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
     job->on_step = step_seen;
     job->on_step_context = s;
     job->quiet = true;
+    job->nan_policy = NAN_POLICY_STOP; /* a rate that is too high ends the sweep */
     job->report = LOSS_REPORT_MEAN;
     Status st = train_timed(job, &signal_number);
-    bool too_high = st == ERR_NUMERIC || (st == ERR_INTERRUPTED && signal_number == SIGUSR2);
+    bool too_high = st == ERR_NUMERIC || (st == ERR_INTERRUPTED && signal_number == SIGUSR2 && s->ended);
     if (st == ERR_INTERRUPTED && !too_high) files->signal_number = signal_number;
     if (too_high) st = OK;
     if (st == OK && !s->count)
@@ -187,7 +194,7 @@ Status lr_find_command(Options *o, JobFiles *files, FILE *to)
     return st;
 }
 
-Status lr_auto(Options *o, char **curve)
+Status lr_auto(Options *o, JobFiles *files)
 {
     Status st = OK;
     JobFiles probe = {0};
@@ -205,11 +212,12 @@ Status lr_auto(Options *o, char **curve)
     if (o->lr_reference_batch > 0) /* which it will be multiplied by */
         o->lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
     json_t *root = sweep_json(s);
-    *curve = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    files->lr_curve = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
-    if (!*curve) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the curve of the learning rate"));
+    if (!files->lr_curve) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the curve of the learning rate"));
 out:
     if (s) munmap(s, s->bytes);
+    files->signal_number = probe.signal_number;
     job_close(&probe);
     return st;
 }

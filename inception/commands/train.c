@@ -117,7 +117,7 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
                         "--lr auto works in one launched program: use `towers lr-find` on one host with "
                         "the same global batch, which finds the same rate, and give --lr");
         options->origin[OPTION_ID_lr] = origin;
-        TRY(lr_auto(options, &files->lr_curve));
+        TRY(lr_auto(options, files));
     }
     return job_open(options, 0, files);
 }

@@ -21,8 +21,10 @@ static const char *const kept_keys[] = {
     "interpolation", "eval-resize", "eval-crop", "exif",     "img-size",   "classes", "variant",    "width",
     "amp",           "amp-dtype",   "loss",      "crop-pct", "mean",       "std",     NULL};
 
-static bool is_kept(const char *line)
+/* A run's seed divides its data; elsewhere it draws noise, which is the call's own. */
+static bool is_kept(const char *line, Verb verb)
 {
+    if (!strncmp(line, "seed:", 5) && verb != VERB_EVAL) return false;
     for (int i = 0; kept_keys[i]; i++)
         if (!strncmp(line, kept_keys[i], strlen(kept_keys[i])) && line[strlen(kept_keys[i])] == ':') return true;
     return false;
@@ -35,17 +37,26 @@ static bool is_same_file(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
-/* --val-split divides the data of the run; of other data, which may have been kept apart, all images are evaluated. */
-static void val_split_drop(Options *options, const Options *own)
+/* --val-split and --fold divide the data of the run; of other data, which may have been kept apart, all images are
+ * evaluated. */
+static void division_drop(Options *options, const Options *own)
 {
+    char division[64];
     bool other = options->data_path && own->data_path && !is_same_file(options->data_path, own->data_path);
-    if (!other || own->val_split <= 0 || option_origin(options, "val-split") > ORIGIN_RECIPE) return;
+    if (!other || (own->val_split <= 0 && !own->fold) || option_origin(options, "val-split") > ORIGIN_RECIPE ||
+        option_origin(options, "fold") > ORIGIN_RECIPE)
+        return;
     options->val_split = 0;
+    options->fold = options->fold_group = NULL;
+    if (own->fold)
+        snprintf(division, sizeof division, "fold %s", own->fold);
+    else
+        snprintf(division, sizeof division, "val-split %g", own->val_split);
     if (!options->quiet && !source_splits(options->data_path))
         fprintf(stderr,
-                "all images of %s are evaluated: --val-split %g of the run divided %s; if the data have only moved, "
-                "give it again\n",
-                options->data_path, own->val_split, own->data_path);
+                "all images of %s are evaluated: --%s of the run divided %s; if the data have only moved, give it "
+                "again\n",
+                options->data_path, division, own->data_path);
 }
 
 static Status settings_apply(Options *options, const char *run)
@@ -61,12 +72,12 @@ static Status settings_apply(Options *options, const char *run)
     for (char *line = text, *end = text + bytes; line < end;) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
-        if (!is_kept(line)) memset(line, ' ', (size_t)(stop - line));
+        if (!is_kept(line, options->verb)) memset(line, ' ', (size_t)(stop - line));
         line = stop + 1;
     }
     Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
     if (st == OK) st = options_apply_bytes(&own, text, bytes, ORIGIN_RECIPE, path);
-    if (st == OK) val_split_drop(options, &own);
+    if (st == OK) division_drop(options, &own);
     options_close(&own);
     free(text);
     return st;

@@ -216,6 +216,7 @@ Status process_open_timed(TowerProcess *p, CommShared *shared)
     TRY(replica_join(p, shared));
     TRY(buckets_open(p));
     TRY(norm_sync_open(p));
+    if (p->job->initial_weights) TRY(snapshot_load_weights(p, p->job->initial_weights));
     TRY(steps_open(p));
     return loader_open(p);
 }

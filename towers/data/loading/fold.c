@@ -106,19 +106,43 @@ static char *line_take(char **rest)
     return line;
 }
 
-static Status column_read(const FoldConfig *config, Column *column)
+/* The next field, without blanks around it, as the labels of the samples are read. */
+static char *field_take(char **line)
+{
+    if (*line) *line += strspn(*line, " \t");
+    char *field = csv_take(line);
+    for (size_t n = field ? strlen(field) : 0; n && (field[n - 1] == ' ' || field[n - 1] == '\t'); n--)
+        field[n - 1] = 0;
+    return field;
+}
+
+/* The labels.csv of the samples: the nearest one above the first of them, in the data's folder or below it. */
+static Status labels_find(const Source *source, const FoldConfig *config, char path[PATH_BYTES])
+{
+    char where[PATH_BYTES] = "", *slash, *root = realpath(config->labels, NULL);
+    size_t least = root ? strlen(root) : 0;
+    free(root);
+    if (source_info(source)->count) source_where(source, 0, where, sizeof where);
+    while ((slash = strrchr(where, '/')) && (size_t)(slash - where) >= least) {
+        *slash = 0;
+        TRY(path_join(path, where, "labels.csv"));
+        if (access(path, F_OK) == 0) return OK;
+    }
+    return path_join(path, config->labels, "labels.csv");
+}
+
+static Status column_read(const Source *source, const FoldConfig *config, Column *column)
 {
     char path[PATH_BYTES], *field;
     size_t bytes = 0;
     int number = -1;
-    TRY(path_join(path, config->labels, "labels.csv"));
-    if (access(path, F_OK) != 0) TRY(path_join(path, config->labels, "train/labels.csv"));
+    TRY(labels_find(source, config, path));
     char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
     if (slash) snprintf(column->root, sizeof column->root, "%.*s", (int)(slash - real + 1), real);
     free(real);
     TRY(file_load(path, OF_USER, ERR_ARG, LABELS_LIMIT, &column->text, &bytes));
     char *rest = column->text, *line = line_take(&rest);
-    for (int i = 0; line && (field = csv_take(&line)); i++)
+    for (int i = 0; line && (field = field_take(&line)); i++)
         if (i > 0 && !strcmp(field, config->group)) number = i;
     if (number < 0) return FAIL(ERR_ARG, "--fold-group %s: '%s' has no such column", config->group, path);
     size_t lines = 1;
@@ -126,8 +150,8 @@ static Status column_read(const FoldConfig *config, Column *column)
     column->rows = calloc(lines, sizeof *column->rows);
     if (!column->rows) return FAIL(ERR_MEMORY, "no memory for the groups of '%s'", path);
     while ((line = line_take(&rest))) {
-        Row row = {.file = csv_take(&line)};
-        for (int i = 1; i <= number && line; i++) row.group = csv_take(&line);
+        Row row = {.file = field_take(&line)};
+        for (int i = 1; i <= number && line; i++) row.group = field_take(&line);
         if (row.file && *row.file && row.group) column->rows[column->count++] = row;
     }
     qsort(column->rows, (size_t)column->count, sizeof *column->rows, by_file);
@@ -157,7 +181,7 @@ static Status members_find(const Source *source, const FoldConfig *config, Membe
     Status st = OK;
     Column column = {0};
     int folder = fold_folder(config->group);
-    if (!folder) TRY_OUT(column_read(config, &column));
+    if (!folder) TRY_OUT(column_read(source, config, &column));
     for (int64_t i = 0; i < source_info(source)->count; i++) {
         char where[PATH_BYTES], text[PATH_BYTES];
         source_where(source, i, where, sizeof where);
