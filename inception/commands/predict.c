@@ -1,5 +1,6 @@
 /* towers predict RUN IMAGE...: classifies images with a trained network and the run's own evaluation transform. Paths
  * are read through the loader; the forward pass is that of evaluation (inception/library/classifier.h). */
+#include "inception/commands/class_maps.h"
 #include "inception/commands/commands.h"
 #include "inception/job/cores.h"
 #include "inception/library/classifier.h"
@@ -49,7 +50,7 @@ static int by_probability(const void *a, const void *b)
     return x->class < y->class ? -1 : 1;
 }
 
-static void json_print(const Prediction *p, const char *where, const Ranked *rank, int top)
+static void json_print(const Prediction *p, const char *where, const char *picture, const Ranked *rank, int top)
 {
     char number[32];
     json_t *all = json_array();
@@ -58,16 +59,17 @@ static void json_print(const Prediction *p, const char *where, const Ranked *ran
                                              json_text(class_name(p, rank[k].class, number)), "probability",
                                              json_finite((double)rank[k].probability)));
     json_t *root = json_pack("{s:o, s:o}", "file", json_text(where), "predictions", all);
+    if (*picture) json_object_set_new(root, "cam", json_text(picture));
     json_dumpf(root, p->to, JSON_COMPACT | JSON_REAL_PRECISION(9));
     fputc('\n', p->to);
     json_decref(root);
 }
 
-static void result_print(const Prediction *p, const char *where, const Ranked *rank, int top)
+static void result_print(const Prediction *p, const char *where, const char *picture, const Ranked *rank, int top)
 {
     char number[32];
     if (p->options->json) {
-        json_print(p, where, rank, top);
+        json_print(p, where, picture, rank, top);
         return;
     }
     if (!p->options->csv) text_printf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
@@ -87,11 +89,38 @@ static void result_print(const Prediction *p, const char *where, const Ranked *r
 /* A row for each image; of a damaged one it is NaN. */
 static void embeddings_put(Prediction *p, const Inferred *found, int32_t i, bool good)
 {
-    const float none = NAN;
-    for (int64_t place = 0; place < found->places; place++)
-        for (int64_t k = 0; k < found->feature_count; k++)
-            fwrite(good ? &found->features[(i * found->places + place) * found->feature_pitch + k] : &none, sizeof none,
-                   1, p->embeddings);
+    const float none = NAN, *features = found->features.data;
+    Shape shape = found->features.shape;
+    int64_t places = (int64_t)shape.h * shape.w;
+    for (int64_t place = 0; place < places; place++)
+        for (int64_t k = 0; k < shape.c; k++)
+            fwrite(good ? &features[(i * places + place) * found->features.pitch + k] : &none, sizeof none, 1,
+                   p->embeddings);
+}
+
+/* Number of classes of --cam: the most probable one, or those of --top. */
+static int maps_count(const Prediction *p)
+{
+    int64_t classes = classifier_classes(&p->classifier), top = option_is_set(p->options, "top") ? p->options->top : 1;
+    return (int)(top < classes ? top : classes);
+}
+
+static Status image_take(const Prediction *p, const Inferred *found, int32_t i, const Ranked *rank, int top)
+{
+    char where[PATH_BYTES], picture[PATH_BYTES] = "";
+    source_where(p->source, found->batch.ids[i], where, sizeof where);
+    if (p->options->cam) {
+        const TrainJob *job = &p->classifier.files->job;
+        ClassMaps maps = {.found = found,
+                          .image = i,
+                          .side = job->program.options.side,
+                          .mean = model_mean(job->program.model, &job->program.options),
+                          .count = maps_count(p)};
+        for (int k = 0; k < maps.count; k++) maps.classes[k] = rank[k].class;
+        TRY(class_maps_write(&maps, p->options->cam, where, picture));
+    }
+    result_print(p, where, picture, rank, top);
+    return OK;
 }
 
 static Status batch_print(void *context, const Inferred *found)
@@ -100,11 +129,11 @@ static Status batch_print(void *context, const Inferred *found)
     int64_t classes = classifier_classes(&p->classifier);
     bool several = p->classifier.several;
     int most = (int)(p->options->top < classes && !several ? p->options->top : classes);
+    Status st = OK;
     const Batch *batch = &found->batch;
     Ranked *rank = malloc((size_t)classes * sizeof *rank);
     if (!rank) return FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
     for (int32_t i = 0, bad = 0; i < batch->n; i++) {
-        char where[PATH_BYTES];
         bool good = batch->labels[i] != LABEL_NONE;
         if (p->embeddings) embeddings_put(p, found, i, good);
         if (!good) {
@@ -113,16 +142,15 @@ static Status batch_print(void *context, const Inferred *found)
         }
         for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, found->prob[i * found->pitch + k]};
         qsort(rank, (size_t)classes, sizeof *rank, by_probability);
-        source_where(p->source, batch->ids[i], where, sizeof where);
         int top = most;
         if (several)
             for (top = 0; top < classes && (double)rank[top].probability > p->options->threshold;) top++;
-        result_print(p, where, rank, top);
+        if ((st = image_take(p, found, i, rank, top)) != OK) break;
     }
     p->damaged += batch->skipped;
     p->rotated += batch->rotated;
     free(rank);
-    return OK;
+    return st;
 }
 
 /* A data set, whose labels do not matter. Of shards with a part for evaluation only this is used. */
@@ -198,7 +226,14 @@ static Status images_run(Prediction *p)
     int32_t sizes[] = {(int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH),
                        (int32_t)(count > PREDICT_BATCH ? count % PREDICT_BATCH : 0), 0};
     int workers = option_is_set(o, "workers") ? (int)o->workers : cores_allowed();
-    TRY(classifier_load(o, source_info(p->source)->c, sizes, o->embeddings != NULL, &p->classifier));
+    ProgramConfig *program = &p->classifier.files->job.program;
+    program->features = o->embeddings != NULL;
+    program->maps = o->cam != NULL;
+    if (o->cam && maps_count(p) > CLASS_MAPS_MAX)
+        return FAIL(ERR_ARG, "--cam shows at most %d classes of an image side by side, but --top is %" PRId64,
+                    CLASS_MAPS_MAX, o->top);
+    TRY(classifier_load(o, source_info(p->source)->c, sizes, &p->classifier));
+    if (o->cam) TRY(directory_create(o->cam));
     if (o->embeddings) TRY(embeddings_begin(p, count));
     if (o->csv) fprintf(p->to, "file,rank,class,probability\n");
     TRY(classifier_run(&p->classifier, p->source, PREDICT_BATCH, workers, batch_print, p));

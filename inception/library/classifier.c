@@ -60,13 +60,12 @@ Status classifier_open(Options *o, JobFiles *files, Classifier *c)
 
 /* ---- the network */
 
-Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes, bool features, Classifier *c)
+Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes, Classifier *c)
 {
     TrainJob *job = &c->files->job;
     TRY(job_channels(o, job, channels));
     if (job->program.options.channels < channels)
         return FAIL(ERR_ARG, "%s learned from gray images, but predict reads color images", job->program.model->name);
-    job->program.features = features;
     ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
     config.device.threads = o->threads > 0 ? (int)o->threads : cores_allowed();
     for (int i = 0; sizes[i]; i++) config.eval_n[i] = sizes[i];

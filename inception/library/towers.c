@@ -144,7 +144,8 @@ static Status network_load(towers_network *t)
     const TrainJob *job = &t->files.job;
     TRY(job_channels(&t->options, &t->files.job, 3));
     t->channels = job->program.options.channels;
-    TRY(classifier_load(&t->options, t->channels, t->size, t->embedding, c));
+    t->files.job.program.features = t->embedding != 0;
+    TRY(classifier_load(&t->options, t->channels, t->size, c));
     if (!t->embedding) return OK;
     const Program *program = &c->replica->eval[0];
     Shape shape = graph_shape(program->graph, program->features);
@@ -238,8 +239,9 @@ static Status results_take(void *context, const Inferred *found)
         bad += !good;
         for (size_t k = 0; k < classes; k++) prob[k] = good ? found->prob[i * found->pitch + (int64_t)k] : NAN;
         for (size_t k = 0; features && k < size; k++) {
-            int64_t place = (int64_t)k / found->feature_count, channel = (int64_t)k % found->feature_count;
-            features[k] = good ? found->features[(i * found->places + place) * found->feature_pitch + channel] : NAN;
+            const Tensor *kept = &found->features;
+            size_t c = (size_t)kept->shape.c, place = (size_t)i * (size / c) + k / c;
+            features[k] = good ? ((const float *)kept->data)[place * (size_t)kept->pitch + k % c] : NAN;
         }
     }
     return OK;

@@ -232,6 +232,40 @@ static void test_evaluation(void **state)
     }
 }
 
+/* ---- class activation maps */
+
+static Status maps_build(Form form, int32_t side, Dtype compute, Program *program)
+{
+    ProgramConfig config = config_of(form, side, 0, false);
+    config.maps = true;
+    config.compute = compute;
+    config.fuse_siblings = config.pool_behind_conv = true;
+    return program_graph(&config, 2, program);
+}
+
+/* A place for each pixel of the map before the pool, for every network that has one; else the reason. */
+static void test_class_maps(void **state)
+{
+    (void)state;
+    Program program;
+    for (const Model *const *m = models_all(); *m; m++) {
+        Form form = {(*m)->name, "", false};
+        if (!(*m)->classes || !strcmp((*m)->name, "fashion_cnn")) continue;
+        if (maps_build(form, 0, DTYPE_F32, &program) != OK) fail_msg("%s: %s", (*m)->name, status_message());
+        const ValueInfo *maps = graph_value(program.graph, program.maps);
+        assert_int_equal(maps->role, ROLE_RESULT);
+        assert_int_equal(maps->shape.c, (*m)->classes);
+        assert_in_range(maps->shape.h, 7, 8);
+        program_destroy(&program);
+        assert_int_equal(maps_build(form, 0, DTYPE_BF16, &program), ERR_UNSUPPORTED);
+        assert_non_null(strstr(status_message(), "in bf16: its last layer must be dense, in f32"));
+    }
+    assert_int_equal(maps_build((Form){"fashion_cnn", "", false}, 0, DTYPE_F32, &program), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "fashion_cnn has no class activation maps at 28 x 28 pixels"));
+    assert_int_equal(maps_build((Form){"googlenet", "", false}, 32, DTYPE_F32, &program), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "the average of a map of several places (a global average pool)"));
+}
+
 /* ---- the command line about models */
 
 typedef struct Answer {
@@ -287,7 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),          cmocka_unit_test(test_names),       cmocka_unit_test(test_variant),
         cmocka_unit_test(test_smallest_images), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_class_maps),      cmocka_unit_test(test_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,43 @@ static Value loss_of_heads(Graph *g, const ProgramConfig *config, const ModelHea
     return loss;
 }
 
+/* Class activation maps (Zhou et al., "Learning Deep Features for Discriminative Localization", CVPR 2016): the last layer
+ * without its bias, applied to each place of the map whose average it reads. The mean over the places of the map of a class,
+ * plus the bias, is its logit. */
+static Value class_maps(Graph *g, const Op *last)
+{
+    static const OpAttr point = {.conv.window = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1}};
+    int32_t writer = graph_value(g, last->in[0])->op;
+    const Op *pool = writer >= 0 ? graph_op_at(g, writer) : NULL;
+    Shape map = pool ? graph_shape(g, pool->in[0]) : (Shape){0};
+    if (!pool || pool->kind != OP_AVG_POOL || pool->attr.pool.window.kh != map.h || pool->attr.pool.window.kw != map.w)
+        return (Value){0};
+    const Value in[] = {pool->in[0], last->in[1]};
+    return graph_op(g, OP_CONV, "maps", in, 2, &point, NULL);
+}
+
+static void last_layer_keep(const ProgramConfig *config, Value logits, Program *p)
+{
+    Graph *g = p->graph;
+    const char *name = config->model->name;
+    int32_t writer = graph_value(g, logits)->op, side = config->options.side;
+    const Op *last = writer >= 0 ? graph_op_at(g, writer) : NULL;
+    if (!last || last->kind != OP_DENSE || config->compute != DTYPE_F32) {
+        graph_fail(g, ERR_UNSUPPORTED, "%s has no %s in %s: its last layer must be dense, in f32 (--no-amp)", name,
+                   config->maps ? "class activation maps" : "embeddings", dtype_name(config->compute));
+        return;
+    }
+    if (config->features) p->features = last->in[0];
+    if (!config->maps) return;
+    p->maps = class_maps(g, last);
+    if (!p->maps.id)
+        graph_fail(
+            g, ERR_UNSUPPORTED,
+            "%s has no class activation maps at %d x %d pixels: its last layer does not read the average of a map of "
+            "several places (a global average pool)",
+            name, side, side);
+}
+
 static void classifier_build(const ProgramConfig *config, Value x, Program *p)
 {
     ModelOptions options = config->options;
@@ -60,14 +97,8 @@ static void classifier_build(const ProgramConfig *config, Value x, Program *p)
     options.aux = options.aux && config->training;
     config->model->build(p->graph, &options, x, &heads);
     p->loss = loss_of_heads(p->graph, config, &heads, p);
-    if (!config->features || config->training || graph_failed(p->graph)) return;
-    int32_t writer = graph_value(p->graph, heads.logits)->op;
-    const Op *op = writer >= 0 ? graph_op_at(p->graph, writer) : NULL;
-    if (op && op->kind == OP_DENSE && config->compute == DTYPE_F32)
-        p->features = op->in[0];
-    else
-        graph_fail(p->graph, ERR_UNSUPPORTED, "%s has no embeddings in %s: its last layer must be dense, in f32",
-                   config->model->name, dtype_name(config->compute));
+    if ((config->features || config->maps) && !config->training && !graph_failed(p->graph))
+        last_layer_keep(config, heads.logits, p);
 }
 
 /* ---- any model */
@@ -126,8 +157,9 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     else
         classifier_build(config, x, p);
     if (p->weight.id) p->weight_sum = affine(g, p->weight, 1, 0);
-    Value *const held[] = {&p->pixels, &p->labels, &p->targets, &p->weight, &p->augment,    &p->positive_weight,
-                           &p->dloss,  &p->loss,   &p->correct, &p->prob,   &p->weight_sum, &p->features};
+    Value *const held[] = {&p->pixels,          &p->labels,   &p->targets, &p->weight,  &p->augment,
+                           &p->positive_weight, &p->dloss,    &p->loss,    &p->correct, &p->prob,
+                           &p->weight_sum,      &p->features, &p->maps};
     enum { KEEP = sizeof held / sizeof *held };
     Value keep[KEEP];
     int changed;
@@ -140,6 +172,7 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     if (p->weight_sum.id) graph_result(g, p->weight_sum, "weight_sum");
     if (!config->training) graph_result(g, p->prob, "prob");
     if (p->features.id) graph_result(g, p->features, "features");
+    if (p->maps.id) graph_result(g, p->maps, "maps");
     p->forward_end = graph_op_count(g);
     NameFilter trains = {.only = phase->trains, .except = config->freeze};
     if (config->training) graph_train(g, p->loss, p->dloss, &trains);

@@ -31,7 +31,7 @@ typedef struct ProgramConfig {
     const char *freeze;    /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
                               evaluation, so that all programs have the same layout */
     bool recompute;        /* cheap activations are recomputed instead of kept */
-    bool features;         /* evaluation keeps what the classifier reads; not in a capsule, which never evaluates */
+    bool features, maps;   /* evaluation keeps them (Program); not in a capsule, which never evaluates */
     bool separate_storage; /* every value has its own: for comparison */
 } ProgramConfig;
 
@@ -47,6 +47,7 @@ typedef struct Program {
         term[PHASE_TERMS]; /* results: of a classifier with auxiliary heads the loss of each, the main one first */
     int term_count;
     Value features;  /* result of an evaluation with ProgramConfig.features: what the last layer reads */
+    Value maps;      /* result of an evaluation with ProgramConfig.maps: the class activation maps {n, classes, h, w} */
     Value prob;      /* result of an evaluation: of every class; else Value 0 */
     int forward_end; /* ops [0, forward_end) are the forward pass */
     int recomputed;  /* ops that run again in the backward pass */

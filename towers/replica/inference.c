@@ -1,5 +1,5 @@
 /* The ring of results of inference.h. Every slot has a block of pinned host memory (loss, top-1, top-5, then the
- * probabilities, then the features; with TTA_FLIP another such part for the mirror images) and a mark after the copies
+ * probabilities, features and maps; with TTA_FLIP another such part for the mirror images) and a mark after the copies
  * that fill it. */
 #include "towers/replica/inference.h"
 
@@ -10,6 +10,7 @@
 #include <time.h>
 
 enum { SLOTS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */, POLL_NS = 20000 };
+enum { RECORD_BYTES = IMAGE_RECORD * sizeof(int32_t) };
 
 typedef struct InferenceSlot {
     Inferred result;
@@ -18,6 +19,8 @@ typedef struct InferenceSlot {
     int32_t *labels;
     int64_t *ids;
     BadSample *bad;
+    uint8_t *pixels; /* only with maps, as the next */
+    int32_t *augment;
 } InferenceSlot;
 
 struct Inference {
@@ -26,6 +29,7 @@ struct Inference {
     bool prob;
     size_t view;       /* floats of a view of the largest batch */
     size_t bytes;      /* of a slot's floats */
+    size_t image;      /* bytes of an image that is kept; 0 without maps */
     uint8_t *mirrored; /* owned: pixels of the largest batch; NULL without TTA_FLIP */
     int64_t begun, ended;
     InferenceSlot slot[SLOTS];
@@ -55,23 +59,30 @@ out:
     return st;
 }
 
+/* 0 for no value. */
+static size_t value_floats(const Program *program, Value v)
+{
+    if (!v.id) return 0;
+    Tensor t = plan_tensor(program->plan, v);
+    return (size_t)(shape_pixels(t.shape) * t.pitch);
+}
+
 static Status slots_create(Inference *q, Tta tta)
 {
     Replica *r = q->replica;
     size_t most = 0, floats = 0;
+    size_t side = (size_t)r->config.program.canvas, image = side * side * (size_t)r->config.program.data_channels;
     for (int i = 0; i < r->eval_count; i++) {
-        size_t n = (size_t)r->eval[i].n, pitch = (size_t)plan_tensor(r->eval[i].plan, r->eval[i].prob).pitch;
+        const Program *program = &r->eval[i];
+        size_t n = (size_t)program->n,
+               needed = value_floats(program, program->features) + value_floats(program, program->maps);
+        if (q->prob) needed += value_floats(program, program->prob);
         if (n > most) most = n;
-        size_t needed = q->prob ? n * pitch : 0;
-        if (r->eval[i].features.id) {
-            Tensor t = plan_tensor(r->eval[i].plan, r->eval[i].features);
-            needed += n * (size_t)(t.shape.h * t.shape.w * t.pitch);
-        }
         if (needed > floats) floats = needed;
+        if (program->maps.id) q->image = image;
     }
     q->view = HEADER + floats;
     q->bytes = (tta == TTA_FLIP ? 2 : 1) * q->view * sizeof(float);
-    size_t side = (size_t)r->config.program.canvas, image = side * side * (size_t)r->config.program.data_channels;
     if (tta == TTA_FLIP) q->mirrored = malloc(most * image + 1);
     if (tta == TTA_FLIP && !q->mirrored)
         return FAIL(ERR_MEMORY, "no memory for the mirror images of %zu samples", most);
@@ -81,7 +92,9 @@ static Status slots_create(Inference *q, Tta tta)
         slot->labels = malloc((most + 1) * sizeof *slot->labels);
         slot->ids = malloc((most + 1) * sizeof *slot->ids);
         slot->bad = malloc((most + 1) * sizeof *slot->bad);
-        if (!slot->floats || !slot->labels || !slot->ids || !slot->bad)
+        slot->pixels = malloc(most * q->image + 1);
+        slot->augment = malloc(most * RECORD_BYTES + 1);
+        if (!slot->floats || !slot->labels || !slot->ids || !slot->bad || !slot->pixels || !slot->augment)
             return FAIL(ERR_MEMORY, "no memory for the results of %zu samples", most);
         if (r->device.backend->pin) r->device.backend->pin(&r->device, slot->floats, q->bytes, true);
     }
@@ -118,9 +131,25 @@ void inference_close(Inference *q)
         free(slot->labels);
         free(slot->ids);
         free(slot->bad);
+        free(slot->pixels);
+        free(slot->augment);
     }
     free(q->mirrored);
     free(q);
+}
+
+/* Download a value, or nothing, to *place, which moves behind it. */
+static Status value_send(const Inference *q, const Program *program, Value v, float **place, Tensor *result)
+{
+    Device *device = &q->replica->device;
+    size_t floats = value_floats(program, v);
+    *result = (Tensor){0};
+    if (!v.id) return OK;
+    *result = plan_tensor(program->plan, v);
+    Status st = device->backend->download(device, *place, result->data, floats * sizeof(float));
+    result->data = *place;
+    *place += floats;
+    return st;
 }
 
 /* To the floats at `to`. */
@@ -128,22 +157,15 @@ static Status results_send(const Inference *q, const Program *program, Inference
 {
     Device *device = &q->replica->device;
     const Backend *backend = device->backend;
-    Tensor prob = plan_tensor(program->plan, program->prob);
-    slot->result.prob = q->prob ? to + HEADER : NULL;
-    slot->result.pitch = prob.pitch;
+    float *place = to + HEADER;
+    Tensor prob;
     TRY(backend->download(device, to + LOSS, plan_tensor(program->plan, program->loss).data, sizeof(float)));
     TRY(backend->download(device, to + CORRECT, plan_tensor(program->plan, program->correct).data, 2 * sizeof(float)));
-    size_t probs = q->prob ? (size_t)(slot->result.batch.n * prob.pitch) : 0;
-    if (q->prob) TRY(backend->download(device, to + HEADER, prob.data, probs * sizeof(float)));
-    slot->result.features = NULL;
-    if (!program->features.id) return OK;
-    Tensor features = plan_tensor(program->plan, program->features);
-    slot->result.features = to + HEADER + probs;
-    slot->result.feature_pitch = features.pitch;
-    slot->result.feature_count = features.shape.c;
-    slot->result.places = features.shape.h * features.shape.w;
-    return backend->download(device, to + HEADER + probs, features.data,
-                             (size_t)(slot->result.batch.n * slot->result.places * features.pitch) * sizeof(float));
+    TRY(value_send(q, program, q->prob ? program->prob : (Value){0}, &place, &prob));
+    slot->result.prob = prob.data;
+    slot->result.pitch = prob.pitch;
+    TRY(value_send(q, program, program->features, &place, &slot->result.features));
+    return value_send(q, program, program->maps, &place, &slot->result.maps);
 }
 
 /* The images of a batch, each row from right to left. A border has equal sides, so that the central crop is mirrored. */
@@ -176,8 +198,8 @@ Status inference_begin(Inference *q, const Batch *batch)
     /* Copy the batch, because the loader will reuse its memory. */
     Batch *kept = &slot->result.batch;
     *kept = *batch;
-    kept->pixels = NULL;
-    kept->augment = NULL;
+    kept->pixels = q->image ? memcpy(slot->pixels, batch->pixels, (size_t)batch->n * q->image) : NULL;
+    kept->augment = q->image ? memcpy(slot->augment, batch->augment, (size_t)batch->n * RECORD_BYTES) : NULL;
     kept->targets = NULL;
     kept->labels = memcpy(slot->labels, batch->labels, (size_t)batch->n * sizeof *slot->labels);
     kept->ids = memcpy(slot->ids, batch->ids, (size_t)batch->n * sizeof *slot->ids);

@@ -18,14 +18,12 @@ typedef struct Inference Inference;
 
 /* Results of one batch, valid until inference_end is called again. */
 typedef struct Inferred {
-    Batch batch;        /* the batch passed to inference_begin, without pixels and augment */
+    Batch batch;        /* the batch passed to inference_begin; pixels and augment only with maps */
     double loss;        /* summed over the samples */
     int64_t correct[2]; /* top-1, top-5; both, and the features, are those of the images as they are */
     const float *prob;  /* [n][pitch]; NULL unless requested */
     int64_t pitch;
-    const float
-        *features; /* [n * places][feature_pitch], `feature_count` of each place; NULL unless the program has them */
-    int64_t feature_pitch, feature_count, places;
+    Tensor features, maps; /* of the program (program.h), in host memory; data is NULL if it has none */
 } Inferred;
 
 /* Both are borrowed and must outlive it; the memory of the loader's pixels stays pinned until inference_close. Evaluation
