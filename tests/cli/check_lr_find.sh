@@ -27,6 +27,7 @@ find_rate again.json --json
 find_rate four.json --json --towers 4 --processes 2
 find_rate sgd.json --json --opt sgd
 find_rate short.json --json --lr-from 1e-4 --lr-to 1 --lr-steps 40
+find_rate high.json --json --lr-to 1e4
 find_rate text
 cmp -s one.json again.json || complain "a second sweep gives other numbers"
 [ ! -e runs ] || complain "the sweep has left a run directory"
@@ -91,6 +92,8 @@ for found, low, high, steps in (one, 1e-6, 10, 100), (four, 1e-6, 10, 100), (loa
     lowest = smoothed.index(min(smoothed))
     slopes = [((smoothed[i + 1] - smoothed[i - 1]) / 2, i) for i in range(steps // 10 + 9, lowest)]
     expect(found['suggestion'] == found['lr'][min(slopes)[1] - 9], ('suggestion', found['suggestion'], min(slopes)))
+high = load('high.json')
+expect(high['steps'] < 100 and high['smoothed'][-1] > 4 * min(high['smoothed']) > high['smoothed'][-2], ('the end of a sweep that diverges', high['smoothed'][-3:]))
 expect(one['suggestion'] == four['suggestion'] and four['towers'] == 4, (one['suggestion'], four['suggestion']))
 expect(all(abs(a - b) < 1e-3 for a, b in zip(one['loss'][:60], four['loss'][:60])), 'losses of four towers')
 expect(1e-3 < one['suggestion'] < 0.03 < load('sgd.json')['suggestion'] < 1, (one['suggestion'], load('sgd.json')['suggestion']))

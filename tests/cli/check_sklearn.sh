@@ -63,6 +63,8 @@ for part, count in ("train", 120), ("val", 90):
         os.makedirs(f"photos/{part}/{name}")
         for i in range(count if name == "dark" else count // 3):
             pixels = np.clip(draw.normal(mean + draw.normal(0, 12), 40, 28 * 28), 0, 255).astype(np.uint8)
+            if part == "val" and i < 5: # the same picture five times in both classes, which have one probability
+                pixels[:] = 105
             open(f"photos/{part}/{name}/{i}.pgm", "wb").write(b"P5 28 28 255\n" + pixels.tobytes())
 PYTHON
 "$towers" train fashion_cnn --device cpu --data-path photos --epochs 12 --batch-size 16 --threads 1 --quiet --experiment run >/dev/null 2>err || complain "train: $(cat err)"
