@@ -242,9 +242,11 @@ def try_mutant(build, mutant):
             if isinstance(made, str):
                 return "broken", made
             check = test.startswith("check_")
-            program = os.path.join(folder, "towers" if check else test)
-            if check and not os.path.exists(os.path.join(folder, "tests")):
-                os.symlink(os.path.join(build.build, "tests"), os.path.join(folder, "tests"))
+            place = os.path.join(folder, "build")  # a mutant of a header lies in folder/towers
+            os.makedirs(place, exist_ok=True)
+            program = os.path.join(place, "towers" if check else test)
+            if check and not os.path.exists(os.path.join(place, "tests")):
+                os.symlink(os.path.join(build.build, "tests"), os.path.join(place, "tests"))
             problem = build.linked(link, *made, program)
             if problem:
                 return "broken", problem
