@@ -109,13 +109,6 @@ Status about_job(const TrainJob *job, About *about)
     return all ? about_classes(about, data->class_names, data->classes) : OK;
 }
 
-const char *about_get(const About *about, const char *key)
-{
-    for (int i = 0; i < about->count; i++)
-        if (!strcmp(about->pair[i].key, key)) return about->pair[i].value;
-    return NULL;
-}
-
 void about_close(About *about)
 {
     free(about->names);

@@ -33,7 +33,6 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
 NODISCARD Status about_classes(About *about, const char *const *names, int count);
 void about_add(About *about, const char *key, const char *value); /* borrows both */
 NODISCARD Status about_job(const TrainJob *job, About *about);    /* all keys of a training job */
-const char *about_get(const About *about, const char *key);       /* NULL if absent */
 void about_close(About *about);
 
 #endif
