@@ -60,7 +60,6 @@ struct Loader {
     Slot *slots;     /* owned */
     Worker *workers; /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
-    int64_t wait_ns;
     _Atomic int64_t hinted; /* 1 + the number of the last window that was announced to the storage */
     int lent;               /* number of batches that the caller holds, from `released` on */
 
@@ -415,15 +414,12 @@ static bool has_failed(const Loader *l, int64_t number)
 static void wait_for(Loader *l, int64_t number)
 {
     const Slot *slot = slot_of(l, number);
-    if (slot->ready == number || has_failed(l, number)) return;
-    int64_t start = clock_ns();
     while (slot->ready != number && !has_failed(l, number)) {
         if (l->threads_count == 0)
             work_once(l, &l->workers[0]);
         else
             pthread_cond_wait(&l->done, &l->lock);
     }
-    l->wait_ns += clock_ns() - start;
 }
 
 void loader_step(Loader *l)
@@ -457,11 +453,6 @@ Status loader_next(Loader *loader, const Batch **batch)
 {
     loader_step(loader);
     return loader_batch(loader, batch);
-}
-
-int64_t loader_wait_ns(const Loader *loader)
-{
-    return loader->wait_ns;
 }
 
 void loader_clocks(Loader *loader, LoaderClocks *clocks)

@@ -101,8 +101,6 @@ NODISCARD Status loader_next(Loader *loader, const Batch **batch);
 /* Memory of the pixels of read-ahead batch `index`, from 0, for devices that copy faster from registered memory; false
  * after the last. */
 bool loader_pixels(const Loader *loader, int index, void **memory, size_t *bytes);
-/* Total time in nanoseconds that loader_next has waited for data. */
-int64_t loader_wait_ns(const Loader *loader);
 void loader_clocks(Loader *loader, LoaderClocks *clocks);
 /* The activity that took most of the threads' time between two readings of the clocks: "disk" ("read" for a source in
  * memory), "decode" (including resizing) or "augment"; "" if they were idle. If clocks went backwards, the loader was
