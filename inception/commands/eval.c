@@ -1,6 +1,7 @@
 /* towers eval: evaluates weights; prints accuracy, scores of each class, the list of mistakes. */
 #include "inception/commands/commands.h"
 
+#include "inception/job/calibration.h"
 #include "inception/job/run_argument.h"
 #include "inception/report/class_scores.h"
 #include "kernels/text.h"
@@ -8,6 +9,7 @@
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
+#include "towers/replica/temperature.h"
 #include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
 
@@ -117,21 +119,28 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
     return st;
 }
 
+/* Of `count` samples those with a label; owned by the caller, NULL without memory. */
+static ClassAnswer *answers_make(const EvalSample *samples, int64_t count, int64_t *n)
+{
+    ClassAnswer *answers = calloc((size_t)count + 1, sizeof *answers);
+    *n = 0;
+    for (int64_t i = 0; answers && i < count; i++)
+        if (samples[i].label != LABEL_NONE)
+            answers[(*n)++] = (ClassAnswer){samples[i].label, samples[i].predicted, samples[i].probability};
+    return answers;
+}
+
 /* Confusion, calibration and the curves of two classes, where the probability of one tells that of the other. */
 static Status answers_count(const EvalSample *samples, bool exclusive, Scores *s)
 {
-    int64_t n = 0;
-    ClassAnswer *answers = calloc((size_t)s->info->count + 1, sizeof *answers);
+    int64_t n;
+    ClassAnswer *answers = answers_make(samples, s->info->count, &n);
     if (s->count <= CONFUSION_MOST) s->confusion = calloc((size_t)s->count * (size_t)s->count, sizeof *s->confusion);
     if (!answers || (s->count <= CONFUSION_MOST && !s->confusion)) {
         free(answers);
         return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)s->info->count);
     }
-    for (int64_t i = 0; i < s->info->count; i++) {
-        if (samples[i].label == LABEL_NONE) continue;
-        answers[n++] = (ClassAnswer){samples[i].label, samples[i].predicted, samples[i].probability};
-        if (s->confusion) s->confusion[samples[i].label * s->count + samples[i].predicted]++;
-    }
+    for (int64_t i = 0; s->confusion && i < n; i++) s->confusion[answers[i].label * s->count + answers[i].predicted]++;
     s->calibration = answers_calibration(answers, n);
     if (s->count == 2 && exclusive) answers_curves(answers, n, &s->roc_auc, &s->average_precision);
     free(answers);
@@ -286,10 +295,46 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
     return st;
 }
 
+/* ---- calibration */
+
+static Status calibration_error(const EvalSample *samples, int64_t count, double *error)
+{
+    int64_t n;
+    ClassAnswer *answers = answers_make(samples, count, &n);
+    if (!answers) return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)count);
+    *error = answers_calibration(answers, n);
+    free(answers);
+    return OK;
+}
+
+/* --calibrate: fit the temperature, apply it to the results and store it. */
+static Status calibrate(const Options *o, JobFiles *files, const char *weights, EvalResult *result, EvalSample *samples,
+                        float *probability, Calibration *made)
+{
+    int64_t count = source_info(files->test)->count, classes = files->job.program.options.classes;
+    Calibration c = {.images = result->count, .loss[0] = result->loss};
+    TRY(temperature_fit(samples, probability, count, classes, &c.temperature));
+    TRY(calibration_error(samples, count, &c.error[0]));
+    for (int64_t i = 0; i < count; i++) {
+        float *prob = probability + i * classes;
+        if (samples[i].label == LABEL_NONE) continue;
+        temperature_apply(c.temperature, prob, classes);
+        samples[i].probability = prob[samples[i].predicted];
+        samples[i].loss = -logf(prob[samples[i].label]);
+        c.loss[1] += (double)samples[i].loss / (double)result->count;
+    }
+    TRY(calibration_error(samples, count, &c.error[1]));
+    result->loss = c.loss[1];
+    files->job.temperature = c.temperature;
+    *made = c;
+    return files->job.group ? OK : calibration_write(o, weights, &c);
+}
+
 /* ---- the result */
 
 /* A loss that is not finite becomes null, because JSON has no NaN. */
-static Status result_json(const Options *o, const EvalResult *result, int64_t skipped, bool top5, const Scores *scores)
+static Status result_json(const TrainJob *job, const EvalResult *result, int64_t skipped, const Scores *scores,
+                          const Calibration *made)
 {
     double count = (double)result->count;
     double exact = (double)result->correct[0] / count, second = (double)result->correct[1] / count;
@@ -304,13 +349,18 @@ static Status result_json(const Options *o, const EvalResult *result, int64_t sk
         json_object_set_new(root, "hamming_loss", json_finite(scores->hamming));
     } else if (root) {
         json_object_set_new(root, "top1", json_finite(exact));
-        json_object_set_new(root, "top5", top5 ? json_finite(second) : json_null());
+        json_object_set_new(root, "top5", top5_says(job) ? json_finite(second) : json_null());
         json_object_set_new(root, "calibration_error", json_finite(scores->calibration));
         if (scores->count == 2) json_object_set_new(root, "roc_auc", json_finite(scores->roc_auc));
         if (scores->count == 2) json_object_set_new(root, "average_precision", json_finite(scores->average_precision));
         if (scores->confusion) json_object_set_new(root, "confusion", confusion_json(scores));
     }
-    if (root && o->tta == TTA_FLIP) json_object_set_new(root, "tta", json_string("flip"));
+    if (root && job->tta == TTA_FLIP) json_object_set_new(root, "tta", json_string("flip"));
+    if (root && job->temperature > 0) json_object_set_new(root, "temperature", json_real(job->temperature));
+    if (root && made) {
+        json_object_set_new(root, "loss_before", json_finite(made->loss[0]));
+        json_object_set_new(root, "calibration_error_before", json_finite(made->error[0]));
+    }
     return json_emit(root, JSON_REAL_PRECISION(17), stdout);
 }
 
@@ -353,12 +403,11 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
 }
 
 /* To stdout, --errors and --class-scores to their files. `samples` [of the test set], `probability` [of the test
- * set][classes] or NULL, as eval_run gives them. */
+ * set][classes] or NULL, as eval_run gives them. `made`: by --calibrate, or NULL. */
 static Status eval_print(const Options *o, const JobFiles *files, const EvalResult *result, const EvalSample *samples,
-                         const float *probability)
+                         const float *probability, const Calibration *made)
 {
     Scores scores;
-    bool top5 = top5_says(&files->job);
     int64_t skipped = source_info(files->test)->count - result->count;
     TRY(scores_make(files, samples, probability, &scores));
     Status st = OK;
@@ -366,9 +415,12 @@ static Status eval_print(const Options *o, const JobFiles *files, const EvalResu
     if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, probability, &scores));
     if (skipped > 0) fprintf(stderr, "%lld damaged images were skipped (--bad-samples)\n", (long long)skipped);
     if (o->json)
-        TRY_OUT(result_json(o, result, skipped, top5, &scores));
+        TRY_OUT(result_json(&files->job, result, skipped, &scores, made));
     else
-        result_print(o, result, top5, &scores);
+        result_print(o, result, top5_says(&files->job), &scores);
+    if (made && !o->json)
+        printf("temperature %.4f: calibration error %.4f before and %.4f after, loss %.5f before and %.5f after\n",
+               made->temperature, made->error[0], made->error[1], made->loss[0], made->loss[1]);
 out:
     free(scores.class);
     free(scores.confusion);
@@ -383,14 +435,22 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
     (void)to;
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
+    if (options->calibrate && !calibration_run(options))
+        return FAIL(ERR_ARG,
+                    "--calibrate stores a temperature with a run, but '%s' is no folder of one; use towers eval RUN "
+                    "--calibrate",
+                    options->weights);
     TRY(job_weights(options, options->weights, weights, sizeof weights));
     eval_classes(options, weights, files);
-    return job_open(options, 0, files);
+    TRY(job_open(options, 0, files));
+    files->job.keep_scores = options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
+    return OK;
 }
 
 Status eval_command(Options *options, JobFiles *files, FILE *to)
 {
     EvalResult result;
+    Calibration made;
     char weights[4096];
     (void)to;
     TRY(job_weights(options, options->weights, weights, sizeof weights));
@@ -400,13 +460,18 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
         text_print(stderr, files->notes);
         eval_introduce(files);
     }
+    if (!options->calibrate && files->job.program.loss == LOSS_SOFTMAX)
+        TRY(calibration_read(options, weights, &files->job.temperature));
+    bool several = files->job.program.several, keeps = several || options->calibrate;
     size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;
     EvalSample *samples = calloc(count, sizeof *samples);
-    float *scores = files->job.program.several ? calloc(count * classes, sizeof *scores) : NULL;
-    Status st = samples && (scores || !files->job.program.several)
+    float *scores = keeps ? calloc(count * classes, sizeof *scores) : NULL;
+    Status st = samples && (scores || !keeps)
                     ? eval_run(&files->job, weights, &result, samples, scores, &files->signal_number)
                     : FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
-    if (st == OK) st = eval_print(options, files, &result, samples, scores);
+    if (st == OK && options->calibrate) st = calibrate(options, files, weights, &result, samples, scores, &made);
+    if (st == OK)
+        st = eval_print(options, files, &result, samples, several ? scores : NULL, options->calibrate ? &made : NULL);
     free(scores);
     free(samples);
     return st;

@@ -1,6 +1,7 @@
 /* A trained classifier; see classifier.h. */
 #include "inception/library/classifier.h"
 
+#include "inception/job/calibration.h"
 #include "inception/job/cores.h"
 #include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
@@ -55,6 +56,7 @@ Status classifier_open(Options *o, JobFiles *files, Classifier *c)
     TRY(facts_take(o, c->weights, c));
     TRY(job_model(o, files));
     job_transforms(o, &files->job, c->photos);
+    if (files->job.program.loss == LOSS_SOFTMAX) TRY(calibration_read(o, c->weights, &files->job.temperature));
     return OK;
 }
 
@@ -92,7 +94,7 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
                            .depth = 4};
     config.max_steps = shares_steps_per_epoch(&config.shares, count);
     TRY_OUT(loader_create(&config, &loader));
-    TRY_OUT(inference_open(c->replica, loader, true, job->tta, &inference));
+    TRY_OUT(inference_open(c->replica, loader, true, job->tta, job->temperature, &inference));
     for (int64_t done = 0; done < count;) {
         const Batch *next;
         TRY_OUT(loader_next(loader, &next));

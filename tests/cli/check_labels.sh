@@ -145,6 +145,7 @@ PY
 for data in list turned; do
     "$towers" eval "$work/learned" --data-path "$work/$data" --device cpu --json >"$work/$data.json" 2>"$work/err" || complain "eval of $data: $(cat "$work/err")"
 done
+refused "--calibrate has no effect with --loss bce" "$towers" eval "$work/learned" --device cpu --calibrate
 # ---- --tta flip: the means of what is predicted for the images and for mirrored copies, of each class
 python3 - "$work" <<'PY'
 import os, sys

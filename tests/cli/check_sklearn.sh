@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Folds beside scikit-learn's StratifiedKFold and StratifiedGroupKFold, for drawn classes and groups: classes are divided no less evenly,
 # and groups are kept together; and the numbers of towers eval beside scikit-learn's, of the probabilities that towers predict prints;
-# those of --tta flip are the means of an image and its mirror image.
+# those of --tta flip are the means of an image and its mirror image; the temperature of --calibrate is the one that scipy finds.
 # The packages are installed once into a virtual environment in the user's cache.
 # Arguments: source folder, binary.
 set -u
@@ -154,4 +154,81 @@ assert len(rank) == 96 and 0.3 < wanted[1] < 0.9 and [found["top1"], found["top5
 PYTHON
 "$towers" predict runs/run photos/val --tta flip --embeddings e.npy >/dev/null 2>err && complain "--tta with --embeddings is accepted"
 grep -q -- '--embeddings and --tta exclude each other' err || complain "--tta with --embeddings: $(cat err)"
-check_end "classes are divided into folds as evenly as by scikit-learn, and groups stay together; the numbers of towers eval are its numbers; --tta flip is the mean of two predictions"
+# ---- --calibrate: the temperature of the least loss, which eval and predict then use; classes stay the same
+for n in 1 3; do
+    cp -r runs/run runs/cal$n
+    "$towers" eval runs/cal$n --quiet --json --calibrate --towers $n >cal$n.json 2>err || complain "eval --calibrate: $(cat err)"
+done
+cmp cal1.json cal3.json && cmp runs/cal1/calibration.json runs/cal3/calibration.json || complain "the temperature depends on the number of towers"
+"$towers" eval runs/cal1 --json --towers 3 >used.json 2>used.err || complain "eval of a calibrated run: $(cat used.err)"
+"$towers" eval runs/cal1 --json --tta flip >used_flip.json 2>err || complain "eval --tta flip of a calibrated run: $(cat err)"
+"$towers" eval runs/cal3 --calibrate >text 2>err || complain "eval --calibrate: $(cat err)"
+"$towers" predict runs/cal1 photos/val --json --top 2 >used.jsonl 2>predict.err || complain "predict of a calibrated run: $(cat predict.err)"
+"$towers" predict runs/cal1/best.safetensors photos/val --json --top 2 >file.jsonl 2>err || complain "predict of a file: $(cat err)"
+cmp file.jsonl predicted.jsonl && ! grep -q temperature err || complain "a file of weights is scaled: $(cat err)"
+"$python" - <<'PYTHON' || failures=$((failures + 1))
+import json
+import numpy as np
+from scipy.optimize import minimize_scalar
+def table(file):
+    rows = [json.loads(line) for line in open(file)]
+    return np.array([[next(c["probability"] for c in row["predictions"] if c["name"] == name) for name in ("dark", "light")] for row in rows]), rows
+(plain, rows), (used, _) = table("predicted.jsonl"), table("used.jsonl")
+labels = np.array([int("/light/" in row["file"]) for row in rows])
+def scaled(t):
+    p = np.exp(np.log(plain) / t)
+    return p / p.sum(axis=1, keepdims=True)
+def loss(t):
+    return -np.mean(np.log(scaled(t)[np.arange(120), labels]))
+def error(p):
+    sure, right = p.max(axis=1), p.argmax(axis=1) == labels
+    bins = np.minimum(np.ceil(sure * 15).astype(int) - 1, 14)
+    return sum(abs(right[bins == b].mean() - sure[bins == b].mean()) * np.mean(bins == b) for b in set(bins))
+wanted = minimize_scalar(lambda b: loss(1 / b), bounds=(0.05, 20), method="bounded", options={"xatol": 1e-10})
+before, made, after = (json.load(open(f)) for f in ("eval.json", "cal1.json", "used.json"))
+t = made["temperature"]
+assert abs(1 / t - wanted.x) < 1e-5 and abs(t - 1) > 0.01, (t, 1 / wanted.x)
+assert abs(made["loss"] - wanted.fun) < 1e-6 and made["loss"] < made["loss_before"] == before["loss"], (made["loss"], wanted.fun)
+assert abs(made["calibration_error"] - error(scaled(t))) < 1e-5 and made["calibration_error_before"] == before["calibration_error"]
+assert np.abs(used - scaled(t)).max() < 1e-6, np.abs(used - scaled(t)).max()
+for name in ("top1", "confusion", "mean_f1"):
+    assert before[name] == made[name] == after[name], name
+for name in ("temperature", "calibration_error", "roc_auc"):
+    assert made[name] == after[name], name
+assert abs(made["loss"] - after["loss"]) < 1e-6 and "loss_before" not in after and "temperature" not in before
+flip, used_flip = json.load(open("flip1.json")), json.load(open("used_flip.json"))
+assert used_flip["top1"] == flip["top1"] and used_flip["loss"] != flip["loss"] and used_flip["temperature"] == t
+mean = np.array(list(json.loads(line)["predictions"] for line in open("mean.jsonl")))
+pairs = np.array([[next(c["probability"] for c in row if c["name"] == name) for name in ("dark", "light")] for row in mean])
+powers = np.exp(np.log(pairs) / t)
+assert abs(used_flip["loss"] + np.mean(np.log((powers / powers.sum(axis=1, keepdims=True))[np.arange(120), labels]))) < 1e-6, used_flip["loss"]
+stored = json.load(open("runs/cal1/calibration.json"))
+assert stored["temperature"] == t and stored["images"] == 120 and stored["loss"] == [made["loss_before"], made["loss"]], stored
+line = "temperature %.4f: calibration error %.4f before and %.4f after, loss %.5f before and %.5f after" % (
+    t, before["calibration_error"], made["calibration_error"], before["loss"], made["loss"])
+assert line in open("text").read(), (line, open("text").read())
+for file in ("used.err", "predict.err"):
+    assert "temperature    %.4f (runs/cal1/calibration.json)" % t in open(file).read(), open(file).read()
+PYTHON
+cp runs/cal1/calibration.json runs/many
+"$towers" eval runs/many >/dev/null 2>err && grep -q "is of other weights and is not used" err || complain "the temperature of other weights: $(cat err)"
+echo '{"temperature": 0, "weights": ""}' >runs/many/calibration.json
+refused() { # TEXT ARGUMENT...
+    "$towers" "${@:2}" >/dev/null 2>err && complain "accepted: ${*:2}"
+    grep -qF -- "$1" err || complain "${*:2}: $(cat err)"
+}
+refused "expected weights and a temperature from 0.05 to 20" predict runs/many many/val
+refused "stores a temperature with a run, but 'runs/run/best.safetensors' is no folder" eval runs/run/best.safetensors --calibrate --data-path photos
+refused "--tta and --calibrate exclude each other" eval runs/run --calibrate --tta flip
+"$python" - <<'PYTHON' # images that are classified rightly
+import json, os, shutil
+for name in "dark", "light":
+    os.makedirs(f"easy/val/{name}")
+for line in open("predicted.jsonl"):
+    file, first = json.loads(line)["file"], json.loads(line)["predictions"][0]["name"]
+    if f"/{first}/" in file:
+        shutil.copy(file, f"easy/val/{first}")
+PYTHON
+refused "is right about all, or nearly all, of these images; evaluate more" eval runs/run --data-path easy --calibrate
+[ ! -e runs/run/calibration.json ] || complain "a refused calibration is stored"
+check_end "classes are divided into folds as evenly as by scikit-learn, and groups stay together; the numbers of towers eval are its numbers; --tta flip is the mean of two predictions, the temperature of --calibrate the best one"

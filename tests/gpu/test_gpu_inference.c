@@ -52,7 +52,7 @@ static void subject_open(Subject *s, const Backend *backend)
                            .max_steps = BATCHES,
                            .depth = 2};
     if (loader_create(&loader, &s->loader) != OK) fail_msg("%s", status_message());
-    assert_int_equal(inference_open(s->replica, s->loader, true, TTA_NONE, &s->inference), OK);
+    assert_int_equal(inference_open(s->replica, s->loader, true, TTA_NONE, 0, &s->inference), OK);
 }
 
 static void subject_close(Subject *s)

@@ -3,6 +3,7 @@
  * that fill it. */
 #include "towers/replica/inference.h"
 
+#include "towers/replica/temperature.h"
 #include "towers/store/pretrained.h"
 
 #include <stdlib.h>
@@ -27,6 +28,7 @@ struct Inference {
     Replica *replica; /* borrowed, as the next */
     Loader *loader;
     bool prob;
+    double temperature;
     size_t view;       /* floats of a view of the largest batch */
     size_t bytes;      /* of a slot's floats */
     size_t image;      /* bytes of an image that is kept; 0 without maps */
@@ -101,13 +103,14 @@ static Status slots_create(Inference *q, Tta tta)
     return OK;
 }
 
-Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, Inference **made)
+Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, double temperature, Inference **made)
 {
     Inference *q = calloc(1, sizeof *q);
     if (!q) return FAIL(ERR_MEMORY, "no memory for the results of an evaluation");
     q->replica = replica;
     q->loader = loader;
     q->prob = prob;
+    q->temperature = temperature;
     replica_pin(replica, loader, true);
     Status st = slots_create(q, tta);
     if (st == OK) {
@@ -250,6 +253,9 @@ Status inference_end(Inference *q, const Inferred **result)
     size_t probs = q->mirrored && q->prob ? (size_t)(slot->result.batch.n * slot->result.pitch) : 0;
     for (size_t i = HEADER; i < HEADER + probs; i++)
         slot->floats[i] = (slot->floats[i] + slot->floats[q->view + i]) / 2;
+    for (int64_t i = 0; q->prob && q->temperature > 0 && i < slot->result.batch.n; i++)
+        temperature_apply(q->temperature, slot->floats + HEADER + i * slot->result.pitch,
+                          q->replica->config.program.options.classes);
     *result = &slot->result;
     return OK;
 }

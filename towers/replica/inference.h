@@ -4,7 +4,8 @@
  * inference_end waits for the oldest batch. An asynchronous device copies batch k + 1 while it computes batch k; on
  * the CPU inference_begin has done all the work when it returns.
  *
- * With TTA_FLIP the network also sees the mirror image of each picture, and the probabilities are the means of both. */
+ * With TTA_FLIP the network also sees the mirror image of each picture, and the probabilities are the means of both.
+ * With a temperature they are scaled by it (temperature.h), after that. */
 #ifndef TOWERS_REPLICA_INFERENCE_H
 #define TOWERS_REPLICA_INFERENCE_H
 
@@ -28,7 +29,8 @@ typedef struct Inferred {
 
 /* Both are borrowed and must outlive it; the memory of the loader's pixels stays pinned until inference_close. Evaluation
  * programs of the replica are used. */
-NODISCARD Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, Inference **made);
+NODISCARD Status inference_open(Replica *replica, Loader *loader, bool prob, Tta tta, double temperature,
+                                Inference **made);
 void inference_close(Inference *inference); /* NULL is fine */
 
 /* The batch may be returned to the loader afterwards. */

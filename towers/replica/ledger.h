@@ -141,7 +141,8 @@ typedef struct Ledger {
     EvalSample *sample;               /* [samples] of the last evaluation, a mapping of its own; NULL */
     int64_t samples;
     float *
-        score; /* [samples][classes] probabilities, a mapping of its own; NULL unless samples have any number of classes */
+        score; /* [samples][classes] probabilities, a mapping of its own; NULL unless samples have any number of classes, or
+                  a temperature is fitted */
     int classes;
     size_t bytes;
 } Ledger;

@@ -89,13 +89,14 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
     const Batch *batch = &found->batch;
     float *to = fields + batch->step * BLOCK_FIELDS;
     bool averaged = p->job->tta != TTA_NONE; /* loss and correct predictions are those of the averaged probabilities */
-    double loss = averaged ? 0 : found->loss;
+    bool scaled = averaged || p->job->temperature > 0;
+    double loss = scaled ? 0 : found->loss;
     int64_t correct[2] = {averaged ? 0 : found->correct[0], averaged ? 0 : found->correct[1]};
     for (int32_t i = 0; found->prob && i < batch->n; i++) {
         const float *probability = found->prob + i * found->pitch;
         EvalSample sample = sample_evaluate(p->job, batch, i, probability, has);
+        if (scaled && sample.label != LABEL_NONE) loss += (double)sample.loss;
         if (averaged && sample.label != LABEL_NONE) {
-            loss += (double)sample.loss;
             correct[0] += sample.label == sample.predicted;
             correct[1] += is_near(probability, has, classes, p->job->program.several ? 1 : 5);
         }
@@ -177,7 +178,8 @@ static Status blocks_run(TowerProcess *p, float *fields)
     float *confusion = job_eval_confusion(p->job) ? fields + job_eval_blocks(p->job) * BLOCK_FIELDS : NULL;
     if (config.start_step >= config.max_steps) return OK;
     TRY_OUT(loader_create(&config, &loader));
-    TRY_OUT(inference_open(p->replica, loader, confusion || p->ledger->sample, p->job->tta, &inference));
+    TRY_OUT(inference_open(p->replica, loader, confusion || p->ledger->sample, p->job->tta, p->job->temperature,
+                           &inference));
     for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));

@@ -94,7 +94,7 @@ static Status shared_create(Supervisor *s)
     TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
     if (job->test)
         TRY(ledger_samples(s->ledger, source_info(job->test)->count,
-                           job->program.several ? job->program.options.classes : 0));
+                           job->program.several || job->keep_scores ? job->program.options.classes : 0));
     Placement last = job_placement(job, s->first + s->count - 1);
     int towers = last.first_tower + last.local_towers - job_placement(job, s->first).first_tower;
     return comm_shared_create(towers, s->count, room, &s->shared);

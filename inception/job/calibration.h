@@ -1,0 +1,25 @@
+/* The temperature of a run's probabilities (towers/replica/temperature.h), in RUN/calibration.json:
+ *
+ *   temperature, images, loss, calibration_error [before, after] of the evaluation that it was fitted on, and
+ *   weights: size and XXH3-128 of the file of weights that it is of
+ *
+ * It is used for this file of weights alone; a run that has trained on has another one. */
+#ifndef TOWERS_INCEPTION_JOB_CALIBRATION_H
+#define TOWERS_INCEPTION_JOB_CALIBRATION_H
+
+#include "inception/options/options.h"
+
+typedef struct Calibration {
+    double temperature;
+    int64_t images;
+    double loss[2], error[2]; /* before and after */
+} Calibration;
+
+/* The folder of a run that --weights names; NULL if it names a file. */
+const char *calibration_run(const Options *options);
+/* *temperature = that of the run for this file of weights, or 0; says on stderr which one is used, or that it is of other
+ * weights, unless options->quiet. ERR_FORMAT if the number is impossible. */
+NODISCARD Status calibration_read(const Options *options, const char *weights, double *temperature);
+NODISCARD Status calibration_write(const Options *options, const char *weights, const Calibration *calibration);
+
+#endif
