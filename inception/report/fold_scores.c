@@ -1,6 +1,7 @@
 /* Grouping runs by setting, and the paired test; see fold_scores.h. */
 #include "inception/report/fold_scores.h"
 
+#include "inception/report/run_difference.h"
 #include "inception/report/setting_differences.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
@@ -32,24 +33,16 @@ static bool scored_read(const Run *run, Scored *scored)
     return scored->folds >= 2 && isfinite(scored->score);
 }
 
-static bool model_equal(const Run *a, const Run *b)
-{
-    json_t *x = json_loads(a->environment, 0, NULL), *y = json_loads(b->environment, 0, NULL);
-    const json_t *one = json_object_get(x, "model"), *other = json_object_get(y, "model");
-    bool equal = !one || !other || json_equal(one, other);
-    json_decref(x);
-    json_decref(y);
-    return equal;
-}
-
 /* Whether the run is a fold that this setting, of runs before it, has not yet. */
 static bool setting_lacks(const Scored *all, int before, const Scored *one, int setting)
 {
     bool like = false;
+    char subjects[VERDICT_BYTES];
     for (int k = 0; k < before; k++) {
         if (all[k].setting != setting) continue;
         if (all[k].fold == one->fold || all[k].folds != one->folds) return false;
-        like = like || (model_equal(all[k].run, one->run) && settings_equal(all[k].run, one->run, OPTION_ID_fold));
+        const Run *first = all[k].run;
+        like = like || (subjects_equal(first, one->run, subjects) && settings_equal(first, one->run, OPTION_ID_fold));
     }
     return like;
 }

@@ -270,8 +270,7 @@ static void difference_verdict(RunDifference *d)
     }
 }
 
-/* What differs between runs of other models or data was not changed by a setting alone. */
-static void subjects_tell(const Run *a, const Run *b, char text[VERDICT_BYTES])
+bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
 {
     static const char *const keys[] = {"model", "data", "classes"};
     json_t *then = json_loads(a->environment, 0, NULL), *now = json_loads(b->environment, 0, NULL);
@@ -286,6 +285,7 @@ static void subjects_tell(const Run *a, const Run *b, char text[VERDICT_BYTES])
     if (*text) text_add(&subjects, ": their numbers do not measure the same thing.");
     json_decref(then);
     json_decref(now);
+    return !*text;
 }
 
 /* ---- the comparison */
@@ -323,6 +323,6 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     kid_compare(a, b, d);
     TRY(speed_compare(a, b, d));
     difference_verdict(d);
-    subjects_tell(a, b, d->subjects);
+    subjects_equal(a, b, d->subjects);
     return OK;
 }

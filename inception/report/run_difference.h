@@ -28,6 +28,10 @@ NODISCARD Status run_loss_over(const Run *run, int64_t from, int64_t to, double 
 /* The last KID of a run; NULL if none was measured. */
 const RunKid *run_last_kid(const Run *run);
 
+/* Whether two runs are of the same model, data and classes; `text` says what differs, "" if nothing: what differs between
+ * runs of other subjects was not changed by a setting alone. */
+bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES]);
+
 NODISCARD Status run_difference(const Run *a, const Run *b, RunDifference *difference);
 
 #endif

@@ -8,11 +8,11 @@
 #include <xxhash.h>
 
 #include "kernels/philox.h"
+#include "towers/data/sources/label_file.h"
 #include "towers/data/sources/reader.h"
-#include "towers/files/csv.h"
 #include "towers/files/files.h"
 
-enum { LABELS_LIMIT = 1 << 30, STREAM = 0x666f6c64 /* "fold" */ };
+enum { STREAM = 0x666f6c64 /* "fold" */ };
 
 static uint64_t draw(uint64_t seed, uint64_t id)
 {
@@ -78,44 +78,6 @@ int fold_folder(const char *group)
     return *group && !*end && level >= 1 && level < PATH_BYTES ? (int)level : 0;
 }
 
-typedef struct Row {
-    const char *file, *group; /* in the text of the file */
-} Row;
-
-typedef struct Column {
-    char root[PATH_BYTES]; /* folder of the labels file, as samples' places begin */
-    char *text;            /* owned */
-    Row *rows;             /* owned, sorted by file */
-    int64_t count;
-} Column;
-
-static int by_file(const void *a, const void *b)
-{
-    return strcmp(((const Row *)a)->file, ((const Row *)b)->file);
-}
-
-static char *line_take(char **rest)
-{
-    char *line = *rest;
-    if (!line || !*line) return NULL;
-    char *end = strchr(line, '\n');
-    *rest = end ? end + 1 : NULL;
-    if (end) *end = 0;
-    size_t count = strlen(line);
-    if (count && line[count - 1] == '\r') line[count - 1] = 0;
-    return line;
-}
-
-/* The next field, without blanks around it, as the labels of the samples are read. */
-static char *field_take(char **line)
-{
-    if (*line) *line += strspn(*line, " \t");
-    char *field = csv_take(line);
-    for (size_t n = field ? strlen(field) : 0; n && (field[n - 1] == ' ' || field[n - 1] == '\t'); n--)
-        field[n - 1] = 0;
-    return field;
-}
-
 /* The labels.csv of the samples: the nearest one above the first of them, in the data's folder or below it. */
 static Status labels_find(const Source *source, const FoldConfig *config, char path[PATH_BYTES])
 {
@@ -131,42 +93,37 @@ static Status labels_find(const Source *source, const FoldConfig *config, char p
     return path_join(path, config->labels, "labels.csv");
 }
 
-static Status column_read(const Source *source, const FoldConfig *config, Column *column)
+typedef struct Groups {
+    char root[PATH_BYTES]; /* folder of the labels file, as samples' places begin */
+    LabelFile file;        /* rows sorted by name */
+} Groups;
+
+static int by_name(const void *a, const void *b)
 {
-    char path[PATH_BYTES], *field;
-    size_t bytes = 0;
-    int number = -1;
+    return strcmp(((const LabelRow *)a)->name, ((const LabelRow *)b)->name);
+}
+
+static Status groups_read(const Source *source, const FoldConfig *config, Groups *groups)
+{
+    char path[PATH_BYTES];
     TRY(labels_find(source, config, path));
     char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
-    if (slash) snprintf(column->root, sizeof column->root, "%.*s", (int)(slash - real + 1), real);
+    if (slash) snprintf(groups->root, sizeof groups->root, "%.*s", (int)(slash - real + 1), real);
     free(real);
-    TRY(file_load(path, OF_USER, ERR_ARG, LABELS_LIMIT, &column->text, &bytes));
-    char *rest = column->text, *line = line_take(&rest);
-    for (int i = 0; line && (field = field_take(&line)); i++)
-        if (i > 0 && !strcmp(field, config->group)) number = i;
-    if (number < 0) return FAIL(ERR_ARG, "--fold-group %s: '%s' has no such column", config->group, path);
-    size_t lines = 1;
-    for (const char *at = rest; at && *at; at++) lines += *at == '\n';
-    column->rows = calloc(lines, sizeof *column->rows);
-    if (!column->rows) return FAIL(ERR_MEMORY, "no memory for the groups of '%s'", path);
-    while ((line = line_take(&rest))) {
-        Row row = {.file = field_take(&line)};
-        for (int i = 1; i <= number && line; i++) row.group = field_take(&line);
-        if (row.file && *row.file && row.group) column->rows[column->count++] = row;
-    }
-    qsort(column->rows, (size_t)column->count, sizeof *column->rows, by_file);
+    TRY(label_file_read(path, config->group, &groups->file));
+    qsort(groups->file.rows, (size_t)groups->file.rows_count, sizeof *groups->file.rows, by_name);
     return OK;
 }
 
 /* A name in labels.csv may lack the extension. */
-static const char *column_find(const Column *column, char *file)
+static const char *group_find(const LabelFile *file, char *name)
 {
-    const Row wanted = {.file = file};
-    const Row *found = bsearch(&wanted, column->rows, (size_t)column->count, sizeof *column->rows, by_file);
-    char *dot = found ? NULL : strrchr(file, '.');
+    const LabelRow wanted = {.name = name};
+    const LabelRow *found = bsearch(&wanted, file->rows, (size_t)file->rows_count, sizeof *file->rows, by_name);
+    char *dot = found ? NULL : strrchr(name, '.');
     if (dot && !strchr(dot, '/')) {
         *dot = 0;
-        found = bsearch(&wanted, column->rows, (size_t)column->count, sizeof *column->rows, by_file);
+        found = bsearch(&wanted, file->rows, (size_t)file->rows_count, sizeof *file->rows, by_name);
     }
     return found ? found->group : NULL;
 }
@@ -179,24 +136,23 @@ typedef struct Member {
 static Status members_find(const Source *source, const FoldConfig *config, Member *members)
 {
     Status st = OK;
-    Column column = {0};
+    Groups groups = {0};
     int folder = fold_folder(config->group);
-    if (!folder) TRY_OUT(column_read(source, config, &column));
+    if (!folder) TRY_OUT(groups_read(source, config, &groups));
     for (int64_t i = 0; i < source_info(source)->count; i++) {
         char where[PATH_BYTES], text[PATH_BYTES];
         source_where(source, i, where, sizeof where);
         memcpy(text, where, sizeof text);
-        size_t root = strlen(column.root);
-        char *below = text + (strncmp(text, column.root, root) ? 0 : root);
-        const char *group = folder ? folder_name(text, folder) : column_find(&column, below);
+        size_t root = strlen(groups.root);
+        char *below = text + (strncmp(text, groups.root, root) ? 0 : root);
+        const char *group = folder ? folder_name(text, folder) : group_find(&groups.file, below);
         if (!group || !*group)
             TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has no such %s", config->group, where,
                          folder ? "folder" : "group in labels.csv"));
         members[i] = (Member){XXH3_64bits(group, strlen(group)), i};
     }
 out:
-    free(column.text);
-    free(column.rows);
+    label_file_free(&groups.file);
     return st;
 }
 

@@ -18,7 +18,9 @@ typedef struct Reader {
     const char *path;
     char *at; /* the next field */
     int64_t line;
-    bool more; /* fields on this line */
+    bool more;         /* fields on this line */
+    const char *group; /* name of the column that is no class; NULL: none */
+    int group_column, columns;
 } Reader;
 
 #define LINE_FAIL(r, ...) line_fail(r, (r)->line, __VA_ARGS__)
@@ -106,6 +108,15 @@ static Status label_add(LabelFile *f, int32_t class)
     return OK;
 }
 
+/* Take the field of a column of the last row, after its name. The group of the row is kept. */
+static Status column_next(LabelFile *f, Reader *r, int column, char **field)
+{
+    if (!r->more) return LINE_FAIL(r, "%d of the %d columns of the header", column, r->columns);
+    TRY(field_next(r, field));
+    if (column == r->group_column) f->rows[f->rows_count - 1].group = *field;
+    return OK;
+}
+
 /* ---- a column for each class */
 
 typedef struct Flags {
@@ -141,14 +152,16 @@ static Status flags_read(LabelFile *f, Reader *r)
     while (line_next(r)) {
         TRY(field_next(r, &field));
         TRY(row_add(f, r, field));
-        for (int c = 0; c < f->classes_count; c++) {
+        int32_t number = 0;
+        for (int column = 1; column < r->columns; column++) {
             bool has;
-            if (!r->more) return LINE_FAIL(r, "%d columns, but the header has %d", c + 1, f->classes_count + 1);
-            TRY(field_next(r, &field));
+            TRY(column_next(f, r, column, &field));
+            if (column == r->group_column) continue;
             TRY(flag_read(r, field, &flags, &has));
-            if (has) TRY(label_add(f, c));
+            if (has) TRY(label_add(f, number));
+            number++;
         }
-        if (r->more) return LINE_FAIL(r, "more columns than the header, which has %d", f->classes_count + 1);
+        if (r->more) return LINE_FAIL(r, "more columns than the header, which has %d", r->columns);
     }
     return OK;
 }
@@ -218,16 +231,19 @@ static Status cells_read(LabelFile *f, Reader *r, char ***cells, const char **se
     while (line_next(r)) {
         TRY(field_next(r, &field));
         TRY(row_add(f, r, field));
-        if (!r->more) return LINE_FAIL(r, "one column, but the header has 2");
-        TRY(field_next(r, &field));
+        TRY(array_grow(cells, f->rows_count - 1, sizeof **cells, "the rows of a labels file"));
+        char **cell = &(*cells)[f->rows_count - 1];
+        for (int column = 1; column < r->columns; column++) {
+            TRY(column_next(f, r, column, &field));
+            if (column != r->group_column) *cell = field;
+        }
         if (r->more)
             return LINE_FAIL(r,
-                             "more columns than the header, which has 2: expected labels separated by blanks, ';' or "
-                             "'|'");
-        TRY(array_grow(cells, f->rows_count - 1, sizeof **cells, "the rows of a labels file"));
-        (*cells)[f->rows_count - 1] = field;
-        semicolon = semicolon || strchr(field, ';');
-        bar = bar || strchr(field, '|');
+                             "more columns than the header, which has %d: expected labels separated by blanks, ';' or "
+                             "'|'",
+                             r->columns);
+        semicolon = semicolon || strchr(*cell, ';');
+        bar = bar || strchr(*cell, '|');
     }
     *separators = semicolon ? ";" : bar ? "|" : " \t";
     return OK;
@@ -267,15 +283,22 @@ static Status header_read(LabelFile *f, Reader *r)
     char *field;
     if (!line_next(r)) return FAIL(ERR_FORMAT, "'%s' is empty: expected a header and a line for each image", r->path);
     TRY(field_next(r, &field));
-    while (r->more) {
+    for (r->columns = 1; r->more; r->columns++) {
         TRY(field_next(r, &field));
         if (!*field || strlen(field) > LABEL_NAME_MAX)
-            return LINE_FAIL(r, "the name of column %d has %zu bytes: expected 1 to %d", f->classes_count + 2,
-                             strlen(field), LABEL_NAME_MAX);
+            return LINE_FAIL(r, "the name of column %d has %zu bytes: expected 1 to %d", r->columns + 1, strlen(field),
+                             LABEL_NAME_MAX);
+        if (r->group && !r->group_column && !strcmp(field, r->group)) {
+            r->group_column = r->columns;
+            continue;
+        }
         if (f->classes_count == LABEL_CLASSES_MAX) return LINE_FAIL(r, "more than %d columns", COLUMNS_MAX);
         TRY(array_grow(&f->classes, f->classes_count, sizeof *f->classes, "the classes of a labels file"));
         f->classes[f->classes_count++] = field;
     }
+    if (r->group && !r->group_column)
+        return FAIL(ERR_ARG, "--fold-group %s: '%s' has no such column; a number means a folder, 1: that of the image",
+                    r->group, r->path);
     if (!f->classes_count)
         return LINE_FAIL(r,
                          "expected a header of two columns or more, separated by commas: file and labels, or file and "
@@ -335,52 +358,12 @@ static Status file_fill(LabelFile *f, Reader *r)
     return names_check(f, r);
 }
 
-/* The end of the field at `at`: a comma, or the end of its line or of the text. */
-static char *field_end(char *at)
-{
-    bool quoted = false;
-    for (; *at && (quoted || (*at != ',' && *at != '\n')); at++) quoted ^= *at == '"';
-    return at;
-}
-
-static bool field_is(const char *at, const char *end, const char *name)
-{
-    static const char around[] = " \t\r\"";
-    while (at < end && strchr(around, *at)) at++;
-    while (end > at && strchr(around, end[-1])) end--;
-    return (size_t)(end - at) == strlen(name) && !memcmp(at, name, (size_t)(end - at));
-}
-
-/* Remove the column of this name, which is not the first, in place; false if there is none. */
-static bool column_drop(char *text, const char *name)
-{
-    int column = 0, dropped = 0;
-    bool header = true;
-    char *to = text;
-    for (char *at = text, *end; at; at = *end ? end + 1 : NULL) {
-        bool last;
-        end = field_end(at);
-        last = *end == '\n';
-        if (header && column > 0 && field_is(at, end, name)) dropped = column;
-        if (column == 0 || column != dropped) {
-            if (column > 0) *to++ = ',';
-            memmove(to, at, (size_t)(end - at));
-            to += end - at;
-        }
-        column = last ? 0 : column + 1;
-        header = header && !last;
-        if (last) *to++ = '\n';
-    }
-    *to = 0;
-    return dropped > 0;
-}
-
 /* Takes over `text`, which ends with a NUL. */
-static Status text_parse(const char *path, char *text, size_t count, LabelFile *file)
+static Status text_parse(const char *path, const char *group, char *text, size_t count, LabelFile *file)
 {
     static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8, as some spreadsheets write it */
     *file = (LabelFile){.text = text};
-    Reader r = {.path = path, .at = text};
+    Reader r = {.path = path, .at = text, .group = group};
     if (!strncmp(text, mark, 3)) r.at += 3;
     Status st = strlen(text) == count ? file_fill(file, &r)
                                       : FAIL(ERR_FORMAT,
@@ -391,21 +374,12 @@ static Status text_parse(const char *path, char *text, size_t count, LabelFile *
     return st;
 }
 
-Status label_file_read(const char *path, const char *without, LabelFile *file)
+Status label_file_read(const char *path, const char *group, LabelFile *file)
 {
     char *text;
     size_t count;
-    TRY(file_load(path, OF_USER, ERR_FORMAT, FILE_LIMIT, &text, &count));
-    if (without && strlen(text) == count) { /* else refused below */
-        if (!column_drop(text, without)) {
-            free(text);
-            return FAIL(ERR_ARG,
-                        "--fold-group %s: '%s' has no such column; a number means a folder, 1: that of the image",
-                        without, path);
-        }
-        count = strlen(text);
-    }
-    return text_parse(path, text, count, file);
+    TRY(file_load(path, OF_USER, ERR_ARG, FILE_LIMIT, &text, &count));
+    return text_parse(path, group, text, count, file);
 }
 
 Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file)
@@ -414,7 +388,7 @@ Status label_file_parse(const char *path, const char *bytes, size_t count, Label
     if (!text) return FAIL(ERR_MEMORY, "no memory for '%s'", path);
     if (count) memcpy(text, bytes, count);
     text[count] = 0;
-    return text_parse(path, text, count, file);
+    return text_parse(path, NULL, text, count, file);
 }
 
 typedef struct NamedClass {

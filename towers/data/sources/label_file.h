@@ -21,6 +21,7 @@ enum { LABEL_CLASSES_MAX = 65536, LABEL_NAME_MAX = 255 /* bytes */ };
 
 typedef struct LabelRow {
     const char *name;    /* of the file */
+    const char *group;   /* the value of the group's column; NULL without one */
     int64_t line, first; /* its labels: LabelFile.labels + first; lines count from 1 */
     int32_t count;
 } LabelRow;
@@ -38,10 +39,10 @@ typedef struct LabelFile {
 } LabelFile;
 
 /* Errors: ERR_FORMAT with file and line for anything else than the above, for a file that is listed twice, a label that an
- * image has twice, and names of files that leave the folder; ERR_IO, ERR_ARG. `without`: a column
+ * image has twice, and names of files that leave the folder; ERR_IO, ERR_ARG. `group`: a column
  * that is no class, for example the patient of each image, ERR_ARG if there is no such column; NULL: none. */
-NODISCARD Status label_file_read(const char *path, const char *without, LabelFile *file);
-/* label_file_read from memory; `path` is for messages. */
+NODISCARD Status label_file_read(const char *path, const char *group, LabelFile *file);
+/* label_file_read without a group, from memory; `path` is for messages. */
 NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file);
 /* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if
  * this has columns and not all of them. */
