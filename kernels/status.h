@@ -29,14 +29,19 @@ typedef enum Status {
 
 #define NODISCARD __attribute__((warn_unused_result))
 
-/* Describe a new failure and evaluate to its code. Replaces the thread's previous message and clears its trace. */
-#define FAIL(code, ...) status_fail((code), __FILE__, __LINE__, __VA_ARGS__)
+/* Describe a new failure and evaluate to its code. Replaces the thread's previous message and clears its trace. FAIL and
+ * TRY evaluate to the code itself, not to what a function returns, so that a compiler knows it is not OK and that results
+ * are written wherever OK is returned. */
+#define FAIL(code, ...) (status_fail((code), __FILE__, __LINE__, __VA_ARGS__), (code))
 
 /* Relay: return the code upward, adding this frame to the trace. */
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
         Status try_status_ = (call);                                                                                   \
-        if (try_status_ != OK) return status_via(try_status_, __FILE__, __LINE__, #call);                              \
+        if (try_status_ != OK) {                                                                                       \
+            status_via(try_status_, __FILE__, __LINE__, #call);                                                        \
+            return try_status_;                                                                                        \
+        }                                                                                                              \
     } while (0)
 
 /* Relay inside a function that owns things: needs a local `Status st` and one label `out:`. */
@@ -44,12 +49,12 @@ typedef enum Status {
     do {                                                                                                               \
         st = (call);                                                                                                   \
         if (st != OK) {                                                                                                \
-            (void)status_via(st, __FILE__, __LINE__, #call);                                                           \
+            status_via(st, __FILE__, __LINE__, #call);                                                                 \
             goto out;                                                                                                  \
         }                                                                                                              \
     } while (0)
 
-NODISCARD Status status_fail(Status code, const char *file, int line, const char *format, ...)
+Status status_fail(Status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 Status status_via(Status code, const char *file, int line, const char *call);
 
