@@ -6,11 +6,13 @@
 #include "inception/models/models.h"
 #include "inception/options/conditions.h"
 #include "inception/options/help.h"
+#include "inception/report/card.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "inception/report/runs.h"
 #include "kernels/text.h"
 #include "towers/data/images/image_memory.h"
+#include "towers/files/files.h"
 
 #include "commit.h" /* cmake/commit.cmake */
 
@@ -36,6 +38,22 @@ Status runs_command(Options *options, JobFiles *files, FILE *to)
 {
     (void)files;
     return runs_list(options->argument_count ? options->arguments[0] : "runs", options->sort, options->json, to);
+}
+
+Status card_command(Options *options, JobFiles *files, FILE *to)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    (void)files;
+    if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers card RUN [-o FILE]");
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory) return FAIL(ERR_MEMORY, "no memory for the card of '%s'", options->arguments[0]);
+    Status st = card_print(options->arguments[0], memory);
+    if (fclose(memory) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the card of '%s'", options->arguments[0]);
+    if (st == OK && options->out) st = file_replace(options->out, text, bytes);
+    if (st == OK && !options->out) text_print(to, text);
+    free(text);
+    return st;
 }
 
 /* Records may come from anywhere and contain terminal control sequences: print them escaped. */

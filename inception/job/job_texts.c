@@ -146,6 +146,23 @@ static json_t *class_weights(const float *weight, int classes)
     return all;
 }
 
+/* Number of images, fingerprint as in the settings of checkpoints, and the images of each class. */
+static json_t *data_json(const Source *data)
+{
+    const SourceInfo *info = source_info(data);
+    char fingerprint[40];
+    int64_t *count = info->classes > 0 ? calloc((size_t)info->classes + 1, sizeof *count) : NULL;
+    snprintf(fingerprint, sizeof fingerprint, "%016llx%016llx", (unsigned long long)info->fingerprint[0],
+             (unsigned long long)info->fingerprint[1]);
+    json_t *made = json_pack("{s:I, s:s}", "images", (json_int_t)info->count, "fingerprint", fingerprint);
+    json_t *classes = count ? json_array() : NULL;
+    if (count) source_classes_count(data, count);
+    for (int c = 0; count && c < info->classes; c++) json_array_append_new(classes, json_integer((json_int_t)count[c]));
+    if (classes) json_object_set_new(made, "class_images", classes);
+    free(count);
+    return made;
+}
+
 static char *environment_text(const JobFiles *files)
 {
     const TrainJob *job = &files->job;
@@ -163,6 +180,8 @@ static char *environment_text(const JobFiles *files)
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));
+    json_object_set_new(root, "training_data", data_json(job->train));
+    if (job->test) json_object_set_new(root, "evaluation_data", data_json(job->test));
     json_object_set_new(root, "data_format", json_string(source_info(job->train)->format));
     json_object_set_new(root, "classes", json_integer(job->program.options.classes));
     json_object_set_new(root, "channels", json_integer(job->program.options.channels));

@@ -166,7 +166,9 @@ static Status scan_letter(ArgumentScan *scan, const char *argument)
     const char *value = "true";
     OptionId id = 0;
     Verb verb = scan->options->verb;
-    while (id < OPTION_ID_COUNT && option_info(id)->letter != argument[0]) id++;
+    while (id < OPTION_ID_COUNT && (option_info(id)->letter != argument[0] || !option_belongs(id, verb))) id++;
+    for (OptionId k = 0; id == OPTION_ID_COUNT && k < OPTION_ID_COUNT; k++) /* of another command */
+        if (option_info(k)->letter == argument[0]) id = k;
     if (id == OPTION_ID_COUNT)
         return FAIL(ERR_ARG, "-%s is not an option; long options start with two dashes, e.g. --lr", argument);
     if (!option_belongs(id, verb)) return refuse_verb(verb, id, option_info(id)->flag);

@@ -21,17 +21,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_ROOM = 256, WORD_ROOM = 32, WHY_ROOM = 512, LOG_LIMIT = 1 << 28, METRICS_BYTES = 16 << 20 /* kept */ };
+enum { LOG_LIMIT = 1 << 28 };
 
-typedef enum ScoreKind { SCORED_BY_ACCURACY, SCORED_BY_MAP, SCORED_BY_KID, SCORED_BY_LOSS, NOT_SCORED } ScoreKind;
-static const char *const score_names[] = {"accuracy", "mAP", "KID", "loss", ""};
-
-typedef struct RunRow {
-    char name[NAME_ROOM], model[WORD_ROOM], started[WORD_ROOM], state[WORD_ROOM], why[WHY_ROOM];
-    ScoreKind kind;
-    double score, seconds; /* NaN: not known */
-    int64_t step;
-} RunRow;
+const char *run_score_name(ScoreKind kind)
+{
+    static const char *const names[] = {"accuracy", "mAP", "KID", "loss", ""};
+    return names[kind];
+}
 
 /* ---- one run */
 
@@ -48,20 +44,20 @@ static void word_copy(const json_t *root, const char *key, char *to, size_t byte
 }
 
 /* What follows "stopped: " in the last lines of log.txt, which a refused step leaves there. */
-static void log_cause(const char *run, char why[WHY_ROOM])
+static void log_cause(const char *run, char why[RUN_WHY_ROOM])
 {
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     if (path_join(path, run, "log.txt") != OK || file_read(path, LOG_LIMIT, &text, &bytes) != OK) return;
     char *last = NULL;
     for (char *at = text; (at = strstr(at, " stopped: ")); at++) last = at + strlen(" stopped: ");
-    if (last) snprintf(why, WHY_ROOM, "%.*s", (int)strcspn(last, "\n"), last);
+    if (last) snprintf(why, RUN_WHY_ROOM, "%.*s", (int)strcspn(last, "\n"), last);
     free(text);
 }
 
 static bool is_whole(const Run *run)
 {
-    char text[WORD_ROOM];
+    char text[RUN_WORD_ROOM];
     if (run_argument(run, "max-steps", text, sizeof text) && strtoll(text, NULL, 10) > 0 && run->steps &&
         run->step[run->steps - 1].step >= strtoll(text, NULL, 10))
         return true;
@@ -87,20 +83,22 @@ static void state_find(const Run *run, const char *path, RunRow *row)
     json_decref(outcome);
 }
 
-static bool better(ScoreKind kind, double score, const RunRow *row)
+bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double than)
 {
-    if (!isfinite(score) || kind > row->kind) return false;
-    return kind < row->kind || (kind <= SCORED_BY_MAP ? score > row->score : score < row->score);
+    if (!isfinite(score) || kind > than_kind) return false;
+    return kind < than_kind || (kind <= SCORED_BY_MAP ? score > than : score < than);
 }
 
-static void score_find(const Run *run, RunRow *row)
+void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best)
 {
-    for (int64_t i = 0; i < run->epochs; i++) {
+    *kind = NOT_SCORED;
+    *best = NAN;
+    for (int64_t i = 0; i < run->epochs && run->epoch[i].epoch <= last_epoch; i++) {
         const EpochRecord *e = &run->epoch[i];
         const double score[] = {run->several ? NAN : e->test_top1, run->several ? e->test_top1 : NAN, e->kid,
                                 e->train_loss};
         for (ScoreKind k = SCORED_BY_ACCURACY; k < NOT_SCORED; k++)
-            if (better(k, score[k], row)) row->kind = k, row->score = score[k];
+            if (run_scores_better(k, score[k], *kind, *best)) *kind = k, *best = score[k];
     }
 }
 
@@ -121,24 +119,28 @@ static double seconds_of(const Run *run)
     return seconds + (rows ? behind / (double)rows * (double)(run->step[run->steps - 1].step - told) : 0);
 }
 
-static void row_read(const char *path, const char *name, RunRow *row)
+void run_row_of(const Run *run, const char *path, const char *name, RunRow *row)
 {
-    Run *run = NULL;
     *row = (RunRow){.kind = NOT_SCORED, .score = NAN, .seconds = NAN};
     snprintf(row->name, sizeof row->name, "%s", name);
     json_t *environment = json_of_run(path, "env.json");
     word_copy(environment, "model", row->model, sizeof row->model);
     word_copy(environment, "started", row->started, sizeof row->started);
     json_decref(environment);
-    Status st = run_read(path, METRICS_BYTES, &run);
-    if (st == OK) {
-        score_find(run, row);
+    if (run) {
+        run_score(run, INT64_MAX, &row->kind, &row->score);
         row->step = run->steps ? run->step[run->steps - 1].step : 0;
         row->seconds = run->steps ? seconds_of(run) : NAN;
     }
-    char unread[WHY_ROOM] = "";
-    if (st != OK) snprintf(unread, sizeof unread, "%s", status_message());
     state_find(run, path, row);
+}
+
+static void row_read(const char *path, const char *name, RunRow *row)
+{
+    Run *run = NULL;
+    char unread[RUN_WHY_ROOM] = "";
+    if (run_read(path, RUN_BYTES, &run) != OK) snprintf(unread, sizeof unread, "%s", status_message());
+    run_row_of(run, path, name, row);
     if (*unread) memcpy(row->why, unread, sizeof unread);
     run_destroy(run);
 }
@@ -182,7 +184,8 @@ static void row_print(const RunRow *row, int name_width, FILE *to)
     char score[48] = "-", time[32] = "-";
     double scale = row->kind <= SCORED_BY_MAP ? 100 : 1;
     if (row->kind != NOT_SCORED)
-        snprintf(score, sizeof score, scale > 1 ? "%s %.2f %%" : "%s %.5g", score_names[row->kind], scale * row->score);
+        snprintf(score, sizeof score, scale > 1 ? "%s %.2f %%" : "%s %.5g", run_score_name(row->kind),
+                 scale * row->score);
     if (isfinite(row->seconds)) {
         long long s = (long long)(row->seconds + 0.5);
         snprintf(time, sizeof time, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
@@ -195,7 +198,7 @@ static json_t *row_json(const RunRow *row)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "model",
                      json_text(row->model), "state", json_text(row->state), "why", json_text(row->why), "step",
-                     (json_int_t)row->step, "scored_by", score_names[row->kind], "score", json_finite(row->score),
+                     (json_int_t)row->step, "scored_by", run_score_name(row->kind), "score", json_finite(row->score),
                      "seconds", json_finite(row->seconds), "started", json_text(row->started));
 }
 
@@ -217,7 +220,7 @@ static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE
     return json ? json_emit(all, JSON_INDENT(2), to) : OK;
 }
 
-static bool is_run(const char *path)
+bool is_run(const char *path)
 {
     return has_file(path, "args.yaml") || has_file(path, "metrics.jsonl");
 }

@@ -1,0 +1,336 @@
+/* Writing a model card, section by section; see card.h. Names of classes, paths and settings come from anywhere: they
+ * are escaped, so that they remain text in Markdown and stay on their line. */
+#include "inception/report/card.h"
+
+#include "inception/report/class_scores.h"
+#include "inception/report/runs.h"
+#include "kernels/text.h"
+#include "towers/files/json.h"
+#include "towers/files/utf8.h"
+#include "towers/record/run_read.h"
+#include "towers/record/setting_line.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WORD_BYTES = 1024,
+    FEW_IMAGES = 30 /* of a class: its recall is uncertain by about a fifth */,
+    NAMES_SHOWN = 12
+};
+
+typedef struct Card {
+    FILE *to;
+    const Run *run;
+    RunRow row;
+    json_t *environment, *calibration; /* owned; NULL if missing */
+} Card;
+
+/* ---- words */
+
+static void words(const Card *card, const char *text)
+{
+    char clean[WORD_BYTES];
+    utf8_escape(clean, sizeof clean, text);
+    for (const char *p = clean; *p; p++) {
+        if ((unsigned char)*p < ' ' || *p == 127)
+            fprintf(card->to, "\\\\x%02x", (unsigned char)*p);
+        else
+            fprintf(card->to, strchr("\\`*_<>[]|#", *p) ? "\\%c" : "%c", *p);
+    }
+}
+
+static const char *known(const Card *card, const char *key)
+{
+    const char *text = json_string_value(json_object_get(card->environment, key));
+    return text ? text : "";
+}
+
+static bool setting(const Card *card, const char *key, char text[WORD_BYTES])
+{
+    return run_argument(card->run, key, text, WORD_BYTES) && *text;
+}
+
+static void row(const Card *card, const char *what, const char *value)
+{
+    if (!*value) return;
+    fprintf(card->to, "| %s | ", what);
+    words(card, value);
+    fputs(" |\n", card->to);
+}
+
+static void class_word(const Card *card, int class)
+{
+    const char *name =
+        json_string_value(json_array_get(json_object_get(card->environment, "class_names"), (size_t) class));
+    if (name && *name)
+        words(card, name);
+    else
+        fprintf(card->to, "class %d", class);
+}
+
+static void share(const Card *card, double value)
+{
+    fprintf(card->to, isfinite(value) ? " %.1f |" : " - |", 100 * value);
+}
+
+/* ---- what it is */
+
+static const EpochRecord *best_epoch(const Run *run)
+{
+    const EpochRecord *best = NULL;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].test_top1) && (!best || run->epoch[i].test_top1 > best->test_top1))
+            best = &run->epoch[i];
+    return best;
+}
+
+static void head_write(const Card *card)
+{
+    FILE *to = card->to;
+    const char *model = known(card, "model"), *data = known(card, "data");
+    fputs("# ", to);
+    words(card, *model ? model : card->run->name);
+    if (*data) fputs(" on ", to), words(card, data);
+    fputs("\n\nRun ", to);
+    words(card, card->run->name);
+    fprintf(to, ": %s after step %lld", card->row.state, (long long)card->row.step);
+    if (card->run->epochs) fprintf(to, ", epoch %lld", (long long)card->run->epoch[card->run->epochs - 1].epoch);
+    if (*card->row.why) fputs(" (", to), words(card, card->row.why), fputs(")", to);
+    if (*card->row.started) fprintf(to, "; started on %.10s", card->row.started);
+    fputs(".\n", to);
+}
+
+/* ---- data */
+
+/* A row of the table of data: `key` is an object of env.json. */
+static void part_row(const Card *card, const char *what, const char *key)
+{
+    const json_t *part = json_object_get(card->environment, key);
+    const char *fingerprint = json_string_value(json_object_get(part, "fingerprint"));
+    if (!part) {
+        fprintf(card->to, "| %s | not recorded | |\n", what);
+    } else if (json_is_integer(json_object_get(part, "images"))) {
+        fprintf(card->to, "| %s | %lld | ", what, (long long)json_integer_value(json_object_get(part, "images")));
+        words(card, fingerprint ? fingerprint : "");
+        fputs(" |\n", card->to);
+    }
+}
+
+static void division_write(const Card *card)
+{
+    char text[WORD_BYTES];
+    if (setting(card, "fold", text)) {
+        fputs("\nThe images for evaluation are fold ", card->to), words(card, text);
+        fputs(" of the training images", card->to);
+        if (setting(card, "fold-group", text)) fputs(", divided by groups: ", card->to), words(card, text);
+        fputs(".\n", card->to);
+    } else if (setting(card, "val-split", text) && atof(text) > 0) {
+        fprintf(card->to, "\nThe images for evaluation are a share of %s of each class of the training images.\n",
+                text);
+    }
+}
+
+static void data_write(const Card *card)
+{
+    char path[WORD_BYTES];
+    fputs("\n## Data\n\n", card->to);
+    fputs("| part | images | fingerprint |\n|---|---:|---|\n", card->to);
+    part_row(card, "training", "training_data");
+    part_row(card, "evaluation", "evaluation_data");
+    division_write(card);
+    fprintf(card->to, "\n%lld classes", (long long)json_integer_value(json_object_get(card->environment, "classes")));
+    if (json_is_true(json_object_get(card->environment, "several_classes")))
+        fputs(", any number for an image", card->to);
+    fputs("; format: ", card->to),
+        words(card, *known(card, "data_format") ? known(card, "data_format") : "not recorded");
+    if (setting(card, "data-path", path)) fputs("; read from ", card->to), words(card, path);
+    fputs(".\n", card->to);
+}
+
+/* ---- settings */
+
+static void settings_write(const Card *card)
+{
+    SettingLine line;
+    int rows = 0;
+    fputs("\n## Settings that differ from the defaults\n\n", card->to);
+    for (const char *at = card->run->args; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        if (!setting_line_read(at, &line) || !strcmp(line.origin, "default")) continue;
+        if (!rows++) fputs("| setting | value | from |\n|---|---|---|\n", card->to);
+        fputs("| ", card->to), words(card, line.key);
+        fputs(" | ", card->to), words(card, line.value);
+        fputs(" | ", card->to), words(card, line.origin);
+        fputs(" |\n", card->to);
+    }
+    if (!rows) fputs(*card->run->args ? "None.\n" : "Not recorded: the run has no args.yaml.\n", card->to);
+}
+
+/* ---- scores */
+
+static ClassScore class_score(const Run *run, int class)
+{
+    int n = run->classes;
+    ClassScore one = {.class = class, .right = run->confusion[class * n + class]};
+    for (int k = 0; k < n; k++) {
+        one.samples += run->confusion[class * n + k];
+        one.taken += run->confusion[k * n + class];
+    }
+    return one;
+}
+
+static void classes_write(const Card *card)
+{
+    const Run *run = card->run;
+    const json_t *images = json_object_get(json_object_get(card->environment, "training_data"), "class_images");
+    if (!run->classes) return;
+    fputs("\n| class | recall, % | precision, % | F1, % | images for evaluation | training images |\n"
+          "|---|---:|---:|---:|---:|---:|\n",
+          card->to);
+    for (int c = 0; c < run->classes; c++) {
+        ClassScore one = class_score(run, c);
+        const json_t *trained = json_array_get(images, (size_t)c);
+        fputs("| ", card->to), class_word(card, c), fputs(" |", card->to);
+        share(card, class_recall(&one));
+        share(card, class_precision(&one));
+        share(card, class_f1(&one));
+        fprintf(card->to, " %lld |", (long long)one.samples);
+        fprintf(card->to, trained ? " %lld |\n" : " - |\n", (long long)json_integer_value(trained));
+    }
+}
+
+static void scores_write(const Card *card)
+{
+    const EpochRecord *best = best_epoch(card->run);
+    fputs("\n## Scores\n\n", card->to);
+    if (best) {
+        fprintf(card->to, "The weights in `best.safetensors` are those of epoch %lld: %s %.2f %%",
+                (long long)best->epoch, card->run->several ? "mAP" : "accuracy", 100 * best->test_top1);
+        if (isfinite(best->test_loss)) fprintf(card->to, ", loss %.4g", best->test_loss);
+        fputs(", on the images for evaluation.\n", card->to);
+    } else if (card->row.kind != NOT_SCORED) {
+        fprintf(card->to, "Best %s of an epoch: %.5g. There was no evaluation of predictions.\n",
+                run_score_name(card->row.kind), card->row.score);
+    } else {
+        fputs("The run has no score: no epoch has ended.\n", card->to);
+    }
+    classes_write(card);
+}
+
+static double pair_number(const json_t *object, const char *key, size_t i)
+{
+    return json_number_value(json_array_get(json_object_get(object, key), i));
+}
+
+static void calibration_write(const Card *card)
+{
+    const json_t *c = card->calibration;
+    fputs("\n## Calibration\n\n", card->to);
+    if (json_is_real(json_object_get(c, "temperature")))
+        fprintf(
+            card->to,
+            "Temperature %.4f, fitted on %lld images: calibration error %.4f before and %.4f after, loss %.4g before "
+            "and %.4g after. It belongs to the weights for which it was fitted.\n",
+            json_number_value(json_object_get(c, "temperature")),
+            (long long)json_integer_value(json_object_get(c, "images")), pair_number(c, "calibration_error", 0),
+            pair_number(c, "calibration_error", 1), pair_number(c, "loss", 0), pair_number(c, "loss", 1));
+    else
+        fputs("Not calibrated: a probability of the network is not the share of images for which it is right. `towers "
+              "eval RUN --calibrate` fits a temperature.\n",
+              card->to);
+}
+
+/* ---- limits */
+
+/* A sentence about the classes that have fewer than `below` images for evaluation, and at least `least`. */
+static void classes_below(const Card *card, int64_t least, int64_t below, const char *what)
+{
+    int found = 0;
+    for (int c = 0; c < card->run->classes; c++) {
+        ClassScore one = class_score(card->run, c);
+        if (one.samples < least || one.samples >= below) continue;
+        fputs(!found ? "- " : found < NAMES_SHOWN ? ", " : "", card->to);
+        if (!found) fprintf(card->to, "%s: ", what);
+        if (found++ < NAMES_SHOWN) class_word(card, c);
+    }
+    if (found > NAMES_SHOWN) fprintf(card->to, " and %d more", found - NAMES_SHOWN);
+    if (found) fputs(".\n", card->to);
+}
+
+static void limits_write(const Card *card)
+{
+    FILE *to = card->to;
+    char text[WORD_BYTES];
+    const EpochRecord *best = best_epoch(card->run);
+    fputs("\n## Limits\n\n", to);
+    if (!best) {
+        fputs("- It was not tested on any image.\n", to);
+    } else {
+        fputs("- It was tested on the images for evaluation only: not on other cameras, places, times or groups than "
+              "theirs.\n",
+              to);
+        if (card->run->epochs > 1)
+            fputs(
+                "- The best epoch was chosen by the same images, so its score is a little too good. Images that no run "
+                "has used (`towers eval RUN --split test`, `--data-path`) tell more.\n",
+                to);
+        if (!card->run->classes)
+            fputs("- The scores of single classes are not recorded: `towers eval RUN` prints them.\n", to);
+        classes_below(card, 0, 1, "Without an image for evaluation, so not tested");
+        classes_below(card, 1, FEW_IMAGES, "With fewer than 30 images for evaluation, so their scores are uncertain");
+        if (setting(card, "fold", text))
+            fputs("- This is one fold: `towers compare` of all folds has their mean and deviation.\n", to);
+    }
+    fputs("- This is one run with one seed: how much the score varies from seed to seed is not in its records.\n", to);
+    if (!card->run->several) fputs("- An image of none of the classes gets one of them nevertheless.\n", to);
+    if (strcmp(card->row.state, "finished") != 0 && strcmp(card->row.state, "ended early") != 0)
+        fprintf(to, "- The run has not reached its end. Its state is: %s.\n", card->row.state);
+}
+
+/* ---- how to make it again */
+
+static void origin_write(const Card *card)
+{
+    char place[WORD_BYTES];
+    const char *command = known(card, "command");
+    fputs("\n## Reproducing it\n\n| | |\n|---|---|\n", card->to);
+    row(card, "version", known(card, "towers"));
+    row(card, "commit", known(card, "commit"));
+    row(card, "compiler", known(card, "compiler"));
+    snprintf(place, sizeof place, "%s %s, %s", known(card, "system"), known(card, "release"), known(card, "backend"));
+    row(card, "machine", place);
+    snprintf(place, sizeof place, "%lld in %lld processes of %lld threads",
+             (long long)json_integer_value(json_object_get(card->environment, "towers_count")),
+             (long long)json_integer_value(json_object_get(card->environment, "processes")),
+             (long long)json_integer_value(json_object_get(card->environment, "threads")));
+    row(card, "towers of the run", place);
+    fputs("\n```sh\n", card->to);
+    fputs(*command && !strpbrk(command, "\n`") ? command : "# the command is not recorded", card->to);
+    fputs("\ntowers eval ", card->to);
+    if (strpbrk(card->run->path, "\n`"))
+        fputs("RUN", card->to);
+    else
+        text_shell(card->to, card->run->path);
+    fputs("\n```\n", card->to);
+}
+
+Status card_print(const char *run_dir, FILE *to)
+{
+    Run *run = NULL;
+    Card card = {.to = to};
+    if (!is_run(run_dir))
+        return FAIL(ERR_ARG, "'%s' is no run: expected a folder with args.yaml, as towers train makes it", run_dir);
+    TRY(run_read(run_dir, RUN_BYTES, &run));
+    card.run = run;
+    run_row_of(run, run_dir, run->name, &card.row);
+    card.environment = json_of_run(run_dir, "env.json");
+    card.calibration = json_of_run(run_dir, "calibration.json");
+    static void (*const sections[])(const Card *) = {head_write,        data_write,   settings_write, scores_write,
+                                                     calibration_write, limits_write, origin_write};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) sections[i](&card);
+    json_decref(card.environment);
+    json_decref(card.calibration);
+    run_destroy(run);
+    return OK;
+}
