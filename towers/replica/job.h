@@ -52,6 +52,7 @@ typedef struct CheckpointPolicy {
 /* When evaluations end the run or lower the learning rate (train/stopping.h). */
 typedef struct StoppingRules {
     Monitor monitor;
+    int64_t stop_epoch;                         /* 0: off */
     int64_t patience;                           /* evaluations; 0: off */
     double min_delta, stop_at;                  /* stop_at < 0: off */
     int64_t plateau_patience, plateau_cooldown; /* evaluations */

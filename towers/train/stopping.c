@@ -117,19 +117,24 @@ void stopping_decide(TowerProcess *p)
     const TrainJob *job = p->job;
     const StoppingRules *rules = &job->stopping;
     const Stopping *state = &p->run.stopping;
-    if (stopping_is_off(job)) return;
-    bool higher = higher_is_better(job), tired = rules->patience > 0 && state->bad >= rules->patience;
-    bool reached = rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at);
-    if ((!tired && !reached) || p->run.step >= p->total_steps) return;
+    bool off = stopping_is_off(job),
+         pauses = rules->stop_epoch && p->run.step >= rules->stop_epoch * p->steps_per_epoch;
+    bool higher = higher_is_better(job), tired = !off && rules->patience > 0 && state->bad >= rules->patience;
+    bool reached =
+        !off && rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at);
+    if ((!tired && !reached && !pauses) || p->run.step >= p->total_steps) return;
     p->total_steps = p->run.step;
     if (!is_root(&p->place)) return;
     LedgerRun *run = &p->ledger->run;
     Text why = text_start(run->ending, sizeof run->ending);
     if (reached)
         text_add(&why, "the %s %g has reached --stop-at %g", monitor_name(job), state->last, rules->stop_at);
-    else
+    else if (tired)
         text_add(&why, "no %s %s than %g in %lld evaluation%s (--patience)", higher ? "higher" : "lower",
                  monitor_name(job), state->best, (long long)state->bad, state->bad == 1 ? "" : "s");
+    else
+        text_add(&why, "epoch %lld of %lld (--stop-epoch)", (long long)(p->run.step / p->steps_per_epoch),
+                 (long long)job->epochs);
     atomic_store(&run->steps, p->total_steps);
     process_log(p, "ended after step %lld: %s", (long long)p->run.step, run->ending);
 }

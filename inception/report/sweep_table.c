@@ -1,0 +1,144 @@
+/* Ranking and printing the settings of a sweep; see sweep_table.h. */
+#include "inception/report/sweep_table.h"
+
+#include "kernels/text.h"
+#include "towers/files/json.h"
+#include "towers/record/statistics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE_WIDTH = 12 };
+
+SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)
+{
+    SweepScore s = {.kind = NOT_SCORED, .mean = NAN, .deviation = NAN};
+    double *values = calloc((size_t)repeats + 1, sizeof *values);
+    for (int r = 0; values && rung >= 0 && r < repeats; r++) {
+        if (rows[r]->failed || !isfinite(rows[r]->score[rung])) continue;
+        if (s.kind == NOT_SCORED) s.kind = rows[r]->kind[rung];
+        if (rows[r]->kind[rung] == s.kind) values[s.count++] = rows[r]->score[rung];
+    }
+    if (s.count) s.mean = series_mean(values, s.count);
+    if (s.count > 1) s.deviation = sqrt(series_variance(values, s.count));
+    free(values);
+    return s;
+}
+
+static double scale_of(ScoreKind kind)
+{
+    return kind <= SCORED_BY_MAP ? 100 : 1;
+}
+
+void sweep_score_text(ScoreKind kind, double score, char *text, size_t bytes)
+{
+    snprintf(text, bytes, kind <= SCORED_BY_MAP ? "%s %.2f %%" : "%s %.5g", run_score_name(kind),
+             scale_of(kind) * score);
+}
+
+/* ---- the order */
+
+static int by_rank(const void *a, const void *b, void *repeats)
+{
+    const SweepSetting *x = a, *y = b;
+    SweepScore of_x = sweep_score(x->rows, *(const int *)repeats, x->rung),
+               of_y = sweep_score(y->rows, *(const int *)repeats, y->rung);
+    if (!of_x.count != !of_y.count) return !of_x.count - !of_y.count;
+    if (x->rung != y->rung) return y->rung - x->rung;
+    if (run_scores_better(of_x.kind, of_x.mean, of_y.kind, of_y.mean)) return -1;
+    if (run_scores_better(of_y.kind, of_y.mean, of_x.kind, of_x.mean)) return 1;
+    return x->number - y->number;
+}
+
+/* ---- the table */
+
+/* Why a setting, or a repetition of it, has no result; NULL: it has. */
+static const SweepRow *failure_of(const SweepSetting *setting, int repeats)
+{
+    for (int r = 0; r < repeats; r++)
+        if (setting->rows[r]->failed) return setting->rows[r];
+    return NULL;
+}
+
+static void head_print(const SweepResult *result, FILE *to)
+{
+    const char *key;
+    json_t *value;
+    text_printf(to, "rank  setting  %5s  epochs  %-17s  %9s", "runs", "best", "deviation");
+    json_object_foreach(result->settings[0].values, key, value)
+    {
+        text_printf(to, "  %*.*s", VALUE_WIDTH, VALUE_WIDTH, key);
+    }
+    fputc('\n', to);
+}
+
+static int64_t epochs_of(const SweepSetting *setting, int repeats)
+{
+    int64_t most = 0;
+    for (int r = 0; r < repeats; r++)
+        if (setting->rows[r]->epochs > most) most = setting->rows[r]->epochs;
+    return most;
+}
+
+static void setting_print(const SweepResult *result, int rank, FILE *to)
+{
+    const SweepSetting *setting = &result->settings[rank];
+    SweepScore score = sweep_score(setting->rows, result->repeats, setting->rung);
+    const SweepRow *failure = failure_of(setting, result->repeats);
+    char place[16] = "-", best[48] = "-", deviation[32] = "-", runs[32];
+    const char *key;
+    json_t *value;
+    if (score.count) snprintf(place, sizeof place, "%d", rank + 1);
+    if (score.count) sweep_score_text(score.kind, score.mean, best, sizeof best);
+    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", scale_of(score.kind) * score.deviation);
+    snprintf(runs, sizeof runs, "%d/%d", score.count, result->repeats);
+    text_printf(to, "%4s  t%03d     %5s  %6lld  %-17s  %9s", place, setting->number, runs,
+                (long long)epochs_of(setting, result->repeats), best, deviation);
+    json_object_foreach(setting->values, key, value)
+    {
+        text_printf(to, "  %*.*s", VALUE_WIDTH, VALUE_WIDTH, json_string_value(value));
+    }
+    if (failure) text_printf(to, "  %s failed: %s", failure->run.name, failure->run.why);
+    fputc('\n', to);
+}
+
+/* ---- JSON */
+
+static json_t *row_json(const SweepRow *row)
+{
+    return json_pack("{s:o, s:o, s:b, s:o, s:I, s:o, s:o}", "run", json_text(row->run.name), "state",
+                     json_text(row->run.state), "failed", row->failed, "why", json_text(row->run.why), "epochs",
+                     (json_int_t)row->epochs, "score", json_finite(row->run.score), "seconds",
+                     json_finite(row->run.seconds));
+}
+
+static json_t *setting_json(const SweepResult *result, int rank)
+{
+    const SweepSetting *setting = &result->settings[rank];
+    SweepScore score = sweep_score(setting->rows, result->repeats, setting->rung);
+    json_t *runs = json_array();
+    for (int r = 0; r < result->repeats; r++) json_array_append_new(runs, row_json(setting->rows[r]));
+    return json_pack("{s:o, s:i, s:O, s:i, s:I, s:s, s:o, s:o, s:o}", "rank",
+                     score.count ? json_integer(rank + 1) : json_null(), "setting", setting->number, "values",
+                     setting->values, "rung", setting->rung, "epochs", (json_int_t)epochs_of(setting, result->repeats),
+                     "scored_by", run_score_name(score.kind), "score", json_finite(score.mean), "deviation",
+                     json_finite(score.deviation), "runs", runs);
+}
+
+Status sweep_table(SweepResult *result, bool json, FILE *to)
+{
+    json_t *all = json ? json_array() : NULL, *rungs = json ? json_array() : NULL;
+    qsort_r(result->settings, (size_t)result->count, sizeof *result->settings, by_rank, &result->repeats);
+    if (!json) head_print(result, to);
+    for (int i = 0; i < result->count; i++)
+        if (json)
+            json_array_append_new(all, setting_json(result, i));
+        else
+            setting_print(result, i, to);
+    if (!json) return OK;
+    for (int k = 0; k < result->rungs; k++)
+        json_array_append_new(rungs, result->rung[k] == INT64_MAX ? json_null() : json_integer(result->rung[k]));
+    return json_emit(json_pack("{s:o, s:o, s:o}", "sweep", json_text(result->folder), "rungs", rungs, "settings", all),
+                     JSON_INDENT(2), to);
+}

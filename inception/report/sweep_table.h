@@ -1,0 +1,46 @@
+/* The ranking of a sweep's settings: a table or JSON. Those that reached a higher rung come first, then those with the
+ * better mean score of their repetitions; settings without a score come last, with the reason. */
+#ifndef TOWERS_INCEPTION_REPORT_SWEEP_TABLE_H
+#define TOWERS_INCEPTION_REPORT_SWEEP_TABLE_H
+
+#include <jansson.h>
+
+#include "inception/report/runs.h"
+
+enum { SWEEP_RUNGS = 24 };
+
+/* A run of a sweep, from its records. */
+typedef struct SweepRow {
+    RunRow run;
+    int64_t epochs; /* completed */
+    bool failed;
+    double score[SWEEP_RUNGS]; /* the best one until the end of each rung; NaN: none */
+    ScoreKind kind[SWEEP_RUNGS];
+} SweepRow;
+
+/* Mean and deviation over the repetitions that have a score of the same kind as the first that has one. */
+typedef struct SweepScore {
+    ScoreKind kind;
+    int count;
+    double mean, deviation; /* NaN: too few */
+} SweepScore;
+
+typedef struct SweepSetting {
+    int number, rung;      /* rung: to which it was trained; -1: not at all */
+    const SweepRow **rows; /* borrowed: [repeats] */
+    json_t *values;        /* borrowed: option: value */
+} SweepSetting;
+
+typedef struct SweepResult {
+    const char *folder;
+    const int64_t *rung; /* [rungs]: epochs */
+    int rungs, repeats, count;
+    SweepSetting *settings; /* [count]; sweep_table sorts them */
+} SweepResult;
+
+SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung);
+void sweep_score_text(ScoreKind kind, double score, char *text, size_t bytes); /* "accuracy 91.20 %" */
+/* Errors: ERR_MEMORY, ERR_IO. */
+NODISCARD Status sweep_table(SweepResult *result, bool json, FILE *to);
+
+#endif

@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# towers sweep: grid, random settings and repetitions; successive halving, whose rungs continue runs exactly; a sweep that is killed
+# or stopped at any time and given again ends with the bits and the ranking of an undisturbed one; runs that fail are rows; several
+# runs at a time and several towers; what is refused, with its line.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin sweep "$@"
+cd "$work" || exit 1
+small_data data 96 64 || exit 77
+
+cat >halved.yaml <<'YAML'
+model: fashion_cnn
+data-path: data
+batch-size: 16
+threads: 1
+summary-interval: 0
+sched: cosine
+epochs: 4
+lr: log-uniform(1e-4, 0.1)
+opt: choices(momentum | adam)
+seed: choices(1 | 2)   # repetitions
+trials: 4
+halving: 2
+YAML
+"$towers" sweep halved.yaml --dry-run >commands 2>err || complain "--dry-run: $(cat err)"
+[[ $(wc -l <commands) == 8 && ! -e runs ]] || complain "--dry-run does not print eight commands, or made runs"
+"$towers" sweep halved.yaml --trials 6 --dry-run >more || complain "--dry-run of more trials"
+head -n 8 more | cmp -s - commands || complain "more trials changed the earlier ones"
+"$towers" sweep halved.yaml --trial-seed 7 --dry-run | cmp -s - commands && complain "another seed draws the same settings"
+"$towers" sweep halved.yaml --json >halved.json 2>err </dev/null || complain "halved: $(tail -n 3 err)"
+"$towers" sweep halved.yaml >table 2>err || complain "the table of a sweep that has ended: $(cat err)"
+[[ ! -s err ]] || complain "a sweep that has ended trained again: $(cat err)"
+
+# ---- killed and stopped, again and again
+stops=0
+for seconds in 0.3 0.7 1 1.5 0.6 1.1; do
+    "$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null &
+    sweep=$!
+    sleep $seconds
+    signal=KILL
+    ((stops % 2)) && signal=TERM
+    kill -$signal $sweep 2>/dev/null || break
+    wait $sweep 2>/dev/null
+    [[ $? == 143 || $signal == KILL ]] || complain "a stopped sweep ends with $?: $(tail -n 1 err)"
+    stops=$((stops + 1))
+    for ((i = 0; i < 500; i++)); do # its runs have saved and ended
+        busy=0
+        for lock in runs/again/*/.lock; do [ -e "$lock" ] && ! flock -n "$lock" true && busy=1; done
+        ((busy)) || break
+        sleep 0.02
+    done
+done
+((stops > 2)) || complain "only $stops interruptions"
+"$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null || complain "again: $(tail -n 3 err)"
+for run in runs/halved/t*/; do
+    name=$(basename "$run")
+    cmp -s "$run/last.safetensors" "runs/again/$name/last.safetensors" || complain "$name has other weights after interruptions"
+    diff <(timeless "$run/metrics.jsonl") <(timeless "runs/again/$name/metrics.jsonl") >/dev/null || complain "$name: other records"
+done
+
+# ---- a grid: two runs at a time, four towers, a setting that fails, repetitions by fold
+cat >grid.yaml <<'YAML'
+model: fashion_cnn
+data-path: data
+batch-size: 4
+towers: 4
+threads: 1
+summary-interval: 0
+opt: momentum
+epochs: 2
+lr: choices(0.01 | 1000000 | 0.001)
+momentum: choices(0.5 | 0.9)
+YAML
+"$towers" sweep grid.yaml --parallel 2 --json >grid.json 2>err </dev/null || complain "grid: $(tail -n 3 err)"
+"$towers" sweep grid.yaml >table.grid 2>err || complain "grid: the table: $(cat err)"
+sed -e 's/^lr:.*/lr: choices(1000000 | 900000)/' -e '/^momentum/d' grid.yaml >fails.yaml
+"$towers" sweep fails.yaml >out 2>err </dev/null && complain "a sweep in which every run fails ends with 0"
+grep -q "all runs failed; the first, t001: " err || complain "a sweep in which every run fails: $(tail -n 1 err)"
+(($(ls -d runs/grid/t*/ | wc -l) == 6)) || complain "a run of the grid is missing"
+
+# ---- the best run is an ordinary one
+python3 - <<'PYTHON' || failures=$((failures + 1))
+import csv, json, shlex, statistics, sys
+failed = []
+def expect(good, what):
+    if not good: failed.append(what)
+def epochs(run):
+    return list(csv.DictReader(open(f'runs/{run}/results.csv')))
+def best(run, most=10**9):
+    return max(float(row['test_top1']) for row in epochs(run) if int(row['epoch']) <= most)
+
+result = json.load(open('halved.json'))
+settings = result['settings']
+expect(result['rungs'] == [1, 2, 4], result['rungs'])
+expect([s['rank'] for s in settings] == [1, 2, 3, 4], 'ranks')
+for s in settings:
+    scores = [best('halved/' + run['run']) for run in s['runs']]
+    expect(len(scores) == 2 and abs(s['score'] - statistics.mean(scores)) < 1e-6, (s, scores))
+    expect(abs(s['deviation'] - statistics.stdev(scores)) < 1e-6, (s, scores))
+    expect(s['scored_by'] == 'accuracy' and all(len(epochs('halved/' + r['run'])) == s['epochs'] for r in s['runs']), s)
+    args = open(f"runs/halved/{s['runs'][1]['run']}/args.yaml").read()
+    expect(f"lr: {s['values']['lr']} " in args and f"opt: {s['values']['opt']} " in args and 'seed: 2 ' in args, s['values'])
+    expect(1e-4 <= float(s['values']['lr']) <= 0.1, s['values'])
+# ASHA again, with the scores of the records: the promotable one of the highest rung, else a new setting.
+numbers, rungs, at = {s['setting']: s for s in settings}, result['rungs'], {}
+def score(n, rung):
+    return statistics.mean(best('halved/' + run['run'], rungs[rung]) for run in numbers[n]['runs'])
+def promotable():
+    for rung in (1, 0):
+        complete = sorted((n for n in at if at[n] >= rung), key=lambda n: (-score(n, rung), at[n] == rung, n))
+        for n in complete[:len(complete) // 2]:
+            if at[n] == rung:
+                return n
+while len(at) < 4 or promotable():
+    n = promotable()
+    at[n or len(at) + 1] = at[n] + 1 if n else 0
+expect({n: rungs[at[n]] for n in at} == {n: numbers[n]['epochs'] for n in numbers}, (at, settings))
+expect(max(at.values()) == 2, at)
+
+def without_times(result):
+    for s in result['settings']:
+        for run in s['runs']:
+            run.pop('seconds')
+    return result['settings']
+expect(without_times(json.load(open('again.json'))) == without_times(json.load(open('halved.json'))), 'another ranking after interruptions')
+
+grid = json.load(open('grid.json'))['settings']
+expect(len(grid) == 6 and [s['rank'] for s in grid] == [1, 2, 3, 4, None, None], [s['rank'] for s in grid])
+for s in grid:
+    run = s['runs'][0]
+    bad = s['values']['lr'] == '1000000'
+    expect(run['failed'] == bad and bool(run['why']) == bad and (s['score'] is None) == bad, s)
+    expect(bad or abs(s['score'] - best('grid/' + run['run'])) < 1e-6, s)
+scores = [s['score'] for s in grid if s['score'] is not None]
+expect(scores == sorted(scores, reverse=True), scores)
+table = open('table.grid').read().splitlines()
+expect(len(table) == 7 and table[5].split()[0] == '-' and ' failed: ' in table[5], table)
+values = [line.split() for line in open('table')]
+expect(values[1][0] == '1' and values[1][2] == '2/2' and values[1][3] == '4', values[1])
+command = shlex.split(open('commands').read().splitlines()[2 * (settings[0]['setting'] - 1)])
+command = [a for a in command[1:] if not a.startswith(('--experiment', '--output-dir', '--resume', '--stop-epoch'))]
+open('plain', 'w').write('\n'.join(command))
+open('winner', 'w').write(settings[0]['runs'][0]['run'])
+for what in failed:
+    print('FAILED:', what)
+sys.exit(bool(failed))
+PYTHON
+mapfile -t plain <plain
+"$towers" "${plain[@]}" --experiment plain --quiet >out 2>err </dev/null || complain "plain: $(cat err)"
+cmp -s runs/plain/last.safetensors "runs/halved/$(cat winner)/last.safetensors" ||
+    complain "three rungs have other bits than one run"
+
+# ---- refused
+refused() { # TEXT LINE...: a file that ends with these lines
+    local text=$1
+    shift
+    { printf 'model: fashion_cnn\ndataset: synthetic\n'; printf '%s\n' "$@"; } >bad.yaml
+    "$towers" sweep bad.yaml >out 2>err </dev/null
+    [[ $? == 2 ]] && grep -qF -- "$text" err || complain "'$*' is not refused with '$text': $(cat err)"
+    [[ ! -e runs/bad ]] || complain "'$*' made a folder"
+}
+refused "varies nothing"
+refused "bad.yaml:3:1: unknown option 'lrr'" "lrr: choices(1 | 2)"
+refused "bad.yaml:3:5: lr: 'x'" "lr: choices(0.1 | x)"
+refused "bad.yaml:3:1: 'lr' lacks the ')'" "lr: choices(0.1 | 0.2"
+refused "bad.yaml:3:1: 'lr' has an empty choice" "lr: choices(0.1 |)"
+refused "'lr' has the same choice twice" "lr: choices(0.1 | 0.1)"
+refused "'lr' needs a range above 0" "lr: log-uniform(0, 1)"
+refused "the lower one first" "lr: uniform(1, 0.5)"
+refused "'opt' is no number" "opt: uniform(1, 2)"
+refused "say how many with trials" "lr: uniform(0, 1)"
+refused "there are no 3 different settings" "opt: choices(adam | sgd)" "trials: 3"
+refused "'lr' is set twice" "lr: 0.1" "lr: choices(0.1 | 0.2)"
+refused "'seed' is a repetition" "seed: uniform(1, 9)" "trials: 2"
+refused "'resume' is set by the sweep" "lr: choices(0.1 | 0.2)" "resume: auto"
+refused "halving needs a line 'epochs: N'" "lr: choices(0.1 | 0.2)" "halving: 2"
+refused "no evaluation after 1 epochs" "lr: choices(0.1 | 0.2)" "halving: 2" "epochs: 4" "eval-interval: 2"
+refused "first-rung" "lr: choices(0.1 | 0.2)" "first-rung: x"
+sed -i 's/^lr:.*/lr: choices(0.01 | 0.02)/' grid.yaml
+"$towers" sweep grid.yaml >out 2>err && complain "a changed file continues a sweep"
+grep -q "has a sweep with other settings" err || complain "of a changed file: $(cat err)"
+"$towers" sweep nowhere.yaml >out 2>err && complain "a missing file is accepted"
+"$towers" sweep >out 2>err && complain "no file is accepted"
+check_end "a sweep: grid, draws and repetitions, halving by exact rungs, interruptions without a trace, failures as rows, refusals"
