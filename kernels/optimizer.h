@@ -69,6 +69,7 @@ typedef struct OptimizerSegment {
     float weight_decay;  /* L2 factor (decoupled for AdamW and LAMB) */
     float lr_factor;     /* 0 freezes */
     bool adapts;         /* of a layer-wise kind: by its trust ratio. Then the segment is one tensor */
+    bool late;           /* its updates count from OptimizerUpdate.joined on */
 } OptimizerSegment;
 
 /* The trust ratio of a segment, and memory to compute it on a GPU: sums of squares of parts of the parameters and of
@@ -102,6 +103,7 @@ typedef struct OptimizerUpdate {
     const OptimizerSegment *segments; /* host memory */
     int segment_count;
     const OptimizerScalars *scalars; /* device memory */
+    float joined;                    /* updates that were made before the late segments joined (bias correction) */
     OptimizerTrust *trust;           /* [segment_count] device memory; NULL unless optimizer_is_layerwise */
 } OptimizerUpdate;
 

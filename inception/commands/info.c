@@ -334,7 +334,7 @@ static void rates_table(const TrainJob *job, const Graph *g, int forward_end, FI
     enum { MODULES_MAX = 256 };
     struct {
         char name[MODULE_BYTES];
-        int64_t all, trained, decayed;
+        int64_t all, trained, decayed, late;
         double least, most;
     } module[MODULES_MAX], *m;
     int count = 0;
@@ -356,19 +356,25 @@ static void rates_table(const TrainJob *job, const Graph *g, int forward_end, FI
             double rate = job->schedule.lr * names_factor(job->rates, job->rate_count, info->name);
             int64_t elements = shape_count(info->shape);
             m->all += elements;
-            if (names_match(job->program.freeze, info->name)) continue;
+            bool frozen = names_match(job->program.freeze, info->name);
+            if (frozen && !job->unfreeze_epoch) continue;
+            if (frozen) m->late += elements;
             if (!m->trained || rate < m->least) m->least = rate;
             if (!m->trained || rate > m->most) m->most = rate;
             m->trained += elements;
             if (info->decay || job->decay_all) m->decayed += elements;
         }
     }
-    text_printf(to, "\n%-24s %12s %12s %26s %14s %12s\n", "module", "parameters", "trained", "learning rate",
+    text_printf(to, "\n%-24s %12s %12s %34s %14s %12s\n", "module", "parameters", "trained", "learning rate",
                 "weight decay", "of");
     for (m = module; m < module + count; m++) {
         char rate[64];
-        snprintf(rate, sizeof rate, m->least < m->most ? "%.4g to %.4g" : "%.4g", m->least, m->most);
-        text_printf(to, "%-24s %12lld %12lld %26s %14.4g %12lld\n", m->name, (long long)m->all, (long long)m->trained,
+        Text text = text_start(rate, sizeof rate);
+        text_add(&text, m->least < m->most ? "%.4g to %.4g" : "%.4g", m->least, m->most);
+        if (m->late)
+            text_add(&text, m->late < m->trained ? ", part from epoch %lld" : " from epoch %lld",
+                     (long long)job->unfreeze_epoch);
+        text_printf(to, "%-24s %12lld %12lld %34s %14.4g %12lld\n", m->name, (long long)m->all, (long long)m->trained,
                     m->trained ? rate : "frozen", m->decayed ? job->weight_decay : 0.0, (long long)m->decayed);
     }
 }

@@ -111,6 +111,10 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
     }
     TRY(hosts_meet(options, files));
     TRY(hosts_run_dir(options, files));
+    if (options->unfreeze_epoch && files->launch.ranks > 1)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--unfreeze-epoch works in one launched program only; train the frozen part as one run, and start "
+                    "another from its weights: --pretrained RUN/last.safetensors");
     if (automatic && (!options->resume || files->nothing_to_resume)) {
         if (files->launch.ranks > 1)
             return FAIL(ERR_UNSUPPORTED,
@@ -131,7 +135,9 @@ Status train_command(Options *options, JobFiles *files, FILE *to)
     const TrainJob *job = &files->job;
     for (int i = 0; i < SCORES; i++) result.best[i] = NAN;
     if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
-    TRY(memory_check(&files->job));
+    TrainJob whole = *job;
+    if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
+    TRY(memory_check(&whole));
     TRY(watch_start(options, files));
     TRY(hosts_compare(options, files));
     if (options->dry_run && !leads) return OK;

@@ -278,7 +278,9 @@ static Status batch_choose(Options *o, JobFiles *files)
     BatchFit fit;
     if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
     int64_t most = source_info(job->train)->count / job->shares.towers;
-    TRY(batch_max_find(job, (int32_t)(most < limit ? most : limit), &fit));
+    TrainJob whole = *job;
+    if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
+    TRY(batch_max_find(&whole, (int32_t)(most < limit ? most : limit), &fit));
     o->batch_size = fit.n;
     job_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n, (double)fit.bytes / (1 << 30),
              (double)fit.free_bytes / (1 << 30), fit.n == most ? " and covers all samples" : "");

@@ -103,7 +103,8 @@ static void update_chunk(void *context, int64_t first, int64_t end, int thread)
 static UpdateRange range_of(const OptimizerUpdate *u, const OptimizerSegment *segment)
 {
     int slots = optimizer_slot_count(&u->hyper);
-    double step = (double)u->scalars->step, lr = (double)u->scalars->lr * (double)segment->lr_factor;
+    double step = (double)(u->scalars->step - (segment->late ? u->joined : 0)),
+           lr = (double)u->scalars->lr * (double)segment->lr_factor;
     UpdateRange range = {.update = u,
                          .rule = optimizer_rule(&u->hyper),
                          .frozen = segment->lr_factor == 0,

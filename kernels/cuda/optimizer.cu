@@ -31,7 +31,8 @@ struct Update {
     float log_beta1, log_beta2;
     bool half_is_bf16, aligned;
     int segments;
-    uint32_t adapts[UPDATE_SEGMENTS / 32]; /* bits of the segments */
+    float joined;
+    uint32_t adapts[UPDATE_SEGMENTS / 32], late[UPDATE_SEGMENTS / 32]; /* bits of the segments */
     UpdateSegment segment[UPDATE_SEGMENTS];
 };
 
@@ -147,14 +148,17 @@ DEVICE int segment_find(const UpdateSegment *segment, int count, uint32_t chunk)
     return low;
 }
 
-template <int KIND> DEVICE OptimizerRule update_rule(const Update &u, const UpdateSegment &segment)
+template <int KIND> DEVICE OptimizerRule update_rule(const Update &u, uint32_t number)
 {
+    const UpdateSegment &segment = u.segment[number];
     OptimizerRule r = u.rule;
     r.lr = u.scalars->lr * segment.lr_factor;
     r.grad_scale = u.scalars->grad_scale;
     r.weight_decay = segment.weight_decay;
     if (update_kinds[KIND].uses & HYPER_BETAS) {
-        float step = u.scalars->step, below = -expm1f(step * u.log_beta1); /* 1 - beta^step, without cancellation */
+        bool late = u.late[number / 32] >> number % 32 & 1;
+        float step = u.scalars->step - (late ? u.joined : 0),
+              below = -expm1f(step * u.log_beta1); /* 1 - beta^step, without cancellation */
         r.first_fix = 1.0f / below;
         r.step_size = r.lr / below;
         r.second_fix = 1.0f / sqrtf(-expm1f(step * u.log_beta2));
@@ -167,7 +171,7 @@ template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
     if (u.scalars->commit == 0.0f) return;
     int number = segment_find(u.segment, u.segments, blockIdx.x);
     const UpdateSegment &segment = u.segment[number];
-    OptimizerRule rule = update_rule<KIND>(u, segment);
+    OptimizerRule rule = update_rule<KIND>(u, (uint32_t)number);
     if (update_kinds[KIND].layerwise) rule.lr *= u.trust[number].ratio;
     bool frozen = segment.lr_factor == 0.0f, wide = u.aligned && segment.first % UPDATE_LANES == 0;
     uint32_t start = (blockIdx.x - segment.block) * UPDATE_CHUNK + threadIdx.x * UPDATE_LANES;
@@ -207,7 +211,7 @@ template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
     uint32_t number = blockIdx.x / TRUST_PARTS, part = blockIdx.x % TRUST_PARTS;
     const UpdateSegment &segment = u.segment[number];
     OptimizerTrust &trust = u.trust[number];
-    OptimizerRule r = update_rule<KIND>(u, segment);
+    OptimizerRule r = update_rule<KIND>(u, number);
     constexpr int early = update_kinds[KIND].early;
     bool adapts = segment.lr_factor != 0.0f && u.adapts[number / 32] >> number % 32 & 1,
          moves = early > 0 && segment.lr_factor != 0.0f;
@@ -263,8 +267,10 @@ static Update update_of(const OptimizerUpdate *from)
     u.half_is_bf16 = from->half_dtype == DTYPE_BF16;
     u.aligned = update_aligned(from);
     u.trust = from->trust;
+    u.joined = from->joined;
     u.segments = 0;
     memset(u.adapts, 0, sizeof u.adapts);
+    memset(u.late, 0, sizeof u.late);
     return u;
 }
 
@@ -289,12 +295,14 @@ cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream)
     for (int k = 0; k < update->segment_count; k++) {
         const OptimizerSegment &from = update->segments[k];
         u.adapts[u.segments / 32] |= (uint32_t)from.adapts << u.segments % 32;
+        u.late[u.segments / 32] |= (uint32_t)from.late << u.segments % 32;
         u.segment[u.segments++] = {from.first, (uint32_t)from.count, blocks, from.weight_decay, from.lr_factor};
         blocks += (uint32_t)ceil_divided((int64_t)from.count, UPDATE_CHUNK);
         if (u.segments < UPDATE_SEGMENTS && k + 1 < update->segment_count) continue;
         if (update->trust) u.trust = update->trust + (k + 1 - u.segments);
         if (blocks > 0) update_launches[update->hyper.kind](u, blocks, stream);
         memset(u.adapts, 0, sizeof u.adapts);
+        memset(u.late, 0, sizeof u.late);
         u.segments = 0;
         blocks = 0;
     }

@@ -91,6 +91,9 @@ grep -q 'lr-mult' err || complain "a resumed run names --lr-mult: $(cat err)"
 grep -qE '^Conv2d_1a_3x3 +176 +0 +frozen +0 +0$' out || complain "towers info shows no frozen module: $(grep ^Conv out)"
 grep -qE '^fc +2090 +2090 +0\.5 +0\.25 +2080$' out || complain "towers info: the row of the classifier: $(grep ^fc out)"
 grep -qE '^Mixed_5b +94352 +94352 +0\.25 +0\.25 +' out || complain "towers info: the row of Mixed_5b: $(grep ^Mixed_5b out)"
+"$towers" info inception_mini --device cpu --batch-size 2 --lr 0.5 --weight-decay 0 --freeze '*,!fc.weight' --unfreeze-epoch 3 >out || complain "towers info: $?"
+grep -qE '^Conv2d_1a_3x3 +176 +176 +0\.5 from epoch 3 +0 ' out && grep -qE '^fc +2090 +2090 +0\.5, part from epoch 3 ' out ||
+    complain "towers info shows when layers join: $(grep -E '^(fc|Conv)' out)"
 for bad in 'fc*' 'fc*=x' '=2' 'fc*=-1'; do
     "$towers" train inception_mini --dataset synthetic --lr-mult "$bad" --dry-run >out 2>err </dev/null
     [[ $? == 2 ]] && grep -q 'is not PATTERN=FACTOR' err || complain "--lr-mult '$bad': $(cat err)"

@@ -15,13 +15,13 @@
 
 enum { ELEMENTS = 24000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
 
-/* A long segment (more than a chunk of the CPU's work), a short one that does not decay, a frozen one; elements between
- * them belong to nobody. The weights of one are zero, and so are the gradients of another. */
+/* A long segment (more than a chunk of the CPU's work), a short one that does not decay and counts its updates from
+ * JOINED on, a frozen one; elements between them belong to nobody. The weights of one are zero, and so are the gradients of another. */
 static const OptimizerSegment segments[] = {
-    {0, 20003, 1e-2f, 1, true},       {20008, 7, 0, 2, false},     {20024, 33, 1e-2f, 0, true},
-    {20072, 3500, 4e-2f, 0.5f, true}, {23600, 40, 1e-2f, 1, true}, {23640, 40, 0, 1, true},
+    {0, 20003, 1e-2f, 1, true},       {20008, 7, 0, 2, false, true},     {20024, 33, 1e-2f, 0, true},
+    {20072, 3500, 4e-2f, 0.5f, true}, {23600, 40, 1e-2f, 1, true, true}, {23640, 40, 0, 1, true},
 };
-enum { SEGMENTS = sizeof segments / sizeof *segments, ZERO_WEIGHTS = 4, ZERO_GRADIENTS = 5 };
+enum { SEGMENTS = sizeof segments / sizeof *segments, ZERO_WEIGHTS = 4, ZERO_GRADIENTS = 5, JOINED = -2 };
 
 static bool is_within(int segment, int i)
 {
@@ -97,6 +97,7 @@ static void trial_step(Trial *t, const OptimizerScalars *scalars)
                               .segments = segments,
                               .segment_count = SEGMENTS,
                               .scalars = t->scalars,
+                              .joined = JOINED,
                               .trust = optimizer_is_layerwise(t->hyper.kind) ? t->trust_memory : NULL};
     must(device->backend->upload(device, t->arena[1], t->host[1], sizeof t->host[1]));
     must(device->backend->upload(device, t->scalars, scalars, sizeof *scalars));
@@ -114,9 +115,11 @@ static void reference_step(Trial *t, const OptimizerScalars *scalars)
         all[i] = (RefUpdate){t->wanted[0][i], t->wanted[1][i], {t->wanted[2][i], t->wanted[3][i]}};
     for (int s = 0; s < SEGMENTS; s++) {
         RefUpdate *first = &all[segments[s].first];
-        if (layerwise) t->ratio[s] = reference_update_layer(&t->hyper, &segments[s], scalars, first);
+        OptimizerScalars own = *scalars;
+        if (segments[s].late) own.step -= JOINED;
+        if (layerwise) t->ratio[s] = reference_update_layer(&t->hyper, &segments[s], &own, first);
         for (size_t i = 0; !layerwise && i < segments[s].count; i++)
-            reference_update(&t->hyper, &segments[s], scalars, &first[i]);
+            reference_update(&t->hyper, &segments[s], &own, &first[i]);
         for (size_t i = segments[s].first; i < segments[s].first + segments[s].count; i++)
             if (scalars->commit != 0)
                 t->wanted[4][i] += (1 - (double)scalars->ema_decay) * (all[i].param - t->wanted[4][i]);

@@ -96,6 +96,8 @@ typedef struct TrainJob {
     const NameFactor *rates; /* borrowed [rate_count]: factors of the learning rate */
     int rate_count;
     Schedule schedule;
+    int64_t unfreeze_epoch;    /* from 1: at its start the parameters of program.freeze join; 0: never */
+    const char *joined;        /* borrowed: after that, program.freeze, which then is NULL */
     int accumulate;            /* global batches per step; the last step of an epoch may have fewer */
     int repeats[PHASES_MAX];   /* updates of each phase in a cycle; 0: the phase's own number */
     bool same_batch;           /* all updates of a phase in a cycle take the same batch; else each takes the next */

@@ -80,6 +80,7 @@ typedef struct LedgerRun {
     _Atomic int64_t bad_samples;     /* samples skipped because they could not be decoded */
     _Atomic int64_t images, rotated; /* samples of all steps since first_step; of them stored rotated (EXIF) */
     _Atomic int64_t eval_rotated;    /* samples of evaluations that are stored rotated */
+    _Atomic bool unfreezes;          /* the processes have ended so that frozen parameters can join */
     _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t first_epoch;     /* epochs completed before this process started */
     _Atomic int64_t epochs_done;     /* the last one in `epoch` */

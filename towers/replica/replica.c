@@ -107,12 +107,13 @@ static Status optimizer_segments_create(Replica *r, int phase)
         bool decays = entry->decay || r->config.decay_all;
         float decay = decays ? (float)r->config.weight_decay : 0;
         float rate = (float)names_factor(r->config.rates, r->config.rate_count, entry->name);
+        bool late = names_match(r->config.joined, entry->name);
         OptimizerSegment *last = u->segment_count ? &u->segments[u->segment_count - 1] : NULL;
-        if (last && last->weight_decay == decay && last->lr_factor == rate && !layerwise)
+        if (last && last->weight_decay == decay && last->lr_factor == rate && last->late == late && !layerwise)
             last->count = end - last->first;
         else
             u->segments[u->segment_count++] =
-                (OptimizerSegment){entry->first, end - entry->first, decay, rate, layerwise && decays};
+                (OptimizerSegment){entry->first, end - entry->first, decay, rate, layerwise && decays, late};
     }
     void *trust = NULL;
     if (layerwise) TRY(r->device.backend->alloc(&r->device, (size_t)u->segment_count * sizeof *u->trust, &trust));
@@ -553,6 +554,7 @@ Status replica_update(Replica *r, int phase, const bool *fed)
         .segments = u->segments,
         .segment_count = u->segment_count,
         .scalars = r->scalars,
+        .joined = r->joined,
         .trust = u->trust,
     };
     TRY(r->device.backend->optimizer_apply(&r->device, &update));

@@ -28,8 +28,9 @@ typedef struct ReplicaConfig {
     bool decay_all, ema;
     const NameFactor *rates; /* borrowed [rate_count]: factors of the learning rate by names of parameters */
     int rate_count;
-    bool accumulate; /* several batches make one update */
-    bool capture;    /* repeat the launches of a step as captured graphs, if the device can */
+    const char *joined; /* borrowed: patterns of the parameters that were frozen first (--unfreeze-epoch); NULL: none */
+    bool accumulate;    /* several batches make one update */
+    bool capture;       /* repeat the launches of a step as captured graphs, if the device can */
     uint64_t seed;
     CommConfig sum;      /* job_comm, to account for its memory; no towers: none */
     const char *choices; /* borrowed by replica_create: those of another device (Backend.choices_text); NULL: none */
@@ -75,6 +76,7 @@ typedef struct Replica {
     int *stat_count;             /* number of batches in it */
     float *one;                  /* device: the number 1 */
     float *keep_decay;           /* device */
+    float joined;                /* updates before those of config.joined */
     const GatePhase *loss_scale; /* borrowed, device: set by replica_scale_by; NULL: 1 */
 } Replica;
 

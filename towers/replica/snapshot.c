@@ -509,19 +509,49 @@ static Status tower_states_unpack(TowerProcess *p, const SafeTensors *file)
     return OK;
 }
 
+/* On rank 0: a slot of the optimizer, to p->scratch. Parameters that join after the step of this checkpoint have none in
+ * it, and begin with a fresh one. */
+static Status slot_read(TowerProcess *p, const char *prefix, const SafeTensors *file, float fresh)
+{
+    const Layout *layout = p->replica->layout;
+    WeightMap map = map_of(p, SNAPSHOT_TRAINED);
+    WeightMatch match;
+    int joining = 0;
+    bool here = p->job->joined && p->run.step == unfreeze_step(p);
+    for (int i = 0; here && i < map.count; i++) joining += names_match(p->job->joined, layout->params[i].name);
+    for (size_t i = 0; here && i < layout->trained_elements; i++) p->scratch[i] = fresh;
+    if (joining) TRY(weights_unpack(&map, prefix, file, NULL, p->scratch, NULL, &match));
+    if (joining && match.missing == joining && !match.mismatched) return OK;
+    return weights_unpack_exact(&map, prefix, file, p->scratch, NULL);
+}
+
+/* `file`: known on rank 0 only. Collective. */
+static Status slot_restore(TowerProcess *p, int slot, const SafeTensors *file)
+{
+    static const char *const prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+    Replica *r = p->replica;
+    size_t bytes = r->layout->trained_elements * sizeof(float);
+    memset(p->scratch, 0, bytes); /* padding between parameters */
+    if (is_root(&p->place)) TRY(slot_read(p, prefix[slot], file, optimizer_slot_start(&r->config.optimizer, slot)));
+    TRY(comm_broadcast(p->comm, p->scratch, bytes, 0));
+    TRY(r->device.backend->upload(&r->device, r->slot[slot], p->scratch, bytes));
+    return r->device.backend->finish(&r->device, STREAM_COMPUTE);
+}
+
 /* `checkpoint`: NULL on all ranks but 0. Collective. */
 static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
 {
     Replica *r = p->replica;
-    static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     const SafeTensors *model = checkpoint ? checkpoint->model : NULL, *train = checkpoint ? checkpoint->train : NULL;
     if (checkpoint) TRY(state_parse(p, checkpoint->state_json, checkpoint->path));
     TRY(comm_broadcast(p->comm, &p->run, sizeof p->run, 0));
+    if (p->job->joined && p->run.step == unfreeze_step(p)) p->run.joined_updates = p->run.phase[0].updates;
+    r->joined = (float)p->run.joined_updates;
     TRY(arena_unpack(p, r->ema ? "raw." : "", r->ema ? train : model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
     if (r->ema) TRY(arena_unpack(p, "", model, r->ema, SNAPSHOT_PARAMS));
     replica_weights_changed(r);
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) TRY(arena_unpack(p, slot_prefix[s], train, r->slot[s], SNAPSHOT_TRAINED));
+        if (r->slot[s]) TRY(slot_restore(p, s, train));
     return tower_states_unpack(p, train);
 }
 

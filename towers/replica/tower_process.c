@@ -30,6 +30,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .decay_all = job->decay_all,
         .rates = job->rates,
         .rate_count = job->rate_count,
+        .joined = job->joined,
         .ema = job->gate.ema_decay > 0,
         .accumulate = job->accumulate > 1,
         .capture = job->graphs,
@@ -134,6 +135,17 @@ bool epoch_ended(const TowerProcess *p)
 bool epoch_end_is_owed(const TowerProcess *p)
 {
     return epoch_ended(p) && p->run.epoch_count > 0 && p->run.epoch_told != p->run.step;
+}
+
+int64_t unfreeze_step(const TowerProcess *p)
+{
+    return (p->job->unfreeze_epoch - 1) * p->steps_per_epoch;
+}
+
+bool unfreeze_is_due(const TowerProcess *p)
+{
+    return p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step >= unfreeze_step(p) &&
+           p->run.step < p->total_steps;
 }
 
 bool rollback_leaves_out(const RunState *run, int64_t step)

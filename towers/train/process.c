@@ -22,10 +22,20 @@
 
 /* ---- training */
 
+/* The end of the processes that leave parameters frozen. */
+static Status unfreeze_end(TowerProcess *p)
+{
+    summary_finish(p);
+    if (p->metrics) metrics_flush(p->metrics);
+    process_activity(p, p->run.step, ACTIVITY_DONE);
+    atomic_store(&p->ledger->run.unfreezes, true);
+    return OK;
+}
+
 static Status train_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open(p, shared));
-    Status st = epochs_run(p);
+    Status st = p->loader ? epochs_run(p) : OK; /* process_open has found that nothing is left to do */
     if (st == ERR_NUMERIC || p->drifted) {
         /* After a refused step all ranks have the weights before it and are at the same step, so finite weights are
          * saved. If replicas differ, none is saved, because it is unknown which one is right. */
@@ -44,6 +54,7 @@ static Status train_process(TowerProcess *p, CommShared *shared)
         return status_restore(st, &words);
     }
     TRY(st);
+    if (!p->stop && unfreeze_is_due(p)) return unfreeze_end(p);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
     summary_finish(p);

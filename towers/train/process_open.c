@@ -154,6 +154,10 @@ static Status records_open(TowerProcess *p, bool restored)
         metrics_log(p->metrics, "restart %lld of %lld (--max-restarts)", (long long)p->job->restarts,
                     (long long)p->job->max_restarts);
     if (restored) metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step);
+    if (p->job->joined && p->run.step == unfreeze_step(p)) {
+        ledger_inform(p->ledger, "epoch %lld: %s join", (long long)p->job->unfreeze_epoch, p->job->joined);
+        metrics_log(p->metrics, "epoch %lld: %s join", (long long)p->job->unfreeze_epoch, p->job->joined);
+    }
     return summary_start(p);
 }
 
@@ -194,6 +198,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
                     "continue",
                     p->job->run_dir, (long long)p->run.step, (long long)p->total_steps);
     p->good_step = restored ? p->run.step : -1;
+    if (unfreeze_is_due(p) && !epoch_end_is_owed(p)) return OK; /* the next processes begin here */
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));

@@ -121,10 +121,22 @@ static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash
     return FAIL(ERR_INTERRUPTED, "stopped by signal %d while waiting to start again after a crash: %s", *number, cause);
 }
 
+static bool has_checkpoint(const TrainJob *job)
+{
+    RunSaved saved;
+    return run_saved(job->run_dir, &saved) == OK && saved.checkpoints > 0;
+}
+
+static void resume_here(TrainJob *job)
+{
+    job->resume = true;
+    job->resume_path = NULL; /* a branch now has checkpoints of its own */
+    job->initial_weights = NULL;
+}
+
 bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status *st)
 {
     StatusText cause;
-    RunSaved saved;
     sigset_t stops, before;
     int number = 0;
     restarts->begun |= result->begun;
@@ -134,7 +146,7 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
     }
     if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned) return false;
     status_keep(&cause);
-    bool resumable = run_saved(job->run_dir, &saved) == OK && saved.checkpoints > 0;
+    bool resumable = has_checkpoint(job);
     sigemptyset(&stops);
     sigaddset(&stops, SIGINT);
     sigaddset(&stops, SIGTERM);
@@ -155,10 +167,22 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
     if (restart_record(job, result->begun ? result->step : restarts->furthest, cause.message) != OK ||
         run_dir_sweep(job->run_dir) != OK)
         console_warn(&(Console){0}, "%s", status_message());
-    if (resumable) {
-        job->resume = true;
-        job->resume_path = NULL; /* a branch now has checkpoints of its own */
-        job->initial_weights = NULL;
+    if (resumable) resume_here(job);
+    return true;
+}
+
+bool unfreeze_due(TrainJob *job, TrainResult *result, Status *st)
+{
+    if (*st != OK || !result->unfreezes) return false;
+    bool resumable = has_checkpoint(job);
+    if (result->signal) {
+        result->saved = resumable;
+        *st = FAIL(ERR_INTERRUPTED, "stopped by signal %d before epoch %lld; --resume auto continues", result->signal,
+                   (long long)job->unfreeze_epoch);
+        return false;
     }
+    if (resumable) resume_here(job);
+    job->joined = job->program.freeze;
+    job->program.freeze = NULL;
     return true;
 }

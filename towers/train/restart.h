@@ -1,4 +1,4 @@
-/* Restarts (--max-restarts): after a crash of a tower the supervisor starts all towers again from the newest checkpoint,
+/* Starting all towers of a run again. Restarts (--max-restarts): after a crash of a tower the supervisor starts all towers again from the newest checkpoint,
  * on the devices that still work. Each restart is a line of RUN/restarts.jsonl. */
 #ifndef TOWERS_TRAIN_RESTART_H
 #define TOWERS_TRAIN_RESTART_H
@@ -18,5 +18,10 @@ typedef struct Restarts {
  * from the newest checkpoint, and return true. Else false; *st is ERR_INTERRUPTED if a stop signal ended the wait, and
  * its message says why there is no restart where one was asked for. */
 bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status *st);
+
+/* Where frozen parameters join (--unfreeze-epoch), the towers have ended after a checkpoint. If this is such an end, make
+ * *job continue from there with all parameters, and return true. Else false; *st is ERR_INTERRUPTED if a stop signal has
+ * come meanwhile. */
+bool unfreeze_due(TrainJob *job, TrainResult *result, Status *st);
 
 #endif

@@ -493,6 +493,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
                             .bad_samples = atomic_load(&run->bad_samples),
                             .signal = atomic_load(&run->stop_signal),
                             .begun = atomic_load(&run->steps) > 0,
+                            .unfreezes = atomic_load(&run->unfreezes),
                             .first_step = atomic_load(&run->first_step)};
     memcpy(result->best, run->best, sizeof result->best);
     memcpy(result->ending, run->ending, sizeof result->ending);
@@ -556,7 +557,7 @@ Status train_run(const TrainJob *job, TrainResult *result)
     Restarts restarts = {0};
     Status st;
     do st = supervise(&now, tower_process_train, result, NULL);
-    while (restart_due(&restarts, &now, result, &st));
+    while (unfreeze_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
     result->restarts = now.restarts;
     int rank = now.control ? star_rank(now.control) : 0;
     if (result->begun && !result->abandoned)

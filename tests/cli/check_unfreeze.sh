@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# --unfreeze-epoch: frozen layers keep their bits until they join and then have the updates of a fresh optimizer; a run that is
+# stopped or killed before, at and after that epoch and resumed ends with the bits of an undisturbed one, on one tower and several,
+# on any number of processes; branches; what is refused.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin unfreeze "$@"
+cd "$work" || exit 1
+small_data data 96 64 || exit 77
+
+# run NAME ARGUMENT...: 6 steps an epoch
+run() {
+    local name=$1
+    shift
+    timeout 300 "$towers" train inception_mini --data-path data --img-size 8 --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant \
+        --freeze '*,!fc*' --unfreeze-epoch 3 --epochs 4 --seed 5 --summary-interval 0 --quiet --experiment "$name" "$@" >out 2>err </dev/null
+}
+good() { run "$@" || complain "train $*: exit $?: $(tail -n 3 err)"; }
+same() { # NAME OF_NAME
+    cmp -s "runs/$1/last.safetensors" "runs/$2/last.safetensors" || complain "$1 has other weights than $2"
+    diff <(timeless "runs/$1/metrics.jsonl") <(timeless "runs/$2/metrics.jsonl") >/dev/null || complain "$1 has other records than $2"
+}
+
+good whole
+good frozen --epochs 2
+good four --towers 4 --processes 1
+good four-processes --towers 4 --processes 2
+same four-processes four
+grep -q 'epoch 3: \*,!fc\* join' runs/whole/log.txt || complain "log.txt does not say when they join"
+
+# ---- stopped and killed
+good before --max-steps 9
+good before --resume auto --max-steps 24
+same before whole
+good at --epochs 2
+good at --resume auto
+same at whole
+good after --towers 4 --processes 2 --max-steps 15
+good after --resume auto --max-steps 24 --processes 1
+same after four
+good average --ema-decay 0.9 --opt momentum
+good average-parts --ema-decay 0.9 --opt momentum --max-steps 14
+good average-parts --ema-decay 0.9 --opt momentum --resume auto --max-steps 24
+same average-parts average
+
+# Killed while it runs, once it has come so far: what is left is a state that continues exactly.
+for rows in 4 9 12 13 17; do
+    run killed --resume auto --checkpoint-steps 1 &
+    job=$!
+    for ((i = 0; i < 2000; i++)); do
+        (($(wc -l 2>/dev/null <runs/killed/metrics.jsonl || echo 0) >= rows)) && break
+        sleep 0.01
+    done
+    kill -KILL "$(cat runs/killed/.lock)" || complain "the run ended before it was killed"
+    wait $job 2>/dev/null
+    for ((i = 0; i < 500; i++)); do flock -n runs/killed/.lock true && break; sleep 0.02; done
+done
+good killed --resume auto
+same killed whole
+
+# ---- a branch from the checkpoint at which they join
+good branch --resume "$(ls -d runs/at/ckpt/step-*12)"
+cmp -s runs/branch/last.safetensors runs/whole/last.safetensors || complain "a branch has other weights"
+
+cat >look.py <<'PYTHON'
+import glob, json, math, struct
+
+def load(path):
+    with open(path, "rb") as f:
+        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        data = f.read()
+    header.pop("__metadata__", None)
+    return {k: struct.unpack(f"<{(v['data_offsets'][1] - v['data_offsets'][0]) // 4}f", data[slice(*v["data_offsets"])])
+            for k, v in header.items() if v["dtype"] == "F32"}
+
+# One step after they have joined: Adam's first step moves each weight by the learning rate, if its gradient is not tiny.
+before, after = load("runs/frozen/last.safetensors"), load("runs/one-step/last.safetensors")
+train = load(glob.glob("runs/one-step/ckpt/step-*13/train.safetensors")[0])
+moved = [name for name in before if name.endswith("weight") and not name.startswith("fc") and before[name] != after[name]]
+assert len(moved) > 10, moved
+for name in moved:
+    for b, a, m, v in zip(before[name], after[name], train["slot0." + name], train["slot1." + name]):
+        assert abs(m - 0.1 * math.copysign(math.sqrt(v / 0.001), m)) <= 1e-4 * abs(m) + 1e-12, (name, m, v) # of one gradient
+        if abs(m) > 1e-5:
+            assert abs(abs(b - a) - 0.003) < 3e-5, (name, b, a)
+state = json.load(open(glob.glob("runs/one-step/ckpt/step-*13/state.json")[0]))
+assert state["joined_updates"] == 12, state["joined_updates"]
+PYTHON
+good one-step --max-steps 13
+python3 look.py || complain "the first update of the layers that join is not that of a fresh optimizer"
+
+# ---- refused
+refused() { # CODE TEXT ARGUMENT...
+    local code=$1 text=$2
+    shift 2
+    "$towers" train "$@" >out 2>err </dev/null
+    [[ $? == "$code" ]] && grep -q -- "$text" err || complain "train $*: not refused with $code and '$text': $(cat err)"
+}
+refused 2 "unfreeze-epoch" fashion_cnn --dataset synthetic --unfreeze-epoch 2 --dry-run
+refused 2 "unfreeze-epoch" inception_mini --data-path data --freeze 'fc*' --unfreeze-epoch 1 --dry-run
+refused 2 "unfreeze-epoch" --resume runs/whole --epochs 5 --unfreeze-epoch 2
+check_end "layers that join later: bits before and after, the first update of a fresh optimizer, resume after any end, branches"
