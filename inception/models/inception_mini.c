@@ -63,7 +63,7 @@ const Model model_inception_mini = {
     .dropout = 0.2f,
     .mean = {0.2860f, 0.2860f, 0.2860f},
     .std = {0.3530f, 0.3530f, 0.3530f},
-    .defaults = "epochs: 4\nopt: nesterov\nlr: 0.1\nweight-decay: 0.0005\nsched: onecycle\naugment: true\ncrop-pad: "
-                "0\nwinograd: true\n",
+    .defaults = "epochs: 2\nopt: nesterov\nlr: 0.3\nweight-decay: 0.001\nsmoothing: 0.1\ndropout: 0\nsched: onecycle\n"
+                "winograd: true\n",
     .build = build,
 };

@@ -15,7 +15,7 @@ frozen='Conv2d*,Mixed_3a*,Mixed_5b.*'
 run() {
     local name=$1
     shift
-    "$towers" train inception_mini --data-path same --no-augment --dropout 0 -b 64 --workers 0 --opt adam --sched constant \
+    "$towers" train inception_mini --data-path same --smoothing 0 -b 64 --workers 0 --opt adam --sched constant \
         --experiment "$name" --seed 3 --quiet "$@" >out 2>err </dev/null || complain "train $*: exit $?: $(tail -n 3 err)"
 }
 
@@ -59,7 +59,7 @@ run whole --max-steps 10 --lr 1e-3 --freeze "$frozen" --ema-decay 0.9
 run parts --max-steps 6 --lr 1e-3 --freeze "$frozen" --ema-decay 0.9
 run parts --max-steps 10 --lr 1e-3 --freeze "$frozen" --ema-decay 0.9 --resume auto
 cmp -s runs/whole/last.safetensors runs/parts/last.safetensors || complain "a resumed run with frozen layers has other weights"
-"$towers" train inception_mini --data-path same --no-augment --dropout 0 -b 64 --workers 0 --opt adam --sched constant --experiment parts \
+"$towers" train inception_mini --data-path same --smoothing 0 -b 64 --workers 0 --opt adam --sched constant --experiment parts \
     --seed 3 --quiet --max-steps 12 --lr 1e-3 --freeze 'Conv2d*' --ema-decay 0.9 --resume auto >out 2>err </dev/null
 [[ $? != 0 ]] && grep -q freeze err || complain "another frozen set on resume is refused: $(tail -n 2 err)"
 

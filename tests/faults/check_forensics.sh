@@ -126,7 +126,7 @@ together() { # FAULT TOWER TEXT
     says err "(as in the run)"
 }
 together "nan:tower=1,step=3,layer=Mixed_5a.branch3x3_2,index=77" 1 "first in forward, op 42, layer Mixed_5a.branch3x3_2.conv (conv)"
-together "inf:tower=2,step=3,layer=Mixed_5a.branch3x3_2,activity=backward" 2 "first in backward, op 113, layer Mixed_5a.branch3x3_2.bn (batchnorm_dx)"
+together "inf:tower=2,step=3,layer=Mixed_5a.branch3x3_2,activity=backward" 2 "first in backward, op 111, layer Mixed_5a.branch3x3_2.bn (batchnorm_dx)"
 
 # ---- only the first steps of a run that skips leave capsules
 many=$(for step in 2 3 4 5 6; do printf 'nan:tower=1,step=%d;' $step; done)
