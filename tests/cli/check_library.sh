@@ -41,7 +41,7 @@ add_executable(user main.c)
 target_link_libraries(user towers::towers)
 CMAKE
 cp "$source_dir/examples/library/classify.c" project/main.c
-cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$work/prefix" >"$out" 2>&1 && cmake --build project/build >>"$out" 2>&1 || complain "CMake's package: $(tail -5 "$out")"
+cmake -G Ninja -S project -B project/build -DCMAKE_PREFIX_PATH="$work/prefix" >"$out" 2>&1 && cmake --build project/build >>"$out" 2>&1 || complain "CMake's package: $(tail -5 "$out")"
 ${CC:-cc} -std=c11 -O1 -D_GNU_SOURCE "$source_dir/tests/cli/library_threads.c" $(pkg-config --cflags --libs towers) -lm -lpthread -o threads 2>"$err" || complain "threads: $(cat "$err")"
 
 mkdir images
