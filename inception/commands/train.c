@@ -7,6 +7,7 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
+#include "towers/record/prometheus.h"
 #include "towers/replica/hooks.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
@@ -109,6 +110,7 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
         options->lr = option_defaults.lr;
         options->origin[OPTION_ID_lr] = ORIGIN_DEFAULT;
     }
+    if (options->prometheus) TRY(prometheus_check(options->prometheus));
     TRY(hosts_meet(options, files));
     TRY(hosts_run_dir(options, files));
     if (options->unfreeze_epoch && files->launch.ranks > 1)

@@ -94,11 +94,6 @@ static void put_json(FILE *to, double value)
         fputs("null", to);
 }
 
-static double last_loss(const StepRecord *r)
-{
-    return reported_loss(r->tower, r->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
-}
-
 #define PUT_REAL(value) put_json(to, value)
 #define PUT_WHOLE(value) fprintf(to, "%" PRId64, value)
 #define PUT_COUNT(value) PUT_WHOLE(value)

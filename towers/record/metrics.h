@@ -42,6 +42,12 @@ typedef struct StepRecord {
     double base_average, total_average; /* moving averages of base_loss and total_loss */
 } StepRecord;
 
+/* A name in metrics.def. */
+static inline double last_loss(const StepRecord *r)
+{
+    return reported_loss(r->tower, r->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
+}
+
 typedef struct Metrics Metrics;
 /* Removes the rows of later epochs from results.csv, which need not exist. */
 NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);

@@ -130,6 +130,7 @@ typedef struct TrainJob {
     LossReport report;
     bool report_l2; /* add the L2 term to the displayed loss */
     int log_interval, event_interval;
+    const char *prometheus;   /* file with the numbers of the last step (prometheus.h); NULL: none */
     int64_t metrics_interval; /* steps between rows of metrics.jsonl; 0: 1 */
     int scalar_interval;      /* steps between TensorBoard scalars, 0: off; event_interval is that of summaries */
     int eval_interval;        /* epochs, and at the end; 0 = never */

@@ -89,7 +89,7 @@ typedef struct TowerProcess {
     RunState run;
     int64_t done; /* steps whose results are known: run.step without those in flight */
     int64_t steps_per_epoch, total_steps;
-    int64_t epoch_started_ns, checkpoint_ns;
+    int64_t epoch_started_ns, checkpoint_ns, exported_ns;
     int64_t epoch_count_before;        /* samples of this epoch processed before a resume or a rollback */
     int64_t good_step;                 /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
     bool save_tried;                   /* writing a checkpoint of this run was attempted */

@@ -1,7 +1,9 @@
 /* Records of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
 #include "towers/train/step.h"
 
+#include "kernels/clock.h"
 #include "kernels/text.h"
+#include "towers/record/prometheus.h"
 #include "towers/train/activities.h"
 #include "towers/train/summary.h"
 
@@ -215,6 +217,16 @@ Status step_record(TowerProcess *p, const Step *step)
 
 /* ---- times, and the row */
 
+/* --prometheus: at most once a second, and the last step. */
+static void numbers_export(TowerProcess *p, const StepRecord *record)
+{
+    int64_t now = clock_ns();
+    bool last = record->step == p->total_steps;
+    if (!p->job->prometheus || (now - p->exported_ns < 1000000000ll && !last)) return;
+    p->exported_ns = now;
+    metrics_outcome(p->metrics, prometheus_write(p->job->prometheus, p->job->run_dir, record));
+}
+
 /* timed: the ledger has the times of all towers. */
 static Status row_write(TowerProcess *p, StepRow *row, bool timed)
 {
@@ -232,6 +244,7 @@ static Status row_write(TowerProcess *p, StepRow *row, bool timed)
         record->backward_us = times.us[3];
     }
     metrics_step(p->metrics, record);
+    numbers_export(p, record);
     const char *warning = metrics_warning(p->metrics);
     if (warning) ledger_note(p->ledger, "%s", warning);
     return OK;

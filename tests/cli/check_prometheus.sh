@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# --prometheus: the file has the numbers of a step as metrics.jsonl has them, with one tower and with several; it is always whole, and
+# replaced at most once a second; names of runs are escaped; what is refused.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin prometheus "$@"
+cd "$work" || exit 1
+
+train() { # NAME ARGUMENT...
+    local name=$1
+    shift
+    LC_ALL=de_DE.UTF-8 timeout 200 "$towers" train fashion_cnn --dataset synthetic --threads 1 --summary-interval 0 --eval-interval 0 --quiet \
+        --experiment "$name" "$@" >out 2>err </dev/null || complain "train $name: $(cat err)"
+}
+train one --max-steps 5 --batch-size 8 --prometheus one.prom
+mkdir collector
+# A reader beside the run: every file that it sees is whole.
+train 'a "run\' --towers 3 --batch-size 4 --max-steps 600 --prometheus collector/towers.prom &
+job=$!
+python3 - <<'PYTHON' || complain "the file while the run goes on"
+import os, time
+path, seen, inodes, begun = 'collector/towers.prom', 0, {}, time.time()
+while time.time() - begun < 100 and not os.path.exists('runs/a "run\\/last.safetensors'):
+    try:
+        text, inode = open(path).read(), os.stat(path).st_ino
+    except FileNotFoundError:
+        continue
+    assert text.endswith('\n') and text.count('towers_tower_loss{') == 3 and 'towers_restarts' not in text, text
+    step = text.split('towers_step{')[1].split('} ')[1].split('\n')[0]
+    inodes.setdefault(step, time.time())
+    time.sleep(0.002)
+times = sorted(inodes.values())
+gaps = [b - a for a, b in zip(times, times[1:])][:-1] # the last step is always written
+assert times, 'the run wrote nothing'
+assert all(gap > 0.9 for gap in gaps), gaps
+PYTHON
+wait $job
+[[ -z $(ls -A collector | grep -v '^towers.prom$') ]] || complain "left in the folder: $(ls -A collector)"
+python3 - <<'PYTHON' || complain "the numbers of the last step"
+import json, math, re
+for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\', 'collector/towers.prom', 3, 600)):
+    row = json.loads(open(f'{run}/metrics.jsonl').read().splitlines()[-1])
+    label = run.replace('\\', '\\\\').replace('"', '\\"')
+    numbers, kinds = {}, set()
+    for line in open(path).read().splitlines():
+        if line.startswith('#'):
+            match = re.fullmatch(r'# (HELP (towers_\w+) .+|TYPE (towers_\w+) gauge)', line)
+            assert match, line
+            kinds.add(match[2] or match[3])
+            continue
+        name, rest = line.split('{', 1)
+        labels, value = rest.rsplit('} ', 1)
+        assert labels.startswith(f'run="{label}"') and name in kinds, line
+        numbers[name, labels[len(f'run="{label}"'):]] = float(value)
+    assert row['step'] == steps, row['step']
+    for key, value in row.items():
+        if isinstance(value, list):
+            assert len(value) == towers, key
+            for t, one in enumerate(value):
+                have = numbers.pop((f'towers_{key}', f',tower="{t}"'))
+                assert have == one or (one is None and math.isnan(have)), (key, have, one)
+        elif not isinstance(value, str):
+            have = numbers.pop((f'towers_{key}', ''))
+            assert have == value or (value is None and math.isnan(have)), (key, have, value)
+    assert not numbers, numbers
+PYTHON
+refused() { # TEXT FILE
+    "$towers" train fashion_cnn --dataset synthetic --max-steps 1 --experiment refused --prometheus "$2" >out 2>err </dev/null
+    [[ $? == 2 && ! -e runs/refused ]] && grep -qF -- "$1" err || complain "--prometheus $2 is not refused with '$1': $(cat err)"
+}
+refused "end in .prom" x.txt
+refused "end in .prom" .prom
+refused "cannot write files in 'nowhere/'" nowhere/x.prom
+mkdir taken.prom
+train goes-on --max-steps 3 --batch-size 8 --prometheus taken.prom
+grep -q "cannot replace 'taken.prom'" err runs/goes-on/log.txt || complain "a file that cannot be written is not reported: $(cat err)"
+check_end "Prometheus' file: the numbers of the last step and of each tower, whole, once a second"

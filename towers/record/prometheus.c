@@ -1,0 +1,106 @@
+/* Writing the gauges; see prometheus.h. The columns and their texts are those of metrics.def; words are left out. */
+#include "towers/record/prometheus.h"
+
+#include "kernels/open.h"
+#include "kernels/text.h"
+#include "towers/files/files.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void help_put(FILE *to, const char *key, const char *text)
+{
+    fprintf(to, "# HELP towers_%s ", key);
+    for (const char *p = text; *p; p++) fprintf(to, *p == '\\' ? "\\\\" : "%c", *p);
+    fprintf(to, "\n# TYPE towers_%s gauge\n", key);
+}
+
+/* `place`: the label of what the number belongs to besides the run, "tower" or "head"; NULL: nothing. */
+static void number_put(FILE *to, const char *key, const char *run, const char *place, int index, double value)
+{
+    char text[40];
+    fprintf(to, "towers_%s{run=\"", key);
+    for (const char *p = run; *p; p++) {
+        if (*p == '\n')
+            fputs("\\n", to);
+        else
+            fprintf(to, strchr("\\\"", *p) ? "\\%c" : "%c", *p);
+    }
+    if (place) fprintf(to, "\",%s=\"%d", place, index);
+    text_real(value, text, sizeof text);
+    fprintf(to, "\"} %s\n", isfinite(value) ? text : isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
+}
+
+#define NUMBER_REAL(value) (value)
+#define NUMBER_WHOLE(value) (double)(value)
+#define NUMBER_COUNT(value) (double)(value)
+#define NUMBER_FLAG(value) (double)(value)
+#define IS_REAL true
+#define IS_WHOLE true
+#define IS_COUNT true
+#define IS_FLAG true
+#define IS_WORD false
+#define NUMBER_WORD(value) 0
+
+static void step_put(FILE *to, const char *run, const StepRecord *r)
+{
+#define DERIVED(type, key, value, when, read, tag, text)                                                               \
+    if (IS_##type && (when)) {                                                                                         \
+        help_put(to, #key, text);                                                                                      \
+        number_put(to, #key, run, NULL, 0, NUMBER_##type(value));                                                      \
+    }
+#define TOWER_DERIVED(type, key, value, known, read, tag, text)                                                        \
+    if (known) help_put(to, #key, text);                                                                               \
+    for (int t = 0; (known) && t < r->towers; t++) number_put(to, #key, run, "tower", t, NUMBER_##type(value));
+#define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
+    if (when) help_put(to, #key, text);                                                                                \
+    for (int t = 0; (when) && t < r->heads - 1; t++) number_put(to, #key, run, "head", t, value);
+#include "towers/record/metrics.def"
+}
+
+static Status text_write(const char *path, const char *text, size_t bytes)
+{
+    char temporary[PATH_BYTES];
+    TRY(path_temporary(temporary, path));
+    int fd = regular_open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, NULL);
+    if (fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", temporary, strerror(errno));
+    ssize_t written = write(fd, text, bytes);
+    bool good = close(fd) == 0 && written == (ssize_t)bytes && rename(temporary, path) == 0;
+    if (good) return OK;
+    int error = errno;
+    unlink(temporary);
+    return FAIL(ERR_IO, "cannot replace '%s': %s (--prometheus)", path, strerror(error));
+}
+
+Status prometheus_write(const char *path, const char *run, const StepRecord *record)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    FILE *to = plain ? open_memstream(&text, &bytes) : NULL;
+    locale_t before = plain ? uselocale(plain) : (locale_t)0;
+    if (to) step_put(to, run, record);
+    if (plain) uselocale(before), freelocale(plain);
+    Status st = to && fclose(to) == 0 ? text_write(path, text, bytes)
+                                      : FAIL(ERR_MEMORY, "no memory for the numbers of '%s'", path);
+    free(text);
+    return st;
+}
+
+Status prometheus_check(const char *path)
+{
+    char folder[PATH_BYTES];
+    size_t bytes = strlen(path), name = bytes;
+    while (name && path[name - 1] != '/') name--;
+    if (bytes < name + 6 || strcmp(path + bytes - 5, ".prom") != 0)
+        return FAIL(ERR_ARG, "--prometheus '%s': the textfile collector reads only files whose names end in .prom",
+                    path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(name ? name : 1), name ? path : ".");
+    if (access(folder, W_OK | X_OK) == 0) return OK;
+    return FAIL(ERR_ARG, "--prometheus '%s': cannot write files in '%s': %s", path, folder, strerror(errno));
+}
