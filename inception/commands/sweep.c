@@ -13,7 +13,7 @@
 #include "inception/commands/sweep_plan.h"
 #include "inception/options/conditions.h"
 #include "inception/report/runs.h"
-#include "inception/report/sweep_table.h"
+#include "inception/report/sweep_page.h"
 #include "kernels/open.h"
 #include "kernels/text.h"
 #include "towers/files/files.h"
@@ -308,9 +308,9 @@ static void progress_tell(const Sweep *s, const SweepRun *run)
     char score[48] = "";
     for (int i = 0; i < s->plan->settings; i++) done += s->rung[i] >= 0 && setting_complete(s, i, s->rung[i]);
     if (row->kind != NOT_SCORED) sweep_score_text(row->kind, row->score, score, sizeof score);
-    text_printf(stderr, "%s: %s%s%s, epoch %lld%s%s (%d of %d settings at their rung)\n", row->name,
-                run->row.failed ? "failed: " : row->state, run->row.failed ? row->why : "", *score ? ", " : "",
-                (long long)run->row.epochs, *score ? ", best " : "", score, done, s->plan->settings);
+    text_printf(stderr, "%s: %s%s, epoch %lld%s%s (%d of %d settings at their rung)\n", row->name,
+                run->row.failed ? "failed: " : row->state, run->row.failed ? row->why : "", (long long)run->row.epochs,
+                *score ? ", best " : "", score, done, s->plan->settings);
 }
 
 static void run_ended(Sweep *s, SweepRun *run, int status)
@@ -467,6 +467,7 @@ static Status result_make(const Sweep *s, FILE *to)
     result.settings = settings;
     result.count = plan->settings;
     if (st == OK) st = sweep_table(&result, s->options->json, to);
+    if (st == OK) st = sweep_page(&result);
     for (int i = 0; settings && i < plan->settings; i++) json_decref(settings[i].values);
     free(settings);
     free(rows);

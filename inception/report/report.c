@@ -380,8 +380,10 @@ static Status phase_write(const Page *page, int phase, bool *found)
     return st;
 }
 
-static Status content_write(const Page *page)
+static Status content_write(const void *context, FILE *to)
 {
+    const Page *page = context;
+    (void)to; /* page->to */
     title_write(page);
     cards_write(page);
     static void (*const figures[])(Figures *) = {
@@ -422,18 +424,27 @@ static const char *embedded(const char *name)
 }
 
 /* page.html, with its places filled. */
-static Status page_write(const Page *page)
+Status page_frame(FILE *to, const char *title, const char *origin, PageContent *content, const void *context)
 {
     const char *at = embedded("page");
     for (const char *place; (place = strstr(at, "{{")); at = strstr(place, "}}") + 2) {
-        fwrite(at, 1, (size_t)(place - at), page->to);
-        if (!strncmp(place, "{{title", 7)) svg_text(page->to, page->run->name);
-        if (!strncmp(place, "{{style", 7)) fputs(embedded("report"), page->to);
-        if (!strncmp(place, "{{content", 9)) TRY(content_write(page));
-        if (!strncmp(place, "{{version", 9)) fputs(TOWERS_VERSION, page->to);
+        fwrite(at, 1, (size_t)(place - at), to);
+        if (!strncmp(place, "{{title", 7)) svg_text(to, title);
+        if (!strncmp(place, "{{style", 7)) fputs(embedded("report"), to);
+        if (!strncmp(place, "{{content", 9)) TRY(content(context, to));
+        if (!strncmp(place, "{{version", 9)) fputs(TOWERS_VERSION, to);
+        if (!strncmp(place, "{{origin", 8)) fputs(origin, to);
     }
-    fputs(at, page->to);
+    fputs(at, to);
     return OK;
+}
+
+static Status page_write(const Page *page)
+{
+    return page_frame(page->to, page->run->name,
+                      "metrics.jsonl, results.csv and other records of this run; <b>towers report</b> regenerates it, "
+                      "<b>towers compare</b> prints its numbers.",
+                      content_write, page);
 }
 
 static Status page_text(const Run *run, const Run *whole, char **text, size_t *bytes)

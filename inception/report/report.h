@@ -12,6 +12,11 @@
 /* Write RUN/report.html. Errors: those of run_read; ERR_FORMAT for a run without a step. */
 NODISCARD Status report_write(const char *run_dir);
 
+/* A page in the frame of reports: `content` writes what is between head and foot; `origin`, HTML, says in the foot what the
+ * page was made from. */
+typedef Status PageContent(const void *context, FILE *to);
+NODISCARD Status page_frame(FILE *to, const char *title, const char *origin, PageContent *content, const void *context);
+
 /* The report command: report_write, and with `png` a picture of its top, RUN/report.png, taken by Chromium
  * (ERR_UNSUPPORTED if there is none). */
 NODISCARD Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to);

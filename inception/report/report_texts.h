@@ -1,4 +1,4 @@
-/* The frame of the report page, in which {{title}}, {{style}}, {{content}} and {{version}} stand for what report.c
+/* The frame of the report page, in which {{title}}, {{style}}, {{content}}, {{version}} and {{origin}} stand for what report.c
  * writes, and its style. They are files of this folder that the build embeds. */
 #ifndef TOWERS_INCEPTION_REPORT_REPORT_TEXTS_H
 #define TOWERS_INCEPTION_REPORT_REPORT_TEXTS_H

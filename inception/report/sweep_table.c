@@ -26,7 +26,7 @@ SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)
     return s;
 }
 
-static double scale_of(ScoreKind kind)
+double sweep_scale(ScoreKind kind)
 {
     return kind <= SCORED_BY_MAP ? 100 : 1;
 }
@@ -34,7 +34,7 @@ static double scale_of(ScoreKind kind)
 void sweep_score_text(ScoreKind kind, double score, char *text, size_t bytes)
 {
     snprintf(text, bytes, kind <= SCORED_BY_MAP ? "%s %.2f %%" : "%s %.5g", run_score_name(kind),
-             scale_of(kind) * score);
+             sweep_scale(kind) * score);
 }
 
 /* ---- the order */
@@ -53,8 +53,7 @@ static int by_rank(const void *a, const void *b, void *repeats)
 
 /* ---- the table */
 
-/* Why a setting, or a repetition of it, has no result; NULL: it has. */
-static const SweepRow *failure_of(const SweepSetting *setting, int repeats)
+const SweepRow *sweep_failure(const SweepSetting *setting, int repeats)
 {
     for (int r = 0; r < repeats; r++)
         if (setting->rows[r]->failed) return setting->rows[r];
@@ -73,7 +72,7 @@ static void head_print(const SweepResult *result, FILE *to)
     fputc('\n', to);
 }
 
-static int64_t epochs_of(const SweepSetting *setting, int repeats)
+int64_t sweep_epochs(const SweepSetting *setting, int repeats)
 {
     int64_t most = 0;
     for (int r = 0; r < repeats; r++)
@@ -85,16 +84,16 @@ static void setting_print(const SweepResult *result, int rank, FILE *to)
 {
     const SweepSetting *setting = &result->settings[rank];
     SweepScore score = sweep_score(setting->rows, result->repeats, setting->rung);
-    const SweepRow *failure = failure_of(setting, result->repeats);
+    const SweepRow *failure = sweep_failure(setting, result->repeats);
     char place[16] = "-", best[48] = "-", deviation[32] = "-", runs[32];
     const char *key;
     json_t *value;
     if (score.count) snprintf(place, sizeof place, "%d", rank + 1);
     if (score.count) sweep_score_text(score.kind, score.mean, best, sizeof best);
-    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", scale_of(score.kind) * score.deviation);
+    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", sweep_scale(score.kind) * score.deviation);
     snprintf(runs, sizeof runs, "%d/%d", score.count, result->repeats);
     text_printf(to, "%4s  t%03d     %5s  %6lld  %-17s  %9s", place, setting->number, runs,
-                (long long)epochs_of(setting, result->repeats), best, deviation);
+                (long long)sweep_epochs(setting, result->repeats), best, deviation);
     json_object_foreach(setting->values, key, value)
     {
         text_printf(to, "  %*.*s", VALUE_WIDTH, VALUE_WIDTH, json_string_value(value));
@@ -121,9 +120,9 @@ static json_t *setting_json(const SweepResult *result, int rank)
     for (int r = 0; r < result->repeats; r++) json_array_append_new(runs, row_json(setting->rows[r]));
     return json_pack("{s:o, s:i, s:O, s:i, s:I, s:s, s:o, s:o, s:o}", "rank",
                      score.count ? json_integer(rank + 1) : json_null(), "setting", setting->number, "values",
-                     setting->values, "rung", setting->rung, "epochs", (json_int_t)epochs_of(setting, result->repeats),
-                     "scored_by", run_score_name(score.kind), "score", json_finite(score.mean), "deviation",
-                     json_finite(score.deviation), "runs", runs);
+                     setting->values, "rung", setting->rung, "epochs",
+                     (json_int_t)sweep_epochs(setting, result->repeats), "scored_by", run_score_name(score.kind),
+                     "score", json_finite(score.mean), "deviation", json_finite(score.deviation), "runs", runs);
 }
 
 Status sweep_table(SweepResult *result, bool json, FILE *to)

@@ -82,7 +82,8 @@ grep -q "all runs failed; the first, t001: " err || complain "a sweep in which e
 
 # ---- the best run is an ordinary one
 python3 - <<'PYTHON' || failures=$((failures + 1))
-import csv, json, shlex, statistics, sys
+import csv, html, json, re, shlex, statistics, sys
+from xml.etree import ElementTree
 failed = []
 def expect(good, what):
     if not good: failed.append(what)
@@ -126,12 +127,26 @@ def without_times(result):
     return result['settings']
 expect(without_times(json.load(open('again.json'))) == without_times(json.load(open('halved.json'))), 'another ranking after interruptions')
 
+# The page: a line for each setting, from its values to its score, and the ranking.
+page = open('runs/halved/sweep.html').read()
+svg = ElementTree.fromstring(page[page.index('<svg'):page.index('</svg>') + 6])
+lines = [e for e in svg.iter() if e.tag.endswith('path')]
+expect(len(lines) == 4, f'{len(lines)} lines')
+ends = {}
+for line, s in zip(lines, reversed(settings)):
+    points = [float(number) for number in re.findall(r'-?[0-9.]+', line.get('d'))]
+    expect(len(points) == 6, line.get('d')) # lr, opt, score
+    ends[s['setting']] = points[5]
+expect(sorted(ends, key=ends.get) == sorted(ends, key=lambda n: -numbers[n]['score']), (ends, settings)) # y goes down
+expect(re.findall(r'<th>(t\d+)</th>', page) == [f"t{s['setting']:03d}" for s in settings], 'the ranking of the page')
+
 grid = json.load(open('grid.json'))['settings']
 expect(len(grid) == 6 and [s['rank'] for s in grid] == [1, 2, 3, 4, None, None], [s['rank'] for s in grid])
 for s in grid:
     run = s['runs'][0]
     bad = s['values']['lr'] == '1000000'
     expect(run['failed'] == bad and bool(run['why']) == bad and (s['score'] is None) == bad, s)
+    expect(not bad or html.escape(run['why'])[:60] in open('runs/grid/sweep.html').read(), ('no reason on the page', run['why']))
     expect(bad or abs(s['score'] - best('grid/' + run['run'])) < 1e-6, s)
 scores = [s['score'] for s in grid if s['score'] is not None]
 expect(scores == sorted(scores, reverse=True), scores)
