@@ -58,11 +58,13 @@ static Status batchnorm_apply_prepare(Device *device, OpCall *call)
 
 static Status batchnorm_sums_prepare(Device *device, OpCall *call)
 {
+    TRY(check_same_dtype(call, 1));
     call->workspace_bytes = kernel_batchnorm_sums_bytes(call->in[0].shape);
-    return batchnorm_apply_prepare(device, call);
+    return column_counters_create(device, call, &call->in[0]);
 }
 
-const OpKernel cuda_batchnorm_sums = {.prepare = batchnorm_sums_prepare, .launch = batchnorm_sums_launch};
+const OpKernel cuda_batchnorm_sums = {
+    .prepare = batchnorm_sums_prepare, .launch = batchnorm_sums_launch, .discard = counters_destroy};
 
 const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare, .launch = batchnorm_apply_launch};
 
@@ -76,7 +78,8 @@ static Status batchnorm_dx_prepare(Device *device, OpCall *call)
 const OpKernel cuda_batchnorm_dx = {
     .prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch, .discard = counters_destroy};
 
-const OpKernel cuda_batchnorm_finish = {.prepare = batchnorm_apply_prepare, .launch = batchnorm_finish_launch};
+const OpKernel cuda_batchnorm_finish = {
+    .prepare = batchnorm_sums_prepare, .launch = batchnorm_finish_launch, .discard = counters_destroy};
 
 static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
 {

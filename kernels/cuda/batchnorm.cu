@@ -1,7 +1,7 @@
 /* Batch normalization with ReLU, the formulas of kernels/cpu/norm/batchnorm.c.
  *
- * Forward, if a convolution has computed the sums: a block computes mean and variance of 128 channels from them, and
- * reads x again for channels whose variance is lost to cancellation in f32. Otherwise: one pass for the statistics
+ * Forward, if a convolution has computed the sums: a block computes mean and variance of a chunk of channels from them, and
+ * many blocks read x again for chunks with a variance that is lost to cancellation in f32. Otherwise: one pass for the statistics
  * (sums of x - shift and its square, where shift is the first pixel), whose last block writes mean and variance; one
  * pass y = relu?((x - mean) a + beta), which may go into a slice of a concat. Backward: one pass for sum g and sum g (x
  * - mean), where g = dy where y > 0, recomputed from x; one pass for dx. The second pass of each runs from the end of
@@ -526,73 +526,81 @@ cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t st
 /* ---- the halves, for convolutions that do the others */
 
 /* Sums in f32 know the variance of a channel to about mean^2 / 10^6. Where it is less than 1 / NORM_CANCELLED of
- * mean^2, that is no longer 0.1 % of it, and the channel is read again. */
-enum { NORM_CANCELLED = 1024 };
+ * mean^2, that is no longer 0.1 % of it, and the channel is read again: with those beside it, by the blocks of their chunk. In other
+ * chunks the first block works alone. */
+enum { NORM_CANCELLED = 1024, FINISH_BLOCKS = COLUMN_BLOCKS / 3 };
 
-/* Mean and variance of one channel around its first pixel, by all threads of the block; every thread has them. */
-DEVICE void norm_read_again(const Norm &norm, uint32_t channel, double *mean, double *var)
+/* The product is exact inside the fused multiply-add, so the variance is as good as the sums. Coefficients of a channel
+ * whose sums are not finite are 0 and +Inf: a joined convolution's ReLU may make 0 of NaN, but not of Inf, and the loss must
+ * show it. */
+struct NormFinish : NormStatistics {
+    MEMBER bool from_sums(uint32_t channel, float *mean, float *var) const
+    {
+        *mean = norm_mean(*this, sum[channel]);
+        *var = __fmaf_rn(-*mean, *mean, norm_mean(*this, square_sum[channel]));
+        return !(*var * (float)NORM_CANCELLED < *mean * *mean && *mean * *mean < INFINITY);
+    }
+    /* first, second: sums of x - shift and its square, if the channel was read again */
+    MEMBER void finish(uint32_t channel, double first, double second) const
+    {
+        float mean, var;
+        if (!from_sums(channel, &mean, &var)) {
+            float shift;
+            Lanes<Any, 1>::load(x, channel, &shift);
+            first /= count;
+            mean = (float)(first + (double)shift);
+            var = (float)(second / count - first * first);
+        }
+        var = var < 0 ? 0.0f : var; /* NaN stays NaN */
+        if (mean_out) mean_out[channel] = mean;
+        if (var_out) var_out[channel] = var;
+        if (rstd_out) rstd_out[channel] = norm_rstd(*this, var);
+        if (!coefficients.data) return;
+        float a = norm_rstd(*this, var) * (gamma ? gamma[channel] : 1.0f), b = beta[channel];
+        b = __fmaf_rn(-mean, a, b);
+        if (!(var < INFINITY && fabsf(mean) < INFINITY)) a = 0, b = INFINITY;
+        Lanes<Any, 1>::store(coefficients, channel, &a);
+        Lanes<Any, 1>::store(coefficients, (uint32_t)x.shape.c + channel, &b);
+    }
+};
+
+template <typename T, int V>
+BOUNDED norm_finish_kernel(const __grid_constant__ Columns plan, const __grid_constant__ NormFinish norm)
 {
-    SHARED_ARRAY(double, first, VECTOR_BLOCK);
-    SHARED_ARRAY(double, second, VECTOR_BLOCK);
-    double a = 0, b = 0;
-    float shift, x;
-    Lanes<Any, 1>::load(norm.x, channel, &shift);
-    for (uint32_t pixel = threadIdx.x; pixel < (uint32_t)norm.count; pixel += VECTOR_BLOCK) {
-        Lanes<Any, 1>::load(norm.x, pixel * norm.x.pitch + channel, &x);
-        double away = (double)x - (double)shift;
-        a += away;
-        b += away * away;
-    }
-    first[threadIdx.x] = a;
-    second[threadIdx.x] = b;
+    SHARED_ARRAY(bool, again, 1);
+    uint32_t width = plan.rows.across * V, thread = threadIdx.y * plan.rows.across + threadIdx.x;
+    uint32_t channel = blockIdx.y * width + thread;
+    bool mine = thread < width && channel < plan.c;
+    float mean, var;
+    if (thread == 0) again[0] = false;
     __syncthreads();
-    a = b = 0;
-    for (int k = 0; k < VECTOR_BLOCK; k++) {
-        a += first[k];
-        b += second[k];
-    }
+    if (mine && !norm.from_sums(channel, &mean, &var)) again[0] = true;
     __syncthreads();
-    a /= norm.count;
-    *mean = a + (double)shift;
-    *var = b / norm.count - a * a;
+    if (again[0])
+        columns_run<T, V>(plan, norm);
+    else if (mine && blockIdx.x == 0)
+        norm.finish(channel, 0, 0);
 }
 
-/* Mean and variance from sums, one thread per channel. The product is exact inside the fused multiply-add, so the variance
- * is as good as the sums. Coefficients of a channel whose sums are not finite are 0 and +Inf: a joined convolution's
- * ReLU may make 0 of NaN, but not of Inf, and the loss must show it. */
-BOUNDED norm_finish_kernel(const __grid_constant__ Norm norm)
+template <typename T, int V> static void norm_finish(const OpCall *call, const NormFinish &norm, cudaStream_t stream)
 {
-    SHARED_ARRAY(bool, lost, VECTOR_BLOCK);
-    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x, channels = (uint32_t)norm.x.shape.c;
-    bool mine = channel < channels;
-    float mean = mine ? norm_mean(norm, norm.sum[channel]) : 0.0f,
-          square = mine ? norm_mean(norm, norm.square_sum[channel]) : 0.0f;
-    float var = __fmaf_rn(-mean, mean, square);
-    lost[threadIdx.x] = var * (float)NORM_CANCELLED < mean * mean && mean * mean < INFINITY;
-    __syncthreads();
-    for (uint32_t k = 0; k < VECTOR_BLOCK; k++) {
-        double exact_mean, exact_var;
-        if (!lost[k]) continue;
-        norm_read_again(norm, blockIdx.x * VECTOR_BLOCK + k, &exact_mean, &exact_var);
-        if (k == threadIdx.x) mean = (float)exact_mean, var = (float)exact_var;
-    }
-    if (!mine) return;
-    var = var < 0 ? 0.0f : var; /* NaN stays NaN */
-    if (norm.mean_out) norm.mean_out[channel] = mean;
-    if (norm.var_out) norm.var_out[channel] = var;
-    if (norm.rstd_out) norm.rstd_out[channel] = norm_rstd(norm, var);
-    if (!norm.coefficients.data) return;
-    float a = norm_rstd(norm, var) * (norm.gamma ? norm.gamma[channel] : 1.0f), b = norm.beta[channel];
-    b = __fmaf_rn(-mean, a, b);
-    if (!(var < INFINITY && fabsf(mean) < INFINITY)) a = 0, b = INFINITY;
-    Lanes<Any, 1>::store(norm.coefficients, channel, &a);
-    Lanes<Any, 1>::store(norm.coefficients, channels + channel, &b);
+    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(norm.x.shape.c);
+    Columns plan = columns_plan(pixels_of(norm.x), norm.x.shape.c, V, partial, call->state);
+    plan.parts = (uint32_t)clamped(FINISH_BLOCKS / plan.rows.chunks, 1, plan.parts);
+    LAUNCH((norm_finish_kernel<T, V>), dim3(plan.parts, plan.rows.chunks), dim3(plan.rows.across, plan.rows.down),
+           stream, plan, norm);
+}
+
+static void norm_finish_run(const OpCall *call, const NormFinish &norm, cudaStream_t stream)
+{
+    bool wide = wide_enough(norm.x, norm.x.dtype, norm.x.shape.c, false);
+    BY_FORMAT(norm.x.dtype, wide, norm_finish, call, norm, stream);
 }
 
 /* The arguments of BATCHNORM_SUMS and BATCHNORM_FINISH. */
-static Norm norm_of_sums(const OpCall *call)
+static NormFinish norm_of_sums(const OpCall *call)
 {
-    Norm norm = norm_body<Norm>(call, call->in[0]);
+    NormFinish norm = norm_body<NormFinish>(call, call->in[0]);
     norm.beta = (const float *)call->in[1].data;
     norm.sum = (const float *)call->in[2].data;
     norm.square_sum = (const float *)call->in[3].data;
@@ -605,23 +613,23 @@ static Norm norm_of_sums(const OpCall *call)
 
 cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream)
 {
-    Norm norm = norm_of_sums(call);
+    NormFinish norm = norm_of_sums(call);
     norm.coefficients = call->out[0];
-    LAUNCH(norm_finish_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    norm_finish_run(call, norm, stream);
     return LAUNCH_ERROR();
 }
 
 size_t kernel_batchnorm_sums_bytes(Shape x)
 {
-    return 2 * norm_vector_bytes(x.c);
+    return 2 * norm_vector_bytes(x.c) + columns_bytes(x);
 }
 
 cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
 {
-    Norm norm = norm_of_sums(call);
+    NormFinish norm = norm_of_sums(call);
     if (!norm.mean_out) norm.mean_out = (float *)call->workspace;
     if (!norm.var_out) norm.var_out = (float *)((char *)call->workspace + norm_vector_bytes(norm.x.shape.c));
-    LAUNCH(norm_finish_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    norm_finish_run(call, norm, stream);
     norm.mean = norm.mean_out;
     norm.var = norm.var_out;
     norm_forward(norm, stream);

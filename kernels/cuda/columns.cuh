@@ -135,8 +135,7 @@ template <int V, typename Body> DEVICE void columns_finish(const Columns &plan, 
 /* A body has STEPS (pixels loaded before the first is added), Vectors<V> (per-channel values: load<T>(body, channel)),
  * Loads<V> (operands of a pixel: load<T>(body, pixel, channel)), add(vectors, loads, first, second) and
  * finish(channel, first, second). */
-template <typename T, int V, typename Body>
-BOUNDED columns_kernel(const __grid_constant__ Columns plan, const __grid_constant__ Body body)
+template <typename T, int V, typename Body> DEVICE void columns_run(const Columns &plan, const Body &body)
 {
     uint32_t vector = rows_vector(plan.rows);
     float first[V], second[V];
@@ -167,6 +166,12 @@ BOUNDED columns_kernel(const __grid_constant__ Columns plan, const __grid_consta
     }
     columns_block<V>(plan, first, second);
     if (columns_last(plan)) columns_finish<V>(plan, body);
+}
+
+template <typename T, int V, typename Body>
+BOUNDED columns_kernel(const __grid_constant__ Columns plan, const __grid_constant__ Body body)
+{
+    columns_run<T, V>(plan, body);
 }
 
 template <typename T, int V, typename Body>

@@ -1,5 +1,6 @@
 /* Memory plan: the memory of a tower process in training, by class: the table of `towers info` and --dry-run, and
- * memory.json. Does not include the libraries' own memory. */
+ * memory.json. Does not include the libraries' own memory, such as NCCL's buffers, which are made before the replica, nor a
+ * GPU's buffers for uploads, which are only made if memory is left for them (kernels/cuda/staging.h). */
 #ifndef TOWERS_REPLICA_MEMORY_PLAN_H
 #define TOWERS_REPLICA_MEMORY_PLAN_H
 
