@@ -12,6 +12,7 @@
 #include "kernels/optimizer.h"
 
 typedef struct Backend Backend;
+typedef struct VitalsOps VitalsOps; /* vitals.h */
 
 typedef enum StreamKind { STREAM_COMPUTE = 0, STREAM_COMM, STREAM_COPY, STREAM_COUNT } StreamKind;
 
@@ -81,6 +82,7 @@ struct Backend {
     /* Counts the devices of this kind without opening them; the first BACKEND_DEVICES_MAX are named in `id`, which may be
      * NULL. NULL: there is one, without an id. */
     Status (*device_list)(DeviceId *id, int *count);
+    const VitalsOps *vitals; /* watching devices without opening them; NULL: they say nothing */
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 

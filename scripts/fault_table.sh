@@ -64,6 +64,7 @@ F53|an allocation, the start of a thread or an open fails, at any call (about 60
 F54|records cut by a crash, then resumed|complete lines, no step twice|0
 F55|a tower or thread cannot be started|those already started are ended|5
 F56|locale with decimal commas|the same files byte for byte|0
+F57|a GPU that reports an ECC error it could not correct or an XID, or is lost to its driver|the run ends with tower, GPU and error, or with `--max-restarts` continues; XIDs of single programs are warnings|5
 TABLE
 }
 

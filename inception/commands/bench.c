@@ -30,7 +30,10 @@ typedef struct Timing {
     int unwritten; /* errno of a line that could not be printed */
     int64_t count;
     double loss;
-    double seconds[]; /* of each timed step */
+    int64_t begun_ns, first_ns,
+        last_ns;                      /* of the timed steps; of the first and the last reading of the devices since */
+    double first_joules, last_joules; /* of all devices */
+    double seconds[];                 /* of each timed step */
 } Timing;
 
 typedef struct Speed {
@@ -86,11 +89,35 @@ static Speed speed_of(const Timing *timing, int phase)
     return result;
 }
 
+static void energy_see(Timing *timing, const Ledger *ledger)
+{
+    double joules = 0;
+    int64_t at = 0;
+    for (int r = 0; timing->job->backend->vitals && r < ledger->processes; r++) {
+        DeviceVitals vitals;
+        at = ledger_vitals(ledger, r, &vitals);
+        joules += vitals.gpu_joules;
+    }
+    if (isnan(joules) || at <= timing->begun_ns) return;
+    if (!timing->first_ns) timing->first_ns = at, timing->first_joules = joules;
+    timing->last_ns = at;
+    timing->last_joules = joules;
+}
+
+/* The mean power of all devices between two readings; 0: it is not known, or the timed steps took less than two seconds. */
+static double watts_of(const Timing *timing)
+{
+    double seconds = (double)(timing->last_ns - timing->first_ns) * 1e-9;
+    return seconds > 0 ? (timing->last_joules - timing->first_joules) / seconds : 0;
+}
+
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
     Timing *timing = context;
     if (step == timing->warmup && !timing->quiet) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
+    if (step <= timing->warmup) timing->begun_ns = clock_ns();
     if (step > timing->warmup) {
+        energy_see(timing, ledger);
         timing->seconds[timing->count++] = seconds;
         timing->loss = loss;
         if (!timing->quiet && (timing->count == 1 || timing->count % timing->interval == 0)) {
@@ -165,6 +192,9 @@ static Status json_print(const Timing *timing, const Speed *speed)
                              speed->mean, "uncertainty", speed->uncertainty, "jitter", speed->jitter,
                              "average_wall_time", speed->seconds);
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
+    double watts = watts_of(timing);
+    if (watts > 0)
+        json_object_update_new(root, json_pack("{s:f, s:f}", "watts", watts, "images_per_joule", speed->mean / watts));
     if (job->program.model->phases) json_object_set_new(root, "phases", phases_json(timing));
     return json_emit(root, JSON_COMPACT, stdout);
 }
@@ -179,6 +209,8 @@ static void total_print(const Timing *timing, const Speed *speed)
         text_printf(stdout, "%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n",
                     job_phase(job, p)->name, (long long)of.steps, 1e3 * of.seconds, of.mean, of.uncertainty, of.jitter);
     }
+    double watts = watts_of(timing);
+    if (watts > 0) printf("images/joule: %.3f at %.1f W\n", speed->mean / watts, watts);
     text_printf(stdout, "total images/sec: %.2f\n%s\n", speed->mean, rule);
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/nvml.h"
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/staging.h"
 
@@ -269,6 +270,7 @@ static Status cuda_choices_take(Device *device, const char *text, bool *taken)
 const Backend cuda_backend = {
     .name = "cuda",
     .device_list = cuda_device_list,
+    .vitals = &cuda_vitals,
     .open = cuda_open,
     .close = cuda_close,
 

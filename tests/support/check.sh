@@ -48,7 +48,7 @@ tensors() {
 }
 
 timeless() {
-    sed -E 's/,?"(images_per_sec|wall_seconds|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity))":(\[[^]]*\]|[^,}]*)//g' "$1"
+    sed -E 's/,?"(images_per_sec|wall_seconds|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity)|gpu_[a-z_]+)":(\[[^]]*\]|[^,}]*)//g' "$1"
 }
 
 left_out() {

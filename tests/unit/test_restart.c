@@ -88,6 +88,7 @@ static void some_ends_are_final(void **state)
         {"data", ERR_FORMAT, {.begun = true}, 1, false},
         {"a stop signal", ERR_COMM, {.begun = true, .signal = SIGTERM}, 1, false},
         {"a killed process that never ended", ERR_COMM, {.begun = true, .abandoned = true}, 1, false},
+        {"a driver that does not answer", ERR_DEVICE, {.begun = true, .unanswered = true}, 1, false},
         {"no --max-restarts", ERR_COMM, {.begun = true}, 0, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

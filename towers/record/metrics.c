@@ -30,6 +30,7 @@ struct Metrics {
     locale_t plain;                                                /* owned: the C locale */
     int event_interval;
     int64_t row_interval;
+    int64_t vitals_ns;            /* of the last row */
     int64_t flushed_ms, failures; /* of the current outage */
     bool warned;
     char warning[WARNING_BYTES];
@@ -135,6 +136,10 @@ static void put_step(FILE *to, const StepRecord *r)
         before = ',';                                                                                                  \
     }
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) PUT_LIST(type, key, value, (known) ? r->towers : 0)
+#define VITAL(key, tag, text)                                                                                          \
+    if (r->vitals) {                                                                                                   \
+        PUT_LIST(REAL, key, r->vitals[t].key, r->towers)                                                               \
+    }
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     if (when) {                                                                                                        \
         PUT_LIST(REAL, key, value, r->heads - 1)                                                                       \
@@ -220,6 +225,8 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
     }
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     for (int t = 0; t < r->heads - 1; t++) TAG_REAL(tag, t, value, when)
+#define VITAL(key, tag, text)                                                                                          \
+    for (int t = 0; r->vitals && t < r->towers; t++) TAG_REAL(tag, t, r->vitals[t].key, !isnan(r->vitals[t].key))
 #define SCALAR(tag, value, when) TAG_REAL(tag, 0, value, when)
 #include "towers/record/metrics.def"
     return terms_add(metrics, r);
@@ -227,8 +234,12 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
 
 void metrics_step(Metrics *metrics, const StepRecord *record)
 {
-    if (record->step % metrics->row_interval == 0 || record->skipped)
-        note_trouble(metrics, line_add(metrics, metrics->steps, record, NULL));
+    if (record->step % metrics->row_interval == 0 || record->skipped) {
+        StepRecord row = *record;
+        if (row.vitals_ns == metrics->vitals_ns) row.vitals = NULL;
+        metrics->vitals_ns = row.vitals_ns;
+        note_trouble(metrics, line_add(metrics, metrics->steps, &row, NULL));
+    }
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
     if (clock_ns() / 1000000 - metrics->flushed_ms >= 1000) metrics_flush(metrics);

@@ -10,6 +10,7 @@
 #ifndef TOWERS_RECORD_METRICS_H
 #define TOWERS_RECORD_METRICS_H
 
+#include "kernels/vitals.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/record/epoch.h"
 #include "towers/record/events.h"
@@ -31,8 +32,11 @@ typedef struct TermRecord {
 typedef struct StepRecord {
 #define METRIC(type, key, when, read, tag, text) METRIC_C_##type key;
 #define TOWER_METRIC(type, key, read, tag, text) const METRIC_C_##type *key;
+#define VITAL(key, tag, text)
 #include "towers/record/metrics.def"
-    const TowerLoss *tower; /* [towers] */
+    const DeviceVitals *vitals; /* [towers]; NULL: no device says anything */
+    int64_t vitals_ns;          /* when they were read: a row has only new ones */
+    const TowerLoss *tower;     /* [towers] */
     int towers;
     const double *head_loss; /* [heads]: of each head, without its weight, the main one first */
     int heads;               /* 0: the network has no auxiliary heads */

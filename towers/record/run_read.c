@@ -156,6 +156,7 @@ static Status array_find(const Lines *lines, const json_t *object, const char *k
 enum {
     TOWER_ARRAYS = 0
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) +1
+#define VITAL(key, tag, text)
 #include "towers/record/metrics.def"
 };
 
@@ -180,6 +181,7 @@ static Status towers_read(const Lines *lines, const json_t *object, int towers, 
         if (element && !READ_##type(element, &key[t]))                                                                 \
             return line_fail(lines, "'%s' [%d] is not " KIND_##type, #key, t);                                         \
     }
+#define VITAL(key, tag, text)
 #include "towers/record/metrics.def"
     return OK;
 }

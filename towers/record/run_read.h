@@ -21,6 +21,7 @@
 typedef struct RunStep {
 #define DERIVED(type, key, value, when, read, tag, text) RUN_C_##type(key);
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) const RUN_C_##type(*key);
+#define VITAL(key, tag, text)
 #include "towers/record/metrics.def"
 } RunStep;
 

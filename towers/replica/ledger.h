@@ -8,6 +8,7 @@
 
 #include "kernels/clock.h"
 #include "kernels/status.h"
+#include "kernels/vitals.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/loading/loader.h"
 #include "towers/graph/model.h"
@@ -96,11 +97,16 @@ typedef struct LedgerRun {
     _Atomic int64_t noted[LEDGER_NOTES]; /* n + 1 of the one that is there; 0: it is being written */
 } LedgerRun;
 
-/* The error of a failed process. The first failure wins `first_failed`. */
+/* A process: its error, if it failed (the first one wins `first_failed`), and what its device says. */
 typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
     _Atomic bool stack_written; /* it has told the calls that it hangs in */
+    _Atomic int64_t readings;   /* of its device so far; number n is in vitals[n % 2] */
+    struct {
+        int64_t at_ns;
+        DeviceVitals value;
+    } vitals[2];
 } LedgerProcess;
 
 /* The result of an evaluation for one sample. If samples have any number of classes: label 0; predicted 0 if for each
@@ -162,6 +168,9 @@ LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fi
 void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same for what the run does by its settings, which is no warning. */
 void ledger_inform(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A reading of a process's device; the newest, and when it was made: 0 if there is none. */
+void ledger_vitals_put(Ledger *ledger, int process, const DeviceVitals *vitals);
+int64_t ledger_vitals(const Ledger *ledger, int process, DeviceVitals *vitals);
 /* Warning number n, or NULL while it is being written, or after a later one has replaced it. */
 const char *ledger_noted(const Ledger *ledger, int64_t n);
 /* Copy the thread's error message into the process's row; the first process to do so is the root cause. */

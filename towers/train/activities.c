@@ -6,6 +6,7 @@
 #include "towers/replica/tower_process.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, ACTIVITY_COPY, ACTIVITY_FORWARD,
@@ -42,18 +43,45 @@ static void tower_text(const TowerProcess *p, int tower, char *text, size_t byte
              control ? star_host(control, tower_group(p, tower)) : "");
 }
 
+int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals)
+{
+    int64_t newest = 0;
+    for (int r = 0; p->job->backend->vitals && r < p->job->processes; r++) {
+        Placement place = job_placement(p->job, r);
+        for (int t = place.first_tower; is_local_tower(&place, t); t++) {
+            int64_t at = ledger_vitals(p->ledger, r, &vitals[t]);
+            newest = at > newest ? at : newest;
+        }
+    }
+    return newest;
+}
+
+/* "; its GPU runs at 1215 of 1980 MHz, ..."; "" if it is not known, or the loader is slow. */
+static void device_text(const TowerProcess *p, const Straggler *slow, char *text, size_t bytes)
+{
+    DeviceVitals vitals;
+    *text = 0;
+    if (work_activities[slow->activity] == ACTIVITY_DATA ||
+        !ledger_vitals(p->ledger, job_tower_rank(p->job, slow->tower), &vitals))
+        return;
+    char state[160] = "";
+    vitals_text(&vitals, state, sizeof state);
+    if (*state) snprintf(text, bytes, "; %s", state);
+}
+
 static void news_tell(TowerProcess *p, StragglerNews news, const Straggler *was, int64_t step)
 {
     const Straggler *s = &p->watch.named;
-    char text[384], who[128];
+    char text[544], who[128], device[176];
     tower_text(p, news == STRAGGLER_NAMED ? s->tower : was->tower, who, sizeof who);
-    if (news == STRAGGLER_NAMED)
+    if (news == STRAGGLER_NAMED) {
+        device_text(p, s, device, sizeof device);
         snprintf(text, sizeof text,
                  "%s is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %lld); "
-                 "all towers wait for it",
+                 "all towers wait for it%s",
                  who, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW,
-                 (long long)step);
-    else
+                 (long long)step, device);
+    } else
         snprintf(text, sizeof text, "%s is no longer slow in %s (step %lld)", who,
                  straggler_activity_name(was->activity), (long long)step);
     ledger_note(p->ledger, "%s", text);
@@ -103,9 +131,9 @@ void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, Ac
 
 /* ---- other programs */
 
-/* A message of one rank, in microseconds: {number, loaded}, then {until_sum, data, copy, forward, backward} of each step
- * and tower. */
-enum { TIMES_HEAD = 2, TIMES = 1 + STRAGGLER_ACTIVITIES };
+/* A message of one rank: {number, loaded, watched}, the vitals of its device if the backend has any, then in microseconds
+ * {until_sum, data, copy, forward, backward} of each step and tower. */
+enum { TIMES_HEAD = 3, TIMES = 1 + STRAGGLER_ACTIVITIES, VITALS_WORDS = sizeof(DeviceVitals) / sizeof(int32_t) };
 
 static int32_t microseconds(int64_t ns)
 {
@@ -131,11 +159,16 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
         size_t towers = (size_t)job_placement(p->job, r).local_towers;
         most = towers > most ? towers : most;
     }
-    size_t count = TIMES_HEAD + (size_t)(last - first + 1) * most * TIMES;
+    size_t vitals_words = p->job->backend->vitals ? VITALS_WORDS : 0;
+    size_t count = TIMES_HEAD + vitals_words + (size_t)(last - first + 1) * most * TIMES;
     int32_t *mine = calloc(ranks + 1, count * sizeof *mine), *all = mine + count, *at = mine;
     if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %lld steps", (long long)(last - first + 1));
     *at++ = *number;
     *at++ = machine_loaded();
+    DeviceVitals vitals, before;
+    *at++ = ledger_vitals(p->ledger, p->place.rank, &vitals) > 0;
+    memcpy(at, &vitals, vitals_words * sizeof *at);
+    at += vitals_words;
     for (int64_t step = first; step <= last; step++)
         for (int slot = 0; slot < p->place.local_towers; slot++, at += TIMES)
             times_pack(ledger_row(p->ledger, p->place.first_tower + slot, step), at);
@@ -145,7 +178,10 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
         Placement place = job_placement(p->job, r);
         if (place.group == p->place.group) continue; /* this ledger has them */
         bool loaded = from[1];
-        from += TIMES_HEAD;
+        memcpy(&vitals, from + TIMES_HEAD, vitals_words * sizeof *from);
+        (void)ledger_vitals(p->ledger, r, &before);
+        if (from[2] && memcmp(&before, &vitals, sizeof vitals) != 0) ledger_vitals_put(p->ledger, r, &vitals);
+        from += TIMES_HEAD + vitals_words;
         for (int t = place.first_tower; is_local_tower(&place, t); t++) p->elsewhere_loaded[t] = loaded;
         for (int64_t step = first; step <= last; step++)
             for (int slot = 0; slot < place.local_towers; slot++, from += TIMES)

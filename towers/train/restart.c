@@ -144,7 +144,9 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
         restarts->furthest = result->step;
         restarts->fruitless = 0;
     }
-    if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned) return false;
+    if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned ||
+        result->unanswered)
+        return false;
     status_keep(&cause);
     bool resumable = has_checkpoint(job);
     sigemptyset(&stops);

@@ -56,7 +56,10 @@ Status steps_restart(TowerProcess *p)
 void steps_close(TowerProcess *p)
 {
     gate_destroy(p->gate);
-    if (p->queue) free(p->queue->row);
+    if (p->queue) {
+        free(p->queue->row);
+        free(p->queue->vitals);
+    }
     free(p->queue);
     p->gate = NULL;
     p->queue = NULL;

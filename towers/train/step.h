@@ -37,7 +37,8 @@ struct StepQueue {
     bool graphs_logged;            /* the log says that a graph could not be captured */
     const Batch *held[TOWERS_MAX]; /* borrowed from the loader: the images of each local tower; NULL: none */
     Step step[STEPS_IN_FLIGHT];
-    StepRow *row; /* owned: rows that rank 0 has not written yet, [STEPS_UNTOLD] */
+    StepRow *row;         /* owned: rows that rank 0 has not written yet, [STEPS_UNTOLD] */
+    DeviceVitals *vitals; /* owned: of each tower's device; NULL: the backend has none */
     int rows;
     int64_t told;   /* the last step whose times rank 0 has */
     int tell_after; /* steps until it asks for them again */

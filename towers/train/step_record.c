@@ -231,6 +231,7 @@ static void numbers_export(TowerProcess *p, const StepRecord *record)
 static Status row_write(TowerProcess *p, StepRow *row, bool timed)
 {
     ActivityRecord times;
+    StepQueue *queue = p->queue;
     StepRecord *record = &row->record;
     if (timed) TRY(activities_watch(p, record->step));
     activities_read(p, record->step, row->started_ns, &times);
@@ -243,6 +244,10 @@ static Status row_write(TowerProcess *p, StepRow *row, bool timed)
         record->forward_us = times.us[2];
         record->backward_us = times.us[3];
     }
+    if (p->job->backend->vitals && !queue->vitals)
+        queue->vitals = calloc((size_t)p->ledger->towers, sizeof *queue->vitals);
+    record->vitals_ns = queue->vitals ? activities_vitals(p, queue->vitals) : 0;
+    record->vitals = record->vitals_ns ? queue->vitals : NULL;
     metrics_step(p->metrics, record);
     numbers_export(p, record);
     const char *warning = metrics_warning(p->metrics);

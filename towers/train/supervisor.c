@@ -17,6 +17,7 @@
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
+#include "towers/train/device_watch.h"
 #include "towers/train/host_files.h"
 #include "towers/train/outcome.h"
 #include "towers/train/process.h"
@@ -72,10 +73,12 @@ typedef struct Supervisor {
     bool stop_at_once;                            /* nothing to save: the first signal ends the run */
     Status status;                                /* root cause */
     StatusText words;                             /* its message */
-    bool secondary;    /* a tower failed because another program has left; that one knows the root cause */
-    int64_t others_ns; /* the last sign of life of other programs' towers that this one's know of */
-    bool elsewhere;    /* the failure of another program has been noticed */
-    HostFiles *files;  /* owned: rank 0 takes the records of the others; NULL elsewhere */
+    bool secondary;       /* a tower failed because another program has left; that one knows the root cause */
+    int64_t others_ns;    /* the last sign of life of other programs' towers that this one's know of */
+    bool elsewhere;       /* the failure of another program has been noticed */
+    DeviceWatch *devices; /* owned; NULL: they are not watched */
+    bool device_told;     /* the failure of a device is the root cause */
+    HostFiles *files;     /* owned: rank 0 takes the records of the others; NULL elsewhere */
     time_t started;
     _Atomic bool sharing; /* waiting for the results of the others */
     Console console;
@@ -296,6 +299,24 @@ static void hung_tell(Supervisor *s)
     text_add(&words, "; the calls it was in are in %s", path);
 }
 
+/* End a run whose device cannot go on. If a tower has failed before, that is likely why, and the message says so. */
+static void devices_check(Supervisor *s)
+{
+    char where[128];
+    const char *why;
+    int r = device_watch_failed(s->devices, &why);
+    if (r < 0 || s->device_told) return;
+    s->device_told = true;
+    if (s->status != OK) {
+        Text words = text_behind(s->words.message, sizeof s->words.message);
+        text_add(&words, "; %s", why);
+        return;
+    }
+    where_text(s, r, where, sizeof where);
+    root_cause(s, FAIL(ERR_DEVICE, "%s: %s", where, why));
+    others_abort(s, r);
+}
+
 /* After a collective that hung: in which one each process is. */
 static void collectives_report(Supervisor *s)
 {
@@ -476,6 +497,7 @@ static void tick(Supervisor *s)
         }
     }
     silence_check(s);
+    devices_check(s);
     if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(s);
     console_update(&s->console);
 }
@@ -526,12 +548,15 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
         children_kill(&s);
     }
     Heartbeat *heartbeat = st == OK && tower_main == tower_process_train ? heartbeat_start(job, s.ledger) : NULL;
+    if (st == OK && tower_main != tower_process_eval) s.devices = device_watch_start(job, s.ledger, s.first, s.count);
     bool stuck = false;
     while (s.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
     if (s.ledger && st == OK) {
         result_fill(&s, result);
         console_end(&s.console);
     }
+    if (s.status != OK) devices_check(&s);
+    result->unanswered = !device_watch_end(s.devices);
     hung_tell(&s);
     collectives_report(&s);
     result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
@@ -545,7 +570,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     if (!stuck) comm_shared_destroy(s.shared);
     if (ledger && s.ledger)
         *ledger = s.ledger;
-    else if (!stuck)
+    else if (!stuck && !result->unanswered)
         ledger_destroy(s.ledger);
     return s.status == OK ? OK : status_restore(s.status, &s.words);
 }

@@ -17,6 +17,7 @@ typedef struct TrainResult {
     int64_t restarts;            /* after crashes (--max-restarts) */
     bool saved; /* stopped by a signal, after saving, or while it waited for a restart from a checkpoint */
     char ending[LEDGER_ENDING]; /* why it ended before its last step: --patience, --stop-at; "" */
+    bool unanswered;            /* a driver blocks a thread of this process, which must fork no more towers */
     bool abandoned;             /* a killed tower did not end: use no file system that may hang */
 } TrainResult;
 

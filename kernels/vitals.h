@@ -1,0 +1,33 @@
+/* Vitals: what a device says about its own state, to a process that does not open it. The supervisor asks once a second
+ * (towers/train/device_watch.h), a tower never. */
+#ifndef TOWERS_KERNELS_VITALS_H
+#define TOWERS_KERNELS_VITALS_H
+
+#include "kernels/backend.h"
+
+enum { VITALS_SLOWED = 0xfc }; /* the bits of gpu_slowed; NVML's others are no slowdown */
+
+/* NaN: the device does not say. */
+typedef struct DeviceVitals {
+#define VITAL(key, tag, text) double key;
+#include "kernels/vitals.def"
+} DeviceVitals;
+
+DeviceVitals vitals_unknown(void);
+
+/* "its GPU runs at 1215 of 1980 MHz, thermal slowdown, 88 C", or what is known of it; "". */
+void vitals_text(const DeviceVitals *vitals, char *text, size_t bytes);
+
+/* How a backend watches its devices. One thread calls these. */
+struct VitalsOps {
+    /* ERR_UNSUPPORTED: they cannot be watched, and why. */
+    Status (*open)(const DeviceId *id, int count, void **watch);
+    /* Wait at most `ms` for an event of a device. ERR_DEVICE: device number *device cannot go on. `note`: what else happened to
+     * it, else "". */
+    Status (*wait)(void *watch, int ms, int *device, char *note, size_t bytes);
+    /* ERR_DEVICE: the device is lost, or has lost data. */
+    Status (*read)(void *watch, int device, DeviceVitals *vitals);
+    void (*close)(void *watch);
+};
+
+#endif

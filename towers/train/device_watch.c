@@ -1,0 +1,105 @@
+/* Watching devices; see device_watch.h. */
+#include "towers/train/device_watch.h"
+
+#include "kernels/vitals.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { WAIT_MS = 100, READ_MS = 1000, LEAVE_SECONDS = 2, NOTE_BYTES = 256 };
+
+struct DeviceWatch {
+    const VitalsOps *ops;
+    Ledger *ledger;
+    int first, count;
+    pthread_t thread;
+    _Atomic bool ending;
+    _Atomic int failed; /* process + 1; 0: none. Written after the words */
+    StatusText words;
+    DeviceId id[TOWERS_MAX]; /* of each process's device */
+};
+
+static void failure_keep(DeviceWatch *w, int process)
+{
+    status_keep(&w->words);
+    atomic_store(&w->failed, process + 1);
+}
+
+static Status devices_read(DeviceWatch *w, void *watch)
+{
+    for (int r = 0; r < w->count; r++) {
+        DeviceVitals vitals;
+        Status st = w->ops->read(watch, r, &vitals);
+        ledger_vitals_put(w->ledger, w->first + r, &vitals);
+        if (st == OK) continue;
+        failure_keep(w, r);
+        return st;
+    }
+    return OK;
+}
+
+static void *devices_watch(void *context)
+{
+    DeviceWatch *w = context;
+    void *watch;
+    int64_t due = 0;
+    if (w->ops->open(w->id, w->count, &watch) != OK) {
+        ledger_inform(w->ledger, "GPUs are not watched: %s", status_message());
+        return NULL;
+    }
+    for (bool works = true; works && !atomic_load(&w->ending);) {
+        char note[NOTE_BYTES];
+        int device = 0;
+        if (clock_ns() >= due) {
+            due = clock_ns() + READ_MS * 1000000ll;
+            works = devices_read(w, watch) == OK;
+        } else if (w->ops->wait(watch, WAIT_MS, &device, note, sizeof note) != OK) {
+            failure_keep(w, device);
+            works = false;
+        } else if (*note) {
+            ledger_note(w->ledger, "process %d: %s", w->first + device, note);
+        }
+    }
+    w->ops->close(watch);
+    return NULL;
+}
+
+DeviceWatch *device_watch_start(const TrainJob *job, Ledger *ledger, int first, int count)
+{
+    DeviceId all[BACKEND_DEVICES_MAX];
+    int visible;
+    if (!job->backend->vitals || backend_device_list(job->backend, all, &visible) != OK) return NULL;
+    DeviceWatch *w = calloc(1, sizeof *w);
+    if (!w) return NULL;
+    w->ops = job->backend->vitals;
+    w->ledger = ledger;
+    w->first = first;
+    w->count = count;
+    for (int r = 0; r < count; r++) {
+        int ordinal = job_device(job, job_placement(job, first + r).local_rank).ordinal;
+        if (ordinal < visible) w->id[r] = all[ordinal];
+    }
+    if (pthread_create(&w->thread, NULL, devices_watch, w) == 0) return w;
+    free(w);
+    return NULL;
+}
+
+int device_watch_failed(const DeviceWatch *watch, const char **why)
+{
+    int failed = watch ? atomic_load(&watch->failed) : 0;
+    if (failed) *why = watch->words.message;
+    return failed - 1;
+}
+
+bool device_watch_end(DeviceWatch *watch)
+{
+    struct timespec until;
+    if (!watch) return true;
+    atomic_store(&watch->ending, true);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LEAVE_SECONDS;
+    if (pthread_timedjoin_np(watch->thread, NULL, &until) != 0) return false;
+    free(watch);
+    return true;
+}
