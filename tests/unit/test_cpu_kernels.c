@@ -495,8 +495,16 @@ static Training training_create(const OptimizerHyper *hyper, Dtype half)
         }
     }
     if (optimizer_is_layerwise(hyper->kind)) t.trust = calloc(PARAMS, sizeof *t.trust);
-    t.update = (OptimizerUpdate){*hyper,   t.param, t.grad, {t.slot[0], t.slot[1]}, t.ema, t.half, half, segments,
-                                 SEGMENTS, NULL,    t.trust};
+    t.update = (OptimizerUpdate){.hyper = *hyper,
+                                 .param = t.param,
+                                 .grad = t.grad,
+                                 .slot = {t.slot[0], t.slot[1]},
+                                 .ema = t.ema,
+                                 .half = t.half,
+                                 .half_dtype = half,
+                                 .segments = segments,
+                                 .segment_count = SEGMENTS,
+                                 .trust = t.trust};
     return t;
 }
 
