@@ -117,6 +117,8 @@ typedef struct OpCall {
     void *state;            /* owned by the kernel: made by prepare, freed by discard */
     uint32_t padded_in;     /* bit k: behind the channels of in[k] its rows are zeros, up to its pitch */
     uint32_t padded_out;    /* bit k: the kernel must make out[k] so */
+    uint32_t kept_in;       /* bit k: in[k] holds the same values in every launch, unless `renewed` */
+    bool renewed;           /* since the last launch; set and cleared by the plan */
     float product_share;    /* set by prepare if an algorithm saves multiplications: those made / op_macs; 0: all */
 } OpCall;
 

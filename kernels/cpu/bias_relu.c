@@ -1,7 +1,5 @@
-/* y = relu?(y + b), in place: the last pass of CONV and DENSE, after the product.
- *
- * oneDNN's own ReLU turns NaN into 0, which would hide a bad batch; this one keeps NaN. The bias is for kernels of our
- * own: oneDNN adds it before it rounds. */
+/* y = relu?(y + b), in place: the last pass of CONV and DENSE after a product that does not include it. NaN stays NaN, as a
+ * bad batch must not be hidden. The bias is for kernels of our own: oneDNN adds it before it rounds. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/span.h"
 

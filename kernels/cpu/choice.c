@@ -75,6 +75,7 @@ void choice_free(Choice *choice)
 Status choice_run(const Choice *choice, const OpCall *call, void *out)
 {
     void *data[ONEDNN_ROLES];
+    if (call->renewed) parts_renew(choice->task);
     for (int role = 0; role < ONEDNN_ROLES; role++) {
         int from = choice->operand[role];
         data[role] = from == FROM_OUT ? out : from == FROM_NOTHING ? NULL : call->in[from].data;
@@ -91,11 +92,11 @@ static OnednnView matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t
 }
 
 /* Blocked weights make a product a few percent faster, but to make them costs several rows' worth of it: for the head
- * of a network (16 rows of 3200, or 64 of 2048) up to twice the product. */
+ * of a network (16 rows of 3200, or 64 of 2048) up to twice the product, unless they are kept. */
 static OnednnFit weights_fit(const Product *p)
 {
     enum { MANY_ROWS = 2048 };
-    return p->rows < MANY_ROWS ? ONEDNN_AS_HELD : ONEDNN_ANY;
+    return p->rows < MANY_ROWS && !p->keeps_w ? ONEDNN_AS_HELD : ONEDNN_ANY;
 }
 
 Status choice_offer_product(Choice *choice, Device *device, const Product *p)
@@ -103,7 +104,7 @@ Status choice_offer_product(Choice *choice, Device *device, const Product *p)
     static const int8_t operands[][ONEDNN_ROLES] = {[PRODUCT_Y] = {0, 1, FROM_OUT, 2},
                                                     [PRODUCT_DX] = {0, 1, FROM_OUT, FROM_NOTHING},
                                                     [PRODUCT_DW] = {1, 0, FROM_OUT, FROM_NOTHING}};
-    OnednnSpec spec = {.kind = ONEDNN_MATMUL, .sum = p->sum};
+    OnednnSpec spec = {.kind = ONEDNN_MATMUL, .relu = p->relu, .keeps_w = p->keeps_w, .sum = p->sum};
     if (p->kind == PRODUCT_Y) {
         spec.held[ONEDNN_X] = matrix(p->rows, p->ins, p->x_pitch, 1, p->x);
         spec.held[ONEDNN_W] = matrix(p->ins, p->outs, 1, p->ins, DTYPE_F32);

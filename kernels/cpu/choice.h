@@ -40,7 +40,8 @@ typedef struct Product {
     int64_t rows, ins, outs;
     int64_t x_pitch, y_pitch; /* elements from row to row; w is packed */
     Dtype x, y;               /* as held (x, dx and y, dy); w, dw and bias are f32 */
-    bool bias, sum;
+    bool bias, relu, sum;
+    bool keeps_w; /* OnednnSpec */
 } Product;
 
 /* Offer a product whose operands are in the order of OP_CONV, OP_CONV_DX, OP_CONV_DW. */

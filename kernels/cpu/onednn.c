@@ -2,6 +2,7 @@
  * handles in the second, and only 3.x makes primitive descriptors without an operation descriptor in between. */
 #include "kernels/cpu/onednn.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +10,17 @@
 #include <omp.h>
 #endif
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #include <dnnl.h>
 
 enum { ALIGNMENT = 64 };
+
+/* oneDNN's ReLU makes NaN 0, unless it has a slope for x < 0. This one is not 0 when code is made for it, but 0 for the
+ * team, which takes denormals for 0 (modes_for_making). */
+#define RELU_SLOPE FLT_TRUE_MIN
 
 struct Onednn {
     dnnl_engine_t engine;
@@ -31,6 +40,8 @@ typedef struct Operand {
     void *used_data, *held_data; /* last handles: setting one may write padding */
     Stage convert;
     size_t offset; /* of `used` in workspace */
+    void *kept;    /* owned: in place of that, for OnednnSpec.keeps_w */
+    bool made;     /* what is kept is up to date */
 } Operand;
 
 struct OnednnTask {
@@ -91,6 +102,11 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
+static dnnl_status_t append_relu(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, RELU_SLOPE, 0.0f);
+}
+
 static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
                                    dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
                                    const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
@@ -137,6 +153,11 @@ static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims
 static dnnl_status_t append_sum(dnnl_post_ops_t ops)
 {
     return dnnl_post_ops_append_sum(ops, 1.0f);
+}
+
+static dnnl_status_t append_relu(dnnl_post_ops_t ops)
+{
+    return dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, RELU_SLOPE, 0.0f);
 }
 
 static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
@@ -315,7 +336,7 @@ static void stage_destroy(Stage *stage)
     if (stage->scratch) dnnl_memory_destroy(stage->scratch);
 }
 
-static dnnl_status_t attr_create(bool sum, dnnl_primitive_attr_t *made)
+static dnnl_status_t attr_create(bool sum, bool relu, dnnl_primitive_attr_t *made)
 {
     dnnl_post_ops_t ops = NULL;
     dnnl_primitive_attr_t attr = NULL;
@@ -323,6 +344,7 @@ static dnnl_status_t attr_create(bool sum, dnnl_primitive_attr_t *made)
     if (code == dnnl_success) code = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     if (code == dnnl_success) code = dnnl_post_ops_create(&ops);
     if (code == dnnl_success && sum) code = append_sum(ops);
+    if (code == dnnl_success && relu) code = append_relu(ops);
     if (code == dnnl_success) code = dnnl_primitive_attr_set_post_ops(attr, ops);
     if (ops) dnnl_post_ops_destroy(ops);
     if (code == dnnl_success)
@@ -365,7 +387,7 @@ static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t 
     memset(layouts, 0, sizeof layouts);
     for (int role = 0; role < ONEDNN_BIAS; role++)
         TRY_OUT(layout_make(&spec->held[role], spec->fit[role], dtype, &layouts[role]));
-    TRY_DNNL_OUT(attr_create(false, &attr));
+    TRY_DNNL_OUT(attr_create(false, false, &attr));
     TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, alg_of(spec), layouts, false, pads, attr, NULL));
 out:
     if (attr) dnnl_primitive_attr_destroy(attr);
@@ -380,7 +402,7 @@ static Status describe(Onednn *onednn, const OnednnSpec *spec, const Layout *lay
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t hint = NULL;
     dnnl_dims_t pads[4];
-    TRY_DNNL_OUT(attr_create(spec->sum, &attr));
+    TRY_DNNL_OUT(attr_create(spec->sum, spec->relu, &attr));
     if (spec->kind == ONEDNN_MATMUL) {
         TRY_DNNL_OUT(describe_matmul(made, onednn->engine, layouts, bias, attr));
         goto out;
@@ -411,7 +433,7 @@ static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, Sta
     dnnl_engine_t engine = task->onednn->engine;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    TRY_DNNL_OUT(attr_create(false, &attr));
+    TRY_DNNL_OUT(attr_create(false, false, &attr));
     TRY_DNNL_OUT(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr));
     TRY_OUT(stage_create(task, desc, stage));
 out:
@@ -434,8 +456,14 @@ static Status operand_create(OnednnTask *task, const OnednnSpec *spec, OnednnRol
     TRY_DNNL_OUT(dnnl_memory_create(&operand->used, used, engine, DNNL_MEMORY_NONE));
     if (dnnl_memory_desc_equal(used, LAYOUT_REF(held))) goto out;
     TRY_DNNL_OUT(dnnl_memory_create(&operand->held, LAYOUT_REF(held), engine, DNNL_MEMORY_NONE));
-    operand->offset = task->workspace_bytes;
-    task->workspace_bytes += align_up(dnnl_memory_desc_get_size(used), ALIGNMENT);
+    size_t bytes = align_up(dnnl_memory_desc_get_size(used), ALIGNMENT);
+    if (spec->keeps_w && role == ONEDNN_W) {
+        operand->kept = aligned_alloc(ALIGNMENT, bytes);
+        if (!operand->kept) TRY_OUT(FAIL(ERR_MEMORY, "no memory to keep converted weights (%zu KiB)", bytes >> 10));
+    } else {
+        operand->offset = task->workspace_bytes;
+        task->workspace_bytes += bytes;
+    }
     if (role == task->out)
         TRY_OUT(convert_create(task, used, LAYOUT_REF(held), &operand->convert));
     else
@@ -468,6 +496,27 @@ out:
     return st;
 }
 
+/* Lets denormals count while primitives are made; returns the modes before, for modes_set. */
+static unsigned modes_for_making(void)
+{
+#if defined(__x86_64__)
+    const unsigned denormals_are_zero = 0x0040, modes = _mm_getcsr();
+    _mm_setcsr(modes & ~denormals_are_zero);
+    return modes;
+#else
+    return 0;
+#endif
+}
+
+static void modes_set(unsigned modes)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(modes);
+#else
+    (void)modes;
+#endif
+}
+
 /* Set the team size for which oneDNN makes primitives (0: leave it); returns the old one. */
 static int team_set(int threads)
 {
@@ -489,7 +538,9 @@ Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made)
     task->out = out_of[spec->kind];
     task->one_thread = spec->one_thread;
     int team = team_set(spec->one_thread ? 1 : 0);
+    unsigned modes = modes_for_making();
     st = task_build(task, spec);
+    modes_set(modes);
     team_set(team);
     TRY_OUT(st);
     *made = task;
@@ -507,6 +558,7 @@ void onednn_destroy(OnednnTask *task)
         if (operand->used) dnnl_memory_destroy(operand->used);
         if (operand->held) dnnl_memory_destroy(operand->held);
         stage_destroy(&operand->convert);
+        free(operand->kept);
     }
     stage_destroy(&task->work);
     free(task);
@@ -551,6 +603,11 @@ static dnnl_status_t convert_run(OnednnTask *task, Operand *operand, bool is_out
     return stage_run(task, &operand->convert, args, 2, workspace);
 }
 
+void onednn_renew(OnednnTask *task)
+{
+    task->operand[ONEDNN_W].made = false;
+}
+
 Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace)
 {
     Status st = OK;
@@ -559,10 +616,12 @@ Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *worksp
     for (int role = 0; role < ONEDNN_ROLES; role++) {
         Operand *operand = &task->operand[role];
         if (!operand->used) continue;
-        void *used = operand->held ? (char *)workspace + operand->offset : data[role];
+        void *used = operand->kept ? operand->kept : operand->held ? (char *)workspace + operand->offset : data[role];
         TRY_DNNL_OUT(memory_point(operand->used, &operand->used_data, used));
         if (operand->held) TRY_DNNL_OUT(memory_point(operand->held, &operand->held_data, data[role]));
-        if (operand->held && role != (int)task->out) TRY_DNNL_OUT(convert_run(task, operand, false, workspace));
+        bool convert = operand->held && role != (int)task->out && !operand->made;
+        if (convert) TRY_DNNL_OUT(convert_run(task, operand, false, workspace));
+        operand->made = operand->kept != NULL;
         args[count++] = (dnnl_exec_arg_t){operand->arg, operand->used};
     }
     TRY_DNNL_OUT(stage_run(task, &task->work, args, count, workspace));

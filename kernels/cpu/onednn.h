@@ -38,6 +38,8 @@ typedef struct OnednnSpec {
     Window window;               /* convolutions */
     bool winograd;               /* by Winograd's algorithm; ERR_UNSUPPORTED if oneDNN has none (convolutions) */
     bool one_thread;             /* made for one thread and run by one */
+    bool relu;                   /* of the output, at last; NaN stays NaN (forward, matmul) */
+    bool keeps_w;                /* keep converted weights from run to run, until onednn_renew */
     bool sum;                    /* add to what the output holds (forward, matmul; it must need no conversion) */
 } OnednnSpec;
 
@@ -60,6 +62,9 @@ void onednn_destroy(OnednnTask *task);
 const char *onednn_impl(const OnednnTask *task); /* oneDNN's name of the chosen code, "brgconv:avx512_core" */
 bool onednn_is_reference(const OnednnTask *task);
 size_t onednn_workspace_bytes(const OnednnTask *task);
+
+/* The weights have other values from now on. */
+void onednn_renew(OnednnTask *task);
 
 /* `workspace`: aligned to 64 bytes, uninitialized. A task runs on one thread at a time. */
 NODISCARD Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace);

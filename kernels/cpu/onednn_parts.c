@@ -127,6 +127,12 @@ size_t parts_workspace_bytes(const OnednnParts *parts)
     return (size_t)parts->threads * parts->task_bytes;
 }
 
+void parts_renew(OnednnParts *parts)
+{
+    for (int k = 0; k < parts->threads * SIZES; k++)
+        if (parts->task[k]) onednn_renew(parts->task[k]);
+}
+
 static Status part_run(const OnednnParts *parts, int part, int thread, void *const data[ONEDNN_ROLES], char *workspace)
 {
     void *of_part[ONEDNN_ROLES];

@@ -18,6 +18,7 @@ const char *parts_impl(const OnednnParts *parts); /* onednn_impl of its tasks */
 bool parts_are_reference(const OnednnParts *parts);
 size_t parts_workspace_bytes(const OnednnParts *parts);
 
+void parts_renew(OnednnParts *parts); /* onednn_renew */
 /* `data` and `workspace` as for onednn_run. */
 NODISCARD Status parts_run(const OnednnParts *parts, void *const data[ONEDNN_ROLES], void *workspace);
 

@@ -45,6 +45,7 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(batchnorm_sums)
 LAUNCH_KERNEL(batchnorm_apply)
+LAUNCH_KERNEL(norm_fold)
 LAUNCH_KERNEL(batchnorm_finish)
 LAUNCH_KERNEL(batchnorm_dx_apply)
 
@@ -65,6 +66,8 @@ static Status batchnorm_sums_prepare(Device *device, OpCall *call)
 
 const OpKernel cuda_batchnorm_sums = {
     .prepare = batchnorm_sums_prepare, .launch = batchnorm_sums_launch, .discard = counters_destroy};
+
+const OpKernel cuda_norm_fold = {.launch = norm_fold_launch};
 
 const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare, .launch = batchnorm_apply_launch};
 

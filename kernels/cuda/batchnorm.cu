@@ -439,6 +439,42 @@ cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
+/* One thread per weight, in double precision; the first of a channel makes its bias. */
+struct NormFold {
+    const float *w, *beta, *mean, *var, *gamma;
+    float *y, *bias;
+    uint32_t row, count;
+    double epsilon;
+};
+
+BOUNDED norm_fold_kernel(NormFold fold)
+{
+    uint32_t i = blockIdx.x * BLOCK + threadIdx.x, channel = i / fold.row;
+    if (i >= fold.count) return;
+    double scale = 1 / sqrt((double)fold.var[channel] + fold.epsilon);
+    if (fold.gamma) scale *= (double)fold.gamma[channel];
+    if (fold.y) fold.y[i] = (float)(scale * (double)fold.w[i]);
+    if (fold.bias && i % fold.row == 0)
+        fold.bias[channel] = (float)((double)fold.beta[channel] - scale * (double)fold.mean[channel]);
+}
+
+cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream)
+{
+    NormFold fold = {};
+    fold.w = (const float *)call->in[0].data;
+    fold.beta = (const float *)call->in[1].data;
+    fold.mean = (const float *)call->in[2].data;
+    fold.var = (const float *)call->in[3].data;
+    fold.gamma = (const float *)call->in[4].data;
+    fold.y = (float *)call->out[0].data;
+    fold.bias = (float *)call->out[1].data;
+    fold.count = (uint32_t)shape_count(call->in[0].shape);
+    fold.row = fold.count / (uint32_t)call->in[0].shape.n;
+    fold.epsilon = (double)call->attr.norm.epsilon;
+    LAUNCH(norm_fold_kernel, (uint32_t)ceil_divided(fold.count, BLOCK), BLOCK, stream, fold);
+    return LAUNCH_ERROR();
+}
+
 static NormGradSums norm_grad_sums(const OpCall *call)
 {
     NormGradSums norm = norm_body<NormGradSums>(call, call->in[1]);

@@ -36,6 +36,7 @@ cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream);
 size_t kernel_batchnorm_sums_bytes(Shape x); /* workspace */
 cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
+cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);
 
 /* Batch norm over the batches of all towers, in parts: between them the caller sums over the towers what lies in

@@ -144,9 +144,12 @@ for model in fashion_cnn inception_mini; do
         cmp "$work/eval1" "$work/eval$count" || complain "$model: evaluation on $count towers: $(cat "$work/eval$count")"
     done
     grep -q '"examples": 90,' "$work/eval1" || complain "$model: evaluation saw $(cat "$work/eval1")"
-    top1=$(sed -E 's/.*"top1": ([^,]*),.*/\1/' "$work/eval1")
-    reported=$(tail -n 1 "$work/$model-first/results.csv" | cut -d, -f6)
-    awk -v a="$top1" -v b="$reported" 'BEGIN { exit !(a == b) }' || complain "$model: evaluated to $top1, training reported $reported"
+    reported=$(tail -n 1 "$work/$model-first/results.csv" | cut -d, -f5,6)
+    python3 - "$work/eval1" "$reported" <<'PYTHON' || complain "$model: evaluated to $(cat "$work/eval1"), training reported $reported"
+import json, sys
+said, (loss, top1) = json.load(open(sys.argv[1])), map(float, sys.argv[2].split(","))
+sys.exit(not (said["top1"] == top1 and abs(said["loss"] - loss) <= 1e-6 * loss))
+PYTHON
 done
 
 # ---- a resumed run must be the same run

@@ -343,6 +343,16 @@ REFERENCE(batchnorm_apply)
     }
 }
 
+REFERENCE(norm_fold)
+{
+    int64_t row = shape_count(in[0].shape) / in[0].shape.n;
+    for (int64_t o = 0; o < in[0].shape.n; o++) {
+        double scale = channel_value(&in[4], o, 1) / sqrt(in[3].data[o] + (double)attr->norm.epsilon);
+        for (int64_t i = o * row; out[0].data && i < (o + 1) * row; i++) out[0].data[i] = scale * in[0].data[i];
+        if (out[1].data) out[1].data[o] = in[1].data[o] - scale * in[2].data[o];
+    }
+}
+
 /* ---- activations */
 
 REFERENCE(relu)

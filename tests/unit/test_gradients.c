@@ -200,6 +200,7 @@ static const Row without_rule[] = {
      {.norm = {1e-3f, false}},
      {{2, 3, 2, 2}, {2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
     {"norm", OP_BATCHNORM_APPLY, {.norm = {1e-3f, false}}, {{2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
+    {"fold", OP_NORM_FOLD, {.norm = {1e-3f, false}}, {{4, 3, 2, 2}, {1, 4, 1, 1}, {1, 4, 1, 1}, {1, 4, 1, 1}}},
     {"statistics", OP_CONV_STATISTICS, CONV_WINDOW(1, 1, 1, 1, 0, 0), {{2, 3, 2, 2}, {4, 3, 1, 1}}},
     {"statistics, dx",
      OP_CONV_DX_SUMS,

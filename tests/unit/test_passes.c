@@ -100,6 +100,70 @@ static void pooling_stays_otherwise(void **state)
     }
 }
 
+/* ---- batch norms in convolutions */
+
+static int run_fold_pass(Graph *g)
+{
+    int changed = -1;
+    assert_int_equal(pass_fold_norms(g, &changed), OK);
+    assert_sound(g);
+    return changed;
+}
+
+static void convolutions_include_their_norms(void **state)
+{
+    (void)state;
+    Graph *g = new_graph(false, DTYPE_F32);
+    layer_style(g, (LayerStyle){.bn_epsilon = 0.25f, .bn_no_gamma = true});
+    Value a = conv_bn_relu(g, new_input(g, "x", 2, 8, 9, 9), (ConvUnit){"a", 4, 3, 3, SAME});
+    Value b = batch_norm(g, conv1x1(g, a, "b", 5, false), "b", false);
+    Value y = CONCAT(g, a, b);
+    graph_result(g, y, "answer");
+    assert_int_equal(run_fold_pass(g), 2);
+    assert_ops(
+        g, 0,
+        "%0 = norm_fold(a.conv.weight, a.bn.bias, a.bn.running_mean, a.bn.running_var) eps 0.25 -> 4x8x3x3 f32 (a.bn)\n"
+        "%1 = norm_fold(b.w, b.bn.bias, b.bn.running_mean, b.bn.running_var) eps 0.25 -> 5x4x1x1 f32 (b.bn)\n"
+        "%2 = conv(x, %0, %0.1) 3x3+1 relu -> 2x4x9x9 f32 (a.conv)\n"
+        "%3 = conv(%2, %1, %1.1) 1x1 -> 2x5x9x9 f32 (b)\n"
+        "%4 = concat(%2, %3) -> 2x9x9x9 f32 (concat) [answer]\n");
+    assert_int_equal(graph_value(g, graph_op_at(g, 0)->out[0])->role, ROLE_FOLDED);
+    assert_int_equal(graph_value(g, graph_op_at(g, 0)->out[1])->role, ROLE_FOLDED);
+    assert_int_equal(graph_value(g, a)->op, 2);
+    assert_int_equal(run_fold_pass(g), 0);
+    graph_destroy(g);
+}
+
+typedef struct NormCase {
+    const char *why;
+    bool training, bias, conv_relu, pooled, second_reader, result;
+} NormCase;
+
+static void norms_stay_otherwise(void **state)
+{
+    (void)state;
+    const NormCase rows[] = {
+        {"a bias", .bias = true},
+        {"a fused relu", .conv_relu = true},
+        {"a pooling between", .pooled = true},
+        {"a second reader", .second_reader = true},
+        {"the value between is a result", .result = true},
+        {"statistics of the batch", .training = true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Graph *g = new_graph(rows[i].training, DTYPE_F32);
+        Value x = new_input(g, "x", 2, 8, 9, 9);
+        Value z =
+            rows[i].bias ? conv_bias(g, x, "c", 4, 1, SAME, false, uniform) : conv1x1(g, x, "c", 4, rows[i].conv_relu);
+        if (rows[i].pooled) z = avg_pool(g, z, 3, SAME);
+        if (rows[i].result) graph_result(g, z, "between");
+        Value y = batch_norm(g, z, "c", true);
+        graph_result(g, rows[i].second_reader ? add(g, y, z) : y, "answer");
+        if (run_fold_pass(g)) fail_msg("%s: the batch norm was folded", rows[i].why);
+        graph_destroy(g);
+    }
+}
+
 /* ---- siblings */
 
 static void siblings_become_one(void **state)
@@ -309,6 +373,8 @@ int main(void)
         cmocka_unit_test(pooling_moves_behind_its_convolution),
         cmocka_unit_test(kept_values_and_results_follow),
         cmocka_unit_test(pooling_stays_otherwise),
+        cmocka_unit_test(convolutions_include_their_norms),
+        cmocka_unit_test(norms_stay_otherwise),
         cmocka_unit_test(siblings_become_one),
         cmocka_unit_test(pack_has_the_gradient),
         cmocka_unit_test(member_alone_has_no_gradient),

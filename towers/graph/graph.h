@@ -25,6 +25,7 @@ typedef enum Role {
     ROLE_PACK,     /* several PARAMs seen as one, stacked along n (they lie side by side in the arena) */
     ROLE_STATE,    /* batch-norm running averages; changed by the commit only */
     ROLE_STAT,     /* the update of a STATE by this step (batch mean, batch variance): kept until the commit */
+    ROLE_FOLDED,   /* made of PARAMs and STATEs by the first ops of an evaluation: kept until these change */
     ROLE_GRAD,     /* gradient of a PARAM or PACK: lies in the gradient arena */
     ROLE_RESULT    /* read by the host after the step (loss, correct predictions): kept */
 } Role;
@@ -154,6 +155,9 @@ void graph_print(const Graph *g, FILE *to);
 NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count,
                                        int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
 NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed); /* 1x1 convs of one input -> one */
+/* Of an evaluation, after the others: convolutions include the batch norms behind them. The first `changed` ops of the list
+ * make their weights and biases (ROLE_FOLDED) and need to run only after PARAM or STATE has changed. */
+NODISCARD Status pass_fold_norms(Graph *g, int *changed);
 /* After graph_train (`forward_end`: ops before it): batch norms and cheap ops after them are recomputed for the backward
  * pass instead of being kept. `changed` counts ops added. */
 NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);

@@ -78,11 +78,12 @@ static void fill_call(const Plan *plan, int index)
 {
     const Op *op = graph_op_at(plan->graph, index);
     OpCall *call = &plan->call[index];
-    *call = (OpCall){.kind = op->kind, .attr = op->attr, .name = op->name, .in_count = op->in_count};
+    *call = (OpCall){.kind = op->kind, .attr = op->attr, .name = op->name, .in_count = op->in_count, .renewed = true};
     call->out_count = op_outputs(op->kind);
     for (int k = 0; k < op->in_count; k++) {
         call->in[k] = place_tensor(plan, op->in[k].id, made_up_base(plan->place[op->in[k].id].arena));
         call->padded_in |= (uint32_t)plan->alias.member[op->in[k].id].padded << k;
+        call->kept_in |= (uint32_t)(value_info(plan, op->in[k].id)->role == ROLE_FOLDED) << k;
     }
     for (int k = 0; k < call->out_count; k++) {
         call->out[k] = place_tensor(plan, op->out[k].id, made_up_base(plan->place[op->out[k].id].arena));
@@ -278,13 +279,19 @@ void plan_destroy(Plan *plan)
 
 static Status check_run(const Plan *plan, int first, int end)
 {
-    static const char *const name[ARENA_COUNT] = {"PARAM", "GRAD", "STATE", "STAT", "INPUT", "RESULT", "SCRATCH"};
+    static const char *const name[ARENA_COUNT] = {"PARAM", "GRAD",   "STATE",  "STAT",
+                                                  "INPUT", "FOLDED", "RESULT", "SCRATCH"};
     if (first < 0 || end > plan->op_count || first > end)
         return FAIL(ERR_INTERNAL, "ops %d to %d exceed a plan of %d ops", first, end, plan->op_count);
     for (int arena = 0, begin = 0; arena < ARENA_COUNT; begin = plan->patch_end[arena++])
         if (plan->patch_end[arena] > begin && !plan->base[arena])
             return FAIL(ERR_INTERNAL, "the plan has no memory for its arena %s: call plan_bind first", name[arena]);
     return OK;
+}
+
+void plan_renew(Plan *plan)
+{
+    for (int i = 0; i < plan->op_count; i++) plan->call[i].renewed = true;
 }
 
 Status plan_run(Plan *plan, int first, int end)
@@ -296,6 +303,8 @@ Status plan_run(Plan *plan, int first, int end)
         Status st = kernel_of(plan, i)->launch(plan->device, call);
         if (st != OK) return FAIL(st, "%s (%s): %s", call->name, op_name(call->kind), status_message());
         progress_made(call->name);
+        call->renewed = false;
+        if (call->kind == OP_NORM_FOLD) plan_renew(plan);
     }
     return OK;
 }

@@ -65,6 +65,7 @@ typedef enum Arena {
     ARENA_STATE,     /* running averages */
     ARENA_STAT,      /* this step's batch statistics, layout of STATE */
     ARENA_INPUT,     /* pixels, labels, counter, ... */
+    ARENA_FOLDED,    /* weights that include batch norms (ROLE_FOLDED): the same for all batch sizes of a network */
     ARENA_RESULT,    /* loss, correct predictions: read by the host */
     ARENA_SCRATCH,   /* everything else, and the shared workspace at its end */
     ARENA_COUNT
@@ -88,6 +89,8 @@ NODISCARD Status plan_measure(const Graph *graph, const Layout *layout, const Ba
 size_t plan_bytes(const Plan *plan, Arena arena);    /* what the caller must provide */
 void plan_bind(Plan *plan, Arena arena, void *base); /* set or change an arena's memory; cheap, any time between runs */
 NODISCARD Status plan_run(Plan *plan, int first, int end); /* ops first .. end - 1, enqueued on STREAM_COMPUTE */
+/* Call when the values of ARENA_FOLDED have been made by another plan, as kernels keep what they make of them. */
+void plan_renew(Plan *plan);
 int plan_op_count(const Plan *plan);
 const OpCall *plan_call(const Plan *plan, int op); /* for profiles and `info` */
 Tensor plan_tensor(const Plan *plan, Value v);     /* its address (after plan_bind) */

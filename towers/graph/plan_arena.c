@@ -1,7 +1,7 @@
 /* The arena and the offset of every value; see plan_internal.h.
  *
- * The role decides the arena. PARAM, PACK, GRAD, STATE and STAT are placed by the layout, by name; INPUT and
- * RESULT one after another; all other storage shares SCRATCH by its time of use: from the first write to the last read
+ * The role decides the arena. PARAM, PACK, GRAD, STATE and STAT are placed by the layout, by name; INPUT, FOLDED
+ * and RESULT one after another; all other storage shares SCRATCH by its time of use: from the first write to the last read
  * of any value in it. */
 #include "towers/graph/plan_internal.h"
 
@@ -131,6 +131,7 @@ static Status assign_fixed(const Assign *a, int32_t id)
         a->bytes[ARENA_STAT] = a->layout->state_elements * sizeof(float);
         break;
     case ROLE_INPUT: append(a, id, ARENA_INPUT); break;
+    case ROLE_FOLDED: append(a, id, ARENA_FOLDED); break;
     case ROLE_RESULT: append(a, id, ARENA_RESULT); break;
     case ROLE_TEMP: break;
     }

@@ -68,6 +68,7 @@ static void print_attr(const Op *op, FILE *to)
     case OP_BATCHNORM:
     case OP_BATCHNORM_DX:
     case OP_BATCHNORM_APPLY:
+    case OP_NORM_FOLD:
     case OP_BATCHNORM_SUMS:
     case OP_BATCHNORM_FINISH:
     case OP_BATCHNORM_DX_APPLY: fprintf(to, " eps %g", (double)a->norm.epsilon); break;

@@ -211,11 +211,24 @@ out:
     return st;
 }
 
+/* The graph as it runs. In an evaluation siblings are not joined: each convolution writes its own part of a concat, and has
+ * its own ReLU. With 16-bit activations batch norms stay, as weights would be rounded after they are scaled. */
+static Status running_graph(const ProgramConfig *config, int32_t n, Program *program)
+{
+    ProgramConfig apart = *config;
+    if (config->training || config->compute != DTYPE_F32) return program_graph(config, n, program);
+    apart.fuse_siblings = false;
+    TRY(program_graph(&apart, n, program));
+    Status st = pass_fold_norms(program->graph, &program->fold_end);
+    if (st != OK) program_destroy(program);
+    return st;
+}
+
 Status program_create(const ProgramConfig *config, int32_t n, const Layout *layout, Device *device, Program *program)
 {
     Status st = OK;
     PlanOptions options = {.no_alias = config->separate_storage};
-    TRY(program_graph(config, n, program));
+    TRY(running_graph(config, n, program));
     if (config->training)
         TRY_OUT(fuse_graph(program->graph, config->fuse, device, &program->forward_end, &program->fusion));
     TRY_OUT(plan_create(program->graph, layout, device, &options, &program->plan));
@@ -229,7 +242,7 @@ Status program_measure(const ProgramConfig *config, int32_t n, const Layout *lay
 {
     Program program;
     PlanOptions options = {.no_alias = config->separate_storage};
-    TRY(program_graph(config, n, &program));
+    TRY(running_graph(config, n, &program));
     Status st = plan_measure(program.graph, layout, backend, &options, bytes);
     program_destroy(&program);
     return st;

@@ -1,7 +1,8 @@
 /* Program: a phase of a model for one batch size, built, differentiated and planned. A tower runs one program per step.
  *
  * Training: image -> model -> summed loss -> gradients of every parameter that the phase trains and that is not frozen.
- * Evaluation: image -> model -> loss and correct predictions. A short last batch is another program over the same
+ * Evaluation: image -> model -> loss and correct predictions. In f32 convolutions include the batch norms behind them, by
+ * weights that are made again when the weights change (fold_end). A short last batch is another program over the same
  * arenas, so batch norm sees real samples only. */
 #ifndef TOWERS_GRAPH_PROGRAM_H
 #define TOWERS_GRAPH_PROGRAM_H
@@ -49,6 +50,7 @@ typedef struct Program {
     Value features;  /* result of an evaluation with ProgramConfig.features: what the last layer reads */
     Value maps;      /* result of an evaluation with ProgramConfig.maps: the class activation maps {n, classes, h, w} */
     Value prob;      /* result of an evaluation: of every class; else Value 0 */
+    int fold_end;    /* ops [0, fold_end) make the weights that include batch norms; 0 in training */
     int forward_end; /* ops [0, forward_end) are the forward pass */
     int recomputed;  /* ops that run again in the backward pass */
     Fusion fusion;   /* set by program_create: joined ops */

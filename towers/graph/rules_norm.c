@@ -71,6 +71,19 @@ void shape_batchnorm_apply(ShapeCall *c)
     rule_like_first(c);
 }
 
+void shape_norm_fold(ShapeCall *c)
+{
+    rule_dtype(c, 0, "dtype of the weights", DTYPE_F32);
+    channel_vectors(c, c->in[0].n, 1, 5);
+    rule_like_first(c);
+    rule_out(c, 1, "bias", shape_vector(c->in[0].n), DTYPE_F32);
+}
+
+void grad_norm_fold(GradCall *c)
+{
+    grad_no_rule(c);
+}
+
 void grad_batchnorm(GradCall *c)
 {
     const Op *op = &c->op;

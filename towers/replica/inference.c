@@ -184,7 +184,8 @@ static Status view_run(Inference *q, Program *program, InferenceSlot *slot, cons
 {
     Device *device = &q->replica->device;
     TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
-    TRY(plan_run(program->plan, 0, plan_op_count(program->plan)));
+    TRY(replica_fold(q->replica));
+    TRY(plan_run(program->plan, program->fold_end, plan_op_count(program->plan)));
     TRY(results_send(q, program, slot, to));
     return device->backend->uploaded ? device->backend->uploaded(device) : OK;
 }

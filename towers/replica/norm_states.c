@@ -184,6 +184,7 @@ Status statistics_export(TowerProcess *p)
     if (!merged) return FAIL(ERR_MEMORY, "no memory for the exported statistics (%zu floats)", elements);
     TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
     TRY_OUT(frozen_copy(r, r->ema ? r->ema_state[0] : r->state[0], merged));
+    r->fold_stale = true;
     TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
     TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
 out:

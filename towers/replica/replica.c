@@ -87,6 +87,7 @@ static Status optimizer_create(Replica *r)
     r->square = memory;
     size_t half = replica_half_bytes(&r->config, r->layout);
     r->half_stale = half > 0;
+    r->fold_stale = true;
     return half ? backend->alloc(&r->device, half, &r->half) : OK;
 }
 
@@ -422,7 +423,17 @@ void replica_pin(Replica *r, const Loader *loader, bool often)
 
 void replica_weights_changed(Replica *r)
 {
-    r->half_stale = true;
+    r->half_stale = r->fold_stale = true;
+}
+
+/* All batch sizes have the same folds, in the same places. */
+Status replica_fold(Replica *r)
+{
+    if (!r->fold_stale || !r->eval_count) return OK;
+    TRY(plan_run(r->eval[0].plan, 0, r->eval[0].fold_end));
+    for (int i = 1; i < r->eval_count; i++) plan_renew(r->eval[i].plan);
+    r->fold_stale = false;
+    return OK;
 }
 
 Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
@@ -557,6 +568,7 @@ Status replica_update(Replica *r, int phase, const bool *fed)
         .joined = r->joined,
         .trust = u->trust,
     };
+    r->fold_stale = true;
     TRY(r->device.backend->optimizer_apply(&r->device, &update));
     return statistics_update(r, u, fed);
 }

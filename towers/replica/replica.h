@@ -56,7 +56,7 @@ typedef struct Replica {
     Program *train, *eval; /* one for each batch size of config (and in training each phase), then a zeroed one */
     int train_count, eval_count;
     int phases;
-    void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, RESULT, SCRATCH; STATE and STAT are per tower */
+    void *arena[ARENA_COUNT];           /* PARAM, GRAD, INPUT, FOLDED, RESULT, SCRATCH; STATE and STAT are per tower */
     CommMemory grad_memory;             /* of ARENA_GRAD */
     float **state, **stat, **ema_state; /* [local]; device memory */
     float *slot[OPTIMIZER_SLOTS], *ema;
@@ -68,8 +68,8 @@ typedef struct Replica {
     double *square;            /* device */
     PhaseUpdate update[PHASES_MAX];
     CapturedGraphs *captured;
-    void *half; /* 16-bit copy of PARAM, or NULL */
-    bool half_stale;
+    void *half;                  /* 16-bit copy of PARAM, or NULL */
+    bool half_stale, fold_stale; /* of `half`, of ARENA_FOLDED */
     /* sums over the batches of a step before its last one; only with config.accumulate: [local] */
     float **grad_sum;            /* summed gradients */
     float **stat_mean;           /* mean of the batch statistics */
@@ -110,6 +110,9 @@ NODISCARD Status replica_feed(Replica *replica, Program *program, const Batch *b
                               float scale);
 /* Call after PARAM was written other than by replica_update. */
 void replica_weights_changed(Replica *replica);
+/* Bring the weights of evaluation programs that include batch norms up to date, if need be. Call before such a program runs
+ * from its fold_end on. */
+NODISCARD Status replica_fold(Replica *replica);
 /* Results of a forward pass, summed over the samples. */
 typedef struct LossRead {
     double sum;               /* of the loss */

@@ -46,7 +46,9 @@ static ConvProblem operands_of(const OpCall *call)
     switch (call->kind) {
     case OP_CONV_DX: p.x = &out[0], p.w = &in[1], p.y = &in[0], p.acc = conv_optional(call, 2); break;
     case OP_CONV_DW: p.x = &in[0], p.w = &out[0], p.y = &in[1]; break;
-    default: p.x = &in[0], p.w = &in[1], p.y = &out[0], p.bias = conv_optional(call, 2); p.relu = call->attr.conv.relu;
+    default:
+        p.x = &in[0], p.w = &in[1], p.y = &out[0], p.bias = conv_optional(call, 2);
+        p.relu = call->attr.conv.relu, p.keeps_w = call->kept_in >> 1 & 1;
     }
     p.packed = tensor_is_packed(p.x) && tensor_is_packed(p.y);
     return p;
@@ -133,7 +135,7 @@ out:
 static Status conv_launch(Device *device, OpCall *call)
 {
     const ConvState *state = call->state;
-    bool forward = call->kind == OP_CONV, relu = forward && call->attr.conv.relu;
+    bool forward = call->kind == OP_CONV, relu = forward && call->attr.conv.relu && !state->impl->adds_relu;
     const Tensor *bias = forward && !state->impl->adds_bias ? conv_optional(call, 2) : NULL;
     TRY(state->impl->run(state->made, device, call));
     cpu_bias_relu(device, &call->out[0], bias ? bias->data : NULL, relu);

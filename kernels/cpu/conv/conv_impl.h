@@ -15,7 +15,8 @@ typedef struct ConvProblem {
     const Tensor *bias, *acc; /* borrowed; NULL if absent */
     Window window;
     bool relu;
-    bool packed; /* x and y are packed, or parts of packed tensors */
+    bool keeps_w; /* what is made of the weights is kept from launch to launch, until OpCall.renewed */
+    bool packed;  /* x and y are packed, or parts of packed tensors */
 } ConvProblem;
 
 typedef struct ConvImpl {
@@ -30,6 +31,7 @@ typedef struct ConvImpl {
     void (*explain)(const void *made, KernelChoice *choice);
     float product_share; /* OpCall.product_share */
     bool adds_bias;      /* run adds the bias; otherwise the caller does */
+    bool adds_relu;      /* run ends with the ReLU, after the bias; otherwise the caller applies it */
 } ConvImpl;
 
 extern const ConvImpl conv_winograd, conv_winograd_line, conv_positions, conv_onednn; /* CONV and CONV_DX */

@@ -19,7 +19,7 @@ struct Candidate {
     Offer *offer;
     OnednnFit fit; /* of x and y, to offer_convolution */
     bool f32;      /* likewise: it computes in f32 whatever the tensors are */
-    bool winograd; /* likewise */
+    bool winograd; /* likewise; oneDNN has no ReLU for it that keeps NaN */
     bool sums;     /* acc may be part of the task */
     bool rotates;  /* the task reads rotated weights */
 };
@@ -68,6 +68,8 @@ static Status offer_product(Choice *choice, Device *device, const ConvProblem *p
                        .x = p->x->dtype,
                        .y = p->y->dtype,
                        .bias = p->bias != NULL,
+                       .relu = p->relu,
+                       .keeps_w = p->keeps_w,
                        .sum = sum};
     return choice_offer_product(choice, device, &product);
 }
@@ -113,7 +115,11 @@ static Status offer_convolution(Choice *choice, Device *device, const ConvProble
                                                    [ONEDNN_CONV_DW] = {0, FROM_OUT, 1, FROM_NOTHING}};
     OnednnKind kind = kinds[p->kind];
     Dtype dtype = c->f32 ? DTYPE_F32 : native(p);
-    OnednnSpec spec = {.kind = kind, .window = p->window, .winograd = c->winograd};
+    OnednnSpec spec = {.kind = kind,
+                       .window = p->window,
+                       .winograd = c->winograd,
+                       .relu = p->relu && !c->winograd,
+                       .keeps_w = p->keeps_w};
     spec.held[ONEDNN_X] = view_of(p->x);
     spec.held[ONEDNN_W] = view_of(p->w);
     spec.held[ONEDNN_Y] = view_of(p->y);
@@ -205,6 +211,7 @@ Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *p
         choice->wrong = false;
         TRY(candidate_offer(conv, device, p, &candidates[k]));
         conv->taken = k;
+        conv->relus = !candidates[k].winograd;
         conv->declined[k] = choice->wrong                     ? "oneDNN computes it wrongly"
                             : choice->reference && !reference ? "oneDNN has only slow reference code"
                                                               : "oneDNN has no code";
@@ -324,7 +331,6 @@ static void rotate_weights(const Tensor *w, float *rotated)
 
 static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
 {
-    (void)device;
     const DataConv *state = made;
     OpCall bound = *call;
     const Tensor *out = &call->out[0], *acc = &call->in[2];
@@ -336,6 +342,7 @@ static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
     if (state->conv.sums && acc->data != out->data) copy_pixels(out, acc);
     TRY(choice_run(&state->conv.choice, &bound, result));
     if (state->adds) add_pixels(out, result, acc);
+    cpu_bias_relu(device, out, NULL, call->kind == OP_CONV && call->attr.conv.relu && !state->conv.relus);
     return OK;
 }
 
@@ -351,4 +358,5 @@ const ConvImpl conv_onednn = {.name = "oneDNN",
                               .run = onednn_conv_run,
                               .destroy = onednn_conv_destroy,
                               .explain = data_explain,
-                              .adds_bias = true};
+                              .adds_bias = true,
+                              .adds_relu = true};

@@ -33,6 +33,19 @@ static const char *winograd_takes(const Device *device, const ConvProblem *p)
     return winograd_declines(x, y, FEW_CHANNELS, FEW_PIXELS);
 }
 
+static size_t u_bytes(const Winograd *g)
+{
+    return (size_t)POINTS * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
+}
+
+static void winograd_destroy(void *made)
+{
+    Winograd *g = made;
+    free(g->zeros);
+    free(g->kept);
+    free(g);
+}
+
 static Status winograd_create(Device *device, const ConvProblem *p, void **made)
 {
     const Tensor *x = conv_from(p), *y = conv_to(p);
@@ -60,28 +73,20 @@ static Status winograd_create(Device *device, const ConvProblem *p, void **made)
                     .threads = cpu_threads(device),
                     .panels = panels_of(code->lanes, y->shape.c),
                     .zeros = zeros};
-    *made = g;
-    return OK;
-}
-
-static void winograd_destroy(void *made)
-{
-    Winograd *g = made;
-    free(g->zeros);
-    free(g);
+    Status st = kept_create(p, u_bytes(g), &g->kept);
+    if (st == OK)
+        *made = g;
+    else
+        winograd_destroy(g);
+    return st;
 }
 
 /* ---- sizes */
 
-static size_t u_bytes(const Winograd *g)
-{
-    return (size_t)POINTS * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
-}
-
 static size_t winograd_workspace(const void *made)
 {
     const Winograd *g = made;
-    return u_bytes(g) + (size_t)g->threads * per_thread_bytes(g);
+    return (g->kept ? 0 : u_bytes(g)) + (size_t)g->threads * per_thread_bytes(g);
 }
 
 /* ---- the whole */
@@ -89,11 +94,16 @@ static size_t winograd_workspace(const void *made)
 static Status winograd_run(const void *made, Device *device, OpCall *call)
 {
     const Winograd *g = made;
-    WinogradRun run = {
-        .g = g, .x = call->in[0].data, .w = call->in[1].data, .y = call->out[0].data, .u = call->workspace};
-    run.per_thread = (char *)call->workspace + u_bytes(g);
+    WinogradRun run = {.g = g,
+                       .finish = finish_of(call),
+                       .x = call->in[0].data,
+                       .w = call->in[1].data,
+                       .y = call->out[0].data,
+                       .u = g->kept ? g->kept : call->workspace};
+    run.per_thread = (char *)call->workspace + (g->kept ? 0 : u_bytes(g));
     if (g->rotated) run.acc = conv_optional(call, 2);
-    chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
+    if (!g->kept || call->renewed)
+        chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
     chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, g->code->outputs, &run);
     return OK;
 }
@@ -104,5 +114,7 @@ const ConvImpl conv_winograd = {.name = "winograd F(2x2, 3x3)",
                                 .workspace = winograd_workspace,
                                 .run = winograd_run,
                                 .destroy = winograd_destroy,
-                                .product_share = 16.0f / 36};
+                                .product_share = 16.0f / 36,
+                                .adds_bias = true,
+                                .adds_relu = true};
 #endif

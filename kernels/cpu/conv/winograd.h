@@ -24,7 +24,8 @@ typedef struct Winograd {
     bool rotated;
     int threads;
     Panels panels;
-    void *zeros; /* owned: a pixel outside the image */
+    void *zeros;    /* owned: a pixel outside the image */
+    uint32_t *kept; /* owned: transformed weights (kept_create), or NULL */
 } Winograd;
 
 /* The arguments of a run. */
@@ -33,6 +34,7 @@ typedef struct WinogradRun {
     const void *x;
     const float *w;
     const Tensor *acc;
+    Finish finish;
     void *y;
     uint32_t *u;      /* transformed weights */
     char *per_thread; /* memory of each thread, one after another: d, then m */

@@ -103,8 +103,9 @@ typedef struct Outputs {
     const void *acc[4];
 } Outputs;
 
-/* `width` outputs; points are `step` apart. */
-TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t width, const Outputs *out)
+/* `width` outputs from `channel` on; points are `step` apart. */
+TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t width, const Outputs *out,
+                           const Finish *finish, int64_t channel)
 {
     for (int64_t c = 0; c < width; c += LANES) {
         Vector t[2 * SIDE];
@@ -120,7 +121,7 @@ TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t wi
                                   : vector_sub(vector_sub(row[1], row[2]), row[3]);
             if (!out->to[i]) continue;
             if (out->acc[i]) y = vector_add(y, vector_load(dtype, out->acc[i], c));
-            vector_store(dtype, out->to[i], c, y);
+            vector_store(dtype, out->to[i], c, vector_finish(y, finish, channel + c));
         }
     }
 }
@@ -140,7 +141,7 @@ TILE_INLINE void tile_write(Dtype dtype, const WinogradRun *run, int64_t tile, c
         out.to[i] = vector_at(dtype, run->y, pixel * g->y_pitch + channel);
         if (acc) out.acc[i] = vector_at(dtype, acc->data, pixel * acc->pitch + channel);
     }
-    tile_back(dtype, m, GROUP * width, width, &out);
+    tile_back(dtype, m, GROUP * width, width, &out, &run->finish, channel);
 }
 
 /* ---- the whole */

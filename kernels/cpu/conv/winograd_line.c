@@ -46,6 +46,19 @@ static void tail_choose(WinogradLine *g)
     g->tail_end = (int)larger(g->tail_first, smaller(TAPS, g->from.length - last + g->pad));
 }
 
+static size_t u_bytes(const WinogradLine *g)
+{
+    return (size_t)points(g) * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
+}
+
+static void line_destroy(void *made)
+{
+    WinogradLine *g = made;
+    free(g->zeros);
+    free(g->kept);
+    free(g);
+}
+
 static Status line_create(Device *device, const ConvProblem *p, void **made)
 {
     enum { BLOCK_TILES = 32 };
@@ -75,28 +88,20 @@ static Status line_create(Device *device, const ConvProblem *p, void **made)
                         .zeros = zeros};
     tail_choose(g);
     g->block = (int)smaller(GROUP, larger(1, BLOCK_TILES / larger(1, g->tiles)));
-    *made = g;
-    return OK;
-}
-
-static void line_destroy(void *made)
-{
-    WinogradLine *g = made;
-    free(g->zeros);
-    free(g);
+    Status st = kept_create(p, u_bytes(g), &g->kept);
+    if (st == OK)
+        *made = g;
+    else
+        line_destroy(g);
+    return st;
 }
 
 /* ---- sizes */
 
-static size_t u_bytes(const WinogradLine *g)
-{
-    return (size_t)points(g) * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
-}
-
 static size_t line_workspace(const void *made)
 {
     const WinogradLine *g = made;
-    return u_bytes(g) + (size_t)g->threads * per_thread_bytes(g);
+    return (g->kept ? 0 : u_bytes(g)) + (size_t)g->threads * per_thread_bytes(g);
 }
 
 /* ---- the whole */
@@ -104,11 +109,16 @@ static size_t line_workspace(const void *made)
 static Status line_run(const void *made, Device *device, OpCall *call)
 {
     const WinogradLine *g = made;
-    WinogradLineRun run = {
-        .g = g, .x = call->in[0].data, .w = call->in[1].data, .y = call->out[0].data, .u = call->workspace};
-    run.per_thread = (char *)call->workspace + u_bytes(g);
+    WinogradLineRun run = {.g = g,
+                           .finish = finish_of(call),
+                           .x = call->in[0].data,
+                           .w = call->in[1].data,
+                           .y = call->out[0].data,
+                           .u = g->kept ? g->kept : call->workspace};
+    run.per_thread = (char *)call->workspace + (g->kept ? 0 : u_bytes(g));
     if (g->rotated) run.acc = conv_optional(call, 2);
-    chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
+    if (!g->kept || call->renewed)
+        chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
     chunks_run(device, g->y.n * g->to.across, g->block, g->code->outputs, &run);
     return OK;
 }
@@ -119,5 +129,7 @@ const ConvImpl conv_winograd_line = {.name = "winograd F(4, 7)",
                                      .workspace = line_workspace,
                                      .run = line_run,
                                      .destroy = line_destroy,
-                                     .product_share = 14.0f / 28};
+                                     .product_share = 14.0f / 28,
+                                     .adds_bias = true,
+                                     .adds_relu = true};
 #endif

@@ -35,7 +35,8 @@ typedef struct WinogradLine {
     bool rotated;
     int threads;
     Panels panels;
-    void *zeros; /* owned: a pixel outside the image */
+    void *zeros;    /* owned: a pixel outside the image */
+    uint32_t *kept; /* owned: transformed weights (kept_create), or NULL */
 } WinogradLine;
 
 /* The arguments of a run. */
@@ -44,6 +45,7 @@ typedef struct WinogradLineRun {
     const void *x;
     const float *w;
     const Tensor *acc;
+    Finish finish;
     void *y;
     uint32_t *u;      /* transformed weights */
     char *per_thread; /* memory of each thread, one after another: d, tails, m */

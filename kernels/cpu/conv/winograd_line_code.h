@@ -155,13 +155,15 @@ TILE_INLINE void line_read(Dtype dtype, const Block *block, int64_t line)
 typedef struct Outputs {
     void *to[SIDE];
     const void *acc[SIDE];
+    const Finish *finish;
+    int64_t channel; /* the first */
 } Outputs;
 
 TILE_INLINE void output_store(Dtype dtype, const Outputs *out, int i, int64_t channel, Vector y)
 {
     if (!out->to[i]) return;
     if (out->acc[i]) y = vector_add(y, vector_load(dtype, out->acc[i], channel));
-    vector_store(dtype, out->to[i], channel, y);
+    vector_store(dtype, out->to[i], channel, vector_finish(y, out->finish, out->channel + channel));
 }
 
 /* `width` outputs; points are `step` apart. */
@@ -195,7 +197,7 @@ TILE_INLINE Outputs outputs_of(Dtype dtype, const Block *block, int64_t line, in
     const WinogradLineRun *run = block->run;
     const WinogradLine *g = run->g;
     const Tensor *acc = run->acc;
-    Outputs out = {{NULL}, {NULL}};
+    Outputs out = {.finish = &run->finish, .channel = channel};
     int64_t at = line_at(&g->to, block->first + line);
     LineLayout added = acc ? line_layout(acc->shape, acc->pitch, g->down) : g->to;
     int64_t acc_at = line_at(&added, block->first + line);

@@ -3,6 +3,7 @@
 #ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
 #define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
 
+#include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 
@@ -52,6 +53,25 @@ static inline const WinogradCode *winograd_code(Dtype dtype, const WinogradCode 
 static inline int word_elements(Dtype dtype)
 {
     return dtype == DTYPE_F32 ? 1 : 2;
+}
+
+/* What follows the sums of a convolution's outputs. */
+typedef struct Finish {
+    const float *bias; /* [channels]; NULL: none */
+    bool relu;
+} Finish;
+
+static inline Finish finish_of(const OpCall *call)
+{
+    const Tensor *bias = call->kind == OP_CONV ? conv_optional(call, 2) : NULL;
+    return (Finish){bias ? bias->data : NULL, call->kind == OP_CONV && call->attr.conv.relu};
+}
+
+/* Transformed weights that are kept from launch to launch; NULL: they lie in workspace, and each launch makes them. */
+static inline Status kept_create(const ConvProblem *p, size_t bytes, uint32_t **kept)
+{
+    if (p->keeps_w) *kept = aligned_alloc(64, align_up(bytes, 64));
+    return !p->keeps_w || *kept ? OK : FAIL(ERR_MEMORY, "no memory for the transformed weights of '%s'", p->call->name);
 }
 
 /* Outputs are cut into about equal panels. */

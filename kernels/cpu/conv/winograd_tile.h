@@ -45,6 +45,14 @@ TILE_INLINE void weights_line(Vector a, Vector b, Vector c, Vector *to, int step
     to[3 * step] = c;
 }
 
+/* ---- outputs */
+
+TILE_INLINE Vector vector_finish(Vector y, const Finish *finish, int64_t channel)
+{
+    if (finish->bias) y = vector_add(y, floats_load(finish->bias + channel));
+    return finish->relu ? vector_relu(y) : y;
+}
+
 /* ---- products */
 
 TILE_INLINE void tiles_sum(Dtype dtype, const void *d, int64_t words, const uint32_t *u, float *m, const int vectors)

@@ -97,6 +97,7 @@ static const OpKernel *const kernels[OP_COUNT] = {
     [OP_BATCHNORM_DX_APPLY] = &cuda_batchnorm_dx_apply,
     [OP_BATCHNORM_DX] = &cuda_batchnorm_dx,
     [OP_BATCHNORM_APPLY] = &cuda_batchnorm_apply,
+    [OP_NORM_FOLD] = &cuda_norm_fold,
     [OP_RELU] = &cuda_relu,
     [OP_RELU_DX] = &cuda_relu_dx,
     [OP_LEAKY_RELU] = &cuda_leaky_relu,

@@ -89,6 +89,19 @@
 
 #define ROWS(label, ...) HALF_ROWS(label, false, __VA_ARGS__), HALF_ROWS(label ", relu", true, __VA_ARGS__)
 
+#define FOLD(label, n, c, h, w)                                                                                        \
+    {label,                                                                                                            \
+     OP_NORM_FOLD,                                                                                                     \
+     NORM(false),                                                                                                      \
+     {WEIGHT(n, c, h, w), VECTOR(n), VECTOR(n), SPREAD(n)},                                                            \
+     {WEIGHT(n, c, h, w), VECTOR(n)}},                                                                                 \
+    {                                                                                                                  \
+        label ", gamma", OP_NORM_FOLD, NORM(false), {WEIGHT(n, c, h, w), VECTOR(n), VECTOR(n), SPREAD(n), SPREAD(n)},  \
+        {                                                                                                              \
+            WEIGHT(n, c, h, w), VECTOR(n)                                                                              \
+        }                                                                                                              \
+    }
+
 static const Case rows[] = {
     // clang-format off
     ROWS("image",         4, 16, 5, 6),
@@ -96,6 +109,8 @@ static const Case rows[] = {
     ROWS("one channel",   3, 1, 7, 7),
     ROWS("odd channels",  2, 37, 9, 8),
     ROWS("many pixels",   4, 8, 35, 35),
+    FOLD("weights",       48, 32, 3, 3),
+    FOLD("odd weights",   7, 5, 1, 3),
     // clang-format on
 };
 
