@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PROFILE_ROUNDS = 7, ALL_PHASES = -1 };
+enum { ALL_PHASES = -1 };
 
 /* Shared memory filled by rank 0's process, which measures and prints. */
 typedef struct Timing {
@@ -248,7 +248,7 @@ static Status bench_run(const Options *o, JobFiles *files)
     TRY_OUT(st);
     Speed speed = speed_of(timing, ALL_PHASES);
     if (!o->json) total_print(timing, &speed);
-    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, o->json ? stderr : stdout));
+    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, false, o->json ? stderr : stdout));
     if (o->json) TRY_OUT(json_print(timing, &speed));
 out:
     munmap(timing, timing->bytes);
@@ -260,11 +260,12 @@ Status bench_command(Options *o, JobFiles *files, FILE *to)
     char absent[256];
     const TrainJob *job = &files->job;
     TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
-    TRY(memory_check(job));
+    if (!o->inference) TRY(memory_check(job));
     if (o->dry_run) {
         recipe_gaps_print(o, to);
         return info_run(files, to);
     }
     if (!o->quiet) text_print(stderr, files->notes);
+    if (o->inference) return bench_inference_run(o, files);
     return o->scaling ? scaling_run(o, files) : bench_run(o, files);
 }

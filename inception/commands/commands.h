@@ -15,8 +15,9 @@ typedef Status CommandFunction(Options *options, JobFiles *files, FILE *to);
  * lr-find --json prints to files->lr_curve, and a signal that ended the sweep to files->signal_number. Errors: those of
  * job_open and of training; ERR_NUMERIC if the loss falls nowhere. */
 NODISCARD Status lr_auto(Options *options, JobFiles *files);
-/* bench --scaling, after bench_open. */
+/* bench --scaling and bench --inference, after bench_open. */
 NODISCARD Status scaling_run(Options *options, JobFiles *files);
+NODISCARD Status bench_inference_run(const Options *options, JobFiles *files);
 /* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, and what is odd:
  * hosts that differ from most others, and programs that cannot connect to each other. ERR_ARG if anything is odd, and
  * without a launcher. */

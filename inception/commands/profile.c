@@ -90,20 +90,21 @@ out:
     return st;
 }
 
-static Status ops_time(Replica *r, const Plan *plan, int rounds, OpTime *times)
+/* Ops `first` and following. */
+static Status ops_time(Replica *r, const Plan *plan, int first, int rounds, OpTime *times)
 {
-    int count = plan_op_count(plan);
+    int count = plan_op_count(plan) - first;
     double asking;
     TRY(asking_time(&r->device, &asking));
     for (int i = 0; i < count; i++) {
-        const OpCall *call = plan_call(plan, i);
+        const OpCall *call = plan_call(plan, first + i);
         double gflop = 2e-9 * (double)op_macs(call), share = call->product_share > 0 ? (double)call->product_share : 1;
         times[i] = (OpTime){call, 1e30, gflop, gflop * share, call_gbytes(call)};
     }
     for (int round = 0; round < rounds; round++)
         for (int i = 0; i < count; i++) {
             int64_t start = clock_ns();
-            TRY(plan_run((Plan *)plan, i, i + 1));
+            TRY(plan_run((Plan *)plan, first + i, first + i + 1));
             TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
             double ms = (double)(clock_ns() - start) * 1e-6 - asking;
             times[i].ms = fmin(times[i].ms, fmax(ms, LEAST_MS));
@@ -313,15 +314,15 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
                 "limits; -: no arithmetic or memory traffic, or operands that fit in a cache.\n");
 }
 
-static Status replica_open(const TrainJob *job, Replica **made)
+static Status replica_open(const TrainJob *job, bool inference, Replica **made)
 {
     ReplicaConfig config = {.backend = job->backend,
                             .device = job_device(job, 0),
                             .program = job->program,
                             .local = 1,
-                            .train_n = {job->shares.batch[0]},
                             .optimizer = job->optimizer,
                             .seed = job->seed};
+    (inference ? config.eval_n : config.train_n)[0] = job->shares.batch[0];
     return replica_create(&config, made);
 }
 
@@ -336,7 +337,7 @@ static Status loader_open(const TrainJob *job, Loader **made)
     return loader_create(&data, made);
 }
 
-Status profile_run(const JobFiles *files, int rounds, FILE *to)
+Status profile_run(const JobFiles *files, int rounds, bool inference, FILE *to)
 {
     Status st = OK;
     const TrainJob *job = &files->job;
@@ -345,21 +346,21 @@ Status profile_run(const JobFiles *files, int rounds, FILE *to)
     OpTime *times = NULL;
     Peak peak = {0};
     const Batch *batch;
-    TRY_OUT(replica_open(job, &replica));
+    TRY_OUT(replica_open(job, inference, &replica));
     TRY_OUT(loader_open(job, &loader));
     TRY_OUT(loader_next(loader, &batch));
-    Program *program = replica_program(replica, 0, batch->n);
-    int count = plan_op_count(program->plan);
+    Program *program = inference ? replica_eval_program(replica, batch->n) : replica_program(replica, 0, batch->n);
+    int first = program->fold_end, count = plan_op_count(program->plan) - first;
     times = calloc((size_t)count, sizeof *times);
     if (!times) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the times of %d ops", count));
     RandomKey key = job_random_key(job, 1, batch);
     TRY_OUT(replica_feed(replica, program, batch, 0, &key, 1.0f / (float)batch->n));
-    TRY_OUT(plan_run(program->plan, 0, count));
+    TRY_OUT(plan_run(program->plan, 0, first + count));
     /* If the product is too fast to be timed well, measure again with larger matrices. */
     double ms;
     TRY_OUT(peak_of_side(&replica->device, job->program.compute, PEAK_SIDE, &ms, &peak));
     TRY_OUT(ms < FAST_MS ? peak_of_side(&replica->device, job->program.compute, PEAK_SIDE_FAST, &ms, &peak) : OK);
-    TRY_OUT(ops_time(replica, program->plan, rounds, times));
+    TRY_OUT(ops_time(replica, program->plan, first, rounds, times));
     /* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
     for (int i = 0; i < count; i++) peak.gflops = fmax(peak.gflops, times[i].real_gflop / times[i].ms * 1e3);
     profile_print(&replica->device, times, count, job, &peak, to);

@@ -1,4 +1,4 @@
-/* bench --profile: the time of each op in a step of one tower. */
+/* bench --profile: the time of each op in a step of one tower, or in its forward pass in evaluation. */
 #ifndef TOWERS_INCEPTION_COMMANDS_PROFILE_H
 #define TOWERS_INCEPTION_COMMANDS_PROFILE_H
 
@@ -6,6 +6,8 @@
 
 /* Run one tower's program `rounds` times in this process, timing each op separately, and print two tables: by kind of
  * op, and the slowest layers. The machine's peak rates (a large matrix product, a large copy) are measured first. */
-NODISCARD Status profile_run(const JobFiles *files, int rounds, FILE *to);
+NODISCARD Status profile_run(const JobFiles *files, int rounds, bool inference, FILE *to);
+
+enum { PROFILE_ROUNDS = 7 };
 
 #endif

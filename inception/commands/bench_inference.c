@@ -1,0 +1,205 @@
+/* bench --inference: timed forward passes as `towers eval` and `towers predict` make them, from pixels in memory to
+ * probabilities in memory. The towers of a process take turns; processes work side by side, each on batches of its own,
+ * and start their timed batches together. The speed is the sum of theirs. */
+#include "inception/commands/commands.h"
+
+#include "inception/commands/profile.h"
+#include "kernels/clock.h"
+#include "kernels/text.h"
+#include "towers/files/json.h"
+#include "towers/record/statistics.h"
+#include "towers/replica/inference.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOST = -1 }; /* a process ended without a message */
+
+/* Shared memory of all processes. */
+typedef struct Passes {
+    size_t bytes;
+    int64_t warmup, count; /* for each process */
+    int processes;
+    atomic_int ready;  /* processes that have warmed up */
+    atomic_int failed; /* 1 + the rank of the first one that failed, or LOST */
+    Status status;     /* of that one, with its message */
+    char why[STATUS_MESSAGE_BYTES];
+    double seconds[]; /* [processes][count] */
+} Passes;
+
+/* A process: its towers' batches, all of the same synthetic images. */
+typedef struct Worker {
+    const TrainJob *job;
+    Placement place;
+    Replica *replica;
+    Loader *loader;
+    Inference *inference;
+    const Batch *batch; /* of the first tower; the others are of its first images */
+} Worker;
+
+static Status worker_open(const TrainJob *job, int rank, Worker *w)
+{
+    *w = (Worker){.job = job, .place = job_placement(job, rank)};
+    ReplicaConfig config = {
+        .backend = job->backend, .device = job_device(job, rank), .program = job->program, .local = 1};
+    const int32_t *batch = job->shares.batch + w->place.first_tower;
+    for (int t = 0, sizes = 0; t < w->place.local_towers; t++)
+        if (t == 0 || batch[t] != batch[t - 1]) config.eval_n[sizes++] = batch[t];
+    LoaderConfig data = {.source = job->train,
+                         .shares = {.towers = 1, .batch = {batch[0]}},
+                         .local = 1,
+                         .transform = job_transform(job, false),
+                         .max_steps = 1,
+                         .depth = 2};
+    TRY(replica_create(&config, &w->replica));
+    TRY(loader_create(&data, &w->loader));
+    TRY(loader_next(w->loader, &w->batch));
+    return inference_open(w->replica, w->loader, true, TTA_NONE, 0, &w->inference);
+}
+
+static void worker_close(Worker *w)
+{
+    inference_close(w->inference);
+    loader_destroy(w->loader);
+    replica_destroy(w->replica);
+}
+
+/* A batch of each tower. */
+static Status pass_run(Worker *w)
+{
+    const Inferred *found;
+    for (int t = 0; t < w->place.local_towers; t++) {
+        Batch batch = *w->batch;
+        batch.n = w->job->shares.batch[w->place.first_tower + t];
+        TRY(inference_begin(w->inference, &batch));
+        if (inference_pending(w->inference) > inference_ahead(w->inference)) TRY(inference_end(w->inference, &found));
+    }
+    return OK;
+}
+
+static Status passes_run(Worker *w, Passes *passes)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    const Inferred *found;
+    double *seconds = passes->seconds + w->place.rank * passes->count;
+    for (int64_t i = 0; i < passes->warmup; i++) TRY(pass_run(w));
+    while (inference_pending(w->inference)) TRY(inference_end(w->inference, &found));
+    atomic_fetch_add(&passes->ready, 1);
+    while (atomic_load(&passes->ready) < passes->processes && !atomic_load(&passes->failed)) nanosleep(&pause, NULL);
+    for (int64_t i = 0, start = clock_ns(), now; i < passes->count && !atomic_load(&passes->failed); i++, start = now) {
+        TRY(pass_run(w));
+        now = clock_ns();
+        seconds[i] = (double)(now - start) * 1e-9;
+    }
+    while (inference_pending(w->inference)) TRY(inference_end(w->inference, &found));
+    return OK;
+}
+
+static Status rank_run(const TrainJob *job, int rank, Passes *passes)
+{
+    Worker worker;
+    int none = 0;
+    Status st = worker_open(job, rank, &worker);
+    if (st == OK) st = passes_run(&worker, passes);
+    if (st != OK && atomic_compare_exchange_strong(&passes->failed, &none, 1 + rank)) {
+        passes->status = st;
+        snprintf(passes->why, sizeof passes->why, "%s", status_message());
+    }
+    worker_close(&worker);
+    return st;
+}
+
+/* A process for each rank, as devices cannot be opened before a fork. One that fails ends the others' work. */
+static Status ranks_run(const TrainJob *job, Passes *passes)
+{
+    int started = 0, ended = 0, none = 0;
+    for (; started < passes->processes; started++) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(rank_run(job, started, passes) != OK);
+        if (pid < 0) break;
+    }
+    bool lost = started < passes->processes;
+    for (int left = started; left > 0; left--) {
+        if (lost) atomic_compare_exchange_strong(&passes->failed, &none, LOST);
+        lost |= waitpid(-1, &ended, 0) < 0 || ended != 0;
+    }
+    if (passes->status != OK) return FAIL(passes->status, "%s", passes->why);
+    return lost ? FAIL(ERR_DEVICE, "a process of the benchmark died or could not be started") : OK;
+}
+
+typedef struct InferenceSpeed {
+    double mean, uncertainty, jitter; /* images per second */
+    double seconds;                   /* of a pass, on average */
+} InferenceSpeed;
+
+static InferenceSpeed speed_of(const TrainJob *job, const Passes *passes)
+{
+    InferenceSpeed speed = {0};
+    double square = 0, sum = 0, *at = calloc((size_t)passes->count, sizeof *at);
+    for (int r = 0; r < passes->processes; r++) {
+        const double *seconds = passes->seconds + r * passes->count;
+        Placement place = job_placement(job, r);
+        double images = 0, total = 0;
+        for (int t = 0; t < place.local_towers; t++) images += job->shares.batch[place.first_tower + t];
+        for (int64_t i = 0; i < passes->count; i++) total += seconds[i];
+        for (int64_t i = 0; at && i < passes->count; i++) at[i] += images / seconds[i];
+        speed.mean += images * (double)passes->count / total;
+        speed.seconds += total / (double)passes->count / passes->processes;
+    }
+    for (int64_t i = 0; at && i < passes->count; i++) sum += at[i], square += at[i] * at[i];
+    sum /= (double)passes->count;
+    speed.uncertainty = sqrt(fmax(square / (double)passes->count - sum * sum, 0) / (double)passes->count);
+    double middle = at ? series_median(at, passes->count) : 0;
+    for (int64_t i = 0; at && i < passes->count; i++) at[i] = fabs(at[i] - middle);
+    if (at) speed.jitter = 1.4826 * series_median(at, passes->count);
+    free(at);
+    return speed;
+}
+
+static Status speed_print(const Options *o, const TrainJob *job, const InferenceSpeed *speed)
+{
+    int64_t global = shares_global(&job->shares);
+    if (!o->json) {
+        text_printf(stdout, "Mode:        inference\nBatch size:  %lld global\nNum batches: %lld\n", (long long)global,
+                    (long long)o->batches);
+        text_printf(stdout, "total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->uncertainty,
+                    speed->jitter);
+        return OK;
+    }
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model", job->program.model->name, "mode",
+        "inference", "device", job->backend->name, "global_batch", (json_int_t)global, "towers", job->shares.towers,
+        "processes", job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
+        "num_steps", (json_int_t)o->batches, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty, "jitter",
+        speed->jitter, "average_wall_time", speed->seconds);
+    return json_emit(root, JSON_COMPACT, stdout);
+}
+
+Status bench_inference_run(const Options *o, JobFiles *files)
+{
+    Status st = OK;
+    const TrainJob *job = &files->job;
+    if (job->program.model->phases)
+        return FAIL(ERR_ARG, "--inference: %s predicts no classes", job->program.model->name);
+    size_t bytes = sizeof(Passes) + (size_t)(o->batches * job->processes) * sizeof(double);
+    Passes *passes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (passes == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "no memory for the times of %lld batches: %s", (long long)o->batches, strerror(errno));
+    passes->bytes = bytes;
+    passes->warmup = o->warmup_batches;
+    passes->count = o->batches;
+    passes->processes = job->processes;
+    TRY_OUT(ranks_run(job, passes));
+    InferenceSpeed speed = speed_of(job, passes);
+    TRY_OUT(speed_print(o, job, &speed));
+    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, true, o->json ? stderr : stdout));
+out:
+    munmap(passes, bytes);
+    return st;
+}
