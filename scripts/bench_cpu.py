@@ -13,7 +13,7 @@ which the tables show by a star. The files are written after every repetition; -
 missing ones. Cases that were not run keep their earlier results; each records its commit and date. On two idle cores the four cases
 of the README take about 25 minutes.
 
-Processors without AVX-512 run other code, in f32 only: their results and tables stand beside those of the others.
+Each kind of processor has a file of results and tables of its own. Those without AVX-512 run other code, in f32 only.
 """
 import argparse
 import json
@@ -32,6 +32,7 @@ import time
 TOWERS = os.environ.get("TOWERS", "build/towers")
 TORCH_PYTHON = os.environ.get("TORCH_PYTHON", "/usr/bin/python3")
 TABLE, README = "docs/results/cpu.md", "README.md"
+NARROW = ("SSE41", "AVX", "AVX2", "AVX2_VNNI")  # of ONEDNN_MAX_CPU_ISA, which Towers and PyTorch obey
 OTHERS_MAX, STEAL_MAX = 0.08, 0.05
 LIMIT_SECONDS = 1800
 JEMALLOC_CONF = "oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
@@ -80,7 +81,7 @@ def towers_sides(make, model, batch, cores, steps, *more):
 
 def shown(side):
     """The command as a user would type it."""
-    words = ["python" if word == TORCH_PYTHON else word for word in side["command"]]
+    words = ["python" if word.endswith(("/python", "/python3")) else word for word in side["command"]]
     return [f"{name}={os.path.basename(value)}" for name, value in side.get("environment", {}).items()] + words
 
 
@@ -255,21 +256,23 @@ def machine(cores):
     versions = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}, ", "libdnnl2", "libdnnl3", "gcc"],
                               capture_output=True, text=True).stdout.strip(", ")
     return {"cpu": model.group(1) if model else platform.machine(), "cores": cores, "memory_gib": round(memory, 1),
-            "kernel": platform.release(), "avx512": has_avx512(), "amx": has_amx(), "versions": f"{versions}, PyTorch {torch_name()}"}
+            "kernel": platform.release(), "avx512": has_avx512(), "amx": has_amx(), "isa": os.environ.get("ONEDNN_MAX_CPU_ISA"),
+            "versions": f"{versions}, PyTorch {torch_name()}"}
 
 
 def has_avx512():
     with open("/proc/cpuinfo") as file:
-        return " avx512bw" in file.read()
+        return " avx512bw" in file.read() and os.environ.get("ONEDNN_MAX_CPU_ISA", "") not in NARROW
 
 
 def kind_of(results):
     """Names the tables of a kind of processors."""
-    return "" if results["machine"].get("avx512", True) else " without AVX-512"
+    name = re.sub(r"\((R|TM)\)| Processor| CPU.*| @.*", "", results["machine"]["cpu"])
+    return f" on {name}{'' if results['machine'].get('avx512', True) else ' without AVX-512'}"
 
 
-def results_path(kind):
-    return f"docs/results/cpu{kind.lower().replace(' ', '-')}.json"
+def results_path(kind, what="cpu"):
+    return f"docs/results/{what}-{kind.removeprefix(' on ').lower().replace(' ', '-')}.json"
 
 
 def has_amx():
@@ -377,7 +380,7 @@ def case_table(case):
 
 def readme_lines(results):
     """The table of the README: the best of each side."""
-    names = [name for name in README_CASES if not (kind_of(results) and "bf16" in name)]
+    names = [name for name in README_CASES if results["machine"].get("avx512", True) or "bf16" not in name]
     cases = {name: results["cases"][name] for name in names if name in results["cases"]}
     versions = {(case.get("torch"), case["commit"]) for case in cases.values()}
     if len(cases) < len(names) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
@@ -400,7 +403,7 @@ def readme_lines(results):
         lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {spread(sums[ours[0]])} | {spread(sums[peer[0]])}, {how} | "
                      f"{ours[1] / peer[1]:.1f}x | {beside} |")
     first = next(iter(cases.values()))
-    cpu = results["machine"]["cpu"] + kind_of(results)
+    cpu = results["machine"]["cpu"] + ("" if results["machine"].get("avx512", True) else " without AVX-512")
     star = f" (`*`: fewer than {CLEAN_LEAST} runs undisturbed by other programs)" if any(STAR in line for line in lines) else ""
     return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc"
             f"{' (without only: ' + ', '.join(without) + ')' if without else ''}, and against DDP with a process for each core, on "
@@ -408,10 +411,14 @@ def readme_lines(results):
             f"{star}:", "", *lines]
 
 
+def machine_text(m):
+    limit = f", oneDNN's kernels and those of Towers limited to {m['isa']} by ONEDNN_MAX_CPU_ISA" if m.get("isa") else ""
+    return f"{m['cpu']}{limit}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; {m['versions']}"
+
+
 def tables(results):
     m = results["machine"]
-    lines = [f"{m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; "
-             f"{m['versions']}; {'with' if m.get('amx') else 'without'} AMX{' and AVX-512' if kind_of(results) else ''}.", ""]
+    lines = [f"{machine_text(m)}; {'with' if m.get('amx') else 'without'} AMX{'' if m.get('avx512', True) else ' and AVX-512'}.", ""]
     if results["peaks"]:
         lines += ["Measured peaks: " + "; ".join(f"{kind}: {p[0]:.0f} GFLOP/s (matrix product), {p[1]:.1f} GB/s (copy)"
                                                  for kind, p in results["peaks"].items()) + ".", ""]
@@ -426,13 +433,12 @@ def tables(results):
     return lines[:-1] + ["```", "", "</details>"]
 
 
-def between(text, name, lines):
-    """Replace the text between the markers of `name`; append both if they are missing."""
+def between(text, title, name, lines, script="bench_cpu"):
+    """Replace the text between the markers of `name`; append a section of that title for this processor if they are missing."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    block = "\n".join([begin, *lines, end])
-    if begin in text and end in text:
-        return text[: text.index(begin)] + block + text[text.index(end) + len(end):]
-    return text.rstrip("\n") + "\n\n" + block + "\n"
+    if begin not in text:
+        text = text.rstrip("\n") + f"\n\n## {title}{name[name.index(' on '):]}\n\nBy `scripts/{script}.sh`.\n\n{begin}\n{end}\n"
+    return text[: text.index(begin)] + "\n".join([begin, *lines, end]) + text[text.index(end) + len(end):]
 
 
 def save(results):
@@ -443,32 +449,21 @@ def save(results):
         json.dump(results, file, indent=1)
         file.write("\n")
     os.replace(path + ".new", path)
-    text = "# Performance\n"
-    if os.path.exists(TABLE):
-        with open(TABLE) as file:
-            text = file.read()
-    if f"<!-- cpu{kind}: begin -->" not in text:
-        text = text.rstrip("\n") + f"\n\n## On a CPU{kind}\n\nWritten by `scripts/bench_cpu.sh`.\n"
-    text = between(text, f"cpu{kind}", tables(results))
+    with open(TABLE) as file:
+        text = file.read()
+    text = between(text, "Training beside PyTorch", f"cpu{kind}", tables(results))
     if results["profiles"]:
         lines = []
         for profile in results["profiles"].values():
             lines += [f"<details><summary>{profile['text'].splitlines()[0]}</summary>", "", f"`{' '.join(profile['command'])}`", "",
                       *profile["text"].splitlines()[1:], "", "</details>", ""]
-        text = between(text, f"cpu profiles{kind}", lines[:-1])
+        text = between(text, "Time per kind of operation", f"cpu profiles{kind}", lines[:-1])
     with open(TABLE + ".new", "w") as file:
         file.write(text)
     os.replace(TABLE + ".new", TABLE)
-    readme_save(readme_lines(results), f"speed{kind}")
-
-
-def readme_save(lines, section):
-    with open(README) as file:
-        text = file.read()
-    if lines and f"<!-- {section}: begin -->" in text:
-        with open(README + ".new", "w") as file:
-            file.write(between(text, section, lines))
-        os.replace(README + ".new", README)
+    lines = readme_lines(results)
+    if lines and results["machine"].get("avx512", True):
+        subprocess.run(["scripts/fill_section.sh", README, "speed"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
 # ---- the comparison

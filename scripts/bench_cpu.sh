@@ -2,7 +2,8 @@
 # Compare training on this machine's CPU with PyTorch, eager and compiled, in both memory layouts, f32 and bf16, with DDP and with a
 # tuned malloc: fashion_cnn and inception_mini on Fashion-MNIST, inception_v3 on synthetic images. All sides run alternately in one
 # call. Medians, ranges and ratios are written to docs/results/cpu.md, the best of each to README.md, every single run to
-# docs/results/cpu.json; on processors without AVX-512, which have no bf16 arithmetic, to tables and a file of their own. Runs disturbed by other programs are marked. Cases can be run separately (--only) and an interrupted
+# docs/results/cpu-PROCESSOR.json: each kind of processor has tables of its own, and those without AVX-512, which have no bf16
+# arithmetic, none in README.md. Runs disturbed by other programs are marked. Cases can be run separately (--only) and an interrupted
 # comparison continued (--resume); each case records its commit, date and PyTorch version. 25 minutes on two idle cores.
 # usage: scripts/bench_cpu.sh [--torch pip|debian] [--only CASE,...] [--all] [--resume] [--repetitions N] [--steps N] [--no-profile]
 #                             [--list]        (see bench_cpu.py)

@@ -20,7 +20,7 @@ import time
 
 import bench_cpu as bench
 
-PAGE, RESULTS = "docs/results/cpu.md", "docs/results/inference%s.json"
+PAGE = "docs/results/cpu.md"
 CASES = {  # name: (network, side of an image, batch, passes of a measurement)
     "inception_v3_16": ("inception_v3", 299, 16, 2),
     "inception_v3_1": ("inception_v3", 299, 1, 25),
@@ -173,9 +173,8 @@ def case_table(name, case):
     return lines + [""]
 
 
-def page_fill(results):
-    found, kind = results["machine"], bench.kind_of(results)
-    lines = [f"{found['cpu']}, {found['cores']} cores, {found['memory_gib']} GiB, Linux {found['kernel']}; {found['versions']}.", ""]
+def tables(results):
+    lines = [f"{bench.machine_text(results['machine'])}.", ""]
     for name in CASES:
         if name in results["cases"]:
             lines += case_table(name, results["cases"][name])
@@ -183,9 +182,17 @@ def page_fill(results):
         lines += [f"`*` fewer than {bench.CLEAN_LEAST} runs undisturbed by other programs, so these numbers are less reliable.", ""]
     for profile in results["profiles"].values():
         lines += [f"<details><summary>{profile['text'].splitlines()[0]}</summary>", "", f"`{' '.join(profile['command'])}`", "",
-                  *profile["text"].splitlines()[1:], "", "</details>", ""]
-    subprocess.run(["scripts/fill_section.sh", PAGE, "inference" + kind], input="\n".join(lines[:-1]) + "\n", text=True, check=True)
-    with open(RESULTS % kind.lower().replace(" ", "-"), "w") as file:
+                  *profile["text"].partition("\n| layer")[0].splitlines()[2:], "</details>", ""]
+    return lines[:-1]
+
+
+def page_fill(results):
+    kind = bench.kind_of(results)
+    with open(PAGE) as file:
+        text = bench.between(file.read(), "Inference", "inference" + kind, tables(results), "bench_inference")
+    with open(PAGE, "w") as file:
+        file.write(text)
+    with open(bench.results_path(kind, "inference"), "w") as file:
         json.dump(results, file, indent=1)
         file.write("\n")
 
@@ -197,7 +204,7 @@ def compare(options):
         if name not in CASES:
             sys.exit(f"bench_inference: unknown case '{name}'; use one of {', '.join(CASES)}")
     results = {"machine": bench.machine(cores), "cases": {}, "profiles": {}}
-    path = RESULTS % bench.kind_of(results).lower().replace(" ", "-")
+    path = bench.results_path(bench.kind_of(results), "inference")
     if os.path.exists(path):
         with open(path) as file:
             results = {**json.load(file), "machine": results["machine"]}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained network: set up, build, train two towers on Fashion-MNIST. Arguments go to `towers train`.
+# From a fresh clone to a trained network: set up, build, train two towers on Fashion-MNIST, in bf16 where the processor multiplies
+# it, which takes half the time. Arguments go to `towers train`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,4 +20,6 @@ cmake --build build 2>&1 | tee -a build.log | awk -v terminal="$([ -t 2 ] && ech
     }
     END { if (terminal && shown) print "" }' >&2 || { tail -n 40 build.log >&2; exit 1; }
 rm -f build.log
-exec build/towers train inception_mini --towers 2 "$@"
+amp=()
+! grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo || amp=(--amp)
+exec build/towers train inception_mini --towers 2 "${amp[@]}" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, and the CPU table
-# of docs/results/cpu.md is made from docs/results/cpu.json, the ratios of the README are those of docs/data.md; a case that is
-# measured again keeps its place. Arguments: source folder, binary.
+# Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, the CPU tables of
+# docs/results/cpu.md are made from docs/results/cpu-PROCESSOR.json and inference-PROCESSOR.json, the ratios of the README are those
+# of a processor and of docs/data.md; a case that is measured again keeps its place. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python
@@ -23,21 +23,28 @@ for section in "docs/results/cpu.md passes" "docs/results/cpu.md ledger" "docs/r
 done
 
 PYTHONDONTWRITEBYTECODE=1 python3 - "$source_dir" <<'PYTHON' || complain "the table of scripts/bench_cpu.sh"
-import json, sys
+import json, re, sys
 source = sys.argv[1]
 sys.path.insert(0, source + "/scripts")
-import bench_cpu
+import bench_cpu, bench_inference
 page, readme = open(source + "/docs/results/cpu.md").read(), open(source + "/README.md").read()
 def section(text, name):
     begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
     return text[text.index(begin) + len(begin):text.index(end)]
-for kind in [""] + [" without AVX-512"] * ("<!-- cpu without AVX-512: begin -->" in page):
+kinds = re.findall("<!-- cpu( on .*): begin -->", page)
+assert kinds, "no tables of a processor"
+made = []
+for kind in kinds:
     results = json.load(open(source + "/" + bench_cpu.results_path(kind)))
     assert bench_cpu.kind_of(results) == kind
     assert section(page, "cpu" + kind) == "\n".join(bench_cpu.tables(results)), f"not what the results{kind} make"
-    lines = bench_cpu.readme_lines(results)
-    assert lines is None or section(readme, "speed" + kind) == "\n".join(lines), f"the README's table{kind} is not what the results make"
+    made.append("\n".join(bench_cpu.readme_lines(results) or []))
     assert all(case["macs"] for case in results["cases"].values()), "a case without its multiply-adds: GFLOP/s would be 0"
+for kind in re.findall("<!-- inference( on .*): begin -->", page):
+    results = json.load(open(source + "/" + bench_cpu.results_path(kind, "inference")))
+    assert bench_cpu.kind_of(results) == kind
+    assert section(page, "inference" + kind) == "\n".join(bench_inference.tables(results)), f"not what inference{kind} makes"
+assert section(readme, "speed") in made, "the README's table is not what the results of a processor make"
 import bench_data
 assert section(readme, "data") == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
 names = list(bench_cpu.cases_make(2, 0))
