@@ -51,7 +51,7 @@ latest() { # NAME
 
 for model in fashion_cnn inception_mini; do
     extra=(--seed 7)
-    [[ $model == fashion_cnn ]] || extra=(--seed 7 --ema-decay 0.99 --augment --dropout 0.3 --weight-decay 0.01)
+    [[ $model == fashion_cnn ]] || extra=(--seed 7 --smoothing 0 --ema-decay 0.99 --augment --dropout 0.3 --weight-decay 0.01)
     run 0 first
     accuracies=$(grep '^test accuracy' "$work/err")
     [[ $(wc -l <"$work/$model-first/metrics.jsonl") == 20 && $(wc -l <"$work/$model-first/results.csv") == 3 ]] ||
