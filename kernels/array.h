@@ -1,7 +1,6 @@
 /* Arrays that grow by one item at a time. Their capacity follows from their count, so that it is stored nowhere: ARRAY_LEAST
  * items, then twice as many whenever the count reaches a capacity. */
-#ifndef TOWERS_KERNELS_ARRAY_H
-#define TOWERS_KERNELS_ARRAY_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,5 +22,3 @@ NODISCARD static inline Status array_grow(void *array, int64_t count, size_t ite
     memcpy(array, &items, sizeof items);
     return OK;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * was built in. Code above this header does not depend on which one it uses. Slow work, and work that can fail, is done
  * in open, alloc and prepare; launch only enqueues (on the CPU it runs at once, in the calling thread and the OpenMP
  * team). */
-#ifndef TOWERS_KERNELS_BACKEND_H
-#define TOWERS_KERNELS_BACKEND_H
+#pragma once
 
 #include "kernels/gate.h"
 #include "kernels/op.h"
@@ -187,5 +186,3 @@ void *pages_alloc(size_t bytes);
 NODISCARD Status backend_device_count(const Backend *backend, int *count);
 /* Which ones: id[BACKEND_DEVICES_MAX]. *count is 0 where devices have no id (CPU). */
 NODISCARD Status backend_device_list(const Backend *backend, DeviceId *id, int *count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The monotonic clock: for durations and deadlines, not for dates. */
-#ifndef TOWERS_KERNELS_CLOCK_H
-#define TOWERS_KERNELS_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -11,5 +10,3 @@ static inline int64_t clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * does not wait for a host. A step that must end the run closes the gate for all later steps, because the host learns
  * of it later. The scale rule is that of Micikevicius et al. 2018, "Mixed Precision Training", section 3.2: double
  * after so many good steps, halve at an overflow. Also compiled as CUDA device code. */
-#ifndef TOWERS_KERNELS_GATE_H
-#define TOWERS_KERNELS_GATE_H
+#pragma once
 
 #include "kernels/optimizer.h"
 
@@ -254,5 +253,3 @@ GATE_CALL void gate_rules_apply(const GateDecideCall *v)
     report->next_scale = phase->scale;
     report->good = phase->good;
 }
-
-#endif

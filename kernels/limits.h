@@ -4,8 +4,7 @@
  * slice, a container in a pod). So all levels are read, from the process's group up to the root, and the tightest
  * limit applies. Supports version 2 (one tree), version 1 (a tree for each resource), and both at once. Linux,
  * Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. */
-#ifndef TOWERS_KERNELS_LIMITS_H
-#define TOWERS_KERNELS_LIMITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ typedef struct Limits {
 
 /* `root` is prepended to every path: "" for the machine's own /proc and /sys, another folder in tests. */
 void limits_read(const char *root, Limits *limits);
-
-#endif

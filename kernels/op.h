@@ -1,8 +1,7 @@
 /* Op kinds, their attributes, and OpCall: one op bound to memory, ready to run.
  *
  * ops.def is the table; this header gives each row its enum value and its attribute struct. */
-#ifndef TOWERS_KERNELS_OP_H
-#define TOWERS_KERNELS_OP_H
+#pragma once
 
 #include "kernels/status.h"
 #include "kernels/tensor.h"
@@ -142,5 +141,3 @@ int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ce
 
 /* Multiply-adds of one call (0 for ops without any), for `info` and GFLOP/s. */
 int64_t op_macs(const OpCall *call);
-
-#endif

@@ -1,7 +1,6 @@
 /* Open files: the one door of the whole program (tests/support/check_map.py forbids the raw calls elsewhere). A name may
  * lead to a pipe or a device, at which a plain open(2) waits without end or has effects. */
-#ifndef TOWERS_KERNELS_OPEN_H
-#define TOWERS_KERNELS_OPEN_H
+#pragma once
 
 #include <fcntl.h> /* the flags */
 #include <stddef.h>
@@ -22,5 +21,3 @@ size_t system_text(const char *path, char *text, size_t bytes);
 /* The number behind `key` at the beginning of a line of such a file ("": at its very beginning); `otherwise` if there
  * is none in its first 16 KiB. */
 int64_t system_number(const char *path, const char *key, int64_t otherwise);
-
-#endif

@@ -1,7 +1,6 @@
 /* Checks of an op's operands that hold on every device; prepare calls them. Each device also checks its own element
  * types and sizes. */
-#ifndef TOWERS_KERNELS_OPERANDS_H
-#define TOWERS_KERNELS_OPERANDS_H
+#pragma once
 
 #include "kernels/op.h"
 
@@ -17,5 +16,3 @@ NODISCARD Status operands_window(const OpCall *call, bool places);
 NODISCARD Status operands_copy(const OpCall *call);
 /* The output has the sides that padding the input makes. */
 NODISCARD Status operands_pad(const OpCall *call);
-
-#endif

@@ -11,8 +11,7 @@
  * one, rate inside the momentum buffer) and as PyTorch; Adam (Kingma & Ba 2015) as PyTorch; AdamW (Loshchilov 2019);
  * LARS (You et al., arXiv:1708.03888) with the learning rate inside the momentum as in TensorFlow's and MLPerf's code;
  * LAMB (You et al., arXiv:1904.00962). */
-#ifndef TOWERS_KERNELS_OPTIMIZER_H
-#define TOWERS_KERNELS_OPTIMIZER_H
+#pragma once
 
 #include "kernels/status.h"
 #include "kernels/tensor.h"
@@ -129,5 +128,3 @@ OptimizerRule optimizer_rule(const OptimizerHyper *hyper);
 /* Checks common to all backends: the kind exists, its slots (and trust ratios) are there, and the copy, if any, has 16
  * bits. */
 NODISCARD Status optimizer_check(const OptimizerUpdate *update);
-
-#endif

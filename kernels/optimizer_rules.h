@@ -3,8 +3,7 @@
  * rule_NAME(r, g, p, a, b) returns the new weight from the gradient g of the step and the weight p; a and b are its slots,
  * the last of which may be NULL if it is the momentum buffer. rule_clipped scales and clips g, rule_gradient also adds the L2
  * term; rules that decay the weights themselves (AdamW, LAMB) take the former. Sources: optimizer.h. */
-#ifndef TOWERS_KERNELS_OPTIMIZER_RULES_H
-#define TOWERS_KERNELS_OPTIMIZER_RULES_H
+#pragma once
 
 #include "kernels/optimizer.h"
 
@@ -124,5 +123,3 @@ RULE_CALL double rule_lamb_ratio(const OptimizerRule *r, double params, double o
     (void)r;
     return params / others;
 }
-
-#endif

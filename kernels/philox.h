@@ -1,8 +1,7 @@
 /* Philox4x32-10: a counter-based random number generator (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
  * SC11). Every random decision of this project is philox(key, counter), so order, crops, dropout and initial weights
  * never depend on threads, towers or devices, and there is no state to save. Also compiled as CUDA device code. */
-#ifndef TOWERS_KERNELS_PHILOX_H
-#define TOWERS_KERNELS_PHILOX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -54,5 +53,3 @@ PHILOX_CALL float philox_unit(uint32_t word)
 {
     return (float)(word >> 8) * (1.0f / 16777216.0f);
 }
-
-#endif

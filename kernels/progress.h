@@ -2,8 +2,7 @@
  * two activities of a step (preparing kernels, drawing weights, writing a checkpoint) calls progress_made after each
  * piece, and the supervisor reads the slot. A process has one slot, in memory shared with the supervisor. A call costs
  * one clock reading and a short copy. */
-#ifndef TOWERS_KERNELS_PROGRESS_H
-#define TOWERS_KERNELS_PROGRESS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ void progress_of_thread(ProgressSlot *slot);
 /* `what`: an op, a file, a parameter; copied. Call from the process's main thread, from one for which it waits, or
  * from one with a slot of its own. */
 void progress_made(const char *what);
-
-#endif

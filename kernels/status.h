@@ -4,8 +4,7 @@
  * described by FAIL(); each function on the way up adds itself with TRY() or TRY_OUT(). The message and the trace are
  * per thread and are read with status_message() and status_trace() where the failure is handled. Modelled on NCCL's
  * NCCLCHECK and NCCLCHECKGOTO. No function below main() exits or prints. */
-#ifndef TOWERS_KERNELS_STATUS_H
-#define TOWERS_KERNELS_STATUS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -77,5 +76,3 @@ int status_exit_code(Status code);
 
 /* Print `error: message` and, with `trace`, the frames, to `to`. Control characters in the message are escaped. */
 void status_print(FILE *to, Status code, int trace);
-
-#endif

@@ -5,8 +5,7 @@
  * so a range of channels of a wider buffer is a Tensor too (a *slice*: pitch > shape.c), which is what makes concat
  * free. Weights follow the same rule with n = output and c = input channels (OHWI; cuDNN calls it KRSC), vectors of C
  * values are {1, C, 1, 1}, scalars {1, 1, 1, 1}. docs/decisions/0004-layouts.md has the measurements behind this. */
-#ifndef TOWERS_KERNELS_TENSOR_H
-#define TOWERS_KERNELS_TENSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ const char *shape_text(Shape s);
 
 /* True if no element lies between the pixels (pitch == c). */
 bool tensor_is_packed(const Tensor *t);
-
-#endif

@@ -1,8 +1,7 @@
 /* Text: a message built piece by piece in a buffer of fixed size. A piece that does not fit is cut at a byte and sets
  * `truncated`; the text always ends with a zero byte and never exceeds its buffer. Use it instead of several snprintf to
  * one buffer. */
-#ifndef TOWERS_KERNELS_TEXT_H
-#define TOWERS_KERNELS_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -39,5 +38,3 @@ void text_shell(FILE *to, const char *word);
 typedef struct EmbeddedText {
     const char *name, *text; /* of the file, without its ending */
 } EmbeddedText;
-
-#endif

@@ -1,7 +1,6 @@
 /* The functions of the UNARY rows of ops.def: y = unary_NAME(x), and for UNARY_GRAD rows the derivative unary_NAME_slope(x),
  * in f32. Also compiled as CUDA device code. */
-#ifndef TOWERS_KERNELS_UNARY_H
-#define TOWERS_KERNELS_UNARY_H
+#pragma once
 
 #include <math.h>
 
@@ -43,6 +42,4 @@ UNARY_CALL float unary_tanh(float x)
     float y = size < 0.625f ? near : x < 0.0f ? -far : far;
     return x != x ? x : y;
 }
-#endif
-
 #endif

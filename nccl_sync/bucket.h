@@ -2,8 +2,7 @@
  * all-reduce of one bucket runs while backward computes the next (Li et al., "PyTorch Distributed", VLDB 2020, section
  * 3.2). Every rank has the same buckets. The extras follow the last bucket: a few floats on which all towers must
  * agree. */
-#ifndef TOWERS_NCCL_SYNC_BUCKET_H
-#define TOWERS_NCCL_SYNC_BUCKET_H
+#pragma once
 
 #include <stddef.h>
 
@@ -32,5 +31,3 @@ typedef enum SumExtra {
 
 /* Floats behind the gradients in the sum of a step: SUM_EXTRAS, then what each of `towers` towers found. */
 size_t sum_extra_count(int towers);
-
-#endif

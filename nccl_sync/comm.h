@@ -7,8 +7,7 @@
  *
  * Collective: the same calls in the same order on every rank. If a peer leaves, calls comm_abort, or does not arrive
  * before the deadline, every other rank's call fails with ERR_COMM; none waits forever. */
-#ifndef TOWERS_NCCL_SYNC_COMM_H
-#define TOWERS_NCCL_SYNC_COMM_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/progress.h"
@@ -130,5 +129,3 @@ _Noreturn void comm_exit(int code);
 void comm_abort(Comm *comm);
 
 const CommConfig *comm_config(const Comm *comm);
-
-#endif

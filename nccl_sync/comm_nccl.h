@@ -1,7 +1,6 @@
 /* Shared by the parts of the NCCL communicator: its state, and waiting for calls in progress. Internal to nccl_sync, in
  * builds with CUDA. */
-#ifndef TOWERS_NCCL_SYNC_COMM_NCCL_H
-#define TOWERS_NCCL_SYNC_COMM_NCCL_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -69,5 +68,3 @@ NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const
 NODISCARD Status nccl_register(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes);
 /* Deregisters all of it, before the communicator is finalized. Aborting a communicator deregisters too. */
 void nccl_deregister(Comm *comm, NcclComm *c);
-
-#endif

@@ -1,6 +1,5 @@
 /* The interface that a communicator implements; comm.c forwards to it. Internal to nccl_sync. */
-#ifndef TOWERS_NCCL_SYNC_COMM_OPS_H
-#define TOWERS_NCCL_SYNC_COMM_OPS_H
+#pragma once
 
 #include "nccl_sync/comm.h"
 
@@ -54,5 +53,3 @@ void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_n
 int64_t comm_shared_progress_of_others(const CommShared *shared, int process);
 
 NODISCARD Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made);
-
-#endif

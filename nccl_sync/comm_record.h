@@ -1,7 +1,6 @@
 /* The flight recorder of collectives: in which one each process of a group waits, or which was the last to end. It lies in the
  * memory that the processes share (comm_shared.h), so that their supervisor can show it when one hangs. */
-#ifndef TOWERS_NCCL_SYNC_COMM_RECORD_H
-#define TOWERS_NCCL_SYNC_COMM_RECORD_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -19,5 +18,3 @@ void comm_record_in(Comm *comm, CommShared *shared);
 /* "rank 0 waits in collective 12, a barrier, for 8.0 s; rank 1 ended collective 11, an all-reduce of 4000 bytes from element
  * 0, 8.1 s ago". first_rank: of the group's first process. Returns whether a process has waited for more than waited_ms. */
 bool comm_record_text(const CommShared *shared, int first_rank, int64_t waited_ms, char *text, size_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  * 0 add theirs up in the first slot, with which every sum begins; the pages of their other slots are never touched, so
  * they take no memory. A barrier is a counter and a futex. A process that waits also checks the abort word, which the
  * supervisor or a failing process sets, and its deadline. */
-#ifndef TOWERS_NCCL_SYNC_COMM_SHARED_H
-#define TOWERS_NCCL_SYNC_COMM_SHARED_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -79,5 +78,3 @@ static inline void shared_part(const CommConfig *config, const CommShared *share
  * if `onto`. In blocks that stay in the first-level cache, so that each slot is read once. `copy` receives the sum too,
  * unless it is NULL. */
 void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy);
-
-#endif

@@ -2,8 +2,7 @@
  * given, so that sums proceed while the process computes. It sleeps while there is nothing to do. All processes give
  * the same collectives in the same order, so that one queue is enough for sums, broadcasts, gathers and barriers.
  * Internal to nccl_sync. */
-#ifndef TOWERS_NCCL_SYNC_COMM_THREAD_H
-#define TOWERS_NCCL_SYNC_COMM_THREAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ void comm_thread_run_anyway(CommThread *thread, CommWork work);
 bool comm_thread_is_awaited(const CommThread *thread);
 /* Ends the thread, after all work that was given. NULL is fine. */
 void comm_thread_end(CommThread *thread);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * All of it runs on the communication thread (comm_thread.h), which owns the link; the process's own thread fills slots,
  * gives collectives to the queue and copies results. */
-#ifndef TOWERS_NCCL_SYNC_HOSTS_H
-#define TOWERS_NCCL_SYNC_HOSTS_H
+#pragma once
 
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_shared.h"
@@ -72,5 +71,3 @@ NODISCARD Status leaders_meet(Comm *comm);
 NODISCARD Status leader_failed(Comm *comm, Status st);
 /* Tells the others that a process of this group has left, or what the supervisor knows. */
 void leader_spread(Comm *comm);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Nothing here waits: operations are started, and tested until they have ended; hosts_leader.c holds the deadlines. All
  * calls come from one thread. link_mpi.c carries sums too; link_star.c everything else, for NCCL. */
-#ifndef TOWERS_NCCL_SYNC_LINK_H
-#define TOWERS_NCCL_SYNC_LINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
 NODISCARD Status link_star_open(const CommConfig *config, Link **made);
 void link_mpi_text(char *text, size_t bytes);
 _Noreturn void link_mpi_exit(int code); /* as comm_exit */
-
-#endif

@@ -3,8 +3,7 @@
  * The gradient is that of the mean over all samples of the global batch, whatever each tower's share. mean_loss = sum
  * of sums / sum of counts, and an empty tower contributes 0 samples, never NaN. If samples have weights
  * (--class-weights), their sum replaces the count. tests/unit/test_mean_loss.c has worked examples. */
-#ifndef TOWERS_NCCL_SYNC_MEAN_LOSS_H
-#define TOWERS_NCCL_SYNC_MEAN_LOSS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);
 /* Whether a step passes the check, by which the gate has decided on the device (gate_rules_apply): here to name the tower.
  * *culprit receives the first tower at fault, or -1. */
 bool nan_check_pass(const TowerLoss *towers, int count, NanCheck check, int *culprit);
-
-#endif

@@ -3,8 +3,7 @@
  * A group is the processes that one supervisor has started: one host, or a part of one. A run without a launcher has one
  * group. All groups have the same number of processes, and ranks count through them: rank = group * (ranks / groups) +
  * number in the group. Towers ascend with the ranks, so those of a group are consecutive. */
-#ifndef TOWERS_NCCL_SYNC_PLACEMENT_H
-#define TOWERS_NCCL_SYNC_PLACEMENT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -39,5 +38,3 @@ static inline int group_rank(const Placement *place)
 {
     return place->groups > 1 ? place->rank - place->group * group_ranks(place) : place->rank;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * bilinearly between the centers of its places (PyTorch's interpolate without align_corners), scaled so that its smallest
  * value is 0 and its largest 1, colored from blue over cyan, yellow and red (MATLAB's jet), and averaged with the image:
  * each channel is (image + color) / 2. Colors show where, not how much: two pictures have scales of their own. */
-#ifndef TOWERS_INCEPTION_COMMANDS_CLASS_MAPS_H
-#define TOWERS_INCEPTION_COMMANDS_CLASS_MAPS_H
+#pragma once
 
 #include "towers/files/files.h"
 #include "towers/replica/inference.h"
@@ -24,5 +23,3 @@ typedef struct ClassMaps {
  * `where`, without folder and ending. Names of a data set may be anything: characters other than A to Z, a to z, 0 to 9,
  * '.', '-' and '_' become '_'. `path` receives it. Replaces an existing file, but no link. Errors: ERR_IO, ERR_MEMORY. */
 NODISCARD Status class_maps_write(const ClassMaps *maps, const char *folder, const char *where, char path[PATH_BYTES]);
-
-#endif

@@ -1,8 +1,7 @@
 /* The commands, each implemented in the file of its name: the functions that the rows of commands.def name, which main.c
  * calls. Results are printed to `to`, which is standard output; notes and progress to standard error. `files` is empty at
  * first; main.c closes it. A signal that ends the command early goes to files->signal_number. */
-#ifndef TOWERS_INCEPTION_COMMANDS_COMMANDS_H
-#define TOWERS_INCEPTION_COMMANDS_COMMANDS_H
+#pragma once
 
 #include "inception/job/job.h"
 #include "towers/train/train.h"
@@ -29,5 +28,3 @@ NODISCARD Status info_run(const JobFiles *files, FILE *to);
  * before the processes are forked. watch_stop accepts NULL. */
 NODISCARD Status watch_start(const Options *options, JobFiles *files);
 void watch_stop(Watch *watch);
-
-#endif

@@ -1,6 +1,5 @@
 /* towers data: inspect, check, measure, show and shrink a data set of images. */
-#ifndef TOWERS_INCEPTION_COMMANDS_DATA_H
-#define TOWERS_INCEPTION_COMMANDS_DATA_H
+#pragma once
 
 #include "inception/options/options.h"
 #include "towers/data/sources/source.h"
@@ -15,5 +14,3 @@ void data_progress(int64_t done, int64_t all);
 /* Open one split of PATH. A data set without an evaluation split may be opened with --val-split 0: then all of it is
  * training data, and *made is NULL for the other split. */
 NODISCARD Status data_open(const Options *options, const char *path, Split split, Source **made);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the two conversions: to a folder of files (data_convert.c) and to shards (data_pack.c). */
-#ifndef TOWERS_INCEPTION_COMMANDS_DATA_CONVERT_H
-#define TOWERS_INCEPTION_COMMANDS_DATA_CONVERT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -32,5 +31,3 @@ void convert_skip(Convert *c, int64_t id);
  * conversion of a source). A shard gets its name when it is complete and has been read back; existing shards are kept if
  * they hold as many samples as they should and all of them can be decoded. */
 NODISCARD Status pack_split(Convert *c);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Measuring (reads /proc, /sys, limits, backends) is separate from judging (pure), so that every verdict can be tested
  * without a machine that has the problem. Changes nothing and starts no training. */
-#ifndef TOWERS_INCEPTION_COMMANDS_DOCTOR_H
-#define TOWERS_INCEPTION_COMMANDS_DOCTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void doctor_judge(const DoctorMachine *machine, DoctorReport *report);
 void doctor_print(const DoctorReport *report, bool color, FILE *to);
 /* {"problems": n, "hints": n, "findings": [{"topic", "verdict", "found", "fix"}]}, one line. */
 NODISCARD Status doctor_print_json(const DoctorReport *report, FILE *to);
-
-#endif

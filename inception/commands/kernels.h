@@ -1,6 +1,5 @@
 /* The kernel that computes each op of a plan, and why the kernels before it in its list were not used. */
-#ifndef TOWERS_INCEPTION_COMMANDS_KERNELS_H
-#define TOWERS_INCEPTION_COMMANDS_KERNELS_H
+#pragma once
 
 #include "towers/graph/plan.h"
 
@@ -9,5 +8,3 @@ KernelChoice kernel_chosen(Device *device, const OpCall *call);
 
 /* Print the kernels of all ops of a plan. */
 void kernels_print(Device *device, const Plan *plan, FILE *to);
-
-#endif

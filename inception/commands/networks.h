@@ -1,7 +1,6 @@
 /* The networks of `towers generate` and `towers fid`: the generator of a run, and the classifier whose features
  * describe images. */
-#ifndef TOWERS_INCEPTION_COMMANDS_NETWORKS_H
-#define TOWERS_INCEPTION_COMMANDS_NETWORKS_H
+#pragma once
 
 #include "inception/job/job.h"
 #include "inception/quality/features.h"
@@ -20,5 +19,3 @@ NODISCARD Status generator_load(const TrainJob *job, const char *weights, Device
 /* From --features to a configuration without a device: a run, a checkpoint, or a safetensors file that names its model;
  * or a file of pt_inception-2015-12-05, recognized by its 1,008 outputs. */
 NODISCARD Status classifier_find(const char *given, FeatureConfig *config, char weights[PATH_BYTES]);
-
-#endif

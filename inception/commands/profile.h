@@ -1,6 +1,5 @@
 /* bench --profile: the time of each op in a step of one tower, or in its forward pass in evaluation. */
-#ifndef TOWERS_INCEPTION_COMMANDS_PROFILE_H
-#define TOWERS_INCEPTION_COMMANDS_PROFILE_H
+#pragma once
 
 #include "inception/job/job.h"
 
@@ -9,5 +8,3 @@
 NODISCARD Status profile_run(const JobFiles *files, int rounds, bool inference, FILE *to);
 
 enum { PROFILE_ROUNDS = 7 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Published weights on this machine: $XDG_CACHE_HOME/towers/weights/FILE, or below ~/.cache. */
-#ifndef TOWERS_INCEPTION_JOB_CACHED_WEIGHTS_H
-#define TOWERS_INCEPTION_JOB_CACHED_WEIGHTS_H
+#pragma once
 
 #include "inception/models/published.h"
 #include "inception/options/options.h"
@@ -17,5 +16,3 @@ NODISCARD Status cached_weights(const Options *options, const PublishedRow *row,
  * no such name. */
 NODISCARD Status cached_named(const Options *options, const char *model, const char *name, char path[PATH_BYTES],
                               bool *found);
-
-#endif

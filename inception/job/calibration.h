@@ -4,8 +4,7 @@
  *   weights: size and XXH3-128 of the file of weights that it is of
  *
  * It is used for this file of weights alone; a run that has trained on has another one. */
-#ifndef TOWERS_INCEPTION_JOB_CALIBRATION_H
-#define TOWERS_INCEPTION_JOB_CALIBRATION_H
+#pragma once
 
 #include "inception/options/options.h"
 
@@ -21,5 +20,3 @@ const char *calibration_run(const Options *options);
  * weights, unless options->quiet. ERR_FORMAT if the number is impossible. */
 NODISCARD Status calibration_read(const Options *options, const char *weights, double *temperature);
 NODISCARD Status calibration_write(const Options *options, const char *weights, const Calibration *calibration);
-
-#endif

@@ -1,6 +1,5 @@
 /* The cores available to this process, and a warning if more threads are requested. */
-#ifndef TOWERS_INCEPTION_JOB_CORES_H
-#define TOWERS_INCEPTION_JOB_CORES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@ int cores_allowed(void);
 
 /* A warning if `processes` with `threads` each exceed the cores although fewer threads would not; else "". */
 void cores_note(int threads, int processes, char *text, size_t bytes);
-
-#endif

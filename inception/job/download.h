@@ -3,8 +3,7 @@
  * The bytes go to FILE.part beside FILE; an interrupted download is resumed from there, also by another call. A server
  * that does not resume sends the file from its start. The finished file is hashed as a whole, then renamed. https never
  * redirects to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
-#ifndef TOWERS_INCEPTION_JOB_DOWNLOAD_H
-#define TOWERS_INCEPTION_JOB_DOWNLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ NODISCARD Status download(const Download *d);
 NODISCARD Status sha256_file(const char *path, char digits[65]);
 /* Whether the file is there and has this digest (or the first digits of it). */
 bool sha256_fits(const char *path, const char *digest);
-
-#endif

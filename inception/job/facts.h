@@ -1,7 +1,6 @@
 /* Facts about a file of weights: its own metadata (towers/replica/about.h), else the row of the table of published
  * weights whose file has its name, else env.json of the run in whose folder it is. */
-#ifndef TOWERS_INCEPTION_JOB_FACTS_H
-#define TOWERS_INCEPTION_JOB_FACTS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -24,5 +23,3 @@ NODISCARD Status facts_normalize(const json_t *facts, const char *path, const Mo
 
 /* "0.485,0.456,0.406" or "0.5": one or three numbers in [least, most]. ERR_ARG names `what`. */
 NODISCARD Status channels_parse(const char *what, const char *text, double least, double most, float value[3]);
-
-#endif

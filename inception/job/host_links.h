@@ -1,6 +1,5 @@
 /* Host links: whether the programs of a run can connect to each other, at any port, as MPI wants to. */
-#ifndef TOWERS_INCEPTION_JOB_HOST_LINKS_H
-#define TOWERS_INCEPTION_JOB_HOST_LINKS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@
  * than 256 programs to those of the 128 ranks before and behind it. `text`, on every rank: "" or the first two that
  * cannot connect, the port, the cause and the number of the other pairs. Takes NET_ATTEMPT_MS only if some cannot. */
 NODISCARD Status host_links_check(Star *control, const Launch *launch, char *text, size_t bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* Hosts: one run in several launched programs. They meet before anything is opened, learn from rank 0 which run
  * directory and checkpoint to use, and compare their settings and data. Without a launcher every function does
  * nothing. */
-#ifndef TOWERS_INCEPTION_JOB_HOSTS_H
-#define TOWERS_INCEPTION_JOB_HOSTS_H
+#pragma once
 
 #include "inception/job/job.h"
 
@@ -28,5 +27,3 @@ NODISCARD Status hosts_begin(const Options *options, JobFiles *files);
 void hosts_leave(JobFiles *files, Status status);
 /* Write the message of a failure to TORCHELASTIC_ERROR_FILE, from which torchrun takes the cause. */
 void hosts_error_file(Status status);
-
-#endif

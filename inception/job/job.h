@@ -1,7 +1,6 @@
 /* From options to a TrainJob: model defaults, checks that need model, data and device together, and the run
  * directory. */
-#ifndef TOWERS_INCEPTION_JOB_JOB_H
-#define TOWERS_INCEPTION_JOB_JOB_H
+#pragma once
 
 #include "inception/options/options.h"
 #include "nccl_sync/hosts/star.h"
@@ -80,5 +79,3 @@ NODISCARD Status job_run_dir_check(const Options *options, const char *run_dir);
 /* Copy the records of the run that this one branches off from to the run directory, which is locked. */
 NODISCARD Status job_branch(const JobFiles *files);
 void job_close(JobFiles *files);
-
-#endif

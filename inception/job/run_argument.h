@@ -1,7 +1,6 @@
 /* A run directory or a file of weights instead of MODEL: `towers eval RUN` uses the model, the network and input
  * settings, and the weights of that run. Command line, environment and --config override them. */
-#ifndef TOWERS_INCEPTION_JOB_RUN_ARGUMENT_H
-#define TOWERS_INCEPTION_JOB_RUN_ARGUMENT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -11,5 +10,3 @@
 NODISCARD Status run_argument_apply(Options *options);
 /* The names of the classes of a weights file (facts.h), as an array that the caller owns; NULL if they are not known. */
 json_t *run_class_names(const Options *options, const char *weights);
-
-#endif

@@ -1,7 +1,6 @@
 /* The settings of an earlier run for a run that resumes it: those given by its user, read from RUN/args.yaml. Command
  * line, environment and --config override them; models and recipes are applied anew. */
-#ifndef TOWERS_INCEPTION_JOB_RUN_SETTINGS_H
-#define TOWERS_INCEPTION_JOB_RUN_SETTINGS_H
+#pragma once
 
 #include "inception/options/options.h"
 #include "towers/graph/model.h"
@@ -11,5 +10,3 @@ NODISCARD Status run_model(const char *run, const Model **model);
 /* Does nothing if there is no args.yaml. *text receives what was applied, as options_apply_bytes takes it; owned by the
  * caller, NULL if nothing was. */
 NODISCARD Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* A trained classifier, ready for images: what `towers predict` and the library share. */
-#ifndef TOWERS_INCEPTION_LIBRARY_CLASSIFIER_H
-#define TOWERS_INCEPTION_LIBRARY_CLASSIFIER_H
+#pragma once
 
 #include <jansson.h>
 
@@ -28,5 +27,3 @@ NODISCARD Status classifier_run(const Classifier *c, const Source *source, int32
                                 InferredTake take, void *context);
 int classifier_classes(const Classifier *c);
 void classifier_close(Classifier *c); /* a zeroed one is fine */
-
-#endif

@@ -1,6 +1,5 @@
 /* The models of this program: one row and one file per model. */
-#ifndef TOWERS_INCEPTION_MODELS_MODELS_H
-#define TOWERS_INCEPTION_MODELS_MODELS_H
+#pragma once
 
 #include "towers/graph/model.h"
 
@@ -23,5 +22,3 @@ Value reduction_a(Graph *g, Value x, const char *name, int32_t k, int32_t l, int
 NODISCARD Status model_find(const char *name, const Model **found);
 /* All models, NULL-terminated, in the order of the help. */
 const Model *const *models_all(void);
-
-#endif

@@ -10,8 +10,7 @@
  *   settings               texts under the keys of about.h: img_size, mean, std, crop, eval_resize, eval_crop, interpolation
  *
  * A table is untrusted text. Everything is checked when it is read; ERR_ARG names the row and what is wrong. */
-#ifndef TOWERS_INCEPTION_MODELS_PUBLISHED_H
-#define TOWERS_INCEPTION_MODELS_PUBLISHED_H
+#pragma once
 
 #include <jansson.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ const PublishedRow *published_file(const Published *table, const char *file);
 int setting_is_plain(const char *text);
 
 extern const EmbeddedText model_texts[]; /* imagenet.txt and weights.json; the last has a NULL name */
-
-#endif

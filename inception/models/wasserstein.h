@@ -10,8 +10,7 @@
  * D may be made of convolutions, dense layers, leaky ReLU, ReLU, dropout, average pooling and padding. It is piecewise
  * linear, so the penalty and its gradient take four ordinary passes: forward and data gradients at x_hat, then forward
  * and weight gradients of the tangent. */
-#ifndef TOWERS_INCEPTION_MODELS_WASSERSTEIN_H
-#define TOWERS_INCEPTION_MODELS_WASSERSTEIN_H
+#pragma once
 
 #include "towers/graph/model.h"
 
@@ -38,5 +37,3 @@ void wasserstein_generate(Graph *g, const ModelOptions *options, const void *net
  * (inputs + outputs of a filter). */
 Value halving_conv(Graph *g, Value x, const char *name, int32_t out, Init init);
 Value doubling_conv(Graph *g, Value x, const char *name, int32_t out, int32_t side, bool relu);
-
-#endif

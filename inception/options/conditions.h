@@ -13,8 +13,7 @@
  * A clause about an option that the command lacks holds. It is an error to give an option whose condition does not hold on
  * the command line, unless to turn it off. From a file, a recipe or a model it is accepted, because those serve several
  * commands. */
-#ifndef TOWERS_INCEPTION_OPTIONS_CONDITIONS_H
-#define TOWERS_INCEPTION_OPTIONS_CONDITIONS_H
+#pragma once
 
 #include "inception/options/options.h"
 #include "towers/graph/model.h"
@@ -29,5 +28,3 @@ bool option_concerns(OptionId id, const Model *model);
 const char *option_optimizers(OptionId id, char *text, size_t bytes);
 /* For the test of the table: ERR_INTERNAL for a condition that cannot be read. */
 NODISCARD Status condition_read(OptionId id);
-
-#endif

@@ -4,8 +4,7 @@
  * one line each; comments are allowed. Rejected, with file:line:column: tags, anchors, aliases, sequences, nested or flow
  * mappings, block scalars, directives, a second document, tabs, NUL, empty values, and files above CONFIG_MAX_BYTES. The
  * visitor interprets the keys and detects duplicates. */
-#ifndef TOWERS_INCEPTION_OPTIONS_CONFIG_H
-#define TOWERS_INCEPTION_OPTIONS_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ NODISCARD Status config_parse(const char *name, const void *bytes, size_t count,
 
 /* Read a whole regular file; the caller frees it. ERR_ARG if it cannot be read or is too large. */
 NODISCARD Status config_load(const char *path, char **bytes, size_t *count);
-
-#endif

@@ -4,8 +4,7 @@
  * even those that serve only to compare and to search for errors. The manual page, its Markdown version
  * (docs/options.md) and the completion scripts of three shells come from the same tables. All functions only write to a
  * FILE. */
-#ifndef TOWERS_INCEPTION_OPTIONS_HELP_H
-#define TOWERS_INCEPTION_OPTIONS_HELP_H
+#pragma once
 
 #include "inception/options/options.h"
 #include "towers/graph/model.h"
@@ -36,5 +35,3 @@ typedef struct Example {
 } Example;
 /* All EXAMPLE rows; the last has no command. */
 const Example *help_examples(void);
-
-#endif

@@ -4,8 +4,7 @@
  * in which they are read: command line > environment (TOWERS_<FLAG>) > file > resumed run > recipe > model > default.
  * Every value is checked when it is read (exact numbers, ranges, choices, exclusive pairs), even if it is overridden.
  * Reads no model, opens no data and prints nothing unless asked to. */
-#ifndef TOWERS_INCEPTION_OPTIONS_OPTIONS_H
-#define TOWERS_INCEPTION_OPTIONS_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,5 +176,3 @@ Verb verb_find(const char *name);
 OptionId option_find(const char *name, bool *negated);
 /* The default as formatted by option_format; "" if unset. */
 const char *option_default_text(OptionId id, char *buffer, size_t bytes);
-
-#endif

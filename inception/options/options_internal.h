@@ -1,7 +1,6 @@
 /* Shared by the files behind options.h: options_table.c (names and rows), options_value.c (text to value and back) and
  * options.c (origins). Not for other files. */
-#ifndef TOWERS_INCEPTION_OPTIONS_OPTIONS_INTERNAL_H
-#define TOWERS_INCEPTION_OPTIONS_OPTIONS_INTERNAL_H
+#pragma once
 
 #include "inception/options/options.h"
 
@@ -29,5 +28,3 @@ void list_verbs(OptionId id, char *text, size_t bytes);
 NODISCARD Status address_check(const char *text, const char *label);
 /* ERR_ARG if the text does not fit the option's type and range; `label` starts the message. Texts are borrowed. */
 NODISCARD Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value);
-
-#endif

@@ -1,7 +1,6 @@
 /* Recipes: published settings as YAML files, embedded in the binary. A recipe overrides the model's defaults and is
  * overridden by everything that the user sets. */
-#ifndef TOWERS_INCEPTION_OPTIONS_RECIPE_H
-#define TOWERS_INCEPTION_OPTIONS_RECIPE_H
+#pragma once
 
 #include "inception/options/options.h"
 
@@ -17,5 +16,3 @@ void recipes_print(FILE *to);
 /* For --dry-run: the line "not reproduced ..." of a built-in recipe whose opening comment has the sentence "Not
  * reproduced: ...". */
 void recipe_gaps_print(const Options *options, FILE *to);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The whole text must be one number: no blanks, no trailing characters, no hexadecimal, no "nan", no "inf", nothing out
  * of the type's range. Reals are written as the shortest decimal that reads back to the same bits. */
-#ifndef TOWERS_INCEPTION_OPTIONS_VALUES_H
-#define TOWERS_INCEPTION_OPTIONS_VALUES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ ValueVerdict text_to_real(const char *text, double *value); /* underflow counts 
 ValueVerdict text_to_flag(const char *text, bool *value);   /* true false yes no on off 1 0 */
 
 void real_to_text(double value, char *text, size_t bytes); /* needs 32 bytes */
-
-#endif

@@ -1,7 +1,6 @@
 /* Two other measures of generated images: the classes that a classifier predicts for them, compared with those of real
  * images, and the distance in pixels from each to the nearest image of the training set. */
-#ifndef TOWERS_INCEPTION_QUALITY_COVERAGE_H
-#define TOWERS_INCEPTION_QUALITY_COVERAGE_H
+#pragma once
 
 #include "inception/quality/pictures.h"
 
@@ -17,5 +16,3 @@ typedef struct Neighbour {
 } Neighbour;
 /* nearest[i] for every query: the nearest of the candidates, in pixels. The sets have images of one size. */
 void neighbors_find(const Pictures *queries, const Pictures *candidates, Neighbour *nearest);
-
-#endif

@@ -1,8 +1,7 @@
 /* Features of images: what the last layer of a classifier reads, together with the class that it predicts. Distances
  * between features (kid.h, frechet.h) depend on the classifier, so it is named by a digest of its weights: values are
  * only comparable with equal weights. */
-#ifndef TOWERS_INCEPTION_QUALITY_FEATURES_H
-#define TOWERS_INCEPTION_QUALITY_FEATURES_H
+#pragma once
 
 #include "inception/quality/network.h"
 #include "inception/quality/pictures.h"
@@ -33,5 +32,3 @@ void features_close(FeatureNet *net); /* a zeroed one is fine */
  * ones are repeated for a classifier of color images. Errors: ERR_ARG for color pictures and a classifier of gray ones,
  * ERR_NUMERIC. */
 NODISCARD Status features_compute(FeatureNet *net, const Pictures *pictures, float *features, int64_t *histogram);
-
-#endif

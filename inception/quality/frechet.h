@@ -3,8 +3,7 @@
  *   |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)).
  * The trace of the root is the sum of the roots of the eigenvalues of S1^(1/2) S2 S1^(1/2), which is symmetric, unlike
  * S1 S2. The value is biased upward by about 1 / (number of images): compare only values of equally many images. */
-#ifndef TOWERS_INCEPTION_QUALITY_FRECHET_H
-#define TOWERS_INCEPTION_QUALITY_FRECHET_H
+#pragma once
 
 #include "inception/quality/kid.h"
 
@@ -19,5 +18,3 @@ void moments_free(Moments *moments); /* a zeroed one is fine */
 
 /* Errors: ERR_ARG for different lengths, ERR_MEMORY, ERR_NUMERIC if LAPACK finds no eigenvalues. */
 NODISCARD Status frechet_distance(const Moments *a, const Moments *b, double *distance);
-
-#endif

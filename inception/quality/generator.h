@@ -1,7 +1,6 @@
 /* Generator: images from the generator of a trained model. The noise of image number i depends on (seed, i) alone, so
  * a grid shows the same points of the latent space at every stage of a run, with any number of towers. */
-#ifndef TOWERS_INCEPTION_QUALITY_GENERATOR_H
-#define TOWERS_INCEPTION_QUALITY_GENERATOR_H
+#pragma once
 
 #include "inception/quality/network.h"
 #include "inception/quality/pictures.h"
@@ -39,5 +38,3 @@ NODISCARD Status generator_run(Generator *generator, const float *z, Pictures *p
 /* Pictures number first, first + 1, ... of a seed; `pictures` is created. */
 NODISCARD Status generator_pictures(Generator *generator, uint64_t seed, int64_t first, int64_t count,
                                     Pictures *pictures);
-
-#endif

@@ -3,8 +3,7 @@
  *   sum over i != j of (k(x_i, x_j) + k(y_i, y_j)) / (m (m - 1)) - 2 sum over i, j of k(x_i, y_j) / m^2,
  * so that it is zero on average, and may be negative, for two samples of one distribution. It is computed for random
  * subsets of m vectors; the result is the mean over the subsets and their standard deviation. */
-#ifndef TOWERS_INCEPTION_QUALITY_KID_H
-#define TOWERS_INCEPTION_QUALITY_KID_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ typedef struct Kid {
 /* Subsets are drawn without replacement. Errors: ERR_ARG for vectors of different lengths or fewer than two of them,
  * ERR_NUMERIC for features that are not finite, ERR_MEMORY. */
 NODISCARD Status kid_compute(const FeatureSet *x, const FeatureSet *y, const KidConfig *config, Kid *kid);
-
-#endif

@@ -1,7 +1,6 @@
 /* Network: a graph with fixed weights and its own memory, for forward passes without a trainer: the classifier whose
  * features describe images, and the generator that makes them. It always computes in f32. */
-#ifndef TOWERS_INCEPTION_QUALITY_NETWORK_H
-#define TOWERS_INCEPTION_QUALITY_NETWORK_H
+#pragma once
 
 #include "towers/graph/plan.h"
 #include "towers/store/safetensors.h"
@@ -41,5 +40,3 @@ NODISCARD Status network_read(const Layout *layout, const char *what, const Safe
 NODISCARD Status network_put(Network *network, Value input, const float *values);
 NODISCARD Status network_run(Network *network);
 NODISCARD Status network_get(Network *network, Value result, float *values);
-
-#endif

@@ -1,7 +1,6 @@
 /* Pictures: a set of 8-bit square images of equal size in memory, as the measures of quality and the sheets of images
  * use them; real ones are read from a data set. */
-#ifndef TOWERS_INCEPTION_QUALITY_PICTURES_H
-#define TOWERS_INCEPTION_QUALITY_PICTURES_H
+#pragma once
 
 #include "towers/data/loading/loader.h"
 
@@ -42,5 +41,3 @@ NODISCARD Status pictures_png(const Pictures *pictures, int64_t first, int32_t c
 /* The pixels of such a grid: [rows * side][columns * side][c], the caller's. */
 NODISCARD Status pictures_grid(const Pictures *pictures, int64_t first, int32_t columns, int32_t rows,
                                uint8_t **pixels);
-
-#endif

@@ -1,8 +1,7 @@
 /* Precision, recall and F1 of each class of an evaluation. Recall: the share of the samples of a class that were
  * predicted as this class. Precision: the share of the samples predicted as a class that belong to it. F1: the
  * harmonic mean of both, 2 right / (samples + taken). */
-#ifndef TOWERS_INCEPTION_REPORT_CLASS_SCORES_H
-#define TOWERS_INCEPTION_REPORT_CLASS_SCORES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ void answers_curves(ClassAnswer *answers, int64_t count, double *roc_auc, double
 
 /* The lowest recall first. */
 void class_scores_sort(ClassScore *scores, int count);
-
-#endif

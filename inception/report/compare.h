@@ -1,7 +1,6 @@
 /* The compare command: how the losses of a run's towers relate to mean_loss (loss_truth.h) and whether runs differ
  * (run_difference.h), as tables or as JSON. Reads records only. */
-#ifndef TOWERS_INCEPTION_REPORT_COMPARE_H
-#define TOWERS_INCEPTION_REPORT_COMPARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,5 +9,3 @@
 
 /* Compare the first run with each of the others. Errors: ERR_ARG if there is none; those of run_read and loss_truth. */
 NODISCARD Status compare_runs(char *const *paths, int count, bool json, FILE *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* Figure: shared parts of a report's plots: the <figure> element, an axis of steps, columns of the record. */
-#ifndef TOWERS_INCEPTION_REPORT_FIGURE_H
-#define TOWERS_INCEPTION_REPORT_FIGURE_H
+#pragma once
 
 #include "inception/report/loss_truth.h"
 #include "inception/report/svg.h"
@@ -32,5 +31,3 @@ typedef double StepValue(const RunStep *step, int tower);
 double *figure_column(Figures *f, int slot, StepValue *value, int tower);
 /* Its minimum and maximum over the towers for every step; NaN if no tower has a value. */
 void figure_range(Figures *f, StepValue *value, double *low, double *high);
-
-#endif

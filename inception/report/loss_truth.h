@@ -5,8 +5,7 @@
  * is than mean_loss; and, for every NaN and Inf, when a check of the last tower alone would have found it. Noise is
  * estimated from second differences (towers/record/statistics.h), so that it can be measured at any learning rate;
  * without a trend it is the plain variance. N towers with equal, independent batches give a ratio of N. */
-#ifndef TOWERS_INCEPTION_REPORT_LOSS_TRUTH_H
-#define TOWERS_INCEPTION_REPORT_LOSS_TRUTH_H
+#pragma once
 
 #include "towers/record/run_read.h"
 #include "towers/record/statistics.h"
@@ -48,5 +47,3 @@ typedef struct LossTruth {
 /* ERR_FORMAT if the run has no step, or no tower with samples. */
 NODISCARD Status loss_truth(const Run *run, LossTruth *truth);
 void loss_truth_clear(LossTruth *truth);
-
-#endif

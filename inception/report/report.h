@@ -1,8 +1,7 @@
 /* Report: a page about one run. RUN/report.html is self-contained: plots are SVG, styles are inline, and its content
  * security policy forbids loading anything. It supports light and dark mode, screen and paper. It is made from the
  * run's records alone, so it can be regenerated at any time, even while the run continues. */
-#ifndef TOWERS_INCEPTION_REPORT_REPORT_H
-#define TOWERS_INCEPTION_REPORT_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,5 +19,3 @@ NODISCARD Status page_frame(FILE *to, const char *title, const char *origin, Pag
 /* The report command: report_write, and with `png` a picture of its top, RUN/report.png, taken by Chromium
  * (ERR_UNSUPPORTED if there is none). */
 NODISCARD Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to);
-
-#endif

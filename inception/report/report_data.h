@@ -1,8 +1,7 @@
 /* The part of a report about data: how long the run waited for data and why, which images could not be decoded, the
  * first batch as the network saw it, and the most confident mistakes; and about restarts. Each function writes a whole
  * section, or nothing if the run has no such file. Every list and picture is bounded, whatever the files contain. */
-#ifndef TOWERS_INCEPTION_REPORT_REPORT_DATA_H
-#define TOWERS_INCEPTION_REPORT_REPORT_DATA_H
+#pragma once
 
 #include <stdio.h>
 
@@ -13,5 +12,3 @@ void bad_samples_html(const Run *run, FILE *to);
 void restarts_html(const Run *run, FILE *to);
 void generated_html(const Run *run, FILE *to);
 void pictures_html(const Run *run, FILE *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* A picture of the top of a report, RUN/report.png, taken by rendering RUN/report.html in Chromium. */
-#ifndef TOWERS_INCEPTION_REPORT_REPORT_PICTURE_H
-#define TOWERS_INCEPTION_REPORT_REPORT_PICTURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -8,5 +7,3 @@
 
 /* ERR_UNSUPPORTED if there is no Chromium, or it fails. */
 NODISCARD Status report_picture(const char *run_dir);
-
-#endif

@@ -1,6 +1,5 @@
 /* The plots of a run's report: each writes one <figure>, or nothing if the run has no data for it. */
-#ifndef TOWERS_INCEPTION_REPORT_REPORT_PLOTS_H
-#define TOWERS_INCEPTION_REPORT_REPORT_PLOTS_H
+#pragma once
 
 #include "inception/report/figure.h"
 
@@ -25,5 +24,3 @@ void figure_arrival(Figures *f);
 void figure_gradients(Figures *f);
 void figure_layers(Figures *f);
 void figure_confusion(Figures *f);
-
-#endif

@@ -4,8 +4,7 @@
  * steps of 64 that saw the same images in the other. The later half of the images that both runs have seen is compared.
  * Speeds are compared as ratios, with outliers clamped to three deviations. KID of generated images is the last of each
  * run; its error is taken to be the deviation over subsets, which is larger than that of their mean. */
-#ifndef TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
-#define TOWERS_INCEPTION_REPORT_RUN_DIFFERENCE_H
+#pragma once
 
 #include "inception/report/loss_truth.h"
 
@@ -33,5 +32,3 @@ const RunKid *run_last_kid(const Run *run);
 bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES]);
 
 NODISCARD Status run_difference(const Run *a, const Run *b, RunDifference *difference);
-
-#endif

@@ -1,6 +1,5 @@
 /* The settings in which runs differ, from their args.yaml: a row for each setting, a column for each run. */
-#ifndef TOWERS_INCEPTION_REPORT_SETTING_DIFFERENCES_H
-#define TOWERS_INCEPTION_REPORT_SETTING_DIFFERENCES_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -13,5 +12,3 @@
 NODISCARD Status setting_differences(const Run *const *runs, int count, json_t *root, FILE *to);
 /* Whether two runs have the same settings, other than this one. */
 bool settings_equal(const Run *a, const Run *b, OptionId but);
-
-#endif

@@ -3,8 +3,7 @@
  * report.css, which follow the reader's preference for light or dark. A line with more points than pixels is drawn as
  * the minimum and maximum of each pixel column, so that no spike is lost; values that are not finite leave gaps. Lines
  * are labeled at their ends, and labels are moved apart. Text is escaped. Only the stream can fail. */
-#ifndef TOWERS_INCEPTION_REPORT_SVG_H
-#define TOWERS_INCEPTION_REPORT_SVG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ void svg_heat(FILE *to, const SvgHeat *heat);
 void svg_extent(const double *values, int64_t count, double *low, double *high);
 /* Round the ends outward to multiples of the tick distance, which is returned; widens an empty range. */
 double svg_nice(double *low, double *high);
-
-#endif

@@ -1,7 +1,6 @@
 /* Waiting: from a run's records, the time that each tower needs for each activity of a step, and the towers that
  * delayed the others (named during the run by towers/record/straggler.h). */
-#ifndef TOWERS_INCEPTION_REPORT_WAITING_H
-#define TOWERS_INCEPTION_REPORT_WAITING_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,5 +10,3 @@
 void waiting_text(const Run *run, FILE *to); /* one line per stretch of steps with a slow tower */
 void waiting_html(const Run *run, FILE *to); /* a table of activities, and those lines */
 json_t *waiting_json(const Run *run);        /* the stretches; owned by the caller */
-
-#endif

@@ -4,8 +4,7 @@
  * onednn_probe.h), is passed over. If none is left, the call fails with a message that names it, unless the device
  * accepts reference code. The order is fixed, never measured at run time: two runs, and two towers, must take the same
  * code to get the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too. */
-#ifndef TOWERS_KERNELS_CPU_CHOICE_H
-#define TOWERS_KERNELS_CPU_CHOICE_H
+#pragma once
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn_parts.h"
@@ -46,5 +45,3 @@ typedef struct Product {
 
 /* Offer a product whose operands are in the order of OP_CONV, OP_CONV_DX, OP_CONV_DW. */
 NODISCARD Status choice_offer_product(Choice *choice, Device *device, const Product *product);
-
-#endif

@@ -4,8 +4,7 @@
  * added into f64 (callers first add four rows to one another); the chunks are added in order. Packed tensors of few
  * channels are read as wider rows of `repeat` pixels, so that short rows do not waste the vector unit; the sums of the
  * copies are folded at the end. */
-#ifndef TOWERS_KERNELS_CPU_COLUMNS_H
-#define TOWERS_KERNELS_CPU_COLUMNS_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -27,5 +26,3 @@ size_t columns_bytes(const Columns *plan);
 /* total[2 * c]: the sums, then the second sums. `workspace`: columns_bytes, aligned to 8 bytes. */
 void columns_run(const Device *device, const Columns *plan, ColumnRows *rows, void *context, void *workspace,
                  double *total);
-
-#endif

@@ -4,8 +4,7 @@
  * the calling thread plus the OpenMP team that open made (cpu_threads() wide, denormals flushed to zero). A loop that
  * must be vectorized for the processor at hand is a small function marked CPU_CLONES, called from the body of
  * `#pragma omp parallel for`: the compiler outlines OpenMP bodies without clones. */
-#ifndef TOWERS_KERNELS_CPU_CPU_H
-#define TOWERS_KERNELS_CPU_CPU_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -85,5 +84,3 @@ static inline uint16_t bf16_from_f32(float value)
     uint32_t rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
     return (uint16_t)(value != value ? (word >> 16) | 0x40u : rounded);
 }
-
-#endif

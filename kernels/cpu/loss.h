@@ -1,6 +1,5 @@
 /* Shared by the losses of this processor: the result of a sample, and the sum over samples, in order and in f64. */
-#ifndef TOWERS_KERNELS_CPU_LOSS_H
-#define TOWERS_KERNELS_CPU_LOSS_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -15,5 +14,3 @@ typedef struct LossSample {
 int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t label);
 /* Write the outputs of a call: the loss, and the numbers of correct samples. */
 void loss_sum(const LossSample *samples, int32_t n, OpCall *call);
-
-#endif

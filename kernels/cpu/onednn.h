@@ -4,8 +4,7 @@
  * holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the two differ,
  * the task converts through workspace, before the primitive for inputs and after it for the output. oneDNN silently
  * falls back to reference loops, a hundred times slower; onednn_is_reference reports that. */
-#ifndef TOWERS_KERNELS_CPU_ONEDNN_H
-#define TOWERS_KERNELS_CPU_ONEDNN_H
+#pragma once
 
 #include "kernels/op.h"
 
@@ -68,5 +67,3 @@ void onednn_renew(OnednnTask *task);
 
 /* `workspace`: aligned to 64 bytes, uninitialized. A task runs on one thread at a time. */
 NODISCARD Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace);
-
-#endif

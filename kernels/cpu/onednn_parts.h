@@ -3,8 +3,7 @@
  * Without AVX-512, oneDNN divides the sums of a matrix product (gemm:jit) by the threads that it finds, so that another
  * team rounds otherwise. There a product is cut into parts by its shape alone, along its rows or its columns, and each
  * part is a task made for one thread. Every other task has one part, which is the task itself. */
-#ifndef TOWERS_KERNELS_CPU_ONEDNN_PARTS_H
-#define TOWERS_KERNELS_CPU_ONEDNN_PARTS_H
+#pragma once
 
 #include "kernels/cpu/onednn.h"
 
@@ -21,5 +20,3 @@ size_t parts_workspace_bytes(const OnednnParts *parts);
 void parts_renew(OnednnParts *parts); /* onednn_renew */
 /* `data` and `workspace` as for onednn_run. */
 NODISCARD Status parts_run(const OnednnParts *parts, void *const data[ONEDNN_ROLES], void *workspace);
-
-#endif

@@ -3,8 +3,7 @@
  * Known: oneDNN 3.7.2 (Debian 13), brg_matmul with AVX-512, treats a vector operand of a matrix product as packed,
  * whatever its stride. If there is one output and the result is a slice of a wider tensor, it writes beside the
  * elements and leaves them unchanged; a strided vector factor is read from the wrong addresses. */
-#ifndef TOWERS_KERNELS_CPU_ONEDNN_PROBE_H
-#define TOWERS_KERNELS_CPU_ONEDNN_PROBE_H
+#pragma once
 
 #include "kernels/cpu/onednn.h"
 
@@ -14,5 +13,3 @@ bool onednn_is_suspect(const OnednnSpec *spec);
 /* Runs a small task of that kind (at most 48 in each dimension, the same strides and dtypes) on known values. *right
  * is set if the result is right and no memory beside its elements was written. */
 NODISCARD Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right);
-
-#endif

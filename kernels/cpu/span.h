@@ -2,8 +2,7 @@
  *
  * If every operand is packed, a span is a piece of the flat array; else it is the channels of one pixel. Either way,
  * operand t of the span starts at t->data[pixel * t->pitch + from] and has n elements. */
-#ifndef TOWERS_KERNELS_CPU_SPAN_H
-#define TOWERS_KERNELS_CPU_SPAN_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -38,5 +37,3 @@ void row_load(Dtype dtype, const void *from, float *to, int64_t n);
 void row_store(Dtype dtype, const float *from, void *to, int64_t n);
 /* y = max(x, 0), keeping NaN; y may be x. */
 void row_relu(Dtype dtype, const void *x, void *y, int64_t n);
-
-#endif

@@ -4,8 +4,7 @@
  * BY_DTYPE with the dtype as a constant, so that the compiler makes one loop for f32 and one for bf16. All arithmetic
  * is f32. Work is cut into chunks whose size depends on the shape only, never on the number of threads: sums
  * per chunk, combined in order, are equal to the bit for every team. Column sums are in columns.h. */
-#ifndef TOWERS_KERNELS_CPU_VECTOR_H
-#define TOWERS_KERNELS_CPU_VECTOR_H
+#pragma once
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/operands.h"
@@ -135,5 +134,3 @@ NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count
     TRY(check_activation(call, &call->out[0]));
     return operands_same_dtype(call, 0, in_count);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Timing of candidates for one task on the device, each with cold caches, as it will find them in a training step, and
  * on random operands: zeros draw less power, so the clock would be higher than it will be. */
-#ifndef TOWERS_KERNELS_CUDA_AUTOTUNE_H
-#define TOWERS_KERNELS_CUDA_AUTOTUNE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -25,5 +24,3 @@ NODISCARD Status autotune(Device *device, const Candidates *candidates, int *bes
 /* Fill an operand (with what lies between its rows, if it is a slice) with random numbers, of a sequence of its own
  * for every `number`: of deviation 1 around 0, or even ones from 0 to 1. */
 NODISCARD Status autotune_fill(Device *device, const Tensor *operand, uint32_t number, bool normal);
-
-#endif

@@ -3,8 +3,7 @@
  * TRY_CUDA(call) returns from the function with an error message if the call failed; after a kernel launch,
  * TRY_CUDA(cudaGetLastError()). The _OUT forms are for functions that own things: a local `Status st`, a label `out:`.
  * A device out of memory is ERR_MEMORY, everything else ERR_DEVICE. */
-#ifndef TOWERS_KERNELS_CUDA_CHECK_H
-#define TOWERS_KERNELS_CUDA_CHECK_H
+#pragma once
 
 #include "kernels/status.h"
 
@@ -38,5 +37,3 @@ void cuda_freed(cudaError_t error);
 #define TRY_CUDNN_OUT(call) TRY_CUDA_CODE_OUT_(cudnnStatus_t, CUDNN_STATUS_SUCCESS, cudnn_failed, call)
 #define TRY_CUBLAS(call) TRY_CUDA_CODE_(cublasStatus_t, CUBLAS_STATUS_SUCCESS, cublas_failed, call)
 #define TRY_CUBLAS_OUT(call) TRY_CUDA_CODE_OUT_(cublasStatus_t, CUBLAS_STATUS_SUCCESS, cublas_failed, call)
-
-#endif

@@ -6,8 +6,7 @@
  * counter by which it knows that it is the last. A chunk is at most eight vectors, 128 bytes, wide, which keeps the
  * work of the last block small: it reads no more than 132 KiB. Bytes moved: those of the operands once, and 8 bytes per
  * channel and part. */
-#ifndef TOWERS_KERNELS_CUDA_COLUMNS_CUH
-#define TOWERS_KERNELS_CUDA_COLUMNS_CUH
+#pragma once
 
 #include "kernels/cuda/device.cuh"
 
@@ -180,5 +179,3 @@ static void columns_launch(const Columns &plan, const Body &body, cudaStream_t s
     LAUNCH((columns_kernel<T, V, Body>), dim3(plan.parts, plan.rows.chunks), dim3(plan.rows.across, plan.rows.down),
            stream, plan, body);
 }
-
-#endif

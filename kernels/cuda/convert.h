@@ -2,8 +2,7 @@
  * it, and to a result after.
  *
  * All are bandwidth-bound, enqueue on `stream`, and read and write each element once. */
-#ifndef TOWERS_KERNELS_CUDA_CONVERT_H
-#define TOWERS_KERNELS_CUDA_CONVERT_H
+#pragma once
 
 #include "kernels/cuda/kernels.h"
 
@@ -24,6 +23,4 @@ cudaError_t convert_bias(const Tensor *y, const float *bias, bool relu, cudaStre
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -4,8 +4,7 @@
  *   x = y * w                                                     PRODUCT_DX
  *   w = transpose(y) * x                                          PRODUCT_DW
  * All packed, sums in f32, in the same order every time. The gradient of the weights is f32 whatever x and y are. */
-#ifndef TOWERS_KERNELS_CUDA_CUBLAS_H
-#define TOWERS_KERNELS_CUDA_CUBLAS_H
+#pragma once
 
 #include "kernels/cuda/check.h"
 #include "kernels/tensor.h"
@@ -43,5 +42,3 @@ void product_plan_text(const ProductPlan *plan, char *text, size_t bytes); /* "p
 
 /* Pointers are aligned to 16 bytes. */
 NODISCARD Status product_run(const ProductPlan *plan, void *x, void *w, void *y, void *workspace, cudaStream_t stream);
-
-#endif

@@ -4,8 +4,7 @@
  * those of kernels/cpu. Host code is C; kernels and the functions that launch them are .cu files, behind kernels.h
  * (kernels of ops) and convert.h (changes of dtype and layout around library calls). A launch only enqueues on
  * cuda_stream(device, STREAM_COMPUTE): no allocation, no synchronization, so that a step can be captured into a graph. */
-#ifndef TOWERS_KERNELS_CUDA_CUDA_H
-#define TOWERS_KERNELS_CUDA_CUDA_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "kernels/cuda/check.h"
@@ -84,5 +83,3 @@ static inline cudaStream_t cuda_stream(const Device *device, StreamKind stream)
 {
     return cuda_device(device)->stream[stream];
 }
-
-#endif

@@ -5,8 +5,7 @@
  * fallback list), best guess first, and those that break a rule are passed over. A library opened from a description
  * (the JSON that cuDNN writes and reads for a device) builds plans on machines without that device, or without any, but
  * cannot run them. */
-#ifndef TOWERS_KERNELS_CUDA_CUDNN_GRAPH_H
-#define TOWERS_KERNELS_CUDA_CUDNN_GRAPH_H
+#pragma once
 
 #include "kernels/cuda/check.h"
 #include "kernels/op.h"
@@ -74,5 +73,3 @@ const char *cudnn_plan_text(const CudnnPlan *plan); /* "engine 12 knobs 0=3 4=1"
 
 /* Enqueue on the library's stream. `memory[k]` belongs to tensor `tensor[k]`. */
 NODISCARD Status cudnn_plan_run(CudnnPlan *plan, const int *tensor, void *const *memory, int count, void *workspace);
-
-#endif

@@ -4,8 +4,7 @@
  * <Any, 1> moves single elements whose format is a field of the tensor, for odd channel counts, odd addresses and
  * mixtures. All arithmetic is f32. Tests compile these files with the host's compiler (TOWERS_EMULATE_CUDA), so what
  * only nvcc has is behind the names LAUNCH, SHARED_ARRAY and UNROLL. */
-#ifndef TOWERS_KERNELS_CUDA_DEVICE_CUH
-#define TOWERS_KERNELS_CUDA_DEVICE_CUH
+#pragma once
 
 #ifndef TOWERS_EMULATE_CUDA
 #include <cuda_bf16.h>
@@ -238,5 +237,3 @@ DEVICE uint32_t rows_vector(const Rows &rows)
 {
     return blockIdx.y * rows.across + threadIdx.x;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Random numbers of consecutive elements of a step (philox.h), drawn in groups of four. The first element of a batch is
  * that of its first sample, so a thread's elements may begin within a group, unless samples are whole groups: then every
  * vector of four or more begins one, no group is drawn in vain and nothing is moved, which saves registers. */
-#ifndef TOWERS_KERNELS_CUDA_DRAW_CUH
-#define TOWERS_KERNELS_CUDA_DRAW_CUH
+#pragma once
 
 #include "kernels/cuda/device.cuh"
 #include "kernels/philox.h"
@@ -40,5 +39,3 @@ template <int V, typename Draws> MEMBER void draw_elements(const Draws &draws, u
     UNROLL
     for (int i = 0; i < V; i++) value[i] = drawn[i];
 }
-
-#endif

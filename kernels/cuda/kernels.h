@@ -4,8 +4,7 @@
  * pitch and address; nothing here allocates, waits or checks (the caller has), so that a call can be captured into a
  * graph. Tensors are those of tensor.h, NHWC with pitch, f32, f16 or bf16 unless said otherwise; data == NULL where an
  * optional operand is absent. */
-#ifndef TOWERS_KERNELS_CUDA_KERNELS_H
-#define TOWERS_KERNELS_CUDA_KERNELS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <math.h> /* C++ wants it outside of the braces below */
@@ -120,6 +119,4 @@ cudaError_t kernel_gate_decide(const GateDecideCall *call, cudaStream_t stream);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* Shared by the losses: a block computes one sample, and the block that finishes last adds the samples, always in the same
  * order. */
-#ifndef TOWERS_KERNELS_CUDA_LOSS_CUH
-#define TOWERS_KERNELS_CUDA_LOSS_CUH
+#pragma once
 
 #include "kernels/cuda/map.cuh"
 
@@ -91,5 +90,3 @@ DEVICE void loss_finish(const LossOutputs &o, const Sample &sample)
     __syncthreads();
     if (last[0]) loss_total(o, (int32_t)gridDim.x);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * follow each other. If every operand is packed, the tensor is one row; else rows are pixels. Rows that are no multiple
  * of V, addresses that are not aligned, and mixtures of formats go element by element. Bytes moved: those of the
  * operands, once. */
-#ifndef TOWERS_KERNELS_CUDA_MAP_CUH
-#define TOWERS_KERNELS_CUDA_MAP_CUH
+#pragma once
 
 #include "kernels/cuda/device.cuh"
 
@@ -85,5 +84,3 @@ static cudaError_t map_run(const Body &body, const Tensor *in, const Tensor &out
     BY_FORMAT(out.dtype, wide, map_launch, o, body, rows, width, stream);
     return LAUNCH_ERROR();
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Operands that the CUDA kernels accept, checked once by prepare: element types, and sizes that 32-bit indices can count. */
-#ifndef TOWERS_KERNELS_CUDA_OPERANDS_H
-#define TOWERS_KERNELS_CUDA_OPERANDS_H
+#pragma once
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
@@ -62,5 +61,3 @@ static inline void counters_destroy(Device *device, OpCall *call)
     if (call->state) device->backend->release(device, call->state);
     call->state = NULL;
 }
-
-#endif

@@ -8,8 +8,7 @@
  *
  * The tasks of one process, as text, have a first line that names the device and the libraries; a run directory keeps
  * them as plans.txt. */
-#ifndef TOWERS_KERNELS_CUDA_PLAN_CACHE_H
-#define TOWERS_KERNELS_CUDA_PLAN_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ NODISCARD Status plan_cache_text(const PlanCache *cache, char **text, int *chose
 /* Take the plans of another process from its text. None is taken if its first line differs: engines have other numbers on
  * another device or in another version of a library. */
 NODISCARD Status plan_cache_take(PlanCache *cache, const char *text, bool *taken);
-
-#endif

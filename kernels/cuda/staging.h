@@ -4,8 +4,7 @@
  * only copies into a free slot and continues, unless all slots are in use. Large batches of pixels lie in pinned memory
  * of their own: they go to the device on the copy stream, beside the work of the step before, into one of two buffers
  * there, and from it to their place in the order of the compute stream. */
-#ifndef TOWERS_KERNELS_CUDA_STAGING_H
-#define TOWERS_KERNELS_CUDA_STAGING_H
+#pragma once
 
 #include "kernels/cuda/check.h"
 
@@ -24,5 +23,3 @@ void staging_expect(Staging *staging, size_t bytes);
 NODISCARD Status staging_upload_pinned(Staging *staging, void *to, const void *host, size_t bytes, cudaStream_t compute,
                                        cudaStream_t copy);
 NODISCARD Status staging_wait(Staging *staging);
-
-#endif

@@ -1,8 +1,7 @@
 /* The frames on a star of connections (star.h): a head, then its content. frames.def is the table of them. All numbers
  * are those of the sender's machine: hosts of one run have the same processor architecture, and the magic number of
  * another byte order is refused. */
-#ifndef TOWERS_NCCL_SYNC_HOSTS_FRAMES_H
-#define TOWERS_NCCL_SYNC_HOSTS_FRAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ typedef struct StarFrame {
 /* Reads the frame at the start of `bytes`. Returns its length with its head; 0 if it is not complete yet; -1 if this is no
  * frame: a wrong magic number or kind, content of a wrong size, text without an end, a number out of range. */
 int64_t star_frame_read(const uint8_t *bytes, size_t count, StarFrame *frame);
-
-#endif

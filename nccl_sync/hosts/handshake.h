@@ -9,8 +9,7 @@
  * connector's nonce (libcrypto's), so it holds for one connection in one direction. The secret never travels. Messages
  * after the handshake are neither encrypted nor signed: it keeps out whoever can connect or listen, not whoever can
  * change packets between the hosts. */
-#ifndef TOWERS_NCCL_SYNC_HOSTS_HANDSHAKE_H
-#define TOWERS_NCCL_SYNC_HOSTS_HANDSHAKE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ NODISCARD Status handshake_challenge(const Secret *secret, const Hello *hello, C
 bool handshake_prove(const Secret *secret, const Hello *hello, const Challenge *challenge, Proof *made);
 /* Whether the connector knows the secret. */
 bool handshake_holds(const Secret *secret, const Hello *hello, const Challenge *challenge, const Proof *proof);
-
-#endif

@@ -1,6 +1,5 @@
 /* Net: TCP connections between the hosts of a run: listen, connect, send and receive without ever waiting. */
-#ifndef TOWERS_NCCL_SYNC_HOSTS_NET_H
-#define TOWERS_NCCL_SYNC_HOSTS_NET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ NODISCARD Status net_receive(NetPeer *peer, size_t most);
 void net_skip(NetPeer *peer, size_t bytes);
 /* Frees both buffers; what is still queued is lost. */
 void net_close(NetPeer *peer);
-
-#endif

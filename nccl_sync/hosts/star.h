@@ -9,8 +9,7 @@
  * later ones do not count. Clocks of hosts are never compared: only durations travel.
  *
  * Calls may come from several threads. */
-#ifndef TOWERS_NCCL_SYNC_HOSTS_STAR_H
-#define TOWERS_NCCL_SYNC_HOSTS_STAR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -110,5 +109,3 @@ bool star_unwanted(Star *star, const StarFile *file);
 void star_end(Star *star, const StarEnd *mine, StarEnd *result);
 /* star_end waits no longer, and chooses from what is known. */
 void star_leave(Star *star);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A row names shapes, attributes and how operands are filled; the runner (test_ops.c) adds dtypes, slices, in-place
  * storage and absent outputs by itself. A new op is one row. */
-#ifndef TOWERS_TESTS_CASES_H
-#define TOWERS_TESTS_CASES_H
+#pragma once
 
 #include "kernels/op.h"
 
@@ -103,5 +102,3 @@ extern const CaseTable conv_cases, dense_cases, norm_cases, activation_cases, po
 
 /* All tables, NULL at the end. */
 extern const CaseTable *const case_tables[];
-
-#endif

@@ -1,7 +1,6 @@
 /* Checks of Backend.gate_extras and Backend.gate_decide that hold for every backend: the extras of a tower, the gates,
  * the latch after a step that ends the run, and the rule of the loss scale. */
-#ifndef TOWERS_TESTS_SUPPORT_CHECK_GATE_H
-#define TOWERS_TESTS_SUPPORT_CHECK_GATE_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -10,5 +9,3 @@ void check_gates(Device *device);
 void check_halt(Device *device);
 void check_loss_scale(Device *device);
 void check_scalars(Device *device);
-
-#endif

@@ -1,7 +1,6 @@
 /* Checks of the backend's functions that are not ops, against the reference; a failure fails the running cmocka
  * test. */
-#ifndef TOWERS_TESTS_CHECK_OPTIMIZER_H
-#define TOWERS_TESTS_CHECK_OPTIMIZER_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -12,5 +11,3 @@ void check_square_sum(Device *device);
 void check_l2_term(Device *device);
 void check_average(Device *device);
 void check_memory(Device *device); /* alloc, fill, copies, describe */
-
-#endif

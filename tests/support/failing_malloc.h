@@ -1,7 +1,6 @@
 /* An allocation that fails, in a test that includes this: malloc and its kin are these here, libraries included. Without
  * effect under a sanitizer, which has an allocator of its own. */
-#ifndef TOWERS_TESTS_SUPPORT_FAILING_MALLOC_H
-#define TOWERS_TESTS_SUPPORT_FAILING_MALLOC_H
+#pragma once
 
 #include <errno.h>
 #include <setjmp.h>
@@ -60,5 +59,3 @@ static inline void failing_malloc_or_skip(void)
     print_message("SKIPPED: a sanitizer has an allocator of its own\n");
     skip();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Fake backend: a device of ordinary memory that computes nothing and records its calls. Tests use it to check the
  * order of calls and the placement of operands; `on_launch` may read and fill the memory of a call. */
-#ifndef TOWERS_TESTS_SUPPORT_FAKE_BACKEND_H
-#define TOWERS_TESTS_SUPPORT_FAKE_BACKEND_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -55,5 +54,3 @@ void fake_tells_memory(FakeBackend *fake); /* from now on, as `free_bytes` says 
 void fake_open(FakeBackend *fake, Device *device);
 /* How many events of this kind, and of this op kind (OP_NONE: any). */
 int fake_count(const FakeBackend *fake, FakeEventKind kind, OpKind op);
-
-#endif

@@ -1,6 +1,5 @@
 /* Contributions of towers to sums whose result depends on the order of the additions: numbers of very different size. */
-#ifndef TOWERS_TESTS_SUPPORT_GIFTS_H
-#define TOWERS_TESTS_SUPPORT_GIFTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@
 void gifts(int tower, int round, size_t first, float *to, size_t count);
 /* Element i of the sum over the towers, added from the left. */
 float gifts_sum(int towers, int round, size_t i);
-
-#endif

@@ -1,7 +1,6 @@
 /* GPUs as described by cuDNN, so that plans can be requested on a machine without one. The keys are those of the
  * library's own JSON; plans depend on the compute capability, the multiprocessors and their shared memory. */
-#ifndef TOWERS_TESTS_SUPPORT_GPU_DESCRIPTIONS_H
-#define TOWERS_TESTS_SUPPORT_GPU_DESCRIPTIONS_H
+#pragma once
 
 #define GPU_DESCRIPTION(name, sm, processors, shared_bytes, l2_bytes, memory_bytes)                                    \
     "{\"cudnn_version\":91900,\"schema_version\":1,\"maxGridSize\":[2147483647,65535,65535],"                          \
@@ -16,5 +15,3 @@
 #define GPU_H200 GPU_DESCRIPTION("NVIDIA H200", 900, 132, 232448, 62914560, 150000000000)
 #define GPU_A100 GPU_DESCRIPTION("NVIDIA A100", 800, 108, 166912, 41943040, 85000000000)
 #define GPU_B200 GPU_DESCRIPTION("NVIDIA B200", 1000, 148, 232448, 132644864, 190000000000)
-
-#endif

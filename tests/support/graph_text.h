@@ -1,6 +1,5 @@
 /* Shared by tests of op lists: a graph to start from, its list as text, and checks that hold for every list. */
-#ifndef TOWERS_TESTS_GRAPH_TEXT_H
-#define TOWERS_TESTS_GRAPH_TEXT_H
+#pragma once
 
 #include "towers/graph/layers.h"
 
@@ -15,5 +14,3 @@ void assert_ops(const Graph *g, int first, const char *wanted);
 void assert_failure(Graph *g, Status code, const char *message);
 /* The graph has not failed; every value is written once, before it is read, by the op it names; leaves by none. */
 void assert_sound(Graph *g);
-
-#endif

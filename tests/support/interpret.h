@@ -2,8 +2,7 @@
  *
  * No plan, no sharing, no dtype: it defines the meaning of a graph, independent of how it runs. INPUT, PARAM and STATE
  * values are set by the caller; PACKs are assembled from their PARAMs before each run. */
-#ifndef TOWERS_TESTS_INTERPRET_H
-#define TOWERS_TESTS_INTERPRET_H
+#pragma once
 
 #include "tests/support/reference.h"
 #include "towers/graph/graph.h"
@@ -26,5 +25,3 @@ double *interpreter_gradient(Interpreter *it, Value param);
 
 /* Uniform values in [low, high) that depend on `seed` alone. */
 void fill_uniform(double *data, int64_t count, uint64_t seed, double low, double high);
-
-#endif

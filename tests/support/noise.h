@@ -1,6 +1,5 @@
 /* Random series and runs made from them, for tests of statistics; everything is determined by a seed. */
-#ifndef TOWERS_TESTS_NOISE_H
-#define TOWERS_TESTS_NOISE_H
+#pragma once
 
 #include "towers/record/run_read.h"
 
@@ -22,5 +21,3 @@ typedef struct NoiseRun {
 
 /* A run that falls from 2.3 to 0.3, 100 images a second. run_destroy frees it. */
 Run *noise_run(const NoiseRun *what, uint64_t seed);
-
-#endif

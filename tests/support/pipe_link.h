@@ -1,7 +1,6 @@
 /* A link between the leaders of groups that one test forks: pipes in place of MPI, so that sums over groups run without a
  * launcher, and under sanitizers. */
-#ifndef TOWERS_TESTS_SUPPORT_PIPE_LINK_H
-#define TOWERS_TESTS_SUPPORT_PIPE_LINK_H
+#pragma once
 
 #include "nccl_sync/link.h"
 
@@ -10,5 +9,3 @@ void pipe_link_create(int groups);
 void pipe_link_destroy(void);
 /* A LinkOpen, in the leaders. */
 NODISCARD Status pipe_link_open(const CommConfig *config, Link **made);
-
-#endif

@@ -1,8 +1,7 @@
 /* A graph, its plan on the fake backend, and a run that tracks every element: each op writes a unique pattern, CONCAT,
  * SLICE and RESHAPE move patterns, and every operand must hold its value's pattern. This reveals storage that is shared
  * by mistake, moved wrongly or reused too early. */
-#ifndef TOWERS_TESTS_SUPPORT_PLAN_RUN_H
-#define TOWERS_TESTS_SUPPORT_PLAN_RUN_H
+#pragma once
 
 #include "tests/support/fake_backend.h"
 #include "towers/graph/plan.h"
@@ -31,5 +30,3 @@ void plan_run_again(PlanRun *run, bool no_alias);
 /* Run all ops and check every operand of every op, and what is kept for the host afterwards; fails the test on an
  * error. */
 void plan_run_check(PlanRun *run);
-
-#endif

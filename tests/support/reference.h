@@ -3,8 +3,7 @@
  * Written to be read beside the formulas in kernels/ops.def; nothing here is fast, parallel or clever. Tensors are
  * packed NHWC; integers (labels, argmax, counters, pixels) are stored as doubles too. Shapes are not checked; the caller
  * must do so. */
-#ifndef TOWERS_TESTS_REFERENCE_H
-#define TOWERS_TESTS_REFERENCE_H
+#pragma once
 
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
@@ -35,5 +34,3 @@ double reference_update_layer(const OptimizerHyper *hyper, const OptimizerSegmen
 double dtype_round(Dtype dtype, double value);
 void dtype_store(Dtype dtype, void *data, int64_t index, double value);
 double dtype_load(Dtype dtype, const void *data, int64_t index);
-
-#endif

@@ -1,7 +1,6 @@
 /* Run one row of a case table on a device, in one dtype, in every storage that the kernel allows, against the
  * reference. */
-#ifndef TOWERS_TESTS_RUN_CASE_H
-#define TOWERS_TESTS_RUN_CASE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "tests/support/cases.h"
@@ -16,5 +15,3 @@ typedef struct CaseReport {
 void run_case(Device *device, const Case *row, Dtype dtype, CaseReport *report);
 /* Every row of this kind in all tables; returns how many there are. */
 int run_cases(Device *device, OpKind kind, Dtype dtype, CaseReport *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* A small checkpoint whose every byte is determined by its step, so that a reader can tell whether it is complete. */
-#ifndef TOWERS_TESTS_SAMPLE_CHECKPOINT_H
-#define TOWERS_TESTS_SAMPLE_CHECKPOINT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ void sample_make(Sample *sample, int64_t step, size_t ballast_bytes);
 void sample_free(Sample *sample);
 /* Bit for bit the sample of its step? */
 bool sample_matches(const Checkpoint *checkpoint);
-
-#endif

@@ -1,7 +1,6 @@
 /* A folder for the files of a test, below TMPDIR or /tmp: created before the test (or group) and removed with its
  * content afterwards, as cmocka's set-up and tear-down. A failure here fails the test. */
-#ifndef TOWERS_TESTS_SUPPORT_SCRATCH_H
-#define TOWERS_TESTS_SUPPORT_SCRATCH_H
+#pragma once
 
 #include "towers/files/files.h"
 
@@ -13,5 +12,3 @@ int scratch_drop(void **state);
 void scratch_path(char path[PATH_BYTES], const char *name);
 void scratch_put(const char *name, const char *text); /* a new file, or other content for one */
 char *scratch_text(const char *name);                 /* free it */
-
-#endif

@@ -1,6 +1,5 @@
 /* A short training run of one process, in this process, without records, for tests that check the device's calls. */
-#ifndef TOWERS_TESTS_SUPPORT_TOWER_RUN_H
-#define TOWERS_TESTS_SUPPORT_TOWER_RUN_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -14,5 +13,3 @@ typedef struct TowerRun {
 void tower_run_open(TowerRun *run, const Backend *backend, const Model *model, int towers);
 void tower_run_live(TowerRun *run); /* status: how it ended */
 void tower_run_close(TowerRun *run);
-
-#endif

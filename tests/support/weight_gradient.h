@@ -2,8 +2,7 @@
  *
  * Values are small integers, so every sum is exact and comparisons are for equality; tests of thread independence use
  * values that round. */
-#ifndef TOWERS_TESTS_WEIGHT_GRADIENT_H
-#define TOWERS_TESTS_WEIGHT_GRADIENT_H
+#pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
 
@@ -34,5 +33,3 @@ void gradient_check_threads(const GradientKernel *kernel, const GradientCase *c)
 
 /* How far dw is from plain loops in double, of values that round: |dw - wanted| / |wanted|. */
 double gradient_error(const GradientKernel *kernel, const GradientCase *c);
-
-#endif

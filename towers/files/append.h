@@ -1,8 +1,7 @@
 /* A file that grows record by record and survives a full disk. Records wait in memory until a flush. If a write fails
  * half way, the file is truncated to its last whole record, and the next flush writes the records that came since. The
  * file therefore never holds half a record, except the last one of a process that was killed. */
-#ifndef TOWERS_FILES_APPEND_H
-#define TOWERS_FILES_APPEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ NODISCARD Status append_record(AppendFile *file, const void *bytes, size_t count
 /* ERR_IO: the buffered records are lost; the file is as it was before this flush. */
 NODISCARD Status append_flush(AppendFile *file);
 void append_close(AppendFile *file); /* flushes; NULL is fine */
-
-#endif

@@ -1,6 +1,5 @@
 /* CSV by RFC 4180: fields between commas, texts in quotes, with each quote in a text doubled. */
-#ifndef TOWERS_FILES_CSV_H
-#define TOWERS_FILES_CSV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,5 +10,3 @@ void csv_text(FILE *to, const char *text);
 /* The next field of a row, unquoted in place; NULL at its end. *row is the rest of the row, without its line break: start
  * with the row, which is changed. What is no CSV gives some text, never anything outside of the row. */
 char *csv_take(char **row);
-
-#endif

@@ -4,8 +4,7 @@
  * written, fsynced and closed. Every call is checked, and a failed fsync is never retried, because the kernel may have
  * dropped the pages. An existing name is replaced only by rename(2), followed by an fsync of the directory. Temporary
  * names are `.tmp-<what>-<boot id>-<pid>`, so that leftovers of dead processes can be recognized. */
-#ifndef TOWERS_FILES_FILES_H
-#define TOWERS_FILES_FILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ bool name_is_stale(const char *name);
 NODISCARD Status directory_create(const char *path); /* creates and fsyncs missing parents; existing is fine */
 NODISCARD Status directory_sync(const char *path);
 NODISCARD Status tree_remove(const char *path); /* missing is fine; never follows a symbolic link */
-
-#endif

@@ -1,7 +1,6 @@
 /* JSON values for bytes that are not UTF-8 and for numbers that are not finite, written alike in every file and
  * output. */
-#ifndef TOWERS_FILES_JSON_H
-#define TOWERS_FILES_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <stdio.h>
@@ -22,5 +21,3 @@ NODISCARD Status json_parse(const char *text, size_t bytes, json_t **made, json_
 /* The object in a file of a run directory, owned by the caller. NULL if there is no such file, if it is larger than 256
  * MiB (a million names of classes fit), or if it has no object. */
 json_t *json_of_run(const char *run, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* UTF-8 (RFC 3629) in untrusted text: on Linux, names of files and folders are arbitrary bytes. */
-#ifndef TOWERS_FILES_UTF8_H
-#define TOWERS_FILES_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@ bool utf8_valid(const char *text);
 /* Copy `from` to `to` (`room` bytes), with bytes that are not valid UTF-8 as \xNN; truncated at a character boundary.
  * Returns the length of the whole result without the NUL, as snprintf does. */
 size_t utf8_escape(char *to, size_t room, const char *from);
-
-#endif

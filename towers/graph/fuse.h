@@ -6,8 +6,7 @@
  *   iii-h  convolutions also normalize their input, and mask and sum its gradient
  *   auto   as far as the device has kernels
  * The device is asked for each convolution; if it has no kernel, the separate ops stay. */
-#ifndef TOWERS_GRAPH_FUSE_H
-#define TOWERS_GRAPH_FUSE_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "towers/graph/fuse_level.h"
@@ -26,5 +25,3 @@ NODISCARD Status fuse_check(FuseLevel level, const Backend *backend);
 NODISCARD Status fuse_graph(Graph *g, FuseLevel level, Device *device, int *forward_end, Fusion *made);
 /* One line: "sums in 68 of 68 convolutions, 49 normalize their input, 46 sum the gradient of it". */
 void fusion_text(const Fusion *fusion, char *text, size_t bytes);
-
-#endif

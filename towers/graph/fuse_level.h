@@ -1,7 +1,4 @@
 /* How far convolutions and batch norms are joined on a device; towers/graph/fuse.h defines the levels. */
-#ifndef TOWERS_GRAPH_FUSE_LEVEL_H
-#define TOWERS_GRAPH_FUSE_LEVEL_H
+#pragma once
 
 typedef enum FuseLevel { FUSE_AUTO = 0, FUSE_II, FUSE_II_S, FUSE_III_H } FuseLevel;
-
-#endif

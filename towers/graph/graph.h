@@ -6,8 +6,7 @@
  *
  * Sticky error: the first failure is kept with the name of the layer, later calls return Value 0 and do nothing, and
  * graph_finish returns it. A model file needs no check after each line. */
-#ifndef TOWERS_GRAPH_GRAPH_H
-#define TOWERS_GRAPH_GRAPH_H
+#pragma once
 
 #include "kernels/op.h"
 #include "towers/graph/names.h"
@@ -181,5 +180,3 @@ typedef struct NormJoins {
 /* After pass_conv_statistics: batch norms with ReLU move into the convolutions that read them (CONV_STATISTICS with
  * coefficients, CONV_DW_APPLY), and their gradients' sums into CONV_DX_SUMS. Ops keep their places. */
 NODISCARD Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made);
-
-#endif

@@ -1,7 +1,6 @@
 /* Layers, the vocabulary of model files. Each appends a few ops and names its parameters as torchvision does
  * (`<name>.conv.weight`, `<name>.bn.weight`, `<name>.bn.bias`, `<name>.bn.running_mean`, `<name>.bn.running_var`). */
-#ifndef TOWERS_GRAPH_LAYERS_H
-#define TOWERS_GRAPH_LAYERS_H
+#pragma once
 
 #include "towers/graph/graph.h"
 
@@ -117,5 +116,3 @@ Value softmax_target_loss(Graph *g, Value logits, Value labels, Value targets, V
  * op.h, a sample may have any number of classes. */
 Value sigmoid_loss(Graph *g, Value logits, Value labels, Value targets, Value weights, bool several, Value *prob,
                    Value *correct);
-
-#endif

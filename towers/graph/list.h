@@ -2,8 +2,7 @@
  *
  * Values are numbered from 1; values[0] stands for "none". Names are owned by the graph and never move, so they may be
  * shared between ops, values and a rewritten list. Pointers into `ops` and `values` are valid until the next append. */
-#ifndef TOWERS_GRAPH_LIST_H
-#define TOWERS_GRAPH_LIST_H
+#pragma once
 
 #include "towers/graph/layers.h"
 
@@ -45,5 +44,3 @@ void list_replace(Graph *g, Op *ops, int op_count);
 
 /* The op as a call with shapes, dtypes and pitches but fake addresses, for queries to a device. */
 OpCall list_call(const Graph *g, const Op *op);
-
-#endif

@@ -1,6 +1,5 @@
 /* Model: the interface between a model file and the trainer, which names no model. */
-#ifndef TOWERS_GRAPH_MODEL_H
-#define TOWERS_GRAPH_MODEL_H
+#pragma once
 
 #include "towers/graph/layers.h"
 
@@ -103,5 +102,3 @@ static inline const float *model_std(const Model *model, const ModelOptions *opt
 {
     return options->std[0] > 0 ? options->std : model->std;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * `*` and `?` match dots too: "Mixed_5*" is every parameter below Mixed_5b, Mixed_5c and Mixed_5d. A pattern after `!`
  * takes the names that it matches out again: of patterns that match, the last counts, so "*,!fc*" is all but the
  * classifier. */
-#ifndef TOWERS_GRAPH_NAMES_H
-#define TOWERS_GRAPH_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ typedef struct NameFactor {
 } NameFactor;
 /* The product over the patterns that match; 1 if none does. */
 double names_factor(const NameFactor *factors, int count, const char *name);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Plan: a graph on a device. Two values overlap only if they are never alive together; slices of concats, reshapes and
  * in-place results share storage. After plan_create nothing allocates; the arenas belong to the caller. */
-#ifndef TOWERS_GRAPH_PLAN_H
-#define TOWERS_GRAPH_PLAN_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "towers/graph/graph.h"
@@ -108,5 +107,3 @@ typedef struct PlanReport {
     int copied_concats;     /* concat inputs and slices that had to be copied */
 } PlanReport;
 void plan_report(const Plan *plan, PlanReport *report);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by plan*.c only: the readers of values, shared storage (plan_alias.c), arenas and offsets (plan_arena.c,
  * plan_place.c). */
-#ifndef TOWERS_GRAPH_PLAN_INTERNAL_H
-#define TOWERS_GRAPH_PLAN_INTERNAL_H
+#pragma once
 
 #include "towers/graph/plan.h"
 
@@ -56,5 +55,3 @@ typedef struct Place {
 
 /* Fills place[values + 1] and bytes[ARENA_COUNT] (SCRATCH without the workspace). */
 NODISCARD Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Place *place, size_t *bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * Evaluation: image -> model -> loss and correct predictions. In f32 convolutions include the batch norms behind them, by
  * weights that are made again when the weights change (fold_end). A short last batch is another program over the same
  * arenas, so batch norm sees real samples only. */
-#ifndef TOWERS_GRAPH_PROGRAM_H
-#define TOWERS_GRAPH_PROGRAM_H
+#pragma once
 
 #include "towers/graph/fuse.h"
 #include "towers/graph/loss_kind.h"
@@ -71,5 +70,3 @@ NODISCARD Status program_create(const ProgramConfig *config, int32_t n, const La
 NODISCARD Status program_measure(const ProgramConfig *config, int32_t n, const Layout *layout, const Backend *backend,
                                  size_t bytes[ARENA_COUNT]);
 void program_destroy(Program *program); /* a zeroed one is fine */
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A shape rule checks the operands and describes the outputs. A gradient rule appends ops and gives their results to
  * the operands that want them. Both report through the sticky error and may continue after it. */
-#ifndef TOWERS_GRAPH_RULES_H
-#define TOWERS_GRAPH_RULES_H
+#pragma once
 
 #include "towers/graph/graph.h"
 
@@ -74,5 +73,3 @@ Value grad_before_relu(GradCall *c);
  * op that wrote the operand does not. */
 bool grad_claim_relu(GradCall *c, int i);
 void grad_no_rule(GradCall *c);
-
-#endif

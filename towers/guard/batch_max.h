@@ -1,8 +1,7 @@
 /* The largest batch that fits into a device's memory. Memory grows linearly with the batch, so the size is
  * interpolated from the plans of two batch sizes. It is confirmed by a plan of its own and, on a GPU, by creating the
  * replica once. */
-#ifndef TOWERS_GUARD_BATCH_MAX_H
-#define TOWERS_GUARD_BATCH_MAX_H
+#pragma once
 
 #include "towers/replica/job.h"
 #include "towers/replica/replica.h"
@@ -20,5 +19,3 @@ NODISCARD Status batch_fit(const ReplicaConfig *config, int sharers, int32_t mos
 size_t replica_rest_bytes(const ReplicaConfig *config, const Layout *layout, int32_t n);
 /* After a replica ran out of memory: extend the message by the memory that it needs and the batch that would fit. */
 NODISCARD Status batch_explain(const TrainJob *job, const ReplicaConfig *config);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Written like a checkpoint: into a temporary directory, each file fsynced, then renamed. The reader treats it as
  * untrusted: it checks labels and crops, because kernels index with them. */
-#ifndef TOWERS_GUARD_CAPSULE_H
-#define TOWERS_GUARD_CAPSULE_H
+#pragma once
 
 #include "towers/guard/trace.h"
 #include "towers/replica/tower_process.h"
@@ -82,5 +81,3 @@ NODISCARD Status capsule_replica(const Capsule *capsule, const Backend *backend,
 /* Run the step again. *found and `row`: as for trace_run. */
 NODISCARD Status capsule_run(const Capsule *capsule, Replica *replica, void (*row)(void *context, const TraceRow *row),
                              void *context, Finding *found);
-
-#endif

@@ -1,6 +1,5 @@
 /* Digests: compare all replicas bit for bit. */
-#ifndef TOWERS_GUARD_DIGEST_H
-#define TOWERS_GUARD_DIGEST_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -12,5 +11,3 @@ enum { DRIFT_TEXT = LEDGER_MESSAGE / 2 };
 NODISCARD Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT]);
 /* The digest of this process's weights, optimizer slots and weight average. Uses p->replica and p->scratch only. */
 NODISCARD Status digest_replica(TowerProcess *p, uint64_t *digest);
-
-#endif

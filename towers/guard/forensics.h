@@ -4,8 +4,7 @@
  * The process of the failing tower checks its weights, runs the tower's batch again op by op (trace.h), checks
  * statistics and optimizer slots, and writes a capsule (capsule.h). The other processes wait; all of them report the
  * same result. */
-#ifndef TOWERS_GUARD_FORENSICS_H
-#define TOWERS_GUARD_FORENSICS_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -24,5 +23,3 @@ NODISCARD Status forensics_search(TowerProcess *p, const Refusal *refusal);
 /* Check that weights, their average, optimizer slots and all towers' statistics are finite. Collective; *finite is
  * equal on all ranks. If false, p->ledger->search names the first value. */
 NODISCARD Status forensics_state(TowerProcess *p, bool *finite);
-
-#endif

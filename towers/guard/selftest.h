@@ -1,11 +1,8 @@
 /* The self-test of collectives: every element of a sum and of a broadcast must arrive at every tower. */
-#ifndef TOWERS_GUARD_SELFTEST_H
-#define TOWERS_GUARD_SELFTEST_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
 /* Run known sums and broadcasts between the towers before the first step and check every element. Leaves the gradients
  * zero. Collective. */
 NODISCARD Status selftest_run(TowerProcess *p);
-
-#endif

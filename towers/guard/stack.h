@@ -3,8 +3,7 @@
  * The supervisor sends STACK_SIGNAL to a process that has been silent for too long, before it is killed. The process
  * then writes its call stack, innermost first, to RUN/stack-tower-N.txt; neither a debugger nor permission to trace is
  * needed. N is its first tower. A process blocked in a system call forever writes nothing. */
-#ifndef TOWERS_GUARD_STACK_H
-#define TOWERS_GUARD_STACK_H
+#pragma once
 
 #include <signal.h>
 
@@ -18,5 +17,3 @@ enum { STACK_SIGNAL = SIGUSR1 };
 NODISCARD Status stack_path(const TrainJob *job, int rank, char *path);
 /* Call once in the process, from its main thread. Without a run directory the signal is ignored. */
 void stack_watch(const TrainJob *job, int rank, Ledger *ledger);
-
-#endif

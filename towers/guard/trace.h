@@ -1,7 +1,6 @@
 /* Trace: run one batch of one tower op by op and check every value that each op writes. The plan is deterministic, so
  * the op that wrote the first NaN or Inf of a step writes it again. Nothing that a commit would change is modified. */
-#ifndef TOWERS_GUARD_TRACE_H
-#define TOWERS_GUARD_TRACE_H
+#pragma once
 
 #include "towers/replica/finding.h"
 #include "towers/replica/replica.h"
@@ -46,5 +45,3 @@ NODISCARD Status trace_run(const TraceJob *job, Finding *found);
 NODISCARD Status trace_state(Replica *replica, int first_tower, int slot, Finding *found);
 /* The gradients of a phase, parameter by parameter. */
 NODISCARD Status trace_gradients(Replica *replica, int phase, FindingPlace place, Finding *found);
-
-#endif

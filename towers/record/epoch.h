@@ -1,6 +1,5 @@
 /* One epoch's results: a row of results.csv, a line of log.txt and of the console; and the scores of a run. */
-#ifndef TOWERS_RECORD_EPOCH_H
-#define TOWERS_RECORD_EPOCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ typedef enum Score {
 } Score;
 /* Whether `value` is a better score than `best`; not if it is not finite. */
 bool score_better(Score score, double value, double best);
-
-#endif

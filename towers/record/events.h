@@ -1,6 +1,5 @@
 /* TensorBoard event files: TFRecord framing (length, masked CRC32C of both) around tf.Event messages (protobuf-c). */
-#ifndef TOWERS_RECORD_EVENTS_H
-#define TOWERS_RECORD_EVENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ NODISCARD Status events_image(Events *events, int64_t step, const char *tag, con
                               int32_t height, int32_t channels);
 NODISCARD Status events_flush(Events *events);
 void events_close(Events *events);
-
-#endif

@@ -1,7 +1,6 @@
 /* Files of lines in a run directory, one line a record, to which a resumed or returned run appends again: what comes again is
  * removed first. */
-#ifndef TOWERS_RECORD_LINES_H
-#define TOWERS_RECORD_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ int64_t line_number(const char *text, size_t count);
 NODISCARD Status lines_cut(const char *path, int64_t step, LineStep *step_of);
 /* A new run in an old directory: the old file gets the next free number, and *moved is set if there was one. */
 NODISCARD Status lines_set_aside(const char *path, bool *moved);
-
-#endif

@@ -7,8 +7,7 @@
  * A full or failing disk does not stop training: after opening, the functions drop whole rows if storage fails,
  * metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon as it can be
  * written again. */
-#ifndef TOWERS_RECORD_METRICS_H
-#define TOWERS_RECORD_METRICS_H
+#pragma once
 
 #include "kernels/vitals.h"
 #include "nccl_sync/mean_loss.h"
@@ -92,5 +91,3 @@ void metrics_flush(Metrics *metrics);
 /* A warning for the console, once when writes begin to fail; else NULL. Valid until the next call. */
 const char *metrics_warning(Metrics *metrics);
 void metrics_close(Metrics *metrics);
-
-#endif

@@ -1,7 +1,6 @@
 /* png: 8-bit images as PNG (ISO/IEC 15948) in memory, by libspng. Gray or RGB, no filter, no palette.
  * Writing only. */
-#ifndef TOWERS_RECORD_PNG_H
-#define TOWERS_RECORD_PNG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@
 /* `pixels` [height][width][channels], channels 1 or 3. *bytes is the caller's. */
 NODISCARD Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t channels, uint8_t **bytes,
                             size_t *count);
-
-#endif

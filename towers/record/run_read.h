@@ -2,8 +2,7 @@
  * args.yaml, env.json. Reading is strict: a line in another format than this project's is ERR_FORMAT with file and
  * line. Only the last line of a file may be cut short (a process was killed, or is still writing); it is left out.
  * Everything but metrics.jsonl may be missing. */
-#ifndef TOWERS_RECORD_RUN_READ_H
-#define TOWERS_RECORD_RUN_READ_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ void run_host(const Run *run, int tower, char host[RUN_HOST_BYTES]);
 
 /* The value of `key: value  # from ...` in args.yaml, unquoted, into `text`; false if it is not there or not set. */
 bool run_argument(const Run *run, const char *key, char *text, size_t bytes);
-
-#endif

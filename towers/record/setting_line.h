@@ -1,7 +1,6 @@
 /* A line of a run's args.yaml, as options_print_config writes it: `key: value   # from ORIGIN`. A text is quoted, with
  * `\"`, `\\`, `\uXXXX` and `\UXXXXXXXX` for what is not printable ASCII (YAML 1.1, section 5.6). */
-#ifndef TOWERS_RECORD_SETTING_LINE_H
-#define TOWERS_RECORD_SETTING_LINE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ typedef struct SettingLine {
 
 /* `line` ends at a newline or NUL. False for a comment and for a line without key or value. */
 bool setting_line_read(const char *line, SettingLine *setting);
-
-#endif

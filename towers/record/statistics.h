@@ -4,8 +4,7 @@
  * widest interval is used: the spread of the means of 12 and of 6 consecutive blocks, and s sqrt(g / n) with the statistical
  * inefficiency g = 1 + 2 sum of autocorrelations, summed in a window that ends at 5 g (Sokal), or estimated
  * from the first two for an exponential decay. Intervals are Student's t. The functions apply to any series. */
-#ifndef TOWERS_RECORD_STATISTICS_H
-#define TOWERS_RECORD_STATISTICS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ Estimate noise_ratio(const double *x, const double *y, int64_t count);
 
 /* The shortest moving average that brings the variance of `x` down to `wanted`; 0 if none up to count / 4 does. */
 int64_t smoothing_window(const double *x, int64_t count, double wanted);
-
-#endif

@@ -7,8 +7,7 @@
  * single disturbance, or noise that affects the towers in turn, names no tower. A tower is named if two windows in a
  * row agree, or six on a machine with more runnable threads than cores, where a healthy tower may lack a core for
  * seconds. */
-#ifndef TOWERS_RECORD_STRAGGLER_H
-#define TOWERS_RECORD_STRAGGLER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ bool straggler_machine_loaded(double load, int cores);
 enum { STRAGGLER_REMIND = 1000 };
 enum { STRAGGLER_AGREE = 2, STRAGGLER_AGREE_LOADED = 6 }; /* windows */
 StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step);
-
-#endif

@@ -9,8 +9,7 @@
  *   data_fingerprint, towers_version                    of the training data, as the settings of a run have it; of this program
  *
  * Keys that do not apply are left out. No key depends on a path, a time or a host, so equal runs write equal files. */
-#ifndef TOWERS_REPLICA_ABOUT_H
-#define TOWERS_REPLICA_ABOUT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ NODISCARD Status about_classes(About *about, const char *const *names, int count
 void about_add(About *about, const char *key, const char *value); /* borrows both */
 NODISCARD Status about_job(const TrainJob *job, About *about);    /* all keys of a training job */
 void about_close(About *about);
-
-#endif

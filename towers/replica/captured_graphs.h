@@ -5,8 +5,7 @@
  * captured are called in every step, and the reason is reported. Values that change from step to step (pixels, labels,
  * random counters, loss scale, learning rate) are at fixed addresses in device memory; anything else that distinguishes
  * one captured graph from another is part of its key. */
-#ifndef TOWERS_REPLICA_CAPTURED_GRAPHS_H
-#define TOWERS_REPLICA_CAPTURED_GRAPHS_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -33,5 +32,3 @@ void captured_graphs_destroy(CapturedGraphs *graphs); /* NULL is fine */
 NODISCARD Status captured_graphs_run(CapturedGraphs *graphs, const CaptureKey *key, Launches launches, void *context);
 /* Why the first capture failed; NULL if none has. */
 const char *captured_graphs_refusal(const CapturedGraphs *graphs);
-
-#endif

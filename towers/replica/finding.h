@@ -1,7 +1,6 @@
 /* Finding: the place where the first value that is not finite was found. Plain data without pointers, stored in the
  * ledger, so that every process of a run reports the same. */
-#ifndef TOWERS_REPLICA_FINDING_H
-#define TOWERS_REPLICA_FINDING_H
+#pragma once
 
 #include "kernels/op.h"
 
@@ -40,5 +39,3 @@ typedef struct Finding {
 /* A phrase without a full stop: "forward, op 3, layer conv2 (conv), tensor conv2 (8x64x11x11 f32): element 17 (n 0, c
  * 17, h 0, w 0) is nan". "" for FOUND_NOTHING. */
 void finding_text(const Finding *found, char *text, size_t bytes);
-
-#endif

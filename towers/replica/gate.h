@@ -3,8 +3,7 @@
  * Losses and norms stay on the device and travel as extras of the all-reduce; the decision is made there too, so the
  * host only enqueues. The result is copied to the host after the update and read when it has arrived: at once on a
  * device whose calls return when their work is done, else GATE_AHEAD steps later. */
-#ifndef TOWERS_REPLICA_GATE_H
-#define TOWERS_REPLICA_GATE_H
+#pragma once
 
 #include "nccl_sync/mean_loss.h"
 #include "towers/replica/replica.h"
@@ -75,5 +74,3 @@ NODISCARD Status gate_send(Gate *gate, int64_t number);
 /* *arrived: the result has arrived and may be read until GATE_AHEAD + 1 further steps are sent. */
 NODISCARD Status gate_arrived(Gate *gate, int64_t number, bool *arrived);
 void gate_read(const Gate *gate, int64_t number, GateResult *result, TowerResult *towers);
-
-#endif

@@ -1,8 +1,7 @@
 /* Hooks: functions with which tests make a run fail. Without a test run_hooks is NULL and none of them is called. Builds
  * with -DTOWERS_FAULTS=ON have a source of them (tests/faults/fault.c), which reads what is to fail from a text. Steps
  * count from 1; `tower` is a number in the run. */
-#ifndef TOWERS_REPLICA_HOOKS_H
-#define TOWERS_REPLICA_HOOKS_H
+#pragma once
 
 #include "towers/replica/ledger.h"
 #include "towers/replica/replica.h"
@@ -37,5 +36,3 @@ NODISCARD Status hooks_load(void);
 NODISCARD Status hooks_load_text(const char *text);
 /* That text if it says that something fails in this step of this tower; else "". */
 const char *hooks_text_at(int tower, int64_t step);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * With TTA_FLIP the network also sees the mirror image of each picture, and the probabilities are the means of both.
  * With a temperature they are scaled by it (temperature.h), after that. */
-#ifndef TOWERS_REPLICA_INFERENCE_H
-#define TOWERS_REPLICA_INFERENCE_H
+#pragma once
 
 #include "towers/replica/policy.h"
 #include "towers/replica/replica.h"
@@ -40,5 +39,3 @@ int inference_pending(const Inference *inference);
 /* Number of batches that may be in flight when another one is started: 0 or 1. */
 int inference_ahead(const Inference *inference);
 NODISCARD Status inference_end(Inference *inference, const Inferred **result);
-
-#endif

@@ -1,7 +1,6 @@
 /* TrainJob: all settings of a training run. Filled by the command line, used by the supervisor and the tower
  * processes. */
-#ifndef TOWERS_REPLICA_JOB_H
-#define TOWERS_REPLICA_JOB_H
+#pragma once
 
 #include "kernels/backend.h"
 #include "nccl_sync/comm.h"
@@ -215,5 +214,3 @@ int64_t job_eval_confusion(const TrainJob *job); /* counts of (true, predicted);
 int64_t job_eval_floats(const TrainJob *job);
 /* Values of a block. Each is exact in f32: the loss is computed in f32, and a block has fewer than 2^24 samples. */
 typedef enum BlockField { BLOCK_LOSS = 0, BLOCK_COUNT, BLOCK_TOP1, BLOCK_TOP5, BLOCK_FIELDS } BlockField;
-
-#endif

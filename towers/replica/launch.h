@@ -13,8 +13,7 @@
  * same size with different ranks contradict each other and are refused; of different sizes the outer one started the
  * inner launcher. Sources: torch/distributed/run.py, kubeflow/trainer's torch plug-in, mpirun(1) of Open MPI 4.1,
  * MPICH's Hydra, srun(1). */
-#ifndef TOWERS_REPLICA_LAUNCH_H
-#define TOWERS_REPLICA_LAUNCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ NODISCARD Status launch_secret(char *const *environment, Launch *launch);
 
 /* The first host of Slurm's list: "gpu[07-09,12],login" -> "gpu07". ERR_ARG if there is none or it does not fit. */
 NODISCARD Status launch_first_host(const char *list, char *host, size_t bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* Ledger: a small memory mapping shared by the supervisor and all towers. Every tower writes its own rows; the
  * supervisor and rank 0 read all of them. Console, records and hang reports use it at no cost to the towers, because no
  * process waits for it. */
-#ifndef TOWERS_REPLICA_LEDGER_H
-#define TOWERS_REPLICA_LEDGER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -175,5 +174,3 @@ int64_t ledger_vitals(const Ledger *ledger, int process, DeviceVitals *vitals);
 const char *ledger_noted(const Ledger *ledger, int64_t n);
 /* Copy the thread's error message into the process's row; the first process to do so is the root cause. */
 void ledger_fail(Ledger *ledger, int process, Status status);
-
-#endif

@@ -1,8 +1,7 @@
 /* Memory plan: the memory of a tower process in training, by class: the table of `towers info` and --dry-run, and
  * memory.json. Does not include the libraries' own memory, such as NCCL's buffers, which are made before the replica, nor a
  * GPU's buffers for uploads, which are only made if memory is left for them (kernels/cuda/staging.h). */
-#ifndef TOWERS_REPLICA_MEMORY_PLAN_H
-#define TOWERS_REPLICA_MEMORY_PLAN_H
+#pragma once
 
 #include "towers/replica/replica.h"
 
@@ -31,5 +30,3 @@ const char *memory_class_name(MemoryClass kind);
 void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layout *layout);
 void memory_plan_add(MemoryPlan *plan, const Plan *of);
 size_t memory_plan_total(const MemoryPlan *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* Batch-norm running statistics of all towers: export and drift. */
-#ifndef TOWERS_REPLICA_NORM_STATES_H
-#define TOWERS_REPLICA_NORM_STATES_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -10,5 +9,3 @@ NODISCARD Status states_gather(TowerProcess *p, float **states, float **found);
 NODISCARD Status norm_drift_record(TowerProcess *p); /* write their drift to norms.jsonl */
 /* Fill replica->eval_state from all towers' running statistics, according to job->bn_stats. */
 NODISCARD Status statistics_export(TowerProcess *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* Batch normalization over the batches of all towers (BN_STATS_SYNC); otherwise all functions do nothing. */
-#ifndef TOWERS_REPLICA_NORM_SYNC_H
-#define TOWERS_REPLICA_NORM_SYNC_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -12,5 +11,3 @@ NODISCARD Status norm_sync_idle(TowerProcess *p, int phase);
 size_t norm_sync_floats(const TrainJob *job, const Layout *layout); /* at the end of the communicator's buffer */
 /* Floats that one collective of this job may sum: gradients and extras, statistics, or the counts of an evaluation. */
 size_t job_comm_room(const TrainJob *job, const Layout *layout);
-
-#endif

@@ -1,6 +1,5 @@
 /* Policies of a run: batch-norm statistics of several towers, values that are not finite, replicas that differ. */
-#ifndef TOWERS_REPLICA_POLICY_H
-#define TOWERS_REPLICA_POLICY_H
+#pragma once
 
 /* The towers whose batch-norm averages are used by evaluation and export; every tower keeps its own. Towers that never
  * have samples are ignored.
@@ -29,5 +28,3 @@ typedef enum Tta { TTA_NONE = 0, TTA_FLIP } Tta;
 typedef enum Monitor { MONITOR_AUTO = 0, MONITOR_ACCURACY, MONITOR_LOSS, MONITOR_KID } Monitor;
 /* Of ReduceLROnPlateau: whether its threshold is a share of the best value, or a difference. */
 typedef enum ThresholdMode { THRESHOLD_REL = 0, THRESHOLD_ABS } ThresholdMode;
-
-#endif

@@ -3,8 +3,7 @@
  * A tower is a batch with its loss and its batch-norm statistics; a replica is the copy of the weights that the towers of
  * one process share. With one tower per process (the usual case) the two coincide. All replicas of a run have equal
  * weights, bit for bit. */
-#ifndef TOWERS_REPLICA_REPLICA_H
-#define TOWERS_REPLICA_REPLICA_H
+#pragma once
 
 #include "nccl_sync/comm.h"
 #include "towers/data/loading/loader.h"
@@ -148,5 +147,3 @@ NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t sam
  * memory; nothing changes if their `commit` is 0. `fed[slot]`: local towers that had samples (the statistics of others
  * do not change). */
 NODISCARD Status replica_update(Replica *replica, int phase, const bool *fed);
-
-#endif

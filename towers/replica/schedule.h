@@ -1,7 +1,6 @@
 /* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1.
  * t / T below runs from 0 at the end of the warm-up (one-cycle: at step 0) to 1 at total_steps and stays there. */
-#ifndef TOWERS_REPLICA_SCHEDULE_H
-#define TOWERS_REPLICA_SCHEDULE_H
+#pragma once
 
 #include "kernels/status.h"
 
@@ -33,5 +32,3 @@ typedef struct Schedule {
 double schedule_warmup(const Schedule *schedule, int64_t steps_per_epoch);
 NODISCARD Status schedule_parse_pieces(const char *text, Schedule *schedule); /* ERR_ARG naming the place */
 double schedule_lr(const Schedule *schedule, int64_t step, int64_t steps_per_epoch, int64_t total_steps);
-
-#endif

@@ -1,6 +1,5 @@
 /* Snapshots: saving and restoring the checkpoints of a run by its tower processes, and exporting weights. */
-#ifndef TOWERS_REPLICA_SNAPSHOT_H
-#define TOWERS_REPLICA_SNAPSHOT_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -25,5 +24,3 @@ typedef enum SnapshotPart { SNAPSHOT_PARAMS, SNAPSHOT_TRAINED, SNAPSHOT_STATES }
 /* Download a device arena and append its tensors, with `prefix` before each name. */
 NODISCARD Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, SnapshotPart part,
                                int64_t tracked, WeightList *list);
-
-#endif

@@ -1,8 +1,7 @@
 /* Temperature scaling (Guo et al., "On Calibration of Modern Neural Networks", 2017): logits are divided by one number T
  * before softmax, so that probabilities are those of being right; the most probable class stays the same. From
  * probabilities p it is p[k]^(1/T) / sum of p[i]^(1/T), because logits are ln p but for a constant. */
-#ifndef TOWERS_REPLICA_TEMPERATURE_H
-#define TOWERS_REPLICA_TEMPERATURE_H
+#pragma once
 
 #include "kernels/status.h"
 #include "towers/replica/ledger.h"
@@ -18,5 +17,3 @@ void temperature_apply(double temperature, float *prob, int64_t classes);
  * LABEL_NONE are left out. ERR_ARG if there is no minimum in the range above. */
 NODISCARD Status temperature_fit(const EvalSample *samples, const float *prob, int64_t count, int64_t classes,
                                  double *temperature);
-
-#endif

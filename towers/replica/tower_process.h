@@ -1,7 +1,6 @@
 /* TowerProcess: the state of one tower process in training: its replica, its communicator, its loader, and on rank 0
  * the records. */
-#ifndef TOWERS_REPLICA_TOWER_PROCESS_H
-#define TOWERS_REPLICA_TOWER_PROCESS_H
+#pragma once
 
 #include "nccl_sync/bucket.h"
 #include "nccl_sync/comm.h"
@@ -134,5 +133,3 @@ int64_t unfreeze_step(const TowerProcess *p);
 bool unfreeze_is_due(const TowerProcess *p);
 /* True if an earlier rollback excludes this step (from 1). */
 bool rollback_leaves_out(const RunState *run, int64_t step);
-
-#endif

@@ -11,8 +11,7 @@
  * Files are written into .tmp-step-N-<boot id>-<pid>/ and fsynced one by one, MANIFEST last. Then the directory is
  * fsynced and renamed, its parent fsynced, and `latest` replaced in the same way. The new checkpoint is read back and
  * verified before older ones are pruned. */
-#ifndef TOWERS_STORE_CHECKPOINT_H
-#define TOWERS_STORE_CHECKPOINT_H
+#pragma once
 
 #include "towers/files/files.h" /* file_replace */
 #include "towers/store/safetensors.h"
@@ -73,5 +72,3 @@ void run_dir_release(int lock);
 bool run_dir_taken(const char *run_dir);
 /* Remove the temporary files and directories of dead processes. For the holder of the lock. */
 NODISCARD Status run_dir_sweep(const char *run_dir);
-
-#endif

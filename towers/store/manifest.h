@@ -9,8 +9,7 @@
  * A tensor line belongs to the file line above it and serves only to name the damaged tensor. The file has exactly these
  * lines, with one space between fields and a newline after each. The parser treats its input as untrusted. MANIFEST is
  * written last, so a directory that has one also has all the files that it lists. */
-#ifndef TOWERS_STORE_MANIFEST_H
-#define TOWERS_STORE_MANIFEST_H
+#pragma once
 
 #include "towers/files/files.h"
 #include "towers/store/safetensors.h"
@@ -61,5 +60,3 @@ const ManifestFile *manifest_find(const Manifest *manifest, const char *name); /
  * read. */
 NODISCARD Status manifest_open(const char *directory, Manifest **made);
 NODISCARD Status manifest_verify(const Manifest *manifest, const char *directory);
-
-#endif

@@ -6,8 +6,7 @@
  * PyTorch's order (OIHW).
  *
  * Of a generator: input "z": float32 {N, latent}, standard normal; output "image": float32 {N, c, side, side}, as above. */
-#ifndef TOWERS_STORE_ONNX_H
-#define TOWERS_STORE_ONNX_H
+#pragma once
 
 #include "towers/store/weights.h"
 
@@ -30,5 +29,3 @@ NODISCARD Status onnx_about_parse(const void *bytes, size_t count, const char *n
 int onnx_about_count(const OnnxAbout *about);
 StPair onnx_about_at(const OnnxAbout *about, int index);
 void onnx_about_close(OnnxAbout *about);
-
-#endif

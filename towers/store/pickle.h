@@ -1,7 +1,6 @@
 /* The part of Python's pickle format that state dicts of PyTorch use, read into values without running anything.
  * Definition of the opcodes: Lib/pickletools.py of CPython; protocols 2 to 5. */
-#ifndef TOWERS_STORE_PICKLE_H
-#define TOWERS_STORE_PICKLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ static inline const PickleValue *pickle_at(const Pickle *pickle, uint32_t number
 }
 /* The value of a text key in a DICT, the last one given; NULL if it has none. */
 const PickleValue *pickle_get(const Pickle *pickle, const PickleValue *dict, const char *key);
-
-#endif

@@ -1,8 +1,7 @@
 /* Weights trained elsewhere: a file of torchvision, timm or an earlier run as a starting point for training, or for
  * evaluation or export. The network determines which names may be missing from the file or extra in it: an auxiliary
  * head as a whole and, with HEAD_RESET, the classifiers. */
-#ifndef TOWERS_STORE_PRETRAINED_H
-#define TOWERS_STORE_PRETRAINED_H
+#pragma once
 
 #include "towers/graph/program.h"
 #include "towers/store/weights.h"
@@ -37,5 +36,3 @@ NODISCARD Status pretrained_read(const WeightMap *map, const ProgramConfig *conf
  * parameters (NULL: none). */
 NODISCARD Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, char *absent,
                                   size_t bytes);
-
-#endif

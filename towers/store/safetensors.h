@@ -4,8 +4,7 @@
  * u64 little endian N, N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, "__metadata__": {...}}, then the
  * data. The reader treats its input as untrusted: sizes are checked against the file before anything is allocated;
  * duplicate keys, holes, overlaps and trailing bytes are errors that name the tensor and the offset. */
-#ifndef TOWERS_STORE_SAFETENSORS_H
-#define TOWERS_STORE_SAFETENSORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ NODISCARD Status safetensors_bytes(const StTensor *tensors, int count, const StP
 
 size_t st_dtype_bytes(StDtype dtype);
 const char *st_dtype_name(StDtype dtype);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * The state dict may lie under "state_dict", "model" or "model_ema", as in checkpoints of timm, torchvision and Lightning.
  * "module.", "backbone.", "model." and "_orig_mod." are taken away if all names begin so. */
-#ifndef TOWERS_STORE_TORCH_FILE_H
-#define TOWERS_STORE_TORCH_FILE_H
+#pragma once
 
 #include "towers/store/safetensors.h"
 
@@ -20,5 +19,3 @@ bool torch_file_is(const void *bytes, size_t count);
 /* Copies the tensors of an archive; `bytes` is borrowed until it returns, `name` is the file's in messages. At most as much
  * memory is taken as the archive has bytes, and once more for tensors that are views. Errors: ERR_CHECKPOINT, ERR_MEMORY. */
 NODISCARD Status torch_file_parse(const void *bytes, size_t count, const char *name, SafeTensors **made);
-
-#endif

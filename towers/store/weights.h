@@ -1,8 +1,7 @@
 /* Weights on disk: converts the arenas of a replica to named tensors in PyTorch's order (OIHW, torchvision's names) and
  * back. Convolution weights have rank 4, dense weights rank 2 {out, c*h*w} in CHW order (that of PyTorch's flatten), vectors
  * rank 1. Outputs that become a map are in CHW order, too (that of PyTorch's view). */
-#ifndef TOWERS_STORE_WEIGHTS_H
-#define TOWERS_STORE_WEIGHTS_H
+#pragma once
 
 #include "towers/graph/plan.h"
 #include "towers/store/safetensors.h"
@@ -56,5 +55,3 @@ NODISCARD Status weights_unpack(const WeightMap *map, const char *prefix, const 
  * ""). */
 NODISCARD Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,
                                       float *states);
-
-#endif

@@ -1,7 +1,6 @@
 /* The time of each tower's activities in a step, and the slow tower (the rule is in towers/record/straggler.h). With
  * several programs rank 0 gathers the times of all towers: durations, because clocks of hosts are never compared. */
-#ifndef TOWERS_TRAIN_ACTIVITIES_H
-#define TOWERS_TRAIN_ACTIVITIES_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -21,5 +20,3 @@ NODISCARD Status activities_watch(TowerProcess *p, int64_t step);
  * rank 0's ledger. Every rank gives
  * a number; *number becomes that of rank 0. Collective. */
 NODISCARD Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *number);
-
-#endif

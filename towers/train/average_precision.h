@@ -3,8 +3,7 @@
  * With the samples in the order of falling scores, and P and R the precision and recall of the first n of them (equal scores
  * together): AP = sum of (R[n] - R[n - 1]) P[n], without interpolation: scikit-learn's average_precision_score. The
  * mean is over the classes that some sample has; the others have no AP (NaN). */
-#ifndef TOWERS_TRAIN_AVERAGE_PRECISION_H
-#define TOWERS_TRAIN_AVERAGE_PRECISION_H
+#pragma once
 
 #include "towers/data/sources/source.h"
 #include "towers/replica/ledger.h"
@@ -14,5 +13,3 @@
  * A score of NaN counts as the lowest. ERR_MEMORY. */
 NODISCARD Status average_precision(const Source *source, const EvalSample *samples, const float *scores, int classes,
                                    double *precision, double *mean);
-
-#endif

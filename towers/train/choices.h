@@ -4,12 +4,9 @@
  * all batch sizes of all towers, keeps its choices in RUN/plans.txt and sends them to the others. A resumed run takes those
  * of its run directory. A device that cannot (another GPU, another version of a library) chooses for itself, which the
  * log says. Devices that choose nothing by time exchange nothing. */
-#ifndef TOWERS_TRAIN_CHOICES_H
-#define TOWERS_TRAIN_CHOICES_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
 /* Build the opened replica of this process with the choices of rank 0. Collective. */
 NODISCARD Status choices_build(TowerProcess *p);
-
-#endif

@@ -1,8 +1,7 @@
 /* Console: the progress of a run, drawn by the supervisor from the ledger: a bar on a terminal, otherwise one plain
  * line per interval. Respects NO_COLOR, TERM=dumb and the terminal's width. Writes to stderr, because stdout is for
  * machine-readable results. */
-#ifndef TOWERS_TRAIN_CONSOLE_H
-#define TOWERS_TRAIN_CONSOLE_H
+#pragma once
 
 #include "towers/replica/job.h"
 #include "towers/replica/ledger.h"
@@ -20,5 +19,3 @@ void console_start(Console *console, const TrainJob *job, const Ledger *ledger);
 void console_update(Console *console); /* call at least every 100 ms */
 void console_warn(Console *console, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void console_end(Console *console); /* print the last lines and remove the bar */
-
-#endif

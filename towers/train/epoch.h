@@ -1,6 +1,5 @@
 /* The sequence of steps and epochs. */
-#ifndef TOWERS_TRAIN_EPOCH_H
-#define TOWERS_TRAIN_EPOCH_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -10,5 +9,3 @@ NODISCARD Status epochs_run(TowerProcess *p);
 /* Compare the replicas if that is due and no step is in flight, and apply --sdc-policy if they differ. ERR_NUMERIC if
  * that ends the run. Collective. */
 NODISCARD Status replicas_compare(TowerProcess *p, bool now);
-
-#endif

@@ -1,11 +1,8 @@
 /* Evaluation of the test set by all towers. */
-#ifndef TOWERS_TRAIN_EVALUATE_H
-#define TOWERS_TRAIN_EVALUATE_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
 /* All towers share the test set; every sample is evaluated exactly once. Results are equal on all ranks. A stop signal
  * ends the evaluation after the current batch: then p->stop is set, and *whole is false if a batch is missing. */
 NODISCARD Status evaluate(TowerProcess *p, EvalResult *result, bool *whole);
-
-#endif

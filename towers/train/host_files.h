@@ -6,8 +6,7 @@
  * what has come of a file is removed. No message names a file (frames.h), and rank 0 takes files only of towers
  * that the sender runs, verifies every digest, and the whole capsule before it appears. A file that rank 0 has already,
  * because both see the same directory, is not sent. */
-#ifndef TOWERS_TRAIN_HOST_FILES_H
-#define TOWERS_TRAIN_HOST_FILES_H
+#pragma once
 
 #include <time.h>
 
@@ -23,5 +22,3 @@ void host_files_close(HostFiles *files, char *problems, size_t bytes);
 /* On another rank: bring what has changed since then. ERR_COMM if rank 0 takes no more; ERR_IO for the first file that
  * cannot be read or is too large, after all others have been brought. */
 NODISCARD Status host_files_send(const TrainJob *job, time_t since);
-
-#endif

@@ -1,7 +1,6 @@
 /* The header of a run: model, data, devices, length and directory. Printed on the console and at the top of log.txt, so
  * that training on the wrong data is noticed. */
-#ifndef TOWERS_TRAIN_INTRODUCTION_H
-#define TOWERS_TRAIN_INTRODUCTION_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ NODISCARD Status introduction_print(const TrainJob *job, const char *device, con
 /* The commands to run next: evaluate or generate, export, compare, continue. `finished`: all steps are done, or it has
  * ended `early` (stopping.h). */
 void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to);
-
-#endif

@@ -1,7 +1,6 @@
 /* Mistakes: the misclassified samples of an evaluation, the most confident mistake first, as CSV and, in a run
  * directory, also as a sheet of images that the report shows. */
-#ifndef TOWERS_TRAIN_MISTAKES_H
-#define TOWERS_TRAIN_MISTAKES_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -22,5 +21,3 @@ void mistakes_write(TowerProcess *p, bool best);
 
 /* The name of a class for CSV and captions, or its number if it has no name. */
 const char *class_text(const SourceInfo *info, int32_t class, char number[16]);
-
-#endif

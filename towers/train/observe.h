@@ -1,7 +1,6 @@
 /* Observation: between two steps, the weights of the run are passed to the observer of the job (job.h), which draws
  * and measures the images of a generator. */
-#ifndef TOWERS_TRAIN_OBSERVE_H
-#define TOWERS_TRAIN_OBSERVE_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -10,5 +9,3 @@ bool observation_is_due(const TowerProcess *p, bool epoch_ended);
 /* Collective: the batch-norm statistics of all towers are combined, and every process receives the measure of rank 0's
  * observer in `kid`, NaN if there is none. */
 NODISCARD Status observation_run(TowerProcess *p, double *kid);
-
-#endif

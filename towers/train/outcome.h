@@ -2,8 +2,7 @@
  * then RUN/outcome.json and a last line of log.txt. If there is neither a fresh heartbeat nor an outcome, the machine
  * or the supervisor was killed, or the run failed before its first step. Rank 0's supervisor writes the files; each
  * supervisor adds its line, if it sees the directory. */
-#ifndef TOWERS_TRAIN_OUTCOME_H
-#define TOWERS_TRAIN_OUTCOME_H
+#pragma once
 
 #include "towers/replica/job.h"
 #include "towers/train/train.h"
@@ -25,5 +24,3 @@ void outcome_forget(const char *run_dir);
  * fails is passed over: the message is printed in any case. */
 void outcome_write(const TrainJob *job, int rank, const char *host, Status status, const char *message,
                    const TrainResult *result);
-
-#endif

@@ -1,6 +1,5 @@
 /* A tower process from start to end. */
-#ifndef TOWERS_TRAIN_PROCESS_H
-#define TOWERS_TRAIN_PROCESS_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -9,5 +8,3 @@
 NODISCARD Status tower_process_train(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 NODISCARD Status tower_process_timed(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
 NODISCARD Status tower_process_eval(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
-
-#endif

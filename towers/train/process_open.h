@@ -1,6 +1,5 @@
 /* Set-up and tear-down of a tower process. */
-#ifndef TOWERS_TRAIN_PROCESS_OPEN_H
-#define TOWERS_TRAIN_PROCESS_OPEN_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -11,5 +10,3 @@ NODISCARD Status process_open_timed(TowerProcess *p, CommShared *shared);
 void process_close(TowerProcess *p);
 /* Call after run.step was set back. */
 NODISCARD Status process_restart_loader(TowerProcess *p);
-
-#endif

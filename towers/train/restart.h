@@ -1,7 +1,6 @@
 /* Starting all towers of a run again. Restarts (--max-restarts): after a crash of a tower the supervisor starts all towers again from the newest checkpoint,
  * on the devices that still work. Each restart is a line of RUN/restarts.jsonl. */
-#ifndef TOWERS_TRAIN_RESTART_H
-#define TOWERS_TRAIN_RESTART_H
+#pragma once
 
 #include "towers/replica/job.h"
 #include "towers/train/train.h"
@@ -23,5 +22,3 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
  * *job continue from there with all parameters, and return true. Else false; *st is ERR_INTERRUPTED if a stop signal has
  * come meanwhile. */
 bool unfreeze_due(TrainJob *job, TrainResult *result, Status *st);
-
-#endif

@@ -1,7 +1,6 @@
 /* Lists of samples: RUN/samples.csv with --log-samples, and RUN/bad-samples.csv for samples that could not be decoded.
  * Every tower process appends whole lines. */
-#ifndef TOWERS_TRAIN_SAMPLES_LOG_H
-#define TOWERS_TRAIN_SAMPLES_LOG_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -18,5 +17,3 @@ NODISCARD Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evalu
 NODISCARD Status samples_forget(TowerProcess *p, bool goes_on);
 /* Reported once per run by rank 0: `rotated` of `count` images are stored rotated (EXIF), and --exif was not given. */
 void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind);
-
-#endif

@@ -1,7 +1,6 @@
 /* Step: one training step of a process, from its batches to its record. step.c runs it, step_turn.c runs the turns of
  * its towers, step_take.c processes its result when it has arrived, step_record.c records it. */
-#ifndef TOWERS_TRAIN_STEP_H
-#define TOWERS_TRAIN_STEP_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -108,5 +107,3 @@ NODISCARD Status steps_restart(TowerProcess *p); /* after run was set back */
 NODISCARD Status step_run(TowerProcess *p);
 NODISCARD Status step_take(TowerProcess *p); /* wait for the oldest step in flight, if any */
 NODISCARD Status steps_drain(TowerProcess *p);
-
-#endif

@@ -6,8 +6,7 @@
  * --stop-epoch N: end it after that epoch, with the schedule of the whole run. --sched plateau: PyTorch's
  * torch.optim.lr_scheduler.ReduceLROnPlateau with its eps of 1e-8; factor is --decay-rate. Evaluations during the
  * warm-up do not count for it. */
-#ifndef TOWERS_TRAIN_STOPPING_H
-#define TOWERS_TRAIN_STOPPING_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -23,5 +22,3 @@ bool plateau_step(const StoppingRules *rules, const Schedule *schedule, bool hig
 void stopping_take(TowerProcess *p, const EpochRecord *epoch);
 /* If the run is to end after this step, make it the last one and say why. Also after a resume. All ranks. */
 void stopping_decide(TowerProcess *p);
-
-#endif

@@ -4,8 +4,7 @@
  * the run the statistics of the loaders (data.json). No additional data are read and no additional op is run: weights
  * and gradients are copied, and a thread processes them during the following steps. The results are written before the
  * next summary, before a checkpoint, before a rollback, and at the end. Storage errors are reported as in metrics.h. */
-#ifndef TOWERS_TRAIN_SUMMARY_H
-#define TOWERS_TRAIN_SUMMARY_H
+#pragma once
 
 #include "towers/replica/tower_process.h"
 
@@ -26,5 +25,3 @@ NODISCARD Status summary_step(TowerProcess *p, int64_t step);
 void summary_finish(TowerProcess *p);
 /* summary_finish, then free everything; before the replica and the metrics are closed. */
 void summary_close(TowerProcess *p);
-
-#endif

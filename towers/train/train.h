@@ -1,6 +1,5 @@
 /* Running a job: the supervisor forks the tower processes, shows the console and waits for their end. */
-#ifndef TOWERS_TRAIN_TRAIN_H
-#define TOWERS_TRAIN_TRAIN_H
+#pragma once
 
 #include "towers/replica/job.h"
 
@@ -33,5 +32,3 @@ NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
  * probabilities [of the test set][classes], if samples have any number of classes or job->keep_scores (else NULL). */
 NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples,
                           float *scores, int *signal_number);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The first row that takes a problem computes it, as in oneDNN's cpu_convolution_list. The order is fixed by measurement
  * and nothing is timed at run time: two runs, and two towers, take the same code and get the same bits. */
-#ifndef TOWERS_KERNELS_CPU_CONV_CONV_IMPL_H
-#define TOWERS_KERNELS_CPU_CONV_CONV_IMPL_H
+#pragma once
 
 #include "kernels/cpu/cpu.h"
 
@@ -58,5 +57,3 @@ static inline const Tensor *conv_to(const ConvProblem *p)
 {
     return p->kind == OP_CONV_DX ? p->x : p->y;
 }
-
-#endif

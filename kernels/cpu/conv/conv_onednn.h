@@ -1,6 +1,5 @@
 /* A convolution as a oneDNN task: the first of a fixed list of candidates (conv_onednn.c) that oneDNN has fast code for. */
-#ifndef TOWERS_KERNELS_CPU_CONV_CONV_ONEDNN_H
-#define TOWERS_KERNELS_CPU_CONV_CONV_ONEDNN_H
+#pragma once
 
 #include "kernels/cpu/choice.h"
 #include "kernels/cpu/conv/conv_impl.h"
@@ -20,5 +19,3 @@ typedef struct OnednnConv {
 NODISCARD Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *problem);
 
 void onednn_conv_explain(const OnednnConv *conv, KernelChoice *choice);
-
-#endif

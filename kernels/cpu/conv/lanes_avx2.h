@@ -1,7 +1,6 @@
 /* Vectors of 8 lanes and words of f32, for processors that have AVX2 and FMA but not AVX-512; the names are those of
  * lanes_avx512.h. They have no bf16 arithmetic, so `dtype` is always f32. */
-#ifndef TOWERS_KERNELS_CPU_CONV_LANES_AVX2_H
-#define TOWERS_KERNELS_CPU_CONV_LANES_AVX2_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -103,5 +102,3 @@ TILE_INLINE Vector words_multiply(Dtype dtype, Vector sum, Words a, Words b)
     (void)dtype;
     return _mm256_fmadd_ps(a, b, sum);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Vectors of 16 lanes, and words of f32 or bf16 as winograd_panels.h defines them; lanes_avx2.h has the same names. All are
  * compiled for AVX512-BF16, but only the bf16 intrinsics use its instructions: the f32 code needs AVX-512 alone. */
-#ifndef TOWERS_KERNELS_CPU_CONV_LANES_AVX512_H
-#define TOWERS_KERNELS_CPU_CONV_LANES_AVX512_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -114,5 +113,3 @@ TILE_INLINE Vector words_multiply(Dtype dtype, Vector sum, Words a, Words b)
     if (dtype == DTYPE_F32) return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_f32.c,
  * wgrad_f32_avx2.c): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
  * are equal to the bit for any number of threads. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_H
-#define TOWERS_KERNELS_CPU_CONV_WGRAD_H
+#pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
 
@@ -86,5 +85,3 @@ void wgrad_run(const Wgrad *wgrad, const Device *device, const void *x, const vo
 void wgrad_pack(const WgradPanels *panels, int64_t at, const WgradRow *row);
 void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row);
 void wgrad_pack_f32(const WgradPanels *panels, int64_t at, const WgradRow *row);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A half keeps 8 x 3 sums in registers; for every pixel, one word of dy is spread over a vector and multiplied with
  * three vectors of x. With 24 products for 11 loads, only the products limit the speed. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WGRAD_TILE_H
-#define TOWERS_KERNELS_CPU_CONV_WGRAD_TILE_H
+#pragma once
 
 #include "kernels/cpu/conv/wgrad.h"
 
@@ -64,5 +63,3 @@ static void tile_run(const WgradTile *tile)
     static void (*const halves[])(const WgradTile *, int) = {half_of_1, half_of_2, half_of_3};
     for (int first = 0; first < tile->outs; first += HALF) halves[tile->vectors - 1](tile, first);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* F(2x2, 3x3) as winograd.c plans it and winograd_code.h computes it. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_panels.h"
 
@@ -54,5 +53,3 @@ static inline size_t per_thread_bytes(const Winograd *g)
 {
     return d_bytes(g) + m_bytes(g);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The last transform of weight gradients by Winograd's algorithms, from f32 products to taps, for the kind of vectors whose
  * header (lanes_*.h) was included before. G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1}. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_BACK_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_BACK_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_pack.h"
 
@@ -61,5 +60,3 @@ TILE_CODE static void line_back(const LineSums *sums, int64_t channels, float *d
         for (int i = 0; i < LINE_TAPS; i++) floats_store(dw + i * channels + c, taps[i]);
     }
 }
-
-#endif

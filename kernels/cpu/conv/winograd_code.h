@@ -1,6 +1,5 @@
 /* The transforms and products of winograd.c for the kind of vectors whose header (lanes_*.h) was included before. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_CODE_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_CODE_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd.h"
 #include "kernels/cpu/conv/winograd_tile.h"
@@ -184,5 +183,3 @@ TILE_CODE static void tiles_chunk(void *context, int64_t first, int64_t end, int
     char *per_thread = run->per_thread + (size_t)thread * per_thread_bytes(run->g);
     BY_WORDS(run->g->dtype, block_run, run, first, end - first, per_thread);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* F(4, 7) as winograd_line.c plans it and winograd_line_code.h computes it. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_panels.h"
 
@@ -95,5 +94,3 @@ static inline LineLayout line_layout(Shape s, int64_t pitch, bool down)
     int64_t row = s.w * pitch;
     return down ? (LineLayout){s.h, s.w, s.h * row, pitch, row} : (LineLayout){s.w, s.h, s.h * row, row, pitch};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The transforms and products of winograd_line.c for the kind of vectors whose header (lanes_*.h) was included before. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_CODE_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_LINE_CODE_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_line.h"
 #include "kernels/cpu/conv/winograd_tile.h"
@@ -268,5 +267,3 @@ TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end, int
     block.m = (float *)(void *)(per_thread + d_bytes(g) + tails_bytes(g));
     BY_WORDS(g->dtype, block_run, &block);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * transforms are written once (winograd_transforms.h) and compiled for both. Matrices are those of F(2, 3),
  *     B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}   A = {1 0; 1 1; 1 -1; 0 1}
  * The last row of A, and so the last column of G' (winograd_back.h), has the opposite sign in the literature. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PACK_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PACK_H
+#pragma once
 
 #include "kernels/cpu/conv/wgrad.h"
 
@@ -83,5 +82,3 @@ int lines_stacks(const Lines *lines, const WinogradPack *pack);
 /* 16 channels of line `line`, which may lie outside. */
 PixelRow lines_row(const Lines *lines, const WinogradPack *pack, const void *base, int64_t stack, int64_t line,
                    int64_t channel);
-
-#endif

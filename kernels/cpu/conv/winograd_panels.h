@@ -1,7 +1,6 @@
 /* What Winograd's algorithms for x and dx know before they run: which processors and tensors they are for, the code for
  * the processor, and how outputs are cut into panels. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_PANELS_H
+#pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/onednn.h"
@@ -114,5 +113,3 @@ static inline uint32_t *words_at(const Panels *p, uint32_t *u, int64_t words, in
     *width = panels_width(p, k);
     return u + first * words * points + word * *width + (out - first);
 }
-
-#endif

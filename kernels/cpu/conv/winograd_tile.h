@@ -4,8 +4,7 @@
  * A product is m[8][width] = d[8][channels] u[channels][width] for one point of the algorithm: 8 tiles, a panel of up to
  * 3 vectors of outputs, the sums of some tiles at once in registers. d and u hold words, which one instruction
  * multiplies: a float, or two bf16 for vdpbf16ps. Bodies take the dtype as a constant. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_TILE_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_TILE_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_panels.h"
 
@@ -84,5 +83,3 @@ TILE_INLINE void group_product(Dtype dtype, const void *d, int64_t words, const 
         else
             tiles_sum(dtype, d, words, u, m, 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The transforms of winograd_pack.h for the kind of words whose header (words_*.h) was included before. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WINOGRAD_TRANSFORMS_H
-#define TOWERS_KERNELS_CPU_CONV_WINOGRAD_TRANSFORMS_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_pack.h"
 
@@ -126,5 +125,3 @@ WORDS_CODE static void pixel_pack(const PixelRow *line, int at, uint32_t *to)
 {
     words_store(to, pixel_at(line, at));
 }
-
-#endif

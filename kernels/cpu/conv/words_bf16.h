@@ -3,8 +3,7 @@
  * A word is a pair that vdpbf16ps multiplies along the sum: the bf16 of one image and that of the next one. Pixels are
  * read into f32 in the order in which they are stored, so transforms need no shuffle. words_f32.h has the same names for
  * f32, so that code including either works for both. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WORDS_BF16_H
-#define TOWERS_KERNELS_CPU_CONV_WORDS_BF16_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_pack.h"
 
@@ -73,5 +72,3 @@ WORDS_INLINE __m512 words_multiply(__m512 sum, Words a, Words b)
 {
     return _mm512_dpbf16_ps(sum, a, b);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Words of f32: one float each; the names are those of words_bf16.h. For AVX512F. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WORDS_F32_H
-#define TOWERS_KERNELS_CPU_CONV_WORDS_F32_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_pack.h"
 
@@ -57,5 +56,3 @@ WORDS_INLINE __m512 words_multiply(__m512 sum, Words a, Words b)
 {
     return _mm512_fmadd_ps(a, b, sum);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Words of f32 in vectors of 8, for processors with AVX2 but not AVX-512; the names are those of words_f32.h, as far as
  * packing needs them. */
-#ifndef TOWERS_KERNELS_CPU_CONV_WORDS_F32_AVX2_H
-#define TOWERS_KERNELS_CPU_CONV_WORDS_F32_AVX2_H
+#pragma once
 
 #include "kernels/cpu/conv/winograd_pack.h"
 
@@ -39,5 +38,3 @@ WORDS_INLINE void words_store(uint32_t *to, Pixel value)
 {
     _mm256_storeu_ps((float *)(void *)to, value);
 }
-
-#endif

@@ -6,8 +6,7 @@
  *   NORM_GRAD_SUM  sum += g, second += g a
  *   NORM_GRAD      dx = g scale + (a slope + offset)
  *   NORM_MASK      dx = g */
-#ifndef TOWERS_KERNELS_CPU_NORM_ROWS_H
-#define TOWERS_KERNELS_CPU_NORM_ROWS_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -31,5 +30,3 @@ void norm_rows_run(NormPass pass, const NormRows *r, float *sum, float *second);
 /* The two implementations. The first returns false and does nothing if this processor lacks its instructions. */
 bool norm_rows_avx512(NormPass pass, const NormRows *r, float *sum, float *second);
 void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, float *second);
-
-#endif

@@ -1,7 +1,6 @@
 /* Windows of 3x3 with AVX512-BF16, for processors that have it; others take the plain loops of pool_max.c and
  * pool_max_dx.c, which give the same bits. */
-#ifndef TOWERS_KERNELS_CPU_POOL_ROWS_H
-#define TOWERS_KERNELS_CPU_POOL_ROWS_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -25,5 +24,3 @@ typedef struct PoolBand {
 } PoolBand;
 
 void pool_band_dx(const PoolBand *band);
-
-#endif

@@ -1,6 +1,5 @@
 /* Geometry of pooling windows along one axis. */
-#ifndef TOWERS_KERNELS_CPU_POOL_WINDOW_H
-#define TOWERS_KERNELS_CPU_POOL_WINDOW_H
+#pragma once
 
 #include "kernels/cpu/vector.h"
 
@@ -27,5 +26,3 @@ static inline void axis_cover(int64_t at, int32_t k, int32_t stride, int32_t pad
     *first = reach > 0 ? (reach + stride - 1) / stride : 0;
     *end = smaller((at + pad) / stride + 1, out);
 }
-
-#endif

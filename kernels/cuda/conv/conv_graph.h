@@ -6,8 +6,7 @@
  *   APPLY_STATISTICS  y = relu(scale z + shift) * w, and the sums: x is normalized when it is read
  *   DATA_SUMS         dx = relu'(a) (dy * transpose(w)), with the sums that the normalization's gradient needs
  *   APPLY_FILTER      dw = sum of relu(scale z + shift) * dy */
-#ifndef TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
-#define TOWERS_KERNELS_CUDA_CONV_CONV_GRAPH_H
+#pragma once
 
 #include "kernels/cuda/cudnn_graph.h"
 
@@ -45,5 +44,3 @@ const char *conv_pattern_name(ConvPattern pattern);
 
 NODISCARD Status conv_graph_create(CudnnLibrary *library, ConvPattern pattern, const ConvShape *shape,
                                    ConvTensors *tensors, CudnnGraph **made);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * conv_joined_shape and conv_joined_exists are used by the kernels, by Backend.joins and by the test that looks for
  * missing plans, so that all three mean the same cuDNN graph. */
-#ifndef TOWERS_KERNELS_CUDA_CONV_CONV_JOINED_H
-#define TOWERS_KERNELS_CUDA_CONV_CONV_JOINED_H
+#pragma once
 
 #include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
@@ -41,5 +40,3 @@ typedef struct Separate {
 NODISCARD Status separate_prepare(Device *device, const OpCall *call, Separate *s);
 NODISCARD Status separate_run(Device *device, Separate *s, const OpCall *call, char *workspace);
 void separate_free(Device *device, Separate *s); /* a zeroed one is fine */
-
-#endif

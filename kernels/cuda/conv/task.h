@@ -4,8 +4,7 @@
  * one pixel, cuBLASLt's; the fastest on this device is taken, from the plan cache or by timing. On a deterministic
  * device nothing is timed: the first candidate that gives the same bits every time is taken, so that all runs take the
  * same one. */
-#ifndef TOWERS_KERNELS_CUDA_CONV_TASK_H
-#define TOWERS_KERNELS_CUDA_CONV_TASK_H
+#pragma once
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda.h"
@@ -33,5 +32,3 @@ void task_free(Device *device, Task *task);
 /* The library's name of the plan, as in the plan cache. */
 void task_plan_text(const Task *task, char *text, size_t bytes);
 NODISCARD Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace);
-
-#endif

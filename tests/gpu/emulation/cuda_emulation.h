@@ -7,8 +7,7 @@
  * threads do not reach stops the program with a message. There is one stream, and it is synchronous.
  * Not covered: speed, coalescing, registers, and races between threads that run at the same time between two barriers
  * and give the same result in both orders. */
-#ifndef TOWERS_TESTS_GPU_EMULATION_CUDA_EMULATION_H
-#define TOWERS_TESTS_GPU_EMULATION_CUDA_EMULATION_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -311,5 +310,3 @@ static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value)
 {
     return value.bits;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The CUDA backend without CUDA: the op kernels of kernels/cuda on the emulation, in host memory. Ops that are library
  * calls (convolution, dense layers) have no kernel here. */
-#ifndef TOWERS_TESTS_GPU_EMULATION_EMULATED_BACKEND_H
-#define TOWERS_TESTS_GPU_EMULATION_EMULATED_BACKEND_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -11,5 +10,3 @@ extern uint64_t emulated_blocks; /* of the last launch */
 
 /* Whether this kind has a kernel of our own. */
 bool emulated_has(OpKind kind);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the parts of the fake GPU: entering a call, live objects, memory, and queues of work. Internal. */
-#ifndef TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_H
-#define TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_H
+#pragma once
 
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 
@@ -72,5 +71,3 @@ bool fake_spoils_capture(const char *name);
 bool fake_stream_try(cudaStream_t stream);
 void fake_all_drain(void);
 bool fake_any_queued(void);
-
-#endif

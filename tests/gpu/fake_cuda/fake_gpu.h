@@ -6,8 +6,7 @@
  * Correct code gives the same bits under all three; a missing event does not. Every call is counted, and any one can be
  * made to fail. Misuse that a device would punish (a pointer that is not the device's, waiting inside a capture) is an
  * error of the call. Not covered: speed, and races inside a kernel. */
-#ifndef TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_GPU_H
-#define TOWERS_TESTS_GPU_FAKE_CUDA_FAKE_GPU_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -102,5 +101,3 @@ typedef enum GpuWindows {
     GPU_WINDOWS_REFUSED_LATE
 } GpuWindows;
 void fake_gpu_windows(GpuWindows windows);
-
-#endif

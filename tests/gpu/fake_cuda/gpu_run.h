@@ -1,6 +1,5 @@
 /* A short training run of a small network on the fake GPU, used by the tests of order, failures and towers. */
-#ifndef TOWERS_TESTS_GPU_FAKE_CUDA_GPU_RUN_H
-#define TOWERS_TESTS_GPU_FAKE_CUDA_GPU_RUN_H
+#pragma once
 
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "towers/replica/tower_process.h"
@@ -37,5 +36,3 @@ void gpu_run_open(GpuRun *run, int towers, int ranks);
  * not OK. Never hangs: a child that takes a minute is ended, and has STATUS_COUNT. */
 Status gpu_run_live(GpuRun *run);
 void gpu_run_close(GpuRun *run);
-
-#endif

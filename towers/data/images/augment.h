@@ -1,7 +1,6 @@
 /* Operations on 8-bit images after resizing, as defined by Pillow and torchvision for 8-bit images: the parts of
  * ColorJitter, RandAugment (arXiv:1909.13719) and TrivialAugmentWide (arXiv:2103.10158). Each has one parameter m. */
-#ifndef TOWERS_DATA_AUGMENT_H
-#define TOWERS_DATA_AUGMENT_H
+#pragma once
 
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
@@ -36,5 +35,3 @@ NODISCARD Status augment_apply(AugmentOp op, Pixels *picture, Pixels *scratch);
 void augment_mirror(Pixels *picture);
 
 const char *augment_name(AugmentKind kind);
-
-#endif

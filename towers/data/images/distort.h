@@ -12,8 +12,7 @@
  *     hue         H + d, modulo 1, in HSV
  *     contrast    m + f (x - m), m: the mean of each channel
  * in this order, or as brightness, contrast, saturation, hue; then clipped. */
-#ifndef TOWERS_DATA_DISTORT_H
-#define TOWERS_DATA_DISTORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ typedef struct ColorDistortion {
 
 /* Distort `count` pixels of c channels (1 or 3; gray has no hue and saturation), 0 to 255, in place. */
 void colors_distort(const ColorDistortion *distortion, float *pixels, size_t count, int32_t c);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Errors: ERR_FORMAT for bytes that are not a complete image within the limits, also for unsupported formats, because
  * users handle both alike; ERR_MEMORY. */
-#ifndef TOWERS_DATA_IMAGE_H
-#define TOWERS_DATA_IMAGE_H
+#pragma once
 
 #include "towers/data/images/image_info.h"
 
@@ -30,5 +29,3 @@ NODISCARD Status image_decode(ImageDecoder *decoder, const Bytes *bytes, const I
                               Pixels *pixels);
 
 const char *image_format_name(ImageFormat format); /* "JPEG" */
-
-#endif

@@ -1,7 +1,6 @@
 /* The decoders behind image.h, one file each. `probe` gets an upright image of 3 channels and fills in format, h, w
  * and the orientation, if the file has one. `decode` gets a part that lies inside the image. */
-#ifndef TOWERS_DATA_IMAGE_FORMATS_H
-#define TOWERS_DATA_IMAGE_FORMATS_H
+#pragma once
 
 #include "towers/data/images/image_info.h"
 #include "towers/data/images/image_memory.h"
@@ -33,5 +32,3 @@ void image_hold(ImageDecoder *decoder, int64_t bytes);
 
 /* Copy `part` of a packed image of c channels to `pixels`. */
 Status part_copy(const uint8_t *whole, int32_t w, int32_t c, Rect part, Pixels *pixels);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the header of an encoded image says, and the eight orientations of EXIF. */
-#ifndef TOWERS_DATA_IMAGE_INFO_H
-#define TOWERS_DATA_IMAGE_INFO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void orientation_size(int orientation, int32_t stored_h, int32_t stored_w, int32
 Rect orientation_stored(int orientation, int32_t stored_h, int32_t stored_w, Rect upright);
 /* Turn the decoded pixels of a stored rectangle upright, into `to`. */
 NODISCARD Status orientation_apply(int orientation, const Pixels *from, Pixels *to);
-
-#endif

@@ -5,8 +5,7 @@
  * memory freely. A larger image waits until its share of the budget is free: 16 bytes for each permitted pixel, which
  * is enough for one image of the largest size in any format. So nothing within the limit is refused, and eight threads
  * decode eight such images one after the other. */
-#ifndef TOWERS_DATA_IMAGE_MEMORY_H
-#define TOWERS_DATA_IMAGE_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ int64_t image_pixels_max(void);
  * back. A thread that holds a part must not take another one. */
 int64_t image_memory_take(int64_t bytes);
 void image_memory_give(int64_t taken);
-
-#endif

@@ -6,8 +6,7 @@
  * label. CutMix replaces a rectangle of (1 - lambda) of the area, around a uniform center and clipped to the image;
  * lambda becomes the share that is left. With both, one is chosen for each batch, with equal probability. All is a pure
  * function of the seed and the number of the global batch, so it does not depend on how the batch is divided. */
-#ifndef TOWERS_DATA_MIX_H
-#define TOWERS_DATA_MIX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ void target_fill(const TargetRule *rule, int32_t label, int32_t partner, double 
 void target_fill_several(const TargetRule *rule, LabelSet own, LabelSet partner, double share, float *targets);
 /* The weight of such a sample in the mean of losses: that of its classes; 0 for LABEL_NONE. */
 double target_weight(const TargetRule *rule, int32_t label, int32_t partner, double share);
-
-#endif

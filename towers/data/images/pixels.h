@@ -1,7 +1,6 @@
 /* Buffers for images: encoded bytes, and decoded 8-bit pixels [h][w][c]. Both grow and are reused; each belongs to one
  * thread. */
-#ifndef TOWERS_DATA_PIXELS_H
-#define TOWERS_DATA_PIXELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ typedef struct Pixels {
 /* Make room for h x w x c packed pixels; the content is undefined. */
 NODISCARD Status pixels_shape(Pixels *pixels, int32_t h, int32_t w, int32_t c);
 void pixels_free(Pixels *pixels);
-
-#endif

@@ -3,8 +3,7 @@
  * A weight has WEIGHT_BITS fractional bits and is stored in two 16-bit words, weight = high 2^LOW_BITS + low with low
  * >= 0, because processors multiply 16-bit words fastest. An output has `taps` high words, then `taps` low words; taps
  * is a multiple of 4, and words after the last input are 0. */
-#ifndef TOWERS_DATA_RESIZE_ROWS_H
-#define TOWERS_DATA_RESIZE_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ static inline uint8_t rounded_byte(int32_t sum)
     int32_t value = sum >> WEIGHT_BITS;
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
-
-#endif

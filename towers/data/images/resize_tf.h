@@ -6,8 +6,7 @@
  *     bicubic   four pixels, a = -3/4, fractions of the position rounded to 1/1024
  *     area      all pixels that [x in / out, (x + 1) in / out) touches, by the part that it covers
  * Pixels beyond the border repeat the last one. */
-#ifndef TOWERS_DATA_RESIZE_TF_H
-#define TOWERS_DATA_RESIZE_TF_H
+#pragma once
 
 #include "towers/data/images/resize.h"
 
@@ -22,5 +21,3 @@ void resizer_tf_destroy(ResizerTf *resizer); /* NULL is fine */
 /* One of the four filters. `in` as for resizer_run; writes [window.h][window.w][c] values of 0 to 255, which bicubic
  * exceeds. */
 NODISCARD Status resizer_tf_run(ResizerTf *resizer, const Resize *resize, const Pixels *in, float *out);
-
-#endif

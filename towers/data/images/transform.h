@@ -6,8 +6,7 @@
  * Formulas: torchvision's RandomResizedCrop, ColorJitter, RandAugment, TrivialAugmentWide, RandomErasing, Resize and
  * CenterCrop; the central crop, crops of objects and color distortion of TensorFlow's Inception trainer (distort.h). Order:
  * crop, mirror, distort, jitter, policy, erase. */
-#ifndef TOWERS_DATA_TRANSFORM_H
-#define TOWERS_DATA_TRANSFORM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -97,5 +96,3 @@ void transform_worker_rest(TransformWorker *worker);
 NODISCARD Status transform_apply(const Transform *transform, TransformWorker *worker, const Bytes *bytes,
                                  const ImageInfo *info, const SamplePlan *plan, uint8_t *canvas,
                                  int32_t record[IMAGE_RECORD]);
-
-#endif

@@ -5,8 +5,7 @@
  * class and by at most one in all. With groups, samples of one group (a patient, a video) are in one part: groups are
  * placed one after another, the largest first, each where the classes stay most even (scikit-learn's StratifiedGroupKFold
  * minimizes the deviation of class shares in the same order). */
-#ifndef TOWERS_DATA_FOLD_H
-#define TOWERS_DATA_FOLD_H
+#pragma once
 
 #include "towers/data/sources/source.h"
 
@@ -27,5 +26,3 @@ NODISCARD Status fold_parts(const Source *source, const FoldConfig *config, int3
 /* Replace *source, which the new one owns, by the samples of the fold's evaluation part or by those of its training part.
  * After an error *source is closed and NULL. */
 NODISCARD Status source_fold(Source **source, const FoldConfig *config, bool evaluation);
-
-#endif

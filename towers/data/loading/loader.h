@@ -11,8 +11,7 @@
  * With mixing, sample i of a batch is mixed with sample i - 1 of the global batch. A tower's first partner may be in another
  * tower's batch, so it is decoded once more, behind the batch: one image more for each tower and batch. A sample whose
  * partner is damaged is not mixed. */
-#ifndef TOWERS_DATA_LOADER_H
-#define TOWERS_DATA_LOADER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -106,5 +105,3 @@ void loader_clocks(Loader *loader, LoaderClocks *clocks);
  * memory), "decode" (including resizing) or "augment"; "" if they were idle. If clocks went backwards, the loader was
  * replaced. */
 const char *loader_cause(const Source *source, const LoaderClocks *from, const LoaderClocks *till);
-
-#endif

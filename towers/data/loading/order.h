@@ -9,8 +9,7 @@
  *
  * Balanced, the order is no permutation: at each position a class is drawn, each with equal probability, and of it a
  * sample (PyTorch's WeightedRandomSampler with weights 1 / samples of the class). */
-#ifndef TOWERS_DATA_ORDER_H
-#define TOWERS_DATA_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ int order_shard(const Order *order, int64_t epoch, int place);
 /* The keyed permutation, for any count. Of few items, as a data set has shards, a Feistel network would reach some
  * permutations several times as often as others, so these are shuffled. */
 int64_t order_permute(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
-
-#endif

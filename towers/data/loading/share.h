@@ -3,8 +3,7 @@
  * Step s of an epoch takes samples order[s * G .. min((s + 1) * G, count)) of the epoch's order, G = sum of the towers'
  * shares; they are cut into consecutive runs, tower 0 first. A full batch is cut by the shares; a short one in
  * proportion to them (largest remainder, lower tower first), so a tower may get 0. */
-#ifndef TOWERS_DATA_SHARE_H
-#define TOWERS_DATA_SHARE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int t
 /* The epoch's order: a permutation of 0 .. count - 1 by Fisher-Yates with Philox(seed; epoch). order[count], count
  * below 2^31. For larger sets see order.h. */
 void epoch_order(uint64_t seed, int64_t epoch, int64_t count, int32_t *order);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sheet: images of samples side by side, as the network sees them, in cells of equal size. */
-#ifndef TOWERS_DATA_SHEET_H
-#define TOWERS_DATA_SHEET_H
+#pragma once
 
 #include "towers/data/loading/picture.h"
 
@@ -23,5 +22,3 @@ void sheet_close(Sheet *sheet); /* also for one that is all zeros */
 /* Put one sample of a source into cell `place`: read, decoded and transformed as in epoch 0 of an evaluation. */
 NODISCARD Status sheet_put_sample(Sheet *sheet, int32_t place, const Source *source, int64_t id,
                                   const Transform *transform, TransformWorker *worker, const float mean[3]);
-
-#endif

@@ -1,7 +1,6 @@
 /* classes.txt (or classnames.txt): number and names of the classes of IDX files or shards: one name per line, label 0
  * first, UTF-8. Without the file an IDX data set has the ten classes of the MNIST family, without names. */
-#ifndef TOWERS_DATA_CLASS_NAMES_H
-#define TOWERS_DATA_CLASS_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ bool class_names_find(const char *folder, char path[PATH_BYTES]);
 NODISCARD Status class_names_read(const char *folder, int most, Names *names);
 /* `count` names: those of `from`, or "" if it is NULL. */
 NODISCARD Status class_names_set(Names *names, int count, const char *const *from);
-
-#endif

@@ -1,6 +1,5 @@
 /* The endings of the files that are read as images: one list for folders, labels files, tars and predictions. */
-#ifndef TOWERS_DATA_ENDINGS_H
-#define TOWERS_DATA_ENDINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ NODISCARD Status ignored_join(Ignored *ignored, const Ignored *more);
 /* "5 .gif, 2 .bmp, 1 other". */
 void ignored_text(const Ignored *ignored, char text[IGNORED_TEXT_BYTES]);
 void ignored_free(Ignored *ignored);
-
-#endif

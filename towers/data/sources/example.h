@@ -6,8 +6,7 @@
  * recurses.
  *
  * Errors: ERR_FORMAT if the bytes are not such a message; the text begins with `where`. ERR_IO from a file. */
-#ifndef TOWERS_DATA_EXAMPLE_H
-#define TOWERS_DATA_EXAMPLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ NODISCARD Status feature_text(ExampleBytes *bytes, const Feature *feature, char 
 /* The values of a list of numbers: *count of all, of which the first `most` are stored. */
 NODISCARD Status feature_ints(ExampleBytes *bytes, const Feature *feature, int64_t *values, int most, int *count);
 NODISCARD Status feature_floats(ExampleBytes *bytes, const Feature *feature, float *values, int most, int *count);
-
-#endif

@@ -13,8 +13,7 @@
  * Other files below a class, and images beside the folders of the classes, are counted (SourceInfo.ignored). Errors:
  * ERR_FORMAT for a class without an image, a class of the test set that is not in the training set, a link cycle or a
  * dangling link, and a name that belongs to a pipe or a device. */
-#ifndef TOWERS_DATA_FOLDER_H
-#define TOWERS_DATA_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ bool folder_is_flat(const char *path);
 /* Bits of its parts. */
 unsigned folder_splits(const char *path);
 NODISCARD Status folder_source_open(const SourceConfig *config, Split split, Source **made);
-
-#endif

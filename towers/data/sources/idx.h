@@ -3,8 +3,7 @@
  * Read here: type 8 (unsigned byte) with one dimension (labels), three (gray images) or four (images of 1 or 3
  * channels, channels last), plain or as one gzip member. Sizes are checked before anything is allocated, and a gzip
  * stream is never expanded beyond the size in the header. */
-#ifndef TOWERS_DATA_IDX_H
-#define TOWERS_DATA_IDX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool idx_is_in(const char *path);
 /* source_open for a directory of IDX files; see source.h. Labels must be below the number of classes: that of
  * classes.txt (class_names.h), else IDX_CLASSES. */
 NODISCARD Status idx_source_open(const char *path, Split split, Source **made);
-
-#endif

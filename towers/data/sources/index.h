@@ -8,8 +8,7 @@
  * every watched path still has the same times and size, and had not just been changed when it was looked at: for a folder
  * these are all its directories (a file that is changed in place is detected by its size when it is read, and the index is
  * then forgotten). */
-#ifndef TOWERS_DATA_INDEX_H
-#define TOWERS_DATA_INDEX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -116,5 +115,3 @@ void index_forget(const Index *index);
 
 /* Check an index in memory as if it had been read from a file: ERR_FORMAT. Used by index_find and for fuzzing. */
 NODISCARD Status index_parse(const void *bytes, size_t size, const uint64_t key[2], Index *index);
-
-#endif

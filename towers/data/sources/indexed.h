@@ -1,7 +1,6 @@
 /* Sources whose samples are listed in an index (index.h): the description of the data set, and samples that are files of their
  * own below a folder. */
-#ifndef TOWERS_DATA_INDEXED_H
-#define TOWERS_DATA_INDEXED_H
+#pragma once
 
 #include "towers/data/sources/index.h"
 #include "towers/data/sources/source.h"
@@ -15,5 +14,3 @@ NODISCARD Status indexed_describe(const SourceConfig *config, const Index *index
  * also after an error. A file that has another size than in the index is ERR_FORMAT, and the next start makes a new index. */
 NODISCARD Status indexed_files_open(const SourceConfig *config, const char *root, const char *format, Index *index,
                                     Source **made);
-
-#endif

@@ -8,8 +8,7 @@
  * Labels are separated by ';' if any cell has one, else by '|' if any has one, else by blanks; classes are in the order of
  * their bytes. With a column for each class they are in the order of the columns; instead of 0 and 1 a file may have -1
  * and 1, and each number may end in ".0". These are the forms of Kaggle's "planet" and of CelebA's list_attr. */
-#ifndef TOWERS_DATA_LABEL_FILE_H
-#define TOWERS_DATA_LABEL_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t co
  * this has columns and not all of them. */
 NODISCARD Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path);
 void label_file_free(LabelFile *file); /* a zeroed one is fine */
-
-#endif

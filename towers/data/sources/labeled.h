@@ -7,8 +7,7 @@
  * by the first ending of an image (endings.h) with which it exists. Samples are in the order of the rows, classes are those of the
  * training images. Images that are in no row are not used. Errors: those of label_file.h, and ERR_FORMAT with the line
  * for a file that is missing, is no regular file or has no such ending. */
-#ifndef TOWERS_DATA_LABELED_H
-#define TOWERS_DATA_LABELED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ bool labeled_is_in(const char *path);
 /* Bits of its parts. */
 unsigned labeled_splits(const char *path);
 NODISCARD Status labeled_source_open(const SourceConfig *config, Split split, Source **made);
-
-#endif

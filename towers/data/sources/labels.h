@@ -1,7 +1,6 @@
 /* Data sets with other labels than their own. Each call replaces *source, which the new one owns; after an error *source is
  * closed and NULL. Errors: ERR_MEMORY. */
-#ifndef TOWERS_DATA_LABELS_H
-#define TOWERS_DATA_LABELS_H
+#pragma once
 
 #include "towers/data/sources/source.h"
 
@@ -15,5 +14,3 @@ NODISCARD Status source_unlabeled(Source **source);
 /* The classes of a network, known by their names: labels become the numbers that these have there. Data without names, whose
  * labels are numbers, stays as it is. ERR_FORMAT for a class whose name is not among them. The names are copied. */
 NODISCARD Status source_match(Source **source, const char *const *names, int count);
-
-#endif

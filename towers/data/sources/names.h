@@ -1,6 +1,5 @@
 /* A growing list of strings. */
-#ifndef TOWERS_DATA_NAMES_H
-#define TOWERS_DATA_NAMES_H
+#pragma once
 
 #include "kernels/status.h"
 
@@ -12,5 +11,3 @@ typedef struct Names {
 NODISCARD Status names_add(Names *names, const char *name); /* a copy */
 void names_sort(Names *names);                              /* by bytes */
 void names_free(Names *names);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs a function for every item of a range, by several threads that take the items in order. */
-#ifndef TOWERS_DATA_PARALLEL_H
-#define TOWERS_DATA_PARALLEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ enum { PARALLEL_USUAL = 16 };
 /* After an error no further items are taken; the result is the error of the lowest item that failed, which does not
  * depend on the number of threads. ERR_DEVICE if no thread can be started. */
 NODISCARD Status parallel_run(const Parallel *parallel);
-
-#endif

@@ -1,6 +1,5 @@
 /* A source without labels for `towers predict`: individual files, and all images below folders. */
-#ifndef TOWERS_DATA_PATHS_H
-#define TOWERS_DATA_PATHS_H
+#pragma once
 
 #include "towers/data/sources/source.h"
 
@@ -8,5 +7,3 @@
  * their ending. ERR_ARG if a path does not exist or no image is found, ERR_FORMAT for a link to a folder that contains
  * it. */
 NODISCARD Status paths_source_open(char *const *paths, int count, Source **made);
-
-#endif

@@ -1,7 +1,6 @@
 /* The interface of a kind of source, which puts this struct first in its own and fills it; source.c calls through it.
  * `read` is called from many threads at once; `index` is in range. `close` frees everything. */
-#ifndef TOWERS_DATA_READER_H
-#define TOWERS_DATA_READER_H
+#pragma once
 
 #include "towers/data/sources/source.h"
 
@@ -30,5 +29,3 @@ NODISCARD Status sample_size_check(uint64_t bytes);
 NODISCARD Status bytes_read(const char *path, uint64_t size, uint64_t most, Bytes *bytes);
 /* These bytes of it will be read soon; 0 bytes: all to the end. */
 void bytes_hint(const char *path, uint64_t offset, uint64_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * with the places of their bytes; shards.c makes a data set of them, and reads them at random.
  *
  * Errors: ERR_FORMAT names the shard, the offset, what was expected and what was found; ERR_IO, ERR_MEMORY. */
-#ifndef TOWERS_DATA_SHARD_H
-#define TOWERS_DATA_SHARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ static inline uint32_t u32_of(const uint8_t *b)
 
 /* Read exactly `bytes` at `offset`; ERR_FORMAT if the file is too short. */
 NODISCARD Status shard_pread(int fd, const char *path, uint64_t offset, void *to, size_t bytes);
-
-#endif

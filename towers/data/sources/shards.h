@@ -5,8 +5,7 @@
  * Samples are in the order of the sorted names of the shards (of a list: as listed), and within a shard in its order.
  * The names of the classes are read from classes.txt or classnames.txt, beside the shards or in the folder above;
  * without them, the largest label of the training samples determines the number of classes. */
-#ifndef TOWERS_DATA_SHARDS_H
-#define TOWERS_DATA_SHARDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ NODISCARD Status shards_source_open(const SourceConfig *config, Split split, Sou
 
 /* The paths of a list in braces, in order: ERR_ARG if a brace is not closed or there are too many. */
 NODISCARD Status braces_expand(const char *pattern, Names *paths);
-
-#endif

@@ -6,8 +6,7 @@
  * for an image), shards.c (WebDataset tars, TFRecords, MDS), idx.c (MNIST family, .gz or plain, gray or color), paths.c
  * (files without labels, for predictions), synthetic.c (truncated normal, as in tf_cnn_benchmarks). Labels and sizes are
  * known once it is open; encoded images are examined when they are read (image.h), which is when damage is found. */
-#ifndef TOWERS_DATA_SOURCE_H
-#define TOWERS_DATA_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ void source_where(const Source *source, int64_t index, char *text, size_t bytes)
 void source_hint(const Source *source, int64_t index);
 /* Announce that a whole shard will be read soon. */
 void source_hint_shard(const Source *source, int shard);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A set that has no parts is one whole, which --val-split divides. Images of a part for tests are never used during
  * training, so that they choose neither weights nor settings. */
-#ifndef TOWERS_DATA_SPLITS_H
-#define TOWERS_DATA_SPLITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ typedef struct SplitChoice {
  * names the path, what it has and what to do. */
 NODISCARD Status split_choose(const SourceConfig *config, unsigned parts, Split split, const char *kind,
                               const char *tenth, SplitChoice *choice);
-
-#endif

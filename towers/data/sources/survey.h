@@ -1,7 +1,6 @@
 /* Survey: visits every sample of a source once, by several threads in no particular order; for checks and
  * conversions. */
-#ifndef TOWERS_DATA_SURVEY_H
-#define TOWERS_DATA_SURVEY_H
+#pragma once
 
 #include "towers/data/images/transform.h"
 #include "towers/data/sources/source.h"
@@ -28,5 +27,3 @@ typedef struct SurveyConfig {
 enum { SURVEY_THREADS = 256 };
 
 NODISCARD Status survey_run(const SurveyConfig *config);
-
-#endif

@@ -4,8 +4,7 @@
  *     image, label, file_name                                               of TensorFlow Datasets
  *     image/object/bbox/{ymin,xmin,ymax,xmax}                               lists of floats, a bounding box of each object
  * tfrecord_list is declared in shard.h. */
-#ifndef TOWERS_DATA_TFRECORD_H
-#define TOWERS_DATA_TFRECORD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ bool tfrecord_begins(const uint8_t head[TFRECORD_HEAD]);
 /* `bytes` holds the data of a record, whose masked CRC is `crc`; keep its image and its boxes only. `where` is for
  * messages. ERR_FORMAT. */
 NODISCARD Status tfrecord_image(Bytes *bytes, uint32_t crc, const char *where);
-
-#endif

@@ -1,7 +1,6 @@
 /* The folders of a data set of files: train/, val/ and test/ under any of their names (splits.h), or one folder, which
  * --val-split divides. */
-#ifndef TOWERS_DATA_TREE_H
-#define TOWERS_DATA_TREE_H
+#pragma once
 
 #include "towers/data/sources/splits.h"
 #include "towers/files/files.h"
@@ -31,5 +30,3 @@ void tree_key(const Tree *tree, const char *format, const char *more, uint64_t k
 
 /* Images whose hash is below this are for evaluation: round(count * val_split) of them, but never all. Sorts the hashes. */
 uint64_t tree_limit(uint64_t *hashes, int64_t count, double val_split);
-
-#endif
