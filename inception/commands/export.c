@@ -2,11 +2,9 @@
  * the weights file: number of classes, variant, whether there is an auxiliary head. */
 #include "inception/commands/commands.h"
 
-#include "inception/commands/networks.h"
 #include "inception/job/facts.h"
 #include "inception/quality/generator.h"
 #include "kernels/text.h"
-#include "towers/files/files.h"
 #include "towers/replica/about.h"
 #include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"

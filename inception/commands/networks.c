@@ -3,7 +3,6 @@
 
 #include "inception/job/cores.h"
 #include "inception/job/run_argument.h"
-#include "inception/job/run_settings.h"
 #include "inception/models/models.h"
 #include "inception/options/config.h"
 #include "towers/store/pretrained.h"

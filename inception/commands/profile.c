@@ -7,7 +7,6 @@
 
 #include "kernels/text.h"
 #include "towers/data/loading/loader.h"
-#include "towers/replica/ledger.h"
 #include "towers/replica/replica.h"
 
 #include <math.h>

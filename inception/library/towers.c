@@ -3,7 +3,6 @@
 
 #include "inception/job/cores.h"
 #include "inception/library/classifier.h"
-#include "towers/data/sources/labels.h"
 #include "towers/data/sources/reader.h"
 
 #include <math.h>

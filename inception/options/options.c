@@ -10,7 +10,6 @@
 
 #include "inception/models/near_name.h"
 #include "inception/options/config.h"
-#include "inception/options/values.h"
 
 enum { VERBS_BYTES = 128 };
 

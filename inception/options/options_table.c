@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "inception/options/values.h"
-
 /* The words of the rows. */
 enum {
     NO_VERB = 1 << VERB_NONE,

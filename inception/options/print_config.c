@@ -2,7 +2,6 @@
  *
  * Texts are double-quoted with every byte outside of printable ASCII escaped (YAML 1.1, section 5.6). A text that is not
  * UTF-8 cannot be written in YAML and becomes a comment. */
-#include <string.h>
 
 #include "inception/options/options.h"
 #include "towers/files/utf8.h"

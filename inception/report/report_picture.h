@@ -1,8 +1,6 @@
 /* A picture of the top of a report, RUN/report.png, taken by rendering RUN/report.html in Chromium. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "kernels/status.h"
 
 /* ERR_UNSUPPORTED if there is no Chromium, or it fails. */

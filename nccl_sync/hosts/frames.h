@@ -3,7 +3,6 @@
  * another byte order is refused. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -5,7 +5,6 @@
 #include "towers/graph/plan_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { PLACE_ALIGN = 64 };
 

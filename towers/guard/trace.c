@@ -2,7 +2,6 @@
 #include "towers/guard/trace.h"
 
 #include "towers/replica/hooks.h"
-#include "towers/replica/ledger.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "towers/record/metrics.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>

@@ -11,8 +11,6 @@
  * Keys that do not apply are left out. No key depends on a path, a time or a host, so equal runs write equal files. */
 #pragma once
 
-#include <stdint.h>
-
 #include "towers/replica/job.h"
 #include "towers/store/safetensors.h"
 

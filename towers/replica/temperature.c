@@ -3,8 +3,6 @@
  * inside a bracket finds the minimum. */
 #include "towers/replica/temperature.h"
 
-#include "towers/data/sources/labels.h"
-
 #include <float.h>
 #include <math.h>
 

@@ -13,7 +13,6 @@
  * verified before older ones are pruned. */
 #pragma once
 
-#include "towers/files/files.h" /* file_replace */
 #include "towers/store/safetensors.h"
 
 typedef struct CheckpointContent {

@@ -2,7 +2,6 @@
  * Definition of the opcodes: Lib/pickletools.py of CPython; protocols 2 to 5. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -10,7 +10,6 @@
 #include "towers/files/utf8.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>

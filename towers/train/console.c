@@ -1,7 +1,6 @@
 /* The progress bar, plain lines and epoch lines of a run; see console.h. */
 #include "towers/train/console.h"
 #include "kernels/text.h"
-#include "towers/train/train.h"
 
 #include <math.h>
 #include <stdarg.h>

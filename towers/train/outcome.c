@@ -5,7 +5,6 @@
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,6 @@
  * decode eight such images one after the other. */
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* Pixels that an image may have: 178,956,970, as for Pillow, unless set; 0 sets that again. Set it before threads

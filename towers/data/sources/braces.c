@@ -1,7 +1,6 @@
 /* Expansion of lists in braces, as in bash and the Python package braceexpand; see shards.h. */
 #include "towers/data/sources/shards.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "towers/data/sources/idx.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>

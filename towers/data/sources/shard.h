@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "towers/data/images/pixels.h"
 #include "towers/data/sources/index.h"
 #include "towers/data/sources/names.h"
 

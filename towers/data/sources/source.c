@@ -13,7 +13,6 @@
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/shards.h"
-#include "towers/files/files.h"
 
 static Status kind_open(const SourceConfig *config, Split split, Source **made)
 {
