@@ -14,21 +14,9 @@ static void relu_span(const OpCall *call, Span span)
     row_relu(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);
 }
 
-static Status unary_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return check_same_dtype(call, 1);
-}
-
-static Status binary_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return check_same_dtype(call, 2);
-}
-
 SPAN_LAUNCH(relu, 1)
 
-const OpKernel cpu_relu = {.prepare = unary_prepare, .launch = relu_launch};
+const OpKernel cpu_relu = {.prepare = cpu_check, .launch = relu_launch};
 
 /* dy where sign > 0, alpha dy elsewhere: alpha 0 and y as sign for ReLU, x as sign for leaky ReLU. */
 VECTOR_INLINE void slope_rows(Dtype dtype, const void *dy, const void *sign, float alpha, void *dx, int64_t n)
@@ -64,7 +52,7 @@ static void relu_dx_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(relu_dx, 2)
 
-const OpKernel cpu_relu_dx = {.prepare = binary_prepare, .launch = relu_dx_launch};
+const OpKernel cpu_relu_dx = {.prepare = cpu_check, .launch = relu_dx_launch};
 
 /* ---- leaky ReLU */
 
@@ -76,7 +64,7 @@ static void leaky_relu_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(leaky_relu, 1)
 
-const OpKernel cpu_leaky_relu = {.prepare = unary_prepare, .launch = leaky_relu_launch};
+const OpKernel cpu_leaky_relu = {.prepare = cpu_check, .launch = leaky_relu_launch};
 
 static void leaky_relu_dx_span(const OpCall *call, Span span)
 {
@@ -86,7 +74,7 @@ static void leaky_relu_dx_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(leaky_relu_dx, 2)
 
-const OpKernel cpu_leaky_relu_dx = {.prepare = binary_prepare, .launch = leaky_relu_dx_launch};
+const OpKernel cpu_leaky_relu_dx = {.prepare = cpu_check, .launch = leaky_relu_dx_launch};
 
 /* ---- the UNARY rows of ops.def */
 
@@ -105,7 +93,7 @@ const OpKernel cpu_leaky_relu_dx = {.prepare = binary_prepare, .launch = leaky_r
         activation_##name(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);      \
     }                                                                                                                  \
     SPAN_LAUNCH(name, 1)                                                                                               \
-    const OpKernel cpu_##name = {.prepare = unary_prepare, .launch = name##_launch};
+    const OpKernel cpu_##name = {.prepare = cpu_check, .launch = name##_launch};
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
     UNARY(KIND, name, formula)                                                                                         \
     static void name##_dx_span(const OpCall *call, Span span)                                                          \
@@ -117,7 +105,7 @@ const OpKernel cpu_leaky_relu_dx = {.prepare = binary_prepare, .launch = leaky_r
             store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
     }                                                                                                                  \
     SPAN_LAUNCH(name##_dx, 2)                                                                                          \
-    const OpKernel cpu_##name##_dx = {.prepare = binary_prepare, .launch = name##_dx_launch};
+    const OpKernel cpu_##name##_dx = {.prepare = cpu_check, .launch = name##_dx_launch};
 #include "kernels/ops.def"
 
 /* ---- dropout */
@@ -166,15 +154,6 @@ static void dropout_span(const OpCall *call, Span span)
     }
 }
 
-static Status dropout_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    if (!(call->attr.dropout.keep > 0.0f && call->attr.dropout.keep <= 1.0f))
-        return FAIL(ERR_ARG, "dropout '%s': expected a probability to keep in (0, 1], found %g", call->name,
-                    (double)call->attr.dropout.keep);
-    return check_same_dtype(call, 1);
-}
-
 SPAN_LAUNCH(dropout, 1)
 
-const OpKernel cpu_dropout = {.prepare = dropout_prepare, .launch = dropout_launch};
+const OpKernel cpu_dropout = {.prepare = cpu_check, .launch = dropout_launch};

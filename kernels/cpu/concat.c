@@ -33,12 +33,6 @@ static void channels_copy(const Device *device, const Tensor *from, int32_t from
     chunks_run(device, shape_pixels(to->shape), chunk_pixels(c), copy_pixels, &copy);
 }
 
-static Status copy_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return operands_copy(call);
-}
-
 static Status concat_launch(Device *device, OpCall *call)
 {
     int32_t first = 0;
@@ -50,7 +44,7 @@ static Status concat_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_concat = {.prepare = copy_prepare, .launch = concat_launch};
+const OpKernel cpu_concat = {.launch = concat_launch};
 
 static Status slice_launch(Device *device, OpCall *call)
 {
@@ -58,7 +52,7 @@ static Status slice_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_slice = {.prepare = copy_prepare, .launch = slice_launch};
+const OpKernel cpu_slice = {.launch = slice_launch};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {
@@ -69,4 +63,4 @@ static Status reshape_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_reshape = {.prepare = copy_prepare, .launch = reshape_launch};
+const OpKernel cpu_reshape = {.launch = reshape_launch};

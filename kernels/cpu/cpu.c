@@ -139,6 +139,18 @@ static Status cpu_fill(Device *device, void *to, float value, size_t count)
     return OK;
 }
 
+Status cpu_check(Device *device, OpCall *call)
+{
+    (void)device;
+    for (int k = 0; k < call->in_count + call->out_count; k++) {
+        const Tensor *t = k < call->in_count ? &call->in[k] : &call->out[k - call->in_count];
+        if (t->data && t->dtype == DTYPE_F16)
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': the CPU computes in f32 or bf16, not %s", op_name(call->kind),
+                        call->name, dtype_name(t->dtype));
+    }
+    return OK;
+}
+
 static Status cpu_wait(Device *device, StreamKind waiter, StreamKind on)
 {
     (void)device, (void)waiter, (void)on;

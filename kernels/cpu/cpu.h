@@ -41,6 +41,10 @@ typedef struct CpuDevice {
 #define OP(KIND, name, ...) extern const OpKernel cpu_##name;
 #include "kernels/ops.def"
 
+/* Refuse operands of a type that the CPU kernels do not compute with: the prepare of ops that need no more. Shapes have
+ * been checked by the shape rules (towers/graph/rules_*.c). */
+NODISCARD Status cpu_check(Device *device, OpCall *call);
+
 /* The first half of BATCHNORM_DX, for the ops that join it: out[0] = dy where the ReLU is open, else 0, with dbeta and
  * dgamma. Takes the call of a BATCHNORM_DX that cpu_batchnorm_dx has prepared; out[0] may be in[0]. */
 Status cpu_batchnorm_mask(Device *device, OpCall *call);

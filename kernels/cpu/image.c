@@ -24,19 +24,7 @@ typedef struct ImageOp {
 
 static Status image_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    const Tensor *x = &call->in[0], *y = &call->out[0];
-    TRY(check_activation(call, y));
-    if (x->dtype != DTYPE_U8)
-        return FAIL(ERR_UNSUPPORTED, "image '%s': expected u8 pixels, found %s", call->name, dtype_name(x->dtype));
-    bool count = x->shape.n == y->shape.n || x->shape.n == y->shape.n + 1; /* the one more is mixed in */
-    bool fits = count && x->shape.h >= y->shape.h && x->shape.w >= y->shape.w &&
-                (x->shape.c == y->shape.c || x->shape.c == 1) && y->shape.c <= IMAGE_CHANNELS;
-    if (!fits)
-        return FAIL(ERR_SHAPE,
-                    "image '%s': cannot crop %s from %s: expected sides within the image, at most %d channels, and as "
-                    "many in the image or one (gray)",
-                    call->name, shape_text(y->shape), shape_text(x->shape), IMAGE_CHANNELS);
+    TRY(cpu_check(device, call));
     ImageTable *table = malloc(sizeof *table);
     if (!table) return FAIL(ERR_MEMORY, "no memory for the table of image '%s'", call->name);
     for (int c = 0; c < call->out[0].shape.c; c++)

@@ -56,13 +56,6 @@ static void pad_rows(void *context, int64_t first, int64_t end, int thread)
     }
 }
 
-static Status pad_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(check_activation(call, &call->out[0]));
-    return operands_pad(call);
-}
-
 static Status pad_launch(Device *device, OpCall *call)
 {
     Shape y = call->out[0].shape;
@@ -70,4 +63,4 @@ static Status pad_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_pad = {.prepare = pad_prepare, .launch = pad_launch};
+const OpKernel cpu_pad = {.prepare = cpu_check, .launch = pad_launch};

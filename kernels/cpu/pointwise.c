@@ -20,14 +20,6 @@ static Span span_part(Span span, int64_t at)
     return (Span){span.pixel, span.from + at, smaller(BLOCK_ELEMENTS, span.n - at)};
 }
 
-static Status pointwise_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(check_activation(call, &call->out[0]));
-    for (int k = 0; k < call->in_count; k++) TRY(check_activation(call, &call->in[k]));
-    return OK;
-}
-
 /* ---- add */
 
 VECTOR_INLINE void add_rows(Dtype dtype, const void *a, const void *b, bool relu, void *y, int64_t n)
@@ -80,7 +72,7 @@ static Status add_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_add = {.prepare = pointwise_prepare, .launch = add_launch};
+const OpKernel cpu_add = {.prepare = cpu_check, .launch = add_launch};
 
 /* ---- mul */
 
@@ -102,7 +94,7 @@ static void mul_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(mul, 2)
 
-const OpKernel cpu_mul = {.prepare = pointwise_prepare, .launch = mul_launch};
+const OpKernel cpu_mul = {.prepare = cpu_check, .launch = mul_launch};
 
 /* ---- affine */
 
@@ -124,7 +116,7 @@ static void affine_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(affine, 1)
 
-const OpKernel cpu_affine = {.prepare = pointwise_prepare, .launch = affine_launch};
+const OpKernel cpu_affine = {.prepare = cpu_check, .launch = affine_launch};
 
 /* ---- power */
 
@@ -155,4 +147,4 @@ static void power_span(const OpCall *call, Span span)
 
 SPAN_LAUNCH(power, 1)
 
-const OpKernel cpu_power = {.prepare = pointwise_prepare, .launch = power_launch};
+const OpKernel cpu_power = {.prepare = cpu_check, .launch = power_launch};

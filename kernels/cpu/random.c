@@ -34,12 +34,6 @@ static void random_span(const OpCall *call, Span span)
     }
 }
 
-static Status random_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return check_activation(call, &call->out[0]);
-}
-
 SPAN_LAUNCH(random, 0)
 
-const OpKernel cpu_random = {.prepare = random_prepare, .launch = random_launch};
+const OpKernel cpu_random = {.prepare = cpu_check, .launch = random_launch};

@@ -52,9 +52,7 @@ static const double *channel_totals(const Device *device, const Tensor *x, void 
 
 static Status channel_sum_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(check_activation(call, &call->in[0]));
-    TRY(check_activation(call, &call->out[0]));
+    TRY(cpu_check(device, call));
     call->workspace_bytes = channel_bytes(&call->in[0]);
     return OK;
 }
@@ -153,19 +151,6 @@ static void spread_chunk(void *context, int64_t first, int64_t end, int thread)
         spread_row(x, element_at(x, folded_pixel(x, y->shape, pixel) * x->pitch), y, element_at(y, pixel * y->pitch));
 }
 
-static Status fold_check(const OpCall *call, const Tensor *small, const Tensor *big)
-{
-    TRY(check_activation(call, small));
-    TRY(check_activation(call, big));
-    return operands_fold(call, small, big);
-}
-
-static Status spread_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return fold_check(call, &call->in[0], &call->out[0]);
-}
-
 static Status spread_launch(Device *device, OpCall *call)
 {
     Folding op = folding_of(&call->in[0], &call->out[0]);
@@ -173,8 +158,8 @@ static Status spread_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_channel_spread = {.prepare = spread_prepare, .launch = spread_launch};
-const OpKernel cpu_spread_to = {.prepare = spread_prepare, .launch = spread_launch};
+const OpKernel cpu_channel_spread = {.prepare = cpu_check, .launch = spread_launch};
+const OpKernel cpu_spread_to = {.prepare = cpu_check, .launch = spread_launch};
 
 /* ---- sum to a smaller shape */
 
@@ -242,8 +227,7 @@ static void sum_chunk(void *context, int64_t first, int64_t end, int thread)
 
 static Status sum_to_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(fold_check(call, &call->out[0], &call->in[0]));
+    TRY(cpu_check(device, call));
     Folding op = folding_of(&call->out[0], &call->in[0]);
     if (shape_pixels(op.small.shape) == 1) call->workspace_bytes = channel_bytes(&op.big);
     return OK;

@@ -70,9 +70,7 @@ static void sigmoid_chunk(void *context, int64_t first, int64_t end, int thread)
 
 static Status sigmoid_loss_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(check_activation(call, &call->in[0]));
-    TRY(operands_logits(call));
+    TRY(cpu_check(device, call));
     call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(LossSample);
     return OK;
 }
@@ -112,14 +110,6 @@ static void sigmoid_grad_chunk(void *context, int64_t first, int64_t end, int th
     }
 }
 
-static Status sigmoid_loss_dx_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    if (call->in[0].dtype != DTYPE_F32 || call->in[2].dtype != DTYPE_F32)
-        return FAIL(ERR_UNSUPPORTED, "sigmoid_loss_dx '%s': prob and dloss must be f32", call->name);
-    return check_activation(call, &call->out[0]);
-}
-
 static Status sigmoid_loss_dx_launch(Device *device, OpCall *call)
 {
     const float *dloss = call->in[2].data;
@@ -129,4 +119,4 @@ static Status sigmoid_loss_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_sigmoid_loss_dx = {.prepare = sigmoid_loss_dx_prepare, .launch = sigmoid_loss_dx_launch};
+const OpKernel cpu_sigmoid_loss_dx = {.prepare = cpu_check, .launch = sigmoid_loss_dx_launch};

@@ -87,9 +87,7 @@ static void softmax_chunk(void *context, int64_t first, int64_t end, int thread)
 
 static Status softmax_loss_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(check_activation(call, &call->in[0]));
-    TRY(operands_logits(call));
+    TRY(cpu_check(device, call));
     call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(LossSample);
     return OK;
 }
@@ -132,14 +130,6 @@ static void softmax_grad_chunk(void *context, int64_t first, int64_t end, int th
     }
 }
 
-static Status softmax_loss_dx_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    if (call->in[0].dtype != DTYPE_F32 || call->in[2].dtype != DTYPE_F32)
-        return FAIL(ERR_UNSUPPORTED, "softmax_loss_dx '%s': prob and dloss must be f32", call->name);
-    return check_activation(call, &call->out[0]);
-}
-
 static Status softmax_loss_dx_launch(Device *device, OpCall *call)
 {
     SoftmaxGrad op = {&call->in[0],
@@ -152,4 +142,4 @@ static Status softmax_loss_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_softmax_loss_dx = {.prepare = softmax_loss_dx_prepare, .launch = softmax_loss_dx_launch};
+const OpKernel cpu_softmax_loss_dx = {.prepare = cpu_check, .launch = softmax_loss_dx_launch};

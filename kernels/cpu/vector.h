@@ -7,7 +7,6 @@
 #pragma once
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/operands.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -117,20 +116,4 @@ static inline void chunks_run_back(const Device *device, int64_t count, int64_t 
 static inline int64_t chunk_pixels(int64_t width)
 {
     return larger(1, CHUNK_ELEMENTS / larger(1, width));
-}
-
-/* Refuse element types that the CPU kernels do not compute with. */
-NODISCARD static inline Status check_activation(const OpCall *call, const Tensor *t)
-{
-    if (t->data && t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': the CPU computes in f32 or bf16, not %s", op_name(call->kind),
-                    call->name, dtype_name(t->dtype));
-    return OK;
-}
-
-/* check_activation, and refuse operands (the first `in_count` inputs and out[0]) of different types. */
-NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
-{
-    TRY(check_activation(call, &call->out[0]));
-    return operands_same_dtype(call, 0, in_count);
 }

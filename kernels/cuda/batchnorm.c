@@ -8,9 +8,10 @@
 
 static Status batchnorm_prepare(Device *device, OpCall *call)
 {
-    TRY(check_same_dtype(call, 1));
-    call->workspace_bytes = kernel_batchnorm_bytes(call->in[0].shape);
-    return column_counters_create(device, call, &call->in[0]);
+    const Tensor *x = &call->in[call->kind == OP_BATCHNORM ? 0 : 1];
+    TRY(cuda_check(device, call));
+    call->workspace_bytes = kernel_batchnorm_bytes(x->shape);
+    return column_counters_create(device, call, x);
 }
 
 static Status batchnorm_launch(Device *device, OpCall *call)
@@ -44,50 +45,23 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
 }
 
 LAUNCH_KERNEL(batchnorm_sums)
-LAUNCH_KERNEL(batchnorm_apply)
-LAUNCH_KERNEL(norm_fold)
+PLAIN(batchnorm_apply)
+PLAIN(norm_fold)
 LAUNCH_KERNEL(batchnorm_finish)
-LAUNCH_KERNEL(batchnorm_dx_apply)
+PLAIN(batchnorm_dx_apply)
 
 const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare, .launch = batchnorm_launch, .discard = counters_destroy};
-
-static Status batchnorm_apply_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return check_same_dtype(call, 1);
-}
+const OpKernel cuda_batchnorm_dx = {
+    .prepare = batchnorm_prepare, .launch = batchnorm_dx_launch, .discard = counters_destroy};
 
 static Status batchnorm_sums_prepare(Device *device, OpCall *call)
 {
-    TRY(check_same_dtype(call, 1));
+    TRY(cuda_check(device, call));
     call->workspace_bytes = kernel_batchnorm_sums_bytes(call->in[0].shape);
     return column_counters_create(device, call, &call->in[0]);
 }
 
 const OpKernel cuda_batchnorm_sums = {
     .prepare = batchnorm_sums_prepare, .launch = batchnorm_sums_launch, .discard = counters_destroy};
-
-const OpKernel cuda_norm_fold = {.launch = norm_fold_launch};
-
-const OpKernel cuda_batchnorm_apply = {.prepare = batchnorm_apply_prepare, .launch = batchnorm_apply_launch};
-
-static Status batchnorm_dx_prepare(Device *device, OpCall *call)
-{
-    TRY(check_same_dtype(call, 2));
-    call->workspace_bytes = kernel_batchnorm_bytes(call->in[1].shape);
-    return column_counters_create(device, call, &call->in[1]);
-}
-
-const OpKernel cuda_batchnorm_dx = {
-    .prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch, .discard = counters_destroy};
-
 const OpKernel cuda_batchnorm_finish = {
     .prepare = batchnorm_sums_prepare, .launch = batchnorm_finish_launch, .discard = counters_destroy};
-
-static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    return check_same_dtype(call, 2);
-}
-
-const OpKernel cuda_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare, .launch = batchnorm_dx_apply_launch};

@@ -12,16 +12,6 @@ static Status channels_copy(Device *device, const Tensor *from, int32_t from_cha
     return OK;
 }
 
-static Status copy_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(operands_copy(call));
-    if (shape_count(call->out[0].shape) >= KERNEL_MAX_ELEMENTS)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': %s has 2^31 elements or more; use a smaller batch", op_name(call->kind),
-                    call->name, shape_text(call->out[0].shape));
-    return OK;
-}
-
 static Status concat_launch(Device *device, OpCall *call)
 {
     int32_t first = 0;
@@ -33,14 +23,14 @@ static Status concat_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cuda_concat = {.prepare = copy_prepare, .launch = concat_launch};
+const OpKernel cuda_concat = {.prepare = cuda_check, .launch = concat_launch};
 
 static Status slice_launch(Device *device, OpCall *call)
 {
     return channels_copy(device, &call->in[0], call->attr.slice.first, &call->out[0], 0, call->out[0].shape.c);
 }
 
-const OpKernel cuda_slice = {.prepare = copy_prepare, .launch = slice_launch};
+const OpKernel cuda_slice = {.prepare = cuda_check, .launch = slice_launch};
 
 static Status reshape_launch(Device *device, OpCall *call)
 {
@@ -51,4 +41,4 @@ static Status reshape_launch(Device *device, OpCall *call)
     return channels_copy(device, &from, 0, &call->out[0], 0, from.shape.c);
 }
 
-const OpKernel cuda_reshape = {.prepare = copy_prepare, .launch = reshape_launch};
+const OpKernel cuda_reshape = {.prepare = cuda_check, .launch = reshape_launch};

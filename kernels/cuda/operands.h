@@ -1,9 +1,8 @@
-/* Operands that the CUDA kernels accept, checked once by prepare: element types, and sizes that 32-bit indices can count. */
+/* What the prepare and the launch of the CUDA kernels share: 32-bit indices must be able to count all operands. */
 #pragma once
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
-#include "kernels/operands.h"
 
 /* Launch a kernel for a call, on the compute stream. */
 #define LAUNCH_KERNEL(launcher)                                                                                        \
@@ -13,32 +12,22 @@
         return OK;                                                                                                     \
     }
 
-/* f32, f16 or bf16, and not too large. Absent operands pass. */
-NODISCARD static inline Status check_activation(const OpCall *call, const Tensor *t)
-{
-    if (!t->data) return OK;
-    if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': the GPU computes in f32, f16 or bf16, not %s", op_name(call->kind),
-                    call->name, dtype_name(t->dtype));
-    if (shape_count(t->shape) >= KERNEL_MAX_ELEMENTS)
-        return FAIL(ERR_UNSUPPORTED, "%s '%s': %s has 2^31 elements or more; use a smaller batch", op_name(call->kind),
-                    call->name, shape_text(t->shape));
-    return OK;
-}
+/* An op that is one launch. */
+#define PLAIN(name)                                                                                                    \
+    LAUNCH_KERNEL(name)                                                                                                \
+    const OpKernel cuda_##name = {.prepare = cuda_check, .launch = name##_launch};
 
-/* Each present input of the first `in_count`, and out[0], in any mixture of types. */
-NODISCARD static inline Status check_activations(const OpCall *call, int in_count)
+/* Refuse operands that are too large: the prepare of ops that need no more. */
+NODISCARD static inline Status cuda_check(Device *device, OpCall *call)
 {
-    TRY(check_activation(call, &call->out[0]));
-    for (int k = 0; k < in_count && k < call->in_count; k++) TRY(check_activation(call, &call->in[k]));
+    (void)device;
+    for (int k = 0; k < call->in_count + call->out_count; k++) {
+        const Tensor *t = k < call->in_count ? &call->in[k] : &call->out[k - call->in_count];
+        if (t->data && shape_count(t->shape) >= KERNEL_MAX_ELEMENTS)
+            return FAIL(ERR_UNSUPPORTED, "%s '%s': %s has 2^31 elements or more; use a smaller batch",
+                        op_name(call->kind), call->name, shape_text(t->shape));
+    }
     return OK;
-}
-
-/* ... and all of one type. */
-NODISCARD static inline Status check_same_dtype(const OpCall *call, int in_count)
-{
-    TRY(check_activations(call, in_count));
-    return operands_same_dtype(call, 0, in_count);
 }
 
 /* Counters of a reducing kernel: zeroed device memory that the op keeps as its state. */

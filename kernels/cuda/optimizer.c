@@ -1,5 +1,6 @@
-/* The update of the weights, the global square sum and the running averages on the GPU; the kernels are in
- * optimizer.cu. What changes from step to step (rate, scale, gate) is read from device memory by the kernels. */
+/* The launches of the kernels that are no ops: the update of the weights, the global square sum and the running averages
+ * (optimizer.cu), the gate (gate.cu), and the hash of device memory (hash.cu). What changes from step to step (rate, scale,
+ * gate) is read from device memory by the kernels. */
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
 
@@ -41,5 +42,23 @@ Status cuda_average(Device *device, float *running, const float *batch, const fl
     if (count >= (size_t)KERNEL_MAX_ELEMENTS)
         return FAIL(ERR_UNSUPPORTED, "averages: expected less than 2^31 elements, found %zu", count);
     TRY_CUDA(kernel_average(running, batch, correct, decay, count, commit, cuda_stream(device, STREAM_COMPUTE)));
+    return OK;
+}
+
+Status cuda_hash(Device *device, const float *x, size_t count, uint64_t first, uint64_t *sum)
+{
+    TRY_CUDA(kernel_hash(x, count, first, sum, cuda_stream(device, STREAM_COMPUTE)));
+    return OK;
+}
+
+Status cuda_gate_extras(Device *device, const GateExtrasCall *call)
+{
+    TRY_CUDA(kernel_gate_extras(call, cuda_stream(device, STREAM_COMPUTE)));
+    return OK;
+}
+
+Status cuda_gate_decide(Device *device, const GateDecideCall *call)
+{
+    TRY_CUDA(kernel_gate_decide(call, cuda_stream(device, STREAM_COMPUTE)));
     return OK;
 }

@@ -481,36 +481,6 @@ static void test_bias_and_relu_keep_nan(void **state)
 
 /* ---- what is refused */
 
-static Status prepare_conv(OpKind kind, Tensor a, Tensor b, Tensor out)
-{
-    const Case c = {"Mixed_5b.branch", .kh = 3, .kw = 3, .stride = 1, .pad_h = 1, .pad_w = 1};
-    OpCall call = conv_call(kind, &c, &a, &b, NULL, &out);
-    Status st = device.backend->kernels[kind]->prepare(&device, &call);
-    if (st == OK) discard_call(&call);
-    return st;
-}
-
-static void test_misfits_are_refused_by_name(void **state)
-{
-    (void)state;
-    Tensor x = tensor_make((Shape){2, 8, 6, 6}, DTYPE_F32, 0), w = tensor_make((Shape){4, 8, 3, 3}, DTYPE_F32, 0);
-    Tensor y = tensor_make((Shape){2, 4, 6, 6}, DTYPE_F32, 0), small = y, half = w, integers = x;
-    small.shape.h = 5;
-    half.dtype = DTYPE_BF16;
-    integers.dtype = DTYPE_I32;
-    assert_int_equal(prepare_conv(OP_CONV, x, w, y), OK);
-    assert_int_equal(prepare_conv(OP_CONV, x, w, small), ERR_SHAPE);
-    assert_non_null(strstr(status_message(), "Mixed_5b.branch"));
-    assert_non_null(strstr(status_message(), "2x4x5x6"));
-    assert_int_equal(prepare_conv(OP_CONV_DX, small, w, x), ERR_SHAPE);
-    assert_int_equal(prepare_conv(OP_CONV_DW, x, y, half), ERR_UNSUPPORTED);
-    assert_int_equal(prepare_conv(OP_CONV, integers, w, y), ERR_UNSUPPORTED);
-    assert_non_null(strstr(status_message(), "Mixed_5b.branch"));
-    free(x.data);
-    free(w.data);
-    free(y.data);
-}
-
 /* oneDNN has nothing but reference loops for a 3x3 convolution that reads a slice in place. */
 static Status settle_slow_candidate(const char *layer)
 {
@@ -621,7 +591,6 @@ int main(void)
         cmocka_unit_test(test_relu_keeps_nan),
         cmocka_unit_test(test_relu_of_dense_keeps_nan),
         cmocka_unit_test(test_bias_and_relu_keep_nan),
-        cmocka_unit_test(test_misfits_are_refused_by_name),
         cmocka_unit_test(test_reference_code_is_refused_unless_accepted),
         cmocka_unit_test(test_denormals_are_zero_in_every_thread),
         cmocka_unit_test(test_device_says_what_it_is),

@@ -201,8 +201,7 @@ static int64_t norm_chunk(const Norm *norm)
 
 static Status norm_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(check_same_dtype(call, 1));
+    TRY(cpu_check(device, call));
     Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
     call->workspace_bytes = norm_bytes(&norm.columns) + 2 * (size_t)norm.columns.c * sizeof(float);
     return OK;
@@ -318,8 +317,7 @@ static Status grad_sums_join(const Device *device, const Norm *norm, double *cou
 
 static Status batchnorm_dx_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(check_same_dtype(call, 2));
+    TRY(cpu_check(device, call));
     Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
     call->workspace_bytes = norm_bytes(&norm.columns) + (size_t)norm.columns.width * sizeof(float);
     return OK;
@@ -353,8 +351,7 @@ const OpKernel cpu_batchnorm_dx = {.prepare = batchnorm_dx_prepare, .launch = ba
 
 static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
 {
-    (void)device;
-    TRY(check_same_dtype(call, 2));
+    TRY(cpu_check(device, call));
     Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
     call->workspace_bytes = norm_bytes(&norm.columns);
     return OK;

@@ -153,14 +153,6 @@ static void max_chunk(void *context, int64_t first, int64_t end, int thread)
     mode_restore(mode);
 }
 
-static Status max_pool_prepare(Device *device, OpCall *call)
-{
-    (void)device;
-    TRY(operands_window(call, true));
-    TRY(check_activation(call, &call->in[0]));
-    return check_same_dtype(call, 1);
-}
-
 static Status max_pool_launch(Device *device, OpCall *call)
 {
     MaxPool pool = {&call->in[0], &call->out[0], &call->out[1], call->attr.pool.window};
@@ -170,4 +162,4 @@ static Status max_pool_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_max_pool = {.prepare = max_pool_prepare, .launch = max_pool_launch};
+const OpKernel cpu_max_pool = {.prepare = cpu_check, .launch = max_pool_launch};

@@ -297,10 +297,7 @@ static MaxPoolGrad max_grad_bind(const OpCall *call)
 
 static Status max_pool_dx_prepare(Device *device, OpCall *call)
 {
-    TRY(operands_window(call, true));
-    TRY(check_activation(call, &call->out[0]));
-    TRY(operands_same_dtype(call, 0, 1)); /* the second input holds places */
-    TRY(operands_same_dtype(call, 2, 4));
+    TRY(cpu_check(device, call));
     call->workspace_bytes = (size_t)(cpu_threads(device) * max_grad_bind(call).most) * sizeof(Cover);
     return OK;
 }

@@ -229,8 +229,7 @@ static Status mean_prepare(Device *device, OpCall *call)
 {
     Shape in = call->in[0].shape;
     MeanPlan *plan = NULL;
-    if (!call->attr.pool.adaptive) TRY(operands_window(call, false));
-    TRY(check_same_dtype(call, 2));
+    TRY(cpu_check(device, call));
     TRY(mean_plan_create(in, call->out[0].shape, &plan));
     taps_fill(plan, call);
     call->state = plan;
