@@ -5,24 +5,10 @@
 
 #include <stdlib.h>
 
-static Status dense_check(const OpCall *call, const Tensor *x, const Tensor *w, const Tensor *y)
-{
-    Shape wanted = {w->shape.n, x->shape.c, x->shape.h, x->shape.w};
-    Shape out = {x->shape.n, w->shape.n, 1, 1};
-    if (!shape_equal(w->shape, wanted) || !shape_equal(y->shape, out))
-        return FAIL(ERR_SHAPE, "'%s' (%s): x %s, w %s and y %s do not fit together", call->name, op_name(call->kind),
-                    shape_text(x->shape), shape_text(w->shape), shape_text(y->shape));
-    if (w->dtype != DTYPE_F32)
-        return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s, only f32 is supported", call->name,
-                    op_name(call->kind), dtype_name(w->dtype));
-    return OK;
-}
-
 static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, const Tensor *x, const Tensor *w,
                             const Tensor *y)
 {
     Status st = OK;
-    TRY(dense_check(call, x, w, y));
     int64_t ins = shape_count(w->shape) / w->shape.n;
     Product product = {.kind = kind,
                        .rows = x->shape.n,

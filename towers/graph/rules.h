@@ -73,3 +73,9 @@ Value grad_before_relu(GradCall *c);
  * op that wrote the operand does not. */
 bool grad_claim_relu(GradCall *c, int i);
 void grad_no_rule(GradCall *c);
+/* The gradient rule of an op without one: it is refused. */
+#define NO_GRADIENT(name)                                                                                              \
+    void grad_##name(GradCall *c)                                                                                      \
+    {                                                                                                                  \
+        grad_no_rule(c);                                                                                               \
+    }

@@ -154,20 +154,9 @@ void grad_conv_dw(GradCall *c)
     give_conv_dx(c, 0, c->op.in[1], c->dy[0]);
 }
 
-void grad_conv_statistics(GradCall *c)
-{
-    grad_no_rule(c);
-}
-
-void grad_conv_dx_sums(GradCall *c)
-{
-    grad_no_rule(c);
-}
-
-void grad_conv_dw_apply(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(conv_statistics)
+NO_GRADIENT(conv_dx_sums)
+NO_GRADIENT(conv_dw_apply)
 
 /* ---- dense */
 

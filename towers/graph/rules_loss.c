@@ -88,10 +88,7 @@ void grad_sigmoid_loss(GradCall *c)
     grad_give(c, 0, grad_op(c, OP_SIGMOID_LOSS_DX, "dx", in, op->in[3].id ? 5 : 4, &op->attr, NULL));
 }
 
-void grad_sigmoid_loss_dx(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(sigmoid_loss_dx)
 
 void grad_softmax_loss(GradCall *c)
 {
@@ -101,7 +98,4 @@ void grad_softmax_loss(GradCall *c)
     grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", in, op->in[2].id ? 4 : 3, &op->attr, NULL));
 }
 
-void grad_softmax_loss_dx(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(softmax_loss_dx)

@@ -99,25 +99,10 @@ void grad_batchnorm(GradCall *c)
     grad_give(c, 0, dx);
 }
 
-void grad_batchnorm_dx(GradCall *c)
-{
-    grad_no_rule(c);
-}
-
-void grad_batchnorm_sums(GradCall *c)
-{
-    grad_no_rule(c);
-}
-
-void grad_batchnorm_finish(GradCall *c)
-{
-    grad_no_rule(c);
-}
-
-void grad_batchnorm_dx_apply(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(batchnorm_dx)
+NO_GRADIENT(batchnorm_sums)
+NO_GRADIENT(batchnorm_finish)
+NO_GRADIENT(batchnorm_dx_apply)
 
 /* With fixed mean and variance y is linear in x: dx = gamma / sqrt(var + epsilon) * dy, which is the same op with a mean
  * and beta of 0. */

@@ -3,6 +3,20 @@
  * pass a second derivative on to dy only. */
 #include "towers/graph/rules.h"
 
+/* The output is like the first operand. */
+#define LIKE_FIRST(name)                                                                                               \
+    void shape_##name(ShapeCall *c)                                                                                    \
+    {                                                                                                                  \
+        rule_like_first(c);                                                                                            \
+    }
+/* So are the other operands. */
+#define ALIKE(name)                                                                                                    \
+    void shape_##name(ShapeCall *c)                                                                                    \
+    {                                                                                                                  \
+        rule_alike(c);                                                                                                 \
+        rule_like_first(c);                                                                                            \
+    }
+
 static void counter(ShapeCall *c, int i)
 {
     rule_shape(c, i, "shape of the counter", shape_vector(4));
@@ -24,10 +38,7 @@ void shape_image(ShapeCall *c)
     rule_out(c, 0, NULL, y, graph_options(c->g)->compute);
 }
 
-void grad_image(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(image)
 
 void shape_random(ShapeCall *c)
 {
@@ -35,38 +46,25 @@ void shape_random(ShapeCall *c)
     rule_out(c, 0, NULL, rule_asked(c), graph_options(c->g)->compute);
 }
 
-void grad_random(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(random)
 
 /* ---- activations */
 
-void shape_relu(ShapeCall *c)
-{
-    rule_like_first(c);
-}
+LIKE_FIRST(relu)
 
 void grad_relu(GradCall *c)
 {
     grad_give(c, 0, grad_before_relu(c));
 }
 
-void shape_relu_dx(ShapeCall *c)
-{
-    rule_alike(c);
-    rule_like_first(c);
-}
+ALIKE(relu_dx)
 
 void grad_relu_dx(GradCall *c)
 {
     grad_give(c, 0, grad_op(c, OP_RELU_DX, "dy", OPERANDS(c->dy[0], c->op.in[1]), NULL, NULL));
 }
 
-void shape_leaky_relu(ShapeCall *c)
-{
-    rule_like_first(c);
-}
+LIKE_FIRST(leaky_relu)
 
 /* Unless alpha is below 0, y has the sign of x, which then need not be kept. */
 void grad_leaky_relu(GradCall *c)
@@ -75,11 +73,7 @@ void grad_leaky_relu(GradCall *c)
     grad_give(c, 0, grad_op(c, OP_LEAKY_RELU_DX, "dx", OPERANDS(c->dy[0], sign), &c->op.attr, NULL));
 }
 
-void shape_leaky_relu_dx(ShapeCall *c)
-{
-    rule_alike(c);
-    rule_like_first(c);
-}
+ALIKE(leaky_relu_dx)
 
 void grad_leaky_relu_dx(GradCall *c)
 {
@@ -87,18 +81,10 @@ void grad_leaky_relu_dx(GradCall *c)
 }
 
 /* dy passes on to a second derivative, x does not. */
-#define UNARY(KIND, name, formula)                                                                                     \
-    void shape_##name(ShapeCall *c)                                                                                    \
-    {                                                                                                                  \
-        rule_like_first(c);                                                                                            \
-    }
+#define UNARY(KIND, name, formula) LIKE_FIRST(name)
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
-    UNARY(KIND, name, formula)                                                                                         \
-    void shape_##name##_dx(ShapeCall *c)                                                                               \
-    {                                                                                                                  \
-        rule_alike(c);                                                                                                 \
-        rule_like_first(c);                                                                                            \
-    }                                                                                                                  \
+    LIKE_FIRST(name)                                                                                                   \
+    ALIKE(name##_dx)                                                                                                   \
     void grad_##name(GradCall *c)                                                                                      \
     {                                                                                                                  \
         grad_give(c, 0, grad_op(c, OP_##KIND##_DX, "dx", OPERANDS(c->dy[0], c->op.in[0]), NULL, NULL));                \
@@ -137,11 +123,7 @@ void grad_dropout(GradCall *c)
 
 /* ---- sums and products */
 
-void shape_add(ShapeCall *c)
-{
-    rule_alike(c);
-    rule_like_first(c);
-}
+ALIKE(add)
 
 void grad_add(GradCall *c)
 {
@@ -149,11 +131,7 @@ void grad_add(GradCall *c)
     for (int i = 0; i < c->op.in_count; i++) grad_give(c, i, dy);
 }
 
-void shape_mul(ShapeCall *c)
-{
-    rule_alike(c);
-    rule_like_first(c);
-}
+ALIKE(mul)
 
 void grad_mul(GradCall *c)
 {
@@ -162,10 +140,7 @@ void grad_mul(GradCall *c)
             grad_give(c, i, grad_op(c, OP_MUL, i ? "db" : "da", OPERANDS(c->dy[0], c->op.in[1 - i]), NULL, NULL));
 }
 
-void shape_affine(ShapeCall *c)
-{
-    rule_like_first(c);
-}
+LIKE_FIRST(affine)
 
 void grad_affine(GradCall *c)
 {
@@ -174,10 +149,7 @@ void grad_affine(GradCall *c)
     grad_give(c, 0, same ? c->dy[0] : grad_op(c, OP_AFFINE, "dx", OPERANDS(c->dy[0]), &attr, NULL));
 }
 
-void shape_power(ShapeCall *c)
-{
-    rule_like_first(c);
-}
+LIKE_FIRST(power)
 
 /* dx = dy p x^(p - 1) */
 void grad_power(GradCall *c)

@@ -77,10 +77,7 @@ void grad_max_pool(GradCall *c)
     grad_give(c, 0, grad_op(c, OP_MAX_POOL_DX, "dx", OPERANDS(c->dy[0], c->op.out[1], acc, relu_y), &c->op.attr, &x));
 }
 
-void grad_max_pool_dx(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(max_pool_dx)
 
 void grad_avg_pool(GradCall *c)
 {

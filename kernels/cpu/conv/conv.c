@@ -54,30 +54,6 @@ static ConvProblem operands_of(const OpCall *call)
     return p;
 }
 
-static Status conv_check(const ConvProblem *p)
-{
-    const Window *v = &p->window;
-    Shape x = p->x->shape;
-    Shape w = {p->y->shape.c, x.c, v->kh, v->kw};
-    Shape y = {x.n, p->w->shape.n, window_out(x.h, v->kh, v->stride_h, v->pad_h, v->ceil),
-               window_out(x.w, v->kw, v->stride_w, v->pad_w, v->ceil)};
-    if (!shape_equal(p->w->shape, w) || !shape_equal(p->y->shape, y))
-        return FAIL(ERR_SHAPE,
-                    "'%s' (%s): x %s, w %s and y %s do not fit a %dx%d window of stride %dx%d, padding %dx%d",
-                    p->call->name, op_name(p->kind), shape_text(x), shape_text(p->w->shape), shape_text(p->y->shape),
-                    v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h, v->pad_w);
-    if (p->w->dtype != DTYPE_F32 || !tensor_is_packed(p->w))
-        return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s with pitch %lld, only packed f32 is supported",
-                    p->call->name, op_name(p->kind), dtype_name(p->w->dtype), (long long)p->w->pitch);
-    if (p->bias && (p->bias->dtype != DTYPE_F32 || shape_count(p->bias->shape) != y.c))
-        return FAIL(ERR_SHAPE, "'%s' (conv): the bias is %s %s, expected f32 1x%dx1x1", p->call->name,
-                    dtype_name(p->bias->dtype), shape_text(p->bias->shape), y.c);
-    if (p->acc && (p->acc->dtype != p->x->dtype || !shape_equal(p->acc->shape, x)))
-        return FAIL(ERR_SHAPE, "'%s' (conv_dx): acc is %s %s, expected %s %s like dx", p->call->name,
-                    dtype_name(p->acc->dtype), shape_text(p->acc->shape), dtype_name(p->x->dtype), shape_text(x));
-    return OK;
-}
-
 /* ---- Winograd's algorithms */
 
 /* Lavin and Gray (arXiv:1509.09308): 36 products where the convolution has 144. Measured with the conversions to
@@ -116,7 +92,6 @@ static Status conv_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     ConvProblem problem = operands_of(call);
-    TRY(conv_check(&problem));
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     const ConvImpl *const *row = list_of(call->kind);

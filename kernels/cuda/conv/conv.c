@@ -80,27 +80,8 @@ static Operands operands_of(const OpCall *call)
     return o;
 }
 
-static Status conv_check(const OpCall *call, const Operands *o)
+static Status conv_check(const OpCall *call, const Tensor *held)
 {
-    const Window *v = &o->window;
-    const Tensor *held = o->held;
-    Shape x = held[X].shape, w = {held[Y].shape.c, x.c, v->kh, v->kw};
-    Shape y = {x.n, held[W].shape.n, window_out(x.h, v->kh, v->stride_h, v->pad_h, false),
-               window_out(x.w, v->kw, v->stride_w, v->pad_w, false)};
-    if (!shape_equal(held[W].shape, w) || !shape_equal(held[Y].shape, y))
-        return FAIL(ERR_SHAPE,
-                    "'%s' (%s): x %s, w %s and y %s do not fit a %dx%d window of stride %dx%d, padding %dx%d",
-                    call->name, op_name(call->kind), shape_text(x), shape_text(held[W].shape),
-                    shape_text(held[Y].shape), v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h, v->pad_w);
-    if (held[W].dtype != DTYPE_F32 || !tensor_is_packed(&held[W]))
-        return FAIL(ERR_UNSUPPORTED, "'%s' (%s): weights are %s with pitch %lld, only packed f32 is supported",
-                    call->name, op_name(call->kind), dtype_name(held[W].dtype), (long long)held[W].pitch);
-    if (o->has_bias && (call->in[2].dtype != DTYPE_F32 || shape_count(call->in[2].shape) != y.c))
-        return FAIL(ERR_SHAPE, "'%s' (%s): the bias is %s %s, expected f32 1x%dx1x1", call->name, op_name(call->kind),
-                    dtype_name(call->in[2].dtype), shape_text(call->in[2].shape), y.c);
-    if (o->has_acc && (o->acc.dtype != held[X].dtype || !shape_equal(o->acc.shape, x)))
-        return FAIL(ERR_SHAPE, "'%s' (%s): acc is %s %s, expected %s %s like dx", call->name, op_name(call->kind),
-                    dtype_name(o->acc.dtype), shape_text(o->acc.shape), dtype_name(held[X].dtype), shape_text(x));
     for (int k = 0; k < PARTS; k++)
         if (shape_pixels(held[k].shape) * held[k].pitch >= KERNEL_MAX_ELEMENTS)
             return FAIL(ERR_UNSUPPORTED, "'%s' (%s): %s has 2^31 elements or more; use a smaller batch", call->name,
@@ -138,7 +119,7 @@ static Status conv_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     Operands o = operands_of(call);
-    TRY(conv_check(call, &o));
+    TRY(conv_check(call, o.held));
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     Dtype dtype = o.held[X].dtype != DTYPE_F32 ? o.held[X].dtype : o.held[Y].dtype;
