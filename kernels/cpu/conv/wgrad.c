@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 
+#if defined(__x86_64__)
 enum {
     /* Packed x, or dy, of a block. With few large blocks, sums are long, and dw is rarely read, written and synchronized. Panels
      * of dy then come from L3, once for every panel of x, which costs less. */
@@ -29,7 +30,7 @@ typedef struct Axis {
     int spread; /* places beyond `out` */
 } Axis;
 
-struct Wgrad {
+typedef struct Wgrad {
     const WgradCode *code;
     Axis h, w;
     int images, ins, outs;
@@ -39,7 +40,7 @@ struct Wgrad {
     int threads;
     int x_panels, dy_panels;
     int32_t *x_first, *dy_first; /* see WgradPanels */
-};
+} Wgrad;
 
 /* Pairs of images `pair` and following, output rows `row` and following. */
 typedef struct Block {
@@ -140,6 +141,15 @@ static int32_t *panels_cut(int channels, int most, int *count)
     return first;
 }
 
+static void wgrad_destroy(void *made)
+{
+    Wgrad *g = made;
+    if (!g) return;
+    free(g->x_first);
+    free(g->dy_first);
+    free(g);
+}
+
 Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, void **made)
 {
     Status st = OK;
@@ -175,14 +185,6 @@ out:
     return st;
 }
 
-void wgrad_destroy(Wgrad *wgrad)
-{
-    if (!wgrad) return;
-    free(wgrad->x_first);
-    free(wgrad->dy_first);
-    free(wgrad);
-}
-
 static size_t block_bytes(const Wgrad *g)
 {
     return align_up(x_bytes(g, g->pairs, g->rows), 64) + align_up(dy_bytes(g, g->pairs, g->rows), 64);
@@ -194,8 +196,9 @@ static size_t sums_bytes(const Wgrad *g)
     return align_up((size_t)dw_count(g) * sizeof(float), 64);
 }
 
-size_t wgrad_workspace_bytes(const Wgrad *g)
+static size_t wgrad_workspace(const void *made)
 {
+    const Wgrad *g = made;
     if (!g->slices) return block_bytes(g);
     return (size_t)smaller(g->threads, g->slices) * block_bytes(g) + (size_t)(g->slices - 1) * sums_bytes(g);
 }
@@ -483,21 +486,23 @@ static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
         add(run->dw + first, (const float *)(const void *)sums + first, end - first);
 }
 
-void wgrad_run(const Wgrad *g, const Device *device, const void *x, const void *dy, float *dw, void *workspace)
+static Status wgrad_run(const void *made, Device *device, OpCall *call)
 {
     enum { SUMS_CHUNK = 2048 };
-    Run run = {g, x, dy, dw, workspace};
+    const Wgrad *g = made;
+    Run run = {g, call->in[0].data, call->in[1].data, call->out[0].data, call->workspace};
     if (g->slices) {
         chunks_run(device, g->slices, 1, slices_chunk, &run);
         chunks_run(device, dw_count(g), SUMS_CHUNK, sums_chunk, &run);
-        return;
+        return OK;
     }
     for (int64_t i = 0; i < blocks_of(g); i++) {
-        Block block = block_at(&run, i, workspace);
+        Block block = block_at(&run, i, call->workspace);
         block.add = i > 0;
         tasks_cut(&block, cpu_threads(device));
         block_run(&block, cpu_threads(device));
     }
+    return OK;
 }
 
 /* ---- rows of the list of convolutions */
@@ -517,7 +522,6 @@ const char *wgrad_declines(const ConvProblem *p)
     return size_declines(p);
 }
 
-#if defined(__x86_64__)
 static const char *amx_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
@@ -575,38 +579,22 @@ static Status avx512_create(Device *device, const ConvProblem *p, void **made)
     return wgrad_create(&wgrad_avx512, p, cpu_threads(device), made);
 }
 
-static size_t list_workspace(const void *made)
-{
-    return wgrad_workspace_bytes(made);
-}
-
-static Status list_run(const void *made, Device *device, OpCall *call)
-{
-    wgrad_run(made, device, call->in[0].data, call->in[1].data, call->out[0].data, call->workspace);
-    return OK;
-}
-
-static void list_destroy(void *made)
-{
-    wgrad_destroy(made);
-}
-
 const ConvImpl conv_wgrad_amx = {.name = "packed products, AMX",
                                  .takes = amx_takes,
                                  .create = amx_create,
-                                 .workspace = list_workspace,
-                                 .run = list_run,
-                                 .destroy = list_destroy};
+                                 .workspace = wgrad_workspace,
+                                 .run = wgrad_run,
+                                 .destroy = wgrad_destroy};
 const ConvImpl conv_wgrad_f32 = {.name = "packed products, f32",
                                  .takes = f32_takes,
                                  .create = f32_create,
-                                 .workspace = list_workspace,
-                                 .run = list_run,
-                                 .destroy = list_destroy};
+                                 .workspace = wgrad_workspace,
+                                 .run = wgrad_run,
+                                 .destroy = wgrad_destroy};
 const ConvImpl conv_wgrad_avx512 = {.name = "packed products, AVX512-BF16",
                                     .takes = avx512_takes,
                                     .create = avx512_create,
-                                    .workspace = list_workspace,
-                                    .run = list_run,
-                                    .destroy = list_destroy};
+                                    .workspace = wgrad_workspace,
+                                    .run = wgrad_run,
+                                    .destroy = wgrad_destroy};
 #endif

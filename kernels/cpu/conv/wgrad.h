@@ -66,19 +66,11 @@ extern const WgradCode wgrad_f32, wgrad_f32_avx2;
 /* The code for f32 of this processor, NULL if there is none (ONEDNN_MAX_CPU_ISA counts). */
 const WgradCode *wgrad_for_f32(void);
 
-typedef struct Wgrad Wgrad;
-
 /* Why another implementation is better for these tensors on every processor; NULL if none is. */
 const char *wgrad_declines(const ConvProblem *problem);
 
 /* x and dy: of the words' dtype, slices too. */
 NODISCARD Status wgrad_create(const WgradCode *code, const ConvProblem *problem, int threads, void **made);
-void wgrad_destroy(Wgrad *wgrad);
-
-size_t wgrad_workspace_bytes(const Wgrad *wgrad);
-
-/* dw: packed OHWI. `workspace`: aligned to 64 bytes, uninitialized. */
-void wgrad_run(const Wgrad *wgrad, const Device *device, const void *x, const void *dy, float *dw, void *workspace);
 
 /* ---- packing with AVX-512 (wgrad_pack.c) */
 

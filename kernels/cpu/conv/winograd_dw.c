@@ -212,7 +212,8 @@ static void dy_pack(const Block *block, const TileRow *row, int64_t channel)
     const WinogradDw *g = block->g;
     PixelRow rows[2];
     for (int r = 0; r < 2; r++) rows[r] = lines_row(&g->to, g->pack, block->dy, row->stack, row->row * 2 + r, channel);
-    uint32_t *to = block->dy_words + channel * POINTS * block->tiles + row->at * LANES;
+    int64_t lane = channel % LANES;
+    uint32_t *to = block->dy_words + (channel - lane) * POINTS * block->tiles + row->at * LANES + lane;
     g->pack->dy_squares(rows, g->tiles_w, (WordsPlace){to, block->tiles * LANES, LANES});
 }
 
@@ -222,8 +223,9 @@ static void row_pack(const Block *block, int64_t index, int64_t at)
     const WinogradDw *g = block->g;
     TileRow row = {index / g->tiles_h, index % g->tiles_h, at};
     for (int k = 0; k < g->x_panels; k++)
-        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += LANES) x_pack(block, &row, k, c);
-    for (int64_t c = 0; c < g->dy.c; c += LANES) dy_pack(block, &row, c);
+        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += g->pack->channels)
+            x_pack(block, &row, k, c);
+    for (int64_t c = 0; c < g->dy.c; c += g->pack->channels) dy_pack(block, &row, c);
 }
 
 /* ---- products */

@@ -156,7 +156,8 @@ static void dy_pack(const Block *block, int64_t line, int64_t channel)
     int64_t lines = block->stacks * g->to.across, tiles = lines * g->tiles;
     PixelRow dy =
         lines_row(&g->to, g->pack, block->dy, block->stack + line / g->to.across, line % g->to.across, channel);
-    uint32_t *to = block->dy_words + channel * dy_count(g, lines);
+    int64_t lane = channel % LANES;
+    uint32_t *to = block->dy_words + (channel - lane) * dy_count(g, lines) + lane;
     g->pack->dy_line(&dy, g->tiles, (WordsPlace){to + line * g->tiles * LANES, tiles * LANES, LANES});
     g->pack->pixel(&dy, g->to.length - 1, to + (POINTS * tiles + line) * LANES);
 }
@@ -165,8 +166,9 @@ static void line_pack(const Block *block, int64_t line)
 {
     const WinogradLineDw *g = block->g;
     for (int k = 0; k < g->x_panels; k++)
-        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += LANES) x_pack(block, line, k, c);
-    for (int64_t c = 0; c < g->dy.c; c += LANES) dy_pack(block, line, c);
+        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += g->pack->channels)
+            x_pack(block, line, k, c);
+    for (int64_t c = 0; c < g->dy.c; c += g->pack->channels) dy_pack(block, line, c);
 }
 
 static void lines_chunk(void *context, int64_t first, int64_t end, int thread)

@@ -15,7 +15,7 @@ typedef struct Lines {
     int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
 } Lines;
 
-/* 16 channels of a line of a stack. A line that does not exist reads zeros with a step of 0. */
+/* Some channels of a line of a stack. A line that does not exist reads zeros with a step of 0. */
 typedef struct PixelRow {
     const void *even, *odd; /* images; in f32 there is no odd one */
     int64_t even_step, odd_step;
@@ -53,6 +53,7 @@ extern const WinogradBack winograd_back_avx512, winograd_back_avx2;
 typedef struct WinogradPack {
     int images; /* of a stack */
     int element_bytes;
+    int channels; /* that one call packs */
     const WgradCode *products;
     const WinogradBack *back;
     /* F(2x2, 3x3), a row of tiles: the first begins at place `left` of its rows of x. */
@@ -79,6 +80,6 @@ Lines lines_of(const Tensor *t, bool down);
 
 int lines_stacks(const Lines *lines, const WinogradPack *pack);
 
-/* 16 channels of line `line`, which may lie outside. */
+/* The channels from `channel` on of line `line`, which may lie outside. */
 PixelRow lines_row(const Lines *lines, const WinogradPack *pack, const void *base, int64_t stack, int64_t line,
                    int64_t channel);

@@ -8,6 +8,7 @@
 
 const WinogradPack winograd_pack_f32 = {.images = IMAGES,
                                         .element_bytes = ELEMENT_BYTES,
+                                        .channels = CHANNELS,
                                         .products = &wgrad_f32,
                                         .back = &winograd_back_avx512,
                                         .x_squares = x_squares_pack,

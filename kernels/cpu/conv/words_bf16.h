@@ -12,7 +12,7 @@
 #define WORDS_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define WORDS_INLINE WORDS_CODE static inline __attribute__((always_inline))
 
-enum { IMAGES = 2, ELEMENT_BYTES = 2 };
+enum { IMAGES = 2, ELEMENT_BYTES = 2, CHANNELS = 16 };
 
 /* 16 channels of a pixel of two images as f32, in the order of their halves in words. */
 typedef struct Pixel {

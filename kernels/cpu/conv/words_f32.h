@@ -8,7 +8,7 @@
 #define WORDS_CODE __attribute__((target("avx512f")))
 #define WORDS_INLINE WORDS_CODE static inline __attribute__((always_inline))
 
-enum { IMAGES = 1, ELEMENT_BYTES = 4 };
+enum { IMAGES = 1, ELEMENT_BYTES = 4, CHANNELS = 16 };
 
 /* 16 channels of a pixel. */
 typedef __m512 Pixel;

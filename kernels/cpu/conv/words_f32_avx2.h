@@ -9,9 +9,9 @@
 #define WORDS_CODE __attribute__((target("avx2")))
 #define WORDS_INLINE WORDS_CODE static inline __attribute__((always_inline))
 
-enum { IMAGES = 1, ELEMENT_BYTES = 4, WORDS_LANES = 8 };
+enum { IMAGES = 1, ELEMENT_BYTES = 4, CHANNELS = 8 };
 
-/* 8 channels of a pixel: half of those that a PixelRow has. */
+/* 8 channels of a pixel. */
 typedef __m256 Pixel;
 
 WORDS_INLINE Pixel pixel_zero(void)
