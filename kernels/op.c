@@ -4,11 +4,10 @@
 static const struct {
     const char *name;
     int inputs, outputs, min_inputs;
-    const char *formula;
 } rows[OP_COUNT] = {
-    [OP_NONE] = {"none", 0, 0, 0, ""},
+    [OP_NONE] = {"none", 0, 0, 0},
 #define OP(KIND, name, inputs, outputs, min_inputs, storage, formula)                                                  \
-    [OP_##KIND] = {#name, inputs, outputs, min_inputs, formula},
+    [OP_##KIND] = {#name, inputs, outputs, min_inputs},
 #include "kernels/ops.def"
 };
 
@@ -39,11 +38,6 @@ int op_min_inputs(OpKind kind)
 int op_outputs(OpKind kind)
 {
     return rows[kind].outputs;
-}
-
-const char *op_formula(OpKind kind)
-{
-    return rows[kind].formula;
 }
 
 int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil)

@@ -134,7 +134,6 @@ const char *op_name(OpKind kind);
 int op_max_inputs(OpKind kind);
 int op_min_inputs(OpKind kind);
 int op_outputs(OpKind kind);
-const char *op_formula(OpKind kind);
 
 /* Output side of a window along one axis; <= 0 if the window does not fit. */
 int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil);

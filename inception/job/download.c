@@ -28,7 +28,8 @@ static const int64_t BYTES_MAX = INT64_C(1) << 34; /* of a file whose size is no
 
 /* ---- digests */
 
-Status sha256_file(const char *path, char digits[65])
+/* The SHA-256 of a file as 64 digits. ERR_IO if it cannot be read. */
+static Status sha256_file(const char *path, char digits[65])
 {
     Status st = OK;
     int fd = -1;

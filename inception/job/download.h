@@ -23,7 +23,5 @@ typedef struct Download {
  * bytes are then removed. */
 NODISCARD Status download(const Download *d);
 
-/* The SHA-256 of a file as 64 digits. ERR_IO if it cannot be read. */
-NODISCARD Status sha256_file(const char *path, char digits[65]);
 /* Whether the file is there and has this digest (or the first digits of it). */
 bool sha256_fits(const char *path, const char *digest);

@@ -128,7 +128,7 @@ Value list_value(Graph *g, const ValueInfo *info)
     return (Value){g->value_count};
 }
 
-int list_op(Graph *g, const Op *op)
+static int list_op(Graph *g, const Op *op)
 {
     if (graph_failed(g) || !list_grow(g, &g->ops, g->op_count, &g->op_room, sizeof *g->ops)) return -1;
     g->ops[g->op_count] = *op;

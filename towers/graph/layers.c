@@ -161,15 +161,10 @@ Value upsample(Graph *g, Value x, int32_t times)
     return affine(g, spread, (float)(times * times), 0);
 }
 
-Value max_pool_window(Graph *g, Value x, Window window)
-{
-    OpAttr attr = {.pool.window = window};
-    return unary(g, OP_MAX_POOL, x, &attr);
-}
-
 Value max_pool(Graph *g, Value x, int32_t k, Fit fit)
 {
-    return max_pool_window(g, x, window_of(k, k, fit));
+    OpAttr attr = {.pool.window = window_of(k, k, fit)};
+    return unary(g, OP_MAX_POOL, x, &attr);
 }
 
 Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad)

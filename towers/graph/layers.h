@@ -55,7 +55,6 @@ Value pad(Graph *g, Value x, int32_t top, int32_t bottom, int32_t left, int32_t 
 Value upsample(Graph *g, Value x, int32_t times); /* every pixel becomes times x times equal ones */
 
 Value max_pool(Graph *g, Value x, int32_t k, Fit fit);
-Value max_pool_window(Graph *g, Value x, Window window); /* any window: k, stride, padding, ceil */
 Value avg_pool(Graph *g, Value x, int32_t k, Fit fit);
 Value avg_pool_window(Graph *g, Value x, Window window, bool include_pad);
 Value global_avg_pool(Graph *g, Value x); /* x itself if it is a single pixel already */

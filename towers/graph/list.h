@@ -27,7 +27,6 @@ struct Graph {
 
 /* Append without checking shapes. On failure the graph has failed, and the result is Value 0, -1 or "". */
 Value list_value(Graph *g, const ValueInfo *info);
-int list_op(Graph *g, const Op *op);
 const char *list_text(Graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Fails without prepending the scope, for messages that name their layer. */

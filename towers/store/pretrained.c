@@ -41,7 +41,8 @@ Status head_names(const ProgramConfig *config, HeadNames *heads)
     return OK;
 }
 
-WeightRules head_rules(const HeadNames *heads, bool reset_head)
+/* The result points into `heads`. */
+static WeightRules head_rules(const HeadNames *heads, bool reset_head)
 {
     WeightRules rules = {0};
     for (int i = 0; reset_head && i < heads->count; i++) rules.reset[i] = heads->classifier[i];

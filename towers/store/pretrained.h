@@ -13,8 +13,6 @@ typedef struct HeadNames {
 } HeadNames;
 /* Found in the graph at its canonical size, with all its heads. */
 NODISCARD Status head_names(const ProgramConfig *config, HeadNames *heads);
-/* The result points into `heads`. */
-WeightRules head_rules(const HeadNames *heads, bool reset_head);
 /* The number of classes of a classifier ("fc.") in a file; 0 if the file lacks it. */
 int head_classes(const SafeTensors *file, const char *classifier);
 

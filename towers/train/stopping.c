@@ -12,7 +12,8 @@ bool stopping_is_off(const TrainJob *job)
     return job->stopping.monitor == MONITOR_AUTO;
 }
 
-const char *monitor_name(const TrainJob *job)
+/* "accuracy", "mAP", "test loss" or "KID": the monitored number. */
+static const char *monitor_name(const TrainJob *job)
 {
     if (job->stopping.monitor == MONITOR_ACCURACY) return job->program.several ? "mAP" : "accuracy";
     return job->stopping.monitor == MONITOR_LOSS ? "test loss" : "KID";

@@ -12,8 +12,6 @@
 
 /* Nothing is decided by evaluations in this job. */
 bool stopping_is_off(const TrainJob *job);
-/* "accuracy", "mAP", "test loss" or "KID": the monitored number. */
-const char *monitor_name(const TrainJob *job);
 /* The header's line about it; nothing if it is off. */
 void stopping_print(const TrainJob *job, FILE *to);
 /* One call of ReduceLROnPlateau.step(value). True if the rate falls. */

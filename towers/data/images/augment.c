@@ -13,14 +13,6 @@ typedef struct Table {
     uint8_t of[3][256];
 } Table;
 
-const char *augment_name(AugmentKind kind)
-{
-    static const char *const names[] = {"identity",  "shear-x",    "shear-y",      "translate-x", "translate-y",
-                                        "rotate",    "brightness", "color",        "contrast",    "sharpness",
-                                        "posterize", "solarize",   "autocontrast", "equalize",    "hue"};
-    return kind < AUGMENT_KINDS ? names[kind] : "?";
-}
-
 static uint8_t *row_of(const Pixels *p, int32_t y)
 {
     return p->at + (size_t)y * p->pitch;

@@ -33,5 +33,3 @@ typedef struct AugmentOp {
  * thread. */
 NODISCARD Status augment_apply(AugmentOp op, Pixels *picture, Pixels *scratch);
 void augment_mirror(Pixels *picture);
-
-const char *augment_name(AugmentKind kind);

@@ -216,7 +216,7 @@ Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimens
     return OK;
 }
 
-Status idx_load(const char *path, int dimensions, Idx *made)
+static Status idx_load(const char *path, int dimensions, Idx *made)
 {
     Status st = OK;
     Stream source;

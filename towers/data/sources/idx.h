@@ -22,7 +22,6 @@ typedef struct Idx {
 
 /* `dimensions` is IDX_LABELS, or IDX_IMAGES for gray or color images; `name` is for messages. ERR_FORMAT, ERR_MEMORY,
  * ERR_IO. */
-NODISCARD Status idx_load(const char *path, int dimensions, Idx *made);
 NODISCARD Status idx_parse(const char *name, const uint8_t *bytes, size_t size, int dimensions, Idx *made);
 void idx_free(Idx *idx);
 
