@@ -136,10 +136,10 @@ static Status mpi_test(Link *link, int request, bool *ended)
     if (!*ended) return OK;
     m->bytes[request] = -2;
     if (wanted < 0 || bytes == wanted) return OK;
-    return FAIL(
-        ERR_COMM,
-        "a message of %d bytes where %d were expected: are all hosts running the same build with the same options?",
-        bytes, wanted);
+    return FAIL(ERR_COMM,
+                "a message of %d bytes where %d were expected: are all hosts running the same build with the same "
+                "options?",
+                bytes, wanted);
 }
 
 /* After an error there is nothing to wait for. */

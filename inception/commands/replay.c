@@ -190,10 +190,10 @@ static Status capsule_look(const char *path)
     TRY(path_join(manifest, path, "MANIFEST"));
     if (access(manifest, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))
         return OK; /* capsule_open reports other errors */
-    return FAIL(
-        ERR_CHECKPOINT,
-        "%s is not a capsule (it has no MANIFEST); a capsule is a directory nan-step-N-tower-K in a run directory",
-        path);
+    return FAIL(ERR_CHECKPOINT,
+                "%s is not a capsule (it has no MANIFEST); a capsule is a directory nan-step-N-tower-K in a run "
+                "directory",
+                path);
 }
 
 Status replay_run(Options *o, JobFiles *files, FILE *to)

@@ -197,11 +197,10 @@ static Status finish(const Download *d, const char *part)
     TRY(sha256_file(part, digits));
     if (!strncmp(digits, d->sha256, strlen(d->sha256))) return file_publish(part, d->path);
     unlink(part);
-    return FAIL(
-        ERR_FORMAT,
-        "%s is not the expected file: its SHA-256 is %s, but %s%s was expected; it was removed (was the address "
-        "given to another file, or does a proxy answer?)",
-        d->address, digits, d->sha256, strlen(d->sha256) < 64 ? "..." : "");
+    return FAIL(ERR_FORMAT,
+                "%s is not the expected file: its SHA-256 is %s, but %s%s was expected; it was removed (was the "
+                "address given to another file, or does a proxy answer?)",
+                d->address, digits, d->sha256, strlen(d->sha256) < 64 ? "..." : "");
 }
 
 Status download(const Download *d)

@@ -286,21 +286,19 @@ static Status several_check(const Options *o, JobFiles *files)
     program->several = train->several;
     if (!train->several) return OK;
     if (program->loss != LOSS_BCE)
-        return FAIL(
-            ERR_ARG,
-            "%s has a labels file, with any number of classes for an image: use --loss bce (or remove labels.csv, if "
-            "the classes are the folders)",
-            train->name);
+        return FAIL(ERR_ARG,
+                    "%s has a labels file, with any number of classes for an image: use --loss bce (or remove "
+                    "labels.csv, if the classes are the folders)",
+                    train->name);
     if (o->background)
         return FAIL(ERR_UNSUPPORTED, "--background is a class for images of no other; with a labels file these have no "
                                      "label");
     int64_t count = files->test ? source_info(files->test)->count : 0, classes = program->options.classes;
     if (count * classes > SCORES_MAX)
-        return FAIL(
-            ERR_UNSUPPORTED,
-            "mAP keeps the probabilities of %lld classes for %lld evaluation images, %lld numbers; at most %lld are "
-            "supported: use fewer evaluation images",
-            (long long)classes, (long long)count, (long long)(count * classes), (long long)SCORES_MAX);
+        return FAIL(ERR_UNSUPPORTED,
+                    "mAP keeps the probabilities of %lld classes for %lld evaluation images, %lld numbers; at most "
+                    "%lld are supported: use fewer evaluation images",
+                    (long long)classes, (long long)count, (long long)(count * classes), (long long)SCORES_MAX);
     return OK;
 }
 

@@ -203,12 +203,11 @@ static Status begin_check(bool automatic, JobFiles *files)
     files->nothing_to_resume = automatic;
     if (!automatic || !saved.results) return OK;
     checkpoint_list(files->run_dir, list, sizeof list);
-    return FAIL(
-        ERR_CHECKPOINT,
-        "--resume auto: '%s' has results but no checkpoint to resume from; nothing was changed:\n%s\n  (to start "
-        "a new run, choose another folder with --experiment NAME; --pretrained starts it from these "
-        "weights)",
-        files->run_dir, list);
+    return FAIL(ERR_CHECKPOINT,
+                "--resume auto: '%s' has results but no checkpoint to resume from; nothing was changed:\n%s\n  (to "
+                "start a new run, choose another folder with --experiment NAME; --pretrained starts it from these "
+                "weights)",
+                files->run_dir, list);
 }
 
 /* The model on the command line, else that of the run that --resume names; NULL: job_model reports that it is

@@ -143,11 +143,10 @@ Status address_check(const char *text, const char *label)
 {
     size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
     if (!isalpha((unsigned char)text[0]) || strncmp(text + scheme, "://", 3) != 0) return OK;
-    return FAIL(
-        ERR_ARG,
-        "%s: '%s' is the address of a store, but only files and folders are read and written: mount it, or copy "
-        "it with the tools of %.*s",
-        label, text, (int)scheme, text);
+    return FAIL(ERR_ARG,
+                "%s: '%s' is the address of a store, but only files and folders are read and written: mount it, or "
+                "copy it with the tools of %.*s",
+                label, text, (int)scheme, text);
 }
 
 Status read_value(const OptionInfo *info, const char *text, const char *label, OptionValue *value)

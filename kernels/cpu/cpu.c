@@ -96,11 +96,10 @@ static Status cpu_alloc(Device *device, size_t bytes, void **made)
     void *memory = NULL;
     bool large = bytes >= HUGE_PAGE;
     if (large && bytes > memory_available())
-        return FAIL(
-            ERR_MEMORY,
-            "%zu MiB of memory are needed, but only %zu MiB are left: use a smaller batch, fewer towers or 16-bit "
-            "activations",
-            bytes >> 20, memory_available() >> 20);
+        return FAIL(ERR_MEMORY,
+                    "%zu MiB of memory are needed, but only %zu MiB are left: use a smaller batch, fewer towers or "
+                    "16-bit activations",
+                    bytes >> 20, memory_available() >> 20);
     if (posix_memalign(&memory, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1) != 0)
         return FAIL(ERR_MEMORY,
                     "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",

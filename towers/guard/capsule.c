@@ -183,11 +183,10 @@ static Status fields_read(Fields *f, Capsule *c)
     for (int i = 0; i < 4; i++)
         if (all[i] != OK) return all[i];
     if (by_tower && c->program.options.dropout > 0 && (c->tower > 0 || c->batch.step != c->key.step))
-        return FAIL(
-            ERR_CHECKPOINT,
-            "%s: written by a version that drew the masks of dropout for each tower; this version cannot draw them "
-            "again, use the version that wrote it",
-            c->path);
+        return FAIL(ERR_CHECKPOINT,
+                    "%s: written by a version that drew the masks of dropout for each tower; this version cannot "
+                    "draw them again, use the version that wrote it",
+                    c->path);
     c->batch.tower = c->found.tower = c->tower;
     c->found.step = c->step;
     return OK;

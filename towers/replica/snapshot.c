@@ -269,11 +269,10 @@ static Status settings_compare(const TrainJob *job, const char *path, const char
         if (after == 0) change_add(&table, line, before, found, 0);
     }
     if (!*text) return OK;
-    return FAIL(
-        ERR_ARG,
-        "%s was written with other settings, so a resumed run would differ:%s\n  (use the old values, or start a "
-        "new run from these weights with --pretrained)",
-        path, text);
+    return FAIL(ERR_ARG,
+                "%s was written with other settings, so a resumed run would differ:%s\n  (use the old values, or "
+                "start a new run from these weights with --pretrained)",
+                path, text);
 }
 
 static Status state_parse(TowerProcess *p, const char *text, const char *path)

@@ -210,12 +210,11 @@ static Status push_callable(Machine *m, const char *module, size_t module_bytes,
                     "'%s' is a TorchScript module (torch.jit.save), but weights are read from state dicts: "
                     "torch.save(torch.jit.load(...).state_dict(), 'weights.pth')",
                     m->label);
-    return FAIL(
-        ERR_CHECKPOINT,
-        "'%s': its pickle wants %.*s.%.*s at offset %zu, which no state dict needs, so nothing of it is run; save "
-        "the weights alone: torch.save(model.state_dict(), 'weights.pth')",
-        m->label, (int)(module_bytes < 64 ? module_bytes : 64), module, (int)(name_bytes < 64 ? name_bytes : 64), name,
-        m->op_at);
+    return FAIL(ERR_CHECKPOINT,
+                "'%s': its pickle wants %.*s.%.*s at offset %zu, which no state dict needs, so nothing of it is run; "
+                "save the weights alone: torch.save(model.state_dict(), 'weights.pth')",
+                m->label, (int)(module_bytes < 64 ? module_bytes : 64), module,
+                (int)(name_bytes < 64 ? name_bytes : 64), name, m->op_at);
 }
 
 static Status push_stack_callable(Machine *m)

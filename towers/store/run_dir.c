@@ -55,11 +55,10 @@ static Status lock_refused(int fd, const char *run_dir, int error)
         return FAIL(ERR_IO, "cannot lock '%s/.lock': %s (if the file system has no locks, use a local disk)", run_dir,
                     strerror(error));
     if (holder_is_dead(fd))
-        return FAIL(
-            ERR_ARG,
-            "the trainer that used %s is gone, but one of its processes still holds '%s/.lock': wait for it to end, or "
-            "choose another directory",
-            run_dir, run_dir);
+        return FAIL(ERR_ARG,
+                    "the trainer that used %s is gone, but one of its processes still holds '%s/.lock': wait for it "
+                    "to end, or choose another directory",
+                    run_dir, run_dir);
     holder_read(fd, pid);
     return FAIL(ERR_ARG, "another trainer (pid %s) is using %s; wait for it, stop it, or choose another directory",
                 pid[0] ? pid : "unknown", run_dir);

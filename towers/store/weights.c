@@ -284,11 +284,11 @@ static Status maps_check(const WeightMap *map, const SafeTensors *file)
     if (!safetensors_metadata(file, "towers_version") || safetensors_metadata(file, "maps")) return OK;
     for (int i = 0; i < map->count; i++)
         if (map->layout->params[i].pixels > 1)
-            return FAIL(
-                ERR_CHECKPOINT,
-                "%s: the file has the outputs of this layer pixel by pixel, as an earlier version of this program "
-                "wrote them; expected PyTorch's order: use the version that wrote the file, or train again",
-                map->layout->params[i].name);
+            return FAIL(ERR_CHECKPOINT,
+                        "%s: the file has the outputs of this layer pixel by pixel, as an earlier version of this "
+                        "program wrote them; expected PyTorch's order: use the version that wrote the file, or train "
+                        "again",
+                        map->layout->params[i].name);
     return OK;
 }
 

@@ -31,11 +31,11 @@ static Status drift_act(TowerProcess *p, const char *text)
         p->drifted = false;
         return OK;
     }
-    return FAIL(
-        ERR_NUMERIC,
-        "%s; this state was not saved, and earlier checkpoints were compared before they were saved (--resume auto "
-        "continues from the last one); check that device for faulty memory, or continue with --sdc-policy warn",
-        text);
+    return FAIL(ERR_NUMERIC,
+                "%s; this state was not saved, and earlier checkpoints were compared before they were saved "
+                "(--resume auto continues from the last one); check that device for faulty memory, or continue with "
+                "--sdc-policy warn",
+                text);
 }
 
 Status replicas_compare(TowerProcess *p, bool now)

@@ -93,21 +93,19 @@ static Status refusal(const TowerProcess *p, const Step *step)
         return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)%s",
                     (long long)step->number, p->ledger->search.report);
     if (step->culprit < 0)
-        return FAIL(
-            ERR_NUMERIC,
-            "step %lld%s: the sum of the gradients over all towers is not finite, although each tower's is; nothing "
-            "was committed; try a lower --lr or --clip-norm%s",
-            (long long)step->number, phase, p->ledger->search.report);
+        return FAIL(ERR_NUMERIC,
+                    "step %lld%s: the sum of the gradients over all towers is not finite, although each tower's is; "
+                    "nothing was committed; try a lower --lr or --clip-norm%s",
+                    (long long)step->number, phase, p->ledger->search.report);
     const TowerResult *found = &step->found[step->culprit];
-    return FAIL(
-        ERR_NUMERIC,
-        "tower %d, step %lld%s: %s not finite (loss %g, gradient norm %g); nothing was committed, the weights are "
-        "those after step %lld; try a lower --lr, or --nan-policy skip%s",
-        step->culprit, (long long)step->number, phase,
-        found->loss_finite   ? "the gradient is"
-        : found->grad_finite ? "the loss is"
-                             : "loss and gradient are",
-        loss, found->grad_norm, (long long)step->number - 1, p->ledger->search.report);
+    return FAIL(ERR_NUMERIC,
+                "tower %d, step %lld%s: %s not finite (loss %g, gradient norm %g); nothing was committed, the "
+                "weights are those after step %lld; try a lower --lr, or --nan-policy skip%s",
+                step->culprit, (long long)step->number, phase,
+                found->loss_finite   ? "the gradient is"
+                : found->grad_finite ? "the loss is"
+                                     : "loss and gradient are",
+                loss, found->grad_norm, (long long)step->number - 1, p->ledger->search.report);
 }
 
 static Status skip(TowerProcess *p, const Step *step)

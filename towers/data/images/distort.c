@@ -71,12 +71,11 @@ Status boxes_check(const Boxes *boxes)
 {
     for (int i = 0; i < boxes->count; i++)
         if (!is_inside(boxes, i))
-            return FAIL(
-                ERR_FORMAT,
-                "bounding box %d (image/object/bbox/) has ymin %g, xmin %g, ymax %g, xmax %g: expected four numbers "
-                "from 0 to 1",
-                i, (double)boxes->at[i], (double)boxes->at[boxes->count + i], (double)boxes->at[2 * boxes->count + i],
-                (double)boxes->at[3 * boxes->count + i]);
+            return FAIL(ERR_FORMAT,
+                        "bounding box %d (image/object/bbox/) has ymin %g, xmin %g, ymax %g, xmax %g: expected four "
+                        "numbers from 0 to 1",
+                        i, (double)boxes->at[i], (double)boxes->at[boxes->count + i],
+                        (double)boxes->at[2 * boxes->count + i], (double)boxes->at[3 * boxes->count + i]);
     return OK;
 }
 

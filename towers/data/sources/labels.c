@@ -193,11 +193,10 @@ static Status match_fill(Relabeled *r, const char *const *names, int count)
         for (int k = 0; k < i; k++) before += !strcmp(info->class_names[k], info->class_names[i]);
         r->map[i] = place_of(names, count, name, before);
         if (r->map[i] < 0)
-            return FAIL(
-                ERR_FORMAT,
-                "%s has a class '%s', which the network does not know; its %d classes are %s; rename it as in the "
-                "training, or remove its images",
-                info->name, name, count, known);
+            return FAIL(ERR_FORMAT,
+                        "%s has a class '%s', which the network does not know; its %d classes are %s; rename it as "
+                        "in the training, or remove its images",
+                        info->name, name, count, known);
     }
     return info->several ? lists_fill(r) : OK;
 }

@@ -39,11 +39,10 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
             why);
     }
     if (config->val_split > 0)
-        return FAIL(
-            ERR_ARG,
-            "--val-split divides folders of images and shards; '%s' holds neither: expected folders of classes with "
-            "images, shards, or the files of MNIST's format, which have test images of their own",
-            path);
+        return FAIL(ERR_ARG,
+                    "--val-split divides folders of images and shards; '%s' holds neither: expected folders of "
+                    "classes with images, shards, or the files of MNIST's format, which have test images of their own",
+                    path);
     return idx_source_open(path, split, made);
 }
 
