@@ -49,6 +49,11 @@ int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ce
     return out;
 }
 
+bool window_is_point(const Window *w)
+{
+    return w->kh == 1 && w->kw == 1 && w->stride_h == 1 && w->stride_w == 1 && !w->pad_h && !w->pad_w;
+}
+
 int64_t op_macs(const OpCall *call)
 {
     switch (call->kind) {

@@ -138,5 +138,7 @@ int op_outputs(OpKind kind);
 /* Output side of a window along one axis; <= 0 if the window does not fit. */
 int32_t window_out(int32_t side, int32_t k, int32_t stride, int32_t pad, bool ceil);
 
+bool window_is_point(const Window *window); /* 1x1, stride 1, no padding */
+
 /* Multiply-adds of one call (0 for ops without any), for `info` and GFLOP/s. */
 int64_t op_macs(const OpCall *call);

@@ -150,6 +150,13 @@ Status cpu_check(Device *device, OpCall *call)
     return OK;
 }
 
+void cpu_discard(Device *device, OpCall *call)
+{
+    (void)device;
+    free(call->state);
+    call->state = NULL;
+}
+
 static Status cpu_wait(Device *device, StreamKind waiter, StreamKind on)
 {
     (void)device, (void)waiter, (void)on;

@@ -44,6 +44,7 @@ typedef struct CpuDevice {
 /* Refuse operands of a type that the CPU kernels do not compute with: the prepare of ops that need no more. Shapes have
  * been checked by the shape rules (towers/graph/rules_*.c). */
 NODISCARD Status cpu_check(Device *device, OpCall *call);
+void cpu_discard(Device *device, OpCall *call); /* of ops whose state is one block */
 
 /* The first half of BATCHNORM_DX, for the ops that join it: out[0] = dy where the ReLU is open, else 0, with dbeta and
  * dgamma. Takes the call of a BATCHNORM_DX that cpu_batchnorm_dx has prepared; out[0] may be in[0]. */

@@ -37,13 +37,6 @@ static Status image_prepare(Device *device, OpCall *call)
     return OK;
 }
 
-static void image_discard(Device *device, OpCall *call)
-{
-    (void)device;
-    free(call->state);
-    call->state = NULL;
-}
-
 static int64_t clipped(int64_t at, int64_t room)
 {
     return at < 0 ? 0 : smaller(at, room);
@@ -147,4 +140,4 @@ static Status image_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_image = {.prepare = image_prepare, .launch = image_launch, .discard = image_discard};
+const OpKernel cpu_image = {.prepare = image_prepare, .launch = image_launch, .discard = cpu_discard};

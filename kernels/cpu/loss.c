@@ -12,6 +12,13 @@ int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t labe
     return before;
 }
 
+Status loss_prepare(Device *device, OpCall *call)
+{
+    TRY(cpu_check(device, call));
+    call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(LossSample);
+    return OK;
+}
+
 void loss_sum(const LossSample *samples, int32_t n, OpCall *call)
 {
     int32_t correct[2] = {0, 0};

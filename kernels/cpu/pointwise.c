@@ -37,18 +37,12 @@ CPU_CLONES static void pointwise_add_two(Dtype dtype, const void *a, const void 
     BY_DTYPE(dtype, add_rows, a, b, relu, y, n);
 }
 
-CPU_CLONES static void pointwise_accumulate(float *sum, const float *x, int64_t n)
-{
-    VECTOR_LOOP
-    for (int64_t i = 0; i < n; i++) sum[i] += x[i];
-}
-
 static void add_block(const OpCall *call, Span span)
 {
     float sum[BLOCK_ELEMENTS], buffer[BLOCK_ELEMENTS];
     row_load(call->in[0].dtype, span_at(&call->in[0], span), sum, span.n);
     for (int k = 1; k < call->in_count; k++)
-        if (call->in[k].data) pointwise_accumulate(sum, block_of(&call->in[k], span, buffer), span.n);
+        if (call->in[k].data) row_add(sum, block_of(&call->in[k], span, buffer), span.n);
     if (call->attr.add.relu) row_relu(DTYPE_F32, sum, sum, span.n);
     row_store(call->out[0].dtype, sum, span_at(&call->out[0], span), span.n);
 }

@@ -68,13 +68,6 @@ static void sigmoid_chunk(void *context, int64_t first, int64_t end, int thread)
     }
 }
 
-static Status sigmoid_loss_prepare(Device *device, OpCall *call)
-{
-    TRY(cpu_check(device, call));
-    call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(LossSample);
-    return OK;
-}
-
 static Status sigmoid_loss_launch(Device *device, OpCall *call)
 {
     Sigmoid op = {&call->in[0],     &call->out[1],           &call->in[2],   call->in[3].data,
@@ -84,7 +77,7 @@ static Status sigmoid_loss_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_sigmoid_loss = {.prepare = sigmoid_loss_prepare, .launch = sigmoid_loss_launch};
+const OpKernel cpu_sigmoid_loss = {.prepare = loss_prepare, .launch = sigmoid_loss_launch};
 
 typedef struct SigmoidGrad {
     const Tensor *prob, *dlogits, *targets;

@@ -85,13 +85,6 @@ static void softmax_chunk(void *context, int64_t first, int64_t end, int thread)
     }
 }
 
-static Status softmax_loss_prepare(Device *device, OpCall *call)
-{
-    TRY(cpu_check(device, call));
-    call->workspace_bytes = (size_t)call->in[0].shape.n * sizeof(LossSample);
-    return OK;
-}
-
 static Status softmax_loss_launch(Device *device, OpCall *call)
 {
     Softmax op = {&call->in[0],   &call->out[1], &call->in[2], call->in[1].data, call->attr.loss.smoothing,
@@ -101,7 +94,7 @@ static Status softmax_loss_launch(Device *device, OpCall *call)
     return OK;
 }
 
-const OpKernel cpu_softmax_loss = {.prepare = softmax_loss_prepare, .launch = softmax_loss_launch};
+const OpKernel cpu_softmax_loss = {.prepare = loss_prepare, .launch = softmax_loss_launch};
 
 typedef struct SoftmaxGrad {
     const Tensor *prob, *dlogits, *targets;

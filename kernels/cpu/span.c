@@ -39,14 +39,9 @@ VECTOR_INLINE void load_rows(Dtype dtype, const void *from, float *to, int64_t n
     for (int64_t i = 0; i < n; i++) to[i] = load(dtype, from, i);
 }
 
-CPU_CLONES static void span_load(Dtype dtype, const void *from, float *to, int64_t n)
+CPU_CLONES void row_load(Dtype dtype, const void *from, float *to, int64_t n)
 {
     BY_DTYPE(dtype, load_rows, from, to, n);
-}
-
-void row_load(Dtype dtype, const void *from, float *to, int64_t n)
-{
-    span_load(dtype, from, to, n);
 }
 
 VECTOR_INLINE void store_rows(Dtype dtype, const float *from, void *to, int64_t n)
@@ -55,14 +50,9 @@ VECTOR_INLINE void store_rows(Dtype dtype, const float *from, void *to, int64_t 
     for (int64_t i = 0; i < n; i++) store(dtype, to, i, from[i]);
 }
 
-CPU_CLONES static void span_store(Dtype dtype, const float *from, void *to, int64_t n)
+CPU_CLONES void row_store(Dtype dtype, const float *from, void *to, int64_t n)
 {
     BY_DTYPE(dtype, store_rows, from, to, n);
-}
-
-void row_store(Dtype dtype, const float *from, void *to, int64_t n)
-{
-    span_store(dtype, from, to, n);
 }
 
 VECTOR_INLINE void relu_rows(Dtype dtype, const void *x, void *y, int64_t n)
@@ -74,12 +64,13 @@ VECTOR_INLINE void relu_rows(Dtype dtype, const void *x, void *y, int64_t n)
     }
 }
 
-CPU_CLONES static void span_relu(Dtype dtype, const void *x, void *y, int64_t n)
+CPU_CLONES void row_relu(Dtype dtype, const void *x, void *y, int64_t n)
 {
     BY_DTYPE(dtype, relu_rows, x, y, n);
 }
 
-void row_relu(Dtype dtype, const void *x, void *y, int64_t n)
+CPU_CLONES void row_add(float *to, const float *from, int64_t n)
 {
-    span_relu(dtype, x, y, n);
+    VECTOR_LOOP
+    for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }

@@ -37,3 +37,4 @@ void row_load(Dtype dtype, const void *from, float *to, int64_t n);
 void row_store(Dtype dtype, const float *from, void *to, int64_t n);
 /* y = max(x, 0), keeping NaN; y may be x. */
 void row_relu(Dtype dtype, const void *x, void *y, int64_t n);
+void row_add(float *to, const float *from, int64_t n); /* to += from */

@@ -100,8 +100,3 @@ Shape shape_vector(int32_t c)
 {
     return (Shape){1, c, 1, 1};
 }
-
-bool window_is_point(const Window *w)
-{
-    return w->kh == 1 && w->kw == 1 && w->stride_h == 1 && w->stride_w == 1 && !w->pad_h && !w->pad_w;
-}

@@ -52,7 +52,6 @@ void rule_out(ShapeCall *c, int i, const char *suffix, Shape shape, Dtype dtype)
 void rule_like_first(ShapeCall *c);
 /* {1, c, 1, 1} */
 Shape shape_vector(int32_t c);
-bool window_is_point(const Window *window); /* 1x1, stride 1, no padding */
 
 /* ---- for gradient rules (grad.c) */
 #define OPERANDS(...) (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value))

@@ -42,11 +42,6 @@ static OnednnView view_of(const Tensor *t)
     return view;
 }
 
-static bool window_is_pixel(const Window *v)
-{
-    return v->kh == 1 && v->kw == 1 && v->stride_h == 1 && v->stride_w == 1 && !v->pad_h && !v->pad_w;
-}
-
 static bool window_is_image(const ConvProblem *p)
 {
     const Window *v = &p->window;
@@ -63,7 +58,7 @@ static Status offer_product(Choice *choice, Device *device, const ConvProblem *p
                        .rows = shape_pixels(p->y->shape),
                        .ins = ins,
                        .outs = p->w->shape.n,
-                       .x_pitch = window_is_pixel(&p->window) ? p->x->pitch : ins,
+                       .x_pitch = window_is_point(&p->window) ? p->x->pitch : ins,
                        .y_pitch = p->y->pitch,
                        .x = p->x->dtype,
                        .y = p->y->dtype,
@@ -149,7 +144,7 @@ static bool fits_f43(const Device *device, const ConvProblem *p)
 static bool fits_product(const Device *device, const ConvProblem *p)
 {
     (void)device;
-    return (window_is_pixel(&p->window) && (p->kind != OP_CONV_DW || !p->packed)) || window_is_image(p);
+    return (window_is_point(&p->window) && (p->kind != OP_CONV_DW || !p->packed)) || window_is_image(p);
 }
 
 static bool fits_rotated(const Device *device, const ConvProblem *p)

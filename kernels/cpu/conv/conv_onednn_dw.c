@@ -3,7 +3,7 @@
  * is a task that oneDNN has made for one thread. The sums of image slices are added in order. */
 #include "kernels/cpu/conv/conv_onednn.h"
 
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/span.h"
 #include "kernels/text.h"
 
 #include <stdlib.h>
@@ -123,19 +123,13 @@ static Status part_run(const SlicesRun *run, int index, int thread)
     return choice_run(&slices->part[index].choice, &bound, part.w.data);
 }
 
-CPU_CLONES static void sums_add(float *to, const float *from, int64_t count)
-{
-    VECTOR_LOOP
-    for (int64_t i = 0; i < count; i++) to[i] += from[i];
-}
-
 static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
     const SlicesRun *run = context;
     for (int k = 0; k < run->slices->images - 1; k++)
-        sums_add((float *)run->problem.w->data + first,
-                 (const float *)(const void *)(run->sums + (size_t)k * run->slices->sums_bytes) + first, end - first);
+        row_add((float *)run->problem.w->data + first,
+                (const float *)(const void *)(run->sums + (size_t)k * run->slices->sums_bytes) + first, end - first);
 }
 
 /* Always in a parallel region, also with one part: inside, oneDNN keeps to the one thread that its tasks were made

@@ -9,7 +9,7 @@
 #include "kernels/cpu/conv/wgrad.h"
 
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/span.h"
 
 #include <stdlib.h>
 
@@ -471,19 +471,13 @@ static void slices_chunk(void *context, int64_t first, int64_t end, int thread)
     for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, thread);
 }
 
-CPU_CLONES static void add(float *to, const float *from, int64_t count)
-{
-    VECTOR_LOOP
-    for (int64_t i = 0; i < count; i++) to[i] += from[i];
-}
-
 static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
 {
     (void)thread;
     const Run *run = context;
     const char *sums = run->workspace;
     for (int k = 1; k < run->g->slices; k++, sums += sums_bytes(run->g))
-        add(run->dw + first, (const float *)(const void *)sums + first, end - first);
+        row_add(run->dw + first, (const float *)(const void *)sums + first, end - first);
 }
 
 static Status wgrad_run(const void *made, Device *device, OpCall *call)

@@ -247,13 +247,6 @@ static Status mean_launch(Device *device, OpCall *call)
     return OK;
 }
 
-static void mean_discard(Device *device, OpCall *call)
-{
-    (void)device;
-    free(call->state);
-    call->state = NULL;
-}
+const OpKernel cpu_avg_pool = {.prepare = mean_prepare, .launch = mean_launch, .discard = cpu_discard};
 
-const OpKernel cpu_avg_pool = {.prepare = mean_prepare, .launch = mean_launch, .discard = mean_discard};
-
-const OpKernel cpu_avg_pool_dx = {.prepare = mean_prepare, .launch = mean_launch, .discard = mean_discard};
+const OpKernel cpu_avg_pool_dx = {.prepare = mean_prepare, .launch = mean_launch, .discard = cpu_discard};

@@ -21,11 +21,6 @@ typedef struct Choice {
 
 /* ---- candidates */
 
-static bool window_is_pixel(const Window *v)
-{
-    return v->kh == 1 && v->kw == 1 && v->stride_h == 1 && v->stride_w == 1 && !v->pad_h && !v->pad_w;
-}
-
 static Product product_of(const Device *device, const TaskSpec *s)
 {
     static const ProductKind kinds[] = {
@@ -101,7 +96,7 @@ static Status offer_products(Choice *c, Device *device, int wanted)
 /* All of them, or only the first. */
 static Status offer_all(Choice *c, Device *device, bool first)
 {
-    bool product = c->spec->dense || window_is_pixel(&c->spec->window);
+    bool product = c->spec->dense || window_is_point(&c->spec->window);
     if (product) TRY(offer_products(c, device, first ? 1 : PRODUCT_CANDIDATES));
     if (first && c->count) return OK;
     const TaskSpec *s = c->spec;
