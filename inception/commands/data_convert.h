@@ -5,6 +5,7 @@
 
 #include "inception/options/options.h"
 #include "towers/data/sources/survey.h"
+#include "towers/files/files.h"
 
 typedef struct Convert {
     const Source *source; /* borrowed */

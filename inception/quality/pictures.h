@@ -2,6 +2,8 @@
  * use them; real ones are read from a data set. */
 #pragma once
 
+#include "towers/data/loading/loader.h"
+
 typedef struct Pictures {
     uint8_t *at; /* owned: [count][side][side][c] */
     int64_t count;

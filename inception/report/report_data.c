@@ -11,6 +11,7 @@
 #include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
+#include "towers/files/json.h"
 #include "towers/files/utf8.h"
 #include "towers/train/mistakes.h"
 #include "towers/train/restart.h"

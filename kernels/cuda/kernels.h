@@ -26,17 +26,13 @@ enum { KERNEL_MAX_CHANNELS = 32768 };
 /* Tensors must have fewer elements than this: indices are 32 bits. */
 static const int64_t KERNEL_MAX_ELEMENTS = (int64_t)1 << 31;
 
-/* ---- input */
-cudaError_t kernel_image(const OpCall *call, cudaStream_t stream);
+/* ---- ops, as far as these are kernels of this project */
+#define OP(KIND, name, ...) cudaError_t kernel_##name(const OpCall *call, cudaStream_t stream);
+#include "kernels/ops.def"
 
 /* ---- batch normalization */
-size_t kernel_batchnorm_bytes(Shape x); /* workspace of batchnorm and batchnorm_dx */
-cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream);
+size_t kernel_batchnorm_bytes(Shape x);      /* workspace of batchnorm and batchnorm_dx */
 size_t kernel_batchnorm_sums_bytes(Shape x); /* workspace */
-cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream);
 
 /* Batch norm over the batches of all towers, in parts: between them the caller sums over the towers what lies in
  * workspace, f32. Forward: give, sums[1 + c], mean, squares[c], apply; backward: give, sums[1 + 2c], apply. */
@@ -48,8 +44,6 @@ cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t strea
 cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
 
-cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream);
 /* y = relu(a x + b); rows a and b of `coefficients`. */
 cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
                                        cudaStream_t stream);
@@ -58,50 +52,18 @@ cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream);
 /* rstd = 1 / sqrt(var + epsilon) */
 cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream);
 
-/* ---- elementwise */
-cudaError_t kernel_relu(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_relu_dx(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_leaky_relu(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream);
-#define UNARY(KIND, name, formula) cudaError_t kernel_##name(const OpCall *call, cudaStream_t stream);
-#define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
-    UNARY(KIND, name, formula) cudaError_t kernel_##name##_dx(const OpCall *call, cudaStream_t stream);
-#include "kernels/ops.def"
-cudaError_t kernel_dropout(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_add(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_mul(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_affine(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_power(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_random(const OpCall *call, cudaStream_t stream);
-
-/* ---- pooling */
-cudaError_t kernel_max_pool(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_max_pool_dx(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_avg_pool(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_avg_pool_dx(const OpCall *call, cudaStream_t stream);
-
 /* ---- channels: `c` channels of every pixel from channel `from_channel` of one to `to_channel` of the other */
 cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const Tensor *to, int32_t to_channel,
                                  int32_t c, cudaStream_t stream);
 
-/* ---- borders */
-cudaError_t kernel_pad(const OpCall *call, cudaStream_t stream);
-
 /* ---- sums and spreads */
 size_t kernel_channel_sum_bytes(Shape x);
-cudaError_t kernel_channel_sum(const OpCall *call, cudaStream_t stream);
 /* sum[c], square_sum[c] of x and x^2 over its pixels (f32; NULL: not wanted); workspace: kernel_channel_sum_bytes. */
 cudaError_t kernel_channel_sums(const Tensor *x, float *sum, float *square_sum, void *workspace, void *counters,
                                 cudaStream_t stream);
-cudaError_t kernel_sum_to(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_spread_to(const OpCall *call, cudaStream_t stream);
 
 /* ---- loss */
 size_t kernel_loss_bytes(int32_t samples);
-cudaError_t kernel_softmax_loss(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_softmax_loss_dx(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_sigmoid_loss(const OpCall *call, cudaStream_t stream);
-cudaError_t kernel_sigmoid_loss_dx(const OpCall *call, cudaStream_t stream);
 
 /* ---- optimizer. Segments travel as kernel arguments, so nothing has to stay in host memory. */
 cudaError_t kernel_optimizer(const OptimizerUpdate *update, cudaStream_t stream);

@@ -1,6 +1,7 @@
 /* CSV by RFC 4180: fields between commas, texts in quotes, with each quote in a text doubled. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* A text as a field, in quotes. Control characters become spaces, so that a row stays one line. */

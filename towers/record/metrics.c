@@ -23,10 +23,17 @@
 
 enum { WARNING_BYTES = 1024 };
 
+/* The files of lines, in the order in which they are opened and flushed. */
+typedef enum RecordFile { STEPS = 0, EPOCHS, LAYERS, NORMS, GENERATED, LOG, RECORD_FILES } RecordFile;
+
+static const char *const file_names[RECORD_FILES] = {
+    [STEPS] = "metrics.jsonl", [EPOCHS] = "results.csv",        [LAYERS] = "layers.jsonl",
+    [NORMS] = "norms.jsonl",   [GENERATED] = "generated.jsonl", [LOG] = "log.txt"};
+
 struct Metrics {
-    AppendFile *steps, *epochs, *layers, *norms, *generated, *log; /* owned */
-    Events *events;                                                /* owned */
-    locale_t plain;                                                /* owned: the C locale */
+    AppendFile *file[RECORD_FILES]; /* owned */
+    Events *events;                 /* owned */
+    locale_t plain;                 /* owned: the C locale */
     int event_interval;
     int64_t row_interval;
     int64_t vitals_ns;            /* of the last row */
@@ -58,12 +65,7 @@ void metrics_flush(Metrics *metrics)
 {
     int64_t before = metrics->failures;
     metrics->flushed_ms = clock_ns() / 1000000;
-    note_trouble(metrics, append_flush(metrics->steps));
-    note_trouble(metrics, append_flush(metrics->epochs));
-    note_trouble(metrics, append_flush(metrics->layers));
-    note_trouble(metrics, append_flush(metrics->norms));
-    note_trouble(metrics, append_flush(metrics->generated));
-    note_trouble(metrics, append_flush(metrics->log));
+    for (int i = 0; i < RECORD_FILES; i++) note_trouble(metrics, append_flush(metrics->file[i]));
     note_trouble(metrics, events_flush(metrics->events));
     if (before == 0 || metrics->failures > before) return;
     metrics->failures = 0; /* the outage is over: note it in the log */
@@ -163,23 +165,27 @@ static void put_epoch(FILE *to, const EpochRecord *record)
     fputc('\n', to);
 }
 
-/* Appends a step or an epoch as a line to `file`. */
-static Status line_add(Metrics *metrics, AppendFile *file, const StepRecord *step, const EpochRecord *epoch)
+/* A line that is printed in memory, in the C locale, and then appended as a whole. */
+typedef struct Line {
+    FILE *to; /* NULL without memory */
+    char *text;
+    size_t count;
+    locale_t before;
+} Line;
+
+static void line_begin(Metrics *metrics, Line *line)
 {
-    char *text = NULL;
-    size_t count = 0;
-    FILE *to = open_memstream(&text, &count);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for a line of the metrics");
-    locale_t before = uselocale(metrics->plain);
-    if (step)
-        put_step(to, step);
-    else
-        put_epoch(to, epoch);
-    uselocale(before);
-    Status st =
-        fclose(to) == 0 ? append_record(file, text, count) : FAIL(ERR_MEMORY, "no memory for a line of the metrics");
-    free(text);
-    return st;
+    *line = (Line){.before = uselocale(metrics->plain)};
+    line->to = open_memstream(&line->text, &line->count);
+}
+
+static void line_end(Metrics *metrics, Line *line, RecordFile file)
+{
+    uselocale(line->before);
+    bool whole = line->to && fclose(line->to) == 0;
+    note_trouble(metrics, whole ? append_record(metrics->file[file], line->text, line->count)
+                                : FAIL(ERR_MEMORY, "no memory for a line of %s", file_names[file]));
+    free(line->text);
 }
 
 /* ---- records */
@@ -237,7 +243,10 @@ void metrics_step(Metrics *metrics, const StepRecord *record)
         StepRecord row = *record;
         if (row.vitals_ns == metrics->vitals_ns) row.vitals = NULL;
         metrics->vitals_ns = row.vitals_ns;
-        note_trouble(metrics, line_add(metrics, metrics->steps, &row, NULL));
+        Line line;
+        line_begin(metrics, &line);
+        if (line.to) put_step(line.to, &row);
+        line_end(metrics, &line, STEPS);
     }
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
@@ -246,7 +255,10 @@ void metrics_step(Metrics *metrics, const StepRecord *record)
 
 void metrics_epoch(Metrics *metrics, const EpochRecord *record)
 {
-    note_trouble(metrics, line_add(metrics, metrics->epochs, NULL, record));
+    Line line;
+    line_begin(metrics, &line);
+    if (line.to) put_epoch(line.to, record);
+    line_end(metrics, &line, EPOCHS);
     EpochRecord epoch = *record;
     for (int i = 0; i < EPOCH_COLUMNS; i++) {
         const char *tag = epoch.several ? epoch_column[i].several_tag : epoch_column[i].tag;
@@ -261,53 +273,36 @@ void metrics_epoch(Metrics *metrics, const EpochRecord *record)
     metrics_flush(metrics);
 }
 
-static void layers_add(Metrics *metrics, AppendFile *file, const char *key, int64_t step, const LayerRecord *layers,
+static void layers_add(Metrics *metrics, RecordFile file, const char *key, int64_t step, const LayerRecord *layers,
                        int count)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) {
-        note_trouble(metrics, FAIL(ERR_MEMORY, "no memory for a line of the %s", key));
-        return;
-    }
-    locale_t before = uselocale(metrics->plain);
+    Line line;
+    line_begin(metrics, &line);
     /* Names of parameters need no escapes: model files use letters, digits and dots. */
-    fprintf(to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
-    for (int i = 0; i < count; i++) {
-        fprintf(to, "%s\"%s\":[", i ? "," : "", layers[i].name);
-        put_json(to, layers[i].weight);
-        fputc(',', to);
-        put_json(to, layers[i].gradient);
-        fputc(']', to);
+    if (line.to) fprintf(line.to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
+    for (int i = 0; line.to && i < count; i++) {
+        fprintf(line.to, "%s\"%s\":[", i ? "," : "", layers[i].name);
+        put_json(line.to, layers[i].weight);
+        fputc(',', line.to);
+        put_json(line.to, layers[i].gradient);
+        fputc(']', line.to);
     }
-    fputs("}}\n", to);
-    uselocale(before);
-    note_trouble(metrics, fclose(to) == 0 ? append_record(file, text, bytes)
-                                          : FAIL(ERR_MEMORY, "no memory for a line of the %s", key));
-    free(text);
+    if (line.to) fputs("}}\n", line.to);
+    line_end(metrics, &line, file);
 }
 
 void metrics_layers(Metrics *metrics, int64_t step, const LayerRecord *layers, int count)
 {
-    layers_add(metrics, metrics->layers, "layers", step, layers, count);
+    layers_add(metrics, LAYERS, "layers", step, layers, count);
 }
 
 void metrics_norms(Metrics *metrics, int64_t step, const LayerRecord *norms, int count)
 {
-    layers_add(metrics, metrics->norms, "norms", step, norms, count);
+    layers_add(metrics, NORMS, "norms", step, norms, count);
 }
 
-void metrics_generated(Metrics *metrics, const GeneratedRecord *record)
+static void put_generated(FILE *to, const GeneratedRecord *record)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) {
-        note_trouble(metrics, FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
-        return;
-    }
-    locale_t before = uselocale(metrics->plain);
     fprintf(to, "{\"step\":%" PRId64 ",\"epoch\":%" PRId64 ",\"file\":\"%s\"", record->step, record->epoch,
             record->file);
     if (record->measured) {
@@ -318,11 +313,15 @@ void metrics_generated(Metrics *metrics, const GeneratedRecord *record)
         fprintf(to, ",\"images\":%" PRId64 ",\"features\":\"%s\"", record->images, record->features);
     }
     fputs("}\n", to);
-    uselocale(before);
-    note_trouble(metrics, fclose(to) == 0 ? append_record(metrics->generated, text, bytes)
-                                          : FAIL(ERR_MEMORY, "no memory for a line of generated.jsonl"));
+}
+
+void metrics_generated(Metrics *metrics, const GeneratedRecord *record)
+{
+    Line line;
+    line_begin(metrics, &line);
+    if (line.to) put_generated(line.to, record);
+    line_end(metrics, &line, GENERATED);
     if (record->measured) note_trouble(metrics, events_scalar(metrics->events, record->step, "kid", record->kid));
-    free(text);
 }
 
 void metrics_outcome(Metrics *metrics, Status st)
@@ -330,37 +329,37 @@ void metrics_outcome(Metrics *metrics, Status st)
     note_trouble(metrics, st);
 }
 
+/* Escapes control characters, so that a file name cannot forge a line. */
+static void put_log(FILE *to, const char *message)
+{
+    struct timespec now;
+    struct tm utc;
+    char text[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+    fprintf(to, "%s.%03dZ ", text, (int)(now.tv_nsec / 1000000));
+    for (const unsigned char *at = (const unsigned char *)message; *at; at++)
+        if (*at < 0x20 || *at == 0x7f)
+            fprintf(to, "\\x%02x", *at);
+        else
+            fputc(*at, to);
+    fputc('\n', to);
+}
+
 void metrics_log(Metrics *metrics, const char *format, ...)
 {
-    char *line = NULL, *message = NULL;
-    size_t count = 0;
+    char *message = NULL;
+    Line line;
     va_list args;
     va_start(args, format);
-    if (vasprintf(&message, format, args) < 0) message = NULL;
+    bool made = vasprintf(&message, format, args) >= 0;
     va_end(args);
-    FILE *to = message ? open_memstream(&line, &count) : NULL;
-    if (to) {
-        struct timespec now;
-        struct tm utc;
-        char text[32] = "";
-        clock_gettime(CLOCK_REALTIME, &now);
-        gmtime_r(&now.tv_sec, &utc);
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-        fprintf(to, "%s.%03dZ ", text, (int)(now.tv_nsec / 1000000));
-        /* Escapes control characters, so that a file name cannot forge a line. */
-        for (const unsigned char *at = (const unsigned char *)message; *at; at++) {
-            if (*at < 0x20 || *at == 0x7f)
-                fprintf(to, "\\x%02x", *at);
-            else
-                fputc(*at, to);
-        }
-        fputc('\n', to);
-        if (fclose(to) == 0) {
-            note_trouble(metrics, append_record(metrics->log, line, count));
-            note_trouble(metrics, append_flush(metrics->log)); /* the last line before a crash matters most */
-        }
-    }
-    free(line);
+    if (!made) return;
+    line_begin(metrics, &line);
+    if (line.to) put_log(line.to, message);
+    line_end(metrics, &line, LOG);
+    note_trouble(metrics, append_flush(metrics->file[LOG])); /* the last line before a crash matters most */
     free(message);
 }
 
@@ -400,16 +399,16 @@ static int64_t log_line_step(const char *line, size_t count)
     return 0;
 }
 
-static Status file_prepare(const char *run_dir, const char *name, int64_t resume_step, LineStep *step_of, bool *moved,
-                           AppendFile **made)
+static Status file_prepare(const char *run_dir, RecordFile file, int64_t resume_step, LineStep *step_of, bool *moved,
+                           Metrics *metrics)
 {
     char path[PATH_BYTES];
-    TRY(path_join(path, run_dir, name));
+    TRY(path_join(path, run_dir, file_names[file]));
     if (resume_step >= 0 || step_of == log_line_step)
         TRY(lines_cut(path, resume_step < 0 ? 0 : resume_step, step_of));
     else
         TRY(lines_set_aside(path, moved));
-    return append_open(path, false, made);
+    return append_open(path, false, &metrics->file[file]);
 }
 
 Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
@@ -453,9 +452,9 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     metrics->event_interval = event_interval;
     metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!metrics->plain) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the C locale"));
-    TRY_OUT(file_prepare(run_dir, "metrics.jsonl", resume_step, json_line_step, &moved, &metrics->steps));
+    TRY_OUT(file_prepare(run_dir, STEPS, resume_step, json_line_step, &moved, metrics));
     if (resume_step >= 0) TRY_OUT(header_renew(run_dir, several));
-    TRY_OUT(file_prepare(run_dir, "results.csv", resume_step, csv_line_step, &moved, &metrics->epochs));
+    TRY_OUT(file_prepare(run_dir, EPOCHS, resume_step, csv_line_step, &moved, metrics));
     char path[PATH_BYTES];
     struct stat info;
     TRY_OUT(path_join(path, run_dir, "results.csv"));
@@ -463,15 +462,15 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     char header[EPOCH_TEXT + 1];
     epoch_header(several, header);
     strcat(header, "\n");
-    TRY_OUT(info.st_size ? OK : append_record(metrics->epochs, header, strlen(header)));
-    TRY_OUT(file_prepare(run_dir, "layers.jsonl", resume_step, json_line_step, &moved, &metrics->layers));
-    TRY_OUT(file_prepare(run_dir, "norms.jsonl", resume_step, json_line_step, &moved, &metrics->norms));
+    TRY_OUT(info.st_size ? OK : append_record(metrics->file[EPOCHS], header, strlen(header)));
+    TRY_OUT(file_prepare(run_dir, LAYERS, resume_step, json_line_step, &moved, metrics));
+    TRY_OUT(file_prepare(run_dir, NORMS, resume_step, json_line_step, &moved, metrics));
     TRY_OUT(path_join(path, run_dir, "generated.jsonl"));
     if (resume_step == 0) TRY_OUT(lines_cut(path, -1, json_line_step)); /* the grid of step 0 is drawn again */
-    TRY_OUT(file_prepare(run_dir, "generated.jsonl", resume_step, json_line_step, &moved, &metrics->generated));
-    TRY_OUT(file_prepare(run_dir, "log.txt", resume_step, log_line_step, &moved, &metrics->log));
+    TRY_OUT(file_prepare(run_dir, GENERATED, resume_step, json_line_step, &moved, metrics));
+    TRY_OUT(file_prepare(run_dir, LOG, resume_step, log_line_step, &moved, metrics));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
-    TRY_OUT(append_flush(metrics->epochs));
+    TRY_OUT(append_flush(metrics->file[EPOCHS]));
     metrics->flushed_ms = clock_ns() / 1000000;
     *made = metrics;
     metrics = NULL;
@@ -483,12 +482,7 @@ out:
 void metrics_close(Metrics *metrics)
 {
     if (!metrics) return;
-    append_close(metrics->steps);
-    append_close(metrics->epochs);
-    append_close(metrics->layers);
-    append_close(metrics->norms);
-    append_close(metrics->generated);
-    append_close(metrics->log);
+    for (int i = 0; i < RECORD_FILES; i++) append_close(metrics->file[i]);
     events_close(metrics->events);
     if (metrics->plain) freelocale(metrics->plain);
     free(metrics);

@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "towers/train/train.h"
+
 /* One line per property, each ended by a newline. `device` describes the opened device; `sums` the way gradients are
  * summed, or "". Errors: ERR_MEMORY. */
 NODISCARD Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to);

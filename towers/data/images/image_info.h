@@ -1,6 +1,7 @@
 /* What the header of an encoded image says, and the eight orientations of EXIF. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,8 @@
 /* Sheet: images of samples side by side, as the network sees them, in cells of equal size. */
 #pragma once
 
+#include "towers/data/loading/picture.h"
+
 /* Size of the sheets in a run directory: small enough for a page with all of them. */
 enum { SHEET_COLUMNS = 6, SHEET_PICTURES = 24, SHEET_CELL = 128 };
 
