@@ -273,13 +273,6 @@ static Status empty_classes_tell(const Source *train)
     return OK;
 }
 
-static void class_folders_free(Convert *c, int classes)
-{
-    for (int i = 0; c->class_folder && i < classes; i++) free(c->class_folder[i]);
-    free(c->class_folder);
-    c->class_folder = NULL;
-}
-
 /* ---- */
 
 static Status split_convert(Convert *c)
@@ -290,7 +283,9 @@ static Status split_convert(Convert *c)
     SurveyConfig config = {
         .source = c->source, .threads = c->threads, .visit = convert_one, .context = c, .progress = data_progress};
     if (st == OK) st = survey_run(&config);
-    class_folders_free(c, classes);
+    for (int i = 0; c->class_folder && i < classes; i++) free(c->class_folder[i]);
+    free(c->class_folder);
+    c->class_folder = NULL;
     return st;
 }
 

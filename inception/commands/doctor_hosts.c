@@ -169,11 +169,6 @@ static void card_clean(HostCard *card)
         snprintf(card->text[TOPIC_BUILD], sizeof card->text[0], "another build, with other answers");
 }
 
-static bool same_host(const HostCard *a, const HostCard *b)
-{
-    return !strcmp(a->host, b->host) && !strcmp(a->boot, b->boot);
-}
-
 /* A host by its name, and a program by its rank where a host has several. */
 static const char *name_of(const Survey *s, int rank, char name[96])
 {
@@ -337,7 +332,9 @@ static Status survey_make(const Options *o, JobFiles *files, Survey *s)
     for (int r = 0; r < s->ranks; r++) {
         card_clean(&s->card[r]);
         int first = 0;
-        while (first < r && !same_host(&s->card[first], &s->card[r])) first++;
+        while (first < r &&
+               (strcmp(s->card[first].host, s->card[r].host) || strcmp(s->card[first].boot, s->card[r].boot)))
+            first++;
         s->hosts += first == r;
     }
     all_judge(s);

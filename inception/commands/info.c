@@ -26,17 +26,13 @@ typedef struct Totals {
     int64_t params, macs, all_params;
 } Totals;
 
-static int64_t param_count(const Graph *g, Value v)
-{
-    const ValueInfo *info = graph_value(g, v);
-    return info->role == ROLE_PARAM || info->role == ROLE_PACK ? shape_count(info->shape) : 0;
-}
-
 static int64_t op_params(const Graph *g, const Op *op)
 {
     int64_t count = 0;
-    for (int k = 0; k < op->in_count; k++)
-        if (op->in[k].id) count += param_count(g, op->in[k]);
+    for (int k = 0; k < op->in_count; k++) {
+        const ValueInfo *info = op->in[k].id ? graph_value(g, op->in[k]) : NULL;
+        if (info && (info->role == ROLE_PARAM || info->role == ROLE_PACK)) count += shape_count(info->shape);
+    }
     return count;
 }
 

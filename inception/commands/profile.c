@@ -64,10 +64,9 @@ static double call_gbytes(const OpCall *call)
     double bytes = 0;
     if (call->kind == OP_SLICE || call->kind == OP_RESHAPE || call->kind == OP_CONCAT) return moved_gbytes(call);
     for (int k = 0; k < call->in_count; k++)
-        if (call->in[k].data) bytes += (double)shape_count(call->in[k].shape) * (double)dtype_bytes(call->in[k].dtype);
+        if (call->in[k].data) bytes += tensor_bytes(&call->in[k]);
     for (int k = 0; k < call->out_count; k++)
-        if (call->out[k].data)
-            bytes += (double)shape_count(call->out[k].shape) * (double)dtype_bytes(call->out[k].dtype);
+        if (call->out[k].data) bytes += tensor_bytes(&call->out[k]);
     return bytes * 1e-9;
 }
 

@@ -27,11 +27,6 @@ typedef struct Cut {
 static const bool divided[2][ONEDNN_ROLES] = {{[ONEDNN_X] = true, [ONEDNN_Y] = true},
                                               {[ONEDNN_W] = true, [ONEDNN_Y] = true, [ONEDNN_BIAS] = true}};
 
-static bool order_follows_team(const OnednnSpec *spec)
-{
-    return spec->kind == ONEDNN_MATMUL && !spec->one_thread && !onednn_has_avx512();
-}
-
 /* Parts as small as they may be without cost: starting one takes about a microsecond, its work fifty times as long. And
  * no more than MOST threads need, because each part packs the operand that is not divided. GRAIN is a multiple of the 16
  * columns and 6 rows that oneDNN's AVX2 kernel computes at once. */
@@ -85,7 +80,7 @@ static Status tasks_create(OnednnParts *parts, Onednn *onednn, const OnednnSpec 
 Status parts_create(Onednn *onednn, const OnednnSpec *spec, int threads, OnednnParts **made)
 {
     Status st = OK;
-    bool cuts = order_follows_team(spec);
+    bool cuts = spec->kind == ONEDNN_MATMUL && !spec->one_thread && !onednn_has_avx512();
     Cut cut = {.count = 1};
     if (cuts) cut = cut_of(spec);
     int members = cut.count > 1 ? threads : 1;

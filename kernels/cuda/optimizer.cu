@@ -244,12 +244,6 @@ template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
 
 /* ---- launches */
 
-static bool update_aligned(const OptimizerUpdate *u)
-{
-    return aligned_16(u->param) && aligned_16(u->grad) && aligned_16(u->slot[0]) && aligned_16(u->slot[1]) &&
-           aligned_16(u->ema) && aligned_16(u->half);
-}
-
 static Update update_of(const OptimizerUpdate *from)
 {
     const OptimizerHyper &h = from->hyper;
@@ -265,7 +259,8 @@ static Update update_of(const OptimizerUpdate *from)
     u.log_beta1 = h.beta1 > 0 ? (float)log((double)h.beta1) : -INFINITY;
     u.log_beta2 = h.beta2 > 0 ? (float)log((double)h.beta2) : -INFINITY;
     u.half_is_bf16 = from->half_dtype == DTYPE_BF16;
-    u.aligned = update_aligned(from);
+    u.aligned = aligned_16(from->param) && aligned_16(from->grad) && aligned_16(from->slot[0]) &&
+                aligned_16(from->slot[1]) && aligned_16(from->ema) && aligned_16(from->half);
     u.trust = from->trust;
     u.joined = from->joined;
     u.segments = 0;

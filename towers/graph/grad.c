@@ -243,11 +243,6 @@ static bool sweep_open(Sweep *s, Value y)
     return true;
 }
 
-static bool is_differentiable(Dtype dtype)
-{
-    return dtype != DTYPE_U8 && dtype != DTYPE_I32;
-}
-
 /* Operands that only select, whose derivative is 0 wherever it exists. */
 static bool is_mask(OpKind kind, int i)
 {
@@ -318,7 +313,7 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
             bool depends = false;
             for (int i = 0; i < op->in_count; i++) depends |= !is_mask(op->kind, i) && track_of(&s, op->in[i])->depends;
             for (int o = 0; o < op_outputs(op->kind); o++)
-                if (depends && is_differentiable(graph_value(s.g, op->out[o])->dtype))
+                if (depends && dtype_is_float(graph_value(s.g, op->out[o])->dtype))
                     track_of(&s, op->out[o])->depends = true;
         }
         mark_reached(&s, y);

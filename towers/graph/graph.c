@@ -292,11 +292,6 @@ static bool take_operands(Graph *g, Op *op, const Value *in, int count)
     return true;
 }
 
-static bool dtype_is_float(Dtype dtype)
-{
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
-}
-
 static void apply_shape_rule(Graph *g, const Op *op, const Shape *asked, ShapeCall *call)
 {
     *call = (ShapeCall){.g = g, .op = op, .asked = asked};

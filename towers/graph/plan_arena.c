@@ -19,11 +19,6 @@ static const ValueInfo *value_info(const Assign *a, int32_t id)
     return graph_value(a->alias->graph, (Value){id});
 }
 
-static size_t value_bytes(const ValueInfo *info)
-{
-    return (size_t)shape_count(info->shape) * dtype_bytes(info->dtype);
-}
-
 static Status check_entry(const LayoutEntry *entry, const ValueInfo *info, const char *what)
 {
     if (!entry)
@@ -82,8 +77,9 @@ static Status find_state(const Assign *a, const ValueInfo *info, size_t *first)
 
 static void append(const Assign *a, int32_t id, Arena arena)
 {
+    const ValueInfo *info = value_info(a, id);
     a->place[id] = (Place){arena, a->bytes[arena], false};
-    a->bytes[arena] += place_align(value_bytes(value_info(a, id)));
+    a->bytes[arena] += place_align((size_t)shape_count(info->shape) * dtype_bytes(info->dtype));
 }
 
 /* The gradient or statistic of a value has the same offset in an arena of the same layout. */

@@ -50,6 +50,10 @@ Shape rule_window(ShapeCall *c, Shape x, const Window *window, int32_t channels)
 void rule_out(ShapeCall *c, int i, const char *suffix, Shape shape, Dtype dtype);
 /* One output like the first operand. */
 void rule_like_first(ShapeCall *c);
+static inline bool dtype_is_float(Dtype dtype)
+{
+    return dtype != DTYPE_U8 && dtype != DTYPE_I32;
+}
 /* {1, c, 1, 1} */
 Shape shape_vector(int32_t c);
 

@@ -113,15 +113,10 @@ out:
 
 static Status params_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
 {
-    return arena_scan(r, arena, r->layout->params, r->layout->param_count, r->layout->param_elements, place, label,
-                      found);
-}
-
-/* For optimizer slots, which frozen parameters do not have. */
-static Status trained_scan(Replica *r, const float *arena, FindingPlace place, const char *label, Finding *found)
-{
-    return arena_scan(r, arena, r->layout->params, r->layout->trained_count, r->layout->trained_elements, place, label,
-                      found);
+    const Layout *l = r->layout;
+    bool slot = place == FOUND_SLOT; /* which frozen parameters do not have */
+    return arena_scan(r, arena, l->params, slot ? l->trained_count : l->param_count,
+                      slot ? l->trained_elements : l->param_elements, place, label, found);
 }
 
 static Status states_scan(Replica *r, float *const *arenas, int slot, int first_tower, const char *label,
@@ -144,7 +139,7 @@ Status trace_state(Replica *r, int first_tower, int slot, Finding *found)
     TRY(params_scan(r, r->ema, FOUND_AVERAGE, "average", found));
     TRY(states_scan(r, r->state, slot, first_tower, "", found));
     TRY(states_scan(r, r->config.ema ? r->ema_state : NULL, slot, first_tower, "average", found));
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(trained_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
+    for (int s = 0; s < OPTIMIZER_SLOTS; s++) TRY(params_scan(r, r->slot[s], FOUND_SLOT, labels[s], found));
     return OK;
 }
 

@@ -61,17 +61,6 @@ static char *lines_next(Lines *lines)
     return lines->line;
 }
 
-static Status lines_end(const Lines *lines)
-{
-    return ferror(lines->file) ? FAIL(ERR_IO, "cannot read '%s': %s", lines->path, strerror(errno)) : OK;
-}
-
-static void lines_close(Lines *lines)
-{
-    if (lines->file) fclose(lines->file);
-    free(lines->line);
-}
-
 __attribute__((format(printf, 2, 3))) static Status line_fail(const Lines *lines, const char *format, ...)
 {
     char what[512];
@@ -328,12 +317,6 @@ static bool row_is_kept(Thinning *thin, const Lines *lines, int64_t limit)
     return row_is_unusual(lines->line) && thin->unusual++ < UNUSUAL_ROWS;
 }
 
-static Status steps_end(Run *run, const Lines *lines)
-{
-    run->cut = lines->cut;
-    return OK;
-}
-
 /* ---- results.csv, confusion.csv */
 
 /* The next number of a row, up to a comma or the end; C's words (nan, inf) for numbers that are not finite. */
@@ -495,7 +478,7 @@ typedef struct LineFile {
 } LineFile;
 
 static const LineFile line_files[] = {
-    {"metrics.jsonl", step_add, NULL, steps_end},
+    {"metrics.jsonl", step_add, NULL, NULL},
     {"results.csv", NULL, epoch_add, NULL},
     {"confusion.csv", NULL, confusion_row, confusion_end},
     {"layers.jsonl", layers_add, NULL, NULL},
@@ -524,11 +507,13 @@ static Status lines_read(Run *run, const LineFile *file, int64_t limit)
         json_decref(object);
         object = NULL;
     }
-    TRY_OUT(lines_end(&lines));
+    if (ferror(lines.file)) TRY_OUT(FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno)));
+    if (file == line_files) run->cut = lines.cut;
     if (file->end) TRY_OUT(file->end(run, &lines));
 out:
     json_decref(object);
-    lines_close(&lines);
+    fclose(lines.file);
+    free(lines.line);
     return st;
 }
 

@@ -61,12 +61,6 @@ struct HostFiles {
     Incoming from[]; /* [programs] */
 };
 
-static void problem_note(HostFiles *files, int rank, const char *what)
-{
-    text_add(&files->problems, "%s%s of rank %d stays on %s: %s", files->problems.used ? "\n" : "", what, rank,
-             star_host(files->job->control, rank), status_message());
-}
-
 static void file_drop(Incoming *in)
 {
     durable_destroy(in->to);
@@ -222,7 +216,8 @@ static bool file_take(void *context, int rank, StarKind kind, const void *conten
         snprintf(what, sizeof what, "capsule nan-step-%" PRId64 "-tower-%d", head.step, head.tower);
     else
         file_name(rank, &head, what, sizeof what);
-    problem_note(files, rank, what);
+    text_add(&files->problems, "%s%s of rank %d stays on %s: %s", files->problems.used ? "\n" : "", what, rank,
+             star_host(files->job->control, rank), status_message());
     capsule_drop(in);
     return false;
 }

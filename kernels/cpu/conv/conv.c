@@ -134,9 +134,5 @@ static void conv_discard(Device *device, OpCall *call)
     call->state = NULL;
 }
 
-const OpKernel cpu_conv = {
-    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain};
-const OpKernel cpu_conv_dx = {
-    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain};
-const OpKernel cpu_conv_dw = {
-    .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain};
+#define CONV_KERNEL .prepare = conv_prepare, .launch = conv_launch, .discard = conv_discard, .explain = conv_explain
+const OpKernel cpu_conv = {CONV_KERNEL}, cpu_conv_dx = {CONV_KERNEL}, cpu_conv_dw = {CONV_KERNEL};

@@ -68,11 +68,6 @@ typedef struct TileRow {
     int64_t stack, row, at;
 } TileRow;
 
-static bool window_fits(const Window *v)
-{
-    return v->kh == 3 && v->kw == 3 && v->stride_h == 1 && v->stride_w == 1 && v->pad_h < 3 && v->pad_w < 3;
-}
-
 /* Tiles of an image. */
 static int64_t tiles_of(const Tensor *dy)
 {
@@ -101,7 +96,9 @@ static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy
 static const char *dw_takes(const Device *device, const ConvProblem *p)
 {
     const Tensor *x = p->x, *dy = p->y;
-    if (!window_fits(&p->window)) return "window is not 3x3 of stride 1";
+    const Window *v = &p->window;
+    if (v->kh != 3 || v->kw != 3 || v->stride_h != 1 || v->stride_w != 1 || v->pad_h >= 3 || v->pad_w >= 3)
+        return "window is not 3x3 of stride 1";
     if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
     const char *declines = winograd_pack_declines(x, dy);
     if (declines) return declines;

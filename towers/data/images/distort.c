@@ -92,11 +92,6 @@ static inline float larger(float a, float b)
     return a > b ? a : b;
 }
 
-static void brighten(float delta, float *x, size_t values)
-{
-    for (size_t i = 0; i < values; i++) x[i] += delta;
-}
-
 static void contrast(float factor, float *x, size_t count, int32_t c)
 {
     for (int32_t k = 0; k < c; k++) {
@@ -149,7 +144,7 @@ static void turn_hue(float delta, float *x, size_t count)
 
 void colors_distort(const ColorDistortion *d, float *pixels, size_t count, int32_t c)
 {
-    brighten(255 * d->brightness, pixels, count * (size_t)c);
+    for (size_t i = 0; i < count * (size_t)c; i++) pixels[i] += 255 * d->brightness;
     if (d->contrast_first) contrast(d->contrast, pixels, count, c);
     if (c == 3) saturate(d->saturation, pixels, count);
     if (c == 3) turn_hue(d->hue, pixels, count);

@@ -325,12 +325,6 @@ static Status listing_run(const SourceConfig *config, const Names *files, Listin
                                     .progress_context = config->context});
 }
 
-static void listing_free(Listing *l)
-{
-    for (int i = 0; i < l->count; i++) index_builder_free(&l->lists[i].found);
-    free(l->lists);
-}
-
 static int64_t listing_samples(const Listing *l)
 {
     int64_t count = 0;
@@ -524,7 +518,8 @@ static Status index_build(const Request *r, ShardSet *set, const Names *files, c
     }
     TRY_OUT(index_write(r->key, &b->parts, index));
 out:
-    listing_free(&listing);
+    for (int i = 0; i < listing.count; i++) index_builder_free(&listing.lists[i].found);
+    free(listing.lists);
     return st;
 }
 
