@@ -156,9 +156,8 @@ void doctor_measure(DoctorMachine *machine)
 
 /* ---- verdicts */
 
-static DoctorFinding *add(DoctorReport *report, const char *topic, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static DoctorFinding *add(DoctorReport *report, const char *topic, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static DoctorFinding *add(DoctorReport *report, const char *topic,
+                                                                const char *format, ...)
 {
     DoctorFinding *finding = &report->findings[report->count++];
     va_list args;

@@ -182,8 +182,7 @@ static const char *name_of(const Survey *s, int rank, char name[96])
 
 /* ---- findings */
 
-static void report(Survey *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void report(Survey *s, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void report(Survey *s, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

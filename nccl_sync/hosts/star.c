@@ -114,10 +114,8 @@ static void failure_take(Star *c, const StarEnd *end, int from)
     all_send(c, STAR_FAILED, end, sizeof *end, from);
 }
 
-static void failure_make(Star *c, Status status, int rank, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void failure_make(Star *c, Status status, int rank, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void failure_make(Star *c, Status status, int rank, const char *format,
+                                                               ...)
 {
     StarEnd end = {.rank = rank, .status = (int32_t)status};
     va_list args;

@@ -14,9 +14,7 @@ enum { IDS_TOLD = 8 };
 
 /* ---- the report: lines, each preceded by a newline */
 
-static void report_add(LedgerSearch *search, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void report_add(LedgerSearch *search, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void report_add(LedgerSearch *search, const char *format, ...)
 {
     Text report = text_behind(search->report, sizeof search->report);
     va_list args;

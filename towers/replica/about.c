@@ -20,8 +20,7 @@ void about_add(About *about, const char *key, const char *value)
     if (about->count < ABOUT_PAIRS) about->pair[about->count++] = (StPair){key, value};
 }
 
-static void text_put(About *about, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void text_put(About *about, const char *key, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void text_put(About *about, const char *key, const char *format, ...)
 {
     char *to = about->text + about->used;
     size_t room = sizeof about->text - about->used;

@@ -161,8 +161,7 @@ static const char *dims_text(const StTensor *t, char *buffer, size_t bytes)
     return buffer;
 }
 
-static void match_line(WeightMatch *match, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void match_line(WeightMatch *match, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void match_line(WeightMatch *match, const char *format, ...)
 {
     enum { LINES = 12, TAIL = 40 };
     char line[2 * ST_MAX_NAME];
