@@ -82,39 +82,14 @@ VECTOR_INLINE void grad_rows(Dtype dtype, const NormRows *rows, bool mask_only)
     }
 }
 
-CPU_CLONES static void norm_plain_stat(const NormRows *r, float *sum, float *square)
-{
-    BY_DTYPE(r->dtype, stat_rows, r, sum, square);
-}
-
-CPU_CLONES static void norm_plain_apply(const NormRows *r)
-{
-    BY_DTYPE(r->dtype, apply_rows, r);
-}
-
-CPU_CLONES static void norm_plain_grad_sum(const NormRows *r, float *sum, float *product)
-{
-    BY_DTYPE(r->dtype, grad_sum_rows, r, sum, product);
-}
-
-CPU_CLONES static void norm_plain_grad(const NormRows *r)
-{
-    BY_DTYPE(r->dtype, grad_rows, r, false);
-}
-
-CPU_CLONES static void norm_plain_mask(const NormRows *r)
-{
-    BY_DTYPE(r->dtype, grad_rows, r, true);
-}
-
-void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, float *second)
+CPU_CLONES void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, float *second)
 {
     switch (pass) {
-    case NORM_STAT: norm_plain_stat(r, sum, second); break;
-    case NORM_APPLY: norm_plain_apply(r); break;
-    case NORM_GRAD_SUM: norm_plain_grad_sum(r, sum, second); break;
-    case NORM_GRAD: norm_plain_grad(r); break;
-    case NORM_MASK: norm_plain_mask(r); break;
+    case NORM_STAT: BY_DTYPE(r->dtype, stat_rows, r, sum, second); break;
+    case NORM_APPLY: BY_DTYPE(r->dtype, apply_rows, r); break;
+    case NORM_GRAD_SUM: BY_DTYPE(r->dtype, grad_sum_rows, r, sum, second); break;
+    case NORM_GRAD: BY_DTYPE(r->dtype, grad_rows, r, false); break;
+    case NORM_MASK: BY_DTYPE(r->dtype, grad_rows, r, true); break;
     }
 }
 

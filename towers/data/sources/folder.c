@@ -43,11 +43,6 @@ typedef struct Scan {
     int count;
 } Scan;
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static bool is_directory(int at, const struct dirent *entry)
 {
     struct stat info;
@@ -271,13 +266,6 @@ static Status limit_find(const ClassScan *class, double val_split, uint64_t *lim
 
 /* ---- building the index */
 
-/* The label of a class of this split: its position among the training classes. */
-static int label_of(const Names *classes, const char *name)
-{
-    char *const *found = bsearch(&name, classes->name, (size_t)classes->count, sizeof *classes->name, by_name);
-    return found ? (int)(found - classes->name) : -1;
-}
-
 static Status class_add(IndexBuilder *b, const ClassScan *class, int label, const Tree *tree)
 {
     uint64_t limit = 0;
@@ -311,7 +299,7 @@ static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *class
     for (int i = 0; i < classes->count; i++) TRY(index_string_add(b, classes->name[i], &b->parts.classes[i]));
     b->parts.classes_count = classes->count;
     for (int i = 0; i < scan->count; i++)
-        TRY(class_add(b, &scan->classes[i], label_of(classes, scan->classes[i].name), tree));
+        TRY(class_add(b, &scan->classes[i], names_find(classes, scan->classes[i].name), tree));
     return OK;
 }
 
@@ -349,7 +337,7 @@ static Status classes_check(const Tree *tree, const Names *classes, const Names 
     if (train->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->train);
     if (classes->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->root);
     for (int i = 0; i < classes->count; i++)
-        if (label_of(train, classes->name[i]) < 0)
+        if (names_find(train, classes->name[i]) < 0)
             return FAIL(ERR_FORMAT, "'%s' has a class '%s' that is missing in '%s'", tree->root, classes->name[i],
                         tree->train);
     return OK;

@@ -30,3 +30,9 @@ void names_sort(Names *names)
 {
     if (names->count) qsort(names->name, (size_t)names->count, sizeof *names->name, by_name);
 }
+
+int names_find(const Names *names, const char *name)
+{
+    char *const *found = bsearch(&name, names->name, (size_t)names->count, sizeof *names->name, by_name);
+    return found ? (int)(found - names->name) : -1;
+}
