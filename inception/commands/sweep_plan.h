@@ -8,8 +8,7 @@
  * Without --trials the settings are the grid of all choices. With it they are drawn at random, choices too, each by
  * Philox from --trial-seed, its number and its option: more trials never change the earlier ones. A setting that has
  * been drawn before is drawn again. */
-#ifndef TOWERS_INCEPTION_COMMANDS_SWEEP_PLAN_H
-#define TOWERS_INCEPTION_COMMANDS_SWEEP_PLAN_H
+#pragma once
 
 #include <jansson.h>
 
@@ -57,5 +56,3 @@ void sweep_plan_destroy(SweepPlan *plan); /* NULL is fine */
 /* The value of a dimension in a run, as it could be typed. */
 const char *sweep_value(const SweepPlan *plan, int setting, int repeat, int dimension, char text[SWEEP_VALUE]);
 json_t *sweep_setting_json(const SweepPlan *plan, int setting); /* without repetitions */
-
-#endif

@@ -1,7 +1,6 @@
 /* The ranking of a sweep's settings: a table or JSON. Those that reached a higher rung come first, then those with the
  * better mean score of their repetitions; settings without a score come last, with the reason. */
-#ifndef TOWERS_INCEPTION_REPORT_SWEEP_TABLE_H
-#define TOWERS_INCEPTION_REPORT_SWEEP_TABLE_H
+#pragma once
 
 #include <jansson.h>
 
@@ -45,5 +44,3 @@ int64_t sweep_epochs(const SweepSetting *setting, int repeats);                /
 const SweepRow *sweep_failure(const SweepSetting *setting, int repeats);       /* a run that failed; NULL: none */
 /* Errors: ERR_MEMORY, ERR_IO. */
 NODISCARD Status sweep_table(SweepResult *result, bool json, FILE *to);
-
-#endif

@@ -1,5 +1,6 @@
-/* Starting all towers of a run again. Restarts (--max-restarts): after a crash of a tower the supervisor starts all towers again from the newest checkpoint,
- * on the devices that still work. Each restart is a line of RUN/restarts.jsonl. */
+/* Starting all towers of a run again. Restarts (--max-restarts): after a crash of a tower the supervisor starts all
+ * towers again from the newest checkpoint, on the devices that still work. Each restart is a line of
+ * RUN/restarts.jsonl. */
 #pragma once
 
 #include "towers/replica/job.h"
