@@ -1,7 +1,6 @@
 /* Vitals: what a device says about its own state, to a process that does not open it. The supervisor asks once a second
  * (towers/train/device_watch.h), a tower never. */
-#ifndef TOWERS_KERNELS_VITALS_H
-#define TOWERS_KERNELS_VITALS_H
+#pragma once
 
 #include "kernels/backend.h"
 
@@ -29,5 +28,3 @@ struct VitalsOps {
     Status (*read)(void *watch, int device, DeviceVitals *vitals);
     void (*close)(void *watch);
 };
-
-#endif

@@ -1,11 +1,8 @@
 /* The page of a sweep: FOLDER/sweep.html with the settings as parallel coordinates and their ranking. Self-contained, as
  * the report of a run is. */
-#ifndef TOWERS_INCEPTION_REPORT_SWEEP_PAGE_H
-#define TOWERS_INCEPTION_REPORT_SWEEP_PAGE_H
+#pragma once
 
 #include "inception/report/sweep_table.h"
 
 /* `result`: sorted by sweep_table. Errors: ERR_MEMORY, ERR_IO. */
 NODISCARD Status sweep_page(const SweepResult *result);
-
-#endif

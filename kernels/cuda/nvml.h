@@ -1,8 +1,7 @@
 /* The part of NVML's interface that is used. The library (libnvidia-ml.so.1) belongs to the driver, not to CUDA's toolkit, so it
  * is loaded at run time and not linked. Numbers and layouts are those of nvml.h of CUDA 13.4 (package nvidia-nvml-dev
  * 13.4.92; those of CUDA 11.8 are the same); where a compiler finds that header, tests/gpu/fake_nvml compares. */
-#ifndef TOWERS_KERNELS_CUDA_NVML_H
-#define TOWERS_KERNELS_CUDA_NVML_H
+#pragma once
 
 #include "kernels/vitals.h"
 
@@ -51,5 +50,3 @@ typedef struct NvmlEvent { /* nvmlEventData_t */
 } NvmlEvent;
 
 extern const VitalsOps cuda_vitals;
-
-#endif

@@ -1,8 +1,7 @@
 /* The numbers of a step in Prometheus' text format, for node_exporter's textfile collector: a gauge towers_KEY for each
  * numeric column of metrics.def, with the labels `run` and, for the number of a tower or head, `tower` or `head`.
  * https://prometheus.io/docs/instrumenting/exposition_formats/ */
-#ifndef TOWERS_RECORD_PROMETHEUS_H
-#define TOWERS_RECORD_PROMETHEUS_H
+#pragma once
 
 #include "towers/record/metrics.h"
 
@@ -11,5 +10,3 @@
 NODISCARD Status prometheus_write(const char *path, const char *run, const StepRecord *record);
 /* Before a run: ERR_ARG if the collector would not read the file, or if it cannot be written. */
 NODISCARD Status prometheus_check(const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* Watching the devices of a program's processes, from the supervisor: their vitals once a second into the ledger, and the
  * errors that end a run. A thread of its own asks, because a driver whose device is lost may not answer; no tower is slowed. */
-#ifndef TOWERS_TRAIN_DEVICE_WATCH_H
-#define TOWERS_TRAIN_DEVICE_WATCH_H
+#pragma once
 
 #include "towers/replica/job.h"
 
@@ -14,5 +13,3 @@ DeviceWatch *device_watch_start(const TrainJob *job, Ledger *ledger, int first, 
 int device_watch_failed(const DeviceWatch *watch, const char **why);
 /* NULL is fine. A thread that the driver blocks is left alone, and then the ledger must not be freed: false. */
 bool device_watch_end(DeviceWatch *watch);
-
-#endif
