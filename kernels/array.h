@@ -2,10 +2,6 @@
  * items, then twice as many whenever the count reaches a capacity. */
 #pragma once
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/status.h"
 
 enum { ARRAY_LEAST = 16 /* a power of two */ };

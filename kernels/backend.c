@@ -1,8 +1,6 @@
 /* The backends of this build; see backend.h. A build with CUDA adds cuda_backend. */
 #include "kernels/backend.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #ifdef TOWERS_HAVE_CPU

@@ -3,7 +3,6 @@
 #include "kernels/text.h"
 
 #include <stdarg.h>
-#include <string.h>
 
 static _Thread_local char message[STATUS_MESSAGE_BYTES];
 static _Thread_local char trace[STATUS_TRACE_BYTES];

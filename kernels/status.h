@@ -6,7 +6,13 @@
  * NCCLCHECK and NCCLCHECKGOTO. No function below main() exits or prints. */
 #pragma once
 
+/* The headers of the C library that most files need; who includes this file has them. */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef enum Status {
     OK = 0,

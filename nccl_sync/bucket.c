@@ -3,8 +3,6 @@
 
 #include "kernels/gate.h"
 
-#include <stdbool.h>
-
 void buckets_cut(const size_t *ends, int count, size_t total, size_t first_bytes, size_t bucket_bytes, Buckets *buckets)
 {
     size_t start = 0;

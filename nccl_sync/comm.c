@@ -7,8 +7,6 @@
 #include "nccl_sync/comm_shared.h"
 #include "nccl_sync/link.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made)

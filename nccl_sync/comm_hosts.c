@@ -4,8 +4,6 @@
  * Every process has a communication thread (comm_thread.h) that runs the collectives in the order in which they were
  * given; in a leader it opens, uses and closes the link. So a sum (hosts_chain.c) begins when the last local tower has
  * given its range, and runs while the process computes the next one. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/progress.h"
 #include "nccl_sync/hosts.h"

@@ -8,9 +8,6 @@
  * ignore NCCL_ALGO. */
 #include "nccl_sync/comm_nccl.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-
 /* Functions of versions after the oldest supported one; NULL if the library at run time does not have them. */
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 #pragma weak ncclMemAlloc

@@ -4,8 +4,6 @@
  * Internal to nccl_sync. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "nccl_sync/comm.h"
 
 typedef struct CommThread CommThread;

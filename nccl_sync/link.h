@@ -4,10 +4,6 @@
  * calls come from one thread. link_mpi.c carries sums too; link_star.c everything else, for NCCL. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "nccl_sync/comm.h"
 
 /* A short message outside of all collectives, to one leader. */

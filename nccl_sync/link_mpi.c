@@ -14,8 +14,6 @@
 #include <mpi.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "kernels/progress.h"

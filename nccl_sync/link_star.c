@@ -5,8 +5,6 @@
 #include "nccl_sync/hosts/star.h"
 #include "nccl_sync/link.h"
 
-#include <stdlib.h>
-
 _Static_assert((int)sizeof(News) <= (int)STAR_NEWS_BYTES, "news fit into a frame");
 
 typedef enum StarWork { WORK_NOTHING = 0, WORK_BROADCAST, WORK_GATHER } StarWork;

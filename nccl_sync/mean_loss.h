@@ -5,9 +5,6 @@
  * (--class-weights), their sum replaces the count. tests/unit/test_mean_loss.c has worked examples. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/gate.h"
 
 typedef struct TowerLoss {

@@ -5,10 +5,7 @@
 #include "towers/data/loading/picture.h"
 #include "towers/record/png.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { RGB = 3, NAME_BYTES_MAX = 100 };
 

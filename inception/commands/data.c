@@ -13,9 +13,6 @@
 #include "towers/files/files.h"
 #include "towers/record/png.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { BENCH_SECONDS = 5, BENCH_BATCH = 32, SHEET_SIDE = 5, SIDE_USUAL = 299 };

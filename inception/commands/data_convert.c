@@ -13,9 +13,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fts.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -4,10 +4,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "inception/commands/data.h"

@@ -7,10 +7,7 @@
 #include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 

@@ -4,11 +4,8 @@
 #include "kernels/open.h"
 #include "kernels/text.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

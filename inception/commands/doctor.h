@@ -4,10 +4,6 @@
  * without a machine that has the problem. Changes nothing and starts no training. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "kernels/status.h"
 
 enum { DOCTOR_LINE_BYTES = 320, DOCTOR_GPU_MAX = 16, DOCTOR_FINDING_MAX = 16 + DOCTOR_GPU_MAX };

@@ -10,12 +10,9 @@
 #include "towers/data/sources/source.h"
 #include "towers/files/json.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <libgen.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>

@@ -14,8 +14,6 @@
 #include "towers/train/mistakes.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* With any number of classes for an image, one is predicted if its probability is above 0.5; precision, recall and F1
  * are those of this, and average precision tells how well the probabilities sort the images. */

@@ -9,9 +9,6 @@
 #include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct Export {
     ProgramConfig config;
     HeadNames heads;

@@ -9,8 +9,6 @@
 #include "towers/files/json.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { DIGITS_LEAST = 8, DIGITS = 64 };
 

@@ -13,8 +13,6 @@
 #include "towers/files/json.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -8,9 +8,6 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { USUAL_COUNT = 64, BATCH = 64, GRID_MAX = 1024 };
 
 typedef struct Grid {

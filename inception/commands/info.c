@@ -14,7 +14,6 @@
 #include "towers/store/onnx.h"
 #include "towers/store/weights.h"
 
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

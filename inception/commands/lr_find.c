@@ -15,8 +15,6 @@
 
 #include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 static const double SMOOTHING = 0.9, TOO_HIGH = 4;

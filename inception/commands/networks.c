@@ -7,8 +7,6 @@
 #include "inception/options/config.h"
 #include "towers/store/pretrained.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -12,10 +12,7 @@
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { PREDICT_BATCH = 32 };
 

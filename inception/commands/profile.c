@@ -10,8 +10,6 @@
 #include "towers/replica/replica.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };

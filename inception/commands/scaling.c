@@ -19,7 +19,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <string.h>
 #include <sys/mman.h>
 
 enum { ROUNDS = 6, LEAST_STEPS = 5, LEAST_WARMUP = 3 };

@@ -9,8 +9,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { DRAWS_MOST = 1000 /* of a setting that is new */, STREAM_SWEEP = 0x73776570 };
 

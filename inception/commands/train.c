@@ -16,7 +16,6 @@
 #include "towers/train/samples_log.h"
 
 #include <math.h>
-#include <string.h>
 
 static Status result_json(const JobFiles *files, const TrainResult *result)
 {

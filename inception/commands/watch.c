@@ -7,9 +7,6 @@
 #include "inception/commands/networks.h"
 #include "inception/quality/kid.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { COLUMNS = 8, ROWS = 8, BATCH = 64, MEASURED = 1000, SUBSETS = 20, NAME = 64 };
 
 struct Watch {

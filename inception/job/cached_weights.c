@@ -4,8 +4,6 @@
 #include "inception/job/download.h"
 #include "kernels/text.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 Status cached_path(const char *file, char path[PATH_BYTES])

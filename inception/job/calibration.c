@@ -6,8 +6,6 @@
 #include "towers/files/json.h"
 #include "towers/replica/temperature.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -8,8 +8,6 @@
 #include "inception/job/job.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { FILE_LIMIT = 64 << 20 /* bytes */ };
 

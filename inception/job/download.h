@@ -5,9 +5,6 @@
  * redirects to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 typedef struct Download {

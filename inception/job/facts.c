@@ -8,8 +8,6 @@
 #include "towers/store/weights.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- reading */

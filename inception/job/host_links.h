@@ -1,8 +1,6 @@
 /* Host links: whether the programs of a run can connect to each other, at any port, as MPI wants to. */
 #pragma once
 
-#include <stddef.h>
-
 #include "kernels/status.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/replica/launch.h"

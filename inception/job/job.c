@@ -13,8 +13,6 @@
 
 #include <jansson.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 void job_note(JobFiles *files, const char *format, ...)

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */

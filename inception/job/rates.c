@@ -5,8 +5,6 @@
 #include "inception/options/values.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { RATES_MAX = 256 };
 

@@ -10,9 +10,6 @@
 #include "towers/files/files.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */

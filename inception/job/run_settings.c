@@ -9,8 +9,6 @@
 #include "towers/record/setting_line.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 Status run_model(const char *run, const Model **model)

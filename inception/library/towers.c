@@ -7,8 +7,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define PUBLIC __attribute__((visibility("default")))

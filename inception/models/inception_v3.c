@@ -10,8 +10,6 @@
  * count padding in the divisor, and a max pool in the last block. */
 #include "inception/models/models.h"
 
-#include <string.h>
-
 static const Init conv_init = {INIT_TRUNCATED_NORMAL, 0.1f}, fc_init = {INIT_TRUNCATED_NORMAL, 0.01f};
 static const Init aux_conv_init = {INIT_TRUNCATED_NORMAL, 0.01f}, aux_fc_init = {INIT_TRUNCATED_NORMAL, 0.001f};
 

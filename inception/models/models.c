@@ -3,8 +3,6 @@
 #include "inception/models/near_name.h"
 #include "kernels/text.h"
 
-#include <string.h>
-
 // clang-format off
 static const Model *const models[] = {
     &model_inception_v3,

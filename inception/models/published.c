@@ -6,8 +6,6 @@
 #include "towers/files/json.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { TABLE_BYTES = 16 << 20, ROWS_MAX = 4096, WORD_MAX = 64, ADDRESS_MAX = 2000, SHA256_DIGITS = 64 };
 

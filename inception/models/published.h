@@ -13,7 +13,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdint.h>
 
 #include "kernels/status.h"
 #include "kernels/text.h"

@@ -1,6 +1,5 @@
 /* Completion scripts for bash, zsh and fish, generated from options.def: commands, their options, choices or files as
  * option values, and model names. */
-#include <string.h>
 
 #include "inception/models/models.h"
 #include "inception/options/help.h"

@@ -3,8 +3,6 @@
 #include "inception/options/options_internal.h"
 #include "kernels/text.h"
 
-#include <string.h>
-
 /* A part of a condition: a word with its values, as "opt=adam,lamb". */
 typedef struct Clause {
     bool negated;

@@ -7,7 +7,6 @@
 
 #include "towers/files/files.h"
 
-#include <string.h>
 #include <yaml.h>
 
 typedef struct ConfigReader {

@@ -6,9 +6,6 @@
  * visitor interprets the keys and detects duplicates. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "kernels/status.h"
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };

@@ -3,8 +3,6 @@
 #include "inception/options/conditions.h"
 #include "kernels/text.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

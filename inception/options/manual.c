@@ -1,6 +1,4 @@
 /* The manual page and docs/options.md: options.def written as roff (man(7)) or as Markdown. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/options/help.h"
 #include "kernels/text.h"

@@ -5,8 +5,6 @@
 #include "inception/options/options_internal.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/models/near_name.h"
 #include "inception/options/config.h"

@@ -6,11 +6,6 @@
  * Reads no model, opens no data and prints nothing unless asked to. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
 #include "kernels/optimizer.h"
 #include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"

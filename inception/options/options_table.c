@@ -3,8 +3,6 @@
 #include "inception/options/options_internal.h"
 #include "kernels/text.h"
 
-#include <string.h>
-
 /* The words of the rows. */
 enum {
     NO_VERB = 1 << VERB_NONE,

@@ -4,8 +4,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "inception/models/near_name.h"
 #include "inception/options/values.h"

@@ -3,8 +3,6 @@
 #include "inception/models/near_name.h"
 #include "kernels/text.h"
 
-#include <string.h>
-
 enum { RECIPES_MAX = 32 };
 
 static Status recipe_missing(const char *name)

@@ -5,9 +5,6 @@
 
 #include <errno.h>
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char *skip_sign(const char *p)
 {

@@ -4,10 +4,7 @@
 #include "towers/files/files.h"
 #include "towers/store/weights.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- the weights' name */
 

@@ -2,9 +2,6 @@
 #include "inception/quality/frechet.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ROWS = 256 /* vectors that are centered and multiplied at a time */ };
 

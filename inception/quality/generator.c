@@ -4,8 +4,6 @@
 #include "kernels/philox.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { LATENT_STREAM = 0x6c617465 };
 

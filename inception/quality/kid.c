@@ -6,7 +6,6 @@
 #include "towers/data/loading/order.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { WIDE = 32 /* vectors at a time */, RUN = 64 /* features between two additions to the f64 sums */ };
 

@@ -5,8 +5,6 @@
  * subsets of m vectors; the result is the mean over the subsets and their standard deviation. */
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 /* Vectors of `d` numbers, one after another. Borrowed. */

@@ -3,9 +3,6 @@
 
 #include "towers/store/weights.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 Status network_read(const Layout *layout, const char *what, const SafeTensors *file, const char *path, float *params,
                     float *states)
 {

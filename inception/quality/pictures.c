@@ -5,9 +5,6 @@
 #include "towers/data/loading/picture.h"
 #include "towers/record/png.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { READ_BATCH = 256, NOISE_STREAM = 0x6e6f6973 };
 
 Status pictures_create(int64_t count, int32_t side, int32_t c, Pictures *pictures)

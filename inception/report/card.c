@@ -11,8 +11,6 @@
 #include "towers/record/setting_line.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     WORD_BYTES = 1024,

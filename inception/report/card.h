@@ -3,8 +3,6 @@
  * the records of the run alone; what they do not have is said to be missing. */
 #pragma once
 
-#include <stdio.h>
-
 #include "kernels/status.h"
 
 /* Errors: those of run_read; ERR_ARG for a folder without records. */

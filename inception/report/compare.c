@@ -11,8 +11,6 @@
 #include "towers/files/utf8.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { TERMS_MAX = 16, NAME_TEXT = 64 };
 

@@ -2,9 +2,6 @@
  * (run_difference.h), as tables or as JSON. Reads records only. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "kernels/status.h"
 
 /* Compare the first run with each of the others. Errors: ERR_ARG if there is none; those of run_read and loss_truth. */

@@ -2,7 +2,6 @@
 #include "inception/report/figure.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 Status figures_open(Figures *f, FILE *to, const Run *run, const LossTruth *truth)
 {

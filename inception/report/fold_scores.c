@@ -8,7 +8,6 @@
 #include "towers/record/statistics.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct Scored {
     const Run *run;

@@ -5,8 +5,6 @@
 #include "kernels/text.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- full steps */
 

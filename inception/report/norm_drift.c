@@ -2,8 +2,6 @@
 #include "inception/report/norm_drift.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/report/svg.h"
 #include "towers/files/json.h"

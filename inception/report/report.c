@@ -6,8 +6,6 @@
 #include <locale.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/report/class_scores.h"
 #include "inception/report/norm_drift.h"

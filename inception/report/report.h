@@ -3,9 +3,6 @@
  * run's records alone, so it can be regenerated at any time, even while the run continues. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "kernels/status.h"
 
 /* Write RUN/report.html. Errors: those of run_read; ERR_FORMAT for a run without a step. */

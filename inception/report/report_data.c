@@ -1,10 +1,7 @@
 /* Writing the sections about data and restarts. */
 #include "inception/report/report_data.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "inception/report/svg.h"

@@ -3,8 +3,6 @@
  * section, or nothing if the run has no such file. Every list and picture is bounded, whatever the files contain. */
 #pragma once
 
-#include <stdio.h>
-
 #include "towers/record/run_read.h"
 
 void data_html(const Run *run, FILE *to);

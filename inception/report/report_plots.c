@@ -5,9 +5,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ARRIVAL_COLUMNS = 60, LAYER_ROWS = 80, LAYER_COLUMNS = 90, LAYER_NAMES = 4096, NAMED_CLASSES = 20 };
 

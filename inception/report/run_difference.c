@@ -5,8 +5,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- loss, by images seen */
 

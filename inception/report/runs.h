@@ -2,9 +2,6 @@
  * lock of a run whether its trainer lives. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdio.h>
-
 #include "inception/options/options.h"
 #include "towers/record/run_read.h"
 

@@ -5,9 +5,6 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { VALUE_ROOM = 256, COLUMN_MOST = 24 };
 
 static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])

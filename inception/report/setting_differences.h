@@ -2,7 +2,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "inception/options/options.h"
 #include "towers/record/run_read.h"

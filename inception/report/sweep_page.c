@@ -11,8 +11,6 @@
 
 #include <locale.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
 static const double WIDE_RANGE = 100;

@@ -6,8 +6,6 @@
 #include "towers/record/statistics.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { VALUE_WIDTH = 12 };
 

@@ -2,8 +2,6 @@
 #include "inception/report/waiting.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/report/svg.h"
 #include "towers/record/statistics.h"

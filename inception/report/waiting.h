@@ -3,7 +3,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "towers/record/run_read.h"
 

@@ -5,7 +5,6 @@
  * dead units would take a hundred times as long as others). */
 #include "kernels/cpu/cpu.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #ifdef _OPENMP

@@ -8,8 +8,6 @@
 
 #include "kernels/backend.h"
 
-#include <string.h>
-
 extern const Backend cpu_backend;
 
 typedef struct Onednn Onednn;

@@ -5,9 +5,6 @@
  * rectangle to erase becomes 0 after normalizing. Another picture, with its own record, may be mixed in after that. */
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { IMAGE_CHANNELS = 4 };
 
 /* Values as they are stored in y: f32, or bf16. */

@@ -3,8 +3,6 @@
 #include "kernels/cpu/onednn.h"
 
 #include <float.h>
-#include <stdlib.h>
-#include <string.h>
 
 #ifdef _OPENMP
 #include <omp.h>

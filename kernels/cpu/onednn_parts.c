@@ -3,8 +3,6 @@
 
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-
 enum { WHOLE, LAST, SIZES }; /* a part of the usual size, and a smaller one at the end */
 
 struct OnednnParts {

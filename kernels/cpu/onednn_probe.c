@@ -1,9 +1,6 @@
 /* A matrix product of small integers, with NaN in the gaps between elements; see onednn_probe.h. */
 #include "kernels/cpu/onednn_probe.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { EXTENT_MAX = 48, POISON = 0xff, GUARD = 64 /* elements behind the last one */ };
 
 typedef struct Side {

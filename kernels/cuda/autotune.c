@@ -6,8 +6,6 @@
 #include "kernels/cuda/kernels.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE /* of each result */ };
 static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */

@@ -5,7 +5,6 @@
 #include "kernels/cuda/cuda.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

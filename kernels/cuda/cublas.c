@@ -4,8 +4,6 @@
 #include "kernels/text.h"
 
 #include <cublasLt.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* How the parts of a divided sum may be added. Left out: OUTPUT_TYPE and INPLACE, which add them in the type of the result
  * (cublasLt.h); INPLACE also adds them as they come. */

@@ -12,8 +12,6 @@
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/cuda/staging.h"
 
-#include <stdlib.h>
-
 enum { OLDEST_SM = 75 };
 static const size_t LARGE_UPLOAD = (size_t)1 << 20;
 

@@ -3,8 +3,6 @@
 #include "kernels/text.h"
 
 #include <cudnn.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef cudnnBackendDescriptor_t Descriptor;
 

@@ -9,8 +9,6 @@
 
 #include <dlfcn.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 static const char LIBRARY[] = "libnvidia-ml.so.1";

@@ -7,8 +7,6 @@
 #include "kernels/cuda/plan_cache.h"
 #include "kernels/text.h"
 
-#include <stdlib.h>
-
 enum { OPERANDS = OP_MAX_IN + OP_MAX_OUT, TEXT_BYTES = 700 };
 
 typedef struct Timed {

@@ -9,8 +9,6 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/optimizer_rules.h"
 
-#include <string.h>
-
 enum { UPDATE_SEGMENTS = 128, UPDATE_STEPS = 2, UPDATE_LANES = 4, UPDATE_CHUNK = BLOCK * UPDATE_LANES * UPDATE_STEPS };
 
 struct UpdateSegment {

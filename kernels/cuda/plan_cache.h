@@ -10,8 +10,6 @@
  * them as plans.txt. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "kernels/status.h"
 
 typedef struct PlanCache PlanCache;

@@ -2,10 +2,6 @@
  * last copy left it. Small copies (labels, counters) have a ring of their own, with many slots. */
 #include "kernels/cuda/staging.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SLOTS = 24, SMALL_SLOTS = 512, BUFFERS = 2 };
 static const size_t SLOT_BYTES = (size_t)4 << 20, SMALL_BYTES = (size_t)16 << 10;
 

@@ -2,7 +2,6 @@
 #include "nccl_sync/hosts/frames.h"
 
 #include <signal.h>
-#include <string.h>
 
 static bool has_end(const char *text, size_t bytes)
 {

@@ -3,9 +3,6 @@
  * another byte order is refused. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "nccl_sync/hosts/handshake.h"
 

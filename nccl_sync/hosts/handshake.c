@@ -4,7 +4,6 @@
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
-#include <string.h>
 
 _Static_assert((int)SECRET_BYTES == (int)PROOF_BYTES, "both are SHA-256");
 

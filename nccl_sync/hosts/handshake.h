@@ -11,10 +11,6 @@
  * change packets between the hosts. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 enum { SECRET_BYTES = 32, NONCE_BYTES = 32, PROOF_BYTES = 32, HELLO_BYTES_MAX = 256 };

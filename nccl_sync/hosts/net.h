@@ -1,10 +1,6 @@
 /* Net: TCP connections between the hosts of a run: listen, connect, send and receive without ever waiting. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 /* Listen on a port where `master` is the name by which the others reach this host: of its loopback address alone if that

@@ -11,8 +11,6 @@
  * Calls may come from several threads. */
 #pragma once
 
-#include <stddef.h>
-
 #include "nccl_sync/hosts/frames.h"
 
 typedef struct Star Star;

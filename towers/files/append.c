@@ -2,8 +2,6 @@
 #include "towers/files/append.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

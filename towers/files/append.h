@@ -3,9 +3,6 @@
  * file therefore never holds half a record, except the last one of a process that was killed. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "kernels/status.h"
 
 typedef struct AppendFile AppendFile;

@@ -6,10 +6,6 @@
  * names are `.tmp-<what>-<boot id>-<pid>`, so that leftovers of dead processes can be recognized. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 enum { PATH_BYTES = 4096 };

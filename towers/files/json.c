@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"

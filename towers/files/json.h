@@ -3,7 +3,6 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "kernels/status.h"
 

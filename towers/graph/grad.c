@@ -11,9 +11,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { ALL_CHANNELS = -1 };
 
 typedef struct Share { /* one contribution */

@@ -6,8 +6,6 @@
 #include "towers/graph/rules.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
 #define OP(KIND, name, ...) [OP_##KIND] = shape_##name,

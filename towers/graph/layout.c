@@ -8,8 +8,6 @@
 
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { UNIT_ALIGN = 16 };
 

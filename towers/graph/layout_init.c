@@ -9,7 +9,6 @@
 #include "towers/graph/plan.h"
 
 #include <math.h>
-#include <string.h>
 #include <xxhash.h>
 
 enum { LANES = 4 };

@@ -8,8 +8,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdlib.h>
-
 typedef struct Sums { /* of one convolution */
     bool joined;
     Value sum, square_sum;

@@ -6,9 +6,6 @@
  * the batch norm alone reads: what is between the two (a pooling, the slices of joined siblings) keeps them apart. */
 #include "towers/graph/list.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static bool is_leaf(const Graph *g, Value v)
 {
     return !v.id || graph_value(g, v)->op < 0;

@@ -11,9 +11,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct Pass {
     Graph *g;
     const Joins *joins;

@@ -8,8 +8,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdlib.h>
-
 static bool is_kept(Value v, const Value *keep, int count)
 {
     for (int i = 0; i < count; i++)

@@ -8,8 +8,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdlib.h>
-
 typedef struct Recompute {
     Graph *g;
     int forward_end;

@@ -7,8 +7,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdlib.h>
-
 typedef struct Group { /* indices of ops that become one, the first of them the leader */
     int members[OP_MAX_IN];
     int count;

@@ -8,8 +8,6 @@
 #include "kernels/progress.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A pointer of a call that lies in some arena. */
 typedef struct Patch {

@@ -11,8 +11,6 @@
  * overwritten before, and an op that overwrites it later checks all values in that storage. */
 #include "towers/graph/plan_internal.h"
 
-#include <stdlib.h>
-
 enum { CHANNEL_ALIGN_BYTES = 16 };
 
 static const ValueInfo *value_info(const Alias *alias, int32_t id)

@@ -5,8 +5,6 @@
  * of any value in it. */
 #include "towers/graph/plan_internal.h"
 
-#include <stdlib.h>
-
 typedef struct Assign {
     const Alias *alias;   /* borrowed */
     const Layout *layout; /* borrowed */

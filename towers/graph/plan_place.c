@@ -4,8 +4,6 @@
  * is kept. */
 #include "towers/graph/plan_internal.h"
 
-#include <stdlib.h>
-
 enum { PLACE_ALIGN = 64 };
 
 typedef int (*Compare)(const void *a, const void *b);

@@ -4,8 +4,6 @@
  * Values that outlive the step are marked in brackets: [loss], [grad of w], [feeds bn.running_mean]. */
 #include "towers/graph/list.h"
 
-#include <inttypes.h>
-
 static void print_window(const Window *w, FILE *to)
 {
     fprintf(to, " %dx%d", w->kh, w->kw);

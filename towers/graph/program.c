@@ -1,8 +1,6 @@
 /* Building the program of one batch size; see program.h. */
 #include "towers/graph/program.h"
 
-#include <string.h>
-
 _Static_assert((int)PHASES_MAX == (int)LAYOUT_PHASES && (int)PHASES_MAX == (int)GATE_PHASES, "a range for every phase");
 _Static_assert((int)PHASE_TERMS == (int)GATE_TERMS, "extras for every term");
 

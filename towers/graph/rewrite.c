@@ -1,8 +1,6 @@
 /* Shared by passes over the list: counting readers, querying an op, and replacing the list. */
 #include "towers/graph/list.h"
 
-#include <stdlib.h>
-
 int *list_readers(Graph *g)
 {
     int *readers = calloc((size_t)g->value_count + 1, sizeof *readers);

@@ -4,8 +4,6 @@
 #include "towers/replica/tower_process.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

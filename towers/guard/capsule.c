@@ -6,8 +6,6 @@
 #include "towers/store/manifest.h"
 
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { STATE_LIMIT = 64 << 20 /* bytes of state.json */ };
 

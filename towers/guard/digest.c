@@ -10,8 +10,6 @@
 #include "kernels/text.h"
 #include "towers/replica/tower_process.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 enum { PARTS_MAX = 2 + OPTIMIZER_SLOTS, NAMES_BYTES = 256 };

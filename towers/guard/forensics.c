@@ -7,8 +7,6 @@
 #include "towers/replica/norm_sync.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { IDS_TOLD = 8 };
 

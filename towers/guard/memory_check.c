@@ -4,7 +4,6 @@
 #include "towers/guard/batch_max.h"
 #include "towers/replica/tower_process.h"
 
-#include <string.h>
 #include <sys/resource.h>
 
 enum { SIZE_TEXT = 32 };

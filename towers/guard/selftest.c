@@ -9,8 +9,6 @@
 #include "towers/replica/hooks.h"
 #include "towers/replica/tower_process.h"
 
-#include <string.h>
-
 enum { ROUNDS = 2, EVERYBODY = -1 };
 
 static float *grads(const TowerProcess *p)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "towers/files/files.h"

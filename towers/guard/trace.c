@@ -4,8 +4,6 @@
 #include "towers/replica/hooks.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- one tensor */
 

@@ -3,9 +3,7 @@
 
 #include "kernels/text.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 const EpochColumn epoch_column[EPOCH_COLUMNS] = {
 #define EPOCH(key, several, tag, several_tag) {#key, #several, tag, several_tag, offsetof(EpochRecord, key)},

@@ -1,8 +1,6 @@
 /* TensorBoard event files: TFRecord framing (length, masked CRC32C of both) around tf.Event messages (protobuf-c). */
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 typedef struct Events Events;

@@ -2,10 +2,6 @@
  * removed first. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 /* The step of a line without its newline, or -1 if it is not a whole record. */

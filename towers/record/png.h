@@ -2,9 +2,6 @@
  * Writing only. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 /* `pixels` [height][width][channels], channels 1 or 3. *bytes is the caller's. */

@@ -8,9 +8,6 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static void help_put(FILE *to, const char *key, const char *text)

@@ -4,9 +4,6 @@
  * Everything but metrics.jsonl may be missing. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "towers/record/epoch.h"
 

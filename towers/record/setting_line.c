@@ -1,11 +1,6 @@
 /* The reader of a line of args.yaml; see setting_line.h. */
 #include "towers/record/setting_line.h"
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Append a code point as UTF-8 (RFC 3629). */
 static size_t point_put(uint32_t point, char to[4])
 {

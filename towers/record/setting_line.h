@@ -2,8 +2,6 @@
  * `\"`, `\\`, `\uXXXX` and `\UXXXXXXXX` for what is not printable ASCII (YAML 1.1, section 5.6). */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/files/files.h"
 
 typedef struct SettingLine {

@@ -2,11 +2,8 @@
 #include "towers/replica/about.h"
 #include "towers/files/utf8.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { NAMES_BYTES = 4 << 20 };
 

@@ -2,10 +2,6 @@
 #include "towers/replica/captured_graphs.h"
 #include "kernels/array.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct CapturedGraph {
     CaptureKey key;
     int runs;

@@ -6,8 +6,6 @@
 #include "nccl_sync/bucket.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 _Static_assert((int)GATE_PARTS == (int)BUCKETS_MAX, "a square sum for every bucket");
 

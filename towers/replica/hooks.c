@@ -1,8 +1,6 @@
 /* The hooks of this process, and where they come from; see hooks.h. */
 #include "towers/replica/hooks.h"
 
-#include <stdlib.h>
-
 const RunHooks *run_hooks;
 
 #ifdef TOWERS_FAULTS

@@ -1,8 +1,6 @@
 /* Values derived from a job: numbers of batches and steps, and the towers of a process. */
 #include "towers/replica/job.h"
 
-#include <string.h>
-
 enum {
     CONFUSION_CLASSES = 1000,
     SUPERVISOR_FIRST_MS = 1000, /* the supervisor times out first: it knows more about a silent tower */

@@ -2,8 +2,6 @@
 #include "towers/replica/launch.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 enum {

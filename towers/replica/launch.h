@@ -15,9 +15,6 @@
  * MPICH's Hydra, srun(1). */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "nccl_sync/hosts/handshake.h"
 
 enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256, LAUNCH_RANKS_MAX = 4096 };

@@ -2,7 +2,6 @@
 #include "towers/replica/launch.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

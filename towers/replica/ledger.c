@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 

@@ -6,8 +6,6 @@
 #include "towers/store/safetensors.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- sums */
 

@@ -8,8 +8,6 @@
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 
-#include <stdlib.h>
-
 static bool is_wanted(const TrainJob *job)
 {
     return job->bn_stats == BN_STATS_SYNC && job->shares.towers > 1;

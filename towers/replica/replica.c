@@ -5,7 +5,6 @@
 #include "towers/store/weights.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* ---- memory */
 

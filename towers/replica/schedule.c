@@ -5,8 +5,6 @@
 #include "towers/replica/schedule.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const double ONE_CYCLE_RISE = 0.3;
 

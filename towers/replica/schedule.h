@@ -4,8 +4,6 @@
 
 #include "kernels/status.h"
 
-#include <stdint.h>
-
 typedef enum ScheduleKind {
     SCHEDULE_CONSTANT = 0,
     SCHEDULE_EXPONENTIAL, /* lr * rate ^ floor(step / int(epoch_steps * decay_epochs)): TensorFlow's staircase */

@@ -18,9 +18,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -3,10 +3,6 @@
 #include "towers/store/manifest.h"
 #include "kernels/array.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "towers/files/crc32c.h"
 
 enum { HASH_DIGITS = 32, HASH_LINE = 5 + HASH_DIGITS + 1 };

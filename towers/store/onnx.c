@@ -5,9 +5,6 @@
 #include "proto/onnx.pb-c.h"
 #include "towers/files/files.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, NAME = 32 };
 enum { TYPE_FLOAT = 1, TYPE_INT64 = 7 }; /* TensorProto.DataType */
 

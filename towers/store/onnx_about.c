@@ -5,10 +5,6 @@
 #include "towers/files/utf8.h"
 #include "towers/store/onnx.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { FIELD_IR_VERSION = 1, FIELD_GRAPH = 7, FIELD_METADATA = 14, FILE_BYTES = INT32_MAX };
 
 struct OnnxAbout {

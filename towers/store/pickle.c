@@ -3,10 +3,6 @@
 #include "towers/store/pickle.h"
 #include "kernels/array.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- what a pickle may name */
 
 typedef enum Role { MAKES_DICT, MAKES_TENSOR, MAKES_PARAMETER, IS_STORAGE, IS_OPAQUE } Role;

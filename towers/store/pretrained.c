@@ -1,9 +1,6 @@
 /* Weights trained elsewhere; see pretrained.h. A classifier is the dense layer whose output is read by a loss. */
 #include "towers/store/pretrained.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- the heads of a network */
 
 static void head_add(const Graph *g, Value logits, HeadNames *heads)

@@ -10,10 +10,7 @@
 #include "towers/files/utf8.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

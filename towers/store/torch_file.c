@@ -5,9 +5,6 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct TorchFile {
     const void *bytes; /* borrowed */

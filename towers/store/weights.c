@@ -6,8 +6,6 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 static Status weights_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
 {

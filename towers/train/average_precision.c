@@ -2,7 +2,6 @@
 #include "towers/train/average_precision.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "kernels/op.h"
 #include "kernels/progress.h"

@@ -14,7 +14,6 @@
 #include "towers/train/summary.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- replicas that differ */
 

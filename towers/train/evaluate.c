@@ -12,8 +12,6 @@
 #include "towers/train/samples_log.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static EvalSample sample_of(int32_t label, const float *probability, int64_t classes)
 {

@@ -6,9 +6,6 @@
 #include "towers/store/weights.h"
 #include "towers/train/stopping.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 enum { COUNT_TEXT = 32 };
 
 /* 1234567 -> "1,234,567". */

@@ -2,8 +2,6 @@
  * that training on the wrong data is noticed. */
 #pragma once
 
-#include <stdio.h>
-
 #include "towers/train/train.h"
 
 /* One line per property, each ended by a newline. `device` describes the opened device; `sums` the way gradients are

@@ -6,8 +6,6 @@
 #include "towers/files/json.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -16,8 +16,6 @@
 #include "towers/train/summary.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
 

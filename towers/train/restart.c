@@ -17,8 +17,6 @@
 #include "towers/train/outcome.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>

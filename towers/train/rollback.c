@@ -6,8 +6,6 @@
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
-#include <string.h>
-
 static bool spoilt_before(const Finding *found)
 {
     return found->place == FOUND_WEIGHT || found->place == FOUND_AVERAGE || found->place == FOUND_STATISTIC ||

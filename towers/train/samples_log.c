@@ -1,9 +1,6 @@
 /* Append to the lists of samples; see samples_log.h. */
 #include "towers/train/samples_log.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/record/lines.h"

@@ -11,9 +11,6 @@
 #include "towers/replica/hooks.h"
 #include "towers/train/summary.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { SCALE_START = 65536 };
 _Static_assert((int)CAPTURE_TOWERS == (int)TOWERS_MAX, "a key names every tower");
 

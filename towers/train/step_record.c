@@ -8,8 +8,6 @@
 #include "towers/train/summary.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const double LOSS_DECAY = 0.9; /* of the averaged losses */
 static const double TELL_SECONDS = 0.25;

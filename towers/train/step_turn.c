@@ -6,8 +6,6 @@
 #include "towers/train/samples_log.h"
 #include "towers/train/summary.h"
 
-#include <string.h>
-
 /* ---- launches: equal in every step, so that a device can repeat them as a captured graph */
 
 typedef enum LaunchKind {

@@ -10,8 +10,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { IMAGES = 8 /* of the first batch, for TensorBoard */, QUALITY = 85 };
 

@@ -7,8 +7,6 @@
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-
 enum { CHANNELS_MAX = 4 }; /* more fill a vector, and oneDNN is faster */
 
 typedef struct ColumnsDx {

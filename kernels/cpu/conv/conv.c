@@ -5,8 +5,6 @@
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/onednn.h"
 
-#include <stdlib.h>
-
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
     &conv_winograd,   &conv_winograd_line, &conv_positions,

@@ -5,8 +5,6 @@
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/span.h"
 
-#include <stdlib.h>
-
 /* The inner calls. The workspace holds the normalized input, then their own workspaces. */
 typedef struct Joined {
     OpCall conv, norm; /* norm: of CONV_DX_SUMS; keeps no state */

@@ -6,8 +6,6 @@
  * workspace, except by products, which read them in place. The sum dx + acc is part of the task, or one more pass. */
 #include "kernels/cpu/conv/conv_onednn.h"
 
-#include <stdlib.h>
-
 enum { IMAGE_CHANNELS = 16 }; /* fewer channels are those of an image, whose gradient no training asks for */
 
 typedef struct Candidate Candidate;

@@ -6,8 +6,6 @@
 #include "kernels/cpu/span.h"
 #include "kernels/text.h"
 
-#include <stdlib.h>
-
 enum { LANES = 16 };
 
 typedef struct DwSlices {

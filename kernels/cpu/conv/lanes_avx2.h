@@ -5,7 +5,6 @@
 #include "kernels/cpu/vector.h"
 
 #include <immintrin.h>
-#include <stdint.h>
 
 #define TILE_CODE __attribute__((target("avx2,fma")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))

@@ -12,8 +12,6 @@
 
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/lanes_avx512.h"
 

@@ -11,8 +11,6 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/span.h"
 
-#include <stdlib.h>
-
 #if defined(__x86_64__)
 enum {
     /* Packed x, or dy, of a block. With few large blocks, sums are long, and dw is rarely read, written and synchronized. Panels

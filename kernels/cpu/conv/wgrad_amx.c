@@ -9,7 +9,6 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

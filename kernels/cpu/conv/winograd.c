@@ -15,8 +15,6 @@
 
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/winograd.h"
 

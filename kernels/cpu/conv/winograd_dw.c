@@ -16,8 +16,6 @@
 #include "kernels/cpu/conv/winograd_pack.h"
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-
 #if defined(__x86_64__)
 enum {
     LANES = WGRAD_LANES,

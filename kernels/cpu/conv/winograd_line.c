@@ -18,8 +18,6 @@
 
 #include "kernels/cpu/vector.h"
 
-#include <stdlib.h>
-
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/winograd_line.h"
 

@@ -3,8 +3,6 @@
 
 #include "kernels/cpu/onednn.h"
 
-#include <stddef.h>
-
 #if defined(__x86_64__)
 const char *winograd_pack_declines(const Tensor *x, const Tensor *dy)
 {

@@ -6,8 +6,6 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 
-#include <stdint.h>
-
 enum {
     GROUP = 8,    /* tiles multiplied together */
     VECTORS = 3,  /* of outputs in a panel, at most */

@@ -6,8 +6,6 @@
  * counts. */
 #include "kernels/cpu/pool/pool_window.h"
 
-#include <stdlib.h>
-
 /* One axis of the double sum. */
 typedef struct Taps {
     int64_t *first;

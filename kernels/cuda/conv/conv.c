@@ -8,8 +8,6 @@
 #include "kernels/cuda/conv/task.h"
 #include "kernels/cuda/convert.h"
 
-#include <stdlib.h>
-
 enum { X, W, Y, PARTS };
 
 /* One operand: as the call holds it, and as the task wants it. */

@@ -8,9 +8,6 @@
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/plan_cache.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { CANDIDATES = 20 };
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 

@@ -5,8 +5,6 @@
  * BATCHNORM_DX, the mask. Workspace: the normalized input, then what the inner calls need. */
 #include "kernels/cuda/conv/conv_joined.h"
 
-#include <string.h>
-
 static const OpKernel *inner_kernel(OpKind kind)
 {
     return kind == OP_CONV ? &cuda_conv : kind == OP_CONV_DX ? &cuda_conv_dx : &cuda_conv_dw;

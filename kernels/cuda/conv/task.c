@@ -4,8 +4,6 @@
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/plan_cache.h"
 
-#include <string.h>
-
 /* Plans of cuDNN, more of them where much depends on the choice. */
 enum { FEW_CANDIDATES = 10, CUDNN_CANDIDATES = 22, PRODUCT_CANDIDATES = 4 };
 enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES };

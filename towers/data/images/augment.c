@@ -3,7 +3,6 @@
 #include "towers/data/images/augment.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct Histogram {
     int64_t of[3][256];

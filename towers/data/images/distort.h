@@ -14,10 +14,6 @@
  * in this order, or as brightness, contrast, saturation, hue; then clipped. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
 

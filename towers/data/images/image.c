@@ -1,10 +1,6 @@
 /* Choice of the decoder by content, and limits; contract in image.h. */
 #include "towers/data/images/image.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "towers/data/images/image_formats.h"
 
 Status image_decoder_create(ImageDecoder **made)

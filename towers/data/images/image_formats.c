@@ -1,8 +1,6 @@
 /* What several decoders need; see image_formats.h. */
 #include "towers/data/images/image_formats.h"
 
-#include <string.h>
-
 void image_hold(ImageDecoder *decoder, int64_t bytes)
 {
     if (bytes > LARGE_BYTES) decoder->held = image_memory_take(bytes);

@@ -1,8 +1,6 @@
 /* Orientations, by the definition of the EXIF tag; see image_info.h. */
 #include "towers/data/images/image_info.h"
 
-#include <string.h>
-
 /* ---- EXIF: TIFF 6.0 header, then IFD0: u16 entries of {u16 tag, u16 type, u32 count, u32 value} */
 
 static uint32_t number(const uint8_t *at, int bytes, bool little)

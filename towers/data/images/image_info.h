@@ -1,10 +1,6 @@
 /* What the header of an encoded image says, and the eight orientations of EXIF. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
 

@@ -6,8 +6,6 @@
 #include "towers/data/images/image_formats.h"
 
 #include <setjmp.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 

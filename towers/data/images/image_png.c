@@ -3,9 +3,6 @@
  * checksums of all chunks are compared, which libspng does not do for the pixels. */
 #include "towers/data/images/image_formats.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 #include <spng.h>
 #include <zlib.h>
 

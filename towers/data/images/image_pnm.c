@@ -4,7 +4,6 @@
 #include "towers/data/images/image_formats.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct Pnm {
     const uint8_t *data;

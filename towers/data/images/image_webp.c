@@ -1,8 +1,6 @@
 /* WebP by libwebp. Always decoded as a whole: the library's cropping changes chroma at the edges of a crop. */
 #include "towers/data/images/image_formats.h"
 
-#include <string.h>
-
 #include <webp/decode.h>
 
 static uint32_t little32(const uint8_t *at)

@@ -2,8 +2,6 @@
 #include "towers/data/images/jpeg_write.h"
 
 #include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <jpeglib.h>
 

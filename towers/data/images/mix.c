@@ -3,7 +3,6 @@
 #include "towers/data/images/mix.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "kernels/philox.h"
 

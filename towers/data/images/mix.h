@@ -8,9 +8,6 @@
  * function of the seed and the number of the global batch, so it does not depend on how the batch is divided. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/op.h"
 #include "towers/data/images/pixels.h"
 

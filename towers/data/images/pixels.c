@@ -2,8 +2,6 @@
 #include "towers/data/images/pixels.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 Status bytes_reserve(Bytes *bytes, size_t room)
 {

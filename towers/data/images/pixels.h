@@ -2,9 +2,6 @@
  * thread. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 /* Readable bytes after the last pixel, so that vector code may load whole registers. */

@@ -4,8 +4,6 @@
 #include "towers/data/images/resize.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "towers/data/images/resize_rows.h"
 #include "towers/data/images/resize_tf.h"

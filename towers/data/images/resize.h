@@ -4,9 +4,6 @@
  * pixels equal Pillow's; all sums are integer, so every processor gives the same result. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
 

@@ -3,9 +3,6 @@
 #include "towers/data/images/resize_tf.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The taps of all outputs along one axis. */
 typedef struct TapAxis {

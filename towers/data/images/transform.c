@@ -3,8 +3,6 @@
 #include "towers/data/images/transform.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "kernels/clock.h"

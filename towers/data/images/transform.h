@@ -8,9 +8,6 @@
  * crop, mirror, distort, jitter, policy, erase. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/op.h"
 #include "kernels/status.h"
 #include "towers/data/images/augment.h"

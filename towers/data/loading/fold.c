@@ -1,9 +1,6 @@
 /* Dealing samples into parts, and a source that reads some samples of another; see fold.h. */
 #include "towers/data/loading/fold.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 

@@ -6,12 +6,9 @@
  * alternate between epochs: the first thread that needs an epoch's order shuffles it, once no batch uses the table. */
 #include "towers/data/loading/loader.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "kernels/array.h"

@@ -13,8 +13,6 @@
  * partner is damaged is not mixed. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/data/images/mix.h"
 #include "towers/data/images/transform.h"
 #include "towers/data/loading/order.h"

@@ -1,9 +1,6 @@
 /* Tables and the keyed permutation of order.h. */
 #include "towers/data/loading/order.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
 #include "kernels/philox.h"
 #include "towers/data/loading/share.h"
 

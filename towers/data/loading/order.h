@@ -11,9 +11,6 @@
  * sample (PyTorch's WeightedRandomSampler with weights 1 / samples of the class). */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "towers/data/sources/source.h"
 

@@ -5,8 +5,6 @@
 
 #include "kernels/philox.h"
 
-#include <stdlib.h>
-
 int64_t shares_global(const Shares *shares)
 {
     int64_t sum = 0;

@@ -5,8 +5,6 @@
  * proportion to them (largest remainder, lower tower first), so a tower may get 0. */
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 enum { TOWERS_MAX = 4096 };

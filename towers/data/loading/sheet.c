@@ -1,9 +1,6 @@
 /* Drawing a sheet of samples. */
 #include "towers/data/loading/sheet.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 Status sheet_open(Sheet *sheet, int32_t count, int32_t columns, int32_t side, int32_t cell, int32_t c)
 {
     int32_t rows = (count + columns - 1) / columns;

@@ -1,9 +1,6 @@
 /* Expansion of lists in braces, as in bash and the Python package braceexpand; see shards.h. */
 #include "towers/data/sources/shards.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "towers/files/files.h"
 
 enum { PATHS_MAX = 1 << 20, WIDTH_MAX = 18, NESTED_MAX = 32 };

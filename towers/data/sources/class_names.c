@@ -4,9 +4,6 @@
 #include "towers/files/utf8.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { CLASSES_LIMIT = 1 << 20 /* bytes */ };

@@ -2,8 +2,6 @@
  * first, UTF-8. Without the file an IDX data set has the ten classes of the MNIST family, without names. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/data/sources/names.h"
 #include "towers/files/files.h"
 

@@ -2,10 +2,6 @@
 #include "towers/data/sources/endings.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "kernels/text.h"

@@ -1,9 +1,6 @@
 /* The endings of the files that are read as images: one list for folders, labels files, tars and predictions. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 #define IMAGE_ENDINGS ".jpg .jpeg .jpe .jfif .png .webp .ppm .pgm"

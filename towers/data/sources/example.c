@@ -1,9 +1,7 @@
 /* Walks the wire format of a tf.Example; see example.h. */
 #include "towers/data/sources/example.h"
 
-#include <inttypes.h>
 #include <limits.h>
-#include <string.h>
 
 #include "towers/data/sources/shard.h"
 

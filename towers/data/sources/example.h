@@ -8,9 +8,6 @@
  * Errors: ERR_FORMAT if the bytes are not such a message; the text begins with `where`. ERR_IO from a file. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 enum { EXAMPLE_WINDOW = 4096, EXAMPLE_TEXT = 1024 };

@@ -15,8 +15,6 @@
  * dangling link, and a name that belongs to a pipe or a device. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/data/sources/source.h"
 
 /* True if the directory has a sub-directory that is not a data set of its own (fashion-mnist). */

@@ -4,11 +4,7 @@
 #include "towers/data/sources/idx.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>

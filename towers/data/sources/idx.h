@@ -5,10 +5,6 @@
  * stream is never expanded beyond the size in the header. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "towers/data/sources/source.h"
 
 enum { IDX_LABELS = 1, IDX_IMAGES = 3, IDX_COLOR = 4, IDX_SIDE_MAX = 65500, IDX_CLASSES = 10, IDX_CLASSES_MAX = 256 };

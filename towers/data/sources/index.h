@@ -10,9 +10,6 @@
  * then forgotten). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/stat.h>
 
 #include "kernels/status.h"

@@ -1,9 +1,6 @@
 /* Samples that an index lists, as a Source. */
 #include "towers/data/sources/indexed.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "towers/data/sources/reader.h"

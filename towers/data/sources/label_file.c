@@ -2,12 +2,7 @@
  * pointer to its name, then its class. */
 #include "towers/data/sources/label_file.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/array.h"
 #include "towers/files/files.h"

@@ -10,10 +10,6 @@
  * and 1, and each number may end in ".0". These are the forms of Kaggle's "planet" and of CelebA's list_attr. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 enum { LABEL_CLASSES_MAX = 65536, LABEL_NAME_MAX = 255 /* bytes */ };

@@ -9,8 +9,6 @@
  * for a file that is missing, is no regular file or has no such ending. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/data/sources/source.h"
 
 /* True if the directory, or the folder of one of its parts, has a labels file. */

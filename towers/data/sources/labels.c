@@ -1,10 +1,6 @@
 /* A source that reads from another and changes the label; see labels.h. */
 #include "towers/data/sources/labels.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/text.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"

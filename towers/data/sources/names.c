@@ -2,9 +2,6 @@
 #include "towers/data/sources/names.h"
 #include "kernels/array.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 void names_free(Names *names)
 {
     for (int i = 0; i < names->count; i++) free(names->name[i]);

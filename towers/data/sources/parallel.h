@@ -1,8 +1,6 @@
 /* Runs a function for every item of a range, by several threads that take the items in order. */
 #pragma once
 
-#include <stdint.h>
-
 #include "kernels/status.h"
 
 typedef struct Parallel {

@@ -4,9 +4,6 @@
  * Errors: ERR_FORMAT names the shard, the offset, what was expected and what was found; ERR_IO, ERR_MEMORY. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "towers/data/sources/index.h"
 #include "towers/data/sources/names.h"
 

@@ -7,8 +7,6 @@
  * without them, the largest label of the training samples determines the number of classes. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/data/sources/names.h"
 #include "towers/data/sources/source.h"
 

@@ -2,8 +2,6 @@
 #include "towers/data/sources/source.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

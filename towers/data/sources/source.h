@@ -8,10 +8,6 @@
  * known once it is open; encoded images are examined when they are read (image.h), which is when damage is found. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "kernels/status.h"
 #include "towers/data/images/pixels.h"
 

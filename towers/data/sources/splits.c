@@ -1,7 +1,6 @@
 /* The words for the parts of a data set, and the choice among them; see splits.h. */
 #include "towers/data/sources/splits.h"
 
-#include <string.h>
 #include <strings.h>
 
 #include "kernels/text.h"

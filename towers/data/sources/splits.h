@@ -5,9 +5,6 @@
  * training, so that they choose neither weights nor settings. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "towers/data/sources/source.h"
 
 enum { SPLITS_TEXT_BYTES = 32 };

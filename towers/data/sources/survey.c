@@ -1,8 +1,6 @@
 /* A visit is an item of parallel_run; contract in survey.h. */
 #include "towers/data/sources/survey.h"
 
-#include <stdlib.h>
-
 #include "towers/data/sources/parallel.h"
 
 typedef struct Survey {

@@ -4,10 +4,6 @@
 #include "towers/data/sources/tfrecord.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "towers/data/sources/example.h"

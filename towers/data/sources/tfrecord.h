@@ -6,8 +6,6 @@
  * tfrecord_list is declared in shard.h. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/data/images/pixels.h"
 
 enum { TFRECORD_HEAD = 12, TFRECORD_FOOT = 4 };

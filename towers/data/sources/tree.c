@@ -4,9 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 static Status part_add(const char *path, const char *name, const TreeKind *kind, char parts[SPLITS][PATH_BYTES])
