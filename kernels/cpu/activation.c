@@ -14,9 +14,7 @@ static void relu_span(const OpCall *call, Span span)
     row_relu(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);
 }
 
-SPAN_LAUNCH(relu, 1)
-
-const OpKernel cpu_relu = {.prepare = cpu_check, .launch = relu_launch};
+SPAN_KERNEL(relu, 1)
 
 /* dy where sign > 0, alpha dy elsewhere: alpha 0 and y as sign for ReLU, x as sign for leaky ReLU. */
 VECTOR_INLINE void slope_rows(Dtype dtype, const void *dy, const void *sign, float alpha, void *dx, int64_t n)
@@ -50,9 +48,7 @@ static void relu_dx_span(const OpCall *call, Span span)
                     span_at(&call->out[0], span), span.n);
 }
 
-SPAN_LAUNCH(relu_dx, 2)
-
-const OpKernel cpu_relu_dx = {.prepare = cpu_check, .launch = relu_dx_launch};
+SPAN_KERNEL(relu_dx, 2)
 
 /* ---- leaky ReLU */
 
@@ -62,9 +58,7 @@ static void leaky_relu_span(const OpCall *call, Span span)
     activation_slope(call->out[0].dtype, x, x, call->attr.leaky.alpha, span_at(&call->out[0], span), span.n);
 }
 
-SPAN_LAUNCH(leaky_relu, 1)
-
-const OpKernel cpu_leaky_relu = {.prepare = cpu_check, .launch = leaky_relu_launch};
+SPAN_KERNEL(leaky_relu, 1)
 
 static void leaky_relu_dx_span(const OpCall *call, Span span)
 {
@@ -72,9 +66,7 @@ static void leaky_relu_dx_span(const OpCall *call, Span span)
                      call->attr.leaky.alpha, span_at(&call->out[0], span), span.n);
 }
 
-SPAN_LAUNCH(leaky_relu_dx, 2)
-
-const OpKernel cpu_leaky_relu_dx = {.prepare = cpu_check, .launch = leaky_relu_dx_launch};
+SPAN_KERNEL(leaky_relu_dx, 2)
 
 /* ---- the UNARY rows of ops.def */
 
@@ -92,8 +84,7 @@ const OpKernel cpu_leaky_relu_dx = {.prepare = cpu_check, .launch = leaky_relu_d
     {                                                                                                                  \
         activation_##name(call->out[0].dtype, span_at(&call->in[0], span), span_at(&call->out[0], span), span.n);      \
     }                                                                                                                  \
-    SPAN_LAUNCH(name, 1)                                                                                               \
-    const OpKernel cpu_##name = {.prepare = cpu_check, .launch = name##_launch};
+    SPAN_KERNEL(name, 1)
 #define UNARY_GRAD(KIND, name, formula, slope)                                                                         \
     UNARY(KIND, name, formula)                                                                                         \
     static void name##_dx_span(const OpCall *call, Span span)                                                          \
@@ -104,8 +95,7 @@ const OpKernel cpu_leaky_relu_dx = {.prepare = cpu_check, .launch = leaky_relu_d
         for (int64_t i = 0; i < span.n; i++)                                                                           \
             store(dtype, dx, i, load(dtype, dy, i) * unary_##name##_slope(load(dtype, x, i)));                         \
     }                                                                                                                  \
-    SPAN_LAUNCH(name##_dx, 2)                                                                                          \
-    const OpKernel cpu_##name##_dx = {.prepare = cpu_check, .launch = name##_dx_launch};
+    SPAN_KERNEL(name##_dx, 2)
 #include "kernels/ops.def"
 
 /* ---- dropout */
@@ -154,6 +144,4 @@ static void dropout_span(const OpCall *call, Span span)
     }
 }
 
-SPAN_LAUNCH(dropout, 1)
-
-const OpKernel cpu_dropout = {.prepare = cpu_check, .launch = dropout_launch};
+SPAN_KERNEL(dropout, 1)

@@ -25,17 +25,15 @@ CPU_CLONES static void row_bias(Dtype dtype, void *y, const float *bias, float f
     BY_DTYPE(dtype, bias_row, y, bias, floor, n);
 }
 
-static void flat_chunk(void *context, int64_t first, int64_t end, int thread)
+static void flat_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const BiasRelu *run = context;
     void *from = element_at(run->y, first);
     row_relu(run->y->dtype, from, from, end - first);
 }
 
-static void pixels_chunk(void *context, int64_t first, int64_t end, int thread)
+static void pixels_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const BiasRelu *run = context;
     const Tensor *y = run->y;
     for (int64_t pixel = first; pixel < end; pixel++) {

@@ -45,9 +45,8 @@ static void columns_add(const Run *run, int64_t pixel, int64_t rows, int64_t ste
     }
 }
 
-static void columns_chunk(void *context, int64_t first, int64_t end, int thread)
+static void columns_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Run *run = context;
     const Columns *plan = run->plan;
     double *wide = run->wide + first / plan->chunk * 2 * plan->width;

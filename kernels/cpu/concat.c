@@ -9,9 +9,8 @@ typedef struct Copy {
     size_t row_bytes;
 } Copy;
 
-static void copy_pixels(void *context, int64_t first, int64_t end, int thread)
+static void copy_pixels(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Copy *copy = context;
     if (copy->from_bytes == copy->to_bytes && (int64_t)copy->row_bytes == copy->to_bytes) {
         memcpy(copy->to + first * copy->to_bytes, copy->from + first * copy->from_bytes,

@@ -106,9 +106,8 @@ static void mixed_row(const ImageOp *op, const ImageRow *row, const ImageMix *mi
 }
 
 /* Rows [first, end) of y of all images. */
-static void image_chunk(void *context, int64_t first, int64_t end, int thread)
+static void image_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const ImageOp *op = context;
     Shape in = op->pixels->shape, out = op->y->shape;
     int gray = in.c < out.c;

@@ -83,9 +83,8 @@ CPU_CLONES static void optimizer_to_f16(uint16_t *half, const float *p, int64_t 
 }
 
 /* Elements [first, end) of a segment, counted from its start. */
-static void update_chunk(void *context, int64_t first, int64_t end, int thread)
+static void update_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const UpdateRange *range = context;
     const OptimizerUpdate *u = range->update;
     for (int64_t i = first; i < end; i += BLOCK_ELEMENTS) {
@@ -164,9 +163,8 @@ static const struct {
 #include "kernels/optimizers.def"
 };
 
-static void trust_chunk(void *context, int64_t first, int64_t end, int thread)
+static void trust_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     TrustSum *op = context;
     const OptimizerUpdate *u = op->range.update;
     size_t at = op->range.first + (size_t)first;
@@ -221,9 +219,8 @@ CPU_CLONES static double optimizer_square_sum(const float *x, int64_t n)
     return sum;
 }
 
-static void square_chunk(void *context, int64_t first, int64_t end, int thread)
+static void square_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     SquareSum *op = context;
     op->part[first / op->size] = optimizer_square_sum(op->x + first, end - first);
 }

@@ -37,9 +37,8 @@ static void pixels_copy(const Tensor *x, int64_t from_pixel, const Tensor *y, in
 }
 
 /* Rows of y: those outside of x are zeros, in the others the columns that x has lie between zeros. */
-static void pad_rows(void *context, int64_t first, int64_t end, int thread)
+static void pad_rows(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const OpCall *call = context;
     const Tensor *x = &call->in[0], *y = &call->out[0];
     Shape s = x->shape, r = y->shape;

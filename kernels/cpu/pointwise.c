@@ -86,9 +86,7 @@ static void mul_span(const OpCall *call, Span span)
     }
 }
 
-SPAN_LAUNCH(mul, 2)
-
-const OpKernel cpu_mul = {.prepare = cpu_check, .launch = mul_launch};
+SPAN_KERNEL(mul, 2)
 
 /* ---- affine */
 
@@ -108,9 +106,7 @@ static void affine_span(const OpCall *call, Span span)
     }
 }
 
-SPAN_LAUNCH(affine, 1)
-
-const OpKernel cpu_affine = {.prepare = cpu_check, .launch = affine_launch};
+SPAN_KERNEL(affine, 1)
 
 /* ---- power */
 
@@ -139,6 +135,4 @@ static void power_span(const OpCall *call, Span span)
     }
 }
 
-SPAN_LAUNCH(power, 1)
-
-const OpKernel cpu_power = {.prepare = cpu_check, .launch = power_launch};
+SPAN_KERNEL(power, 1)

@@ -34,6 +34,4 @@ static void random_span(const OpCall *call, Span span)
     }
 }
 
-SPAN_LAUNCH(random, 0)
-
-const OpKernel cpu_random = {.prepare = cpu_check, .launch = random_launch};
+SPAN_KERNEL(random, 0)

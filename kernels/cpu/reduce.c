@@ -142,9 +142,8 @@ static void spread_row(const Tensor *x, const void *from, const Tensor *y, void 
     }
 }
 
-static void spread_chunk(void *context, int64_t first, int64_t end, int thread)
+static void spread_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Folding *op = context;
     const Tensor *x = &op->small, *y = &op->big;
     for (int64_t pixel = first; pixel < end; pixel++)
@@ -206,9 +205,8 @@ static void sum_target(const Folding *op, int64_t target, int64_t from, int64_t 
                 sum_pixel(&op->big, (a * x.h + b) * x.w + d, from, n, fold, sum);
 }
 
-static void sum_chunk(void *context, int64_t first, int64_t end, int thread)
+static void sum_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Folding *op = context;
     const Tensor *x = &op->big, *y = &op->small;
     bool fold = y->shape.c == 1;

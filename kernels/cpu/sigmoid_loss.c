@@ -57,9 +57,8 @@ static LossSample sigmoid_sample(const Sigmoid *op, const void *x, int32_t label
     return found;
 }
 
-static void sigmoid_chunk(void *context, int64_t first, int64_t end, int thread)
+static void sigmoid_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Sigmoid *op = context;
     for (int64_t i = first; i < end; i++) {
         float *prob = op->prob->data ? element_at(op->prob, i * op->prob->pitch) : NULL;
@@ -86,9 +85,8 @@ typedef struct SigmoidGrad {
     float dloss; /* divided by the classes */
 } SigmoidGrad;
 
-static void sigmoid_grad_chunk(void *context, int64_t first, int64_t end, int thread)
+static void sigmoid_grad_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const SigmoidGrad *op = context;
     for (int64_t i = first; i < end; i++) {
         const float *prob = element_at(op->prob, i * op->prob->pitch),

@@ -73,9 +73,8 @@ static const float *target_at(const Tensor *targets, int64_t i)
     return targets->data ? element_at(targets, i * targets->pitch) : NULL;
 }
 
-static void softmax_chunk(void *context, int64_t first, int64_t end, int thread)
+static void softmax_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Softmax *op = context;
     const Tensor *z = op->logits;
     for (int64_t i = first; i < end; i++) {
@@ -102,9 +101,8 @@ typedef struct SoftmaxGrad {
     float smoothing, dloss;
 } SoftmaxGrad;
 
-static void softmax_grad_chunk(void *context, int64_t first, int64_t end, int thread)
+static void softmax_grad_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const SoftmaxGrad *op = context;
     int32_t classes = op->prob->shape.c;
     float other = op->smoothing / (float)classes;

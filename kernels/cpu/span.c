@@ -7,16 +7,14 @@ typedef struct SpanRun {
     int64_t c;
 } SpanRun;
 
-static void span_flat(void *context, int64_t first, int64_t end, int thread)
+static void span_flat(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const SpanRun *run = context;
     run->body(run->call, (Span){0, first, end - first});
 }
 
-static void span_pixels(void *context, int64_t first, int64_t end, int thread)
+static void span_pixels(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const SpanRun *run = context;
     for (int64_t pixel = first; pixel < end; pixel++) run->body(run->call, (Span){pixel, 0, run->c});
 }

@@ -14,13 +14,14 @@ typedef void SpanBody(const OpCall *call, Span span);
 
 /* Run `body` over all of out[0]; inputs 0 .. in_count - 1 have the shape of out[0] (absent ones are skipped). */
 void spans_run(const Device *device, const OpCall *call, int in_count, SpanBody *body);
-/* The launch of an op that is only `name`_span over its first `in_count` inputs. */
-#define SPAN_LAUNCH(name, in_count)                                                                                    \
+/* An op that is only `name`_span over its first `in_count` inputs. */
+#define SPAN_KERNEL(name, in_count)                                                                                    \
     static Status name##_launch(Device *device, OpCall *call)                                                          \
     {                                                                                                                  \
         spans_run(device, call, in_count, name##_span);                                                                \
         return OK;                                                                                                     \
-    }
+    }                                                                                                                  \
+    const OpKernel cpu_##name = {.prepare = cpu_check, .launch = name##_launch};
 
 static inline uint32_t elements_per_sample(const Tensor *t)
 {

@@ -78,8 +78,8 @@ static inline int team_member(void)
 #endif
 }
 
-/* Processes [first, end) of a range; `thread` counts from 0 inside the team. */
-typedef void ChunkBody(void *context, int64_t first, int64_t end, int thread);
+/* Processes [first, end) of a range. */
+typedef void ChunkBody(void *context, int64_t first, int64_t end);
 
 /* Process [0, count) by the team in chunks of `size`. */
 static inline void chunks_run(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
@@ -87,11 +87,10 @@ static inline void chunks_run(const Device *device, int64_t count, int64_t size,
     int64_t chunks = (count + size - 1) / size;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(device)) if (chunks > 1 && cpu_threads(device) > 1)
-    for (int64_t i = 0; i < chunks; i++) body(context, i * size, smaller(count, (i + 1) * size), omp_get_thread_num());
 #else
     (void)device;
-    for (int64_t i = 0; i < chunks; i++) body(context, i * size, smaller(count, (i + 1) * size), 0);
 #endif
+    for (int64_t i = 0; i < chunks; i++) body(context, i * size, smaller(count, (i + 1) * size));
 }
 
 /* chunks_run for a second pass over data that it has just read: each thread takes about the same chunks as before, in
@@ -99,17 +98,14 @@ static inline void chunks_run(const Device *device, int64_t count, int64_t size,
 static inline void chunks_run_back(const Device *device, int64_t count, int64_t size, ChunkBody *body, void *context)
 {
     int64_t chunks = (count + size - 1) / size;
+    /* All of them: OpenMP would end the threads that a smaller team leaves out. */
+    int64_t members = cpu_threads(device);
 #ifdef _OPENMP
-    int64_t members =
-        cpu_threads(device); /* all of them: OpenMP would end the threads that a smaller team leaves out */
 #pragma omp parallel for schedule(static, 1) num_threads((int)members) if (chunks > 1 && members > 1)
+#endif
     for (int64_t m = 0; m < members; m++)
         for (int64_t i = chunks * (m + 1) / members - 1; i >= chunks * m / members; i--)
-            body(context, i * size, smaller(count, (i + 1) * size), omp_get_thread_num());
-#else
-    (void)device;
-    for (int64_t i = chunks - 1; i >= 0; i--) body(context, i * size, smaller(count, (i + 1) * size), 0);
-#endif
+            body(context, i * size, smaller(count, (i + 1) * size));
 }
 
 /* Pixels per chunk for rows of `width` elements. */

@@ -8,40 +8,24 @@
 
 struct Relu {
     enum { INPUTS = 1 };
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = 0.0f > in[0][i] ? 0.0f : in[0][i];
-    }
+    EACH(0.0f > in[0][i] ? 0.0f : in[0][i])
 };
 
 struct ReluMask {
     enum { INPUTS = 2 };
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = in[1][i] > 0.0f ? in[0][i] : 0.0f;
-    }
+    EACH(in[1][i] > 0.0f ? in[0][i] : 0.0f)
 };
 
 struct Leaky {
     enum { INPUTS = 1 };
     float alpha;
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = in[0][i] > 0.0f ? in[0][i] : alpha * in[0][i];
-    }
+    EACH(in[0][i] > 0.0f ? in[0][i] : alpha * in[0][i])
 };
 
 struct LeakyMask {
     enum { INPUTS = 2 };
     float alpha;
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = in[1][i] > 0.0f ? in[0][i] : alpha * in[0][i];
-    }
+    EACH(in[1][i] > 0.0f ? in[0][i] : alpha * in[0][i])
 };
 
 template <bool IN_GROUPS> struct DropoutMask {
@@ -90,11 +74,7 @@ cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream)
 #define UNARY(KIND, name, formula)                                                                                     \
     struct Unary_##name {                                                                                              \
         enum { INPUTS = 1 };                                                                                           \
-        template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const                           \
-        {                                                                                                              \
-            UNROLL                                                                                                     \
-            for (int i = 0; i < V; i++) out[i] = unary_##name(in[0][i]);                                               \
-        }                                                                                                              \
+        EACH(unary_##name(in[0][i]))                                                                                   \
     };                                                                                                                 \
     cudaError_t kernel_##name(const OpCall *call, cudaStream_t stream)                                                 \
     {                                                                                                                  \
@@ -104,11 +84,7 @@ cudaError_t kernel_leaky_relu_dx(const OpCall *call, cudaStream_t stream)
     UNARY(KIND, name, formula)                                                                                         \
     struct Unary_##name##_dx {                                                                                         \
         enum { INPUTS = 2 };                                                                                           \
-        template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const                           \
-        {                                                                                                              \
-            UNROLL                                                                                                     \
-            for (int i = 0; i < V; i++) out[i] = in[0][i] * unary_##name##_slope(in[1][i]);                            \
-        }                                                                                                              \
+        EACH(in[0][i] * unary_##name##_slope(in[1][i]))                                                                \
     };                                                                                                                 \
     cudaError_t kernel_##name##_dx(const OpCall *call, cudaStream_t stream)                                            \
     {                                                                                                                  \

@@ -41,6 +41,14 @@ template <typename T, int V, typename Body> BOUNDED map_kernel(MapOperands<Body:
     }
 }
 
+/* The `apply` of a functor whose element i is `value`, of in[k][i] alone. */
+#define EACH(value)                                                                                                    \
+    template <int V> MEMBER void apply(uint32_t, const float(*in)[V], float *out) const                                \
+    {                                                                                                                  \
+        UNROLL                                                                                                         \
+        for (int i = 0; i < V; i++) out[i] = value;                                                                    \
+    }
+
 static inline bool packed(const Tensor &t)
 {
     return t.pitch == t.shape.c;

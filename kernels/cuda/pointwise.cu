@@ -61,21 +61,13 @@ cudaError_t kernel_add(const OpCall *call, cudaStream_t stream)
 
 struct Mul {
     enum { INPUTS = 2 };
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = in[0][i] * in[1][i];
-    }
+    EACH(in[0][i] * in[1][i])
 };
 
 struct Affine {
     enum { INPUTS = 1 };
     float scale, shift;
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = scale * in[0][i] + shift;
-    }
+    EACH(scale *in[0][i] + shift)
 };
 
 /* The exponents that gradients of norms are made of are computed without powf. */
@@ -90,11 +82,7 @@ struct Power {
         if (exponent == -1.0f) return 1.0f / x;
         return powf(x, exponent);
     }
-    template <int V> MEMBER void apply(uint32_t, const float (*in)[V], float *out) const
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) out[i] = raised(in[0][i]);
-    }
+    EACH(raised(in[0][i]))
 };
 
 cudaError_t kernel_mul(const OpCall *call, cudaStream_t stream)

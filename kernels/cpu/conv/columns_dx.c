@@ -102,9 +102,8 @@ typedef struct Images {
     const float *rows;
 } Images;
 
-static void images_chunk(void *context, int64_t first, int64_t end, int thread)
+static void images_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Images *run = context;
     const Tensor *dx = &run->call->out[0];
     Shape x = dx->shape, y = run->call->in[0].shape;

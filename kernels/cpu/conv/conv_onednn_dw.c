@@ -121,9 +121,8 @@ static Status part_run(const SlicesRun *run, int index, int thread)
     return choice_run(&slices->part[index].choice, &bound, part.w.data);
 }
 
-static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
+static void sums_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const SlicesRun *run = context;
     for (int k = 0; k < run->slices->images - 1; k++)
         row_add((float *)run->problem.w->data + first,

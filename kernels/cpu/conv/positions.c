@@ -289,9 +289,8 @@ TILE_CODE static void tap_pack(const Run *run, int tap, int64_t first, int64_t w
     }
 }
 
-static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
+static void weights_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Run *run = context;
     const Positions *g = run->g;
     for (int64_t unit = first; unit < end; unit++) {
@@ -302,9 +301,8 @@ static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
 }
 
 /* Tasks: blocks of images, in them panels, in them positions. */
-static void positions_chunk(void *context, int64_t first, int64_t end, int thread)
+static void positions_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Run *run = context;
     const Positions *g = run->g;
     const Pixels *from = from_of(g), *to = to_of(g);

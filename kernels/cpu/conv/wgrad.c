@@ -464,14 +464,13 @@ static void slice_run(const Run *run, int64_t slice, int thread)
     }
 }
 
-static void slices_chunk(void *context, int64_t first, int64_t end, int thread)
+static void slices_chunk(void *context, int64_t first, int64_t end)
 {
-    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, thread);
+    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, team_member());
 }
 
-static void sums_chunk(void *context, int64_t first, int64_t end, int thread)
+static void sums_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Run *run = context;
     const char *sums = run->workspace;
     for (int k = 1; k < run->g->slices; k++, sums += sums_bytes(run->g))

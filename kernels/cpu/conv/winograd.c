@@ -31,84 +31,104 @@ static const char *winograd_takes(const Device *device, const ConvProblem *p)
     return winograd_declines(x, y, FEW_CHANNELS, FEW_PIXELS);
 }
 
-static size_t u_bytes(const Winograd *g)
-{
-    return (size_t)POINTS * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
-}
-
-static void winograd_destroy(void *made)
-{
-    Winograd *g = made;
-    free(g->zeros);
-    free(g->kept);
-    free(g);
-}
-
-static Status winograd_create(Device *device, const ConvProblem *p, void **made)
+Status winograd_begin(const Device *device, const ConvProblem *p, size_t bytes, const WinogradCode *avx512,
+                      const WinogradCode *avx2, void **made)
 {
     const Tensor *x = conv_from(p), *y = conv_to(p);
-    const Window *v = &p->window;
-    bool rotated = p->kind == OP_CONV_DX;
-    Winograd *g = calloc(1, sizeof *g);
+    const WinogradCode *code = winograd_code(x->dtype, avx512, avx2);
+    WinogradPlan *plan = calloc(1, bytes);
     void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
-    if (!g || !zeros) {
-        free(g);
+    if (!plan || !zeros) {
+        free(plan);
         free(zeros);
         return FAIL(ERR_MEMORY, "no memory for the Winograd convolution '%s'", p->call->name);
     }
-    const WinogradCode *code = winograd_code(x->dtype, &winograd_avx512, &winograd_avx2);
-    *g = (Winograd){.code = code,
-                    .dtype = x->dtype,
-                    .x = x->shape,
-                    .y = y->shape,
-                    .x_pitch = x->pitch,
-                    .y_pitch = y->pitch,
-                    .pad_h = rotated ? 2 - v->pad_h : v->pad_h,
-                    .pad_w = rotated ? 2 - v->pad_w : v->pad_w,
-                    .tiles_h = (y->shape.h + 1) / 2,
-                    .tiles_w = (y->shape.w + 1) / 2,
-                    .rotated = rotated,
-                    .threads = cpu_threads(device),
-                    .panels = panels_of(code->lanes, y->shape.c),
-                    .zeros = zeros};
-    Status st = kept_create(p, u_bytes(g), &g->kept);
-    if (st == OK)
-        *made = g;
-    else
-        winograd_destroy(g);
-    return st;
+    *plan = (WinogradPlan){.code = code,
+                           .dtype = x->dtype,
+                           .x = x->shape,
+                           .y = y->shape,
+                           .rotated = p->kind == OP_CONV_DX,
+                           .threads = cpu_threads(device),
+                           .panels = panels_of(code->lanes, y->shape.c),
+                           .zeros = zeros};
+    *made = plan;
+    return OK;
 }
 
-/* ---- sizes */
-
-static size_t winograd_workspace(const void *made)
+void winograd_destroy(void *made)
 {
-    const Winograd *g = made;
-    return (g->kept ? 0 : u_bytes(g)) + (size_t)g->threads * per_thread_bytes(g);
+    WinogradPlan *plan = made;
+    free(plan->zeros);
+    free(plan->kept);
+    free(plan);
 }
 
-/* ---- the whole */
-
-static Status winograd_run(const void *made, Device *device, OpCall *call)
+static size_t u_bytes(const WinogradPlan *plan)
 {
-    const Winograd *g = made;
-    WinogradRun run = {.g = g,
+    return (size_t)plan->points * (size_t)plan->x.c * (size_t)plan->y.c * dtype_bytes(plan->dtype);
+}
+
+Status winograd_create(const ConvProblem *p, void *begun, void **made)
+{
+    WinogradPlan *plan = begun;
+    if (p->keeps_w) plan->kept = aligned_alloc(64, align_up(u_bytes(plan), 64));
+    if (p->keeps_w && !plan->kept) {
+        winograd_destroy(plan);
+        return FAIL(ERR_MEMORY, "no memory for the transformed weights of '%s'", p->call->name);
+    }
+    *made = plan;
+    return OK;
+}
+
+size_t winograd_workspace(const void *made)
+{
+    const WinogradPlan *plan = made;
+    return (plan->kept ? 0 : u_bytes(plan)) + (size_t)plan->threads * plan->per_thread_bytes;
+}
+
+Status winograd_run(const void *made, Device *device, OpCall *call)
+{
+    const WinogradPlan *plan = made;
+    WinogradRun run = {.plan = plan,
                        .finish = finish_of(call),
                        .x = call->in[0].data,
                        .w = call->in[1].data,
                        .y = call->out[0].data,
-                       .u = g->kept ? g->kept : call->workspace};
-    run.per_thread = (char *)call->workspace + (g->kept ? 0 : u_bytes(g));
-    if (g->rotated) run.acc = conv_optional(call, 2);
-    if (!g->kept || call->renewed)
-        chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
-    chunks_run(device, (int64_t)g->x.n * g->tiles_h * g->tiles_w, BLOCK, g->code->outputs, &run);
+                       .u = plan->kept ? plan->kept : call->workspace};
+    run.per_thread = (char *)call->workspace + (plan->kept ? 0 : u_bytes(plan));
+    if (plan->rotated) run.acc = conv_optional(call, 2);
+    int lanes = plan->code->lanes;
+    if (!plan->kept || call->renewed)
+        chunks_run(device, (int64_t)(plan->x.c / lanes) * (plan->y.c / lanes), 4, plan->code->weights, &run);
+    chunks_run(device, plan->outputs, plan->block, plan->code->outputs, &run);
     return OK;
+}
+
+/* ---- F(2x2, 3x3) */
+
+static Status square_create(Device *device, const ConvProblem *p, void **made)
+{
+    const Tensor *x = conv_from(p), *y = conv_to(p);
+    const Window *v = &p->window;
+    void *plan;
+    TRY(winograd_begin(device, p, sizeof(Winograd), &winograd_avx512, &winograd_avx2, &plan));
+    Winograd *g = plan;
+    bool rotated = g->plan.rotated;
+    g->x_pitch = x->pitch, g->y_pitch = y->pitch;
+    g->pad_h = rotated ? 2 - v->pad_h : v->pad_h;
+    g->pad_w = rotated ? 2 - v->pad_w : v->pad_w;
+    g->tiles_h = (y->shape.h + 1) / 2;
+    g->tiles_w = (y->shape.w + 1) / 2;
+    g->plan.points = POINTS;
+    g->plan.outputs = (int64_t)x->shape.n * g->tiles_h * g->tiles_w;
+    g->plan.block = BLOCK;
+    g->plan.per_thread_bytes = d_bytes(g) + m_bytes(g);
+    return winograd_create(p, g, made);
 }
 
 const ConvImpl conv_winograd = {.name = "winograd F(2x2, 3x3)",
                                 .takes = winograd_takes,
-                                .create = winograd_create,
+                                .create = square_create,
                                 .workspace = winograd_workspace,
                                 .run = winograd_run,
                                 .destroy = winograd_destroy,

@@ -258,9 +258,8 @@ static void task_multiply(const Block *block, int64_t task)
 
 /* ---- back: dw = G' m G */
 
-static void back_chunk(void *context, int64_t first, int64_t end, int thread)
+static void back_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Run *run = context;
     const WinogradDw *g = run->g;
     for (int64_t out = first; out < end; out++)
@@ -305,9 +304,9 @@ static void slice_run(const Run *run, int64_t slice, int thread)
     }
 }
 
-static void slices_chunk(void *context, int64_t first, int64_t end, int thread)
+static void slices_chunk(void *context, int64_t first, int64_t end)
 {
-    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, thread);
+    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, team_member());
 }
 
 static void large_run(Run *run, const Device *device, char *workspace)
@@ -321,9 +320,8 @@ static void large_run(Run *run, const Device *device, char *workspace)
 
 /* ---- small images */
 
-static void rows_chunk(void *context, int64_t first, int64_t end, int thread)
+static void rows_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Run *run = context;
     const WinogradDw *g = run->g;
     Block block = block_at(run, run->per_thread);
@@ -331,12 +329,12 @@ static void rows_chunk(void *context, int64_t first, int64_t end, int thread)
 }
 
 /* Parts of dw: of a panel of x and a panel of dy, all points, then all taps. */
-static void parts_chunk(void *context, int64_t first, int64_t end, int thread)
+static void parts_chunk(void *context, int64_t first, int64_t end)
 {
     const Run *run = context;
     const WinogradDw *g = run->g;
     Block block = block_at(run, run->per_thread);
-    float *m = run->m + thread * part_count(g);
+    float *m = run->m + team_member() * part_count(g);
     for (int64_t i = first; i < end; i++) {
         int64_t outs = g->dy.c / LANES, out = i % outs * LANES, k = i / outs;
         int64_t in = panel_first(g, k), width = panel_first(g, k + 1) - in;

@@ -44,89 +44,33 @@ static void tail_choose(WinogradLine *g)
     g->tail_end = (int)larger(g->tail_first, smaller(TAPS, g->from.length - last + g->pad));
 }
 
-static size_t u_bytes(const WinogradLine *g)
-{
-    return (size_t)points(g) * (size_t)g->x.c * (size_t)g->y.c * dtype_bytes(g->dtype);
-}
-
-static void line_destroy(void *made)
-{
-    WinogradLine *g = made;
-    free(g->zeros);
-    free(g->kept);
-    free(g);
-}
-
 static Status line_create(Device *device, const ConvProblem *p, void **made)
 {
     enum { BLOCK_TILES = 32 };
     const Tensor *x = conv_from(p), *y = conv_to(p);
-    const Window *v = &p->window;
-    bool rotated = p->kind == OP_CONV_DX;
-    WinogradLine *g = calloc(1, sizeof *g);
-    void *zeros = calloc((size_t)x->shape.c, dtype_bytes(x->dtype));
-    if (!g || !zeros) {
-        free(g);
-        free(zeros);
-        return FAIL(ERR_MEMORY, "no memory for the one-dimensional Winograd convolution '%s'", p->call->name);
-    }
-    int pad = v->pad_h + v->pad_w;
-    const WinogradCode *code = winograd_code(x->dtype, &winograd_line_avx512, &winograd_line_avx2);
-    *g = (WinogradLine){.code = code,
-                        .dtype = x->dtype,
-                        .x = x->shape,
-                        .y = y->shape,
-                        .down = v->kh > 1,
-                        .from = line_layout(x->shape, x->pitch, v->kh > 1),
-                        .to = line_layout(y->shape, y->pitch, v->kh > 1),
-                        .pad = rotated ? TAPS - 1 - pad : pad,
-                        .rotated = rotated,
-                        .threads = cpu_threads(device),
-                        .panels = panels_of(code->lanes, y->shape.c),
-                        .zeros = zeros};
+    void *plan;
+    TRY(winograd_begin(device, p, sizeof(WinogradLine), &winograd_line_avx512, &winograd_line_avx2, &plan));
+    WinogradLine *g = plan;
+    int pad = p->window.pad_h + p->window.pad_w;
+    g->down = p->window.kh > 1;
+    g->from = line_layout(x->shape, x->pitch, g->down);
+    g->to = line_layout(y->shape, y->pitch, g->down);
+    g->pad = g->plan.rotated ? TAPS - 1 - pad : pad;
     tail_choose(g);
-    g->block = (int)smaller(GROUP, larger(1, BLOCK_TILES / larger(1, g->tiles)));
-    Status st = kept_create(p, u_bytes(g), &g->kept);
-    if (st == OK)
-        *made = g;
-    else
-        line_destroy(g);
-    return st;
-}
-
-/* ---- sizes */
-
-static size_t line_workspace(const void *made)
-{
-    const WinogradLine *g = made;
-    return (g->kept ? 0 : u_bytes(g)) + (size_t)g->threads * per_thread_bytes(g);
-}
-
-/* ---- the whole */
-
-static Status line_run(const void *made, Device *device, OpCall *call)
-{
-    const WinogradLine *g = made;
-    WinogradLineRun run = {.g = g,
-                           .finish = finish_of(call),
-                           .x = call->in[0].data,
-                           .w = call->in[1].data,
-                           .y = call->out[0].data,
-                           .u = g->kept ? g->kept : call->workspace};
-    run.per_thread = (char *)call->workspace + (g->kept ? 0 : u_bytes(g));
-    if (g->rotated) run.acc = conv_optional(call, 2);
-    if (!g->kept || call->renewed)
-        chunks_run(device, (int64_t)(g->x.c / g->code->lanes) * (g->y.c / g->code->lanes), 4, g->code->weights, &run);
-    chunks_run(device, g->y.n * g->to.across, g->block, g->code->outputs, &run);
-    return OK;
+    g->plan.points = POINTS + tail_taps(g);
+    g->plan.plain = g->tail_first;
+    g->plan.outputs = y->shape.n * g->to.across;
+    g->plan.block = smaller(GROUP, larger(1, BLOCK_TILES / larger(1, g->tiles)));
+    g->plan.per_thread_bytes = d_bytes(g) + tails_bytes(g) + m_bytes(g);
+    return winograd_create(p, g, made);
 }
 
 const ConvImpl conv_winograd_line = {.name = "winograd F(4, 7)",
                                      .takes = line_takes,
                                      .create = line_create,
-                                     .workspace = line_workspace,
-                                     .run = line_run,
-                                     .destroy = line_destroy,
+                                     .workspace = winograd_workspace,
+                                     .run = winograd_run,
+                                     .destroy = winograd_destroy,
                                      .product_share = 14.0f / 28,
                                      .adds_bias = true,
                                      .adds_relu = true};

@@ -17,76 +17,44 @@ typedef struct LineLayout {
     int64_t image, line, step; /* elements from one to the next: images, lines, pixels of a line */
 } LineLayout;
 
-/* Their context is a WinogradLineRun. */
 extern const WinogradCode winograd_line_avx512, winograd_line_avx2;
 
 typedef struct WinogradLine {
-    const WinogradCode *code;
-    Dtype dtype;
-    Shape x, y;
+    WinogradPlan plan;
     bool down; /* lines are columns */
     LineLayout from, to;
     int pad;
     int tiles;                /* of a line */
     bool tail;                /* one more output */
     int tail_first, tail_end; /* the taps of it that lie inside the line */
-    int block;                /* lines that one thread computes at a time */
-    bool rotated;
-    int threads;
-    Panels panels;
-    void *zeros;    /* owned: a pixel outside the image */
-    uint32_t *kept; /* owned: transformed weights (kept_create), or NULL */
 } WinogradLine;
 
-/* The arguments of a run. */
-typedef struct WinogradLineRun {
-    const WinogradLine *g;
-    const void *x;
-    const float *w;
-    const Tensor *acc;
-    Finish finish;
-    void *y;
-    uint32_t *u;      /* transformed weights */
-    char *per_thread; /* memory of each thread, one after another: d, tails, m */
-} WinogradLineRun;
-
-/* ---- sizes */
+/* ---- the memory of a thread: d, tails, m */
 
 static inline int tail_taps(const WinogradLine *g)
 {
     return g->tail ? g->tail_end - g->tail_first : 0;
 }
 
-/* Elements of u for an input and an output. */
-static inline int points(const WinogradLine *g)
-{
-    return POINTS + tail_taps(g);
-}
-
 /* A whole number of groups; a block of last outputs alone has no tiles, but needs room for their sums. */
 static inline size_t block_tiles(const WinogradLine *g)
 {
-    return (size_t)rounded_up(larger(1, (int64_t)g->block * g->tiles), GROUP);
+    return (size_t)rounded_up(larger(1, g->plan.block * g->tiles), GROUP);
 }
 
 static inline size_t d_bytes(const WinogradLine *g)
 {
-    return block_tiles(g) * POINTS * (size_t)g->x.c * dtype_bytes(g->dtype);
+    return block_tiles(g) * POINTS * (size_t)g->plan.x.c * dtype_bytes(g->plan.dtype);
 }
 
 static inline size_t tails_bytes(const WinogradLine *g)
 {
-    return (size_t)GROUP * (size_t)tail_taps(g) * (size_t)g->x.c * dtype_bytes(g->dtype);
+    return (size_t)GROUP * (size_t)tail_taps(g) * (size_t)g->plan.x.c * dtype_bytes(g->plan.dtype);
 }
 
 static inline size_t m_bytes(const WinogradLine *g)
 {
-    return block_tiles(g) * POINTS * VECTORS * (size_t)g->code->lanes * sizeof(float);
-}
-
-static inline size_t per_thread_bytes(const WinogradLine *g)
-{
-    return d_bytes(g) + tails_bytes(g) + m_bytes(g);
+    return block_tiles(g) * POINTS * VECTORS * (size_t)g->plan.code->lanes * sizeof(float);
 }
 
 static inline LineLayout line_layout(Shape s, int64_t pitch, bool down)

@@ -2,11 +2,17 @@
 #pragma once
 
 #include "kernels/cpu/conv/winograd_line.h"
-#include "kernels/cpu/conv/winograd_tile.h"
 
-/* Some lines of one. */
+#include "kernels/cpu/conv/winograd_both.h"
+
+static inline const WinogradLine *line_of(const WinogradRun *run)
+{
+    return (const WinogradLine *)run->plan;
+}
+
+/* Some lines of a run. */
 typedef struct Block {
-    const WinogradLineRun *run;
+    const WinogradRun *run;
     int64_t first, count; /* lines */
     void *d, *tails;
     float *m;
@@ -15,7 +21,7 @@ typedef struct Block {
 /* ---- weights: u = G h G' */
 
 /* h: taps of a vector of outputs. After the points, taps as they are. */
-TILE_INLINE void weights_transform(const Vector h[TAPS], Vector u[MOST])
+TILE_INLINE void weights_transform(const Vector *h, Vector *u)
 {
     const Vector zero = vector_zero();
     Vector columns[3][SIDE], row[SIDE];
@@ -31,47 +37,7 @@ TILE_INLINE void weights_transform(const Vector h[TAPS], Vector u[MOST])
     for (int i = 0; i < TAPS; i++) u[POINTS + i] = h[i];
 }
 
-/* A vector of inputs from `in` on, for as many outputs from `out` on. */
-TILE_INLINE void weights_square(Dtype dtype, const WinogradLineRun *run, int64_t in, int64_t out)
-{
-    const WinogradLine *g = run->g;
-    const int held = word_elements(dtype);
-    const int64_t words = g->x.c / held;
-    Vector taps[LANES][TAPS], low[MOST], high[MOST], square[LANES];
-    for (int i = 0; i < TAPS; i++) {
-        tap_load(run->w, TAPS, g->rotated ? g->y.c : g->x.c, g->rotated, i, in, out, square);
-        for (int k = 0; k < LANES; k++) taps[k][i] = square[k];
-    }
-    for (int k = 0; k < LANES; k += held) {
-        int64_t width;
-        uint32_t *to = words_at(&g->panels, run->u, words, points(g), (in + k) / held, out, &width);
-        weights_transform(taps[k], low);
-        weights_transform(taps[k + held - 1], high);
-        for (int i = 0; i < points(g); i++) {
-            int from = i < POINTS ? i : i + g->tail_first;
-            words_join(dtype, to + i * words * width, low[from], high[from]);
-        }
-    }
-}
-
-TILE_CODE static void weights_chunk(void *context, int64_t first, int64_t end, int thread)
-{
-    (void)thread;
-    const WinogradLineRun *run = context;
-    const int64_t squares = run->g->x.c / LANES; /* for a vector of outputs */
-    for (int64_t i = first; i < end; i++)
-        BY_WORDS(run->g->dtype, weights_square, run, i % squares * LANES, i / squares * LANES);
-}
-
-/* ---- tiles of x: d = B' x B, B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1} */
-
-TILE_INLINE void x_line(Vector a, Vector b, Vector c, Vector d, Vector to[SIDE])
-{
-    to[0] = vector_sub(a, c);
-    to[1] = vector_add(b, c);
-    to[2] = vector_sub(c, b);
-    to[3] = vector_sub(b, d);
-}
+/* ---- tiles of x: d = B' x B */
 
 /* Channels c and following of a tile out of its 4 rows. Points are `step` apart. */
 TILE_INLINE void d_store(Dtype dtype, void *d, int64_t c, int64_t step, const Vector rows[SIDE][SIDE])
@@ -105,12 +71,6 @@ TILE_INLINE void stretch_transform(Dtype dtype, const void *const *pixels, int t
     }
 }
 
-/* Point 0 of tile `tile` of a block, where a point of a tile takes `width`. */
-static int64_t tile_at(int64_t tile, int64_t width)
-{
-    return (tile / GROUP * GROUP * POINTS + tile % GROUP) * width;
-}
-
 static int64_t line_at(const LineLayout *lines, int64_t line)
 {
     return line / lines->across * lines->image + line % lines->across * lines->line;
@@ -119,8 +79,8 @@ static int64_t line_at(const LineLayout *lines, int64_t line)
 /* The pixels that the last output of a line reads. */
 static void tail_read(const Block *block, int64_t line)
 {
-    const WinogradLine *g = block->run->g;
-    const size_t bytes = dtype_bytes(g->dtype), pixel = (size_t)g->x.c * bytes;
+    const WinogradLine *g = line_of(block->run);
+    const size_t bytes = dtype_bytes(g->plan.dtype), pixel = (size_t)g->plan.x.c * bytes;
     const char *x = block->run->x;
     char *to = (char *)block->tails + (size_t)(line * tail_taps(g)) * pixel;
     int64_t at = g->to.length - 1 - g->pad + g->tail_first;
@@ -130,7 +90,7 @@ static void tail_read(const Block *block, int64_t line)
 
 TILE_INLINE void line_read(Dtype dtype, const Block *block, int64_t line)
 {
-    const WinogradLine *g = block->run->g;
+    const WinogradLine *g = line_of(block->run);
     const LineLayout *from = &g->from;
     const int64_t first = line_at(from, block->first + line);
     const void *pixels[STRETCH_PIXELS];
@@ -140,30 +100,16 @@ TILE_INLINE void line_read(Dtype dtype, const Block *block, int64_t line)
         for (int i = 0; i < SIDE * count + TAPS - 1; i++) {
             int at = SIDE * tile - g->pad + i;
             bool inside = at >= 0 && at < from->length;
-            pixels[i] = inside ? vector_at(dtype, block->run->x, first + at * from->step) : g->zeros;
+            pixels[i] = inside ? vector_at(dtype, block->run->x, first + at * from->step) : g->plan.zeros;
         }
-        for (int t = 0; t < count; t++) d[t] = vector_at(dtype, block->d, tile_at(line * g->tiles + tile + t, g->x.c));
-        stretch_transform(dtype, pixels, count, g->x.c, d);
+        for (int t = 0; t < count; t++)
+            d[t] = vector_at(dtype, block->d, tile_at(line * g->tiles + tile + t, g->plan.x.c));
+        stretch_transform(dtype, pixels, count, g->plan.x.c, d);
     }
     tail_read(block, line);
 }
 
-/* ---- back: y = A' m A, A' = {1 1 1 0; 0 1 -1 -1} */
-
-/* A tile's outputs; NULL where a pixel does not exist, or nothing is added. */
-typedef struct Outputs {
-    void *to[SIDE];
-    const void *acc[SIDE];
-    const Finish *finish;
-    int64_t channel; /* the first */
-} Outputs;
-
-TILE_INLINE void output_store(Dtype dtype, const Outputs *out, int i, int64_t channel, Vector y)
-{
-    if (!out->to[i]) return;
-    if (out->acc[i]) y = vector_add(y, vector_load(dtype, out->acc[i], channel));
-    vector_store(dtype, out->to[i], channel, vector_finish(y, out->finish, out->channel + channel));
-}
+/* ---- back: y = A' m A */
 
 /* `width` outputs; points are `step` apart. */
 TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t width, const Outputs *out)
@@ -171,17 +117,17 @@ TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t wi
     for (int64_t c = 0; c < width; c += LANES) {
         Vector p[POINTS], even[SIDE], odd[SIDE];
         for (int i = 0; i < POINTS; i++) p[i] = floats_load(m + i * step + c);
-        even[0] = vector_add(vector_add(p[0], p[1]), p[2]), odd[0] = vector_sub(p[1], p[2]);
+        even[0] = back_even(p[0], p[1], p[2]), odd[0] = vector_sub(p[1], p[2]);
         for (int k = 1; k < 3; k++) {
             const Vector *row = p + SIDE * k - 1;
-            even[k] = vector_add(vector_add(row[0], row[1]), row[2]);
-            odd[k] = vector_sub(vector_sub(row[1], row[2]), row[3]);
+            even[k] = back_even(row[0], row[1], row[2]);
+            odd[k] = back_odd(row[1], row[2], row[3]);
         }
-        even[3] = vector_add(p[11], p[12]), odd[3] = vector_sub(vector_sub(p[11], p[12]), p[13]);
-        output_store(dtype, out, 0, c, vector_add(vector_add(even[0], even[1]), even[2]));
-        output_store(dtype, out, 1, c, vector_add(vector_add(odd[0], odd[1]), odd[2]));
-        output_store(dtype, out, 2, c, vector_sub(vector_sub(even[1], even[2]), even[3]));
-        output_store(dtype, out, 3, c, vector_sub(vector_sub(odd[1], odd[2]), odd[3]));
+        even[3] = vector_add(p[11], p[12]), odd[3] = back_odd(p[11], p[12], p[13]);
+        output_store(dtype, out, 0, c, back_even(even[0], even[1], even[2]));
+        output_store(dtype, out, 1, c, back_even(odd[0], odd[1], odd[2]));
+        output_store(dtype, out, 2, c, back_odd(even[1], even[2], even[3]));
+        output_store(dtype, out, 3, c, back_odd(odd[1], odd[2], odd[3]));
     }
 }
 
@@ -193,8 +139,8 @@ TILE_INLINE void tail_back(Dtype dtype, const float *m, int64_t width, const Out
 /* Pixels `first` and following of a line, from channel `channel`. */
 TILE_INLINE Outputs outputs_of(Dtype dtype, const Block *block, int64_t line, int first, int64_t channel)
 {
-    const WinogradLineRun *run = block->run;
-    const WinogradLine *g = run->g;
+    const WinogradRun *run = block->run;
+    const WinogradLine *g = line_of(run);
     const Tensor *acc = run->acc;
     Outputs out = {.finish = &run->finish, .channel = channel};
     int64_t at = line_at(&g->to, block->first + line);
@@ -217,8 +163,8 @@ typedef struct Panel {
 
 TILE_INLINE void tiles_run(Dtype dtype, const Block *block, const Panel *panel)
 {
-    const WinogradLine *g = block->run->g;
-    const int64_t channels = g->x.c, words = channels / word_elements(dtype), width = panel->width;
+    const WinogradLine *g = line_of(block->run);
+    const int64_t channels = g->plan.x.c, words = channels / word_elements(dtype), width = panel->width;
     const int64_t count = block->count * g->tiles;
     for (int64_t i = 0; i < POINTS; i++)
         for (int64_t t = 0; t < count; t += GROUP)
@@ -233,8 +179,8 @@ TILE_INLINE void tiles_run(Dtype dtype, const Block *block, const Panel *panel)
 /* The last outputs of all lines. */
 TILE_INLINE void tails_run(Dtype dtype, const Block *block, const Panel *panel)
 {
-    const WinogradLine *g = block->run->g;
-    const int64_t words = g->x.c / word_elements(dtype), width = panel->width;
+    const WinogradLine *g = line_of(block->run);
+    const int64_t words = g->plan.x.c / word_elements(dtype), width = panel->width;
     group_product(dtype, block->tails, tail_taps(g) * words, panel->u + POINTS * words * width, block->m, width);
     for (int64_t line = 0; line < block->count; line++) {
         Outputs out = outputs_of(dtype, block, line, g->to.length - 1, panel->first);
@@ -245,25 +191,25 @@ TILE_INLINE void tails_run(Dtype dtype, const Block *block, const Panel *panel)
 /* Rows of a group without a tile are multiplied as they are; their products are never read. */
 TILE_INLINE void block_run(Dtype dtype, const Block *block)
 {
-    const WinogradLineRun *run = block->run;
-    const WinogradLine *g = run->g;
+    const WinogradRun *run = block->run;
+    const WinogradLine *g = line_of(run);
     for (int64_t line = 0; line < block->count; line++) line_read(dtype, block, line);
-    for (int64_t k = 0; k < g->panels.count; k++) {
-        Panel panel = {panels_first(&g->panels, k), panels_width(&g->panels, k), run->u};
-        panel.u += panel.first * (g->x.c / word_elements(dtype)) * points(g);
+    for (int64_t k = 0; k < g->plan.panels.count; k++) {
+        Panel panel = {panels_first(&g->plan.panels, k), panels_width(&g->plan.panels, k), run->u};
+        panel.u += panel.first * (g->plan.x.c / word_elements(dtype)) * g->plan.points;
         tiles_run(dtype, block, &panel);
         if (g->tail) tails_run(dtype, block, &panel);
     }
 }
 
-TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end, int thread)
+TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end)
 {
-    const WinogradLineRun *run = context;
-    const WinogradLine *g = run->g;
-    char *per_thread = run->per_thread + (size_t)thread * per_thread_bytes(g);
+    const WinogradRun *run = context;
+    const WinogradLine *g = line_of(run);
+    char *per_thread = run->per_thread + (size_t)team_member() * g->plan.per_thread_bytes;
     Block block = {run, first, end - first};
     block.d = per_thread;
     block.tails = per_thread + d_bytes(g);
     block.m = (float *)(void *)(per_thread + d_bytes(g) + tails_bytes(g));
-    BY_WORDS(g->dtype, block_run, &block);
+    BY_WORDS(g->plan.dtype, block_run, &block);
 }

@@ -169,9 +169,8 @@ static void line_pack(const Block *block, int64_t line)
     for (int64_t c = 0; c < g->dy.c; c += g->pack->channels) dy_pack(block, line, c);
 }
 
-static void lines_chunk(void *context, int64_t first, int64_t end, int thread)
+static void lines_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     for (int64_t line = first; line < end; line++) line_pack(context, line);
 }
 
@@ -202,9 +201,8 @@ static void task_multiply(const Block *block, int k, int point, int64_t out)
 /* ---- the whole */
 
 /* Panels [first, end) of outputs. */
-static void outputs_chunk(void *context, int64_t first, int64_t end, int thread)
+static void outputs_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const Block *block = context;
     const WinogradLineDw *g = block->g;
     for (int k = 0; k < g->x_panels; k++)

@@ -1,5 +1,5 @@
 /* What Winograd's algorithms for x and dx know before they run: which processors and tensors they are for, the code for
- * the processor, and how outputs are cut into panels. */
+ * the processor, how outputs are cut into panels, and what all of them plan alike (winograd.c). */
 #pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
@@ -64,13 +64,6 @@ static inline Finish finish_of(const OpCall *call)
     return (Finish){bias ? bias->data : NULL, call->kind == OP_CONV && call->attr.conv.relu};
 }
 
-/* Transformed weights that are kept from launch to launch; NULL: they lie in workspace, and each launch makes them. */
-static inline Status kept_create(const ConvProblem *p, size_t bytes, uint32_t **kept)
-{
-    if (p->keeps_w) *kept = aligned_alloc(64, align_up(bytes, 64));
-    return !p->keeps_w || *kept ? OK : FAIL(ERR_MEMORY, "no memory for the transformed weights of '%s'", p->call->name);
-}
-
 /* Outputs are cut into about equal panels. */
 typedef struct Panels {
     int64_t lanes;   /* of a vector */
@@ -94,6 +87,44 @@ static inline int64_t panels_width(const Panels *p, int64_t k)
 {
     return panels_first(p, k + 1) - panels_first(p, k);
 }
+
+/* What is planned alike: the beginning of an algorithm's own plan. */
+typedef struct WinogradPlan {
+    const WinogradCode *code;
+    Dtype dtype;
+    Shape x, y;
+    bool rotated; /* weights: for the gradient */
+    int points;   /* elements of u for an input and an output */
+    int plain;    /* the first plain tap among them, if there are any */
+    int threads;
+    size_t per_thread_bytes;
+    int64_t outputs, block; /* tiles, or lines of them: in all, and those that one thread computes at a time */
+    Panels panels;
+    void *zeros; /* owned: a pixel outside the image */
+    uint32_t
+        *kept; /* owned: transformed weights that are kept from launch to launch, or NULL: each launch makes them */
+} WinogradPlan;
+
+/* The arguments of a run: the context of a WinogradCode. */
+typedef struct WinogradRun {
+    const WinogradPlan *plan;
+    const void *x;
+    const float *w;
+    const Tensor *acc;
+    Finish finish;
+    void *y;
+    uint32_t *u;      /* transformed weights */
+    char *per_thread; /* memory of each thread, one after another */
+} WinogradRun;
+
+/* The functions of a ConvImpl. winograd_begin makes a plan of `bytes` bytes, zeroed but for what all plans have before
+ * `points`, and panels and zeros; winograd_create ends it, with memory for weights that are kept. */
+NODISCARD Status winograd_begin(const Device *device, const ConvProblem *p, size_t bytes, const WinogradCode *avx512,
+                                const WinogradCode *avx2, void **made);
+NODISCARD Status winograd_create(const ConvProblem *p, void *plan, void **made);
+size_t winograd_workspace(const void *made);
+Status winograd_run(const void *made, Device *device, OpCall *call);
+void winograd_destroy(void *made);
 
 static inline int64_t panels_find(const Panels *p, int64_t out)
 {

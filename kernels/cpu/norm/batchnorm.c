@@ -21,6 +21,7 @@ enum {
 /* One launch. The vectors are tiled to columns.width. */
 typedef struct Norm {
     Columns columns;
+    NormPass pass; /* the one that runs */
     Dtype dtype;
     bool relu;
     bool away;            /* y is larger than the caches and not yet in them */
@@ -110,10 +111,18 @@ static NormRows norm_rows(const Norm *norm, int64_t pixel, int64_t rows, int64_t
 
 /* ---- statistics */
 
-static void norm_stat(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *square)
+static void norm_sum(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *second)
 {
-    NormRows r = norm_rows(context, pixel, rows, width);
-    norm_rows_run(NORM_STAT, &r, sum, square);
+    const Norm *norm = context;
+    NormRows r = norm_rows(norm, pixel, rows, width);
+    norm_rows_run(norm->pass, &r, sum, second);
+}
+
+/* The sums of a pass over all pixels, into norm->total. */
+static void norm_sums(const Device *device, Norm *norm, NormPass pass)
+{
+    norm->pass = pass;
+    columns_run(device, &norm->columns, norm_sum, norm, norm->partial, norm->total);
 }
 
 VECTOR_INLINE void mean_add(Dtype dtype, const void *x, float weight, float *mean, int64_t c)
@@ -166,7 +175,7 @@ static Status statistics_join(const Device *device, const Norm *norm, float *mea
 static Status norm_statistics(const Device *device, Norm *norm, float *mean, float *var)
 {
     norm_shift(norm);
-    columns_run(device, &norm->columns, norm_stat, norm, norm->partial, norm->total);
+    norm_sums(device, norm, NORM_STAT);
     if (device->towers_sum) return statistics_join(device, norm, mean, var);
     for (int64_t i = 0; i < norm->columns.c; i++) {
         double first = norm->total[i] / (double)norm->columns.pixels;
@@ -179,24 +188,22 @@ static Status norm_statistics(const Device *device, Norm *norm, float *mean, flo
 
 /* ---- y */
 
-static void norm_rows_chunk(const Norm *norm, NormPass pass, int64_t first, int64_t end)
+static void norm_chunk(void *context, int64_t first, int64_t end)
 {
+    const Norm *norm = context;
     int64_t step = norm->columns.repeat, whole = (end - first) / step, rest = (end - first) % step;
     NormRows wide = norm_rows(norm, first, whole, norm->columns.width),
              narrow = norm_rows(norm, end - rest, rest, norm->columns.c);
-    norm_rows_run(pass, &wide, NULL, NULL);
-    norm_rows_run(pass, &narrow, NULL, NULL);
+    norm_rows_run(norm->pass, &wide, NULL, NULL);
+    norm_rows_run(norm->pass, &narrow, NULL, NULL);
 }
 
-static void norm_apply_chunk(void *context, int64_t first, int64_t end, int thread)
+/* A pass that writes y; `back`: behind one that has read all of x. */
+static void norm_write(const Device *device, Norm *norm, NormPass pass, bool back)
 {
-    (void)thread;
-    norm_rows_chunk(context, NORM_APPLY, first, end);
-}
-
-static int64_t norm_chunk(const Norm *norm)
-{
-    return rounded_up(CHUNKS * chunk_pixels(norm->columns.c), norm->columns.repeat);
+    int64_t pixels = rounded_up(CHUNKS * chunk_pixels(norm->columns.c), norm->columns.repeat);
+    norm->pass = pass;
+    (back ? chunks_run_back : chunks_run)(device, norm->columns.pixels, pixels, norm_chunk, norm);
 }
 
 static Status norm_prepare(Device *device, OpCall *call)
@@ -217,7 +224,7 @@ static Status batchnorm_launch(Device *device, OpCall *call)
     if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
     if (!call->out[0].data) return OK;
     norm_coefficients(&norm, call, mean, var, call->in[1].data, call->in[2].data);
-    chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    norm_write(device, &norm, NORM_APPLY, true);
     return OK;
 }
 
@@ -246,7 +253,7 @@ static Status batchnorm_sums_launch(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
     norm_given_sums(&norm, call);
-    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    norm_write(device, &norm, NORM_APPLY, false);
     return OK;
 }
 
@@ -272,25 +279,13 @@ static Status batchnorm_apply_launch(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
     norm_coefficients(&norm, call, call->in[2].data, call->in[3].data, call->in[1].data, call->in[4].data);
-    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_apply_chunk, &norm);
+    norm_write(device, &norm, NORM_APPLY, false);
     return OK;
 }
 
 const OpKernel cpu_batchnorm_apply = {.prepare = norm_prepare, .launch = batchnorm_apply_launch};
 
 /* ---- gradients */
-
-static void norm_grad_sum(void *context, int64_t pixel, int64_t rows, int64_t width, float *sum, float *product)
-{
-    NormRows r = norm_rows(context, pixel, rows, width);
-    norm_rows_run(NORM_GRAD_SUM, &r, sum, product);
-}
-
-static void norm_grad_chunk(void *context, int64_t first, int64_t end, int thread)
-{
-    (void)thread;
-    norm_rows_chunk(context, NORM_GRAD, first, end);
-}
 
 /* dbeta and dgamma for whoever reads them: of this tower's batch, as all gradients. */
 static void norm_grad_params(const Norm *norm, float *dbeta, float *dgamma)
@@ -327,7 +322,7 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
     norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
-    columns_run(device, &norm.columns, norm_grad_sum, &norm, norm.partial, norm.total);
+    norm_sums(device, &norm, NORM_GRAD_SUM);
     double count = (double)norm.columns.pixels;
     norm_grad_params(&norm, call->out[1].data, call->out[2].data);
     if (device->towers_sum) TRY(grad_sums_join(device, &norm, &count));
@@ -341,7 +336,7 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     }
     norm_tile(&norm, norm.slope);
     norm_tile(&norm, norm.offset);
-    if (call->out[0].data) chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
+    if (call->out[0].data) norm_write(device, &norm, NORM_GRAD, true);
     return OK;
 }
 
@@ -371,24 +366,18 @@ static Status batchnorm_dx_apply_launch(Device *device, OpCall *call)
     }
     norm_tile(&norm, norm.slope);
     norm_tile(&norm, norm.offset);
-    chunks_run(device, norm.columns.pixels, norm_chunk(&norm), norm_grad_chunk, &norm);
+    norm_write(device, &norm, NORM_GRAD, false);
     return OK;
 }
 
 const OpKernel cpu_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare, .launch = batchnorm_dx_apply_launch};
 
-static void norm_mask_chunk(void *context, int64_t first, int64_t end, int thread)
-{
-    (void)thread;
-    norm_rows_chunk(context, NORM_MASK, first, end);
-}
-
 Status cpu_batchnorm_mask(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
     norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
-    columns_run(device, &norm.columns, norm_grad_sum, &norm, norm.partial, norm.total);
+    norm_sums(device, &norm, NORM_GRAD_SUM);
     norm_grad_params(&norm, call->out[1].data, call->out[2].data);
-    chunks_run_back(device, norm.columns.pixels, norm_chunk(&norm), norm_mask_chunk, &norm);
+    norm_write(device, &norm, NORM_MASK, true);
     return OK;
 }

@@ -16,9 +16,8 @@ static void fold_channel(const OpCall *call, int64_t channel)
     for (int64_t i = first; y && i < first + row; i++) y[i] = (float)(scale * (double)w[i]);
 }
 
-static void fold_chunk(void *context, int64_t first, int64_t end, int thread)
+static void fold_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     for (int64_t channel = first; channel < end; channel++) fold_channel(context, channel);
 }
 

@@ -145,9 +145,8 @@ static void max_rows_of(const MaxPool *pool, int64_t first, int64_t end)
     }
 }
 
-static void max_chunk(void *context, int64_t first, int64_t end, int thread)
+static void max_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     unsigned mode = small_numbers_count();
     max_rows_of(context, first, end);
     mode_restore(mode);

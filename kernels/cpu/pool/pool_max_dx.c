@@ -128,10 +128,10 @@ static int64_t cover_list(const MaxPoolGrad *pool, int64_t image, int64_t y, int
 }
 
 /* Rows [first, end) of dx of all images. */
-static void max_grad_chunk(void *context, int64_t first, int64_t end, int thread)
+static void max_grad_chunk(void *context, int64_t first, int64_t end)
 {
     const MaxPoolGrad *pool = context;
-    Cover *covers = pool->covers + thread * pool->most;
+    Cover *covers = pool->covers + team_member() * pool->most;
     Shape s = pool->dx->shape;
     for (int64_t row = first; row < end; row++)
         for (int64_t x = 0; x < s.w; x++) {
@@ -223,9 +223,8 @@ static void squares_of_row(const MaxPoolGrad *pool, int64_t dy_pixel, int64_t dx
 }
 
 /* Bands [first, end) of dx of all images: two rows each, or the odd one at the bottom. */
-static void squares_chunk(void *context, int64_t first, int64_t end, int thread)
+static void squares_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const MaxPoolGrad *pool = context;
     Shape s = pool->dx->shape, ys = pool->dy->shape;
     int64_t bands = (s.h + 1) / 2, rest = s.w - 2 * (int64_t)ys.w;
@@ -251,9 +250,8 @@ static bool bands_fit(const MaxPoolGrad *pool)
 }
 
 /* Bands [first, end) of dx of all images: two rows each, or the odd one at the bottom. */
-static void bands_chunk(void *context, int64_t first, int64_t end, int thread)
+static void bands_chunk(void *context, int64_t first, int64_t end)
 {
-    (void)thread;
     const MaxPoolGrad *pool = context;
     const Tensor *dx = pool->dx, *dy = pool->dy, *argmax = pool->argmax;
     int64_t bands = (dx->shape.h + 1) / 2, windows = dy->shape.h;

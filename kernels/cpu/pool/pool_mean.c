@@ -118,11 +118,11 @@ static void mean_line(const MeanPool *pool, int64_t image, int64_t i, float *lin
 }
 
 /* Output rows [first, end) of all images. */
-static void mean_chunk(void *context, int64_t first, int64_t end, int thread)
+static void mean_chunk(void *context, int64_t first, int64_t end)
 {
     const MeanPool *pool = context;
     const Tensor *out = pool->out, *acc = pool->acc;
-    float *line = pool->line + thread * (int64_t)pool->in->shape.w * pool->in->shape.c;
+    float *line = pool->line + team_member() * (int64_t)pool->in->shape.w * pool->in->shape.c;
     for (int64_t row = first; row < end; row++) {
         int64_t i = row % out->shape.h, pixel = row * out->shape.w;
         mean_line(pool, row / out->shape.h, i, line);
