@@ -1,9 +1,6 @@
 /* Bounded texts; see text.h. */
 #include "kernels/text.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 Text text_start(char *buffer, size_t bytes)
 {
     if (bytes) buffer[0] = 0;
@@ -71,8 +68,13 @@ void text_print(FILE *to, const char *text)
     escaped_put(to, text, "\n\t");
 }
 
+static void line_put(FILE *to, const char *text)
+{
+    escaped_put(to, text, "");
+}
+
 /* One conversion, `spec`, whose width and precision are in its text by now. */
-static void conversion_print(FILE *to, const char *spec, va_list *args)
+static void conversion_print(FILE *to, TextPut *put, const char *spec, va_list *args)
 {
     size_t end = strlen(spec) - 1;
     char *piece = NULL;
@@ -101,7 +103,7 @@ static void conversion_print(FILE *to, const char *spec, va_list *args)
     case '%': fputc('%', to); break;
     case 's':
         if (asprintf(&piece, spec, va_arg(*args, const char *)) < 0) piece = NULL;
-        escaped_put(to, piece ? piece : "(no memory)", "");
+        put(to, piece ? piece : "(no memory)");
         free(piece);
         break;
     default: abort();
@@ -109,7 +111,7 @@ static void conversion_print(FILE *to, const char *spec, va_list *args)
 #pragma GCC diagnostic pop
 }
 
-void text_vprintf(FILE *to, const char *format, va_list given)
+void text_vput(FILE *to, TextPut *put, const char *format, va_list given)
 {
     va_list args; /* its address can be passed on, that of a parameter cannot */
     va_copy(args, given);
@@ -130,9 +132,14 @@ void text_vprintf(FILE *to, const char *format, va_list given)
         } while (*format && !strchr("diuxcspefg%", *format));
         if (!*format || spec.truncated) abort();
         format++;
-        conversion_print(to, bytes, &args);
+        conversion_print(to, put, bytes, &args);
     }
     va_end(args);
+}
+
+void text_vprintf(FILE *to, const char *format, va_list args)
+{
+    text_vput(to, line_put, format, args);
 }
 
 void text_printf(FILE *to, const char *format, ...)
@@ -153,4 +160,20 @@ void text_shell(FILE *to, const char *word)
     fputc('\'', to);
     for (; *word; word++) fprintf(to, *word == '\'' ? "'\\''" : "%c", *word);
     fputc('\'', to);
+}
+
+Status draft_begin(Draft *draft, const char *what)
+{
+    *draft = (Draft){.what = what};
+    draft->to = open_memstream(&draft->text, &draft->bytes);
+    return draft->to ? OK : FAIL(ERR_MEMORY, "no memory for %s", what);
+}
+
+Status draft_end(Draft *draft, Status st)
+{
+    if (fclose(draft->to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for %s", draft->what);
+    if (st == OK) return OK;
+    free(draft->text);
+    draft->text = NULL;
+    return st;
 }

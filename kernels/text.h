@@ -4,9 +4,8 @@
 #pragma once
 
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
+
+#include "kernels/status.h"
 
 typedef struct Text {
     char *at;           /* borrowed; NULL if bytes is 0 */
@@ -30,6 +29,21 @@ void text_print(FILE *to, const char *text);
  * or precision of *; others stop the program. */
 void text_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+/* The same with other escapes: `put` prints the text of each %s. */
+typedef void TextPut(FILE *to, const char *text);
+void text_vput(FILE *to, TextPut *put, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
+
+/* A text of any length, printed in memory. */
+typedef struct Draft {
+    FILE *to;         /* until draft_end */
+    char *text;       /* behind draft_end; owned by the caller. NULL after a failure */
+    size_t bytes;     /* without the zero */
+    const char *what; /* borrowed */
+} Draft;
+/* ERR_MEMORY says "no memory for WHAT". */
+NODISCARD Status draft_begin(Draft *draft, const char *what);
+/* `st`, what the printing gave; ERR_MEMORY if it gave OK, but the text is not whole. */
+NODISCARD Status draft_end(Draft *draft, Status st);
 
 /* A word as a shell reads it back: in single quotes, if it has characters that a shell would take for its own. */
 void text_shell(FILE *to, const char *word);

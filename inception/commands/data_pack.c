@@ -4,7 +4,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <jansson.h>
 #include <unistd.h>
 
 #include "inception/commands/data.h"
@@ -14,6 +13,7 @@
 #include "towers/data/sources/parallel.h"
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/shard.h"
+#include "towers/files/json.h"
 
 enum { MDS_LIMIT = 1 << 26, LABEL_BYTES = 8 };
 
@@ -280,15 +280,11 @@ static Status entry_add(const Pack *p, int64_t shard, json_t *shards)
 
 static Status index_put(const Pack *p)
 {
-    char path[PATH_BYTES], *text = NULL;
+    Status st = OK;
     json_t *shards = json_array();
-    Status st = path_join(path, p->folder, "index.json");
     for (int64_t i = 0; i < p->shards && st == OK; i++) st = entry_add(p, i, shards);
     json_t *root = json_pack("{s:i, s:o}", "version", 2, "shards", shards);
-    text = root ? json_dumps(root, JSON_SORT_KEYS) : NULL;
-    if (st == OK)
-        st = text ? file_replace(path, text, strlen(text)) : FAIL(ERR_MEMORY, "no memory for the index of the shards");
-    free(text);
+    if (st == OK) return json_replace(p->folder, "index.json", root, JSON_SORT_KEYS);
     json_decref(root);
     return st;
 }
@@ -297,25 +293,19 @@ static Status index_put(const Pack *p)
 static Status classes_put(const Convert *c)
 {
     const SourceInfo *info = source_info(c->source);
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    TRY(path_join(path, c->to, "classes.txt"));
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the names of the classes");
+    Draft draft;
+    TRY(draft_begin(&draft, "the names of the classes"));
     for (int i = 0; i < info->classes; i++) {
         const char *name = info->class_names[i];
         bool plain = *name != 0;
         for (const char *at = name; *at; at++) plain = plain && (unsigned char)*at >= ' ' && *at != 0x7f;
         if (plain)
-            fputs(name, to);
+            fputs(name, draft.to);
         else
-            fprintf(to, "%d", i);
-        fputc('\n', to);
+            fprintf(draft.to, "%d", i);
+        fputc('\n', draft.to);
     }
-    Status st =
-        fclose(to) == 0 ? file_replace(path, text, bytes) : FAIL(ERR_MEMORY, "no memory for the names of the classes");
-    free(text);
-    return st;
+    return draft_replace(&draft, OK, c->to, "classes.txt");
 }
 
 static void shards_progress(void *context, int64_t done, int64_t all)

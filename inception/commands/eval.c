@@ -278,18 +278,16 @@ static Status errors_print(const Source *source, const EvalSample *samples, cons
 static Status file_write(const char *path, const JobFiles *files, const EvalSample *samples, const float *probability,
                          const Scores *scores)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for '%s'", path);
     Status st = OK;
+    Draft draft;
+    TRY(draft_begin(&draft, path));
     if (scores)
-        scores_csv(scores, to);
+        scores_csv(scores, draft.to);
     else
-        st = errors_print(files->test, samples, probability, files->job.program.options.classes, to);
-    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for '%s'", path);
-    if (st == OK) st = file_replace(path, text, bytes);
-    free(text);
+        st = errors_print(files->test, samples, probability, files->job.program.options.classes, draft.to);
+    st = draft_end(&draft, st);
+    if (st == OK) st = file_replace(path, draft.text, draft.bytes);
+    free(draft.text);
     return st;
 }
 

@@ -40,33 +40,27 @@ Status runs_command(Options *options, JobFiles *files, FILE *to)
 
 Status card_command(Options *options, JobFiles *files, FILE *to)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    Draft card;
     (void)files;
     if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers card RUN [-o FILE]");
-    FILE *memory = open_memstream(&text, &bytes);
-    if (!memory) return FAIL(ERR_MEMORY, "no memory for the card of '%s'", options->arguments[0]);
-    Status st = card_print(options->arguments[0], memory);
-    if (fclose(memory) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the card of '%s'", options->arguments[0]);
-    if (st == OK && options->out) st = file_replace(options->out, text, bytes);
-    if (st == OK && !options->out) text_print(to, text);
-    free(text);
+    TRY(draft_begin(&card, "the card of the run"));
+    Status st = draft_end(&card, card_print(options->arguments[0], card.to));
+    if (st == OK && options->out) st = file_replace(options->out, card.text, card.bytes);
+    if (st == OK && !options->out) text_print(to, card.text);
+    free(card.text);
     return st;
 }
 
 /* Records may come from anywhere and contain terminal control sequences: print them escaped. */
 Status compare_command(Options *options, JobFiles *files, FILE *to)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
+    Draft draft;
     (void)files;
-    if (!memory) return FAIL(ERR_MEMORY, "no memory for the comparison of runs");
-    Status st = compare_runs(options->arguments, options->argument_count, options->json, memory);
-    if (fclose(memory) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the comparison of runs");
-    if (st == OK) text_print(to, text);
-    free(text);
-    return st;
+    TRY(draft_begin(&draft, "the comparison of runs"));
+    TRY(draft_end(&draft, compare_runs(options->arguments, options->argument_count, options->json, draft.to)));
+    text_print(to, draft.text);
+    free(draft.text);
+    return OK;
 }
 
 Status doctor_command(Options *options, JobFiles *files, FILE *to)

@@ -169,20 +169,20 @@ static Status set_open(const Options *o, const char *path, Source **made)
 /* Images and folders of them, or a data set: shards, of which several are a list, or a folder with --split. */
 static Status images_open(const Options *o, Source **made)
 {
-    char *const *paths = o->arguments + 1, *list = NULL;
+    char *const *paths = o->arguments + 1;
     int count = o->argument_count - 1;
-    size_t bytes = 0;
+    Draft list;
     bool shards = shards_are_in(paths[0]);
     if (!shards && o->split == PART_AUTO) return paths_source_open(paths, count, made);
     if (!shards && count > 1) return FAIL(ERR_ARG, "--split is for one data set, but %d paths are given", count);
-    FILE *to = open_memstream(&list, &bytes);
-    for (int i = 0; to && i < count; i++) {
-        fputs(i ? "::" : "", to);
-        fputs(paths[i], to);
+    TRY(draft_begin(&list, "a list of shards"));
+    for (int i = 0; i < count; i++) {
+        fputs(i ? "::" : "", list.to);
+        fputs(paths[i], list.to);
     }
-    if (!to || fclose(to) != 0) return FAIL(ERR_MEMORY, "no memory for a list of %d shards", count);
-    Status st = set_open(o, list, made);
-    free(list);
+    TRY(draft_end(&list, OK));
+    Status st = set_open(o, list.text, made);
+    free(list.text);
     return st;
 }
 

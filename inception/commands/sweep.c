@@ -376,17 +376,11 @@ static Status runs_train(Sweep *s)
 /* sweep.json: the lines that determine the settings, and for people what each run is trained with. */
 static Status folder_note(const Sweep *s)
 {
-    char path[PATH_BYTES];
     json_t *trials = json_array();
     for (int i = 0; i < s->plan->settings; i++) json_array_append_new(trials, sweep_setting_json(s->plan, i));
     json_t *root =
         json_pack("{s:s, s:o, s:o}", "format", "towers sweep 1", "lines", json_text(s->plan->text), "settings", trials);
-    char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    Status st = text ? path_join(path, s->folder, "sweep.json") : FAIL(ERR_MEMORY, "no memory for sweep.json");
-    if (st == OK) st = file_replace(path, text, strlen(text));
-    free(text);
-    json_decref(root);
-    return st;
+    return json_replace(s->folder, "sweep.json", root, JSON_INDENT(2));
 }
 
 /* A sweep continues with the same lines only; their runs would not be comparable otherwise. */

@@ -31,20 +31,18 @@ static Status refuse(const PlanReader *r, const ConfigEntry *e, const char *what
 static Status value_apply(const PlanReader *r, const ConfigEntry *e, const char *value, Options *options)
 {
     bool negated;
-    char *text = NULL;
-    size_t bytes = 0;
+    Draft yaml;
     OptionId id = option_find(e->key, &negated);
     OptionType type = id == OPTION_ID_COUNT ? OPTION_IS_TEXT : option_info(id)->type;
     bool bare = !e->quoted && (type == OPTION_IS_INT || type == OPTION_IS_REAL || type == OPTION_IS_FLAG);
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the settings of '%s'", r->path);
-    for (int line = 1; line < e->key_line; line++) fputc('\n', to);
-    text_printf(to, bare ? "%s: " : "%s: '", e->key);
-    for (const char *p = value; *p; p++) fprintf(to, *p == '\'' && !bare ? "''" : "%c", *p);
-    fputs(bare ? "\n" : "'\n", to);
-    Status st = fclose(to) == 0 ? options_apply_bytes(options, text, bytes, ORIGIN_CONFIG, r->path)
-                                : FAIL(ERR_MEMORY, "no memory for the settings of '%s'", r->path);
-    free(text);
+    TRY(draft_begin(&yaml, "the settings of a sweep"));
+    for (int line = 1; line < e->key_line; line++) fputc('\n', yaml.to);
+    text_printf(yaml.to, bare ? "%s: " : "%s: '", e->key);
+    for (const char *p = value; *p; p++) fprintf(yaml.to, *p == '\'' && !bare ? "''" : "%c", *p);
+    fputs(bare ? "\n" : "'\n", yaml.to);
+    TRY(draft_end(&yaml, OK));
+    Status st = options_apply_bytes(options, yaml.text, yaml.bytes, ORIGIN_CONFIG, r->path);
+    free(yaml.text);
     return st;
 }
 

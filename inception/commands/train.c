@@ -91,11 +91,7 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     if (files->nothing_to_resume && !options->quiet)
         text_printf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
     TRY(run_dir_take(files->run_dir, lock));
-    if (files->lr_curve) {
-        char path[PATH_BYTES];
-        TRY(path_join(path, files->run_dir, "lr-find.json"));
-        TRY(file_replace(path, files->lr_curve, strlen(files->lr_curve)));
-    }
+    if (files->lr_curve) TRY(text_replace(files->run_dir, "lr-find.json", files->lr_curve));
     return job_branch(files);
 }
 

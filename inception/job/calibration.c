@@ -56,15 +56,10 @@ Status calibration_read(const Options *o, const char *weights, double *temperatu
 
 Status calibration_write(const Options *o, const char *weights, const Calibration *c)
 {
-    char path[PATH_BYTES], own[64];
-    TRY(path_join(path, calibration_run(o), file_name));
+    char own[64];
     TRY(weights_text(weights, own));
     json_t *root = json_pack("{s:f, s:s, s:I, s:[oo], s:[oo]}", "temperature", c->temperature, "weights", own, "images",
                              (json_int_t)c->images, "loss", json_finite(c->loss[0]), json_finite(c->loss[1]),
                              "calibration_error", json_finite(c->error[0]), json_finite(c->error[1]));
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    Status st = text ? file_replace(path, text, strlen(text)) : FAIL(ERR_MEMORY, "no memory for '%s'", path);
-    free(text);
-    json_decref(root);
-    return st;
+    return json_replace(calibration_run(o), file_name, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }

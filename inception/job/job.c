@@ -18,16 +18,14 @@
 void job_note(JobFiles *files, const char *format, ...)
 {
     Text notes = text_behind(files->notes, sizeof files->notes);
-    char *line = NULL;
-    size_t bytes = 0;
+    Draft line;
     va_list args;
-    FILE *to = open_memstream(&line, &bytes);
-    if (!to) return;
+    if (draft_begin(&line, "a note") != OK) return;
     va_start(args, format);
-    text_vprintf(to, format, args);
+    text_vprintf(line.to, format, args);
     va_end(args);
-    if (fclose(to) == 0) text_add(&notes, "%s\n", line);
-    free(line);
+    if (draft_end(&line, OK) == OK) text_add(&notes, "%s\n", line.text);
+    free(line.text);
 }
 
 /* ---- model and device */

@@ -13,25 +13,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-static char *text_of(void (*print)(const void *, FILE *), const void *subject)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return NULL;
-    print(subject, to);
-    if (fclose(to) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-static void config_print(const void *options, FILE *to)
-{
-    options_print_config(options, to);
-}
-
 /* A text may contain any bytes; it is stored as UTF-8. */
 static void setting_print(const char *key, const char *value, FILE *to)
 {
@@ -60,14 +41,10 @@ static void options_print(const Options *o, bool total_matters, FILE *to)
 
 /* The settings that determine the weights of a run, as lines "key: value": options that options.def marks SAME, and for
  * those marked MADE the value computed from them. Data are identified by a fingerprint, so their folder may move. */
-static char *settings_text(const Options *o, const JobFiles *files)
+static void settings_print(const Options *o, const JobFiles *files, FILE *to)
 {
     const TrainJob *job = &files->job;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
     bool cpu = !strcmp(job->backend->name, "cpu");
-    if (!to) return NULL;
     fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
             job->shares.towers);
     if (!cpu && !job->comm.ordered)
@@ -82,18 +59,6 @@ static char *settings_text(const Options *o, const JobFiles *files)
         fprintf(to, "evaluation interval: %lld\n", (long long)job->eval_interval);
     options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
                   to);
-    if (fclose(to) == 0) return text;
-    free(text);
-    return NULL;
-}
-
-static void defaults_print(const void *unused, FILE *to)
-{
-    (void)unused;
-    Options usual;
-    options_init(&usual);
-    options_print(&usual, false, to);
-    options_close(&usual);
 }
 
 /* The command line, quoted for a shell; NULL if out of memory or without /proc. */
@@ -197,12 +162,22 @@ static char *environment_text(const JobFiles *files)
 
 Status job_texts(const Options *o, JobFiles *files)
 {
-    files->args_yaml = text_of(config_print, o);
-    files->settings = settings_text(o, files);
-    files->setting_defaults = text_of(defaults_print, NULL);
+    static const char what[] = "the description of the run";
+    Draft draft;
+    TRY(draft_begin(&draft, what));
+    options_print_config(o, draft.to);
+    TRY(draft_end(&draft, OK));
+    files->args_yaml = draft.text;
+    TRY(draft_begin(&draft, what));
+    settings_print(o, files, draft.to);
+    TRY(draft_end(&draft, OK));
+    files->settings = draft.text;
+    TRY(draft_begin(&draft, what));
+    options_print(&option_defaults, false, draft.to);
+    TRY(draft_end(&draft, OK));
+    files->setting_defaults = draft.text;
     files->env_json = environment_text(files);
-    if (!files->args_yaml || !files->settings || !files->setting_defaults || !files->env_json)
-        return FAIL(ERR_MEMORY, "no memory for the description of the run");
+    if (!files->env_json) return FAIL(ERR_MEMORY, "no memory for %s", what);
     files->job.args_yaml = files->args_yaml;
     files->job.settings = files->settings;
     files->job.setting_defaults = files->setting_defaults;

@@ -27,16 +27,25 @@ typedef struct Card {
 
 /* ---- words */
 
-static void words(const Card *card, const char *text)
+static void words_put(FILE *to, const char *text)
 {
     char clean[WORD_BYTES];
     utf8_escape(clean, sizeof clean, text);
     for (const char *p = clean; *p; p++) {
         if ((unsigned char)*p < ' ' || *p == 127)
-            fprintf(card->to, "\\\\x%02x", (unsigned char)*p);
+            fprintf(to, "\\\\x%02x", (unsigned char)*p);
         else
-            fprintf(card->to, strchr("\\`*_<>[]|#", *p) ? "\\%c" : "%c", *p);
+            fprintf(to, strchr("\\`*_<>[]|#", *p) ? "\\%c" : "%c", *p);
     }
+}
+
+/* Prints with the text of each %s escaped. */
+__attribute__((format(printf, 2, 3))) static void put(const Card *card, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    text_vput(card->to, words_put, format, args);
+    va_end(args);
 }
 
 static const char *known(const Card *card, const char *key)
@@ -52,10 +61,7 @@ static bool setting(const Card *card, const char *key, char text[WORD_BYTES])
 
 static void row(const Card *card, const char *what, const char *value)
 {
-    if (!*value) return;
-    fprintf(card->to, "| %s | ", what);
-    words(card, value);
-    fputs(" |\n", card->to);
+    if (*value) put(card, "| %s | %s |\n", what, value);
 }
 
 static void class_word(const Card *card, int class)
@@ -63,7 +69,7 @@ static void class_word(const Card *card, int class)
     const char *name =
         json_string_value(json_array_get(json_object_get(card->environment, "class_names"), (size_t) class));
     if (name && *name)
-        words(card, name);
+        put(card, "%s", name);
     else
         fprintf(card->to, "class %d", class);
 }
@@ -75,27 +81,15 @@ static void share(const Card *card, double value)
 
 /* ---- what it is */
 
-static const EpochRecord *best_epoch(const Run *run)
-{
-    const EpochRecord *best = NULL;
-    for (int64_t i = 0; i < run->epochs; i++)
-        if (isfinite(run->epoch[i].test_top1) && (!best || run->epoch[i].test_top1 > best->test_top1))
-            best = &run->epoch[i];
-    return best;
-}
-
 static void head_write(const Card *card)
 {
     FILE *to = card->to;
     const char *model = known(card, "model"), *data = known(card, "data");
-    fputs("# ", to);
-    words(card, *model ? model : card->run->name);
-    if (*data) fputs(" on ", to), words(card, data);
-    fputs("\n\nRun ", to);
-    words(card, card->run->name);
+    put(card, "# %s%s%s", *model ? model : card->run->name, *data ? " on " : "", data);
+    put(card, "\n\nRun %s", card->run->name);
     fprintf(to, ": %s after step %lld", card->row.state, (long long)card->row.step);
     if (card->run->epochs) fprintf(to, ", epoch %lld", (long long)card->run->epoch[card->run->epochs - 1].epoch);
-    if (*card->row.why) fputs(" (", to), words(card, card->row.why), fputs(")", to);
+    if (*card->row.why) put(card, " (%s)", card->row.why);
     if (*card->row.started) fprintf(to, "; started on %.10s", card->row.started);
     fputs(".\n", to);
 }
@@ -107,22 +101,19 @@ static void part_row(const Card *card, const char *what, const char *key)
 {
     const json_t *part = json_object_get(card->environment, key);
     const char *fingerprint = json_string_value(json_object_get(part, "fingerprint"));
-    if (!part) {
-        fprintf(card->to, "| %s | not recorded | |\n", what);
-    } else if (json_is_integer(json_object_get(part, "images"))) {
-        fprintf(card->to, "| %s | %lld | ", what, (long long)json_integer_value(json_object_get(part, "images")));
-        words(card, fingerprint ? fingerprint : "");
-        fputs(" |\n", card->to);
-    }
+    if (!part)
+        put(card, "| %s | not recorded | |\n", what);
+    else if (json_is_integer(json_object_get(part, "images")))
+        put(card, "| %s | %lld | %s |\n", what, (long long)json_integer_value(json_object_get(part, "images")),
+            fingerprint ? fingerprint : "");
 }
 
 static void division_write(const Card *card)
 {
     char text[WORD_BYTES];
     if (setting(card, "fold", text)) {
-        fputs("\nThe images for evaluation are fold ", card->to), words(card, text);
-        fputs(" of the training images", card->to);
-        if (setting(card, "fold-group", text)) fputs(", divided by groups: ", card->to), words(card, text);
+        put(card, "\nThe images for evaluation are fold %s of the training images", text);
+        if (setting(card, "fold-group", text)) put(card, ", divided by groups: %s", text);
         fputs(".\n", card->to);
     } else if (setting(card, "val-split", text) && atof(text) > 0) {
         fprintf(card->to, "\nThe images for evaluation are a share of %s of each class of the training images.\n",
@@ -141,9 +132,8 @@ static void data_write(const Card *card)
     fprintf(card->to, "\n%lld classes", (long long)json_integer_value(json_object_get(card->environment, "classes")));
     if (json_is_true(json_object_get(card->environment, "several_classes")))
         fputs(", any number for an image", card->to);
-    fputs("; format: ", card->to),
-        words(card, *known(card, "data_format") ? known(card, "data_format") : "not recorded");
-    if (setting(card, "data-path", path)) fputs("; read from ", card->to), words(card, path);
+    put(card, "; format: %s", *known(card, "data_format") ? known(card, "data_format") : "not recorded");
+    if (setting(card, "data-path", path)) put(card, "; read from %s", path);
     fputs(".\n", card->to);
 }
 
@@ -157,26 +147,12 @@ static void settings_write(const Card *card)
     for (const char *at = card->run->args; *at; at += strcspn(at, "\n"), at += *at == '\n') {
         if (!setting_line_read(at, &line) || !strcmp(line.origin, "default")) continue;
         if (!rows++) fputs("| setting | value | from |\n|---|---|---|\n", card->to);
-        fputs("| ", card->to), words(card, line.key);
-        fputs(" | ", card->to), words(card, line.value);
-        fputs(" | ", card->to), words(card, line.origin);
-        fputs(" |\n", card->to);
+        put(card, "| %s | %s | %s |\n", line.key, line.value, line.origin);
     }
     if (!rows) fputs(*card->run->args ? "None.\n" : "Not recorded: the run has no args.yaml.\n", card->to);
 }
 
 /* ---- scores */
-
-static ClassScore class_score(const Run *run, int class)
-{
-    int n = run->classes;
-    ClassScore one = {.class = class, .right = run->confusion[class * n + class]};
-    for (int k = 0; k < n; k++) {
-        one.samples += run->confusion[class * n + k];
-        one.taken += run->confusion[k * n + class];
-    }
-    return one;
-}
 
 static void classes_write(const Card *card)
 {
@@ -200,7 +176,7 @@ static void classes_write(const Card *card)
 
 static void scores_write(const Card *card)
 {
-    const EpochRecord *best = best_epoch(card->run);
+    const EpochRecord *best = run_best_epoch(card->run);
     fputs("\n## Scores\n\n", card->to);
     if (best) {
         fprintf(card->to, "The weights in `best.safetensors` are those of epoch %lld: %s %.2f %%",
@@ -260,7 +236,7 @@ static void limits_write(const Card *card)
 {
     FILE *to = card->to;
     char text[WORD_BYTES];
-    const EpochRecord *best = best_epoch(card->run);
+    const EpochRecord *best = run_best_epoch(card->run);
     fputs("\n## Limits\n\n", to);
     if (!best) {
         fputs("- It was not tested on any image.\n", to);

@@ -2,7 +2,17 @@
 #include "inception/report/class_scores.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+ClassScore class_score(const Run *run, int class)
+{
+    int n = run->classes;
+    ClassScore one = {.class = class, .right = run->confusion[class * n + class]};
+    for (int k = 0; k < n; k++) {
+        one.samples += run->confusion[class * n + k];
+        one.taken += run->confusion[k * n + class];
+    }
+    return one;
+}
 
 static double share(int64_t part, int64_t whole)
 {

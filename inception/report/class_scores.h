@@ -3,7 +3,7 @@
  * harmonic mean of both, 2 right / (samples + taken). */
 #pragma once
 
-#include <stdint.h>
+#include "towers/record/run_read.h"
 
 typedef struct ClassScore {
     int class;
@@ -11,6 +11,8 @@ typedef struct ClassScore {
     double average; /* average precision (average_precision.h); only if samples have any number of classes */
 } ClassScore;
 
+/* By the confusion matrix of a run. */
+ClassScore class_score(const Run *run, int class);
 /* From 0 to 1; NaN without a sample to measure it on. */
 double class_recall(const ClassScore *score);
 double class_precision(const ClassScore *score);

@@ -21,11 +21,8 @@ void figures_close(Figures *f)
 
 void figure_begin(const Figures *f, const char *kind, const char *title, const char *note)
 {
-    fprintf(f->to, "<figure class=\"%s\"><figcaption><h2>", kind);
-    svg_text(f->to, title);
-    fputs("</h2><p>", f->to);
-    svg_text(f->to, note);
-    fputs("</p></figcaption>\n<div class=\"plot\">", f->to);
+    svg_printf(f->to, "<figure class=\"%s\"><figcaption><h2>%s</h2><p>%s</p></figcaption>\n<div class=\"plot\">", kind,
+               title, note);
 }
 
 void figure_end(const Figures *f)
@@ -33,17 +30,17 @@ void figure_end(const Figures *f)
     fputs("</div></figure>\n", f->to);
 }
 
+SvgFrame figure_half(const char *title, const char *x_label)
+{
+    return (SvgFrame){title, x_label, FIGURE_HALF, FIGURE_LOW, .y_low = INFINITY, .y_high = -INFINITY};
+}
+
 SvgFrame figure_steps(const Figures *f, const char *title, double width, double height)
 {
-    int64_t n = f->run->steps;
-    return (SvgFrame){.title = title,
-                      .x_label = "step",
-                      .width = width,
-                      .height = height,
-                      .x_low = f->x[0],
-                      .x_high = f->x[n - 1],
-                      .y_low = INFINITY,
-                      .y_high = -INFINITY};
+    SvgFrame frame = figure_half(title, "step");
+    frame.width = width, frame.height = height;
+    frame.x_low = f->x[0], frame.x_high = f->x[f->run->steps - 1];
+    return frame;
 }
 
 double *figure_column(Figures *f, int slot, StepValue *value, int tower)

@@ -22,7 +22,9 @@ void figures_close(Figures *figures);
 /* <figure> with a heading and a sentence; `kind` is "wide" or "half". */
 void figure_begin(const Figures *f, const char *kind, const char *title, const char *note);
 void figure_end(const Figures *f);
-/* Axes for all steps. The range of y is still empty; widen it with svg_extent. */
+/* A low frame of half the page's width, and one with an axis for all steps. The range of y is still empty; widen it with
+ * svg_extent. */
+SvgFrame figure_half(const char *title, const char *x_label);
 SvgFrame figure_steps(const Figures *f, const char *title, double width, double height);
 
 /* A value of a step. Values that belong to no tower ignore `tower`. NaN: unknown. */

@@ -85,10 +85,8 @@ void norm_drift_html(const Run *run, FILE *to)
     for (int64_t i = 0; i < count && i < LAYERS_SHOWN; i++) {
         char layer[128];
         layer_text(run, &rows[i], layer, sizeof layer);
-        fputs("<tr><th>", to);
-        svg_text(to, layer);
-        fprintf(to, "</th><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>", rows[i].mean,
-                100 * rows[i].variance);
+        svg_printf(to, "<tr><th>%s</th><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>", layer, rows[i].mean,
+                   100 * rows[i].variance);
     }
     fputs("</table>", to);
     free(rows);

@@ -13,6 +13,7 @@
 #include "inception/report/report_picture.h"
 #include "inception/report/report_plots.h"
 #include "inception/report/report_texts.h"
+#include "inception/report/runs.h"
 #include "inception/report/svg.h"
 #include "inception/report/waiting.h"
 #include "towers/files/files.h"
@@ -43,17 +44,11 @@ static void title_write(const Page *page)
     FILE *to = page->to;
     const char *model = environment_text(page, "model"), *data = environment_text(page, "data"),
                *started = environment_text(page, "started"), *backend = environment_text(page, "backend");
-    fputs("<header><p class=\"eyebrow\">Training run</p><h1>", to);
-    svg_text(to, *model ? model : page->run->name);
-    if (*data) fputs(" on ", to), svg_text(to, data);
-    fputs("</h1><p>", to);
-    svg_text(to, page->run->name);
-    if (strlen(started) > 16) { /* "2016-07-23T14:05:06..." */
-        char when[32];
-        snprintf(when, sizeof when, "%.10s, %.5s", started, started + 11);
-        fputs(" &middot; started ", to), svg_text(to, when);
-    }
-    if (*backend) fputs(" &middot; ", to), svg_text(to, backend);
+    svg_printf(to, "<header><p class=\"eyebrow\">Training run</p><h1>%s%s%s</h1><p>%s",
+               *model ? model : page->run->name, *data ? " on " : "", data, page->run->name);
+    if (strlen(started) > 16) /* "2016-07-23T14:05:06..." */
+        svg_printf(to, " &middot; started %.10s, %.5s", started, started + 11);
+    if (*backend) svg_printf(to, " &middot; %s", backend);
     fputs("</p></header>\n", to);
 }
 
@@ -78,16 +73,6 @@ static double ending_mean(const Run *run, bool speed)
     return count ? sum / (double)count : NAN;
 }
 
-/* The best epoch, whose weights and confusion matrix are kept. */
-static const EpochRecord *best_epoch(const Run *run)
-{
-    const EpochRecord *best = NULL;
-    for (int64_t i = 0; i < run->epochs; i++)
-        if (isfinite(run->epoch[i].test_top1) && (!best || run->epoch[i].test_top1 > best->test_top1))
-            best = &run->epoch[i];
-    return best;
-}
-
 static const EpochRecord *last_tested(const Run *run)
 {
     const EpochRecord *last = NULL;
@@ -98,7 +83,7 @@ static const EpochRecord *last_tested(const Run *run)
 
 static void accuracy_cards(const Page *page)
 {
-    const EpochRecord *best = best_epoch(page->run), *last = last_tested(page->run);
+    const EpochRecord *best = run_best_epoch(page->run), *last = last_tested(page->run);
     if (!best) return;
     bool same = best->test_top1 == last->test_top1, several = page->run->several;
     if (!same)
@@ -112,7 +97,7 @@ static void accuracy_cards(const Page *page)
 static void headline_write(const Page *page)
 {
     const Run *run = page->run;
-    const EpochRecord *best = best_epoch(run);
+    const EpochRecord *best = run_best_epoch(run);
     double first = NAN, last = ending_mean(run, false);
     for (int64_t i = 0; i < run->steps && !isfinite(first); i++) first = run->step[i].mean_loss;
     if (run->phase) fprintf(page->to, "Losses and speed are those of the phase %s. ", run->phase);
@@ -167,11 +152,7 @@ static void table_open(const Page *page, const char *title)
 
 static void row_write(const Page *page, const char *key, const char *value)
 {
-    fputs("<tr><th>", page->to);
-    svg_text(page->to, key);
-    fputs("</th><td>", page->to);
-    svg_text(page->to, value);
-    fputs("</td></tr>", page->to);
+    svg_printf(page->to, "<tr><th>%s</th><td>%s</td></tr>", key, value);
 }
 
 static void bad_table(const Page *page)
@@ -209,25 +190,19 @@ static void bad_table(const Page *page)
 
 static void share_write(const Page *page, double share)
 {
-    if (isfinite(share))
-        fprintf(page->to, "<td class=\"n\">%.1f %%</td>", 100 * share);
-    else
-        fputs("<td class=\"n\">-</td>", page->to);
+    fprintf(page->to, isfinite(share) ? "<td class=\"n\">%.1f %%</td>" : "<td class=\"n\">-</td>", 100 * share);
 }
 
 static void classes_table(const Page *page)
 {
     const Run *run = page->run;
     int n = run->classes, rows = 0;
+    char number[32];
     ClassScore *row = n ? calloc((size_t)n, sizeof *row) : NULL;
     if (!row) return;
     for (int t = 0; t < n; t++) {
-        ClassScore one = {.class = t, .right = run->confusion[t * n + t]};
-        for (int k = 0; k < n; k++) {
-            one.samples += run->confusion[t * n + k];
-            one.taken += run->confusion[k * n + t];
-        }
-        if (one.samples) row[rows++] = one;
+        row[rows] = class_score(run, t);
+        rows += row[rows].samples > 0;
     }
     class_scores_sort(row, rows);
     table_open(page, "Classes, with the weights of the best epoch");
@@ -236,13 +211,9 @@ static void classes_table(const Page *page)
           "<td class=\"n o\">test images</td></tr>",
           page->to);
     for (int i = 0; i < rows && i < CLASS_ROWS; i++) {
-        if (row[i].class < page->class_count && page->class_count == page->run->classes) {
-            fputs("<tr><th>", page->to);
-            svg_text(page->to, page->classes[row[i].class]);
-        } else {
-            fprintf(page->to, "<tr><th>class %d", row[i].class);
-        }
-        fputs("</th>", page->to);
+        bool named = row[i].class < page->class_count && page->class_count == n;
+        snprintf(number, sizeof number, "class %d", row[i].class);
+        svg_printf(page->to, "<tr><th>%s</th>", named ? page->classes[row[i].class] : number);
         share_write(page, class_recall(&row[i]));
         share_write(page, class_precision(&row[i]));
         share_write(page, class_f1(&row[i]));
@@ -307,9 +278,7 @@ static void environment_table(const Page *page)
     char text[1024];
     if (*command) {
         table_open(page, "Command");
-        fputs("<pre>", page->to);
-        svg_text(page->to, command);
-        fputs("</pre></section>\n", page->to);
+        svg_printf(page->to, "<pre>%s</pre></section>\n", command);
     }
     if (!page->environment) return;
     table_open(page, "Environment");
@@ -330,13 +299,8 @@ static void setting_row(const Page *page, const char *line, bool defaults)
 {
     SettingLine setting;
     if (!setting_line_read(line, &setting) || (strcmp(setting.origin, "default") == 0) != defaults) return;
-    fputs("<tr><th>", page->to);
-    svg_text(page->to, setting.key);
-    fputs("</th><td>", page->to);
-    svg_text(page->to, setting.value);
-    fputs("</td><td class=\"o\">", page->to);
-    svg_text(page->to, defaults ? "" : setting.origin);
-    fputs("</td></tr>", page->to);
+    svg_printf(page->to, "<tr><th>%s</th><td>%s</td><td class=\"o\">%s</td></tr>", setting.key, setting.value,
+               defaults ? "" : setting.origin);
 }
 
 static void setting_rows(const Page *page, bool defaults)
@@ -445,10 +409,9 @@ static Status page_write(const Page *page)
                       content_write, page);
 }
 
-static Status page_text(const Run *run, const Run *whole, char **text, size_t *bytes)
+static Status page_draft(const Run *run, const Run *whole, Draft *draft)
 {
-    Status st = OK;
-    Page page = {.run = run, .whole = whole};
+    Page page = {.run = run, .whole = whole, .to = draft->to};
     TRY(loss_truth(run, &page.truth));
     page.environment = json_of_run(run->path, "env.json");
     page.memory = json_of_run(run->path, "memory.json");
@@ -458,9 +421,7 @@ static Status page_text(const Run *run, const Run *whole, char **text, size_t *b
         const char *name = json_string_value(json_array_get(names, i));
         page.classes[page.class_count++] = name ? name : "";
     }
-    page.to = open_memstream(text, bytes);
-    if (page.to) st = page_write(&page);
-    if (!page.to || fclose(page.to) != 0) st = FAIL(ERR_MEMORY, "no memory for the report of '%s'", run->path);
+    Status st = page_write(&page);
     json_decref(page.environment);
     json_decref(page.memory);
     loss_truth_clear(&page.truth);
@@ -472,15 +433,12 @@ static Status page_replace(const char *run_dir)
     Status st = OK;
     Run *run = NULL, view = {0};
     bool found;
-    char *text = NULL, path[PATH_BYTES];
-    size_t bytes = 0;
+    Draft draft;
     TRY(run_read(run_dir, METRICS_BYTES, &run));
     TRY_OUT(run_phase(run, 0, &view, &found)); /* losses of several phases have no curve in common */
-    TRY_OUT(page_text(&view, run, &text, &bytes));
-    TRY_OUT(path_join(path, run_dir, "report.html"));
-    TRY_OUT(file_replace(path, text, bytes));
+    TRY_OUT(draft_begin(&draft, "the report of the run"));
+    TRY_OUT(draft_replace(&draft, page_draft(&view, run, &draft), run_dir, "report.html"));
 out:
-    free(text);
     run_view_free(&view);
     run_destroy(run);
     return st;

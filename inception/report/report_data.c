@@ -15,14 +15,7 @@
 #include "towers/train/samples_log.h"
 #include "towers/train/summary.h"
 
-enum {
-    LIST_BYTES = 1 << 20,
-    SUMMARY_BYTES = 1 << 16,
-    SHEET_BYTES = 1 << 20,
-    BAD_ROWS = 40,
-    RESTART_ROWS = 40,
-    CAPTION = 512
-};
+enum { LIST_BYTES = 1 << 20, SHEET_BYTES = 1 << 20, BAD_ROWS = 40, RESTART_ROWS = 40, CAPTION = 512 };
 enum { STAGES = 8 /* grids of generated images on the page */, STAGES_MAX = 8192 };
 
 static void section_open(FILE *to, const char *title)
@@ -98,12 +91,8 @@ static void stage_row(const json_t *data, const char *key, const char *name, FIL
 
 void data_html(const Run *run, FILE *to)
 {
-    size_t count;
-    json_error_t error;
-    char *text = file_start(run, DATA_SUMMARY, SUMMARY_BYTES, &count);
-    json_t *data = text ? json_loadb(text, count, JSON_REJECT_DUPLICATES, &error) : NULL;
-    free(text);
-    if (!json_is_object(data) || integer(data, "images") <= 0) {
+    json_t *data = json_of_run(run->path, DATA_SUMMARY);
+    if (integer(data, "images") <= 0) {
         json_decref(data);
         return;
     }

@@ -128,14 +128,9 @@ static void whisker_figure(Figures *f, bool ratio, const char *title, const char
         snprintf(axis.text[t], sizeof axis.text[t], t == f->truth->last ? "%d (last)" : "%d", t);
         axis.name[t] = axis.text[t];
     }
-    SvgFrame frame = {.title = title,
-                      .x_label = "tower",
-                      .width = FIGURE_HALF,
-                      .height = FIGURE_LOW,
-                      .y_low = 0,
-                      .y_high = 0,
-                      .categories = axis.name,
-                      .category_count = axis.count};
+    SvgFrame frame = figure_half(title, "tower");
+    frame.y_low = frame.y_high = 0;
+    frame.categories = axis.name, frame.category_count = axis.count;
     for (int t = 0; t < axis.count; t++) {
         const TowerTruth *tower = &f->truth->tower[t];
         const Estimate *e = ratio ? &tower->ratio : &tower->bias;
@@ -179,13 +174,10 @@ void figure_deviation(Figures *f)
         double at = ((last[i] - mean[i]) / reach + 1) / 2 * HISTOGRAM;
         if (isfinite(at) && at >= 0 && at < HISTOGRAM) bin[(int)at]++;
     }
-    SvgFrame frame = {.title = "deviation of the last tower",
-                      .x_label = "last tower's loss minus mean_loss",
-                      .width = FIGURE_HALF,
-                      .height = FIGURE_LOW,
-                      .x_low = -reach,
-                      .x_high = reach,
-                      .bare = true};
+    SvgFrame frame = figure_half("deviation of the last tower", "last tower's loss minus mean_loss");
+    frame.x_low = -reach, frame.x_high = reach;
+    frame.y_low = frame.y_high = 0;
+    frame.bare = true;
     svg_extent(bin, HISTOGRAM, &frame.y_low, &frame.y_high);
     figure_begin(f, "half", "Deviation of the last tower", "Number of steps by distance of its loss from mean_loss.");
     svg_open(&plot, f->to, &frame);

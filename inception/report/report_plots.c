@@ -1,9 +1,8 @@
 /* Plots of accuracy, rate, speed, arrival, gradients, layers and confusion; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
-#include "towers/files/files.h"
+#include "towers/files/json.h"
 
-#include <jansson.h>
 #include <math.h>
 
 enum { ARRIVAL_COLUMNS = 60, LAYER_ROWS = 80, LAYER_COLUMNS = 90, LAYER_NAMES = 4096, NAMED_CLASSES = 20 };
@@ -17,23 +16,17 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
     const Run *run = f->run;
     SvgPlot plot;
     int64_t n = run->epochs;
-    double *x = calloc((size_t)(3 * n + 1), sizeof *x), *train = x ? x + n : NULL, *test = x ? x + 2 * n : NULL;
-    SvgFrame frame = {.title = title,
-                      .x_label = "epoch",
-                      .width = FIGURE_HALF,
-                      .height = FIGURE_LOW,
-                      .y_low = INFINITY,
-                      .y_high = -INFINITY};
-    for (int64_t i = 0; x && i < n; i++) {
+    SvgFrame frame = figure_half(title, "epoch");
+    double *x = calloc((size_t)(3 * n + 1), sizeof *x);
+    if (!x) return;
+    double *train = x + n, *test = train + n;
+    for (int64_t i = 0; i < n; i++) {
         const char *epoch = (const char *)&run->epoch[i];
         x[i] = (double)run->epoch[i].epoch;
         train[i] = scale * *(const double *)(epoch + train_at);
         test[i] = scale * *(const double *)(epoch + test_at);
     }
-    if (x) {
-        svg_extent(train, n, &frame.y_low, &frame.y_high);
-        svg_extent(test, n, &frame.y_low, &frame.y_high);
-    }
+    svg_extent(train, 2 * n, &frame.y_low, &frame.y_high);
     if (frame.y_low <= frame.y_high) { /* a GAN predicts nothing */
         frame.x_low = n > 1 ? x[0] : 0;
         frame.x_high = x[n - 1];
@@ -51,19 +44,13 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
 
 void figure_accuracy(Figures *f)
 {
-    if (f->run->several) {
-        epochs_figure(
-            f, "mAP and exact matches",
-            "Per cent, at the end of each epoch. Test: mean average precision. Training: the share of images with "
-            "exactly the right classes, averaged over the epoch's steps.",
-            offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
-        return;
-    }
-    epochs_figure(
-        f, "Accuracy",
-        "Per cent, at the end of each epoch. Training accuracy is averaged over the epoch's steps, during which "
-        "the weights change.",
-        offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
+    static const char accuracy[] = "Per cent, at the end of each epoch. Training accuracy is averaged over the epoch's "
+                                   "steps, during which the weights change.";
+    static const char precision[] = "Per cent, at the end of each epoch. Test: mean average precision. Training: the "
+                                    "share of images with exactly the right classes, averaged over the epoch's steps.";
+    bool several = f->run->several;
+    epochs_figure(f, several ? "mAP and exact matches" : "Accuracy", several ? precision : accuracy,
+                  offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
 }
 
 void figure_epoch_loss(Figures *f)
@@ -121,22 +108,15 @@ static double *numbers_of(const json_t *array, size_t count)
 /* What --lr auto has found: losses above those of the first half are cut, as they would hide the fall. */
 void figure_sweep(Figures *f)
 {
-    char path[PATH_BYTES], note[160], *text = NULL;
-    size_t bytes = 0;
+    char note[160];
     SvgPlot plot;
-    if (path_join(path, f->run->path, "lr-find.json") != OK || file_read(path, 1 << 28, &text, &bytes) != OK) return;
-    json_t *root = json_loadb(text, bytes, 0, NULL), *rates = json_object_get(root, "lr");
+    json_t *root = json_of_run(f->run->path, "lr-find.json"), *rates = json_object_get(root, "lr");
     size_t n = json_array_size(rates);
     double *x = numbers_of(rates, n), *y = numbers_of(json_object_get(root, "smoothed"), n),
            pick = json_number_value(json_object_get(root, "suggestion"));
     if (n > 1 && x && y && pick > 0) {
-        SvgFrame frame = {.title = "Learning rates that were tried",
-                          .x_label = "learning rate, as a power of 10",
-                          .width = FIGURE_HALF,
-                          .height = FIGURE_LOW,
-                          .y_low = INFINITY,
-                          .y_high = -INFINITY,
-                          .bare = true};
+        SvgFrame frame = figure_half("Learning rates that were tried", "learning rate, as a power of 10");
+        frame.bare = true;
         for (size_t i = 0; i < n; i++) x[i] = log10(x[i]);
         svg_extent(y, (int64_t)n / 2, &frame.y_low, &frame.y_high);
         double most = frame.y_high;
@@ -157,7 +137,6 @@ void figure_sweep(Figures *f)
     free(x);
     free(y);
     json_decref(root);
-    free(text);
 }
 
 void figure_speed(Figures *f)

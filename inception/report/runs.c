@@ -100,6 +100,15 @@ void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best
     }
 }
 
+const EpochRecord *run_best_epoch(const Run *run)
+{
+    const EpochRecord *best = NULL;
+    for (int64_t i = 0; i < run->epochs; i++)
+        if (isfinite(run->epoch[i].test_top1) && (!best || run->epoch[i].test_top1 > best->test_top1))
+            best = &run->epoch[i];
+    return best;
+}
+
 /* The seconds of the epochs, and of the steps behind the last one. Not every step has a row: the mean stands for all. */
 static double seconds_of(const Run *run)
 {

@@ -14,6 +14,9 @@ bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double
 /* The best score of the epochs up to `last_epoch`; NOT_SCORED and NaN if there is none. */
 void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best);
 
+/* The epoch of the best evaluation, whose weights and confusion matrix are kept; NULL if there was none. */
+const EpochRecord *run_best_epoch(const Run *run);
+
 /* A run in a list: state and why, best score, time. */
 typedef struct RunRow {
     char name[RUN_NAME_ROOM], model[RUN_WORD_ROOM], started[RUN_WORD_ROOM], state[RUN_WORD_ROOM], why[RUN_WHY_ROOM];

@@ -3,7 +3,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum {
     LEFT = 56,
@@ -32,6 +31,14 @@ void svg_text(FILE *to, const char *text)
             if (*at >= 0x20 || *at == '\n' || *at == '\t') fputc(*at, to);
         }
     }
+}
+
+void svg_printf(FILE *to, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    text_vput(to, svg_text, format, args);
+    va_end(args);
 }
 
 /* ---- axes */
@@ -108,9 +115,7 @@ static void y_tick(const SvgPlot *p, double value, double tick)
 
 static void x_tick(const SvgPlot *p, double value, const char *text)
 {
-    fprintf(p->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", place_x(p, value), p->bottom + 17);
-    svg_text(p->to, text);
-    fputs("</text>", p->to);
+    svg_printf(p->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", place_x(p, value), p->bottom + 17, text);
 }
 
 /* The nearest 1, 2 or 5 times a power of ten at or below (`up`: at or above) the value. */
@@ -168,9 +173,8 @@ void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
     *plot = (SvgPlot){.to = to, .frame = *frame, .left = LEFT, .top = TOP};
     plot->right = frame->width - (frame->bare ? BARE : RIGHT);
     plot->bottom = frame->height - BOTTOM;
-    fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", frame->width, frame->height);
-    svg_text(to, frame->title);
-    fputs("\">", to);
+    svg_printf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">", frame->width, frame->height,
+               frame->title);
     y_axis(plot);
     SvgFrame *f = &plot->frame;
     fprintf(plot->to, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", plot->left, plot->right,
@@ -192,9 +196,8 @@ void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
         }
     }
     if (!f->x_label) return;
-    fprintf(plot->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", (plot->left + plot->right) / 2, plot->bottom + 33);
-    svg_text(plot->to, f->x_label);
-    fputs("</text>", plot->to);
+    svg_printf(plot->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", (plot->left + plot->right) / 2,
+               plot->bottom + 33, f->x_label);
 }
 
 /* ---- data */
@@ -330,12 +333,9 @@ void svg_close(SvgPlot *p)
         p->label[i].y = fmin(p->label[i].y, room);
         room = p->label[i].y - LINE_HEIGHT;
     }
-    for (int i = 0; i < p->labels; i++) {
-        fprintf(p->to, "<text class=\"name\" style=\"fill:var(--c%d)\" x=\"%.1f\" y=\"%.1f\">", p->label[i].tint,
-                p->right + 8, p->label[i].y + 4);
-        svg_text(p->to, p->label[i].text);
-        fputs("</text>", p->to);
-    }
+    for (int i = 0; i < p->labels; i++)
+        svg_printf(p->to, "<text class=\"name\" style=\"fill:var(--c%d)\" x=\"%.1f\" y=\"%.1f\">%s</text>",
+                   p->label[i].tint, p->right + 8, p->label[i].y + 4, p->label[i].text);
     fputs("</svg>\n", p->to);
 }
 
@@ -358,22 +358,15 @@ void svg_heat(FILE *to, const SvgHeat *h)
 {
     double top = h->y_label ? 22 : 4, bottom = (h->column_names ? 18 : 2) + (h->x_label ? 20 : 0),
            cell = (h->width - h->left - 6) / h->columns, end = top + h->rows * h->row_height;
-    fprintf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"", h->width, end + bottom);
-    svg_text(to, h->title);
-    fputs("\">", to);
+    svg_printf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">", h->width, end + bottom, h->title);
     for (int r = 0; r < h->rows; r++)
         for (int c = 0; c < h->columns; c++) heat_cell(to, h, r, c, top, cell);
-    for (int r = 0; h->row_names && r < h->rows; r++) {
-        fprintf(to, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">", h->left - 8, top + (r + 0.5) * h->row_height + 4);
-        svg_text(to, h->row_names[r]);
-        fputs("</text>", to);
-    }
-    for (int c = 0; h->column_names && c < h->columns; c++) {
-        fprintf(to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", h->left + (c + 0.5) * cell,
-                top + h->rows * h->row_height + 16);
-        svg_text(to, h->column_names[c]);
-        fputs("</text>", to);
-    }
+    for (int r = 0; h->row_names && r < h->rows; r++)
+        svg_printf(to, "<text class=\"end\" x=\"%.1f\" y=\"%.1f\">%s</text>", h->left - 8,
+                   top + (r + 0.5) * h->row_height + 4, h->row_names[r]);
+    for (int c = 0; h->column_names && c < h->columns; c++)
+        svg_printf(to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", h->left + (c + 0.5) * cell,
+                   top + h->rows * h->row_height + 16, h->column_names[c]);
     if (h->y_label) fprintf(to, "<text class=\"end\" x=\"%.1f\" y=\"13\">%s</text>", h->left - 8, h->y_label);
     if (h->x_label)
         fprintf(to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", (h->left + h->width) / 2, end + bottom - 4,

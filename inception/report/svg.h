@@ -5,9 +5,7 @@
  * are labeled at their ends, and labels are moved apart. Text is escaped. Only the stream can fail. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "kernels/text.h"
 
 enum { SVG_TINTS = 6, SVG_LABELS = 16, SVG_LABEL_BYTES = 48 };
 
@@ -35,6 +33,8 @@ typedef struct SvgPlot {
 } SvgPlot;
 
 void svg_text(FILE *to, const char *text); /* escaped for HTML and SVG */
+/* text_printf, but the text of each %s is escaped for HTML and SVG. */
+void svg_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame);
 /* `name` is drawn at the end of the line; NULL: no label. `tint`: 0 .. SVG_TINTS - 1. */

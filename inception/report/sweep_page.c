@@ -133,9 +133,7 @@ static void lines_draw(const SweepResult *result, const Axes *axes, FILE *to)
 
 static void cell(FILE *to, const char *kind, const char *text)
 {
-    fprintf(to, "<td class=\"%s\">", kind);
-    svg_text(to, text);
-    fputs("</td>", to);
+    svg_printf(to, "<td class=\"%s\">%s</td>", kind, text);
 }
 
 static void ranking_row(const SweepResult *result, int rank, FILE *to)
@@ -184,10 +182,10 @@ static Status content_write(const void *context, FILE *to)
     Figures figures = {.to = to};
     Axes axes;
     TRY(axes_make(result, &axes));
-    fputs("<header><p class=\"eyebrow\">Sweep</p><h1>", to);
-    svg_text(to, result->folder);
-    fprintf(to, "</h1><p>%d settings, %d run%s of each</p></header>\n<section class=\"grid\">\n", result->count,
-            result->repeats, result->repeats == 1 ? "" : "s");
+    svg_printf(to,
+               "<header><p class=\"eyebrow\">Sweep</p><h1>%s</h1><p>%d settings, %d run%s of each</p></header>\n"
+               "<section class=\"grid\">\n",
+               result->folder, result->count, result->repeats, result->repeats == 1 ? "" : "s");
     figure_begin(&figures, "wide", "Settings and scores",
                  "A line is a setting; it crosses each axis at its value, from the lowest (0) to the highest (1). "
                  "Axes over two powers of ten or more are logarithmic. The three best are drawn thick.");
@@ -199,27 +197,15 @@ static Status content_write(const void *context, FILE *to)
     return OK;
 }
 
-static Status page_text(const SweepResult *result, char **text, size_t *bytes)
+Status sweep_page(const SweepResult *result)
 {
-    FILE *to = open_memstream(text, bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the page of '%s'", result->folder);
+    Draft page;
+    TRY(draft_begin(&page, "the page of the sweep"));
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(plain);
-    Status st = page_frame(to, result->folder,
+    Status st = page_frame(page.to, result->folder,
                            "the records of its runs; the command of the sweep, given again, regenerates it.",
                            content_write, result);
     uselocale(before);
     if (plain) freelocale(plain);
-    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the page of '%s'", result->folder);
-    return st;
-}
-
-Status sweep_page(const SweepResult *result)
-{
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    Status st = page_text(result, &text, &bytes);
-    if (st == OK) st = path_join(path, result->folder, "sweep.html");
-    if (st == OK) st = file_replace(path, text, bytes);
-    free(text);
-    return st;
+    return draft_replace(&page, st, result->folder, "sweep.html");
 }

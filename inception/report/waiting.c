@@ -84,25 +84,18 @@ void waiting_html(const Run *run, FILE *to)
     for (int t = 0; t < run->towers; t++) {
         char where[RUN_HOST_BYTES + 4];
         where_text(run, t, where, sizeof where);
-        fprintf(to, "<tr><th>tower %d", t);
-        svg_text(to, where);
-        fputs("</th>", to);
+        svg_printf(to, "<tr><th>tower %d%s</th>", t, where);
         for (int k = 0; k < ACTIVITIES; k++) {
             double ms = activity_median(run, t, k, scratch);
-            if (isfinite(ms))
-                fprintf(to, "<td class=\"n\">%.2f</td>", ms);
-            else
-                fputs("<td class=\"n\">&ndash;</td>", to);
+            fprintf(to, isfinite(ms) ? "<td class=\"n\">%.2f</td>" : "<td class=\"n\">&ndash;</td>", ms);
         }
         fputs("</tr>", to);
     }
-    for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++) {
-        fprintf(to, "<tr><th>slow</th><td colspan=\"4\">tower %d", s.tower);
-        svg_text(to, s.where);
-        fputs(" in ", to);
-        svg_text(to, s.activity);
-        fprintf(to, ", steps %lld to %lld: all others waited for it</td></tr>", (long long)s.first, (long long)s.last);
-    }
+    for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
+        svg_printf(to,
+                   "<tr><th>slow</th><td colspan=\"4\">tower %d%s in %s, steps %lld to %lld: all others waited for "
+                   "it</td></tr>",
+                   s.tower, s.where, s.activity, (long long)s.first, (long long)s.last);
     fputs("</table>", to);
     free(scratch);
 }

@@ -150,18 +150,18 @@ Status plan_cache_add(PlanCache *cache, const char *task, const char *plan, doub
 
 Status plan_cache_text(const PlanCache *cache, char **text, int *chosen)
 {
-    size_t bytes;
-    FILE *to = open_memstream(text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for %d plans as text", cache->count);
-    fprintf(to, "%s\n", cache->title);
+    Draft draft;
+    TRY(draft_begin(&draft, "the plans as text"));
+    fprintf(draft.to, "%s\n", cache->title);
     for (int i = 0; i < cache->count; i++) {
         const Entry *entry = &cache->entries[i];
-        if (entry->used && entry == entry_of(cache, entry->task)) fprintf(to, "%s\t%s\t\n", entry->task, entry->plan);
+        if (entry->used && entry == entry_of(cache, entry->task))
+            fprintf(draft.to, "%s\t%s\t\n", entry->task, entry->plan);
     }
+    TRY(draft_end(&draft, OK));
+    *text = draft.text;
     *chosen = cache->chosen;
-    if (fclose(to) == 0) return OK;
-    free(*text);
-    return FAIL(ERR_MEMORY, "no memory for %d plans as text", cache->count);
+    return OK;
 }
 
 Status plan_cache_take(PlanCache *cache, const char *text, bool *taken)

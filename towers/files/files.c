@@ -275,6 +275,21 @@ out:
     return st;
 }
 
+Status text_replace(const char *directory, const char *name, const char *text)
+{
+    char path[PATH_BYTES];
+    TRY(path_join(path, directory, name));
+    return file_replace(path, text, strlen(text));
+}
+
+Status draft_replace(Draft *draft, Status st, const char *directory, const char *name)
+{
+    TRY(draft_end(draft, st));
+    st = text_replace(directory, name, draft->text);
+    free(draft->text);
+    return st;
+}
+
 static Status one_directory_create(const char *path)
 {
     char parent[PATH_BYTES];

@@ -47,6 +47,15 @@ Status json_emit(json_t *root, size_t flags, FILE *to)
     return whole ? OK : FAIL(ERR_IO, "cannot write the result as JSON");
 }
 
+Status json_replace(const char *directory, const char *name, json_t *root, size_t flags)
+{
+    char *text = root ? json_dumps(root, flags) : NULL;
+    Status st = text ? text_replace(directory, name, text) : FAIL(ERR_MEMORY, "no memory for %s", name);
+    free(text);
+    json_decref(root);
+    return st;
+}
+
 json_t *json_finite(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

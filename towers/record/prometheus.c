@@ -76,16 +76,18 @@ static Status text_write(const char *path, const char *text, size_t bytes)
 
 Status prometheus_write(const char *path, const char *run, const StepRecord *record)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    Draft draft;
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    FILE *to = plain ? open_memstream(&text, &bytes) : NULL;
-    locale_t before = plain ? uselocale(plain) : (locale_t)0;
-    if (to) step_put(to, run, record);
-    if (plain) uselocale(before), freelocale(plain);
-    Status st = to && fclose(to) == 0 ? text_write(path, text, bytes)
-                                      : FAIL(ERR_MEMORY, "no memory for the numbers of '%s'", path);
-    free(text);
+    if (!plain) return FAIL(ERR_MEMORY, "no memory for the C locale");
+    locale_t before = uselocale(plain);
+    Status st = draft_begin(&draft, "the numbers of --prometheus");
+    if (st == OK) step_put(draft.to, run, record);
+    uselocale(before);
+    freelocale(plain);
+    TRY(st);
+    TRY(draft_end(&draft, OK));
+    st = text_write(path, draft.text, draft.bytes);
+    free(draft.text);
     return st;
 }
 

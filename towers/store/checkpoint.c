@@ -139,10 +139,9 @@ out:
 
 static Status latest_write(const char *ckpt, int64_t step)
 {
-    char path[PATH_BYTES], text[32];
-    TRY(path_join(path, ckpt, "latest"));
-    int count = snprintf(text, sizeof text, "step-%010" PRId64 "\n", step);
-    return file_replace(path, text, (size_t)count);
+    char text[32];
+    snprintf(text, sizeof text, "step-%010" PRId64 "\n", step);
+    return text_replace(ckpt, "latest", text);
 }
 
 /* Read the new checkpoint back. If it is not what was written, rename it to .corrupt and point `latest` to the previous

@@ -85,22 +85,16 @@ static void file_print(FILE *to, const Manifest *manifest, const ManifestFile *f
 Status manifest_format(const Manifest *manifest, char **text, size_t *count)
 {
     FileSum sum;
-    char *made = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&made, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the text of a manifest");
-    fprintf(to, "towers-checkpoint %d\nstep %" PRId64 "\n", MANIFEST_VERSION, manifest->step);
-    for (int i = 0; i < manifest->files; i++) file_print(to, manifest, &manifest->file[i]);
-    bool failed = fflush(to) != 0;
-    if (!failed) memory_sum(made, bytes, &sum);
-    if (!failed) fprintf(to, "hash %016" PRIx64 "%016" PRIx64 "\n", sum.high, sum.low);
-    failed = fclose(to) != 0 || failed;
-    if (failed) {
-        free(made);
-        return FAIL(ERR_MEMORY, "no memory for the text of a manifest");
-    }
-    *text = made;
-    *count = bytes;
+    Draft draft;
+    TRY(draft_begin(&draft, "the text of a manifest"));
+    fprintf(draft.to, "towers-checkpoint %d\nstep %" PRId64 "\n", MANIFEST_VERSION, manifest->step);
+    for (int i = 0; i < manifest->files; i++) file_print(draft.to, manifest, &manifest->file[i]);
+    bool whole = fflush(draft.to) == 0;
+    if (whole) memory_sum(draft.text, draft.bytes, &sum);
+    if (whole) fprintf(draft.to, "hash %016" PRIx64 "%016" PRIx64 "\n", sum.high, sum.low);
+    TRY(draft_end(&draft, whole ? OK : FAIL(ERR_MEMORY, "no memory for the text of a manifest")));
+    *text = draft.text;
+    *count = draft.bytes;
     return OK;
 }
 

@@ -211,10 +211,9 @@ static EvalResult blocks_total(const float *fields, int64_t blocks)
 /* A full disk does not end the run here; other records will report it. */
 static Status confusion_write(const TowerProcess *p, const float *counts)
 {
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the confusion matrix");
+    Draft draft;
+    TRY(draft_begin(&draft, "the confusion matrix"));
+    FILE *to = draft.to;
     const SourceInfo *info = source_info(p->job->test);
     int32_t classes = p->job->program.options.classes;
     char number[16];
@@ -229,12 +228,9 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
         for (int32_t i = 0; i < classes; i++) fprintf(to, ",%lld", (long long)counts[k * classes + i]);
     }
     fputc('\n', to);
-    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "confusion.csv")
-                                : FAIL(ERR_MEMORY, "no memory for the confusion matrix");
-    if (st == OK && file_replace(path, text, bytes) != OK)
+    if (draft_replace(&draft, OK, p->job->run_dir, "confusion.csv") != OK)
         metrics_log(p->metrics, "no confusion matrix: %s", status_message());
-    free(text);
-    return st;
+    return OK;
 }
 
 /* The matrix belongs to best.safetensors; without better weights the existing one is kept. */

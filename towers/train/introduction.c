@@ -123,12 +123,10 @@ void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to)
 {
     ScheduleKind kind = job->schedule.kind;
     bool fixed_length = kind == SCHEDULE_COSINE || kind == SCHEDULE_POLYNOMIAL || kind == SCHEDULE_ONE_CYCLE;
-    char *quoted = NULL;
-    size_t bytes = 0;
-    FILE *word = open_memstream(&quoted, &bytes);
-    if (!word) return;
-    text_shell(word, job->run_dir);
-    const char *run = fclose(word) == 0 ? quoted : job->run_dir;
+    Draft word;
+    if (draft_begin(&word, "a word") != OK) return;
+    text_shell(word.to, job->run_dir);
+    const char *run = draft_end(&word, OK) == OK ? word.text : job->run_dir;
     if (finished) {
         if (job->program.model->generate)
             fprintf(to, "to generate:  towers generate %s -o samples.png\n", run);
@@ -143,5 +141,5 @@ void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to)
                 : early       ? " and another --patience or --stop-at"
                 : is_cut(job) ? " and a larger --max-steps"
                               : " and more --epochs");
-    free(quoted);
+    free(word.text);
 }

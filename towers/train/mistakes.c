@@ -49,15 +49,14 @@ const char *class_text(const SourceInfo *info, int32_t class, char number[16])
  * stays empty. */
 static void classes_csv(const SourceInfo *info, const int32_t *labels, int32_t count, const float *scores, FILE *to)
 {
-    char *text = NULL, number[16];
-    size_t bytes = 0;
-    FILE *field = open_memstream(&text, &bytes);
-    if (!field) return;
+    Draft field;
+    char number[16];
+    if (draft_begin(&field, "a field") != OK) return;
     for (int32_t k = 0; k < count; k++)
         if (!scores || scores[k] > 0.5f)
-            fprintf(field, "%s%s", ftell(field) ? ";" : "", class_text(info, scores ? k : labels[k], number));
-    if (fclose(field) == 0) csv_text(to, text);
-    free(text);
+            fprintf(field.to, "%s%s", ftell(field.to) ? ";" : "", class_text(info, scores ? k : labels[k], number));
+    if (draft_end(&field, OK) == OK) csv_text(to, field.text);
+    free(field.text);
 }
 
 void mistakes_print(const Source *source, const EvalSample *samples, const float *scores, int classes,
@@ -85,16 +84,10 @@ void mistakes_print(const Source *source, const EvalSample *samples, const float
 
 static Status list_write(const TowerProcess *p, const int64_t *ids, int64_t count)
 {
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for a list of mistakes");
-    mistakes_print(p->job->test, p->ledger->sample, p->ledger->score, p->ledger->classes, ids, count, to);
-    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, MISTAKES_CSV)
-                                : FAIL(ERR_MEMORY, "no memory for a list of mistakes");
-    if (st == OK) st = file_replace(path, text, bytes);
-    free(text);
-    return st;
+    Draft draft;
+    TRY(draft_begin(&draft, "a list of mistakes"));
+    mistakes_print(p->job->test, p->ledger->sample, p->ledger->score, p->ledger->classes, ids, count, draft.to);
+    return draft_replace(&draft, OK, p->job->run_dir, MISTAKES_CSV);
 }
 
 static Status sheet_write(TowerProcess *p, const int64_t *ids, int32_t count, bool best)

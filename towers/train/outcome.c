@@ -19,17 +19,6 @@ void now_text(char text[32])
     if (gmtime_r(&now, &utc)) strftime(text, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
-static Status json_put(const char *run_dir, const char *name, json_t *root)
-{
-    char path[PATH_BYTES], *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    json_decref(root);
-    if (!text) return FAIL(ERR_MEMORY, "no memory for %s", name);
-    Status st = path_join(path, run_dir, name);
-    if (st == OK) st = file_replace(path, text, strlen(text));
-    free(text);
-    return st;
-}
-
 /* ---- the heartbeat */
 
 struct Heartbeat {
@@ -53,7 +42,7 @@ static void *heartbeat_run(void *context)
         pthread_mutex_unlock(&beat->lock);
         json_t *root = json_pack("{s:s, s:I, s:I, s:i}", "time", now, "step", (json_int_t)atomic_load(&run->step),
                                  "steps", (json_int_t)atomic_load(&run->steps), "pid", (int)getpid());
-        (void)!json_put(beat->run_dir, "heartbeat.json", root); /* records report failing storage */
+        (void)!json_replace(beat->run_dir, "heartbeat.json", root, JSON_COMPACT); /* records report failing storage */
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += BEAT_SECONDS;
         pthread_mutex_lock(&beat->lock);
@@ -120,10 +109,11 @@ void outcome_write(const TrainJob *job, int rank, const char *host, Status statu
     status_keep(&kept);
     if (path_join(path, job->run_dir, "log.txt") == OK) (void)!run_file_append(path, line, strlen(line));
     if (rank == 0)
-        (void)!json_put(job->run_dir, "outcome.json",
-                        json_pack("{s:s, s:s, s:i, s:o, s:I, s:I, s:i}", "outcome", word, "time", now, "exit_code",
-                                  ended ? 0 : status_exit_code(status), "message", json_text(why), "step",
-                                  (json_int_t)result->step, "restarts", (json_int_t)job->restarts, "signal",
-                                  result->signal));
+        (void)!json_replace(job->run_dir, "outcome.json",
+                            json_pack("{s:s, s:s, s:i, s:o, s:I, s:I, s:i}", "outcome", word, "time", now, "exit_code",
+                                      ended ? 0 : status_exit_code(status), "message", json_text(why), "step",
+                                      (json_int_t)result->step, "restarts", (json_int_t)job->restarts, "signal",
+                                      result->signal),
+                            JSON_COMPACT);
     if (status != OK) (void)!status_restore(status, &kept);
 }

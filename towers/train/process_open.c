@@ -108,29 +108,20 @@ Status process_restart_loader(TowerProcess *p)
 
 /* ---- records */
 
-static Status text_put(const TowerProcess *p, const char *name, const char *text)
-{
-    char path[PATH_BYTES];
-    TRY(path_join(path, p->job->run_dir, name));
-    return file_replace(path, text, strlen(text));
-}
-
 /* Give the header of the run to the console, through the ledger, and to log.txt line by line. */
 static Status run_introduce(TowerProcess *p)
 {
-    char device[256] = "", sums[128] = "", *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the header of the run");
+    char device[256] = "", sums[128] = "";
+    Draft header;
+    TRY(draft_begin(&header, "the header of the run"));
     p->job->backend->describe(&p->replica->device, device, sizeof device);
     comm_text(p->comm, sums, sizeof sums);
-    Status st = introduction_print(p->job, device, sums, to);
-    if (fclose(to) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the header of the run");
-    if (st == OK) snprintf(p->ledger->run.header, sizeof p->ledger->run.header, "%s", text);
-    for (char *rest = text, *line; st == OK && (line = strsep(&rest, "\n"));)
+    TRY(draft_end(&header, introduction_print(p->job, device, sums, header.to)));
+    snprintf(p->ledger->run.header, sizeof p->ledger->run.header, "%s", header.text);
+    for (char *rest = header.text, *line; (line = strsep(&rest, "\n"));)
         if (*line) metrics_log(p->metrics, "%s", line);
-    free(text);
-    return st;
+    free(header.text);
+    return OK;
 }
 
 static Status records_open(TowerProcess *p, bool restored)
@@ -141,8 +132,8 @@ static Status records_open(TowerProcess *p, bool restored)
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->metrics_interval, p->job->scalar_interval,
                      p->job->program.several, &p->metrics));
     outcome_forget(p->job->run_dir);
-    TRY(text_put(p, "args.yaml", p->job->args_yaml));
-    TRY(text_put(p, "env.json", p->job->env_json));
+    TRY(text_replace(p->job->run_dir, "args.yaml", p->job->args_yaml));
+    TRY(text_replace(p->job->run_dir, "env.json", p->job->env_json));
     TRY(run_introduce(p));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes); n++) {
         const char *note = ledger_noted(p->ledger, n);

@@ -15,11 +15,14 @@ static Status list_path(const TowerProcess *p, const char *name, char path[PATH_
     return path_join(path, p->job->run_dir, p->place.group > 0 ? file : name);
 }
 
-static Status text_append(const TowerProcess *p, const char *name, const char *text, size_t bytes)
+static Status draft_append(const TowerProcess *p, const char *name, Draft *draft)
 {
     char path[PATH_BYTES];
-    TRY(list_path(p, name, path));
-    return run_file_append(path, text, bytes);
+    TRY(draft_end(draft, OK));
+    Status st = list_path(p, name, path);
+    if (st == OK) st = run_file_append(path, draft->text, draft->bytes);
+    free(draft->text);
+    return st;
 }
 
 /* ---- a run that goes on from an earlier step */
@@ -52,20 +55,15 @@ Status samples_forget(TowerProcess *p, bool goes_on)
 
 static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the list of bad samples");
+    Draft draft;
+    TRY(draft_begin(&draft, "the list of bad samples"));
     for (int32_t i = 0; i < batch->skipped; i++) {
         const BadSample *bad = &batch->bad[i];
-        fprintf(to, "%s,%d,%lld,", when, batch->tower, (long long)bad->id);
-        csv_text(to, bad->why);
-        fputc('\n', to);
+        fprintf(draft.to, "%s,%d,%lld,", when, batch->tower, (long long)bad->id);
+        csv_text(draft.to, bad->why);
+        fputc('\n', draft.to);
     }
-    Status st = fclose(to) == 0 ? text_append(p, BAD_SAMPLES_FILE, text, bytes)
-                                : FAIL(ERR_MEMORY, "no memory for the list of bad samples");
-    free(text);
-    return st;
+    return draft_append(p, BAD_SAMPLES_FILE, &draft);
 }
 
 Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step)
@@ -93,19 +91,14 @@ void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *k
 
 Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    Draft draft;
     TRY(bad_samples_log(p, batch, false, step));
     atomic_fetch_add(&p->ledger->run.images, batch->n);
     atomic_fetch_add(&p->ledger->run.rotated, batch->rotated);
     if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the list of samples");
-    fprintf(to, "%lld,%lld,%d,", (long long)step, (long long)batch->step, batch->tower);
-    for (int32_t i = 0; i < batch->n; i++) fprintf(to, "%s%lld", i ? " " : "", (long long)batch->ids[i]);
-    fputc('\n', to);
-    Status st = fclose(to) == 0 ? text_append(p, SAMPLES_FILE, text, bytes)
-                                : FAIL(ERR_MEMORY, "no memory for the list of samples");
-    free(text);
-    return st;
+    TRY(draft_begin(&draft, "the list of samples"));
+    fprintf(draft.to, "%lld,%lld,%d,", (long long)step, (long long)batch->step, batch->tower);
+    for (int32_t i = 0; i < batch->n; i++) fprintf(draft.to, "%s%lld", i ? " " : "", (long long)batch->ids[i]);
+    fputc('\n', draft.to);
+    return draft_append(p, SAMPLES_FILE, &draft);
 }

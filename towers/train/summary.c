@@ -18,40 +18,31 @@ enum { IMAGES = 8 /* of the first batch, for TensorBoard */, QUALITY = 85 };
 /* Markdown shows lines indented by four blanks unchanged. */
 static Status settings_text(TowerProcess *p)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the settings as text");
+    Draft draft;
+    TRY(draft_begin(&draft, "the settings as text"));
     for (const char *line = p->job->args_yaml; *line;) {
         size_t length = strcspn(line, "\n");
-        fprintf(to, "    %.*s\n", (int)length, line);
+        fprintf(draft.to, "    %.*s\n", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    Status st = fclose(to) == 0 ? OK : FAIL(ERR_MEMORY, "no memory for the settings as text");
-    if (st == OK)
-        metrics_outcome(p->metrics, events_text(metrics_events(p->metrics), p->run.step, "hyperparameters", text));
-    free(text);
-    return st;
+    TRY(draft_end(&draft, OK));
+    metrics_outcome(p->metrics, events_text(metrics_events(p->metrics), p->run.step, "hyperparameters", draft.text));
+    free(draft.text);
+    return OK;
 }
 
 static Status memory_write(TowerProcess *p)
 {
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for the memory plan as text");
+    Draft draft;
     MemoryPlan plan;
+    TRY(draft_begin(&draft, "the memory plan as text"));
     memory_plan_start(&plan, &p->replica->config, p->replica->layout);
     for (int i = 0; i < p->replica->train_count; i++) memory_plan_add(&plan, p->replica->train[i].plan);
-    fputc('{', to);
+    fputc('{', draft.to);
     for (int k = 0; k < MEMORY_CLASSES; k++)
-        fprintf(to, "\"%s\": %zu, ", memory_class_name((MemoryClass)k), plan.bytes[k]);
-    fprintf(to, "\"in all\": %zu}\n", memory_plan_total(&plan));
-    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, "memory.json")
-                                : FAIL(ERR_MEMORY, "no memory for the memory plan as text");
-    if (st == OK) st = file_replace(path, text, bytes);
-    free(text);
-    return st;
+        fprintf(draft.to, "\"%s\": %zu, ", memory_class_name((MemoryClass)k), plan.bytes[k]);
+    fprintf(draft.to, "\"in all\": %zu}\n", memory_plan_total(&plan));
+    return draft_replace(&draft, OK, p->job->run_dir, "memory.json");
 }
 
 static void fusion_log(TowerProcess *p)
@@ -91,10 +82,10 @@ static Status images_events(TowerProcess *p, const Batch *batch)
 
 static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_t count)
 {
-    char path[PATH_BYTES], where[PATH_BYTES], label[256], *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return FAIL(ERR_MEMORY, "no memory for a list of samples");
+    char where[PATH_BYTES], label[256];
+    Draft draft;
+    TRY(draft_begin(&draft, "a list of samples"));
+    FILE *to = draft.to;
     fputs("sample,file,label\n", to);
     for (int32_t i = 0; i < count; i++) {
         source_where(p->job->train, batch->ids[i], where, sizeof where);
@@ -105,11 +96,7 @@ static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_
         csv_text(to, label);
         fputc('\n', to);
     }
-    Status st = fclose(to) == 0 ? path_join(path, p->job->run_dir, FIRST_BATCH_CSV)
-                                : FAIL(ERR_MEMORY, "no memory for a list of samples");
-    if (st == OK) st = file_replace(path, text, bytes);
-    free(text);
-    return st;
+    return draft_replace(&draft, OK, p->job->run_dir, FIRST_BATCH_CSV);
 }
 
 static Status first_batch_sheet(const TowerProcess *p, const Batch *batch, int32_t count)
@@ -184,7 +171,7 @@ static Status work_sum(TowerProcess *p, DataWork *all)
 Status summary_data(TowerProcess *p)
 {
     const LedgerRun *run = &p->ledger->run;
-    char path[PATH_BYTES], text[512];
+    char text[512];
     DataWork work;
     if (!p->job->run_dir) return OK;
     TRY(work_sum(p, &work));
@@ -199,9 +186,8 @@ Status summary_data(TowerProcess *p)
              (long long)all->read, (long long)all->decode, (long long)all->resize, (long long)all->augment,
              loader_cause(p->job->train, &(LoaderClocks){0}, all), (long long)all->warnings, (long long)work.rotated,
              p->job->data.train.exif ? "true" : "false", (long long)p->run.bad_samples);
-    Status st = path_join(path, p->job->run_dir, DATA_SUMMARY);
-    if (st == OK) st = file_replace(path, text, strlen(text));
-    if (st != OK) metrics_log(p->metrics, "no summary of the data: %s", status_message());
+    if (text_replace(p->job->run_dir, DATA_SUMMARY, text) != OK)
+        metrics_log(p->metrics, "no summary of the data: %s", status_message());
     return OK;
 }
 
