@@ -119,16 +119,6 @@ static Status data_bench(const Options *o, FILE *to)
 
 /* ---- show */
 
-static Status sheet_save(const char *path, const Pixels *pixels)
-{
-    uint8_t *bytes = NULL;
-    size_t count = 0;
-    TRY(png_encode(pixels->at, pixels->w, pixels->h, pixels->c, &bytes, &count));
-    Status st = file_replace(path, bytes, count);
-    free(bytes);
-    return st;
-}
-
 /* Every picture at its full size. */
 static Status sheet_make(const Options *o, const Source *source, const Batch *batch, int32_t side, FILE *to)
 {
@@ -143,7 +133,7 @@ static Status sheet_make(const Options *o, const Source *source, const Batch *ba
         batch_label(batch, i, source, label, sizeof label);
         text_printf(to, "row %d, column %d: %s  %s\n", i / SHEET_SIDE + 1, i % SHEET_SIDE + 1, label, where);
     }
-    TRY_OUT(sheet_save(o->sheet, &sheet.pixels));
+    TRY_OUT(png_replace(o->sheet, sheet.pixels.at, sheet.pixels.w, sheet.pixels.h, sheet.pixels.c));
 out:
     sheet_close(&sheet);
     return st;

@@ -178,10 +178,7 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
 
 static void cell_print(double value, FILE *to)
 {
-    if (isfinite(value))
-        fprintf(to, "  %9.4f", value);
-    else
-        text_printf(to, "  %9s", "-");
+    fprintf(to, isfinite(value) ? "  %9.4f" : "          -", value);
 }
 
 /* `average`: NULL, or average precision. */
@@ -372,10 +369,9 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     if (top5 && !scores->several) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
     printf(" Loss = %.5f [%lld examples]\n", result->loss, (long long)result->count);
     if (o->quiet) return;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return; /* the accuracy has been printed; omit the table */
+    Draft table;
+    if (draft_begin(&table, "a table") != OK) return; /* the accuracy has been printed; omit it */
+    FILE *to = table.to;
     char number[16];
     text_printf(to, "%-24s%s  %9s  %9s  %9s  %9s\n", "class", scores->several ? "         AP" : "", "precision",
                 "recall", "F1", "images");
@@ -392,8 +388,8 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     if (!scores->several)
         text_printf(to, "balanced accuracy %.4f, calibration error %.4f\n", scores->recall, scores->calibration);
     if (scores->confusion && scores->count <= MATRIX_MOST) confusion_print(scores, to);
-    if (fclose(to) == 0) text_print(stdout, text);
-    free(text);
+    if (draft_end(&table, OK) == OK) text_print(stdout, table.text);
+    free(table.text);
     if (scores->count > CLASS_ROWS && !o->class_scores)
         fprintf(stderr, "--class-scores FILE writes the scores of all %d classes\n", scores->count);
 }

@@ -7,6 +7,7 @@
 #include "inception/options/values.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
+#include "towers/record/png.h"
 
 enum { USUAL_COUNT = 64, BATCH = 64, GRID_MAX = 1024 };
 
@@ -95,11 +96,11 @@ out:
 
 static Status grid_write(const char *path, const Grid *grid, const Pictures *pictures)
 {
-    uint8_t *bytes;
-    size_t count;
-    TRY(pictures_png(pictures, 0, (int32_t)grid->columns, (int32_t)grid->rows, &bytes, &count));
-    Status st = file_replace(path, bytes, count);
-    free(bytes);
+    uint8_t *pixels;
+    int32_t columns = (int32_t)grid->columns, rows = (int32_t)grid->rows, side = pictures->side;
+    TRY(pictures_grid(pictures, 0, columns, rows, &pixels));
+    Status st = png_replace(path, pixels, columns * side, rows * side, pictures->c);
+    free(pixels);
     return st;
 }
 

@@ -6,6 +6,7 @@
 
 #include "inception/commands/networks.h"
 #include "inception/quality/kid.h"
+#include "towers/record/png.h"
 
 enum { COLUMNS = 8, ROWS = 8, BATCH = 64, MEASURED = 1000, SUBSETS = 20, NAME = 64 };
 
@@ -74,18 +75,15 @@ static Status grid_write(const Observation *seen, const Pictures *made, const ch
 {
     Status st = OK;
     char path[PATH_BYTES], folder[PATH_BYTES];
-    uint8_t *pixels = NULL, *bytes = NULL;
-    size_t count = 0;
+    int32_t width = COLUMNS * made->side, height = ROWS * made->side;
+    uint8_t *pixels = NULL;
     TRY_OUT(path_join(folder, seen->run_dir, "generated"));
     TRY_OUT(path_join(path, seen->run_dir, file));
     TRY_OUT(directory_create(folder));
-    TRY_OUT(pictures_png(made, 0, COLUMNS, ROWS, &bytes, &count));
-    TRY_OUT(file_replace(path, bytes, count));
     TRY_OUT(pictures_grid(made, 0, COLUMNS, ROWS, &pixels));
-    TRY_OUT(events_image(metrics_events(seen->metrics), seen->step, "generated", pixels, COLUMNS * made->side,
-                         ROWS * made->side, made->c));
+    TRY_OUT(png_replace(path, pixels, width, height, made->c));
+    TRY_OUT(events_image(metrics_events(seen->metrics), seen->step, "generated", pixels, width, height, made->c));
 out:
-    free(bytes);
     free(pixels);
     return st;
 }

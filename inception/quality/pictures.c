@@ -3,7 +3,6 @@
 
 #include "kernels/philox.h"
 #include "towers/data/loading/picture.h"
-#include "towers/record/png.h"
 
 enum { READ_BATCH = 256, NOISE_STREAM = 0x6e6f6973 };
 
@@ -90,14 +89,4 @@ Status pictures_grid(const Pictures *pictures, int64_t first, int32_t columns, i
     }
     *pixels = made;
     return OK;
-}
-
-Status pictures_png(const Pictures *pictures, int64_t first, int32_t columns, int32_t rows, uint8_t **bytes,
-                    size_t *count)
-{
-    uint8_t *pixels;
-    TRY(pictures_grid(pictures, first, columns, rows, &pixels));
-    Status st = png_encode(pixels, columns * pictures->side, rows * pictures->side, pictures->c, bytes, count);
-    free(pixels);
-    return st;
 }

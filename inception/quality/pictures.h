@@ -34,10 +34,7 @@ NODISCARD Status pictures_to_channels(Pictures *pictures, int32_t c);
 /* Independent uniform pixels. */
 void pictures_noise(uint64_t seed, Pictures *pictures);
 
-/* Pictures [first, first + rows * columns) side by side, row by row, as a PNG; black where there are fewer. *bytes is the
- * caller's. */
-NODISCARD Status pictures_png(const Pictures *pictures, int64_t first, int32_t columns, int32_t rows, uint8_t **bytes,
-                              size_t *count);
-/* The pixels of such a grid: [rows * side][columns * side][c], the caller's. */
+/* Pictures [first, first + rows * columns) side by side, row by row; black where there are fewer. *pixels is the caller's:
+ * [rows * side][columns * side][c]. */
 NODISCARD Status pictures_grid(const Pictures *pictures, int64_t first, int32_t columns, int32_t rows,
                                uint8_t **pixels);

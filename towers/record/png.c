@@ -1,6 +1,8 @@
 /* A PNG by libspng, whose rows have no filter: the images are grids and plots, which deflate well as they are; see png.h. */
 #include "towers/record/png.h"
 
+#include "towers/files/files.h"
+
 #include <spng.h>
 
 Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t channels, uint8_t **bytes,
@@ -24,4 +26,14 @@ Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t 
     if (!made) return FAIL(ERR_MEMORY, "cannot make a PNG of %d x %d pixels: %s", width, height, spng_strerror(code));
     *bytes = made;
     return OK;
+}
+
+Status png_replace(const char *path, const uint8_t *pixels, int32_t width, int32_t height, int32_t channels)
+{
+    uint8_t *bytes;
+    size_t count;
+    TRY(png_encode(pixels, width, height, channels, &bytes, &count));
+    Status st = file_replace(path, bytes, count);
+    free(bytes);
+    return st;
 }

@@ -1,4 +1,4 @@
-/* png: 8-bit images as PNG (ISO/IEC 15948) in memory, by libspng. Gray or RGB, no filter, no palette.
+/* png: 8-bit images as PNG (ISO/IEC 15948), by libspng. Gray or RGB, no filter, no palette.
  * Writing only. */
 #pragma once
 
@@ -7,3 +7,5 @@
 /* `pixels` [height][width][channels], channels 1 or 3. *bytes is the caller's. */
 NODISCARD Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t channels, uint8_t **bytes,
                             size_t *count);
+/* The same to a file, durably. */
+NODISCARD Status png_replace(const char *path, const uint8_t *pixels, int32_t width, int32_t height, int32_t channels);
