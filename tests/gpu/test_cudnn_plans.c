@@ -16,9 +16,8 @@
 
 #include "inception/models/models.h"
 #include "kernels/cuda/conv/conv_joined.h"
-#include "tests/support/fake_backend.h"
+#include "tests/support/described_gpu.h"
 #include "tests/support/gpu_descriptions.h"
-#include "towers/graph/program.h"
 
 extern const Backend cuda_backend;
 
@@ -98,47 +97,14 @@ static void rows_collect(const Program *p, Rows *rows)
     }
 }
 
-/* A device of no memory that takes strides where the kernels do. */
-static FakeBackend *planning_device(Device *device)
-{
-    FakeBackend *fake = fake_create(0, 0, 0);
-    fake->backend.storage = op_storage;
-    fake_open(fake, device);
-    return fake;
-}
-
-/* A training step of a model as that device would run it. */
-static void program_of_model(const Model *model, int32_t n, bool rewrite, Dtype dtype, Device *device, Layout **layout,
-                             Program *program)
-{
-    Program graph;
-    ProgramConfig config = {.model = model,
-                            .options = {.classes = model->classes,
-                                        .side = model->side,
-                                        .channels = model->channels,
-                                        .dropout = model->dropout,
-                                        .aux = model->aux_weight > 0,
-                                        .variant = ""},
-                            .data_channels = model->channels,
-                            .canvas = model->side,
-                            .aux_weight = model->aux_weight,
-                            .compute = dtype,
-                            .training = true,
-                            .fuse_siblings = rewrite,
-                            .pool_behind_conv = rewrite};
-    assert_int_equal(program_graph(&config, n, &graph), OK);
-    assert_int_equal(layout_create(graph.graph, layout), OK);
-    program_destroy(&graph);
-    if (program_create(&config, n, *layout, device, program) != OK) fail_msg("%s", status_message());
-}
-
 static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *rows)
 {
     Device device;
     Program program;
     Layout *layout;
-    FakeBackend *fake = planning_device(&device);
-    program_of_model(model, n, rewrite, DTYPE_F16, &device, &layout, &program);
+    FakeBackend *fake = described_gpu(&device);
+    if (described_step(model, n, rewrite, DTYPE_F16, FUSE_AUTO, &device, &layout, &program) != OK)
+        fail_msg("%s", status_message());
     rows_collect(&program, rows);
     program_destroy(&program);
     layout_destroy(layout);
@@ -333,7 +299,7 @@ static void test_other_models(void **state)
 
 static CudnnLibrary *asked;
 
-static bool described_joins(Device *device, const OpCall *call)
+static bool library_joins(Device *device, const OpCall *call)
 {
     (void)device;
     return conv_joined_exists(asked, call);
@@ -371,10 +337,11 @@ static Fusion step_check(const Model *model, int32_t n, int gpu, Dtype dtype)
     Device device;
     Program program;
     Layout *layout;
-    FakeBackend *fake = planning_device(&device);
-    fake->backend.joins = described_joins;
+    FakeBackend *fake = described_gpu(&device);
+    fake->backend.joins = library_joins;
     asked = library_of(gpu);
-    program_of_model(model, n, true, dtype, &device, &layout, &program);
+    if (described_step(model, n, true, dtype, FUSE_AUTO, &device, &layout, &program) != OK)
+        fail_msg("%s", status_message());
     Fusion fusion = program.fusion;
     step_row(model->name, n, gpu, dtype, &fusion);
     int lost = joined_check(&program);
