@@ -67,6 +67,7 @@ typedef union OpAttr {
         Window window;
         bool include_pad; /* average: count padding in the divisor (cuDNN COUNT_INCLUDE_PADDING) */
         bool adaptive;    /* average: no window; output i of n averages the pixels that touch part i of n equal parts */
+        float epsilon;    /* OP_MAX_POOL_NORM and its gradient: of the batch norm */
     } pool;
     struct {
         float alpha; /* slope for x < 0 */

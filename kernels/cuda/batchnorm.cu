@@ -10,84 +10,7 @@
  *
  * Over the batches of all towers the last block leaves this tower's part in workspace instead, the caller sums it over
  * the towers, and kernels with one thread per channel continue from there. */
-#include "kernels/cuda/columns.cuh"
-#include "kernels/cuda/map.cuh"
-
-/* A thread does at most NORM_PIXELS pixels, fewer where the grid would have fewer than NORM_BLOCKS blocks. */
-enum { NORM_PIXELS = 16, NORM_STEPS = 2, NORM_BLOCKS = 4 * COLUMN_BLOCKS };
-
-/* The values that are summed over the towers, and those that a tower keeps for the computation after the sum. */
-struct NormTowers {
-    float *sums;    /* NULL: this tower's batch alone; [1 + c]: pixels, and mean * pixels; backward [1 + 2c]: pixels,
-                             sum g, sum g (x - mean) */
-    float *squares; /* [c], forward: around the mean of all towers */
-    double *mean, *square; /* [c], forward: of this tower, and the squares around that */
-};
-
-struct Norm {
-    Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
-    const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
-    const float *sum, *square_sum;          /* of all pixels, for mean_out and var_out */
-    const float *dbeta_in, *dgamma_in;      /* in place of slope and offset: the sums of the gradient */
-    Tensor coefficients;                    /* in place of all vectors: relu(a x + b) */
-    float *mean_out, *var_out, *rstd_out;   /* forward; NULL: nobody reads it */
-    float *dbeta, *dgamma;                  /* NULL: nobody reads it */
-    float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
-    NormTowers towers;
-    float epsilon, floor; /* floor: 0 for ReLU, else -inf */
-    float pixels, share;  /* count, and 1 / count */
-    uint32_t each;        /* pixels of a thread */
-    double count;
-};
-
-DEVICE float norm_rstd(const Norm &norm, float var)
-{
-    return rsqrtf(var + norm.epsilon);
-}
-
-/* x / count to the last bit, without the branches of a division: every thread does it for all its channels. */
-DEVICE float norm_mean(const Norm &norm, float x)
-{
-    float mean = x * norm.share;
-    return __fmaf_rn(__fmaf_rn(-mean, norm.pixels, x), norm.share, mean);
-}
-
-/* (x - mean) a + beta: one expression for y and for the mask of its gradient, so that their signs agree. */
-template <int V> struct NormVectors {
-    float mean[V], scale[V], beta[V];
-    template <typename T> MEMBER void load(const Norm &norm, uint32_t channel)
-    {
-        load_vector<V>(norm.mean + channel, mean);
-        load_vector<V>(norm.var + channel, scale);
-        load_affine(norm, channel);
-    }
-    /* a x + b */
-    MEMBER void load_coefficients(const Norm &norm, uint32_t channel)
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) {
-            mean[i] = 0;
-            Lanes<Any, 1>::load(norm.coefficients, channel + i, &scale[i]);
-            Lanes<Any, 1>::load(norm.coefficients, norm.x.shape.c + channel + i, &beta[i]);
-        }
-    }
-    /* `scale` holds the variance. */
-    MEMBER void load_affine(const Norm &norm, uint32_t channel)
-    {
-        load_vector<V>(norm.beta + channel, beta);
-        UNROLL
-        for (int i = 0; i < V; i++) scale[i] = norm_rstd(norm, scale[i]);
-        if (!norm.gamma) return;
-        float gamma[V];
-        load_vector<V>(norm.gamma + channel, gamma);
-        UNROLL
-        for (int i = 0; i < V; i++) scale[i] *= gamma[i];
-    }
-    MEMBER float applied(float centered, int i) const
-    {
-        return __fmaf_rn(centered, scale[i], beta[i]);
-    }
-};
+#include "kernels/cuda/norm.cuh"
 
 /* ---- statistics */
 
@@ -167,118 +90,11 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     }
 }
 
-/* Sets norm->each. */
-static dim3 norm_grid(const Rows &rows, Norm *norm)
-{
-    int64_t each = (int64_t)rows.pixels * rows.chunks / ((int64_t)rows.down * NORM_BLOCKS);
-    norm->each = (uint32_t)(clamped(each, NORM_STEPS, NORM_PIXELS) / NORM_STEPS * NORM_STEPS);
-    return dim3((uint32_t)ceil_divided(rows.pixels, rows.down * norm->each), rows.chunks);
-}
-
 template <typename T, int V> static void norm_apply(Norm norm, cudaStream_t stream)
 {
     Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
     dim3 grid = norm_grid(rows, &norm);
     LAUNCH((norm_apply_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
-}
-
-/* ---- gradients */
-
-struct NormGradSums : Norm {
-    enum { STEPS = 2 };
-    template <int V> using Vectors = NormVectors<V>;
-    template <int V> struct Loads {
-        float x[V], dy[V], floor;
-        template <typename T> MEMBER void load(const NormGradSums &norm, uint32_t pixel, uint32_t channel)
-        {
-            Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
-            Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
-            floor = norm.floor;
-        }
-        MEMBER void add(const Vectors<V> &own, float *first, float *second) const
-        {
-            UNROLL
-            for (int i = 0; i < V; i++) {
-                float a = x[i] - own.mean[i], g = own.applied(a, i) > floor ? dy[i] : 0.0f;
-                first[i] += g;
-                second[i] = __fmaf_rn(g, a, second[i]);
-            }
-        }
-    };
-    MEMBER void finish(uint32_t channel, double first, double second) const
-    {
-        double rstd = (double)norm_rstd(*this, var[channel]);
-        if (dbeta) dbeta[channel] = (float)first;
-        if (dgamma) dgamma[channel] = (float)(rstd * second);
-        if (towers.sums)
-            give(channel, first, second);
-        else
-            coefficients_make(channel, first, second, count);
-    }
-    MEMBER void give(uint32_t channel, double first, double second) const
-    {
-        if (channel == 0) towers.sums[0] = pixels;
-        towers.sums[1 + channel] = (float)first;
-        towers.sums[1 + x.shape.c + channel] = (float)second;
-    }
-    /* slope and offset from the sums over `over` pixels */
-    MEMBER void coefficients_make(uint32_t channel, double first, double second, double over) const
-    {
-        double rstd = (double)norm_rstd(*this, var[channel]), a = gamma ? rstd * (double)gamma[channel] : rstd;
-        double product = rstd * second;
-        slope[channel] = (float)(-a * rstd * product / over);
-        offset[channel] = (float)(-a * first / over);
-    }
-};
-
-/* slope and offset from the sums of the gradient, for those who have no block that comes last to make them. */
-template <int V>
-DEVICE void norm_slopes(const Norm &norm, uint32_t channel, const float *scale, float *slope, float *offset)
-{
-    float var[V];
-    load_vector<V>(norm.var + channel, var);
-    load_vector<V>(norm.dgamma_in + channel, slope);
-    load_vector<V>(norm.dbeta_in + channel, offset);
-    UNROLL
-    for (int i = 0; i < V; i++) {
-        slope[i] *= norm_mean(norm, -scale[i] * norm_rstd(norm, var[i]));
-        offset[i] *= norm_mean(norm, -scale[i]);
-    }
-}
-
-template <typename T, int V> BOUNDED norm_grad_kernel(const __grid_constant__ Norm norm, const Rows rows)
-{
-    uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
-    if (channel >= rows.vectors * V) return;
-    NormVectors<V> own;
-    float slope[V], offset[V];
-    own.template load<T>(norm, channel);
-    if (norm.dbeta_in) {
-        norm_slopes<V>(norm, channel, own.scale, slope, offset);
-    } else {
-        load_vector<V>(norm.slope + channel, slope);
-        load_vector<V>(norm.offset + channel, offset);
-    }
-    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
-    for (uint32_t step = 0; step < norm.each; step++, pixel += rows.down) {
-        float x[V], dy[V];
-        if (pixel >= rows.pixels) return;
-        Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
-        Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
-        UNROLL
-        for (int i = 0; i < V; i++) {
-            float a = x[i] - own.mean[i], g = own.applied(a, i) > norm.floor ? dy[i] : 0.0f;
-            x[i] = __fmaf_rn(g, own.scale[i], __fmaf_rn(a, slope[i], offset[i]));
-        }
-        Lanes<T, V>::store(norm.y, pixel * norm.y.pitch + channel, x);
-    }
-}
-
-template <typename T, int V> static void norm_grad(Norm norm, cudaStream_t stream)
-{
-    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
-    dim3 grid = norm_grid(rows, &norm);
-    LAUNCH((norm_grad_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
 }
 
 /* ---- between the sums over towers: one thread per channel */
@@ -320,18 +136,6 @@ BOUNDED norm_towers_grad_kernel(const __grid_constant__ NormGradSums norm)
 
 /* ---- launchers */
 
-/* Workspace: two vectors, what meets other towers' (one vector, one behind a count, two of doubles), the
- * partial sums. */
-static size_t norm_vector_bytes(int64_t c)
-{
-    return (size_t)ceil_divided(c, 64) * 64 * sizeof(float);
-}
-
-static size_t norm_towers_bytes(int64_t c)
-{
-    return norm_vector_bytes(1 + c) + norm_vector_bytes(c) + 4 * norm_vector_bytes(c);
-}
-
 size_t kernel_batchnorm_bytes(Shape x)
 {
     return 2 * norm_vector_bytes(x.c) + norm_towers_bytes(x.c) + columns_bytes(x);
@@ -357,36 +161,6 @@ float *kernel_batchnorm_towers_sums(const OpCall *call)
 float *kernel_batchnorm_towers_squares(const OpCall *call)
 {
     return norm_towers(call).squares;
-}
-
-template <typename Body> static Body norm_body(const OpCall *call, const Tensor &x)
-{
-    Body norm = Body();
-    norm.x = x;
-    norm.y = call->out[0];
-    norm.epsilon = call->attr.norm.epsilon;
-    norm.floor = call->attr.norm.relu ? 0.0f : -INFINITY;
-    norm.count = (double)pixels_of(x);
-    norm.pixels = (float)norm.count;
-    norm.share = (float)(1 / norm.count);
-    return norm;
-}
-
-static bool norm_wide(const Norm &norm, const Tensor &x)
-{
-    const float *const vectors[] = {norm.mean,  norm.var,    norm.beta,     norm.gamma,
-                                    norm.slope, norm.offset, norm.dbeta_in, norm.dgamma_in};
-    bool wide = wide_enough(x, x.dtype, x.shape.c, false);
-    for (int i = 0; i < 8; i++) wide = wide && aligned_16(vectors[i]);
-    return wide;
-}
-
-template <typename T, int V, typename Body>
-static void norm_columns(const OpCall *call, const Body &body, cudaStream_t stream)
-{
-    int64_t c = body.x.shape.c;
-    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(c) + norm_towers_bytes(c);
-    columns_launch<T, V>(columns_plan(pixels_of(body.x), body.x.shape.c, V, partial, call->state), body, stream);
 }
 
 static void norm_forward(Norm norm, cudaStream_t stream)
@@ -475,21 +249,6 @@ cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
-static NormGradSums norm_grad_sums(const OpCall *call)
-{
-    NormGradSums norm = norm_body<NormGradSums>(call, call->in[1]);
-    norm.dy = call->in[0];
-    norm.beta = (const float *)call->in[2].data;
-    norm.mean = (const float *)call->in[3].data;
-    norm.var = (const float *)call->in[4].data;
-    norm.gamma = (const float *)call->in[5].data;
-    norm.dbeta = (float *)call->out[1].data;
-    norm.dgamma = (float *)call->out[2].data;
-    norm.slope = (float *)call->workspace;
-    norm.offset = (float *)((char *)call->workspace + norm_vector_bytes(norm.x.shape.c));
-    return norm;
-}
-
 static bool norm_grad_wide(const NormGradSums &norm)
 {
     return norm_wide(norm, norm.x) && wide_enough(norm.dy, norm.x.dtype, norm.x.shape.c, false);
@@ -502,14 +261,15 @@ static void norm_grad_sums_run(const OpCall *call, const NormGradSums &norm, cud
 
 static void norm_grad_run(const NormGradSums &norm, cudaStream_t stream)
 {
+    const Norm &grad = norm;
     if (!norm.y.data) return;
     bool wide = norm_grad_wide(norm) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
-    BY_FORMAT(norm.x.dtype, wide, norm_grad, norm, stream);
+    BY_FORMAT(norm.x.dtype, wide, norm_grad, grad, stream);
 }
 
 cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
 {
-    NormGradSums norm = norm_grad_sums(call);
+    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
     norm_grad_sums_run(call, norm, stream);
     norm_grad_run(norm, stream);
     return LAUNCH_ERROR();
@@ -544,7 +304,7 @@ cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t strea
 
 cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream)
 {
-    NormGradSums norm = norm_grad_sums(call);
+    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
     norm.towers = norm_towers(call);
     norm_grad_sums_run(call, norm, stream);
     return LAUNCH_ERROR();
@@ -552,7 +312,7 @@ cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t str
 
 cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream)
 {
-    NormGradSums norm = norm_grad_sums(call);
+    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
     norm.towers = norm_towers(call);
     LAUNCH(norm_towers_grad_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
     norm_grad_run(norm, stream);
@@ -668,7 +428,7 @@ cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
     norm_finish_run(call, norm, stream);
     norm.mean = norm.mean_out;
     norm.var = norm.var_out;
-    norm_forward(norm, stream);
+    if (norm.y.data) norm_forward(norm, stream);
     return LAUNCH_ERROR();
 }
 

@@ -68,7 +68,7 @@ DEVICE unsigned pair_bits(BF16, float low, float high)
     return bf16_bits(low) | (unsigned)bf16_bits(high) << 16;
 }
 
-/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first */
+/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first. `round`: to what a store would keep */
 
 template <typename T, int V> struct Lanes;
 
@@ -81,6 +81,9 @@ template <> struct Lanes<float, 4> {
     static MEMBER void store(const Tensor &t, int64_t index, const float *from)
     {
         *(float4 *)((float *)t.data + index) = make_float4(from[0], from[1], from[2], from[3]);
+    }
+    static MEMBER void round(Dtype, float *)
+    {
     }
 };
 
@@ -104,6 +107,16 @@ template <typename Half> struct HalfLanes {
         block.z = pair_bits(Half(), from[4], from[5]);
         block.w = pair_bits(Half(), from[6], from[7]);
         *(uint4 *)((Half *)t.data + index) = block;
+    }
+    static MEMBER void round(Dtype, float *x)
+    {
+        UNROLL
+        for (int i = 0; i < 8; i += 2) {
+            unsigned word = pair_bits(Half(), x[i], x[i + 1]);
+            Half low = {(unsigned short)word}, high = {(unsigned short)(word >> 16)};
+            x[i] = widened(low);
+            x[i + 1] = widened(high);
+        }
     }
 };
 
@@ -130,6 +143,12 @@ template <> struct Lanes<Any, 1> {
             ((unsigned short *)t.data)[index] = f16_bits(from[0]);
         else
             ((unsigned short *)t.data)[index] = bf16_bits(from[0]);
+    }
+    static MEMBER void round(Dtype dtype, float *x)
+    {
+        F16 f16 = {f16_bits(x[0])};
+        BF16 bf16 = {bf16_bits(x[0])};
+        x[0] = dtype == DTYPE_F32 ? x[0] : dtype == DTYPE_F16 ? widened(f16) : widened(bf16);
     }
 };
 

@@ -31,7 +31,7 @@ static const int64_t KERNEL_MAX_ELEMENTS = (int64_t)1 << 31;
 #include "kernels/ops.def"
 
 /* ---- batch normalization */
-size_t kernel_batchnorm_bytes(Shape x);      /* workspace of batchnorm and batchnorm_dx */
+size_t kernel_batchnorm_bytes(Shape x);      /* workspace of batchnorm, batchnorm_dx and max_pool_norm_dx */
 size_t kernel_batchnorm_sums_bytes(Shape x); /* workspace */
 
 /* Batch norm over the batches of all towers, in parts: between them the caller sums over the towers what lies in

@@ -29,11 +29,13 @@ static void call_text(const OpCall *call, char *buffer)
     Text text = text_start(buffer, TEXT_BYTES);
     bool conv = call->kind == OP_CONV_STATISTICS || call->kind == OP_CONV_DW || call->kind == OP_CONV_DW_APPLY ||
                 call->kind == OP_CONV_DX || call->kind == OP_CONV_DX_SUMS;
-    const Window *v = &call->attr.conv.window;
+    bool pool = call->kind == OP_MAX_POOL || call->kind == OP_MAX_POOL_DX || call->kind == OP_MAX_POOL_NORM ||
+                call->kind == OP_MAX_POOL_NORM_DX;
+    const Window *v = pool ? &call->attr.pool.window : &call->attr.conv.window;
     text_add(&text, "time of %s", op_name(call->kind));
     for (int k = 0; k < call->in_count; k++) operand_add(&text, &call->in[k]);
     for (int k = 0; k < call->out_count; k++) operand_add(&text, &call->out[k]);
-    if (conv)
+    if (conv || pool)
         text_add(&text, " window %dx%d stride %dx%d pad %dx%d", v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h,
                  v->pad_w);
 }
@@ -59,16 +61,19 @@ static Status timed_run(Device *device, void *context, int number)
 static bool is_positive(OpKind kind, int k)
 {
     return (kind == OP_BATCHNORM_SUMS && k == 3) || (kind == OP_BATCHNORM_DX && k == 4) ||
-           (kind == OP_BATCHNORM_DX_APPLY && k == 3) || (kind == OP_CONV_DX_SUMS && (k == 5 || k == 7));
+           (kind == OP_BATCHNORM_DX_APPLY && k == 3) || (kind == OP_CONV_DX_SUMS && (k == 5 || k == 7)) ||
+           (kind == OP_MAX_POOL_NORM && k == 3) || (kind == OP_MAX_POOL_NORM_DX && k == 5);
 }
 
+/* Places in a window stay zeros, the first of each. */
 static Status timed_fill(Device *device, void *context)
 {
     const OpCall *call = &((const Timed *)context)->call;
     uint32_t number = 0;
     for (int k = 0; k < call->in_count; k++) {
         bool normal = !is_positive(call->kind, k);
-        if (call->in[k].data) TRY(autotune_fill(device, &call->in[k], number++, normal));
+        if (call->in[k].data && call->in[k].dtype != DTYPE_U8)
+            TRY(autotune_fill(device, &call->in[k], number++, normal));
     }
     return OK;
 }

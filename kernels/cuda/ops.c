@@ -60,6 +60,34 @@ LAUNCH_KERNEL(channel_sum)
 const OpKernel cuda_channel_sum = {
     .prepare = channel_sum_prepare, .launch = channel_sum_launch, .discard = counters_destroy};
 
+/* ---- max pools that normalize what they read */
+
+static bool always_joins(Device *device, const OpCall *call)
+{
+    (void)device, (void)call;
+    return true;
+}
+
+LAUNCH_KERNEL(max_pool_norm)
+
+const OpKernel cuda_max_pool_norm = {.prepare = cuda_check, .launch = max_pool_norm_launch, .joins = always_joins};
+
+static Status max_pool_norm_dx_prepare(Device *device, OpCall *call)
+{
+    TRY(cuda_check(device, call));
+    call->workspace_bytes = kernel_batchnorm_bytes(call->in[2].shape);
+    return column_counters_create(device, call, &call->in[2]);
+}
+
+LAUNCH_KERNEL(max_pool_norm_dx)
+
+const OpKernel cuda_max_pool_norm_dx = {.prepare = max_pool_norm_dx_prepare,
+                                        .launch = max_pool_norm_dx_launch,
+                                        .discard = counters_destroy,
+                                        .joins = always_joins};
+
+/* ---- sums over some axes */
+
 /* All of x on one pixel with its channels: a channel sum, which many blocks share. */
 static bool sums_to_channels(const OpCall *call)
 {

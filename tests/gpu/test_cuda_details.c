@@ -120,6 +120,10 @@ static void test_tails_of_windows(void **state)
         OpAttr pool = {.pool = {{3, 3, 2, 2, 1, 1, false}, false, false}};
         run_row(&(Case){"tail", OP_MAX_POOL, pool, {x}, {y, argmax}});
         run_row(&(Case){"tail", OP_MAX_POOL_DX, pool, {y, argmax, x, relu_y}, {x}});
+        OpAttr norm = {.pool = {.window = pool.pool.window, .epsilon = 1e-3f}};
+        Operand v = vector_of(c, FILL_UNIFORM), g = vector_of(c, FILL_POSITIVE), levels = image_of(c, FILL_LEVELS);
+        run_row(&(Case){"tail", OP_MAX_POOL_NORM, norm, {levels, v, v, g, g}, {y, argmax}});
+        run_row(&(Case){"tail", OP_MAX_POOL_NORM_DX, norm, {y, argmax, x, v, v, g, g}, {x, v, v}, 2, true});
         run_row(&(Case){"tail", OP_AVG_POOL, pool, {x}, {y}});
         run_row(&(Case){"tail", OP_AVG_POOL_DX, pool, {y, x}, {x}});
     }
@@ -297,6 +301,88 @@ static void test_same_bits_again(void **state)
     emulated_backend.release(&device, call.workspace);
     kernel->discard(&device, &call);
     free(x), free(dy), free(dx), free(vectors);
+}
+
+/* ---- a pool that normalizes what it reads has the bits of the two ops, and so has its gradient */
+
+enum { POOLED_N = 2, POOLED_C = 24, POOLED_SIDE = 13, POOLED_COUNT = POOLED_N * POOLED_C * POOLED_SIDE * POOLED_SIDE };
+
+/* Equal neighbors, both signs, a NaN and infinities; small ones, which a 16-bit type rounds to equal ones. */
+static void pooled_values(Dtype dtype, void *x, void *dy)
+{
+    static double random[2][POOLED_COUNT];
+    fill_uniform(random[0], POOLED_COUNT, 5, -1, 1);
+    fill_uniform(random[1], POOLED_COUNT, 6, -1, 1);
+    for (int i = 0; i < POOLED_COUNT; i++) {
+        double value = i % 5 == 0 ? floor(random[0][i] * 4) / 4 : i % 5 == 1 ? 0.5 + random[0][i] / 512 : random[0][i];
+        if (i % POOLED_C == 3 && i % 7 == 0) value = i % 2 ? INFINITY : NAN;
+        dtype_store(dtype, x, i, value);
+        dtype_store(dtype, dy, i, random[1][i]);
+    }
+}
+
+static Tensor pooled_tensor(void *data, Dtype dtype, int32_t c, int32_t side)
+{
+    return (Tensor){data, {POOLED_N, c, side, side}, dtype, c};
+}
+
+static void run_call(OpCall call)
+{
+    const OpKernel *kernel = emulated_backend.kernels[call.kind];
+    must(kernel->prepare(&device, &call));
+    must(emulated_backend.alloc(&device, call.workspace_bytes, &call.workspace));
+    must(kernel->launch(&device, &call));
+    emulated_backend.release(&device, call.workspace);
+    if (kernel->discard) kernel->discard(&device, &call);
+}
+
+static void check_pooled(Dtype dtype, int32_t c, Window window)
+{
+    static float x[POOLED_COUNT], dy[POOLED_COUNT], a[POOLED_COUNT], da[POOLED_COUNT];
+    static float vectors[4][POOLED_C], y[2][POOLED_COUNT], dx[2][POOLED_COUNT], sums[2][2][POOLED_C];
+    static uint8_t argmax[2][POOLED_COUNT];
+    int32_t side = window_out(POOLED_SIDE, window.kh, window.stride_h, window.pad_h, window.ceil);
+    Tensor image = pooled_tensor(x, dtype, c, POOLED_SIDE), small = pooled_tensor(dy, dtype, c, side), v[4];
+    OpAttr norm = {.norm = {1e-3f, true}}, pool = {.pool = {.window = window, .epsilon = 1e-3f}};
+    pooled_values(dtype, x, dy);
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < c; i++)
+            vectors[k][i] = k == 2 ? 0.3f + (float)i / 32 : (float)((i * (k + 3)) % 11) / 8 - 0.6f;
+        v[k] = (Tensor){vectors[k], {1, c, 1, 1}, DTYPE_F32, c}; /* beta, mean, var, gamma */
+    }
+    memset(y, 0, sizeof y), memset(argmax, 0, sizeof argmax), memset(dx, 0, sizeof dx), memset(sums, 0, sizeof sums);
+    Tensor middle = pooled_tensor(a, dtype, c, POOLED_SIDE), back = pooled_tensor(da, dtype, c, POOLED_SIDE), place[2];
+    for (int k = 0; k < 2; k++) place[k] = pooled_tensor(argmax[k], DTYPE_U8, c, side);
+    run_call((OpCall){OP_BATCHNORM_APPLY, norm, "apart", .in = {image, v[0], v[1], v[2], v[3]}, .out = {middle},
+                      .in_count = 5, .out_count = 1});
+    run_call((OpCall){OP_MAX_POOL, pool, "apart", .in = {middle},
+                      .out = {pooled_tensor(y[0], dtype, c, side), place[0]}, .in_count = 1, .out_count = 2});
+    run_call((OpCall){OP_MAX_POOL_NORM, pool, "joined", .in = {image, v[0], v[1], v[2], v[3]},
+                      .out = {pooled_tensor(y[1], dtype, c, side), place[1]}, .in_count = 5, .out_count = 2});
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_equal(argmax[0], argmax[1], sizeof argmax[0]);
+    run_call(
+        (OpCall){OP_MAX_POOL_DX, pool, "apart", .in = {small, place[0]}, .out = {back}, .in_count = 2, .out_count = 1});
+    Tensor d[2] = {pooled_tensor(dx[0], dtype, c, POOLED_SIDE), pooled_tensor(dx[1], dtype, c, POOLED_SIDE)}, s[2][2];
+    for (int k = 0; k < 4; k++) s[k / 2][k % 2] = (Tensor){sums[k / 2][k % 2], {1, c, 1, 1}, DTYPE_F32, c};
+    run_call((OpCall){OP_BATCHNORM_DX, norm, "apart", .in = {back, image, v[0], v[1], v[2], v[3]},
+                      .out = {d[0], s[0][0], s[0][1]}, .in_count = 6, .out_count = 3});
+    run_call((OpCall){OP_MAX_POOL_NORM_DX, pool, "joined", .in = {small, place[0], image, v[0], v[1], v[2], v[3]},
+                      .out = {d[1], s[1][0], s[1][1]}, .in_count = 7, .out_count = 3});
+    assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+    assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
+}
+
+static void test_pool_of_norm(void **state)
+{
+    (void)state;
+    static const Window windows[] = {
+        {3, 3, 2, 2, 0, 0, false}, {3, 3, 2, 2, 1, 1, true}, {2, 2, 2, 2, 0, 0, true}, {3, 3, 1, 1, 1, 1, false}};
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
+        for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
+            check_pooled(dtype, POOLED_C, windows[k]);
+            check_pooled(dtype, 5, windows[k]);
+        }
 }
 
 /* ---- images whose rows end with zeros */
@@ -646,6 +732,7 @@ int main(void)
         cmocka_unit_test(test_sums_that_are_not_finite),
         cmocka_unit_test(test_nan_logit),
         cmocka_unit_test(test_same_bits_again),
+        cmocka_unit_test(test_pool_of_norm),
         cmocka_unit_test(test_padded_image),
         cmocka_unit_test(test_mixed_types),
         cmocka_unit_test(test_many_segments),

@@ -18,6 +18,7 @@ typedef enum Fill {
     FILL_UNIFORM = 0, /* [-1, 1) */
     FILL_POSITIVE,    /* [0.5, 1.5) */
     FILL_SHARE,       /* 0 or 1, some between: shares of classes */
+    FILL_LEVELS,      /* [-1, 1) in steps of 1/8: many are equal, others differ by more than a rounding */
     FILL_FAR,         /* [-4, 4), some [-100, 100): logits that are sure */
     FILL_SIGN,        /* about half zero, half positive: the output of a ReLU */
     FILL_PIXEL,       /* 0 .. 255 */
@@ -68,6 +69,10 @@ typedef struct Case {
 #define VECTOR(c)                                                                                                      \
     {                                                                                                                  \
         {1, c, 1, 1}, TYPE_F32, FILL_UNIFORM                                                                           \
+    }
+#define SPREAD(c)                                                                                                      \
+    {                                                                                                                  \
+        {1, c, 1, 1}, TYPE_F32, FILL_POSITIVE                                                                          \
     }
 #define SCALAR VECTOR(1)
 #define COUNTER                                                                                                        \

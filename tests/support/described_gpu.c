@@ -24,6 +24,7 @@ bool described_joins(Device *device, const OpCall *call)
     (void)device;
     const Tensor *in = call->in, *out = call->out;
     bool applies = call->in_count > 2 && in[2].data, of_image = in[0].shape.c <= IMAGE_CHANNELS;
+    if (call->kind == OP_MAX_POOL_NORM || call->kind == OP_MAX_POOL_NORM_DX) return true;
     if (in[0].dtype != DTYPE_F16) return false;
     switch (call->kind) {
     case OP_CONV_STATISTICS:

@@ -1,6 +1,6 @@
-/* Training steps planned for a GPU that is not there: with its strides, padded rows and joined ops, but nothing is computed. */
-#ifndef TOWERS_TESTS_SUPPORT_DESCRIBED_GPU_H
-#define TOWERS_TESTS_SUPPORT_DESCRIBED_GPU_H
+/* Training steps planned for a GPU that is not there: with its strides, padded rows and joined ops, but nothing is
+ * computed. */
+#pragma once
 
 #include "tests/support/fake_backend.h"
 #include "towers/graph/program.h"
@@ -13,5 +13,3 @@ bool described_joins(Device *device, const OpCall *call);
 /* A training step of `model` as it is published; `rewrite`: sibling convolutions as one, pools behind convolutions. */
 NODISCARD Status described_step(const Model *model, int32_t n, bool rewrite, Dtype dtype, FuseLevel fuse,
                                 Device *device, Layout **layout, Program *program);
-
-#endif

@@ -448,6 +448,29 @@ REFERENCE(max_pool_dx)
     }
 }
 
+/* ---- pooling of a batch normalization: one after the other */
+
+REFERENCE(max_pool_norm)
+{
+    RefTensor a = ref_create(in[0].shape);
+    OpAttr norm = {.norm = {attr->pool.epsilon, true}};
+    reference_batchnorm_apply(&norm, in, &a);
+    reference_max_pool(attr, &a, out);
+    ref_destroy(&a);
+}
+
+REFERENCE(max_pool_norm_dx)
+{
+    RefTensor dy = ref_create(in[2].shape);
+    OpAttr norm = {.norm = {attr->pool.epsilon, true}};
+    const RefTensor of_pool[OP_MAX_IN] = {in[0], in[1]}, of_norm[] = {dy, in[2], in[3], in[4], in[5], in[6]};
+    reference_max_pool_dx(attr, of_pool, &dy);
+    reference_batchnorm_dx(&norm, of_norm, out);
+    ref_destroy(&dy);
+}
+
+/* ---- means */
+
 /* The first pixel of part i of `parts` of a side, and the end: rounded outwards. */
 static int32_t part_first(int32_t i, int32_t parts, int32_t side)
 {

@@ -139,6 +139,7 @@ static void fill_operand(const Case *row, int k, Dtype dtype, RefTensor *in)
         if (operand->fill == FILL_PIXEL) t->data[i] = floor((t->data[i] + 1) * 128);
         if (operand->fill == FILL_COUNTER) t->data[i] = counter[i];
         if (operand->fill == FILL_SHARE) t->data[i] = i % 7 == 0 ? (t->data[i] + 1) / 2 : t->data[i] > 0;
+        if (operand->fill == FILL_LEVELS) t->data[i] = floor(t->data[i] * 8) / 8;
         if (operand->fill == FILL_FAR) t->data[i] *= i % 5 == 0 ? 100 : 4;
     }
     if (operand->fill == FILL_LABEL) fill_labels(&in[0], t);
@@ -415,11 +416,19 @@ static bool can_share(const Case *row, int k)
            shape_equal(row->in[k].shape, row->out[0].shape);
 }
 
-/* The first output that may be unread. The y of a pooling or a batch norm is always read: its other outputs exist for
- * the gradient that comes back through it. */
+/* The first output that may be unread. The y of a pooling is always read: its other output exists for the gradient that comes
+ * back through it. */
 static int first_optional(const Case *row)
 {
-    return row->kind == OP_BATCHNORM_DX || row->kind == OP_SOFTMAX_LOSS || row->kind == OP_SIGMOID_LOSS ? 0 : 1;
+    switch (row->kind) {
+    case OP_BATCHNORM:
+    case OP_BATCHNORM_SUMS:
+    case OP_BATCHNORM_DX:
+    case OP_MAX_POOL_NORM_DX:
+    case OP_SOFTMAX_LOSS:
+    case OP_SIGMOID_LOSS: return 0;
+    default: return 1;
+    }
 }
 
 static void run_variants(Device *device, const Case *row, Dtype dtype, const RefTensor *in, const RefTensor *out,

@@ -36,8 +36,10 @@ typedef struct Net {
     Graph *g;
     Value loss;
     int forward_end, statistics;
-    NormJoins norms;
+    NormJoins norms, pools;
 } Net;
+
+static Net net_make(bool recompute, bool join);
 
 static void join_statistics(Net *net, Asked *asked)
 {
@@ -151,6 +153,9 @@ static void a_failed_graph_is_refused(void **state)
     assert_int_equal(pass_conv_statistics(g, &joins, &forward_end, &changed), ERR_SHAPE);
     assert_int_equal(pass_norm_into_conv(g, &joins, &norms), ERR_SHAPE);
     assert_int_equal(changed + norms.inputs, 0);
+    norms.inputs = 1;
+    assert_int_equal(pass_norm_into_pool(g, &joins, &forward_end, &norms), ERR_SHAPE);
+    assert_int_equal(norms.inputs, 0);
     graph_destroy(g);
 }
 
@@ -296,6 +301,98 @@ static void strides_are_those_of_the_plan(void **state)
     graph_destroy(g);
 }
 
+/* ---- normalization inside the max pools */
+
+static void join_pools(Net *net, Joins joins)
+{
+    if (pass_norm_into_pool(net->g, &joins, &net->forward_end, &net->pools) != OK) fail_msg("%s", status_message());
+    assert_sound(net->g);
+}
+
+/* A unit, a pool of it, and their training. */
+static Net pooled_unit(bool with_relu)
+{
+    Net net = {.g = new_graph(true, DTYPE_F32)};
+    Graph *g = net.g;
+    Shape scalar = {1, 1, 1, 1};
+    Value y = batch_norm(g, conv_plain(g, new_input(g, "x", 2, 3, 7, 7), "b", 8, false), "n", with_relu);
+    y = max_pool(g, y, 3, HALVE);
+    net.loss = graph_op(g, OP_SUM_TO, "loss", &y, 1, NULL, &scalar);
+    net.forward_end = graph_op_count(g);
+    graph_train(g, net.loss, new_input(g, "dloss", 1, 1, 1, 1), NULL);
+    assert_int_equal(graph_finish(g), OK);
+    return net;
+}
+
+#define POOLED_UNIT                                                                                                    \
+    " eps 0.001 relu -> 2x8x7x7 f32 (n.bn) [feeds n.bn.running_mean] [feeds n.bn.running_var]\n"                       \
+    "%2 = max_pool_norm(%0, n.bn.bias, %1.1, %1.2, n.bn.weight) 3x3/2 eps 0.001 -> 2x8x3x3 f32 (max_pool)\n"           \
+    "%3 = sum_to(%2) -> 1x1x1x1 f32 (loss)\n"                                                                          \
+    "%4 = spread_to(dloss) -> 2x8x3x3 f32 (loss.dx)\n"                                                                 \
+    "%5 = max_pool_norm_dx(%4, %2.1, %0, n.bn.bias, %1.1, %1.2, n.bn.weight) 3x3/2 eps 0.001 -> 2x8x7x7 f32 "          \
+    "(n.bn.dx) [grad of n.bn.bias] [grad of n.bn.weight]\n"                                                            \
+    "%6 = conv_dw(x, %5) 1x1 -> 8x3x1x1 f32 (b.dw) [grad of b.w]\n"
+
+static void norm_moves_into_its_pool(void **state)
+{
+    (void)state;
+    for (int sums = 0; sums < 2; sums++) {
+        Asked asked = {0};
+        Net net = pooled_unit(true);
+        if (sums) join_statistics(&net, &asked);
+        join_pools(&net, (Joins){answer, &asked, NULL});
+        assert_ops(net.g, 1,
+                   sums ? "%1 = batchnorm_sums(%0, n.bn.bias, %0.1, %0.2, n.bn.weight)" POOLED_UNIT
+                        : "%1 = batchnorm(%0, n.bn.bias, n.bn.weight)" POOLED_UNIT);
+        assert_int_equal(net.pools.inputs, 1);
+        assert_int_equal(net.pools.gradients, 1);
+        assert_int_equal(net.forward_end, 4);
+        graph_destroy(net.g);
+    }
+}
+
+/* One direction may be refused alone; without a ReLU, or with another reader of what lies between, both are. */
+static void other_pools_stay(void **state)
+{
+    (void)state;
+    static const OpKind refused[] = {OP_NONE, OP_NONE, OP_MAX_POOL_NORM, OP_MAX_POOL_NORM_DX};
+    for (int row = 0; row < 4; row++) {
+        Asked asked = {.refused = refused[row]};
+        Net net = row == 1 ? net_make(false, false) : pooled_unit(row > 0);
+        join_pools(&net, (Joins){answer, &asked, NULL});
+        assert_int_equal(net.pools.inputs, row == 1 || row == 3);
+        assert_int_equal(net.pools.gradients, row == 1 || row == 2);
+        graph_destroy(net.g);
+    }
+}
+
+/* Pool, batch norm and the statistics alone take 10 each. */
+static double pooled_time;
+
+static double timed_pool(void *context, const OpCall *call)
+{
+    (void)context;
+    return call->kind == OP_MAX_POOL_NORM || call->kind == OP_MAX_POOL_NORM_DX ? pooled_time : 10;
+}
+
+static void slower_pools_are_not_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        double time;
+        int inputs, gradients;
+    } rows[] = {{10, 1, 1}, {11, 0, 1}, {21, 0, 0}, {-1, 1, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Asked asked = {0};
+        Net net = pooled_unit(true);
+        pooled_time = rows[i].time;
+        join_pools(&net, (Joins){answer, &asked, timed_pool});
+        assert_int_equal(net.pools.inputs, rows[i].inputs);
+        assert_int_equal(net.pools.gradients, rows[i].gradients);
+        graph_destroy(net.g);
+    }
+}
+
 /* ---- levels */
 
 static bool joins_all(Device *device, const OpCall *call)
@@ -326,7 +423,8 @@ static Net net_make(bool recompute, bool join)
     Graph *g = net.g;
     Shape scalar = {1, 1, 1, 1};
     int changed;
-    Value x = CHAIN(g, new_input(g, "x", 2, 3, 9, 9), {"stem1", 6, 3, 3, SAME}, {"stem2", 8, 3, 3, HALVE});
+    Value x = CHAIN(g, new_input(g, "x", 2, 3, 9, 9), {"stem0", 5, 1, 1});
+    x = CHAIN(g, max_pool(g, x, 3, SAME), {"stem1", 6, 3, 3, SAME}, {"stem2", 8, 3, 3, HALVE});
     Value b0 = CHAIN(g, x, {"b0", 4, 1, 1});
     Value b1 = CHAIN(g, x, {"b1_1", 4, 1, 1}, {"b1_2", 6, 3, 3}, {"b1_3", 5, 1, 3});
     Value fork = CHAIN(g, x, {"b2_1", 4, 1, 1});
@@ -346,6 +444,7 @@ static Net net_make(bool recompute, bool join)
     Asked all = {0};
     if (join) join_statistics(&net, &all);
     if (join) join_norms(&net, &all);
+    if (join) join_pools(&net, (Joins){answer, &all, NULL});
     return net;
 }
 
@@ -402,9 +501,11 @@ static void numbers_stay(void **state)
         Net plain = net_make(recompute, false), joined = net_make(recompute, true);
         assert_int_equal(joined.norms.inputs, 5);    /* stem2, b1_2, b1_3, b2_2, b2_3 */
         assert_int_equal(joined.norms.gradients, 3); /* of stem1, b1_1, b1_2; that of b2_1 is a sum of two */
-        assert_int_equal(joined.statistics, 8);      /* stem1, stem2, the siblings, b1_2, b1_3, b2_2, b2_3, e */
+        assert_int_equal(joined.pools.inputs, 1);    /* of stem0 */
+        assert_int_equal(joined.pools.gradients, 1);
+        assert_int_equal(joined.statistics, 9); /* stem0, stem1, stem2, the siblings, b1_2, b1_3, b2_2, b2_3, e */
         Interpreter a = net_run(&plain), b = net_run(&joined);
-        assert_int_equal(compare(&plain, &a, &joined, &b), 2 * 11 + 8 + 2 * 11 + 2);
+        assert_int_equal(compare(&plain, &a, &joined, &b), 2 * 12 + 9 + 2 * 12 + 2);
         interpreter_destroy(&a);
         interpreter_destroy(&b);
         graph_destroy(plain.g);
@@ -460,7 +561,7 @@ static float *run_and_take(const Program *p, const Layout *layout, Device *devic
 
 static void program_run(Program *p, const Layout *layout, Device *device, Trained *result)
 {
-    static uint8_t pixels[SAMPLES * 28 * 28];
+    static uint8_t pixels[SAMPLES * 28 * 28 * 3];
     static const int32_t labels[SAMPLES] = {3, 1, 4, 9}, crops[SAMPLES * IMAGE_RECORD], counter[4] = {1, 2, 3, 0};
     void *arena[ARENA_COUNT];
     float one = 1;
@@ -471,7 +572,7 @@ static void program_run(Program *p, const Layout *layout, Device *device, Traine
     }
     layout_init_params(layout, 7, arena[ARENA_PARAM]);
     layout_init_states(layout, arena[ARENA_STATE]);
-    upload(p, device, p->pixels, pixels, sizeof pixels);
+    upload(p, device, p->pixels, pixels, (size_t)shape_count(graph_shape(p->graph, p->pixels)));
     upload(p, device, p->labels, labels, sizeof labels);
     upload(p, device, p->augment, crops, sizeof crops);
     upload(p, device, p->counter, counter, sizeof counter);
@@ -483,7 +584,7 @@ static void program_run(Program *p, const Layout *layout, Device *device, Traine
     for (int a = 0; a < ARENA_COUNT; a++) device->backend->release(device, arena[a]);
 }
 
-static Trained train(FuseLevel level, bool siblings)
+static Trained train(const char *name, int32_t channels, FuseLevel level, bool siblings)
 {
     const Backend *cpu;
     const Model *model;
@@ -497,15 +598,16 @@ static Trained train(FuseLevel level, bool siblings)
     Backend joining = *cpu;
     joining.joins = joins_all;
     device.backend = &joining;
-    assert_int_equal(model_find("inception_mini", &model), OK);
-    ProgramConfig config = {.model = model,
-                            .options = {.classes = 10, .side = 28, .channels = 1, .dropout = 0.2f, .variant = ""},
-                            .data_channels = 1,
-                            .canvas = 28,
-                            .training = true,
-                            .fuse_siblings = siblings,
-                            .pool_behind_conv = siblings,
-                            .fuse = level};
+    assert_int_equal(model_find(name, &model), OK);
+    ProgramConfig config = {
+        .model = model,
+        .options = {.classes = 10, .side = 28, .channels = channels, .dropout = 0.2f, .variant = ""},
+        .data_channels = channels,
+        .canvas = 28,
+        .training = true,
+        .fuse_siblings = siblings,
+        .pool_behind_conv = siblings,
+        .fuse = level};
     assert_int_equal(program_graph(&config, SAMPLES, &graph), OK);
     assert_int_equal(layout_create(graph.graph, &layout), OK);
     if (program_create(&config, SAMPLES, layout, &device, &program) != OK) fail_msg("%s", status_message());
@@ -539,7 +641,8 @@ static void plans_agree(void **state)
 {
     (void)state;
     for (int siblings = 0; siblings < 2; siblings++) {
-        Trained plain = train(FUSE_II, siblings), joined = train(FUSE_AUTO, siblings);
+        Trained plain = train("inception_mini", 1, FUSE_II, siblings),
+                joined = train("inception_mini", 1, FUSE_AUTO, siblings);
         assert_int_equal(joined.fusion.norms.inputs, siblings ? 14 : 13);
         assert_int_equal(joined.fusion.norms.gradients, siblings ? 14 : 13);
         assert_int_equal(plain.fusion.statistics, 0);
@@ -553,16 +656,32 @@ static void plans_agree(void **state)
     }
 }
 
+/* The y of the batch norm before the pool has no storage. */
+static void plans_of_pools_agree(void **state)
+{
+    (void)state;
+    Trained plain = train("resnet18", 3, FUSE_II, false), joined = train("resnet18", 3, FUSE_AUTO, false);
+    assert_int_equal(joined.fusion.pools.inputs, 1);
+    assert_int_equal(joined.fusion.pools.gradients, 1);
+    assert_true(fabsf(plain.loss - joined.loss) < 1e-5f * plain.loss);
+    assert_true(distance(plain.stats, joined.stats, plain.stat_count) < 1e-5);
+    assert_true(distance(plain.grads, joined.grads, plain.grad_count) < 1e-3);
+    trained_free(&plain);
+    trained_free(&joined);
+}
+
 static void fusion_in_words(void **state)
 {
     (void)state;
     char text[256];
     Fusion none = {.convolutions = 18},
-           some = {.possible = true, .convolutions = 18, .statistics = 17, .norms = {9, 8}};
+           some = {.possible = true, .convolutions = 18, .statistics = 17, .norms = {9, 8}, .pools = {2, 1}};
     fusion_text(&none, text, sizeof text);
     assert_string_equal(text, "none");
     fusion_text(&some, text, sizeof text);
-    assert_string_equal(text, "sums in 17 of 18 convolutions, 9 normalize their input, 8 sum the gradient of it");
+    assert_string_equal(text,
+                        "sums in 17 of 18 convolutions, 9 normalize their input, 8 sum the gradient of it; so do 2 and "
+                        "1 max pools");
 }
 
 int main(void)
@@ -576,11 +695,15 @@ int main(void)
         cmocka_unit_test(slower_kernels_are_not_taken),
         cmocka_unit_test(values_that_others_read_are_made),
         cmocka_unit_test(strides_are_those_of_the_plan),
+        cmocka_unit_test(norm_moves_into_its_pool),
+        cmocka_unit_test(other_pools_stay),
+        cmocka_unit_test(slower_pools_are_not_taken),
         cmocka_unit_test(a_failed_graph_is_refused),
         cmocka_unit_test(levels_need_a_backend_that_joins),
         cmocka_unit_test(fusion_in_words),
         cmocka_unit_test(numbers_stay),
         cmocka_unit_test(plans_agree),
+        cmocka_unit_test(plans_of_pools_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,6 +218,14 @@ static const Row without_rule[] = {
      {{2, 3, 2, 2}, {2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
     {"norm", OP_BATCHNORM_SUMS, {.norm = {1e-3f, false}}, {{2, 3, 2, 2}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}},
     {"pool", OP_MAX_POOL_DX, POOL_WINDOW(false, 2, 2, 2, 2, 0, 0), {{2, 2, 2, 2}, {2, 2, 2, 2}}, {2, 2, 4, 4}},
+    {"normalized pool",
+     OP_MAX_POOL_NORM,
+     {.pool = {.window = {2, 2, 2, 2, 0, 0}, .epsilon = 1e-3f}},
+     {{2, 2, 4, 4}, {1, 2, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1}}},
+    {"normalized pool, dx",
+     OP_MAX_POOL_NORM_DX,
+     {.pool = {.window = {2, 2, 2, 2, 0, 0}, .epsilon = 1e-3f}},
+     {{2, 2, 2, 2}, {2, 2, 2, 2}, {2, 2, 4, 4}, {1, 2, 1, 1}, {1, 2, 1, 1}, {1, 2, 1, 1}}},
     {"random", OP_RANDOM, {.random = {false, 1}}, {{1, 4, 1, 1}}, {2, 3, 2, 2}},
     {"loss", OP_SOFTMAX_LOSS_DX, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 1}}},
     {"loss", OP_SIGMOID_LOSS_DX, {.loss = {0}}, {{4, 5, 1, 1}, {4, 1, 1, 1}, {1, 1, 1, 1}, {4, 5, 1, 1}}},
@@ -228,7 +236,7 @@ static const Row without_rule[] = {
 static Dtype operand_dtype(OpKind kind, int k)
 {
     if (kind == OP_IMAGE) return DTYPE_U8;
-    if (kind == OP_MAX_POOL_DX && k == 1) return DTYPE_U8;
+    if ((kind == OP_MAX_POOL_DX || kind == OP_MAX_POOL_NORM_DX) && k == 1) return DTYPE_U8;
     bool integers = (kind == OP_DROPOUT && k == 1) || kind == OP_RANDOM ||
                     ((kind == OP_SOFTMAX_LOSS || kind == OP_SOFTMAX_LOSS_DX || kind == OP_SIGMOID_LOSS ||
                       kind == OP_SIGMOID_LOSS_DX) &&

@@ -45,6 +45,10 @@ typedef struct ShapeCase {
     {                                                                                                                  \
         .pool.window = { 2, 2, 2, 2, 0, 0 }                                                                            \
     }
+#define NORM_K2S2                                                                                                      \
+    {                                                                                                                  \
+        .pool = {.window = {2, 2, 2, 2, 0, 0}, .epsilon = 1e-3f }                                                      \
+    }
 #define EPS                                                                                                            \
     {                                                                                                                  \
         .norm = {.epsilon = 1e-3f }                                                                                    \
@@ -104,6 +108,12 @@ static const ShapeCase shape_cases[] = {
     {"max_pool, large window", OP_MAX_POOL, {{2, 3, 40, 40}}, {0}, {.pool.window = {17, 17, 1, 1, 0, 0}}, {0}, {0}, "x: window 17x17 has 289 elements; the argmax of a maximum pooling holds at most 256"},
     {"max_pool_dx", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}}, {0, DTYPE_U8}, K2S2, {2, 3, 8, 7}, {2, 3, 8, 7}},
     {"max_pool_dx, f32 argmax", OP_MAX_POOL_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}}, {0}, K2S2, {2, 3, 8, 7}, {0}, "x: dtype of argmax: expected u8, found f32"},
+    {"max_pool_norm", OP_MAX_POOL_NORM, {{2, 3, 8, 7}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, NORM_K2S2, {0}, {2, 3, 4, 3}},
+    {"max_pool_norm, short mean", OP_MAX_POOL_NORM, {{2, 3, 8, 7}, {1, 3, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}}, {0}, NORM_K2S2, {0}, {0}, "x: one number per channel: expected 1x3x1x1, found 1x2x1x1"},
+    {"max_pool_norm without epsilon", OP_MAX_POOL_NORM, {{2, 3, 8, 7}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, K2S2, {0}, {0}, "x: expected an epsilon above 0, found 0"},
+    {"max_pool_norm_dx", OP_MAX_POOL_NORM_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0, DTYPE_U8}, NORM_K2S2, {0}, {2, 3, 8, 7}},
+    {"max_pool_norm_dx of other dy", OP_MAX_POOL_NORM_DX, {{2, 3, 4, 4}, {2, 3, 4, 4}, {2, 3, 8, 7}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0, DTYPE_U8}, NORM_K2S2, {0}, {0}, "x: shape of dy: expected 2x3x4x3, found 2x3x4x4"},
+    {"max_pool_norm_dx, f32 argmax", OP_MAX_POOL_NORM_DX, {{2, 3, 4, 3}, {2, 3, 4, 3}, {2, 3, 8, 7}, {1, 3, 1, 1}, {1, 3, 1, 1}, {1, 3, 1, 1}}, {0}, NORM_K2S2, {0}, {0}, "x: dtype of argmax: expected u8, found f32"},
     {"avg_pool", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, K2S2, {0}, {2, 3, 4, 3}},
     {"avg_pool, adaptive", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 3, 4, 4}, {2, 3, 4, 4}},
     {"avg_pool, other channels", OP_AVG_POOL, {{2, 3, 8, 7}}, {0}, {.pool.adaptive = true}, {2, 4, 4, 4}, {0}, "x: average pooling cannot change the number of samples or channels: 2x3x8x7 to 2x4x4x4"},

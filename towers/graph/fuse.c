@@ -30,6 +30,7 @@ Status fuse_graph(Graph *g, FuseLevel level, Device *device, int *forward_end, F
     for (int i = 0; i < *forward_end; i++) made->convolutions += graph_op_at(g, i)->kind == OP_CONV;
     if (made->possible) TRY(pass_conv_statistics(g, &joins, forward_end, &made->statistics));
     if (made->possible && level != FUSE_II_S) TRY(pass_norm_into_conv(g, &joins, &made->norms));
+    if (made->possible && level != FUSE_II_S) TRY(pass_norm_into_pool(g, &joins, forward_end, &made->pools));
     return OK;
 }
 
@@ -38,6 +39,9 @@ void fusion_text(const Fusion *fusion, char *text, size_t bytes)
     if (!fusion->possible)
         snprintf(text, bytes, "none");
     else
-        snprintf(text, bytes, "sums in %d of %d convolutions, %d normalize their input, %d sum the gradient of it",
-                 fusion->statistics, fusion->convolutions, fusion->norms.inputs, fusion->norms.gradients);
+        snprintf(text, bytes,
+                 "sums in %d of %d convolutions, %d normalize their input, %d sum the gradient of it; so do %d and %d "
+                 "max pools",
+                 fusion->statistics, fusion->convolutions, fusion->norms.inputs, fusion->norms.gradients,
+                 fusion->pools.inputs, fusion->pools.gradients);
 }

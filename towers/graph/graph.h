@@ -174,9 +174,12 @@ typedef struct Joins {
 NODISCARD Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int *changed);
 
 typedef struct NormJoins {
-    int inputs;    /* convolutions that normalize their input */
-    int gradients; /* convolutions that mask and sum the gradient of their input */
+    int inputs;    /* convolutions, or pools, that normalize their input */
+    int gradients; /* those that mask and sum the gradient of their input */
 } NormJoins;
 /* After pass_conv_statistics: batch norms with ReLU move into the convolutions that read them (CONV_STATISTICS with
  * coefficients, CONV_DW_APPLY), and their gradients' sums into CONV_DX_SUMS. Ops keep their places. */
 NODISCARD Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made);
+/* After pass_conv_statistics: batch norms with ReLU that only a max pool reads move into it (MAX_POOL_NORM), and the gradient that
+ * the pool sends back into theirs (MAX_POOL_NORM_DX). `forward_end` moves with the list. */
+NODISCARD Status pass_norm_into_pool(Graph *g, const Joins *joins, int *forward_end, NormJoins *made);

@@ -38,7 +38,7 @@ int *list_readers(Graph *g);
 bool list_packed(const Graph *g, Value param);
 
 /* Replaces the list by `ops` (owned from now on, in topological order). Values keep their ids; each value that an op
- * wrote is written by one of `ops`. */
+ * wrote is written by one of `ops`, or its op is -1 and nobody reads it. */
 void list_replace(Graph *g, Op *ops, int op_count);
 
 /* The op as a call with shapes, dtypes and pitches but fake addresses, for queries to a device. */

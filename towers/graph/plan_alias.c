@@ -60,6 +60,13 @@ bool alias_skips(const Alias *alias, int op)
     return op_is_view(o->kind) && alias->placed[op] == (1u << o->in_count) - 1;
 }
 
+/* The y of a batch norm, without which it makes its statistics alone. */
+static bool only_sums(const Alias *alias, int32_t id)
+{
+    OpKind kind = graph_op_at(alias->graph, value_info(alias, id)->op)->kind;
+    return kind == OP_BATCHNORM || kind == OP_BATCHNORM_SUMS;
+}
+
 static bool takes_strided_out(const Alias *alias, const ValueInfo *info)
 {
     if (info->op < 0) return false;
@@ -102,7 +109,8 @@ static void join(Alias *alias, int32_t id, int32_t host, int64_t first, int64_t 
 {
     Member *member = alias->member;
     int32_t root = member[host].root;
-    member[id] = (Member){root, member[root].next, first, pitch, member[id].last_read, member[id].unused};
+    member[id] = (Member){
+        .root = root, .next = member[root].next, .first = first, .pitch = pitch, .last_read = member[id].last_read};
     member[root].next = id;
 }
 
@@ -233,6 +241,7 @@ static bool can_take(const Alias *alias, int32_t i, int k)
 static void alias_in_place(Alias *alias, int32_t i)
 {
     const Op *op = graph_op_at(alias->graph, i);
+    if (alias->member[op->out[0].id].unused) return;
     for (int k = 0; k < op->in_count; k++) {
         if (!can_take(alias, i, k)) continue;
         const Member *place = &alias->member[op->in[k].id];
@@ -283,7 +292,8 @@ Status alias_create(Alias *alias, const Graph *graph, const Backend *backend, bo
             .pitch = padded ? (info->shape.c + lanes - 1) / lanes * lanes : info->shape.c,
             .padded = padded,
             .last_read = begin == end ? info->op : alias->uses[end - 1].op,
-            .unused = begin == end && info->role == ROLE_TEMP && (info->op < 0 || info->out >= 1),
+            .unused =
+                begin == end && info->role == ROLE_TEMP && (info->op < 0 || info->out >= 1 || only_sums(alias, id)),
         };
     }
     for (int i = 0; i < ops && !no_alias; i++) {

@@ -61,6 +61,11 @@ static void print_attr(const Op *op, FILE *to)
     case OP_CONV_DW_APPLY: print_window(&a->conv.window, to); break;
     case OP_MAX_POOL:
     case OP_MAX_POOL_DX: print_window(&a->pool.window, to); break;
+    case OP_MAX_POOL_NORM:
+    case OP_MAX_POOL_NORM_DX:
+        print_window(&a->pool.window, to);
+        fprintf(to, " eps %g", (double)a->pool.epsilon);
+        break;
     case OP_AVG_POOL:
     case OP_AVG_POOL_DX: print_pool(a, to); break;
     case OP_BATCHNORM:

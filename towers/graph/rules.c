@@ -100,3 +100,12 @@ Shape shape_vector(int32_t c)
 {
     return (Shape){1, c, 1, 1};
 }
+
+void rule_norm(ShapeCall *c, int32_t channels, int first, int end, float epsilon)
+{
+    for (int i = first; i < end; i++) {
+        rule_shape(c, i, "one number per channel", shape_vector(channels));
+        rule_dtype(c, i, "dtype of the numbers per channel", DTYPE_F32);
+    }
+    if (!(epsilon > 0)) rule_fail(c, ERR_ARG, "expected an epsilon above 0, found %g", (double)epsilon);
+}

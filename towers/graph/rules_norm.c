@@ -9,12 +9,7 @@
 
 static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)
 {
-    for (int i = first; i < end; i++) {
-        rule_shape(c, i, "one number per channel", shape_vector(channels));
-        rule_dtype(c, i, "dtype of the numbers per channel", DTYPE_F32);
-    }
-    float epsilon = c->op->attr.norm.epsilon;
-    if (!(epsilon > 0)) rule_fail(c, ERR_ARG, "expected an epsilon above 0, found %g", (double)epsilon);
+    rule_norm(c, channels, first, end, c->op->attr.norm.epsilon);
 }
 
 void shape_batchnorm(ShapeCall *c)

@@ -1,4 +1,5 @@
-/* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none.
+/* Rules of pooling. AVG_POOL is linear, so it and AVG_POOL_DX are each other's gradient; MAX_POOL_DX has none. Forms joined with a
+ * batch norm enter the list after the gradients.
  *
  * If only this pooling reads a ReLU, the ReLU's mask moves into MAX_POOL_DX: an element that is a maximum is positive
  * exactly if the maximum is, so masking with the small y replaces a pass of RELU_DX over the large x. */
@@ -24,15 +25,21 @@ static void pool_dx(ShapeCall *c, int acc)
     rule_out(c, 0, NULL, x, c->dtype[0]);
 }
 
-void shape_max_pool(ShapeCall *c)
+static Shape maximum(ShapeCall *c, Shape x)
 {
     enum { PLACES = 256 };
     const Window *w = &c->op->attr.pool.window;
-    Shape y = pooled(c, c->in[0]);
+    Shape y = pooled(c, x);
     if ((int64_t)w->kh * w->kw > PLACES)
         rule_fail(c, ERR_UNSUPPORTED,
                   "window %dx%d has %lld elements; the argmax of a maximum pooling holds at most %d", w->kh, w->kw,
                   (long long)w->kh * w->kw, PLACES);
+    return y;
+}
+
+void shape_max_pool(ShapeCall *c)
+{
+    Shape y = maximum(c, c->in[0]);
     rule_out(c, 0, NULL, y, c->dtype[0]);
     rule_out(c, 1, "argmax", y, DTYPE_U8);
 }
@@ -44,6 +51,25 @@ void shape_max_pool_dx(ShapeCall *c)
     rule_dtype(c, 1, "dtype of argmax", DTYPE_U8);
     rule_shape(c, 3, "shape of the ReLU's y", c->in[0]);
     rule_dtype(c, 3, "dtype of the ReLU's y", c->dtype[0]);
+}
+
+void shape_max_pool_norm(ShapeCall *c)
+{
+    rule_norm(c, c->in[0].c, 1, 5, c->op->attr.pool.epsilon);
+    shape_max_pool(c);
+}
+
+void shape_max_pool_norm_dx(ShapeCall *c)
+{
+    Shape x = c->in[2], vector = shape_vector(x.c);
+    rule_shape(c, 0, "shape of dy", maximum(c, x));
+    rule_shape(c, 1, "shape of argmax", c->in[0]);
+    rule_dtype(c, 1, "dtype of argmax", DTYPE_U8);
+    rule_dtype(c, 2, "dtype of x", c->dtype[0]);
+    rule_norm(c, x.c, 3, 7, c->op->attr.pool.epsilon);
+    rule_out(c, 0, NULL, x, c->dtype[0]);
+    rule_out(c, 1, "dbeta", vector, DTYPE_F32);
+    rule_out(c, 2, "dgamma", vector, DTYPE_F32);
 }
 
 /* Sides may differ in any way; {n, c} must agree. */
@@ -78,6 +104,8 @@ void grad_max_pool(GradCall *c)
 }
 
 NO_GRADIENT(max_pool_dx)
+NO_GRADIENT(max_pool_norm)
+NO_GRADIENT(max_pool_norm_dx)
 
 void grad_avg_pool(GradCall *c)
 {

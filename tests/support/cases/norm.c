@@ -10,10 +10,6 @@
     {                                                                                                                  \
         {1, c, 1, 1}, TYPE_F32, FILL_VAR                                                                               \
     }
-#define SPREAD(c)                                                                                                      \
-    {                                                                                                                  \
-        {1, c, 1, 1}, TYPE_F32, FILL_POSITIVE                                                                          \
-    }
 #define SUM(c)                                                                                                         \
     {                                                                                                                  \
         {1, c, 1, 1}, TYPE_F32, FILL_SUM                                                                               \

@@ -44,6 +44,33 @@
         }                                                                                                              \
     }
 
+#define NORM_POOL(...)                                                                                                 \
+    {                                                                                                                  \
+        .pool = {.window = {__VA_ARGS__}, .epsilon = 1e-3f }                                                           \
+    }
+#define LEVELS(...) FILLED(FILL_LEVELS, __VA_ARGS__)
+
+/* C: channels. The gradient is rounded once more, where the separate ops would store it. */
+#define NORM_ROWS(label, C, X, Y, ...)                                                                                 \
+    {label, OP_MAX_POOL_NORM, NORM_POOL(__VA_ARGS__), {LEVELS X, VECTOR(C), VECTOR(C), SPREAD(C)}, {ACT Y, ARGMAX Y}}, \
+        {label ", gamma",                                                                                              \
+         OP_MAX_POOL_NORM,                                                                                             \
+         NORM_POOL(__VA_ARGS__),                                                                                       \
+         {LEVELS X, VECTOR(C), VECTOR(C), SPREAD(C), SPREAD(C)},                                                       \
+         {ACT Y, ARGMAX Y}},                                                                                           \
+        {label,                                                                                                        \
+         OP_MAX_POOL_NORM_DX,                                                                                          \
+         NORM_POOL(__VA_ARGS__),                                                                                       \
+         {ACT Y, ARGMAX Y, ACT X, VECTOR(C), VECTOR(C), SPREAD(C)},                                                    \
+         {ACT X, VECTOR(C)},                                                                                           \
+         2,                                                                                                            \
+         true},                                                                                                        \
+    {                                                                                                                  \
+        label ", gamma", OP_MAX_POOL_NORM_DX, NORM_POOL(__VA_ARGS__),                                                  \
+            {ACT Y, ARGMAX Y, ACT X, VECTOR(C), VECTOR(C), SPREAD(C), SPREAD(C)}, {ACT X, VECTOR(C), VECTOR(C)}, 2,    \
+            true                                                                                                       \
+    }
+
 static const Case rows[] = {
     // clang-format off
     MAX_ROWS("3x3 stride 2",            (2, 16, 9, 9),  (2, 16, 4, 4),  3, 3, 2, 2, 0, 0, false),
@@ -58,6 +85,12 @@ static const Case rows[] = {
     MAX_ROWS("3x2, sides unequal",      (1, 7, 9, 6),   (1, 7, 5, 5),   3, 2, 2, 1, 1, 0, false),
     MAX_ROWS("odd channels",            (3, 33, 9, 9),  (3, 33, 4, 4),  3, 3, 2, 2, 0, 0, false),
     MAX_ROWS("one channel",             (2, 1, 6, 6),   (2, 1, 3, 3),   2, 2, 2, 2, 0, 0, false),
+
+    NORM_ROWS("norm, 3x3 stride 2",        16, (2, 16, 9, 9), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, false),
+    NORM_ROWS("norm, 3x3 stride 2, ceil",  16, (2, 16, 8, 8), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, true),
+    NORM_ROWS("norm, 3x3 stride 2, pad 1", 8,  (2, 8, 11, 7), (2, 8, 6, 4),  3, 3, 2, 2, 1, 1, false),
+    NORM_ROWS("norm, 2x2, rest",           5,  (2, 5, 7, 9),  (2, 5, 3, 4),  2, 2, 2, 2, 0, 0, false),
+    NORM_ROWS("norm, odd channels",        37, (2, 37, 9, 6), (2, 37, 9, 5), 3, 2, 1, 1, 1, 0, false),
 
     AVG_ROWS("3x3 same, padding counts",  true,  (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
     AVG_ROWS("3x3 same, padding not",     false, (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),

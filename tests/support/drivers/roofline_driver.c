@@ -1,9 +1,11 @@
-/* What a training step costs a GPU at its practical limits, for scripts/roofline.sh: launches, bytes and products of each
- * op that its plan launches, and the time that these take. The op list, fused, and the plan are the program's own.
+/* What a training step costs a GPU at its practical limits, for scripts/roofline.sh: launches, bytes and products of
+ * each op that its plan launches, and the time that these take. The op list, fused, and the plan are the program's
+ * own.
  *
- * An op reads each operand from memory once in each of its launches, and nothing stays in the caches in between. Its time is
- * that of its bytes or of its products, whichever is longer, and a gap for every launch. Products are counted in tiles of
- * TILE rows and columns. The update of the weights, the sum over towers and the copies of the host are not part of it.
+ * An op reads each operand from memory once in each of its launches, and nothing stays in the caches in between. Its
+ * time is that of its bytes or of its products, whichever is longer, and a gap for every launch. Products are counted
+ * in tiles of TILE rows and columns. The update of the weights, the sum over towers and the copies of the host are not
+ * part of it.
  *
  *   roofline_driver [model=inception_v3] [n=256] [dtype=f16] [fuse=auto] [gpu=H200] [print=groups|total|joins] */
 #include <stdio.h>
@@ -16,8 +18,8 @@
 
 enum { TILE = 64, GROUPS_MAX = 256, NAME_BYTES = 48 };
 
-/* A copy at 4.3 TB/s and a bf16 product of 8192^3 at 790 TFLOP/s were read on one H200. The H100's numbers are assumed: 0.9 of
- * the bandwidth that its data sheet names, and the same processors at a lower power. */
+/* A copy at 4.3 TB/s and a bf16 product of 8192^3 at 790 TFLOP/s were read on one H200. The H100's numbers are
+ * assumed: 0.9 of the bandwidth that its data sheet names, and the same processors at a lower power. */
 typedef struct Gpu {
     const char *name;
     double bandwidth, products; /* bytes, and FLOP in 16 bits, a second */
@@ -90,6 +92,9 @@ static void norm_cost(const OpCall *call, Cost *cost)
             cost->bytes -= first;
         break;
     case OP_BATCHNORM_FINISH: cost->bytes -= first; break;
+    case OP_MAX_POOL_NORM_DX:
+        launch_beside(cost, first + tensor_bytes(&call->in[1], false) + tensor_bytes(&call->in[2], false));
+        break;
     default: break;
     }
 }

@@ -1,0 +1,190 @@
+/* Shared by the kernels of pooling (pool.cu, pool_norm.cu): where a thread is, the maximum over a window, and the
+ * gradient that windows send to a pixel. */
+#pragma once
+
+#include "kernels/cuda/map.cuh"
+
+/* Pixels of a window's row that are loaded before the first is used: one load at a time would leave memory idle. Those
+ * beyond the row are the last one again, and are not used. */
+enum { POOL_ROW = 3, POOL_COVER = 2 };
+
+struct PoolOperands {
+    Tensor in, out;             /* forward: x, y; backward: dy, dx */
+    Tensor argmax, acc, relu_y; /* data NULL if absent */
+    Window window;
+    bool include_pad, adaptive;
+    Divider width, height; /* of out */
+};
+
+/* The pixel of `out` that this thread works on; false if there is none. */
+struct PoolPlace {
+    uint32_t pixel, n, i, j, channel;
+};
+
+DEVICE bool pool_place(const PoolOperands &o, const Rows &rows, int lanes, PoolPlace *at)
+{
+    uint32_t vector = rows_vector(rows);
+    at->pixel = blockIdx.x * rows.down + threadIdx.y;
+    at->channel = vector * (uint32_t)lanes;
+    if (vector >= rows.vectors || at->pixel >= rows.pixels) return false;
+    at->n = divided(divided(at->pixel, o.width, &at->j), o.height, &at->i);
+    return true;
+}
+
+DEVICE int64_t pool_pixel(Shape s, uint32_t n, int32_t i, int32_t j)
+{
+    return ((int64_t)n * s.h + i) * s.w + j;
+}
+
+/* Pixels j, j + 1, ... of row i of o.in, none behind `end`. */
+template <typename T, int V>
+DEVICE void pool_row(const PoolOperands &o, const PoolPlace &at, int32_t i, int32_t j, int32_t end, float (*x)[V])
+{
+    UNROLL
+    for (int r = 0; r < POOL_ROW; r++) {
+        int64_t pixel = pool_pixel(o.in.shape, at.n, i, min(j + r, end - 1));
+        Lanes<T, V>::load(o.in, pixel * o.in.pitch + at.channel, x[r]);
+    }
+}
+
+/* ---- places in 16 or fewer bytes: V bytes of argmax at once */
+
+template <int V> struct Places {
+    unsigned char place[V];
+};
+template <> struct __attribute__((aligned(4))) Places<4> {
+    unsigned char place[4];
+};
+template <> struct __attribute__((aligned(8))) Places<8> {
+    unsigned char place[8];
+};
+
+/* ---- maximum */
+
+/* What a pooling looks at: x as it is. Another body makes something else of it. */
+struct AsIs {
+    template <int V> struct Vectors {
+        template <typename T> MEMBER void load(const AsIs &, uint32_t)
+        {
+        }
+        template <typename T> MEMBER void apply(const AsIs &, float *) const
+        {
+        }
+    };
+};
+
+template <typename T, int V, typename Body>
+BOUNDED max_pool_kernel(const __grid_constant__ PoolOperands o, const __grid_constant__ Body body, const Rows rows)
+{
+    PoolPlace at;
+    if (!pool_place(o, rows, V, &at)) return;
+    typename Body::template Vectors<V> own;
+    own.template load<T>(body, at.channel);
+    const Window &w = o.window;
+    Shape s = o.in.shape;
+    int32_t top = (int32_t)at.i * w.stride_h - w.pad_h, left = (int32_t)at.j * w.stride_w - w.pad_w;
+    float best[V];
+    Places<V> places;
+    UNROLL
+    for (int k = 0; k < V; k++) best[k] = -INFINITY, places.place[k] = 0;
+    bool begun = false;
+    int32_t j_end = min(w.kw, s.w - left);
+    for (int32_t i = max(0, -top); i < w.kh && top + i < s.h; i++)
+        for (int32_t j = max(0, -left); j < j_end; j += POOL_ROW) {
+            float x[POOL_ROW][V];
+            pool_row<T, V>(o, at, top + i, left + j, left + j_end, x);
+            UNROLL
+            for (int r = 0; r < POOL_ROW; r++) {
+                own.template apply<T>(body, x[r]);
+                unsigned char place = (unsigned char)(i * w.kw + j + r);
+                bool is_new = j + r < j_end;
+                UNROLL
+                for (int k = 0; k < V; k++)
+                    if (is_new && (!begun || x[r][k] > best[k] || x[r][k] != x[r][k]))
+                        best[k] = x[r][k], places.place[k] = place;
+                begun = true;
+            }
+        }
+    if (o.out.data) Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, best);
+    if (o.argmax.data) *(Places<V> *)((unsigned char *)o.argmax.data + at.pixel * o.argmax.pitch + at.channel) = places;
+}
+
+/* The windows along one axis that cover `at`: first, and one past the last. */
+DEVICE void pool_cover(int32_t at, int32_t k, int32_t stride, int32_t pad, int32_t out, int32_t *first, int32_t *end)
+{
+    int32_t reach = at + pad - k + 1;
+    *first = reach > 0 ? (reach + stride - 1) / stride : 0;
+    *end = min((at + pad) / stride + 1, out);
+}
+
+/* The sum of dy over the windows whose maximum is pixel (y, x), of V channels. COVER windows of a row are loaded at
+ * once. With RELU, only of those whose y is positive, if there is a relu_y. */
+template <typename T, int V, int COVER, bool RELU>
+DEVICE void pool_gather(const PoolOperands &o, uint32_t n, int32_t y, int32_t x, uint32_t channel, float *sum)
+{
+    const Window &w = o.window;
+    Shape s = o.in.shape;
+    int32_t i0, i1, j0, j1;
+    pool_cover(y, w.kh, w.stride_h, w.pad_h, s.h, &i0, &i1);
+    pool_cover(x, w.kw, w.stride_w, w.pad_w, s.w, &j0, &j1);
+    UNROLL
+    for (int k = 0; k < V; k++) sum[k] = 0;
+    UNROLL_BY(1)
+    for (int32_t i = i0; i < i1; i++) {
+        UNROLL_BY(1)
+        for (int32_t j = j0; j < j1; j += COVER) {
+            float dy[COVER][V], of_relu[COVER][V];
+            Places<V> places[COVER];
+            UNROLL
+            for (int r = 0; r < COVER; r++) {
+                int64_t pixel = pool_pixel(s, n, i, min(j + r, j1 - 1));
+                const char *argmax = (const char *)o.argmax.data + pixel * o.argmax.pitch + channel;
+                places[r] = *(const Places<V> *)argmax;
+                Lanes<T, V>::load(o.in, pixel * o.in.pitch + channel, dy[r]);
+                if (RELU && o.relu_y.data) Lanes<T, V>::load(o.relu_y, pixel * o.relu_y.pitch + channel, of_relu[r]);
+            }
+            UNROLL
+            for (int r = 0; r < COVER; r++) {
+                int32_t place = (y + w.pad_h - i * w.stride_h) * w.kw + x + w.pad_w - (j + r) * w.stride_w;
+                bool is_new = j + r < j1;
+                UNROLL
+                for (int k = 0; k < V; k++)
+                    if (is_new && places[r].place[k] == place && (!RELU || !o.relu_y.data || of_relu[r][k] > 0.0f))
+                        sum[k] += dy[r][k];
+            }
+        }
+    }
+}
+
+/* ---- launchers */
+
+static inline PoolOperands pool_operands(const OpCall *call)
+{
+    PoolOperands o = PoolOperands();
+    o.in = call->in[0];
+    o.out = call->out[0];
+    o.window = call->attr.pool.window;
+    o.include_pad = call->attr.pool.include_pad;
+    o.adaptive = call->attr.pool.adaptive;
+    o.width = divider(o.out.shape.w);
+    o.height = divider(o.out.shape.h);
+    return o;
+}
+
+static inline bool pool_wide(const PoolOperands &o)
+{
+    const Tensor *const tensors[] = {&o.in, &o.out, &o.acc, &o.relu_y};
+    int lanes = lanes_of(o.in.dtype);
+    bool wide = true;
+    for (int i = 0; i < 4; i++)
+        if (tensors[i]->data) wide = wide && wide_enough(*tensors[i], o.in.dtype, o.out.shape.c, false);
+    return wide && (uintptr_t)o.argmax.data % (uintptr_t)lanes == 0 && o.argmax.pitch % lanes == 0;
+}
+
+template <typename T, int V, typename Body>
+static void max_pool(const PoolOperands &o, const Body &body, cudaStream_t stream)
+{
+    Rows rows = rows_plan(pixels_of(o.out), o.out.shape.c, V, WARP);
+    dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);
+    LAUNCH((max_pool_kernel<T, V, Body>), grid, dim3(rows.across, rows.down), stream, o, body, rows);
+}

@@ -1,0 +1,124 @@
+/* Moves batch norms into the max pools behind them, so that neither their results nor the gradients of these are
+ * stored.
+ *
+ * Forward: BATCHNORM or BATCHNORM_SUMS with ReLU, whose result a MAX_POOL alone reads, keeps making the statistics,
+ * and the pool becomes MAX_POOL_NORM, which reads what the batch norm has read. Backward: MAX_POOL_DX whose result a
+ * BATCHNORM_DX alone reads leaves the list, and that becomes MAX_POOL_NORM_DX. The two are independent of each other,
+ * and no bit of a result changes. If the device knows times, joined ops must be as fast as those that they replace.
+ * Runs after pass_conv_statistics. */
+#include "towers/graph/list.h"
+
+#include <stdlib.h>
+
+typedef struct Pass {
+    Graph *g;
+    const Joins *joins;
+    int *readers; /* owned, by value */
+    bool *gone;   /* owned, by op: leaves the list */
+} Pass;
+
+/* The time of an op, added to `sum`; false if the device does not know it. */
+static bool time_add(const Pass *pass, const Op *op, bool result, double *sum)
+{
+    OpCall call = list_call(pass->g, op);
+    if (!result) call.out[0] = (Tensor){0};
+    double time = pass->joins->time(pass->joins->context, &call);
+    *sum += time;
+    return time >= 0;
+}
+
+/* Whether the device has the joined op, which replaces `last` and what it reads from `first`. The first op stays for
+ * its other results if it has any. */
+static bool joined_is_better(const Pass *pass, const Op *first, bool stays, const Op *last, const Op *joined)
+{
+    double apart = 0, together = 0;
+    OpCall call = list_call(pass->g, joined);
+    if (!pass->joins->ask(pass->joins->context, &call)) return false;
+    if (!pass->joins->time) return true;
+    bool known = time_add(pass, first, true, &apart) && time_add(pass, last, true, &apart) &&
+                 time_add(pass, joined, true, &together) && (!stays || time_add(pass, first, false, &together));
+    return !known || together <= apart;
+}
+
+/* The op that writes what `op` alone reads first; NULL if there is none. */
+static const Op *source_of(const Pass *pass, const Op *op)
+{
+    const ValueInfo *in = graph_value(pass->g, op->in[0]);
+    if (in->op < 0 || in->role != ROLE_TEMP || pass->readers[op->in[0].id] != 1) return NULL;
+    return &pass->g->ops[in->op];
+}
+
+static bool join_forward(const Pass *pass, Op *pool)
+{
+    const Op *norm = source_of(pass, pool);
+    if (!norm || (norm->kind != OP_BATCHNORM && norm->kind != OP_BATCHNORM_SUMS) || !norm->attr.norm.relu) return false;
+    int gamma = norm->kind == OP_BATCHNORM ? 2 : 4;
+    Op joined = *pool;
+    joined.kind = OP_MAX_POOL_NORM;
+    joined.attr.pool.epsilon = norm->attr.norm.epsilon;
+    joined.in[0] = norm->in[0];
+    joined.in[1] = norm->in[1];
+    joined.in[2] = norm->out[1];
+    joined.in[3] = norm->out[2];
+    joined.in_count = 4;
+    if (norm->in_count > gamma) joined.in[joined.in_count++] = norm->in[gamma];
+    if (!joined_is_better(pass, norm, true, pool, &joined)) return false;
+    *pool = joined;
+    return true;
+}
+
+static bool join_backward(const Pass *pass, Op *norm_dx)
+{
+    const Op *pool_dx = source_of(pass, norm_dx);
+    if (!pool_dx || pool_dx->kind != OP_MAX_POOL_DX || pool_dx->in_count > 2 || !norm_dx->attr.norm.relu) return false;
+    Op joined = *norm_dx;
+    joined.kind = OP_MAX_POOL_NORM_DX;
+    joined.attr = pool_dx->attr;
+    joined.attr.pool.epsilon = norm_dx->attr.norm.epsilon;
+    joined.in[0] = pool_dx->in[0];
+    joined.in[1] = pool_dx->in[1];
+    for (int k = 1; k < norm_dx->in_count; k++) joined.in[k + 1] = norm_dx->in[k];
+    joined.in_count = norm_dx->in_count + 1;
+    if (!joined_is_better(pass, pool_dx, false, norm_dx, &joined)) return false;
+    pass->gone[pool_dx - pass->g->ops] = true;
+    *norm_dx = joined;
+    return true;
+}
+
+/* Without the ops that are gone, whose results nobody reads any more. */
+static void list_shorten(Graph *g, const bool *gone, int *forward_end)
+{
+    int made = 0, forward_made = *forward_end;
+    Op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
+    if (!ops) {
+        list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+        return;
+    }
+    for (int i = 0; i < g->op_count; i++) {
+        if (!gone[i])
+            ops[made++] = g->ops[i];
+        else
+            g->values[g->ops[i].out[0].id].op = -1;
+        if (gone[i] && i < *forward_end) forward_made--;
+    }
+    list_replace(g, ops, made);
+    *forward_end = forward_made;
+}
+
+Status pass_norm_into_pool(Graph *g, const Joins *joins, int *forward_end, NormJoins *made)
+{
+    *made = (NormJoins){0};
+    if (graph_failed(g)) return graph_finish(g);
+    Pass pass = {.g = g, .joins = joins, .readers = list_readers(g)};
+    pass.gone = calloc((size_t)g->op_count + 1, sizeof *pass.gone);
+    if (!pass.gone) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    for (int i = 0; i < g->op_count && !graph_failed(g); i++) {
+        Op *op = &g->ops[i];
+        if (op->kind == OP_MAX_POOL) made->inputs += join_forward(&pass, op);
+        if (op->kind == OP_BATCHNORM_DX) made->gradients += join_backward(&pass, op);
+    }
+    if (made->gradients && !graph_failed(g)) list_shorten(g, pass.gone, forward_end);
+    free(pass.gone);
+    free(pass.readers);
+    return graph_finish(g);
+}
