@@ -66,6 +66,14 @@ for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\
             assert have == value or (value is None and math.isnan(have)), (key, have, value)
     assert not numbers, numbers
 PYTHON
+python3 - "$source_dir" <<'PYTHON' || complain "the dashboard of Grafana"
+import json, re, sys
+board = json.load(open(sys.argv[1] + '/examples/grafana/towers.json'))
+asked = {name for panel in board['panels'] for target in panel['targets'] for name in re.findall(r'towers_(\w+)', target['expr'])}
+written = set(re.findall(r'^towers_(\w+)\{', open('collector/towers.prom').read(), re.M))
+columns = set(re.findall(r'^\| `(gpu_\w+)`', open(sys.argv[1] + '/docs/records.md').read(), re.M))
+assert len(asked) > 8 and asked <= written | columns, asked - written - columns
+PYTHON
 refused() { # TEXT FILE
     "$towers" train fashion_cnn --dataset synthetic --max-steps 1 --experiment refused --prometheus "$2" >out 2>err </dev/null
     [[ $? == 2 && ! -e runs/refused ]] && grep -qF -- "$1" err || complain "--prometheus $2 is not refused with '$1': $(cat err)"

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Bring a live or finished run into MLflow: settings as parameters, every number of metrics.jsonl and results.csv, at the end
+the report, pictures and the best weights as artifacts. Called again, also after it was killed, it continues without duplicates:
+what MLflow has already is asked of MLflow.
+
+    pip install mlflow-skinny                      # tested: scripts/requirements/mlflow.txt
+    python3 scripts/follow_mlflow.py runs/NAME     # MLFLOW_TRACKING_URI names the server; --once: do not wait for the run's end
+"""
+import argparse
+import hashlib
+import os
+import time
+
+from mlflow.entities import Metric, Param
+from mlflow.tracking import MlflowClient
+
+import follow_run
+
+BATCH = 900 # metrics of a request; MLflow takes 1000
+ARTIFACTS = ("report.html", "args.yaml", "env.json", "first-batch.jpg", "mistakes.jpg", "mistakes.csv", "confusion.csv", "best.safetensors")
+
+
+def run_find(client, experiment, run):
+    """The run in MLflow that follows this directory, which is made if there is none."""
+    path = os.path.realpath(run)
+    mark = hashlib.sha256(os.fsencode(path)).hexdigest()
+    found = client.get_experiment_by_name(experiment)
+    number = found.experiment_id if found else client.create_experiment(experiment)
+    runs = client.search_runs([number], f"tags.`towers.mark` = '{mark}'")
+    if runs:
+        return runs[0].info.run_id
+    tags = {"towers.mark": mark, "towers.run": path, "towers.model": follow_run.environment(run).get("model", "")}
+    return client.create_run(number, run_name=os.path.basename(path), tags=tags).info.run_id
+
+
+def steps_known(client, number):
+    """The last step of each metric."""
+    return {key: max(m.step for m in client.get_metric_history(number, key)) for key in client.get_run(number).data.metrics}
+
+
+def bring(client, number, run, wait):
+    known, pending = steps_known(client, number), []
+
+    def send():
+        if pending:
+            client.log_batch(number, metrics=pending)
+            pending.clear()
+
+    sent = time.monotonic()
+    for kind, step, values in follow_run.follow(run, wait=wait):
+        for key, value in values.items():
+            key = key if kind == "epoch" else f"step/{key}"
+            if step > known.get(key, 0):
+                pending.append(Metric(key, value, int(time.time() * 1000), step))
+                known[key] = step
+        if len(pending) > BATCH - 200 or time.monotonic() - sent > 2:
+            send()
+            sent = time.monotonic()
+    send()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--experiment", default="towers")
+    parser.add_argument("--once", action="store_true", help="take what there is, and end")
+    args = parser.parse_args()
+    if not os.path.exists(os.path.join(args.run, "args.yaml")):
+        parser.error(f"'{args.run}' is no run: it has no args.yaml")
+    client = MlflowClient()
+    number = run_find(client, args.experiment, args.run)
+    known = client.get_run(number).data.params # MLflow keeps the first value of one that a resumed run has changed
+    settings = {key: value[:500] for key, value in follow_run.settings(args.run).items() if key not in known}
+    client.log_batch(number, params=[Param(key, value) for key, value in settings.items()])
+    client.update_run(number, status="RUNNING")
+    bring(client, number, args.run, not args.once)
+    outcome = follow_run.ended(args.run)
+    if not outcome:
+        return
+    for name in ARTIFACTS:
+        if os.path.exists(os.path.join(args.run, name)):
+            client.log_artifact(number, os.path.join(args.run, name))
+    status = {"finished": "FINISHED", "ended early": "FINISHED", "failed": "FAILED"}.get(outcome["outcome"], "KILLED")
+    client.set_terminated(number, status)
+
+
+if __name__ == "__main__":
+    main()

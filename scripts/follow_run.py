@@ -1,0 +1,94 @@
+"""What follow_mlflow.py and follow_wandb.py share: the records of a live or finished run, read as they grow.
+
+    for kind, number, values in follow(run, after_step, after_epoch, wait): ...
+
+`kind` is "step" (a row of metrics.jsonl) or "epoch" (a row of results.csv); `number` is the step, `values` {name: number}.
+Lists become a number for each tower, tower_loss/0. Ends when the run has ended and everything has been read, or, with
+wait=False, at the end of what there is now."""
+import csv
+import json
+import math
+import os
+import time
+
+
+def settings(run):
+    """args.yaml without comments and unset options."""
+    found = {}
+    with open(os.path.join(run, "args.yaml"), encoding="utf-8") as lines:
+        for line in lines:
+            key, _, rest = line.partition(": ")
+            value = rest.split("  # from ")[0].split(" # from ")[0].strip()
+            if value and not line.startswith("#"):
+                found[key] = json.loads(value) if value.startswith('"') else value
+    return found
+
+
+def environment(run):
+    with open(os.path.join(run, "env.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def ended(run):
+    """The outcome, or None while the run may go on: then it has written a heartbeat in the last minute."""
+    try:
+        with open(os.path.join(run, "outcome.json"), encoding="utf-8") as file:
+            return json.load(file)
+    except FileNotFoundError:
+        pass
+    for name in "heartbeat.json", "args.yaml": # the second between its start and its first step
+        try:
+            sign = os.stat(os.path.join(run, name)).st_mtime
+            return {"outcome": "killed", "at": sign} if time.time() - sign > 60 else None
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def numbers(row):
+    found = {}
+    for key, value in row.items():
+        if isinstance(value, dict): # terms of a GAN
+            found.update({f"{key}/{name}": one for name, one in numbers(value).items()})
+        elif isinstance(value, list):
+            found.update({f"{key}/{i}": float(one) for i, one in enumerate(value) if one is not None})
+        elif isinstance(value, (int, float)) and key != "step":
+            found[key] = float(value)
+    return {key: value for key, value in found.items() if math.isfinite(value)}
+
+
+def whole_lines(path, place):
+    """The lines behind byte `place` that have their ends, and where they end. A resumed run has removed some: then all."""
+    try:
+        with open(path, "rb") as file:
+            if place and (os.fstat(file.fileno()).st_size < place):
+                place = 0
+            file.seek(place)
+            data = file.read()
+    except FileNotFoundError:
+        return [], place
+    data = data[:data.rfind(b"\n") + 1]
+    return data.decode().splitlines(), place + len(data)
+
+
+def follow(run, after_step=0, after_epoch=0, wait=True, pause=1.0):
+    places, header = [0, 0], None
+    while True:
+        outcome = ended(run) # before reading: what is read then is all
+        lines, places[0] = whole_lines(os.path.join(run, "metrics.jsonl"), places[0])
+        found = [("step", row["step"], numbers(row)) for row in map(json.loads, lines) if row["step"] > after_step]
+        after_step = max([after_step, *(step for _, step, _ in found)])
+        lines, places[1] = whole_lines(os.path.join(run, "results.csv"), places[1])
+        for values in csv.reader(lines):
+            if values[0] == "epoch":
+                header = values
+                continue
+            row = dict(zip(header, map(float, values)))
+            if row["epoch"] > after_epoch:
+                after_epoch = row["epoch"]
+                found.append(("epoch", int(row["step"]), {f"epoch/{key}": value for key, value in row.items()
+                                                          if key != "step" and math.isfinite(value)}))
+        yield from sorted(found, key=lambda one: (one[1], one[0] == "epoch")) # trackers want steps that rise
+        if outcome or not wait:
+            return
+        time.sleep(pause)

@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# scripts/follow_mlflow.py and follow_wandb.py with the real packages, offline: every number of a live run, of a finished and of a
+# failed one, once each, whatever killed or ended the follower between; settings, state and the best weights.
+# The packages are installed once into virtual environments in the user's cache. Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+check_begin follow "$@"
+needs_python
+python_of wandb
+wandb=$python
+python_of mlflow
+mlflow=$python
+cd "$work" || exit 1
+small_data data 256 64 || exit 77
+export MLFLOW_TRACKING_URI=file://$work/mlruns MLFLOW_ALLOW_FILE_STORE=true MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true
+export WANDB_MODE=offline WANDB_DIR=$work WANDB_SILENT=true PYTHONDONTWRITEBYTECODE=1 HOME=$work
+
+train() { # NAME ARGUMENT...
+    local name=$1
+    shift
+    timeout 200 "$towers" train fashion_cnn --data-path data --threads 1 --summary-interval 0 --quiet --experiment "$name" "$@" >train.out 2>&1 </dev/null
+}
+follow() { # mlflow|wandb RUN ARGUMENT...
+    local kind=$1
+    shift
+    timeout 200 "${!kind}" "$source_dir/scripts/follow_$kind.py" "$@" >follow.out 2>&1
+}
+
+# ---- a live run of four towers: the follower is killed, again and again; it is stopped and goes on, too
+train live --towers 4 --batch-size 2 --epochs 20 --max-steps 288 &
+trainer=$!
+for ((i = 0; i < 500; i++)); do [ -s runs/live/metrics.jsonl ] && break; sleep 0.02; done
+for seconds in 1.3 1.5; do
+    follow mlflow runs/live &
+    follower=$!
+    sleep $seconds
+    pkill -KILL -P $follower 2>/dev/null
+    wait $follower 2>/dev/null
+    follow wandb runs/live --once || complain "wandb, live: $(tail -n 3 follow.out)"
+done
+wait $trainer
+follow wandb runs/live || complain "wandb, at its first end: $(tail -n 3 follow.out)"
+train live --towers 4 --batch-size 2 --epochs 20 --max-steps 320 --resume auto || complain "the run goes on: $(tail -n 3 train.out)"
+train one --batch-size 16 --epochs 2 || complain "one: $(tail -n 3 train.out)"
+train bad --batch-size 16 --epochs 2 --opt momentum --lr 1e6 && complain "a run with a rate of a million ends well"
+for run in live one bad; do
+    for kind in mlflow wandb mlflow wandb; do
+        follow $kind runs/$run || complain "$kind of $run: $(tail -n 3 follow.out)"
+    done
+done
+follow mlflow nowhere && complain "mlflow: no run is accepted"
+follow wandb nowhere && complain "wandb: no run is accepted"
+
+cat >rows.py <<'PYTHON'
+import csv, json, math, os
+
+def wanted(run):
+    """{(key, step): value} of the records"""
+    found = {}
+    for line in open(f"runs/{run}/metrics.jsonl"):
+        row = json.loads(line)
+        for key, value in row.items():
+            values = {f"{key}/{i}": v for i, v in enumerate(value)} if isinstance(value, list) else {key: value}
+            for name, v in values.items():
+                if key != "step" and isinstance(v, (int, float)) and math.isfinite(v):
+                    found[name, row["step"]] = float(v)
+    for row in csv.DictReader(open(f"runs/{run}/results.csv")):
+        for key, value in row.items():
+            if key != "step" and math.isfinite(float(value)):
+                found[f"epoch/{key}", int(row["step"])] = float(value)
+    return found
+
+def same(run, have):
+    want = wanted(run)
+    missing, extra = set(want) - set(have), set(have) - set(want)
+    assert not missing and not extra, (run, len(want), sorted(missing)[:3], sorted(extra)[:3])
+    assert all(want[k] == have[k] for k in want), run
+PYTHON
+"$mlflow" - <<'PYTHON' || complain "what MLflow has"
+import os
+from mlflow.tracking import MlflowClient
+from rows import same
+client = MlflowClient()
+number = client.get_experiment_by_name("towers").experiment_id
+runs = {r.info.run_name: r for r in client.search_runs([number])}
+assert sorted(runs) == ["bad", "live", "one"], sorted(runs)
+for name, run in runs.items():
+    have = {}
+    for key in run.data.metrics:
+        for m in client.get_metric_history(run.info.run_id, key):
+            at = key.removeprefix("step/"), m.step
+            assert at not in have, (name, at)
+            have[at] = m.value
+    same(name, have)
+    assert run.info.status == {"bad": "FAILED"}.get(name, "FINISHED"), (name, run.info.status)
+    files = {f.path for f in client.list_artifacts(run.info.run_id)}
+    assert {"report.html", "args.yaml"} <= files and ("best.safetensors" in files) == (name != "bad"), (name, files)
+assert runs["live"].data.params["towers"] == "4" and runs["bad"].data.params["lr"] == "1000000", runs["live"].data.params
+folder = client.download_artifacts(runs["one"].info.run_id, "best.safetensors")
+assert open(folder, "rb").read() == open("runs/one/best.safetensors", "rb").read()
+PYTHON
+"$wandb" - <<'PYTHON' || complain "what W&B has"
+import csv, glob, json, struct
+from wandb.proto import wandb_internal_pb2
+from rows import same
+
+def records(path):
+    """Those of a file of an offline run: after 7 bytes, LevelDB's log format: in blocks of 32 KiB, parts with checksum, size, type."""
+    data, at, parts = open(path, "rb").read(), 7, b""
+    assert data[:4] == b":W&B", data[:7]
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        size, kind = struct.unpack("<HB", data[at + 4:at + 7])
+        parts += data[at + 7:at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4): # whole, or its last part
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            parts = b""
+            yield record
+
+names, numbers, ends, saved = {}, {}, {}, {}
+for path in sorted(glob.glob("wandb/offline-run-*/*.wandb")):
+    run = None
+    for record in records(path):
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            run, names[record.run.run_id] = record.run.run_id, record.run.display_name
+        elif kind == "exit":
+            ends.setdefault(run, []).append(record.exit.exit_code)
+        elif kind == "artifact":
+            saved[run] = saved.get(run, 0) + 1
+        elif kind == "history":
+            row = {("/".join(i.nested_key) or i.key): json.loads(i.value_json) for i in record.history.item}
+            for key, value in row.items():
+                if not key.startswith("_"):
+                    at = (run, key, row["epoch/epoch"] if key.startswith("epoch/") else row.get("_step", record.history.step.num))
+                    assert at not in numbers, (names[run], at)
+                    numbers[at] = float(value)
+assert sorted(names.values()) == ["bad", "live", "one"], names
+for run, name in names.items():
+    steps = {float(r["epoch"]): int(r["step"]) for r in csv.DictReader(open(f"runs/{name}/results.csv"))}
+    same(name, {(key, steps[at] if key.startswith("epoch/") else at): v for (r, key, at), v in numbers.items() if r == run})
+assert {names[r]: codes[-1] for r, codes in ends.items()} == {"bad": 1, "live": 0, "one": 0}, ends
+assert {names[r]: n for r, n in saved.items()} == {"live": 2, "one": 1}, saved # a version for each of its ends
+PYTHON
+check_end "MLflow and W&B have every number of live, resumed, finished and failed runs, once, and the best weights"
