@@ -302,6 +302,29 @@ static void test_broadcasts_of_several_hosts(void **state)
     group_end(&g);
 }
 
+/* The library does not notice that ranks name different roots: what they get is worth nothing. */
+static Status two_roots(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
+{
+    unsigned char bytes[COMM_RELAY_BYTES / 2];
+    (void)device, (void)grads, (void)seen;
+    memset(bytes, 7, sizeof bytes);
+    TRY(comm_broadcast(comm, bytes, sizeof bytes, rank % 2));
+    for (size_t k = 0; rank > 1 && k < sizeof bytes; k++)
+        if (bytes[k] != 0xff) return FAIL(ERR_INTERNAL, "byte %zu came from one of two roots", k);
+    return comm_barrier(comm);
+}
+
+static void test_broadcast_from_two_roots(void **state)
+{
+    (void)state;
+    Group g = {.body = two_roots, .groups = 2};
+    g.config.master = "127.0.0.1";
+    g.config.port = free_port();
+    group_live(&g, 4, 4);
+    all_well(&g);
+    group_end(&g);
+}
+
 /* Rank 3 fails; those of the other host wait for it in a sum. */
 static Status one_fails(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
@@ -868,6 +891,7 @@ int main(void)
         cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
         cmocka_unit_test_setup(test_sums_of_several_hosts, fake_as_new),
         cmocka_unit_test_setup(test_broadcasts_of_several_hosts, fake_as_new),
+        cmocka_unit_test_setup(test_broadcast_from_two_roots, fake_as_new),
         cmocka_unit_test_setup(test_error_on_another_host, fake_as_new),
         cmocka_unit_test_setup(test_open_that_fails_on_another_host, fake_as_new),
         cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),

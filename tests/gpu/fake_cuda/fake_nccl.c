@@ -3,7 +3,7 @@
  *
  * A collective is queued on its stream like other work; it copies the rank's part into a slot and is done when all ranks
  * have done so. Sums are taken in an order that changes along the buffer, as in a ring: the same on every rank, but not
- * the order of ranks. If ranks meet in collectives of different size, because their order differs, the result is NaN.
+ * the order of ranks. If ranks meet in collectives of different kind, size, type, operator or root, the result is NaN.
  * Communicators do not block: a call only starts an operation, which is complete after some queries; another call before
  * that is misuse. Windows return ncclSuccess at once but are created later, as in 2.28 to 2.30. An abort waits for the
  * kernels in flight; those of windows ignore it before 2.29.7. */
@@ -33,7 +33,8 @@ enum { WINDOWS_HEED_ABORT = NCCL_VERSION(2, 29, 7) };
 typedef struct Slot {
     _Atomic int generation, arrived, left, told;
     _Atomic size_t bytes; /* of the first to come */
-    _Atomic bool mixed;   /* another one brought more, or less */
+    _Atomic int what;     /* likewise: what_of */
+    _Atomic bool mixed;   /* another one brought something else */
 } Slot;
 
 struct GpuWorld {
@@ -431,6 +432,7 @@ typedef struct Collective {
     void *to;
     size_t count; /* of one rank */
     Dtype dtype;
+    bool scaled; /* by the operator of each rank, which may differ */
     double scale;
     int root, sequence;
     bool arrived;
@@ -466,11 +468,19 @@ static void collective_do(const Collective *c)
         memmove((char *)c->to + (size_t)r * bytes, ranks > 1 ? part_of(c, r) : c->from, bytes);
 }
 
+/* What all ranks of a collective must agree on beside its size; not 0. */
+static int what_of(const Collective *c)
+{
+    return 1 + (int)c->kind + 4 * (int)c->dtype + 32 * c->scaled + 64 * c->root;
+}
+
 static void collective_bring(Collective *c, Slot *slot)
 {
     size_t bytes = c->count * dtype_bytes(c->dtype), first = 0;
     memcpy(part_of(c, c->comm->rank), c->from, bytes);
-    if (!atomic_compare_exchange_strong(&slot->bytes, &first, bytes) && first != bytes)
+    int what = what_of(c), other = 0;
+    if ((!atomic_compare_exchange_strong(&slot->bytes, &first, bytes) && first != bytes) ||
+        (!atomic_compare_exchange_strong(&slot->what, &other, what) && other != what))
         atomic_store(&slot->mixed, true);
     c->arrived = true;
     atomic_fetch_add(&slot->told, c->told);
@@ -497,6 +507,7 @@ static bool collective_meet(Collective *c)
     if (atomic_fetch_add(&slot->left, 1) + 1 < ranks) return true;
     atomic_store(&slot->told, 0);
     atomic_store(&slot->bytes, 0);
+    atomic_store(&slot->what, 0);
     atomic_store(&slot->mixed, false);
     atomic_store(&slot->arrived, 0);
     atomic_store(&slot->left, 0);
@@ -532,7 +543,8 @@ static ncclResult_t collective_start(const Collective *wanted, ncclDataType_t ty
     if (!c) return ncclSystemError;
     *c = *wanted;
     c->dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
-    c->scale = (int)op >= (int)ncclNumOps ? comm->scale[(int)op - (int)ncclNumOps] : 1;
+    c->scaled = (int)op >= (int)ncclNumOps;
+    c->scale = c->scaled ? comm->scale[(int)op - (int)ncclNumOps] : 1;
     c->sequence = comm->sequence++;
     const Told *told = told_find(comm, c->to, 1);
     c->told = !told ? 0 : told->window ? 2 : 1;
