@@ -46,7 +46,7 @@ while IFS='|' read -r _ layout command _ _; do
     rm -rf runs/row
     # shellcheck disable=SC2086
     case $command in
-    *train*)
+    ' train'*)
         timeout 100 "$towers" train fashion_cnn --data-path d --batch-size 2 --dry-run ${command#*train} >dry 2>"$err" </dev/null
         status=$?
         timeout 100 "$towers" train fashion_cnn --data-path d --batch-size 2 --epochs 0 --experiment row ${command#*train} >"$out" 2>notes </dev/null
