@@ -84,6 +84,15 @@ for name in one two five folder; do
     cmp -s wanted <(ids_of $name) || complain "$name: other samples, or in another order: $(diff wanted <(ids_of $name) | head -4 | cut -c 1-200)"
 done
 
+# ---- lists of programs that a resumed run has no more are cut like its own
+train fashion_cnn fewer --data-path data --batch-size 32 --max-steps 4 || complain "fewer: $(tail -2 fewer.err)"
+printf '%d,0,1,9\n' 3 4 5 6 >fewer/rank1-samples.csv
+printf '%s,1,9,gone\n' 4 "evaluation 4" 5 >fewer/rank12-bad-samples.csv
+train fashion_cnn fewer --data-path data --batch-size 32 --max-steps 6 --resume auto || complain "fewer, resumed: $(tail -2 fewer.err)"
+[[ $(cut -d, -f1 fewer/samples.csv | tr '\n' ' ') == "1 2 3 4 5 6 " ]] || complain "fewer: $(cut -d, -f1 fewer/samples.csv)"
+[[ $(cut -d, -f1 fewer/rank1-samples.csv | tr '\n' ' ') == "3 4 " ]] || complain "fewer, rank 1: $(cat fewer/rank1-samples.csv)"
+[[ $(cut -d, -f1 fewer/rank12-bad-samples.csv | tr '\n' ' ') == "4 evaluation 4 " ]] || complain "fewer, rank 12: $(cat fewer/rank12-bad-samples.csv)"
+
 # ---- damaged samples: one tower of 32 is four of 8. Batch norms are frozen with averages that were learnt before, so that a sample
 # depends on no other, and only two steps are taken, since such a network amplifies every rounding.
 python3 - <<'PYTHON'

@@ -1,6 +1,9 @@
 /* Append to the lists of samples; see samples_log.h. */
 #include "towers/train/samples_log.h"
 
+#include <dirent.h>
+#include <errno.h>
+
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/record/lines.h"
@@ -38,16 +41,43 @@ static int64_t list_line_step(const char *line, size_t count)
     return step < 0 ? -1 : 2 * step + behind;
 }
 
+static Status list_forget(const char *path, int64_t last, bool goes_on)
+{
+    bool moved;
+    return goes_on ? lines_cut(path, last, list_line_step) : lines_set_aside(path, &moved);
+}
+
+/* Those of programs that an earlier start had: with fewer programs now, nobody else goes on with them. */
+static Status other_lists_forget(const char *run_dir, int64_t last, bool goes_on)
+{
+    Status st = OK;
+    char path[PATH_BYTES];
+    struct dirent *entry;
+    DIR *listing = opendir(run_dir);
+    if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", run_dir, strerror(errno));
+    while (st == OK && (entry = readdir(listing))) {
+        int rank, prefix = 0;
+        if (sscanf(entry->d_name, "rank%d-%n", &rank, &prefix) != 1 || !prefix) continue;
+        if (strcmp(entry->d_name + prefix, SAMPLES_FILE) && strcmp(entry->d_name + prefix, BAD_SAMPLES_FILE)) continue;
+        st = path_join(path, run_dir, entry->d_name);
+        if (st == OK) st = list_forget(path, last, goes_on);
+    }
+    closedir(listing);
+    return st;
+}
+
 Status samples_forget(TowerProcess *p, bool goes_on)
 {
     static const char *const lists[] = {SAMPLES_FILE, BAD_SAMPLES_FILE};
+    const char *run_dir = p->job->run_dir;
     char path[PATH_BYTES];
-    bool moved;
     int64_t last = 2 * p->run.step + !epoch_end_is_owed(p);
-    for (size_t i = 0; leads_group(&p->place) && p->job->run_dir && i < sizeof lists / sizeof *lists; i++) {
+    for (size_t i = 0; leads_group(&p->place) && run_dir && i < sizeof lists / sizeof *lists; i++) {
         TRY(list_path(p, lists[i], path));
-        TRY(goes_on ? lines_cut(path, last, list_line_step) : lines_set_aside(path, &moved));
+        TRY(list_forget(path, last, goes_on));
     }
+    TRY(comm_barrier(p->comm)); /* two programs that cut one file at a time would read beyond its end */
+    if (p->place.rank == 0 && run_dir) TRY(other_lists_forget(run_dir, last, goes_on));
     return comm_barrier(p->comm);
 }
 
