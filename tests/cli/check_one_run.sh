@@ -40,6 +40,17 @@ grep -qE 'parameters \([0-9]+ frozen\)' err && grep -qE '^steps +2 \(--max-steps
 mkdir -p "runs/no page/report.html/taken"
 ends 0 "; to write it later: towers report 'runs/no page'" "${train[@]}" --epochs 1 --experiment "no page"
 
+# an epoch's line says whose loss it has where steps show another one; weights to begin with are of no use to a run that goes on
+ends 0 "Epoch 1, Loss (mean_loss): " "${train[@]}" --epochs 1 --report-loss last --experiment last
+ends 0 "--pretrained runs/one/best.safetensors has no effect" "${train[@]}" --epochs 2 --report-loss last --pretrained runs/one/best.safetensors --resume runs/last
+
+# the time between two steps has a number: an evaluation of 10,000 images before step 5 is in its row, but not in its images per second
+small_data "$work/many" 64 10000 || exit $?
+ends 0 "run directory" train fashion_cnn --device cpu --data-path "$work/many" -b 16 --epochs 2 --experiment between
+sed -nE 's/.*"step":([0-9]+),.*"images":([0-9]+),"images_per_sec":([^,]+),"wall_seconds":([^,]+),.*/\1 \2 \3 \4/p' runs/between/metrics.jsonl |
+    awk '$4 < 0.99 * $2 / $3 || $1 == 5 && $4 - $2 / $3 < 0.02 { bad = 1 } END { exit bad || NR != 8 }' ||
+    complain "the time between steps: $(grep -oE '"(images|images_per_sec|wall_seconds)":[^,]+' runs/between/metrics.jsonl)"
+
 # a short run has curves in TensorBoard, and both losses of every epoch
 cp -r "$work/data" named
 printf '%s\n' zero one two three four five six seven eight nine >named/classes.txt

@@ -455,6 +455,25 @@ static void what_the_dead_left_is_swept(void **state)
     assert_int_equal(newest(), 1);
 }
 
+/* What could not be read once, for want of a descriptor, is read by the next call: a name with zeros looks like one of another
+ * boot, which is swept. The first test, because the process keeps what it has read. */
+static void a_boot_that_was_not_known_is_asked_again(void **state)
+{
+    (void)state;
+    static const char zeros[] = ".tmp-x-00000000-0000-0000-0000-000000000000-";
+    char unknown[PATH_BYTES], known[PATH_BYTES];
+    struct rlimit before, none = {3, 3};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    Status st = path_temporary(unknown, "x");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(st, OK);
+    assert_non_null(strstr(unknown, zeros));
+    assert_int_equal(path_temporary(known, "x"), OK);
+    assert_null(strstr(known, zeros));
+}
+
 static Status written_within(rlim_t bytes, const char *path, const char *text, size_t count)
 {
     struct rlimit before, small;
@@ -559,6 +578,7 @@ static void manifests_of_other_versions_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_boot_that_was_not_known_is_asked_again),
         cmocka_unit_test_setup_teardown(saved_is_loaded, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(older_ones_are_pruned, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(what_was_written_is_read_back, scratch_make, scratch_drop),
