@@ -2,6 +2,7 @@
  * the weights file: number of classes, variant, whether there is an auxiliary head. */
 #include "inception/commands/commands.h"
 
+#include "inception/job/calibration.h"
 #include "inception/job/facts.h"
 #include "inception/quality/generator.h"
 #include "kernels/text.h"
@@ -15,6 +16,7 @@ typedef struct Export {
     const char *from, *to;
     SafeTensors *file; /* owned, as the next */
     json_t *facts;     /* about the file */
+    OnnxBytes bytes;   /* with --preprocess */
     /* owned */
     Program evaluation; /* of a classifier */
     Graph *generator;   /* of a model with one: nothing else is exported */
@@ -146,7 +148,7 @@ static Status about_make(const Export *x, About *about)
     return st;
 }
 
-static Status weights_write(const Export *x, bool onnx)
+static Status weights_write(const Export *x, bool onnx, bool preprocess)
 {
     Status st = OK;
     const Model *model = x->config.model;
@@ -154,15 +156,32 @@ static Status weights_write(const Export *x, bool onnx)
     OnnxPixels pixels = {model->mean, model->std};
     TRY_OUT(about_make(x, &about));
     if (onnx) { /* its reader must not normalize once more */
-        about_add(&about, "input", "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
+        about_add(&about, "input",
+                  preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
+                             : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
         TRY_OUT(onnx_write(x->to, model->name, x->generator ? x->generator : x->evaluation.graph, &x->list,
-                           about.pair + 1, about.count - 1, x->generator ? &pixels : NULL));
+                           about.pair + 1, about.count - 1, x->generator ? &pixels : NULL,
+                           preprocess ? &x->bytes : NULL));
     } else {
         TRY_OUT(safetensors_replace(x->to, x->list.tensor, x->list.count, about.pair, about.count));
     }
 out:
     about_close(&about);
     return st;
+}
+
+/* What --preprocess adds to the network, as towers predict computes it. */
+static Status preprocess_ask(const Options *o, bool onnx, Export *x)
+{
+    const char *several = facts_text(x->facts, "several_classes");
+    double temperature = 0;
+    if (!onnx || x->config.model->generate)
+        return FAIL(ERR_ARG, "towers export --preprocess: expected a classifier as ONNX, found %s; %s",
+                    onnx ? "a generator" : "safetensors", onnx ? "leave it out" : "name the file .onnx");
+    x->bytes.several = several && !strcmp(several, "true");
+    if (!x->bytes.several) TRY(calibration_read(o, x->from, &temperature));
+    x->bytes.temperature = temperature > 0 ? (float)temperature : 1;
+    return OK;
 }
 
 /* Choose output file and format: as given, else by the file's extension. */
@@ -198,9 +217,10 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(facts_read(o, from, &x.facts));
     TRY_OUT(file_ask(o, &x));
+    if (o->preprocess) TRY_OUT(preprocess_ask(o, onnx, &x));
     TRY_OUT(graphs_make(&x));
     TRY_OUT(weights_read(&x));
-    TRY_OUT(weights_write(&x, onnx));
+    TRY_OUT(weights_write(&x, onnx, o->preprocess));
     if (!o->quiet && x.generator)
         text_printf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",
                     x.config.model->name, from);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Files written by 'towers export', run by onnxruntime and read by safetensors: logits, or the images of a generator, agree to 1e-4, for
-# one image and for several (the batch is dynamic). The packages are installed once into a virtual environment in the user's cache.
+# one image and for several (the batch is dynamic); with --preprocess, probabilities of the bytes of a picture. The packages are installed once into a virtual environment in the user's cache.
 # usage: check_onnx.sh SOURCE_DIR TOWERS_BINARY
 set -u
 . "$1/tests/support/check.sh"
@@ -17,6 +17,7 @@ exported() {
     "$towers" train "$model" --dataset synthetic --batch-size 4 --max-steps 3 --eval-interval 0 --experiment "$model$variant" \
         --img-size "$side" ${variant:+--variant "$variant"} --classes 7 --lr 0.001 --workers 0 --quiet "$@" || return 1
     "$towers" export "$model" "$model.onnx" --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
+    "$towers" export "$model" "$model-bytes.onnx" --preprocess --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
     "$towers" export "$model" --weights "$run/last.safetensors" --img-size "$side" --quiet || return 1
     "$driver" "$model" "$side" 7 "$variant" "$run/last.safetensors" 3 ours || return 1
     "$python" - "$model" "$side" "$run/last.safetensors" <<'PYTHON' || return 1
@@ -42,6 +43,20 @@ for n in (3, 1):
     error = np.abs(theirs - ours[:n]).max() / np.abs(ours).max()
     print(f"{model} {side}x{side}, batch {n}: largest difference {error:.1e} of the largest logit {np.abs(ours).max():.3g}")
     assert theirs.shape == (n, 7) and error < 1e-4, error
+
+# with --preprocess: from the bytes to the probabilities
+proto = onnx.load(model + "-bytes.onnx")
+onnx.checker.check_model(proto, full_check=True)
+session = onnxruntime.InferenceSession(model + "-bytes.onnx", options, providers=["CPUExecutionProvider"])
+(entry,), (out,) = session.get_inputs(), session.get_outputs()
+assert (entry.name, entry.type, entry.shape[1:]) == ("image", "tensor(uint8)", [side, side, channels]), entry
+assert out.name == "probabilities" and "divides by 255" in session.get_modelmeta().custom_metadata_map["input"], out
+(theirs,) = session.run(None, {"image": pixels})
+wanted = np.exp(ours - ours.max(1, keepdims=True))
+wanted /= wanted.sum(1, keepdims=True)
+error = np.abs(theirs - wanted).max()
+print(f"{model}, from bytes: largest difference of a probability {error:.1e}")
+assert theirs.shape == (3, 7) and error < 1e-4 and wanted.std() > 1e-3, (error, wanted.std())
 
 # the other export is what the run wrote, name by name
 a, b = load_file(model + ".safetensors"), load_file(weights)
@@ -134,4 +149,37 @@ exported googlenet 33 "" || status=1
 exported resnet18 40 "" || status=1
 generator wgan_gp || status=1
 generator wgan_gp_keras || status=1
+
+# --preprocess of a calibrated run divides by its temperature; with several classes for an image it has a sigmoid; what it cannot do
+probabilities() { # FILE.onnx FORMULA
+    "$python" - "$@" <<'PYTHON'
+import sys
+import numpy as np, onnxruntime
+pixels, x = np.fromfile("ours.pixels", np.uint8).reshape(3, 28, 28, 1), np.fromfile("ours.logits", np.float32).reshape(3, 10)
+(theirs,) = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"]).run(None, {"image": pixels})
+wanted = eval(sys.argv[2])
+assert np.abs(theirs - wanted).max() < 1e-6, (theirs, wanted)
+PYTHON
+}
+run=runs/calibrated
+small_data data 512 128 || status=1
+"$towers" train fashion_cnn --data-path data --epochs 4 --batch-size 16 --experiment calibrated --quiet 2>/dev/null || status=1
+"$towers" eval $run --calibrate --quiet >/dev/null || status=1
+"$driver" fashion_cnn 28 10 "" $run/best.safetensors 3 ours || status=1
+"$towers" export $run calibrated.onnx --preprocess --quiet || status=1
+temperature=$(grep -o '"temperature": *[0-9.]*' $run/calibration.json | grep -o '[0-9.]*$')
+[[ $temperature != 1 ]] && probabilities calibrated.onnx "np.exp(x / $temperature) / np.exp(x / $temperature).sum(1, keepdims=True)" || status=1
+"$python" - $run/best.safetensors several.safetensors <<'PYTHON' || status=1
+import sys
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+with safe_open(sys.argv[1], "np") as file:
+    save_file(load_file(sys.argv[1]), sys.argv[2], {**file.metadata(), "several_classes": "true"})
+PYTHON
+"$towers" export fashion_cnn several.onnx --preprocess --weights several.safetensors --quiet || status=1
+probabilities several.onnx "1 / (1 + np.exp(-x))" || status=1
+"$towers" export $run x.safetensors --preprocess 2>err && status=1
+grep -q "expected a classifier as ONNX, found safetensors" err || { cat err; status=1; }
+"$towers" export wgan_gp x.onnx --preprocess --weights wgan_gp.safetensors 2>err && status=1
+grep -q "found a generator" err || { cat err; status=1; }
 exit $status

@@ -6,7 +6,7 @@
 #include "towers/files/files.h"
 
 enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, NAME = 32 };
-enum { TYPE_FLOAT = 1, TYPE_INT64 = 7 }; /* TensorProto.DataType */
+enum { TYPE_FLOAT = 1, TYPE_UINT8 = 2, TYPE_INT64 = 7 }; /* TensorProto.DataType */
 
 /* A protobuf node and the arrays that it points to. */
 typedef struct Node {
@@ -27,7 +27,8 @@ typedef struct Constant {
 typedef struct Writer {
     const Graph *graph;
     const WeightList *weights;
-    Value input, result; /* Value 0: the input of an IMAGE op */
+    const OnnxBytes *bytes; /* may be NULL */
+    Value input, result;    /* Value 0: the input of an IMAGE op */
     const char *result_name;
     /* owned */
     bool *needed; /* by value id */
@@ -211,7 +212,7 @@ static void write_image(Writer *w, const Op *op)
 {
     int32_t channels = graph_shape(w->graph, op->out[0]).c;
     Node *center = node_add(w, "Sub", "center");
-    node_reads(center, "image");
+    node_reads(center, w->bytes ? "image_unit" : "image");
     node_reads(center, constant_make(w, "mean", 4, channels, op->attr.image.mean, 0));
     node_writes(center, "image_centered");
     Node *scale = node_add(w, "Div", "normalize");
@@ -430,7 +431,7 @@ static void needed_mark(Writer *w)
 
 static Status writer_open(Writer *w, const Graph *graph, const WeightList *weights)
 {
-    size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * (ops + 1),
+    size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * (ops + 2),
            constants = (size_t)weights->count + TENSORS_PER_OP * (ops + 2); /* the last 4 of write_pixels */
     *w = (Writer){.graph = graph, .weights = weights};
     for (size_t i = 0; i < ops && !w->result.id; i++)
@@ -484,6 +485,35 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
     return &port->info;
 }
 
+/* From bytes in the order of decoded pictures to pixels in [0, 1]. */
+static void write_bytes(Writer *w)
+{
+    static const int64_t channels_second[] = {0, 3, 1, 2};
+    Node *order = node_add(w, "Transpose", "bytes"), *cast = node_add(w, "Cast", "bytes"),
+         *scale = node_add(w, "Div", "bytes");
+    node_reads(order, "image");
+    attribute_ints(order, "perm", 4, channels_second);
+    node_writes(order, "image_planes");
+    node_reads(cast, "image_planes");
+    attribute_int(cast, "to", TYPE_FLOAT);
+    node_writes(cast, "image_float");
+    node_reads(scale, "image_float");
+    node_reads(scale, constant_scalar(w, "white", 255));
+    node_writes(scale, "image_unit");
+}
+
+static void write_probabilities(Writer *w)
+{
+    Node *scale = node_add(w, "Div", "probabilities"),
+         *last = node_add(w, w->bytes->several ? "Sigmoid" : "Softmax", "probabilities");
+    node_reads(scale, "logits");
+    node_reads(scale, constant_scalar(w, "temperature", w->bytes->temperature));
+    node_writes(scale, "logits_scaled");
+    node_reads(last, "logits_scaled");
+    if (!w->bytes->several) attribute_int(last, "axis", 1);
+    node_writes(last, "probabilities");
+}
+
 static Status model_write(Writer *w, const char *path, const char *name, const StPair *about, int pairs, Shape image)
 {
     Port in, out;
@@ -494,6 +524,10 @@ static Status model_write(Writer *w, const char *path, const char *name, const S
         in_dims[1] = graph_shape(w->graph, w->input).c;
         input = port_fill(&in, "z", "independent standard normal numbers", 2, in_dims);
         output = port_fill(&out, "image", "NCHW, pixels in [0, 1]", 4, out_dims);
+    } else if (w->bytes) {
+        input = port_fill(&in, "image", "NHWC, bytes", 4, (const int64_t[]){0, image.h, image.w, image.c});
+        in.tensor.elem_type = TYPE_UINT8;
+        output = port_fill(&out, "probabilities", w->bytes->several ? "of each class" : "their sum is 1", 2, out_dims);
     } else {
         input = port_fill(&in, "image", "NCHW, pixels in [0, 1]", 4, in_dims);
         output = port_fill(&out, "logits", "before the softmax", 2, out_dims);
@@ -556,14 +590,16 @@ static void write_pixels(Writer *w, const OnnxPixels *pixels)
 }
 
 Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                  const StPair *about, int pairs, const OnnxPixels *pixels)
+                  const StPair *about, int pairs, const OnnxPixels *pixels, const OnnxBytes *bytes)
 {
     Status st = OK;
     Writer w;
     Shape image = {0};
     if (pairs > ONNX_PAIRS) return FAIL(ERR_INTERNAL, "%d entries of metadata, of at most %d", pairs, ONNX_PAIRS);
     TRY_OUT(writer_open(&w, evaluation, weights));
+    w.bytes = bytes;
     needed_mark(&w);
+    if (bytes) write_bytes(&w);
     for (int i = 0; i < w.weights->count; i++) {
         const StTensor *t = &w.weights->tensor[i];
         Value v = graph_find(w.graph, t->name);
@@ -575,6 +611,7 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
         if (op->out[0].id && w.needed[op->out[0].id]) TRY_OUT(write_op(&w, op));
     }
     if (pixels) write_pixels(&w, pixels);
+    if (bytes) write_probabilities(&w);
     TRY_OUT(w.status);
     TRY_OUT(model_write(&w, path, name, about, pairs, image));
 out:
