@@ -139,7 +139,9 @@ void text_vput(FILE *to, TextPut *put, const char *format, va_list given)
 
 void text_vprintf(FILE *to, const char *format, va_list args)
 {
+    flockfile(to); /* the pieces of other threads would come between */
     text_vput(to, line_put, format, args);
+    funlockfile(to);
 }
 
 void text_printf(FILE *to, const char *format, ...)

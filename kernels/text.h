@@ -26,7 +26,7 @@ void text_real(double value, char *text, size_t bytes);
 void text_print(FILE *to, const char *text);
 /* fprintf for what a command prints: the text of each %s is untrusted and stays on its line, so newlines and tabs in it
  * are escaped too. Knows the conversions d, i, u, x, c, s, p, e, f and g with the lengths h, l, ll, z and t, and a width
- * or precision of *; others stop the program. */
+ * or precision of *; others stop the program. What other threads print does not come between. */
 void text_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 /* The same with other escapes: `put` prints the text of each %s. */

@@ -1,5 +1,6 @@
 /* A text built of pieces stays inside its buffer: what does not fit is cut off and noted, and the text is always
  * terminated. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,6 +90,32 @@ static void texts_stay_on_their_lines(void **state)
     free(shown);
 }
 
+enum { PRINTERS = 4, LINES = 2000 };
+
+static void *lines_print(void *to)
+{
+    for (int i = 0; i < LINES; i++) text_printf(to, "skipped: %s: %s\n", "an image", "what is wrong with it");
+    return NULL;
+}
+
+/* As stderr, a file without a buffer is written piece by piece. */
+static void lines_of_threads_are_whole(void **state)
+{
+    (void)state;
+    char line[200];
+    int whole = 0;
+    FILE *to = tmpfile();
+    pthread_t printer[PRINTERS];
+    assert_non_null(to);
+    setbuf(to, NULL);
+    for (int i = 0; i < PRINTERS; i++) assert_int_equal(pthread_create(&printer[i], NULL, lines_print, to), 0);
+    for (int i = 0; i < PRINTERS; i++) pthread_join(printer[i], NULL);
+    rewind(to);
+    while (fgets(line, sizeof line, to)) whole += !strcmp(line, "skipped: an image: what is wrong with it\n");
+    assert_int_equal(whole, PRINTERS * LINES);
+    fclose(to);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +124,7 @@ int main(void)
         cmocka_unit_test(nothing_is_written_where_there_is_no_room),
         cmocka_unit_test(control_characters_are_shown),
         cmocka_unit_test(texts_stay_on_their_lines),
+        cmocka_unit_test(lines_of_threads_are_whole),
         cmocka_unit_test(it_goes_on_behind_a_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
