@@ -57,29 +57,35 @@ def numbers(row):
     return {key: value for key, value in found.items() if math.isfinite(value)}
 
 
-def whole_lines(path, place):
-    """The lines behind byte `place` that have their ends, and where they end. A resumed run has removed some: then all."""
-    try:
-        with open(path, "rb") as file:
-            if place and (os.fstat(file.fileno()).st_size < place):
-                place = 0
-            file.seek(place)
-            data = file.read()
-    except FileNotFoundError:
-        return [], place
-    data = data[:data.rfind(b"\n") + 1]
-    return data.decode().splitlines(), place + len(data)
+class Lines:
+    """The lines of a file that have their ends, as it grows. A resumed run cuts some off: then all are read again."""
+
+    def __init__(self, path):
+        self.path, self.place, self.last = path, 0, b""
+
+    def more(self):
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.place - len(self.last))
+                if file.read(len(self.last)) != self.last:
+                    self.place = file.seek(0)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        data = data[:data.rfind(b"\n") + 1]
+        self.place += len(data)
+        self.last = data[-400:] or self.last
+        return data.decode().splitlines()
 
 
 def follow(run, after_step=0, after_epoch=0, wait=True, pause=1.0):
-    places, header = [0, 0], None
+    rows, epochs = Lines(os.path.join(run, "metrics.jsonl")), Lines(os.path.join(run, "results.csv"))
+    header = None
     while True:
         outcome = ended(run) # before reading: what is read then is all
-        lines, places[0] = whole_lines(os.path.join(run, "metrics.jsonl"), places[0])
-        found = [("step", row["step"], numbers(row)) for row in map(json.loads, lines) if row["step"] > after_step]
+        found = [("step", row["step"], numbers(row)) for row in map(json.loads, rows.more()) if row["step"] > after_step]
         after_step = max([after_step, *(step for _, step, _ in found)])
-        lines, places[1] = whole_lines(os.path.join(run, "results.csv"), places[1])
-        for values in csv.reader(lines):
+        for values in csv.reader(epochs.more()):
             if values[0] == "epoch":
                 header = values
                 continue

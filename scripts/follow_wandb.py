@@ -56,8 +56,7 @@ def main():
         else:
             run.log(values, step=max(step, state["step"]))
             state["epoch"] = int(values["epoch/epoch"])
-        if kind == "epoch" or step % 100 == 0:
-            state_write(args.run, state)
+        state_write(args.run, state)
     outcome = follow_run.ended(args.run)
     if outcome:
         for name in FILES:
