@@ -268,7 +268,12 @@ def has_avx512():
 def kind_of(results):
     """Names the tables of a kind of processors."""
     name = re.sub(r"\((R|TM)\)| Processor| CPU.*| @.*", "", results["machine"]["cpu"])
-    return f" on {name}{'' if results['machine'].get('avx512', True) else ' without AVX-512'}"
+    return f" on {name}{limits(results['machine'])}"
+
+
+def limits(m):
+    """What sets the kernels of a machine apart from those of AVX-512."""
+    return " with AMX" if m.get("amx") else "" if m.get("avx512", True) else " without AVX-512"
 
 
 def results_path(kind, what="cpu"):
@@ -277,7 +282,7 @@ def results_path(kind, what="cpu"):
 
 def has_amx():
     with open("/proc/cpuinfo") as file:
-        return " amx_bf16" in file.read()
+        return " amx_bf16" in file.read() and "ONEDNN_MAX_CPU_ISA" not in os.environ
 
 
 def torch_name():
@@ -403,7 +408,7 @@ def readme_lines(results):
         lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {spread(sums[ours[0]])} | {spread(sums[peer[0]])}, {how} | "
                      f"{ours[1] / peer[1]:.1f}x | {beside} |")
     first = next(iter(cases.values()))
-    cpu = results["machine"]["cpu"] + ("" if results["machine"].get("avx512", True) else " without AVX-512")
+    cpu = results["machine"]["cpu"] + limits(results["machine"])
     star = f" (`*`: fewer than {CLEAN_LEAST} runs undisturbed by other programs)" if any(STAR in line for line in lines) else ""
     return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc"
             f"{' (without only: ' + ', '.join(without) + ')' if without else ''}, and against DDP with a process for each core, on "
@@ -462,7 +467,7 @@ def save(results):
         file.write(text)
     os.replace(TABLE + ".new", TABLE)
     lines = readme_lines(results)
-    if lines and results["machine"].get("avx512", True):
+    if lines and not limits(results["machine"]):
         subprocess.run(["scripts/fill_section.sh", README, "speed"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
