@@ -9,13 +9,11 @@ set -euo pipefail
 
 case ${1:-} in -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 [ $# = 1 ] || { echo "usage: $0 DIR (see --help)" >&2; exit 2; }
-wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
-        nvidia-cublas==13.1.0.3 nvidia-cuda-nvrtc==13.0.88 nvidia-cudnn-cu13==9.19.0.56 nvidia-nccl-cu13==2.29.7)
-
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
+wheels=$(cd "$(dirname "$0")" && pwd)/requirements/cuda.txt
 [ -x "$dir/venv/bin/pip" ] || python3 -m venv "$dir/venv"
-"$dir/venv/bin/pip" install --quiet --no-deps "${wheels[@]}"
+"$dir/venv/bin/pip" install --quiet --no-deps --require-hashes -r "$wheels"
 
 # merge FROM TO: recreate the folders of FROM, and link its files
 merge() {

@@ -54,4 +54,8 @@ setup house
 # Packages that Debian 13 has no more stay out.
 ! grep -nE 'libclang-rt-[0-9]' "$source_dir/scripts/setup.sh" || complain "a package with a version in its name"
 
-check_end "setup.sh: root, sudo, neither; the command for an administrator is complete"
+# What pip downloads is compared with hashes.
+! grep -nE '\bpip"? +(install|download) ' "$source_dir"/scripts/*.sh | grep -v -- --require-hashes || complain "a download without hashes"
+! grep -nE '^[^# ].*==[^\\]*$' "$source_dir"/scripts/requirements/*.txt || complain "a package without a hash"
+
+check_end "setup.sh: root, sudo, neither; the command for an administrator is complete; pip compares hashes"

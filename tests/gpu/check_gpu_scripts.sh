@@ -21,8 +21,8 @@ grep -q "expects a whole number" "$work/err" || fail "--seconds soon: $(cat "$wo
 
 # The toolkit that we install is new enough for the fastest sums.
 needed=$(sed -n 's/.*library_is(NCCL_VERSION(\([0-9]*\), \([0-9]*\), \([0-9]*\))).*/\1.\2.\3/p' "$source/nccl_sync/comm_nccl_memory.c" | sort -V | tail -n 1)
-pinned=$(sed -n 's/.*nvidia-nccl-cu13==\([0-9.]*\).*/\1/p' "$source/scripts/cuda_from_pip.sh")
-[ "$(printf '%s\n' "$needed" "$pinned" | sort -V | tail -n 1)" = "$pinned" ] || fail "cuda_from_pip.sh installs NCCL $pinned, windows need $needed"
+pinned=$(sed -n 's/.*nvidia-nccl-cu13==\([0-9.]*\).*/\1/p' "$source/scripts/requirements/cuda.txt")
+[ "$(printf '%s\n' "$needed" "$pinned" | sort -V | tail -n 1)" = "$pinned" ] || fail "cuda.txt has NCCL $pinned, windows need $needed"
 
 mkdir "$work/out"
 python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench compile profile scale >"$work/dry" || fail "the dry run failed"
