@@ -29,6 +29,7 @@ typedef struct CommConfig {
     size_t staged;    /* of these, [0, staged) are sometimes contributed from host memory instead */
     bool ordered;     /* add in tower order: the same bits for any number of GPUs and virtual towers */
     int ctas;         /* most thread blocks of a collective; 0: NCCL's choice */
+    int root_ranks;   /* ranks that meet at one of NCCL's roots when they start; 0: 128 */
     /* For several groups that were not started by MPI: the address and port where group 0 listens, and the secret of the
      * job. If master is NULL, MPI connects the groups. Borrowed. */
     const char *master;

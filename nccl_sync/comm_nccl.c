@@ -7,7 +7,7 @@
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
  * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
  * A single rank has nothing to reduce: no communicator is created, and its towers are added.
- * Barrier, small broadcasts, the unique id and the flag that a peer has left use the processes' shared memory; between
+ * Barrier, small broadcasts, the unique ids and the flag that a peer has left use the processes' shared memory; between
  * hosts messages over MPI, or over TCP where no MPI has started them.
  *
  * No call blocks inside the library: communicators are nonblocking, results are polled, and the wait ends if a peer has
@@ -21,9 +21,25 @@
 #include "nccl_sync/comm_nccl.h"
 #include "nccl_sync/link.h"
 
+/* It came after the oldest supported version; NULL if the library at run time does not have it. */
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+#pragma weak ncclCommInitRankScalable
+#define HAS_ROOTS (ncclCommInitRankScalable != NULL)
+#else
+#define HAS_ROOTS false
+static ncclResult_t ncclCommInitRankScalable(ncclComm_t *made, int ranks, int rank, int count, ncclUniqueId *ids,
+                                             ncclConfig_t *config)
+{
+    (void)made, (void)ranks, (void)rank, (void)count, (void)ids, (void)config;
+    return ncclInvalidUsage;
+}
+#endif
+
 enum {
     POLL_NS = 20000,
     SPINS = 200,
+    ROOT_RANKS = 128, /* PyTorch's and XLA's choice, too */
+    ROOTS_MAX = 32,
     RELAY_MIN = 1 << 16 /* bytes of a broadcast that NCCL makes */
 };
 
@@ -504,28 +520,53 @@ out:
     return st;
 }
 
+/* A unique id is a root: a thread of the process that made it, which tells each of its ranks where the next one is. With
+ * thousands of ranks a single root is slow. */
+static Status roots_choose(Comm *comm, NcclComm *c, int *roots)
+{
+    int ranks = comm->config.place.ranks, each = comm->config.root_ranks ? comm->config.root_ranks : ROOT_RANKS, able;
+    *roots = 1;
+    if (ranks <= each) return OK;
+    TRY(nccl_ranks_ask(comm, c, HAS_ROOTS && nccl_library_is(NCCL_VERSION(2, 23, 0)), &able));
+    if (able == ranks) *roots = (ranks - 1) / each + 1;
+    if (*roots > ROOTS_MAX) *roots = ROOTS_MAX;
+    return OK;
+}
+
+/* NCCL divides the ranks evenly between the roots; the first rank of each part makes the id. */
+static Status ids_exchange(Comm *comm, NcclComm *c, int roots, ncclUniqueId *ids)
+{
+    int ranks = comm->config.place.ranks, each = ranks / roots, more = ranks % roots;
+    for (int i = 0, first = 0; i < roots; first += each + (i < more), i++) {
+        if (comm->config.place.rank == first) {
+            ncclResult_t result = ncclGetUniqueId(&ids[i]);
+            if (result != ncclSuccess) return nccl_fail(c, result, "ncclGetUniqueId");
+        }
+        TRY(comm_broadcast(c->control, &ids[i], sizeof ids[i], first));
+    }
+    return OK;
+}
+
 static Status rank_open(Comm *comm, NcclComm *c)
 {
-    ncclUniqueId id;
+    ncclUniqueId ids[ROOTS_MAX];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    if (comm->config.place.ranks == 1) return OK;
+    int ranks = comm->config.place.ranks, rank = comm->config.place.rank, roots;
+    if (ranks == 1) return OK;
     config.blocking = 0;
     if (comm->config.ctas > 0) config.maxCTAs = comm->config.ctas;
-    memset(&id, 0, sizeof id);
+    memset(ids, 0, sizeof ids);
     /* Only rings add in the same order in every run. A setting of the user is kept. */
     static const char *const settings[][2] = {
         {"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}};
     for (size_t i = 0; c->device->config.deterministic && i < sizeof settings / sizeof *settings; i++)
         if (setenv(settings[i][0], settings[i][1], 0) != 0)
             return FAIL(ERR_MEMORY, "%s: %s", settings[i][0], strerror(errno));
-    if (comm->config.place.rank == 0) {
-        ncclResult_t result = ncclGetUniqueId(&id);
-        if (result != ncclSuccess) return nccl_fail(c, result, "ncclGetUniqueId");
-    }
-    TRY(comm_broadcast(c->control, &id, sizeof id, 0));
-    ncclResult_t begun =
-        ncclCommInitRankConfig(&c->nccl, comm->config.place.ranks, id, comm->config.place.rank, &config);
-    return nccl_settle(comm, c, begun, "ncclCommInitRankConfig");
+    TRY(roots_choose(comm, c, &roots));
+    TRY(ids_exchange(comm, c, roots, ids));
+    ncclResult_t begun = roots > 1 ? ncclCommInitRankScalable(&c->nccl, ranks, rank, roots, ids, &config)
+                                   : ncclCommInitRankConfig(&c->nccl, ranks, ids[0], rank, &config);
+    return nccl_settle(comm, c, begun, roots > 1 ? "ncclCommInitRankScalable" : "ncclCommInitRankConfig");
 }
 
 /* f16 ends at 65504: contributions are divided by a power of two, at least the number of ranks, before the

@@ -64,7 +64,11 @@ static inline bool nccl_failed(ncclResult_t result)
 NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);
 NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what);
 
-/* comm_nccl_memory.c. Registers memory that collectives will use with the communicator, in `registered`. Collective. */
+/* comm_nccl_memory.c. Whether the library at run time is at least this one. */
+bool nccl_library_is(int version);
+/* The number of ranks for which `yes` is true. Collective. */
+NODISCARD Status nccl_ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count);
+/* Registers memory that collectives will use with the communicator, in `registered`. Collective. */
 NODISCARD Status nccl_register(Comm *comm, NcclComm *c, const CommMemory *memory, size_t bytes);
 /* Deregisters all of it, before the communicator is finalized. Aborting a communicator deregisters too. */
 void nccl_deregister(Comm *comm, NcclComm *c);

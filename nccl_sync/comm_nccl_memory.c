@@ -58,7 +58,7 @@ static ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t windo
 }
 #endif
 
-static bool library_is(int version)
+bool nccl_library_is(int version)
 {
     int found = 0;
     return ncclGetVersion(&found) == ncclSuccess && found >= version;
@@ -66,14 +66,14 @@ static bool library_is(int version)
 
 static bool has_memory(void)
 {
-    return HAS_MEMORY && library_is(NCCL_VERSION(2, 19, 0));
+    return HAS_MEMORY && nccl_library_is(NCCL_VERSION(2, 19, 0));
 }
 
 /* They came with 2.27, but before 2.29.7 the kernels that use them wait for their peers unconditionally: if one has
  * ended, ncclCommAbort, which waits for the kernels, never returns. */
 static bool has_windows(void)
 {
-    return HAS_WINDOWS && library_is(NCCL_VERSION(2, 29, 7));
+    return HAS_WINDOWS && nccl_library_is(NCCL_VERSION(2, 29, 7));
 }
 
 bool comm_nccl_memory_create(size_t bytes, void **made)
@@ -91,8 +91,7 @@ void comm_nccl_memory_destroy(void *memory)
 
 /* ---- registration */
 
-/* The number of ranks for which `yes` is true. Collective. */
-static Status ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
+Status nccl_ranks_ask(const Comm *comm, NcclComm *c, bool yes, int *count)
 {
     char said = yes, *all = malloc((size_t)comm->config.place.ranks);
     *count = 0;
@@ -118,14 +117,14 @@ static Status window_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
     static const char what[] = "ncclCommWindowRegister (NCCL_WIN_ENABLE=0 does without)";
     int ranks = comm->config.place.ranks, able, refused, made;
     c->window = NULL;
-    TRY(ranks_ask(comm, c, memory->special && !c->device->config.deterministic && has_windows(), &able));
+    TRY(nccl_ranks_ask(comm, c, memory->special && !c->device->config.deterministic && has_windows(), &able));
     if (able < ranks) return OK;
     ncclResult_t begun = ncclCommWindowRegister(c->nccl, memory->data, bytes, &c->window, NCCL_WIN_COLL_SYMMETRIC);
-    TRY(ranks_ask(comm, c, nccl_failed(begun), &refused));
+    TRY(nccl_ranks_ask(comm, c, nccl_failed(begun), &refused));
     if (refused == ranks) return OK;
     if (refused) return nccl_fail(c, nccl_failed(begun) ? begun : ncclRemoteError, what);
     TRY(nccl_settle(comm, c, begun, what));
-    TRY(ranks_ask(comm, c, c->window != NULL, &made));
+    TRY(nccl_ranks_ask(comm, c, c->window != NULL, &made));
     if (made == ranks)
         *registered = (Registered){REGISTERED_WINDOW, c->window};
     else if (c->window)
@@ -138,7 +137,7 @@ static Status buffer_try(Comm *comm, NcclComm *c, const CommMemory *memory, size
     int made;
     void *handle = NULL;
     bool mine = has_memory() && ncclCommRegister(c->nccl, memory->data, bytes, &handle) == ncclSuccess;
-    TRY(ranks_ask(comm, c, mine, &made));
+    TRY(nccl_ranks_ask(comm, c, mine, &made));
     if (made == comm->config.place.ranks)
         *registered = (Registered){REGISTERED_BUFFER, handle};
     else if (mine)

@@ -28,7 +28,7 @@ typedef struct Seen {
     int alive[RANKS];
     volatile int heard;     /* ranks that had their error while one was still in its abort */
     char failed[RANKS][64]; /* the call that was made to, "" */
-    int64_t registered[RANKS], reduced[RANKS], copies[RANKS];
+    int64_t registered[RANKS], reduced[RANKS], copies[RANKS], ids[RANKS], by_roots[RANKS];
     size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
     char text[RANKS][128];
     float sum[RANKS][COUNT + EXTRAS], again[RANKS][COUNT];
@@ -85,6 +85,8 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     if (st != OK) comm_shared_abort(shared, group_rank(&config.place)); /* as a tower process does */
     g->seen->registered[rank] = fake_gpu_count("ncclCommRegister");
     g->seen->reduced[rank] = fake_gpu_count("ncclAllReduce");
+    g->seen->ids[rank] = fake_gpu_count("ncclGetUniqueId");
+    g->seen->by_roots[rank] = fake_gpu_count("ncclCommInitRankScalable");
     comm_close(comm);
     comm_memory_destroy(&device, &memory);
     cuda_backend.close(&device);
@@ -645,6 +647,56 @@ static void test_failing_calls_about_memory(void **state)
     }
 }
 
+/* ---- roots */
+
+/* Which ranks make unique ids: the first of each part into which NCCL divides the ranks; only the first one if a library lacks
+ * ncclCommInitRankScalable. */
+static void test_several_roots(void **state)
+{
+    (void)state;
+    const int newest = FAKE_GPU_NCCL_VERSION;
+    static const struct {
+        int ranks, root_ranks, groups, version;
+        unsigned makers;
+    } cases[] = {{4, 0, 1, 0, 1},
+                 {4, 4, 1, 0, 1},
+                 {4, 3, 1, 0, 1 | 4},
+                 {4, 1, 1, 0, 15},
+                 {3, 2, 1, 0, 1 | 4},
+                 {4, 2, 2, 0, 1 | 4},
+                 {2, 1, 1, NCCL_VERSION(2, 22, 3), 1}};
+    gift_factor = 1;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        Group g = {.body = rounds, .groups = cases[k].groups, .config.root_ranks = cases[k].root_ranks};
+        if (cases[k].groups > 1) {
+            g.config.master = "127.0.0.1";
+            g.config.port = free_port();
+        }
+        libraries(newest, cases[k].version ? cases[k].version : newest, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
+        if (cases[k].ranks == 2) g.on_start = start_libraries;
+        group_live(&g, cases[k].ranks, cases[k].ranks);
+        all_well(&g);
+        check_sums(&g, 1e-6);
+        for (int r = 0; r < g.ranks; r++) {
+            assert_int_equal(g.seen->ids[r], cases[k].makers >> r & 1);
+            assert_int_equal(g.seen->by_roots[r], cases[k].makers != 1);
+        }
+        group_end(&g);
+    }
+}
+
+/* A root that makes no id ends all. */
+static void test_root_that_fails(void **state)
+{
+    (void)state;
+    Group g = {.body = rounds, .on_start = start_with_failing_call, .config.root_ranks = 2};
+    failing = "ncclGetUniqueId";
+    failing_ranks = 4;
+    group_live(&g, 4, 4);
+    check_told(&g, 15, "ncclGetUniqueId", "left the run; the others");
+    group_end(&g);
+}
+
 /* Questions that have an answer all the same, and farewells. */
 static bool may_fail(const char *call)
 {
@@ -904,6 +956,8 @@ int main(void)
         cmocka_unit_test_setup(test_window_refused_late, fake_as_new),
         cmocka_unit_test_setup(test_memory_outlives_its_kernels, fake_as_new),
         cmocka_unit_test_setup(test_failing_calls_about_memory, fake_as_new),
+        cmocka_unit_test_setup(test_several_roots, fake_as_new),
+        cmocka_unit_test_setup(test_root_that_fails, fake_as_new),
         cmocka_unit_test_setup(test_every_call_of_one_rank, fake_as_new),
         cmocka_unit_test_setup(test_ordered_training, fake_as_new),
         cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),

@@ -4,7 +4,7 @@
  * A collective is queued on its stream like other work; it copies the rank's part into a slot and is done when all ranks
  * have done so. Sums are taken in an order that changes along the buffer, as in a ring: the same on every rank, but not
  * the order of ranks. If ranks meet in collectives of different kind, size, type, operator or root, the result is NaN.
- * Communicators do not block: a call only starts an operation, which is complete after some queries; another call before
+ * A communicator needs the same unique ids, in the same order, on all ranks. Communicators do not block: a call only starts an operation, which is complete after some queries; another call before
  * that is misuse. Windows return ncclSuccess at once but are created later, as in 2.28 to 2.30. An abort waits for the
  * kernels in flight; those of windows ignore it before 2.29.7. */
 #include "tests/gpu/fake_cuda/fake.h"
@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 enum {
     RANKS_MAX = 64,
@@ -42,7 +43,7 @@ struct GpuWorld {
     size_t bytes, mapped;
     _Atomic int joined, windows; /* ranks that are there; that have begun a window, of all windows */
     _Atomic int root;            /* the process that has made the unique id */
-    _Atomic uint64_t device[RANKS_MAX];
+    _Atomic uint64_t device[RANKS_MAX], ids[RANKS_MAX]; /* ids: a hash of those that the rank was given */
     Slot slot[SLOTS];
     _Alignas(64) char data[]; /* [SLOTS][ranks][bytes] */
 };
@@ -57,7 +58,7 @@ typedef struct Told {
 struct ncclComm {
     int users; /* the caller, and queued work */
     int rank, ranks, questions, sequence, scaled_ops;
-    bool aborted;
+    bool aborted, met;   /* met: all ranks have joined */
     ncclResult_t failed; /* for good */
     int reductions;      /* alive */
     double scale[SCALED_OPS];
@@ -150,8 +151,11 @@ static bool file_open(const char *path, int ranks)
 }
 
 /* All have joined: the name is not needed any more. */
-static ncclResult_t file_joined(ncclComm_t comm)
+static ncclResult_t all_joined(ncclComm_t comm)
 {
+    for (int r = 0; world && !comm->met && r < comm->ranks; r++)
+        if (atomic_load(&world->ids[r]) != atomic_load(&world->ids[comm->rank])) return ncclInvalidUsage;
+    comm->met = true;
     if (!*comm->path) return ncclSuccess;
     (void)unlink(comm->path);
     *comm->path = 0;
@@ -173,7 +177,9 @@ ncclResult_t ncclGetVersion(int *found)
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     ENTER(NCCL, ncclGetUniqueId);
+    static int made;
     memset(id, 7, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "id %d of process %d", ++made, (int)getpid());
     if (!world || world_is_file) return file_name(id->internal, sizeof id->internal) ? ncclSuccess : ncclSystemError;
     int before = world ? atomic_exchange(&world->root, (int)getpid()) : 0;
     if (before && before != (int)getpid()) {
@@ -228,23 +234,54 @@ static ncclResult_t begin(ncclComm_t comm)
     return ncclInProgress;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+/* Each id is another one. */
+static bool ids_are_whole(const ncclUniqueId *ids, int count, int ranks)
 {
-    ENTER(NCCL, ncclCommInitRankConfig);
-    bool by_file = id.internal[0] == '/';
-    if (by_file && !file_open(id.internal, ranks)) return ncclSystemError;
-    if (config->blocking != 0 || ranks > (world ? world->ranks : 1)) return ncclInvalidArgument;
+    static const ncclUniqueId none;
+    bool whole = count >= 1 && count <= ranks;
+    for (int i = 0; whole && i < count; i++) {
+        whole = memcmp(&ids[i], &none, sizeof none) != 0;
+        for (int k = 0; whole && k < i; k++) whole = memcmp(&ids[i], &ids[k], sizeof *ids) != 0;
+    }
+    return whole;
+}
+
+static ncclResult_t comm_make(ncclComm_t *made, int ranks, int rank, int count, const ncclUniqueId *ids,
+                              const ncclConfig_t *config)
+{
+    bool by_file = ids->internal[0] == '/';
+    if (by_file && !file_open(ids->internal, ranks)) return ncclSystemError;
+    if (config->blocking != 0 || ranks > (world ? world->ranks : 1) || ranks > RANKS_MAX || rank < 0 || rank >= ranks ||
+        !ids_are_whole(ids, count, ranks))
+        return ncclInvalidArgument;
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (!comm) return ncclSystemError;
     *comm = (struct ncclComm){.users = 1, .rank = rank, .ranks = ranks, .questions = QUESTIONS};
     if (by_file) {
-        memcpy(comm->path, id.internal, sizeof comm->path);
+        memcpy(comm->path, ids->internal, sizeof comm->path);
         atomic_store(&world->device[rank], fake_device_id(fake_device_current()));
     }
-    if (world) atomic_fetch_add(&world->joined, 1);
+    if (world) {
+        atomic_store(&world->ids[rank], XXH3_64bits(ids, (size_t)count * sizeof *ids));
+        atomic_fetch_add(&world->joined, 1);
+    }
     *made = comm;
     fake_born("communicator");
     return ncclInProgress;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    ENTER(NCCL, ncclCommInitRankConfig);
+    return comm_make(made, ranks, rank, 1, &id, config);
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *made, int ranks, int rank, int count, ncclUniqueId *ids,
+                                      ncclConfig_t *config)
+{
+    ENTER(NCCL, ncclCommInitRankScalable);
+    if (version < NCCL_VERSION(2, 23, 0)) return ncclInvalidUsage;
+    return comm_make(made, ranks, rank, count, ids, config);
 }
 
 static Told *told_add(ncclComm_t comm, const void *memory, size_t bytes, bool window)
@@ -277,7 +314,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
     ENTER(NCCL, ncclCommGetAsyncError);
     bool waiting = world && (atomic_load(&world->joined) < comm->ranks ||
                              (comm->window && atomic_load(&world->windows) < comm->ranks * comm->windows));
-    if (!waiting && !comm->failed) comm->failed = file_joined(comm);
+    if (!waiting && !comm->failed) comm->failed = all_joined(comm);
     if (!waiting && comm->questions > 0) comm->questions--;
     if (!waiting && !comm->questions) window_finish(comm);
     *result = broken != ncclSuccess ? broken : waiting || comm->questions ? ncclInProgress : comm->failed;
