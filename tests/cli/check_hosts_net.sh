@@ -10,6 +10,14 @@ check_begin hosts-net "$@"
 small_data "$work/data" 96 30 || exit $?
 "$towers" doctor 2>/dev/null | grep -q 'Open MPI' && command -v mpirun.openmpi >/dev/null ||
     { echo "SKIPPED: towers on hosts with a network: this build has no Open MPI, or mpirun is missing" >&2; exit 77; }
+
+# However a test fails, it leaves no hosts: with an error, by a signal, when the switch is gone (its SWITCH_PID, too).
+for end in 'no_such_command; exit 1' 'kill -TERM $$' 'kill -KILL $SWITCH_PID; wait $SWITCH_PID; exit 1'; do
+    left=tow$(bash -c 'set -u; . "$1/tests/support/check.sh"; check_begin net-end "$@"; . "$source_dir/tests/support/hosts.sh"; echo $$; net_begin 2; '"$end" \
+        net-end "$source_dir" "$towers" 2>"$err")
+    ! ip netns list | grep "^$left-" && [[ $left != tow && ! -e /sys/class/net/${left}r ]] || complain "after '$end' hosts are left: $(cat "$err")"
+done
+
 net_begin 4
 export TMPDIR=$work # net_mpirun has its own
 run=(train fashion_cnn --data-path "$work/data" --device cpu --threads 1 --workers 1 --batch-size 2 --eval-interval 1 --log-interval 1

@@ -69,7 +69,7 @@ net_end() {
         kill -KILL "$pid"
         wait "$pid"
     done 2>/dev/null
-    { kill -KILL "$SWITCH_PID" && wait "$SWITCH_PID"; } 2>/dev/null
+    { kill -KILL "${SWITCH_PID:-}" && wait "$SWITCH_PID"; } 2>/dev/null # bash unsets it when the switch has ended
     for ((host = 0; host <= net_hosts; host++)); do
         ip netns pids "$net-$host" 2>/dev/null | xargs -r kill -KILL
         ip netns del "$net-$host" 2>/dev/null
@@ -80,12 +80,12 @@ net_end() {
 net_begin() {
     local driver=${towers%/*}/tests/switch_driver host
     net_hosts=$1
+    trap net_end EXIT
     for host in $(ip netns list 2>/dev/null | grep -oE '^tow[0-9]+-[0-9]+'); do # of tests that were killed
         [[ -d /proc/$(tr -d tow <<<"${host%-*}") ]] || { ip netns pids "$host" | xargs -r kill -KILL; ip netns del "$host"; }
     done
     { ip netns add "$net-0" && ip link add "${net}r" address 02:00:00:00:00:00 type veth peer name link0 netns "$net-0"; } 2>/dev/null ||
-        { ip netns del "$net-0" 2>/dev/null; echo "SKIPPED: towers on hosts with a network: no network namespaces (needs root)" >&2; exit 77; }
-    trap net_end EXIT
+        { echo "SKIPPED: towers on hosts with a network: no network namespaces (needs root)" >&2; exit 77; }
     ip addr add "$subnet.254/24" dev "${net}r" && ip link set "${net}r" up
     ip -n "$net-0" link set link0 up
     for ((host = 1; host <= net_hosts; host++)); do
