@@ -23,9 +23,9 @@ enum { CLASS_ROWS = 20 /* classes in the table on the terminal */, CONFUSION_MOS
 static void eval_introduce(const JobFiles *files)
 {
     const SourceInfo *test = source_info(files->test);
-    const char *path = files->job.data_path;
-    text_printf(stderr, "data           %s (%s%s%s): %lld test images, %d classes%s\n", test->name, test->format,
-                path ? ", " : "", path ? path : "", (long long)test->count, test->classes,
+    const char *path = files->job.data_path, *part = files->part ? files->part : "";
+    text_printf(stderr, "data           %s (%s%s%s): %lld %s%simages, %d classes%s\n", test->name, test->format,
+                path ? ", " : "", path ? path : "", (long long)test->count, part, *part ? " " : "", test->classes,
                 test->several ? ", any number for an image" : "");
     if (files->job.tta == TTA_FLIP)
         fprintf(stderr,

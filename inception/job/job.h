@@ -14,7 +14,8 @@ typedef struct JobFiles {
     TrainJob job;
     /* owned */
     Source *train, *test;
-    Watch *watch; /* of a generator; else NULL */
+    const char *part; /* of a data set, that is evaluated: "val"; NULL: all of it. Static */
+    Watch *watch;     /* of a generator; else NULL */
     char run_dir[PATH_BYTES];
     bool fresh_name;     /* run_dir is a generated name with the time; create it with run_dir_create */
     float *class_weight; /* [classes]; NULL: none */

@@ -139,11 +139,13 @@ out:
     return st;
 }
 
+static const Split part_splits[] = {
+    [PART_AUTO] = SPLIT_VAL, [PART_VAL] = SPLIT_VAL, [PART_TEST] = SPLIT_TEST, [PART_TRAIN] = SPLIT_TRAIN};
+
 Status job_part(const Options *o, const char *path, Split *part)
 {
-    static const Split parts[] = {[PART_VAL] = SPLIT_VAL, [PART_TEST] = SPLIT_TEST, [PART_TRAIN] = SPLIT_TRAIN};
     unsigned has = source_splits(path);
-    *part = parts[o->split];
+    *part = part_splits[o->split];
     if (o->split == PART_AUTO) *part = !has || has & SPLIT_BIT(SPLIT_VAL) || o->val_split > 0 ? SPLIT_VAL : SPLIT_TEST;
     bool kept = o->val_split > 0 && *part != SPLIT_TEST;
     char text[SPLITS_TEXT_BYTES];
@@ -182,6 +184,7 @@ static Status folds_open(const Options *o, SourceConfig *config, JobFiles *files
     TRY(fold_parse(o, config->path, &fold));
     config->whole = true;
     config->group = fold.group && !fold_folder(fold.group) ? fold.group : NULL;
+    files->part = split_name(part_splits[o->split]);
     if (o->verb == VERB_EVAL && o->split == PART_TEST) return source_open(config, SPLIT_TEST, &files->test);
     if (o->verb != VERB_EVAL) {
         TRY(source_open(config, SPLIT_TRAIN, &files->train));
@@ -199,6 +202,7 @@ static Status sources_open(const Options *o, SourceConfig *config, JobFiles *fil
     config->whole = o->verb == VERB_EVAL || o->verb == VERB_BENCH || (!predicts && o->verb != VERB_FID);
     if (o->verb == VERB_FID && source_splits(config->path) & SPLIT_BIT(SPLIT_TEST)) config->whole = true;
     if (o->verb == VERB_EVAL || (o->verb == VERB_FID && config->whole)) TRY(job_part(o, config->path, &part));
+    if (o->val_split > 0 || source_splits(config->path)) files->part = split_name(part);
     if (o->verb != VERB_EVAL) TRY(source_open(config, SPLIT_TRAIN, &files->train));
     config->train = files->train;
     bool tests = o->verb == VERB_EVAL || o->verb == VERB_FID || (o->verb == VERB_TRAIN && predicts);
