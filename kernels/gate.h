@@ -9,8 +9,6 @@
 
 #include "kernels/optimizer.h"
 
-#include <math.h>
-
 #ifdef __CUDACC__
 #define GATE_CALL __host__ __device__ static inline
 #else

@@ -1,8 +1,6 @@
 /* The tables of optimizers, the slots that they need, and the check that an update has them; see optimizer.h. */
 #include "kernels/optimizer.h"
 
-#include <math.h>
-
 const OptimizerInfo optimizer_infos[OPTIMIZER_COUNT] = {
 #define INFO(KIND, name, slots, start, uses, epsilon, layerwise)                                                       \
     [OPTIMIZER_##KIND] = {name, slots, start, uses, epsilon, layerwise},

@@ -7,8 +7,6 @@
 
 #include "kernels/optimizer.h"
 
-#include <math.h>
-
 #ifdef __CUDACC__
 #define RULE_CALL __device__ static inline
 #define RULE_FMA(a, b, c) __fmaf_rn(a, b, c)

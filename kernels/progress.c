@@ -4,7 +4,6 @@
 
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 
 static ProgressSlot *shown;
 static _Thread_local ProgressSlot *own;

@@ -1,8 +1,5 @@
 /* The per-thread error message and its trace; see status.h. */
-#include "kernels/status.h"
 #include "kernels/text.h"
-
-#include <stdarg.h>
 
 static _Thread_local char message[STATUS_MESSAGE_BYTES];
 static _Thread_local char trace[STATUS_TRACE_BYTES];

@@ -8,6 +8,7 @@
 
 /* The headers of the C library that most files need; who includes this file has them. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -3,8 +3,6 @@
 
 #include "kernels/text.h"
 
-#include <math.h>
-
 DeviceVitals vitals_unknown(void)
 {
     return (DeviceVitals){

@@ -15,7 +15,6 @@
  * ncclCommAbort is called later, by comm_abort or comm_close, after the caller has recorded the error: it waits for
  * running kernels and may itself hang. After an error the content of device memory is undefined. */
 #include <errno.h>
-#include <time.h>
 
 #include "kernels/clock.h"
 #include "nccl_sync/comm_nccl.h"

@@ -3,7 +3,6 @@
  *
  * Waits end by deadline, by an abort in the group, or by news of another group. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */
-#include <time.h>
 
 #include "kernels/clock.h"
 #include "kernels/text.h"

@@ -1,8 +1,6 @@
 /* Loss accounting over towers; see mean_loss.h. */
 #include "nccl_sync/mean_loss.h"
 
-#include <math.h>
-
 double tower_loss_mean(const TowerLoss *tower)
 {
     return tower->count > 0 ? tower->sum / tower_loss_weight(tower) : NAN;

@@ -5,15 +5,12 @@
 
 #include "inception/commands/profile.h"
 #include "inception/options/recipe.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/record/statistics.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/train.h"
 
-#include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
 

@@ -5,17 +5,12 @@
 
 #include "inception/commands/profile.h"
 #include "kernels/clock.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 #include "towers/replica/inference.h"
 
-#include <errno.h>
-#include <math.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { LOST = -1 }; /* a process ended without a message */
 

@@ -1,11 +1,8 @@
 /* Drawing class activation maps; see class_maps.h. */
 #include "inception/commands/class_maps.h"
 
-#include "kernels/text.h"
 #include "towers/data/loading/picture.h"
 #include "towers/record/png.h"
-
-#include <math.h>
 
 enum { RGB = 3, NAME_BYTES_MAX = 100 };
 

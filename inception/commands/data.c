@@ -7,13 +7,10 @@
 #include "inception/options/recipe.h"
 #include "kernels/clock.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/data/sources/survey.h"
 #include "towers/files/files.h"
 #include "towers/record/png.h"
-
-#include <time.h>
 
 enum { BENCH_SECONDS = 5, BENCH_BATCH = 32, SHEET_SIDE = 5, SIDE_USUAL = 299 };
 

@@ -4,18 +4,14 @@
  * continuing with other settings is an error. */
 #include "inception/commands/data_convert.h"
 #include "inception/commands/data.h"
-#include "kernels/text.h"
 #include "towers/data/images/jpeg_write.h"
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/survey.h"
 #include "towers/files/files.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fts.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define SETTINGS_FILE "towers-convert.json"
 enum { SETTINGS_BYTES = 4096 };

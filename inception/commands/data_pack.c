@@ -3,12 +3,9 @@
  * (int); index.json is written last. */
 #include <archive.h>
 #include <archive_entry.h>
-#include <errno.h>
-#include <unistd.h>
 
 #include "inception/commands/data.h"
 #include "inception/commands/data_convert.h"
-#include "kernels/text.h"
 #include "towers/data/loading/order.h"
 #include "towers/data/sources/parallel.h"
 #include "towers/data/sources/reader.h"

@@ -1,14 +1,12 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/commands/data.h"
 #include "inception/job/cores.h"
-#include "kernels/text.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/survey.h"
 #include "towers/data/sources/tree.h"
 #include "towers/files/files.h"
 
 #include <pthread.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 int data_threads(const Options *o)

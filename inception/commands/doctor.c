@@ -5,7 +5,6 @@
 #include "kernels/text.h"
 
 #include <jansson.h>
-#include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

@@ -6,16 +6,13 @@
 #include "inception/job/host_links.h"
 #include "inception/job/hosts.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/data/sources/source.h"
 #include "towers/files/json.h"
 
 #include <jansson.h>
 #include <libgen.h>
-#include <math.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 enum {
     CARD_LAYOUT = 2, /* of HostCard; other builds may have another */

@@ -4,7 +4,6 @@
 #include "inception/job/calibration.h"
 #include "inception/job/run_argument.h"
 #include "inception/report/class_scores.h"
-#include "kernels/text.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -12,8 +11,6 @@
 #include "towers/replica/temperature.h"
 #include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
-
-#include <math.h>
 
 /* With any number of classes for an image, one is predicted if its probability is above 0.5; precision, recall and F1
  * are those of this, and average precision tells how well the probabilities sort the images. */

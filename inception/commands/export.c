@@ -5,7 +5,6 @@
 #include "inception/job/calibration.h"
 #include "inception/job/facts.h"
 #include "inception/quality/generator.h"
-#include "kernels/text.h"
 #include "towers/replica/about.h"
 #include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"

@@ -5,7 +5,6 @@
 #include "inception/job/cached_weights.h"
 #include "inception/job/download.h"
 #include "inception/models/models.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 
 #include <ctype.h>

@@ -8,13 +8,8 @@
 #include "inception/job/cores.h"
 #include "inception/quality/coverage.h"
 #include "inception/quality/frechet.h"
-#include "kernels/text.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/json.h"
-
-#include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { USUAL_COUNT = 10000, BATCH = 100, SUBSETS = 100, SUBSET_SIZE = 1000 };
 static const size_t search_limit = (size_t)1 << 30; /* bytes of training images that are searched for neighbors */

@@ -5,7 +5,6 @@
 #include "inception/commands/networks.h"
 #include "inception/job/cores.h"
 #include "inception/options/values.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/record/png.h"
 

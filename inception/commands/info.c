@@ -7,15 +7,11 @@
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/replica/memory_plan.h"
 #include "towers/replica/tower_process.h"
 #include "towers/store/onnx.h"
 #include "towers/store/weights.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { AGAIN_ROUNDS = 4 };
 

@@ -7,13 +7,11 @@
  * with --lr auto has the bits of a run that is given the rate that was found. */
 #include "inception/commands/commands.h"
 
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/train.h"
 
-#include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
 

@@ -10,7 +10,6 @@
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "inception/report/runs.h"
-#include "kernels/text.h"
 #include "towers/data/images/image_memory.h"
 #include "towers/files/files.h"
 
@@ -19,7 +18,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <unistd.h>
 
 extern char **environ;
 

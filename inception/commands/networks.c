@@ -7,9 +7,6 @@
 #include "inception/options/config.h"
 #include "towers/store/pretrained.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 enum { FID_CLASSES = 1008 /* outputs of pt_inception-2015-12-05 */ };
 
 Status networks_device(const TrainJob *job, Device *device)

@@ -5,14 +5,11 @@
 #include "inception/job/cores.h"
 #include "inception/library/classifier.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
 #include "towers/data/sources/shards.h"
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
-
-#include <math.h>
 
 enum { PREDICT_BATCH = 32 };
 

@@ -5,12 +5,8 @@
 #include "inception/commands/kernels.h"
 #include "kernels/array.h"
 
-#include "kernels/text.h"
 #include "towers/data/loading/loader.h"
 #include "towers/replica/replica.h"
-
-#include <math.h>
-#include <unistd.h>
 
 enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
 enum { ASK_ROUNDS = 50 };

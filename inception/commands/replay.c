@@ -4,14 +4,9 @@
 
 #include "inception/job/cores.h"
 #include "inception/models/models.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/hooks.h"
-
-#include <errno.h>
-#include <math.h>
-#include <unistd.h>
 
 typedef struct ReplayTable {
     FILE *to;

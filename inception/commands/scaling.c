@@ -12,13 +12,10 @@
  * Intervals are Student's t over the rounds, paired within a round. */
 #include "inception/commands/commands.h"
 
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 #include "towers/train/train.h"
 
-#include <errno.h>
-#include <math.h>
 #include <sys/mman.h>
 
 enum { ROUNDS = 6, LEAST_STEPS = 5, LEAST_WARMUP = 3 };

@@ -15,19 +15,14 @@
 #include "inception/report/runs.h"
 #include "inception/report/sweep_page.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
 
-#include <errno.h>
-#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { TICK_MS = 200, ARGUMENTS = SWEEP_DIMENSIONS + SWEEP_FIXED + 16, PARALLEL_MOST = 256, FORCE_SIGNALS = 2 };
 

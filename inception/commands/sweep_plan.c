@@ -8,7 +8,6 @@
 #include "kernels/text.h"
 
 #include <ctype.h>
-#include <math.h>
 
 enum { DRAWS_MOST = 1000 /* of a setting that is new */, STREAM_SWEEP = 0x73776570 };
 

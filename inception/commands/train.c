@@ -4,7 +4,6 @@
 #include "inception/job/hosts.h"
 #include "inception/options/recipe.h"
 #include "inception/report/report.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/record/prometheus.h"
@@ -14,8 +13,6 @@
 #include "towers/train/introduction.h"
 #include "towers/train/restart.h"
 #include "towers/train/samples_log.h"
-
-#include <math.h>
 
 static Status result_json(const JobFiles *files, const TrainResult *result)
 {

@@ -2,9 +2,6 @@
 #include "inception/job/cached_weights.h"
 
 #include "inception/job/download.h"
-#include "kernels/text.h"
-
-#include <unistd.h>
 
 Status cached_path(const char *file, char path[PATH_BYTES])
 {

@@ -1,13 +1,9 @@
 /* Reading and writing calibration.json; see calibration.h. */
 #include "inception/job/calibration.h"
 
-#include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/replica/temperature.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char file_name[] = "calibration.json";
 

@@ -7,8 +7,6 @@
  * training images has weight 0 in the first two, which with --loss bce no image uses. */
 #include "inception/job/job.h"
 
-#include <math.h>
-
 enum { FILE_LIMIT = 64 << 20 /* bytes */ };
 
 static Status weights_of_counts(const Source *source, LossKind loss, double power, float *weights)

@@ -1,17 +1,12 @@
 /* HTTP downloads; see download.h. */
 #include "inception/job/download.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/files/files.h"
 
 #include <curl/curl.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     TRIES = 4,

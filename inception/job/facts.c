@@ -2,13 +2,9 @@
 #include "inception/job/facts.h"
 
 #include "inception/models/published.h"
-#include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/store/weights.h"
-
-#include <math.h>
-#include <unistd.h>
 
 /* ---- reading */
 

@@ -6,11 +6,7 @@
 #include "kernels/open.h"
 #include "towers/files/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <time.h>
-#include <unistd.h>
 
 extern char **environ;
 

@@ -1,7 +1,6 @@
 /* From options to a TrainJob: model, device, data, towers, learning rate, and settings that are copied as they are;
  * see job.h. */
 #include "inception/job/job.h"
-#include "kernels/text.h"
 
 #include "inception/job/cores.h"
 #include "inception/job/facts.h"
@@ -12,8 +11,6 @@
 #include "towers/guard/batch_max.h"
 
 #include <jansson.h>
-#include <stdarg.h>
-#include <unistd.h>
 
 void job_note(JobFiles *files, const char *format, ...)
 {

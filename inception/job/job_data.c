@@ -7,10 +7,7 @@
 #include "towers/files/json.h"
 #include "towers/store/pretrained.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <math.h>
-#include <unistd.h>
 
 /* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
 enum { PHOTO_SIDE = 75 };

@@ -8,10 +8,6 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { PROBE_BYTES = PATH_BYTES + 104 /* a run, and a name in it */ };
 

@@ -2,15 +2,12 @@
 #include "inception/job/job.h"
 
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 
 #include <jansson.h>
 #include <sys/utsname.h>
-#include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 /* A text may contain any bytes; it is stored as UTF-8. */

@@ -4,8 +4,6 @@
 #include "inception/job/job.h"
 #include "inception/options/values.h"
 
-#include <math.h>
-
 enum { RATES_MAX = 256 };
 
 void module_name(const char *parameter, char module[MODULE_BYTES])

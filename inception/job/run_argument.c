@@ -9,9 +9,6 @@
 #include "towers/data/sources/source.h"
 #include "towers/files/files.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
 static const char *const kept_keys[] = {
     "data-path",     "dataset",     "val-split", "fold",     "fold-group", "seed",    "label-base", "background",

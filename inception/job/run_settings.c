@@ -9,7 +9,6 @@
 #include "towers/record/setting_line.h"
 
 #include <jansson.h>
-#include <unistd.h>
 
 Status run_model(const char *run, const Model **model)
 {

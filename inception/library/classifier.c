@@ -7,8 +7,6 @@
 #include "inception/job/run_argument.h"
 #include "towers/files/json.h"
 
-#include <sys/stat.h>
-
 /* ---- what is known of the classes and the images */
 
 static Status facts_take(Options *o, const char *weights, Classifier *c)

@@ -5,9 +5,7 @@
 #include "inception/library/classifier.h"
 #include "towers/data/sources/reader.h"
 
-#include <math.h>
 #include <pthread.h>
-#include <sys/stat.h>
 
 #define PUBLIC __attribute__((visibility("default")))
 

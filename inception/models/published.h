@@ -14,7 +14,6 @@
 
 #include <jansson.h>
 
-#include "kernels/status.h"
 #include "kernels/text.h"
 
 typedef struct PublishedRow {

@@ -1,8 +1,6 @@
 /* Critic and generator phases; see wasserstein.h. */
 #include "inception/models/wasserstein.h"
 
-#include <math.h>
-
 enum { KERNEL = 5, STRIDE = 2, TAPS = KERNEL * KERNEL };
 static const float root_epsilon = 1e-12f;
 static const Init glorot = {.kind = INIT_GLOROT_UNIFORM};

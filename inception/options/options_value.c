@@ -3,7 +3,6 @@
 #include "kernels/text.h"
 
 #include <ctype.h>
-#include <math.h>
 
 #include "inception/models/near_name.h"
 #include "inception/options/values.h"

@@ -1,8 +1,6 @@
 /* Predicted classes, and nearest images by brute force. */
 #include "inception/quality/coverage.h"
 
-#include <math.h>
-
 double chi_squared(const int64_t *a, const int64_t *b, int classes, int *freedom)
 {
     double all_a = 0, all_b = 0, sum = 0;

@@ -4,8 +4,6 @@
 #include "towers/files/files.h"
 #include "towers/store/weights.h"
 
-#include <math.h>
-
 /* ---- the weights' name */
 
 static int by_name(const void *a, const void *b)

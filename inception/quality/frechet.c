@@ -1,8 +1,6 @@
 /* Moments by blocks of rows, and roots of matrices by their eigenvectors, through BLAS and LAPACK; see frechet.h. */
 #include "inception/quality/frechet.h"
 
-#include <math.h>
-
 enum { ROWS = 256 /* vectors that are centered and multiplied at a time */ };
 
 /* The Fortran interfaces (netlib.org/lapack): every argument is a pointer, matrices are stored column by column, and the

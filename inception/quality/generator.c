@@ -3,8 +3,6 @@
 
 #include "kernels/philox.h"
 
-#include <math.h>
-
 enum { LATENT_STREAM = 0x6c617465 };
 
 Status generator_graph(const Model *model, const ModelOptions *options, int32_t n, Graph **made)

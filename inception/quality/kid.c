@@ -5,8 +5,6 @@
 
 #include "towers/data/loading/order.h"
 
-#include <math.h>
-
 enum { WIDE = 32 /* vectors at a time */, RUN = 64 /* features between two additions to the f64 sums */ };
 
 /* One subset: row by row, and transposed with rows of `pitch` numbers, a multiple of WIDE; the rest is zero. */

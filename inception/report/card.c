@@ -4,13 +4,10 @@
 
 #include "inception/report/class_scores.h"
 #include "inception/report/runs.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 #include "towers/record/run_read.h"
 #include "towers/record/setting_line.h"
-
-#include <math.h>
 
 enum {
     WORD_BYTES = 1024,

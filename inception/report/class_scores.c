@@ -1,8 +1,6 @@
 /* Counting, and writing scores as a table, JSON and CSV. */
 #include "inception/report/class_scores.h"
 
-#include <math.h>
-
 ClassScore class_score(const Run *run, int class)
 {
     int n = run->classes;

@@ -10,8 +10,6 @@
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 
-#include <math.h>
-
 enum { TERMS_MAX = 16, NAME_TEXT = 64 };
 
 /* The difference b - a of a term that a phase of both runs has. */

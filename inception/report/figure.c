@@ -1,8 +1,6 @@
 /* Writing the shared parts of plots. */
 #include "inception/report/figure.h"
 
-#include <math.h>
-
 Status figures_open(Figures *f, FILE *to, const Run *run, const LossTruth *truth)
 {
     size_t n = (size_t)run->steps;

@@ -7,8 +7,6 @@
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 
-#include <math.h>
-
 typedef struct Scored {
     const Run *run;
     int fold, folds, setting;

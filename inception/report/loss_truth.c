@@ -4,8 +4,6 @@
 #include "kernels/array.h"
 #include "kernels/text.h"
 
-#include <math.h>
-
 /* ---- full steps */
 
 static bool step_full(const LossTruth *truth, const RunStep *step)

@@ -1,8 +1,6 @@
 /* Drift of batch-norm statistics between towers; see norm_drift.h. */
 #include "inception/report/norm_drift.h"
 
-#include <math.h>
-
 #include "inception/report/svg.h"
 #include "towers/files/json.h"
 

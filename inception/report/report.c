@@ -1,11 +1,8 @@
 /* The report page of a run: title, key figures, summary, plots, tables; see report.h. */
 #include "inception/report/report.h"
-#include "kernels/text.h"
 
 #include <jansson.h>
 #include <locale.h>
-#include <math.h>
-#include <stdarg.h>
 
 #include "inception/report/class_scores.h"
 #include "inception/report/norm_drift.h"

@@ -1,9 +1,6 @@
 /* Writing the sections about data and restarts. */
 #include "inception/report/report_data.h"
 
-#include <math.h>
-#include <unistd.h>
-
 #include "inception/report/svg.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"

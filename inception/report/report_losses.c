@@ -2,8 +2,6 @@
  * report_plots.h. */
 #include "inception/report/report_plots.h"
 
-#include <math.h>
-
 enum {
     ENDING = 120 /* steps shown one by one */,
     HISTOGRAM = 41 /* bars */,

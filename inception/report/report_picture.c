@@ -1,10 +1,8 @@
 /* Rendering the top of a report in Chromium. */
 #include "inception/report/report_picture.h"
 
-#include <errno.h>
 #include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "towers/files/files.h"
 

@@ -3,8 +3,6 @@
 
 #include "towers/files/json.h"
 
-#include <math.h>
-
 enum { ARRIVAL_COLUMNS = 60, LAYER_ROWS = 80, LAYER_COLUMNS = 90, LAYER_NAMES = 4096, NAMED_CLASSES = 20 };
 
 /* ---- epochs */

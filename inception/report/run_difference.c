@@ -4,7 +4,6 @@
 #include "kernels/text.h"
 
 #include <jansson.h>
-#include <math.h>
 
 /* ---- loss, by images seen */
 

@@ -7,17 +7,12 @@
 #include "inception/report/runs.h"
 
 #include "kernels/array.h"
-#include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/record/run_read.h"
 #include "towers/store/checkpoint.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LOG_LIMIT = 1 << 28 };
 

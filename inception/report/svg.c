@@ -2,7 +2,6 @@
 #include "inception/report/svg.h"
 
 #include <float.h>
-#include <math.h>
 
 enum {
     LEFT = 56,

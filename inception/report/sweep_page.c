@@ -10,7 +10,6 @@
 #include "towers/files/files.h"
 
 #include <locale.h>
-#include <math.h>
 
 enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
 static const double WIDE_RANGE = 100;

@@ -5,8 +5,6 @@
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 
-#include <math.h>
-
 enum { VALUE_WIDTH = 12 };
 
 SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)

@@ -1,8 +1,6 @@
 /* Time per activity and slow towers of a run; see waiting.h. */
 #include "inception/report/waiting.h"
 
-#include <math.h>
-
 #include "inception/report/svg.h"
 #include "towers/record/statistics.h"
 

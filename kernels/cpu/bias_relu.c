@@ -3,8 +3,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/span.h"
 
-#include <math.h>
-
 typedef struct BiasRelu {
     const Tensor *y;
     const float *bias;

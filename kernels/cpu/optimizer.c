@@ -6,8 +6,6 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/optimizer_rules.h"
 
-#include <math.h>
-
 typedef struct UpdateRange {
     const OptimizerUpdate *update;
     OptimizerRule rule;

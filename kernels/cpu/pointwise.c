@@ -4,8 +4,6 @@
  * the output may share the storage of any input of its own type. */
 #include "kernels/cpu/span.h"
 
-#include <math.h>
-
 /* One block as f32: the operand itself, or its conversion in `buffer`. */
 static const float *block_of(const Tensor *t, Span span, float *buffer)
 {

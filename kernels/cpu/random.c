@@ -6,8 +6,6 @@
 #include "kernels/cpu/span.h"
 #include "kernels/philox.h"
 
-#include <math.h>
-
 static const uint32_t RANDOM_STREAMS = 0x80000000u; /* disjoint from dropout's streams */
 
 static void random_group(const OpCall *call, uint64_t group, float value[4])

@@ -10,8 +10,6 @@
  * several classes for a sample in op.h. */
 #include "kernels/cpu/loss.h"
 
-#include <math.h>
-
 typedef struct Sigmoid {
     const Tensor *logits, *prob, *targets;
     const float *weights; /* NULL: 1 each */

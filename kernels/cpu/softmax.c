@@ -9,8 +9,6 @@
  * loss and no gradient, and is not counted as correct. */
 #include "kernels/cpu/loss.h"
 
-#include <math.h>
-
 typedef struct Softmax {
     const Tensor *logits, *prob;
     const Tensor *targets; /* data NULL: the labels and smoothing */

@@ -5,8 +5,6 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
 
-#include <math.h>
-
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE /* of each result */ };
 static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */
 

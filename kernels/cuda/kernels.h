@@ -7,7 +7,8 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <math.h> /* C++ wants it outside of the braces below */
+
+#include "kernels/status.h" /* C++ wants math.h outside of the braces below */
 
 #ifdef __cplusplus
 extern "C" {

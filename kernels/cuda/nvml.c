@@ -8,8 +8,6 @@
 #include "kernels/text.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <time.h>
 
 static const char LIBRARY[] = "libnvidia-ml.so.1";
 

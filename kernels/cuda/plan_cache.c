@@ -10,8 +10,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 1024 };

@@ -3,8 +3,6 @@
  * One line per shape with the time and rate of CONV, CONV_DX and CONV_DW as the trainer calls them, including weight
  * conversion, then the sums over all layers of the network. Times are the minimum of several runs over one set of
  * buffers, so caches are warmer than in training. */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "kernels/backend.h"

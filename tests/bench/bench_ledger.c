@@ -13,11 +13,7 @@
 #include "towers/replica/job.h"
 #include "towers/train/train.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { BLOCK = 8, WARM_BLOCKS = 4, BLOCKS_MAX = 4096, DIGEST_EVERY = 4 * BLOCK, USUAL_INTERVAL = 500 };
 

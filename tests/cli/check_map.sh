@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
-# that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, and a file without a line in its README
-# are each found and named.
+# that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, a
+# file without a line in its README, a header that another one brings, and an include guard are each found and named.
 # usage: check_map.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
@@ -61,6 +61,15 @@ finds "towers/data/README.md does not name ab.c"
 house
 echo >"$work/house/towers/data/a.c"
 finds "towers/data has no README.md"
+house
+echo '#include <math.h>' >"$work/house/kernels/status.h"
+echo '#include "kernels/status.h"' >"$work/house/towers/data/a.h"
+printf '#include <%s.h>\n' math time >"$work/house/towers/data/a.c"
+echo '#include "towers/data/a.h"' >>"$work/house/towers/data/a.c"
+finds "towers/data/a.c includes math.h again: kernels/status.h brings it"
+house
+printf '#ifndef A_H\n#define A_H\n#endif\n' >"$work/house/towers/data/a.h"
+finds "towers/data/a.h has an include guard"
 house
 echo '#include "kernels/b.h" // fopen(path)' >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"

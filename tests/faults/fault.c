@@ -10,11 +10,7 @@
 #include "kernels/progress.h"
 #include "towers/replica/hooks.h"
 
-#include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef enum FaultKind {

@@ -3,18 +3,9 @@
 #include "towers/guard/forensics.h"
 
 #include <dirent.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "kernels/philox.h"
+#include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"

@@ -4,18 +4,10 @@
  * newest checkpoint must be complete and no older than the last save that was reported as done. */
 #include <fcntl.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/support/sample_checkpoint.h"
+#include "tests/support/unit.h"
 
 enum { NODES = 200, CALLS = 4000, NAMES = 200, FILES = 1024, PENDING = 12, BALLAST = 300, FILE_BYTES = 1 << 14 };
 

@@ -1,7 +1,5 @@
 /* libFuzzer target of the configuration file, with arbitrary bytes. Accepted input must print and read back to the same
  * values. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/options/options.h"
 

@@ -1,8 +1,6 @@
 /* libFuzzer target of the metadata of weights as settings: arbitrary texts in every key. Whatever is accepted must set nothing but how
  * images become the input of the network. */
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/job/facts.h"
 

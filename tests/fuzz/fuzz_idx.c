@@ -1,5 +1,4 @@
 /* libFuzzer target of the IDX reader: arbitrary bytes, as labels and as images. Accepted data must be complete. */
-#include <stdlib.h>
 
 #include "towers/data/sources/idx.h"
 

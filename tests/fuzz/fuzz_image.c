@@ -1,7 +1,5 @@
 /* libFuzzer target of the image decoders and of the parsers before them (headers, EXIF, limits), with arbitrary bytes.
  * An accepted image must have the size given by its header, decoded as a whole and in part. */
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "towers/data/images/image.h"

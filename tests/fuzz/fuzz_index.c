@@ -1,7 +1,5 @@
 /* libFuzzer target of the index of a data set: arbitrary bytes after a header with the right checksum. No offset of an
  * accepted index may point outside of it. */
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "towers/data/sources/index.h"

@@ -1,7 +1,5 @@
 /* libFuzzer target of labels files, with arbitrary bytes. Every label of an accepted file is a class, increasing within
  * a row; no name leaves the folder; a file matches itself and keeps its labels. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "towers/data/sources/label_file.h"
 

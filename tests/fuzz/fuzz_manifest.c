@@ -1,8 +1,5 @@
 /* Arbitrary bytes as a MANIFEST, unchanged and with a correct hash line appended, because no mutation finds a hash. An
  * accepted manifest must be the same after formatting it again. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "towers/store/manifest.h"
 

@@ -1,9 +1,6 @@
 /* libFuzzer target of MDS: arbitrary bytes as a shard, and as index.json of an empty folder. Every sample that is accepted
  * must lie within the file. */
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "towers/data/sources/shard.h"
 #include "towers/files/files.h"

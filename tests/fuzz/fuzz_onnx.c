@@ -1,5 +1,4 @@
 /* libFuzzer target of the metadata of ONNX files, with arbitrary bytes. */
-#include <string.h>
 
 #include "towers/store/onnx.h"
 

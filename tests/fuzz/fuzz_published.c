@@ -1,7 +1,5 @@
 /* libFuzzer target of the table of published weights, with arbitrary bytes. Every row of an accepted table must be found again, and
  * its file must be a name without a folder. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/models/published.h"
 

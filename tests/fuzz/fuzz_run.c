@@ -1,8 +1,5 @@
 /* libFuzzer target of a run's records, as read by `towers report` and `towers compare`. The bytes are up to five files,
  * each after a line "=N": 0 metrics.jsonl, 1 results.csv, 2 args.yaml, 3 env.json, 4 confusion.csv. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "inception/report/compare.h"
 #include "inception/report/report.h"

@@ -1,5 +1,4 @@
 /* Arbitrary bytes as a safetensors file: every byte of an accepted file is read. */
-#include <string.h>
 
 #include "towers/store/safetensors.h"
 

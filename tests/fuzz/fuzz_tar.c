@@ -1,7 +1,5 @@
 /* libFuzzer target of the WebDataset tar reader: arbitrary bytes as a shard. Every sample that is accepted must lie within
  * the file and have a name and a label in range. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,7 +1,5 @@
 /* libFuzzer target of TFRecords and tf.Example: arbitrary bytes as a shard, and as the example of a record whose CRCs are
  * right. Every sample must lie within the file; an image, in memory, within its record. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

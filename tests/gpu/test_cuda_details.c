@@ -1,19 +1,12 @@
 /* Cases on the emulation that the case tables do not reach: channel counts with every kind of remainder, the same bits
  * in any order of threads and blocks, images padded for tensor cores, mixed types, long and unaligned tables of
  * segments, and the conversions around library calls. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/convert.h"
 #include "tests/gpu/emulation/emulated_backend.h"
 #include "tests/support/interpret.h"
 #include "tests/support/run_case.h"
+#include "tests/support/unit.h"
 
 static Device device;
 

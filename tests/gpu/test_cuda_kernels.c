@@ -2,18 +2,12 @@
  * tests/gpu/emulation, run through every row of every case table in f32, f16 and bf16 under the address sanitizer.
  *
  * Prints the largest error of each op kind. TOWERS_TEST_OP=max_pool runs one kind only. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/gpu/emulation/emulated_backend.h"
 #include "tests/support/check_gate.h"
 #include "tests/support/check_optimizer.h"
 #include "tests/support/run_case.h"
+#include "tests/support/unit.h"
 
 static void open_device(Device *device)
 {

@@ -3,14 +3,8 @@
  * The graphs are those of training (siblings fused, pools moved), with the strides of a training step's plan on the CUDA
  * backend. A convolution that loses a plan it had fails the test. TOWERS_PLANS_TABLE=FILE writes the results as a table
  * (scripts/cudnn_plans.sh makes docs/results/cudnn-plans.md from it). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #ifdef TOWERS_HAVE_CUDA
 

@@ -1,16 +1,10 @@
 /* Kernels are chosen once for a run: devices whose engines differ in time, order, number and bits compute the same steps
  * on any number of ranks, also after a resume with other devices. A device that cannot take the choices says so. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/graph/fuse_level.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/norm_sync.h"

@@ -1,17 +1,10 @@
 /* comm_nccl on the fake GPUs: sums for every mapping of towers to ranks, in 16 bits, in tower order; and shutdown: when
  * a rank reports an error, is late, or dies, every tower gets an error and none hangs. */
-#include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 #include <nccl.h>
 
 #include "kernels/cuda/cuda.h"

@@ -5,18 +5,11 @@
  * Calls with the same callers behave alike: of those the first or the last is tested, by the parity of their number,
  * and of all callers every fourth, by their number too. The selection differs in every run, because a caller's number
  * depends on where the program was loaded. TOWERS_TEST_ALL_CALLS=1 tests all calls. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "inception/job/job.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
+#include "tests/support/unit.h"
 #include "towers/guard/batch_max.h"
 
 /* Questions that have an answer all the same, and farewells. */

@@ -1,19 +1,12 @@
 /* Training with frozen layers on the fake GPU, with batch norms that use their averages before and after trained
  * layers: the losses equal the CPU's, frozen weights and statistics keep their bits, and NCCL transfers nothing for
  * them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/graph/names.h"
 #include "towers/store/safetensors.h"
 

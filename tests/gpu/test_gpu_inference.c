@@ -1,17 +1,10 @@
 /* Evaluation and prediction on the fake GPU: a batch is copied while the previous one is computed, from and to pinned
  * memory, with the same results in any order of the streams. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/replica/inference.h"
 
 /* Pixels of a batch are more than a MiB, which go to the device on the copy stream; the last batch is smaller. */

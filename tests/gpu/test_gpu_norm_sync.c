@@ -1,18 +1,11 @@
 /* Batch norm over the towers of several fake GPUs. They train like one tower with the whole batch, even if one has no
  * samples; give the same bits under every order of the streams, with or without graphs; and a warm step neither waits
  * nor allocates. A call that fails, or a rank that dies, in the middle of a layer ends all ranks. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/hooks.h"
 

@@ -1,19 +1,12 @@
 /* The choice of a convolution's plan on the fake GPU: the rounding that f32 allows, and the choice without memory for
  * timing. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/plan_cache.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/reference.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/graph/fuse.h"
 #include "towers/graph/layers.h"
 #include "towers/graph/plan.h"

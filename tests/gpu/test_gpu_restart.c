@@ -1,17 +1,11 @@
 /* A GPU is lost in the middle of a run (--max-restarts): its process ends with an error, the supervisor finds that the
  * device cannot be opened any more, and the run continues on the other one, with the bits of an undisturbed run. If there
  * is no other, the run ends. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/restart.h"
 

@@ -1,19 +1,12 @@
 /* A training step on the fake GPU: the same bits whether its streams run late, early or in random order, on one rank
  * and on several; and the driver calls of a warm step. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "nccl_sync/comm_ops.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/guard/digest.h"
 
 static int fake_as_new(void **state)

@@ -1,13 +1,8 @@
 /* The fake GPU rejects what a real one would: calls that invalidate a capture, copies in a graph from memory that has
  * been freed, forks that are not joined, pages registered twice, operands whose place or size differs from the
  * plan's, times of events that have none, matrix products that cuBLASLt does not do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 #include <cublasLt.h>
 
 #include "kernels/cuda/cuda.h"

@@ -1,15 +1,7 @@
 /* The plan cache: an added entry is found, also by the next process; a later line replaces an earlier one; files that
  * cannot be read or written are ignored. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #ifdef TOWERS_HAVE_CUDA
 

@@ -1,15 +1,7 @@
 /* The checks of check_gate.h. */
 #include "tests/support/check_gate.h"
 #include "tests/support/device_memory.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 enum { TOWERS = 3, HEADER = 16, EXTRAS = HEADER + TOWERS * GATE_EXTRAS, EXTRAS_PHASE = 2 };
 

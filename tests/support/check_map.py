@@ -11,6 +11,7 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 5. Files are opened through kernels/open.h alone, which never waits at a pipe and opens nothing but regular files.
 6. Commands print texts by text_printf (kernels/text.h): names of files and classes come from others.
 7. Every folder has a README.md that names every file in it, with or without its ending.
+8. What a door (BRINGS) includes is not included again by those that have the door, tests included; headers begin with #pragma once.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -33,13 +34,17 @@ OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
+# Headers that stand for those they include. tests/support/unit.h opens cmocka, which wants others before it.
+BRINGS = ["kernels/status.h", "kernels/clock.h", "kernels/open.h", "kernels/text.h", "towers/files/files.h", "tests/support/unit.h"]
+GUARD = re.compile(r"^#ifndef (\w+)\n#define \1\n", re.M)
+GUARDED = "inception/library/towers.h"  # for the compilers of others
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 LIBRARY = re.compile(r"^(dnnl|oneapi/dnnl|cuda|cudnn|cublas|nccl)")
 
 
-def sources(root):
-    for floor in FLOORS:
+def sources(root, floors=FLOORS):
+    for floor in floors:
         for folder, _, names in os.walk(os.path.join(root, floor)):
             for name in sorted(names):
                 if name.endswith(SOURCES):
@@ -76,12 +81,32 @@ def unnamed(root):
     return found
 
 
-def includes(root):
+def includes(root, floors=FLOORS):
     """[(path, kind, name)] of all include lines; kind is < or the quotation mark."""
     found = []
-    for path in sources(root):
+    for path in sources(root, floors):
         with open(os.path.join(root, path), encoding="utf-8") as text:
             found += [(path, kind, name) for kind, name in INCLUDE.findall(text.read())]
+    return found
+
+
+def repeated(root):
+    """[(path, name, door)] of includes of what a door has brought."""
+    lines = collections.defaultdict(list)
+    for path, _, name in includes(root, [*FLOORS, "tests"]):
+        lines[path].append(name)
+
+    def reached(path, seen):
+        for name in lines.get(path, ()):
+            if name not in seen:
+                seen.add(name)
+                reached(name, seen)
+        return seen
+
+    found = []
+    for path in sorted(lines):
+        doors = [door for door in BRINGS if door in reached(path, set())]
+        found += [(path, name, door) for name in lines[path] for door in doors if name in lines[door]]
     return found
 
 
@@ -154,8 +179,14 @@ def main():
             if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
                 print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")
                 bad += 1
+            if path.endswith(".h") and path != GUARDED and GUARD.search(text):
+                print(f"{path} has an include guard: use #pragma once")
+                bad += 1
     for folder, names in unnamed(root):
         print(f"{folder}/README.md does not name {', '.join(names)}" if names else f"{folder} has no README.md")
+        bad += 1
+    for path, name, door in repeated(root):
+        print(f"{path} includes {name} again: {door} brings it")
         bad += 1
     for path, kind, name in includes(root):
         backend = next((b for b in ("kernels/cpu/", "kernels/cuda/") if path.startswith(b)), None)

@@ -1,17 +1,9 @@
 /* The checks of check_optimizer.h. */
 #include "tests/support/check_optimizer.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/support/device_memory.h"
 #include "tests/support/interpret.h"
+#include "tests/support/unit.h"
 
 enum { ELEMENTS = 24000, STEPS = 6, ARENAS = 5 }; /* arenas: param, grad, slot 0, slot 1, average */
 

@@ -1,11 +1,6 @@
 /* See device_memory.h. */
 #include "tests/support/device_memory.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 void must(Status st)
 {

@@ -1,10 +1,6 @@
 /* See fake_backend.h. */
 #include "tests/support/fake_backend.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { FAKE_ALIGN = 64 };
 
 static FakeBackend *fake_of(Device *device)

@@ -1,14 +1,10 @@
 /* The kernel chooses: a socket bound to port 0 is given a free one, and is closed again. */
 #include "tests/support/free_port.h"
+#include "tests/support/unit.h"
 
 #include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 int free_port(void)
 {

@@ -2,8 +2,6 @@
 #include "tests/support/german.h"
 
 #include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "towers/files/files.h"
 

@@ -1,12 +1,6 @@
 /* See graph_text.h. */
 #include "tests/support/graph_text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 Graph *new_graph(bool training, Dtype compute)
 {

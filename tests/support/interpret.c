@@ -3,9 +3,6 @@
 
 #include "kernels/philox.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 Interpreter interpreter_create(const Graph *graph)
 {
     Interpreter it = {graph, NULL, graph_value_count(graph)};

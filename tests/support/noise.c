@@ -1,10 +1,6 @@
 /* Random series and runs; see noise.h. Normals by Box and Muller from Philox. */
 #include "tests/support/noise.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/philox.h"
 
 enum { SHARE = 25 };

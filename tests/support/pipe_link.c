@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { GROUPS_MAX = 8, TRANSFERS = LINK_REQUESTS * GROUPS_MAX };

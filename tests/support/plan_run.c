@@ -1,12 +1,6 @@
 /* See plan_run.h. */
 #include "tests/support/plan_run.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 void plan_run_open(PlanRun *run)
 {

@@ -3,10 +3,6 @@
 
 #include "kernels/philox.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define UNUSED __attribute__((unused))
 #define REFERENCE(name)                                                                                                \
     static void reference_##name(const OpAttr *attr UNUSED, const RefTensor *in UNUSED, RefTensor *out UNUSED)

@@ -8,10 +8,7 @@
 #include "kernels/philox.h"
 #include "tests/support/interpret.h"
 
-#include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { POISON = 0xff, GUARD = 32 };
 

@@ -2,10 +2,6 @@
  * disk. */
 #include "tests/support/sample_checkpoint.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 static StTensor tensor(const char *name, StDtype dtype, int rank, const int64_t *dims, const void *data, size_t bytes)
 {
     StTensor made = {.name = name, .dtype = dtype, .rank = rank, .data = data, .bytes = bytes};

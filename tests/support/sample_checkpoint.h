@@ -1,8 +1,6 @@
 /* A small checkpoint whose every byte is determined by its step, so that a reader can tell whether it is complete. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "towers/store/checkpoint.h"
 
 enum { SAMPLE_MODEL = 5, SAMPLE_TRAIN = 2 };

@@ -1,14 +1,6 @@
 /* See scratch.h. */
 #include "tests/support/scratch.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 enum { TEXT_LIMIT = 1 << 24 };
 

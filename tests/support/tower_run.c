@@ -1,13 +1,8 @@
 /* See tower_run.h. */
 #include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/process.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 static void nothing(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {

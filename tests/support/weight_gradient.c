@@ -2,15 +2,9 @@
 #include "tests/support/weight_gradient.h"
 
 #include "tests/support/reference.h"
+#include "tests/support/unit.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { GUARD_BYTES = 4096 };
 

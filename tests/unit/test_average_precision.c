@@ -2,17 +2,10 @@
  * mistakes with any number of classes. */
 #include "towers/train/average_precision.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "kernels/op.h"
 #include "kernels/philox.h"
 #include "kernels/progress.h"
+#include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 #include "towers/train/mistakes.h"
 

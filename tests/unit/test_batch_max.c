@@ -1,15 +1,9 @@
 /* The largest batch that fits, with a device that reports how much memory it has: the batch found fits, the next one
  * does not, and never more samples are tried than there are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/unit.h"
 #include "towers/guard/batch_max.h"
 
 static FakeBackend *fake;

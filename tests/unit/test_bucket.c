@@ -1,15 +1,10 @@
 /* Buckets are cut at ends of parameters, cover every element once, and never exceed their largest number. */
 #include "nccl_sync/bucket.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "kernels/philox.h"
+#include "tests/support/unit.h"
 
 static bool is_end(const size_t *ends, int count, size_t at)
 {

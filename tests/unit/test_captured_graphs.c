@@ -1,16 +1,11 @@
 /* Launches of a step that are captured once and then repeated: when capture begins, that only launches are captured,
  * that each slot and the update have graphs of their own, that all are destroyed, and what happens if the device
  * refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 
 enum { STEPS = 12, RECORDINGS = 64, NOTES = 8 };
 

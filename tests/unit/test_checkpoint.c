@@ -2,25 +2,16 @@
  * detected, the older checkpoint used, and nothing deleted that was not replaced. Kills and failing calls:
  * check_checkpoint_faults.sh. */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <xxhash.h>
-
-#include <cmocka.h>
 
 #include "tests/support/failing_malloc.h"
 #include "tests/support/sample_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/store/manifest.h"
 
 static const char *spoiled; /* a file that loses a bit when the folder that it is in gets its name; NULL: none does */

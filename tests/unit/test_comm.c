@@ -4,20 +4,14 @@
 #include "nccl_sync/comm.h"
 #include "nccl_sync/comm_shared.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/support/gifts.h"
+#include "tests/support/unit.h"
 
 enum { RANKS_MAX = 8, COUNT = 5000, ROUNDS = 30, TIMEOUT_MS = 20000, HANG_S = 100 };
 

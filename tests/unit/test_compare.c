@@ -1,18 +1,10 @@
 /* compare: its results for runs whose difference is known, that equal runs are reported as equal, and that a run
  * directory is read strictly. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "inception/report/run_difference.h"
 #include "tests/support/noise.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/record/metrics.h"
 
 static const NoiseRun plain = {.towers = 4, .steps = 2000, .tower_noise = 0.2, .speed_factor = 1};

@@ -1,17 +1,9 @@
 /* The YAML subset: values and their positions, and a message with name:line:column for everything that is rejected. */
 #include "inception/options/config.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 typedef struct Seen {
     int count;

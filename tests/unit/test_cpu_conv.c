@@ -3,18 +3,12 @@
  * Every value is a small integer, so sums are exact in f32 in any order and the comparison is for equality (of the
  * rounded value for bf16; Winograd's transforms have fractions and round). Outputs, the gaps of slices and workspace
  * start as NaN; gaps must still be NaN afterwards. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/choice.h"
 #include "tests/support/reference.h"
+#include "tests/support/unit.h"
 
 typedef struct Case {
     const char *name;

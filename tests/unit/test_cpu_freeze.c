@@ -1,16 +1,10 @@
 /* Frozen layers: no gradient ops, nothing differentiated before the first trained layer, batch norms that use and keep
  * their running averages, the layout with frozen parameters last, and a run that changes none of their bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 
 static const Shape scalar = {1, 1, 1, 1};
 

@@ -1,19 +1,11 @@
 /* The CPU's own kernels in cases that the small rows of tests/support/cases do not cover: work that is cut into many
  * chunks (against the reference, and equal to the bit for 1, 2 and 3 threads), difficult numbers (NaN, a mean far from
  * zero, a single pixel), and the optimizers over fifty steps. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/philox.h"
 #include "tests/support/reference.h"
 #include "tests/support/run_case.h"
-
-#include <math.h>
+#include "tests/support/unit.h"
 
 enum { THREADS_MOST = 3 };
 

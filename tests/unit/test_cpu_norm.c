@@ -1,17 +1,9 @@
 /* The passes of batch norm over rows (kernels/cpu/norm/norm_rows.h), vectorized and plain, against sums in double: widths
  * with and without a remainder, few and many rows, rows with gaps, results larger than the caches, NaN. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cpu/norm/norm_rows.h"
 #include "kernels/philox.h"
-
-#include <math.h>
+#include "tests/support/unit.h"
 
 enum { WIDTH_MOST = 256, ROWS_MOST = 261, APART = 32, ELEMENTS = ROWS_MOST * (WIDTH_MOST + APART) };
 

@@ -1,17 +1,13 @@
 /* If ONEDNN_MAX_CPU_ISA names an older processor, our own kernels for newer ones are not used either, so that the
  * results of an older machine can be computed on this one. oneDNN reads the variable once, so every processor is tried by
  * a process of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "kernels/cpu/conv/wgrad.h"
 #include "kernels/cpu/conv/winograd_panels.h"
+#include "tests/support/unit.h"
 
 enum { SQUARE = 1, LINE = 2, SQUARE_DW = 4, LINE_DW = 8, WINOGRAD = 15, PRODUCTS_F32 = 16, NEWER = 32 };
 

@@ -1,14 +1,9 @@
 /* Matrix products with a strided vector among their operands, on the oneDNN of this machine and on a stand-in with the
  * defect of oneDNN 3.7.2, which treats the vector as packed. Every call of the library goes through
  * __wrap_dnnl_primitive_execute (the linker's --wrap), which changes the library's own result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 #include <dnnl.h>
 
 #include "kernels/cpu/onednn_probe.h"

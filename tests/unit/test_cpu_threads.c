@@ -3,16 +3,11 @@
  * Values round in every sum, so that another order of additions shows. The shapes are those of the recipes' networks,
  * with fewer images, and some that leave remainders; each is computed in f32 and, if the processor supports it, bf16.
  * With ONEDNN_MAX_CPU_ISA=AVX2 it tests the code of processors without AVX-512. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/backend.h"
 #include "tests/support/reference.h"
+#include "tests/support/unit.h"
 
 typedef struct Case {
     int n, ic, oc, h, w, kh, kw, stride, pad_h, pad_w;

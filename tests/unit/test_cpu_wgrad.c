@@ -2,16 +2,10 @@
  *
  * Values are small integers, so every sum is exact and the comparison is for equality. The tile instructions of AMX
  * are replaced by loops that follow the manual: the layout and the reading of tiles are tested, not the processor. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cpu/conv/wgrad.h"
+#include "tests/support/unit.h"
 
 #include "tests/support/weight_gradient.h"
 

@@ -1,18 +1,12 @@
 /* Convolutions by our own Winograd algorithms and their gradients with respect to x: the error against double
  * precision, compared with that of plain sums in f32; exact zeros where a window contains only zeros; and bits that
  * depend neither on threads nor on the other images of a batch. test_cpu_conv.c tests that small integers are exact. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/cpu/conv/conv_impl.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/support/reference.h"
+#include "tests/support/unit.h"
 
 typedef struct Case {
     const char *name;

@@ -1,13 +1,8 @@
 /* Weight gradients by Winograd's algorithms, in squares and along lines, in bf16 and f32, against plain loops: edges,
  * slices, many blocks, any number of threads. Transforms of small integers are exact, see weight_gradient.h. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "tests/support/weight_gradient.h"
 
 #define SQUARE 3, 3, 1, 1

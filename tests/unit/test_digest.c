@@ -1,18 +1,12 @@
 /* Digests of replicas: they cover every element, and there is no false alarm after any step of a long undisturbed run
  * (10,000 steps). The network has only a few numbers, so that a step is little more than the comparison of the towers. */
+#include "tests/support/unit.h"
 #include "towers/guard/digest.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/tower_process.h"
 #include "towers/train/process.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 enum { STEPS = 10000, TOWERS = 2, HANG_S = 300 };
 

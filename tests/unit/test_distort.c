@@ -3,14 +3,7 @@
  * levels once they are rounded, distributions by Kolmogorov-Smirnov (test_transform.c). */
 #include "towers/data/images/transform.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "tests/unit/golden_distort.h"
 
 enum { DRAWS = 4000, OF_REFERENCE = 20000, QUANTILES = 100 };

@@ -1,15 +1,9 @@
 /* Doctor's verdicts: a healthy machine gets no complaint; each single problem is found, with the command that fixes
  * it. */
 #include "inception/commands/doctor.h"
+#include "tests/support/unit.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static DoctorMachine healthy(void)
 {

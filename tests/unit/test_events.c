@@ -1,17 +1,9 @@
 /* CRC32C against the vectors of RFC 3720 B.4, and event files read back record by record. */
 #include <dirent.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "proto/event.pb-c.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/files/crc32c.h"
 #include "towers/record/events.h"
 

@@ -1,19 +1,12 @@
 /* Features of classifiers and images of generators. The network behind FID (inception_v3, variant fid2015) gives the
  * features that PyTorch computes with the same random weights (golden_fid2015.h), to 1e-4. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "inception/quality/features.h"
 #include "inception/quality/generator.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "tests/unit/golden_fid2015.h"
 #include "towers/store/weights.h"
 

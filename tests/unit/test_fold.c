@@ -2,16 +2,8 @@
  * decide. */
 #include "towers/data/loading/fold.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kernels/philox.h"
+#include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
 enum { COUNT = 503, CLASSES = 7, PATIENTS = 60 };

@@ -3,16 +3,9 @@
 #include "towers/data/sources/folder.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/data/sources/index.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/files.h"

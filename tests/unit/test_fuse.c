@@ -4,15 +4,8 @@
 #include "inception/models/models.h"
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"
+#include "tests/support/unit.h"
 #include "towers/graph/program.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- a device that joins what it is told to */
 

@@ -1,12 +1,8 @@
 /* The gate, on every backend of this build: extras, checks, latch, loss scale. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "tests/support/check_gate.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/unit.h"
 
 /* The fake runs the rule as it stands in the header; the others have their own way to it. */
 static void on_each_backend(void (*check)(Device *device))

@@ -1,16 +1,10 @@
 /* 50 photographs as JPEGs of all kinds, from a tar to the network's input and the targets of its loss, on two towers: crop, EXIF, flip,
  * color jitter, erasing, mixup, CutMix, label smoothing and weights of classes. The numbers are torchvision's
  * (tests/golden/images.py); images are resized as by Pillow 9, so pixels are equal but for the rounding of f32. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/backend.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "tests/unit/golden_images.h"
 #include "towers/data/loading/loader.h"
 

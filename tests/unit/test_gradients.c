@@ -3,15 +3,9 @@
  * First gradients: loss = sum of y * a fixed random cotangent. Second: the sum of the squares of the first gradients,
  * differentiated for all operands and the cotangent. Kinds without a rule must give an error with their name. At the
  * end whole small networks, among them the gradient penalty of WGAN-GP (Gulrajani et al., arXiv:1704.00028). */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/interpret.h"
+#include "tests/support/unit.h"
 #include "towers/graph/layers.h"
 
 enum { MAX_WRT = 12 };

@@ -1,13 +1,7 @@
 /* The op list: shape rules and their messages, names, the sticky error, and gradients compared as text.
  * test_gradients.c checks the values of gradients. */
 #include "tests/support/graph_text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #define OPERANDS(...) (const Value[]){__VA_ARGS__}, (int)(sizeof((const Value[]){__VA_ARGS__}) / sizeof(Value))
 

@@ -11,16 +11,9 @@
  *
  * Gradients of the mean over the three:  db1 = (-1/4 + 1/2 + 3/4) / 3 = 1/3,  dv1 = 2 (-1/4 + 3/4) / 3 = 1/3,  db2 and
  * dv2 the opposite,  du = da = (-1/4 + 3/4) ln(3)/2 / 3 = ln(3)/12. SGD with rate 0.3 subtracts 0.3 of them. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"
 #include "towers/replica/norm_sync.h"

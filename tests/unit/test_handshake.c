@@ -1,12 +1,6 @@
 /* Proofs between programs of a job: they hold between two that know its secret, and for nothing else. */
 #include "nccl_sync/hosts/handshake.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 typedef struct Greeting {
     int rank;

@@ -4,22 +4,14 @@
 #include "nccl_sync/hosts/star.h"
 #include "tests/support/free_port.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/guard/capsule_files.h"
 #include "towers/store/manifest.h"
 #include "towers/train/host_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 enum { TIMEOUT_MS = 60000, NAME_BYTES = 256, LARGE = 3 << 20 /* more than a window */, SINCE = 1000000 };
 

@@ -5,22 +5,16 @@
 #include "nccl_sync/hosts/star.h"
 #include "nccl_sync/link.h"
 #include "tests/support/free_port.h"
+#include "tests/support/unit.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { GROUPS = 3, PER = 2, RANKS = GROUPS * PER, COUNT = 64, PATIENT_MS = 60000, HANG_S = 200, STRANGERS = 40 };
 

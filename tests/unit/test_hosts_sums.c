@@ -6,24 +6,18 @@
 #include "nccl_sync/hosts.h"
 #include "tests/support/gifts.h"
 #include "tests/support/pipe_link.h"
+#include "tests/support/unit.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum {
     GROUPS = 3,

@@ -1,18 +1,10 @@
 /* The IDX reader: what it accepts, what it rejects and with which message, from memory and through source_open. */
 #include "towers/data/sources/idx.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cmocka.h>
-
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 
 static const char debian_set[] = "/usr/share/datasets/fashion-mnist";
 

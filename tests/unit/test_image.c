@@ -2,18 +2,13 @@
  * several ways. What is rejected is reported as damaged, what is accepted has the size of its header, nothing is read
  * behind the last byte (the sanitizer checks this), and an intact picture is decoded as before afterwards. And crops of
  * intact pictures, which must equal the same pixels of the whole. */
+#include "tests/support/unit.h"
 #include "towers/data/images/image.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 
 #include "kernels/philox.h"

@@ -2,15 +2,8 @@
  * norms of their own, as close to double precision, and the joined weights follow the weights. */
 #include "inception/models/models.h"
 #include "tests/support/interpret.h"
+#include "tests/support/unit.h"
 #include "towers/replica/replica.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N = 2, CLASSES = 10 };
 

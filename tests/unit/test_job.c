@@ -1,18 +1,11 @@
 /* The same flags describe the same device, whichever command reads them: `info`, `bench --profile`, `replay` and
  * `train` open the same device. In a job of several programs each process has its own place in shared memory. Weights of
  * classes follow their formulas. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/job/job.h"
 #include "kernels/progress.h"
 #include "nccl_sync/comm_ops.h"
+#include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 #include "towers/train/process.h"
 

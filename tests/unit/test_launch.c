@@ -2,19 +2,11 @@
  * launchers' sources and manuals name; values as seen in runs of them. And the secret: where it comes from, and who has
  * the same. */
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/replica/launch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define TORCHRUN                                                                                                       \
     "RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node0", "MASTER_PORT=29500"

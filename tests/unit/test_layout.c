@@ -1,14 +1,6 @@
 /* Layout: order, alignment and packs of the parameter arena; starting values. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include <math.h>
-
+#include "tests/support/unit.h"
 #include "towers/graph/plan.h"
 
 static const Init zero = {INIT_ZERO, 0};

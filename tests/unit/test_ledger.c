@@ -1,15 +1,10 @@
 /* The ledger between processes: rows, activities and their times, notes, and who failed first. */
+#include "tests/support/unit.h"
 #include "towers/replica/ledger.h"
 
 #include <printf.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static void test_rows_are_shared_and_kept(void **state)
 {

@@ -1,15 +1,9 @@
 /* Limits of control groups, read from trees made here: the tightest of all levels applies, in version 1 and 2; page
  * cache that can be dropped does not count as used memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "kernels/limits.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 
 enum { MIB = 1 << 20 };
 

@@ -3,16 +3,10 @@
  * every sample can be identified. */
 #include "towers/data/loading/loader.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
 /* ---- a data set that counts, and fails when told to */

@@ -1,13 +1,7 @@
 /* Loss accounting against values computed by hand: two towers with the losses [2, 3] and [4, 5], the uneven case [2,
  * 3] and [4], and towers whose loss is NaN or Inf, under every report and every check. */
 #include "nccl_sync/mean_loss.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 /* A tower that saw these losses. */
 static TowerLoss tower_of(const double *losses, int count)

@@ -1,15 +1,9 @@
 /* The memory that `towers info` prints is what a tower uses: inception_v3 in training, compared with the growth of
  * this process's resident set from before the replica exists to after its first step. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "inception/models/models.h"
+#include "tests/support/unit.h"
 #include "towers/replica/replica.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,14 +1,9 @@
 /* A job that cannot fit is rejected by calculation: the sum is a lower bound of what a plan takes, the shares of all
  * processes are added, and the message says what to reduce. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/unit.h"
 #include "towers/guard/batch_max.h"
 #include "towers/guard/memory_check.h"
 

@@ -1,14 +1,9 @@
 /* The memory plan, compared with what a replica allocates on its device: every class counts, for any towers, precision
  * and averages; only a few small values are not included. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/unit.h"
 #include "towers/replica/memory_plan.h"
 
 enum { N = 4, SMALL = 512 /* bytes of all that is no class: scalars, sums */ };

@@ -1,21 +1,12 @@
 /* The growing files of a run: strict JSON in every locale, no step twice after a resume, and training that continues
  * when the disk is full. */
 #include <jansson.h>
-#include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "kernels/text.h"
 #include "tests/support/german.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/record/metrics.h"
 

@@ -1,17 +1,9 @@
 /* Mixing: the distributions of shares and rectangles, and targets that give PyTorch's losses and gradients. */
 #include "towers/data/images/mix.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kernels/backend.h"
 #include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 #include "tests/unit/golden_targets.h"
 
 enum { DRAWS = 8000, SIDE = 299 };

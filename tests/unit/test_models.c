@@ -2,14 +2,9 @@
  * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet), of
  * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/fidelity.sh compares the
  * values that they compute. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "inception/models/models.h"

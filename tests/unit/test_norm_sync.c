@@ -5,17 +5,9 @@
  * yet, until all are. */
 #include "kernels/backend.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kernels/philox.h"
 #include "tests/support/reference.h"
+#include "tests/support/unit.h"
 #ifdef TOWERS_EMULATE_CUDA
 #include "tests/gpu/emulation/emulated_backend.h"
 #endif

@@ -1,17 +1,10 @@
 /* The door to files: what is no regular file is neither waited for nor opened, and numbers of the kernel's files. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "kernels/open.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 
 /* A read-only and a writing opener: a plain open would wait at the pipe for the other end, for ever. */
 static void refuses(const char *name)

@@ -3,15 +3,9 @@
  * Prints the largest error of each op kind. Ops that a backend does not support in a 16-bit dtype are counted and
  * named; in f32 they are failures. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_NOT=conv_dx all
  * others, TOWERS_TEST_BACKEND=cuda one backend. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/run_case.h"
+#include "tests/support/unit.h"
 
 static void print_report(const char *backend, Dtype dtype, OpKind kind, int rows, const CaseReport *r)
 {

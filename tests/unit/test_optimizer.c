@@ -1,12 +1,8 @@
 /* The update of the weights on every backend against the reference, over several steps; what a closed gate must leave
  * unchanged; square sums, running averages, fill and copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "tests/support/check_optimizer.h"
+#include "tests/support/unit.h"
 
 static const char *const backends[] = {"cpu", "cuda"};
 

@@ -3,19 +3,13 @@
 #include "inception/options/options.h"
 
 #include <float.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/near_name.h"
 #include "inception/options/conditions.h"
 #include "inception/options/help.h"
 #include "inception/options/values.h"
 #include "tests/support/german.h"
+#include "tests/support/unit.h"
 
 enum { ARGUMENTS_MAX = 32 };
 

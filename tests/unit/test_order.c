@@ -1,13 +1,7 @@
 /* Orders: permutations, pure functions of seed and epoch, with and without a table. */
 #include "towers/data/loading/order.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "towers/data/loading/share.h"
 
 static void test_permutes_any_count(void **state)

@@ -1,14 +1,7 @@
 /* The passes over the forward list: what they change, what they leave unchanged, and that the list stays valid. */
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 static const Init uniform = {.kind = INIT_UNIFORM, .a = 1};
 

@@ -1,14 +1,8 @@
 /* Training in phases, on a model small enough to compute by hand: a "critic" whose score of an image is the mean of
  * its pixels, and a "generator" that takes no images. The phase, batch and samples of each step; the layout of several
  * phases; and all ways of reporting a loss, compared with values computed by hand, in a run of two towers. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 #include <jansson.h>
 
 #include "tests/support/scratch.h"

@@ -1,14 +1,8 @@
 /* Plan: what shares storage, what is kept, the order of calls, and no allocation while running. The random graphs at
  * the end follow every element through memory (support/plan_run.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "tests/support/plan_run.h"
+#include "tests/support/unit.h"
 
 /* Counts allocations of the whole program. Sanitizers bring their own allocator: there the test is skipped. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,13 +1,7 @@
 /* PNG files, checked with zlib and the specification: chunks, checksums, and the same pixels after decoding. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "towers/record/png.h"
 
 static uint32_t big(const uint8_t *at)

@@ -1,18 +1,11 @@
 /* Measures of generated images: KID and FID against numpy (golden_quality.h) and against Gaussians whose distance has a
  * closed form, class histograms, nearest neighbors, and sets of pictures. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/quality/coverage.h"
 #include "inception/quality/frechet.h"
 #include "inception/quality/kid.h"
 #include "inception/quality/pictures.h"
+#include "tests/support/unit.h"
 #include "tests/unit/golden_quality.h"
 
 static float hashed(int64_t i, uint32_t set)

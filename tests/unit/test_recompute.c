@@ -2,12 +2,7 @@
  * changes. */
 #include "tests/support/graph_text.h"
 #include "tests/support/interpret.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 enum { SIDE = 6, DW_COUNT = 5 * 8 * 3 * 3 };
 

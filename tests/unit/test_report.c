@@ -1,18 +1,11 @@
 /* The report of runs of every kind: a complete page that loads nothing and in which no name can inject markup. */
 #include <ctype.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/report/report.h"
 #include "tests/support/german.h"
 #include "tests/support/noise.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/record/metrics.h"
 #include "towers/record/run_read.h"
 

@@ -2,14 +2,7 @@
  * definition. */
 #include "towers/data/images/resize.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "tests/unit/golden_resize.h"
 #include "towers/data/images/resize_rows.h"
 

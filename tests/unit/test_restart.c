@@ -1,16 +1,8 @@
 /* When a run is started again after a crash, and how long it waits: restart_due alone, with a clock that does not run. */
-#include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/train/restart.h"
 
 static time_t waited_s; /* -1: there was no wait */

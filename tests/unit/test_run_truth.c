@@ -2,15 +2,8 @@
  * an evaluation, the parts of the loss, averages, times, dropout of several towers, statistics of batch norm. The
  * weights are given and the learning rate is 0, so every number follows from the data. And what a run keeps: its best
  * checkpoint, and its counts of bad samples and of skipped steps. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 #include <jansson.h>
 
 #include "tests/support/scratch.h"

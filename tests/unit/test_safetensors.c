@@ -1,20 +1,11 @@
 /* safetensors: written files are read back bit for bit, and every kind of invalid header is rejected. The names of the
  * bad files follow the attacks of the format's reference implementation. */
 #include <dirent.h>
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/support/sample_checkpoint.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 
 enum { FILE_ROOM = 4096 };
 

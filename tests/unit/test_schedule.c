@@ -1,14 +1,6 @@
 /* Learning rates, compared with values computed by hand. */
+#include "tests/support/unit.h"
 #include "towers/replica/schedule.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void expect_lr(const Schedule *s, int64_t step, int64_t per_epoch, int64_t total, double wanted)
 {

@@ -5,19 +5,12 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/support/failing_malloc.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/data/sources/example.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/tfrecord.h"

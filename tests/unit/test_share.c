@@ -1,16 +1,8 @@
 /* Shares and orders: every sample exactly once for any counts, shares and towers; every permutation equally likely. */
 #include "towers/data/loading/share.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "kernels/philox.h"
+#include "tests/support/unit.h"
 
 static uint32_t random_below(uint32_t bound, uint32_t *at)
 {

@@ -5,25 +5,18 @@
 #include "nccl_sync/hosts/net.h"
 #include "nccl_sync/hosts/star.h"
 #include "tests/support/free_port.h"
+#include "tests/support/unit.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 3, CROWD = 300, TIMEOUT_MS = 60000 };
 

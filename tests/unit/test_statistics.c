@@ -1,14 +1,8 @@
 /* Statistics of dependent series: known quantiles, known inefficiency, and intervals with the coverage that they
  * claim. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "tests/support/noise.h"
+#include "tests/support/unit.h"
 #include "towers/record/statistics.h"
 
 static void near(double got, double wanted, double tolerance)

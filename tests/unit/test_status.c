@@ -1,14 +1,7 @@
 /* The error idiom: message, trace, names, exit codes, and the printing of hostile text. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "kernels/status.h"
+#include "tests/support/unit.h"
 
 static Status innermost(void)
 {

@@ -1,18 +1,11 @@
 /* The order of a step, as the device records it: every bucket of gradients is passed to the all-reduce after its last
  * gradient was computed, the first ones while backward still runs, all before the optimizer; a step that the gate
  * refuses changes nothing; and after the first steps nothing is allocated, neither on the device nor on the host. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 
 /* ---- counting allocations: malloc and its kin come by here. Those of this program's own code count; what oneDNN does
  * inside an execution is its own. */

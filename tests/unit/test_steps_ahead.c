@@ -2,19 +2,12 @@
  * when the host has asked often enough. Weights and losses must be those of a device that answers at once, bit for
  * bit. A step that is not finite must change nothing and be named, although two more were begun. In f16, a step whose
  * gradients overflow is skipped and the scale halved. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 #include "towers/guard/capsule.h"
 
 enum { STEPS = 12, PENDING = 16, POLLS_UNTIL_THERE = 3 };

@@ -1,15 +1,8 @@
 /* The learning rate on a plateau, compared with torch.optim.lr_scheduler.ReduceLROnPlateau (tests/golden/plateau.py). */
 #include "towers/train/stopping.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "golden_plateau.h"
+#include "tests/support/unit.h"
 
 static void a_plateau_is_pytorchs(void **state)
 {

@@ -5,15 +5,9 @@
 #include "towers/record/straggler.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "kernels/philox.h"
+#include "tests/support/unit.h"
 
 enum { TOWERS = 4, STEPS = STRAGGLER_WINDOW };
 

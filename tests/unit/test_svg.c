@@ -1,15 +1,8 @@
 /* Plots as text: ticks, coordinates inside the picture, gaps, spikes that thinning must keep, separate labels,
  * escapes. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "inception/report/svg.h"
+#include "tests/support/unit.h"
 
 static char *text;
 static size_t bytes;

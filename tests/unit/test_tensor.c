@@ -1,16 +1,10 @@
 /* Shapes, dtypes, windows, names of ops, Philox against its published test vectors, and the reference's 16-bit
  * rounding. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/op.h"
 #include "kernels/philox.h"
 #include "tests/support/reference.h"
+#include "tests/support/unit.h"
 
 static void test_shapes(void **state)
 {

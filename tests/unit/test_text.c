@@ -1,16 +1,10 @@
 /* A text built of pieces stays inside its buffer: what does not fit is cut off and noted, and the text is always
  * terminated. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/text.h"
+#include "tests/support/unit.h"
 
 static void pieces_fit(void **state)
 {

@@ -1,13 +1,7 @@
 /* What torch.save writes (tests/support/torch_files.py, by three versions of PyTorch) is read to the bit; pickles that name
  * anything but tensors, and archives whose sizes lie, are refused by what is wrong with them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/store/weights.h"
 

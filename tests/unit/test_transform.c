@@ -3,14 +3,7 @@
  * the two cumulative functions is below 1.95 / sqrt(n) in all but 1 of 1,000 tests. */
 #include "towers/data/images/transform.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
 enum { DRAWS = 4000 };

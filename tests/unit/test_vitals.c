@@ -1,16 +1,9 @@
 /* The words for a device's state, and its numbers in metrics.jsonl. */
 #include <glob.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "kernels/vitals.h"
 #include "tests/support/scratch.h"
+#include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/record/metrics.h"
 

@@ -2,14 +2,8 @@
  * differences in double precision, with the reference as the device. The critic's are second derivatives; they also
  * satisfy the identities of a function that is linear in the weights of each layer. Other critics against PyTorch's
  * gradients, on the reference and on the CPU's kernels (golden_wgan.h). */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/unit.h"
 #include <zlib.h>
 
 #include "inception/models/models.h"

@@ -1,10 +1,6 @@
 /* Files that grow by whole records; see append.h. */
 #include "towers/files/append.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "towers/files/files.h"
 
 enum { FLUSH_BYTES = 1 << 16 };

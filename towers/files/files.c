@@ -3,18 +3,13 @@
  * every block. */
 #include "towers/files/files.h"
 #include "kernels/open.h"
-#include "kernels/text.h"
 
 #include "kernels/progress.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 enum { BUFFER_BYTES = 1 << 18, PIECE_BYTES = 4 << 20 /* one write(2), between progress reports */, BOOT_ID_CHARS = 36 };

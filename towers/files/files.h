@@ -6,6 +6,10 @@
  * names are `.tmp-<what>-<boot id>-<pid>`, so that leftovers of dead processes can be recognized. */
 #pragma once
 
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "kernels/text.h"
 
 enum { PATH_BYTES = 4096 };

@@ -1,9 +1,6 @@
 /* JSON values of texts and numbers of any kind. */
 #include "towers/files/json.h"
 
-#include <errno.h>
-#include <math.h>
-
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
 

@@ -5,8 +5,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <stdarg.h>
-
 static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
 #define OP(KIND, name, ...) [OP_##KIND] = shape_##name,
 #include "kernels/ops.def"

@@ -4,8 +4,6 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-#include <math.h>
-
 static const float default_epsilon = 1e-3f;
 static const Init he_normal = {.kind = INIT_HE_NORMAL};
 

@@ -7,7 +7,6 @@
 #include "towers/graph/plan.h"
 
 #include <limits.h>
-#include <math.h>
 
 enum { UNIT_ALIGN = 16 };
 

@@ -8,7 +8,6 @@
 #include "kernels/progress.h"
 #include "towers/graph/plan.h"
 
-#include <math.h>
 #include <xxhash.h>
 
 enum { LANES = 4 };

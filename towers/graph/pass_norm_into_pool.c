@@ -8,8 +8,6 @@
  * Runs after pass_conv_statistics. */
 #include "towers/graph/list.h"
 
-#include <stdlib.h>
-
 typedef struct Pass {
     Graph *g;
     const Joins *joins;

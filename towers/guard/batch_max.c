@@ -3,9 +3,7 @@
 
 #include "towers/replica/tower_process.h"
 
-#include <errno.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum {
     FEW = 8,

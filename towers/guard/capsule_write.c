@@ -9,10 +9,7 @@
 #include "towers/store/manifest.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <math.h>
-#include <sys/stat.h>
 
 enum { LEDGER_TAIL = 32 /* steps whose losses are kept */ };
 

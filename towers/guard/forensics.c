@@ -1,12 +1,9 @@
 /* Search for the first value that is not finite; see forensics.h. */
 #include "towers/guard/forensics.h"
-#include "kernels/text.h"
 
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"
 #include "towers/replica/norm_sync.h"
-
-#include <stdarg.h>
 
 enum { IDS_TOLD = 8 };
 

@@ -1,10 +1,8 @@
 /* The call stack of a tower process, written by backtrace(3) in a signal handler; see stack.h. */
 #include "towers/guard/stack.h"
 
-#include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "towers/files/files.h"
 #include "towers/replica/tower_process.h"

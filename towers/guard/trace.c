@@ -3,8 +3,6 @@
 
 #include "towers/replica/hooks.h"
 
-#include <math.h>
-
 /* ---- one tensor */
 
 static float element(Dtype dtype, const void *host, int64_t at)

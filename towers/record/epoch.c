@@ -3,8 +3,6 @@
 
 #include "kernels/text.h"
 
-#include <math.h>
-
 const EpochColumn epoch_column[EPOCH_COLUMNS] = {
 #define EPOCH(key, several, tag, several_tag) {#key, #several, tag, several_tag, offsetof(EpochRecord, key)},
 #include "towers/record/epoch.def"

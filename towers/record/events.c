@@ -5,12 +5,9 @@
 #include "towers/record/events.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <float.h>
-#include <math.h>
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "proto/event.pb-c.h"
 #include "towers/files/append.h"

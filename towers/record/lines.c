@@ -1,10 +1,7 @@
 /* Return files of lines to an earlier step; see lines.h. */
 #include "towers/record/lines.h"
 
-#include <errno.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "towers/files/files.h"
 

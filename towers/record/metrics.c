@@ -4,16 +4,9 @@
  * shortest decimals that read back to the same double, with a point in every locale; times are UTC. */
 #include "towers/record/metrics.h"
 
-#include <errno.h>
 #include <locale.h>
-#include <math.h>
-#include <stdarg.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "kernels/clock.h"
-#include "kernels/text.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
 #include "towers/record/lines.h"

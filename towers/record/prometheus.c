@@ -2,13 +2,9 @@
 #include "towers/record/prometheus.h"
 
 #include "kernels/open.h"
-#include "kernels/text.h"
 #include "towers/files/files.h"
 
-#include <errno.h>
 #include <locale.h>
-#include <math.h>
-#include <unistd.h>
 
 static void help_put(FILE *to, const char *key, const char *text)
 {

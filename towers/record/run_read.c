@@ -3,12 +3,7 @@
 #include "towers/record/run_read.h"
 #include "kernels/array.h"
 
-#include <errno.h>
 #include <jansson.h>
-#include <math.h>
-#include <stdarg.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "towers/files/files.h"
 #include "towers/record/setting_line.h"

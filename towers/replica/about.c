@@ -3,7 +3,6 @@
 #include "towers/files/utf8.h"
 
 #include <jansson.h>
-#include <stdarg.h>
 
 enum { NAMES_BYTES = 4 << 20 };
 

@@ -5,8 +5,6 @@
 
 #include "nccl_sync/bucket.h"
 
-#include <math.h>
-
 _Static_assert((int)GATE_PARTS == (int)BUCKETS_MAX, "a square sum for every bucket");
 
 enum { RING = GATE_AHEAD + 1, LINE = 64 };

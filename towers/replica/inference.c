@@ -6,8 +6,6 @@
 #include "towers/replica/temperature.h"
 #include "towers/store/pretrained.h"
 
-#include <time.h>
-
 enum { SLOTS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */, POLL_NS = 20000 };
 enum { RECORD_BYTES = IMAGE_RECORD * sizeof(int32_t) };
 

@@ -1,11 +1,6 @@
 /* The secret of a job: what its programs know and others do not; see launch.h. */
 #include "towers/replica/launch.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "kernels/text.h"
 #include "towers/files/files.h"
 
 enum { TOKEN_BYTES = 32, TOKEN_TEXT = 2 * TOKEN_BYTES + 1 };

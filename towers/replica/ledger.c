@@ -2,10 +2,8 @@
 #include "towers/replica/ledger.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <sys/mman.h>
-#include <time.h>
 
 static const char *const activity_names[ACTIVITY_COUNT] = {
     [ACTIVITY_START] = "start",     [ACTIVITY_DATA] = "data",         [ACTIVITY_COPY] = "copy",

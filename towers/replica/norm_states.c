@@ -5,8 +5,6 @@
 #include "towers/replica/norm_states.h"
 #include "towers/store/safetensors.h"
 
-#include <math.h>
-
 /* ---- sums */
 
 /* How each tower's statistics are transformed before they are added. */

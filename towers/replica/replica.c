@@ -4,8 +4,6 @@
 #include "nccl_sync/bucket.h"
 #include "towers/store/weights.h"
 
-#include <math.h>
-
 /* ---- memory */
 
 static Status device_floats(Replica *r, size_t count, float **made)

@@ -4,8 +4,6 @@
  * min_lr. */
 #include "towers/replica/schedule.h"
 
-#include <math.h>
-
 static const double ONE_CYCLE_RISE = 0.3;
 
 enum { PIECES_MAX = sizeof((Schedule *)0)->piece_lr / sizeof(double) };

@@ -5,7 +5,6 @@
  * tower's statistics, which rank 0 gathers. It copies all of this and writes it in a thread beside training, one
  * checkpoint at a time. Rank 0 also reads and verifies, and broadcasts what it read: other hosts need not see the
  * files. */
-#include "kernels/text.h"
 #include "towers/replica/tower_process.h"
 
 #include "towers/files/json.h"
@@ -15,11 +14,8 @@
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
 /* ---- arenas to lists */
 

@@ -4,7 +4,6 @@
 #include "towers/replica/temperature.h"
 
 #include <float.h>
-#include <math.h>
 
 static double log_of(float prob)
 {

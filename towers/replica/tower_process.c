@@ -2,9 +2,6 @@
 #include "towers/replica/tower_process.h"
 #include "towers/replica/hooks.h"
 
-#include <math.h>
-#include <stdarg.h>
-
 /* ---- settings */
 
 static void size_add(int32_t *sizes, int32_t n)

@@ -4,17 +4,13 @@
  * removed. */
 #include "towers/store/checkpoint.h"
 #include "kernels/array.h"
-#include "kernels/text.h"
 #include "towers/files/json.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "towers/store/manifest.h"
 

@@ -2,7 +2,6 @@
  * Definition of the opcodes: Lib/pickletools.py of CPython; protocols 2 to 5. */
 #pragma once
 
-#include "kernels/status.h"
 #include "towers/store/safetensors.h"
 
 typedef enum PickleKind {

@@ -6,12 +6,9 @@
  * ended, and until then the towers may still write. If the lock is held although the pid in it is gone, lock_try
  * therefore waits briefly. */
 #include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "towers/store/checkpoint.h"
 

@@ -9,11 +9,8 @@
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
 #define METADATA_KEY "__metadata__"

@@ -6,7 +6,6 @@
  * duplicate keys, holes, overlaps and trailing bytes are errors that name the tensor and the offset. */
 #pragma once
 
-#include "kernels/status.h"
 #include "towers/files/files.h"
 
 typedef enum StDtype {

@@ -1,11 +1,7 @@
 /* Convert arenas to named tensors and back; see weights.h. */
 #include "towers/store/weights.h"
 #include "kernels/array.h"
-#include "kernels/text.h"
 #include "towers/store/torch_file.h"
-
-#include <math.h>
-#include <stdarg.h>
 
 static Status weights_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
 {

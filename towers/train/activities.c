@@ -5,8 +5,6 @@
 #include "nccl_sync/hosts/star.h"
 #include "towers/replica/tower_process.h"
 
-#include <unistd.h>
-
 static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, ACTIVITY_COPY, ACTIVITY_FORWARD,
                                                                ACTIVITY_BACKWARD};
 

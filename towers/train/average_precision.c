@@ -1,8 +1,6 @@
 /* Average precision by sorting the scores of one class after another; see average_precision.h. */
 #include "towers/train/average_precision.h"
 
-#include <math.h>
-
 #include "kernels/op.h"
 #include "kernels/progress.h"
 

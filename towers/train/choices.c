@@ -1,8 +1,6 @@
 /* Exchange of what devices choose by time; see choices.h. */
 #include "towers/train/choices.h"
 
-#include <unistd.h>
-
 enum { LIMIT = 16 << 20 /* bytes of plans.txt */ };
 
 /* The first line, which names a device and its libraries. */

@@ -2,10 +2,7 @@
 #include "towers/train/console.h"
 #include "kernels/text.h"
 
-#include <math.h>
-#include <stdarg.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DRAW_MS = 100, CELLS = 22, FEW_CELLS = 10, NARROW = 90, FIELD = 160, RECENT = 50 };

@@ -4,7 +4,6 @@
 #include "kernels/vitals.h"
 
 #include <pthread.h>
-#include <time.h>
 
 enum { WAIT_MS = 100, READ_MS = 1000, LEAVE_SECONDS = 2, NOTE_BYTES = 256 };
 

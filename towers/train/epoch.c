@@ -13,8 +13,6 @@
 #include "towers/train/stopping.h"
 #include "towers/train/summary.h"
 
-#include <math.h>
-
 /* ---- replicas that differ */
 
 static Status drift_act(TowerProcess *p, const char *text)

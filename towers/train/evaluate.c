@@ -11,8 +11,6 @@
 #include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"
 
-#include <math.h>
-
 static EvalSample sample_of(int32_t label, const float *probability, int64_t classes)
 {
     int64_t predicted = 0;

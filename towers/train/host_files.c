@@ -1,7 +1,6 @@
 /* Bringing the records of other hosts to rank 0; see host_files.h. */
 #include "towers/train/host_files.h"
 
-#include "kernels/text.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
@@ -10,9 +9,6 @@
 #include "towers/train/samples_log.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PIECE = 1 << 18 };
 static const uint64_t RUN_MAX = 8ull << 30; /* bytes that rank 0 takes from all others */

@@ -8,8 +8,6 @@
  * because both see the same directory, is not sent. */
 #pragma once
 
-#include <time.h>
-
 #include "towers/replica/job.h"
 
 typedef struct HostFiles HostFiles;

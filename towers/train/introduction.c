@@ -1,7 +1,6 @@
 /* The header of a run and the commands to run after it; see introduction.h. */
 #include "towers/train/introduction.h"
 
-#include "kernels/text.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/store/weights.h"
 #include "towers/train/stopping.h"

@@ -6,10 +6,6 @@
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 
-#include <errno.h>
-#include <math.h>
-#include <unistd.h>
-
 enum { SHEET_QUALITY = 85 };
 
 /* ---- the list */

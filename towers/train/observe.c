@@ -3,8 +3,6 @@
 
 #include "towers/replica/norm_states.h"
 
-#include <math.h>
-
 bool observation_is_due(const TowerProcess *p, bool epoch_ended)
 {
     const TrainJob *job = p->job;

@@ -1,13 +1,10 @@
 /* The heartbeat and the outcome of a run; see outcome.h. */
 #include "towers/train/outcome.h"
 
-#include "kernels/text.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 
 #include <pthread.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { BEAT_SECONDS = 10, LEAVE_SECONDS = 2 };
 

@@ -13,11 +13,8 @@
 #include "towers/train/step.h"
 #include "towers/train/summary.h"
 
-#include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* ---- training */
 

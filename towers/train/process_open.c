@@ -15,8 +15,6 @@
 #include "towers/train/stopping.h"
 #include "towers/train/summary.h"
 
-#include <math.h>
-
 enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
 
 /* ---- device and replica */

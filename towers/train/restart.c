@@ -19,8 +19,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { LONGEST_S = 60, TRY_MS = 60000 /* for a device to open: a lost one may hang its caller */, TRY_TICK_MS = 10 };
 

@@ -2,7 +2,6 @@
 #include "towers/train/samples_log.h"
 
 #include <dirent.h>
-#include <errno.h>
 
 #include "towers/files/csv.h"
 #include "towers/files/files.h"

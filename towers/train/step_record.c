@@ -2,12 +2,9 @@
 #include "towers/train/step.h"
 
 #include "kernels/clock.h"
-#include "kernels/text.h"
 #include "towers/record/prometheus.h"
 #include "towers/train/activities.h"
 #include "towers/train/summary.h"
-
-#include <math.h>
 
 static const double LOSS_DECAY = 0.9; /* of the averaged losses */
 static const double TELL_SECONDS = 0.25;

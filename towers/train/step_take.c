@@ -3,8 +3,6 @@
 #include "towers/train/samples_log.h"
 #include "towers/train/step.h"
 
-#include <time.h>
-
 enum { POLLS = 200, POLL_NS = 20000 };
 
 Step *step_in_flight(const TowerProcess *p, int64_t number)

@@ -1,10 +1,6 @@
 /* When evaluations end a run or lower its learning rate; see stopping.h. */
 #include "towers/train/stopping.h"
 
-#include "kernels/text.h"
-
-#include <math.h>
-
 static const double PLATEAU_EPS = 1e-8; /* a smaller change of the rate is not made */
 
 bool stopping_is_off(const TrainJob *job)

@@ -8,7 +8,6 @@
 #include "towers/replica/memory_plan.h"
 #include "towers/train/samples_log.h"
 
-#include <math.h>
 #include <pthread.h>
 
 enum { IMAGES = 8 /* of the first batch, for TensorBoard */, QUALITY = 85 };

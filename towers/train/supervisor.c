@@ -9,7 +9,6 @@
  * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
-#include "kernels/text.h"
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/guard/stack.h"
@@ -24,14 +23,10 @@
 #include "towers/train/restart.h"
 #include "towers/train/train.h"
 
-#include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
     TICK_MS = 50,

@@ -10,8 +10,6 @@
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/norm/norm_rows.h"
 
-#include <math.h>
-
 enum {
     SHIFT_PIXELS = 32,
     AWAY_BYTES = 8 << 20, /* larger results are evicted from the caches before they are read */

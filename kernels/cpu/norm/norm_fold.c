@@ -2,8 +2,6 @@
  * are computed in double precision, so every weight is rounded once. */
 #include "kernels/cpu/vector.h"
 
-#include <math.h>
-
 static void fold_channel(const OpCall *call, int64_t channel)
 {
     const float *w = call->in[0].data, *beta = call->in[1].data, *mean = call->in[2].data, *var = call->in[3].data,

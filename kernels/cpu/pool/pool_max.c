@@ -5,7 +5,6 @@
 #include "kernels/cpu/pool/pool_rows.h"
 #include "kernels/cpu/pool/pool_window.h"
 
-#include <math.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

@@ -5,9 +5,6 @@
  * graphs of joined ops can be tested without one. */
 #include "kernels/cpu/span.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* The inner calls. The workspace holds what the first gives to the second, then what either of them needs. */
 typedef struct Pair {
     OpCall first, second; /* keep no states */

@@ -2,9 +2,6 @@
  * alignment, so that the address sanitizer detects every access outside. */
 #include "tests/gpu/emulation/emulated_backend.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/kernels.h"
 

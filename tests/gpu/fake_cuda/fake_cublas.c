@@ -6,8 +6,6 @@
 #include "tests/support/reference.h"
 
 #include <cublasLt.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { TRANSPOSE_A = 0, TRANSPOSE_B, COMPUTE, SCALE, TYPE = 0, ROWS, COLUMNS, LEADING, REDUCTIONS = 0, WORKSPACE };
 enum { NUMBER = 0, SCHEME, KIND /* words of an algorithm */, ALGORITHMS = 2, WORKSPACE_STEP = 256 };

@@ -8,9 +8,6 @@
 #include "tests/support/reference.h"
 
 #include <cudnn.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ATTRIBUTES = 24, ENGINES = 8, ALWAYS = 6 /* in every answer */, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
 

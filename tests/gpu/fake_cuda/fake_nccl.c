@@ -11,11 +11,8 @@
 #include "tests/support/reference.h"
 
 #include <fcntl.h>
-#include <math.h>
 #include <nccl.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <xxhash.h>

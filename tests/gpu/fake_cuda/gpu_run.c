@@ -1,18 +1,11 @@
 /* See gpu_run.h. */
 #include "tests/gpu/fake_cuda/gpu_run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/support/unit.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/process.h"
 

@@ -4,8 +4,6 @@
 
 #include "kernels/cuda/nvml.h"
 
-#include <stddef.h>
-
 #define SAME(ours, theirs) _Static_assert((unsigned long long)(ours) == (unsigned long long)(theirs), #theirs)
 #define SAME_FIELD(our, our_field, their, their_field)                                                                 \
     SAME(offsetof(our, our_field), offsetof(their, their_field));                                                      \

@@ -9,9 +9,6 @@
 
 #include "kernels/clock.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define NVML(needed, name, parameters) unsigned nvml##name parameters;

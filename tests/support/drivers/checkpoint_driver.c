@@ -7,9 +7,6 @@
  *   checkpoint_driver older DIRECTORY RUN KEY...     save the checkpoint of DIRECTORY to RUN without these settings, as a
  *                                                    program wrote it that did not have them
  * Exits as `towers` does. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/support/sample_checkpoint.h"
 

@@ -10,8 +10,6 @@
  * "aux_loss.<i>" F32 (means over the samples), "grad.<name>" of every parameter and "state.<name>" of every running
  * statistic afterwards; "after.<name>" of both after the last step, as a state dict. Dropout is off.
  * Gradients are written without the loss scale. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/models/models.h"
 #include "kernels/array.h"

@@ -3,10 +3,6 @@
 #include "towers/data/loading/fold.h"
 #include "towers/data/sources/reader.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SAMPLES = 1 << 16 };
 
 static int32_t label[SAMPLES];

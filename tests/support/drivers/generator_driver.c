@@ -5,8 +5,6 @@
 #include "kernels/philox.h"
 #include "towers/store/weights.h"
 
-#include <stdlib.h>
-
 static Status file_write(const char *out, const char *ending, const void *bytes, size_t count)
 {
     char path[4096];

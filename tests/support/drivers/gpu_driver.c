@@ -5,8 +5,6 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_graph.h"
 
-#include <string.h>
-
 static Status json_print(Device *device)
 {
     static char json[1 << 16];
@@ -68,8 +66,6 @@ int main(int count, char **words)
 }
 
 #else
-
-#include <stdio.h>
 
 int main(void)
 {

@@ -10,13 +10,10 @@
  *   sums    sums in tower order, broadcasts, gathers and barriers, each checked; FOLDER/sum is the sum of the last round
  *   abort   rank `who` leaves by comm_abort; kill: by SIGKILL; stop: by SIGSTOP; late: it never takes part again */
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/clock.h"

@@ -3,7 +3,6 @@
  *   decode FILE Y X H W           a part of a picture; H = 0: all of it
  *   resize FILTER Y X H W FILE    the picture resized to H x W; FILTER 0 bilinear, 1 bicubic; Y and X must be 0
  *   augment KIND AMOUNT FILE      one operation of towers/data/images/augment.h */
-#include <stdlib.h>
 
 #include "towers/data/images/augment.h"
 #include "towers/data/images/image.h"

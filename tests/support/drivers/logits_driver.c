@@ -4,9 +4,6 @@
 #include "towers/replica/replica.h"
 #include "towers/store/pretrained.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static Status file_write(const char *out, const char *ending, const void *bytes, size_t count)
 {
     char path[4096];

@@ -4,8 +4,6 @@
  *                    [eps=X] [trust=X] [weight_decay=X]
  *
  * kind: a name of optimizers.def. input: "param" F32 {n} and "grad" F32 {steps, n}; output: "after.param" F32 {n}, after all steps. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "kernels/backend.h"
 #include "kernels/optimizer.h"

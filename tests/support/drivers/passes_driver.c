@@ -5,9 +5,6 @@
  * gradients and workspaces.
  *
  *   passes_driver [model=inception_v3] [side=N] [n=8] [threads=2] [rounds=5] [small=inception_mini] */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/models/models.h"
 #include "kernels/philox.h"

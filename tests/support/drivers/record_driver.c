@@ -4,9 +4,6 @@
  *
  *   record_driver DIRECTORY */
 #include <glob.h>
-#include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/support/sample_checkpoint.h"
 #include "towers/record/metrics.h"

@@ -5,8 +5,6 @@
  *
  * input: "pixels" U8 {n, side, side, 3} and "labels" I32 {n}. weights: each parameter as F64, convolutions in the order
  * {out, rows, columns, in}; so are the gradients, "grad.<name>", of output, beside "logits" and "loss" (the mean). */
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/models/models.h"
 #include "tests/support/arguments.h"

@@ -8,9 +8,6 @@
  * part of it.
  *
  *   roofline_driver [model=inception_v3] [n=256] [dtype=f16] [fuse=auto] [gpu=H200] [print=groups|total|joins] */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "inception/models/models.h"
 #include "tests/support/arguments.h"

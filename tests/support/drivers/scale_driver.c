@@ -10,17 +10,12 @@
  * milliseconds; then milliseconds until all have met, of all steps, until all have ended, and of the report; and the bytes of
  * a row of metrics.jsonl. */
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "inception/report/report.h"
 #include "kernels/clock.h"

@@ -6,9 +6,6 @@
  *                                        its tensor from START to A, and every tensor has changed except the one called
  *                                        STILL; START may be "-": then PART is of the largest value
  *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is above 1) */
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "towers/store/safetensors.h"
 

@@ -2,8 +2,6 @@
  * Sources: Pillow's definitions of blend, convert (L, HSV), transform (affine, nearest) and ImageOps. */
 #include "towers/data/images/augment.h"
 
-#include <math.h>
-
 typedef struct Histogram {
     int64_t of[3][256];
 } Histogram;

@@ -1,8 +1,6 @@
 /* Boxes of crops and distortions of colors, by the formulas of TensorFlow's kernels. */
 #include "towers/data/images/distort.h"
 
-#include <math.h>
-
 /* ---- crops */
 
 static int32_t rounded(float value)

@@ -3,8 +3,6 @@
  * values. Values are scaled to 255 as in Pillow, except that gray of more than 8 bits is clipped (image.h). */
 #include "towers/data/images/image_formats.h"
 
-#include <math.h>
-
 typedef struct Pnm {
     const uint8_t *data;
     size_t size, at;

@@ -2,8 +2,6 @@
  * "A Simple Method for Generating Gamma Variables", 2000), as logarithms, because a small alpha makes them tiny. */
 #include "towers/data/images/mix.h"
 
-#include <math.h>
-
 #include "kernels/philox.h"
 
 enum { STREAM_KIND = 0, STREAM_CENTER, STREAM_FIRST, STREAM_SECOND };

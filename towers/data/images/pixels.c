@@ -1,8 +1,6 @@
 /* Growable buffers; see pixels.h. */
 #include "towers/data/images/pixels.h"
 
-#include <math.h>
-
 Status bytes_reserve(Bytes *bytes, size_t room)
 {
     if (room <= bytes->room && bytes->data) return OK;

@@ -3,8 +3,6 @@
  * times max(r, 1). */
 #include "towers/data/images/resize.h"
 
-#include <math.h>
-
 #include "towers/data/images/resize_rows.h"
 #include "towers/data/images/resize_tf.h"
 

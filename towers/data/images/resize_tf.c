@@ -2,8 +2,6 @@
  * rounding decides which pixel is taken. */
 #include "towers/data/images/resize_tf.h"
 
-#include <math.h>
-
 /* The taps of all outputs along one axis. */
 typedef struct TapAxis {
     int32_t taps;   /* words per output */

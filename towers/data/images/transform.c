@@ -2,9 +2,6 @@
  * purpose has its own stream, so that enabling one augmentation does not change another. */
 #include "towers/data/images/transform.h"
 
-#include <math.h>
-#include <time.h>
-
 #include "kernels/clock.h"
 #include "kernels/philox.h"
 

@@ -1,7 +1,6 @@
 /* Dealing samples into parts, and a source that reads some samples of another; see fold.h. */
 #include "towers/data/loading/fold.h"
 
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "kernels/philox.h"

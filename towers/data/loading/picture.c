@@ -3,8 +3,6 @@
 
 #include "kernels/text.h"
 
-#include <math.h>
-
 /* Pixel (y, x) of image i alone. */
 static void pixel_of(const Batch *b, int32_t i, int32_t side, const float mean[3], int32_t y, int32_t x, uint8_t *to)
 {

@@ -3,9 +3,6 @@
 
 #include "towers/files/utf8.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 enum { CLASSES_LIMIT = 1 << 20 /* bytes */ };
 
 Status class_names_set(Names *names, int count, const char *const *from)

@@ -4,7 +4,6 @@
 #include "kernels/open.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 static Status size_check(uint64_t bytes, uint64_t most)

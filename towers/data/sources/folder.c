@@ -3,8 +3,6 @@
 #include "towers/data/sources/folder.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "kernels/array.h"

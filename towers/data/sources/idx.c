@@ -3,10 +3,7 @@
  * says "compressed". */
 #include "towers/data/sources/idx.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 #include <zlib.h>
 

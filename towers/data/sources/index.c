@@ -1,12 +1,8 @@
 /* Index files: layout, checks and the cache; format in index.h. */
 #include "towers/data/sources/index.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "kernels/array.h"

@@ -1,8 +1,6 @@
 /* Samples that an index lists, as a Source. */
 #include "towers/data/sources/indexed.h"
 
-#include <sys/stat.h>
-
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"

@@ -2,8 +2,6 @@
  * pointer to its name, then its class. */
 #include "towers/data/sources/label_file.h"
 
-#include <stdarg.h>
-
 #include "kernels/array.h"
 #include "towers/files/files.h"
 

@@ -1,9 +1,6 @@
 /* Reads a labels file into an index, and samples through it; rules in labeled.h. */
 #include "towers/data/sources/labeled.h"
 
-#include <errno.h>
-#include <math.h>
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "towers/data/sources/endings.h"

@@ -1,7 +1,6 @@
 /* A source that reads from another and changes the label; see labels.h. */
 #include "towers/data/sources/labels.h"
 
-#include "kernels/text.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"

@@ -4,11 +4,7 @@
  * names. Numbers are little-endian. Image: a column jpeg, png, bytes, or pixels as ndarray:uint8:H,W,3; label: a
  * column of integers. Only the names of the files are taken from index.json; its other entries must agree with the
  * files. */
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "kernels/open.h"

@@ -2,7 +2,6 @@
 #include "towers/data/sources/shard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "kernels/open.h"

@@ -3,11 +3,7 @@
 #include "towers/data/sources/shards.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <math.h>
 #include <pthread.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "towers/data/sources/class_names.h"

@@ -1,7 +1,6 @@
 /* Random images and labels that cost almost nothing to read, like the synthetic data of tf_cnn_benchmarks: pixels from
  * a normal distribution (mean 127, deviation 60) truncated at two deviations, uniform labels. An image is a window into
  * one pool of random pixels, at a random place that depends on (seed, index); images may overlap. */
-#include <math.h>
 #include <xxhash.h>
 
 #include "kernels/philox.h"

@@ -4,15 +4,11 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <locale.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "kernels/text.h"
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/shard.h"
 #include "towers/files/files.h"

@@ -3,9 +3,6 @@
  * one beside the shard, must agree. */
 #include "towers/data/sources/tfrecord.h"
 
-#include <errno.h>
-#include <unistd.h>
-
 #include "towers/data/sources/example.h"
 #include "towers/data/sources/shard.h"
 #include "towers/files/crc32c.h"

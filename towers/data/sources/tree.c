@@ -2,8 +2,6 @@
 #include "towers/data/sources/tree.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <math.h>
 #include <xxhash.h>
 
 static Status part_add(const char *path, const char *name, const TreeKind *kind, char parts[SPLITS][PATH_BYTES])
