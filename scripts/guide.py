@@ -6,7 +6,7 @@ is its output. The commands of a page run in a folder of its own with small pict
 evaluation images; few/ three classes of 10 and 100; many/ the other seven classes with 300 and 50. With --check the pages stay as
 they are, and it is an error if the output differs in more than its numbers, classes and curves.
 
-usage: [TOWERS=BINARY] scripts/guide.py [--check] [PAGE...]      without PAGE: all of docs/guide that have console blocks
+usage: [TOWERS=BINARY] scripts/guide.py [--check] [PAGE...]      without PAGE: all below docs; BINARY must have fault points
 """
 import difflib, gzip, os, re, subprocess, sys, tempfile
 from pathlib import Path
@@ -54,11 +54,11 @@ def masked(text):
 def main():
     check = "--check" in sys.argv
     names = [name for name in sys.argv[1:] if name != "--check"]
-    pages = [Path(name) for name in names] or [page for page in sorted(ROOT.glob("docs/guide/*.md")) if BLOCK.search(page.read_text())]
+    pages = [Path(name) for name in names] or [page for page in sorted(ROOT.glob("docs/**/*.md")) if BLOCK.search(page.read_text())]
     os.environ.update(LC_ALL="C", TOWERS_DEVICE="cpu")
     with tempfile.TemporaryDirectory(prefix="towers-guide.") as work:
         (Path(work) / "bin").mkdir()
-        (Path(work) / "bin/towers").symlink_to(Path(os.environ.get("TOWERS", ROOT / "build/towers")).resolve())
+        (Path(work) / "bin/towers").symlink_to(Path(os.environ.get("TOWERS", ROOT / "build-test/towers")).resolve())
         os.environ.update(PATH=f"{work}/bin:{os.environ['PATH']}", XDG_CACHE_HOME=f"{work}/cache")
         differences = []
         for page in pages:

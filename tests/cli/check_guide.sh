@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The commands of docs/guide print what its pages show; a page whose output is another, or whose command fails, is found.
+# The commands in docs print what its pages show; a page whose output is another, or whose command fails, is found.
 # Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python
 check_begin guide "$@"
 [[ -d $fashion_mnist ]] || { echo "SKIPPED: no Fashion-MNIST in $fashion_mnist (package dataset-fashion-mnist)" >&2; exit 77; }
+needs_faults "$fashion_mnist"
 export TOWERS=$towers FASHION_MNIST=$fashion_mnist
 
 "$source_dir/scripts/guide.py" --check >"$out" 2>&1 || complain "$(cat "$out")"
@@ -20,4 +21,4 @@ grep -qx -- -coats "$out" || complain "a page with other output: $(cat "$out")"
 "$source_dir/scripts/guide.py" --check "$work/failing.md" >"$out" 2>&1 && complain "a page with a command that fails passes"
 "$source_dir/scripts/guide.py" "$work/bad.md" && cmp "$work/good.md" "$work/bad.md" || complain "a page is not written anew: $(cat "$work/bad.md")"
 
-check_end "the guide's commands print what its pages show"
+check_end "the commands in docs print what its pages show"
