@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every link in a page of this project to a file or a heading has a target, and docs/README.md lists every page of docs/.
-# Arguments: source folder, binary.
+# What pages refer to is there: links have a file or a heading as their target, docs/README.md lists every page of docs/, commands of
+# this program have the options that are given to them, other options are in some source, and files that are named exist. `towers
+# train` accepts the lines of sh blocks. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python
@@ -40,7 +41,64 @@ for page in sorted(pages):
 PYTHON
 }
 
+names() { # of the folder $1: options, files and `towers train` lines that the program, manual $2, or the tree does not know
+    python3 - "$1" "$2" "$towers" <<'PYTHON'
+import os, re, shlex, subprocess, sys
+root, manual, program = sys.argv[1:]
+OTHERS = "--sync-bn --test-only --logdir --collector --kd-model-name --train-img-sizes".split() # of other programs
+options, sources, files = {}, "", set()
+for row in re.findall(r"^- `(-[^`]*--[^`]*`.*|--[^`]*`.*)", open(manual).read(), re.M):
+    of = re.search(r"Commands: ([^.]*)", row)
+    named = row.split("`")[0] + "".join(re.findall(r"Alias(?:es)?: ([^.]*)", row))
+    for flag in re.findall(r"--(?:\[no-\])?([\w-]+)", named):
+        options.setdefault(flag, set()).update(of[1].split(", ") if of else [""])
+commands = re.findall(r"^- `towers ([\w-]+)", open(manual).read(), re.M)
+
+def known(flag, command):
+    found = options.get(flag[2:]) or options.get(flag[2:].removeprefix("no-")) or ()
+    return command in found or "" in found or (not command and found)
+
+pages = []
+for folder, inner, names in os.walk(root):
+    inner[:] = [name for name in inner if not name.startswith((".", "build", "third_party", "runs"))]
+    for name in names:
+        path = os.path.join(folder, name)
+        files.add(os.path.relpath(path, root))
+        if not name.endswith(".md"):
+            sources += open(path, encoding="utf-8", errors="replace").read()
+        elif name != "CHANGELOG.md":
+            pages.append(path)
+for path in sorted(pages):
+    page, text = os.path.relpath(path, root), open(path, encoding="utf-8").read()
+    blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.M | re.S)
+    lines = [(kind, line) for kind, block in blocks for line in re.sub(r"\\\n(> )?", "", block).splitlines()]
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S))
+    for kind, line in lines + [("", span) for span in spans]:
+        for command, rest in re.findall(r"(?:^|[ $/])towers ([\w-]+)((?: [^#;|&]*)?)", line):
+            for flag in re.findall(r"(?<= )--[a-z][\w-]*", rest) if command in commands else []:
+                if not known(flag, command):
+                    print(f"{page}: towers {command} has no option {flag}")
+            if kind == "sh" and command == "train":
+                line = re.sub(r"--data-path \S+", "--data-path data", re.sub(r"--pretrained \S+ --reset-head", "", rest))
+                done = subprocess.run([program, command, *shlex.split(line), "--print-config"], capture_output=True, text=True)
+                if done.returncode:
+                    print(f"{page}: towers train{rest.rstrip()}: {done.stderr.strip()}")
+    for span in spans:
+        for flag in re.findall(r"^--[a-z][\w-]*", span):
+            if not known(flag, "") and flag not in OTHERS and flag not in sources:
+                print(f"{page}: no option {flag}")
+        for name in re.findall(r"^(?:cmake|docs|examples|inception|kernels|nccl_sync|scripts|tests|towers)/[\w./-]+\.\w+", span):
+            if name not in files and "NAME" not in name:
+                print(f"{page}: no file {name}")
+PYTHON
+}
+
 [[ -z $(pages "$source_dir") ]] || complain "$(pages "$source_dir")"
+small_data "$work/data" 1000 50 || exit 77
+"$towers" man --markdown >"$work/manual" || complain "towers man --markdown"
+cd "$work" || exit 1
+names "$source_dir" manual >found
+[[ ! -s found ]] || complain "$(cat found)"
 
 mkdir -p "$work/docs"
 printf '# A\n[b](docs/b.md#some-words) [c](docs/c.md) [d](docs/b.md#none) <img src="no.png">\n' >"$work/README.md"
@@ -50,4 +108,11 @@ pages "$work" >"$work/found"
 printf '%s\n' "README.md: docs/c.md is not there" "README.md: docs/b.md#none: no such heading" "README.md: no.png is not there" \
     "docs/README.md does not list docs/b.md" | cmp - "$work/found" || complain "of a page with bad links: $(cat "$work/found")"
 
-check_end "all links have an end"
+mkdir tree
+printf '%s\n' 'See `--lr`, `--rl`, `--no-augment` and `towers/none.c`.' '```sh' 'towers eval RUN --epochs 3   # x' 'towers train fashion_cnn \' \
+    '    --plateau-patience 3' '```' >tree/page.md
+names tree manual >found
+printf '%s\n' "page.md: towers eval has no option --epochs" "page.md: towers train fashion_cnn     --plateau-patience 3: error: --plateau-patience has no effect with \
+--sched constant; it applies only to plateau" "page.md: no option --rl" "page.md: no file towers/none.c" | cmp - found || complain "of a page with bad names: $(cat found)"
+
+check_end "all links and names have an end"
