@@ -6,8 +6,6 @@ what MLflow has already is asked of MLflow.
     pip install mlflow-skinny                      # tested: scripts/requirements/mlflow.txt
     python3 scripts/follow_mlflow.py runs/NAME     # MLFLOW_TRACKING_URI names the server; --once: do not wait for the run's end
 """
-import argparse
-import hashlib
 import os
 import time
 
@@ -17,20 +15,17 @@ from mlflow.tracking import MlflowClient
 import follow_run
 
 BATCH = 900 # metrics of a request; MLflow takes 1000
-ARTIFACTS = ("report.html", "args.yaml", "env.json", "first-batch.jpg", "mistakes.jpg", "mistakes.csv", "confusion.csv", "best.safetensors")
 
 
-def run_find(client, experiment, run):
+def run_find(client, args):
     """The run in MLflow that follows this directory, which is made if there is none."""
-    path = os.path.realpath(run)
-    mark = hashlib.sha256(os.fsencode(path)).hexdigest()
-    found = client.get_experiment_by_name(experiment)
-    number = found.experiment_id if found else client.create_experiment(experiment)
-    runs = client.search_runs([number], f"tags.`towers.mark` = '{mark}'")
+    found = client.get_experiment_by_name(args.experiment)
+    number = found.experiment_id if found else client.create_experiment(args.experiment)
+    runs = client.search_runs([number], f"tags.`towers.mark` = '{args.mark}'")
     if runs:
         return runs[0].info.run_id
-    tags = {"towers.mark": mark, "towers.run": path, "towers.model": follow_run.environment(run).get("model", "")}
-    return client.create_run(number, run_name=os.path.basename(path), tags=tags).info.run_id
+    tags = {"towers.mark": args.mark, "towers.run": args.path, "towers.model": follow_run.environment(args.run).get("model", "")}
+    return client.create_run(number, run_name=os.path.basename(args.path), tags=tags).info.run_id
 
 
 def steps_known(client, number):
@@ -60,15 +55,9 @@ def bring(client, number, run, wait):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("--experiment", default="towers")
-    parser.add_argument("--once", action="store_true", help="take what there is, and end")
-    args = parser.parse_args()
-    if not os.path.exists(os.path.join(args.run, "args.yaml")):
-        parser.error(f"'{args.run}' is no run: it has no args.yaml")
+    args = follow_run.arguments(__doc__, "experiment")
     client = MlflowClient()
-    number = run_find(client, args.experiment, args.run)
+    number = run_find(client, args)
     known = client.get_run(number).data.params # MLflow keeps the first value of one that a resumed run has changed
     settings = {key: value[:500] for key, value in follow_run.settings(args.run).items() if key not in known}
     client.log_batch(number, params=[Param(key, value) for key, value in settings.items()])
@@ -77,9 +66,8 @@ def main():
     outcome = follow_run.ended(args.run)
     if not outcome:
         return
-    for name in ARTIFACTS:
-        if os.path.exists(os.path.join(args.run, name)):
-            client.log_artifact(number, os.path.join(args.run, name))
+    for path in follow_run.existing(args.run, *follow_run.FILES, follow_run.WEIGHTS):
+        client.log_artifact(number, path)
     status = {"finished": "FINISHED", "ended early": "FINISHED", "failed": "FAILED"}.get(outcome["outcome"], "KILLED")
     client.set_terminated(number, status)
 

@@ -5,11 +5,35 @@
 `kind` is "step" (a row of metrics.jsonl) or "epoch" (a row of results.csv); `number` is the step, `values` {name: number}.
 Lists become a number for each tower, tower_loss/0. Ends when the run has ended and everything has been read, or, with
 wait=False, at the end of what there is now."""
+import argparse
 import csv
+import hashlib
 import json
 import math
 import os
 import time
+
+
+FILES = ("report.html", "args.yaml", "env.json", "first-batch.jpg", "mistakes.jpg", "mistakes.csv", "confusion.csv")
+WEIGHTS = "best.safetensors"
+
+
+def arguments(description, group):
+    """The command line: a run, its path and the mark that names it in a tracker, which calls several runs a `group`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--" + group, default="towers")
+    parser.add_argument("--once", action="store_true", help="take what there is, and end")
+    args = parser.parse_args()
+    if not os.path.exists(os.path.join(args.run, "args.yaml")):
+        parser.error(f"'{args.run}' is no run: it has no args.yaml")
+    args.path = os.path.realpath(args.run)
+    args.mark = hashlib.sha256(os.fsencode(args.path)).hexdigest()
+    return args
+
+
+def existing(run, *names):
+    return [path for path in (os.path.join(run, name) for name in names) if os.path.exists(path)]
 
 
 def settings(run):

@@ -6,8 +6,6 @@ RUN/follow-wandb.json names. WANDB_MODE=offline works, too; `wandb sync` sends i
     pip install wandb                              # tested: scripts/requirements/wandb.txt
     python3 scripts/follow_wandb.py runs/NAME      # --once: do not wait for the run's end
 """
-import argparse
-import hashlib
 import json
 import os
 
@@ -16,7 +14,6 @@ import wandb
 import follow_run
 
 STATE = "follow-wandb.json"
-FILES = ("report.html", "args.yaml", "env.json", "first-batch.jpg", "mistakes.jpg", "mistakes.csv", "confusion.csv")
 
 
 def state_read(run):
@@ -35,19 +32,12 @@ def state_write(run, state):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("--project", default="towers")
-    parser.add_argument("--once", action="store_true", help="take what there is, and end")
-    args = parser.parse_args()
-    if not os.path.exists(os.path.join(args.run, "args.yaml")):
-        parser.error(f"'{args.run}' is no run: it has no args.yaml")
+    args = follow_run.arguments(__doc__, "project")
     state = state_read(args.run)
     if state["ended"] and state["ended"] == follow_run.ended(args.run):
         return # it has not been continued since
-    path = os.path.realpath(args.run)
-    mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    run = wandb.init(project=args.project, id=mark, name=os.path.basename(path), config=follow_run.settings(args.run), resume="allow")
+    mark = args.mark[:16]
+    run = wandb.init(project=args.project, id=mark, name=os.path.basename(args.path), config=follow_run.settings(args.run), resume="allow")
     run.define_metric("epoch/*", step_metric="epoch/epoch")
     for kind, step, values in follow_run.follow(args.run, state["step"], state["epoch"], not args.once):
         if kind == "step":
@@ -59,12 +49,11 @@ def main():
         state_write(args.run, state)
     outcome = follow_run.ended(args.run)
     if outcome:
-        for name in FILES:
-            if os.path.exists(os.path.join(args.run, name)):
-                run.save(os.path.join(path, name), base_path=path, policy="now")
-        if os.path.exists(os.path.join(args.run, "best.safetensors")):
+        for path in follow_run.existing(args.path, *follow_run.FILES):
+            run.save(path, base_path=args.path, policy="now")
+        for path in follow_run.existing(args.path, follow_run.WEIGHTS):
             artifact = wandb.Artifact(f"towers-{mark}", type="model")
-            artifact.add_file(os.path.join(args.run, "best.safetensors"))
+            artifact.add_file(path)
             run.log_artifact(artifact)
     run.finish(exit_code=1 if outcome and outcome["outcome"] == "failed" else 0)
     state["ended"] = outcome
