@@ -1,6 +1,6 @@
 /* bench: timed training steps, by the benchmark protocol of tf_cnn_benchmarks and in its format, so that its scripts
  * can read the output: warm-up steps, then timed steps. At every display interval it prints the mean speed so far with
- * its uncertainty (standard deviation / sqrt(n)) and jitter (1.4826 times the median absolute deviation). */
+ * its uncertainty and jitter. */
 #include "inception/commands/commands.h"
 
 #include "inception/commands/profile.h"
@@ -32,8 +32,9 @@ typedef struct Timing {
 } Timing;
 
 typedef struct Speed {
-    double mean, uncertainty, jitter; /* images per second */
-    double seconds;                   /* of a step, on average */
+    double mean; /* images per second */
+    Scatter scatter;
+    double seconds; /* of a step, on average */
     int64_t steps;
 } Speed;
 
@@ -49,7 +50,7 @@ static Speed speed_of(const Timing *timing, int phase)
 {
     const TrainJob *job = timing->job;
     int64_t cycle = job_cycle(job), group = phase != ALL_PHASES ? 1 : timing->count < cycle ? timing->count : cycle;
-    double *speed = calloc((size_t)timing->count + 1, sizeof *speed), total = 0, images = 0, sum = 0, square = 0;
+    double *speed = calloc((size_t)timing->count + 1, sizeof *speed), total = 0, images = 0;
     Speed result = {0};
     int64_t n = 0;
     for (int64_t i = 0; i + group <= timing->count; i += group) {
@@ -61,24 +62,15 @@ static Speed speed_of(const Timing *timing, int phase)
             if (counts) group_images += (double)job_step_samples(job, run_step(timing, k));
         }
         if (!(group_seconds > 0)) continue;
-        double s = group_images / group_seconds;
         total += group_seconds;
         images += group_images;
-        sum += s;
-        square += s * s;
-        if (speed) speed[n] = s;
+        if (speed) speed[n] = group_images / group_seconds;
         n++;
     }
     if (n > 0) {
-        double variance = square / (double)n - (sum / (double)n) * (sum / (double)n);
         result.mean = images / total;
-        result.uncertainty = sqrt(fmax(variance, 0) / (double)n);
         result.seconds = total / (double)result.steps;
-    }
-    if (n > 0 && speed) {
-        double middle = series_median(speed, n);
-        for (int64_t i = 0; i < n; i++) speed[i] = fabs(speed[i] - middle);
-        result.jitter = 1.4826 * series_median(speed, n);
+        if (speed) result.scatter = series_scatter(speed, n);
     }
     free(speed);
     return result;
@@ -120,7 +112,7 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
             bool several = timing->job->program.model->phases;
             Speed speed = speed_of(timing, several ? phase : ALL_PHASES);
             printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", (long long)timing->count, speed.mean,
-                   speed.uncertainty, speed.jitter, loss);
+                   speed.scatter.error, speed.scatter.jitter, loss);
             if (several) text_printf(stdout, "\t%s", job_phase(timing->job, phase)->name);
             putchar('\n');
         }
@@ -170,7 +162,7 @@ static json_t *phases_json(const Timing *timing)
         Speed speed = speed_of(timing, p);
         json_array_append_new(all, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f}", "phase", job_phase(timing->job, p)->name,
                                              "num_steps", (json_int_t)speed.steps, "images_per_sec", speed.mean,
-                                             "uncertainty", speed.uncertainty, "jitter", speed.jitter,
+                                             "uncertainty", speed.scatter.error, "jitter", speed.scatter.jitter,
                                              "average_wall_time", speed.seconds));
     }
     return all;
@@ -184,7 +176,7 @@ static Status json_print(const Timing *timing, const Speed *speed)
                              job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers",
                              job->shares.towers, "processes", job->processes, "threads", job->device.threads, "compute",
                              dtype_name(job->program.compute), "num_steps", (json_int_t)timing->count, "images_per_sec",
-                             speed->mean, "uncertainty", speed->uncertainty, "jitter", speed->jitter,
+                             speed->mean, "uncertainty", speed->scatter.error, "jitter", speed->scatter.jitter,
                              "average_wall_time", speed->seconds);
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     double watts = watts_of(timing);
@@ -202,7 +194,8 @@ static void total_print(const Timing *timing, const Speed *speed)
     for (int p = 0; job->program.model->phases && p < job->program.model->phase_count; p++) {
         Speed of = speed_of(timing, p);
         text_printf(stdout, "%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n",
-                    job_phase(job, p)->name, (long long)of.steps, 1e3 * of.seconds, of.mean, of.uncertainty, of.jitter);
+                    job_phase(job, p)->name, (long long)of.steps, 1e3 * of.seconds, of.mean, of.scatter.error,
+                    of.scatter.jitter);
     }
     double watts = watts_of(timing);
     if (watts > 0) printf("images/joule: %.3f at %.1f W\n", speed->mean / watts, watts);

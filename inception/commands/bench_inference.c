@@ -127,14 +127,15 @@ static Status ranks_run(const TrainJob *job, Passes *passes)
 }
 
 typedef struct InferenceSpeed {
-    double mean, uncertainty, jitter; /* images per second */
-    double seconds;                   /* of a pass, on average */
+    double mean; /* images per second */
+    Scatter scatter;
+    double seconds; /* of a pass, on average */
 } InferenceSpeed;
 
 static InferenceSpeed speed_of(const TrainJob *job, const Passes *passes)
 {
     InferenceSpeed speed = {0};
-    double square = 0, sum = 0, *at = calloc((size_t)passes->count, sizeof *at);
+    double *at = calloc((size_t)passes->count, sizeof *at);
     for (int r = 0; r < passes->processes; r++) {
         const double *seconds = passes->seconds + r * passes->count;
         Placement place = job_placement(job, r);
@@ -145,12 +146,7 @@ static InferenceSpeed speed_of(const TrainJob *job, const Passes *passes)
         speed.mean += images * (double)passes->count / total;
         speed.seconds += total / (double)passes->count / passes->processes;
     }
-    for (int64_t i = 0; at && i < passes->count; i++) sum += at[i], square += at[i] * at[i];
-    sum /= (double)passes->count;
-    speed.uncertainty = sqrt(fmax(square / (double)passes->count - sum * sum, 0) / (double)passes->count);
-    double middle = at ? series_median(at, passes->count) : 0;
-    for (int64_t i = 0; at && i < passes->count; i++) at[i] = fabs(at[i] - middle);
-    if (at) speed.jitter = 1.4826 * series_median(at, passes->count);
+    if (at) speed.scatter = series_scatter(at, passes->count);
     free(at);
     return speed;
 }
@@ -161,16 +157,16 @@ static Status speed_print(const Options *o, const TrainJob *job, const Inference
     if (!o->json) {
         text_printf(stdout, "Mode:        inference\nBatch size:  %lld global\nNum batches: %lld\n", (long long)global,
                     (long long)o->batches);
-        text_printf(stdout, "total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->uncertainty,
-                    speed->jitter);
+        text_printf(stdout, "total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->scatter.error,
+                    speed->scatter.jitter);
         return OK;
     }
     json_t *root = json_pack(
         "{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model", job->program.model->name, "mode",
         "inference", "device", job->backend->name, "global_batch", (json_int_t)global, "towers", job->shares.towers,
         "processes", job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
-        "num_steps", (json_int_t)o->batches, "images_per_sec", speed->mean, "uncertainty", speed->uncertainty, "jitter",
-        speed->jitter, "average_wall_time", speed->seconds);
+        "num_steps", (json_int_t)o->batches, "images_per_sec", speed->mean, "uncertainty", speed->scatter.error,
+        "jitter", speed->scatter.jitter, "average_wall_time", speed->seconds);
     return json_emit(root, JSON_COMPACT, stdout);
 }
 

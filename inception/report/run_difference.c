@@ -200,8 +200,7 @@ static Status speeds(const Run *run, double **made, int64_t *count)
             x[n++] = log(run->step[i].images_per_sec);
     for (int64_t i = 0; i < n; i++) copy[i] = x[i];
     double middle = series_median(copy, n);
-    for (int64_t i = 0; i < n; i++) copy[i] = fabs(x[i] - middle);
-    double reach = 3 * 1.4826 * series_median(copy, n);
+    double reach = 3 * series_scatter(copy, n).jitter;
     for (int64_t i = 0; i < n; i++) x[i] = fmin(fmax(x[i], middle - reach), middle + reach);
     *made = x;
     *count = n;

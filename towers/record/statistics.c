@@ -90,6 +90,15 @@ double series_median(double *x, int64_t count)
     return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
 }
 
+Scatter series_scatter(double *x, int64_t count)
+{
+    double mean = series_mean(x, count), square = 0;
+    for (int64_t i = 0; i < count; i++) square += (x[i] - mean) * (x[i] - mean);
+    double middle = series_median(x, count);
+    for (int64_t i = 0; i < count; i++) x[i] = fabs(x[i] - middle);
+    return (Scatter){sqrt(square) / (double)count, 1.4826 * series_median(x, count)};
+}
+
 double series_inefficiency(const double *x, int64_t count)
 {
     double mean = series_mean(x, count), variance = 0, g = 1;

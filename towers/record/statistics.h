@@ -26,6 +26,12 @@ void series_sort(double *x, int64_t count);                 /* ascending */
 double series_median(double *x, int64_t count);             /* sorts x; NaN of none */
 double series_inefficiency(const double *x, int64_t count); /* g >= 1 */
 
+/* As tf_cnn_benchmarks: standard deviation / sqrt(count), and 1.4826 times the median absolute deviation. Overwrites x. */
+typedef struct Scatter {
+    double error, jitter;
+} Scatter;
+Scatter series_scatter(double *x, int64_t count);
+
 /* The mean of a series of dependent values. */
 Estimate series_estimate(const double *x, int64_t count);
 /* mean(a) - mean(b) of two independent series (Welch, with errors as above). */
