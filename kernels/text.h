@@ -3,6 +3,7 @@
  * one buffer. */
 #pragma once
 
+#include <locale.h>
 #include <stdarg.h>
 
 #include "kernels/status.h"
@@ -33,12 +34,13 @@ void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((for
 typedef void TextPut(FILE *to, const char *text);
 void text_vput(FILE *to, TextPut *put, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
 
-/* A text of any length, printed in memory. */
+/* A text of any length, printed in memory, in the C locale: the thread has it until draft_end. */
 typedef struct Draft {
     FILE *to;         /* until draft_end */
     char *text;       /* behind draft_end; owned by the caller. NULL after a failure */
     size_t bytes;     /* without the zero */
     const char *what; /* borrowed */
+    locale_t before;
 } Draft;
 /* ERR_MEMORY says "no memory for WHAT". */
 NODISCARD Status draft_begin(Draft *draft, const char *what);

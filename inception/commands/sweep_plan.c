@@ -16,7 +16,7 @@ typedef struct PlanReader {
     Options *options; /* of the sweep */
     Options train;    /* owned: the fixed settings, to check them */
     SweepPlan *plan;
-    FILE *text; /* of plan->text */
+    Draft text; /* of plan->text */
 } PlanReader;
 
 /* ---- a line */
@@ -152,13 +152,13 @@ static Status line_read(void *context, const ConfigEntry *e)
         const Model *model;
         TRY(model_find(e->value, &model));
         snprintf(r->plan->model, sizeof r->plan->model, "%s", model->name);
-        text_printf(r->text, "model: %s\n", model->name);
+        text_printf(r->text.to, "model: %s\n", model->name);
         return OK;
     }
     if (id != OPTION_ID_COUNT && option_belongs(id, VERB_SWEEP)) return value_apply(r, e, e->value, r->options);
     if (id == OPTION_ID_resume || id == OPTION_ID_stop_epoch || id == OPTION_ID_preempt_exit)
         return refuse(r, e, "is set by the sweep for each run; remove the line");
-    text_printf(r->text, "%s: %s\n", e->key, e->value);
+    text_printf(r->text.to, "%s: %s\n", e->key, e->value);
     for (DimensionKind kind = 0; id != OPTION_ID_COUNT && kind <= DIMENSION_LOG_UNIFORM; kind++)
         if (!strncmp(e->value, kind_words[kind], strlen(kind_words[kind]))) return dimension_read(r, e, id, kind);
     if (id != OPTION_ID_COUNT && !option_belongs(id, VERB_TRAIN)) return refuse(r, e, "is no option of towers train");
@@ -282,7 +282,7 @@ static Status plan_fill(PlanReader *r)
     if (!plan->dimensions)
         return FAIL(ERR_ARG, "%s varies nothing; give an option several values, such as 'lr: choices(0.01 | 0.1)'",
                     r->path);
-    fprintf(r->text, "trial-seed: %lld\nhalving: %lld\nfirst-rung: %lld\n", (long long)r->options->trial_seed,
+    fprintf(r->text.to, "trial-seed: %lld\nhalving: %lld\nfirst-rung: %lld\n", (long long)r->options->trial_seed,
             (long long)r->options->halving, (long long)r->options->first_rung);
     TRY(settings_make(plan, r->path, r->options));
     return rungs_make(plan, r->path, r->options, &r->train);
@@ -290,18 +290,19 @@ static Status plan_fill(PlanReader *r)
 
 Status sweep_plan_read(const char *path, Options *options, SweepPlan **made)
 {
-    size_t bytes = 0;
+    Status st = OK;
     PlanReader r = {.path = path, .options = options, .plan = calloc(1, sizeof *r.plan)};
-    if (r.plan) r.text = open_memstream(&r.plan->text, &bytes);
     options_init(&r.train);
     r.train.verb = VERB_TRAIN;
-    Status st = r.text ? plan_fill(&r) : FAIL(ERR_MEMORY, "no memory for the sweep of '%s'", path);
-    if (r.text && fclose(r.text) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the sweep of '%s'", path);
+    if (!r.plan) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the sweep of '%s'", path));
+    TRY_OUT(draft_begin(&r.text, "the lines of a sweep"));
+    TRY_OUT(draft_end(&r.text, plan_fill(&r)));
+    r.plan->text = r.text.text;
+    *made = r.plan;
+    r.plan = NULL;
+out:
     options_close(&r.train);
-    if (st == OK)
-        *made = r.plan;
-    else
-        sweep_plan_destroy(r.plan);
+    sweep_plan_destroy(r.plan);
     return st;
 }
 

@@ -174,36 +174,33 @@ Status hosts_gpus(const Options *o, JobFiles *files)
 /* ---- settings and data */
 
 /* Lines "--flag: value", then what follows from data and devices. */
-static char *settings_text(const Options *o, const JobFiles *files)
+static Status settings_draft(const Options *o, const JobFiles *files, Draft *draft)
 {
-    char *text = NULL, value[OPTION_FORMAT_BYTES];
-    size_t bytes = 0;
-    FILE *to = open_memstream(&text, &bytes);
-    if (!to) return NULL;
-    fprintf(to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
+    char value[OPTION_FORMAT_BYTES];
+    TRY(draft_begin(draft, "the settings of the run"));
+    fprintf(draft->to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
             o->features ? "set" : "not set"); /* first: other settings follow from these */
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
         if (!option_info(id)->local && option_info(id)->group != GROUP_GENERAL && option_belongs(id, VERB_TRAIN))
-            fprintf(to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
-    fprintf(to, "%sprocesses: %d\n", files->settings, files->job.processes);
-    if (fclose(to) == 0) return text;
-    free(text);
-    return NULL;
+            fprintf(draft->to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
+    fprintf(draft->to, "%sprocesses: %d\n", files->settings, files->job.processes);
+    return draft_end(draft, OK);
 }
 
 Status hosts_compare(const Options *o, JobFiles *files)
 {
     Status st = OK;
     if (!files->control) return OK;
-    char *mine = settings_text(o, files), *theirs = NULL, closed[512] = "";
-    size_t count = mine ? strlen(mine) : 0;
-    if (!mine) return FAIL(ERR_MEMORY, "no memory for the settings of the run");
+    Draft mine;
+    char *theirs = NULL, closed[512] = "";
+    size_t count;
+    TRY(settings_draft(o, files, &mine));
     TRY_OUT(star_barrier(files->control, "open its data"));
     if (hosts_lead(files)) {
-        TRY_OUT(star_broadcast(files->control, &mine, &count));
+        TRY_OUT(star_broadcast(files->control, &mine.text, &mine.bytes));
     } else {
         TRY_OUT(star_broadcast(files->control, &theirs, &count));
-        for (const char *a = mine, *b = theirs; *a || *b;) {
+        for (const char *a = mine.text, *b = theirs; *a || *b;) {
             int of_a = (int)strcspn(a, "\n"), of_b = (int)strcspn(b, "\n");
             if (of_a != of_b || strncmp(a, b, (size_t)of_a) != 0)
                 TRY_OUT(FAIL(ERR_ARG, "this rank has other settings than rank 0: '%.*s' here, '%.*s' there", of_a, a,
@@ -217,7 +214,7 @@ Status hosts_compare(const Options *o, JobFiles *files)
         TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
     if (*closed) job_note(files, "warning: %s; if MPI needs this connection the run ends after --comm-timeout", closed);
 out:
-    free(mine);
+    free(mine.text);
     free(theirs);
     return st;
 }

@@ -4,7 +4,6 @@
 #include "kernels/text.h"
 
 #include <errno.h>
-#include <locale.h>
 
 static const char *skip_sign(const char *p)
 {

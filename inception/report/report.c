@@ -2,7 +2,6 @@
 #include "inception/report/report.h"
 
 #include <jansson.h>
-#include <locale.h>
 
 #include "inception/report/class_scores.h"
 #include "inception/report/norm_drift.h"
@@ -425,31 +424,18 @@ static Status page_draft(const Run *run, const Run *whole, Draft *draft)
     return st;
 }
 
-static Status page_replace(const char *run_dir)
+Status report_write(const char *run_dir)
 {
-    Status st = OK;
     Run *run = NULL, view = {0};
     bool found;
     Draft draft;
-    TRY(run_read(run_dir, METRICS_BYTES, &run));
-    TRY_OUT(run_phase(run, 0, &view, &found)); /* losses of several phases have no curve in common */
-    TRY_OUT(draft_begin(&draft, "the report of the run"));
-    TRY_OUT(draft_replace(&draft, page_draft(&view, run, &draft), run_dir, "report.html"));
-out:
+    TRY(draft_begin(&draft, "the report of the run")); /* first, so that the records are read in the C locale, too */
+    Status st = run_read(run_dir, METRICS_BYTES, &run);
+    if (st == OK) st = run_phase(run, 0, &view, &found); /* losses of several phases have no curve in common */
+    if (st == OK) st = page_draft(&view, run, &draft);
+    st = draft_replace(&draft, st, run_dir, "report.html");
     run_view_free(&view);
     run_destroy(run);
-    return st;
-}
-
-/* Uses the C locale, so that numbers have decimal points. */
-Status report_write(const char *run_dir)
-{
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return FAIL(ERR_MEMORY, "no memory for the C locale for the report of '%s'", run_dir);
-    locale_t before = uselocale(plain);
-    Status st = page_replace(run_dir);
-    uselocale(before);
-    freelocale(plain);
     return st;
 }
 

@@ -9,8 +9,6 @@
 #include "inception/report/report.h"
 #include "towers/files/files.h"
 
-#include <locale.h>
-
 enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
 static const double WIDE_RANGE = 100;
 
@@ -200,11 +198,8 @@ Status sweep_page(const SweepResult *result)
 {
     Draft page;
     TRY(draft_begin(&page, "the page of the sweep"));
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0), before = uselocale(plain);
     Status st = page_frame(page.to, result->folder,
                            "the records of its runs; the command of the sweep, given again, regenerates it.",
                            content_write, result);
-    uselocale(before);
-    if (plain) freelocale(plain);
     return draft_replace(&page, st, result->folder, "sweep.html");
 }

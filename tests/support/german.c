@@ -1,8 +1,6 @@
 /* See german.h. */
 #include "tests/support/german.h"
 
-#include <locale.h>
-
 #include "towers/files/files.h"
 
 static char folder[] = "/tmp/towers-locale-XXXXXX";

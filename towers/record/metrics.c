@@ -4,8 +4,6 @@
  * shortest decimals that read back to the same double, with a point in every locale; times are UTC. */
 #include "towers/record/metrics.h"
 
-#include <locale.h>
-
 #include "kernels/clock.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
@@ -23,7 +21,6 @@ static const char *const file_names[RECORD_FILES] = {
 struct Metrics {
     AppendFile *file[RECORD_FILES]; /* owned */
     Events *events;                 /* owned */
-    locale_t plain;                 /* owned: the C locale */
     int event_interval;
     int64_t row_interval;
     int64_t vitals_ns;            /* of the last row */
@@ -155,26 +152,18 @@ static void put_epoch(FILE *to, const EpochRecord *record)
     fputc('\n', to);
 }
 
-/* A line that is printed in memory, in the C locale, and then appended as a whole. */
-typedef struct Line {
-    FILE *to; /* NULL without memory */
-    char *text;
-    size_t count;
-    locale_t before;
-} Line;
-
-static void line_begin(Metrics *metrics, Line *line)
+/* A line is printed in memory and then appended as a whole. False without memory: there is no line to end. */
+static bool line_begin(Metrics *metrics, Draft *line, RecordFile file)
 {
-    *line = (Line){.before = uselocale(metrics->plain)};
-    line->to = open_memstream(&line->text, &line->count);
+    Status st = draft_begin(line, file_names[file]);
+    note_trouble(metrics, st);
+    return st == OK;
 }
 
-static void line_end(Metrics *metrics, Line *line, RecordFile file)
+static void line_end(Metrics *metrics, Draft *line, RecordFile file)
 {
-    uselocale(line->before);
-    bool whole = line->to && fclose(line->to) == 0;
-    note_trouble(metrics, whole ? append_record(metrics->file[file], line->text, line->count)
-                                : FAIL(ERR_MEMORY, "no memory for a line of %s", file_names[file]));
+    Status st = draft_end(line, OK);
+    note_trouble(metrics, st == OK ? append_record(metrics->file[file], line->text, line->bytes) : st);
     free(line->text);
 }
 
@@ -233,10 +222,11 @@ void metrics_step(Metrics *metrics, const StepRecord *record)
         StepRecord row = *record;
         if (row.vitals_ns == metrics->vitals_ns) row.vitals = NULL;
         metrics->vitals_ns = row.vitals_ns;
-        Line line;
-        line_begin(metrics, &line);
-        if (line.to) put_step(line.to, &row);
-        line_end(metrics, &line, STEPS);
+        Draft line;
+        if (line_begin(metrics, &line, STEPS)) {
+            put_step(line.to, &row);
+            line_end(metrics, &line, STEPS);
+        }
     }
     if (metrics->event_interval > 0 && record->step % metrics->event_interval == 0)
         note_trouble(metrics, scalars_add(metrics, record));
@@ -245,39 +235,38 @@ void metrics_step(Metrics *metrics, const StepRecord *record)
 
 void metrics_epoch(Metrics *metrics, const EpochRecord *record)
 {
-    Line line;
-    line_begin(metrics, &line);
-    if (line.to) put_epoch(line.to, record);
-    line_end(metrics, &line, EPOCHS);
+    char text[EPOCH_TEXT];
+    Draft line;
+    if (line_begin(metrics, &line, EPOCHS)) {
+        put_epoch(line.to, record);
+        epoch_text(record, "Loss", text);
+        line_end(metrics, &line, EPOCHS);
+        metrics_log(metrics, "%s", text);
+    }
     EpochRecord epoch = *record;
     for (int i = 0; i < EPOCH_COLUMNS; i++) {
         const char *tag = epoch.several ? epoch_column[i].several_tag : epoch_column[i].tag;
         double number = *epoch_number(&epoch, i);
         if (*tag && !isnan(number)) note_trouble(metrics, events_scalar(metrics->events, epoch.step, tag, number));
     }
-    char text[EPOCH_TEXT];
-    locale_t before = uselocale(metrics->plain);
-    epoch_text(record, "Loss", text);
-    uselocale(before);
-    metrics_log(metrics, "%s", text);
     metrics_flush(metrics);
 }
 
 static void layers_add(Metrics *metrics, RecordFile file, const char *key, int64_t step, const LayerRecord *layers,
                        int count)
 {
-    Line line;
-    line_begin(metrics, &line);
+    Draft line;
+    if (!line_begin(metrics, &line, file)) return;
     /* Names of parameters need no escapes: model files use letters, digits and dots. */
-    if (line.to) fprintf(line.to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
-    for (int i = 0; line.to && i < count; i++) {
+    fprintf(line.to, "{\"step\":%" PRId64 ",\"%s\":{", step, key);
+    for (int i = 0; i < count; i++) {
         fprintf(line.to, "%s\"%s\":[", i ? "," : "", layers[i].name);
         put_json(line.to, layers[i].weight);
         fputc(',', line.to);
         put_json(line.to, layers[i].gradient);
         fputc(']', line.to);
     }
-    if (line.to) fputs("}}\n", line.to);
+    fputs("}}\n", line.to);
     line_end(metrics, &line, file);
 }
 
@@ -307,10 +296,11 @@ static void put_generated(FILE *to, const GeneratedRecord *record)
 
 void metrics_generated(Metrics *metrics, const GeneratedRecord *record)
 {
-    Line line;
-    line_begin(metrics, &line);
-    if (line.to) put_generated(line.to, record);
-    line_end(metrics, &line, GENERATED);
+    Draft line;
+    if (line_begin(metrics, &line, GENERATED)) {
+        put_generated(line.to, record);
+        line_end(metrics, &line, GENERATED);
+    }
     if (record->measured) note_trouble(metrics, events_scalar(metrics->events, record->step, "kid", record->kid));
 }
 
@@ -340,15 +330,16 @@ static void put_log(FILE *to, const char *message)
 void metrics_log(Metrics *metrics, const char *format, ...)
 {
     char *message = NULL;
-    Line line;
+    Draft line;
     va_list args;
     va_start(args, format);
     bool made = vasprintf(&message, format, args) >= 0;
     va_end(args);
     if (!made) return;
-    line_begin(metrics, &line);
-    if (line.to) put_log(line.to, message);
-    line_end(metrics, &line, LOG);
+    if (line_begin(metrics, &line, LOG)) {
+        put_log(line.to, message);
+        line_end(metrics, &line, LOG);
+    }
     note_trouble(metrics, append_flush(metrics->file[LOG])); /* the last line before a crash matters most */
     free(message);
 }
@@ -440,8 +431,6 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     if (!metrics) return FAIL(ERR_MEMORY, "no memory for the metrics of '%s'", run_dir);
     metrics->row_interval = row_interval > 1 ? row_interval : 1;
     metrics->event_interval = event_interval;
-    metrics->plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!metrics->plain) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the C locale"));
     TRY_OUT(file_prepare(run_dir, STEPS, resume_step, json_line_step, &moved, metrics));
     if (resume_step >= 0) TRY_OUT(header_renew(run_dir, several));
     TRY_OUT(file_prepare(run_dir, EPOCHS, resume_step, csv_line_step, &moved, metrics));
@@ -474,6 +463,5 @@ void metrics_close(Metrics *metrics)
     if (!metrics) return;
     for (int i = 0; i < RECORD_FILES; i++) append_close(metrics->file[i]);
     events_close(metrics->events);
-    if (metrics->plain) freelocale(metrics->plain);
     free(metrics);
 }

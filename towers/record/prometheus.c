@@ -4,8 +4,6 @@
 #include "kernels/open.h"
 #include "towers/files/files.h"
 
-#include <locale.h>
-
 static void help_put(FILE *to, const char *key, const char *text)
 {
     fprintf(to, "# HELP towers_%s ", key);
@@ -73,16 +71,10 @@ static Status text_write(const char *path, const char *text, size_t bytes)
 Status prometheus_write(const char *path, const char *run, const StepRecord *record)
 {
     Draft draft;
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain) return FAIL(ERR_MEMORY, "no memory for the C locale");
-    locale_t before = uselocale(plain);
-    Status st = draft_begin(&draft, "the numbers of --prometheus");
-    if (st == OK) step_put(draft.to, run, record);
-    uselocale(before);
-    freelocale(plain);
-    TRY(st);
+    TRY(draft_begin(&draft, "the numbers of --prometheus"));
+    step_put(draft.to, run, record);
     TRY(draft_end(&draft, OK));
-    st = text_write(path, draft.text, draft.bytes);
+    Status st = text_write(path, draft.text, draft.bytes);
     free(draft.text);
     return st;
 }

@@ -6,7 +6,6 @@
 #include <ctype.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <locale.h>
 #include <strings.h>
 
 #include "towers/data/sources/endings.h"
