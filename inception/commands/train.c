@@ -64,13 +64,16 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
     text_printf(stderr, "run directory %s\n", files->run_dir);
 }
 
-/* Write the report, also of a run that failed, to show why. If it cannot be written the run has not failed, and the
- * message of an earlier failure must be kept. */
+/* Write the report, also of a run that failed, to show why, unless it has no records yet. If it cannot be written the
+ * run has not failed, and the message of an earlier failure must be kept. */
 static void report_make(const char *run_dir, bool quiet, Status cause)
 {
     StatusText words;
+    char records[PATH_BYTES];
     status_keep(&words);
-    Status st = report_write(run_dir);
+    Status st = path_join(records, run_dir, "metrics.jsonl");
+    if (st == OK && access(records, F_OK) != 0) return;
+    if (st == OK) st = report_write(run_dir);
     if (st == OK && !quiet) text_printf(stderr, "report %s/report.html\n", run_dir);
     if (st != OK) {
         text_printf(stderr, "cannot write the report: %s; to write it later: towers report ", status_message());

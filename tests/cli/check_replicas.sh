@@ -73,6 +73,7 @@ for tower in 0 1 2; do
     grep -qE "bucket [0-9]+ of [0-9]+, element 7: $damaged" "$work/err" || complain "give$tower: $(cat "$work/err")"
     TOWERS_FAULT="bitflip:tower=$tower,step=0,activity=all-reduce" ended 5 "values sent by all towers arrive changed at tower $tower" "take$tower"
     [[ -e $work/take$tower/ckpt/latest ]] && complain "take$tower: a checkpoint was written"
+    grep -qF 'cannot write the report' "$work/err" && complain "take$tower: a report of no step: $(cat "$work/err")"
 done
 TOWERS_FAULT="bitflip:tower=1,step=0" ended 0 "" no-self-test --no-self-test
 
