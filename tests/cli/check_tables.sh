@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, the CPU tables of
 # docs/results/cpu.md are made from docs/results/cpu-PROCESSOR.json and inference-PROCESSOR.json, the ratios of the README are those
-# of a processor and of docs/data.md; a case that is measured again keeps its place. Arguments: source folder, binary.
+# of a processor, of its forward passes, and of docs/data.md; a case that is measured again keeps its place. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
 needs_python
@@ -45,6 +45,9 @@ for kind in re.findall("<!-- inference( on .*): begin -->", page):
     assert bench_cpu.kind_of(results) == kind
     assert section(page, "inference" + kind) == "\n".join(bench_inference.tables(results)), f"not what inference{kind} makes"
 assert section(readme, "speed") in made, "the README's table is not what the results of a processor make"
+forward = re.search(r"Forward passes of `inception_v3` in f32 are ([\d.]+) times as fast", readme)
+rows = re.findall(r"^\| towers.* ([\d.]+) \|$", section(page, "inference on AMD EPYC").split("\n**")[1], re.M)
+assert forward[1] == max(rows, key=float), f"the README's {forward[1]} is not the best of {rows}"
 import bench_data
 assert section(readme, "data") == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
 names = list(bench_cpu.cases_make(2, 0))
