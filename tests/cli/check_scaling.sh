@@ -65,4 +65,30 @@ code=$?
 [[ $code == 138 ]] || complain "SIGUSR1 to mpirun: exit $code: $(tail -n 5 "$err")"
 step=$(sed -n 's/^stopped after step //p' "$err")
 [[ -n $step && -e $work/runs/stopped/ckpt/step-$(printf %010d "$step")/MANIFEST ]] || complain "SIGUSR1 to mpirun: not saved after step '$step': $(tail -n 5 "$err")"
+
+# SIGKILL to mpirun leaves files of Open MPI alone, which the command of docs/scaling.md removes.
+own_folder
+mkdir "$TMPDIR/shm"
+TOWERS_FAULT=delay:tower=1,step=1,ms=50 OMPI_MCA_btl_vader_backing_directory=$TMPDIR/shm mpirun -np 2 --bind-to none towers train fashion_cnn \
+    --device cpu --towers 2 --data-path "$work/data" --max-steps 4000 --experiment killed >"$out" 2>"$err" </dev/null &
+pid=$!
+for ((i = 0; i < 1200; i++)); do
+    grep -q '"step":3,' "$work/runs/killed/metrics.jsonl" 2>/dev/null && break
+    sleep 0.05
+done
+kill -KILL $pid
+wait $pid 2>/dev/null
+for ((i = 0; i < 1200; i++)); do
+    pgrep -f -- "--data-path $work/data .*--experiment killed" >/dev/null || break
+    sleep 0.05
+done
+((i < 1200)) || complain "SIGKILL to mpirun: programs are left a minute later: $(pgrep -af -- "--experiment killed")"
+if [[ $(mpirun --version) == *') 4.'* ]]; then
+    [[ -n $(find "$TMPDIR/shm" -name 'vader_segment.*') && -d $TMPDIR/ompi.$(hostname -s).$(id -u) ]] || complain "SIGKILL to mpirun leaves $(find "$TMPDIR")"
+    remove=$(grep -o '`rm -rf /dev/shm/vader_segment[^`]*`' "$source_dir/docs/scaling.md" | tr -d '`')
+    eval "${remove/\/dev\/shm/$TMPDIR/shm}"
+    [[ $(ls "$TMPDIR") == shm && -z $(ls "$TMPDIR/shm") ]] || complain "after '$remove': $(find "$TMPDIR")"
+else
+    left_out "what SIGKILL to mpirun leaves: this is not Open MPI 4"
+fi
 check_end "the commands for several hosts, as printed"
