@@ -18,13 +18,35 @@ while read -r flag value; do
 done < <(sed -n 's/^| `\([^`]*\)` | [^|]* | refused | .*/\1/p' "$page")
 [ $refused -ge 4 ] || complain "$page has $refused refused names"
 
-for python in "${TORCH_PYTHON:-}" "${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch/bin/python" python3; do
-    [ -n "$python" ] && "$python" -c 'import torch, torchvision, timm, PIL' 2>/dev/null && break
-    python=
-done
+python_with() { # MODULES: sets python to one that has them, or to nothing
+    for python in "${TORCH_PYTHON:-}" "${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch/bin/python" python3 ''; do
+        [ -z "$python" ] || ! "$python" -c "import $1" 2>/dev/null || return 0
+    done
+}
+export PYTHONDONTWRITEBYTECODE=1
+python_with 'torch, torchvision, timm, PIL'
 if [ -n "$python" ]; then
-    PYTHONDONTWRITEBYTECODE=1 "$python" "$source_dir/scripts/conformance.py" --check "$towers" "$page" >"$out" 2>"$err" || complain "$(grep WRONG "$out"; cat "$err")"
+    "$python" "$source_dir/scripts/conformance.py" --check "$towers" "$page" >"$out" 2>"$err" || complain "$(grep WRONG "$out"; cat "$err")"
 else
     left_out "borrowed names against the packages: no Python with torch, torchvision and timm"
+fi
+
+# The critic that Towers is timed beside scores real and generated images in one pass, too, after those of the penalty.
+python_with torch
+if [ -n "$python" ]; then
+    (cd "$source_dir/scripts" && "$python" -) >"$out" 2>"$err" <<'PYTHON' || complain "bench_wgan.py: $(tail -n 1 "$err")"
+import io, sys, types
+import bench_wgan
+images, networks = [], bench_wgan.networks
+def counted(*arguments):
+    generator, critic = networks(*arguments)
+    critic.register_forward_pre_hook(lambda _, given: images.append(len(given[0])))
+    return generator, critic
+bench_wgan.networks, sys.stdin = counted, io.StringIO()
+bench_wgan.serve(types.SimpleNamespace(width=1, batch=3, layout="nchw", updates=1, compile=False, threads=1, processor_time=False))
+assert images[:4] == [3, 6, 3, 6], images
+PYTHON
+else
+    left_out "the critic that is timed beside Towers: no Python with torch"
 fi
 check_end "borrowed names do what they do elsewhere, or are refused"

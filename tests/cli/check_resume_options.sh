@@ -54,6 +54,7 @@ refused() { # TEXT ARGUMENT...
     [[ $? == 2 ]] || complain "${*:2}: not refused: $(cat "$work/err")"
     grep -qF -- "$1" "$work/err" || complain "${*:2}: wanted '$1': $(cat "$work/err")"
 }
+refused "then towers: 2, now towers: 3" --towers 3
 refused "then winograd-f32: true, now winograd-f32: false" --no-winograd-f32
 refused "then winograd: false, now winograd: true" --winograd
 refused "then fuse-siblings: true, now fuse-siblings: false" --no-fuse-siblings

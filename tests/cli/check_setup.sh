@@ -54,6 +54,13 @@ setup house
 # Packages that Debian 13 has no more stay out.
 ! grep -nE 'libclang-rt-[0-9]' "$source_dir/scripts/setup.sh" || complain "a package with a version in its name"
 
+# The README's builds have no tests, whose library they do not ask for.
+presets=$(grep -oE 'cmake --preset [a-z]+' "$source_dir/README.md" | sort -u)
+[[ $presets == *cuda* ]] || complain "the presets of the README: '$presets'"
+while read -r _ _ preset; do
+    grep "\"name\": \"$preset\"" "$source_dir/CMakePresets.json" | grep -q '"TOWERS_TESTS": "OFF"' || complain "the preset $preset of the README builds tests"
+done <<<"$presets"
+
 # What pip downloads is compared with hashes.
 ! grep -nE '\bpip"? +(install|download) ' "$source_dir"/scripts/*.sh | grep -v -- --require-hashes || complain "a download without hashes"
 ! grep -nE '^[^# ].*==[^\\]*$' "$source_dir"/scripts/requirements/*.txt || complain "a package without a hash"

@@ -68,6 +68,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     TRY(cuda_backend.open(&device_config, &device));
     size_t before = free_bytes(&device);
     Status st = comm_nccl_open(&config, shared, &device, &comm);
+    if (st == OK && getenv("NCCL_SOCKET_IFNAME")) st = FAIL(ERR_INTERNAL, "NCCL does not choose its interfaces itself");
     g->seen->taken[rank] = before - free_bytes(&device);
     g->seen->told[rank] = comm_bytes(&cuda_backend, &config);
     if (st == OK) st = comm_memory_create(&device, COUNT * sizeof(float), &memory);
