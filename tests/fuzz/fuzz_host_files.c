@@ -2,9 +2,6 @@
  * proven ranks, in any order and cut off anywhere. Afterwards its run directory has files under names of the senders alone,
  * each as it was announced, capsules that agree with their manifests, what was there before, and nothing temporary. */
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #define is_root star_is_root      /* placement.h has another one */
 #include "nccl_sync/hosts/star.c" /* a star without a meeting */
