@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Run the commands of pages and put what they print behind them (a minute for each page on two cores).
+"""Run the commands of pages and put what they print behind them (a minute for all pages on two idle cores).
 
 In a page, a line of a console block that begins with "$ " is a command for bash, with the lines "> " that follow; what stands below
-is its output. The commands of a page run in a folder of its own with small pictures of Fashion-MNIST: clothes/ has ten classes of 100 training and 50
-evaluation images; few/ three classes of 10 and 100; many/ the other seven classes with 300 and 50. With --check the pages stay as
-they are, and it is an error if the output differs in more than its numbers, classes and curves.
+is its output. The commands of a page run in a folder of its own with small pictures of Fashion-MNIST: clothes/ has ten classes of
+100 training and 50 evaluation images; few/ three classes of 10 and 100; many/ the other seven classes with 300 and 50. With --check
+the pages stay as they are, and it is an error if the output differs in more than its numbers, classes and curves.
 
 usage: [TOWERS=BINARY] scripts/guide.py [--check] [PAGE...]      without PAGE: all below docs; BINARY must have fault points
 """
