@@ -262,53 +262,9 @@ Status fold_parts(const Source *source, const FoldConfig *config, int32_t *part)
 
 /* ---- some samples of a source */
 
-typedef struct Subset {
-    Source base;
-    Source *from; /* owned */
-    int64_t *ids; /* owned: [base.info.count], increasing */
-} Subset;
-
-static Status subset_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+static Status subset_fill(Source *s, const FoldConfig *config, bool evaluation)
 {
-    const Subset *s = (const Subset *)source;
-    return source_read(s->from, s->ids[index], bytes, label);
-}
-
-static int32_t subset_label(const Source *source, int64_t index)
-{
-    const Subset *s = (const Subset *)source;
-    return source_label(s->from, s->ids[index]);
-}
-
-static int32_t subset_labels(const Source *source, int64_t index, const int32_t **labels)
-{
-    const Subset *s = (const Subset *)source;
-    return source_labels(s->from, s->ids[index], labels);
-}
-
-static void subset_where(const Source *source, int64_t index, char *text, size_t bytes)
-{
-    const Subset *s = (const Subset *)source;
-    source_where(s->from, s->ids[index], text, bytes);
-}
-
-static void subset_hint(const Source *source, int64_t index)
-{
-    const Subset *s = (const Subset *)source;
-    source_hint(s->from, s->ids[index]);
-}
-
-static void subset_close(Source *source)
-{
-    Subset *s = (Subset *)source;
-    source_close(s->from);
-    free(s->ids);
-    free(s);
-}
-
-static Status subset_fill(Subset *s, const FoldConfig *config, bool evaluation)
-{
-    SourceInfo *info = &s->base.info;
+    SourceInfo *info = &s->info;
     int32_t *part = calloc((size_t)info->count + 1, sizeof *part);
     int64_t count = 0;
     if (!part || !s->ids) {
@@ -328,24 +284,18 @@ static Status subset_fill(Subset *s, const FoldConfig *config, bool evaluation)
 
 Status source_fold(Source **source, const FoldConfig *config, bool evaluation)
 {
-    Subset *s = calloc(1, sizeof *s);
+    Source *s = calloc(1, sizeof *s);
     if (!s) {
         source_close(*source);
         *source = NULL;
         return FAIL(ERR_MEMORY, "no memory for a fold");
     }
-    *s = (Subset){.base = {.info = *source_info(*source),
-                           .read = subset_read,
-                           .label = subset_label,
-                           .labels = subset_labels,
-                           .where = subset_where,
-                           .hint = subset_hint,
-                           .close = subset_close},
-                  .from = *source,
-                  .ids = calloc((size_t)source_info(*source)->count + 1, sizeof *s->ids)};
-    s->base.info.shard_first = NULL;
-    s->base.info.shards = 0;
-    *source = &s->base;
+    s->info = *source_info(*source);
+    s->from = *source;
+    s->ids = calloc((size_t)s->info.count + 1, sizeof *s->ids);
+    s->info.shard_first = NULL;
+    s->info.shards = 0;
+    *source = s;
     Status st = subset_fill(s, config, evaluation);
     if (st == OK) return OK;
     source_close(*source);

@@ -7,7 +7,6 @@
 
 typedef struct Relabeled {
     Source base;
-    Source *from;       /* owned */
     const char **names; /* owned: [base.info.classes] */
     char *text;         /* owned: of the names; NULL: they are those of `from` */
     int32_t *map;       /* owned: the new label of each label of `from` */
@@ -18,7 +17,7 @@ typedef struct Relabeled {
 static Status relabeled_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     const Relabeled *r = (const Relabeled *)source;
-    TRY(source_read(r->from, index, bytes, label));
+    TRY(source_read(r->base.from, index, bytes, label));
     *label = r->map[*label];
     return OK;
 }
@@ -26,7 +25,7 @@ static Status relabeled_read(const Source *source, int64_t index, Bytes *bytes, 
 static int32_t relabeled_label(const Source *source, int64_t index)
 {
     const Relabeled *r = (const Relabeled *)source;
-    return r->map[source_label(r->from, index)];
+    return r->map[source_label(r->base.from, index)];
 }
 
 static int32_t relabeled_labels(const Source *source, int64_t index, const int32_t **labels)
@@ -36,25 +35,9 @@ static int32_t relabeled_labels(const Source *source, int64_t index, const int32
     return (int32_t)(r->first[index + 1] - r->first[index]);
 }
 
-static void relabeled_where(const Source *source, int64_t index, char *text, size_t bytes)
-{
-    source_where(((const Relabeled *)source)->from, index, text, bytes);
-}
-
-static void relabeled_hint(const Source *source, int64_t index)
-{
-    source_hint(((const Relabeled *)source)->from, index);
-}
-
-static void relabeled_hint_shard(const Source *source, int shard)
-{
-    source_hint_shard(((const Relabeled *)source)->from, shard);
-}
-
 static void relabeled_close(Source *source)
 {
     Relabeled *r = (Relabeled *)source;
-    source_close(r->from);
     free(r->names);
     free(r->text);
     free(r->map);
@@ -75,12 +58,12 @@ static Status lists_fill(Relabeled *r)
     int64_t samples = r->base.info.count;
     const int32_t *labels;
     uint64_t all = 0;
-    for (int64_t i = 0; i < samples; i++) all += (uint64_t)source_labels(r->from, i, &labels);
+    for (int64_t i = 0; i < samples; i++) all += (uint64_t)source_labels(r->base.from, i, &labels);
     r->first = calloc((size_t)samples + 1, sizeof *r->first);
     r->lists = calloc((size_t)all + 1, sizeof *r->lists);
     if (!r->first || !r->lists) return FAIL(ERR_MEMORY, "no memory for the classes of %lld images", (long long)samples);
     for (int64_t i = 0; i < samples; i++) {
-        int32_t count = source_labels(r->from, i, &labels), *own = r->lists + r->first[i];
+        int32_t count = source_labels(r->base.from, i, &labels), *own = r->lists + r->first[i];
         for (int32_t k = 0; k < count; k++) own[k] = r->map[labels[k]];
         qsort(own, (size_t)count, sizeof *own, by_number);
         r->first[i + 1] = r->first[i] + (uint64_t)count;
@@ -104,14 +87,11 @@ static Status relabel(Source **source, int classes, Relabeled **made)
         return FAIL(ERR_MEMORY, "no memory for the names of %d classes", classes);
     }
     *r = (Relabeled){.base = {.info = *info,
+                              .from = *source,
                               .read = relabeled_read,
                               .label = relabeled_label,
                               .labels = relabeled_labels,
-                              .where = relabeled_where,
-                              .hint = relabeled_hint,
-                              .hint_shard = relabeled_hint_shard,
                               .close = relabeled_close},
-                     .from = *source,
                      .names = names,
                      .map = map};
     r->base.info.classes = classes;
@@ -125,7 +105,7 @@ Status source_background(Source **source)
 {
     Relabeled *r;
     TRY(relabel(source, source_info(*source)->classes + 1, &r));
-    const SourceInfo *info = source_info(r->from);
+    const SourceInfo *info = source_info(r->base.from);
     r->names[0] = "background";
     for (int i = 0; i < info->classes; i++) {
         r->names[i + 1] = info->class_names[i];
@@ -177,7 +157,7 @@ static void names_list(const char *const *names, int count, char *text, size_t b
 
 static Status match_fill(Relabeled *r, const char *const *names, int count)
 {
-    const SourceInfo *info = source_info(r->from);
+    const SourceInfo *info = source_info(r->base.from);
     char known[512];
     TRY(names_copy(r, names, count));
     names_list(names, count, known, sizeof known);

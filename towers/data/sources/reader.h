@@ -1,18 +1,21 @@
 /* The interface of a kind of source, which puts this struct first in its own and fills it; source.c calls through it.
- * `read` is called from many threads at once; `index` is in range. `close` frees everything. */
+ * `read` is called from many threads at once; `index` is in range. `close` frees what is not in this struct, and itself.
+ * A source that stands before another one has only the functions that differ; the other's do the rest. */
 #pragma once
 
 #include "towers/data/sources/source.h"
 
 struct Source {
     SourceInfo info;
+    Source *from; /* owned; NULL: it reads its samples itself */
+    int64_t *ids; /* owned: the sample of `from` that each one is; NULL: the same */
     Status (*read)(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
     int32_t (*label)(const Source *source, int64_t index);                          /* NULL: 0 of every sample */
     int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.several */
     void (*where)(const Source *source, int64_t index, char *text, size_t bytes);   /* NULL: there is no file */
     void (*hint)(const Source *source, int64_t index);                              /* NULL: not supported */
     void (*hint_shard)(const Source *source, int shard);                            /* NULL: there are none */
-    void (*close)(Source *source);
+    void (*close)(Source *source);                                                  /* NULL: free */
 };
 
 /* Store the packed pixels of one image in `bytes`. */

@@ -60,7 +60,13 @@ unsigned source_splits(const char *path)
 
 void source_close(Source *source)
 {
-    if (source) source->close(source);
+    if (!source) return;
+    source_close(source->from);
+    free(source->ids);
+    if (source->close)
+        source->close(source);
+    else
+        free(source);
 }
 
 const SourceInfo *source_info(const Source *source)
@@ -68,11 +74,17 @@ const SourceInfo *source_info(const Source *source)
     return &source->info;
 }
 
+static int64_t id_in_from(const Source *source, int64_t index)
+{
+    return source->ids ? source->ids[index] : index;
+}
+
 Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
     if (index < 0 || index >= source->info.count)
         return FAIL(ERR_ARG, "sample %" PRId64 " of data set %s: it has samples 0 to %" PRId64, index,
                     source->info.name, source->info.count - 1);
+    if (!source->read) return source_read(source->from, id_in_from(source, index), bytes, label);
     bytes->boxes.count = 0;
     TRY(source->read(source, index, bytes, label));
     return OK;
@@ -80,11 +92,13 @@ Status source_read(const Source *source, int64_t index, Bytes *bytes, int32_t *l
 
 int32_t source_label(const Source *source, int64_t index)
 {
+    if (!source->label && source->from) return source_label(source->from, id_in_from(source, index));
     return source->label ? source->label(source, index) : 0;
 }
 
 int32_t source_labels(const Source *source, int64_t index, const int32_t **labels)
 {
+    if (!source->labels) return source_labels(source->from, id_in_from(source, index), labels);
     return source->labels(source, index, labels);
 }
 
@@ -103,18 +117,26 @@ void source_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
     if (source->where)
         source->where(source, index, text, bytes);
+    else if (source->from)
+        source_where(source->from, id_in_from(source, index), text, bytes);
     else
         snprintf(text, bytes, "%s, sample %" PRId64, source->info.name, index);
 }
 
 void source_hint(const Source *source, int64_t index)
 {
-    if (source->hint) source->hint(source, index);
+    if (source->hint)
+        source->hint(source, index);
+    else if (source->from)
+        source_hint(source->from, id_in_from(source, index));
 }
 
 void source_hint_shard(const Source *source, int shard)
 {
-    if (source->hint_shard) source->hint_shard(source, shard);
+    if (source->hint_shard)
+        source->hint_shard(source, shard);
+    else if (source->from)
+        source_hint_shard(source->from, shard);
 }
 
 Status bytes_raw(Bytes *bytes, const uint8_t *pixels, int32_t h, int32_t w, int32_t c)
