@@ -6,14 +6,5 @@
 
 #include "kernels/cpu/conv/winograd_transforms.h"
 
-const WinogradPack winograd_pack_f32 = {.images = IMAGES,
-                                        .element_bytes = ELEMENT_BYTES,
-                                        .channels = CHANNELS,
-                                        .products = &wgrad_f32,
-                                        .back = &winograd_back_avx512,
-                                        .x_squares = x_squares_pack,
-                                        .dy_squares = dy_squares_pack,
-                                        .x_line = x_line_pack,
-                                        .dy_line = dy_line_pack,
-                                        .pixel = pixel_pack};
+const WinogradPack winograd_pack_f32 = WINOGRAD_PACK(wgrad_f32, winograd_back_avx512);
 #endif

@@ -6,14 +6,5 @@
 
 #include "kernels/cpu/conv/winograd_transforms.h"
 
-const WinogradPack winograd_pack_f32_avx2 = {.images = IMAGES,
-                                             .element_bytes = ELEMENT_BYTES,
-                                             .channels = CHANNELS,
-                                             .products = &wgrad_f32_avx2,
-                                             .back = &winograd_back_avx2,
-                                             .x_squares = x_squares_pack,
-                                             .dy_squares = dy_squares_pack,
-                                             .x_line = x_line_pack,
-                                             .dy_line = dy_line_pack,
-                                             .pixel = pixel_pack};
+const WinogradPack winograd_pack_f32_avx2 = WINOGRAD_PACK(wgrad_f32_avx2, winograd_back_avx2);
 #endif

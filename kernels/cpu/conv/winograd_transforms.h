@@ -125,3 +125,10 @@ WORDS_CODE static void pixel_pack(const PixelRow *line, int at, uint32_t *to)
 {
     words_store(to, pixel_at(line, at));
 }
+
+#define WINOGRAD_PACK(with_products, with_back)                                                                        \
+    {                                                                                                                  \
+        .images = IMAGES, .element_bytes = ELEMENT_BYTES, .channels = CHANNELS, .products = &with_products,            \
+        .back = &with_back, .x_squares = x_squares_pack, .dy_squares = dy_squares_pack, .x_line = x_line_pack,         \
+        .dy_line = dy_line_pack, .pixel = pixel_pack                                                                   \
+    }
