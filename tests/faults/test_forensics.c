@@ -5,6 +5,7 @@
 #include <dirent.h>
 
 #include "kernels/philox.h"
+#include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
@@ -69,50 +70,23 @@ static void run_make(Run *run, const char *name)
     snprintf(run->dir, sizeof run->dir, "%s/%s", root, name);
     assert_int_equal(mkdir(run->dir, 0777), 0);
     assert_int_equal(source_synthetic(100, CLASSES, SIDE, SIDE, 1, 1, &run->data), OK);
-    run->job = (TrainJob){
-        .program = {.model = &model,
-                    .options = {.classes = CLASSES, .side = SIDE, .channels = 1, .variant = ""},
-                    .data_channels = 1,
-                    .canvas = SIDE},
-        .train = run->data,
-        .backend = cpu,
-        .shares = {.towers = TOWERS},
-        .processes = 1,
-        .device = {DEVICE_USUAL, .threads = 1},
-        .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
-        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
-        .epochs = 1,
-        .max_steps = STEPS,
-        .accumulate = 1,
-        .gate.bn_decay = 0.9,
-        .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 30000,
-        .run_dir = run->dir,
-        .args_yaml = "",
-        .env_json = "{}",
-        .settings = "",
-        .checkpoint.keep = 100,
-    };
-    for (int t = 0; t < TOWERS; t++) run->job.shares.batch[t] = BATCH;
+    run->job = job_plain(cpu, &model, run->data, SIDE, TOWERS, BATCH);
+    run->job.optimizer = (OptimizerHyper){.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f};
+    run->job.schedule.lr = 0.001;
+    run->job.max_steps = STEPS;
+    run->job.gate.bn_decay = 0.9;
+    run->job.run_dir = run->dir;
+    run->job.checkpoint.keep = 100;
 }
 
 static void run_live(Run *run, const char *fault)
 {
-    Program program;
-    Layout *layout;
-    CommShared *shared;
-    ProgramConfig config = run->job.program;
-    config.training = true;
-    assert_int_equal(program_graph(&config, 1, &program), OK);
-    assert_int_equal(layout_create(program.graph, &layout), OK);
-    assert_int_equal(ledger_create(TOWERS, 1, &run->ledger), OK);
-    assert_int_equal(comm_shared_create(TOWERS, 1, job_comm_room(&run->job, layout), &shared), OK);
+    JobMemory memory = job_memory(&run->job);
+    run->ledger = memory.ledger;
     setenv("TOWERS_FAULT", fault, 1);
-    run->status = tower_process_train(&run->job, 0, run->ledger, shared);
+    run->status = tower_process_train(&run->job, 0, run->ledger, memory.shared);
     snprintf(run->message, sizeof run->message, "%s", status_message());
-    comm_shared_destroy(shared);
-    layout_destroy(layout);
-    program_destroy(&program);
+    comm_shared_destroy(memory.shared);
 }
 
 static void run_close(Run *run)
@@ -155,7 +129,6 @@ static Run plain;
 
 static int start(void **state)
 {
-    (void)state;
     const char *place = getenv("TMPDIR");
     snprintf(root, sizeof root, "%s/towers-forensics.XXXXXX", place ? place : "/tmp");
     if (!mkdtemp(root)) return -1;
@@ -173,7 +146,6 @@ static void needs(bool faults)
 
 static int end(void **state)
 {
-    (void)state;
     if (cpu) run_close(&plain);
     return tree_remove(root) == OK ? 0 : -1;
 }
@@ -247,7 +219,6 @@ static void check_replay(const Triple *t, const Run *run)
 
 static void test_random_triples(void **state)
 {
-    (void)state;
     needs(true);
     for (int i = 0; i < TRIPLES; i++) {
         Run run;
@@ -287,7 +258,6 @@ static void output_keep(void *context, const TraceRow *row)
 
 static void test_capsule_of_format_1(void **state)
 {
-    (void)state;
     needs(false);
     static const int32_t crops[BATCH][3] = {{0, 4, 1}, {2, 1, 0}, {3, 1, 0}, {3, 2, 1}}; /* y, x, mirrored */
     Capsule *capsule;
@@ -327,7 +297,6 @@ static void test_capsule_of_format_1(void **state)
 
 static void test_samples_are_named(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     char wanted[64];
@@ -361,7 +330,6 @@ static void test_samples_are_named(void **state)
 
 static void test_batches_of_a_step(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     run_make(&run, "accumulate");
@@ -380,7 +348,6 @@ static void test_batches_of_a_step(void **state)
 /* A rate that no float holds: the update spoils the weights though every gradient is finite. */
 static void test_spoilt_weights_are_not_saved(void **state)
 {
-    (void)state;
     needs(false);
     Run run;
     run_make(&run, "spoilt");
@@ -398,7 +365,6 @@ static void test_spoilt_weights_are_not_saved(void **state)
 
 static void test_run_does_not_end_well_with_spoilt_weights(void **state)
 {
-    (void)state;
     needs(false);
     Run run;
     char path[PATH_BYTES];
@@ -434,7 +400,6 @@ static void check_state(Replica *r, FindingPlace place, int tower, const char *t
 /* Averages, statistics of every tower, and slots are looked at as well as weights. */
 static void test_all_state_is_looked_at(void **state)
 {
-    (void)state;
     needs(false);
     Replica *r;
     Finding found;
@@ -494,7 +459,6 @@ static void rolled_back(const char *name, const char *fault, int64_t left_out)
 
 static void test_rollback_leaves_the_bad_step_out(void **state)
 {
-    (void)state;
     needs(true);
     rolled_back("rollback", "nan:tower=1,step=5,layer=conv2", 5);
 }
@@ -502,7 +466,6 @@ static void test_rollback_leaves_the_bad_step_out(void **state)
 /* Each metrics row once, the refused step marked. */
 static void test_rollback_leaves_whole_records(void **state)
 {
-    (void)state;
     needs(true);
     char path[PATH_BYTES], *text, row[64];
     size_t count;
@@ -523,14 +486,12 @@ static void test_rollback_leaves_whole_records(void **state)
 /* Step 5 is refused, but the update of step 4 spoilt the weights. */
 static void test_rollback_blames_the_update_that_spoilt_the_weights(void **state)
 {
-    (void)state;
     needs(true);
     rolled_back("rollback-weights", "inf:tower=0,step=4,where=weights", 4);
 }
 
 static void test_rollback_has_a_limit(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     run_make(&run, "rollback-limit");
@@ -551,7 +512,6 @@ static void test_rollback_has_a_limit(void **state)
 /* A run that is stopped after a rollback and resumed is the run that was not stopped. */
 static void test_rollback_survives_a_resume(void **state)
 {
-    (void)state;
     needs(true);
     Run run, whole;
     static const char fault[] = "nan:tower=1,step=2,layer=fc1";
@@ -586,7 +546,6 @@ static void test_rollback_survives_a_resume(void **state)
  * out both: the run is the one that had that limit from the start, counters and averages included. */
 static void test_resume_after_the_limit(void **state)
 {
-    (void)state;
     needs(true);
     Run run, whole;
     static const char fault[] = "nan:tower=1,step=3,where=grad;nan:tower=1,step=4,where=grad";
@@ -632,7 +591,6 @@ static void spoilt_by(const char *name, const char *where, const char *tensor)
 
 static void test_no_state_is_saved_spoilt(void **state)
 {
-    (void)state;
     needs(true);
     spoilt_by("bad-weights", "weights", "weights, tensor ");
     spoilt_by("bad-statistics", "statistics", "batch-norm statistics, tensor stem.bn.running_");
@@ -643,7 +601,6 @@ static void test_no_state_is_saved_spoilt(void **state)
 
 static void test_damaged_capsule_is_refused(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     Capsule *capsule;
@@ -711,7 +668,6 @@ static void refused_as(const char *capsule, const char *why)
 /* Kernels index with labels and crops, and allocate by the sizes. */
 static void test_hostile_capsule_is_refused(void **state)
 {
-    (void)state;
     needs(true);
     static const char *const changes[][3] = {
         {"\"n\": 4", "\"n\": 5", "not of the type and shape"},
@@ -755,7 +711,6 @@ static void test_hostile_capsule_is_refused(void **state)
 /* Capsules of the time when all f32 convolutions were direct do not say so. */
 static void test_older_capsule_is_read(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     Capsule *capsule;
@@ -778,7 +733,6 @@ static void test_older_capsule_is_read(void **state)
 /* Older capsules do not say where their batch was in the step; their masks of dropout were those of the tower. */
 static void test_capsule_without_place_of_its_batch(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     Capsule *capsule;
@@ -803,7 +757,6 @@ static void test_capsule_without_place_of_its_batch(void **state)
 /* Whatever --fuse was. */
 static void test_capsule_of_joined_kernels_is_read(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     Capsule *capsule;
@@ -821,7 +774,6 @@ static void test_capsule_of_joined_kernels_is_read(void **state)
 /* A search that would keep the others waiting for too long gives up, and leaves it to the replay. */
 static void test_search_has_a_deadline(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     Replica *r;
@@ -857,7 +809,6 @@ static void test_search_has_a_deadline(void **state)
 
 static void test_unknown_layer_is_refused(void **state)
 {
-    (void)state;
     needs(true);
     Run run;
     run_make(&run, "unknown");

@@ -406,7 +406,6 @@ static void save(int64_t step)
 /* fault: F4 */
 static void test_power_loss(void **state)
 {
-    (void)state;
     int disks = 0;
     int64_t done = 0;
     node_add(true);
@@ -430,7 +429,6 @@ static void test_power_loss(void **state)
  * directory after it. */
 static void test_one_file(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     int first = call_count, written = -1, synced = -1, moved = -1, named = -1;
     snprintf(path, sizeof path, "%s/one.txt", run);
@@ -450,14 +448,12 @@ static void test_one_file(void **state)
 
 static int start(void **state)
 {
-    (void)state;
     if (access("/dev/shm", W_OK) != 0) strcpy(disk, "/tmp/towers-disk.XXXXXX"); /* slower */
     return mkdtemp(run) && mkdtemp(disk) ? 0 : -1;
 }
 
 static int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < call_count; i++) free((void *)calls[i].data);
     return tree_remove(run) == OK && tree_remove(disk) == OK ? 0 : -1;
 }

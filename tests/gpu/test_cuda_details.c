@@ -12,14 +12,12 @@ static Device device;
 
 static int open_device(void **state)
 {
-    (void)state;
     DeviceConfig config = {DEVICE_USUAL, .threads = 1};
     return emulated_backend.open(&config, &device) == OK ? 0 : -1;
 }
 
 static int close_device(void **state)
 {
-    (void)state;
     emulated_backend.close(&device);
     return 0;
 }
@@ -53,7 +51,6 @@ static Operand vector_of(int c, Fill fill)
 
 static void test_tails_elementwise(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         int c = channels[i];
         Operand x = image_of(c, FILL_UNIFORM), sign = image_of(c, FILL_SIGN), more = image_of(c + 8, FILL_UNIFORM);
@@ -70,7 +67,6 @@ static void test_tails_elementwise(void **state)
 
 static void test_tails_of_columns(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         int c = channels[i];
         Operand x = image_of(c, FILL_UNIFORM), v = vector_of(c, FILL_UNIFORM), g = vector_of(c, FILL_POSITIVE);
@@ -88,7 +84,6 @@ static void test_tails_of_columns(void **state)
 /* More parts than the last block loads at once. */
 static void test_many_parts(void **state)
 {
-    (void)state;
     Operand x = {{12, 64, 33, 32}, TYPE_ACT, FILL_UNIFORM};
     run_row(&(Case){"many parts", OP_CHANNEL_SUM, {{{0}}}, {x}, {vector_of(64, FILL_UNIFORM)}});
 }
@@ -96,7 +91,6 @@ static void test_many_parts(void **state)
 /* More channels than there are counters for. */
 static void test_too_many_channels(void **state)
 {
-    (void)state;
     Tensor x = {(void *)64, {1, KERNEL_MAX_CHANNELS + 1, 1, 1}, DTYPE_F32, KERNEL_MAX_CHANNELS + 1};
     OpCall call = {.kind = OP_CHANNEL_SUM, .name = "wide", .in_count = 1, .in = {x}, .out_count = 1, .out = {x}};
     assert_int_equal(emulated_backend.kernels[OP_CHANNEL_SUM]->prepare(&device, &call), ERR_UNSUPPORTED);
@@ -105,7 +99,6 @@ static void test_too_many_channels(void **state)
 
 static void test_tails_of_windows(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         int c = channels[i];
         Operand x = image_of(c, FILL_UNIFORM), y = {{2, c, 3, 4}, TYPE_ACT, FILL_UNIFORM};
@@ -125,7 +118,6 @@ static void test_tails_of_windows(void **state)
 /* A deviation of one around a thousand: sums without a shift would lose the variance. */
 static void test_large_mean(void **state)
 {
-    (void)state;
     enum { PIXELS = 3000, C = 8 };
     static float x[PIXELS * C], beta[C], mean[C], var[C];
     static double values[PIXELS * C];
@@ -197,7 +189,6 @@ static void check_large_mean_in_sums(OpKind kind)
 
 static void test_large_mean_in_sums(void **state)
 {
-    (void)state;
     check_large_mean_in_sums(OP_BATCHNORM_SUMS);
     check_large_mean_in_sums(OP_BATCHNORM_FINISH);
 }
@@ -205,7 +196,6 @@ static void test_large_mean_in_sums(void **state)
 /* A value that is not finite survives a ReLU that makes 0 of NaN: relu(a x + b) is Inf. Other channels are unchanged. */
 static void test_sums_that_are_not_finite(void **state)
 {
-    (void)state;
     enum { C = 4 };
     float x[C] = {1, 1, 1, 1}, beta[C] = {0}, sum[C] = {1, NAN, INFINITY, 1},
           square_sum[C] = {2, NAN, INFINITY, INFINITY};
@@ -231,7 +221,6 @@ static void test_sums_that_are_not_finite(void **state)
 /* A logit that is NaN makes the loss NaN, and its sample counts as no correct one, even though its label has the largest logit. */
 static void test_nan_logit(void **state)
 {
-    (void)state;
     enum { N = 2, CLASSES = 4 };
     float logits[N * CLASSES] = {3, NAN, 1, 0, 3, 2, 1, 0}, loss = 0, prob[N * CLASSES], correct[2] = {-1, -1};
     int32_t labels[N] = {0, 0};
@@ -268,7 +257,6 @@ static float *random_floats(int count, uint64_t seed)
 
 static void test_same_bits_again(void **state)
 {
-    (void)state;
     float *x = random_floats(AGAIN_COUNT, 1), *dy = random_floats(AGAIN_COUNT, 2), *dx = random_floats(AGAIN_COUNT, 3);
     float *vectors = random_floats(AGAIN_C, 4), sums[2][2 * AGAIN_C];
     float ones[AGAIN_C];
@@ -368,7 +356,6 @@ static void check_pooled(Dtype dtype, int32_t c, Window window)
 
 static void test_pool_of_norm(void **state)
 {
-    (void)state;
     static const Window windows[] = {
         {3, 3, 2, 2, 0, 0, false}, {3, 3, 2, 2, 1, 1, true}, {2, 2, 2, 2, 0, 0, true}, {3, 3, 1, 1, 1, 1, false}};
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
@@ -382,7 +369,6 @@ static void test_pool_of_norm(void **state)
 
 static void test_padded_image(void **state)
 {
-    (void)state;
     enum { N = 2, H = 6, W = 5, SIDE = 9 };
     static uint8_t pixels[N * SIDE * SIDE * 3];
     static const int32_t crops[N * IMAGE_RECORD] = {1, 3, 0, [IMAGE_RECORD] = 2, 4, 1};
@@ -416,7 +402,6 @@ static void test_padded_image(void **state)
 
 static void test_mixed_types(void **state)
 {
-    (void)state;
     enum { COUNT = 48 };
     uint16_t a[COUNT], y[COUNT];
     float b[COUNT];
@@ -438,7 +423,6 @@ static void test_mixed_types(void **state)
 
 static void test_many_segments(void **state)
 {
-    (void)state;
     enum { SEGMENTS = 300, LENGTH = 29, GAP = 2, COUNT = SEGMENTS * (LENGTH + GAP) };
     static OptimizerSegment segments[SEGMENTS];
     float *param = random_floats(COUNT, 1), *grad = random_floats(COUNT, 2), *momentum = random_floats(COUNT, 3);
@@ -495,7 +479,6 @@ static uint64_t hash_of(const float *x, size_t count, uint64_t first)
 /* Every bit counts, the place of every element, and nothing else: more elements than a launch has threads, at odd places. */
 static void test_hash(void **state)
 {
-    (void)state;
     enum { COUNT = 3000, MOST = 300000 };
     float *x = random_floats(COUNT + 1, 1), *large = random_floats(MOST, 2);
     uint64_t whole = hash_of(x, COUNT, 5);
@@ -538,7 +521,6 @@ static void check_cast(Dtype to, Dtype from, int64_t count, int64_t offset)
 
 static void test_casts(void **state)
 {
-    (void)state;
     static const int64_t counts[] = {0, 1, 7, 8, 9, 31, 256, 519};
     for (Dtype to = DTYPE_F32; to <= DTYPE_F16; to++)
         for (Dtype from = DTYPE_F32; from <= DTYPE_F16; from++)
@@ -548,7 +530,6 @@ static void test_casts(void **state)
 
 static void test_fill(void **state)
 {
-    (void)state;
     float x[301];
     x[300] = 5;
     assert_int_equal(convert_fill(x, 2.5f, 300, NULL), cudaSuccess);
@@ -558,7 +539,6 @@ static void test_fill(void **state)
 /* Three channels in slices to eight in another type, and back to packed. */
 static void test_pixels(void **state)
 {
-    (void)state;
     enum { PIXELS = 35, C = 3, PITCH = 5, WIDE = 8 };
     float x[PIXELS * PITCH], back[PIXELS * C];
     uint16_t y[PIXELS * WIDE];
@@ -610,7 +590,6 @@ static void check_sums(Dtype dtype, int c, int pitch)
 
 static void test_sums(void **state)
 {
-    (void)state;
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
         for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
             for (int gap = 0; gap <= 16; gap += 8) check_sums(dtype, channels[i], channels[i] + gap);
@@ -681,7 +660,6 @@ static void check_mask(Dtype dtype, int c, int gap)
 
 static void test_halves_of_batchnorm(void **state)
 {
-    (void)state;
     float var[264], rstd[264 + 1];
     for (int k = 0; k < 264; k++) var[k] = (float)k / 16;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
@@ -700,7 +678,6 @@ static void test_halves_of_batchnorm(void **state)
 
 static void test_bias(void **state)
 {
-    (void)state;
     enum { PIXELS = 12 };
     for (int c = 5; c <= 16; c += 11) {
         float y[PIXELS * 16], bias[16];

@@ -30,7 +30,6 @@ static int run_kind(Device *device, OpKind kind, Dtype dtype)
 /* In this build column sums lack a barrier (columns.cuh). That must show in every dtype. */
 static void test_missing_barrier_is_seen(void **state)
 {
-    (void)state;
     Device device;
     open_device(&device);
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) assert_true(run_kind(&device, OP_BATCHNORM, dtype) > 0);
@@ -62,19 +61,16 @@ static void check_dtype(Dtype dtype)
 
 static void test_f32(void **state)
 {
-    (void)state;
     check_dtype(DTYPE_F32);
 }
 
 static void test_f16(void **state)
 {
-    (void)state;
     check_dtype(DTYPE_F16);
 }
 
 static void test_bf16(void **state)
 {
-    (void)state;
     check_dtype(DTYPE_BF16);
 }
 
@@ -88,37 +84,31 @@ static void on_device(void (*check)(Device *device))
 
 static void test_optimizers(void **state)
 {
-    (void)state;
     on_device(check_optimizers);
 }
 
 static void test_closed_gate(void **state)
 {
-    (void)state;
     on_device(check_gate);
 }
 
 static void test_square_sum(void **state)
 {
-    (void)state;
     on_device(check_square_sum);
 }
 
 static void test_l2_term(void **state)
 {
-    (void)state;
     on_device(check_l2_term);
 }
 
 static void test_average(void **state)
 {
-    (void)state;
     on_device(check_average);
 }
 
 static void test_gate(void **state)
 {
-    (void)state;
     on_device(check_extras);
     on_device(check_gates);
     on_device(check_halt);

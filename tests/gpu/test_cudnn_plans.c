@@ -264,25 +264,21 @@ static const Model *inception_v3(void)
 
 static void test_inception_v3_as_written(void **state)
 {
-    (void)state;
     assert_int_equal(model_check(inception_v3(), 256, false, 1, true), 0);
 }
 
 static void test_inception_v3_on_all_devices(void **state)
 {
-    (void)state;
     assert_int_equal(model_check(inception_v3(), 256, true, DEVICES, false), 0);
 }
 
 static void test_small_batch(void **state)
 {
-    (void)state;
     assert_int_equal(model_check(inception_v3(), 32, true, 1, false), 0);
 }
 
 static void test_other_models(void **state)
 {
-    (void)state;
     int lost = 0;
     for (const Model *const *model = models_all(); *model; model++) /* those with phases compute in f32 only */
         if (*model != inception_v3() && !(*model)->phases) lost += model_check(*model, 256, true, 1, false);
@@ -295,7 +291,6 @@ static CudnnLibrary *asked;
 
 static bool library_joins(Device *device, const OpCall *call)
 {
-    (void)device;
     return conv_joined_exists(asked, call);
 }
 
@@ -351,7 +346,6 @@ static Fusion step_check(const Model *model, int32_t n, int gpu, Dtype dtype)
  * pooling or the image; 8 share their input, whose gradient is a sum. */
 static void test_step_joins(void **state)
 {
-    (void)state;
     static const NormJoins known[DEVICES] = {{53, 45}, {53, 42}, {0, 42}};
     static const int statistics[DEVICES] = {68, 68, 0}; /* all that the B200 has are marked as nondeterministic */
     for (int gpu = 0; gpu < DEVICES; gpu++) {
@@ -370,7 +364,6 @@ static void test_step_joins(void **state)
 /* A plan can be named and made again from its name: what the cache of plans relies on. */
 static void test_plan_by_name(void **state)
 {
-    (void)state;
     ConvShape shape = {.x = {32, 64, 35, 35},
                        .w = {96, 64, 3, 3},
                        .y = {32, 96, 35, 35},
@@ -416,7 +409,6 @@ static bool first_is_strict(CudnnGraph *graph, const CudnnRules *strict)
  * to TF32 (11 bits), and a deterministic one among them. Where tensor cores are allowed, all but one or two of the first plans use them. */
 static void test_f32_without_tensor_cores(void **state)
 {
-    (void)state;
     static Row storage[ROWS_MAX];
     const CudnnRules strict = {.no_runtime_compile = true};
     Rows rows = {storage, 0, 0};
@@ -447,7 +439,6 @@ static void test_f32_without_tensor_cores(void **state)
 /* A graph that cannot be built says so once, at the request for plans, and crashes nothing before. */
 static void test_bad_graph(void **state)
 {
-    (void)state;
     CudnnLibrary *library = library_of(0);
     CudnnPlan *plan;
     CudnnGraph *graph;
@@ -470,7 +461,6 @@ static void test_bad_graph(void **state)
 /* The gradient of the input is added to what is there for every convolution, and deterministic plans exist. */
 static void test_adding_and_deterministic(void **state)
 {
-    (void)state;
     static Row storage[ROWS_MAX];
     const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
     Rows rows = {storage, 0, 0};
@@ -520,7 +510,6 @@ int main(void)
 
 static void test_without_cuda(void **state)
 {
-    (void)state;
     printf("  this build has no CUDA backend: no cuDNN to ask\n");
     skip();
 }

@@ -145,20 +145,17 @@ static void check_same_bits(Dtype compute)
 
 static void test_same_bits_f32(void **state)
 {
-    (void)state;
     check_same_bits(DTYPE_F32);
 }
 
 static void test_same_bits_f16(void **state)
 {
-    (void)state;
     check_same_bits(DTYPE_F16);
 }
 
 /* A device that lacks most engines computes with others, and the log of the run says so. */
 static void test_engine_is_missing(void **state)
 {
-    (void)state;
     fake_gpu_engines_lost(1, 0x3f); /* of rank 1 */
     for (uint32_t seed = 1; seed < 4; seed++) {
         char name[16];
@@ -172,7 +169,6 @@ static void test_engine_is_missing(void **state)
 
 static void test_resume_with_another_library(void **state)
 {
-    (void)state;
     run_on("run", 1, HALF, 1, DTYPE_F32);
     fake_gpu_cudnn_version(90800);
     run_on("run", 1, STEPS, 1, DTYPE_F32);
@@ -185,7 +181,6 @@ static void test_resume_with_another_library(void **state)
 
 static void test_resume_without_an_engine(void **state)
 {
-    (void)state;
     run_on("run", 1, HALF, 1, DTYPE_F16);
     cache_forget();
     fake_gpu_engines_lost(0, 0x3f);
@@ -196,7 +191,6 @@ static void test_resume_without_an_engine(void **state)
 /* Two engines that give different results: the run takes what the heuristics name first, and its log says so. */
 static void test_nothing_is_confirmed(void **state)
 {
-    (void)state;
     fake_gpu_engines(6); /* of which 4 and 5 are without tensor cores */
     fake_gpu_engine(4, 10, true);
     run_on("run", 1, 1, 0, DTYPE_F32);
@@ -207,7 +201,6 @@ static void test_nothing_is_confirmed(void **state)
 /* A replay takes the kernels of the run, which it would not find: they are in no cache, and the engines differ. */
 static void test_replay_takes_the_kernels(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], *plans;
     int chosen;
     Capsule *capsule;

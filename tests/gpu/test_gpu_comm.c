@@ -4,13 +4,13 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "tests/support/unit.h"
 #include <nccl.h>
 
 #include "kernels/cuda/cuda.h"
 #include "nccl_sync/comm_ops.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/free_port.h"
+#include "tests/support/unit.h"
 
 enum { COUNT = 500, EXTRAS = 4, RANKS = 4, PATIENCE_S = 200 };
 
@@ -38,7 +38,6 @@ typedef struct Group {
 
 static int fake_as_new(void **state)
 {
-    (void)state;
     fake_gpu_reset();
     return 0;
 }
@@ -220,7 +219,6 @@ static void check_sums(const Group *g, double tolerance)
 
 static void test_sums_in_f32(void **state)
 {
-    (void)state;
     gift_factor = 1;
     static const int mappings[][2] = {{1, 1}, {3, 1}, {2, 2}, {4, 4}, {4, 2}, {5, 3}};
     for (size_t m = 0; m < sizeof mappings / sizeof *mappings; m++) {
@@ -237,7 +235,6 @@ static void test_sums_in_f32(void **state)
 
 static void test_sums_of_several_hosts(void **state)
 {
-    (void)state;
     gift_factor = 1;
     for (int ordered = 0; ordered < 2; ordered++) {
         Group g = {.body = rounds, .groups = 2};
@@ -288,7 +285,6 @@ out:
 
 static void test_broadcasts_of_several_hosts(void **state)
 {
-    (void)state;
     Group g = {.body = large_and_small, .groups = 2};
     g.config.master = "127.0.0.1";
     g.config.port = free_port();
@@ -312,7 +308,6 @@ static Status two_roots(Comm *comm, Device *device, float *grads, int rank, Seen
 
 static void test_broadcast_from_two_roots(void **state)
 {
-    (void)state;
     Group g = {.body = two_roots, .groups = 2};
     g.config.master = "127.0.0.1";
     g.config.port = free_port();
@@ -324,7 +319,6 @@ static void test_broadcast_from_two_roots(void **state)
 /* Rank 3 fails; those of the other host wait for it in a sum. */
 static Status one_fails(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
-    (void)seen;
     TRY(device->backend->fill(device, grads, 1, COUNT));
     if (rank == 3) return FAIL(ERR_IO, "an error of its own");
     TRY(comm_allreduce_begin(comm, rank, 0, grads, COUNT));
@@ -334,7 +328,6 @@ static Status one_fails(Comm *comm, Device *device, float *grads, int rank, Seen
 
 static void test_error_on_another_host(void **state)
 {
-    (void)state;
     Group g = {.body = one_fails, .groups = 2};
     g.config.master = "127.0.0.1";
     g.config.port = free_port();
@@ -356,7 +349,6 @@ static void start_failing_after_meeting(int rank)
 
 static void test_open_that_fails_on_another_host(void **state)
 {
-    (void)state;
     Group g = {.body = rounds, .groups = 2, .on_start = start_failing_after_meeting};
     g.config.master = "127.0.0.1";
     g.config.port = free_port();
@@ -397,7 +389,6 @@ out:
 
 static void test_sums_in_place(void **state)
 {
-    (void)state;
     gift_factor = 1;
     for (int ranks = 1; ranks <= 4; ranks++) {
         Group g = {.body = summed_twice};
@@ -419,7 +410,6 @@ static void test_sums_in_place(void **state)
 /* No second buffer for a tower a rank: that of the extras and that of large broadcasts alone; and the plan tells what is taken. */
 static void test_memory_of_a_sum(void **state)
 {
-    (void)state;
     const size_t relay = COMM_RELAY_BYTES, extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras;
     struct {
         CommConfig config;
@@ -453,7 +443,6 @@ static Status rounds_without_waits(Comm *comm, Device *device, float *grads, int
 
 static void test_missing_wait_is_noticed(void **state)
 {
-    (void)state;
     gift_factor = 1;
     Group right = {.body = rounds}, wrong = {.body = rounds_without_waits};
     group_live(&right, 2, 2);
@@ -467,7 +456,6 @@ static void test_missing_wait_is_noticed(void **state)
 
 static void test_sums_in_16_bits(void **state)
 {
-    (void)state;
     gift_factor = 1;
     Group g = {.body = rounds, .config.reduce = DTYPE_BF16};
     group_live(&g, 5, 3);
@@ -485,7 +473,6 @@ static void test_sums_in_16_bits(void **state)
 
 static void test_ordered_sums_have_the_same_bits(void **state)
 {
-    (void)state;
     float first[COUNT + EXTRAS];
     gift_factor = 1;
     for (int ranks = 1; ranks <= 4; ranks++) {
@@ -506,7 +493,6 @@ static void test_ordered_sums_have_the_same_bits(void **state)
 
 static void test_library_without_memory(void **state)
 {
-    (void)state;
     gift_factor = 1;
     fake_gpu_nccl_version(NCCL_VERSION(2, 18, 5));
     Group g = {.body = rounds};
@@ -551,7 +537,6 @@ static void libraries(int version, int other, GpuWindows windows, GpuWindows oth
 /* The best way that all ranks can: NCCL would wait for ever where they differ. */
 static void test_windows_and_what_replaces_them(void **state)
 {
-    (void)state;
     const int newest = FAKE_GPU_NCCL_VERSION, without_windows = NCCL_VERSION(2, 26, 2),
               deaf_windows = NCCL_VERSION(2, 29, 3), without_memory = NCCL_VERSION(2, 18, 5);
     gift_factor = 1;
@@ -576,7 +561,6 @@ static void test_windows_and_what_replaces_them(void **state)
 /* A refusal that comes late leaves no communicator to go on with: all ranks are told, and what does without. */
 static void test_window_refused_late(void **state)
 {
-    (void)state;
     gift_factor = 1;
     for (int late = 1; late < 4; late++) {
         Group g = {.body = rounds, .on_start = start_libraries, .any_order = true};
@@ -591,7 +575,6 @@ static void test_window_refused_late(void **state)
 /* A step that ends in between: its kernels still use the memory that is given back. */
 static Status left_in_between(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
 {
-    (void)seen;
     TRY(device->backend->fill(device, grads, 1, COUNT));
     TRY(comm_allreduce_begin(comm, comm_config(comm)->place.first_tower, 0, grads, COUNT));
     TRY(device->backend->fill(device, grads, 2, COUNT));
@@ -600,7 +583,6 @@ static Status left_in_between(Comm *comm, Device *device, float *grads, int rank
 
 static void test_memory_outlives_its_kernels(void **state)
 {
-    (void)state;
     Group g = {.body = left_in_between, .any_order = true};
     group_live(&g, 2, 2);
     check_told(&g, 3, "has had enough", "left the run; the others");
@@ -618,7 +600,6 @@ static void start_with_failing_call(int rank)
 /* Each call fails once, on one rank or on both: the sums are right, or all ranks are told. */
 static void test_failing_calls_about_memory(void **state)
 {
-    (void)state;
     static const char *const calls[] = {
         "ncclGetVersion",           "ncclMemAlloc",     "ncclMemFree",       "ncclCommWindowRegister",
         "ncclCommWindowDeregister", "ncclCommRegister", "ncclCommDeregister"};
@@ -647,7 +628,6 @@ static void test_failing_calls_about_memory(void **state)
  * ncclCommInitRankScalable. */
 static void test_several_roots(void **state)
 {
-    (void)state;
     const int newest = FAKE_GPU_NCCL_VERSION;
     static const struct {
         int ranks, root_ranks, groups, version;
@@ -682,7 +662,6 @@ static void test_several_roots(void **state)
 /* A root that makes no id ends all. */
 static void test_root_that_fails(void **state)
 {
-    (void)state;
     Group g = {.body = rounds, .on_start = start_with_failing_call, .config.root_ranks = 2};
     failing = "ncclGetUniqueId";
     failing_ranks = 4;
@@ -749,7 +728,6 @@ static bool check_failing(const char *name, int64_t nth)
 /* From opening the device over windows and sums to the end: every call of a rank, but how often it asks. */
 static void test_every_call_of_one_rank(void **state)
 {
-    (void)state;
     char *name, *rest;
     int checked = 0;
     Group g = {.body = one_sum, .on_start = start_written_down, .any_order = true};
@@ -774,7 +752,6 @@ static void test_every_call_of_one_rank(void **state)
 /* Whole trainings: the mapping of towers to GPUs leaves no trace. */
 static void test_ordered_training(void **state)
 {
-    (void)state;
     double first[GPU_RUN_STEPS + 1];
     for (int ranks = 1; ranks <= 4; ranks++) {
         GpuRun run;
@@ -800,7 +777,6 @@ static Status broken_on_one(Comm *comm, Device *device, float *grads, int rank, 
 
 static void test_error_of_one_ends_all(void **state)
 {
-    (void)state;
     Group g = {.body = broken_on_one};
     group_live(&g, 3, 3);
     check_told(&g, 2, "remote process exited", "remote process exited");
@@ -831,7 +807,6 @@ static Status error_and_slow_abort(Comm *comm, Device *device, float *grads, int
 
 static void test_slow_abort_keeps_nobody(void **state)
 {
-    (void)state;
     Group g = {.body = error_and_slow_abort, .any_order = true};
     group_live(&g, RANKS, RANKS);
     check_told(&g, 2, "remote process exited", "remote process exited");
@@ -851,7 +826,6 @@ static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen 
 
 static void test_late_one_ends_all(void **state)
 {
-    (void)state;
     Group g = {.body = late_one, .config.timeout_ms = 2000};
     group_live(&g, 3, 3);
     check_told(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left the run; the others");
@@ -873,7 +847,6 @@ static Status busy_one(Comm *comm, Device *device, float *grads, int rank, Seen 
 
 static void test_busy_one_is_waited_for(void **state)
 {
-    (void)state;
     gift_factor = 1;
     Group g = {.body = busy_one, .config.timeout_ms = TIMEOUT_MS};
     group_live(&g, 3, 3);
@@ -891,7 +864,6 @@ static Status killed_one(Comm *comm, Device *device, float *grads, int rank, See
 
 static void test_killed_one_ends_all(void **state)
 {
-    (void)state;
     Group g = {.body = killed_one};
     group_live(&g, 4, 4);
     assert_int_equal(g.seen->status[1], STATUS_COUNT);
@@ -909,7 +881,6 @@ static void start_failing(int rank)
 
 static void test_failing_rank_ends_the_run(void **state)
 {
-    (void)state;
     int ended = 0;
     for (fail_at = 200; fail_at < 200000; fail_at = fail_at * 5 / 3) {
         GpuRun run;

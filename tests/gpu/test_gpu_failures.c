@@ -61,7 +61,6 @@ static int64_t fail_at;
 
 static void start_failing(int rank)
 {
-    (void)rank;
     fake_gpu_reset();
     fake_gpu_fail_call(fail_at);
 }
@@ -115,7 +114,6 @@ static uint64_t stacks[CALLS];
 
 static void start_survey(int rank)
 {
-    (void)rank;
     fake_gpu_reset();
     fake_gpu_survey(stacks, CALLS);
 }
@@ -158,7 +156,6 @@ static void check_calls(bool deterministic, bool strict)
 
 static void test_every_call(void **state)
 {
-    (void)state;
     check_calls(true, true);
 }
 
@@ -166,7 +163,6 @@ static void test_every_call(void **state)
 
 static void start_losing(int rank)
 {
-    (void)rank;
     fake_gpu_reset();
     fake_gpu_lose_device(fail_at);
 }
@@ -174,7 +170,6 @@ static void start_losing(int rank)
 /* fault: F42 */
 static void test_lost_device(void **state)
 {
-    (void)state;
     enum { TIMES = 16 };
     int64_t calls = survey(false);
     for (int i = 1; i <= TIMES; i++) {
@@ -220,7 +215,6 @@ static Status wish_ask(const Wish *wish)
 /* fault: F40 */
 static void test_devices_that_are_not_there(void **state)
 {
-    (void)state;
     static const Wish wishes[] = {
         {0, {NULL}, ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"},
         {2, {"--gpus", "0,2", NULL}, ERR_ARG, "there is no GPU 2; 2 visible, numbered from 0"},
@@ -250,7 +244,6 @@ static size_t memory_now;
 
 static void start_with_memory(int rank)
 {
-    (void)rank;
     fake_gpu_reset();
     fake_gpu_memory(memory_now);
 }
@@ -273,7 +266,6 @@ static Status run_with(int32_t batch, char *message)
 /* fault: F38 */
 static void test_memory(void **state)
 {
-    (void)state;
     GpuRun run;
     BatchFit fit = {.n = 64};
     char message[STATUS_MESSAGE_BYTES];

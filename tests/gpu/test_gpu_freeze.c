@@ -57,7 +57,6 @@ static void losses_near(const double *have, const double *wanted, double toleran
 
 static void test_losses_of_the_cpu(void **state)
 {
-    (void)state;
     const Backend *cpu = cpu_or_skip();
     for (int k = 0; k < CASES; k++) {
         GpuRun on_cpu, on_gpu, in_f16;
@@ -102,7 +101,6 @@ static SafeTensors *weights_after(const Backend *backend, const char *freeze, in
 /* A pattern of parameters names the statistics of a batch norm as well. */
 static void test_frozen_stay_bit_for_bit(void **state)
 {
-    (void)state;
     const Backend *cpu = cpu_or_skip();
     for (int k = 0; k < CASES; k++) {
         int kept = 0, moved = 0;
@@ -140,7 +138,6 @@ static void step_count(int64_t step)
 
 static void test_no_traffic_for_the_frozen(void **state)
 {
-    (void)state;
     size_t bytes = (GPU_RUN_STEPS + 1) * sizeof *reduced;
     reduced = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(reduced != MAP_FAILED);

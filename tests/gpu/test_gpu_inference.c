@@ -102,7 +102,6 @@ static Found first, again;
 /* Memory that is used again too early shows in the results. */
 static void test_same_results_ahead_or_not(void **state)
 {
-    (void)state;
     for (int k = 0; k < 6; k++) {
         Subject s;
         fake_gpu_schedule(k < 2 ? GPU_LAZY : k < 4 ? GPU_EAGER : GPU_SHUFFLED, (uint32_t)k);
@@ -118,7 +117,6 @@ static void test_same_results_ahead_or_not(void **state)
 
 static void test_nothing_waits(void **state)
 {
-    (void)state;
     Subject s;
     subject_open(&s, &cuda_backend);
     begin(&s); /* libraries have loaded what they need */
@@ -142,7 +140,6 @@ static void test_nothing_waits(void **state)
 
 static void test_cpu_is_never_ahead(void **state)
 {
-    (void)state;
     Subject s;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
@@ -189,7 +186,6 @@ static int64_t copies_that_wait(int blocks, char **confusion)
 
 static void test_evaluation_of_a_run(void **state)
 {
-    (void)state;
     char *confusion[2];
     int64_t counted = 0, waits = copies_that_wait(2, &confusion[0]);
     assert_int_equal(copies_that_wait(5, &confusion[1]), waits);
@@ -205,7 +201,6 @@ static void test_evaluation_of_a_run(void **state)
 
 static void test_weights_of_a_file(void **state)
 {
-    (void)state;
     GpuRun run;
     Subject s;
     char path[PATH_BYTES];

@@ -11,7 +11,6 @@
 
 static int fake_as_new(void **state)
 {
-    (void)state;
     fake_gpu_reset();
     return 0;
 }
@@ -99,7 +98,6 @@ static void test_towers_are_one_batch(void **state)
     Shares shares = {2, {last_idle[0], last_idle[1]}};
     int64_t first;
     int32_t n;
-    (void)state;
     shares_of(&shares, 64, 5, 1, &first, &n);
     assert_int_equal(n, 0);
     starting = NULL;
@@ -124,7 +122,6 @@ static void start_scheduled(int rank)
 static void test_same_bits_under_all_schedules(void **state)
 {
     double first[GPU_RUN_STEPS + 1], again[GPU_RUN_STEPS + 1];
-    (void)state;
     starting = start_scheduled;
     schedule = GPU_LAZY;
     losses_of(2, last_idle, (Way){0}, first);
@@ -168,7 +165,6 @@ static void step_write_down(int64_t step)
 static void test_warm_step_call_by_call(void **state)
 {
     GpuRun run;
-    (void)state;
     asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(asked != MAP_FAILED);
     sync_open(&run, 2);
@@ -225,7 +221,6 @@ static void test_failing_call_ends_the_run(void **state)
 {
     int64_t step = getenv("TOWERS_TEST_ALL_CALLS") ? 1 : 41;
     GpuRun run;
-    (void)state;
     calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(calls != MAP_FAILED);
     sync_open(&run, 2);
@@ -243,7 +238,6 @@ static void test_killed_rank_ends_the_run(void **state)
 {
     static const char *const faults[] = {"kill:tower=1,step=3,activity=forward",
                                          "kill:tower=1,step=5,activity=backward"};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         GpuRun run;
         assert_int_equal(setenv("TOWERS_FAULT", faults[i], 1), 0);
@@ -275,7 +269,6 @@ static void test_first_nan_is_found_and_replayed(void **state)
     Capsule *capsule;
     Replica *replica;
     Finding found;
-    (void)state;
     assert_int_equal(setenv("TOWERS_FAULT", fault, 1), 0);
     sync_open(&run, 2);
     run.job.run_dir = scratch;

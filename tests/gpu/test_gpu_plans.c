@@ -145,14 +145,12 @@ static double error_of_a_run(void)
 
 static void test_f32_is_f32(void **state)
 {
-    (void)state;
     assert_true(error_of_a_run() < 1e-6);
     assert_true(error_of_a_run() < 1e-6); /* the plan of the cache */
 }
 
 static void test_tf32_is_not_f16(void **state)
 {
-    (void)state;
     double error = error_of_a_run();
     assert_true(error > 1e-5 && error < 1e-3);
 }
@@ -160,7 +158,6 @@ static void test_tf32_is_not_f16(void **state)
 /* A plan that a looser run has left in the cache is not made under stricter rules. */
 static void test_cached_plan_breaks_a_rule(void **state)
 {
-    (void)state;
     char task[256];
     const Shape x = {N, C, SIDE, SIDE}, w = {K, C, 3, 3};
     snprintf(task, sizeof task, "forward f32 x %s w %s stride 1x1 pad 1x1", shape_text(x), shape_text(w));
@@ -187,7 +184,6 @@ static OpCall joined_call(void)
 /* An older cuDNN computes everything but joined convolutions; one of another generation is refused at once. */
 static void test_older_library(void **state)
 {
-    (void)state;
     OpCall call = joined_call();
     Device other;
     DeviceConfig config = {.threads = 1};
@@ -203,7 +199,6 @@ static void test_older_library(void **state)
 /* A device tells how long an op takes, and remembers it; one that is to be the same in every run does not. */
 static void test_time_of_an_op(void **state)
 {
-    (void)state;
     OpCall call = joined_call();
     for (int engine = 0; engine < 7; engine++) fake_gpu_engine(engine, 700, false);
     double first = device.backend->op_time(&device, &call);
@@ -231,7 +226,6 @@ static int chosen_engine(void)
 /* Engines 4, 5 and 6 of the fake do without tensor cores. The fastest is taken, and a hopeless one is not run on. */
 static void test_fastest_is_taken(void **state)
 {
-    (void)state;
     fake_gpu_engine(4, 1000, false);
     fake_gpu_engine(5, 5000, false);
     fake_gpu_engine(6, 900, false);
@@ -244,7 +238,6 @@ static void test_fastest_is_taken(void **state)
 /* Where nothing confirms anything, the run goes on with what the library names first, and is told. */
 static void test_nothing_is_confirmed(void **state)
 {
-    (void)state;
     Conv c;
     conv_create(&c);
     fake_gpu_engines(6); /* of which 4 and 5 are of f32 */
@@ -259,7 +252,6 @@ static void test_nothing_is_confirmed(void **state)
 /* Products of 16-bit operands are summed in 32 bits, also where a sum is divided between blocks. */
 static void test_products_are_summed_in_f32(void **state)
 {
-    (void)state;
     enum { INS = 2048, OUTS = 8 };
     static uint16_t third[8 * INS], y[8 * OUTS];
     static float weight[OUTS * INS];
@@ -291,7 +283,6 @@ static void test_products_are_summed_in_f32(void **state)
 /* A fast engine that computes rubbish is found out by the others. */
 static void test_wrong_result_is_not_taken(void **state)
 {
-    (void)state;
     fake_gpu_engine(4, 1000, false);
     fake_gpu_engine(5, 100, true);
     fake_gpu_engine(6, 900, false);
@@ -303,7 +294,6 @@ static void test_wrong_result_is_not_taken(void **state)
  * joins nothing, and why the other way is not used. */
 static void test_joined_kernel_is_named(void **state)
 {
-    (void)state;
     for (int older = 0; older < 2; older++) {
         OpCall call = joined_call();
         KernelChoice choice = {.name = ""};
@@ -388,7 +378,6 @@ static int64_t kernels_of(const NetPlan *p, OpKind kind, int64_t pitch)
 /* The rows of an image are written as wide as the convolutions want them, which then do not copy it; others take it as it is. */
 static void test_rows_of_an_image(void **state)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         NetPlan p = {0};
         bool pooled = k & 1;
@@ -405,7 +394,6 @@ static void test_rows_of_an_image(void **state)
 /* 1 / sqrt(var + epsilon) comes from the op that has made the variance; a batch norm without gamma has ones. */
 static void test_deviation_is_made_once(void **state)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         int gamma = k & 1;
         NetPlan p = {0};
@@ -431,7 +419,6 @@ static void test_deviation_is_made_once(void **state)
 /* Room for the operands that are timed, not for the buffer that is overwritten between the runs. */
 static void test_no_memory_for_timing(void **state)
 {
-    (void)state;
     Conv c;
     size_t free_bytes, total;
     conv_create(&c);

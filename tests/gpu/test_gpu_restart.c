@@ -21,7 +21,6 @@ static struct Seen {
 /* Runs in rank 0's process: a device is lost, for the process that uses it and for those to come. */
 static Status lose_device(void *context, Observation *observation)
 {
-    (void)context;
     if (observation->step != LOST_AT || atomic_exchange(&seen->lost, true)) return OK;
     atomic_store(&seen->gone, 1u << seen->victim);
     return OK;
@@ -80,7 +79,6 @@ static char *run_text(const char *name, const char *file, size_t *bytes)
 /* fault: F42 */
 static void test_the_others_go_on(void **state)
 {
-    (void)state;
     TrainResult result;
     size_t bytes, same_bytes;
     if (run_live("whole", GPUS, -1, 1, &result) != OK) fail_msg("%s", status_message());
@@ -115,7 +113,6 @@ static void test_the_others_go_on(void **state)
 
 static void test_no_other_device(void **state)
 {
-    (void)state;
     TrainResult result;
     assert_int_equal(run_live("alone", 1, 0, 3, &result), ERR_DEVICE);
     assert_non_null(strstr(status_message(), "not started again: no GPU works any more"));
@@ -124,7 +121,6 @@ static void test_no_other_device(void **state)
 
 static void test_not_asked_for(void **state)
 {
-    (void)state;
     TrainResult result;
     assert_int_equal(run_live("once", GPUS, 0, 0, &result), ERR_DEVICE);
     assert_int_equal(result.restarts, 0);

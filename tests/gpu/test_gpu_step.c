@@ -11,7 +11,6 @@
 
 static int fake_as_new(void **state)
 {
-    (void)state;
     fake_gpu_reset();
     return 0;
 }
@@ -64,7 +63,6 @@ static void check_schedules(int towers, int ranks)
 
 static void test_same_bits_under_all_schedules(void **state)
 {
-    (void)state;
     check_schedules(1, 1);
     check_schedules(3, 1);
     check_schedules(2, 2);
@@ -74,7 +72,6 @@ static void test_same_bits_under_all_schedules(void **state)
 /* The loss falls: what the reference computes is what the host code asked for. */
 static void test_it_learns(void **state)
 {
-    (void)state;
     GpuRun run;
     gpu_run_open(&run, 1, 1);
     run.job.max_steps = 8;
@@ -105,7 +102,6 @@ static void check_graphs(int towers, int ranks, Dtype compute)
 
 static void test_graphs_give_the_same_bits(void **state)
 {
-    (void)state;
     check_graphs(1, 1, DTYPE_F32);
     check_graphs(2, 1, DTYPE_BF16);
     check_graphs(2, 2, DTYPE_F16);
@@ -147,7 +143,6 @@ static void check_phases(int towers, int ranks)
 
 static void test_phases(void **state)
 {
-    (void)state;
     check_phases(1, 1);
     check_phases(2, 1);
     check_phases(2, 2);
@@ -211,7 +206,6 @@ static void check_asked(int ranks, const char *wanted)
 /* Nothing in the lists allocates or waits, and launches of kernels are in graphs. */
 static void test_warm_step_call_by_call(void **state)
 {
-    (void)state;
     asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(asked != MAP_FAILED);
     check_asked(1, alone);
@@ -263,7 +257,6 @@ static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
 /* In f32 no second buffer of their size: statistics and extras alone. */
 static void test_memory_that_a_sum_takes(void **state)
 {
-    (void)state;
     size_t gradients, plain = sum_bytes(DTYPE_F32, false, &gradients);
     assert_true(plain > 0 && plain < gradients / 8);
     assert_int_equal(sum_bytes(DTYPE_BF16, false, &gradients), plain + gradients / 2);
@@ -287,7 +280,6 @@ static int64_t copies_that_wait(int interval)
 
 static void test_summaries(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], *text;
     size_t bytes;
     int64_t without = copies_that_wait(1000);
@@ -319,7 +311,6 @@ static int64_t kernels_of(double weight_decay)
 
 static void test_l2_in_one_launch(void **state)
 {
-    (void)state;
     int64_t with = kernels_of(1e-4); /* of 4 steps; biases and norms do not decay, so there are several segments */
     assert_int_equal(with - kernels_of(0), 4);
 }
@@ -331,7 +322,6 @@ static void test_l2_in_one_launch(void **state)
 /* Replicas are compared without memory on the host for them: p.scratch is NULL. */
 static void test_digest_on_the_device(void **state)
 {
-    (void)state;
     GpuRun run;
     TowerProcess p = {0};
     ReplicaConfig config;
@@ -373,7 +363,6 @@ static void run_with_fault(GpuRun *run, const char *fault)
 /* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
 static void test_skipped_step(void **state)
 {
-    (void)state;
     double loss[3][GPU_RUN_STEPS + 1];
     for (int k = 0; k < 3; k++) {
         GpuRun run;
@@ -408,7 +397,6 @@ static void message_of(const char *fault, bool ordered, char *message)
 /* The sum lies where the towers' gradients were: who was at fault, and where, is told as if it lay elsewhere. */
 static void test_culprit_behind_a_sum_in_place(void **state)
 {
-    (void)state;
     static const char *const faults[][3] = {
         {"nan:tower=1,step=5,where=grad", "tower 1, step 5: the gradient is not finite", "gradient"},
         {"nan:tower=0,step=3,activity=backward,layer=a", "tower 0, step 3: the gradient is not finite", "layer a"},
@@ -429,7 +417,6 @@ static void test_culprit_behind_a_sum_in_place(void **state)
  * hear of a step that is left out one step later, and wait for a sum that rank 0, in the search, does not begin. */
 static void test_skipped_step_before_a_summary(void **state)
 {
-    (void)state;
     for (int step = 1; step <= 4; step++) {
         GpuRun run;
         char fault[64];
@@ -468,7 +455,6 @@ static char *weights_of(const char *name, int64_t steps, bool resume, size_t *by
 /* A checkpoint waits for the gate's decision on all steps in flight: a run goes on from it as if it had never ended. */
 static void test_resume_after_a_skipped_step(void **state)
 {
-    (void)state;
     size_t bytes[3];
     char *whole = weights_of("whole", GPU_RUN_STEPS, false, &bytes[0]);
     for (int ends = 4; ends <= 5; ends++) {
@@ -486,7 +472,6 @@ static void test_resume_after_a_skipped_step(void **state)
 /* A bit that flips in the memory of one GPU is found by the comparison of the replicas. */
 static void test_flipped_bit(void **state)
 {
-    (void)state;
     GpuRun run;
     run_with_fault(&run, "bitflip:tower=1,step=3");
     run.job.sdc_check = 1;

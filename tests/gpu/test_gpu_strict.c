@@ -1,13 +1,12 @@
 /* The fake GPU rejects what a real one would: calls that invalidate a capture, copies in a graph from memory that has
  * been freed, forks that are not joined, pages registered twice, operands whose place or size differs from the
  * plan's, times of events that have none, matrix products that cuBLASLt does not do. */
-
-#include "tests/support/unit.h"
 #include <cublasLt.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_graph.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
+#include "tests/support/unit.h"
 
 static Device device;
 
@@ -15,14 +14,12 @@ static int device_open(void **state)
 {
     const Backend *backend;
     DeviceConfig config = {DEVICE_USUAL, .threads = 1};
-    (void)state;
     fake_gpu_reset();
     return backend_find("cuda", &backend, NULL, 0) == OK && backend->open(&config, &device) == OK ? 0 : -1;
 }
 
 static int device_close(void **state)
 {
-    (void)state;
     device.backend->close(&device);
     return fake_gpu_alive(stderr);
 }
@@ -47,7 +44,6 @@ static void capture_is_spoilt(void)
 static void test_capture_of_allocation(void **state)
 {
     void *memory = NULL;
-    (void)state;
     capture_begin();
     assert_int_not_equal(device.backend->alloc(&device, 64, &memory), OK);
     capture_is_spoilt();
@@ -56,7 +52,6 @@ static void test_capture_of_allocation(void **state)
 static void test_capture_of_waiting(void **state)
 {
     bool reached;
-    (void)state;
     assert_int_equal(device.backend->mark(&device, 0), OK);
     capture_begin();
     assert_int_not_equal(device.backend->reached(&device, 0, &reached), OK);
@@ -70,7 +65,6 @@ static void test_capture_of_pageable_memory(void **state)
 {
     static float host[16];
     void *memory = NULL;
-    (void)state;
     assert_int_equal(device.backend->alloc(&device, sizeof host, &memory), OK);
     capture_begin();
     assert_int_not_equal(device.backend->download(&device, host, memory, sizeof host), OK);
@@ -87,7 +81,6 @@ static void test_capture_of_pageable_memory(void **state)
 static void test_capture_of_a_fork(void **state)
 {
     void *memory = NULL, *graph = NULL;
-    (void)state;
     assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
     for (int joins = 0; joins < 2; joins++) {
         capture_begin();
@@ -113,7 +106,6 @@ static void test_stale_errors(void **state)
 {
     void *memory = NULL, *more = NULL;
     bool reached = true;
-    (void)state;
     assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
     fake_gpu_schedule(GPU_SHUFFLED, 1);
     for (int i = 0; i < 64 && reached; i++) {
@@ -132,7 +124,6 @@ static void test_stale_errors(void **state)
 static void test_pages_registered_twice(void **state)
 {
     enum { PAGE = 4096 };
-    (void)state;
     char *host = aligned_alloc(PAGE, 3 * PAGE);
     assert_int_equal(cudaHostRegister(host, PAGE + 1, cudaHostRegisterDefault), cudaSuccess);
     assert_int_equal(cudaHostRegister(host + PAGE + 64, PAGE, cudaHostRegisterDefault),
@@ -165,7 +156,6 @@ static void test_operands(void **state)
     CudnnRules rules = {0};
     void *memory[4];
     int found = 0;
-    (void)state;
     assert_int_equal(cudnn_graph_create(cuda_device(&device)->cudnn, &g), OK);
     int x = cudnn_tensor(g, shape, DTYPE_F32, 0), w = cudnn_tensor(g, shape, DTYPE_F32, 0),
         y = cudnn_tensor(g, shape, DTYPE_F32, 0);
@@ -190,7 +180,6 @@ static void test_operands(void **state)
 
 static void test_times_of_events(void **state)
 {
-    (void)state;
     float ms;
     void *memory;
     cudaEvent_t first, second, untimed;
@@ -261,7 +250,6 @@ static int product_ask(const Asked *asked, cublasLtMatmulAlgo_t *algo, cublasSta
 
 static void test_matrix_products(void **state)
 {
-    (void)state;
     const cublasComputeType_t plain = CUBLAS_COMPUTE_32F, tf32 = CUBLAS_COMPUTE_32F_FAST_TF32;
     const cublasStatus_t yes = CUBLAS_STATUS_SUCCESS, no = CUBLAS_STATUS_NOT_SUPPORTED;
     const Asked rows[] = {
@@ -290,7 +278,6 @@ static void test_matrix_products(void **state)
 /* A process that waits asks as often as it takes: the log may fill up at any time, and still ends with a whole line. */
 static void test_log_that_is_full(void **state)
 {
-    (void)state;
     static const char line[] = "cudaStreamSynchronize\n";
     char log[3 * sizeof line];
     for (size_t room = 1; room < sizeof log; room++) {

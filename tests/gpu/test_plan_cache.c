@@ -51,7 +51,6 @@ static FILE *cache_file_open(const char *mode)
 
 static void test_found_again(void **state)
 {
-    (void)state;
     PlanCache *cache = cache_open();
     assert_null(plan_cache_find(cache, "forward f16 x 1x8x4x4"));
     for (int i = 0; i < 600; i++) {
@@ -72,7 +71,6 @@ static void test_found_again(void **state)
 
 static void test_broken_lines(void **state)
 {
-    (void)state;
     PlanCache *cache = cache_open();
     assert_int_equal(plan_cache_add(cache, "good", "engine 1 knobs", 1), OK);
     plan_cache_close(cache);
@@ -90,7 +88,6 @@ static void test_broken_lines(void **state)
 
 static void test_no_folder(void **state)
 {
-    (void)state;
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     PlanCache *cache = cache_open();
     assert_int_equal(plan_cache_add(cache, "task", "engine 3 knobs", 1), OK);
@@ -113,7 +110,6 @@ int main(void)
 
 static void test_without_cuda(void **state)
 {
-    (void)state;
     printf("  this build has no CUDA backend\n");
     skip();
 }

@@ -8,7 +8,6 @@ char scratch[PATH_BYTES];
 
 int scratch_make(void **state)
 {
-    (void)state;
     const char *place = getenv("TMPDIR");
     snprintf(scratch, sizeof scratch, "%s/towers-test.XXXXXX", place ? place : "/tmp");
     return mkdtemp(scratch) ? 0 : -1;
@@ -16,7 +15,6 @@ int scratch_make(void **state)
 
 int scratch_drop(void **state)
 {
-    (void)state;
     bool gone = tree_remove(scratch) == OK;
     scratch[0] = 0;
     return gone ? 0 : -1;

@@ -1,8 +1,21 @@
-/* A short training run of one process, in this process, without records, for tests that check the device's calls. */
+/* Short training runs in this process. */
 #pragma once
 
 #include "towers/replica/tower_process.h"
 
+/* A job of one process, an epoch of SGD with batches of `batch` samples for each tower. Has records if it gets a run_dir. */
+TrainJob job_plain(const Backend *backend, const Model *model, const Source *data, int32_t side, int towers,
+                   int32_t batch);
+
+/* What the processes of a job share. */
+typedef struct JobMemory {
+    Ledger *ledger;
+    CommShared *shared;
+} JobMemory;
+JobMemory job_memory(const TrainJob *job);
+void job_memory_free(JobMemory *memory);
+
+/* A run of one process without records, for tests that check the device's calls. */
 typedef struct TowerRun {
     TrainJob job; /* may be changed between open and live */
     Source *data;

@@ -35,7 +35,6 @@ static Listed listed(const unsigned *has, int count)
 
 static void test_by_hand(void **state)
 {
-    (void)state;
     /* Class 0: scores fall 1 0 1 0: (1/2)(1/1) + (1/2)(2/3). Class 1: all scores equal: 2/4. Class 2: nobody. Class 3: everybody. */
     const unsigned has[4] = {0xb, 0xa, 0x9, 0x8};
     const float scores[4][CLASSES] = {
@@ -63,7 +62,6 @@ static void test_by_hand(void **state)
 /* The mean over the samples with the class of the precision among the samples with at least their score. */
 static void test_against_ranks(void **state)
 {
-    (void)state;
     static unsigned has[SAMPLES];
     static float scores[SAMPLES][CLASSES];
     static EvalSample samples[SAMPLES];
@@ -97,7 +95,6 @@ static void test_against_ranks(void **state)
 /* The network has more classes than the data. */
 static void test_mistakes(void **state)
 {
-    (void)state;
     enum { MORE = 6 };
     const unsigned has[2] = {0x2, 0x9};
     static const char *const names[CLASSES] = {"a", "b", "c", "d"};

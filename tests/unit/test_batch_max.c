@@ -10,7 +10,6 @@ static FakeBackend *fake;
 
 static int set_up(void **state)
 {
-    (void)state;
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
     fake_tells_memory(fake);
@@ -19,7 +18,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     fake_destroy(fake);
     return 0;
 }
@@ -50,7 +48,6 @@ enum { MIB = 1 << 20, MANY = 1 << 16 };
 
 static void test_it_fits_and_the_next_does_not(void **state)
 {
-    (void)state;
     for (size_t memory = 8; memory <= 512; memory *= 4) {
         BatchFit fit = fit_in(memory * MIB, 1, MANY);
         size_t room = memory * MIB / 32 * 31;
@@ -63,7 +60,6 @@ static void test_it_fits_and_the_next_does_not(void **state)
 
 static void test_limits(void **state)
 {
-    (void)state;
     assert_int_equal(fit_in((size_t)512 * MIB, 1, 100).n, 100);
     assert_int_equal(fit_in((size_t)512 * MIB, 1, 3).n, 3);
     assert_int_equal(fit_in((size_t)512 * MIB, 1, 1).n, 1);
@@ -77,7 +73,6 @@ static size_t given;
 
 static Status alloc_some(Device *device, size_t bytes, void **made)
 {
-    (void)device;
     given += bytes;
     if (given > fake->free_bytes / 2) return FAIL(ERR_MEMORY, "wanted %zu bytes", bytes);
     *made = calloc(1, bytes);
@@ -86,13 +81,11 @@ static Status alloc_some(Device *device, size_t bytes, void **made)
 
 static void release_some(Device *device, void *memory)
 {
-    (void)device;
     free(memory);
 }
 
 static void test_what_a_refusal_says(void **state)
 {
-    (void)state;
     TrainJob job = {.backend = &fake->backend, .processes = 1};
     ReplicaConfig config = config_of();
     Replica *replica = NULL;

@@ -30,7 +30,6 @@ static void check(const size_t *ends, int count, size_t total, const Buckets *b)
 
 static void test_sizes(void **state)
 {
-    (void)state;
     Buckets b;
     const size_t ends[] = {100, 250, 400, 1000, 1600, 1650};
     buckets_cut(ends, 6, 1660, 150 * 4, 500 * 4, &b);
@@ -45,7 +44,6 @@ static void test_sizes(void **state)
 /* The bucket that is summed after backward has ended is no larger than the first bucket. */
 static void test_tail_is_small(void **state)
 {
-    (void)state;
     Buckets b;
     const size_t ends[] = {100, 200, 210};
     buckets_cut(ends, 3, 210, 100 * 4, 100 * 4, &b);
@@ -59,7 +57,6 @@ static void test_tail_is_small(void **state)
 
 static void test_small_network_is_one_bucket(void **state)
 {
-    (void)state;
     Buckets b;
     const size_t ends[] = {10, 20};
     buckets_cut(ends, 2, 32, 4 << 20, 25 << 20, &b);
@@ -72,7 +69,6 @@ static void test_small_network_is_one_bucket(void **state)
 
 static void test_random_networks(void **state)
 {
-    (void)state;
     enum { ENDS = 300 };
     size_t ends[ENDS];
     for (uint32_t round = 0; round < 2000; round++) {

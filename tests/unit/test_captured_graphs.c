@@ -32,20 +32,17 @@ static Status (*fake_gate_extras)(Device *device, const GateExtrasCall *call);
 
 static void see_launch(void *context, OpCall *call)
 {
-    (void)context, (void)call;
     launches++;
 }
 
 static Status ones(Device *device, const float *x, size_t count, double *sum)
 {
-    (void)device, (void)x, (void)count;
     *sum = 1;
     return OK;
 }
 
 static Status see_begin(Device *device)
 {
-    (void)device;
     assert_false(recording_now);
     recording_now = true;
     assert_in_range(recordings, 0, RECORDINGS - 1);
@@ -81,7 +78,6 @@ static bool is_launch(FakeEventKind kind)
 
 static Status see_end(Device *device, void **graph)
 {
-    (void)device;
     assert_true(recording_now);
     recording_now = false;
     for (int i = events_before; i < fake->event_count; i++) bad_events += !is_launch(fake->event[i].kind);
@@ -107,7 +103,6 @@ static Status see_run(Device *device, void *graph)
 
 static void see_free(Device *device, void *graph)
 {
-    (void)device;
     assert_false(((struct Recording *)graph)->freed);
     ((struct Recording *)graph)->freed = true;
 }
@@ -141,7 +136,6 @@ static int run_with(bool graphs, bool refusing)
 
 static void test_recorded_and_repeated(void **state)
 {
-    (void)state;
     int one_by_one = run_with(false, false), step = one_by_one / STEPS;
     assert_int_equal(recordings, 0);
     int recorded = run_with(true, false), inside = 0;
@@ -160,7 +154,6 @@ static void test_recorded_and_repeated(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     int one_by_one = run_with(false, false);
     int recorded = run_with(true, true);
     assert_int_equal(recorded, one_by_one + one_by_one / STEPS); /* one attempt each, and all the same */
@@ -176,7 +169,6 @@ static Status count_launch(void *context)
 /* Launches carry the number of samples that count: after a damaged image the graph of another number must not run. */
 static void test_another_count_is_another_graph(void **state)
 {
-    (void)state;
     Device device;
     CapturedGraphs *graphs;
     int launched = 0;

@@ -72,7 +72,6 @@ static int temporaries(void)
 
 static void saved_is_loaded(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], *text;
     size_t count;
     assert_int_equal(newest(), -1);
@@ -90,7 +89,6 @@ static void saved_is_loaded(void **state)
 
 static void older_ones_are_pruned(void **state)
 {
-    (void)state;
     for (int step = 1; step <= 5; step++) assert_int_equal(save(step, 2, 1), OK);
     assert_true(exists("ckpt/step-0000000001")); /* protected */
     assert_false(exists("ckpt/step-0000000002"));
@@ -108,7 +106,6 @@ static const char *const files[] = {"MANIFEST", "model.safetensors", "train.safe
 /* A disk that does not give back what was written: the save fails, and what was there before is all that counts. */
 static void what_was_written_is_read_back(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], *text;
     size_t count;
     assert_int_equal(save(1, 1, -1), OK);
@@ -166,7 +163,6 @@ static void bytes_put(const char *path, const char *bytes, size_t count)
 /* fault: F6 */
 static void every_flipped_byte_is_found(void **state)
 {
-    (void)state;
     assert_int_equal(save(1, 1, -1), OK);
     for (int i = 0; i < 4; i++) {
         char path[PATH_BYTES], *bytes;
@@ -187,7 +183,6 @@ static void every_flipped_byte_is_found(void **state)
 /* fault: F5 */
 static void every_length_is_found(void **state)
 {
-    (void)state;
     assert_int_equal(save(1, 1, -1), OK);
     for (int i = 0; i < 4; i++) {
         char path[PATH_BYTES], *bytes;
@@ -209,7 +204,6 @@ static void every_length_is_found(void **state)
 
 static void the_damaged_tensor_is_named(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], *bytes;
     assert_int_equal(save(1, 1, -1), OK);
     size_t count = file_take("train.safetensors", path, &bytes);
@@ -222,7 +216,6 @@ static void the_damaged_tensor_is_named(void **state)
 
 static void the_older_one_is_used(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], note[1024];
     Checkpoint *checkpoint = NULL;
     assert_int_equal(save(1, 9, -1), OK);
@@ -246,7 +239,6 @@ static void the_older_one_is_used(void **state)
 /* All are damaged: every attempt says so of each, with the same words, and nothing gets another name. */
 static void none_that_is_whole_is_refused_for_ever(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], first[STATUS_MESSAGE_BYTES];
     Checkpoint *checkpoint = NULL;
     RunSaved saved;
@@ -271,7 +263,6 @@ static void none_that_is_whole_is_refused_for_ever(void **state)
 /* A reader that is older than the format, or that cannot read today, condemns nothing and takes no older one. */
 static void what_cannot_be_read_keeps_its_name(void **state)
 {
-    (void)state;
     static const char text[] = "towers-checkpoint 2\nstep 2\n";
     char path[PATH_BYTES];
     Checkpoint *checkpoint = NULL;
@@ -296,7 +287,6 @@ static void what_cannot_be_read_keeps_its_name(void **state)
 /* fault: F53 */
 static void no_memory_condemns_nothing(void **state)
 {
-    (void)state;
     failing_malloc_or_skip();
     assert_int_equal(save(1, 9, -1), OK);
     assert_int_equal(save(2, 9, -1), OK);
@@ -321,7 +311,6 @@ static void no_memory_condemns_nothing(void **state)
 
 static void what_a_run_has_saved_is_seen(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], from[PATH_BYTES], list[2048];
     RunSaved saved;
     assert_int_equal(run_saved(scratch, &saved), OK);
@@ -348,7 +337,6 @@ static void what_a_run_has_saved_is_seen(void **state)
 
 static void another_step_under_this_name_is_refused(void **state)
 {
-    (void)state;
     char from[PATH_BYTES], to[PATH_BYTES], note[1024];
     Checkpoint *checkpoint = NULL;
     assert_int_equal(save(1, 9, -1), OK);
@@ -364,7 +352,6 @@ static void another_step_under_this_name_is_refused(void **state)
 
 static void nonsense_is_not_saved(void **state)
 {
-    (void)state;
     Sample sample;
     sample_make(&sample, 1, 1);
     sample.content.state_json = "[1]";
@@ -402,7 +389,6 @@ static pid_t holder_start(void)
 
 static void a_run_has_one_trainer(void **state)
 {
-    (void)state;
     int lock = -1;
     char wanted[200];
     pid_t holder = holder_start();
@@ -417,7 +403,6 @@ static void a_run_has_one_trainer(void **state)
 
 static void what_the_dead_left_is_swept(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], temporary[PATH_BYTES], alive[PATH_BYTES];
     int lock;
     assert_int_equal(save(1, 9, -1), OK);
@@ -450,7 +435,6 @@ static void what_the_dead_left_is_swept(void **state)
  * boot, which is swept. The first test, because the process keeps what it has read. */
 static void a_boot_that_was_not_known_is_asked_again(void **state)
 {
-    (void)state;
     static const char zeros[] = ".tmp-x-00000000-0000-0000-0000-000000000000-";
     char unknown[PATH_BYTES], known[PATH_BYTES];
     struct rlimit before, none = {3, 3};
@@ -481,7 +465,6 @@ static Status written_within(rlim_t bytes, const char *path, const char *text, s
 /* A file that is first written under another name is reported by the name that was requested. */
 static void failures_name_the_file_that_was_meant(void **state)
 {
-    (void)state;
     enum { LARGE = 100000 };
     char path[PATH_BYTES], named[PATH_BYTES + 16];
     static char text[LARGE];
@@ -503,7 +486,6 @@ static void failures_name_the_file_that_was_meant(void **state)
 /* A file's sum is that of its bytes, whether they come in pieces that a buffer gathers or in one that is larger. */
 static void sums_are_of_all_bytes(void **state)
 {
-    (void)state;
     enum { LARGE = 1000003, SMALL = 1001 };
     static unsigned char bytes[LARGE];
     char path[PATH_BYTES];
@@ -525,7 +507,6 @@ static void sums_are_of_all_bytes(void **state)
 /* An object that is not a regular file is not replaced: here a link, and the file that it points to. */
 static void a_link_is_not_replaced(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], *text;
     scratch_put("target", "precious");
     scratch_path(path, "link");
@@ -542,7 +523,6 @@ static void a_link_is_not_replaced(void **state)
 
 static void a_run_needs_a_place(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     int lock = -1;
     scratch_path(path, "file");
@@ -559,7 +539,6 @@ static void a_run_needs_a_place(void **state)
 /* fault: F10 */
 static void manifests_of_other_versions_are_told(void **state)
 {
-    (void)state;
     static const char text[] = "towers-checkpoint 7\nstep 1\n";
     Manifest *manifest = NULL;
     assert_int_equal(manifest_parse(text, sizeof text - 1, "M", &manifest), ERR_NEWER);

@@ -137,7 +137,6 @@ static Status sum_rounds(Comm *comm, int rank, Seen *seen)
 
 static void test_sums_in_tower_order(void **state)
 {
-    (void)state;
     for (int towers = 1; towers <= 8; towers *= 2)
         for (int ranks = 1; ranks <= towers && ranks <= 4; ranks *= 2) {
             Group g = group_start(towers, ranks, TIMEOUT_MS, sum_rounds);
@@ -149,7 +148,6 @@ static void test_sums_in_tower_order(void **state)
 
 static void test_uneven_mapping(void **state)
 {
-    (void)state;
     Group g = group_start(7, 3, TIMEOUT_MS, sum_rounds);
     group_wait(&g, 0);
     all_ok(&g);
@@ -163,7 +161,6 @@ static void test_towers_of_a_process_share_a_slot(void **state)
 {
     enum { TOWERS = 16, LARGE = 1 << 20 };
     static float x[LARGE];
-    (void)state;
     CommShared *shared;
     Comm *comm;
     const Backend host = {.name = "cpu"};
@@ -209,7 +206,6 @@ static Status broadcasts(Comm *comm, int rank, Seen *seen)
 
 static void test_broadcast(void **state)
 {
-    (void)state;
     Group g = group_start(3, 3, TIMEOUT_MS, broadcasts);
     group_wait(&g, 0);
     all_ok(&g);
@@ -237,7 +233,6 @@ static Status gathers(Comm *comm, int rank, Seen *seen)
 
 static void test_gather(void **state)
 {
-    (void)state;
     Group g = group_start(3, 3, TIMEOUT_MS, gathers);
     group_wait(&g, 0);
     all_ok(&g);
@@ -261,7 +256,6 @@ static Status barriers(Comm *comm, int rank, Seen *seen)
 
 static void test_barrier(void **state)
 {
-    (void)state;
     Group g = group_start(3, 3, TIMEOUT_MS, barriers);
     group_wait(&g, 0);
     all_ok(&g);
@@ -272,7 +266,6 @@ static void test_barrier(void **state)
 
 static Status wait_for_ever(Comm *comm, int rank, Seen *seen)
 {
-    (void)seen;
     if (rank == 1) kill(getpid(), SIGKILL);
     return comm_barrier(comm);
 }
@@ -280,7 +273,6 @@ static Status wait_for_ever(Comm *comm, int rank, Seen *seen)
 /* fault: F30 */
 static void test_rank_that_dies(void **state)
 {
-    (void)state;
     Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
     siginfo_t info;
     assert_int_equal(waitid(P_PID, (id_t)g.pid[1], &info, WEXITED | WNOWAIT), 0);
@@ -293,7 +285,6 @@ static void test_rank_that_dies(void **state)
 /* News of another host end the waits of all; the first abort is the one that is told. */
 static void test_news_from_another_group(void **state)
 {
-    (void)state;
     Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
     assert_int_equal(comm_shared_aborted(g.shared), -1);
     comm_shared_abort_by(g.shared, "host b: tower process 5 was killed by signal 9");
@@ -317,7 +308,6 @@ static Status one_is_late(Comm *comm, int rank, Seen *seen)
 
 static void test_recorder(void **state)
 {
-    (void)state;
     char text[512];
     Group g = group_start(2, 2, 700, one_is_late);
     while (*(volatile Status *)&g.seen->status[0] == STATUS_COUNT) usleep(1000);
@@ -355,7 +345,6 @@ static Status leave_one(Comm *comm, int rank, Seen *seen)
 /* fault: F30 */
 static void test_rank_that_aborts(void **state)
 {
-    (void)state;
     Group g = group_start(4, 4, TIMEOUT_MS, leave_one);
     group_wait(&g, 0);
     all_told(&g, 1u << 2, "tower process 2 has left the run");
@@ -384,7 +373,6 @@ static int64_t now_ms(void)
 /* fault: F43 */
 static void test_rank_that_never_comes(void **state)
 {
-    (void)state;
     int64_t before = now_ms();
     Group g = group_start(3, 3, 1500, come_never);
     for (int r = 0; r < 3; r++)
@@ -416,7 +404,6 @@ static Status come_later(Comm *comm, int rank, Seen *seen)
 
 static void test_all_stopped_and_continued(void **state)
 {
-    (void)state;
     Group g = group_start(2, 2, PATIENCE_MS, come_later);
     while (!g.seen->ready) usleep(1000);
     for (int r = 0; r < 2; r++) kill(g.pid[r], SIGSTOP);
@@ -432,7 +419,6 @@ static void test_all_stopped_and_continued(void **state)
 
 static void test_misuse_is_refused(void **state)
 {
-    (void)state;
     CommShared *shared;
     Comm *comm;
     float x = 0;

@@ -18,7 +18,6 @@ static void near(double got, double wanted, double tolerance)
 
 static void independent_towers(void **state)
 {
-    (void)state;
     LossTruth truth;
     Run *run = noise_run(&plain, 11);
     assert_int_equal(loss_truth(run, &truth), OK);
@@ -43,7 +42,6 @@ static void independent_towers(void **state)
 
 static void biased_and_dependent(void **state)
 {
-    (void)state;
     LossTruth truth;
     NoiseRun what = plain;
     what.last_shift = 0.05;
@@ -61,7 +59,6 @@ static void biased_and_dependent(void **state)
 
 static void one_tower_and_few_steps(void **state)
 {
-    (void)state;
     LossTruth truth;
     NoiseRun what = plain;
     what.towers = 1;
@@ -92,7 +89,6 @@ static void poison(Run *run, int64_t index, int tower, bool loss, bool gradient)
 
 static void not_finite(void **state)
 {
-    (void)state;
     LossTruth truth;
     Run *run = noise_run(&plain, 15);
     poison(run, 100, 3, true, true); /* the last tower: seen at once */
@@ -118,7 +114,6 @@ static void not_finite(void **state)
 /* A run that only asked the last tower, as the original did: what it saw is in its own record. */
 static void not_finite_and_gone_on(void **state)
 {
-    (void)state;
     LossTruth truth;
     NoiseRun what = plain;
     what.steps = 50;
@@ -156,7 +151,6 @@ static double alarms(const NoiseRun *a, const NoiseRun *b, int pairs)
 
 static void equal_runs_are_equal(void **state)
 {
-    (void)state;
     static const struct {
         int64_t steps;
         double shared, loss_memory, speed_memory;
@@ -176,7 +170,6 @@ static void equal_runs_are_equal(void **state)
 
 static void other_models_and_data_are_told(void **state)
 {
-    (void)state;
     NoiseRun what = {.towers = 2, .steps = 100, .tower_noise = 0.2, .speed_factor = 1};
     Run *x = noise_run(&what, 1), *y = noise_run(&what, 2);
     RunDifference difference;
@@ -195,7 +188,6 @@ static void other_models_and_data_are_told(void **state)
 
 static void different_runs_differ(void **state)
 {
-    (void)state;
     NoiseRun base = {.towers = 2,
                      .steps = 600,
                      .tower_noise = 0.2,
@@ -212,7 +204,6 @@ static void different_runs_differ(void **state)
 
 static void accuracy_and_sameness(void **state)
 {
-    (void)state;
     RunDifference d;
     Run *a = noise_run(&plain, 1), *b = noise_run(&plain, 1);
     assert_int_equal(run_difference(a, b, &d), OK);
@@ -242,7 +233,6 @@ static void accuracy_and_sameness(void **state)
  * better by far, as it has seen eight times the images. */
 static void batches_of_other_sizes(void **state)
 {
-    (void)state;
     NoiseRun small = {.towers = 2, .steps = 960, .tower_noise = 0.1, .speed_factor = 1}, large = small, towers = small;
     large.share = 200;
     large.steps = 120;
@@ -283,7 +273,6 @@ static void steps_remove(Run *run, int64_t first, int64_t count)
  * with those over the same images. */
 static void steps_without_records(void **state)
 {
-    (void)state;
     NoiseRun what = {.towers = 2, .steps = 40, .tower_noise = 0.1, .speed_factor = 1};
     for (int swapped = 0; swapped < 2; swapped++) {
         RunDifference d;
@@ -306,7 +295,6 @@ static void steps_without_records(void **state)
 /* The first tenth of the steps warms up and has no say. */
 static void speeds_after_the_warm_up(void **state)
 {
-    (void)state;
     RunDifference d;
     NoiseRun what = {.towers = 2, .steps = 100, .tower_noise = 0.1, .speed_factor = 1};
     Run *a = noise_run(&what, 33), *b = noise_run(&what, 33);
@@ -323,7 +311,6 @@ static void speeds_after_the_warm_up(void **state)
 /* Steps that a file system or another program held up, or that a clock made too short. */
 static void speeds_with_outliers(void **state)
 {
-    (void)state;
     RunDifference d;
     NoiseRun few = {.towers = 2, .steps = 32, .tower_noise = 0.1, .speed_factor = 1}, faster = few;
     faster.speed_factor = 1.3;
@@ -366,7 +353,6 @@ static Run *run_with_terms(uint64_t seed)
 
 static void terms_stand_for_losses(void **state)
 {
-    (void)state;
     Run *run = run_with_terms(41), view;
     LossTruth truth, of_loss;
     bool found;
@@ -409,7 +395,6 @@ static void kid_set(Run *run, const char *features, double kid, double deviation
 
 static void last_kids_are_compared(void **state)
 {
-    (void)state;
     RunDifference d;
     Run *a = noise_run(&plain, 1), *b = noise_run(&plain, 1);
     assert_int_equal(run_difference(a, b, &d), OK);
@@ -468,7 +453,6 @@ static void steps_write(int count)
 
 static void what_is_written_is_read(void **state)
 {
-    (void)state;
     Run *run;
     char text[64];
     steps_write(5);
@@ -516,7 +500,6 @@ static void what_is_written_is_read(void **state)
 /* Cut at every byte: the whole lines are read, nothing else, and nothing fails. */
 static void cut_short_anywhere(void **state)
 {
-    (void)state;
     steps_write(3);
     char *text = scratch_text("metrics.jsonl");
     size_t length = strlen(text);
@@ -538,7 +521,6 @@ static void cut_short_anywhere(void **state)
 /* A whole line that is wrong is refused by number, wherever it stands. */
 static void wrong_lines_are_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *from, *to;
     } edits[] = {
@@ -572,7 +554,6 @@ static void wrong_lines_are_refused(void **state)
 
 static void wrong_neighbors_are_refused(void **state)
 {
-    (void)state;
     static const char *const others[][2] = {{"results.csv", "nonsense\n"},
                                             {"confusion.csv", "1,2\n3\n"},
                                             {"confusion.csv", "1,2\n"},
@@ -595,7 +576,6 @@ static void wrong_neighbors_are_refused(void **state)
 
 static void no_run(void **state)
 {
-    (void)state;
     Run *run;
     assert_int_equal(run_read("/nonexistent/run", 0, &run), ERR_ARG);
     assert_int_equal(run_read(scratch, 0, &run), ERR_FORMAT);

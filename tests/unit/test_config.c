@@ -30,7 +30,6 @@ static void check_read(const char *text, const char *expected)
 
 static void reads_flat_scalars(void **state)
 {
-    (void)state;
     check_read("", "");
     check_read("# only a comment\n", "");
     check_read("---\n", "");
@@ -83,7 +82,6 @@ static const struct {
 /* fault: F51 */
 static void refuses_everything_else(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++) {
         Seen seen = {0};
         Status st = config_parse("a.yaml", refusals[k].text, strlen(refusals[k].text), note_entry, &seen);
@@ -98,7 +96,6 @@ static void refuses_everything_else(void **state)
 /* fault: F51 */
 static void refuses_bombs(void **state)
 {
-    (void)state;
     const size_t bytes = CONFIG_MAX_BYTES + 1;
     char *text = malloc(bytes);
     Seen seen = {0};
@@ -123,7 +120,6 @@ static Status stop_at_once(void *context, const ConfigEntry *entry)
 
 static void relays_the_visitor(void **state)
 {
-    (void)state;
     int calls = 0;
     assert_int_equal(config_parse("a", "x: 1\ny: 2\n", 10, stop_at_once, &calls), ERR_ARG);
     assert_int_equal(calls, 1);
@@ -132,7 +128,6 @@ static void relays_the_visitor(void **state)
 
 static void loads_regular_files_only(void **state)
 {
-    (void)state;
     char folder[] = "/tmp/towers-config-XXXXXX", path[64], *bytes = NULL;
     size_t count = 0;
     assert_non_null(mkdtemp(folder));

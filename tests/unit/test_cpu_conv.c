@@ -307,19 +307,16 @@ static void check_case(const Case *c, Dtype dtype)
 
 static void test_conv_f32(void **state)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_F32);
 }
 
 static void test_conv_bf16(void **state)
 {
-    (void)state;
     for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_BF16);
 }
 
 static void test_conv_winograd(void **state)
 {
-    (void)state;
     static const Case winograd_cases[] = {
         {"3x3 same", 3, 32, 48, 14, 14, 3, 3, 1, 1, 1, .bias = true, .relu = true},
         {"3x3 valid", 2, 32, 64, 13, 11, 3, 3, 1, 0, 0, .bias = true, .acc = true},
@@ -392,7 +389,6 @@ static void check_dense(const DenseCase *c, Dtype x_dtype, Dtype y_dtype)
 
 static void test_dense(void **state)
 {
-    (void)state;
     static const DenseCase dense_cases[] = {{5, 7, 3, 3, 10, 0, true, false},   {1, 48, 1, 1, 5, 0, false, true},
                                             {16, 80, 1, 1, 100, 6, true, true}, {3, 1, 1, 1, 1, 0, true, false},
                                             {7, 64, 5, 5, 128, 0, true, true},  {33, 512, 1, 1, 300, 4, true, true},
@@ -421,7 +417,6 @@ static void expect_nan_kept(OpCall *call, const Tensor *w, const Tensor *y)
 
 static void test_relu_keeps_nan(void **state)
 {
-    (void)state;
     static const Case kept[] = {{"1x1", 3, 48, 80, 5, 7, 1, 1, 1, 0, 0, .relu = true},
                                 {"3x3, few pixels, slice", 1, 16, 16, 6, 6, 3, 3, 1, 0, 0, .y_gap = 5, .relu = true},
                                 {"3x3, our own", 3, 32, 48, 14, 14, 3, 3, 1, 0, 0, .bias = true, .relu = true}};
@@ -441,7 +436,6 @@ static void test_relu_keeps_nan(void **state)
 
 static void test_relu_of_dense_keeps_nan(void **state)
 {
-    (void)state;
     Tensor x = tensor_make((Shape){5, 48, 1, 1}, DTYPE_F32, 0), w = tensor_make((Shape){10, 48, 1, 1}, DTYPE_F32, 0);
     Tensor y = tensor_make((Shape){5, 10, 1, 1}, DTYPE_F32, 0);
     OpCall call = {.kind = OP_DENSE, .name = "dense", .in_count = 2, .in = {x, w}, .out_count = 1, .out = {y}};
@@ -454,7 +448,6 @@ static void test_relu_of_dense_keeps_nan(void **state)
 /* The bias of our own kernels, which some processors lack, is added in the same pass. */
 static void test_bias_and_relu_keep_nan(void **state)
 {
-    (void)state;
     enum { CHANNELS = 19 };
     static const Dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
     float bias[CHANNELS];
@@ -497,7 +490,6 @@ static Status settle_slow_candidate(const char *layer)
 
 static void test_reference_code_is_refused_unless_accepted(void **state)
 {
-    (void)state;
     assert_int_equal(settle_slow_candidate("Mixed_6a.branch3x3"), ERR_UNSUPPORTED);
     assert_non_null(strstr(status_message(), "Mixed_6a.branch3x3"));
     assert_non_null(strstr(status_message(), "ref:any"));
@@ -512,7 +504,6 @@ static void test_reference_code_is_refused_unless_accepted(void **state)
 /* Enough rows for every thread of the team; the factors are of normal size, their products are not. */
 static void test_denormals_are_zero_in_every_thread(void **state)
 {
-    (void)state;
     const Case c = {"tiny", 64, 16, 16, 8, 8, 3, 3, 1, 1, 1};
     Tensor x = tensor_make((Shape){c.n, c.ic, c.h, c.w}, DTYPE_F32, 0), y = tensor_make(y_shape(&c), DTYPE_F32, 0);
     Tensor w = tensor_make((Shape){c.oc, c.ic, c.kh, c.kw}, DTYPE_F32, 0);
@@ -530,7 +521,6 @@ static void test_denormals_are_zero_in_every_thread(void **state)
 
 static void test_device_says_what_it_is(void **state)
 {
-    (void)state;
     char text[160];
     device.backend->describe(&device, text, sizeof text);
     assert_non_null(strstr(text, "oneDNN"));
@@ -539,7 +529,6 @@ static void test_device_says_what_it_is(void **state)
 
 static void test_device_refuses_nonsense(void **state)
 {
-    (void)state;
     Device other;
     const Backend *found;
     assert_int_equal(device.backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 0}, &other), ERR_ARG);
@@ -549,7 +538,6 @@ static void test_device_refuses_nonsense(void **state)
 
 static void test_memory_is_aligned_and_zero(void **state)
 {
-    (void)state;
     const size_t sizes[] = {1, 1000, 5 << 20};
     for (int i = 0; i < 3; i++) {
         unsigned char *memory = NULL;
@@ -562,7 +550,6 @@ static void test_memory_is_aligned_and_zero(void **state)
 
 static int device_setup(void **state)
 {
-    (void)state;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) return -1;
     return cpu->open(&(DeviceConfig){DEVICE_USUAL, .threads = 2}, &device) == OK ? 0 : -1;
@@ -570,7 +557,6 @@ static int device_setup(void **state)
 
 static int device_teardown(void **state)
 {
-    (void)state;
     device.backend->close(&device);
     return 0;
 }

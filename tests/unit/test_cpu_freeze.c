@@ -56,7 +56,6 @@ static bool has_gradient(const Graph *g, const char *param)
 
 static void test_nothing_in_front_of_the_first_trained_layer(void **state)
 {
-    (void)state;
     Graph *g = branches("a.*,b.*,c.*,d.*", false);
     assert_int_equal(count_ops(g, OP_CONV_DW, "") + count_ops(g, OP_CONV_DX, ""), 0);
     assert_int_equal(count_ops(g, OP_DENSE_DX, ""), 0);
@@ -76,7 +75,6 @@ static void test_nothing_in_front_of_the_first_trained_layer(void **state)
 /* Behind a trained layer a frozen one passes the gradient on. */
 static void test_frozen_behind_trained(void **state)
 {
-    (void)state;
     Graph *g = branches("b.*,c.*,d.*", false);
     assert_int_equal(count_ops(g, OP_CONV_DX, ""), 3);
     assert_int_equal(count_ops(g, OP_CONV_DW, ""), 1);
@@ -88,7 +86,6 @@ static void test_frozen_behind_trained(void **state)
 /* A batch norm of which one parameter is trained is trained as a whole. */
 static void test_half_frozen_norm_uses_the_batch(void **state)
 {
-    (void)state;
     Graph *g = branches("a.bn.weight,b.conv.*", false);
     assert_int_equal(count_ops(g, OP_BATCHNORM, ""), 4);
     assert_false(has_gradient(g, "a.bn.weight"));
@@ -98,7 +95,6 @@ static void test_half_frozen_norm_uses_the_batch(void **state)
 
 static void test_siblings_are_joined_with_their_like(void **state)
 {
-    (void)state;
     Graph *g = branches("b.*", true);
     assert_false(has_gradient(g, "b.conv.weight"));
     assert_true(has_gradient(g, "c.conv.weight") && has_gradient(g, "d.conv.weight"));
@@ -109,7 +105,6 @@ static void test_siblings_are_joined_with_their_like(void **state)
 
 static void test_pack_of_both_is_refused(void **state)
 {
-    (void)state;
     Graph *g = NULL;
     GraphOptions options = {.training = true, .compute = DTYPE_F32};
     OpAttr point = {.conv.window = {1, 1, 1, 1, 0, 0, false}};
@@ -127,7 +122,6 @@ static void test_pack_of_both_is_refused(void **state)
 
 static void test_layout_has_the_frozen_behind(void **state)
 {
-    (void)state;
     Layout *layout;
     Graph *g = branches("a.*,b.*", true);
     assert_int_equal(layout_create(g, &layout), OK);
@@ -176,7 +170,6 @@ static double macs_of(const char *freeze)
 /* All but the last block, the classifier and the auxiliary head of Inception v3: little more than a forward pass. */
 static void test_fine_tuning_costs_little_more_than_forward(void **state)
 {
-    (void)state;
     double all = macs_of(NULL), few = macs_of("Conv2d*,Mixed_5*,Mixed_6*,Mixed_7a*,Mixed_7b*");
     if (!(all > 2.7 * few)) fail_msg("%.3g multiply-adds, %.3g with frozen layers", all, few);
 }
@@ -234,7 +227,6 @@ static Status watch_open(const DeviceConfig *config, Device *device)
 
 static void test_run_leaves_them_bit_for_bit(void **state)
 {
-    (void)state;
     TowerRun run;
     Program program;
     Layout *layout;

@@ -13,7 +13,6 @@ static Device devices[THREADS_MOST + 1]; /* [threads]; 0 is not used */
 
 static int open_devices(void **state)
 {
-    (void)state;
     const Backend *backend;
     if (backend_find("cpu", &backend, NULL, 0) != OK) return -1;
     for (int threads = 1; threads <= THREADS_MOST; threads++) {
@@ -25,7 +24,6 @@ static int open_devices(void **state)
 
 static int close_devices(void **state)
 {
-    (void)state;
     for (int threads = 1; threads <= THREADS_MOST; threads++) devices[threads].backend->close(&devices[threads]);
     return 0;
 }
@@ -129,13 +127,11 @@ static void check_big_rows(Dtype dtype)
 
 static void test_many_chunks_f32(void **state)
 {
-    (void)state;
     check_big_rows(DTYPE_F32);
 }
 
 static void test_many_chunks_bf16(void **state)
 {
-    (void)state;
     check_big_rows(DTYPE_BF16);
 }
 
@@ -224,7 +220,6 @@ static void check_threads(const Case *row, Dtype dtype)
 
 static void test_threads_do_not_matter(void **state)
 {
-    (void)state;
     for (int i = 0; i < BIG_ROWS; i++) {
         check_threads(&big_rows[i], DTYPE_F32);
         check_threads(&big_rows[i], DTYPE_BF16);
@@ -236,7 +231,6 @@ static void test_threads_do_not_matter(void **state)
 
 static void test_batchnorm_of_a_far_mean(void **state)
 {
-    (void)state;
     Case row = {.name = "far", .kind = OP_BATCHNORM, .attr = {.norm = {1e-3f, false}}};
     row.in[0] = (Operand)ACT(4, 3, 64, 64), row.in[1] = (Operand)VECTOR(3);
     row.out[0] = row.in[0], row.out[1] = row.out[2] = row.in[1];
@@ -261,7 +255,6 @@ static void test_batchnorm_of_a_far_mean(void **state)
 
 static void test_batchnorm_of_one_pixel(void **state)
 {
-    (void)state;
     Case row = {.name = "one", .kind = OP_BATCHNORM, .attr = {.norm = {1e-3f, false}}};
     row.in[0] = (Operand)ACT(1, 5, 1, 1), row.in[1] = (Operand)VECTOR(5);
     row.out[0] = row.in[0], row.out[1] = row.out[2] = row.in[1];
@@ -277,7 +270,6 @@ static void test_batchnorm_of_one_pixel(void **state)
 /* A NaN anywhere must come out: ReLU and maximum do not hide it. */
 static void test_nan_is_seen(void **state)
 {
-    (void)state;
     const OpKind kinds[] = {OP_RELU, OP_MAX_POOL, OP_BATCHNORM, OP_ADD, OP_AVG_POOL};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
@@ -342,7 +334,6 @@ static void check_small_maximum(Dtype dtype, const OpCall *call, int64_t n, int6
 /* At the border windows are cut and go through the plain loops, inside through those of the processor. */
 static void test_small_numbers_have_a_maximum(void **state)
 {
-    (void)state;
     for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
         Case row = {.name = "small", .kind = OP_MAX_POOL, .attr = POOL(3, 3, 1, 1, 1, 1)};
         row.in[0] = row.out[0] = (Operand)ACT(POOL_N, POOL_C, POOL_SIDE, POOL_SIDE);
@@ -374,7 +365,6 @@ static OpCall softmax_call(void)
 
 static void test_bad_samples_make_a_nan_loss(void **state)
 {
-    (void)state;
     for (int bad = 0; bad < 3; bad++) {
         OpCall call = softmax_call();
         for (int i = 0; i < 14; i++) ((float *)call.in[0].data)[i] = i % 7 == 3 ? 5.0f : 0.0f;
@@ -393,7 +383,6 @@ static void test_bad_samples_make_a_nan_loss(void **state)
 
 static void test_ties_go_to_the_lower_class(void **state)
 {
-    (void)state;
     OpCall call = softmax_call();
     memset(call.in[0].data, 0, 14 * sizeof(float));
     int32_t *labels = call.in[1].data;
@@ -406,7 +395,6 @@ static void test_ties_go_to_the_lower_class(void **state)
 
 static void test_what_the_cpu_refuses(void **state)
 {
-    (void)state;
     Case row = {.name = "half", .kind = OP_RELU, .in = {ACT(1, 3, 4, 4)}, .out = {ACT(1, 3, 4, 4)}};
     OpCall call = call_create(&row, DTYPE_F16);
     const OpKernel *const *kernels = devices[1].backend->kernels;
@@ -535,7 +523,6 @@ static void check_training(const Training *t, const char *what)
 
 static void test_optimizers_follow_the_reference(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof hypers / sizeof *hypers; k++) {
         char what[32];
         snprintf(what, sizeof what, "optimizer row %zu", k);
@@ -556,7 +543,6 @@ static void test_optimizers_follow_the_reference(void **state)
 
 static void test_optimizer_threads_do_not_matter(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof hypers / sizeof *hypers; k++) {
         Training a = training_create(&hypers[k], DTYPE_BF16), b = training_create(&hypers[k], DTYPE_BF16);
         for (int step = 1; step <= 3; step++) {
@@ -572,7 +558,6 @@ static void test_optimizer_threads_do_not_matter(void **state)
 
 static void test_a_refused_step_changes_nothing(void **state)
 {
-    (void)state;
     Training t = training_create(&hypers[7], DTYPE_BF16);
     t.scalars = (OptimizerScalars){.lr = 0.01f, .step = 1, .grad_scale = 1, .ema_decay = 0.9f, .commit = 0};
     t.update.scalars = &t.scalars;
@@ -616,7 +601,6 @@ enum { HARD = sizeof hard / sizeof *hard };
 
 static void test_half_copies_round_as_the_standard(void **state)
 {
-    (void)state;
     for (int dtype = DTYPE_BF16; dtype <= DTYPE_F16; dtype++) {
         float param[HARD + 1], grad[HARD + 1] = {0};
         uint16_t half[HARD + 1];
@@ -634,7 +618,6 @@ static void test_half_copies_round_as_the_standard(void **state)
 
 static void test_square_sum_and_average(void **state)
 {
-    (void)state;
     float *x = floats_create(), running[3] = {1, 2, 3};
     double wanted = 0, sum[THREADS_MOST + 1];
     for (uint32_t i = 0; i < PARAMS; i++) {

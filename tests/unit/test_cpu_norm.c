@@ -100,25 +100,21 @@ static void check_way(Way *way, Dtype dtype)
 
 static void test_plain_f32(void **state)
 {
-    (void)state;
     check_way(norm_rows_plain, DTYPE_F32);
 }
 
 static void test_plain_bf16(void **state)
 {
-    (void)state;
     check_way(norm_rows_plain, DTYPE_BF16);
 }
 
 static void test_avx512_f32(void **state)
 {
-    (void)state;
     check_way(way_avx512, DTYPE_F32);
 }
 
 static void test_avx512_bf16(void **state)
 {
-    (void)state;
     check_way(way_avx512, DTYPE_BF16);
 }
 
@@ -136,7 +132,6 @@ static void check_nan(Way *way, Dtype dtype)
 
 static void test_nan_stays(void **state)
 {
-    (void)state;
     check_nan(norm_rows_plain, DTYPE_F32);
     check_nan(norm_rows_plain, DTYPE_BF16);
     check_nan(way_avx512, DTYPE_F32);

@@ -62,7 +62,6 @@ static void expect(const char *isa, int (*find)(void), int wanted)
 
 static void test_without_avx512(void **state)
 {
-    (void)state;
     if (!__builtin_cpu_supports("avx2")) {
         print_message("skipped: this processor has no AVX2\n");
         skip();
@@ -74,7 +73,6 @@ static void test_without_avx512(void **state)
 
 static void test_without_avx2(void **state)
 {
-    (void)state;
     expect("SSE41", f32_takers, 0);
     expect("SSE41", bf16_takers, 0);
 }

@@ -3,11 +3,11 @@
  * __wrap_dnnl_primitive_execute (the linker's --wrap), which changes the library's own result. */
 #include <stdint.h>
 
-#include "tests/support/unit.h"
 #include <dnnl.h>
 
 #include "kernels/cpu/onednn_probe.h"
 #include "tests/support/run_case.h"
+#include "tests/support/unit.h"
 
 /* ---- the stand-in */
 
@@ -144,7 +144,6 @@ static void run_rows(Dtype dtype)
 
 static void test_this_library(void **state)
 {
-    (void)state;
     library.fault = FAULT_NONE;
     run_rows(DTYPE_F32);
     run_rows(DTYPE_BF16);
@@ -153,7 +152,6 @@ static void test_this_library(void **state)
 /* Each is found out by the trial, and something else computes the layer. */
 static void test_wrong_library(void **state)
 {
-    (void)state;
     for (Fault fault = FAULT_PACKED; fault <= FAULT_VALUE; fault++) {
         library.fault = fault;
         library.hits = 0;
@@ -186,7 +184,6 @@ static bool probe(const OnednnSpec *spec)
 /* Only strided vectors are tried, so that no usual layer pays for it; and the trial tells right from wrong. */
 static void test_trial(void **state)
 {
-    (void)state;
     OnednnSpec usual = product_spec(64, 300, 10, 32), packed = product_spec(64, 300, 1, 1),
                slice = product_spec(64, 300, 1, 17);
     assert_false(onednn_is_suspect(&usual));

@@ -152,13 +152,11 @@ static int all_differ(Dtype dtype)
 
 static void test_f32(void **state)
 {
-    (void)state;
     assert_int_equal(all_differ(DTYPE_F32), 0);
 }
 
 static void test_bf16(void **state)
 {
-    (void)state;
     if (cpu_find()->computes(DTYPE_BF16) != OK) {
         print_message("skipped: %s\n", status_message());
         skip();

@@ -121,7 +121,6 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 
 static const char *takes_all(const Device *device, const ConvProblem *problem)
 {
-    (void)device, (void)problem;
     return NULL;
 }
 
@@ -147,14 +146,12 @@ static void need_avx512(void)
 
 static void test_tiles_of_avx512(void **state)
 {
-    (void)state;
     need_avx512();
     for (int i = 0; i < CASES; i++) gradient_check(&avx512, &cases[i]);
 }
 
 static void test_tiles_of_f32(void **state)
 {
-    (void)state;
     if (!wgrad_for_f32()) {
         print_message("skipped: this processor has no AVX-512 or AVX2\n");
         skip();
@@ -168,7 +165,6 @@ static void test_tiles_of_f32(void **state)
 /* Sums of many pixels are cut, so that their error does not grow with them. */
 static void test_error_of_f32_for_avx2(void **state)
 {
-    (void)state;
     static const GradientCase many[] = {{"5x5", 4, 64, 48, 35, 35, 5, 5, 1, 1, 2, 2},
                                         {"1x1, one row of 9,800 pixels", 8, 48, 64, 35, 35, 1, 1, 1, 1, 0, 0}};
     if (wgrad_for_f32() != &wgrad_f32_avx2) return; /* test_cpu_wgrad_avx2 */
@@ -180,7 +176,6 @@ static void test_error_of_f32_for_avx2(void **state)
 
 static void test_tiles_of_amx_emulated(void **state)
 {
-    (void)state;
     need_avx512();
     assert_true(emulated_amx.usable());
     for (int i = 0; i < CASES; i++) gradient_check(&amx, &cases[i]);
@@ -188,7 +183,6 @@ static void test_tiles_of_amx_emulated(void **state)
 
 static void test_threads_change_no_bit(void **state)
 {
-    (void)state;
     need_avx512();
     gradient_check_threads(&avx512, &(GradientCase){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});
     gradient_check_threads(&avx512, &(GradientCase){"one dw", 7, 96, 112, 13, 11, 3, 3, 1, 1, 1, 1});
@@ -196,7 +190,6 @@ static void test_threads_change_no_bit(void **state)
 
 static void test_what_it_takes(void **state)
 {
-    (void)state;
     Tensor x = {.shape = {4, 32, 12, 12}, .dtype = DTYPE_BF16, .pitch = 32}, dy = x, wide = x, one = x, thin = x;
     wide.dtype = DTYPE_F32;
     one.shape.n = 1;

@@ -145,7 +145,6 @@ static void sum_products(void *context, double from, double w, int64_t to)
 
 static void note_values(void *context, double from, double w, int64_t to)
 {
-    (void)w;
     ((bool *)context)[to] |= from != 0;
 }
 
@@ -195,7 +194,6 @@ static void check_accuracy(const Case *c, OpKind kind)
 
 static void test_near_double_precision(void **state)
 {
-    (void)state;
     need_winograd(DTYPE_F32);
     for (int i = 0; i < CASES; i++)
         for (int k = 0; k < 2; k++) check_accuracy(&cases[i], kinds[k]);
@@ -295,7 +293,6 @@ static void test_threads_and_batches_change_no_bit(void **state)
 /* F(4x4, 3x3), where it is asked for, comes first. */
 static void test_coarse_algorithm_comes_first(void **state)
 {
-    (void)state;
     need_winograd(DTYPE_F32);
     if (!onednn_has_avx512()) {
         print_message("skipped: this processor has no AVX-512, for which oneDNN has F(4x4, 3x3)\n");
@@ -314,7 +311,6 @@ static void test_coarse_algorithm_comes_first(void **state)
 static int setup(void **state)
 {
     char why[512];
-    (void)state;
     if (backend_find("cpu", &backend, why, sizeof why) == OK) return 0;
     print_message("%s\n", why);
     return -1;

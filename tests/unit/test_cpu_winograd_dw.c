@@ -75,25 +75,21 @@ static void check_all(Dtype dtype, void (*check)(const GradientKernel *kernel, c
 
 static void test_bf16_against_loops(void **state)
 {
-    (void)state;
     check_all(DTYPE_BF16, gradient_check);
 }
 
 static void test_f32_against_loops(void **state)
 {
-    (void)state;
     check_all(DTYPE_F32, gradient_check);
 }
 
 static void test_threads_change_no_bit_of_bf16(void **state)
 {
-    (void)state;
     check_all(DTYPE_BF16, gradient_check_threads);
 }
 
 static void test_threads_change_no_bit_of_f32(void **state)
 {
-    (void)state;
     check_all(DTYPE_F32, gradient_check_threads);
 }
 
@@ -107,13 +103,11 @@ static void check_error(const GradientKernel *kernel, const GradientCase *c)
 
 static void test_error_of_f32(void **state)
 {
-    (void)state;
     check_all(DTYPE_F32, check_error);
 }
 
 static void test_what_it_takes(void **state)
 {
-    (void)state;
     assert_false(takes(DTYPE_BF16, 1, 64)); /* a pair of which one is missing */
     assert_false(takes(DTYPE_BF16, 2, 40));
     assert_false(takes(DTYPE_F32, 2, 40));

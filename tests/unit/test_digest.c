@@ -1,9 +1,9 @@
 /* Digests of replicas: they cover every element, and there is no false alarm after any step of a long undisturbed run
  * (10,000 steps). The network has only a few numbers, so that a step is little more than the comparison of the towers. */
+#include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
 #include "towers/guard/digest.h"
 #include "towers/replica/norm_sync.h"
-#include "towers/replica/tower_process.h"
 #include "towers/train/process.h"
 
 #include <sys/wait.h>
@@ -29,32 +29,20 @@ static const Model model = {.name = "one_layer",
 
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    (void)context, (void)ledger, (void)step, (void)seconds, (void)loss;
 }
 
 static TrainJob job_make(const Backend *backend, const Source *data)
 {
-    return (TrainJob){
-        .program = {.model = &model,
-                    .options = {.classes = 3, .side = 2, .channels = 1, .variant = ""},
-                    .data_channels = 1,
-                    .canvas = 2},
-        .train = data,
-        .backend = backend,
-        .shares = {.towers = TOWERS, .batch = {1, 1}},
-        .processes = TOWERS,
-        .device = {DEVICE_USUAL, .threads = 1},
-        .optimizer = {.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f},
-        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.001},
-        .epochs = STEPS,
-        .max_steps = STEPS,
-        .accumulate = 1,
-        .gate.bn_decay = 0.9,
-        .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = HANG_S * 1000,
-        .sdc_check = 1,
-        .on_step = step_seen,
-    };
+    TrainJob job = job_plain(backend, &model, data, 2, TOWERS, 1);
+    job.processes = TOWERS;
+    job.optimizer = (OptimizerHyper){.kind = OPTIMIZER_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-7f};
+    job.schedule.lr = 0.001;
+    job.epochs = job.max_steps = STEPS;
+    job.gate.bn_decay = 0.9;
+    job.comm.timeout_ms = HANG_S * 1000;
+    job.sdc_check = 1;
+    job.on_step = step_seen;
+    return job;
 }
 
 static void towers_live(const TrainJob *job, Ledger *ledger, CommShared *shared)
@@ -76,28 +64,15 @@ static void towers_live(const TrainJob *job, Ledger *ledger, CommShared *shared)
 
 static void test_no_false_alarm(void **state)
 {
-    (void)state;
     const Backend *cpu = NULL;
     Source *data;
-    Ledger *ledger;
-    CommShared *shared;
-    Layout *layout;
-    Program program;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     assert_int_equal(source_synthetic(64, 3, 2, 2, 1, 1, &data), OK);
     TrainJob job = job_make(cpu, data);
-    ProgramConfig config = job.program;
-    config.training = true;
-    assert_int_equal(program_graph(&config, 1, &program), OK);
-    assert_int_equal(layout_create(program.graph, &layout), OK);
-    assert_int_equal(ledger_create(TOWERS, TOWERS, &ledger), OK);
-    assert_int_equal(comm_shared_create(TOWERS, TOWERS, job_comm_room(&job, layout), &shared), OK);
-    towers_live(&job, ledger, shared);
-    assert_int_equal(atomic_load(&ledger->run.digests), STEPS);
-    ledger_destroy(ledger);
-    comm_shared_destroy(shared);
-    layout_destroy(layout);
-    program_destroy(&program);
+    JobMemory memory = job_memory(&job);
+    towers_live(&job, memory.ledger, memory.shared);
+    assert_int_equal(atomic_load(&memory.ledger->run.digests), STEPS);
+    job_memory_free(&memory);
     source_close(data);
 }
 
@@ -120,7 +95,6 @@ static void element_counts(TowerProcess *p, float *memory, size_t element, const
 /* Every element of every parameter, in the weights, both slots of Adam, and the average of the weights. */
 static void test_sees_every_element(void **state)
 {
-    (void)state;
     const Backend *cpu = NULL;
     Source *data;
     TowerProcess p = {0};

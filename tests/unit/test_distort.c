@@ -40,7 +40,6 @@ static Pixels pixels_of(int32_t h, int32_t w, int32_t c)
 
 static void test_crops(void **state)
 {
-    (void)state;
     Boxes boxes = two_boxes();
     for (size_t i = 0; i < sizeof golden_crops / sizeof *golden_crops; i++) {
         int32_t h = golden_crops[i].h, w = golden_crops[i].w;
@@ -58,7 +57,6 @@ static void test_crops(void **state)
 /* Boxes without area, turned around or outside count for nothing; those outside are refused when the image is made. */
 static void test_odd_boxes(void **state)
 {
-    (void)state;
     const Rect all = {0, 0, 100, 100};
     const struct {
         float sides[BOX_SIDES];
@@ -92,7 +90,6 @@ static void resize_whole(const Resize *to, const Pixels *from, float *out)
 
 static void test_resize(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof golden_resize_tf / sizeof *golden_resize_tf; k++) {
         int32_t h = golden_resize_tf[k].out_h, w = golden_resize_tf[k].out_w, c = golden_resize_tf[k].c;
         Pixels in = pixels_of(golden_resize_tf[k].in_h, golden_resize_tf[k].in_w, c);
@@ -112,7 +109,6 @@ static void test_resize(void **state)
 /* A window is the same values of the whole, from no more of the input than resize_support names. */
 static void test_window(void **state)
 {
-    (void)state;
     enum { H = 61, W = 43, OUT_H = 30, OUT_W = 90 };
     static float whole[OUT_H * OUT_W * 3], part[OUT_H * OUT_W * 3];
     static const Rect windows[] = {{0, 0, 1, 1}, {7, 11, 20, 33}, {29, 89, 1, 1}, {0, 50, 30, 40}};
@@ -139,7 +135,6 @@ static void test_window(void **state)
 
 static void test_colors(void **state)
 {
-    (void)state;
     enum { COUNT = COLORS_H * COLORS_W };
     Pixels in = pixels_of(COLORS_H, COLORS_W, 3);
     for (size_t k = 0; k < sizeof golden_colors / sizeof *golden_colors; k++) {
@@ -179,7 +174,6 @@ static void expect_quantiles(const double *draws, const float quantiles[QUANTILE
 
 static void test_distribution(void **state)
 {
-    (void)state;
     static const char *const names[4] = {"height", "width", "y", "x"};
     static double draws[4][DRAWS];
     Boxes boxes = two_boxes();
@@ -217,7 +211,6 @@ static void expect_uniform(double *draws, double low, double high)
 /* One number below 4 stands for the original's thread: method = number, order of colors = number % 2. */
 static void test_threads_and_colors(void **state)
 {
-    (void)state;
     static double draws[4][DRAWS];
     int count[4] = {0};
     Transform t = tf2016(299);
@@ -243,7 +236,6 @@ static void test_threads_and_colors(void **state)
 /* Boxes are those of the stored image: with --exif a crop of the upright image is turned back to be compared. */
 static void test_turned(void **state)
 {
-    (void)state;
     float sides[BOX_SIDES] = {0.8f, 0.1f, 0.95f, 0.3f}; /* at the lower left of the stored image */
     Boxes one = {.at = sides, .count = 1};
     ImageInfo info = {.h = 375, .w = 500, .c = 3, .orientation = 6};
@@ -262,7 +254,6 @@ static void test_turned(void **state)
 /* The pixels of a plan: cut, resized in float, colors, and only then rounded. Mirroring is left to the network. */
 static void test_applied(void **state)
 {
-    (void)state;
     enum { SIDE = 21, H = 40, W = 50 };
     static float sides[BOX_SIDES] = {0.2f, 0.2f, 0.9f, 0.9f};
     Transform t = tf2016(SIDE);
@@ -324,7 +315,6 @@ static void test_applied(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     Transform bad[] = {tf2016(8), tf2016(8), tf2016(8), tf2016(8)};
     bad[0].covered = 0;
     bad[1].covered = 1.1;

@@ -49,7 +49,6 @@ static void check(const DoctorMachine *machine, const char *topic, DoctorVerdict
 /* fault: F49 */
 static void finds_each_fault(void **state)
 {
-    (void)state;
     DoctorMachine machine = healthy();
     check(&machine, "", DOCTOR_FINE, "");
     CHECK_FAULT(cpu_features[0], 'x', "processor", DOCTOR_FINE, ""); /* "xvx avx2 fma" */
@@ -78,7 +77,6 @@ static void finds_each_fault(void **state)
 
 static void measures_this_machine(void **state)
 {
-    (void)state;
     static DoctorMachine machine;
     static DoctorReport report;
     char *text = NULL;

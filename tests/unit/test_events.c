@@ -9,7 +9,6 @@
 
 static void vectors_of_the_rfc(void **state)
 {
-    (void)state;
     unsigned char zeros[32] = {0}, ones[32], up[32], down[32];
     static const unsigned char read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
                                                0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
@@ -36,7 +35,6 @@ static void vectors_of_the_rfc(void **state)
 /* Any start, any length, any cut: hardware, tables and pieces agree. */
 static void pieces_make_the_whole(void **state)
 {
-    (void)state;
     unsigned char bytes[257];
     for (int i = 0; i < 257; i++) bytes[i] = (unsigned char)(i * 37 + i / 8);
     for (uint64_t start = 0; start < 9; start++)
@@ -88,7 +86,6 @@ static void events_free(Tfevent__Event **events, int count)
 
 static void scalars_are_records(void **state)
 {
-    (void)state;
     Tfevent__Event *read[8];
     Events *events;
     assert_int_equal(events_open(scratch, -1, &events), OK);
@@ -111,7 +108,6 @@ static void scalars_are_records(void **state)
 /* fault: F54 */
 static void a_resumed_run_starts_a_later_file(void **state)
 {
-    (void)state;
     Tfevent__Event *read[8];
     Events *first, *second;
     assert_int_equal(events_open(scratch, -1, &first), OK);
@@ -135,7 +131,6 @@ static Status histogram_write(Events *events, int64_t step, const char *tag, con
 
 static void histograms_count_every_finite_value(void **state)
 {
-    (void)state;
     static const float values[] = {-3, -3, 0, 1e-20f, 1, 3e38f, NAN, INFINITY, -INFINITY};
     Tfevent__Event *read[4];
     Events *events;
@@ -160,7 +155,6 @@ static void histograms_count_every_finite_value(void **state)
 /* Each value alone: it lies below the limit of its bucket, and not below that of the bucket before. */
 static void values_are_in_their_buckets(void **state)
 {
-    (void)state;
     enum { VALUES = 3000 };
     Tfevent__Event **read = calloc(VALUES + 1, sizeof *read);
     float *values = calloc(VALUES, sizeof *values);
@@ -190,7 +184,6 @@ static void values_are_in_their_buckets(void **state)
 
 static void images_are_png(void **state)
 {
-    (void)state;
     static const uint8_t pixels[2 * 3 * 3] = {1, 2, 3};
     Tfevent__Event *read[4];
     Events *events;
@@ -208,7 +201,6 @@ static void images_are_png(void **state)
 
 static void a_place_that_is_none_is_told(void **state)
 {
-    (void)state;
     Events *events = NULL;
     assert_int_equal(events_open("/nonexistent/run", -1, &events), ERR_IO);
     assert_null(events);

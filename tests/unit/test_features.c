@@ -14,7 +14,6 @@ static Device device;
 
 static int open_device(void **state)
 {
-    (void)state;
     const Backend *backend;
     DeviceConfig config = {DEVICE_USUAL, .threads = 2};
     if (backend_find("cpu", &backend, NULL, 0) != OK) return 0;
@@ -23,7 +22,6 @@ static int open_device(void **state)
 
 static int close_device(void **state)
 {
-    (void)state;
     if (device.backend) device.backend->close(&device);
     return 0;
 }
@@ -106,7 +104,6 @@ static void pictures_fill(Pictures *p)
 
 static void as_pytorch(void **state)
 {
-    (void)state;
     needs_device();
     char path[PATH_BYTES];
     Pictures pictures;
@@ -135,7 +132,6 @@ static void as_pytorch(void **state)
 /* The dense layer's input, in any batch size, of images that fit and of others; predictions; refusals. */
 static void of_a_classifier(void **state)
 {
-    (void)state;
     needs_device();
     char path[PATH_BYTES];
     Pictures gray, color, small;
@@ -185,7 +181,6 @@ static void of_a_classifier(void **state)
 enum { LATENT = 3 };
 static void tiny_generate(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images)
 {
-    (void)networks;
     Shape shape = {graph_shape(g, z).n, options->channels, options->side, options->side};
     Value x = dense(g, z, "generator.fc", 4, false, (Init){.kind = INIT_GLOROT_UNIFORM});
     *images = graph_op(g, OP_RESHAPE, "images", &x, 1, NULL, &shape);
@@ -194,7 +189,6 @@ static const Model tiny = {.name = "tiny", .std = {2}, .mean = {0.5f}, .latent =
 
 static void of_a_generator(void **state)
 {
-    (void)state;
     needs_device();
     char path[PATH_BYTES];
     Graph *g;
@@ -239,7 +233,6 @@ static void of_a_generator(void **state)
 
 static void noise(void **state)
 {
-    (void)state;
     enum { COUNT = 2000, LENGTH = 5 };
     static float z[COUNT * LENGTH], other[LENGTH];
     double sum = 0, square = 0, neighbors = 0;
@@ -259,7 +252,6 @@ static void noise(void **state)
 /* On the way from a to b: both ends, and the length of what lies between. */
 static void walk(void **state)
 {
-    (void)state;
     float a[] = {3, 0, 0}, b[] = {0, 0, 3}, z[5 * 3];
     noise_walk(a, b, 3, 5, z);
     for (int k = 0; k < 3; k++) assert_true(fabsf(z[k] - a[k]) < 1e-6f && fabsf(z[12 + k] - b[k]) < 1e-6f);

@@ -21,20 +21,17 @@ static int patient_of(int64_t i)
 
 static Status read_nothing(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
-    (void)source, (void)bytes;
     *label = label_of(index);
     return OK;
 }
 
 static int32_t label_read(const Source *source, int64_t index)
 {
-    (void)source;
     return label_of(index);
 }
 
 static void where_read(const Source *source, int64_t index, char *text, size_t bytes)
 {
-    (void)source;
     snprintf(text, bytes, "data/c%d/p%d/%lld.jpg", label_of(index), patient_of(index), (long long)index);
 }
 
@@ -42,7 +39,6 @@ static int closed;
 
 static void close_count(Source *source)
 {
-    (void)source;
     closed++;
 }
 
@@ -64,7 +60,6 @@ static void parts_of(const FoldConfig *config, int32_t part[COUNT])
 
 static void test_even_by_class(void **state)
 {
-    (void)state;
     for (int folds = 2; folds <= 11; folds++) {
         int32_t part[COUNT], other[COUNT];
         int in[CLASSES][12] = {{0}}, size[12] = {0}, moved = 0;
@@ -86,7 +81,6 @@ static void test_even_by_class(void **state)
 
 static void test_groups_stay_together(void **state)
 {
-    (void)state;
     for (int folds = 2; folds <= 10; folds++) {
         int32_t part[COUNT];
         int of[PATIENTS], size[10] = {0};
@@ -104,7 +98,6 @@ static void test_groups_stay_together(void **state)
 
 static void test_folder_above(void **state)
 {
-    (void)state;
     int32_t part[COUNT], of[CLASSES];
     parts_of(&(FoldConfig){1, 3, 9, "2", NULL}, part);
     for (int c = 0; c < CLASSES; c++) of[c] = -1;
@@ -116,7 +109,6 @@ static void test_folder_above(void **state)
 
 static void test_both_sides(void **state)
 {
-    (void)state;
     bool seen[COUNT] = {false};
     int64_t all = 0;
     uint64_t print[4];
@@ -162,7 +154,6 @@ static void refused(int64_t count, const FoldConfig *config, const char *why)
 
 static void test_refused(void **state)
 {
-    (void)state;
     refused(3, &(FoldConfig){1, 4, 0, NULL, NULL}, "3 training images, too few for 4 folds");
     refused(COUNT, &(FoldConfig){1, 8, 0, "2", NULL}, "7 groups, too few for 8 folds");
     refused(COUNT, &(FoldConfig){1, 3, 0, "4", NULL}, "data/c");

@@ -69,7 +69,6 @@ static void expect_sample(const Source *s, int64_t i, const char *name, int labe
 
 static void test_tree(void **state)
 {
-    (void)state;
     folder_make("train/b/deep/er");
     folder_make("train/a");
     folder_make("train/b/deep-er");
@@ -105,7 +104,6 @@ static void test_tree(void **state)
 
 static void test_divided(void **state)
 {
-    (void)state;
     char name[64];
     for (int c = 0; c < 2; c++) {
         snprintf(name, sizeof name, "%c", 'a' + c);
@@ -141,7 +139,6 @@ static void test_divided(void **state)
 /* However small or large its part is, each split has an image of those in a labels file. */
 static void test_divided_labels(void **state)
 {
-    (void)state;
     scratch_put("set/labels.csv", "file,labels\n0.pgm,x\n1.pgm,y\n2.pgm,x y\n");
     file_make("0.pgm", 0);
     file_make("1.pgm", 1);
@@ -163,7 +160,6 @@ static void test_divided_labels(void **state)
 /* The index is used again while nothing has changed, and built again when a folder has. */
 static void test_index_is_kept(void **state)
 {
-    (void)state;
     folder_make("train/a");
     folder_make("val/a");
     file_make("train/a/1.pgm", 1);
@@ -186,7 +182,6 @@ static void test_index_is_kept(void **state)
 /* tar, rsync and cp -a give a folder the time that it had elsewhere, which may be the time of before. */
 static void test_times_are_restored(void **state)
 {
-    (void)state;
     char folder[PATH_BYTES];
     struct stat before;
     folder_make("train/a");
@@ -222,7 +217,6 @@ static void file_grow(const char *name)
 /* Such a file is damaged for who has the old index, and the next start scans its folder again. */
 static void test_changed_in_place(void **state)
 {
-    (void)state;
     Bytes bytes = {0};
     int32_t label;
     for (int several = 0; several < 2; several++) {
@@ -253,7 +247,6 @@ static void file_late(void *context, int64_t done, int64_t all)
 /* A file that comes when its folder has been scanned, but before the index is complete. */
 static void test_changed_during_the_scan(void **state)
 {
-    (void)state;
     char late[] = "train/a/2.pgm";
     Source *s = NULL;
     folder_make("train/a");
@@ -272,7 +265,6 @@ static void test_changed_during_the_scan(void **state)
 /* A name is cut at the end of a character. */
 static void test_long_name(void **state)
 {
-    (void)state;
     char name[101] = "";
     for (int i = 0; i < 50; i++) strcat(name, "\xc3\xa9");
     strcat(set, "/");
@@ -290,7 +282,6 @@ static void test_long_name(void **state)
 /* fault: F21 */
 static void test_changed_under_a_run(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     Bytes bytes = {0};
     int32_t label;
@@ -314,7 +305,6 @@ static void test_changed_under_a_run(void **state)
 /* towers predict: the images below a folder, through links to folders and to files, which may lead nowhere. */
 static void test_paths(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], where[PATH_BYTES], *paths[] = {path};
     Source *s = NULL;
     folder_make("real/below");
@@ -340,7 +330,6 @@ static void test_paths(void **state)
 /* What is an image by its name, and a count of all other files, but for those of hidden folders. */
 static void test_ignored(void **state)
 {
-    (void)state;
     static const char *const images[] = {"a.jpg", "b.JPEG", "c.jpe", "d.JFIF", "e.png", "f.webp", "g.ppm", "h.pgm"};
     static const char *const others[] = {"1.gif", "2.GIF", "3.heic", "README", ".hidden", "x.y z", "4.a_very_long_one"};
     char name[64];
@@ -384,7 +373,6 @@ static void test_ignored(void **state)
 /* There is room for a few endings; what is left is counted together. */
 static void test_many_endings(void **state)
 {
-    (void)state;
     char name[64];
     folder_make("train/a");
     folder_make("val/a");
@@ -403,7 +391,6 @@ static void test_many_endings(void **state)
 /* fault: F17 F18 */
 static void test_refused(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], to[PATH_BYTES];
     folder_make("train/a");
     folder_make("train/b");
@@ -453,7 +440,6 @@ static void index_make(IndexParts *parts, char **strings)
 /* What was found within a tick of its last change may have changed again, in the same tick. */
 static void test_tick_of_a_change(void **state)
 {
-    (void)state;
     const uint64_t key[2] = {3, 4};
     const int64_t since[] = {0, 10000000, 30000000}; /* nanoseconds from the change until it was found */
     struct stat info;
@@ -482,7 +468,6 @@ static void test_tick_of_a_change(void **state)
 
 static void test_index_damage(void **state)
 {
-    (void)state;
     const uint64_t key[2] = {1, 2}, other[2] = {1, 3};
     IndexParts parts;
     char *strings;
@@ -520,7 +505,6 @@ static void test_index_damage(void **state)
 /* The names that other tools give the parts, in any case; a part for tests serves for nothing else. */
 static void test_parts(void **state)
 {
-    (void)state;
     const char *const names[][3] = {
         {"train", "valid", "test"}, {"Training", "VAL", "Test"}, {"TRAIN", "validation", "test"}};
     char root[512], name[64];

@@ -72,7 +72,6 @@ static Value norm_plain(Graph *g, Value x, const char *name)
 
 static void convolution_makes_the_sums(void **state)
 {
-    (void)state;
     Asked asked = {0};
     Net net = {.g = new_graph(true, DTYPE_F32)};
     norm_plain(net.g, conv_plain(net.g, new_input(net.g, "x", 2, 3, 4, 4), "c", 8, false), "n");
@@ -89,7 +88,6 @@ static void convolution_makes_the_sums(void **state)
 /* Slices of one convolution are normalized by slices of its sums. */
 static void slices_have_slices_of_the_sums(void **state)
 {
-    (void)state;
     Asked asked = {0};
     Net net = {.g = new_graph(true, DTYPE_F32)};
     Graph *g = net.g;
@@ -114,7 +112,6 @@ static void slices_have_slices_of_the_sums(void **state)
 
 static void others_keep_their_statistics(void **state)
 {
-    (void)state;
     for (int row = 0; row < 5; row++) {
         Asked asked = {.refused = row == 0 ? OP_CONV_STATISTICS : OP_NONE};
         Net net = {.g = new_graph(true, DTYPE_F32)};
@@ -136,7 +133,6 @@ static void others_keep_their_statistics(void **state)
 
 static void a_failed_graph_is_refused(void **state)
 {
-    (void)state;
     Asked asked = {0};
     Joins joins = {answer, &asked, NULL};
     int forward_end = 0, changed = -1;
@@ -171,7 +167,6 @@ static Net two_units(void)
 
 static void norm_moves_into_its_convolution(void **state)
 {
-    (void)state;
     Asked asked = {0};
     Net net = two_units();
     join_statistics(&net, &asked);
@@ -197,7 +192,6 @@ static void norm_moves_into_its_convolution(void **state)
 /* Without a kernel for one of its readers the value is made for all of them; the gradient is asked for by itself. */
 static void refused_norms_stay(void **state)
 {
-    (void)state;
     static const struct {
         OpKind refused;
         int inputs, gradients;
@@ -220,7 +214,6 @@ static double joined_time, gradient_time;
 
 static double timed(void *context, const OpCall *call)
 {
-    (void)context;
     bool joined = call->kind == OP_CONV_DW_APPLY || (call->kind == OP_CONV_STATISTICS && call->in_count > 2);
     if (call->kind == OP_CONV_DX_SUMS) return gradient_time;
     return joined ? joined_time : call->kind == OP_BATCHNORM_SUMS ? 10 : 20;
@@ -229,7 +222,6 @@ static double timed(void *context, const OpCall *call)
 /* Together they must be faster than one pass more; where a time is not known, the kernel that is there is taken. */
 static void slower_kernels_are_not_taken(void **state)
 {
-    (void)state;
     static const struct {
         double time, gradient;
         int inputs, gradients;
@@ -252,7 +244,6 @@ static void slower_kernels_are_not_taken(void **state)
 /* A result, and a value that something else reads too, are made. */
 static void values_that_others_read_are_made(void **state)
 {
-    (void)state;
     for (int row = 0; row < 3; row++) {
         Asked asked = {0};
         Net net = {.g = new_graph(true, DTYPE_F32)};
@@ -272,7 +263,6 @@ static void values_that_others_read_are_made(void **state)
 /* A device is asked with the strides that the plan will give: those of the joined convolution of siblings. */
 static void strides_are_those_of_the_plan(void **state)
 {
-    (void)state;
     Asked asked = {0};
     Net net = {.g = new_graph(true, DTYPE_F32)};
     Graph *g = net.g;
@@ -328,7 +318,6 @@ static Net pooled_unit(bool with_relu)
 
 static void norm_moves_into_its_pool(void **state)
 {
-    (void)state;
     for (int sums = 0; sums < 2; sums++) {
         Asked asked = {0};
         Net net = pooled_unit(true);
@@ -347,7 +336,6 @@ static void norm_moves_into_its_pool(void **state)
 /* One direction may be refused alone; without a ReLU, or with another reader of what lies between, both are. */
 static void other_pools_stay(void **state)
 {
-    (void)state;
     static const OpKind refused[] = {OP_NONE, OP_NONE, OP_MAX_POOL_NORM, OP_MAX_POOL_NORM_DX};
     for (int row = 0; row < 4; row++) {
         Asked asked = {.refused = refused[row]};
@@ -364,13 +352,11 @@ static double pooled_time;
 
 static double timed_pool(void *context, const OpCall *call)
 {
-    (void)context;
     return call->kind == OP_MAX_POOL_NORM || call->kind == OP_MAX_POOL_NORM_DX ? pooled_time : 10;
 }
 
 static void slower_pools_are_not_taken(void **state)
 {
-    (void)state;
     static const struct {
         double time;
         int inputs, gradients;
@@ -390,13 +376,11 @@ static void slower_pools_are_not_taken(void **state)
 
 static bool joins_all(Device *device, const OpCall *call)
 {
-    (void)device, (void)call;
     return true;
 }
 
 static void levels_need_a_backend_that_joins(void **state)
 {
-    (void)state;
     Backend without = {.name = "plain"}, with = {.name = "joining", .joins = joins_all};
     for (FuseLevel level = FUSE_AUTO; level <= FUSE_III_H; level++) {
         assert_int_equal(fuse_check(level, &with), OK);
@@ -489,7 +473,6 @@ static int compare(const Net *plain, Interpreter *a, const Net *joined, Interpre
 
 static void numbers_stay(void **state)
 {
-    (void)state;
     for (int recompute = 0; recompute < 2; recompute++) {
         Net plain = net_make(recompute, false), joined = net_make(recompute, true);
         assert_int_equal(joined.norms.inputs, 5);    /* stem2, b1_2, b1_3, b2_2, b2_3 */
@@ -638,7 +621,6 @@ static double distance(const float *a, const float *b, size_t count)
 
 static void plans_agree(void **state)
 {
-    (void)state;
     for (int siblings = 0; siblings < 2; siblings++) {
         Trained plain = train("inception_mini", 1, FUSE_II, siblings),
                 joined = train("inception_mini", 1, FUSE_AUTO, siblings);
@@ -657,7 +639,6 @@ static void plans_agree(void **state)
 
 static void plans_of_pools_agree(void **state)
 {
-    (void)state;
     Trained plain = train("resnet18", 3, FUSE_II, false), joined = train("resnet18", 3, FUSE_AUTO, false);
     assert_int_equal(joined.fusion.pools.inputs, 1);
     assert_int_equal(joined.fusion.pools.gradients, 1);
@@ -672,7 +653,6 @@ static void plans_of_pools_agree(void **state)
 
 static void fusion_in_words(void **state)
 {
-    (void)state;
     char text[256];
     Fusion none = {.convolutions = 18},
            some = {.possible = true, .convolutions = 18, .statistics = 17, .norms = {9, 8}, .pools = {2, 1}};

@@ -26,31 +26,26 @@ static void on_each_backend(void (*check)(Device *device))
 
 static void test_extras(void **state)
 {
-    (void)state;
     on_each_backend(check_extras);
 }
 
 static void test_gates(void **state)
 {
-    (void)state;
     on_each_backend(check_gates);
 }
 
 static void test_halt(void **state)
 {
-    (void)state;
     on_each_backend(check_halt);
 }
 
 static void test_loss_scale(void **state)
 {
-    (void)state;
     on_each_backend(check_loss_scale);
 }
 
 static void test_scalars(void **state)
 {
-    (void)state;
     on_each_backend(check_scalars);
 }
 

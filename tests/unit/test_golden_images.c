@@ -128,7 +128,6 @@ static void test_case(const Golden *g)
 
 static void test_images(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) test_case(&golden_images[i]);
 }
 

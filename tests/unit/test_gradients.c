@@ -271,7 +271,6 @@ static Built build_row(const Row *row)
 
 static void test_first_gradients(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char what[128];
         snprintf(what, sizeof what, "%s '%s'", op_name(rows[i].kind), rows[i].name);
@@ -301,7 +300,6 @@ static Value build_second(Built *b, Value *second)
 
 static void test_second_gradients(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char what[128];
         snprintf(what, sizeof what, "second gradient of %s '%s'", op_name(rows[i].kind), rows[i].name);
@@ -325,7 +323,6 @@ static void check_refusal(const char *what, Graph *g, const char *kind)
 
 static void test_missing_second_gradients_are_named(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].no_second) continue;
         Value second[MAX_WRT] = {{0}};
@@ -338,7 +335,6 @@ static void test_missing_second_gradients_are_named(void **state)
 
 static void test_missing_first_gradients_are_named(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof without_rule / sizeof *without_rule; i++) {
         const char *kind = op_name(without_rule[i].kind);
         Value grads[MAX_WRT] = {{0}};
@@ -352,7 +348,6 @@ static void test_missing_first_gradients_are_named(void **state)
 
 static void test_every_kind_has_a_row(void **state)
 {
-    (void)state;
     bool seen[OP_COUNT] = {true};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) seen[rows[i].kind] = true;
     for (size_t i = 0; i < sizeof without_rule / sizeof *without_rule; i++) seen[without_rule[i].kind] = true;
@@ -392,7 +387,6 @@ static int all_params(const Graph *g, Value *params)
 /* One input under four branches, a concat, batch norm: contributions of several readers, slices of the concat. */
 static void test_inception_block(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value params[MAX_WRT], x = graph_input(g, "x", (Shape){2, 3, 5, 5}, DTYPE_F32);
     Value stem = conv_bias(g, x, "stem", 4, 3, SAME, false, small);
@@ -408,7 +402,6 @@ static void test_inception_block(void **state)
 
 static void test_conv_bn_relu_pool(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value params[MAX_WRT], x = graph_input(g, "x", (Shape){3, 2, 6, 6}, DTYPE_F32);
     Value y = conv_bn_relu(g, x, (ConvUnit){"unit", 3, 3, 3, SAME});
@@ -420,7 +413,6 @@ static void test_conv_bn_relu_pool(void **state)
 /* A batch norm with fixed mean and variance passes its gradient on to the trained layer in front of it. */
 static void test_frozen_norm(void **state)
 {
-    (void)state;
     for (int no_gamma = 0; no_gamma < 2; no_gamma++) {
         Graph *g = NULL;
         const GraphOptions options = {.training = true, .compute = DTYPE_F32, .freeze = "*.bn.*"};
@@ -437,7 +429,6 @@ static void test_frozen_norm(void **state)
 /* A ReLU whose only reader is a pooling, and one with a second reader: the mask may move only in the first case. */
 static void test_relu_before_pool(void **state)
 {
-    (void)state;
     for (int second_reader = 0; second_reader < 2; second_reader++) {
         Graph *g = new_graph();
         Value params[MAX_WRT], x = graph_input(g, "x", (Shape){2, 2, 6, 6}, DTYPE_F32);
@@ -453,7 +444,6 @@ static void test_relu_before_pool(void **state)
 /* y = relu(x + 0.2 conv(x)): a value read by its own successor, a sum that ends in a ReLU. */
 static void test_residual_block(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value params[MAX_WRT], x = graph_input(g, "x", (Shape){2, 3, 4, 4}, DTYPE_F32);
     Value stem = conv_bias(g, x, "stem", 3, 1, SAME, false, small);
@@ -480,7 +470,6 @@ static Value slices_loss(Graph *g, Value x, const int32_t firsts[2], const int32
 /* Slices that cover a value once have a gradient, whatever their order; overlaps and gaps are refused aloud. */
 static void test_slices(void **state)
 {
-    (void)state;
     static const int32_t firsts[4][2] = {{0, 2}, {3, 0}, {0, 1}, {0, 3}};
     static const int32_t channels[4][2] = {{2, 3}, {2, 3}, {2, 4}, {2, 2}};
     for (int round = 0; round < 4; round++) {
@@ -500,7 +489,6 @@ static void test_slices(void **state)
 /* f(x) f(y) with one set of weights: a parameter with two readers. */
 static void test_shared_weights(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value w = graph_param(g, "w", (Shape){2, 2, 3, 3}, small, true);
     OpAttr attr = CONV_WINDOW(3, 3, 1, 1, 1, 1);
@@ -538,7 +526,6 @@ static Value gradient_penalty(Graph *g, Value x_hat, const Value *p)
 
 static void test_wgan_gp(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     static const Shape shapes[5] = {{4, 2, 3, 3}, {1, 4, 1, 1}, {3, 4, 3, 3}, {1, 3, 1, 1}, {1, 3, 2, 2}};
     static const char *const names[5] = {"conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "score.weight"};

@@ -172,14 +172,12 @@ static void run_shape_case(const ShapeCase *row)
 
 static void shapes_follow_and_failures_tell(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof shape_cases / sizeof *shape_cases; i++) run_shape_case(&shape_cases[i]);
 }
 
 /* A window that cannot fit names its layer with its block. */
 static void failures_name_block_and_layer(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     graph_scope(g, "Mixed_6a");
     CHAIN(g, new_input(g, "x", 64, 768, 1, 1), {"branch3x3", 384, 3, 3, HALVE});
@@ -189,7 +187,6 @@ static void failures_name_block_and_layer(void **state)
 
 static void errors_stick(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 4, 4), bad = add(g, x, new_input(g, "other", 2, 3, 4, 5));
     int ops = graph_op_count(g), values = graph_value_count(g);
@@ -208,7 +205,6 @@ static void errors_stick(void **state)
 
 static void names_are_unique_and_found(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     graph_scope(g, "block");
     Value x = new_input(g, "x", 2, 3, 4, 4);
@@ -227,7 +223,6 @@ static void names_are_unique_and_found(void **state)
 
 static void bad_leaves_are_refused(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     new_input(g, "x", 1 << 20, 1 << 20, 2, 1);
     assert_failure(g, ERR_SHAPE,
@@ -240,7 +235,6 @@ static void bad_leaves_are_refused(void **state)
 
 static void expectations_hold_for_the_canonical_side(void **state)
 {
-    (void)state;
     const int32_t sides[][2] = {{9, 9}, {9, 8}, {8, 9}};
     for (int row = 0; row < 3; row++) {
         Graph *g = new_graph(true, DTYPE_F32);
@@ -267,7 +261,6 @@ static Value small_net(Graph *g, Value x)
 /* Training and evaluation must agree on names, shapes and order of what is stored. */
 static void both_modes_store_the_same(void **state)
 {
-    (void)state;
     Graph *graphs[2];
     for (int training = 0; training < 2; training++) {
         graphs[training] = new_graph(training, DTYPE_F32);
@@ -295,7 +288,6 @@ static void both_modes_store_the_same(void **state)
 
 static void batch_norm_feeds_its_states(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_BF16);
     Value x = graph_input(g, "x", (Shape){2, 3, 4, 4}, DTYPE_BF16);
     Value y = conv_bn_relu(g, x, (ConvUnit){"a", 4, 3, 3, SAME});
@@ -314,7 +306,6 @@ static void batch_norm_feeds_its_states(void **state)
 
 static void gradients_keep_the_dtypes(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_BF16);
     const float half[3] = {0.5f, 0.5f, 0.5f};
     Value pixels = graph_input(g, "pixels", (Shape){2, 3, 9, 9}, DTYPE_U8);
@@ -338,7 +329,6 @@ static void gradients_keep_the_dtypes(void **state)
 
 static void dense_net(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 1, 1), labels = graph_input(g, "labels", (Shape){2, 1, 1, 1}, DTYPE_I32);
     x = dense(g, dense(g, x, "a", 4, true, uniform), "b", 5, false, uniform);
@@ -360,7 +350,6 @@ static void dense_net(void **state)
 
 static void relu_mask_moves_behind_the_pooling(void **state)
 {
-    (void)state;
     for (int shared = 0; shared < 2; shared++) {
         Graph *g = new_graph(true, DTYPE_F32);
         Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 3, 4, 4), dx;
@@ -380,7 +369,6 @@ static void relu_mask_moves_behind_the_pooling(void **state)
 /* The gradient of the ReLU itself was asked for: it must not come masked. */
 static void asked_relu_keeps_its_mask(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 3, 4, 4), wrt[2], grads[2];
     wrt[0] = x;
@@ -395,7 +383,6 @@ static void asked_relu_keeps_its_mask(void **state)
 /* Branches of one input: 1x1 convolutions and poolings add in their own pass, a 3x3 needs an ADD. */
 static void fan_in_chains_through_acc(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     OpAttr point = window_attr(1, 1, 0), same = window_attr(3, 1, 1);
     Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 11, 8, 8), dx;
@@ -420,7 +407,6 @@ static void fan_in_chains_through_acc(void **state)
 
 static void more_contributions_than_add_takes(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 1, 1, 1, 1), y = affine(g, x, 2, 0), dx;
     for (int i = 0; i < 9; i++) y = add(g, y, affine(g, x, 3, 0));
@@ -443,7 +429,6 @@ static Value cut(Graph *g, Value x, int32_t first, int32_t channels)
 
 static void slices_join_when_they_cover(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), dx;
     Value b = cut(g, x, 3, 5), a = cut(g, x, 0, 3), again = cut(g, x, 0, 3);
@@ -456,7 +441,6 @@ static void slices_join_when_they_cover(void **state)
 
 static void slices_that_leave_holes_are_refused(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), dx;
     Value y = CONCAT(g, cut(g, x, 0, 3), cut(g, x, 4, 4));
@@ -469,7 +453,6 @@ static void slices_that_leave_holes_are_refused(void **state)
 
 static void no_dx_that_nobody_asks_for(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), other = new_input(g, "other", 1, 1, 1, 1);
     Value y = conv_bias(g, x, "c", 4, 3, SAME, false, uniform), w = graph_find(g, "c.weight"),
@@ -485,7 +468,6 @@ static void no_dx_that_nobody_asks_for(void **state)
 /* Convolution is closed: the second derivative of the gradient's square is made of the same three kinds. */
 static void convolution_differentiates_twice(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     OpAttr same = window_attr(3, 1, 1);
     Shape scalar = {1, 1, 1, 1};
@@ -507,7 +489,6 @@ static void convolution_differentiates_twice(void **state)
 /* Behind two layers the second derivative passes through the mask of the leaky ReLU, but not into it. */
 static void second_derivative_passes_a_mask(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Shape scalar = {1, 1, 1, 1};
     Value x = new_input(g, "x", 2, 3, 1, 1), dx, dw[2];
@@ -534,7 +515,6 @@ static void second_derivative_passes_a_mask(void **state)
 
 static void kinds_without_a_rule_say_so(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dx, again;
     Value y = CHAIN(g, x, {"a", 4, 3, 3});
@@ -547,7 +527,6 @@ static void kinds_without_a_rule_say_so(void **state)
 /* Two parameters, one gradient value: each still gets a place of its own in the arena. */
 static void every_parameter_has_its_own_gradient(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Shape scalar = {1, 1, 1, 1};
     Value a = graph_param(g, "a", scalar, uniform, true), b = graph_param(g, "b", scalar, uniform, true);
@@ -562,7 +541,6 @@ static void every_parameter_has_its_own_gradient(void **state)
 
 static void dy_must_fit(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dx;
     graph_grad(g, relu(g, x), new_input(g, "dy", 1, 1, 1, 1), &x, 1, &dx);
@@ -574,7 +552,6 @@ static void dy_must_fit(void **state)
 
 static void layers_check_their_numbers(void **state)
 {
-    (void)state;
     const float half[3] = {0.5f, 0.5f, 0.5f}, zero[3] = {0};
     Graph *g = new_graph(true, DTYPE_F32);
     dropout(g, new_input(g, "x", 2, 3, 8, 8), 1);
@@ -589,7 +566,6 @@ static void layers_check_their_numbers(void **state)
 
 static void fits_and_styles(void **state)
 {
-    (void)state;
     Graph *g = new_graph(false, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8);
     layer_style(g, (LayerStyle){.bn_epsilon = 0.25f, .bn_no_gamma = true, .include_pad = true});

@@ -13,11 +13,11 @@
  * dv2 the opposite,  du = da = (-1/4 + 3/4) ln(3)/2 / 3 = ln(3)/12. SGD with rate 0.3 subtracts 0.3 of them. */
 
 #include "tests/support/scratch.h"
+#include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"
 #include "towers/replica/norm_sync.h"
-#include "towers/replica/tower_process.h"
 #include "towers/store/checkpoint.h"
 #include "towers/train/process.h"
 
@@ -76,29 +76,9 @@ static void weights_make(void)
 
 static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *batch, int towers)
 {
-    TrainJob job = {
-        .program = {.model = &model,
-                    .options = {.classes = 2, .side = 1, .channels = 1, .variant = ""},
-                    .data_channels = 1,
-                    .canvas = 1,
-                    .training = true},
-        .train = data,
-        .backend = cpu,
-        .shares = {.towers = towers},
-        .processes = 1,
-        .device = {DEVICE_USUAL, .threads = 1},
-        .optimizer = {.kind = OPTIMIZER_SGD},
-        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = 0.3},
-        .accumulate = 1,
-        .epochs = 1,
-        .max_steps = -1,
-        .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 30000,
-        .args_yaml = "",
-        .env_json = "{}",
-        .settings = "",
-        .checkpoint.keep = 1,
-    };
+    TrainJob job = job_plain(cpu, &model, data, 1, towers, 0);
+    job.program.options.classes = 2;
+    job.schedule.lr = 0.3;
     memcpy(job.shares.batch, batch, (size_t)towers * sizeof *batch);
     return job;
 }
@@ -106,22 +86,12 @@ static TrainJob job_of(const Source *data, const Backend *cpu, const int32_t *ba
 static void one_step(TrainJob job, const char *run_dir)
 {
     char start[PATH_BYTES];
-    Program program;
-    Layout *layout;
-    Ledger *ledger;
-    CommShared *shared;
     scratch_path(start, "start.safetensors");
     job.initial_weights = start;
     job.run_dir = run_dir;
-    assert_int_equal(program_graph(&job.program, 1, &program), OK);
-    assert_int_equal(layout_create(program.graph, &layout), OK);
-    assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
-    assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
-    if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
-    comm_shared_destroy(shared);
-    ledger_destroy(ledger);
-    layout_destroy(layout);
-    program_destroy(&program);
+    JobMemory memory = job_memory(&job);
+    if (tower_process_train(&job, 0, memory.ledger, memory.shared) != OK) fail_msg("%s", status_message());
+    job_memory_free(&memory);
 }
 
 /* ---- what comes out */
@@ -183,7 +153,6 @@ static void losses_check(const char *run_dir, const int32_t *batch, int towers)
 
 static void test_step_by_hand(void **state)
 {
-    (void)state;
     static const int32_t shares[][SAMPLES] = {{3}, {2, 1}, {1, 2}, {1, 1, 1}, {0, 3}, {1, 0, 2}};
     static const int towers[] = {1, 2, 2, 3, 2, 3};
     const Backend *cpu = NULL;

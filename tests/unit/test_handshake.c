@@ -14,7 +14,6 @@ static const Secret ours = {{1}}, theirs = {{2}};
 /* python3 -c "import hmac; print(hmac.new(b'a token', (5).to_bytes(8, 'little'), 'sha256').hexdigest())" */
 static void test_secret(void **state)
 {
-    (void)state;
     static const uint8_t wanted[SECRET_BYTES] = {0xda, 0x6c, 0x3d, 0xd0, 0x41, 0x03, 0x6d, 0x47, 0xec, 0x20, 0x89,
                                                  0xa3, 0x39, 0xc8, 0x85, 0xe0, 0x14, 0x17, 0xe7, 0x0e, 0xda, 0x9d,
                                                  0x1d, 0xd6, 0x42, 0xf5, 0x6e, 0x5b, 0x2a, 0x5b, 0x14, 0xf8};
@@ -27,7 +26,6 @@ static void test_secret(void **state)
 
 static void test_both_sides(void **state)
 {
-    (void)state;
     Challenge challenge, again;
     Proof proof;
     assert_int_equal(handshake_challenge(&ours, &hello, &challenge), OK);
@@ -40,7 +38,6 @@ static void test_both_sides(void **state)
 
 static void test_listener_without_the_secret(void **state)
 {
-    (void)state;
     Challenge challenge;
     Proof proof;
     assert_int_equal(handshake_challenge(&theirs, &hello, &challenge), OK);
@@ -57,7 +54,6 @@ static void test_listener_without_the_secret(void **state)
 /* An answer to another greeting, on another channel, or the listener's own proof sent back. */
 static void test_proofs_of_other_connections(void **state)
 {
-    (void)state;
     Greeting other = greeting;
     other.nonce[NONCE_BYTES - 1] ^= 1;
     const Hello replayed = {"channel", &other, sizeof other}, elsewhere = {"channel 2", &greeting, sizeof greeting};

@@ -142,7 +142,6 @@ static void sends_all(const TrainJob *job)
 
 static void test_brought(void **state)
 {
-    (void)state;
     char problems[2048], path[PATH_BYTES], *large = large_text('s');
     struct timespec old[2] = {{.tv_sec = SINCE - 1}, {.tv_sec = SINCE - 1}};
     struct stat before, after;
@@ -206,7 +205,6 @@ static void sends_but_one(const TrainJob *job)
 /* A file that cannot be brought, here a link, does not hold back those that are listed behind it. */
 static void test_held_back(void **state)
 {
-    (void)state;
     static const char *const names[] = {"rank1-samples.csv", "rank1-bad-samples.csv", "stack-tower-2.txt",
                                         "stack-tower-3.txt"};
     enum { NAMES = sizeof names / sizeof *names };
@@ -245,7 +243,6 @@ static void test_held_back(void **state)
 /* A resumed run adds rows, or has rank 1 on a host that has not those from before: nothing that rank 0 has is lost. */
 static void test_resumed(void **state)
 {
-    (void)state;
     char problems[2048], *large = large_text('r');
     directory_put("run");
     directory_put("theirs");
@@ -314,7 +311,6 @@ static void sends_nonsense(const TrainJob *job)
 
 static void test_nonsense(void **state)
 {
-    (void)state;
     char problems[2048];
     directory_put("run");
     directory_put("theirs");

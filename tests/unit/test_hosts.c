@@ -173,7 +173,6 @@ static Status everything(Comm *comm, int rank)
 
 static void test_collectives(void **state)
 {
-    (void)state;
     Case c = {everything, PATIENT_MS, -1, -1, -1};
     case_live(&c);
     for (int r = 0; r < RANKS; r++)
@@ -210,7 +209,6 @@ static Status leader_4_stops(Comm *comm, int rank)
 /* fault: F30 */
 static void test_process_that_fails(void **state)
 {
-    (void)state;
     Case c = {rank_3_fails, PATIENT_MS, 3, -1, -1};
     case_live(&c);
     assert_int_equal(c.seen->status[3], ERR_IO);
@@ -220,7 +218,6 @@ static void test_process_that_fails(void **state)
 /* fault: F30 */
 static void test_leader_that_dies(void **state)
 {
-    (void)state;
     Case c = {leader_2_dies, PATIENT_MS, 2, -1, -1};
     case_live(&c);
     all_told(&c, 1 << 0 | 1 << 2, "rank 1 on host1: its first tower process has ended");
@@ -229,7 +226,6 @@ static void test_leader_that_dies(void **state)
 /* fault: F43 */
 static void test_leader_that_stops(void **state)
 {
-    (void)state;
     Case c = {leader_4_stops, 5000, 4, -1, -1};
     case_live(&c);
     all_told(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
@@ -239,7 +235,6 @@ static void test_leader_that_stops(void **state)
 
 static void test_group_that_does_not_come(void **state)
 {
-    (void)state;
     Case c = {everything, 4000, -1, 1, -1};
     case_live(&c);
     for (int r = 0; r < RANKS; r += 2 * PER)
@@ -252,7 +247,6 @@ static void test_group_that_does_not_come(void **state)
 
 static void test_group_of_another_job(void **state)
 {
-    (void)state;
     Case c = {everything, 4000, -1, -1, 2};
     case_live(&c);
     for (int r = 0; r < RANKS; r += PER) {
@@ -266,7 +260,6 @@ static void test_group_of_another_job(void **state)
 
 static void test_intruder_in_place_of_a_group(void **state)
 {
-    (void)state;
     Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
     case_live(&c);
     const char *told = "here are 0 (host0), 1 (host1); 1 connections of other jobs were refused";
@@ -278,7 +271,6 @@ static void test_intruder_in_place_of_a_group(void **state)
 
 static void test_group_with_fewer_processes(void **state)
 {
-    (void)state;
     Case c = {everything, PATIENT_MS, -1, -1, -1, .one_alone = true};
     case_live(&c);
     const char *told = "host host2 takes part as group 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
@@ -291,7 +283,6 @@ static void test_group_with_fewer_processes(void **state)
 /* Connections that say nothing take all places of strangers, but not for ever. */
 static void test_silent_strangers(void **state)
 {
-    (void)state;
     Case c = {everything, PATIENT_MS, -1, -1, -1, .strangers = true};
     case_live(&c);
     for (int r = 0; r < RANKS; r++)
@@ -314,7 +305,6 @@ int socket(int family, int type, int protocol)
 
 static void test_connection_to_itself(void **state)
 {
-    (void)state;
     char why[256] = "";
     int port = free_port();
     own_port = port;
@@ -327,7 +317,6 @@ static void test_connection_to_itself(void **state)
 /* Where all programs are on one host nobody else can connect. */
 static void test_listener_for_this_host_alone(void **state)
 {
-    (void)state;
     static const struct {
         const char *master;
         bool here;

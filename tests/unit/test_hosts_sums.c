@@ -210,7 +210,6 @@ static Status sum_rounds(Comm *comm, int rank)
 
 static void test_sums_in_tower_order(void **state)
 {
-    (void)state;
     Case c = {sum_rounds, {2, 3, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
     all_ok(&c);
@@ -247,7 +246,6 @@ static Status sum_beside(Comm *comm, int rank)
 
 static void test_sum_beside_the_computation(void **state)
 {
-    (void)state;
     Case c = {sum_beside, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
     all_ok(&c);
@@ -268,7 +266,6 @@ static Status sum_steps(Comm *comm, int rank)
 
 static void test_group_of_one_process_never_sleeps(void **state)
 {
-    (void)state;
     Case c = {sum_steps, {1, 1, 1}, PATIENT_MS, -1, -1, 1};
     case_live(&c);
     all_ok(&c);
@@ -293,7 +290,6 @@ static Status sum_often(Comm *comm, int rank)
 
 static void test_many_sums(void **state)
 {
-    (void)state;
     Case c = {sum_often, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
     all_ok(&c);
@@ -315,7 +311,6 @@ static Status meet_elsewhere(Comm *comm, int rank)
 
 static void test_groups_in_different_collectives(void **state)
 {
-    (void)state;
     Case c = {meet_elsewhere, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
     for (int r = 0; r < RANKS; r++) {
@@ -359,7 +354,6 @@ static Status rank_5_stops(Comm *comm, int rank)
 /* fault: F30 */
 static void test_process_that_fails(void **state)
 {
-    (void)state;
     Case c = {rank_3_fails, {2, 2, 2}, PATIENT_MS, 3, -1};
     case_live(&c);
     assert_int_equal(c.seen->status[3], ERR_IO); /* its thread has not replaced its words */
@@ -370,7 +364,6 @@ static void test_process_that_fails(void **state)
 /* fault: F30 */
 static void test_process_that_dies(void **state)
 {
-    (void)state;
     Case c = {rank_5_dies, {2, 2, 2}, PATIENT_MS, 5, -1};
     case_live(&c);
     all_told(&c, "tower process 5 has left the run");
@@ -379,7 +372,6 @@ static void test_process_that_dies(void **state)
 /* fault: F43 */
 static void test_process_that_stops(void **state)
 {
-    (void)state;
     Case c = {rank_5_stops, {2, 2, 2}, 4000, 5, -1};
     case_live(&c);
     for (int r = 0; r < RANKS; r++) /* the supervisors of those that waited do not find them silent */
@@ -392,7 +384,6 @@ static pthread_mutex_t never = PTHREAD_MUTEX_INITIALIZER;
 
 static Status blocked(Comm *comm, void *of)
 {
-    (void)comm, (void)of;
     pthread_mutex_lock(&never);
     return OK;
 }
@@ -415,7 +406,6 @@ static Status rank_5_stops_in_the_sum(Comm *comm, int rank)
 /* fault: F43 */
 static void test_process_that_stops_in_the_sum(void **state)
 {
-    (void)state;
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1};
     case_live(&c);
     all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
@@ -424,7 +414,6 @@ static void test_process_that_stops_in_the_sum(void **state)
 /* Its group is patient, so the others ask: its leader is there, but does not say that all of its group are. */
 static void test_leader_answers_for_its_group(void **state)
 {
-    (void)state;
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1, .last_is_patient = true};
     case_live(&c);
     for (int r = 0; r < RANKS - 1; r++) {
@@ -439,7 +428,6 @@ static void test_leader_answers_for_its_group(void **state)
 /* fault: F55 */
 static void test_process_without_a_thread(void **state)
 {
-    (void)state;
     Case c = {sum_rounds, {2, 2, 2}, 4000, -1, 2};
     case_live(&c);
     assert_int_equal(c.seen->status[2], ERR_DEVICE);

@@ -72,7 +72,6 @@ static void expect_refused(const Content *b, int dimensions, const char *message
 
 static void test_parse(void **state)
 {
-    (void)state;
     Content plain = images_of(2, 3, 2, 12), gz = zipped(plain.data, plain.size);
     const Content *both[] = {&plain, &gz};
     for (int i = 0; i < 2; i++) {
@@ -98,7 +97,6 @@ static Content color_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_
 
 static void test_color(void **state)
 {
-    (void)state;
     Content b = color_of(2, 2, 2, 3, 24);
     Idx idx;
     assert_int_equal(idx_parse("x", b.data, b.size, IDX_IMAGES, &idx), OK);
@@ -119,7 +117,6 @@ static void test_color(void **state)
 /* fault: F26 */
 static void test_refused_headers(void **state)
 {
-    (void)state;
     Content b = labels_of(3, "\0\1\2", 3);
     expect_refused(&b, IDX_IMAGES,
                    "offset 0: expected magic 0x00000803 or 0x00000804 (IDX, unsigned bytes, images), found "
@@ -141,7 +138,6 @@ static void test_refused_headers(void **state)
 
 static void test_refused_sizes(void **state)
 {
-    (void)state;
     Content b = images_of(2, 2, 2, 7);
     expect_refused(&b, IDX_IMAGES, "declares 8 bytes from offset 16 on, found 7");
     b = images_of(2, 2, 2, 9);
@@ -152,7 +148,6 @@ static void test_refused_sizes(void **state)
 
 static void test_refused_gzip(void **state)
 {
-    (void)state;
     Content b = images_of(2, 2, 2, 7), gz = zipped(b.data, b.size);
     expect_refused(&gz, IDX_IMAGES, "ends at offset 23: expected 8 bytes from offset 16 on, found 7");
     b = images_of(2, 2, 2, 9);
@@ -178,7 +173,6 @@ static void test_refused_gzip(void **state)
 /* fault: F26 */
 static void test_gzip_bomb(void **state)
 {
-    (void)state;
     size_t size = 2 << 20;
     uint8_t *data = calloc(1, size);
     Content head = labels_of(3, "", 0);
@@ -224,7 +218,6 @@ static Status sample_read(const Source *d, int64_t index, uint8_t *pixels, size_
 
 static void test_dataset(void **state)
 {
-    (void)state;
     char inner[PATH_BYTES];
     scratch_path(inner, "fashion-mnist");
     assert_int_equal(mkdir(inner, 0700), 0);
@@ -258,7 +251,6 @@ static void test_dataset(void **state)
 
 static void test_dataset_without_name(void **state)
 {
-    (void)state;
     Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
     write_file(scratch, "train-images-idx3-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
@@ -279,7 +271,6 @@ static void write_text(const char *folder, const char *name, const char *text)
 /* Color, and classes of one's own: their number and names, of any length. */
 static void test_own_classes(void **state)
 {
-    (void)state;
     Content images = color_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
     write_file(scratch, "train-images-idx4-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
@@ -307,7 +298,6 @@ static void test_own_classes(void **state)
 
 static void test_own_classes_refused(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], many[2 * 257 + 1];
     Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
     write_file(scratch, "train-images-idx3-ubyte", &images);
@@ -332,7 +322,6 @@ static void test_own_classes_refused(void **state)
 /* fault: F17 */
 static void test_dataset_refused(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     expect_no_set("", ERR_ARG, "empty name");
     expect_no_set("/nowhere/at/all", ERR_ARG, "'/nowhere/at/all': No such file");
@@ -357,7 +346,6 @@ static void test_dataset_refused(void **state)
 
 static void test_debian_fashion_mnist(void **state)
 {
-    (void)state;
     struct stat info;
     if (stat(debian_set, &info) != 0) skip();
     const int64_t counts[] = {60000, 10000};
@@ -381,7 +369,6 @@ static void test_debian_fashion_mnist(void **state)
 
 static void test_synthetic(void **state)
 {
-    (void)state;
     Source *d = NULL, *other = NULL;
     uint8_t a[300], b[300];
     int32_t label = 0, same = 0;

@@ -104,7 +104,6 @@ static void cut_everywhere(Fixture *f, const char *name)
 
 static void test_cut(void **state)
 {
-    (void)state;
     each_picture(cut_everywhere);
 }
 
@@ -125,14 +124,12 @@ static void changed_everywhere(Fixture *f, const char *name)
 
 static void test_changed(void **state)
 {
-    (void)state;
     each_picture(changed_everywhere);
 }
 
 /* A changed bit in a PNG, wherever it is, is never taken for a picture: each byte counts in a checksum. */
 static void test_png_bits(void **state)
 {
-    (void)state;
     Fixture f = {.size = 0};
     assert_int_equal(image_decoder_create(&f.decoder), OK);
     picture_load("palette.png", &f);
@@ -149,7 +146,6 @@ static void test_png_bits(void **state)
 /* Limits hold before memory is taken. */
 static void test_limits(void **state)
 {
-    (void)state;
     const char *const names[] = {"baseline.jpg", "rgb.png", "lossy.webp", "text.ppm"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Fixture f = {.size = 0};
@@ -185,7 +181,6 @@ static Status decode_bytes(const uint8_t *data, size_t size)
 /* A last scan that comes again and again: each covers the whole image. The larger the image, the fewer are allowed. */
 static void test_scans(void **state)
 {
-    (void)state;
     const struct {
         int64_t pixels_max;
         int copies;
@@ -217,7 +212,6 @@ static void test_scans(void **state)
  * that is too small for its header, and after the end of the data nothing is made up. */
 static void test_announced_size(void **state)
 {
-    (void)state;
     static uint8_t bytes[1024];
     uint8_t *at = bytes;
     const uint8_t tables[] = {0xff, 0xc4, 0, 20, 0x00, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -251,7 +245,6 @@ static void *holder_run(void *wants)
 
 static void test_budget(void **state)
 {
-    (void)state;
     pthread_t threads[4];
     int64_t wants[4] = {9000, 16000, INT64_MAX, 8001};
     image_pixels_limit(1000);
@@ -349,7 +342,6 @@ static Bytes jpeg_made(const JpegKind *kind)
 
 static void test_crops(void **state)
 {
-    (void)state;
     static const JpegKind kinds[] = {
         {"4:4:4", 1, 1, JCS_RGB, JCS_YCbCr, false, 0},
         {"4:2:2", 2, 1, JCS_RGB, JCS_YCbCr, false, 0},
@@ -379,7 +371,6 @@ static void test_crops(void **state)
 /* Each allocation of a decoder fails in turn: what that prevents is told as a lack of memory, never as damage. */
 static void test_no_memory(void **state)
 {
-    (void)state;
     failing_malloc_or_skip();
     static const char *const jpegs[] = {"baseline.jpg", "progressive.jpg", "cmyk.jpg"};
     for (size_t k = 0; k < sizeof jpegs / sizeof *jpegs; k++) {
@@ -411,7 +402,6 @@ static void test_no_memory(void **state)
 /* Any bytes are an orientation of 1 to 8; the last entry may end where the block does. */
 static void test_exif(void **state)
 {
-    (void)state;
     static const uint8_t block[] = {'I', 'I', '*', 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0};
     assert_int_equal(exif_orientation(block, sizeof block), 6);
     for (size_t size = 0; size < sizeof block; size++) {

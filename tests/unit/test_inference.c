@@ -144,7 +144,6 @@ static void network_is_as_exact(const char *name, int left)
 
 static void networks_are_as_exact(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 2654435761u >> 13);
     network_is_as_exact("inception_mini", 3);
     network_is_as_exact("inception_v3", 9);
@@ -155,7 +154,6 @@ static void networks_are_as_exact(void **state)
 /* Joined weights are made when weights have changed, and not otherwise. */
 static void weights_are_joined_once(void **state)
 {
-    (void)state;
     double first[N * CLASSES], then[N * CLASSES];
     Replica *r = replica_of("inception_mini");
     Program *program = &r->eval[0];
@@ -180,7 +178,6 @@ static void weights_are_joined_once(void **state)
 /* A NaN in a network is not hidden by a ReLU. */
 static void nan_reaches_the_logits(void **state)
 {
-    (void)state;
     double logits[N * CLASSES];
     Replica *r = replica_of("inception_v3");
     const LayoutEntry *shift = layout_param(r->layout, "Conv2d_1a_3x3.bn.bias");

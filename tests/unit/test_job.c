@@ -30,7 +30,6 @@ static DeviceConfig device_of(const char *verb, char *const *flags)
 
 static void test_commands_open_the_same_device(void **state)
 {
-    (void)state;
     static char *const cases[][ARGUMENTS] = {
         {NULL},
         {"--deterministic", NULL},
@@ -51,7 +50,6 @@ static void test_commands_open_the_same_device(void **state)
 /* No flag changes its polarity on the way. */
 static void test_flags_reach_the_device(void **state)
 {
-    (void)state;
     static char *const none[] = {NULL};
     static char *const all[] = {"--deterministic", "--winograd", "--no-winograd-f32", "--no-winograd-bf16", NULL};
     DeviceConfig usual = device_of("train", none), turned = device_of("train", all);
@@ -64,7 +62,6 @@ static void test_flags_reach_the_device(void **state)
 /* Evaluation reads the test images in their order, by its own transform: a crop in the middle and no augmentation. */
 static void test_loaders_transform_as_they_should(void **state)
 {
-    (void)state;
     Source *sources[2] = {(Source *)&sources[0], (Source *)&sources[1]}; /* only compared */
     TrainJob job = {.train = sources[0], .test = sources[1], .processes = 2};
     job.program.options.side = 4;
@@ -86,14 +83,12 @@ static void test_loaders_transform_as_they_should(void **state)
 /* A process of a second program shows progress, and fails, before it has a communicator. */
 static Status open_fails(const DeviceConfig *config, Device *device)
 {
-    (void)config, (void)device;
     progress_made("opening");
     return FAIL(ERR_DEVICE, "no such device");
 }
 
 static void test_process_uses_its_number_in_the_group(void **state)
 {
-    (void)state;
     enum { TOWERS = 6, GROUPS = 2, EACH = 3, RANK = 4 };
     const Backend *cpu = NULL;
     Ledger *ledger;
@@ -123,7 +118,6 @@ static void test_process_uses_its_number_in_the_group(void **state)
 /* Messages say the timeout that the user has set; waits are longer, for the supervisor to be the first. */
 static void test_timeout_is_the_users(void **state)
 {
-    (void)state;
     TrainJob job = {.comm.timeout_ms = 4000};
     CommConfig config = job_comm(&job, (Placement){0});
     CommWait wait = {0};
@@ -135,13 +129,11 @@ static void test_timeout_is_the_users(void **state)
 /* Twelve samples of three classes of four, one of which has two thirds of them. */
 static int32_t label_uneven(const Source *source, int64_t index)
 {
-    (void)source;
     return index < 8 ? 0 : index < 11 ? 1 : 3;
 }
 
 static void test_class_weights(void **state)
 {
-    (void)state;
     enum { CLASSES = 4 };
     static const struct {
         char *given;

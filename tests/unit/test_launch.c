@@ -105,7 +105,6 @@ static const Case cases[] = {
 
 static void test_cases(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *c = &cases[i];
         Launch got;
@@ -134,7 +133,6 @@ static void test_cases(void **state)
 /* Programs of one job have the same token and port; those of others do not. */
 static void test_tokens(void **state)
 {
-    (void)state;
     Launch a, b, other;
     char *const one[] = {OPEN_MPI, NULL};
     char *const two[] = {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
@@ -172,7 +170,6 @@ static bool same_secret(const Launch *a, const Launch *b)
 
 static void test_secret_of_a_variable(void **state)
 {
-    (void)state;
     Launch a, b, other;
     char *const set[] = {"TOWERS_TOKEN=a long random text", NULL}, *const else_set[] = {"TOWERS_TOKEN=another", NULL};
     assert_int_equal(secret_of(set, 5, &a), OK);
@@ -188,7 +185,6 @@ static void test_secret_of_a_variable(void **state)
 /* The key of mpirun counts; what Slurm puts under the same name follows from the job's number and does not. */
 static void test_secret_of_mpirun(void **state)
 {
-    (void)state;
     char home[PATH_BYTES + 8];
     Launch one, two, slurm, file;
     snprintf(home, sizeof home, "HOME=%s", scratch);
@@ -209,7 +205,6 @@ static void test_secret_of_mpirun(void **state)
  * the job, too, and other users have another one. */
 static void test_secret_of_a_file(void **state)
 {
-    (void)state;
     enum { PROGRAMS = 16 };
     Launch *seen = mmap(NULL, PROGRAMS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
            other;
@@ -238,7 +233,6 @@ static void test_secret_of_a_file(void **state)
 
 static void test_file_that_others_know(void **state)
 {
-    (void)state;
     char home[PATH_BYTES + 8], path[PATH_BYTES];
     Launch launch;
     snprintf(home, sizeof home, "HOME=%s/home", scratch);
@@ -259,7 +253,6 @@ static void test_file_that_others_know(void **state)
 
 static void test_first_host(void **state)
 {
-    (void)state;
     static const struct {
         const char *list, *host;
     } lists[] = {

@@ -44,7 +44,6 @@ static Graph *two_convs(void)
 
 static void parameters_lie_in_the_order_of_their_gradients(void **state)
 {
-    (void)state;
     Graph *g = two_convs();
     Layout *layout = layout_of(g);
     assert_int_equal(layout->param_count, 3);
@@ -65,7 +64,6 @@ static void parameters_lie_in_the_order_of_their_gradients(void **state)
 
 static void members_of_a_pack_are_tight(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value x = graph_input(g, "x", (Shape){1, 3, 2, 2}, DTYPE_F32);
     Value a = graph_param(g, "a", (Shape){3, 3, 1, 1}, zero, true);
@@ -84,7 +82,6 @@ static void members_of_a_pack_are_tight(void **state)
 
 static void full_units_leave_no_gap(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     graph_param(g, "a", (Shape){4, 4, 2, 1}, zero, true);
     graph_param(g, "b", (Shape){1, 1, 1, 1}, zero, true);
@@ -97,7 +94,6 @@ static void full_units_leave_no_gap(void **state)
 
 static void a_state_is_fed_once(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value x = graph_input(g, "x", (Shape){2, 3, 2, 2}, DTYPE_F32);
     Value beta = graph_param(g, "beta", (Shape){1, 3, 1, 1}, zero, false);
@@ -115,7 +111,6 @@ static void a_state_is_fed_once(void **state)
 
 static void states_know_their_correction(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value x = graph_input(g, "x", (Shape){2, 3, 2, 2}, DTYPE_F32);
     Value beta = graph_param(g, "beta", (Shape){1, 3, 1, 1}, zero, false);
@@ -180,7 +175,6 @@ static Moments moments(const float *x)
 
 static void values_have_their_distribution(void **state)
 {
-    (void)state;
     static const struct {
         Init init;
         double mean, std, limit; /* limit: of |x| */
@@ -207,7 +201,6 @@ static void values_have_their_distribution(void **state)
 
 static void values_depend_on_seed_and_name_only(void **state)
 {
-    (void)state;
     for (InitKind kind = INIT_UNIFORM; kind <= INIT_TRUNCATED_NORMAL; kind++) {
         Init init = {kind, 1};
         float *x = init_values("w", init, 0, 7), *moved = init_values("w", init, 13, 7);
@@ -223,7 +216,6 @@ static void values_depend_on_seed_and_name_only(void **state)
 /* Neighbours in one Philox block, and the two halves of a Box-Muller pair, are independent. */
 static void neighbors_are_independent(void **state)
 {
-    (void)state;
     float *x = init_values("w", (Init){INIT_NORMAL, 1}, 0, 3);
     for (int lag = 1; lag <= 4; lag++) {
         double sum = 0;
@@ -235,7 +227,6 @@ static void neighbors_are_independent(void **state)
 
 static void fans_of_dense_and_conv_differ(void **state)
 {
-    (void)state;
     Graph *g = new_graph();
     Value x = graph_input(g, "x", (Shape){2, 6, 3, 3}, DTYPE_F32);
     Init glorot = {INIT_GLOROT_UNIFORM, 0}, he = {INIT_HE_NORMAL, 0};

@@ -8,7 +8,6 @@
 
 static void test_rows_are_shared_and_kept(void **state)
 {
-    (void)state;
     Ledger *ledger;
     assert_int_equal(ledger_create(3, 2, &ledger), OK);
     assert_int_equal(ledger->towers, 3);
@@ -29,7 +28,6 @@ static void test_rows_are_shared_and_kept(void **state)
 
 static void test_activities_take_time(void **state)
 {
-    (void)state;
     Ledger *ledger;
     assert_int_equal(ledger_create(1, 1, &ledger), OK);
     int64_t start = clock_ns();
@@ -52,7 +50,6 @@ static void test_activities_take_time(void **state)
 
 static void test_first_failure_stays_first(void **state)
 {
-    (void)state;
     Ledger *ledger;
     assert_int_equal(ledger_create(2, 2, &ledger), OK);
     assert_int_equal(atomic_load(&ledger->first_failed), 0);
@@ -71,7 +68,6 @@ static Ledger *noting;
 /* What %W writes: another process notes something meanwhile. */
 static int note_between(FILE *to, const struct printf_info *info, const void *const *arguments)
 {
-    (void)info, (void)arguments;
     assert_null(ledger_noted(noting, 0));
     ledger_note(noting, "of another");
     return fprintf(to, "interrupted");
@@ -79,14 +75,12 @@ static int note_between(FILE *to, const struct printf_info *info, const void *co
 
 static int takes_nothing(const struct printf_info *info, size_t count, int *types, int *sizes)
 {
-    (void)info, (void)count, (void)types, (void)sizes;
     return 0;
 }
 
 /* Two processes note something at once: both are kept, and neither is read before it is whole. */
 static void test_notes_at_once(void **state)
 {
-    (void)state;
     const char *format = "%W, %d";
     assert_int_equal(ledger_create(1, 1, &noting), OK);
     assert_int_equal(register_printf_specifier('W', note_between, takes_nothing), 0);
@@ -101,7 +95,6 @@ static void test_notes_at_once(void **state)
 
 static void test_notes(void **state)
 {
-    (void)state;
     Ledger *ledger;
     char text[LEDGER_MESSAGE + 100], wanted[32];
     memset(text, 'x', sizeof text);
@@ -122,7 +115,6 @@ static void test_notes(void **state)
 
 static void test_every_activity_has_a_name(void **state)
 {
-    (void)state;
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = 0; b < a; b++) assert_string_not_equal(activity_name((Activity)a), activity_name((Activity)b));
     assert_string_equal(activity_name(ACTIVITY_REDUCE), "all-reduce");

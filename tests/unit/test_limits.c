@@ -29,14 +29,12 @@ static Limits limits(void)
 
 static void no_groups_no_limits(void **state)
 {
-    (void)state;
     Limits found = limits();
     assert_true(found.memory_bytes == INT64_MAX && found.memory_left_bytes == INT64_MAX && found.cores == 0);
 }
 
 static void version_2_counts_every_level(void **state)
 {
-    (void)state;
     put("proc/self", "cgroup", "0::/user.slice/job/step\n");
     put("sys/fs/cgroup/user.slice/job/step", "memory.max", "max\n");
     put("sys/fs/cgroup/user.slice/job/step", "cpu.max", "max 100000\n");
@@ -56,7 +54,6 @@ static void version_2_counts_every_level(void **state)
 
 static void version_1_counts_every_level(void **state)
 {
-    (void)state;
     put("proc/self", "cgroup", "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/x\n");
     put("sys/fs/cgroup/memory", "memory.limit_in_bytes", "9223372036854771712\n"); /* none */
     put("sys/fs/cgroup/memory/docker", "memory.limit_in_bytes", "268435456\n");
@@ -75,7 +72,6 @@ static void version_1_counts_every_level(void **state)
 /* In a container the path is often the host's, and its limit is that of the root that the container sees. */
 static void a_path_that_is_not_there_leads_to_the_root(void **state)
 {
-    (void)state;
     put("proc/self", "cgroup", "4:memory:/kubepods/pod7/abc\n");
     put("sys/fs/cgroup/memory", "memory.limit_in_bytes", "134217728\n");
     put("sys/fs/cgroup/memory", "memory.usage_in_bytes", "134217729\n");

@@ -42,7 +42,6 @@ static Status read_counted(const Source *source, int64_t index, Bytes *bytes, in
 /* Eight samples of class 0, none of most, the rest of three more. */
 static int32_t label_uneven(const Source *source, int64_t index)
 {
-    (void)source;
     return index % 500 == 0 && index < 4000 ? 0 : index % 100 == 1 ? 2 : index % 2 ? 3 : 7;
 }
 
@@ -107,7 +106,6 @@ static void collect(const LoaderConfig *c, int64_t from, uint64_t (*digest)[3])
 
 static void test_contents(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 3);
     LoaderConfig c = config_of(&d);
     bool seen[2][50] = {{false}};
@@ -151,7 +149,6 @@ static void test_contents(void **state)
 /* Every epoch has an order and crops of its own, in its whole length and in its first half. */
 static void test_epochs_differ(void **state)
 {
-    (void)state;
     enum { COUNT = 50, EPOCHS = 3 };
     CountedSource d = counted(COUNT, 6, 6, 1);
     LoaderConfig c = config_of(&d);
@@ -181,7 +178,6 @@ static void test_epochs_differ(void **state)
 
 static void test_plain_order(void **state)
 {
-    (void)state;
     CountedSource d = counted(20, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.shuffle = c.transform.shift = false;
@@ -203,7 +199,6 @@ static void test_plain_order(void **state)
 
 static void test_same_for_any_workers(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 9, 8, 1); /* resized to 6 x 6 */
     LoaderConfig c = config_of(&d);
     uint64_t wanted[40][3], found[40][3];
@@ -223,7 +218,6 @@ static void test_same_for_any_workers(void **state)
 /* One step an epoch: the ring spans more epochs than there are order arrays. */
 static void test_short_epochs(void **state)
 {
-    (void)state;
     CountedSource d = counted(7, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     uint64_t wanted[200][3], found[200][3];
@@ -237,7 +231,6 @@ static void test_short_epochs(void **state)
 
 static void test_same_in_several_loaders(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     uint64_t wanted[40][3], found[40][3];
@@ -254,7 +247,6 @@ static void test_same_in_several_loaders(void **state)
 /* Evaluation deals whole steps out to the processes: together they see every step once. */
 static void test_strides(void **state)
 {
-    (void)state;
     uint64_t whole[11][3] = {0}, parts[11][3] = {0};
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
@@ -271,7 +263,6 @@ static void test_strides(void **state)
 
 static void test_resume_in_the_middle(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     uint64_t wanted[40][3], found[40][3];
@@ -286,7 +277,6 @@ static void test_resume_in_the_middle(void **state)
 
 static void test_error_in_its_place(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.shuffle = false;
@@ -353,7 +343,6 @@ static void mixed_collect(const LoaderConfig *c, int steps, MixedSample *samples
 /* One tower of 9 = towers of 5, 0 and 4 = nine of 1, with threads and without, short batches and damaged samples too. */
 static void test_mixed_alike(void **state)
 {
-    (void)state;
     enum { STEPS = 18, SAMPLES = 150 }; /* three epochs of 50 in steps of 9 */
     static const float weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     static MixedSample wanted[SAMPLES], found[SAMPLES];
@@ -407,7 +396,6 @@ static void test_mixed_alike(void **state)
 /* All classes come equally often, however many samples they have; the same again from any step on. */
 static void test_balanced(void **state)
 {
-    (void)state;
     enum { COUNT = 4001 };
     CountedSource d = counted(COUNT, 1, 1, 1);
     Order order;
@@ -437,7 +425,6 @@ static void test_balanced(void **state)
 /* An image that a balanced epoch draws many times is cut and mirrored anew each time. */
 static void test_balanced_draws_differ(void **state)
 {
-    (void)state;
     enum { COUNT = 2001 };
     CountedSource d = counted(COUNT, 6, 6, 1);
     LoaderConfig c = config_of(&d);
@@ -466,7 +453,6 @@ static void test_balanced_draws_differ(void **state)
 /* Bad samples have no label and look like a good neighbor; the rest of the batch is as it would be without them. */
 static void test_skip(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 9, 8, 1), good = counted(50, 9, 8, 1);
     LoaderConfig c = config_of(&d), all = config_of(&good);
     uint64_t wanted[40][3], found[40][3];
@@ -515,7 +501,6 @@ static void test_skip(void **state)
 /* A storage that fails is no bad sample. */
 static void test_unreadable_is_never_skipped(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     const Batch *b = NULL;
@@ -532,7 +517,6 @@ static void test_unreadable_is_never_skipped(void **state)
 /* The ring is as deep as the memory allows, and the batches of a step and one more must fit. */
 static void test_memory(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     void *memory;
@@ -553,7 +537,6 @@ static void test_memory(void **state)
 
 static void test_early_end(void **state)
 {
-    (void)state;
     CountedSource d = counted(5000, 16, 16, 3);
     LoaderConfig c = config_of(&d);
     c.max_steps = INT64_MAX;
@@ -570,7 +553,6 @@ static void test_early_end(void **state)
 /* A step holds the batches of all its towers until the next one begins; a reader that fills the ring stays out of them. */
 static void test_a_step_lends_all(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     for (c.workers = 0; c.workers <= 4; c.workers += 4) {
@@ -595,7 +577,6 @@ static void test_a_step_lends_all(void **state)
 /* Towers without a share still get their batches of nothing. */
 static void test_no_share(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     LoaderConfig c = config_of(&d);
     c.first_tower = c.local = c.workers = 1;
@@ -617,7 +598,6 @@ static void expect_refused(const LoaderConfig *c)
 
 static void test_refused(void **state)
 {
-    (void)state;
     CountedSource d = counted(50, 6, 6, 1);
     const LoaderConfig good = config_of(&d);
     LoaderConfig c;
@@ -649,7 +629,6 @@ static void test_refused(void **state)
 /* The work of the threads; a loader that was replaced begins at zero again. */
 static void test_cause(void **state)
 {
-    (void)state;
     CountedSource memory = counted(10, 6, 6, 1), files = counted(10, 0, 0, 3);
     const LoaderClocks none = {0}, early = {.read = 900, .decode = 10},
                        late = {.read = 950, .decode = 50, .resize = 30},

@@ -37,7 +37,6 @@ static double scaled(const TowerLoss *tower, int64_t samples)
 
 static void test_reports(void **state)
 {
-    (void)state;
     TowerLoss towers[2];
     even_towers(towers);
     is(tower_loss_mean(&towers[0]), 2.5);
@@ -56,7 +55,6 @@ static void test_reports(void **state)
 /* The numbers that other frameworks report for the same four losses. */
 static void test_scaled_per_replica(void **state)
 {
-    (void)state;
     TowerLoss towers[2];
     even_towers(towers);
     double a = scaled(&towers[0], 4), b = scaled(&towers[1], 4);
@@ -73,7 +71,6 @@ static void test_scaled_per_replica(void **state)
 
 static void test_uneven(void **state)
 {
-    (void)state;
     TowerLoss towers[2] = {tower_of((double[]){2, 3}, 2), tower_of((double[]){4}, 1)};
     is((tower_loss_mean(&towers[0]) + tower_loss_mean(&towers[1])) / 2, 3.25); /* the mean of means, which we are not */
     is(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4), 3.0);
@@ -87,7 +84,6 @@ static void test_uneven(void **state)
 
 static void test_empty_towers(void **state)
 {
-    (void)state;
     const TowerLoss none = tower_of(NULL, 0);
     int culprit;
     for (int at = 0; at < 3; at++) {
@@ -113,7 +109,6 @@ static void test_empty_towers(void **state)
 /* An empty tower whose memory holds rubbish counts nothing. */
 static void test_empty_tower_with_rubbish(void **state)
 {
-    (void)state;
     int culprit;
     TowerLoss towers[3];
     even_towers(towers);
@@ -133,7 +128,6 @@ typedef struct CheckCase {
 
 static void test_checks(void **state)
 {
-    (void)state;
     static const CheckCase cases[] = {
         {NAN, 0, true, true, false, false},  /* the original prints 4.5 and trains on */
         {NAN, 1, true, false, false, false}, /* and stops here */
@@ -162,7 +156,6 @@ static void test_checks(void **state)
 /* A finite loss with a gradient that is not: only `all` looks. */
 static void test_gradient_not_finite(void **state)
 {
-    (void)state;
     int culprit;
     TowerLoss towers[2];
     even_towers(towers);
@@ -176,7 +169,6 @@ static void test_gradient_not_finite(void **state)
 /* Inf in one tower and -Inf in the other: the sum is NaN, the first tower is named. */
 static void test_opposite_infinities(void **state)
 {
-    (void)state;
     int culprit;
     TowerLoss towers[2] = {tower_of((double[]){INFINITY}, 1), tower_of((double[]){-INFINITY}, 1)};
     assert_true(isnan(mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 2)));
@@ -187,7 +179,6 @@ static void test_opposite_infinities(void **state)
 /* `last` asks the last tower that had samples. */
 static void test_last_of_those_with_samples(void **state)
 {
-    (void)state;
     int culprit;
     TowerLoss towers[3] = {tower_of((double[]){1}, 1), tower_of((double[]){NAN}, 1), tower_of(NULL, 0)};
     assert_false(nan_check_pass(towers, 3, NAN_CHECK_LAST, &culprit));

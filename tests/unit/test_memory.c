@@ -69,7 +69,6 @@ static void step_run(Replica *r, const ModelOptions *options)
 /* Within 2 % of what info says for Adam, its two slots included. */
 static void info_tells_what_a_tower_takes(void **state)
 {
-    (void)state;
     static char text[1 << 16];
     const Model *model;
     Replica *replica;
@@ -101,7 +100,6 @@ static void info_tells_what_a_tower_takes(void **state)
 
 static void recompute_has_a_price_and_a_gain(void **state)
 {
-    (void)state;
     static char text[1 << 16];
     double with, without, gain, ms;
     int ops;

@@ -14,7 +14,6 @@ static Source *train, *test;
 
 static int set_up(void **state)
 {
-    (void)state;
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
     fake_tells_memory(fake);
@@ -26,7 +25,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     source_close(train);
     source_close(test);
     fake_destroy(fake);
@@ -73,7 +71,6 @@ static size_t least_of(const TrainJob *job)
 
 static void test_never_refuses_what_fits(void **state)
 {
-    (void)state;
     for (size_t memory = 32; memory <= 512; memory *= 4) {
         BatchFit fit;
         ReplicaConfig config = {.backend = &fake->backend,
@@ -90,7 +87,6 @@ static void test_never_refuses_what_fits(void **state)
 
 static void test_all_processes_count(void **state)
 {
-    (void)state;
     TrainJob one = job_of(1, 256), four = job_of(4, 256), uneven = job_of(4, 256);
     size_t alone = least_of(&one), together = least_of(&four);
     for (int t = 1; t < 4; t++) uneven.shares.batch[t] = 1;
@@ -105,7 +101,6 @@ static void test_all_processes_count(void **state)
  * tower 0 they have one together. */
 static void test_virtual_towers_have_slots(void **state)
 {
-    (void)state;
     TrainJob one = job_of(1, 1), forty = job_of(40, 1), two = job_of(2, 1), halves = job_of(40, 1);
     forty.processes = 1;
     halves.processes = 2;
@@ -118,7 +113,6 @@ static void test_virtual_towers_have_slots(void **state)
 /* fault: F39 */
 static void test_small_amounts_are_in_mib(void **state)
 {
-    (void)state;
     TrainJob job = job_of(1, 256);
     assert_int_equal(checked(&job, (size_t)12 * MIB), ERR_MEMORY);
     assert_non_null(strstr(status_message(), "but only 12 MiB of"));
@@ -127,7 +121,6 @@ static void test_small_amounts_are_in_mib(void **state)
 
 static void test_an_evaluation_that_is_too_large_is_told(void **state)
 {
-    (void)state;
     TrainJob job = job_of(1, 4);
     job.test = test;
     job.eval_batch = 20000;
@@ -139,7 +132,6 @@ static void test_an_evaluation_that_is_too_large_is_told(void **state)
 
 static void test_who_must_not_be_asked_is_not(void **state)
 {
-    (void)state;
     TrainJob job = job_of(1, 50000);
     assert_int_equal(checked(&job, MIB), ERR_MEMORY);
     fake->backend.memory_closed = false;

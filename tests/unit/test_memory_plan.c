@@ -12,14 +12,12 @@ static FakeBackend *fake;
 
 static Status open_fake(const DeviceConfig *config, Device *device)
 {
-    (void)config;
     fake_open(fake, device);
     return OK;
 }
 
 static Status copy_nothing(Device *device, const float *param, size_t count, void *half, Dtype dtype)
 {
-    (void)device, (void)param, (void)count, (void)half, (void)dtype;
     return OK;
 }
 
@@ -66,7 +64,6 @@ static size_t check(int local, Dtype compute, bool keeps_half, bool ema, bool ac
 
 static void test_plan_is_what_is_taken(void **state)
 {
-    (void)state;
     assert_int_equal(check(1, DTYPE_F32, true, false, false), 0);
     assert_int_equal(check(1, DTYPE_BF16, false, false, false), 0);
     assert_true(check(1, DTYPE_BF16, true, true, false) > 0);

@@ -74,7 +74,6 @@ static void write_run(int64_t resume_step, int64_t from, int64_t to)
 
 static void a_step_is_strict_json(void **state)
 {
-    (void)state;
     static const char
         end[] = ",\"skipped\":true}\n",
         wanted[] =
@@ -111,7 +110,6 @@ enum { COLUMNS = sizeof columns / sizeof columns[0] };
 /* docs/records.md has the table of metrics.def, and names each tag. */
 static void the_page_lists_the_columns(void **state)
 {
-    (void)state;
     char *page = NULL, *table = NULL;
     size_t bytes = 0;
     assert_int_equal(file_read(TOWERS_SOURCE_DIR "/docs/records.md", 1 << 20, &page, &bytes), OK);
@@ -134,7 +132,6 @@ static void the_page_lists_the_columns(void **state)
 /* The page names every column of results.csv. */
 static void the_page_names_the_epoch(void **state)
 {
-    (void)state;
     char *page, *row, name[64];
     size_t count;
     assert_int_equal(file_load(TOWERS_SOURCE_DIR "/docs/records.md", OF_USER, ERR_IO, 1 << 20, &page, &count), OK);
@@ -153,7 +150,6 @@ static void the_page_names_the_epoch(void **state)
 /* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
 static void an_overflow_is_told_apart(void **state)
 {
-    (void)state;
     static const TowerLoss tower = {1.5, 2, true};
     StepRecord record = {
         .step = 1, .tower = &tower, .towers = 1, .skipped = true, .loss_scale = 32768, .overflow = true};
@@ -168,7 +164,6 @@ static void an_overflow_is_told_apart(void **state)
 /* fault: F56 */
 static void commas_of_a_locale_stay_out(void **state)
 {
-    (void)state;
     if (!german_begin()) skip();
     write_run(-1, 1, 2);
     german_end();
@@ -191,7 +186,6 @@ static void steps_are(const char *wanted)
 
 static void a_resumed_run_has_each_step_once(void **state)
 {
-    (void)state;
     char *text;
     write_run(-1, 1, 6);
     write_run(3, 4, 5);
@@ -214,7 +208,6 @@ static void a_resumed_run_has_each_step_once(void **state)
 /* Its header gets the columns that rows have now. */
 static void a_run_of_an_older_version_goes_on(void **state)
 {
-    (void)state;
     scratch_put("results.csv", "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,"
                                "seconds\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,4\n");
     write_run(3, 4, 5);
@@ -230,7 +223,6 @@ static void a_run_of_an_older_version_goes_on(void **state)
 /* A column more or less than those of some version, or another name, is no header. */
 static void headers_of_all_versions_are_known(void **state)
 {
-    (void)state;
     char now[EPOCH_TEXT], other[EPOCH_TEXT + 8];
     for (int several = 0; several < 2; several++) {
         epoch_header(several, now);
@@ -249,7 +241,6 @@ static void headers_of_all_versions_are_known(void **state)
 /* --metrics-interval 4, of which the second step was refused. */
 static void rows_between_are_left_out(void **state)
 {
-    (void)state;
     Metrics *metrics;
     assert_int_equal(metrics_open(scratch, -1, 4, 1, false, &metrics), OK);
     for (int64_t step = 1; step <= 9; step++) {
@@ -265,7 +256,6 @@ static void rows_between_are_left_out(void **state)
 
 static void layers_are_cut_with_the_steps(void **state)
 {
-    (void)state;
     static const LayerRecord layers[] = {{"a.weight", 0.5, NAN}, {"a.bias", 1, 0}};
     for (int turn = 0; turn < 2; turn++) { /* the second run goes on after step 10 */
         Metrics *metrics = metrics_start(turn ? 10 : -1);
@@ -282,7 +272,6 @@ static void layers_are_cut_with_the_steps(void **state)
 /* fault: F54 */
 static void half_a_last_line_is_cut(void **state)
 {
-    (void)state;
     write_run(-1, 1, 2);
     char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
     steps[strlen(steps) - 20] = 0;
@@ -307,7 +296,6 @@ static void half_a_last_line_is_cut(void **state)
 
 static void an_old_run_is_set_aside(void **state)
 {
-    (void)state;
     write_run(-1, 1, 3);
     write_run(-1, 1, 2);
     steps_are("12");
@@ -318,7 +306,6 @@ static void an_old_run_is_set_aside(void **state)
 
 static void a_log_line_is_one_line(void **state)
 {
-    (void)state;
     Metrics *metrics = metrics_start(-1);
     metrics_log(metrics, "read '%s'", "a\n2026-01-01T00:00:00.000Z forged\x1b[31m");
     char *text = scratch_text("log.txt"); /* at once, without a flush */
@@ -341,7 +328,6 @@ static void files_limit(rlim_t bytes)
 /* fault: F48 */
 static void a_full_disk_does_not_stop_training(void **state)
 {
-    (void)state;
     Metrics *metrics = metrics_start(-1);
     signal(SIGXFSZ, SIG_IGN);
     step_write(metrics, 1);
@@ -367,7 +353,6 @@ static void a_full_disk_does_not_stop_training(void **state)
 
 static void a_place_that_is_none_is_told(void **state)
 {
-    (void)state;
     Metrics *metrics = NULL;
     assert_int_equal(metrics_open("/nonexistent/run", -1, 1, 1, false, &metrics), ERR_IO);
     assert_null(metrics);

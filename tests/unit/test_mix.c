@@ -36,7 +36,6 @@ static double beta_cdf(double alpha, double x)
 
 static void test_shares_are_beta(void **state)
 {
-    (void)state;
     static const double alphas[] = {0.2, 0.4, 0.5, 0.8, 1, 2, 8};
     static double shares[DRAWS];
     for (size_t a = 0; a < sizeof alphas / sizeof *alphas; a++) {
@@ -76,7 +75,6 @@ static double area_drawn(double alpha)
 
 static void test_areas(void **state)
 {
-    (void)state;
     static double ours[DRAWS], theirs[DRAWS];
     srand48(1);
     for (int k = 0; k < 2; k++) {
@@ -107,7 +105,6 @@ static void test_areas(void **state)
 
 static void test_choice(void **state)
 {
-    (void)state;
     MixRule both = {0.4, 1};
     int cuts = 0, same = 0;
     Mix none = mix_plan(&(MixRule){0}, 5, 7, SIDE);
@@ -139,15 +136,32 @@ static void op_run(Device *device, OpCall *call)
     free(workspace);
 }
 
-static Tensor floats(float *data, int32_t n, int32_t c)
+static Tensor row_of(float *data, int32_t count)
 {
-    return (Tensor){data, {n, c, 1, 1}, DTYPE_F32, c};
+    return (Tensor){data, {1, count, 1, 1}, DTYPE_F32, count};
+}
+
+/* The loss of a sample and its gradient. */
+static double loss_run(Device *device, OpCall *forward, OpCall *back, float *z, int32_t *label, float *targets,
+                       float *gradient)
+{
+    float prob[GOLDEN_CLASSES], loss, one = 1, hits[2];
+    forward->in[0] = row_of(z, GOLDEN_CLASSES);
+    forward->in[1] = back->in[1] = (Tensor){label, {1, 1, 1, 1}, DTYPE_I32, 1};
+    forward->in[2] = back->in[3] = row_of(targets, GOLDEN_CLASSES);
+    forward->out[0] = row_of(&loss, 1);
+    forward->out[1] = back->in[0] = row_of(prob, GOLDEN_CLASSES);
+    forward->out[2] = row_of(hits, 2);
+    back->in[2] = row_of(&one, 1);
+    back->out[0] = row_of(gradient, GOLDEN_CLASSES);
+    op_run(device, forward);
+    op_run(device, back);
+    return (double)loss;
 }
 
 /* As if towers had taken them one by one: sums of losses and weights, and gradients divided by the weights at the end. */
 static void test_targets_are_those_of_pytorch(void **state)
 {
-    (void)state;
     Device device;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
@@ -160,24 +174,14 @@ static void test_targets_are_those_of_pytorch(void **state)
         double sum = 0, weight = 0;
         float gradient[GOLDEN_N * GOLDEN_CLASSES];
         for (int n = 0; n < GOLDEN_N; n++) {
-            float z[GOLDEN_CLASSES], prob[GOLDEN_CLASSES], targets[GOLDEN_CLASSES], loss, one = 1, hits[2];
+            float z[GOLDEN_CLASSES], targets[GOLDEN_CLASSES];
             int32_t label = golden_labels[n], partner = golden_labels[(n + GOLDEN_N - 1) % GOLDEN_N];
             for (int k = 0; k < GOLDEN_CLASSES; k++) z[k] = (float)(2 * sin(1.7 * n + 0.9 * k * k));
             target_fill(&rule, label, partner, golden->share, targets);
             weight += target_weight(&rule, label, partner, golden->share);
             OpCall forward = {.kind = OP_SOFTMAX_LOSS, .name = "loss", .in_count = 3, .out_count = 3},
                    back = {.kind = OP_SOFTMAX_LOSS_DX, .name = "loss", .in_count = 4, .out_count = 1};
-            forward.in[0] = floats(z, 1, GOLDEN_CLASSES);
-            forward.in[1] = back.in[1] = (Tensor){&label, {1, 1, 1, 1}, DTYPE_I32, 1};
-            forward.in[2] = back.in[3] = floats(targets, 1, GOLDEN_CLASSES);
-            forward.out[0] = floats(&loss, 1, 1);
-            forward.out[1] = back.in[0] = floats(prob, 1, GOLDEN_CLASSES);
-            forward.out[2] = floats(hits, 1, 2);
-            back.in[2] = floats(&one, 1, 1);
-            back.out[0] = floats(gradient + n * GOLDEN_CLASSES, 1, GOLDEN_CLASSES);
-            op_run(&device, &forward);
-            op_run(&device, &back);
-            sum += (double)loss;
+            sum += loss_run(&device, &forward, &back, z, &label, targets, gradient + n * GOLDEN_CLASSES);
         }
         if (!(fabs(sum / weight - golden->loss) < 2e-6))
             fail_msg("row %zu: loss %.9g, not %.9g", row, sum / weight, golden->loss);
@@ -192,7 +196,6 @@ static void test_targets_are_those_of_pytorch(void **state)
 /* Sums over samples taken one by one; the loss of a sample is the mean over its classes. */
 static void test_bce_is_that_of_pytorch(void **state)
 {
-    (void)state;
     Device device;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
@@ -204,25 +207,15 @@ static void test_bce_is_that_of_pytorch(void **state)
         double sum = 0;
         float gradient[GOLDEN_N * GOLDEN_CLASSES];
         for (int n = 0; n < GOLDEN_N; n++) {
-            float z[GOLDEN_CLASSES], prob[GOLDEN_CLASSES], targets[GOLDEN_CLASSES], loss, one = 1, hits[2];
+            float z[GOLDEN_CLASSES], targets[GOLDEN_CLASSES];
             int32_t label = 0;
             for (int k = 0; k < GOLDEN_CLASSES; k++) z[k] = (float)(6 * sin(1.7 * n + 0.9 * k * k));
             for (int k = 0; k < GOLDEN_CLASSES; k++) targets[k] = (float)golden->target[n * GOLDEN_CLASSES + k];
             OpAttr attr = {.loss.several = true};
             OpCall forward = {.kind = OP_SIGMOID_LOSS, .name = "loss", .attr = attr, .in_count = 4, .out_count = 3},
                    back = {.kind = OP_SIGMOID_LOSS_DX, .name = "loss", .attr = attr, .in_count = 5, .out_count = 1};
-            forward.in[0] = floats(z, 1, GOLDEN_CLASSES);
-            forward.in[1] = back.in[1] = (Tensor){&label, {1, 1, 1, 1}, DTYPE_I32, 1};
-            forward.in[2] = back.in[3] = floats(targets, 1, GOLDEN_CLASSES);
-            if (golden->weighted) forward.in[3] = back.in[4] = floats(weights, 1, GOLDEN_CLASSES);
-            forward.out[0] = floats(&loss, 1, 1);
-            forward.out[1] = back.in[0] = floats(prob, 1, GOLDEN_CLASSES);
-            forward.out[2] = floats(hits, 1, 2);
-            back.in[2] = floats(&one, 1, 1);
-            back.out[0] = floats(gradient + n * GOLDEN_CLASSES, 1, GOLDEN_CLASSES);
-            op_run(&device, &forward);
-            op_run(&device, &back);
-            sum += (double)loss;
+            if (golden->weighted) forward.in[3] = back.in[4] = row_of(weights, GOLDEN_CLASSES);
+            sum += loss_run(&device, &forward, &back, z, &label, targets, gradient + n * GOLDEN_CLASSES);
         }
         if (!(fabs(sum / GOLDEN_N - golden->loss) < 2e-6))
             fail_msg("row %zu: loss %.9g, not %.9g", row, sum / GOLDEN_N, golden->loss);
@@ -236,7 +229,6 @@ static void test_bce_is_that_of_pytorch(void **state)
 
 static void test_targets_of_several_classes(void **state)
 {
-    (void)state;
     const int32_t own[] = {0, 3}, partner[] = {1, 3};
     TargetRule rule = {.classes = 5, .several = true};
     float targets[5];
@@ -251,7 +243,6 @@ static void test_targets_of_several_classes(void **state)
 
 static void test_sample_that_does_not_count(void **state)
 {
-    (void)state;
     const float weights[2] = {2, 3};
     TargetRule rule = {2, 0.1f, weights};
     float targets[2] = {9, 9};
@@ -286,7 +277,6 @@ static const Model twins = {.name = "twins",
 
 static void see_losses(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    (void)context, (void)seconds, (void)loss;
     if (step > TWIN_STEPS) return;
     main_sum[step] = aux_sum[step] = loss_sum[step] = 0;
     for (int t = 0; t < ledger->towers; t++) {
@@ -299,7 +289,6 @@ static void see_losses(void *context, Ledger *ledger, int64_t step, double secon
 
 static void test_auxiliary_heads(void **state)
 {
-    (void)state;
     double plain = 0;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();

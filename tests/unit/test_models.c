@@ -66,7 +66,6 @@ static int64_t forward_macs(const Program *program)
 
 static void test_counts(void **state)
 {
-    (void)state;
     static const struct {
         Form form;
         int classes;
@@ -105,7 +104,6 @@ static void test_counts(void **state)
 
 static void test_names(void **state)
 {
-    (void)state;
     static const struct {
         Form form;
         const char *name;
@@ -145,7 +143,6 @@ static void test_names(void **state)
 /* tf2016 has no gamma; the variances of both have a correction. */
 static void test_variant(void **state)
 {
-    (void)state;
     Program program;
     build((Form){"inception_v3", "tf2016", true}, 0, 1001, true, &program);
     assert_int_equal(graph_find(program.graph, "Mixed_5b.branch1x1.bn.weight").id, 0);
@@ -164,7 +161,6 @@ static void test_variant(void **state)
 
 static void test_smallest_images(void **state)
 {
-    (void)state;
     for (const Model *const *m = models_all(); *m; m++) {
         Form form = {(*m)->name, "", false};
         Program program;
@@ -183,7 +179,6 @@ static void test_smallest_images(void **state)
 
 static void test_other_sizes(void **state)
 {
-    (void)state;
     static const int32_t sides[] = {75, 100, 128, 139, 160, 224, 299, 331, 512};
     static const char *const models[] = {"inception_v3",        "googlenet", "inception_v4",
                                          "inception_resnet_v2", "resnet18",  "resnet50"};
@@ -200,7 +195,6 @@ static void test_other_sizes(void **state)
 /* Every weight that evaluation reads is one that training makes, and the heads at the side are gone. */
 static void test_evaluation(void **state)
 {
-    (void)state;
     for (const Model *const *m = models_all(); *m; m++) {
         Program training, evaluation;
         Layout *layout;
@@ -241,7 +235,6 @@ static Status maps_build(Form form, int32_t side, Dtype compute, Program *progra
 /* A place for each pixel of the map before the pool, for every network that has one; else the reason. */
 static void test_class_maps(void **state)
 {
-    (void)state;
     Program program;
     static const char *const pooled[] = {
         "inception_v3", "inception_v4", "inception_resnet_v2", "googlenet", "inception_mini", "resnet18", "resnet50"};
@@ -287,7 +280,6 @@ static Answer ask(const char *arguments)
 
 static void test_bad_input(void **state)
 {
-    (void)state;
     const Backend *any;
     if (backend_find("auto", &any, NULL, 0) != OK) {
         print_message("  there is no device to compute on: %s\n", status_message());

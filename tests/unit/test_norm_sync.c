@@ -233,7 +233,6 @@ static void test_towers_are_one_batch(void **state)
 {
     static const int counts[] = {1, 19, 40};
     const Backend *backend;
-    (void)state;
     if (!backend_here(&backend)) skip();
     assert_int_equal(backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
     for (dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) {

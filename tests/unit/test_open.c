@@ -18,7 +18,6 @@ static void refuses(const char *name)
 
 static void only_regular_files_are_opened(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], link[PATH_BYTES];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat info;
@@ -71,7 +70,6 @@ static void write_text(const char *name, const char *text, char path[PATH_BYTES]
 
 static void numbers_of_the_kernel(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], text[6];
     write_text("meminfo", "MemTotal:  32 kB\nXMemFree: 1\nMemFree: 7 kB\nLimit: max\n", path);
     assert_int_equal(system_number(path, "MemTotal:", -1), 32);

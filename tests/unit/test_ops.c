@@ -81,31 +81,26 @@ static void check_backend(const char *name, Dtype dtype)
 
 static void test_cpu_f32(void **state)
 {
-    (void)state;
     check_backend("cpu", DTYPE_F32);
 }
 
 static void test_cpu_bf16(void **state)
 {
-    (void)state;
     check_backend("cpu", DTYPE_BF16);
 }
 
 static void test_cuda_f32(void **state)
 {
-    (void)state;
     check_backend("cuda", DTYPE_F32);
 }
 
 static void test_cuda_bf16(void **state)
 {
-    (void)state;
     check_backend("cuda", DTYPE_BF16);
 }
 
 static void test_cuda_f16(void **state)
 {
-    (void)state;
     check_backend("cuda", DTYPE_F16);
 }
 
@@ -119,7 +114,6 @@ static const Case *first_row(OpKind kind)
 
 static void test_every_kind_has_a_row(void **state)
 {
-    (void)state;
     for (int kind = 1; kind < OP_COUNT; kind++)
         if (!first_row((OpKind)kind)) fail_msg("%s has no row in tests/support/cases", op_name((OpKind)kind));
 }
@@ -136,7 +130,6 @@ static void check_window_row(const Case *row, Window k)
 
 static void test_rows_fit_their_windows(void **state)
 {
-    (void)state;
     for (int t = 0; case_tables[t]; t++)
         for (int i = 0; i < case_tables[t]->count; i++) {
             const Case *row = &case_tables[t]->cases[i];

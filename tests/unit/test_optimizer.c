@@ -33,43 +33,36 @@ static void on_each_backend(void (*check)(Device *device))
 
 static void test_optimizers(void **state)
 {
-    (void)state;
     on_each_backend(check_optimizers);
 }
 
 static void test_closed_gate(void **state)
 {
-    (void)state;
     on_each_backend(check_gate);
 }
 
 static void test_slot_counts(void **state)
 {
-    (void)state;
     check_slot_counts();
 }
 
 static void test_square_sum(void **state)
 {
-    (void)state;
     on_each_backend(check_square_sum);
 }
 
 static void test_l2_term(void **state)
 {
-    (void)state;
     on_each_backend(check_l2_term);
 }
 
 static void test_average(void **state)
 {
-    (void)state;
     on_each_backend(check_average);
 }
 
 static void test_memory(void **state)
 {
-    (void)state;
     on_each_backend(check_memory);
 }
 

@@ -45,7 +45,6 @@ static void check_refused(const char *command, char *const *environment, const c
 
 static void reads_every_spelling(void **state)
 {
-    (void)state;
     Line line;
     check_parse(&line, "train m -b32 -j 3 --lr=1e-3 --gpus 0,2 --no-aux --report_loss worst --num_gpus 2 --amp=yes",
                 NULL);
@@ -71,7 +70,6 @@ static void reads_every_spelling(void **state)
 
 static void ends_options_at_two_dashes(void **state)
 {
-    (void)state;
     Line line;
     check_parse(&line, "compare a --json -- --b - -c", NULL);
     assert_int_equal(line.options.argument_count, 4);
@@ -88,7 +86,6 @@ static void ends_options_at_two_dashes(void **state)
 
 static void last_flag_counts(void **state)
 {
-    (void)state;
     Line line;
     check_parse(&line, "train m --lr 1 --lr 2 --amp --no-amp --no-aux --aux", NULL);
     assert_true(line.options.lr == 2);
@@ -100,7 +97,6 @@ static void last_flag_counts(void **state)
 /* Choices whatever their case, and under the names that other programs use. */
 static void reads_other_spellings_of_choices(void **state)
 {
-    (void)state;
     Line line;
     check_parse(&line, "train m --auto-augment ta_wide --lr-scheduler CosineAnnealingLR --dist-bn reduce", NULL);
     assert_int_equal(line.options.auto_augment, POLICY_TRIVIAL);
@@ -175,14 +171,12 @@ static const char *const refusals[][2] = {
 /* fault: F50 */
 static void refuses_with_advice(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++)
         check_refused(refusals[k][0], NULL, refusals[k][1]);
 }
 
 static void reads_the_environment(void **state)
 {
-    (void)state;
     Line line;
     char *const good[] = {
         "TOWERS_LR=0.5",   "TOWERS_NO_AUX=1",  "TOWERS_WD=0.25",  "TOWERS_VERSION=1.2", "TOWERS_EPOCHS=",
@@ -209,7 +203,6 @@ static void reads_the_environment(void **state)
 /* Four origins in every order: the result depends on the origins alone. */
 static void higher_origin_wins_in_any_order(void **state)
 {
-    (void)state;
     static const OptionOrigin orders[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
     for (size_t k = 0; k < 6; k++) {
         Options o;
@@ -230,7 +223,6 @@ static void higher_origin_wins_in_any_order(void **state)
 
 static void exclusive_pairs_follow_origin(void **state)
 {
-    (void)state;
     Line line;
     check_parse(&line, "train m --global-batch-size 128", (char *const[]){"TOWERS_BATCH_SIZE=3", NULL});
     assert_int_equal(line.options.global_batch_size, 128);
@@ -266,7 +258,6 @@ static const char *const bad_entries[][2] = {
 
 static void refuses_bad_entries(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof bad_entries / sizeof bad_entries[0]; k++) {
         Options o;
         options_init(&o);
@@ -280,7 +271,6 @@ static void refuses_bad_entries(void **state)
 
 static void leaves_other_verbs_keys_alone(void **state)
 {
-    (void)state;
     Options o;
     options_init(&o);
     o.verb = VERB_EVAL;
@@ -293,7 +283,6 @@ static void leaves_other_verbs_keys_alone(void **state)
 /* The output of --print-config reads back to the same values, in every field. */
 static void printed_config_reads_back(void **state)
 {
-    (void)state;
     Line line;
     Options again;
     char *text = NULL, first[OPTION_FORMAT_BYTES], second[OPTION_FORMAT_BYTES];
@@ -322,7 +311,6 @@ static void printed_config_reads_back(void **state)
 
 static void numbers_are_exact(void **state)
 {
-    (void)state;
     int64_t whole;
     double real;
     char text[32];
@@ -349,7 +337,6 @@ static void numbers_are_exact(void **state)
 /* fault: F56 */
 static void numbers_ignore_the_locale(void **state)
 {
-    (void)state;
     char text[32];
     double real = 0;
     if (!german_begin()) skip();
@@ -364,7 +351,6 @@ static void numbers_ignore_the_locale(void **state)
 
 static void distances(void **state)
 {
-    (void)state;
     assert_int_equal(edit_distance("train", "train", 2), 0);
     assert_int_equal(edit_distance("trian", "train", 2), 1);
     assert_int_equal(edit_distance("tran", "train", 2), 1);
@@ -378,7 +364,6 @@ static void distances(void **state)
  * flags. */
 static void table_is_sound(void **state)
 {
-    (void)state;
     for (OptionId a = 0; a < OPTION_ID_COUNT; a++) {
         bool negated;
         char names[256], value[OPTION_FORMAT_BYTES];
@@ -402,7 +387,6 @@ static void table_is_sound(void **state)
 /* Examples in the help must be commands that the parser takes. */
 static void examples_parse(void **state)
 {
-    (void)state;
     for (const Example *example = help_examples(); example->command; example++) {
         Line line;
         char command[256];
@@ -414,7 +398,6 @@ static void examples_parse(void **state)
 
 static void help_fits(void **state)
 {
-    (void)state;
     static const int widths[] = {40, 63, 64, 80, 160};
     for (Verb verb = VERB_NONE; verb < VERB_COUNT; verb++) {
         for (size_t k = 0; k < sizeof widths / sizeof widths[0]; k++) {

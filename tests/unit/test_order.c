@@ -6,7 +6,6 @@
 
 static void test_permutes_any_count(void **state)
 {
-    (void)state;
     const int64_t counts[] = {1, 2, 3, 5, 64, 65, 1000, 4096, 10007, (1 << 18) + 1};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         bool *seen = calloc((size_t)counts[k], sizeof *seen);
@@ -23,7 +22,6 @@ static void test_permutes_any_count(void **state)
  * is below 38 (p = 0.001). And within an epoch where a sample goes says nothing about where it came from. */
 static void test_permutes_fairly(void **state)
 {
-    (void)state;
     enum { EPOCHS = 16000, PARTS = 16 };
     int seen[PARTS] = {0};
     double chi2 = 0, both = 0;
@@ -45,7 +43,6 @@ static void test_permutes_fairly(void **state)
  * freedom is below 1.5 (its deviation is 0.13 and 0.05). */
 static void test_permutes_few_fairly(void **state)
 {
-    (void)state;
     enum { EPOCHS = 72000 };
     for (int count = 5; count <= 6; count++) {
         int seen[46656] = {0}, permutations = count == 5 ? 120 : 720;
@@ -65,7 +62,6 @@ static void test_permutes_few_fairly(void **state)
 
 static void test_small_sets_use_the_table(void **state)
 {
-    (void)state;
     Order order;
     int32_t wanted[100];
     assert_int_equal(order_init(&order, 9, 100, true), OK);
@@ -82,7 +78,6 @@ static void test_small_sets_use_the_table(void **state)
 
 static void test_large_sets_need_none(void **state)
 {
-    (void)state;
     Order order;
     assert_int_equal(order_init(&order, 9, ORDER_TABLE_MAX + 1, true), OK);
     assert_null(order.ids[0]);
@@ -99,7 +94,6 @@ static void test_large_sets_need_none(void **state)
 /* Every sample once; the samples of a window are those of its shards; shards and samples move with epoch and seed. */
 static void test_windows(void **state)
 {
-    (void)state;
     enum { SHARDS = 23, WINDOW = 4 };
     int64_t first[SHARDS + 1] = {0};
     for (int i = 0; i < SHARDS; i++) first[i + 1] = first[i] + 1 + 37 * i % 50;

@@ -34,7 +34,6 @@ static int run_sibling_pass(Graph *g, Value *keep, int count)
 
 static void pooling_moves_behind_its_convolution(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = relu(g, new_input(g, "x", 2, 8, 9, 9));
     Value y = relu(g, conv1x1(g, avg_pool(g, x, 3, SAME), "c", 4, false));
@@ -52,7 +51,6 @@ static void pooling_moves_behind_its_convolution(void **state)
 /* Values that the caller keeps have the same meaning afterwards: the convolution's value is the pooling's now. */
 static void kept_values_and_results_follow(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value y = conv1x1(g, avg_pool(g, new_input(g, "x", 2, 8, 9, 9), 3, SAME), "c", 4, false);
     graph_result(g, y, "answer");
@@ -71,7 +69,6 @@ typedef struct PoolCase {
 
 static void pooling_stays_otherwise(void **state)
 {
-    (void)state;
     const PoolCase rows[] = {
         {"stride 2", 3, 4, HALVE_SAME},
         {"no padding", 3, 4, VALID},
@@ -105,7 +102,6 @@ static int run_fold_pass(Graph *g)
 
 static void convolutions_include_their_norms(void **state)
 {
-    (void)state;
     Graph *g = new_graph(false, DTYPE_F32);
     layer_style(g, (LayerStyle){.bn_epsilon = 0.25f, .bn_no_gamma = true});
     Value a = conv_bn_relu(g, new_input(g, "x", 2, 8, 9, 9), (ConvUnit){"a", 4, 3, 3, SAME});
@@ -134,7 +130,6 @@ typedef struct NormCase {
 
 static void norms_stay_otherwise(void **state)
 {
-    (void)state;
     const NormCase rows[] = {
         {"a bias", .bias = true},
         {"a fused relu", .conv_relu = true},
@@ -161,7 +156,6 @@ static void norms_stay_otherwise(void **state)
 
 static void siblings_become_one(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = relu(g, new_input(g, "x", 2, 8, 9, 9));
     Value a = conv1x1(g, x, "a", 4, false), b = relu(g, conv1x1(g, x, "b", 5, false));
@@ -185,7 +179,6 @@ static void siblings_become_one(void **state)
 /* Training through a PACK: one gradient for all members, none for each. */
 static void pack_has_the_gradient(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1);
     Shape scalar = {1, 1, 1, 1};
@@ -209,7 +202,6 @@ static void pack_has_the_gradient(void **state)
 
 static void member_alone_has_no_gradient(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), grad;
     Value y = add(g, conv1x1(g, x, "a", 4, false), conv1x1(g, x, "b", 4, false));
@@ -223,7 +215,6 @@ static void member_alone_has_no_gradient(void **state)
 /* Nine siblings: eight fit into a pack, the ninth has nobody left to join. */
 static void groups_are_as_large_as_a_pack(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), y = x;
     for (int i = 0; i < 9; i++) {
@@ -241,7 +232,6 @@ static void groups_are_as_large_as_a_pack(void **state)
 
 static void others_stay_apart(void **state)
 {
-    (void)state;
     for (int row = 0; row < 4; row++) {
         Graph *g = new_graph(true, DTYPE_F32);
         Value x = new_input(g, "x", 2, 8, 9, 9), other = new_input(g, "z", 2, 8, 9, 9), y[2];
@@ -259,7 +249,6 @@ static void others_stay_apart(void **state)
 /* Weights with a second reader have gradients of their own and cannot go into a pack. */
 static void shared_weights_stay_apart(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 9, 9), y = relu(g, conv1x1(g, x, "a", 4, false));
     OpAttr attr = {.conv.window = {1, 1, 1, 1, 0, 0}};
@@ -282,7 +271,6 @@ static Value block(Graph *g, Value x)
 
 static void block_becomes_one_convolution_and_branches(void **state)
 {
-    (void)state;
     for (int training = 0; training < 2; training++) {
         Graph *g = new_graph(training, DTYPE_F32);
         Value y = block(g, new_input(g, "x", 2, 8, 9, 9));
@@ -333,7 +321,6 @@ static void run_block(bool passes, bool include_pad, double *y_out, double *dw_o
 
 static void passes_leave_the_numbers_alone(void **state)
 {
-    (void)state;
     enum { Y_COUNT = 2 * 13 * 5 * 5, DW_COUNT = 6 * 4 * 5 * 5 };
     static double y[2][Y_COUNT], dw[2][DW_COUNT];
     for (int include_pad = 0; include_pad < 2; include_pad++) {
@@ -350,7 +337,6 @@ static void passes_leave_the_numbers_alone(void **state)
 
 static void passes_refuse_a_failed_graph(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Value y = add(g, new_input(g, "x", 2, 8, 9, 9), new_input(g, "z", 2, 8, 9, 8));
     int changed = -1;

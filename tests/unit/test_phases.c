@@ -2,10 +2,11 @@
  * its pixels, and a "generator" that takes no images. The phase, batch and samples of each step; the layout of several
  * phases; and all ways of reporting a loss, compared with values computed by hand, in a run of two towers. */
 
-#include "tests/support/unit.h"
 #include <jansson.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/graph/layers.h"
 #include "towers/replica/norm_sync.h"
@@ -33,8 +34,6 @@ static Value score(Graph *g, Value image)
 static void critic(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                    PhaseOutputs *outputs)
 {
-    (void)networks;
-    (void)options;
     Value y = score(g, inputs->image);
     outputs->loss = sum_all(g, y);
     outputs->term[outputs->term_count++] = (PhaseTerm){.name = "score", .sum = sum_all(g, y)};
@@ -45,8 +44,6 @@ static void critic(Graph *g, const ModelOptions *options, const void *networks, 
 static void generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                       PhaseOutputs *outputs)
 {
-    (void)networks;
-    (void)options;
     OpAttr uniform = {.random = {.stream = graph_next_stream(g)}};
     Shape z = {inputs->n, 1, 1, 1};
     Value noise = graph_op(g, OP_RANDOM, "noise", &inputs->counter, 1, &uniform, &z);
@@ -61,8 +58,6 @@ static void generator(Graph *g, const ModelOptions *options, const void *network
 static void normed_generator(Graph *g, const ModelOptions *options, const void *networks, const PhaseInputs *inputs,
                              PhaseOutputs *outputs)
 {
-    (void)networks;
-    (void)options;
     OpAttr none = {0}, uniform = {.random = {.stream = graph_next_stream(g)}};
     Shape z = {inputs->n, 1, 1, 1}, image = {inputs->n, 1, SIDE, SIDE};
     Value noise = graph_op(g, OP_RANDOM, "noise", &inputs->counter, 1, &uniform, &z);
@@ -151,29 +146,11 @@ static TrainJob job_of(const Source *source, const int32_t *batch, int towers)
 {
     const Backend *cpu;
     assert_int_equal(backend_find("cpu", &cpu, NULL, 0), OK);
-    TrainJob job = {
-        .program = {.model = &model,
-                    .options = {.classes = 10, .side = SIDE, .channels = 1, .variant = ""},
-                    .data_channels = 1,
-                    .canvas = SIDE},
-        .train = source,
-        .backend = cpu,
-        .shares = {.towers = towers},
-        .processes = 1,
-        .device = {DEVICE_USUAL, .threads = 1},
-        .optimizer = {.kind = OPTIMIZER_SGD},
-        .schedule = {.kind = SCHEDULE_CONSTANT, .lr = RATE},
-        .accumulate = 1,
-        .epochs = 10,
-        .max_steps = 1,
-        .gate.check = NAN_CHECK_ALL,
-        .gate.bn_decay = 0.9,
-        .comm.timeout_ms = 30000,
-        .args_yaml = "",
-        .env_json = "{}",
-        .settings = "",
-        .checkpoint.keep = 1,
-    };
+    TrainJob job = job_plain(cpu, &model, source, SIDE, towers, 0);
+    job.schedule.lr = RATE;
+    job.epochs = 10;
+    job.max_steps = 1;
+    job.gate.bn_decay = 0.9;
     for (int t = 0; t < towers; t++) job.shares.batch[t] = batch[t];
     return job;
 }
@@ -182,20 +159,13 @@ static TrainJob job_of(const Source *source, const int32_t *batch, int towers)
 static json_t *run_live(TrainJob job, const char *name, float weights[2])
 {
     char run_dir[PATH_BYTES], path[PATH_BYTES];
-    Layout *layout;
-    Ledger *ledger;
-    CommShared *shared;
     SafeTensors *file;
     scratch_path(run_dir, name);
     assert_int_equal(directory_create(run_dir), OK);
     job.run_dir = run_dir;
-    assert_int_equal(program_layout(&job.program, 1, &layout), OK);
-    assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
-    assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
-    if (tower_process_train(&job, 0, ledger, shared) != OK) fail_msg("%s", status_message());
-    comm_shared_destroy(shared);
-    ledger_destroy(ledger);
-    layout_destroy(layout);
+    JobMemory memory = job_memory(&job);
+    if (tower_process_train(&job, 0, memory.ledger, memory.shared) != OK) fail_msg("%s", status_message());
+    job_memory_free(&memory);
     assert_int_equal(path_join(path, run_dir, "last.safetensors"), OK);
     assert_int_equal(safetensors_open(path, &file), OK);
     memcpy(&weights[0], safetensors_find(file, "critic.score.weight")->data, sizeof(float));
@@ -257,7 +227,6 @@ static void check_places(const char *what, const TrainJob *job, const Place *wan
 
 static void test_places(void **state)
 {
-    (void)state;
     static const int32_t batch[] = {2};
     Source *source = source_make("places", 5); /* batches of 2, 2 and 1 */
     TrainJob job = job_of(source, batch, 1);
@@ -331,7 +300,6 @@ static void wide_phase(Graph *g, Value x)
 
 static void test_layout(void **state)
 {
-    (void)state;
     Graph *g[] = {graph_of(first_phase), graph_of(second_phase), graph_of(greedy_phase), graph_of(wide_phase)};
     Layout *layout;
     assert_int_equal(layout_create_phases((const Graph *const *)g, 2, &layout), OK);
@@ -360,7 +328,6 @@ static void test_layout(void **state)
 
 static void test_loss_vector(void **state)
 {
-    (void)state;
     static const int32_t batch[] = {2, 2};
     float weights[2];
     Source *source = source_make("vector", 4);
@@ -396,7 +363,6 @@ static void test_loss_vector(void **state)
 /* [2, 3], nothing, [4]: an uneven batch with an empty tower. */
 static void test_uneven(void **state)
 {
-    (void)state;
     static const int32_t batch[] = {2, 0, 1};
     float weights[2];
     Source *source = source_make("uneven", 3);
@@ -447,7 +413,6 @@ static double generator_step(Hand *h)
 
 static void test_cycles(void **state)
 {
-    (void)state;
     static const int32_t batch[] = {1, 1};
     float weights[2];
     Source *source = source_make("cycles", 4);
@@ -486,7 +451,6 @@ static void test_cycles(void **state)
 /* The running averages of a phase move in its own steps only. */
 static void test_statistics_of_phases(void **state)
 {
-    (void)state;
     static const int32_t batch[] = {2};
     char path[PATH_BYTES];
     float weights[2], variance;

@@ -95,7 +95,6 @@ static PlanReport report_of(const PlanRun *r)
 
 static void branches_write_into_their_concat(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), a = conv(&r, "a", x, 8), b = conv(&r, "b", x, 4);
@@ -118,7 +117,6 @@ static void branches_write_into_their_concat(void **state)
 /* Operand 0 is in two concats, operand 1 twice in one, operand 2 is an input of the graph. */
 static void a_value_lies_in_one_concat_only(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), a = conv(&r, "a", x, 4), b = conv(&r, "b", x, 4);
@@ -135,7 +133,6 @@ static void a_value_lies_in_one_concat_only(void **state)
 /* A kernel that cannot write, or one that cannot read, a slice; channels that do not start at 16 bytes. */
 static void what_cannot_be_strided_is_copied(void **state)
 {
-    (void)state;
     for (int row = 0; row < 3; row++) {
         PlanRun r;
         plan_run_open(&r);
@@ -155,7 +152,6 @@ static void what_cannot_be_strided_is_copied(void **state)
 /* The concat kernel does not read what is in place already, so what it can read does not matter. */
 static void placing_asks_nothing_of_the_concat_kernel(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     r.fake->storage[OP_CONCAT].strided_in = r.fake->storage[OP_CONCAT].strided_out = 0;
@@ -170,7 +166,6 @@ static void placing_asks_nothing_of_the_concat_kernel(void **state)
 /* In place inside the wider y it could not move into z; in storage of its own it can. */
 static void a_concat_matters_more_than_in_place(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), y = conv(&r, "y", x, 8), a = unary(&r, OP_RELU, "a", slice(&r, "s", y, 4, 4));
@@ -185,7 +180,6 @@ static void a_concat_matters_more_than_in_place(void **state)
 
 static void slices_and_reshapes_are_views(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), y = conv(&r, "y", x, 16), a = slice(&r, "a", y, 4, 8), b = slice(&r, "b", a, 4, 4);
@@ -208,7 +202,6 @@ static void slices_and_reshapes_are_views(void **state)
 /* A slice view keeps the whole alive, and nothing may be done in place on it while the whole is read. */
 static void in_place_waits_for_every_reader(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), y = conv(&r, "y", x, 8), a = slice(&r, "a", y, 4, 4);
@@ -228,7 +221,6 @@ static void in_place_waits_for_every_reader(void **state)
 /* Inputs, results and an operand that is there twice keep their storage. */
 static void in_place_spares_what_is_kept(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), a = unary(&r, OP_RELU, "a", x), b = unary(&r, OP_TANH, "b", a);
@@ -247,7 +239,6 @@ static void in_place_spares_what_is_kept(void **state)
 
 static void without_aliases_everything_has_its_place(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value x = input(&r, 4), a = conv(&r, "a", x, 8), b = unary(&r, OP_RELU, "b", a);
@@ -263,7 +254,6 @@ static void without_aliases_everything_has_its_place(void **state)
 
 static void numbers_of_the_report(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     r.fake->workspace_bytes = 100;
@@ -291,7 +281,6 @@ static void numbers_of_the_report(void **state)
 
 static void outputs_nobody_reads_are_absent(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     OpAttr attr = {.pool.window = {2, 2, 1, 1, 0, 0, false}};
@@ -321,7 +310,6 @@ static void build_trained(PlanRun *r)
 
 static void gradients_lie_where_their_parameters_do(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     build_trained(&r);
@@ -356,7 +344,6 @@ static int gradient_op(const PlanRun *r, const char *param)
 
 static void a_prefix_is_ready_as_early_as_it_can(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     build_trained(&r);
@@ -387,7 +374,6 @@ static Value branch(PlanRun *r, int block, int index, Value x, int channels)
 /* Six blocks of three branches, with gradients: scratch is what must be alive at once, and hardly more. */
 static void scratch_is_close_to_what_is_alive(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value dloss = graph_input(r.graph, "dloss", scalar, DTYPE_F32);
@@ -412,7 +398,6 @@ static void scratch_is_close_to_what_is_alive(void **state)
 /* Two losses give a parameter two gradients in one place. */
 static void gradients_may_not_overlap(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     Value y = conv(&r, "a", input(&r, 4), 4), dloss = graph_input(r.graph, "dloss", scalar, DTYPE_F32);
@@ -441,7 +426,6 @@ static void assert_message(const char *part)
 
 static void names_and_shapes_must_be_those_of_the_layout(void **state)
 {
-    (void)state;
     PlanRun training, other;
     plan_run_open(&training);
     graph_result(training.graph, conv(&training, "a", input(&training, 4), 8), "y");
@@ -458,7 +442,6 @@ static void names_and_shapes_must_be_those_of_the_layout(void **state)
 
 static void a_pack_must_be_one_in_the_layout_too(void **state)
 {
-    (void)state;
     PlanRun training, other;
     plan_run_open(&training);
     Value x = input(&training, 4);
@@ -478,7 +461,6 @@ static void a_pack_must_be_one_in_the_layout_too(void **state)
 
 static void a_refusal_names_the_layer(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     graph_scope(r.graph, "Mixed_5b");
@@ -496,7 +478,6 @@ static void a_refusal_names_the_layer(void **state)
 
 static void running_needs_memory(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     graph_result(r.graph, unary(&r, OP_TANH, "t", conv(&r, "a", input(&r, 4), 8)), "y");
@@ -519,7 +500,6 @@ static void running_needs_memory(void **state)
 
 static void arenas_can_move(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     r.fake->workspace_bytes = 64;
@@ -539,7 +519,6 @@ static void arenas_can_move(void **state)
 
 static void a_part_of_the_list_can_run(void **state)
 {
-    (void)state;
     PlanRun r;
     plan_run_open(&r);
     build_trained(&r);
@@ -556,7 +535,6 @@ static void a_part_of_the_list_can_run(void **state)
 
 static void running_and_binding_do_not_allocate(void **state)
 {
-    (void)state;
 #if COUNTS_ALLOCATIONS
     PlanRun r;
     plan_run_open(&r);
@@ -731,7 +709,6 @@ static void build_random(PlanRun *r, Random *random)
 
 static void no_two_living_values_overlap(void **state)
 {
-    (void)state;
     int shared = 0, copied = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         PlanRun r;

@@ -53,7 +53,6 @@ static void same_pixels(int32_t width, int32_t height, int32_t channels)
 
 static void images(void **state)
 {
-    (void)state;
     same_pixels(1, 1, 1);
     same_pixels(28, 28, 1);
     same_pixels(7, 5, 3);
@@ -62,7 +61,6 @@ static void images(void **state)
 
 static void refused(void **state)
 {
-    (void)state;
     uint8_t pixel[4] = {0}, *bytes = NULL;
     size_t count;
     static const int32_t sizes[][3] = {{0, 1, 1}, {1, -1, 1}, {1, 1, 2}, {1, 1, 4}, {1 << 20, 1, 1}};

@@ -29,7 +29,6 @@ static void close_to(double found, double wanted, double tolerance)
 
 static void as_numpy(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         FeatureSet x = features(golden[i].n, golden[i].d, 0), y = features(golden[i].m, golden[i].d, 1);
         Moments a, b;
@@ -54,7 +53,6 @@ static void as_numpy(void **state)
 /* Two samples of one distribution: zero within the error of the mean. A shifted one: far outside. */
 static void kid_of_subsets(void **state)
 {
-    (void)state;
     FeatureSet x = features(900, 12, 0), y = x, other = features(900, 12, 1), same = {x.at + 450 * 12, 450, 12};
     Kid kid, again, elsewhere;
     KidConfig config = {.subsets = 50, .size = 100, .seed = 1};
@@ -80,7 +78,6 @@ static void kid_of_subsets(void **state)
  * tells those of the other; the mean and the deviation are those of these numbers. */
 static void kid_of_each_subset(void **state)
 {
-    (void)state;
     enum { SUBSETS = 7, COUNT = 60, WIDTH = 12 };
     static float ones[COUNT * WIDTH];
     for (int i = 0; i < COUNT * WIDTH; i++) ones[i] = 1;
@@ -105,7 +102,6 @@ static void kid_of_each_subset(void **state)
  * tr (S1 S2)^(1/2) = sqrt(tr(S1 S2) + 2 sqrt(det S1 det S2)). */
 static void gaussians(void **state)
 {
-    (void)state;
     double m1[] = {1, -2, 0.5}, m2[] = {0, 1, 0.5}, s1[9] = {4, 0, 0, 0, 9, 0, 0, 0, 1},
            s2[9] = {1, 0, 0, 0, 16, 0, 0, 0, 0}, distance;
     Moments a = {3, m1, s1}, b = {3, m2, s2};
@@ -120,7 +116,6 @@ static void gaussians(void **state)
 
 static void refusals(void **state)
 {
-    (void)state;
     float bad[] = {1, 2, 3, NAN};
     FeatureSet x = features(4, 3, 0), y = features(4, 2, 0), one = {x.at, 1, 3}, spoiled = {bad, 2, 2};
     KidConfig config = {.subsets = 1, .size = 2};
@@ -139,7 +134,6 @@ static void refusals(void **state)
 
 static void histograms(void **state)
 {
-    (void)state;
     int freedom;
     int64_t even[] = {50, 50, 0}, odd[] = {30, 70, 0}, twice[] = {100, 100, 0}, none[] = {0, 0, 0};
     close_to(chi_squared(even, odd, 3, &freedom), 20.0 * 20 / 80 + 20.0 * 20 / 120, 1e-12);
@@ -151,7 +145,6 @@ static void histograms(void **state)
 
 static void neighbors(void **state)
 {
-    (void)state;
     Pictures real, made;
     Neighbour nearest[2];
     assert_int_equal(pictures_create(30, 40, 3, &real), OK);
@@ -175,7 +168,6 @@ static void neighbors(void **state)
 /* A grid row by row, with black cells at the end; noise that depends on the seed alone. */
 static void grids(void **state)
 {
-    (void)state;
     Pictures p, q;
     uint8_t *pixels;
     assert_int_equal(pictures_create(5, 2, 1, &p), OK);
@@ -198,7 +190,6 @@ static void grids(void **state)
 /* Samples of a data set in an order that the seed determines, each once. */
 static void read_pictures(void **state)
 {
-    (void)state;
     Source *source;
     Pictures all, some;
     assert_int_equal(source_synthetic(600, 10, 6, 6, 1, 3, &source), OK);

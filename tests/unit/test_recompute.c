@@ -46,7 +46,6 @@ static Value gradient_of(const Graph *g, Value param)
 /* No op of the backward pass reads what a batch norm, or a pool or concat behind one, wrote in the forward pass. */
 static void backward_reads_copies(void **state)
 {
-    (void)state;
     Net net = net_make(true);
     const Graph *g = net.g;
     int copies = 0;
@@ -88,7 +87,6 @@ static void run(bool recompute, double *dw, double *loss)
 
 static void numbers_stay(void **state)
 {
-    (void)state;
     double loss[2], dw[2][DW_COUNT], size = 0;
     for (int k = 0; k < 2; k++) run(k, dw[k], &loss[k]);
     assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);
@@ -99,7 +97,6 @@ static void numbers_stay(void **state)
 
 static void nothing_to_do_without_batch_norm(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     Shape scalar = {1, 1, 1, 1};
     Value x = relu(g, conv_bias(g, new_input(g, "x", 1, 2, 4, 4), "c", 3, 3, SAME, false, (Init){INIT_UNIFORM, 1}));
@@ -115,7 +112,6 @@ static void nothing_to_do_without_batch_norm(void **state)
 
 static void a_failed_graph_is_refused(void **state)
 {
-    (void)state;
     Graph *g = new_graph(true, DTYPE_F32);
     graph_fail(g, ERR_SHAPE, "on purpose");
     int changed = -1;

@@ -129,7 +129,6 @@ static void check_curves(const char *page)
 
 static void whole_run(void **state)
 {
-    (void)state;
     run_write(4, 600, 100);
     scratch_put("confusion.csv", "9,1\n2,8\n");
     scratch_put("layers.jsonl", "{\"step\":100,\"layers\":{\"a.weight\":[0.5,0.1],\"a.bias\":[1,0]}}\n"
@@ -176,7 +175,6 @@ static void whole_run(void **state)
 
 static void runs_of_every_size(void **state)
 {
-    (void)state;
     static const struct {
         int towers;
         int64_t steps, bad;
@@ -192,7 +190,6 @@ static void runs_of_every_size(void **state)
 /* Decimal points, whatever the language. */
 static void other_locale(void **state)
 {
-    (void)state;
     run_write(2, 50, -1);
     char *plain = page_of_run(), *page;
     bool german = german_begin();
@@ -214,7 +211,6 @@ static Run *run_of(int64_t limit)
 /* Of a large file every row of a few, of each phase, besides the last ones and the one that was refused, unchanged. */
 static void thinned(void **state)
 {
-    (void)state;
     enum { STEPS = 3000, CYCLE = 6, BAD = 1501, ENDING = 150 };
     run_write(2, STEPS, BAD - 1);
     char *rest = scratch_text("metrics.jsonl"), *text = rest, *made = NULL, *line;
@@ -253,7 +249,6 @@ static void thinned(void **state)
 
 static void no_run(void **state)
 {
-    (void)state;
     assert_int_equal(report_write("/nonexistent"), ERR_ARG);
     assert_int_equal(report_write(scratch), ERR_FORMAT);
     scratch_put("metrics.jsonl", "");
@@ -273,7 +268,6 @@ static void holds(const char *page, const char *text)
 /* Waiting and its cause, damaged samples once each, the two sheets of pictures. */
 static void data_of_a_run(void **state)
 {
-    (void)state;
     char *page, bad[64 * 1024] = "";
     run_write(2, 50, -1);
     scratch_put("data.json", "{\"first_step\": 1, \"last_step\": 50, \"images\": 1000, \"read_ns\": 5000000, "
@@ -322,7 +316,6 @@ static void data_of_a_run(void **state)
 /* Other files than the record may be damaged: the page is made without them. */
 static void odd_neighbors(void **state)
 {
-    (void)state;
     run_write(2, 50, -1);
     scratch_put("env.json", "{nonsense");
     scratch_put("memory.json", "[]");

@@ -28,7 +28,6 @@ static void resize(int32_t in_h, int32_t in_w, int32_t out_h, int32_t out_w, int
 
 static void test_golden(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof golden / sizeof *golden; k++) {
         size_t n = (size_t)(golden[k].in_h * golden[k].in_w * golden[k].c);
         size_t m = (size_t)(golden[k].out_h * golden[k].out_w * golden[k].c);
@@ -45,7 +44,6 @@ static void test_golden(void **state)
 
 static void test_constant_stays(void **state)
 {
-    (void)state;
     uint8_t in[31 * 17], out[299 * 40];
     memset(in, 201, sizeof in);
     resize(31, 17, 299, 40, 1, in, out, 40);
@@ -56,7 +54,6 @@ static void test_constant_stays(void **state)
 
 static void test_pitch_leaves_the_rest(void **state)
 {
-    (void)state;
     uint8_t in[12], out[4 * 10], packed[4 * 6];
     for (int i = 0; i < 12; i++) in[i] = (uint8_t)(20 * i);
     memset(out, 77, sizeof out);
@@ -71,7 +68,6 @@ static void test_pitch_leaves_the_rest(void **state)
 /* A window is the same pixels of the whole, from no more of the input than resize_support names. */
 static void test_window_is_part_of_the_whole(void **state)
 {
-    (void)state;
     enum { H = 90, W = 70, OUT_H = 40, OUT_W = 150 };
     static uint8_t in[H * W * 3], whole[OUT_H * OUT_W * 3], part[OUT_H * OUT_W * 3];
     Resizer *r = NULL;
@@ -103,7 +99,6 @@ static void test_window_is_part_of_the_whole(void **state)
 /* Resizing to the same size is a copy, whatever the filter and the window. */
 static void test_same_size_copies(void **state)
 {
-    (void)state;
     enum { H = 28, W = 31 };
     const Rect windows[] = {{0, 0, H, W}, {1, 2, 20, 25}, {H - 1, W - 1, 1, 1}};
     uint8_t in[H * W * 3], out[H * W * 3];
@@ -130,7 +125,6 @@ static void test_same_size_copies(void **state)
 /* The AVX2 loops give what the plain ones give, in every byte. */
 static void test_processors_agree(void **state)
 {
-    (void)state;
     enum { ROWS = 9, WIDTH = 301, COUNT = 45 };
     static uint8_t in[ROWS * WIDTH * 3 + PIXELS_SLACK], plain[2][COUNT * 3 + 1], fast[2][COUNT * 3 + 1];
     if (!resize_has_avx2()) skip();
@@ -162,7 +156,6 @@ static void test_processors_agree(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     uint8_t value = 9, out[64];
     Pixels one = pixels_of(1, 1, 1, &value);
     Resizer *r = NULL;

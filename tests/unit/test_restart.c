@@ -11,7 +11,6 @@ static int arriving;    /* a signal that ends the wait; 0: none */
 /* The wait for a stop signal arrives here. */
 int sigtimedwait(const sigset_t *signals, siginfo_t *info, const struct timespec *limit)
 {
-    (void)info;
     waited_s = limit->tv_sec;
     if (arriving && sigismember(signals, arriving)) return arriving;
     errno = EAGAIN;
@@ -36,7 +35,6 @@ static bool crash(Restarts *restarts, TrainJob *job, int64_t step, Status *st)
 /* The wait doubles up to a minute as long as no restart reaches a new step, and is a second again after one. */
 static void waits_double_without_progress(void **state)
 {
-    (void)state;
     static const struct {
         int64_t step;
         time_t wait_s;
@@ -61,7 +59,6 @@ static void waits_double_without_progress(void **state)
 /* What would return, was wanted, or left a process that nobody could end, is not started again. */
 static void some_ends_are_final(void **state)
 {
-    (void)state;
     static const struct {
         const char *what;
         Status st;
@@ -100,7 +97,6 @@ static void some_ends_are_final(void **state)
 /* The last restart was one too few, or a signal came in the wait: the run ends, and says why. */
 static void ends_while_waiting(void **state)
 {
-    (void)state;
     Restarts restarts = {0};
     TrainJob job = job_of();
     TrainResult result = {.begun = true};

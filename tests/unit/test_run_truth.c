@@ -3,10 +3,11 @@
  * weights are given and the learning rate is 0, so every number follows from the data. And what a run keeps: its best
  * checkpoint, and its counts of bad samples and of skipped steps. */
 
-#include "tests/support/unit.h"
 #include <jansson.h>
 
 #include "tests/support/scratch.h"
+#include "tests/support/tower_run.h"
+#include "tests/support/unit.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/csv.h"
@@ -181,33 +182,10 @@ static TrainJob job_of(const Model *model, int towers)
 {
     const Backend *cpu;
     assert_int_equal(backend_find("cpu", &cpu, NULL, 0), OK);
-    TrainJob job = {
-        .program = {.model = model,
-                    .options = {.classes = CLASSES, .side = SIDE, .channels = 1, .variant = ""},
-                    .aux_weight = (float)AUX_WEIGHT,
-                    .data_channels = 1,
-                    .canvas = SIDE,
-                    .training = true},
-        .train = train_data,
-        .backend = cpu,
-        .shares = {.towers = towers},
-        .processes = 1,
-        .device = {DEVICE_USUAL, .threads = 1},
-        .optimizer = {.kind = OPTIMIZER_SGD},
-        .schedule = {.kind = SCHEDULE_CONSTANT},
-        .accumulate = 1,
-        .epochs = 1,
-        .max_steps = -1,
-        .eval_batch = TEST_BLOCK,
-        .eval_interval = 1,
-        .gate.check = NAN_CHECK_ALL,
-        .comm.timeout_ms = 30000,
-        .args_yaml = "",
-        .env_json = "{}",
-        .settings = "",
-        .checkpoint.keep = 1,
-    };
-    for (int t = 0; t < towers; t++) job.shares.batch[t] = TRAIN / towers;
+    TrainJob job = job_plain(cpu, model, train_data, SIDE, towers, TRAIN / towers);
+    job.program.aux_weight = (float)AUX_WEIGHT;
+    job.eval_batch = TEST_BLOCK;
+    job.eval_interval = 1;
     return job;
 }
 
@@ -215,10 +193,6 @@ static TrainJob job_of(const Model *model, int towers)
 static Status run_try(TrainJob job, const char *name, int64_t correct[2])
 {
     char start[PATH_BYTES], run_dir[PATH_BYTES];
-    Program program;
-    Layout *layout;
-    Ledger *ledger;
-    CommShared *shared;
     scratch_path(start, job.program.model->build == two_heads ? "two_heads.safetensors"
                         : job.program.model->build == normed  ? "normed.safetensors"
                                                               : "linear.safetensors");
@@ -226,21 +200,16 @@ static Status run_try(TrainJob job, const char *name, int64_t correct[2])
     assert_int_equal(directory_create(run_dir), OK);
     job.initial_weights = start;
     job.run_dir = run_dir;
-    assert_int_equal(program_graph(&job.program, 1, &program), OK);
-    assert_int_equal(layout_create(program.graph, &layout), OK);
-    assert_int_equal(ledger_create(job.shares.towers, 1, &ledger), OK);
+    JobMemory memory = job_memory(&job);
+    Ledger *ledger = memory.ledger;
     if (job.test) assert_int_equal(ledger_samples(ledger, TEST, 0), OK);
-    assert_int_equal(comm_shared_create(job.shares.towers, 1, job_comm_room(&job, layout), &shared), OK);
-    Status st = tower_process_train(&job, 0, ledger, shared);
+    Status st = tower_process_train(&job, 0, ledger, memory.shared);
     for (int k = 0; correct && k < 2; k++) {
         correct[k] = 0;
         for (int t = 0; t < job.shares.towers; t++) correct[k] += ledger_row(ledger, t, 1)->correct[k];
     }
     if (job.test) memcpy(found_of, ledger->sample, sizeof found_of);
-    comm_shared_destroy(shared);
-    ledger_destroy(ledger);
-    layout_destroy(layout);
-    program_destroy(&program);
+    job_memory_free(&memory);
     return st;
 }
 
@@ -277,7 +246,6 @@ static double metric(const char *name, const char *key, size_t index)
 /* The canvas is larger than what the network sees: training crops at random, evaluation in the middle. */
 static void test_evaluation(void **state)
 {
-    (void)state;
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 1);
     int64_t wanted[CLASSES][CLASSES] = {{0}};
@@ -302,7 +270,6 @@ static void test_evaluation(void **state)
 /* The values kept for each sample, and the list of the most confident mistakes. */
 static void test_mistakes(void **state)
 {
-    (void)state;
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 2);
     int mistakes = 0, rows = 0;
@@ -343,7 +310,6 @@ static void test_mistakes(void **state)
 /* With --loss bce each class is a decision of its own. */
 static void test_losses_of_decisions(void **state)
 {
-    (void)state;
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 2);
     double sum = 0;
@@ -364,7 +330,6 @@ static void test_losses_of_decisions(void **state)
 
 static void test_training(void **state)
 {
-    (void)state;
     Model model = model_of(linear);
     for (int towers = 1; towers <= 4; towers *= 2) {
         char name[32];
@@ -397,7 +362,6 @@ static double state_number(const char *name, const char *key)
 
 static void test_parts_of_the_loss(void **state)
 {
-    (void)state;
     Model model = model_of(two_heads);
     TrainJob job = job_of(&model, 2);
     double main_loss = loss_of(train_data, given.head), aux = loss_of(train_data, given.aux),
@@ -423,7 +387,6 @@ static void test_parts_of_the_loss(void **state)
 /* A tower's gradients arrive within its step, after it has gone forward and back. */
 static void test_times(void **state)
 {
-    (void)state;
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 1);
     job.epochs = 20;
@@ -444,7 +407,6 @@ static void test_times(void **state)
 /* Every tower and every step has masks of its own: the same images have other losses. */
 static void test_dropout(void **state)
 {
-    (void)state;
     Model model = model_of(dropped);
     Source *all = train_data;
     assert_int_equal(source_synthetic(1, CLASSES, SIDE, SIDE, 1, 7, &train_data), OK);
@@ -478,7 +440,6 @@ static void test_dropout(void **state)
 /* A sample has the mask of its place in the step, whatever tower and batch it is in. */
 static void test_masks_follow_samples(void **state)
 {
-    (void)state;
     Model model = model_of(dropped);
     double loss[4];
     for (int way = 0; way < 4; way++) {
@@ -503,7 +464,6 @@ static void test_masks_follow_samples(void **state)
 /* PyTorch's running variance is that of a sample: divided by one less than the number of values. */
 static void test_running_variance(void **state)
 {
-    (void)state;
     Model model = model_of(normed);
     char path[PATH_BYTES];
     double sum = 0, squares = 0, values = (double)TRAIN * PIXELS;
@@ -542,7 +502,6 @@ static bool has_checkpoint(const char *name, int step)
 /* The checkpoint of the best weights stays, however many are saved after it. */
 static void test_best_checkpoint_stays(void **state)
 {
-    (void)state;
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 1);
     job.test = test_data;
@@ -556,21 +515,18 @@ static int64_t bad_count; /* the first samples cannot be decoded */
 
 static Status read_some(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
 {
-    (void)source;
     return index < bad_count ? FAIL(ERR_FORMAT, "sample %d is damaged", (int)index)
                              : source_read(train_data, index, bytes, label);
 }
 
 static int32_t label_some(const Source *source, int64_t index)
 {
-    (void)source;
     return source_label(train_data, index);
 }
 
 /* As many bad samples as the limit says may be skipped, and not one more. */
 static void test_limit_of_bad_samples(void **state)
 {
-    (void)state;
     enum { LIMIT = 3 };
     Model model = model_of(linear);
     TrainJob job = job_of(&model, 1);
@@ -588,7 +544,6 @@ static void test_limit_of_bad_samples(void **state)
 /* Steps that were skipped before a run was resumed count among those in a row. */
 static void test_skipped_in_a_row(void **state)
 {
-    (void)state;
     static const char faults[] = "nan:tower=0,step=1;nan:tower=0,step=4;nan:tower=0,step=5;nan:tower=0,step=6";
     if (hooks_load_text(faults) != OK) skip(); /* a build without faults */
     Model model = model_of(linear);

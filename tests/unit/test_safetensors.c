@@ -27,7 +27,6 @@ static Status parse(const char *header, size_t data_bytes, SafeTensors **made)
 
 static void written_is_read(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     Sample sample;
     SafeTensors *file;
@@ -64,7 +63,6 @@ static void written_is_read(void **state)
 
 static void legal_corners_are_read(void **state)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t data;
@@ -134,7 +132,6 @@ static const struct {
 /* fault: F8 */
 static void lies_are_refused(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         SafeTensors *file = NULL;
         assert_int_equal(parse(lies[i].header, lies[i].data, &file), ERR_CHECKPOINT);
@@ -147,7 +144,6 @@ static void lies_are_refused(void **state)
 /* fault: F7 */
 static void impossible_lengths_are_refused(void **state)
 {
-    (void)state;
     static const uint64_t lengths[] = {
         0, 1, 9, 100000001, 1ull << 63, UINT64_MAX, UINT64_MAX - 7, ST_MAX_HEADER + 1ull};
     struct rusage before, after;
@@ -168,7 +164,6 @@ static void impossible_lengths_are_refused(void **state)
 
 static void deep_nesting_is_refused(void **state)
 {
-    (void)state;
     enum { DEPTH = 1 << 20 };
     char *header = malloc(DEPTH + 1);
     unsigned char *bytes = malloc(DEPTH + 16);
@@ -184,7 +179,6 @@ static void deep_nesting_is_refused(void **state)
 
 static void what_cannot_be_read_back_is_not_written(void **state)
 {
-    (void)state;
     static const float one = 1;
     char path[PATH_BYTES], longest[ST_MAX_NAME + 2];
     memset(longest, 'a', sizeof longest - 1);
@@ -205,7 +199,6 @@ static void what_cannot_be_read_back_is_not_written(void **state)
 
 static void what_is_not_a_file_is_refused(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     SafeTensors *file = NULL;
     scratch_path(path, "absent");
@@ -224,7 +217,6 @@ static void what_is_not_a_file_is_refused(void **state)
 /* Files of other formats are named, and old ones of PyTorch with the line that converts them. */
 static void other_formats_are_named(void **state)
 {
-    (void)state;
     static const struct {
         const char *name, *bytes;
         size_t count;
@@ -244,7 +236,6 @@ static void other_formats_are_named(void **state)
 
 static void the_corpus_does_no_harm(void **state)
 {
-    (void)state;
     const char *corpus = TOWERS_SOURCE_DIR "/tests/fuzz/corpus/safetensors";
     struct dirent *entry;
     int seen = 0;

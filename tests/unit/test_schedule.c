@@ -10,7 +10,6 @@ static void expect_lr(const Schedule *s, int64_t step, int64_t per_epoch, int64_
 
 static void test_constant(void **state)
 {
-    (void)state;
     Schedule s = {.kind = SCHEDULE_CONSTANT, .lr = 0.25};
     expect_lr(&s, 0, 10, 100, 0.25);
     expect_lr(&s, 1000, 10, 100, 0.25);
@@ -19,7 +18,6 @@ static void test_constant(void **state)
 /* Inception's own: 0.045 falling by 0.94 every two epochs; then int(10 * 0.25) = 2 steps a stair. */
 static void test_staircase(void **state)
 {
-    (void)state;
     Schedule s = {.kind = SCHEDULE_EXPONENTIAL, .lr = 0.045, .decay_rate = 0.94, .decay_epochs = 2};
     expect_lr(&s, 19, 10, 100, 0.045);
     expect_lr(&s, 20, 10, 100, 0.045 * 0.94);
@@ -37,7 +35,6 @@ static void test_staircase(void **state)
 
 static void test_cosine(void **state)
 {
-    (void)state;
     Schedule s = {.kind = SCHEDULE_COSINE, .lr = 1, .min_lr = 0.2};
     expect_lr(&s, 0, 10, 90, 1);
     expect_lr(&s, 30, 10, 90, 0.2 + 0.8 * 0.75); /* cos(60 degrees) = 1/2 */
@@ -48,7 +45,6 @@ static void test_cosine(void **state)
 
 static void test_polynomial(void **state)
 {
-    (void)state;
     Schedule s = {.kind = SCHEDULE_POLYNOMIAL, .lr = 1, .min_lr = 0.1, .power = 2};
     expect_lr(&s, 0, 10, 100, 1);
     expect_lr(&s, 50, 10, 100, 0.1 + 0.9 * 0.25);
@@ -57,7 +53,6 @@ static void test_polynomial(void **state)
 
 static void test_warmup(void **state)
 {
-    (void)state;
     Schedule s = {.kind = SCHEDULE_COSINE, .lr = 1, .warmup_epochs = 2, .warmup_lr = 0.1};
     expect_lr(&s, 0, 5, 30, 0.1);
     expect_lr(&s, 5, 5, 30, 0.55);
@@ -77,7 +72,6 @@ static void test_warmup(void **state)
 
 static void test_one_cycle(void **state)
 {
-    (void)state;
     Schedule s = {.kind = SCHEDULE_ONE_CYCLE, .lr = 1, .min_lr = 0.2, .warmup_epochs = 5};
     expect_lr(&s, 0, 10, 100, 0.2);
     expect_lr(&s, 15, 10, 100, 0.6);
@@ -92,7 +86,6 @@ static void test_one_cycle(void **state)
 
 static void test_pieces(void **state)
 {
-    (void)state;
     Schedule s = {.min_lr = 0.5, .warmup_epochs = 1};
     assert_int_equal(schedule_parse_pieces("0.1;2.5;1e-2;4;0", &s), OK);
     assert_int_equal(s.kind, SCHEDULE_PIECEWISE);
@@ -111,7 +104,6 @@ static void test_pieces(void **state)
 
 static void test_pieces_refused(void **state)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {

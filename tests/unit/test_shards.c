@@ -71,7 +71,6 @@ static void tar_write(const char *name, int first, int count, int classes)
  * `tar -b` times 512 zeros. */
 static void test_concatenated(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], zeros[512] = {0};
     ShardList list = {.path = path};
     tar_write("set/a.tar", 0, 2, 2);
@@ -97,7 +96,6 @@ static void test_concatenated(void **state)
  * libarchive ends the program with a message of its own.) */
 static void test_no_memory(void **state)
 {
-    (void)state;
     failing_malloc_or_skip();
     char path[PATH_BYTES], name[200] = "folder/";
     int status = 0;
@@ -171,7 +169,6 @@ static void expect_braces(const char *pattern, int count, const char *const *wan
 
 static void test_braces(void **state)
 {
-    (void)state;
     expect_braces("a", 1, (const char *[]){"a"});
     expect_braces("a{08..11}.tar", 4, (const char *[]){"a08.tar", "a09.tar", "a10.tar", "a11.tar"});
     expect_braces("{9..10}", 2, (const char *[]){"9", "10"});
@@ -188,7 +185,6 @@ static void test_braces(void **state)
 /* Samples in the order of the sorted names; the evaluation's labels are among the classes of training. */
 static void test_splits(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], list[2 * PATH_BYTES];
     tar_write("set/pets-train-1.tar", 10, 7, 3);
     tar_write("set/pets-train-0.tar", 0, 10, 3);
@@ -217,7 +213,6 @@ static void test_splits(void **state)
 
 static void test_divided(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     bool seen[40] = {false};
     int of_class[2] = {0};
@@ -243,7 +238,6 @@ static void test_divided(void **state)
 /* One large label is damage, or no label, unless a list says that there are as many classes. */
 static void test_few_samples_of_many_classes(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], names[PATH_BYTES];
     tar_write("set/0.tar", 1100, 8, 1 << 20);
     scratch_path(path, "set");
@@ -260,7 +254,6 @@ static void test_few_samples_of_many_classes(void **state)
 /* The index is used while the shards are as they were; a changed shard is named, and indexed again by the next run. */
 static void test_changed(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], shard[PATH_BYTES];
     Bytes bytes = {0};
     int32_t label;
@@ -292,7 +285,6 @@ static void test_changed(void **state)
 /* A sample's key ends at the first dot of its name, not of its folder's: other pictures of it are not its image. */
 static void test_keys(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     struct archive *to = tar_begin("set/train/0.tar");
     for (int i = 0; i < 3; i++) {
@@ -353,7 +345,6 @@ static void mds_write(const char *split)
 
 static void test_pixels_of_mds(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     Bytes bytes = {0};
     mds_write("train");
@@ -397,7 +388,6 @@ static size_t feature_put(uint8_t *to, const char *key, int kind, const void *by
 /* Each side of the boxes has its place, in whatever order the record has them. */
 static void test_sides_of_boxes(void **state)
 {
-    (void)state;
     static const char *const keys[] = {"image/object/bbox/xmax", "image/object/bbox/ymin", "image/object/bbox/xmin",
                                        "image/object/bbox/ymax"};
     static const float sides[4][2] = {{0.75f, 1}, {0.125f, 0.25f}, {0.5f, 0.625f}, {0.875f, 0.9375f}};
@@ -424,7 +414,6 @@ static void test_sides_of_boxes(void **state)
 /* Features of a record beside its image: the boxes of the original's distortions, packed and not, and the last of two. */
 static void test_boxes(void **state)
 {
-    (void)state;
     static const char *const keys[] = {"box", "label", "name", "none"};
     static const uint8_t message[] = {0x0a, 19,   0x0a, 17,   0x0a, 3,    'b',  'o',  'x',  0x12, 10,   0x12,
                                       8,    0x0a, 6, /* 6 bytes: not floats */
@@ -466,7 +455,6 @@ static void test_boxes(void **state)
 /* The classes of the evaluation are those of the training, whose shards may be written anew in place. */
 static void test_changed_training(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     scratch_path(path, "set");
     tar_write("set/train/0.tar", 0, 4, 2);
@@ -485,7 +473,6 @@ static void test_changed_training(void **state)
 /* A shard stays open between its images, and the training shards are examined once in a start. */
 static void test_opened_and_examined_once(void **state)
 {
-    (void)state;
     char path[PATH_BYTES], folder[PATH_BYTES], away[PATH_BYTES];
     Source *val = NULL;
     scratch_path(path, "set");
@@ -513,14 +500,12 @@ static void test_opened_and_examined_once(void **state)
 
 static void shard_late(void *context, int64_t done, int64_t all)
 {
-    (void)context;
     if (done == all) tar_write("set/val/1.tar", 2, 2, 2);
 }
 
 /* A shard for evaluation that comes while those for training are listed. */
 static void test_changed_during_the_listing(void **state)
 {
-    (void)state;
     char path[PATH_BYTES];
     Source *test = NULL;
     scratch_path(path, "set");

@@ -41,7 +41,6 @@ static void check_epoch(const Shares *s, int64_t count)
 
 static void test_every_sample_once(void **state)
 {
-    (void)state;
     uint32_t at = 0;
     for (int i = 0; i < 400; i++) {
         Shares s = random_shares(&at);
@@ -64,7 +63,6 @@ static void expect_cut(const Shares *s, int64_t count, int64_t step, const int32
 
 static void test_by_hand(void **state)
 {
-    (void)state;
     Shares s = {.towers = 4, .batch = {4, 0, 2, 2}};
     assert_int_equal(shares_global(&s), 8);
     assert_int_equal(shares_steps_per_epoch(&s, 16), 2);
@@ -79,7 +77,6 @@ static void test_by_hand(void **state)
 
 static void test_order_is_permutation(void **state)
 {
-    (void)state;
     const int64_t counts[] = {1, 2, 3, 10, 1000, 65537};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int64_t n = counts[k];
@@ -97,7 +94,6 @@ static void test_order_is_permutation(void **state)
 
 static void test_order_depends_on_seed_and_epoch(void **state)
 {
-    (void)state;
     int32_t a[100], b[100];
     epoch_order(1, 2, 100, a);
     epoch_order(1, 2, 100, b);
@@ -113,7 +109,6 @@ static void test_order_depends_on_seed_and_epoch(void **state)
 /* The 24 orders of 4 samples over 24,000 epochs: chi square with 23 degrees of freedom is below 50 (p = 0.001). */
 static void test_order_is_fair(void **state)
 {
-    (void)state;
     int seen[256] = {0}, kinds = 0;
     double chi2 = 0;
     for (int64_t epoch = 0; epoch < 24000; epoch++) {

@@ -38,7 +38,6 @@ static size_t frame_put(uint8_t *to, uint32_t kind, const void *content, uint32_
 
 static void test_frames(void **state)
 {
-    (void)state;
     uint8_t bytes[4096];
     StarFrame frame;
     StarEnd end = {.rank = 2, .status = ERR_COMM, .signal = SIGTERM, .message = "tower 4"};
@@ -101,6 +100,18 @@ static void test_frames(void **state)
 /* ---- programs */
 
 static const Secret secret = {{7, 1, 4, 2, 8, 5, 7, 1}};
+
+static StarConfig config_of(int ranks)
+{
+    return (StarConfig){.channel = "control",
+                        .part = "supervisor",
+                        .timeout_ms = TIMEOUT_MS,
+                        .ranks = ranks,
+                        .master = "127.0.0.1",
+                        .port = free_port(),
+                        .secret = secret,
+                        .secret_from = "TOWERS_TOKEN"};
+}
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
@@ -321,7 +332,6 @@ static atomic_bool writing, released;
 /* A disk that needs long. */
 static bool write_slowly(void *context, int rank, StarKind kind, const void *content, size_t bytes)
 {
-    (void)context, (void)rank, (void)kind, (void)content, (void)bytes;
     atomic_store(&writing, true);
     while (!atomic_load(&released)) nap();
     return true;
@@ -471,15 +481,7 @@ static int crowd(Star *c)
 static void run_ranks(int ranks, int (*life)(Star *), int64_t timeout_ms, int killed)
 {
     pid_t pid[CROWD];
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
-
-                         .ranks = ranks,
-                         .master = "127.0.0.1",
-                         .port = free_port(),
-                         .secret = secret,
-                         .secret_from = "TOWERS_TOKEN"};
+    StarConfig config = config_of(ranks);
     for (int r = 0; r < ranks; r++) {
         pid[r] = fork();
         if (pid[r]) continue;
@@ -514,7 +516,6 @@ static void run(int (*life)(Star *), int64_t timeout_ms, int killed)
 /* More programs than there may be descriptors. */
 static void test_crowd(void **state)
 {
-    (void)state;
     struct rlimit limit, before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit = before;
@@ -526,14 +527,12 @@ static void test_crowd(void **state)
 
 static void test_stop(void **state)
 {
-    (void)state;
     run(stops, TIMEOUT_MS, -1);
     run(stops_while_it_waits, TIMEOUT_MS, -1);
 }
 
 static void test_failure(void **state)
 {
-    (void)state;
     run(fails, TIMEOUT_MS, -1);
     run(ends_differently, TIMEOUT_MS, -1);
     run(gives_up, TIMEOUT_MS, -1);
@@ -542,7 +541,6 @@ static void test_failure(void **state)
 
 static void test_death(void **state)
 {
-    (void)state;
     run(dies, TIMEOUT_MS, 1);
     run(lose_the_root, TIMEOUT_MS, 0);
     run(is_silent, 3000, 2);
@@ -551,7 +549,6 @@ static void test_death(void **state)
 
 static void test_bytes(void **state)
 {
-    (void)state;
     run(tells_twice, TIMEOUT_MS, -1);
     run(tells_in_vain, 10000, -1);
     if (!SANITIZED) run(starves, TIMEOUT_MS, -1); /* sanitizers end a process without memory */
@@ -559,13 +556,11 @@ static void test_bytes(void **state)
 
 static void test_slow_disk(void **state)
 {
-    (void)state;
     run(writes_slowly, TIMEOUT_MS, -1);
 }
 
 static void test_misfits(void **state)
 {
-    (void)state;
     static const struct {
         int from;
         StarKind kind;
@@ -590,16 +585,7 @@ static void test_misfits(void **state)
 /* Whoever speaks another language is not listened to, and does not disturb the meeting. */
 static void test_strangers(void **state)
 {
-    (void)state;
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
-
-                         .ranks = 2,
-                         .master = "127.0.0.1",
-                         .port = free_port(),
-                         .secret = secret,
-                         .secret_from = "TOWERS_TOKEN"};
+    StarConfig config = config_of(2);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)config.port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     pid_t other = fork();
@@ -642,15 +628,8 @@ static size_t receive(int fd, void *to, size_t bytes)
 static void impostor_meets(bool challenges)
 {
     int listener, fd, status;
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
-                         .rank = 1,
-                         .ranks = 2,
-                         .master = "127.0.0.1",
-                         .port = free_port(),
-                         .secret = secret,
-                         .secret_from = "TOWERS_TOKEN"};
+    StarConfig config = config_of(2);
+    config.rank = 1;
     assert_int_equal(net_listen(config.master, config.port, &listener), OK);
     pid_t other = fork();
     if (other == 0) {
@@ -681,7 +660,6 @@ static void impostor_meets(bool challenges)
 /* fault: F44 */
 static void test_impostor_of_rank_0(void **state)
 {
-    (void)state;
     impostor_meets(true);
     impostor_meets(false);
 }
@@ -711,16 +689,7 @@ static void intruder_comes(int port)
 /* fault: F44 */
 static void test_intruder_in_place_of_rank_1(void **state)
 {
-    (void)state;
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
-
-                         .ranks = 2,
-                         .master = "127.0.0.1",
-                         .port = free_port(),
-                         .secret = secret,
-                         .secret_from = "TOWERS_TOKEN"};
+    StarConfig config = config_of(2);
     pid_t other = fork();
     if (other == 0) {
         Star *c;
@@ -742,16 +711,7 @@ static void test_intruder_in_place_of_rank_1(void **state)
 /* A program that was started as one of three is refused by rank 0 of two, and may come again as one of two. */
 static void test_other_number(void **state)
 {
-    (void)state;
-    StarConfig config = {.channel = "control",
-                         .part = "supervisor",
-                         .timeout_ms = TIMEOUT_MS,
-
-                         .ranks = 2,
-                         .master = "127.0.0.1",
-                         .port = free_port(),
-                         .secret = secret,
-                         .secret_from = "TOWERS_TOKEN"};
+    StarConfig config = config_of(2);
     pid_t other = fork();
     if (other == 0) {
         Star *c;

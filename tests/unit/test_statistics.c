@@ -12,7 +12,6 @@ static void near(double got, double wanted, double tolerance)
 
 static void quantiles(void **state)
 {
-    (void)state;
     near(student_quantile(0.975, 1), 12.7062047, 1e-6); /* tables of Student's t */
     near(student_quantile(0.975, 9), 2.26215716, 1e-7);
     near(student_quantile(0.995, 30), 2.74999565, 1e-7);
@@ -25,7 +24,6 @@ static void quantiles(void **state)
 
 static void medians(void **state)
 {
-    (void)state;
     double odd[] = {3, -1, 7}, even[] = {4, 1, 3, 2};
     assert_true(series_median(odd, 3) == 3);
     assert_true(series_median(even, 4) == 2.5);
@@ -35,7 +33,6 @@ static void medians(void **state)
 
 static void variances(void **state)
 {
-    (void)state;
     double few[] = {3, -1, 7, 3};
     near(series_variance(few, 4), 32.0 / 3, 1e-12); /* unbiased */
     near(series_variance(few, 2), 8, 1e-12);
@@ -44,7 +41,6 @@ static void variances(void **state)
 
 static void inefficiency(void **state)
 {
-    (void)state;
     enum { N = 200000 };
     static const double memory[] = {0, 0.5, 0.9};
     double *x = malloc(N * sizeof *x);
@@ -74,7 +70,6 @@ static double miss_share(double memory, int64_t count, int trials)
 
 static void intervals_cover(void **state)
 {
-    (void)state;
     static const struct {
         double memory;
         int64_t count;
@@ -89,7 +84,6 @@ static void intervals_cover(void **state)
 
 static void short_and_still(void **state)
 {
-    (void)state;
     double few[] = {1, 2, 3}, still[20];
     for (int i = 0; i < 20; i++) still[i] = 0.25;
     Estimate e = series_estimate(few, 3);
@@ -108,7 +102,6 @@ static void short_and_still(void **state)
 
 static void differences(void **state)
 {
-    (void)state;
     double a[400], b[400];
     noise_series(1, 0, a, 400);
     noise_series(2, 0, b, 400);
@@ -127,7 +120,6 @@ static void differences(void **state)
 
 static void noise_of_a_course(void **state)
 {
-    (void)state;
     enum { N = 4000 };
     double *x = malloc(3 * N * sizeof *x), *y = x + N, *z = y + N;
     noise_series(3, 0, x, N);
@@ -155,7 +147,6 @@ static void noise_of_a_course(void **state)
 /* A loud beginning, a hundred times the variance, has no more say than any other stretch; and the interval covers. */
 static void noise_that_fades(void **state)
 {
-    (void)state;
     enum { N = 800, TRIALS = 300 };
     double *x = malloc(2 * N * sizeof *x), *y = x + N;
     int missed = 0;
@@ -177,7 +168,6 @@ static void noise_that_fades(void **state)
 
 static void windows(void **state)
 {
-    (void)state;
     enum { N = 20000 };
     double *x = malloc(N * sizeof *x);
     noise_series(5, 0, x, N);

@@ -26,7 +26,6 @@ out:
 
 static void test_message_and_trace(void **state)
 {
-    (void)state;
     int cleaned = 0;
     assert_int_equal(outermost(&cleaned), ERR_IO);
     assert_int_equal(cleaned, 1);
@@ -40,7 +39,6 @@ static void test_message_and_trace(void **state)
 
 static void test_new_failure_replaces_the_old(void **state)
 {
-    (void)state;
     int cleaned = 0;
     (void)outermost(&cleaned);
     assert_int_equal(FAIL(ERR_ARG, "batch must be positive"), ERR_ARG);
@@ -50,7 +48,6 @@ static void test_new_failure_replaces_the_old(void **state)
 
 static void test_kept_and_restored(void **state)
 {
-    (void)state;
     int cleaned = 0;
     StatusText kept;
     (void)outermost(&cleaned);
@@ -64,7 +61,6 @@ static void test_kept_and_restored(void **state)
 /* Putting a prefix before the current message reads and writes the same buffer. */
 static void test_message_may_quote_itself(void **state)
 {
-    (void)state;
     assert_int_equal(FAIL(ERR_IO, "disk full"), ERR_IO);
     assert_int_equal(FAIL(ERR_IO, "step 3: %s", status_message()), ERR_IO);
     assert_string_equal(status_message(), "step 3: disk full");
@@ -72,7 +68,6 @@ static void test_message_may_quote_itself(void **state)
 
 static void test_long_message_is_cut(void **state)
 {
-    (void)state;
     char text[10000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
@@ -82,7 +77,6 @@ static void test_long_message_is_cut(void **state)
 
 static void test_deep_trace_is_cut(void **state)
 {
-    (void)state;
     assert_int_equal(FAIL(ERR_ARG, "deep"), ERR_ARG);
     for (int i = 0; i < 10000; i++) (void)status_via(ERR_ARG, __FILE__, i, "recursion(i)");
     assert_true(strlen(status_trace()) < 8192);
@@ -90,7 +84,6 @@ static void test_deep_trace_is_cut(void **state)
 
 static void test_codes(void **state)
 {
-    (void)state;
     static const struct {
         Status code;
         const char *name;
@@ -131,7 +124,6 @@ static char *printed(Status code, int trace)
 
 static void test_printing_escapes_control_characters(void **state)
 {
-    (void)state;
     char *text;
     Status st = FAIL(ERR_FORMAT, "name '\x1b[2J\r' in\n%s", "data");
     text = printed(st, 0);
@@ -144,14 +136,12 @@ static void test_printing_escapes_control_characters(void **state)
 
 static void *fail_elsewhere(void *context)
 {
-    (void)context;
     assert_int_equal(FAIL(ERR_COMM, "another thread"), ERR_COMM);
     return NULL;
 }
 
 static void test_each_thread_has_its_own(void **state)
 {
-    (void)state;
     pthread_t thread;
     assert_int_equal(FAIL(ERR_ARG, "mine"), ERR_ARG);
     assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);

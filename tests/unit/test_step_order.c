@@ -109,7 +109,6 @@ static void mark(MarkKind kind, const float *at, size_t count)
 /* Every f32 output of a launch might be a gradient: those that are not are sorted out by address. */
 static void see_launch(void *context, OpCall *call)
 {
-    (void)context;
     for (int k = 0; k < call->out_count; k++)
         if (call->out[k].data && call->out[k].dtype == DTYPE_F32)
             mark(MARK_GRADIENT, call->out[k].data, (size_t)shape_count(call->out[k].shape));
@@ -117,7 +116,6 @@ static void see_launch(void *context, OpCall *call)
 
 static Status see_square_sum(Device *device, const float *x, size_t count, double *sum)
 {
-    (void)device;
     mark(MARK_GIVE, x, count);
     *sum = step_now + 1 == poisoned_step && ranges_given++ == 0 ? NAN : 1;
     return OK;
@@ -125,14 +123,12 @@ static Status see_square_sum(Device *device, const float *x, size_t count, doubl
 
 static Status see_optimizer(Device *device, const OptimizerUpdate *update)
 {
-    (void)device;
     mark(update->scalars->commit != 0 ? MARK_OPTIMIZER : MARK_REFUSED, update->grad, 0);
     return OK;
 }
 
 static void see_step(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    (void)context, (void)ledger, (void)seconds, (void)loss;
     mark(MARK_STEP, NULL, 0);
     step_now = step;
     ranges_given = 0;
@@ -224,7 +220,6 @@ static void check_step(int first, int end, int towers)
 
 static void test_buckets_follow_backward(void **state)
 {
-    (void)state;
     for (int towers = 1; towers <= 2; towers++) {
         TowerRun run;
         fake_start(&run, towers);
@@ -254,7 +249,6 @@ static int optimizers_seen(void)
 
 static void test_refused_step_moves_nothing(void **state)
 {
-    (void)state;
     TowerRun run;
     fake_start(&run, 2);
     poisoned_step = 3;
@@ -286,7 +280,6 @@ static void skip_unless_counted(void)
 
 static void test_steps_allocate_nothing(void **state)
 {
-    (void)state;
     skip_unless_counted();
     TowerRun run;
     fake_start(&run, 2);
@@ -298,7 +291,6 @@ static void test_steps_allocate_nothing(void **state)
 
 static void test_steps_of_the_cpu_allocate_nothing(void **state)
 {
-    (void)state;
     const Backend *cpu = NULL;
     skip_unless_counted();
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();

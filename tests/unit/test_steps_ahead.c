@@ -40,7 +40,6 @@ static void deliver(void)
 
 static Status late_download(Device *device, void *host, const void *from, size_t bytes)
 {
-    (void)device;
     if (pending_count == PENDING) return FAIL(ERR_INTERNAL, "%d downloads that nobody asked for", PENDING);
     void *value = malloc(bytes ? bytes : 1);
     if (!value) return FAIL(ERR_MEMORY, "%zu bytes", bytes);
@@ -58,7 +57,6 @@ static Status late_finish(Device *device, StreamKind stream)
 
 static Status late_mark(Device *device, int number)
 {
-    (void)device, (void)number;
     polls = 0;
     marked++;
     if (marked - (int)told > under_way_most) under_way_most = marked - (int)told;
@@ -68,7 +66,6 @@ static Status late_mark(Device *device, int number)
 /* Everything before a mark is there when it is reached; here, also what came after. */
 static Status late_reached(Device *device, int number, bool *reached)
 {
-    (void)device, (void)number;
     *reached = ++polls > POLLS_UNTIL_THERE;
     if (*reached) deliver();
     return OK;
@@ -111,7 +108,6 @@ static Status seen_square_sum(Device *device, const float *x, size_t count, doub
 
 static void seen_step(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    (void)context, (void)ledger, (void)seconds;
     assert_int_equal(step, told + 1);
     told = step;
     if (step <= STEPS) loss_of[step] = loss;
@@ -148,7 +144,6 @@ static bool no_cpu(void)
 
 static void test_late_results_change_nothing(void **state)
 {
-    (void)state;
     if (no_cpu()) skip();
     for (int towers = 1; towers <= 2; towers++) {
         uint64_t weights[STEPS];
@@ -176,7 +171,6 @@ static void test_late_results_change_nothing(void **state)
 
 static void test_late_refusal(void **state)
 {
-    (void)state;
     if (no_cpu()) skip();
     TowerRun run;
     run_open(&run, true, 2);
@@ -192,7 +186,6 @@ static void test_late_refusal(void **state)
 
 static void test_late_skip(void **state)
 {
-    (void)state;
     if (no_cpu()) skip();
     uint64_t weights[STEPS];
     for (int late = 0; late < 2; late++) {
@@ -239,7 +232,6 @@ static void check_capsule(int nan_limit, Status ends, int64_t weights)
  * has closed the gate. */
 static void test_capsule_says_whose_weights_it_has(void **state)
 {
-    (void)state;
     if (no_cpu()) skip();
     check_capsule(1, OK, 4 + GATE_AHEAD);
     check_capsule(0, ERR_NUMERIC, 3);
@@ -254,14 +246,12 @@ static bool committed[STEPS];
 
 static Status fake_square_sum(Device *device, const float *x, size_t count, double *sum)
 {
-    (void)device, (void)x, (void)count;
     *sum = fake_applied + 1 == poisoned_step ? INFINITY : 1;
     return OK;
 }
 
 static Status fake_update(Device *device, const OptimizerUpdate *update)
 {
-    (void)device;
     if (fake_applied < STEPS) {
         unscale[fake_applied] = update->scalars->grad_scale;
         committed[fake_applied] = update->scalars->commit != 0;
@@ -300,7 +290,6 @@ static int losses_scaled(void)
 
 static void test_overflow_halves_the_scale(void **state)
 {
-    (void)state;
     TowerRun run;
     fake_run(&run, 0);
     if (run.status != OK) fail_msg("%s", status_message()); /* an overflow does not end the run */
@@ -315,7 +304,6 @@ static void test_overflow_halves_the_scale(void **state)
 
 static void test_fixed_scale_stays(void **state)
 {
-    (void)state;
     TowerRun run;
     fake_run(&run, 8);
     assert_int_equal(run.status, ERR_NUMERIC);

@@ -6,7 +6,6 @@
 
 static void a_plateau_is_pytorchs(void **state)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof golden_plateau / sizeof *golden_plateau; k++) {
         StoppingRules rules = {.plateau_patience = golden_plateau[k].patience,
                                .plateau_cooldown = golden_plateau[k].cooldown,
@@ -35,7 +34,6 @@ static void a_plateau_is_pytorchs(void **state)
 /* The warm-up rises to --lr, whatever an evaluation has decided. */
 static void a_warm_up_comes_first(void **state)
 {
-    (void)state;
     Schedule schedule = {.kind = SCHEDULE_PLATEAU, .lr = 0.8, .warmup_epochs = 2, .warmup_lr = 0.2, .plateau_lr = 0.1};
     assert_true(schedule_warmup(&schedule, 3) == 6);
     assert_true(fabs(schedule_lr(&schedule, 3, 3, 100) - 0.5) < 1e-15);
@@ -47,7 +45,6 @@ static void a_warm_up_comes_first(void **state)
 /* A job that says nothing of it decides nothing. */
 static void nothing_is_decided_by_default(void **state)
 {
-    (void)state;
     static TrainJob job;
     assert_true(stopping_is_off(&job));
 }

@@ -59,7 +59,6 @@ static Straggler named_by(const Machine *m, int towers, uint32_t *at)
 
 static void test_every_tower_and_activity(void **state)
 {
-    (void)state;
     uint32_t at = 0;
     for (int towers = 2; towers <= TOWERS; towers++)
         for (int t = 0; t < towers; t++)
@@ -77,7 +76,6 @@ static void test_every_tower_and_activity(void **state)
  * the step. */
 static void test_noise_hides_nobody_and_accuses_nobody(void **state)
 {
-    (void)state;
     uint32_t at = 1000000;
     for (int i = 0; i < 500; i++) {
         Machine m = usual;
@@ -97,7 +95,6 @@ static void test_noise_hides_nobody_and_accuses_nobody(void **state)
 /* A tower with more samples works longer, one with few has more to do per sample: neither is slow. */
 static void test_shares_are_no_fault(void **state)
 {
-    (void)state;
     uint32_t at = 2000000;
     for (int i = 0; i < 50; i++) {
         Machine m = usual;
@@ -114,7 +111,6 @@ static void test_shares_are_no_fault(void **state)
 
 static void test_too_little_is_nothing(void **state)
 {
-    (void)state;
     uint32_t at = 3000000;
     Machine m = usual;
     m.tower = 1, m.activity = 2, m.lost = 2e-3; /* of a step of 31 */
@@ -143,7 +139,6 @@ static double others_of(const StragglerTimes *times, int towers, int tower, int 
 /* An even and an odd number of towers, equal times, towers without samples in some steps. */
 static void test_others_are_those_of_each_tower(void **state)
 {
-    (void)state;
     enum { MOST = 8 };
     uint32_t at = 4000000;
     StragglerTimes times[STEPS * MOST];
@@ -185,7 +180,6 @@ static size_t values_sorted(int towers)
 
 static void test_many_towers(void **state)
 {
-    (void)state;
     size_t few = values_sorted(64), many = values_sorted(4096);
     if (few == 0 || many > 64 * few) fail_msg("64 towers: %zu values are sorted, 4096: %zu", few, many);
 }
@@ -193,7 +187,6 @@ static void test_many_towers(void **state)
 /* One window is not enough; a note comes once, again after many steps, and when it is over. */
 static void test_notes(void **state)
 {
-    (void)state;
     StragglerWatch watch;
     Straggler nobody = {.tower = -1}, one = {.tower = 1, .activity = 2}, other = {.tower = 1, .activity = 0};
     straggler_start(&watch);
@@ -217,7 +210,6 @@ static void test_notes(void **state)
  * is, and one that was named is reported as over after two. */
 static void test_loaded_machine(void **state)
 {
-    (void)state;
     const Straggler nobody = {.tower = -1}, one = {.tower = 0, .activity = 2};
     StragglerWatch watch;
     straggler_start(&watch);

@@ -40,7 +40,6 @@ static int count_of(const char *what)
 
 static void nice_ends(void **state)
 {
-    (void)state;
     static const double rows[][5] = {{0.03, 0.97, 0, 1, 0.2}, {-3, 11, -4, 12, 4},         {0, 0, 0, 1, 0.2},
                                      {5, 5, 2, 8, 1},         {1e-9, 9e-9, 0, 1e-8, 2e-9}, {0, 1e7, 0, 1e7, 2e6}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -57,7 +56,6 @@ static void nice_ends(void **state)
 /* Every coordinate of every path is inside the area for data. */
 static void lines_stay_inside(void **state)
 {
-    (void)state;
     double x[50], y[50];
     for (int i = 0; i < 50; i++) x[i] = 4 * i - 50, y[i] = i % 7 * 1e3 - 2e3; /* far outside on all sides */
     SvgPlot plot = plot_start(0, 1, false);
@@ -76,7 +74,6 @@ static void lines_stay_inside(void **state)
 /* Axes of any numbers end, with a handful of ticks: where a tick does not change a number, or is too small for one. */
 static void axes_of_any_numbers(void **state)
 {
-    (void)state;
     static const double ends[][2] = {{1e16, 1e16 + 2},
                                      {5e-324, 1e-323},
                                      {0, 5e-324},
@@ -114,7 +111,6 @@ static void axes_of_any_numbers(void **state)
 
 static void gaps(void **state)
 {
-    (void)state;
     double x[] = {0, 1, 2, 3, 4, 5}, y[] = {1, 2, NAN, 3, INFINITY, 4};
     SvgPlot plot = plot_start(0, 5, false);
     svg_line(&plot, x, y, 6, 0, 1, "end");
@@ -138,7 +134,6 @@ static void gaps(void **state)
 /* A hundred thousand points become few, and the one that matters is still there. */
 static void spikes_survive(void **state)
 {
-    (void)state;
     enum { N = 100000 };
     double *x = calloc(2 * N, sizeof *x), *y = x + N;
     for (int i = 0; i < N; i++) x[i] = i / 1000.0, y[i] = 0.5;
@@ -156,7 +151,6 @@ static void spikes_survive(void **state)
 
 static void log_axis(void **state)
 {
-    (void)state;
     SvgPlot plot = plot_start(0.02, 700, true);
     plot_end(&plot);
     assert_true(fabs(plot.frame.y_low - 0.02) < 1e-9 && fabs(plot.frame.y_high - 1000) < 1e-6);
@@ -178,7 +172,6 @@ static void log_axis(void **state)
 
 static void labels_apart(void **state)
 {
-    (void)state;
     SvgPlot plot = plot_start(0, 1, false);
     for (int i = 0; i < 5; i++) svg_level(&plot, i < 3, "same height"); /* three at the top, two at the bottom */
     plot_end(&plot);
@@ -194,7 +187,6 @@ static void labels_apart(void **state)
 
 static void escapes(void **state)
 {
-    (void)state;
     FILE *to = open_memstream(&text, &bytes);
     svg_text(to, "<b a=\"1\">&\x01");
     fclose(to);
@@ -210,7 +202,6 @@ static void escapes(void **state)
 
 static void heat_maps(void **state)
 {
-    (void)state;
     static const double share[] = {0, 0.5, 1, NAN, 2, -1};
     static const int64_t number[] = {0, 5, 10, 0, 20, 0};
     static const char *const rows[] = {"a", "b&c"}, *const columns[] = {"x", "y", "z"};

@@ -8,7 +8,6 @@
 
 static void test_shapes(void **state)
 {
-    (void)state;
     Shape s = {64, 192, 35, 34}, big = {65535, 4096, 299, 299};
     assert_int_equal(shape_count(s), 64 * 192 * 35 * 34);
     assert_int_equal(shape_pixels(s), 64 * 35 * 34);
@@ -25,7 +24,6 @@ static void test_shapes(void **state)
 /* Several in one message. */
 static void test_shape_text_is_a_ring(void **state)
 {
-    (void)state;
     const char *text[8];
     for (int i = 0; i < 8; i++) text[i] = shape_text((Shape){i + 1, 1, 1, 1});
     for (int i = 0; i < 8; i++) assert_int_equal(text[i][0], '1' + i);
@@ -33,7 +31,6 @@ static void test_shape_text_is_a_ring(void **state)
 
 static void test_dtypes(void **state)
 {
-    (void)state;
     static const size_t bytes[DTYPE_COUNT] = {4, 2, 2, 1, 4};
     static const char *const names[DTYPE_COUNT] = {"f32", "bf16", "f16", "u8", "i32"};
     for (int d = 0; d < DTYPE_COUNT; d++) {
@@ -48,7 +45,6 @@ static void test_dtypes(void **state)
 /* Sides as PyTorch and torchvision have them. */
 static void test_windows(void **state)
 {
-    (void)state;
     static const struct {
         int32_t side, k, stride, pad, floor, ceil;
     } rows[] = {
@@ -69,7 +65,6 @@ static void test_windows(void **state)
 /* No window of a rounded-up output may start behind the input and its left padding. */
 static void test_ceil_windows_start_inside(void **state)
 {
-    (void)state;
     for (int side = 1; side < 20; side++)
         for (int k = 1; k < 6; k++)
             for (int stride = 1; stride < 5; stride++)
@@ -83,7 +78,6 @@ static void test_ceil_windows_start_inside(void **state)
 
 static void test_op_table(void **state)
 {
-    (void)state;
     for (int kind = 1; kind < OP_COUNT; kind++) {
         OpKind k = (OpKind)kind;
         assert_true(op_name(k)[0]);
@@ -96,7 +90,6 @@ static void test_op_table(void **state)
 
 static void test_macs(void **state)
 {
-    (void)state;
     Tensor x = {.shape = {2, 3, 9, 9}}, w = {.shape = {8, 3, 3, 3}}, y = {.shape = {2, 8, 7, 7}};
     OpCall forward = {.kind = OP_CONV, .in = {x, w}, .out = {y}}, back = {.kind = OP_CONV_DX, .in = {y, w}, .out = {x}};
     OpCall weights = {.kind = OP_CONV_DW, .in = {x, y}, .out = {w}}, none = {.kind = OP_RELU, .in = {x}, .out = {x}};
@@ -110,7 +103,6 @@ static void test_macs(void **state)
 /* The known answers of the authors' test vectors: all bits zero, all bits one, the digits of pi. */
 static void test_philox(void **state)
 {
-    (void)state;
     static const uint32_t wanted[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
                                           {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
                                           {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
@@ -131,7 +123,6 @@ static void check_rounding(Dtype dtype, double value, double wanted)
 
 static void test_sixteen_bits(void **state)
 {
-    (void)state;
     static const double kept[] = {0, 1, -1, 0.5, 1.5, -2.75, 96, INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         check_rounding(DTYPE_BF16, kept[i], kept[i]);

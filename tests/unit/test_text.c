@@ -8,7 +8,6 @@
 
 static void pieces_fit(void **state)
 {
-    (void)state;
     char buffer[16];
     Text text = text_start(buffer, sizeof buffer);
     assert_string_equal(buffer, "");
@@ -21,7 +20,6 @@ static void pieces_fit(void **state)
 
 static void what_does_not_fit_is_cut_off(void **state)
 {
-    (void)state;
     char memory[64];
     memset(memory, '#', sizeof memory);
     for (size_t room = 1; room < 20; room++) {
@@ -36,7 +34,6 @@ static void what_does_not_fit_is_cut_off(void **state)
 
 static void nothing_is_written_where_there_is_no_room(void **state)
 {
-    (void)state;
     Text text = text_start(NULL, 0);
     text_add(&text, "x");
     assert_true(text.truncated && text.used == 0);
@@ -44,7 +41,6 @@ static void nothing_is_written_where_there_is_no_room(void **state)
 
 static void it_goes_on_behind_a_string(void **state)
 {
-    (void)state;
     char buffer[8] = "abc", full[4] = {'a', 'b', 'c', 'd'};
     Text text = text_behind(buffer, sizeof buffer), end = text_behind(full, sizeof full);
     text_add(&text, "%s", "defghi");
@@ -56,7 +52,6 @@ static void it_goes_on_behind_a_string(void **state)
 /* fault: F27 */
 static void control_characters_are_shown(void **state)
 {
-    (void)state;
     char *shown = NULL;
     size_t bytes = 0;
     FILE *to = open_memstream(&shown, &bytes);
@@ -69,7 +64,6 @@ static void control_characters_are_shown(void **state)
 /* Each text of a format stays on its line; the format's own line breaks, widths and numbers are those of printf. */
 static void texts_stay_on_their_lines(void **state)
 {
-    (void)state;
     char *shown = NULL, wanted[200];
     size_t bytes = 0;
     FILE *to = open_memstream(&shown, &bytes);
@@ -95,7 +89,6 @@ static void *lines_print(void *to)
 /* As stderr, a file without a buffer is written piece by piece. */
 static void lines_of_threads_are_whole(void **state)
 {
-    (void)state;
     char line[200];
     int whole = 0;
     FILE *to = tmpfile();

@@ -32,7 +32,6 @@ static const StTensor *wanted(const SafeTensors *file, const char *name, StDtype
 /* The state dict, alone or inside of what trainers save, with and without a prefix. */
 static void state_dicts_are_read(void **state)
 {
-    (void)state;
     static const char *const names[] = {"plain", "checkpoint", "module", "average"};
     static const float weight[] = {0, 1, 2, 3, 4, 5}, bias[] = {10, 11}, one[] = {1, 1};
     for (int v = 0; v < VERSIONS; v++)
@@ -62,7 +61,6 @@ static float brain(const StTensor *t, int i)
 /* Transposed, strided and shared storages, all types, a Parameter, a zero-dimensional tensor; None is passed over. */
 static void views_are_gathered(void **state)
 {
-    (void)state;
     for (int v = 0; v < VERSIONS; v++) {
         SafeTensors *file;
         if (open_saved(v, "views", &file) != OK) fail_msg("%s: %s", versions[v], status_message());
@@ -90,7 +88,6 @@ static void views_are_gathered(void **state)
 
 static void other_saved_files_are_named(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"expand", "tensor 'e' repeats its numbers (expand)"},
         {"whole_model", "save the weights alone: torch.save(model.state_dict(), 'weights.pth')"},
@@ -107,7 +104,6 @@ static void other_saved_files_are_named(void **state)
 
 static void hostile_files_are_refused(void **state)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"none", NULL},
         {"system", "wants posix.system at offset 2, which no state dict needs"},

@@ -44,7 +44,6 @@ static void expect_uniform(double *draws, size_t n, double low, double high)
 
 static void test_pure(void **state)
 {
-    (void)state;
     Transform t = random_crop_of(299);
     t.policy = POLICY_TRIVIAL;
     t.brightness = t.contrast = t.saturation = 0.4;
@@ -69,7 +68,6 @@ static void test_pure(void **state)
 /* On a square picture no draw is refused for its shape if areas are small, so areas and log ratios stay uniform. */
 static void test_random_crop(void **state)
 {
-    (void)state;
     static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
     const ImageInfo large = {.h = 20000, .w = 20000, .c = 3, .orientation = 1};
     Transform t = random_crop_of(224);
@@ -98,7 +96,6 @@ static void test_random_crop(void **state)
 
 static void test_flips(void **state)
 {
-    (void)state;
     Transform t = {.side = 8, .flip = FLIP_RANDOM}, alternate = {.side = 8, .flip = FLIP_ALTERNATE};
     int flips = 0, first = 0;
     for (int64_t id = 0; id < DRAWS; id++) {
@@ -116,7 +113,6 @@ static void test_flips(void **state)
 
 static void test_jitter(void **state)
 {
-    (void)state;
     static double amount[3][DRAWS], hue[DRAWS];
     int orders[4][4] = {{0}};
     Transform t = {.side = 8, .brightness = 0.4, .contrast = 1.5, .saturation = 0.2, .hue = 0.1};
@@ -166,7 +162,6 @@ static void expect_policy(const Transform *t, AugmentKind kind, double amount, b
 
 static void test_policies(void **state)
 {
-    (void)state;
     Transform rand = {.side = 331, .policy = POLICY_RAND, .policy_ops = 2, .policy_magnitude = 9};
     expect_policy(&rand, AUGMENT_SHEAR_X, 0.09, true);
     expect_policy(&rand, AUGMENT_TRANSLATE_Y, 45, true);
@@ -192,7 +187,6 @@ static void test_policies(void **state)
 /* Areas below 0.29 are never refused for their shape, so those of them that come are as they were drawn. */
 static void test_erase(void **state)
 {
-    (void)state;
     static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
     int erased = 0, kept = 0;
     double most = 0;
@@ -220,7 +214,6 @@ static void test_erase(void **state)
 
 static void test_evaluation_crops(void **state)
 {
-    (void)state;
     Transform center = {.side = 299, .crop = CROP_CENTER, .resize = 342},
               part = {.side = 299, .crop = CROP_FRACTION, .fraction = 0.875};
     SamplePlan p = plan_of(&center, 0, 0); /* 500 x 375: shorter side 342, longer int(342 * 500 / 375) = 456 */
@@ -249,7 +242,6 @@ static Bytes picture_of(int32_t h, int32_t w, int32_t c)
 
 static void test_canvas_and_record(void **state)
 {
-    (void)state;
     enum { SIDE = 6, PAD = 2, FULL = SIDE + 2 * PAD };
     Bytes b = picture_of(SIDE, SIDE, 3);
     Transform t = {.side = SIDE, .pad = PAD, .shift = true, .flip = FLIP_RANDOM, .erase = 0.5};
@@ -287,7 +279,6 @@ static void test_canvas_and_record(void **state)
 /* With operations on the pixels, mirroring happens before them and not in the network. */
 static void test_operations_mirror_first(void **state)
 {
-    (void)state;
     enum { SIDE = 8 };
     Bytes b = picture_of(SIDE, SIDE, 3);
     ImageInfo info = {.h = SIDE, .w = SIDE, .c = 3, .orientation = 1};
@@ -314,7 +305,6 @@ static void test_operations_mirror_first(void **state)
 /* The eight orientations of one picture: stored turned, read upright, all crops are those of the upright picture. */
 static void test_orientation(void **state)
 {
-    (void)state;
     enum { H = 5, W = 7 };
     Pixels upright = {0}, stored = {0}, again = {0}, part = {0}, turned = {0};
     Bytes b = picture_of(H, W, 3);
@@ -347,7 +337,6 @@ static void test_orientation(void **state)
 /* The box of a plan, cut out by hand, is transformed to the same pixels as by a crop, however the image is stored. */
 static void test_crops_of_turned_images(void **state)
 {
-    (void)state;
     enum { H = 23, W = 34, SIDE = 8, SAMPLES = 12 };
     const int inverse[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
     Transform kinds[] = {random_crop_of(SIDE),
@@ -395,7 +384,6 @@ static void test_crops_of_turned_images(void **state)
 /* The longer side that a thin image is resized to is larger than that of any image, and more than 31 bits hold. */
 static void test_thin(void **state)
 {
-    (void)state;
     const int32_t longer[] = {300, 65500}, resize[] = {400, 65500};
     for (int i = 0; i < 2; i++) {
         Transform t = {.side = 8, .crop = CROP_CENTER, .resize = resize[i]};
@@ -421,7 +409,6 @@ static void test_thin(void **state)
 
 static void test_refused(void **state)
 {
-    (void)state;
     const Transform bad[] = {
         {.side = 0},
         {.side = 65500, .pad = 1},

@@ -16,7 +16,6 @@ static void says(DeviceVitals vitals, const char *wanted)
 
 static void a_state_in_words(void **state)
 {
-    (void)state;
     DeviceVitals v = vitals_unknown();
     v.gpu_celsius = 88;
     says(v, "");
@@ -37,7 +36,6 @@ static void a_state_in_words(void **state)
 /* A row has the columns only if a device has been read since the last one, and null for what it does not say; TensorBoard has what is known. */
 static void a_row_has_them(void **state)
 {
-    (void)state;
     static const TowerLoss towers[2] = {{1, 1, true}, {1, 1, true}};
     DeviceVitals vitals[2] = {vitals_unknown(), vitals_unknown()};
     StepRecord record = {.step = 1, .tower = towers, .towers = 2};

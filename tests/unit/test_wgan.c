@@ -2,13 +2,12 @@
  * differences in double precision, with the reference as the device. The critic's are second derivatives; they also
  * satisfy the identities of a function that is linear in the weights of each layer. Other critics against PyTorch's
  * gradients, on the reference and on the CPU's kernels (golden_wgan.h). */
-
-#include "tests/support/unit.h"
 #include <zlib.h>
 
 #include "inception/models/models.h"
 #include "inception/models/wasserstein.h"
 #include "tests/support/interpret.h"
+#include "tests/support/unit.h"
 #include "tests/unit/golden_wgan.h"
 #include "towers/graph/plan.h"
 
@@ -68,7 +67,6 @@ static int64_t elements(const Graph *g, Role role, const char *of)
 
 static void test_parameters(void **state)
 {
-    (void)state;
     static const struct {
         const char *of;
         int64_t critic, generator, states;
@@ -101,7 +99,6 @@ static void test_parameters(void **state)
 /* Images of any side and number of channels, as large as the real ones. */
 static void test_sides(void **state)
 {
-    (void)state;
     for (int side = 8; side <= 70; side++) {
         for (int m = 0; m < 2; m++) {
             ModelOptions options = {.side = side, .channels = 1 + side % 3, .width = 2, .penalty_weight = -1};
@@ -126,7 +123,6 @@ static void test_sides(void **state)
  * where the first pixel then lies, the convolution takes every second pixel, and its transpose puts them back. */
 static void test_same_padding(void **state)
 {
-    (void)state;
     for (int32_t side = 6; side <= 7; side++) {
         const GraphOptions evaluation = {.compute = DTYPE_F32};
         Graph *g;
@@ -154,7 +150,6 @@ static void test_same_padding(void **state)
 /* The Keras example pads 28 to 32 on all sides alike, and cuts so. */
 static void test_borders(void **state)
 {
-    (void)state;
     Built b = phase_build(&model_wgan_gp_keras, GENERATOR, &canonical);
     int found[2] = {0};
     check_built("borders", &b);
@@ -172,7 +167,6 @@ static void test_borders(void **state)
 
 static void test_16_bits_are_refused(void **state)
 {
-    (void)state;
     const GraphOptions half = {.training = true, .compute = DTYPE_BF16};
     Graph *g;
     PhaseOutputs out = {.term_count = 0};
@@ -198,7 +192,6 @@ static int count_of(const Graph *g, OpKind kind)
  * that nobody reads. */
 static void test_passes(void **state)
 {
-    (void)state;
     static const NameFilter critic = {.only = "critic.*"}, generator = {.only = "generator.*"};
     for (int phase = CRITIC; phase <= GENERATOR; phase++) {
         Built b = phase_build(&model_wgan_gp, phase, &canonical);
@@ -273,7 +266,6 @@ static double off(Interpreter *it, Value loss, Value x, Value gradient, int *ski
 
 static void test_differences(void **state)
 {
-    (void)state;
     for (int m = 0; m < 2; m++) {
         for (int phase = CRITIC; phase <= GENERATOR; phase++) {
             Value params[32], grads[32];
@@ -308,7 +300,6 @@ static void test_differences(void **state)
  * the tangent against the gradient, seen from each layer. */
 static void test_identities(void **state)
 {
-    (void)state;
     for (int m = 0; m < 2; m++) {
         Value weights[8], grads[8];
         int count = 0;
@@ -345,7 +336,6 @@ static void test_identities(void **state)
 /* A critic that is flat everywhere has slope 0 and a finite gradient. */
 static void test_flat_critic(void **state)
 {
-    (void)state;
     Value weight, grad;
     Built b = phase_build(&model_wgan_gp, CRITIC, &tiny);
     weight = graph_find(b.g, "critic.conv1.weight");
@@ -370,13 +360,11 @@ static int golden; /* the critic that is being built */
 
 static Value golden_fake(Graph *g, const ModelOptions *options, Value z)
 {
-    (void)z;
     return graph_input(g, "fake", (Shape){GOLDEN_N, options->channels, options->side, options->side}, DTYPE_F32);
 }
 
 static Value golden_features(Graph *g, const ModelOptions *options, Value x)
 {
-    (void)options;
     int convs = 0;
     for (const char *const *layer = golden_critics[golden].layers; *layer; layer++) {
         char name[16];
@@ -474,7 +462,6 @@ static double of_plan(void *machine, Value gradient, int64_t i)
 
 static void test_reference_as_pytorch(void **state)
 {
-    (void)state;
     for (int critic = 0; critic < GOLDEN; critic++) {
         Golden b = golden_build(critic);
         Interpreter it = interpreter_create(b.g);
@@ -494,7 +481,6 @@ static void test_reference_as_pytorch(void **state)
 
 static void test_cpu_as_pytorch(void **state)
 {
-    (void)state;
     const Backend *cpu;
     if (backend_find("cpu", &cpu, NULL, 0) != OK) skip();
     for (int critic = 0; critic < GOLDEN; critic++) {
