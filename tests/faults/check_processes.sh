@@ -77,6 +77,7 @@ behind() {
     local batch=(--tower-batch 1,200)
     given=(TOWERS_FAULT="hang:tower=1,step=2,activity=backward")
     ended 7 "tower 1 (process 1), step 2, activity backward: no sign of life for 4.0 s" behind --comm-timeout 4
+    says behind '^warning: collectives: rank 0 waits in collective [0-9]+, an? [^;]*, for [0-9.]+ s; rank 1 ended collective [0-9]+, '
 }
 
 # Two signals to a run that hangs in a checkpoint, where rank 0 is and the others wait: the second always leaves.
