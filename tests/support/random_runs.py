@@ -5,7 +5,8 @@ or killed and resumed, from its own options or from the args.yaml that it left. 
     random_runs.py TOWERS DATA WORK SEED COUNT
 
 TOWERS: the program, with fault points. DATA: small IDX files. WORK: a folder for the runs. Prints one line for each combination that was
-refused or differs, then a total; exits 1 if one differs, or if too few were accepted to mean anything."""
+refused or differs, in the latter case with the command that repeats it, and a total after each hundred; exits 1 if one differs, or if
+too few were accepted to mean anything."""
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 import zlib
 
 TIMES = re.compile(r'"(images_per_sec|(?:wall_)?seconds|cause|sums|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
@@ -367,13 +369,19 @@ def main():
                                                               ("tfrecord", "tfrecord"))})
     runs = Runs(towers, work)
     refused = different = 0
+    begun = time.monotonic()
     for seed in range(first, first + count):
         found = check(runs, seed, data)
         if found:
             refused += found[0]
             different += not found[0]
-            print(f"{seed}: {'refused' if found[0] else 'DIFFERENT'}: {found[1]}", flush=True)
-    print(f"{count - refused - different} of {count} combinations train one network, {refused} refused, {different} different")
+            print(f"{seed}: {'refused' if found[0] else 'DIFFERENT'}: {found[1][:2000]}", flush=True)
+            if not found[0]:
+                print(f"again: TOWERS_RANDOM_SEED={seed} TOWERS_RANDOM_COUNT=1 bash tests/cli/check_random.sh . {towers}", flush=True)
+        tried = seed - first + 1
+        if tried % 100 == 0 or tried == count:
+            print(f"seeds {first} to {seed}: {tried} tried, {refused} refused, {different} different, "
+                  f"{time.monotonic() - begun:.0f} s", flush=True)
     return 1 if different or refused > count // 2 + 1 else 0
 
 
