@@ -27,38 +27,22 @@ static void print_pool(const OpAttr *a, FILE *to)
     if (a->pool.include_pad) fputs(" include_pad", to);
 }
 
-/* Whether a ReLU is part of the op. */
-static bool has_relu(const Op *op)
-{
-    switch (op->kind) {
-    case OP_CONV:
-    case OP_CONV_DX:
-    case OP_CONV_DW:
-    case OP_CONV_STATISTICS:
-    case OP_CONV_DX_SUMS:
-    case OP_CONV_DW_APPLY: return op->attr.conv.relu;
-    case OP_DENSE: return op->attr.dense.relu;
-    case OP_BATCHNORM:
-    case OP_BATCHNORM_DX:
-    case OP_BATCHNORM_APPLY:
-    case OP_BATCHNORM_SUMS:
-    case OP_BATCHNORM_FINISH:
-    case OP_BATCHNORM_DX_APPLY: return op->attr.norm.relu;
-    case OP_ADD: return op->attr.add.relu;
-    default: return false;
-    }
-}
-
 static void print_attr(const Op *op, FILE *to)
 {
     const OpAttr *a = &op->attr;
+    bool relu = false;
     switch (op->kind) {
     case OP_CONV:
     case OP_CONV_DX:
     case OP_CONV_DW:
     case OP_CONV_STATISTICS:
     case OP_CONV_DX_SUMS:
-    case OP_CONV_DW_APPLY: print_window(&a->conv.window, to); break;
+    case OP_CONV_DW_APPLY:
+        print_window(&a->conv.window, to);
+        relu = a->conv.relu;
+        break;
+    case OP_DENSE: relu = a->dense.relu; break;
+    case OP_ADD: relu = a->add.relu; break;
     case OP_MAX_POOL:
     case OP_MAX_POOL_DX: print_window(&a->pool.window, to); break;
     case OP_MAX_POOL_NORM:
@@ -74,7 +58,10 @@ static void print_attr(const Op *op, FILE *to)
     case OP_NORM_FOLD:
     case OP_BATCHNORM_SUMS:
     case OP_BATCHNORM_FINISH:
-    case OP_BATCHNORM_DX_APPLY: fprintf(to, " eps %g", (double)a->norm.epsilon); break;
+    case OP_BATCHNORM_DX_APPLY:
+        fprintf(to, " eps %g", (double)a->norm.epsilon);
+        relu = a->norm.relu;
+        break;
     case OP_LEAKY_RELU:
     case OP_LEAKY_RELU_DX: fprintf(to, " alpha %g", (double)a->leaky.alpha); break;
     case OP_DROPOUT: fprintf(to, " keep %g stream %" PRIu32, (double)a->dropout.keep, a->dropout.stream); break;
@@ -92,7 +79,7 @@ static void print_attr(const Op *op, FILE *to)
     case OP_SIGMOID_LOSS: fputs(a->loss.several ? " several" : "", to); break;
     default: break;
     }
-    if (has_relu(op)) fputs(" relu", to);
+    if (relu) fputs(" relu", to);
 }
 
 static void print_roles(const Graph *g, const Op *op, FILE *to)
