@@ -6,8 +6,6 @@
 #include "inception/commands/data.h"
 #include "towers/data/images/jpeg_write.h"
 #include "towers/data/sources/reader.h"
-#include "towers/data/sources/survey.h"
-#include "towers/files/files.h"
 
 #include <dirent.h>
 #include <fts.h>

@@ -9,7 +9,6 @@
 #include "kernels/array.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
-#include "towers/record/run_read.h"
 #include "towers/store/checkpoint.h"
 
 #include <dirent.h>

@@ -1,7 +1,6 @@
 /* Comparing the settings of runs. */
 #include "inception/report/setting_differences.h"
 
-#include "inception/options/options.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
 

@@ -68,6 +68,10 @@ printf '#include <%s.h>\n' math time >"$work/house/towers/data/a.c"
 echo '#include "towers/data/a.h"' >>"$work/house/towers/data/a.c"
 finds "towers/data/a.c includes math.h again: kernels/status.h brings it"
 house
+echo '#include "kernels/b.h"' | tee "$work/house/towers/data/a.h" >"$work/house/towers/data/a.c"
+echo '#include "towers/data/a.h"' >>"$work/house/towers/data/a.c"
+finds "towers/data/a.c includes kernels/b.h again: towers/data/a.h brings it"
+house
 printf '#ifndef A_H\n#define A_H\n#endif\n' >"$work/house/towers/data/a.h"
 finds "towers/data/a.h has an include guard"
 house

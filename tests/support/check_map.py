@@ -11,7 +11,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 5. Files are opened through kernels/open.h alone, which never waits at a pipe and opens nothing but regular files.
 6. Commands print texts by text_printf (kernels/text.h): names of files and classes come from others.
 7. Every folder has a README.md that names every file in it, with or without its ending.
-8. What a door (BRINGS) includes is not included again by those that have the door, tests included; headers begin with #pragma once.
+8. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
+   begin with #pragma once.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -91,7 +92,7 @@ def includes(root, floors=FLOORS):
 
 
 def repeated(root):
-    """[(path, name, door)] of includes of what a door has brought."""
+    """[(path, name, door)] of includes of what a door or the own header has brought."""
     lines = collections.defaultdict(list)
     for path, _, name in includes(root, [*FLOORS, "tests"]):
         lines[path].append(name)
@@ -105,8 +106,9 @@ def repeated(root):
 
     found = []
     for path in sorted(lines):
-        doors = [door for door in BRINGS if door in reached(path, set())]
-        found += [(path, name, door) for name in lines[path] for door in doors if name in lines[door]]
+        own = file_of(path) + ".h"
+        doors = [door for door in BRINGS if door in reached(path, set())] + [own] * (own != path and own in lines[path])
+        found += [(path, name, door) for name in lines[path] for door in doors if name in lines[door] and not name.endswith(".def")]
     return found
 
 

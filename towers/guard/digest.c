@@ -7,7 +7,6 @@
  * two replicas there is no majority. Padding between parameters and the towers' own batch-norm statistics are not
  * compared. */
 #include "towers/guard/digest.h"
-#include "towers/replica/tower_process.h"
 
 #include <xxhash.h>
 

@@ -7,7 +7,6 @@
  * lose peer-to-peer writes: training runs there, but the network learns nothing. */
 #include "towers/guard/selftest.h"
 #include "towers/replica/hooks.h"
-#include "towers/replica/tower_process.h"
 
 enum { ROUNDS = 2, EVERYBODY = -1 };
 

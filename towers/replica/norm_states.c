@@ -1,6 +1,5 @@
 /* Batch-norm running statistics of all towers: which are exported (BnStats), and how far they have drifted apart.
  * Towers exchange them by all-reduce, so every rank has the result. */
-#include "towers/replica/tower_process.h"
 
 #include "towers/replica/norm_states.h"
 #include "towers/store/safetensors.h"

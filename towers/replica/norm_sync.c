@@ -6,7 +6,6 @@
  * same order; all sums of a batch precede the first bucket of gradients (step.c). The values are in device memory: on a
  * GPU only the compute stream waits for them. */
 #include "towers/replica/norm_sync.h"
-#include "towers/replica/tower_process.h"
 
 static bool is_wanted(const TrainJob *job)
 {

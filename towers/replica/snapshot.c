@@ -5,12 +5,11 @@
  * tower's statistics, which rank 0 gathers. It copies all of this and writes it in a thread beside training, one
  * checkpoint at a time. Rank 0 also reads and verifies, and broadcasts what it read: other hosts need not see the
  * files. */
-#include "towers/replica/tower_process.h"
 
+#include "towers/replica/snapshot.h"
 #include "towers/files/json.h"
 #include "towers/replica/about.h"
 #include "towers/replica/norm_states.h"
-#include "towers/replica/snapshot.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
 

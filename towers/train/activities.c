@@ -3,7 +3,6 @@
  * all-reduce, and those of other programs have been gathered. */
 #include "towers/train/activities.h"
 #include "nccl_sync/hosts/star.h"
-#include "towers/replica/tower_process.h"
 
 static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, ACTIVITY_COPY, ACTIVITY_FORWARD,
                                                                ACTIVITY_BACKWARD};

@@ -5,7 +5,6 @@
 #include "towers/guard/forensics.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/snapshot.h"
-#include "towers/replica/tower_process.h"
 #include "towers/train/evaluate.h"
 #include "towers/train/observe.h"
 #include "towers/train/rollback.h"

@@ -6,7 +6,6 @@
 #include "towers/files/csv.h"
 #include "towers/replica/inference.h"
 #include "towers/replica/norm_states.h"
-#include "towers/replica/tower_process.h"
 #include "towers/train/average_precision.h"
 #include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"

@@ -1,6 +1,6 @@
 /* The life of a tower process from start to end: training, evaluation or timed steps. */
-#include "towers/replica/tower_process.h"
 
+#include "towers/train/process.h"
 #include "towers/guard/digest.h"
 #include "towers/guard/forensics.h"
 #include "towers/guard/stack.h"
@@ -8,7 +8,6 @@
 #include "towers/replica/snapshot.h"
 #include "towers/train/epoch.h"
 #include "towers/train/evaluate.h"
-#include "towers/train/process.h"
 #include "towers/train/process_open.h"
 #include "towers/train/step.h"
 #include "towers/train/summary.h"

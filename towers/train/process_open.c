@@ -6,7 +6,6 @@
 #include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/replica/snapshot.h"
-#include "towers/replica/tower_process.h"
 #include "towers/train/choices.h"
 #include "towers/train/introduction.h"
 #include "towers/train/outcome.h"
