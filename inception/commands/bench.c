@@ -236,7 +236,7 @@ static Status bench_run(const Options *o, JobFiles *files)
     TRY_OUT(st);
     Speed speed = speed_of(timing, ALL_PHASES);
     if (!o->json) total_print(timing, &speed);
-    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, false, o->json ? stderr : stdout));
+    if (o->profile) TRY_OUT(profile_run(files, false, o->json ? stderr : stdout));
     if (o->json) TRY_OUT(json_print(timing, &speed));
 out:
     munmap(timing, timing->bytes);

@@ -187,7 +187,7 @@ Status bench_inference_run(const Options *o, JobFiles *files)
     TRY_OUT(ranks_run(job, passes));
     InferenceSpeed speed = speed_of(job, passes);
     TRY_OUT(speed_print(o, job, &speed));
-    if (o->profile) TRY_OUT(profile_run(files, PROFILE_ROUNDS, true, o->json ? stderr : stdout));
+    if (o->profile) TRY_OUT(profile_run(files, true, o->json ? stderr : stdout));
 out:
     munmap(passes, bytes);
     return st;

@@ -9,7 +9,7 @@
 #include "towers/replica/replica.h"
 
 enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
-enum { ASK_ROUNDS = 50 };
+enum { ROUNDS = 7, ASK_ROUNDS = 50 };
 static const double FAST_MS = 2, LEAST_MS = 1e-4;
 
 typedef struct OpTime {
@@ -83,7 +83,7 @@ out:
 }
 
 /* Ops `first` and following. */
-static Status ops_time(Replica *r, const Plan *plan, int first, int rounds, OpTime *times)
+static Status ops_time(Replica *r, const Plan *plan, int first, OpTime *times)
 {
     int count = plan_op_count(plan) - first;
     double asking;
@@ -93,7 +93,7 @@ static Status ops_time(Replica *r, const Plan *plan, int first, int rounds, OpTi
         double gflop = 2e-9 * (double)op_macs(call), share = call->product_share > 0 ? (double)call->product_share : 1;
         times[i] = (OpTime){call, 1e30, gflop, gflop * share, call_gbytes(call)};
     }
-    for (int round = 0; round < rounds; round++)
+    for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++) {
             int64_t start = clock_ns();
             TRY(plan_run((Plan *)plan, first + i, first + i + 1));
@@ -329,7 +329,7 @@ static Status loader_open(const TrainJob *job, Loader **made)
     return loader_create(&data, made);
 }
 
-Status profile_run(const JobFiles *files, int rounds, bool inference, FILE *to)
+Status profile_run(const JobFiles *files, bool inference, FILE *to)
 {
     Status st = OK;
     const TrainJob *job = &files->job;
@@ -352,7 +352,7 @@ Status profile_run(const JobFiles *files, int rounds, bool inference, FILE *to)
     double ms;
     TRY_OUT(peak_of_side(&replica->device, job->program.compute, PEAK_SIDE, &ms, &peak));
     TRY_OUT(ms < FAST_MS ? peak_of_side(&replica->device, job->program.compute, PEAK_SIDE_FAST, &ms, &peak) : OK);
-    TRY_OUT(ops_time(replica, program->plan, first, rounds, times));
+    TRY_OUT(ops_time(replica, program->plan, first, times));
     /* The timed product may have been disturbed: raise the peak to the rate of the fastest op. */
     for (int i = 0; i < count; i++) peak.gflops = fmax(peak.gflops, times[i].real_gflop / times[i].ms * 1e3);
     profile_print(&replica->device, times, count, job, &peak, to);

@@ -3,8 +3,6 @@
 
 #include "inception/job/job.h"
 
-/* Run one tower's program `rounds` times in this process, timing each op separately, and print two tables: by kind of
+/* Run one tower's program several times in this process, timing each op separately, and print two tables: by kind of
  * op, and the slowest layers. The machine's peak rates (a large matrix product, a large copy) are measured first. */
-NODISCARD Status profile_run(const JobFiles *files, int rounds, bool inference, FILE *to);
-
-enum { PROFILE_ROUNDS = 7 };
+NODISCARD Status profile_run(const JobFiles *files, bool inference, FILE *to);

@@ -91,11 +91,10 @@ typedef struct Interval {
     double mean, half; /* half width of the 95 % interval */
 } Interval;
 
-static Interval interval_of(const double *x, int count)
+static Interval interval_of(const double x[ROUNDS])
 {
-    double mean = series_mean(x, count), square = 0;
-    for (int i = 0; i < count; i++) square += (x[i] - mean) * (x[i] - mean);
-    return (Interval){mean, student_quantile(0.975, count - 1) * sqrt(square / (count - 1) / count)};
+    double error = sqrt(series_variance(x, ROUNDS) / ROUNDS);
+    return (Interval){series_mean(x, ROUNDS), student_quantile(0.975, ROUNDS - 1) * error};
 }
 
 typedef struct Scaling {
@@ -110,7 +109,7 @@ static Interval images_per_sec(const Scaling *s, Mode mode)
     double x[ROUNDS];
     int towers = mode == MODE_ALONE ? 1 : s->towers;
     for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->share) / s->round[mode][r].part[PART_STEP];
-    return interval_of(x, ROUNDS);
+    return interval_of(x);
 }
 
 /* Percent of `mode`'s step by which a part is longer than with one tower alone. PART_STEP: the sum of all parts. */
@@ -121,14 +120,14 @@ static Interval lost(const Scaling *s, Mode mode, Part part)
         const Means *alone = &s->round[MODE_ALONE][r], *all = &s->round[mode][r];
         x[r] = 100 * (all->part[part] - alone->part[part]) / all->part[PART_STEP];
     }
-    return interval_of(x, ROUNDS);
+    return interval_of(x);
 }
 
 static Interval milliseconds(const Scaling *s, Mode mode)
 {
     double x[ROUNDS];
     for (int r = 0; r < ROUNDS; r++) x[r] = 1000 * s->round[mode][r].part[PART_STEP];
-    return interval_of(x, ROUNDS);
+    return interval_of(x);
 }
 
 typedef struct Loss {

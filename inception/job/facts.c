@@ -113,14 +113,14 @@ Status facts_apply(const json_t *facts, const char *path, Options *o)
     return options_apply_yaml(o, yaml, ORIGIN_RECIPE, path);
 }
 
-Status channels_parse(const char *what, const char *text, double least, double most, float value[3])
+Status channels_parse(const char *what, const char *text, double least, float value[3])
 {
     int count = 0;
     const char *at = text;
     for (; count < 3; count++) {
         char *end;
         double number = strtod(at, &end);
-        if (end == at || !(number >= least && number <= most)) break;
+        if (end == at || !(number >= least && number <= 10)) break;
         value[count] = (float)number;
         at = end;
         if (*at != ',') {
@@ -130,8 +130,8 @@ Status channels_parse(const char *what, const char *text, double least, double m
         at++;
     }
     if (*at || (count != 1 && count != 3))
-        return FAIL(ERR_ARG, "%s '%s': expected one number or three with commas, each from %g to %g, as in %s", what,
-                    text, least, most, "0.485,0.456,0.406");
+        return FAIL(ERR_ARG, "%s '%s': expected one number or three with commas, each from %g to 10, as in %s", what,
+                    text, least, "0.485,0.456,0.406");
     for (int i = count; i < 3; i++) value[i] = value[0];
     return OK;
 }
@@ -142,8 +142,8 @@ Status facts_normalize(const json_t *facts, const char *path, const Model *model
     float numbers[2][3];
     char yaml[256];
     if (!mean || !std) return OK;
-    TRY(channels_parse("the metadata mean", mean, -10, 10, numbers[0]));
-    TRY(channels_parse("the metadata std", std, 1e-6, 10, numbers[1]));
+    TRY(channels_parse("the metadata mean", mean, -10, numbers[0]));
+    TRY(channels_parse("the metadata std", std, 1e-6, numbers[1]));
     size_t bytes = (size_t)model->channels * sizeof(float);
     if (!memcmp(numbers[0], model->mean, bytes) && !memcmp(numbers[1], model->std, bytes)) return OK;
     snprintf(yaml, sizeof yaml, "mean: %s\nstd: %s\n", mean, std);

@@ -21,5 +21,5 @@ NODISCARD Status facts_apply(const json_t *facts, const char *path, Options *opt
 /* For training: only mean and std, if they are not the model's. */
 NODISCARD Status facts_normalize(const json_t *facts, const char *path, const Model *model, Options *options);
 
-/* "0.485,0.456,0.406" or "0.5": one or three numbers in [least, most]. ERR_ARG names `what`. */
-NODISCARD Status channels_parse(const char *what, const char *text, double least, double most, float value[3]);
+/* "0.485,0.456,0.406" or "0.5": one or three numbers in [least, 10]. ERR_ARG names `what`. */
+NODISCARD Status channels_parse(const char *what, const char *text, double least, float value[3]);

@@ -107,8 +107,8 @@ static Status normalization_fill(const Options *o, const Model *model, ModelOpti
     if (!o->mean && !o->std) return OK;
     memcpy(made->mean, model->mean, sizeof made->mean);
     memcpy(made->std, model->std, sizeof made->std);
-    if (o->mean) TRY(channels_parse("--mean", o->mean, -10, 10, made->mean));
-    return o->std ? channels_parse("--std", o->std, 1e-6, 10, made->std) : OK;
+    if (o->mean) TRY(channels_parse("--mean", o->mean, -10, made->mean));
+    return o->std ? channels_parse("--std", o->std, 1e-6, made->std) : OK;
 }
 
 /* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the
