@@ -25,17 +25,31 @@ typedef struct Cut {
 static const bool divided[2][ONEDNN_ROLES] = {{[ONEDNN_X] = true, [ONEDNN_Y] = true},
                                               {[ONEDNN_W] = true, [ONEDNN_Y] = true, [ONEDNN_BIAS] = true}};
 
+/* With AVX-512, sums over the rows of both factors; with AMX any sum of bf16, of which it chooses the blocks by the threads. */
+static bool sums_are_divided(const OnednnSpec *spec)
+{
+    enum { LONG_SUM = 1024 };
+    const OnednnView *x = &spec->held[ONEDNN_X];
+    if (spec->kind != ONEDNN_MATMUL || spec->one_thread) return false;
+    if (!onednn_has_avx512()) return true;
+    bool by_tiles = onednn_has_amx() && spec->compute[ONEDNN_X] == DTYPE_BF16;
+    return x->dims[1] >= LONG_SUM && (by_tiles || x->strides[1] != 1);
+}
+
 /* Parts as small as they may be without cost: starting one takes about a microsecond, its work fifty times as long. And
- * no more than MOST threads need, because each part packs the operand that is not divided. GRAIN is a multiple of the 16
- * columns and 6 rows that oneDNN's AVX2 kernel computes at once. */
+ * no more than MOST threads need, because each part packs the operand that is not divided, and converts it, so that
+ * weights are divided if they must be converted. A grain is a multiple of what oneDNN computes at once: 16 columns and
+ * 6 rows with AVX2, 64 columns and 32 rows with AMX. */
 static Cut cut_of(const OnednnSpec *spec)
 {
-    enum { GRAIN = 48, PART_WORK = 2 << 20 /* multiplications */, MOST = 16 };
+    enum { PART_WORK = 2 << 20 /* multiplications */, MOST = 16 };
     const OnednnView *x = &spec->held[ONEDNN_X], *y = &spec->held[ONEDNN_Y];
-    Cut cut = {.axis = y->dims[1] > y->dims[0]};
+    int64_t grain = onednn_has_avx512() ? 64 : 48;
+    bool converts = spec->held[ONEDNN_W].dtype != spec->compute[ONEDNN_W];
+    Cut cut = {.axis = converts || y->dims[1] > y->dims[0]};
     int64_t work = y->dims[0] * y->dims[1] * x->dims[1], parts = larger(1, smaller(work / PART_WORK, MOST));
     cut.extent = y->dims[cut.axis];
-    cut.step = smaller(cut.extent, (cut.extent + parts * GRAIN - 1) / (parts * GRAIN) * GRAIN);
+    cut.step = smaller(cut.extent, (cut.extent + parts * grain - 1) / (parts * grain) * grain);
     cut.count = (int)((cut.extent + cut.step - 1) / cut.step);
     return cut;
 }
@@ -78,7 +92,7 @@ static Status tasks_create(OnednnParts *parts, Onednn *onednn, const OnednnSpec 
 Status parts_create(Onednn *onednn, const OnednnSpec *spec, int threads, OnednnParts **made)
 {
     Status st = OK;
-    bool cuts = spec->kind == ONEDNN_MATMUL && !spec->one_thread && !onednn_has_avx512();
+    bool cuts = sums_are_divided(spec);
     Cut cut = {.count = 1};
     if (cuts) cut = cut_of(spec);
     int members = cut.count > 1 ? threads : 1;
