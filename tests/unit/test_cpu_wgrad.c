@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/wgrad.h"
+#include "kernels/cpu/onednn.h"
 #include "tests/support/unit.h"
-
 #include "tests/support/weight_gradient.h"
 
 /* ---- tile registers */
@@ -130,11 +130,12 @@ static Status emulated_create(Device *device, const ConvProblem *problem, void *
 }
 
 /* The implementations of the list but for their rules, so that they meet all cases; set up by main. */
-static ConvImpl all_by_avx512, all_by_amx, all_by_f32;
+static ConvImpl all_by_avx512, all_by_emulated_amx, all_by_amx, all_by_f32;
 
 /* The emulated tiles are those of one thread. */
 static const GradientKernel avx512 = {"avx512_bf16", DTYPE_BF16, 2, &all_by_avx512};
-static const GradientKernel amx = {"amx", DTYPE_BF16, 1, &all_by_amx};
+static const GradientKernel emulated = {"amx, emulated", DTYPE_BF16, 1, &all_by_emulated_amx};
+static const GradientKernel amx = {"amx", DTYPE_BF16, 2, &all_by_amx};
 static const GradientKernel f32 = {"f32", DTYPE_F32, 2, &all_by_f32};
 
 static void need_avx512(void)
@@ -178,7 +179,19 @@ static void test_tiles_of_amx_emulated(void **state)
 {
     need_avx512();
     assert_true(emulated_amx.usable());
+    for (int i = 0; i < CASES; i++) gradient_check(&emulated, &cases[i]);
+}
+
+static void test_tiles_of_amx(void **state)
+{
+    (void)state;
+    if (!onednn_has_amx()) {
+        print_message("skipped: this processor has no AMX\n");
+        skip();
+    }
     for (int i = 0; i < CASES; i++) gradient_check(&amx, &cases[i]);
+    gradient_check_threads(&amx, &(GradientCase){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});
+    gradient_check_threads(&amx, &(GradientCase){"one dw, several blocks", 9, 96, 320, 33, 31, 3, 3, 1, 1, 1, 1});
 }
 
 static void test_threads_change_no_bit(void **state)
@@ -229,11 +242,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiles_of_avx512),       cmocka_unit_test(test_tiles_of_f32),
         cmocka_unit_test(test_error_of_f32_for_avx2), cmocka_unit_test(test_tiles_of_amx_emulated),
-        cmocka_unit_test(test_threads_change_no_bit), cmocka_unit_test(test_what_it_takes),
+        cmocka_unit_test(test_tiles_of_amx),          cmocka_unit_test(test_threads_change_no_bit),
+        cmocka_unit_test(test_what_it_takes),
     };
-    all_by_avx512 = all_by_amx = conv_wgrad_avx512;
+    all_by_avx512 = all_by_emulated_amx = conv_wgrad_avx512;
+    all_by_amx = conv_wgrad_amx;
     all_by_f32 = conv_wgrad_f32;
-    all_by_avx512.takes = all_by_amx.takes = all_by_f32.takes = takes_all;
-    all_by_amx.create = emulated_create;
+    all_by_avx512.takes = all_by_emulated_amx.takes = all_by_amx.takes = all_by_f32.takes = takes_all;
+    all_by_emulated_amx.create = emulated_create;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,9 @@
  * is input u s + p - pad, so tap k of output i is place i + k / s of phase k mod s: a fixed shift. Places outside the
  * image are packed as zeros, and skipped where a tile may skip them.
  * A block is some pairs of images, or some rows of one pair. If dw is large, the whole team packs a block and then
- * multiplies it, each thread taking tiles of dw. If dw is small, blocks are small, too, and are assigned to SLICES by
+ * multiplies it, each thread taking tiles of dw. With few large blocks, sums are long, and dw is rarely read, written and
+ * synchronized; panels of dy then come from L3, once for every panel of x and tap, which costs vectors less than that,
+ * but is too slow for the tiles of AMX. If dw is small, blocks are small, too, and are assigned to SLICES by
  * shape alone: a thread computes whole slices in memory of its own, and the dw of all slices are added in order. */
 #include "kernels/cpu/conv/wgrad.h"
 
@@ -13,9 +15,6 @@
 
 #if defined(__x86_64__)
 enum {
-    /* Packed x, or dy, of a block. With few large blocks, sums are long, and dw is rarely read, written and synchronized. Panels
-     * of dy then come from L3, once for every panel of x, which costs less. */
-    BLOCK_BYTES = 8 << 20,
     OWN_BLOCK_BYTES = 512 << 10, /* if a thread packs alone: fits its L2 cache */
     SMALL_DW_BYTES = 320 << 10,
     SLICES = 8, /* so many threads have work */
@@ -96,9 +95,9 @@ static size_t dy_bytes(const Wgrad *g, int pairs, int rows)
     return (size_t)(pairs * pair_dy_pixels(g, rows) * g->dy_first[g->dy_panels]) * sizeof(uint32_t);
 }
 
-static bool block_fits(const Wgrad *g, int pairs, int rows, size_t most)
+static bool block_fits(const Wgrad *g, int pairs, int rows, size_t most_x, size_t most_dy)
 {
-    return x_bytes(g, pairs, rows) <= most && dy_bytes(g, pairs, rows) <= most;
+    return x_bytes(g, pairs, rows) <= most_x && dy_bytes(g, pairs, rows) <= most_dy;
 }
 
 /* The size of blocks of about equal size, at most `most`. */
@@ -169,10 +168,10 @@ Status wgrad_create(const WgradCode *code, const ConvProblem *p, int threads, vo
     if (!g->x_first || !g->dy_first)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for the weight gradient of '%s'", p->call->name));
     bool small = dw_count(g) * (int64_t)sizeof(float) <= SMALL_DW_BYTES;
-    size_t most = small ? OWN_BLOCK_BYTES : BLOCK_BYTES;
+    size_t most_x = small ? OWN_BLOCK_BYTES : WGRAD_BLOCK_BYTES, most_dy = small ? OWN_BLOCK_BYTES : code->dy_bytes;
     int all = all_pairs(g), pairs = 1, rows = g->h.out;
-    while (rows > 1 && !block_fits(g, 1, rows, most)) rows--;
-    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows, most)) pairs++;
+    while (rows > 1 && !block_fits(g, 1, rows, most_x, most_dy)) rows--;
+    while (rows == g->h.out && pairs < all && block_fits(g, pairs + 1, rows, most_x, most_dy)) pairs++;
     g->rows = even_share(g->h.out, rows);
     g->pairs = even_share(all, pairs);
     g->slices = small ? (int)smaller(SLICES, blocks_of(g)) : 0;
@@ -274,10 +273,8 @@ static void dy_row_pack(const Block *block, int64_t unit)
     }
     int64_t at = pair * pair_dy_pixels(g, block->rows) + (int64_t)r * places(g);
     int64_t end = r + 1 < block->rows ? at + places(g) : (pair + 1) * pair_dy_pixels(g, block->rows);
+    row.places = end - at;
     g->code->pack_rows(&block->dy_panels, at, &row);
-    for (int64_t out = 0; out < block->dy_panels.first[block->dy_panels.count]; out++)
-        memset(block->dy_panels.words + out * block->dy_panels.pixels + (at + width), 0,
-               (size_t)(end - at - width) * sizeof(uint32_t));
 }
 
 static int64_t x_units(const Block *block)
@@ -353,9 +350,8 @@ static WgradTile tile_at(const Block *block, int panel, int tap)
                       .add = block->add};
     tile.x = block->x_panels.words + first * block->x_panels.pixels + x_at * words;
     tile.dy_panel = WGRAD_LANES * block->dy_panels.pixels;
-    tile.dy_pair = pair_dy_pixels(g, block->rows) * (g->code->pack_rows ? 1 : WGRAD_LANES);
+    tile.dy_pair = pair_dy_pixels(g, block->rows) * WGRAD_LANES;
     tile.dy_row = (int64_t)g->w.out * WGRAD_LANES;
-    tile.dy_out = block->dy_panels.pixels;
     tile.dw = block->dw + (int64_t)tap * g->ins + first;
     tile.dy = block->dy_panels.words + dy_at * WGRAD_LANES;
     if (g->code->pack_rows) {
@@ -379,6 +375,7 @@ static void task_multiply(const Block *block, int64_t task)
     int part = (int)(task % block->tasks_out), taps = taps_of(g), tap = (int)(task / block->tasks_out % taps);
     WgradTile tile = tile_at(block, (int)(task / block->tasks_out / taps), tap), whole = tile;
     int end = (int)smaller(tiles_out(g), (int64_t)(part + 1) * block->task_tiles);
+    if (g->code->begin) g->code->begin();
     for (int k = part * block->task_tiles; k < end; k++) {
         int out = k * g->code->panels * WGRAD_LANES;
         tile.outs = (int)smaller(g->code->panels * WGRAD_LANES, g->outs - out);
@@ -386,6 +383,7 @@ static void task_multiply(const Block *block, int64_t task)
         tile.dw = whole.dw + out * tile.dw_out;
         g->code->tile(&tile);
     }
+    if (g->code->end) g->code->end();
 }
 
 /* ---- the whole */

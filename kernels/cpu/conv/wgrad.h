@@ -10,7 +10,11 @@
 
 #include "kernels/cpu/conv/conv_impl.h"
 
-enum { WGRAD_LANES = 16 }; /* words in a vector of 512 bits */
+enum {
+    WGRAD_LANES = 16,               /* words in a vector of 512 bits */
+    WGRAD_BLOCK_BYTES = 8 << 20,    /* of packed x, or dy: see wgrad.c */
+    WGRAD_L2_BLOCK_BYTES = 1 << 20, /* of packed dy that is read from L2 */
+};
 
 /* A tile of dw, a sum over `pairs` x `rows` x `columns` pixels of panels of x and dy. */
 typedef struct WgradTile {
@@ -18,7 +22,6 @@ typedef struct WgradTile {
     int64_t pairs, rows, columns;
     int64_t x_pair, x_row, dy_pair, dy_row; /* words from one to the next */
     int64_t dy_panel;                       /* words from a panel of outputs to the next */
-    int64_t dy_out;                         /* words from output to output, where outputs are rows */
     int vectors, outs, ins;                 /* vectors of x in a pixel; the part of the tile that exists */
     float *dw;
     int64_t dw_out; /* floats from output to output */
@@ -30,6 +33,7 @@ typedef struct WgradRow {
     const void *even, *odd;
     bool single;
     int64_t pixels, step; /* elements from pixel to pixel */
+    int64_t places;       /* pack_rows: pixels of the panel, those beyond `pixels` are zeros */
     int channels;
 } WgradRow;
 
@@ -51,11 +55,14 @@ typedef struct WgradCode {
     int panels;           /* of 16 outputs, in a tile */
     int vectors;          /* of 16 inputs, at most */
     int step;             /* number of pixels summed at a time */
+    size_t dy_bytes;      /* of packed dy in a block that all threads compute, at most */
     bool (*usable)(void); /* whether this processor and system have it */
+    void (*begin)(void);  /* not NULL: called by a thread before its tiles, and end after them */
+    void (*end)(void);
     void (*tile)(const WgradTile *tile);
     WgradPack *pack;
-    WgradPack *pack_rows; /* not NULL: in a panel of dy (16 outputs) the pixels of an output are contiguous, and rows
-                             are padded with zeros to the length of those of x */
+    WgradPack *pack_rows; /* not NULL: panels of dy are squares of 16 outputs x 16 pixels, and rows are padded with
+                             zeros to the length of those of x */
 } WgradCode;
 
 extern const WgradCode wgrad_avx512, wgrad_amx;

@@ -32,20 +32,15 @@ typedef struct TileConfig {
 #define TILES_CODE
 #endif
 
-/* Registers: sums 0 1 / 2 3, outputs 4 5, inputs 6 7. */
-TILES_CODE static void sums_make(const WgradTile *tile, bool second_outs, bool second_ins, float *sums)
+/* Adds the products to registers 0 1 / 2 3; outputs are in 4 and 5, inputs in 6 and 7. */
+TILES_CODE static void products_add(const WgradTile *tile, bool second_outs, bool second_ins)
 {
-    const int64_t dy_stride = tile->dy_out * (int64_t)sizeof(uint32_t);
     const int64_t x_stride = (int64_t)tile->vectors * WGRAD_LANES * (int64_t)sizeof(uint32_t);
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
     for (int64_t pair = 0; pair < tile->pairs; pair++)
         for (int64_t k = 0; k < tile->columns; k += SIDE) {
-            const uint32_t *dy = tile->dy + pair * tile->dy_pair + k;
+            const uint32_t *dy = tile->dy + pair * tile->dy_pair + k * WGRAD_LANES;
             const uint32_t *x = tile->x + pair * tile->x_pair + k * tile->vectors * WGRAD_LANES;
-            tile_load(4, dy, dy_stride);
+            tile_load(4, dy, TILE_ROW_BYTES);
             tile_load(6, x, x_stride);
             tile_multiply(0, 4, 6);
             if (second_ins) {
@@ -53,39 +48,58 @@ TILES_CODE static void sums_make(const WgradTile *tile, bool second_outs, bool s
                 tile_multiply(1, 4, 7);
             }
             if (!second_outs) continue;
-            tile_load(5, dy + tile->dy_panel, dy_stride);
+            tile_load(5, dy + tile->dy_panel, TILE_ROW_BYTES);
             tile_multiply(2, 5, 6);
             if (second_ins) tile_multiply(3, 5, 7);
         }
-    tile_store(0, sums, TILE_ROW_BYTES);
-    tile_store(1, sums + SIDE * SIDE, TILE_ROW_BYTES);
-    tile_store(2, sums + 2 * SIDE * SIDE, TILE_ROW_BYTES);
-    tile_store(3, sums + 3 * SIDE * SIDE, TILE_ROW_BYTES);
 }
 
-static void sums_add(const WgradTile *tile, const float *sums)
+static void sums_copy(const WgradTile *tile, float *to, int64_t to_out, const float *from, int64_t from_out)
 {
     for (int m = 0; m < tile->outs; m++)
-        for (int first = 0; first < tile->ins; first += SIDE) {
-            const float *from = sums + (m / SIDE * 2 + first / SIDE) * SIDE * SIDE + m % SIDE * SIDE;
-            float *to = tile->dw + m * tile->dw_out + first;
-            int count = tile->ins - first < SIDE ? tile->ins - first : SIDE;
-            for (int n = 0; n < count; n++) to[n] = tile->add ? to[n] + from[n] : from[n];
-        }
+        memcpy(to + m * to_out, from + m * from_out, (size_t)tile->ins * sizeof(float));
 }
 
-TILES_CODE static void tile_run(const WgradTile *tile)
+TILES_CODE static void tiles_begin(void)
 {
     TileConfig config = {.palette = 1};
-    float sums[4 * SIDE * SIDE] __attribute__((aligned(64)));
     for (int t = 0; t < 8; t++) {
         config.row_bytes[t] = TILE_ROW_BYTES;
         config.rows[t] = SIDE;
     }
     tile_configure(&config);
-    sums_make(tile, tile->outs > SIDE, tile->ins > SIDE, sums);
+}
+
+TILES_CODE static void tiles_end(void)
+{
     tile_release();
-    sums_add(tile, sums);
+}
+
+/* Registers are loaded and stored whole: a part of a tile at the edge of dw goes through `edge`. */
+TILES_CODE static void tile_run(const WgradTile *tile)
+{
+    float edge[4 * SIDE * SIDE] __attribute__((aligned(64)));
+    bool whole = tile->outs % SIDE == 0 && tile->ins % SIDE == 0;
+    bool second_outs = tile->outs > SIDE, second_ins = tile->ins > SIDE;
+    int64_t out = whole ? tile->dw_out : 2 * SIDE, bytes = out * (int64_t)sizeof(float);
+    float *sums = whole ? tile->dw : edge;
+    if (tile->add && !whole) sums_copy(tile, edge, out, tile->dw, tile->dw_out);
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    if (tile->add) {
+        tile_load(0, sums, bytes);
+        if (second_ins) tile_load(1, sums + SIDE, bytes);
+        if (second_outs) tile_load(2, sums + SIDE * out, bytes);
+        if (second_outs && second_ins) tile_load(3, sums + SIDE * out + SIDE, bytes);
+    }
+    products_add(tile, second_outs, second_ins);
+    tile_store(0, sums, bytes);
+    if (second_ins) tile_store(1, sums + SIDE, bytes);
+    if (second_outs) tile_store(2, sums + SIDE * out, bytes);
+    if (second_outs && second_ins) tile_store(3, sums + SIDE * out + SIDE, bytes);
+    if (!whole) sums_copy(tile, tile->dw, tile->dw_out, edge, out);
 }
 
 /* ---- may this process use it? */
@@ -118,11 +132,15 @@ static bool multiplies(void)
     static uint32_t dy[OUTS * WORDS], x[WORDS * INS];
     float dw[OUTS * INS];
     for (int m = 0; m < OUTS; m++)
-        for (int k = 0; k < WORDS; k++) dy[m * WORDS + k] = word_of((m + 2 * k) % 7 - 3, (3 * m + k) % 5 - 2);
+        for (int k = 0; k < WORDS; k++)
+            dy[m / SIDE * SIDE * WORDS + k / SIDE * SIDE * SIDE + m % SIDE * SIDE + k % SIDE] =
+                word_of((m + 2 * k) % 7 - 3, (3 * m + k) % 5 - 2);
     for (int k = 0; k < WORDS; k++)
         for (int n = 0; n < INS; n++) x[k * INS + n] = word_of((n * k) % 5 - 1, (n + k) % 7 - 2);
-    WgradTile tile = {x, dy, 1, 1, WORDS, 0, 0, 0, 0, SIDE * WORDS, WORDS, 2, OUTS, INS, dw, INS, false};
+    WgradTile tile = {x, dy, 1, 1, WORDS, 0, 0, 0, 0, SIDE * WORDS, 2, OUTS, INS, dw, INS, false};
+    tiles_begin();
     tile_run(&tile);
+    tiles_end();
     for (int m = 0; m < OUTS; m++)
         for (int n = 0; n < INS; n++) {
             int sum = 0;
@@ -143,7 +161,10 @@ const WgradCode wgrad_amx = {.name = "amx_bf16",
                              .panels = 2,
                              .vectors = 2,
                              .step = SIDE,
+                             .dy_bytes = WGRAD_L2_BLOCK_BYTES,
                              .usable = usable,
+                             .begin = tiles_begin,
+                             .end = tiles_end,
                              .tile = tile_run,
                              .pack = wgrad_pack,
                              .pack_rows = wgrad_pack_rows};

@@ -17,6 +17,7 @@ const WgradCode wgrad_f32 = {.name = "avx512_f32",
                              .panels = 1,
                              .vectors = VECTORS,
                              .step = 1,
+                             .dy_bytes = WGRAD_BLOCK_BYTES,
                              .usable = usable,
                              .tile = tile_run,
                              .pack = wgrad_pack_f32};

@@ -126,6 +126,7 @@ const WgradCode wgrad_f32_avx2 = {.name = "avx2_f32",
                                   .panels = 1,
                                   .vectors = TILE_VECTORS,
                                   .step = 1,
+                                  .dy_bytes = WGRAD_BLOCK_BYTES,
                                   .usable = usable,
                                   .tile = tile_run,
                                   .pack = pack};

@@ -98,26 +98,33 @@ PACK_CODE static inline void transpose(__m512i r[WGRAD_LANES])
     }
 }
 
-/* Up to 16 pixels of 16 channels. */
-PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channel, uint32_t *to, int64_t to_out)
+/* Up to 16 pixels of 16 channels, as places `at` and following of a panel: the end of a square and the beginning of the next. */
+PACK_CODE static void pack_square(const WgradRow *row, int64_t pixel, int channel, uint32_t *panel, int64_t at)
 {
+    enum { SQUARE = WGRAD_LANES * WGRAD_LANES };
     __m512i r[WGRAD_LANES];
-    int64_t left = row->pixels - pixel;
-    __mmask16 columns = left >= WGRAD_LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
+    int64_t left = row->pixels - pixel, places = row->places - pixel;
+    unsigned columns = places >= WGRAD_LANES ? 0xFFFF : (1u << places) - 1, offset = (unsigned)(at % WGRAD_LANES);
+    unsigned here = columns & (0xFFFFu >> offset);
+    uint32_t *to = panel + at / WGRAD_LANES * SQUARE + offset;
     Masks masks = masks_for(row, channel), none = {0, 0};
     for (int i = 0; i < WGRAD_LANES; i++) {
         int64_t p = (pixel + (i < left ? i : 0)) * row->step + channel;
-        r[i] = words_load((const uint16_t *)row->even + p, (const uint16_t *)row->odd + p, i < left ? masks : none);
+        r[i] = left > 0 ? words_load((const uint16_t *)row->even + p, (const uint16_t *)row->odd + p,
+                                     i < left ? masks : none)
+                        : _mm512_setzero_si512();
     }
     transpose(r);
-    for (int i = 0; i < WGRAD_LANES; i++) _mm512_mask_storeu_epi32(to + i * to_out, columns, r[i]);
+    for (int i = 0; i < WGRAD_LANES; i++) _mm512_mask_storeu_epi32(to + i * WGRAD_LANES, (__mmask16)here, r[i]);
+    if (columns == here) return;
+    for (int i = 0; i < WGRAD_LANES; i++)
+        _mm512_mask_storeu_epi32(to + SQUARE - WGRAD_LANES + i * WGRAD_LANES, (__mmask16)(columns & ~here), r[i]);
 }
 
 void wgrad_pack_rows(const WgradPanels *panels, int64_t at, const WgradRow *row)
 {
-    for (int64_t p = 0; p < row->pixels; p += WGRAD_LANES)
+    for (int64_t p = 0; p < row->places; p += WGRAD_LANES)
         for (int k = 0; k < panels->count; k++)
-            pack_square(row, p, panels->first[k], panels->words + panels->first[k] * panels->pixels + at + p,
-                        panels->pixels);
+            pack_square(row, p, panels->first[k], panels->words + panels->first[k] * panels->pixels, at + p);
 }
 #endif
