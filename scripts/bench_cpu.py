@@ -16,6 +16,7 @@ of the README take about 25 minutes.
 Each kind of processor has a file of results and tables of its own. Those without AVX-512 run other code, in f32 only.
 """
 import argparse
+import functools
 import json
 import os
 import platform
@@ -31,6 +32,7 @@ import time
 
 TOWERS = os.environ.get("TOWERS", "build/towers")
 TORCH_PYTHON = os.environ.get("TORCH_PYTHON", "/usr/bin/python3")
+TENSORFLOW_PYTHON = os.environ.get("TENSORFLOW_PYTHON")
 TABLE, README = "docs/results/cpu.md", "README.md"
 NARROW = ("SSE41", "AVX", "AVX2", "AVX2_VNNI")  # of ONEDNN_MAX_CPU_ISA, which Towers and PyTorch obey
 OTHERS_MAX, STEAL_MAX = 0.08, 0.05
@@ -98,6 +100,18 @@ def torch_sides(model, batch, cores, **options):
     return sides
 
 
+def tensorflow_sides(model, batch, cores, **options):
+    """Sides of TensorFlow, which is asked for only if a case needs it: it is large."""
+    if not TENSORFLOW_PYTHON:
+        return {}
+    sides = {}
+    for replicas in sorted({1, cores}):
+        side = torch_side(model, batch, threads=cores, replicas=replicas, **options)
+        side["command"][:2] = [TENSORFLOW_PYTHON, "scripts/bench_tensorflow.py"]
+        sides["TensorFlow" + (f", MirroredStrategy of {replicas}" if replicas > 1 else "")] = side
+    return sides
+
+
 def small_case(model, batch, cores, steps, ours):
     """Part of a real epoch of a small network; `ours`: steps of Towers, which runs without warm-up, 0: a whole epoch."""
     return {**towers_sides(train_side, model, batch, cores, ours), **torch_sides(model, batch, cores, steps=steps, warmup=10)}
@@ -127,6 +141,15 @@ def cases_make(cores, steps):
             sides = large_case("inception_v3", batch, cores, steps or 2, bf16)
             title = f"inception_v3, 299x299, batch {batch}, aux, {dtype}, SGD with momentum"
             cases[name] = (title, "inception_v3", bf16, steps or 2, sides)
+    cases["tutorial"] = (f"the tutorial's loop: fashion_cnn, batch {64 * cores}, f32, Adam", "fashion_cnn", False, steps or 200,
+                         {**towers_sides(train_side, "fashion_cnn", 64 * cores, cores, steps),
+                          **tensorflow_sides("fashion_cnn", 64 * cores, cores, steps=steps or 200, warmup=10)})
+    for bf16 in (False, True):
+        more = ["--amp", "--amp-dtype", "bf16"] if bf16 else []
+        cases["keras_v3" + ("_bf16" if bf16 else "")] = (
+            f"InceptionV3 of keras.applications, 299x299, batch 16, {'bf16' if bf16 else 'f32'}, SGD with momentum", "inception_v3", bf16,
+            steps or 2, {**towers_sides(bench_side, "inception_v3", 16, cores, steps or 2, "--no-aux", *more),
+                         **tensorflow_sides("inception_v3", 16, cores, steps=steps or 2, warmup=1, bf16=bf16)})
     cases["googlenet_16"] = ("googlenet, 224x224, batch 16, aux, f32, SGD with momentum", "googlenet", False, steps or 2,
                              large_case("googlenet", 16, cores, steps or 2, False))
     return cases
@@ -182,7 +205,7 @@ class Server:
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([*side["command"], "--serve"], env=environment_of(side), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.version = self.answer()["torch"]
+        self.version = self.answer()["version"]
 
     def answer(self):
         while select.select([self.process.stdout], [], [], LIMIT_SECONDS)[0]:
@@ -285,14 +308,18 @@ def has_amx():
         return " amx_bf16" in file.read() and "ONEDNN_MAX_CPU_ISA" not in os.environ
 
 
+@functools.cache
+def version_of(python, package):
+    """The installed version of PyTorch or TensorFlow."""
+    done = subprocess.run([python, "-c", f"from importlib.metadata import version; print(version('{package}'))"],
+                          capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"bench_cpu: {python} has no {package}: {done.stderr.strip()[-300:]}")
+    return done.stdout.strip().split("+")[0]
+
+
 def torch_name():
-    """The installed version of PyTorch."""
-    if not hasattr(torch_name, "known"):
-        done = subprocess.run([TORCH_PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"bench_cpu: {TORCH_PYTHON} has no PyTorch: {done.stderr.strip()[-300:]}")
-        torch_name.known = done.stdout.strip().split("+")[0]
-    return torch_name.known
+    return version_of(TORCH_PYTHON, "torch")
 
 
 def torch_version():
@@ -361,13 +388,18 @@ def best(sums, begin):
     return max(found)[::-1] if found else (None, 0)
 
 
+def peer_name(case):
+    return "TensorFlow" if "TensorFlow" in case["runs"] else "PyTorch"
+
+
 def case_table(case):
     sums = summaries(case)
-    peer = best({n: s for n, s in sums.items() if "DDP" not in n}, "PyTorch")[1]
+    name = peer_name(case)
+    peer = best({n: s for n, s in sums.items() if "DDP" not in n}, name)[1]
     single = best(sums, "towers, 1 tower")[1]
-    part = f" (runs of {case['steps']} warm steps for PyTorch)" if case.get("steps") else ""
-    lines = [f"**{case['title']}**{part}; commit {case['commit']}, {case['date']}, PyTorch {case.get('torch', '1.13.1')}", "",
-             "| side | images/s, median | range | runs | to PyTorch's best | to 1 tower | GFLOP/s | % of peak |",
+    part = f" (runs of {case['steps']} warm steps for {name})" if case.get("steps") else ""
+    lines = [f"**{case['title']}**{part}; commit {case['commit']}, {case['date']}, {name} {case.get('torch', '1.13.1')}", "",
+             f"| side | images/s, median | range | runs | to {name}'s best | to 1 tower | GFLOP/s | % of peak |",
              "|---|---:|---:|---:|---:|---:|---:|---:|"]
     for name, s in sums.items():
         if not s:
@@ -503,7 +535,8 @@ def case_open(results, name, spec, options):
     """The record of a case: a new one, or with --resume the runs of this commit."""
     title, model, bf16, steps, sides = spec
     peak = results["peaks"].get("bf16" if bf16 else "f32", [0, 0])
-    case = {"title": title, "commit": commit_now(), "torch": torch_name(), "date": time.strftime("%Y-%m-%d %H:%M"),
+    peer = version_of(TENSORFLOW_PYTHON, "tensorflow-cpu") if "TensorFlow" in sides else torch_name()
+    case = {"title": title, "commit": commit_now(), "torch": peer, "date": time.strftime("%Y-%m-%d %H:%M"),
             "macs": macs_of(model), "peak_gflops": peak[0],
             "steps": steps,
             "commands": {side: shown(s) for side, s in sides.items()}, "runs": {side: [] for side in sides}}
@@ -515,9 +548,9 @@ def case_open(results, name, spec, options):
 
 
 def add_jemalloc(case, sides):
-    """A copy with jemalloc of the fastest of PyTorch's single-process sides."""
+    """A copy with jemalloc of the fastest of the peer's single-process sides."""
     sums = {name: s for name, s in summaries(case).items() if "DDP" not in name}
-    name = best(sums, "PyTorch")[0]
+    name = best(sums, peer_name(case))[0]
     if not name or any("jemalloc" in side for side in sums):
         return
     side = with_jemalloc(sides[name])

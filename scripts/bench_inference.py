@@ -89,7 +89,7 @@ def serve(options):
     run, version = {"torch": torch_pass, "onnxruntime": onnxruntime_pass, "openvino": openvino_pass}[options.runtime](options)
     for _ in range(options.warmup):
         run()
-    print(json.dumps({"ready": True, "torch": version}), flush=True)
+    print(json.dumps({"ready": True, "version": version}), flush=True)
     while sys.stdin.readline():
         start = time.perf_counter()
         for _ in range(options.steps):

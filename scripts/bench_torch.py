@@ -225,7 +225,7 @@ def measure(options, rank, trainer, data):
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     if rank == 0:
         print(json.dumps({"images_per_sec": images / seconds, "seconds": seconds, "images": images, "cpu_seconds": cpu,
-                          "loss": float(trainer.loss) * options.processes / images, "torch": torch.__version__}), flush=True)
+                          "loss": float(trainer.loss) * options.processes / images, "version": torch.__version__}), flush=True)
 
 
 def asked(options, rank):
@@ -253,7 +253,7 @@ def train(options, rank):
     if not options.serve:
         return measure(options, rank, trainer, data)
     if rank == 0:
-        print(json.dumps({"ready": True, "torch": torch.__version__}), flush=True)
+        print(json.dumps({"ready": True, "version": torch.__version__}), flush=True)
     while asked(options, rank):
         measure(options, rank, trainer, data)
 

@@ -2,11 +2,12 @@
 """Time critic updates of wgan_gp beside PyTorch, in turns; see scripts/bench_wgan.sh.
 
 usage: bench_wgan.py [--repetitions N] [--updates N] [--widths 16,64] [--check] [--processor-time]
-       bench_wgan.py --serve --width W --batch N --layout nchw|nhwc --updates N [--compile]     PyTorch's side, run by the first
+       bench_wgan.py --serve torch|tensorflow --width W --batch N --layout nchw|nhwc --updates N [--compile]    a peer, run by the first
 
 A critic update draws noise, generates a batch without keeping its gradient, scores real and generated images, takes the gradient
-penalty at points between them (torch.autograd.grad with create_graph=True), goes back through all of it and applies Adam. PyTorch
-pads by 2 on all sides, which needs no operation of its own and costs it as much as TensorFlow's 1 and 2 or less.
+penalty at points between them (torch.autograd.grad with create_graph=True; in TensorFlow two nested GradientTapes, compiled by
+tf.function), goes back through all of it and applies Adam. PyTorch pads by 2 on all sides, which needs no operation of its own and
+costs it as much as TensorFlow's 1 and 2 or less.
 
 With --processor-time every side has one thread, and the time is that of the processor instead of the clock: other programs on the
 machine disturb it little. That of Towers is the difference between a long and a short run.
@@ -26,7 +27,7 @@ TABLE, BATCH = "docs/results/cpu.md", 50
 WANTED = {16: 2.5, 64: 1.5}
 
 
-# ---- PyTorch's side
+# ---- the peers
 
 
 def networks(width, torch):
@@ -57,7 +58,7 @@ def networks(width, torch):
     return Generator(), Critic()
 
 
-def serve(options):
+def torch_update(options):
     import torch
 
     torch.manual_seed(0)
@@ -87,9 +88,47 @@ def serve(options):
         step(x, torch.randn(options.batch, 128), torch.rand(options.batch, 1, 1, 1)).backward()
         adam.step()
 
+    return update, f"PyTorch {torch.__version__.split('+')[0]}"
+
+
+def tensorflow_update(options):
+    import tensorflow as tf
+
+    layers, width = tf.keras.layers, options.width
+    tf.random.set_seed(0)
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    up = [layers.Conv2DTranspose(n, 5, 2, "same", activation=how) for n, how in [(2 * width, "relu"), (width, "relu"), (1, "sigmoid")]]
+    generator = tf.keras.Sequential([tf.keras.Input((128,)), layers.Dense(64 * width, activation="relu"), layers.Reshape((4, 4, 4 * width)),
+                                     up[0], layers.Cropping2D(((0, 1), (0, 1))), *up[1:]])
+    down = [layer for n in (1, 2, 4) for layer in (layers.Conv2D(n * width, 5, 2, "same"), layers.LeakyReLU(negative_slope=0.2))]
+    critic = tf.keras.Sequential([tf.keras.Input((28, 28, 1)), *down, layers.Flatten(), layers.Dense(1)])
+    adam = tf.keras.optimizers.Adam(1e-4, 0.5, 0.9)
+    images = tf.random.uniform((2048, 28, 28, 1))
+
+    @tf.function
+    def update():
+        n = options.batch
+        x = tf.gather(images, tf.random.uniform((n,), 0, len(images), tf.int32))
+        fake = generator(tf.random.normal((n, 128)), training=True)
+        between = x + tf.random.uniform((n, 1, 1, 1)) * (fake - x)
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                inner.watch(between)
+                score = critic(between, training=True)
+            slope = inner.gradient(score, between)
+            norm = tf.sqrt(tf.reduce_sum(tf.square(slope), (1, 2, 3)) + 1e-12)
+            score = critic(tf.concat([fake, x], 0), training=True)
+            loss = tf.reduce_mean(score[:n]) - tf.reduce_mean(score[n:]) + 10 * tf.reduce_mean(tf.square(norm - 1))
+        adam.apply_gradients(zip(outer.gradient(loss, critic.trainable_variables), critic.trainable_variables))
+
+    return update, f"TensorFlow {tf.__version__}"
+
+
+def serve(options):
+    update, version = {"torch": torch_update, "tensorflow": tensorflow_update}[options.serve](options)
     for _ in range(10):
         update()
-    print(json.dumps({"torch": torch.__version__}), flush=True)
+    print(json.dumps({"version": version}), flush=True)
     clock = time.process_time if options.processor_time else time.perf_counter
     while sys.stdin.readline():
         start = clock()
@@ -121,23 +160,25 @@ def towers_processor_ms(width, updates):
     return 1e3 * (used[1] - used[0]) / updates
 
 
-def torch_command(width, updates, options, layout, compiled):
-    return [os.environ.get("TORCH_PYTHON", "/usr/bin/python3"), __file__, "--width", str(width), "--batch", str(BATCH),
-            "--layout", layout, "--updates", str(updates), "--threads", str(options.threads)] + ["--compile"] * compiled + \
-        ["--processor-time"] * options.processor_time
+def peer_command(peer, width, updates, options, *more):
+    python = os.environ.get(f"{peer.upper()}_PYTHON", "/usr/bin/python3")
+    return [python, __file__, "--serve", peer, "--width", str(width), "--batch", str(BATCH), "--updates", str(updates), "--threads",
+            str(options.threads), *more] + ["--processor-time"] * options.processor_time
 
 
 def compare(width, options, refused):
-    """Rows (side, times in ms); the version of PyTorch. `refused`: why compiled sides do not run, asked once."""
+    """Rows (side, times in ms); the versions of the peers. `refused`: why compiled sides do not run, asked once."""
     updates = max(4, options.updates * 16 // width)
-    sides = {f"PyTorch {'compiled' if compiled else 'eager'}, {layout}": (layout, compiled)
+    sides = {f"PyTorch {'compiled' if compiled else 'eager'}, {layout}": ("torch", "--layout", layout, *["--compile"] * compiled)
              for compiled in (False, True) for layout in ("nchw", "nhwc")}
+    if "TENSORFLOW_PYTHON" in os.environ:
+        sides["TensorFlow"] = ("tensorflow",)
     servers, times = {}, {"towers": []}
-    for name, (layout, compiled) in sides.items():
-        if compiled and refused:
+    for name, (peer, *more) in sides.items():
+        if "--compile" in more and refused:
             continue
         try:
-            servers[name], times[name] = Server({"command": torch_command(width, updates, options, layout, compiled)}), []
+            servers[name], times[name] = Server({"command": peer_command(peer, width, updates, options, *more)}), []
         except RuntimeError as error:
             refused.append(str(error).splitlines()[-1])
     for _ in range(options.repetitions):
@@ -145,7 +186,7 @@ def compare(width, options, refused):
                                else towers_ms(width, updates, options.threads))
         for name, server in servers.items():
             times[name].append(server.measure("ms"))
-    version = next((server.version for server in servers.values()), "missing")
+    version = ", ".join(sorted({server.version for server in servers.values()})) or "no peer"
     for server in servers.values():
         server.close()
     return times, version
@@ -163,7 +204,7 @@ def table(width, times):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--serve", choices=["torch", "tensorflow"])
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw")
@@ -189,7 +230,7 @@ def main():
         if ratio < WANTED.get(width, 0):
             low.append(f"width {width}: {ratio:.2f} times PyTorch's best, wanted {WANTED[width]}")
     how = "1 thread, processor time" if options.processor_time else f"{options.threads} threads"
-    head = f"One critic update of `wgan_gp`, batch {BATCH}, f32, {how}, commit {commit}, PyTorch {version}."
+    head = f"One critic update of `wgan_gp`, batch {BATCH}, f32, {how}, commit {commit}, {version}."
     lines += [f"PyTorch compiled does not run: {why}" for why in refused] + [""]
     filled = subprocess.run(["scripts/fill_section.sh", TABLE, "wgan"], input="\n".join([head, ""] + lines[:-1]) + "\n", text=True)
     for line in low:

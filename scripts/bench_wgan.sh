@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Time one critic update of wgan_gp (batch 50, widths 16 and 64) on this machine's CPU beside PyTorch, eager and compiled where
-# double backward compiles, in both memory layouts. All sides run alternately in one call. Medians and ranges are written to
+# Time one critic update of wgan_gp (batch 50, widths 16 and 64) on this machine's CPU beside TensorFlow and beside PyTorch, eager and
+# compiled where double backward compiles, in both memory layouts. All sides run alternately in one call. Medians and ranges are written to
 # docs/results/cpu.md. Four minutes on two idle cores.
 # usage: scripts/bench_wgan.sh [--torch pip|debian] [--repetitions N] [--updates N] [--widths 16,64] [--check] [--processor-time]
 #   --torch pip      PyTorch from PyPI (default), in the virtual environment of scripts/bench_cpu.sh
@@ -10,4 +10,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/peers.sh
+TENSORFLOW_PYTHON=$(scripts/venv.sh tensorflow)
+export TENSORFLOW_PYTHON
 exec /usr/bin/python3 scripts/bench_wgan.py "${more[@]}"

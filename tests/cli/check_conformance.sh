@@ -43,7 +43,7 @@ def counted(*arguments):
     critic.register_forward_pre_hook(lambda _, given: images.append(len(given[0])))
     return generator, critic
 bench_wgan.networks, sys.stdin = counted, io.StringIO()
-bench_wgan.serve(types.SimpleNamespace(width=1, batch=3, layout="nchw", updates=1, compile=False, threads=1, processor_time=False))
+bench_wgan.serve(types.SimpleNamespace(serve="torch", width=1, batch=3, layout="nchw", updates=1, compile=False, threads=1, processor_time=False))
 assert images[:4] == [3, 6, 3, 6], images
 PYTHON
 else
