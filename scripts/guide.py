@@ -55,7 +55,7 @@ def main():
     check = "--check" in sys.argv
     names = [name for name in sys.argv[1:] if name != "--check"]
     pages = [Path(name) for name in names] or [page for page in sorted(ROOT.glob("docs/**/*.md")) if BLOCK.search(page.read_text())]
-    os.environ.update(LC_ALL="C", TOWERS_DEVICE="cpu")
+    os.environ.update(LC_ALL="C", TOWERS_DEVICE="cpu", TOWERS_RECIPE="none")
     with tempfile.TemporaryDirectory(prefix="towers-guide.") as work:
         (Path(work) / "bin").mkdir()
         (Path(work) / "bin/towers").symlink_to(Path(os.environ.get("TOWERS", ROOT / "build-test/towers")).resolve())

@@ -111,14 +111,18 @@ static Status normalization_fill(const Options *o, const Model *model, ModelOpti
     return o->std ? channels_parse("--std", o->std, 1e-6, made->std) : OK;
 }
 
+bool job_resumes(const JobFiles *files)
+{
+    return files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
+}
+
 /* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the
  * file. */
 static Status pretrained_facts(Options *o, const JobFiles *files, const Model *model)
 {
     char path[PATH_BYTES];
     json_t *facts;
-    bool resumes = files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
-    if (o->verb != VERB_TRAIN || !o->pretrained || resumes || model->phases) return OK;
+    if (o->verb != VERB_TRAIN || !o->pretrained || job_resumes(files) || model->phases) return OK;
     TRY(job_weights(o, o->pretrained, path, sizeof path));
     TRY(facts_read(o, path, &facts));
     Status st = facts_normalize(facts, path, model, o);
@@ -157,6 +161,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
+    TRY(job_default_recipe(o, model, files));
     if (!option_is_set(o, "momentum")) o->momentum = optimizer_choices[o->opt].momentum; /* and args.yaml says so */
     TRY(conditions_check(o));
     TRY(conditions_of_model_check(o, model));
@@ -164,6 +169,8 @@ Status job_model(Options *o, JobFiles *files)
     if (*why) job_note(files, "running on the CPU: %s", why);
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
 #include "inception/options/options.def"
+    job->recipe = o->recipe;
+    job->recipe_chosen = o->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE;
     job->program.model = model;
     job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
     job->program.separate_storage = !o->share_storage;
@@ -455,7 +462,7 @@ static Status sync_check(TrainJob *job)
 
 static Status start_fill(const Options *o, JobFiles *files)
 {
-    bool resumes = files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
+    bool resumes = job_resumes(files);
     if (o->pretrained && resumes && o->origin[OPTION_ID_pretrained] == ORIGIN_COMMAND_LINE)
         job_note(files, "--pretrained %s has no effect: a resumed run goes on with its own weights", o->pretrained);
     if (!o->pretrained || resumes) return OK;

@@ -61,6 +61,11 @@ NODISCARD Status job_order_check(const Options *options, const SourceInfo *info)
 /* The part of a data set that an evaluation uses: that of --split, else what training evaluates on, else that for tests.
  * ERR_ARG if it is not there. */
 NODISCARD Status job_part(const Options *options, const char *path, Split *part);
+/* Without --recipe, the recipe for a small set of pictures, if the run trains on one: `photos`, or with pretrained weights
+ * `finetune`. A resumed run has the settings that it began with, and who chooses the optimizer chooses the rest, too. */
+NODISCARD Status job_default_recipe(Options *options, const Model *model, JobFiles *files);
+/* Whether the run goes on from a state of its own, or of the run that it branches off from. */
+bool job_resumes(const JobFiles *files);
 /* Open training and test data, and set the properties of the network that follow from them. */
 NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
 /* class_weights.c: the weights of the classes, from --class-weights; opened data are needed. */

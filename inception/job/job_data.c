@@ -1,5 +1,6 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
+#include "inception/options/recipe.h"
 #include "towers/data/loading/fold.h"
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/labels.h"
@@ -11,6 +12,9 @@
 
 /* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
 enum { PHOTO_SIDE = 75 };
+
+/* Up to this number of training images, sets of pictures get a recipe by default: above, an epoch has many steps. */
+enum { SMALL_SET = 50000 };
 
 /* Probabilities of an evaluation of images with any number of classes: 4 GiB. */
 static const int64_t SCORES_MAX = INT64_C(1) << 30;
@@ -107,6 +111,38 @@ static void progress_show(void *context, int64_t done, int64_t all)
     fprintf(stderr, done < all ? "\rscanning the data: %lld of %lld classes or shards" : "\r\33[K", (long long)done,
             (long long)all);
     fflush(stderr);
+}
+
+/* The number of training images that are pictures of any size; 0 for other data, and for data that cannot be opened,
+ * which job_data_open reports. */
+static int64_t pictures_count(const Options *o)
+{
+    bool shown = false;
+    Source *train;
+    SourceConfig config = {.path = o->data_path,
+                           .val_split = o->val_split,
+                           .whole = o->fold,
+                           .group = o->fold_group && !fold_folder(o->fold_group) ? o->fold_group : NULL,
+                           .label_base = o->label_base,
+                           .background = o->background,
+                           .progress = progress_show,
+                           .context = &shown};
+    if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK) return 0;
+    int64_t count = source_info(train)->h > 0 ? 0 : source_info(train)->count;
+    source_close(train);
+    return count;
+}
+
+Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
+{
+    const char *name = o->pretrained ? "finetune" : "photos";
+    bool trains = (o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND) && model->classes > 0;
+    if (!trains || o->recipe || job_resumes(files)) return OK;
+    int64_t count = pictures_count(o);
+    if (count == 0 || count > SMALL_SET) return OK;
+    if (option_origin(o, "opt") < ORIGIN_RUN) return recipe_choose(o, name);
+    job_note(files, "no recipe, because the optimizer is given; to override single settings of one: --recipe %s", name);
+    return OK;
 }
 
 static void ignored_note(JobFiles *files, const SourceInfo *info)

@@ -32,7 +32,7 @@ static bool is_of_the_call(const char *key)
 
 static bool was_given(const char *origin)
 {
-    static const char *const givers[] = {"command line", "environment", "file", "run"};
+    static const char *const givers[] = {"command line", "environment", "file", "run", "default recipe"};
     for (size_t i = 0; i < sizeof givers / sizeof *givers; i++)
         if (!strncmp(origin, givers[i], strlen(givers[i]))) return true;
     return false;

@@ -1,5 +1,6 @@
-/* The settings of an earlier run for a run that resumes it: those given by its user, read from RUN/args.yaml. Command
- * line, environment and --config override them; models and recipes are applied anew. */
+/* The settings of an earlier run for a run that resumes it: those given by its user, and those of a recipe that it got by
+ * default, read from RUN/args.yaml. Command line, environment and --config override them; models and recipes that the
+ * user chose are applied anew. */
 #pragma once
 
 #include "inception/options/options.h"

@@ -11,6 +11,7 @@ enum { COMMENT_COLUMN = 40 };
 static const char *const origin_names[] = {
     [ORIGIN_DEFAULT] = "default",
     [ORIGIN_MODEL] = "model",
+    [ORIGIN_DEFAULT_RECIPE] = "default recipe",
     [ORIGIN_RECIPE] = "recipe",
     [ORIGIN_RUN] = "run",
     [ORIGIN_CONFIG] = "file",

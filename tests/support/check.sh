@@ -19,6 +19,7 @@ check_begin() {
     weights=$(dirname "$towers")/tests/weights_driver
     export LC_ALL=C GOMP_SPINCOUNT=1000
     unset "${!TOWERS_@}"
+    export TOWERS_RECIPE=none # a folder of pictures is trained as other data are, unless the test is about the recipe
     work=$(mktemp -d "${TMPDIR:-/tmp}/towers-$1.XXXXXX") || exit 1
     export XDG_CONFIG_HOME=$work/config # where programs of several hosts keep their token
     trap 'rm -rf "$work"' EXIT
