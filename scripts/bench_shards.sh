@@ -17,7 +17,7 @@ fi
 photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos
 [ -d "$photos/bench/384" ] && photos=$photos/bench/384 || photos=$photos/elpv/train
 [ "$images" != 0 ] || [ -d "$photos" ] || {
-    echo "bench_shards: no photographs in $photos: scripts/bench_data.sh or scripts/train_photos.sh --steps 1 fetches them" >&2
+    echo "bench_shards: no photographs in $photos: scripts/bench_data.sh or scripts/train_photos.sh --minutes 0 fetches them" >&2
     exit 5
 }
 work=$(mktemp -d "${TMPDIR:-/tmp}/towers-shards.XXXXXX")

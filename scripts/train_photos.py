@@ -1,162 +1,168 @@
 #!/usr/bin/env python3
 """The parts of scripts/train_photos.sh; see there.
 
-usage: train_photos.py folder PACKAGE_FOLDER DIR       the photographs of elpv-dataset as DIR/{train,val}/{defective,functional}/*.jpg
-       train_photos.py torch DIR [options]             one training with PyTorch; prints a JSON object
-       train_photos.py towers BINARY DIR [options]     one training with towers; prints a JSON object
-       train_photos.py keep RESULTS                    adds the JSON object on standard input to a file of results
-       train_photos.py table RESULTS                   the table, as Markdown; exit status 1 if the two sides differ
-options: --seed N --epochs N --threads N [--steps N] [--bf16]
+usage: train_photos.py cuts CACHE                   CACHE/elpv and the cuts of the study as CACHE/NAME/{train,val}/CLASS/*.jpg
+       train_photos.py study BINARY CACHE RESULTS MINUTES   the runs that RESULTS lacks; adds each to RESULTS, begins none after MINUTES
+       train_photos.py table RESULTS                the tables, as Markdown
 """
-import argparse
+import collections
+import concurrent.futures
+import glob
 import hashlib
+import itertools
 import json
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-SIDE, RESIZED, BATCH = 149, 170, 32  # 170 = 149 * 342 / 299: the shorter side of evaluated images before the center crop
-CLASSES = ("defective", "functional")
-
-# ---- the photographs
+# ---- the pictures
 
 
-def folder_make(package, out):
+def order(path):
+    return hashlib.sha256(os.path.basename(path).encode()).hexdigest()
+
+
+def cells_find(cache):
     """Three quarters of the cells are for training and one quarter for testing, as in Deitsch et al., "Automatic classification of
     defective photovoltaic module cells in electroluminescence images", Solar Energy 185 (2019), in equal parts of each kind of module
-    and each probability of a defect. Sorted by kind, probability and the SHA-256 of its name, every fourth cell is for testing.
-    A cell is defective if its probability is above one half."""
+    and each probability of a defect. A cell is defective if its probability is above one half."""
+    data = glob.glob(os.path.join(cache, "..", "elpv", "lib", "python3*", "site-packages", "elpv_dataset", "data"))[0]
+    with open(os.path.join(data, "labels.csv")) as file:
+        cells = [line.split() for line in file if line.strip()]
+    groups = collections.defaultdict(list)
+    for path, probability, kind in cells:
+        groups[("functional" if float(probability) < 0.5 else "defective", kind, float(probability))].append(os.path.join(data, path))
+    return groups
+
+
+def folders_find(root, names):
+    return {(name,): glob.glob(os.path.join(root, name, "**", "*.png"), recursive=True) for name in names}
+
+
+def cut_make(groups, out, share=1.0, most=None):
+    """Of each group, in the order of the hashes of the names, every fourth picture is for testing. The first word of a group is its class.
+    What is transparent becomes white, the shorter side at most 300 pixels; pictures above 16 million pixels are left out."""
     from PIL import Image
 
-    data = os.path.join(package, "elpv_dataset", "data")
-    with open(os.path.join(data, "labels.csv")) as file:
-        cells = [(kind, float(probability), hashlib.sha256(os.path.basename(path).encode()).hexdigest(), path)
-                 for path, probability, kind in (line.split() for line in file if line.strip())]
-    for at, (_, probability, _, path) in enumerate(sorted(cells)):
-        target = os.path.join(out, "val" if at % 4 == 3 else "train", CLASSES[probability < 0.5])
-        os.makedirs(target, exist_ok=True)
-        name = os.path.splitext(os.path.basename(path))[0] + ".jpg"
-        with Image.open(os.path.join(data, path)) as image:
-            image.save(os.path.join(target, name), quality=90)
+    Image.MAX_IMAGE_PIXELS = None
+    for group, paths in sorted(groups.items()):
+        paths = sorted(paths, key=order)
+        for at, path in enumerate(paths[:most or round(share * len(paths))]):
+            target = os.path.join(out, "val" if at % 4 == 3 else "train", group[0])
+            os.makedirs(target, exist_ok=True)
+            with Image.open(path) as image:
+                if image.width * image.height > 1 << 24:
+                    continue
+                if image.mode != "L":
+                    image = image.convert("RGBA")
+                    image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+                factor = 300 / min(image.size)
+                if factor < 1:
+                    image = image.resize([max(1, round(side * factor)) for side in image.size], Image.Resampling.LANCZOS)
+                image.save(os.path.join(target, order(path)[:16] + ".jpg"), quality=90)
+    open(os.path.join(out, "made"), "w").close()
 
 
-# ---- training
+DRAWINGS = ("animals", "computer", "food", "people", "recreation", "shapes", "signs_and_symbols", "transportation")
+STAMPS = ("animals", "food", "plants", "seasonal", "symbols", "town", "vehicles")
 
 
-def processor_seconds(who):
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime
+def cuts_make(cache):
+    root = os.path.join(cache, "packages", "usr", "share")
+    drawings = folders_find(os.path.join(root, "openclipart", "png"), DRAWINGS)
+    for name, groups, limits in (("elpv", cells_find(cache), {}), ("cells", cells_find(cache), {"share": 0.4}),
+                                 ("drawings", drawings, {"most": 125}), ("drawings-500", drawings, {"most": 63}),
+                                 ("stamps", folders_find(os.path.join(root, "tuxpaint", "stamps"), STAMPS), {})):
+        if not os.path.exists(os.path.join(cache, name, "made")):
+            cut_make(groups, os.path.join(cache, name), **limits)
 
 
-def rows_of(run):
-    """The last row of results.csv by its column names."""
-    with open(os.path.join(run, "results.csv")) as file:
-        lines = [line.strip().split(",") for line in file if line.strip()]
-    return dict(zip(lines[0], lines[-1]))
+# ---- the study
+
+CASES = {"cells": ("resnet18", 48), "drawings": ("inception_mini", 48), "drawings-500": ("inception_mini", 48), "stamps": ("inception_mini", 48)}
+# Weights for a case are trained on another set (WEIGHTS), which decides the network, too.
+FROM = {"cells": "drawings", "drawings-500": "stamps", "stamps": "drawings"}
+AUGMENT = "--augment --crop random --crop-area 0.35 --flip random --color-jitter 0.2"
+OLD = AUGMENT + " -b 32 --momentum 0.9 --weight-decay 0.0001 --sched cosine --smoothing 0.1"
+NEW = AUGMENT + " -b 32 --opt adamw --weight-decay 0.05 --sched cosine --smoothing 0.1"
+PLAIN = "--opt adam --lr 0.001 --sched constant --weight-decay 0 --smoothing 0"
+PHOTOS = {
+    "constant Adam": PLAIN,
+    "AdamW 0.001, warm-up 3": NEW + " --lr 0.001 --warmup-epochs 3",
+    "AdamW 0.001, warm-up 3, crops from 0.7": NEW + " --lr 0.001 --warmup-epochs 3 --crop-area 0.7",
+    "AdamW 0.003, warm-up 3, crops from 0.7": NEW + " --lr 0.003 --warmup-epochs 3 --crop-area 0.7",
+    "Nesterov 0.0125, warm-up 3": OLD + " --opt nesterov --lr 0.0125 --warmup-epochs 3",
+    "Nesterov 0.05, warm-up 1, average 0.999": OLD + " --opt nesterov --lr 0.05 --warmup-epochs 1 --ema-decay 0.999",
+    "AdamW 0.002, warm-up 3, crops from 0.7": NEW + " --lr 0.002 --warmup-epochs 3 --crop-area 0.7",
+}
+FINETUNE = {
+    "constant Adam": PLAIN,
+    "AdamW 0.001, warm-up 3": NEW + " --lr 0.001 --warmup-epochs 3",
+    "AdamW 0.001, warm-up 3, crops from 0.7": NEW + " --lr 0.001 --warmup-epochs 3 --crop-area 0.7",
+    "AdamW 0.001, warm-up 3, layers times 0.7": NEW + " --lr 0.001 --warmup-epochs 3 --layer-decay 0.7",
+    "AdamW 0.001, warm-up 3, the classifier alone for 3 epochs": NEW + " --lr 0.001 --warmup-epochs 3 --freeze *,!fc* --unfreeze-epoch 4",
+    "AdamW 0.002, warm-up 3, crops from 0.7": NEW + " --lr 0.002 --warmup-epochs 3 --crop-area 0.7",
+}
+CHOSEN = "AdamW 0.002, warm-up 3, crops from 0.7"
+WEIGHTS = "AdamW 0.001, warm-up 3"  # those of its first seed, for `finetune`
+SEEN, LONG, SEEDS, EARLY, WINDOW = 5000, 9000, (1, 2, 3), 3, 8
 
 
-def towers_train(o):
+def key(run):
+    return tuple(run[name] for name in ("recipe", "case", "settings", "seen", "seed"))
+
+
+def plan():
+    """Screening first, which is short, then the finalists seed by seed."""
+    for recipe, grid in (("photos", PHOTOS), ("finetune", FINETUNE)):
+        for settings in grid:
+            for case in CASES if recipe == "photos" else FROM:
+                yield {"recipe": recipe, "case": case, "settings": settings, "seen": SEEN, "seed": SEEDS[0]}
+    for seed in SEEDS:
+        for recipe, settings, case in itertools.product(("photos", "finetune"), ("constant Adam", CHOSEN), ("stamps", "drawings-500")):
+            yield {"recipe": recipe, "case": case, "settings": settings, "seen": LONG, "seed": seed}
+
+
+def weights_of(cache, case):
+    return os.path.join(cache, "weights-%s.safetensors" % case)
+
+
+def train(binary, cache, run):
+    """The worst loss of the first epochs is the largest mean of WINDOW consecutive steps, and the largest loss of an evaluation."""
+    case = run["case"]
+    model, side = CASES[case if run["recipe"] == "photos" else FROM[case]]
+    counts = [len(glob.glob(os.path.join(cache, case, part, "*", "*.jpg"))) for part in ("train", "val")]
+    classes = len(os.listdir(os.path.join(cache, case, "train")))
+    run = dict(run, model=model, side=side, images=counts, epochs=round(run["seen"] / counts[0]), classes=classes,
+               options=(PHOTOS if run["recipe"] == "photos" else FINETUNE)[run["settings"]])
     with tempfile.TemporaryDirectory() as work:
-        command = [o.binary, "train", "inception_v3", "--recipe", "photos", "--data-path", o.data, "--img-size", SIDE, "--device", "cpu",
-                   "--towers", 1, "--threads", o.threads, "--epochs", o.epochs, "--eval-interval", o.epochs, "--seed", o.seed, "--quiet",
-                   "--summary-interval", 0, "--output-dir", work, "--experiment", "run"]
-        command += ["--amp"] if o.bf16 else []
-        command += ["--max-steps", o.steps] if o.steps else []
+        command = [binary, "train", model, "--recipe", "none", "--data-path", os.path.join(cache, case), "--img-size", side, "--device", "cpu",
+                   "--towers", 1, "--threads", 1, "--epochs", run["epochs"], "--seed", run["seed"], "--quiet", "--summary-interval", 0,
+                   "--output-dir", work, "--experiment", "run", *run["options"].split()]
+        with open("/proc/cpuinfo") as file:
+            command += ["--amp"] if " avx512_bf16" in file.read() else []
+        if run["recipe"] == "finetune":
+            command += ["--pretrained", weights_of(cache, FROM[case]), "--reset-head"]
         start = time.monotonic()
         subprocess.run([str(word) for word in command], check=True, stdout=sys.stderr)
-        seconds = time.monotonic() - start
-        run = os.path.join(work, "run")
-        with open(os.path.join(run, "confusion.csv")) as file:
-            confusion = [[int(n) for n in line.split(",")] for line in file if line.strip()]
-        last = rows_of(run)
-    code = ["--", "kernels", "nccl_sync", "towers", "inception"]
-    commit = subprocess.run(["git", "log", "-1", "--format=%h", *code], capture_output=True, text=True).stdout.strip()
-    if subprocess.run(["git", "diff", "--quiet", "HEAD", *code]).returncode != 0:
-        commit += " and changes"
-    return {"side": "towers", "version": "commit " + commit, "confusion": confusion, "loss": float(last["train_loss"]), "seconds": seconds,
-            "processor_seconds": processor_seconds(resource.RUSAGE_CHILDREN)}
-
-
-def torch_train(o):
-    """The recipe `photos` (inception/recipes/photos.yaml) line by line, on torchvision's inception_v3 with the starting values of ours."""
-    import torch
-    import torchvision
-    from torch import nn
-    from torch.nn import functional as F
-    from torchvision import datasets, transforms as T
-
-    torch.manual_seed(o.seed)
-    torch.set_num_threads(o.threads)
-    torch.set_flush_denormal(True)
-    to_tensor = [T.PILToTensor(), T.ConvertImageDtype(torch.float), T.Normalize((0.5,) * 3, (0.5,) * 3)]
-    crop = T.RandomResizedCrop(SIDE, scale=(0.35, 1))
-    train = datasets.ImageFolder(o.data + "/train", T.Compose([crop, T.RandomHorizontalFlip(), T.ColorJitter(0.2, 0.2, 0.2), *to_tensor]))
-    test = datasets.ImageFolder(o.data + "/val", T.Compose([T.Resize(RESIZED), T.CenterCrop(SIDE), *to_tensor]))
-    loader = torch.utils.data.DataLoader(train, BATCH, shuffle=True, num_workers=2, persistent_workers=True)
-
-    model = torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False, num_classes=len(CLASSES))
-    for module in model.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            std = 0.1 if isinstance(module, nn.Conv2d) else 0.01
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-    nn.init.zeros_(model.fc.bias)
-    model = model.to(memory_format=torch.channels_last).train()
-    average = {name: value.clone() for name, value in model.state_dict().items()}
-    weights = [p for p in model.parameters() if p.ndim > 1]
-    others = [p for p in model.parameters() if p.ndim <= 1]
-    optimizer = torch.optim.SGD([{"params": weights, "weight_decay": 1e-4}, {"params": others}], 0.05, 0.9, nesterov=True, fused=True)
-
-    def loss_of(images, labels, smoothing):
-        images = images.contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.bf16):
-            logits = model(images)
-        return logits, F.cross_entropy(logits.float(), labels, label_smoothing=smoothing)
-
-    start, steps, loss_sum, images_seen = time.monotonic(), 0, 0.0, 0
-    per_epoch = len(loader)
-    for epoch in range(o.epochs):
-        loss_sum, images_seen = 0.0, 0
-        for images, labels in loader:
-            turn = (steps - per_epoch) / (o.epochs * per_epoch - per_epoch)
-            rate = 0.05 * (steps / per_epoch if steps < per_epoch else (1 + math.cos(math.pi * turn)) / 2)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            optimizer.zero_grad(set_to_none=True)
-            _, loss = loss_of(images, labels, 0.1)
-            loss.backward()
-            optimizer.step()
-            decay = min(0.999, (1 + steps) / (10 + steps))
-            with torch.no_grad():
-                for name, value in model.state_dict().items():
-                    if value.is_floating_point():
-                        average[name].lerp_(value, 1 - decay)
-            steps += 1
-            loss_sum += float(loss) * len(labels)
-            images_seen += len(labels)
-            if o.steps and steps == o.steps:
-                break
-        print("epoch %d: loss %.4f, %.0f s" % (epoch + 1, loss_sum / images_seen, time.monotonic() - start), file=sys.stderr, flush=True)
-        if o.steps and steps == o.steps:
-            break
-    model.load_state_dict(average)
-    model.eval()
-    confusion = [[0] * len(CLASSES) for _ in CLASSES]
-    with torch.no_grad():
-        for images, labels in torch.utils.data.DataLoader(test, 64, num_workers=2):
-            for label, answer in zip(labels.tolist(), loss_of(images, labels, 0)[0].argmax(1).tolist()):
-                confusion[label][answer] += 1
-    version = "PyTorch %s, torchvision %s" % (torch.__version__.split("+")[0], torchvision.__version__.split("+")[0])
-    return {"side": "PyTorch", "version": version, "confusion": confusion, "loss": loss_sum / images_seen,
-            "seconds": time.monotonic() - start,
-            "processor_seconds": processor_seconds(resource.RUSAGE_SELF) + processor_seconds(resource.RUSAGE_CHILDREN)}
-
-
-# ---- results
+        run["seconds"] = round(time.monotonic() - start, 1)
+        with open(os.path.join(work, "run", "results.csv")) as file:
+            lines = [line.strip().split(",") for line in file if line.strip()]
+        epochs = [dict(zip(lines[0], line)) for line in lines[1:]]
+        with open(os.path.join(work, "run", "metrics.jsonl")) as file:
+            losses = [json.loads(line)["mean_loss"] for line in file if '"mean_loss"' in line]
+        if (run["recipe"], run["settings"], run["seen"], run["seed"]) == ("photos", WEIGHTS, SEEN, SEEDS[0]):
+            os.replace(os.path.join(work, "run", "last.safetensors"), weights_of(cache, case))
+    early = losses[:EARLY * len(losses) // run["epochs"]]
+    means = [statistics.mean(early[at:at + WINDOW]) for at in range(len(early) - WINDOW + 1)]
+    run.update(accuracy=round(100 * float(epochs[-1]["test_top1"]), 2), worst_early=round(max(means) / math.log(classes), 3),
+               worst_test=round(max(float(e["test_loss"]) for e in epochs[:EARLY]) / math.log(classes), 3),
+               date=time.strftime("%Y-%m-%d", time.gmtime()))
+    return run
 
 
 def results_read(path):
@@ -167,94 +173,60 @@ def results_read(path):
         return []
 
 
-def keep(path, run):
-    """In the place of an earlier run of the same side, seed and length."""
-    same = ("side", "seed", "epochs", "arithmetic")
-    runs = [r for r in results_read(path) if any(r[key] != run[key] for key in same)] + [run]
-    runs.sort(key=lambda r: (r["epochs"], r["side"], r["seed"]))
-    with open(path, "w") as file:
-        file.write("[\n" + ",\n".join(" " + json.dumps(r) for r in runs) + "\n]\n")
+def study(binary, cache, path, minutes):
+    """Two runs at once with a thread each. A killed study goes on where it was."""
+    runs, start = results_read(path), time.monotonic()
+    made = {key(run) for run in runs}
+
+    def one(wanted):
+        while wanted["recipe"] == "finetune" and not os.path.exists(weights_of(cache, FROM[wanted["case"]])):
+            time.sleep(1)
+        return None if time.monotonic() - start > 60 * minutes else train(binary, cache, wanted)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as workers:
+        for done in concurrent.futures.as_completed([workers.submit(one, wanted) for wanted in plan() if key(wanted) not in made]):
+            if not done.result():
+                continue
+            runs.append(done.result())
+            print(runs[-1], file=sys.stderr, flush=True)
+            with open(path + ".new", "w") as file:
+                file.write("[\n" + ",\n".join(" " + json.dumps(r) for r in sorted(runs, key=key)) + "\n]\n")
+            os.replace(path + ".new", path)
 
 
-def accuracy(run):
-    return 100 * sum(run["confusion"][c][c] for c in range(len(CLASSES))) / sum(map(sum, run["confusion"]))
-
-
-def spread(values):
-    return statistics.stdev(values) if len(values) > 1 else None
-
-
-def side_row(name, runs):
-    """The last cell is the least processor time of the seeds: on a busy machine, threads that spin while they wait add to it."""
-    total = [[sum(r["confusion"][label][answer] for r in runs) for answer in range(2)] for label in range(2)]
-    recall = ["%.1f" % (100 * total[c][c] / sum(total[c])) for c in range(2)]
-    values = [accuracy(r) for r in runs]
-    cells = [name, ", ".join("%.1f" % v for v in values), "%.1f" % statistics.mean(values),
-             "-" if len(values) < 2 else "%.1f" % spread(values), *recall,
-             *("%.1f" % (total[label][answer] / len(runs)) for label in range(2) for answer in range(2)),
-             "%.4f" % statistics.mean(r["loss"] for r in runs), "%.1f" % (min(r["processor_seconds"] for r in runs) / 120)]
-    return "| " + " | ".join(cells) + " |"
+# ---- the tables
 
 
 def table(path):
     runs = results_read(path)
-    last = runs[-1] if runs else sys.exit("train_photos: no results in %s" % path)
-    runs = [r for r in runs if (r["epochs"], r["arithmetic"]) == (last["epochs"], last["arithmetic"])]
-    sides = {side: [r for r in runs if r["side"] == side] for side in ("towers", "PyTorch")}
-    tested = sum(map(sum, last["confusion"]))
-    print("inception_v3 from random weights, %dx%d, recipe `photos` with %d epochs, batch %d, %s, 2 cores; %d test images; the last"
-          " weights are tested, not the best." % (SIDE, SIDE, last["epochs"], BATCH, last["arithmetic"], tested))
-    print()
-    print("| side | accuracy of each seed, % | mean | deviation | recall defective, % | recall functional, % | defective: right | missed |"
-          " functional: false alarm | right | training loss | least minutes of 2 cores |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for side, of in sides.items():
-        if of:
-            versions, dates = (sorted({r[key] for r in of}) for key in ("version", "date"))
-            print(side_row("%s (%s; %s)" % (side, "; ".join(versions), ", ".join(dates)), of))
-    print()
-    largest = max(range(len(CLASSES)), key=lambda c: sum(last["confusion"][c]))
-    print("Answering `%s` for every image would be right for %.1f %%." % (CLASSES[largest], 100 * sum(last["confusion"][largest]) / tested))
-    if not all(sides.values()):
-        print("Only one side has been run.")
-        return True
-    means = [statistics.mean(map(accuracy, of)) for of in sides.values()]
-    # The noise of the seeds where there are several, and never less than that of the test images, which both sides share.
-    share = statistics.mean(means) / 100
-    of_test = 100 * math.sqrt(2 * share * (1 - share) / tested)
-    of_seeds = math.sqrt(sum((spread([accuracy(r) for r in of]) or 0) ** 2 / len(of) for of in sides.values()))
-    error = max(of_test, of_seeds)
-    gap = means[0] - means[1]
-    equal = abs(gap) <= 2 * error
-    print("towers minus PyTorch: %+.1f points; standard error %.1f (of the seeds %.1f, of %d test images %.1f): %s. Seeds: towers %d,"
-          " PyTorch %d." % (gap, error, of_seeds, tested, of_test, "equal within noise" if equal else "DIFFERENT",
-                            len(sides["towers"]), len(sides["PyTorch"])))
-    return equal
+    commits = sorted({run["date"] for run in runs})
+    print("%d runs (%s). `worst loss` is the largest mean of %d consecutive steps in the first %d epochs, and `worst test` the largest loss of an"
+          " evaluation there, both relative to chance, ln(classes); several seeds: mean (range), and the worst of each. `images` is how many"
+          " are shown in a run. Times are those of one busy core." % (len(runs), ", ".join(commits), WINDOW, EARLY))
+    for recipe in ("photos", "finetune"):
+        print("\n| %s: set, network | images | settings | seeds | test accuracy, %% | worst loss | worst test | seconds |" % recipe)
+        print("|---|---:|---|---:|---:|---:|---:|---:|")
+        groups = collections.defaultdict(list)
+        for run in runs:
+            if run["recipe"] == recipe:
+                groups[(run["case"], run["model"], run["seen"], run["settings"])].append(run)
+        for (case, model, seen, settings), of in sorted(groups.items()):
+            values = [run["accuracy"] for run in of]
+            spread = " (%.1f to %.1f)" % (min(values), max(values)) if len(of) > 1 else ""
+            print("| %s, %s | %d | %s | %d | %.1f%s | %.2f | %.2f | %.0f |" %
+                  (case, model, seen, "**%s**" % settings if settings == CHOSEN else settings, len(of), statistics.mean(values), spread,
+                   max(run["worst_early"] for run in of), max(run["worst_test"] for run in of), statistics.mean(run["seconds"] for run in of)))
 
 
 def main():
     command, *arguments = sys.argv[1:] or [""]
-    if command == "folder" and len(arguments) == 2:
-        return folder_make(*arguments)
-    if command == "keep" and len(arguments) == 1:
-        return keep(arguments[0], json.load(sys.stdin))
+    if command == "cuts" and len(arguments) == 1:
+        return cuts_make(*arguments)
     if command == "table" and len(arguments) == 1:
-        sys.exit(0 if table(arguments[0]) else 1)
-    if command not in ("torch", "towers"):
-        sys.exit(__doc__)
-    parser = argparse.ArgumentParser()
-    if command == "towers":
-        parser.add_argument("binary")
-    parser.add_argument("data")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=0)
-    parser.add_argument("--bf16", action="store_true")
-    o = parser.parse_args(arguments)
-    run = (torch_train if command == "torch" else towers_train)(o)
-    run.update(seed=o.seed, epochs=o.epochs, arithmetic="bf16" if o.bf16 else "f32", date=time.strftime("%Y-%m-%d", time.gmtime()))
-    print(json.dumps(run))
+        return table(*arguments)
+    if command == "study" and len(arguments) == 4:
+        return study(*arguments[:3], float(arguments[3]))
+    sys.exit(__doc__)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 steps=${1:-200}
 towers=${2:-build/towers}
 photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos/elpv
-[ -e "$photos/made" ] || { echo "train_tf2016: no photographs in $photos; scripts/train_photos.sh --steps 1 fetches them" >&2; exit 5; }
+[ -e "$photos/made" ] || { echo "train_tf2016: no photographs in $photos; scripts/train_photos.sh --minutes 0 fetches them" >&2; exit 5; }
 if [ $# -lt 2 ]; then
     scripts/setup.sh build
     scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
