@@ -68,6 +68,7 @@ static const Case cases[] = {
     {"5x5 stride 2 of many images, sum", 8, 32, 16, 6, 7, 5, 5, 2, 2, 2, .acc = true},
     {"7x5 stride 3 of many images", 29, 48, 16, 10, 9, 7, 5, 3, 3, 2},
     {"5x5 stride 6 of many images, pixels between", 8, 32, 16, 13, 11, 5, 5, 6, 0, 0, .bias = true},
+    {"3x3 stride 4 of many images, pixels between", 8, 64, 64, 19, 19, 3, 3, 4, 0, 0},
     {"a single pixel", 1, 3, 5, 1, 1, 1, 1, 1, 0, 0, .bias = true, .acc = true},
 };
 enum { CASES = sizeof cases / sizeof cases[0], GUARD_BYTES = 4096 };
