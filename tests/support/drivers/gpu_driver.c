@@ -67,6 +67,8 @@ int main(int count, char **words)
 
 #else
 
+#include <stdio.h>
+
 int main(void)
 {
     fputs("this build has no CUDA backend\n", stderr);
