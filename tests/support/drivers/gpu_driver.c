@@ -67,7 +67,7 @@ int main(int count, char **words)
 
 #else
 
-#include <stdio.h>
+#include "kernels/status.h"
 
 int main(void)
 {
