@@ -25,7 +25,8 @@ typedef struct Cut {
 static const bool divided[2][ONEDNN_ROLES] = {{[ONEDNN_X] = true, [ONEDNN_Y] = true},
                                               {[ONEDNN_W] = true, [ONEDNN_Y] = true, [ONEDNN_BIAS] = true}};
 
-/* With AVX-512, sums over the rows of both factors; with AMX any sum of bf16, of which it chooses the blocks by the threads. */
+/* Whether oneDNN may compute the sums otherwise for another number of threads: all sums without AVX-512; with it sums of
+ * 1,024 and more products, if the first factor is transposed, or in bf16 by AMX. */
 static bool sums_are_divided(const OnednnSpec *spec)
 {
     enum { LONG_SUM = 1024 };

@@ -157,7 +157,7 @@ static bool fits_column(const Device *device, const ConvProblem *p)
     return p->kind == OP_CONV_DW && p->window.kw == 1 && p->window.kh > 1 && native(p) == DTYPE_F32;
 }
 
-/* With AMX, oneDNN 2.6.3 computes convolutions wrongly, and otherwise each time, whose windows leave pixels between them. */
+/* If windows leave pixels between them, oneDNN 2.6.3 with AMX sometimes computes a wrong result in bf16. */
 static bool fits_native(const Device *device, const ConvProblem *p)
 {
     (void)device;

@@ -33,7 +33,7 @@ typedef struct WgradRow {
     const void *even, *odd;
     bool single;
     int64_t pixels, step; /* elements from pixel to pixel */
-    int64_t places;       /* pack_rows: pixels of the panel, those beyond `pixels` are zeros */
+    int64_t places;       /* of pack_rows: pixels to fill in the panel; those beyond `pixels` become 0 */
     int channels;
 } WgradRow;
 
