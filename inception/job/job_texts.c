@@ -128,15 +128,17 @@ static char *environment_text(const JobFiles *files)
     const TrainJob *job = &files->job;
     struct utsname host;
     char when[64] = "";
-    time_t now = time(NULL);
+    struct timespec now;
     struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
     if (uname(&host) != 0) memset(&host, 0, sizeof host);
-    if (localtime_r(&now, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
+    if (localtime_r(&now.tv_sec, &local)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S%z", &local);
     json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "commit",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:i, s:i}", "towers", TOWERS_VERSION, "commit",
                   program_commit, "compiler", __VERSION__, "backend", job->backend->name, "system", host.sysname,
-                  "release", host.release, "started", when, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "towers_count",
-                  job->shares.towers, "processes", job->processes, "threads", job->device.threads);
+                  "release", host.release, "started", when, "started_at",
+                  (double)now.tv_sec + 1e-9 * (double)now.tv_nsec, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN),
+                  "towers_count", job->shares.towers, "processes", job->processes, "threads", job->device.threads);
     char *command = command_text();
     json_object_set_new(root, "model", json_string(job->program.model->name));
     json_object_set_new(root, "data", json_text(source_info(job->train)->name));

@@ -127,6 +127,7 @@ void run_row_of(const Run *run, const char *path, const char *name, RunRow *row)
     json_t *environment = json_of_run(path, "env.json");
     word_copy(environment, "model", row->model, sizeof row->model);
     word_copy(environment, "started", row->started, sizeof row->started);
+    row->started_at = json_number_value(json_object_get(environment, "started_at"));
     json_decref(environment);
     if (run) {
         run_score(run, INT64_MAX, &row->kind, &row->score);
@@ -174,7 +175,7 @@ static int in_order(const void *a, const void *b, void *order)
     case RUNS_BY_TIME: found = by_number(x->seconds, y->seconds); break;
     default: break;
     }
-    if (!found) found = strcmp(x->started, y->started);
+    if (!found) found = by_number(y->started_at, x->started_at);
     return found ? found : strcmp(x->name, y->name);
 }
 

@@ -22,6 +22,7 @@ typedef struct RunRow {
     char name[RUN_NAME_ROOM], model[RUN_WORD_ROOM], started[RUN_WORD_ROOM], state[RUN_WORD_ROOM], why[RUN_WHY_ROOM];
     ScoreKind kind;
     double score, seconds; /* NaN: not known */
+    double started_at;     /* seconds since 1970; 0: not known */
     int64_t step;
 } RunRow;
 /* `run`: NULL if its records could not be read. `name`: what to call it. */

@@ -30,6 +30,8 @@ for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0
 cp -r runs/one runs/told
 echo '{"outcome": "ended early", "message": "no better for 3 epochs", "exit_code": 0}' >runs/told/outcome.json
 "$towers" runs runs/told --json >told.json || complain "one run: $(cat err)"
+sed -i -E 's/("started_at": [0-9]+)[.][0-9]+/\1.0/' runs/told/env.json
+"$towers" runs --json >started.json || complain "runs in the order of their starts: $(cat err)"
 "$towers" runs --sort score --json >score.json && "$towers" runs --sort name >names || complain "orders"
 awk 'NR > 1 { print $1 }' names | sort -c || complain "not sorted by name: $(cat names)"
 mkdir empty
@@ -67,6 +69,7 @@ expect(behind and steps[0]['step'] == 4 and abs(runs['lives']['seconds'] - wante
 expect(runs['unscored']['scored_by'] in ('loss', ''), runs['unscored'])
 expect('metrics.jsonl' in runs['broken']['why'], runs['broken'])
 expect(told['runs/told']['state'] == 'ended early' and told['runs/told']['why'] == 'no better for 3 epochs', told)
+expect([name for name in rows('started.json') if name in ('one', 'told', 'several')] == ['told', 'one', 'several'], 'order of starts')
 order = json.load(open('score.json'))
 scored = [row['score'] for row in order if row['scored_by'] == 'accuracy']
 expect(scored == sorted(scored, reverse=True) and len(scored) >= 3 and order[0]['scored_by'] == 'accuracy', order)

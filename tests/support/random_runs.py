@@ -20,7 +20,7 @@ import zlib
 
 TIMES = re.compile(r'"(images_per_sec|(?:wall_)?seconds|cause|sums|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
 OF_THE_CALL = {"processes", "experiment", "resume", "config", "threads", "device"}
-ENV_OF_THE_CALL = {"started", "command", "hosts", "processes", "mpi", "build"}
+ENV_OF_THE_CALL = {"started", "started_at", "command", "hosts", "processes", "mpi", "build"}
 OF_THE_LAUNCH = re.compile(r"log-rank[0-9]+[.]txt")
 # What a way of running may change: the memory of a process, and texts that say how many there are or when they began.
 MAY_DIFFER = {"again": set(), "many": {"memory.json", "log.txt", "report.html"}, "hosts": {"memory.json", "log.txt", "report.html"},
