@@ -170,7 +170,6 @@ Status job_model(Options *o, JobFiles *files)
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
 #include "inception/options/options.def"
     job->recipe = o->recipe;
-    job->recipe_chosen = o->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE;
     job->program.model = model;
     job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
     job->program.separate_storage = !o->share_storage;

@@ -140,7 +140,10 @@ Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
     if (!trains || o->recipe || job_resumes(files)) return OK;
     int64_t count = pictures_count(o);
     if (count == 0 || count > SMALL_SET) return OK;
-    if (option_origin(o, "opt") < ORIGIN_RUN) return recipe_choose(o, name);
+    if (option_origin(o, "opt") < ORIGIN_RUN) {
+        job_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
+        return recipe_choose(o, name);
+    }
     job_note(files, "no recipe, because the optimizer is given; to override single settings of one: --recipe %s", name);
     return OK;
 }

@@ -57,7 +57,7 @@ train() { # NAME ARGUMENT...
 }
 settings=(--data-path small --img-size 8 -b 8 --epochs 2)
 train whole "${settings[@]}"
-grep -q '^recipe  *photos, the default for a small set of pictures' err || complain "the header does not name the recipe: $(cat err)"
+grep -q '^recipe  *photos$' err && grep -q '^recipe photos, the default for a small set' err || complain "the recipe is not named: $(cat err)"
 train again --config runs/whole/args.yaml
 train parts "${settings[@]}" --stop-epoch 1
 train parts --resume runs/parts --stop-epoch 0
@@ -65,6 +65,7 @@ train none "${settings[@]}" --recipe none
 for run in again parts; do
     cmp -s runs/whole/last.safetensors runs/$run/last.safetensors || complain "$run: other weights than those of the whole run"
 done
+diff <(grep ^recipe runs/whole/log.txt) <(grep ^recipe runs/again/log.txt) || complain "log.txt names the recipe otherwise with --config"
 cmp -s runs/whole/last.safetensors runs/none/last.safetensors && complain "--recipe none trains the same"
 configured finetune --data-path small --img-size 8 --pretrained runs/whole/last.safetensors
 train tuned "${settings[@]}" --pretrained runs/whole/last.safetensors

@@ -122,7 +122,6 @@ typedef struct TrainJob {
     bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
     const char *resume_path;          /* or from this one of another run, making run_dir a branch; NULL: none */
     const char *recipe;               /* for the header of the run, or NULL; borrowed */
-    bool recipe_chosen;               /* by default, not by the user */
     const char *initial_weights;      /* file of weights to start from (weights_open); NULL: none */
     bool reset_head;                  /* do not load its classifiers */
     CheckpointPolicy checkpoint;

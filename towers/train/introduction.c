@@ -96,9 +96,7 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
             job->device.tf32 ? " (TF32 products)" : "");
     if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
     data_print(job, to);
-    if (job->recipe)
-        fprintf(to, "recipe         %s%s\n", job->recipe,
-                job->recipe_chosen ? ", the default for a small set of pictures; without: --recipe none" : "");
+    if (job->recipe) fprintf(to, "recipe         %s\n", job->recipe);
     const Shares *shares = &job->shares;
     bool equal = true;
     for (int t = 1; t < shares->towers; t++) equal &= shares->batch[t] == shares->batch[0];
