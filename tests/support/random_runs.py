@@ -161,7 +161,7 @@ class Combination:
 
     def rest(self):
         rng = self.rng
-        self.maybe(0.15 if HAS_BF16 else 0, "--amp")
+        self.maybe(0.15 if HAS_BF16 and not self.gan else 0, "--amp")
         self.maybe(0.15, "--recompute")
         self.maybe(0.2, "--loss-divisor", "global-batch")
         self.maybe(0.2, "--nan-check", rng.choice(("off", "last", "mean")))
@@ -190,7 +190,7 @@ class Combination:
             many(0 if self.gan else 0.1, "--bad-samples", "skip")
         if kind == "tfrecord" and not self.gan:
             many(0.3, "--background")
-        if "--amp" in self.arguments and not self.gan:
+        if "--amp" in self.arguments:
             many(0.5, "--amp-dtype", "bf16")
         many(0.1, *wide.choice((("--winograd",), ("--no-winograd-f32",), ("--deterministic",))))
         many(0.2, "--momentum", 0.8) if {"sgd", "momentum", "nesterov", "lars"} & set(self.arguments) else None
@@ -271,7 +271,7 @@ def contents(run):
             elif name == "outcome.json":
                 data = re.sub(r'"time":"[^"]*",?', "", data.decode())
             elif name == "log.txt":
-                lines = [re.sub(r"^\S+Z |\([0-9.]+ s, .*? img/s\)", "", line) for line in data.decode().splitlines()]
+                lines = [re.sub(r"^\S+Z |\([0-9.]+ s, .*? img/s\)", "", line.replace(run, "RUN")) for line in data.decode().splitlines()]
                 data = "\n".join(line for line in lines if not line.startswith("run directory"))
             elif name == "report.html":
                 data = "\n".join(re.findall(r"<h[1-3]>.*?</h[1-3]>|data:image/[^\"]*", data.decode())) # the rest has times, or is in other files
