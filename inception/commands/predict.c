@@ -7,7 +7,7 @@
 #include "kernels/open.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
-#include "towers/data/sources/shards.h"
+#include "towers/data/sources/shard_set.h"
 #include "towers/files/csv.h"
 #include "towers/files/json.h"
 

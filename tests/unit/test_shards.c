@@ -1,6 +1,6 @@
 /* Data sets of shards: lists in braces, splits by the names of files and by --val-split, the reuse of the index, and a
  * shard that changes under a run. Images are PGM of one pixel in tars. And what is taken from a sample of each format. */
-#include "towers/data/sources/shards.h"
+#include "towers/data/sources/shard_set.h"
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -1,5 +1,5 @@
-/* Expansion of lists in braces, as in bash and the Python package braceexpand; see shards.h. */
-#include "towers/data/sources/shards.h"
+/* Expansion of lists in braces, as in bash and the Python package braceexpand; see shard_set.h. */
+#include "towers/data/sources/shard_set.h"
 
 #include "towers/files/files.h"
 

@@ -1,15 +1,12 @@
 /* The public source: finds the kind for a path and calls through its table (reader.h). */
 #include "towers/data/sources/source.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "towers/data/sources/folder.h"
 #include "towers/data/sources/idx.h"
 #include "towers/data/sources/labeled.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/reader.h"
+#include "towers/data/sources/shard_set.h"
 #include "towers/data/sources/shards.h"
 
 static Status kind_open(const SourceConfig *config, Split split, Source **made)
