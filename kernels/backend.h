@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/gate.h"
+#include "kernels/near_cores.h"
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
 
@@ -20,6 +21,7 @@ enum { BACKEND_MARKS = 4 };
 typedef struct DeviceConfig {
     int ordinal;          /* GPU number; 0 on the CPU */
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
+    int near_cores;       /* GPU: its process moves to the cores near it if it may use so many; 0: never */
     bool deterministic;   /* choose algorithms without timing them, so that unrelated runs choose the same */
     bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): two or three times the rounding of plain sums */
     bool winograd_bf16;   /* CPU: bf16 convolutions by F(2x2, 3x3) and F(4, 7) where they are faster */
@@ -81,6 +83,8 @@ struct Backend {
     /* Counts the devices of this kind without opening them; the first BACKEND_DEVICES_MAX are named in `id`, which may be
      * NULL. NULL: there is one, without an id. */
     Status (*device_list)(DeviceId *id, int *count);
+    /* The cores near a device, after the devices were listed, without opening it. NULL: it is all of them. */
+    void (*near_cores)(int ordinal, NearCores *near);
     const VitalsOps *vitals; /* watching devices without opening them; NULL: they say nothing */
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);

@@ -118,8 +118,10 @@ static void measure_cuda_backend(DoctorMachine *machine)
     }
     machine->gpu_count = count < DOCTOR_GPU_MAX ? count : DOCTOR_GPU_MAX;
     machine->cuda_works = count > 0;
-    for (int k = 0; k < machine->gpu_count; k++)
+    for (int k = 0; k < machine->gpu_count; k++) {
         if (!describe_device(backend, k, 1, machine->gpus[k], sizeof machine->gpus[k])) machine->cuda_works = false;
+        backend->near_cores(k, &machine->near[k]);
+    }
     snprintf(machine->cuda_backend, sizeof machine->cuda_backend, "%d GPU%s", count, count == 1 ? "" : "s");
 }
 
@@ -266,6 +268,20 @@ static void judge_limits(const DoctorMachine *machine, DoctorReport *report)
         advise(report, stack, DOCTOR_PROBLEM, "ulimit -s 8192");
 }
 
+static void judge_near_cores(int gpu, const NearCores *near, DoctorReport *report)
+{
+    int usable = CPU_COUNT(&near->usable);
+    if (near->node < 0) {
+        add(report, "gpu cores", "%d: unknown, as is the memory node of %s", gpu, near->address);
+        return;
+    }
+    DoctorFinding *cores = add(report, "gpu cores", "%d: %s on memory node %d, of which this process may use %d", gpu,
+                               near->text, near->node, usable);
+    if (!usable)
+        advise(report, cores, DOCTOR_HINT,
+               "its uploads come from another socket; allow these cores with docker run --cpuset-cpus or taskset -c");
+}
+
 void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
 {
     *report = (DoctorReport){0};
@@ -275,7 +291,10 @@ void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
     judge_shm(machine, report);
     judge_limits(machine, report);
     DoctorFinding *cuda = add(report, "cuda backend", "%s", machine->cuda_backend);
-    for (int k = 0; k < machine->gpu_count; k++) add(report, "gpu", "%d: %s", k, machine->gpus[k]);
+    for (int k = 0; k < machine->gpu_count; k++) {
+        add(report, "gpu", "%d: %s", k, machine->gpus[k]);
+        judge_near_cores(k, &machine->near[k], report);
+    }
     add(report, "mpi", "%s", *machine->mpi ? machine->mpi : "none in this build: towers on several hosts need GPUs");
     if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);
     if (machine->cuda_works || !*machine->driver) return;

@@ -4,9 +4,9 @@
  * without a machine that has the problem. Changes nothing and starts no training. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/near_cores.h"
 
-enum { DOCTOR_LINE_BYTES = 320, DOCTOR_GPU_MAX = 16, DOCTOR_FINDING_MAX = 16 + DOCTOR_GPU_MAX };
+enum { DOCTOR_LINE_BYTES = 320, DOCTOR_GPU_MAX = 16, DOCTOR_FINDING_MAX = 16 + 2 * DOCTOR_GPU_MAX };
 
 typedef struct DoctorMachine {
     char cpu_model[128], cpu_features[128]; /* "" if unknown */
@@ -24,6 +24,7 @@ typedef struct DoctorMachine {
     char driver[128]; /* NVIDIA's kernel driver; "" if there is none */
     int gpu_count;
     char gpus[DOCTOR_GPU_MAX][DOCTOR_LINE_BYTES];
+    NearCores near[DOCTOR_GPU_MAX];
 } DoctorMachine;
 
 typedef enum DoctorVerdict { DOCTOR_FINE = 0, DOCTOR_HINT, DOCTOR_PROBLEM } DoctorVerdict;

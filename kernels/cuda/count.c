@@ -1,4 +1,4 @@
-/* Counts and identifies the CUDA devices without initializing CUDA in this process.
+/* Counts, identifies and locates the CUDA devices without initializing CUDA in this process.
  *
  * CUDA does not work in processes forked by one that has initialized it. So a short-lived child process looks at the
  * devices at the first call; the result is kept, and later children inherit it. */
@@ -12,13 +12,13 @@ typedef struct Answer {
     Status status;
     int count;
     DeviceId id[BACKEND_DEVICES_MAX];
+    char address[BACKEND_DEVICES_MAX][NEAR_ADDRESS_BYTES];
     char message[200];
 } Answer;
 
-static Status devices_find(DeviceId *id, int *count)
+static Status devices_find(Answer *answer)
 {
     int driver = 0, wanted = 0, found = 0;
-    *count = 0;
     if (cudaRuntimeGetVersion(&wanted) != cudaSuccess) wanted = CUDART_VERSION;
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
         return FAIL(ERR_DEVICE,
@@ -34,16 +34,18 @@ static Status devices_find(DeviceId *id, int *count)
     for (int i = 0; i < found && i < BACKEND_DEVICES_MAX; i++) {
         struct cudaDeviceProp p;
         TRY_CUDA(cudaGetDeviceProperties(&p, i));
-        memcpy(id[i].uuid, &p.uuid, sizeof id[i].uuid);
+        memcpy(answer->id[i].uuid, &p.uuid, sizeof answer->id[i].uuid);
+        snprintf(answer->address[i], sizeof answer->address[i], "%04x:%02x:%02x.0", p.pciDomainID, p.pciBusID,
+                 p.pciDeviceID);
     }
-    *count = found;
+    answer->count = found;
     return OK;
 }
 
 static void answer_write(int to)
 {
     Answer answer = {0};
-    answer.status = devices_find(answer.id, &answer.count);
+    answer.status = devices_find(&answer);
     if (answer.status != OK) snprintf(answer.message, sizeof answer.message, "%s", status_message());
     _exit(write(to, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
 }
@@ -78,9 +80,10 @@ static Status answer_ask(Answer *answer)
     return st;
 }
 
+static Answer answer = {.status = STATUS_COUNT};
+
 Status cuda_device_list(DeviceId *id, int *count)
 {
-    static Answer answer = {.status = STATUS_COUNT};
     if (answer.status == STATUS_COUNT) {
         Answer fresh = {0};
         TRY(answer_ask(&fresh));
@@ -89,4 +92,10 @@ Status cuda_device_list(DeviceId *id, int *count)
     *count = answer.count;
     if (id) memcpy(id, answer.id, sizeof answer.id);
     return answer.status == OK ? OK : FAIL(answer.status, "%s", answer.message);
+}
+
+void cuda_near_cores(int ordinal, NearCores *near)
+{
+    bool listed = answer.status == OK && ordinal < answer.count && ordinal < BACKEND_DEVICES_MAX;
+    near_cores_read("", listed ? answer.address[ordinal] : "", near);
 }

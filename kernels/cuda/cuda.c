@@ -62,7 +62,10 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
 {
     Status st = OK;
     CudaDevice *cuda = NULL;
+    NearCores near;
     TRY(ordinal_check(config->ordinal));
+    cuda_near_cores(config->ordinal, &near); /* before the driver's threads begin, and memory is pinned */
+    if (config->near_cores > 0) near_cores_take(&near, config->near_cores);
     TRY_CUDA(cudaSetDevice(config->ordinal));
     cuda = calloc(1, sizeof *cuda);
     if (!cuda) return FAIL(ERR_MEMORY, "no memory for the cuda device %d", config->ordinal);
@@ -268,6 +271,7 @@ static Status cuda_choices_take(Device *device, const char *text, bool *taken)
 const Backend cuda_backend = {
     .name = "cuda",
     .device_list = cuda_device_list,
+    .near_cores = cuda_near_cores,
     .vitals = &cuda_vitals,
     .open = cuda_open,
     .close = cuda_close,

@@ -17,7 +17,7 @@ train base --towers 2 --threads 1 || complain "the first run fails: $(cat "$work
 
 # Values other than the usual ones. "-": it shows or names something and is tried elsewhere, or needs a machine of its own.
 declare -A other=(
-    [threads]="--threads 2" [comm-timeout]="--comm-timeout 30" [self-test]=--no-self-test [workers]="--workers 0" [data-memory]="--data-memory 64" [max-pixels]="--max-pixels 1000000" [log-samples]=--log-samples
+    [threads]="--threads 2" [cpu-affinity]=--no-cpu-affinity [comm-timeout]="--comm-timeout 30" [self-test]=--no-self-test [workers]="--workers 0" [data-memory]="--data-memory 64" [max-pixels]="--max-pixels 1000000" [log-samples]=--log-samples
     [eval-batch-size]="--eval-batch-size 7" [report-loss]="--report-loss worst" [report-l2]="--report-l2"
     [nan-check]="--nan-check mean" [nan-policy]="--nan-policy skip" [nan-limit]="--nan-policy skip --nan-limit 3"
     [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [checkpoint-steps]="--checkpoint-steps 1"

@@ -72,7 +72,17 @@ static void finds_each_fault(void **state)
     machine.cuda_works = true;
     machine.locked_bytes = 65536;
     machine.gpu_count = DOCTOR_GPU_MAX;
+    for (int k = 0; k < DOCTOR_GPU_MAX; k++) machine.near[k].node = k % 2 ? 0 : -1;
+    for (int k = 0; k < DOCTOR_GPU_MAX; k++) CPU_SET(k, &machine.near[k].usable);
     check(&machine, "locked memory", DOCTOR_HINT, "memlock");
+    machine.locked_bytes = -1;
+    machine.gpu_count = 2;
+    CPU_ZERO(&machine.near[0].usable); /* unknown, and so no reason to complain */
+    check(&machine, "gpu cores", DOCTOR_FINE, "");
+    CPU_ZERO(&machine.near[1].usable);
+    static DoctorReport report;
+    doctor_judge(&machine, &report);
+    assert_int_equal(report.hints, 1);
 }
 
 static void measures_this_machine(void **state)

@@ -85,6 +85,7 @@ typedef struct TrainJob {
     const char *host;     /* the name of this host, NULL without a launcher */
     struct Star *control; /* borrowed: the channel to the other programs; NULL without */
     int gpu[GPUS_MAX], gpu_count;
+    bool near_cores;     /* each process runs on the cores near its GPU */
     bool graphs;         /* launch each step as captured graphs, on a GPU */
     size_t bucket_bytes; /* gradients per all-reduce; 0: the default */
 

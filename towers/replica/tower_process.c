@@ -33,6 +33,7 @@ void process_config(const TrainJob *job, const Placement *place, ReplicaConfig *
         .seed = job->seed,
         .sum = job_comm(job, *place),
     };
+    if (job->near_cores) config->device.near_cores = job->data.workers + 1; /* threads that are busy */
     /* Every batch size that this process will use: full shares and those of the short last batch. */
     int64_t count = source_info(job->train)->count, first;
     for (int slot = 0; slot < place->local_towers; slot++) {

@@ -1,8 +1,6 @@
 /* The rest of the CUDA runtime: the device, copies, fills, host functions, and launches of the emulated kernels. */
+#include "kernels/near_cores.h"
 #include "tests/gpu/fake_cuda/fake.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- the device */
 
@@ -77,10 +75,20 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int ordinal)
     memcpy(&p->uuid, &id, sizeof id);
     strcpy(p->name, "Fake GPU");
     p->major = 9;
+    p->pciBusID = 0x3b + first_device + ordinal;
     p->multiProcessorCount = 4;
     p->l2CacheSize = 1 << 16;
     p->sharedMemPerMultiprocessor = 228 << 10;
     return cudaSuccess;
+}
+
+/* The linker sends near_cores_read here, so that the PCI devices of these GPUs are in the folder FAKE_SYSTEM. */
+void __real_near_cores_read(const char *root, const char *address, NearCores *near);
+void __wrap_near_cores_read(const char *root, const char *address, NearCores *near);
+void __wrap_near_cores_read(const char *root, const char *address, NearCores *near)
+{
+    const char *system = getenv("FAKE_SYSTEM");
+    __real_near_cores_read(system ? system : root, address, near);
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int ordinal)
