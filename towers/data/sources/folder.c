@@ -254,7 +254,7 @@ static Status limit_find(const ClassScan *class, double val_split, uint64_t *lim
     uint64_t *hashes = malloc((size_t) class->count * sizeof *hashes);
     if (!hashes) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " images", class->count);
     for (int64_t i = 0; i < class->count; i++) hashes[i] = name_hash(class, &class->files[i]);
-    *limit = tree_limit(hashes, class->count, val_split);
+    *limit = split_limit(hashes, class->count, val_split);
     free(hashes);
     return OK;
 }

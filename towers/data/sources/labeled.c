@@ -51,7 +51,7 @@ static Status limit_find(const LabelFile *file, double val_split, uint64_t *limi
     uint64_t *hashes = malloc((size_t)count * sizeof *hashes);
     if (!hashes) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " images", count);
     for (int64_t i = 0; i < count; i++) hashes[i] = name_hash(&file->rows[i]);
-    *limit = tree_limit(hashes, count, fmax(val_split, 1.0 / (double)count));
+    *limit = split_limit(hashes, count, fmax(val_split, 1.0 / (double)count));
     free(hashes);
     return OK;
 }

@@ -93,7 +93,7 @@ static Status limits_find(const Listing *l, double val_split, int32_t first_labe
         }
     for (int c = 0; c < classes; c++) {
         int64_t first = c ? end[c - 1] : 0;
-        limits[c] = tree_limit(hashes + first, end[c] - first, val_split);
+        limits[c] = split_limit(hashes + first, end[c] - first, val_split);
     }
 out:
     free(end);

@@ -65,3 +65,18 @@ Status split_choose(const SourceConfig *config, unsigned parts, Split split, con
     return FAIL(ERR_ARG, "'%s' has no %s named %s, but %s", config->path, kind, split_names[choice->from],
                 parts ? has : "no parts at all");
 }
+
+static int by_hash(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+uint64_t split_limit(uint64_t *hashes, int64_t count, double val_split)
+{
+    int64_t wanted = llrint((double)count * val_split);
+    if (wanted >= count) wanted = count - 1;
+    if (wanted <= 0) return 0;
+    qsort(hashes, (size_t)count, sizeof *hashes, by_hash);
+    return hashes[wanted];
+}

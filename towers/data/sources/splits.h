@@ -25,3 +25,6 @@ typedef struct SplitChoice {
  * names the path, what it has and what to do. */
 NODISCARD Status split_choose(const SourceConfig *config, unsigned parts, Split split, const char *kind,
                               const char *tenth, SplitChoice *choice);
+
+/* Images whose hash is below this are for evaluation: round(count * val_split) of them, but never all. Sorts the hashes. */
+uint64_t split_limit(uint64_t *hashes, int64_t count, double val_split);

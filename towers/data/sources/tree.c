@@ -63,18 +63,3 @@ void tree_key(const Tree *tree, const char *format, const char *more, uint64_t k
     key[0] = hash.low64;
     key[1] = hash.high64;
 }
-
-static int by_hash(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-uint64_t tree_limit(uint64_t *hashes, int64_t count, double val_split)
-{
-    int64_t wanted = llrint((double)count * val_split);
-    if (wanted >= count) wanted = count - 1;
-    if (wanted <= 0) return 0;
-    qsort(hashes, (size_t)count, sizeof *hashes, by_hash);
-    return hashes[wanted];
-}

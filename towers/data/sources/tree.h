@@ -27,6 +27,3 @@ unsigned tree_bits(char parts[SPLITS][PATH_BYTES]);
 NODISCARD Status tree_find(const SourceConfig *config, Split split, const TreeKind *kind, Tree *tree);
 /* The key of the index of a split; `format` and `more` tell data sets apart that are read by other rules. */
 void tree_key(const Tree *tree, const char *format, const char *more, uint64_t key[2]);
-
-/* Images whose hash is below this are for evaluation: round(count * val_split) of them, but never all. Sorts the hashes. */
-uint64_t tree_limit(uint64_t *hashes, int64_t count, double val_split);
