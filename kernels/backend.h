@@ -70,6 +70,13 @@ typedef struct OpKernel {
                     KernelChoice *choice); /* after prepare; NULL: the op has one kernel */
 } OpKernel;
 
+typedef enum PinFor { PIN_NOT = 0, PIN_UPLOADS, PIN_DOWNLOADS } PinFor;
+
+/* What connects the devices of this host. */
+typedef struct DeviceLinks {
+    bool nvlink, multicast; /* multicast: NVLink's switch can add what several devices send */
+} DeviceLinks;
+
 /* Which device it is, of all devices of all hosts. */
 typedef struct DeviceId {
     unsigned char uuid[16];
@@ -85,7 +92,8 @@ struct Backend {
     Status (*device_list)(DeviceId *id, int *count);
     /* The cores near a device, after the devices were listed, without opening it. NULL: it is all of them. */
     void (*near_cores)(int ordinal, NearCores *near);
-    const VitalsOps *vitals; /* watching devices without opening them; NULL: they say nothing */
+    void (*links)(DeviceLinks *links); /* after the devices were listed. NULL: there is one device */
+    const VitalsOps *vitals;           /* watching devices without opening them; NULL: they say nothing */
     Status (*open)(const DeviceConfig *config, Device *device);
     void (*close)(Device *device);
 
@@ -102,8 +110,10 @@ struct Backend {
     Status (*fill)(Device *device, void *to, float value, size_t count); /* f32 */
     /* to[i] = from[i], i < count, between f32, f16 and bf16 in device memory. NULL: collectives use f32 alone. */
     Status (*convert)(Device *device, void *to, Dtype to_dtype, const void *from, Dtype from_dtype, size_t count);
-    /* A hint that `host` is uploaded from often, or (`often` false, before it is freed) no longer. NULL: no effect. */
-    void (*pin)(Device *device, void *host, size_t bytes, bool often);
+    /* A hint that `host` is copied often, or (PIN_NOT, before it is freed) no longer. NULL: no effect. */
+    void (*pin)(Device *device, void *host, size_t bytes, PinFor use);
+    /* Device memory that uploads of up to `bytes` from pinned memory take if there is room. NULL: none. */
+    size_t (*upload_bytes)(size_t bytes);
 
     const OpKernel *const *kernels; /* [OP_COUNT] */
     const OpStorage *storage;       /* [OP_COUNT]: what the kernels accept; usually op_storage */

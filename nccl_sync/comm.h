@@ -85,6 +85,8 @@ NODISCARD Status comm_register(Comm *comm, const CommMemory *memory, size_t byte
 /* Bytes that a communicator allocates for its sums, without the contributions: device memory; on a CPU this rank's share
  * of the shared memory. */
 size_t comm_bytes(const Backend *backend, const CommConfig *config);
+/* Device memory that NCCL takes for itself: an estimate. `deterministic`: the device is (DeviceConfig). */
+size_t comm_library_bytes(const Backend *backend, const CommConfig *config, bool deterministic);
 /* "NCCL 2.28.9 sums the gradients in place, in a symmetric window"; "" if there is no choice to report. */
 void comm_text(const Comm *comm, char *text, size_t bytes);
 

@@ -288,6 +288,8 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
                 job->backend->name);
     size_t after = resident_bytes();
     ReplicaConfig replica = {.backend = job->backend,
+                             .device = config,
+                             .train_n = {n},
                              .program = job->program,
                              .local = 1,
                              .optimizer = job->optimizer,
@@ -299,7 +301,8 @@ static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *t
     /* `prepared`: memory of this process taken by preparing the kernels (mostly their machine code). */
     size_t prepared = after > before ? after - before : 0;
     for (int k = 0; k < MEMORY_CLASSES; k++) {
-        bool always = k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM;
+        bool always =
+            k != MEMORY_HALF && k != MEMORY_AVERAGE && k != MEMORY_SUM && k != MEMORY_NCCL && k != MEMORY_UPLOADS;
         if (always || memory.bytes[k]) bytes_row(to, memory_class_name((MemoryClass)k), memory.bytes[k]);
     }
     bytes_row(to, "prepared kernels (measured on this machine)", prepared);

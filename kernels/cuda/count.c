@@ -13,8 +13,23 @@ typedef struct Answer {
     int count;
     DeviceId id[BACKEND_DEVICES_MAX];
     char address[BACKEND_DEVICES_MAX][NEAR_ADDRESS_BYTES];
+    DeviceLinks links;
     char message[200];
 } Answer;
+
+/* Atomic operations between two GPUs are native over NVLink, not over PCI Express. */
+static bool has_nvlink(int devices)
+{
+    for (int a = 0; a < devices; a++) {
+        for (int b = 0; b < devices; b++) {
+            int native = 0;
+            if (a != b &&
+                cudaDeviceGetP2PAttribute(&native, cudaDevP2PAttrNativeAtomicSupported, a, b) == cudaSuccess && native)
+                return true;
+        }
+    }
+    return devices == 1; /* the others are hidden from this program */
+}
 
 static Status devices_find(Answer *answer)
 {
@@ -31,12 +46,14 @@ static Status devices_find(Answer *answer)
         return FAIL(ERR_DEVICE, "CUDA cannot start: %s (%s); the driver is for CUDA %d.%d, this build for %d.%d",
                     cudaGetErrorString(error), cudaGetErrorName(error), driver / 1000, driver % 1000 / 10,
                     wanted / 1000, wanted % 1000 / 10);
+    answer->links.nvlink = answer->links.multicast = has_nvlink(found);
     for (int i = 0; i < found && i < BACKEND_DEVICES_MAX; i++) {
         struct cudaDeviceProp p;
         TRY_CUDA(cudaGetDeviceProperties(&p, i));
         memcpy(answer->id[i].uuid, &p.uuid, sizeof answer->id[i].uuid);
         snprintf(answer->address[i], sizeof answer->address[i], "%04x:%02x:%02x.0", p.pciDomainID, p.pciBusID,
                  p.pciDeviceID);
+        answer->links.multicast &= p.major >= 9;
     }
     answer->count = found;
     return OK;
@@ -98,4 +115,9 @@ void cuda_near_cores(int ordinal, NearCores *near)
 {
     bool listed = answer.status == OK && ordinal < answer.count && ordinal < BACKEND_DEVICES_MAX;
     near_cores_read("", listed ? answer.address[ordinal] : "", near);
+}
+
+void cuda_links(DeviceLinks *links)
+{
+    *links = answer.links;
 }

@@ -149,12 +149,17 @@ static void cuda_release(Device *device, void *memory)
 }
 
 /* Where it is refused (limits on locked memory), uploads go through the ring as all others do. */
-static void cuda_pin(Device *device, void *host, size_t bytes, bool often)
+static void cuda_pin(Device *device, void *host, size_t bytes, PinFor use)
 {
     Staging *staging = cuda_device(device)->staging;
-    cudaError_t error = often ? cudaHostRegister(host, bytes, cudaHostRegisterDefault) : cudaHostUnregister(host);
+    cudaError_t error = use ? cudaHostRegister(host, bytes, cudaHostRegisterDefault) : cudaHostUnregister(host);
     if (error != cudaSuccess) (void)cudaGetLastError();
-    if (often && error == cudaSuccess && bytes >= LARGE_UPLOAD) staging_expect(staging, bytes);
+    if (use == PIN_UPLOADS && error == cudaSuccess && bytes >= LARGE_UPLOAD) staging_expect(staging, bytes);
+}
+
+static size_t cuda_upload_bytes(size_t bytes)
+{
+    return bytes >= LARGE_UPLOAD ? STAGING_BUFFERS * bytes : 0;
 }
 
 static bool is_pinned(const void *host)
@@ -272,6 +277,7 @@ const Backend cuda_backend = {
     .name = "cuda",
     .device_list = cuda_device_list,
     .near_cores = cuda_near_cores,
+    .links = cuda_links,
     .vitals = &cuda_vitals,
     .open = cuda_open,
     .close = cuda_close,
@@ -284,6 +290,7 @@ const Backend cuda_backend = {
     .fill = cuda_fill,
     .convert = cuda_convert,
     .pin = cuda_pin,
+    .upload_bytes = cuda_upload_bytes,
     .kernels = kernels,
     .storage = op_storage,
     .joins = cuda_joins,

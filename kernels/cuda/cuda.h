@@ -73,7 +73,9 @@ void *weights_half(const Device *device, const void *param, size_t count, Dtype 
 /* How many devices are visible, and which (`id` may be NULL); ERR_DEVICE with the reason where the driver is missing or too
  * old. */
 NODISCARD Status cuda_device_list(DeviceId *id, int *count);
-void cuda_near_cores(int ordinal, NearCores *near); /* after the list */
+/* Both after the list. */
+void cuda_near_cores(int ordinal, NearCores *near);
+void cuda_links(DeviceLinks *links);
 
 static inline CudaDevice *cuda_device(const Device *device)
 {

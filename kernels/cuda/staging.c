@@ -2,7 +2,7 @@
  * last copy left it. Small copies (labels, counters) have a ring of their own, with many slots. */
 #include "kernels/cuda/staging.h"
 
-enum { SLOTS = 24, SMALL_SLOTS = 512, BUFFERS = 2 };
+enum { SLOTS = 24, SMALL_SLOTS = 512 };
 static const size_t SLOT_BYTES = (size_t)4 << 20, SMALL_BYTES = (size_t)16 << 10;
 
 typedef struct Ring {
@@ -20,7 +20,7 @@ typedef struct Buffer {
 
 struct Staging {
     Ring large, small;
-    Buffer buffer[BUFFERS];
+    Buffer buffer[STAGING_BUFFERS];
     size_t buffer_bytes;
     int next;         /* buffer */
     cudaEvent_t read; /* the last upload from pinned memory has read it */
@@ -56,7 +56,7 @@ Status staging_open(Staging **made)
     TRY_OUT(ring_open(&s->large, SLOTS, SLOT_BYTES));
     TRY_OUT(ring_open(&s->small, SMALL_SLOTS, SMALL_BYTES));
     TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));
-    for (int i = 0; i < BUFFERS; i++) {
+    for (int i = 0; i < STAGING_BUFFERS; i++) {
         TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->buffer[i].filled, cudaEventDisableTiming));
         TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->buffer[i].emptied, cudaEventDisableTiming));
     }
@@ -69,7 +69,7 @@ out:
 
 static void buffers_free(Staging *s)
 {
-    for (int i = 0; i < BUFFERS; i++) {
+    for (int i = 0; i < STAGING_BUFFERS; i++) {
         if (s->buffer[i].memory) cuda_freed(cudaFree(s->buffer[i].memory));
         s->buffer[i].memory = NULL;
     }
@@ -82,7 +82,7 @@ void staging_close(Staging *s)
     ring_close(&s->large);
     ring_close(&s->small);
     buffers_free(s);
-    for (int i = 0; i < BUFFERS; i++) {
+    for (int i = 0; i < STAGING_BUFFERS; i++) {
         if (s->buffer[i].filled) cuda_freed(cudaEventDestroy(s->buffer[i].filled));
         if (s->buffer[i].emptied) cuda_freed(cudaEventDestroy(s->buffer[i].emptied));
     }
@@ -114,7 +114,7 @@ void staging_expect(Staging *s, size_t bytes)
     bool made = true;
     if (bytes <= s->buffer_bytes) return;
     buffers_free(s);
-    for (int i = 0; i < BUFFERS && made; i++) made = cudaMalloc(&s->buffer[i].memory, bytes) == cudaSuccess;
+    for (int i = 0; i < STAGING_BUFFERS && made; i++) made = cudaMalloc(&s->buffer[i].memory, bytes) == cudaSuccess;
     if (made) {
         s->buffer_bytes = bytes;
         return;
@@ -132,7 +132,7 @@ Status staging_upload_pinned(Staging *s, void *to, const void *host, size_t byte
         TRY_CUDA(cudaEventRecord(s->read, compute));
         return OK;
     }
-    s->next = (s->next + 1) % BUFFERS;
+    s->next = (s->next + 1) % STAGING_BUFFERS;
     TRY_CUDA(cudaStreamWaitEvent(copy, buffer->emptied, 0));
     TRY_CUDA(cudaMemcpyAsync(buffer->memory, host, bytes, cudaMemcpyHostToDevice, copy));
     TRY_CUDA(cudaEventRecord(buffer->filled, copy));

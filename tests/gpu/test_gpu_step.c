@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "inception/models/models.h"
+#include "kernels/cuda/cuda.h"
 #include "nccl_sync/comm_ops.h"
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
@@ -249,6 +250,8 @@ static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
     assert_int_equal(file_read(path, 1 << 16, &text, &bytes), OK);
     size_t sum = told(text, "sum over towers");
     *gradients = told(text, "gradients");
+    assert_int_equal(told(text, "NCCL's buffers, estimated"), 288 << 20); /* rings: the run is deterministic */
+    assert_int_equal(told(text, "uploads"), 0);                           /* its batches are small */
     free(text);
     assert_true(sum > COMM_RELAY_BYTES);
     return sum - COMM_RELAY_BYTES;
@@ -262,6 +265,35 @@ static void test_memory_that_a_sum_takes(void **state)
     assert_int_equal(sum_bytes(DTYPE_BF16, false, &gradients), plain + gradients / 2);
     size_t ordered = sum_bytes(DTYPE_F32, true, &gradients);
     assert_true(ordered > 2 * gradients && ordered < 2 * gradients + 2 * plain);
+}
+
+/* Buffers for uploads are as large as planned, and only uploads have them. */
+static void test_memory_of_uploads(void **state)
+{
+    enum { LARGE = 3 << 20, SMALL = 1 << 10 };
+    static const struct {
+        size_t bytes;
+        PinFor use;
+        bool more;
+    } tries[] = {{SMALL, PIN_UPLOADS, false},
+                 {LARGE, PIN_DOWNLOADS, false},
+                 {LARGE, PIN_UPLOADS, true},
+                 {LARGE, PIN_UPLOADS, false}};
+    Device device = {0};
+    size_t before, after, total;
+    assert_int_equal(cuda_backend.open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        void *host = pages_alloc(tries[i].bytes);
+        assert_non_null(host);
+        assert_int_equal(cuda_backend.memory(&device, &before, &total), OK);
+        cuda_backend.pin(&device, host, tries[i].bytes, tries[i].use);
+        assert_int_equal(cuda_backend.memory(&device, &after, &total), OK);
+        assert_int_equal(before - after, tries[i].more ? cuda_backend.upload_bytes(tries[i].bytes) : 0);
+        cuda_backend.pin(&device, host, tries[i].bytes, PIN_NOT);
+        free(host);
+    }
+    assert_int_equal(cuda_backend.upload_bytes(SMALL), 0);
+    cuda_backend.close(&device);
 }
 
 /* ---- summaries: copied to pinned memory, counted by another thread, and all written at the end */
@@ -496,6 +528,7 @@ int main(void)
         cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
         cmocka_unit_test_setup_teardown(test_summaries, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup_teardown(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop),
+        cmocka_unit_test_setup(test_memory_of_uploads, fake_as_new),
         cmocka_unit_test_setup_teardown(test_l2_in_one_launch, fake_and_scratch_as_new, scratch_drop),
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),

@@ -1,5 +1,5 @@
 /* The memory plan, compared with what a replica allocates on its device: every class counts, for any towers, precision
- * and averages; only a few small values are not included. */
+ * and averages; only a few small values are not included. And what libraries and uploads take beside a replica. */
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
@@ -71,8 +71,79 @@ static void test_plan_is_what_is_taken(void **state)
     assert_int_equal(check(2, DTYPE_F32, false, true, true), 0);
 }
 
+/* ---- what is not the replica's own: buffers of uploads, and of NCCL */
+
+static size_t thrice(size_t bytes)
+{
+    return 3 * bytes;
+}
+
+static void test_uploads(void **state)
+{
+    Layout layout = {0};
+    MemoryPlan plan;
+    fake = fake_create(0, 0, 0);
+    assert_non_null(fake);
+    ReplicaConfig config = {.backend = &fake->backend,
+                            .local = 1,
+                            .program = {.canvas = 28, .data_channels = 3},
+                            .optimizer = {.kind = OPTIMIZER_ADAM},
+                            .train_n = {5, N},
+                            .eval_n = {2}};
+    memory_plan_start(&plan, &config, &layout);
+    assert_int_equal(plan.bytes[MEMORY_UPLOADS], 0);
+    fake->backend.upload_bytes = thrice;
+    memory_plan_start(&plan, &config, &layout);
+    assert_int_equal(plan.bytes[MEMORY_UPLOADS], 3 * 5 * 28 * 28 * 3);
+    config.program.mixes = true; /* the batch before it is needed, too */
+    memory_plan_start(&plan, &config, &layout);
+    assert_int_equal(plan.bytes[MEMORY_UPLOADS], 3 * 6 * 28 * 28 * 3);
+    config.eval_n[0] = 9;
+    memory_plan_start(&plan, &config, &layout);
+    assert_int_equal(plan.bytes[MEMORY_UPLOADS], 3 * 9 * 28 * 28 * 3);
+    fake_destroy(fake);
+}
+
+static DeviceLinks links_now;
+
+static void links_told(DeviceLinks *links)
+{
+    *links = links_now;
+}
+
+static size_t library_mib(int ranks, int groups, int ctas, bool ordered, bool deterministic)
+{
+    const Backend backend = {.name = "cuda", .links = links_told};
+    const CommConfig config = {.place = {.ranks = ranks, .groups = groups}, .ctas = ctas, .ordered = ordered};
+    return comm_library_bytes(&backend, &config, deterministic) >> 20;
+}
+
+/* On H100s a connection takes 10 and 2 MiB. */
+static void test_nccl(void **state)
+{
+    const Backend cpu = {.name = "cpu"};
+    unsetenv("NCCL_BUFFSIZE");
+    assert_int_equal(comm_library_bytes(&cpu, &(CommConfig){.place = {.ranks = 8}}, false), 0);
+    links_now = (DeviceLinks){.nvlink = true, .multicast = true};
+    assert_int_equal(library_mib(1, 0, 0, false, false), 0);
+    assert_int_equal(library_mib(8, 0, 0, false, false), 24 * 3 * 12 + 8 * 32);
+    assert_int_equal(library_mib(8, 4, 0, false, false), 24 * 3 * 12 + 2 * 32);
+    assert_int_equal(library_mib(8, 0, 4, false, false), 4 * 3 * 12 + 8 * 8);
+    assert_int_equal(library_mib(8, 0, 0, true, false), 24 * 12);
+    assert_int_equal(library_mib(8, 0, 0, false, true), 24 * 12);
+    assert_int_equal(library_mib(100, 0, 0, false, false), 24 * 3 * 12 + 32 * 32);
+    links_now.multicast = false;
+    assert_int_equal(library_mib(8, 0, 0, false, false), 24 * 3 * 12);
+    links_now.nvlink = false;
+    assert_int_equal(library_mib(8, 0, 0, false, false), 2 * 3 * 12);
+    setenv("NCCL_BUFFSIZE", "16777216", 1);
+    assert_int_equal(library_mib(8, 0, 0, false, false), 2 * 3 * 24);
+    unsetenv("NCCL_BUFFSIZE");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_is_what_is_taken)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_is_what_is_taken), cmocka_unit_test(test_uploads),
+                                       cmocka_unit_test(test_nccl)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

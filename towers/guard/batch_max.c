@@ -27,7 +27,8 @@ size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t 
     bool cpu = !strcmp(c->backend->name, "cpu");
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
-    size_t sum = (cpu ? params : FEW_BYTES) + replica_sum_bytes(c, layout);
+    size_t sum = (cpu ? params : FEW_BYTES) + replica_sum_bytes(c, layout) + replica_upload_bytes(c, n) +
+                 comm_library_bytes(c->backend, &c->sum, c->device.deterministic);
     return params * (c->ema ? 1 : 0) + trained * (slots + (c->accumulate ? local : 0)) + sum +
            replica_half_bytes(c, layout) +
            states * (3 * local + (c->ema ? local : 0) + (c->accumulate ? local : 0) + 2) + queued;

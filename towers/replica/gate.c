@@ -67,7 +67,7 @@ Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
     g->input = memory;
     g->ring = pages_alloc(RING * g->bytes);
     TRY_OUT(g->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING));
-    if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, true);
+    if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, PIN_DOWNLOADS);
     for (int p = 0; p < GATE_PHASES; p++) start.phase[p].scale = 1;
     TRY_OUT(gate_start(g, &start));
     *made = g;
@@ -84,7 +84,7 @@ void gate_destroy(Gate *g)
     void *const memory[] = {g->block, g->extras, g->sums, g->squares, g->state, g->input};
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
         if (memory[i]) device->backend->release(device, memory[i]);
-    if (g->ring && device->backend->pin) device->backend->pin(device, g->ring, RING * g->bytes, false);
+    if (g->ring && device->backend->pin) device->backend->pin(device, g->ring, RING * g->bytes, PIN_NOT);
     free(g->ring);
     free(g);
 }

@@ -94,7 +94,7 @@ static Status slots_create(Inference *q, Tta tta)
         slot->augment = malloc(most * RECORD_BYTES + 1);
         if (!slot->floats || !slot->labels || !slot->ids || !slot->bad || !slot->pixels || !slot->augment)
             return FAIL(ERR_MEMORY, "no memory for the results of %zu samples", most);
-        if (r->device.backend->pin) r->device.backend->pin(&r->device, slot->floats, q->bytes, true);
+        if (r->device.backend->pin) r->device.backend->pin(&r->device, slot->floats, q->bytes, PIN_DOWNLOADS);
     }
     return OK;
 }
@@ -125,7 +125,7 @@ void inference_close(Inference *q)
     replica_pin(q->replica, q->loader, false);
     for (int i = 0; i < SLOTS; i++) {
         InferenceSlot *slot = &q->slot[i];
-        if (slot->floats && device->backend->pin) device->backend->pin(device, slot->floats, q->bytes, false);
+        if (slot->floats && device->backend->pin) device->backend->pin(device, slot->floats, q->bytes, PIN_NOT);
         free(slot->floats);
         free(slot->labels);
         free(slot->ids);

@@ -8,15 +8,27 @@ const char *memory_class_name(MemoryClass kind)
         [MEMORY_HALF] = "16-bit copy of the weights",
         [MEMORY_GRADIENTS] = "gradients",
         [MEMORY_SUM] = "sum over towers",
+        [MEMORY_NCCL] = "NCCL's buffers, estimated",
         [MEMORY_SLOTS] = "optimizer slots",
         [MEMORY_AVERAGE] = "weight average",
         [MEMORY_STATISTICS] = "batch-norm statistics",
+        [MEMORY_UPLOADS] = "uploads",
         [MEMORY_INPUTS] = "inputs",
         [MEMORY_RESULTS] = "results",
         [MEMORY_ACTIVATIONS] = "activations and their gradients",
         [MEMORY_WORKSPACE] = "workspace",
     };
     return names[kind];
+}
+
+/* The mixing of images reads one more than the batch has. */
+static int32_t largest_batch(const ReplicaConfig *config)
+{
+    int32_t n = 0;
+    for (int i = 0; config->train_n[i]; i++)
+        n = config->train_n[i] + config->program.mixes > n ? config->train_n[i] + config->program.mixes : n;
+    for (int i = 0; config->eval_n[i]; i++) n = config->eval_n[i] > n ? config->eval_n[i] : n;
+    return n;
 }
 
 void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layout *layout)
@@ -29,6 +41,8 @@ void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layo
     plan->bytes[MEMORY_HALF] = replica_half_bytes(config, layout);
     plan->bytes[MEMORY_GRADIENTS] = (1 + kept) * trained;
     plan->bytes[MEMORY_SUM] = replica_sum_bytes(config, layout);
+    plan->bytes[MEMORY_NCCL] = comm_library_bytes(config->backend, &config->sum, config->device.deterministic);
+    plan->bytes[MEMORY_UPLOADS] = replica_upload_bytes(config, largest_batch(config));
     plan->bytes[MEMORY_SLOTS] = (size_t)optimizer_slot_count(&config->optimizer) * trained;
     if (optimizer_is_layerwise(config->optimizer.kind))
         plan->bytes[MEMORY_SLOTS] += (size_t)layout->trained_count * sizeof(OptimizerTrust);

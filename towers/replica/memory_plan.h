@@ -1,6 +1,6 @@
 /* Memory plan: the memory of a tower process in training, by class: the table of `towers info` and --dry-run, and
- * memory.json. Does not include the libraries' own memory, such as NCCL's buffers, which are made before the replica, nor a
- * GPU's buffers for uploads, which are only made if memory is left for them (kernels/cuda/staging.h). */
+ * memory.json. Does not include the libraries' own memory except NCCL's buffers, which are estimated. The buffers for uploads
+ * are only made if memory is left for them (kernels/cuda/staging.h). */
 #pragma once
 
 #include "towers/replica/replica.h"
@@ -10,9 +10,11 @@ typedef enum MemoryClass {
     MEMORY_HALF,      /* the 16-bit copy of the weights, if the device keeps one */
     MEMORY_GRADIENTS, /* with several batches per step, also their sums */
     MEMORY_SUM,       /* additional memory of the all-reduce: slots in shared memory, or buffers on a GPU */
+    MEMORY_NCCL,      /* comm_library_bytes */
     MEMORY_SLOTS,
     MEMORY_AVERAGE,
     MEMORY_STATISTICS,
+    MEMORY_UPLOADS, /* of pixels, on their way to a GPU */
     MEMORY_INPUTS,
     MEMORY_RESULTS,
     MEMORY_ACTIVATIONS,

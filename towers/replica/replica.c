@@ -66,6 +66,13 @@ size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout)
     return comm_bytes(config->backend, &sum);
 }
 
+size_t replica_upload_bytes(const ReplicaConfig *config, int32_t n)
+{
+    size_t image =
+        (size_t)config->program.canvas * (size_t)config->program.canvas * (size_t)config->program.data_channels;
+    return config->backend->upload_bytes ? config->backend->upload_bytes((size_t)n * image) : 0;
+}
+
 static Status optimizer_create(Replica *r)
 {
     const Backend *backend = r->device.backend;
@@ -414,7 +421,7 @@ void replica_pin(Replica *r, const Loader *loader, bool often)
     void *memory;
     size_t bytes;
     for (int i = 0; loader && r->device.backend->pin && loader_pixels(loader, i, &memory, &bytes); i++)
-        r->device.backend->pin(&r->device, memory, bytes, often);
+        r->device.backend->pin(&r->device, memory, bytes, often ? PIN_UPLOADS : PIN_NOT);
 }
 
 void replica_weights_changed(Replica *r)

@@ -93,6 +93,8 @@ void replica_destroy(Replica *replica); /* NULL is fine */
 size_t replica_half_bytes(const ReplicaConfig *config, const Layout *layout);
 /* Device memory of the all-reduce, besides the gradients. */
 size_t replica_sum_bytes(const ReplicaConfig *config, const Layout *layout);
+/* Device memory for uploads of up to n images, if there is room. */
+size_t replica_upload_bytes(const ReplicaConfig *config, int32_t n);
 /* Set the sizes of gradients, statistics and extras of this layout in a communicator's config. */
 void replica_sum_sized(const Layout *layout, CommConfig *sum);
 

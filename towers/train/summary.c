@@ -250,7 +250,7 @@ static Status summary_create(TowerProcess *p)
     s->layers = malloc((size_t)layout->param_count * sizeof *s->layers);
     if (!s->values || !s->counted || !s->layers)
         return FAIL(ERR_MEMORY, "no memory for the summaries (%zu MiB)", s->bytes >> 20);
-    if (p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, true);
+    if (p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, PIN_DOWNLOADS);
     return OK;
 }
 
@@ -281,7 +281,7 @@ void summary_close(TowerProcess *p)
     Summary *s = p->summary;
     if (!s) return;
     summary_finish(p);
-    if (s->values && p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, false);
+    if (s->values && p->job->backend->pin) p->job->backend->pin(&p->replica->device, s->values, s->bytes, PIN_NOT);
     free(s->values);
     free(s->counted);
     free(s->layers);

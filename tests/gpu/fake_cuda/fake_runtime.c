@@ -99,6 +99,14 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attribute, int from, int to)
+{
+    ENTER(CUDA, cudaDeviceGetP2PAttribute);
+    if (from == to || from < 0 || from >= devices || to < 0 || to >= devices) return cudaErrorInvalidDevice;
+    *value = attribute == cudaDevP2PAttrNativeAtomicSupported;
+    return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     ENTER(CUDA, cudaDeviceGetStreamPriorityRange);
