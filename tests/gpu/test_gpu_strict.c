@@ -1,7 +1,8 @@
 /* The fake GPU rejects what a real one would: calls that invalidate a capture, copies in a graph from memory that has
  * been freed, forks that are not joined, pages registered twice, operands whose place or size differs from the
- * plan's, times of events that have none, matrix products that cuBLASLt does not do. */
+ * plan's, times of events that have none, matrix products that cuBLASLt does not do, operators that NCCL does not know. */
 #include <cublasLt.h>
+#include <nccl.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_graph.h"
@@ -22,6 +23,48 @@ static int device_close(void **state)
 {
     device.backend->close(&device);
     return fake_gpu_alive(stderr);
+}
+
+/* ---- NCCL: nonblocking communicators, and operators of one's own */
+
+static ncclResult_t comm_asked(ncclComm_t comm)
+{
+    ncclResult_t result = ncclInProgress;
+    while (result == ncclInProgress)
+        if (ncclCommGetAsyncError(comm, &result) != ncclSuccess) return ncclInternalError;
+    return result;
+}
+
+static void test_operators_and_ends_of_nccl(void **state)
+{
+    ncclComm_t comm;
+    ncclUniqueId id;
+    ncclRedOp_t op;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    unsigned short half = 0x3800;
+    void *memory;
+    cudaStream_t stream = device.backend->stream(&device, STREAM_COMM);
+    config.blocking = 0;
+    assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
+    assert_int_equal(ncclGetUniqueId(&id), ncclSuccess);
+    assert_int_equal(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
+    assert_int_equal(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat16, ncclScalarHostImmediate, comm),
+                     ncclInvalidArgument); /* a call is in progress */
+    assert_int_equal(comm_asked(comm), ncclSuccess);
+    assert_int_equal(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat16, ncclScalarHostImmediate, comm), ncclSuccess);
+    assert_int_equal(ncclAllReduce(memory, memory, 8, ncclFloat32, op, comm, stream), ncclInvalidArgument);
+    assert_int_equal(ncclAllReduce(memory, memory, 8, ncclFloat16, op, comm, stream), ncclInProgress);
+    assert_int_equal(comm_asked(comm), ncclSuccess);
+    assert_int_equal(ncclRedOpDestroy(ncclSum, comm), ncclInvalidArgument);
+    assert_int_equal(ncclRedOpDestroy(op, comm), ncclSuccess);
+    assert_int_equal(ncclRedOpDestroy(op, comm), ncclInvalidArgument);
+    assert_int_equal(ncclAllReduce(memory, memory, 8, ncclFloat16, op, comm, stream), ncclInvalidArgument);
+    assert_int_equal(ncclCommFinalize(comm), ncclInProgress);
+    assert_int_equal(comm_asked(comm), ncclSuccess);
+    assert_int_equal(ncclCommFinalize(comm), ncclInvalidArgument);
+    assert_int_equal(device.backend->finish(&device, STREAM_COMM), OK);
+    assert_int_equal(ncclCommDestroy(comm), ncclSuccess);
+    device.backend->release(&device, memory);
 }
 
 /* ---- captures */
@@ -294,6 +337,7 @@ static void test_log_that_is_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_operators_and_ends_of_nccl, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_capture_of_allocation, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_capture_of_waiting, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_capture_of_pageable_memory, device_open, device_close),

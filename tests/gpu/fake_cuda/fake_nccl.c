@@ -54,11 +54,15 @@ typedef struct Told {
 
 struct ncclComm {
     int users; /* the caller, and queued work */
-    int rank, ranks, questions, sequence, scaled_ops;
+    int rank, ranks, questions, sequence;
     bool aborted, met;   /* met: all ranks have joined */
     ncclResult_t failed; /* for good */
-    int reductions;      /* alive */
-    double scale[SCALED_OPS];
+    bool finalized;
+    struct {
+        bool live;
+        Dtype dtype;
+        double scale;
+    } reduction[SCALED_OPS];
     Told told[TOLD_MAX];
     int told_count, windows;         /* windows: begun so far */
     Told *beginning;                 /* a window that waits for the other ranks */
@@ -218,11 +222,17 @@ static void comm_leave(ncclComm_t comm)
     if (--comm->users == 0) free(comm);
 }
 
-/* A call has begun; nobody may call again before it has been asked about. */
-static ncclResult_t begin(ncclComm_t comm)
+/* After a call has begun, nobody may call again before it has been asked about (ncclCommEnsureReady in init.cc). */
+static ncclResult_t ready(ncclComm_t comm)
 {
     if (comm->questions) return ncclInvalidArgument;
-    if (comm->aborted || comm->failed) return ncclInvalidUsage;
+    return comm->aborted || comm->failed ? ncclInvalidUsage : ncclSuccess;
+}
+
+static ncclResult_t begin(ncclComm_t comm)
+{
+    ncclResult_t is_ready = ready(comm);
+    if (is_ready != ncclSuccess) return is_ready;
     if (groups) {
         of_group = comm;
         return ncclSuccess;
@@ -337,7 +347,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     comm->aborted = true;
     if (comm->users > 1) fake_all_drain();
     while (comm->told_count) told_drop(comm, comm->told); /* an abort forgets them; an orderly end must not have any */
-    for (; comm->reductions > 0; comm->reductions--) fake_died("reduction");
+    for (int i = 0; i < SCALED_OPS; i++)
+        if (comm->reduction[i].live) fake_died("reduction");
     comm_end(comm);
     return code;
 }
@@ -345,6 +356,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     ENTER(NCCL, ncclCommFinalize);
+    if (comm->finalized) return ncclInvalidArgument;
+    comm->finalized = true;
     return begin(comm);
 }
 
@@ -433,24 +446,43 @@ ncclResult_t ncclGroupEnd(void)
     return ncclInProgress;
 }
 
+/* The types that are asked for. */
+static bool dtype_of(ncclDataType_t type, Dtype *dtype)
+{
+    *dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
+    return *dtype != DTYPE_F32 || type == ncclFloat32;
+}
+
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
                                       ncclScalarResidence_t residence, ncclComm_t comm)
 {
     ENTER(NCCL, ncclRedOpCreatePreMulSum);
-    Dtype dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
-    if (residence != ncclScalarHostImmediate || comm->scaled_ops == SCALED_OPS) return ncclInvalidArgument;
-    comm->scale[comm->scaled_ops] = dtype_load(dtype, scalar, 0);
-    *op = (ncclRedOp_t)(ncclNumOps + comm->scaled_ops++);
-    comm->reductions++;
+    Dtype dtype;
+    int i = 0;
+    ncclResult_t is_ready = ready(comm);
+    if (is_ready != ncclSuccess) return is_ready;
+    while (i < SCALED_OPS && comm->reduction[i].live) i++;
+    if (residence != ncclScalarHostImmediate || !dtype_of(type, &dtype) || i == SCALED_OPS) return ncclInvalidArgument;
+    comm->reduction[i].live = true;
+    comm->reduction[i].dtype = dtype;
+    comm->reduction[i].scale = dtype_load(dtype, scalar, 0);
+    *op = (ncclRedOp_t)(ncclNumOps + i);
     fake_born("reduction");
     return ncclSuccess;
 }
 
+/* The number of a live operator of the communicator; -1: of none (enqueue.cc, misc/argcheck.cc). */
+static int reduction_of(ncclComm_t comm, ncclRedOp_t op)
+{
+    int i = (int)op - (int)ncclNumOps;
+    return i >= 0 && i < SCALED_OPS && comm->reduction[i].live ? i : -1;
+}
+
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
-    (void)op;
-    int code = fake_enter(FAKE_NCCL, "ncclRedOpDestroy");
-    comm->reductions--;
+    int code = fake_enter(FAKE_NCCL, "ncclRedOpDestroy"), i = reduction_of(comm, op);
+    if (i < 0) return ncclInvalidArgument;
+    comm->reduction[i].live = false;
     fake_died("reduction");
     return code;
 }
@@ -571,14 +603,19 @@ static void collective_drop(void *context)
 static ncclResult_t collective_start(const Collective *wanted, ncclDataType_t type, ncclRedOp_t op, cudaStream_t stream)
 {
     ncclComm_t comm = wanted->comm;
+    Dtype dtype;
+    int reduction = reduction_of(comm, op);
+    /* nccl.h: an operator is for its datatype only. Others than these the fake does not compute. */
+    if (!dtype_of(type, &dtype) || (op != ncclSum && (reduction < 0 || comm->reduction[reduction].dtype != dtype)))
+        return ncclInvalidArgument;
     ncclResult_t begun = begin(comm);
     if (begun == ncclInvalidUsage) return begun;
     Collective *c = malloc(sizeof *c);
     if (!c) return ncclSystemError;
     *c = *wanted;
-    c->dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
-    c->scaled = (int)op >= (int)ncclNumOps;
-    c->scale = c->scaled ? comm->scale[(int)op - (int)ncclNumOps] : 1;
+    c->dtype = dtype;
+    c->scaled = reduction >= 0;
+    c->scale = c->scaled ? comm->reduction[reduction].scale : 1;
     c->sequence = comm->sequence++;
     const Told *told = told_find(comm, c->to, 1);
     c->told = !told ? 0 : told->window ? 2 : 1;
