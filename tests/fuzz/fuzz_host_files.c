@@ -3,10 +3,7 @@
  * each as it was announced, capsules that agree with their manifests, what was there before, and nothing temporary. */
 #include <dirent.h>
 
-#define is_root star_is_root      /* placement.h has another one */
-#include "nccl_sync/hosts/star.c" /* a star without a meeting */
-#undef is_root
-
+#include "nccl_sync/hosts/star_internal.h"
 #include "towers/store/manifest.h"
 #include "towers/train/host_files.h"
 

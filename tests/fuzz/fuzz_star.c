@@ -1,7 +1,7 @@
 /* libFuzzer target of a star: its frames; what it does with any frames that a proven peer or a stranger sends, in any
  * order (rank 0 or another rank, while programs meet, gather or watch); and the variables of launchers. */
 
-#include "nccl_sync/hosts/star.c" /* a star without a meeting */
+#include "nccl_sync/hosts/star_meet.c" /* a star without a meeting */
 #include "towers/replica/launch.h"
 
 enum { FUZZ_RANKS = 3, FUZZ_TURNS = 40 };

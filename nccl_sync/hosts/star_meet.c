@@ -1,0 +1,281 @@
+/* How the programs of a run meet: handshakes of strangers, who is missing, opening and closing a star; see star.h. */
+#include "kernels/clock.h"
+#include "kernels/open.h"
+#include "kernels/progress.h"
+#include "kernels/text.h"
+#include "nccl_sync/hosts/star_internal.h"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum {
+    LATE_MS = 2000,  /* for the others to come and learn that the programs do not agree */
+    HELLO_MS = 2000, /* for the handshake of a connection */
+    FLUSH_MS = 1000, /* for the last frames to leave */
+    FILES_OPEN = 256 /* descriptors beside those of connections */
+};
+
+uint64_t star_build(void)
+{
+    enum { PIECE = 1 << 20 };
+    uint64_t digest = 0;
+    int from = regular_open("/proc/self/exe", O_RDONLY, NULL);
+    uint8_t *piece = malloc(PIECE);
+    ssize_t got;
+    while (from >= 0 && piece && (got = read(from, piece, PIECE)) > 0)
+        digest = XXH3_64bits_withSeed(piece, (size_t)got, digest);
+    if (from >= 0) close(from);
+    free(piece);
+    return digest;
+}
+
+/* A program of this job has come. */
+static void rank_take(Star *c, Stranger *stranger)
+{
+    const StarHello *hello = &stranger->hello;
+    if (hello->ranks != c->ranks) {
+        StarEnd end = {.status = ERR_ARG};
+        snprintf(end.message, sizeof end.message,
+                 "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
+                 hello->rank, hello->host, hello->ranks, c->ranks);
+        c->refused++;
+        peer_send(&stranger->peer, STAR_REFUSED, &end, sizeof end);
+        net_close(&stranger->peer.net);
+        return;
+    }
+    Peer *peer = &c->peer[hello->rank];
+    bool twice = peer->net.fd >= 0;
+    if (twice) {
+        failure_make(c, ERR_ARG, 0, "rank %d has come twice, from %s and from %s; every program needs its own rank",
+                     hello->rank, peer->host, hello->host);
+        peer_send(&stranger->peer, STAR_FAILED, &c->failure, sizeof c->failure);
+        net_close(&stranger->peer.net);
+    } else {
+        *peer = stranger->peer;
+        peer->proven = true;
+        peer->stranger = false;
+        memcpy(peer->host, hello->host, sizeof peer->host);
+        stranger->peer = (Peer){.net.fd = -1};
+        if (c->failed) peer_send(peer, STAR_FAILED, &c->failure, sizeof c->failure);
+    }
+    if (!twice && !c->config.any_build && hello->build != c->build)
+        failure_make(c, ERR_ARG, 0,
+                     "rank %d on %s runs another build of towers (version %s, digest %016llx) than rank 0 "
+                     "(version " TOWERS_VERSION ", digest %016llx); install the same file on all hosts",
+                     hello->rank, hello->host, hello->version, (unsigned long long)hello->build,
+                     (unsigned long long)c->build);
+}
+
+/* The next frame of a handshake. */
+static void stranger_turn(Star *c, Stranger *stranger)
+{
+    NetPeer *net = &stranger->peer.net;
+    StarFrame frame;
+    Proof proof;
+    const Hello hello = hello_of(c->config.channel, &stranger->hello);
+    bool open = peer_receive(&stranger->peer);
+    int64_t length = star_frame_read(net->in, net->in_used, &frame);
+    bool silent = clock_ns() - stranger->peer.heard_ns > HELLO_MS * 1000000ll;
+    if (length > 0 && frame.kind == STAR_HELLO && !stranger->greeted) {
+        memcpy(&stranger->hello, frame.content, sizeof stranger->hello);
+        net_skip(net, (size_t)length);
+        stranger->greeted = handshake_challenge(&c->config.secret, &hello, &stranger->challenge) == OK;
+        if (stranger->greeted)
+            peer_send(&stranger->peer, STAR_CHALLENGE, &stranger->challenge, sizeof stranger->challenge);
+        else
+            net_close(net);
+        return;
+    }
+    if (length > 0 && frame.kind == STAR_PROOF && stranger->greeted) {
+        memcpy(&proof, frame.content, sizeof proof);
+        net_skip(net, (size_t)length);
+        if (handshake_holds(&c->config.secret, &hello, &stranger->challenge, &proof)) {
+            rank_take(c, stranger);
+            return;
+        }
+    }
+    if (length == 0 && open && !silent) return;
+    c->refused += stranger->greeted; /* it does not know the token, or has seen that this rank does not */
+    net_close(net);
+}
+
+static void strangers_turn(Star *c)
+{
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        if (c->stranger[i].peer.net.fd >= 0) continue;
+        int fd = accept(c->listener, NULL, NULL);
+        if (fd < 0) break;
+        net_prepare(fd);
+        c->stranger[i] = (Stranger){.peer = {.net.fd = fd, .heard_ns = clock_ns(), .stranger = true}};
+    }
+    for (int i = 0; i < STRANGERS_MAX; i++)
+        if (c->stranger[i].peer.net.fd >= 0) stranger_turn(c, &c->stranger[i]);
+}
+
+/* Rank 0 has a connection to each of the others. */
+static Status descriptors_allow(int ranks)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)ranks + STRANGERS_MAX + FILES_OPEN;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted || ranks < FILES_OPEN) return OK;
+    rlim_t was = limit.rlim_cur;
+    limit.rlim_cur = wanted;
+    if (wanted <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0) return OK;
+    return FAIL(ERR_COMM, "%d programs need %llu descriptors, but this one may open %llu: raise the limit (ulimit -n)",
+                ranks, (unsigned long long)wanted, (unsigned long long)was);
+}
+
+static Status root_meet(Star *c, int port, int64_t deadline)
+{
+    int here = 1;
+    TRY(descriptors_allow(c->ranks));
+    TRY(net_listen(c->config.master, port, &c->listener));
+    while (here < c->ranks && clock_ns() < deadline) {
+        bool failed = c->failed;
+        progress_made("waiting for the other hosts");
+        star_round(c, RETRY_MS);
+        strangers_turn(c);
+        if (c->failed && !failed) deadline = clock_ns() + LATE_MS * 1000000ll;
+        here = 1;
+        for (int r = 1; r < c->ranks; r++) here += c->peer[r].net.fd >= 0;
+    }
+    if (!c->failed && here < c->ranks) {
+        char missing[512], came[512], others[96] = "";
+        Text absent = text_start(missing, sizeof missing), present = text_start(came, sizeof came);
+        for (int r = 0; r < c->ranks; r++)
+            if (r == 0 || c->peer[r].net.fd >= 0)
+                text_add(&present, "%s%d (%s)", present.used ? ", " : "", r, c->peer[r].host);
+            else
+                text_add(&absent, "%s%d", absent.used ? ", " : "", r);
+        if (c->refused)
+            snprintf(others, sizeof others, "; %d connections of other jobs were refused (TOWERS_TOKEN)", c->refused);
+        failure_make(c, ERR_COMM, 0,
+                     "of %d programs rank %s did not connect to port %d of %s within %.0f s (--comm-timeout); here are "
+                     "%s%s",
+                     c->ranks, missing, port, c->peer[0].host, (double)c->timeout_ms * 1e-3, came, others);
+    }
+    close(c->listener);
+    c->listener = -1;
+    for (int i = 0; i < STRANGERS_MAX; i++) net_close(&c->stranger[i].peer.net);
+    if (c->failed) return failure_status(c);
+    char *hosts = malloc((size_t)c->ranks * STAR_HOST_BYTES);
+    if (!hosts) return FAIL(ERR_MEMORY, "no memory for the names of %d hosts", c->ranks);
+    for (int r = 0; r < c->ranks; r++) memcpy(hosts + (size_t)r * STAR_HOST_BYTES, c->peer[r].host, STAR_HOST_BYTES);
+    all_send(c, STAR_WELCOME, hosts, (size_t)c->ranks * STAR_HOST_BYTES, 0);
+    free(hosts);
+    return OK;
+}
+
+/* Connect to rank 0 and wait until all have come. A connection that ends before is tried again: rank 0 may be that of an
+ * earlier attempt. */
+static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
+{
+    char why[256] = "no attempt";
+    StarHello *hello = &c->hello;
+    *hello = (StarHello){.build = c->build, .rank = c->rank, .ranks = c->ranks};
+    snprintf(hello->version, sizeof hello->version, "%s", TOWERS_VERSION);
+    memcpy(hello->host, c->peer[c->rank].host, sizeof hello->host);
+    Peer *root = &c->peer[0];
+    while (clock_ns() < deadline && !c->welcome && !c->failed) {
+        progress_made("connecting to the first host");
+        root->net.fd = net_connect(config->master, config->port, why, sizeof why);
+        if (root->net.fd >= 0) {
+            root->proven = false;
+            TRY(random_bytes(hello->nonce, sizeof hello->nonce));
+            peer_send(root, STAR_HELLO, hello, sizeof *hello);
+            snprintf(why, sizeof why, "connected, but not all programs have come");
+        }
+        while (root->net.fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
+            root->ended = true; /* its end is no failure yet */
+            progress_made("waiting for the other hosts");
+            star_round(c, RETRY_MS);
+        }
+        root->ended = false;
+        if (!c->welcome && !c->failed) nanosleep(&(struct timespec){0, RETRY_MS * 1000000l}, NULL);
+    }
+    if (c->failed) return failure_status(c);
+    c->orphaned = false; /* attempts that failed do not count */
+    if (c->welcome) return OK;
+    return FAIL(ERR_COMM, "rank %d on %s cannot meet rank 0 at %s, port %d, within %.0f s (--comm-timeout): %s",
+                c->rank, hello->host, config->master, config->port, (double)c->timeout_ms * 1e-3, why);
+}
+
+Status star_open(const StarConfig *config, Star **made)
+{
+    Status st = OK;
+    Star *c = calloc(1, sizeof *c);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for connections between programs");
+    *c = (Star){.rank = config->rank,
+                .ranks = config->ranks,
+                .timeout_ms = config->timeout_ms,
+                .build = config->any_build ? 0 : star_build(),
+                .config = *config,
+                .listener = -1,
+                .taking = -1,
+                .peer = calloc((size_t)config->ranks, sizeof *c->peer)};
+    pthread_mutex_init(&c->mutex, NULL);
+    for (int i = 0; i < STRANGERS_MAX; i++) c->stranger[i].peer.net.fd = -1;
+    for (int r = 0; c->peer && r < c->ranks; r++) c->peer[r] = (Peer){.net.fd = -1};
+    if (!c->peer) TRY_OUT(FAIL(ERR_MEMORY, "no memory for connections of %d programs", config->ranks));
+    char *host = c->peer[c->rank].host;
+    if (config->host)
+        snprintf(host, STAR_HOST_BYTES, "%.*s", STAR_HOST_BYTES - 1, config->host);
+    else if (gethostname(host, STAR_HOST_BYTES - 1) != 0)
+        snprintf(host, STAR_HOST_BYTES, "an unnamed host");
+    int64_t deadline = clock_ns() + config->timeout_ms * 1000000;
+    TRY_OUT(star_is_root(c) ? root_meet(c, config->port, deadline) : other_meet(c, config, deadline));
+    *made = c;
+    return OK;
+out:
+    star_close(c);
+    return st;
+}
+
+void star_forget(Star *c)
+{
+    if (!c) return;
+    for (int r = 0; c->peer && r < c->ranks; r++) net_close(&c->peer[r].net);
+}
+
+void star_close(Star *c)
+{
+    if (!c) return;
+    int64_t deadline = clock_ns() + FLUSH_MS * 1000000ll;
+    /* The last frames leave. A connection closed with unread bytes in it would be reset, and they would be lost. */
+    for (bool left = true; left && clock_ns() < deadline;) {
+        left = false;
+        for (int r = 0; c->peer && r < c->ranks; r++) {
+            Peer *peer = &c->peer[r];
+            if (peer->net.fd < 0 || peer->net.closed) continue;
+            net_flush(&peer->net);
+            if (!peer->net.out_used) (void)shutdown(peer->net.fd, SHUT_WR);
+            peer->net.in_used = 0;
+            left |= peer_receive(peer);
+        }
+        if (left) nanosleep(&(struct timespec){0, 10000000l}, NULL);
+    }
+    for (int r = 0; c->peer && r < c->ranks; r++) {
+        net_close(&c->peer[r].net);
+        free(c->peer[r].bytes);
+    }
+    free(c->peer);
+    pthread_mutex_destroy(&c->mutex);
+    free(c);
+}
+
+int star_rank(const Star *c)
+{
+    return c->rank;
+}
+
+int star_ranks(const Star *c)
+{
+    return c->ranks;
+}
+
+const char *star_host(const Star *c, int rank)
+{
+    return c->peer[rank].host;
+}

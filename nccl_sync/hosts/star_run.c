@@ -1,0 +1,172 @@
+/* A star while towers run: signs of life, stops, failures, files for rank 0, and the result of the run; see star.h. */
+#include "kernels/clock.h"
+#include "nccl_sync/hosts/star_internal.h"
+
+enum {
+    TURN_MS = 10,      /* between turns that others may interrupt */
+    FAILED_MS = 8000,  /* for the results of the others, after a failure */
+    FILES_MS = 120000, /* for the files of all programs, which are brought before the results */
+    STALL_MS = 8000,   /* without progress of a file, and without a sign of life of rank 0 */
+    WINDOW = 1 << 20   /* bytes of files that wait in a queue */
+};
+
+void star_watch(Star *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->turned_ns = c->awake_ns = clock_ns();
+    c->watching = true;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void star_turn(Star *c, int64_t alive_ns)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->peer[c->rank].alive_ns = alive_ns;
+    star_round(c, 0);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+int64_t star_others_alive(Star *c)
+{
+    int64_t alive = 0;
+    pthread_mutex_lock(&c->mutex);
+    for (int r = 0; r < c->ranks; r++)
+        if (r != c->rank && c->peer[r].alive_ns > alive) alive = c->peer[r].alive_ns;
+    pthread_mutex_unlock(&c->mutex);
+    return alive;
+}
+
+void star_stop(Star *c, int signal_number)
+{
+    int32_t number = signal_number;
+    pthread_mutex_lock(&c->mutex);
+    if (!c->stop_signal) all_send(c, STAR_STOP, &number, sizeof number, -1);
+    if (!c->stop_signal) c->stop_signal = signal_number;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+int star_stop_asked(Star *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    int number = c->stop_signal;
+    pthread_mutex_unlock(&c->mutex);
+    return number;
+}
+
+void star_fail(Star *c, const StarEnd *end)
+{
+    pthread_mutex_lock(&c->mutex);
+    if (!c->decided) failure_take(c, end, -1);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+bool star_failed(Star *c, StarEnd *failure)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool failed = c->decided ? c->result.status != OK : c->failed;
+    if (failed) *failure = c->decided ? c->result : c->failure;
+    pthread_mutex_unlock(&c->mutex);
+    return failed;
+}
+
+bool star_orphaned(Star *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool orphaned = c->orphaned;
+    pthread_mutex_unlock(&c->mutex);
+    return orphaned;
+}
+
+/* ---- files */
+
+void star_take(Star *c, StarTake *take, void *context)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->take = take;
+    c->take_context = context;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+Status star_send(Star *c, StarKind kind, const void *content, size_t bytes)
+{
+    NetPeer *root = &c->peer[0].net;
+    int64_t since = clock_ns();
+    size_t queued = SIZE_MAX;
+    for (;;) {
+        pthread_mutex_lock(&c->mutex);
+        star_round(c, 0);
+        bool gone = root->fd < 0 || root->closed || c->left, room = root->out_used < WINDOW;
+        if (root->out_used < queued) since = clock_ns();
+        queued = root->out_used;
+        bool heard = clock_ns() - c->peer[0].heard_ns < STALL_MS * 1000000ll; /* it is there: its disk needs long */
+        int64_t limit = heard ? FILES_MS : STALL_MS;
+        if (!gone && room) peer_send(&c->peer[0], kind, content, bytes);
+        pthread_mutex_unlock(&c->mutex);
+        if (gone || clock_ns() - since > limit * 1000000)
+            return FAIL(ERR_COMM, "rank 0 on %s takes no more files", c->peer[0].host);
+        if (room) return OK;
+        nanosleep(&(struct timespec){0, 1000000l}, NULL);
+    }
+}
+
+bool star_unwanted(Star *c, const StarFile *file)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool unwanted = !memcmp(&c->unwanted, file, sizeof *file);
+    pthread_mutex_unlock(&c->mutex);
+    return unwanted;
+}
+
+/* ---- the end */
+
+/* The first failure that was reported; else the result of the lowest rank that failed by itself; else of the lowest that
+ * failed at all; else success. */
+static void result_choose(Star *c)
+{
+    c->result = c->peer[c->rank].end;
+    for (int secondary = 1; secondary >= 0; secondary--)
+        for (int r = c->ranks - 1; r >= 0; r--) {
+            const StarEnd *end = &c->peer[r].end;
+            if (c->peer[r].ended && end->status != OK && (end->secondary != 0) == secondary) c->result = *end;
+        }
+    if (c->failed) c->result = c->failure;
+    for (int r = 0; r < c->ranks && !c->result.signal; r++)
+        if (c->peer[r].ended) c->result.signal = c->peer[r].end.signal;
+}
+
+void star_end(Star *c, const StarEnd *mine, StarEnd *result)
+{
+    pthread_mutex_lock(&c->mutex);
+    int64_t begun = clock_ns(), since = begun;
+    c->peer[c->rank].end = *mine;
+    c->peer[c->rank].ended = true;
+    if (!star_is_root(c)) peer_send(&c->peer[0], STAR_ENDED, mine, sizeof *mine);
+    for (bool waits = true; waits && !c->decided;) {
+        int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
+        waits = false;
+        for (int r = 0; r < c->ranks; r++)
+            waits |=
+                c->peer[r].net.fd >= 0 && (!star_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
+        /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
+        int64_t news = !star_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
+        if (news > since && news - begun < FILES_MS * 1000000ll) since = news;
+        waits &= clock_ns() - since < limit * 1000000 && !c->left;
+        if (!waits) break;
+        star_round(c, 0);
+        pthread_mutex_unlock(&c->mutex); /* a request to stop can be passed on meanwhile */
+        nanosleep(&(struct timespec){0, TURN_MS * 1000000l}, NULL);
+        pthread_mutex_lock(&c->mutex);
+    }
+    if (!c->decided) result_choose(c);
+    if (star_is_root(c)) all_send(c, STAR_RESULT, &c->result, sizeof c->result, 0);
+    c->decided = true;
+    *result = c->result;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+void star_leave(Star *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->left = true;
+    pthread_mutex_unlock(&c->mutex);
+}
