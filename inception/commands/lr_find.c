@@ -7,24 +7,25 @@
  * with --lr auto has the bits of a run that is given the rate that was found. */
 #include "inception/commands/commands.h"
 
+#include "inception/job/hosts.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/store/pretrained.h"
 #include "towers/train/train.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 
 static const double SMOOTHING = 0.9, TOO_HIGH = 4;
 enum { COLUMNS = 64, ROWS = 12, DELAY = 9 /* steps by which the smoothed loss lags: s / (1 - s) */ };
 
-/* Shared memory, filled by rank 0's process. */
+/* Every process has its own, and finds the same end; `result`, in shared memory, is that of rank 0's process. */
 typedef struct Sweep {
     size_t bytes;
+    struct Sweep *result;
     const TrainJob *job; /* borrowed; at the same address in every process */
     int64_t count;       /* steps with a finite smoothed loss */
     int64_t begun;       /* the first step with a loss */
-    bool ended;          /* later steps do not count: how many follow a request to stop depends on time */
+    bool ended;          /* later steps do not count */
     double average, best;
     int64_t pick;      /* index of the suggestion; -1: none */
     double smoothed[]; /* [steps], then the losses [steps] */
@@ -40,13 +41,12 @@ static double sweep_rate(const Sweep *s, int64_t i)
     return schedule_lr(&s->job->schedule, i, 1, sweep_steps(s));
 }
 
-static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
+static bool step_seen(void *context, bool root, int64_t step, double loss)
 {
     Sweep *s = context;
-    (void)seconds;
-    if (s->ended) return;
+    if (s->ended) return false;
     double *losses = s->smoothed + sweep_steps(s);
-    if (isnan(loss) && !s->begun) return; /* its gradients overflowed the loss scale, as those of all before it */
+    if (isnan(loss) && !s->begun) return true; /* its gradients overflowed the loss scale, as those of all before it */
     if (isnan(loss)) loss = losses[step - 2];
     if (!s->begun) s->begun = step;
     for (int64_t i = s->begun == step ? 0 : step - 1; i < step; i++) losses[i] = loss;
@@ -56,7 +56,8 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     if (step == s->begun || smooth < s->best) s->best = smooth;
     if (isfinite(smooth)) s->count = step;
     s->ended = !isfinite(smooth) || smooth > TOO_HIGH * s->best;
-    if (s->ended) atomic_store(&ledger->run.stop_signal, SIGUSR2);
+    if (root) memcpy(s->result, s, s->bytes);
+    return !s->ended;
 }
 
 /* The step of the steepest fall before the minimum, by central differences, less what smoothing delays the curve by. What
@@ -79,7 +80,6 @@ static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
 {
     TrainJob *job = &files->job;
     char absent[256];
-    int signal_number = 0;
     if (job->program.model->phases)
         return FAIL(ERR_UNSUPPORTED, "the losses of %s's phases do not show which learning rate is best; give --lr",
                     job->program.model->name);
@@ -95,20 +95,18 @@ static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
                                .decay_epochs = 1,
                                .epoch_steps = 1};
     size_t bytes = sizeof(Sweep) + 2 * (size_t)o->lr_steps * sizeof(double);
-    Sweep *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED) return FAIL(ERR_MEMORY, "no memory for the losses of %lld steps", (long long)o->lr_steps);
-    s->bytes = bytes;
-    s->job = job;
-    job->on_step = step_seen;
-    job->on_step_context = s;
+    Sweep *own = calloc(1, bytes), *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (!own || s == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "no memory for the losses of %lld steps", (long long)o->lr_steps);
+    *own = *s = (Sweep){.bytes = bytes, .result = s, .job = job};
+    job->goes_on = step_seen;
+    job->on_step_context = own;
     job->quiet = true;
     job->nan_policy = NAN_POLICY_STOP; /* a rate that is too high ends the sweep */
     job->report = LOSS_REPORT_MEAN;
-    Status st = train_timed(job, &signal_number);
-    bool too_high = st == ERR_NUMERIC || (st == ERR_INTERRUPTED && signal_number == SIGUSR2 && s->ended);
-    if (st == ERR_INTERRUPTED && !too_high) files->signal_number = signal_number;
-    if (too_high) st = OK;
-    if (st == OK && !s->count)
+    Status st = train_timed(job, &files->signal_number);
+    free(own);
+    if (st == OK && hosts_lead(files) && !s->count)
         st = FAIL(ERR_NUMERIC, "the loss of the first step, at rate %g, is not finite", o->lr_from);
     s->pick = pick_find(s->smoothed, s->count, o->lr_steps);
     if (st == OK)
@@ -168,6 +166,7 @@ static Status suggestion_check(const Sweep *s)
 Status lr_find_open(Options *o, JobFiles *files, FILE *to)
 {
     (void)to;
+    TRY(hosts_meet(o, files));
     o->verb = VERB_TRAIN; /* the job is that of training */
     o->lr = o->lr_to;     /* the highest, for checks */
     Status st = job_open(o, 0, files);
@@ -178,12 +177,14 @@ Status lr_find_open(Options *o, JobFiles *files, FILE *to)
 Status lr_find_command(Options *o, JobFiles *files, FILE *to)
 {
     Sweep *s;
-    if (!o->quiet) text_print(stderr, files->notes);
+    bool leads = hosts_lead(files), text = leads && !o->json;
+    if (!o->quiet && leads) text_print(stderr, files->notes);
+    TRY(hosts_compare(o, files));
     TRY(sweep_run(o, files, &s));
-    if (!o->json) curve_print(s, to);
-    Status st = o->json ? json_emit(sweep_json(s), JSON_COMPACT, to) : OK;
-    if (st == OK) st = suggestion_check(s);
-    if (st == OK && !o->json)
+    if (text) curve_print(s, to);
+    Status st = leads && o->json ? json_emit(sweep_json(s), JSON_COMPACT, to) : OK;
+    if (st == OK && leads) st = suggestion_check(s);
+    if (st == OK && text)
         text_printf(to, "suggestion: --lr %.3g (O: where the loss falls most steeply, step %lld of %lld)\n",
                     sweep_rate(s, s->pick), (long long)s->pick + 1, (long long)s->count);
     munmap(s, s->bytes);

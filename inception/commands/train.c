@@ -114,9 +114,10 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
                     "another from its weights: --pretrained RUN/last.safetensors");
     if (automatic && (!options->resume || files->nothing_to_resume)) {
         if (files->launch.ranks > 1)
-            return FAIL(ERR_UNSUPPORTED,
-                        "--lr auto works in one launched program: use `towers lr-find` on one host with "
-                        "the same global batch, which finds the same rate, and give --lr");
+            return FAIL(
+                ERR_UNSUPPORTED,
+                "--lr auto works in one launched program: start `towers lr-find` as this command was started, and "
+                "give the rate that it finds with --lr");
         options->origin[OPTION_ID_lr] = origin;
         TRY(lr_auto(options, files));
     }

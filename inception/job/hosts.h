@@ -5,7 +5,7 @@
 
 #include "inception/job/job.h"
 
-/* Read the launcher's variables and connect to the other programs; for `train` and
+/* Read the launcher's variables and connect to the other programs; for `train`, `lr-find` and
  * `doctor --hosts`, which meets other builds, too. */
 NODISCARD Status hosts_meet(const Options *options, JobFiles *files);
 /* Whether this program writes the records of the run, and prints: it is alone, or rank 0. */

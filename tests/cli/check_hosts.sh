@@ -124,6 +124,16 @@ all_codes 0 "shapes in four" 4
 same_run shapes # what it stopped at was evaluated, too
 ((failures)) || row bits "4 steps of 1 x 8, resumed as 2 x 4 for 4, as 4 x 2 for 4" equal equal equal "-"
 
+# ---- one sweep of the learning rate, printed once; it ends when the loss is too high, for all programs
+
+sweep=(lr-find fashion_cnn --data-path "$work/data" --device cpu --threads 1 --towers 8 --batch-size 2 --lr-to 1e4 --json --quiet)
+"$towers" "${sweep[@]}" >"$work/swept" 2>"$err" || complain "lr-find: $(tail -n 3 "$err")"
+new swept
+"${mpirun[@]}" 4 "$work/program" "$towers" "${sweep[@]}" >"$out" 2>"$err" </dev/null || complain "lr-find, four programs: exit $?: $(tail -n 3 "$err")"
+all_codes 0 "lr-find in four" 4
+cmp "$work/swept" "$out" || complain "lr-find: four programs find another curve than one"
+grep -q '"steps":100' "$out" && complain "lr-find: the sweep did not end early"
+
 # ---- what rank 0 says is not obeyed blindly: a link in place of the log, and another run directory, are refused
 
 victim=$work/victim

@@ -87,7 +87,9 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         int64_t done = p->done;
         bool last = p->run.step == p->total_steps ||
                     digest_is_due(p, false); /* wait for its result before starting another step */
-        TRY(last && done < p->run.step ? step_take(p) : step_run(p));
+        Status st = last && done < p->run.step ? step_take(p) : step_run(p);
+        if (st == ERR_NUMERIC && p->job->goes_on) return OK;
+        TRY(st);
         if (p->done == p->run.step) TRY(replicas_compare(p, false));
         if (p->done == done) continue;
         int64_t now = clock_ns();
@@ -95,8 +97,10 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
             loss = p->run.epoch_count ? p->run.epoch_sum / p->run.epoch_weight : NAN;
         p->run.epoch_sum = p->run.epoch_constant_sum = p->run.epoch_weight = 0;
         p->run.epoch_count = p->run.epoch_correct = p->run.epoch_steps = 0;
-        if (is_root(&p->place))
+        if (is_root(&p->place) && p->job->on_step)
             p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
+        if (p->job->goes_on && !p->job->goes_on(p->job->on_step_context, is_root(&p->place), p->done, loss))
+            p->total_steps = p->run.step; /* those that have begun */
         before = now;
     }
     return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->done) : OK;
