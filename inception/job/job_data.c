@@ -113,9 +113,13 @@ static void progress_show(void *context, int64_t done, int64_t all)
     fflush(stderr);
 }
 
-/* The number of training images that are pictures of any size; 0 for other data, and for data that cannot be opened,
- * which job_data_open reports. */
-static int64_t pictures_count(const Options *o)
+bool set_is_small(const SourceInfo *info)
+{
+    return info->h <= 0 && info->count <= SMALL_SET;
+}
+
+/* False, too, for data that cannot be opened, which job_data_open reports. */
+static bool trains_on_small_set(const Options *o)
 {
     bool shown = false;
     Source *train;
@@ -127,10 +131,11 @@ static int64_t pictures_count(const Options *o)
                            .background = o->background,
                            .progress = progress_show,
                            .context = &shown};
-    if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK) return 0;
-    int64_t count = source_info(train)->h > 0 ? 0 : source_info(train)->count;
+    if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK)
+        return false;
+    bool small = set_is_small(source_info(train));
     source_close(train);
-    return count;
+    return small;
 }
 
 Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
@@ -138,8 +143,7 @@ Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
     const char *name = o->pretrained ? "finetune" : "photos";
     bool trains = (o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND) && model->classes > 0;
     if (!trains || o->recipe || job_resumes(files)) return OK;
-    int64_t count = pictures_count(o);
-    if (count == 0 || count > SMALL_SET) return OK;
+    if (!trains_on_small_set(o)) return OK;
     if (option_origin(o, "opt") < ORIGIN_RUN) {
         job_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
         return recipe_choose(o, name);
