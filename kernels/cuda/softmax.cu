@@ -52,7 +52,7 @@ DEVICE Sample softmax_sample(const Softmax &o)
     double smooth = s > 0 ? s * (log_sum - centered / classes) : 0;
     Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, {before < 1, before < TOP_K}};
     if (target) sample.loss = mass * log_sum - soft;
-    if (!known || exps != exps) sample = {label == LABEL_NONE ? 0 : (double)NAN, {0, 0}};
+    if (!known) sample = {label == LABEL_NONE ? 0 : (double)NAN, {0, 0}};
     if (sample.loss != sample.loss) sample.correct[0] = sample.correct[1] = 0;
     return sample;
 }
