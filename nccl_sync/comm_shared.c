@@ -219,7 +219,7 @@ Status shared_check(const CommConfig *config, CommShared *shared)
 void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t first, const float *from, size_t count)
 {
     bool joins = config->place.first_tower == 0;
-    float *slot = shared_slot(shared, joins ? 0 : tower) + first;
+    float *slot = shared->slots + (size_t)(joins ? 0 : tower - shared->first_tower) * shared->stride + first;
     if (!joins || tower == 0) memcpy(slot, from, count * sizeof *slot);
     for (size_t i = 0; joins && tower > 0 && i < count; i++) slot[i] += from[i];
 }

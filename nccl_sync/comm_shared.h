@@ -40,11 +40,6 @@ struct CommShared {
     _Alignas(LINE) float slots[]; /* [towers + 1][stride]: the last one is the result */
 };
 
-static inline float *shared_slot(CommShared *shared, int tower)
-{
-    return shared->slots + (size_t)(tower - shared->first_tower) * shared->stride;
-}
-
 static inline float *shared_result(CommShared *shared)
 {
     return shared->slots + (size_t)shared->towers * shared->stride;
