@@ -30,14 +30,11 @@ typedef struct ShardsSource {
     Slot *slots; /* owned, as the lock, which protects them */
 } ShardsSource;
 
-static const char *const format_names[SHARD_KINDS][2][2] =
-    {/* [kind][labels from 1][divided] */
-     [SHARD_TAR] = {{"WebDataset tars", "WebDataset tars, divided"},
-                    {"WebDataset tars, labels from 1", "WebDataset tars, labels from 1, divided"}},
-     [SHARD_TFRECORD] = {{"TFRecords", "TFRecords, divided"},
-                         {"TFRecords, labels from 1", "TFRecords, labels from 1, divided"}},
-     [SHARD_MDS] = {{"MDS shards", "MDS shards, divided"},
-                    {"MDS shards, labels from 1", "MDS shards, labels from 1, divided"}}};
+/* [kind][labels from 1][divided] */
+#define FORMATS(kind, name)                                                                                            \
+    [kind] = {{name, name ", divided"}, {name ", labels from 1", name ", labels from 1, divided"}}
+static const char *const format_names[SHARD_KINDS][2][2] = {
+    FORMATS(SHARD_TAR, "WebDataset tars"), FORMATS(SHARD_TFRECORD, "TFRecords"), FORMATS(SHARD_MDS, "MDS shards")};
 
 static ShardKind kind_of(const ShardsSource *s)
 {
