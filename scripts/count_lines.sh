@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Rows of --why: a commit belongs to the first whose expression its subject matches. A feature did not exist before; what is
-# mended existed and failed.
+# fixed existed and failed.
 why() {
     cat <<'END'
 feature;files of weights that say what they are, and are fetched;^(store: let files of weights|job: compare --pretrained)
@@ -29,14 +29,15 @@ feature;classes of other data matched by name;^eval: match the classes
 feature;numbers for Prometheus;^record: --prometheus
 feature;ResNets, small networks for color images;^models:
 feature;the collective in which each process waits;^nccl_sync: record in which
+feature;processes on the cores near their GPU;^kernels: run each process
 feature;a recipe for small sets of pictures;^inception: give small
 feature;export with the preparation of images;^export:
-mended;parts of a data set under all their names;^data: take the parts
-mended;images judged by their headers, ignored files named;^data: (judge an image|count and name|tell a folder)
-mended;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a second)
-mended;large records, many hosts;^(report: read a large|hosts: allow|nccl_sync:)
-mended;messages, refused options, files opened safely;^(options: (refuse|--crop|say (that|in one))|commands: print names|files:|samples:|text: print|job:)
-mended;kernels whose sums depended on threads or candidates;^(cuda:|kernels: (cut|compute|keep)|graph: join)
+fix;parts of a data set under all their names;^data: take the parts
+fix;images judged by their headers, ignored files named;^data: (judge an image|count and name|tell a folder)
+fix;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a second)
+fix;large records, many hosts, memory of GPUs;^(report: read a large|hosts: allow|nccl_sync: (announce|send|count|keep|start)|replica: plan)
+fix;messages, refused options, files opened safely;^(options: (refuse|--crop|say (that|in one))|commands: print names|files:|samples:|text: print|job:)
+fix;kernels whose sums depended on threads or candidates;^(cuda:|kernels: (cut|compute|keep)|graph: join)
 structure;tables of options, commands, optimizers, operands;^(options: say in the table|kernels: (give each|say in ops))
 structure;headers included once, and through one door;^(headers|includes):
 structure;checks of kernels that the shape rules had made;^(kernels: leave shapes|graph, kernels:)
@@ -51,11 +52,11 @@ if [ "${1-}" = --why ]; then
     [ $# -ge 2 ] && [ $# -le 3 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
     set -f
     for commit in "$2" "${3-HEAD}"; do
-        git grep -hc '' "$commit" -- {kernels,nccl_sync,towers,inception}/*.{c,h,cu,cuh,def} |
-            awk -v commit="$(git rev-parse --short "$commit")" '{ lines += $1 } END { printf "%s: %d lines\n", commit, lines }'
+        lines=$(git grep -hc '' "$commit" -- {kernels,nccl_sync,towers,inception}/*.{c,h,cu,cuh,def} | awk '{ n += $1 } END { print n }')
+        echo "$(git rev-parse --short "$commit"): $lines lines"
     done
     echo
-    { why; git log --reverse --format='@%s' --numstat "$2..${3-HEAD}" -- kernels nccl_sync towers inception; } | awk -F'[;\t]' '
+    { why; git log --reverse --format='@%s' --numstat "$2..${3-HEAD}" -- kernels nccl_sync towers inception; } | awk -F'[;\t]' -v lines="$lines" '
         function row(kind, what, net) { printf "| %s | %s | %+d |\n", kind, what, net }
         /^[a-z]+;/ { kind[++rows] = $1; what[rows] = $2; subject[rows] = $3; next }
         /^@/ { for (at = 1; substr($0, 2) !~ subject[at];) at++; next }
@@ -65,6 +66,7 @@ if [ "${1-}" = --why ]; then
             for (i = 1; i <= rows; i++) { row(kind[i], what[i], net[i]); last[kind[i]] = i }
             for (i = 1; i <= rows; i++) if (last[kind[i]] == i) row("**" kind[i] "**", "", of[kind[i]])
             row("**all**", "", all)
+            printf "| **lines without features** | | %d |\n", lines - of["feature"]
         }'
     exit
 fi
