@@ -2,20 +2,21 @@
  * the weights file: number of classes, variant, whether there is an auxiliary head. */
 #include "inception/commands/commands.h"
 
+#include "inception/commands/activation_ranges.h"
 #include "inception/job/calibration.h"
 #include "inception/job/facts.h"
 #include "inception/quality/generator.h"
 #include "towers/replica/about.h"
-#include "towers/store/onnx.h"
 #include "towers/store/pretrained.h"
 
 typedef struct Export {
     ProgramConfig config;
     HeadNames heads;
     const char *from, *to;
-    SafeTensors *file; /* owned, as the next */
-    json_t *facts;     /* about the file */
-    OnnxBytes bytes;   /* with --preprocess */
+    SafeTensors *file;       /* owned, as the next */
+    json_t *facts;           /* about the file */
+    OnnxBytes bytes;         /* with --preprocess */
+    ActivationRanges ranges; /* with --int8 */
     /* owned */
     Program evaluation; /* of a classifier */
     Graph *generator;   /* of a model with one: nothing else is exported */
@@ -109,6 +110,7 @@ static Status weights_read(Export *x)
 
 static void export_close(Export *x)
 {
+    activation_ranges_close(&x->ranges);
     weight_list_clear(&x->list);
     layout_destroy(x->layout);
     program_destroy(&x->evaluation);
@@ -158,9 +160,10 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
         about_add(&about, "input",
                   preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
                              : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
-        TRY_OUT(onnx_write(x->to, model->name, x->generator ? x->generator : x->evaluation.graph, &x->list,
-                           about.pair + 1, about.count - 1, x->generator ? &pixels : NULL,
-                           preprocess ? &x->bytes : NULL));
+        const Graph *graph = x->generator ? x->generator : x->evaluation.graph;
+        if (x->ranges.range) graph = activation_ranges_graph(&x->ranges);
+        TRY_OUT(onnx_write(x->to, model->name, graph, &x->list, about.pair + 1, about.count - 1,
+                           x->generator ? &pixels : NULL, preprocess ? &x->bytes : NULL, x->ranges.range));
     } else {
         TRY_OUT(safetensors_replace(x->to, x->list.tensor, x->list.count, about.pair, about.count));
     }
@@ -169,14 +172,20 @@ out:
     return st;
 }
 
+/* --preprocess and --int8 */
+static Status form_check(const Options *o, bool onnx, const Model *model)
+{
+    if ((!o->preprocess && !o->int8) || (onnx && !model->generate)) return OK;
+    return FAIL(ERR_ARG, "towers export --%s: expected a classifier as ONNX, found %s; %s",
+                o->int8 ? "int8" : "preprocess", onnx ? "a generator" : "safetensors",
+                onnx ? "leave it out" : "name the file .onnx");
+}
+
 /* What --preprocess adds to the network, as towers predict computes it. */
-static Status preprocess_ask(const Options *o, bool onnx, Export *x)
+static Status preprocess_ask(const Options *o, Export *x)
 {
     const char *several = facts_text(x->facts, "several_classes");
     double temperature = 0;
-    if (!onnx || x->config.model->generate)
-        return FAIL(ERR_ARG, "towers export --preprocess: expected a classifier as ONNX, found %s; %s",
-                    onnx ? "a generator" : "safetensors", onnx ? "leave it out" : "name the file .onnx");
     x->bytes.several = several && !strcmp(several, "true");
     if (!x->bytes.several) TRY(calibration_read(o, x->from, &temperature));
     x->bytes.temperature = temperature > 0 ? (float)temperature : 1;
@@ -212,15 +221,21 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     Export x = {.config = files->job.program, .from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
+    TRY(form_check(o, onnx, x.config.model));
     TRY(job_weights(o, o->weights, from, sizeof from));
     TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(facts_read(o, from, &x.facts));
     TRY_OUT(file_ask(o, &x));
-    if (o->preprocess) TRY_OUT(preprocess_ask(o, onnx, &x));
+    if (o->preprocess) TRY_OUT(preprocess_ask(o, &x));
     TRY_OUT(graphs_make(&x));
     TRY_OUT(weights_read(&x));
+    if (o->int8) TRY_OUT(activation_ranges_measure(o, files, &x.config, from, &x.ranges));
     TRY_OUT(weights_write(&x, onnx, o->preprocess));
-    if (!o->quiet && x.generator)
+    if (!o->quiet && o->int8)
+        text_printf(to, "%s: ONNX of %s in int8, %d classes, from %s, ranges from %lld images of %s\n", target,
+                    x.config.model->name, x.config.options.classes, from, (long long)x.ranges.images,
+                    source_info(files->train)->name);
+    else if (!o->quiet && x.generator)
         text_printf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",
                     x.config.model->name, from);
     else if (!o->quiet)

@@ -239,7 +239,8 @@ static Status sources_open(const Options *o, SourceConfig *config, JobFiles *fil
 {
     bool predicts = files->job.program.model->classes > 0;
     Split part = SPLIT_VAL;
-    config->whole = o->verb == VERB_EVAL || o->verb == VERB_BENCH || (!predicts && o->verb != VERB_FID);
+    config->whole =
+        o->verb == VERB_EVAL || o->verb == VERB_BENCH || o->verb == VERB_EXPORT || (!predicts && o->verb != VERB_FID);
     if (o->verb == VERB_FID && source_splits(config->path) & SPLIT_BIT(SPLIT_TEST)) config->whole = true;
     if (o->verb == VERB_EVAL || (o->verb == VERB_FID && config->whole)) TRY(job_part(o, config->path, &part));
     if (o->val_split > 0 || source_splits(config->path)) files->part = split_name(part);

@@ -48,7 +48,7 @@ static void division_drop(Options *options, const Options *own)
         snprintf(division, sizeof division, "val-split %g", own->val_split);
     if (!options->quiet && !source_splits(options->data_path))
         fprintf(stderr,
-                "all images of %s are evaluated: --%s of the run divided %s; if the data have only moved, give it "
+                "all images of %s are used: --%s of the run divided %s; if the data have only moved, give it "
                 "again\n",
                 options->data_path, division, own->data_path);
 }
@@ -110,7 +110,7 @@ static Status file_argument_apply(Options *options, char *file)
     return file_facts_apply(options, model);
 }
 
-Status run_argument_apply(Options *options)
+static Status argument_apply(Options *options)
 {
     struct stat info;
     const Model *model = NULL;
@@ -129,6 +129,18 @@ Status run_argument_apply(Options *options)
     options->arguments[0] = (char *)model->name;
     if (!options->weights) options->weights = run;
     return OK;
+}
+
+/* --int8 sees images as an evaluation does, in f32. */
+Status run_argument_apply(Options *options)
+{
+    Verb verb = options->verb;
+    bool int8 = verb == VERB_EXPORT && options->int8;
+    if (int8) options->verb = VERB_EVAL;
+    Status st = argument_apply(options);
+    options->verb = verb;
+    if (int8) options->amp = false;
+    return st;
 }
 
 json_t *run_class_names(const Options *options, const char *weights)

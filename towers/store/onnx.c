@@ -1,210 +1,9 @@
 /* Convert an op list to ONNX nodes; see onnx.h. A ReLU fused into an op becomes a node of its own. Only ops that the
  * result (logits or images) depends on are written. */
-#include "towers/store/onnx.h"
-
-#include "proto/onnx.pb-c.h"
 #include "towers/files/files.h"
+#include "towers/store/onnx_nodes.h"
 
-enum { ATTRIBUTES = 6, NODES_PER_OP = 3, TENSORS_PER_OP = 2, OPSET = 17, IR_VERSION = 8, NAME = 32 };
-enum { TYPE_FLOAT = 1, TYPE_UINT8 = 2, TYPE_INT64 = 7 }; /* TensorProto.DataType */
-
-/* A protobuf node and the arrays that it points to. */
-typedef struct Node {
-    Onnx__NodeProto proto;
-    Onnx__AttributeProto attribute[ATTRIBUTES], *attributes[ATTRIBUTES];
-    int64_t ints[ATTRIBUTES][4];
-    char *input[OP_MAX_IN], *output[1];
-    char text[OP_MAX_IN + 1][NAME], label[2 * ST_MAX_NAME];
-} Node;
-
-typedef struct Constant {
-    Onnx__TensorProto proto;
-    int64_t dims[ST_MAX_RANK];
-    char name[NAME];
-    void *made; /* owned; NULL if the data is borrowed */
-} Constant;
-
-typedef struct Writer {
-    const Graph *graph;
-    const WeightList *weights;
-    const OnnxBytes *bytes; /* may be NULL */
-    Value input, result;    /* Value 0: the input of an IMAGE op */
-    const char *result_name;
-    /* owned */
-    bool *needed; /* by value id */
-    Node *nodes;
-    Constant *constants;
-    Onnx__NodeProto **node_list;
-    Onnx__TensorProto **constant_list;
-    /* state */
-    int node_count, constant_count;
-    Status status; /* sticky */
-} Writer;
-
-/* ---- pieces */
-
-/* Names in the graph are const, protobuf-c's fields are not; protobuf-c does not write to them. */
-static char *borrowed(const char *text)
-{
-    return (char *)text;
-}
-
-static Node *node_add(Writer *w, const char *type, const char *layer)
-{
-    Node *node = &w->nodes[w->node_count];
-    w->node_list[w->node_count++] = &node->proto;
-    onnx__node_proto__init(&node->proto);
-    node->proto.op_type = borrowed(type);
-    snprintf(node->label, sizeof node->label, "%s.%s.%d", layer, type, w->node_count); /* unique */
-    node->proto.name = node->label;
-    node->proto.input = node->input;
-    node->proto.output = node->output;
-    node->proto.attribute = node->attributes;
-    return node;
-}
-
-static void node_reads(Node *node, const char *name)
-{
-    node->input[node->proto.n_input++] = borrowed(name);
-}
-
-static void node_writes(Node *node, const char *name)
-{
-    node->output[node->proto.n_output++] = borrowed(name);
-}
-
-static Onnx__AttributeProto *attribute_add(Node *node, const char *name, Onnx__AttributeProto__AttributeType type)
-{
-    size_t k = node->proto.n_attribute++;
-    Onnx__AttributeProto *attribute = node->attributes[k] = &node->attribute[k];
-    onnx__attribute_proto__init(attribute);
-    attribute->name = borrowed(name);
-    attribute->has_type = 1;
-    attribute->type = type;
-    attribute->ints = node->ints[k];
-    return attribute;
-}
-
-static void attribute_int(Node *node, const char *name, int64_t value)
-{
-    Onnx__AttributeProto *attribute = attribute_add(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
-    attribute->has_i = 1;
-    attribute->i = value;
-}
-
-static void attribute_float(Node *node, const char *name, float value)
-{
-    Onnx__AttributeProto *attribute = attribute_add(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT);
-    attribute->has_f = 1;
-    attribute->f = value;
-}
-
-static void attribute_ints(Node *node, const char *name, int count, const int64_t *values)
-{
-    Onnx__AttributeProto *attribute = attribute_add(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
-    attribute->n_ints = (size_t)count;
-    memcpy(attribute->ints, values, (size_t)count * sizeof *values);
-}
-
-static void attributes_window(Node *node, const Window *window)
-{
-    attribute_ints(node, "kernel_shape", 2, (const int64_t[]){window->kh, window->kw});
-    attribute_ints(node, "strides", 2, (const int64_t[]){window->stride_h, window->stride_w});
-    attribute_ints(node, "pads", 4, (const int64_t[]){window->pad_h, window->pad_w, window->pad_h, window->pad_w});
-}
-
-/* ---- constants */
-
-static Constant *constant_add(Writer *w, const char *name, int rank, const int64_t *dims, const void *data,
-                              size_t bytes)
-{
-    Constant *constant = &w->constants[w->constant_count];
-    Onnx__TensorProto *proto = w->constant_list[w->constant_count++] = &constant->proto;
-    onnx__tensor_proto__init(proto);
-    memcpy(constant->dims, dims, (size_t)rank * sizeof *dims);
-    proto->n_dims = (size_t)rank;
-    proto->dims = constant->dims;
-    proto->has_data_type = proto->has_raw_data = 1;
-    proto->data_type = TYPE_FLOAT;
-    proto->raw_data = (ProtobufCBinaryData){bytes, (uint8_t *)data};
-    proto->name = borrowed(name);
-    return constant;
-}
-
-/* Make a constant of `count` values (all `fill` if `values` is NULL), shaped {1, count, 1, 1} or {count}; returns its
- * name. */
-static const char *constant_make(Writer *w, const char *what, int rank, int64_t count, const float *values, float fill)
-{
-    float *made = malloc((size_t)count * sizeof *made);
-    int64_t vector[] = {count}, image[] = {1, count, 1, 1};
-    if (!made) {
-        w->status = FAIL(ERR_MEMORY, "no memory for a constant of the ONNX file");
-        return "";
-    }
-    for (int64_t i = 0; i < count; i++) made[i] = values ? values[i] : fill;
-    Constant *constant = constant_add(w, NULL, rank, rank == 4 ? image : vector, made, (size_t)count * sizeof *made);
-    constant->made = made;
-    snprintf(constant->name, sizeof constant->name, "%s_%d", what, w->constant_count);
-    constant->proto.name = constant->name;
-    return constant->name;
-}
-
-/* A number, of rank 0. */
-static const char *constant_scalar(Writer *w, const char *what, float value)
-{
-    const char *name = constant_make(w, what, 1, 1, NULL, value);
-    if (w->status == OK) w->constants[w->constant_count - 1].proto.n_dims = 0;
-    return name;
-}
-
-/* A constant vector of integers. */
-static const char *constant_ints(Writer *w, const char *what, int count, const int64_t *values)
-{
-    int64_t dims[] = {count}, *made = malloc((size_t)count * sizeof *made);
-    if (!made) {
-        w->status = FAIL(ERR_MEMORY, "no memory for a constant of the ONNX file");
-        return "";
-    }
-    memcpy(made, values, (size_t)count * sizeof *made);
-    Constant *constant = constant_add(w, NULL, 1, dims, made, (size_t)count * sizeof *made);
-    constant->made = made;
-    constant->proto.data_type = TYPE_INT64;
-    snprintf(constant->name, sizeof constant->name, "%s_%d", what, w->constant_count);
-    constant->proto.name = constant->name;
-    return constant->name;
-}
-
-/* ---- values */
-
-static const char *value_name(const Writer *w, Value v, char text[NAME])
-{
-    const ValueInfo *info = graph_value(w->graph, v);
-    if (info->role == ROLE_PARAM || info->role == ROLE_STATE) return info->name;
-    if (v.id == w->result.id) return w->result_name;
-    if (v.id == w->input.id) return "z";
-    snprintf(text, NAME, "v%d", v.id);
-    return text;
-}
-
-static void reads_value(const Writer *w, Node *node, Value v)
-{
-    node_reads(node, value_name(w, v, node->text[node->proto.n_input]));
-}
-
-/* Let `node`, the last one of its op, write the op's value, followed by a ReLU node if the op has one. */
-static void writes_value(Writer *w, Node *node, const char *layer, Value v, bool relu)
-{
-    char *text = node->text[OP_MAX_IN];
-    if (!relu) {
-        node_writes(node, value_name(w, v, text));
-        return;
-    }
-    snprintf(text, NAME, "v%d_linear", v.id);
-    node_writes(node, text);
-    Node *last = node_add(w, "Relu", layer);
-    node_reads(last, text);
-    node_writes(last, value_name(w, v, last->text[OP_MAX_IN]));
-}
+enum { NODES_PER_OP = 9, TENSORS_PER_OP = 8, OPSET = 17, IR_VERSION = 8 };
 
 /* ---- ops: each function appends the nodes of one op */
 
@@ -221,13 +20,32 @@ static void write_image(Writer *w, const Op *op)
     writes_value(w, scale, op->name, op->out[0], false);
 }
 
-static void write_conv(Writer *w, const Op *op)
+static void attributes_window(Node *node, const Window *window)
 {
-    Node *node = node_add(w, "Conv", op->name);
-    for (int k = 0; k < op->in_count; k++)
+    attribute_ints(node, "kernel_shape", 2, (const int64_t[]){window->kh, window->kw});
+    attribute_ints(node, "strides", 2, (const int64_t[]){window->stride_h, window->stride_w});
+    attribute_ints(node, "pads", 4, (const int64_t[]){window->pad_h, window->pad_w, window->pad_h, window->pad_w});
+}
+
+/* The operands behind the first: those of `int8`, or if it is NULL those of the op. */
+static void reads_weights(const Writer *w, Node *node, const Op *op, const char *const *int8)
+{
+    for (int k = 1; k < op->in_count && !int8; k++)
         if (op->in[k].id) reads_value(w, node, op->in[k]);
+    for (int k = 0; k < 2 && int8; k++) node_reads(node, int8[k]);
+}
+
+static Status write_conv(Writer *w, const Op *op)
+{
+    const char *weights[2];
+    bool int8 = int8_weighs(w, op);
+    if (int8) TRY(int8_weights(w, op, weights));
+    Node *node = node_add(w, "Conv", op->name);
+    reads_value(w, node, op->in[0]);
+    reads_weights(w, node, op, int8 ? weights : NULL);
     attributes_window(node, &op->attr.conv.window);
     writes_value(w, node, op->name, op->out[0], op->attr.conv.relu);
+    return w->status;
 }
 
 /* in: x, beta, mean, var, gamma; ONNX: x, scale, bias, mean, var */
@@ -258,18 +76,23 @@ static void write_pool(Writer *w, const Op *op)
 }
 
 /* Weights are stored as {out, c * h * w} in the order of PyTorch's flatten, which is also ONNX's. */
-static void write_dense(Writer *w, const Op *op)
+static Status write_dense(Writer *w, const Op *op)
 {
-    Node *flat = node_add(w, "Flatten", op->name);
-    reads_value(w, flat, op->in[0]);
-    snprintf(flat->text[OP_MAX_IN], NAME, "v%d_flat", op->out[0].id);
-    node_writes(flat, flat->text[OP_MAX_IN]);
+    const char *weights[2];
+    bool int8 = int8_weighs(w, op);
+    Node *flatten = node_add(w, "Flatten", op->name);
+    char *flat = flatten->text[OP_MAX_IN];
+    reads_value(w, flatten, op->in[0]);
+    snprintf(flat, ONNX_NAME, "v%d_flat", op->out[0].id);
+    node_writes(flatten, flat);
+    if (int8) TRY(int8_weights(w, op, weights));
+    const char *x = int8 ? int8_round(w, op->name, op->in[0], flat) : flat;
     Node *node = node_add(w, "Gemm", op->name);
-    node_reads(node, flat->text[OP_MAX_IN]);
-    for (int k = 1; k < op->in_count; k++)
-        if (op->in[k].id) reads_value(w, node, op->in[k]);
+    node_reads(node, x);
+    reads_weights(w, node, op, int8 ? weights : NULL);
     attribute_int(node, "transB", 1);
     writes_value(w, node, op->name, op->out[0], op->attr.dense.relu);
+    return w->status;
 }
 
 static void write_plain(Writer *w, const Op *op, const char *type, bool relu)
@@ -287,7 +110,7 @@ static void write_affine(Writer *w, const Op *op)
     Node *scale = node_add(w, "Mul", op->name);
     reads_value(w, scale, op->in[0]);
     node_reads(scale, constant_make(w, "scale", 1, 1, NULL, op->attr.affine.scale));
-    snprintf(scale->text[OP_MAX_IN], NAME, "v%d_scaled", op->out[0].id);
+    snprintf(scale->text[OP_MAX_IN], ONNX_NAME, "v%d_scaled", op->out[0].id);
     node_writes(scale, scale->text[OP_MAX_IN]);
     Node *shift = node_add(w, "Add", op->name);
     node_reads(shift, scale->text[OP_MAX_IN]);
@@ -329,7 +152,7 @@ static Status write_repeat(Writer *w, const Op *op)
     node_reads(node, "");
     node_reads(node, constant_make(w, "scales", 1, 4, scales, 0));
     char *text = node->text[OP_MAX_IN];
-    snprintf(text, NAME, "v%d_repeated", op->out[0].id);
+    snprintf(text, ONNX_NAME, "v%d_repeated", op->out[0].id);
     node_writes(node, text);
     Node *scale = node_add(w, "Mul", op->name);
     node_reads(scale, text);
@@ -357,14 +180,14 @@ static void write_reshape(Writer *w, const Op *op)
     if (before) {
         reads_value(w, before, op->in[0]);
         attribute_ints(before, "perm", 4, last);
-        snprintf(before->text[OP_MAX_IN], NAME, "v%d_last", op->in[0].id);
+        snprintf(before->text[OP_MAX_IN], ONNX_NAME, "v%d_last", op->in[0].id);
         node_writes(before, before->text[OP_MAX_IN]);
         node_reads(node, before->text[OP_MAX_IN]);
     } else {
         reads_value(w, node, op->in[0]);
     }
     node_reads(node, constant_ints(w, "shape", 4, shape));
-    snprintf(node->text[OP_MAX_IN], NAME, "v%d_shaped", op->out[0].id);
+    snprintf(node->text[OP_MAX_IN], ONNX_NAME, "v%d_shaped", op->out[0].id);
     node_writes(node, node->text[OP_MAX_IN]);
     node_reads(behind, node->text[OP_MAX_IN]);
     attribute_ints(behind, "perm", 4, second);
@@ -395,13 +218,13 @@ static Status write_op(Writer *w, const Op *op)
     bool adaptive = op->kind == OP_AVG_POOL && op->attr.pool.adaptive;
     switch (adaptive ? OP_NONE : op->kind) {
     case OP_IMAGE: write_image(w, op); break;
-    case OP_CONV: write_conv(w, op); break;
+    case OP_CONV: return write_conv(w, op);
     case OP_BATCHNORM_APPLY: write_batchnorm(w, op); break;
     case OP_MAX_POOL:
     case OP_AVG_POOL: write_pool(w, op); break;
-    case OP_DENSE: write_dense(w, op); break;
+    case OP_DENSE: return write_dense(w, op);
     case OP_CONCAT: write_plain(w, op, "Concat", false); break;
-    case OP_ADD: write_plain(w, op, "Sum", op->attr.add.relu); break;
+    case OP_ADD: write_plain(w, op, op->in_count == 2 ? "Add" : "Sum", op->attr.add.relu); break;
     case OP_MUL: write_plain(w, op, "Mul", false); break;
     case OP_RELU: write_plain(w, op, "Relu", false); break;
     case OP_LEAKY_RELU: write_plain(w, op, "LeakyRelu", false); break;
@@ -425,7 +248,8 @@ static void needed_mark(Writer *w)
     for (int i = graph_op_count(w->graph) - 1; i >= 0; i--) {
         const Op *op = graph_op_at(w->graph, i);
         bool needed = op->out[0].id && w->needed[op->out[0].id];
-        for (int k = 0; needed && k < op->in_count; k++) w->needed[op->in[k].id] = true;
+        int inputs = int8_weighs(w, op) ? 1 : op->in_count;
+        for (int k = 0; needed && k < inputs; k++) w->needed[op->in[k].id] = true;
     }
 }
 
@@ -434,8 +258,10 @@ static Status writer_open(Writer *w, const Graph *graph, const WeightList *weigh
     size_t ops = (size_t)graph_op_count(graph), nodes = NODES_PER_OP * (ops + 2),
            constants = (size_t)weights->count + TENSORS_PER_OP * (ops + 2); /* the last 4 of write_pixels */
     *w = (Writer){.graph = graph, .weights = weights};
-    for (size_t i = 0; i < ops && !w->result.id; i++)
-        if (graph_op_at(graph, (int)i)->kind == OP_SOFTMAX_LOSS) w->result = graph_op_at(graph, (int)i)->in[0];
+    for (size_t i = 0; i < ops && !w->result.id; i++) {
+        const Op *op = graph_op_at(graph, (int)i);
+        if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS) w->result = op->in[0];
+    }
     w->result_name = "logits";
     if (!w->result.id) {
         w->result = graph_find(graph, "images");
@@ -476,7 +302,7 @@ static Onnx__ValueInfoProto *port_fill(Port *port, const char *name, const char 
     port->shape.n_dim = (size_t)rank;
     port->shape.dim = port->dims;
     port->tensor.has_elem_type = 1;
-    port->tensor.elem_type = TYPE_FLOAT;
+    port->tensor.elem_type = ONNX_FLOAT;
     port->tensor.shape = &port->shape;
     port->type.tensor_type = &port->tensor;
     port->info.type = &port->type;
@@ -495,7 +321,7 @@ static void write_bytes(Writer *w)
     attribute_ints(order, "perm", 4, channels_second);
     node_writes(order, "image_planes");
     node_reads(cast, "image_planes");
-    attribute_int(cast, "to", TYPE_FLOAT);
+    attribute_int(cast, "to", ONNX_FLOAT);
     node_writes(cast, "image_float");
     node_reads(scale, "image_float");
     node_reads(scale, constant_scalar(w, "white", 255));
@@ -526,7 +352,7 @@ static Status model_write(Writer *w, const char *path, const char *name, const S
         output = port_fill(&out, "image", "NCHW, pixels in [0, 1]", 4, out_dims);
     } else if (w->bytes) {
         input = port_fill(&in, "image", "NHWC, bytes", 4, (const int64_t[]){0, image.h, image.w, image.c});
-        in.tensor.elem_type = TYPE_UINT8;
+        in.tensor.elem_type = ONNX_UINT8;
         output = port_fill(&out, "probabilities", w->bytes->several ? "of each class" : "their sum is 1", 2, out_dims);
     } else {
         input = port_fill(&in, "image", "NCHW, pixels in [0, 1]", 4, in_dims);
@@ -590,7 +416,8 @@ static void write_pixels(Writer *w, const OnnxPixels *pixels)
 }
 
 Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                  const StPair *about, int pairs, const OnnxPixels *pixels, const OnnxBytes *bytes)
+                  const StPair *about, int pairs, const OnnxPixels *pixels, const OnnxBytes *bytes,
+                  const OnnxRange *ranges)
 {
     Status st = OK;
     Writer w;
@@ -598,12 +425,13 @@ Status onnx_write(const char *path, const char *name, const Graph *evaluation, c
     if (pairs > ONNX_PAIRS) return FAIL(ERR_INTERNAL, "%d entries of metadata, of at most %d", pairs, ONNX_PAIRS);
     TRY_OUT(writer_open(&w, evaluation, weights));
     w.bytes = bytes;
+    w.ranges = ranges;
     needed_mark(&w);
     if (bytes) write_bytes(&w);
     for (int i = 0; i < w.weights->count; i++) {
         const StTensor *t = &w.weights->tensor[i];
         Value v = graph_find(w.graph, t->name);
-        if (v.id && w.needed[v.id]) constant_add(&w, t->name, t->rank, t->dims, t->data, t->bytes);
+        if (v.id && w.needed[v.id]) constant_add(&w, t->name, ONNX_FLOAT, t->rank, t->dims, t->data, t->bytes);
     }
     for (int i = 0; i < graph_op_count(evaluation); i++) {
         const Op *op = graph_op_at(evaluation, i);

@@ -5,6 +5,8 @@
  * (towers/replica/about.h): "model", "class_names" (a JSON array in the order of the logits), and so on. Weights are in
  * PyTorch's order (OIHW).
  *
+ * With OnnxRange: weights and values of eight bits (onnx_int8.c), input and output as they are.
+ *
  * With OnnxBytes: input "image": uint8 {N, side, side, c}, NHWC; output "probabilities": float32 {N, classes}.
  *
  * Of a generator: input "z": float32 {N, latent}, standard normal; output "image": float32 {N, c, side, side}, as above. */
@@ -25,11 +27,17 @@ typedef struct OnnxBytes {
     float temperature; /* by which logits are divided; 1: as they are */
 } OnnxBytes;
 
-/* `evaluation`: an f32 graph made without training and without passes. `weights`: its parameters and states by name.
+/* The smallest and the largest number of a value. */
+typedef struct OnnxRange {
+    float low, high;
+} OnnxRange;
+
+/* `evaluation`: an f32 graph made without training and without passes; with `ranges`, with pass_fold_norms. `weights`: its parameters and states by name.
  * `about`: the metadata, at most ONNX_PAIRS. `pixels`: NULL, or for a graph from the input "z" to the result "images".
- * `bytes`: NULL, or for a classifier. Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX counterpart. */
+ * `bytes`: NULL, or for a classifier. `ranges`: NULL, or of each value, by its id: weights and values have eight bits. Replaces `path` atomically. Errors: ERR_UNSUPPORTED naming an op without an ONNX counterpart. */
 NODISCARD Status onnx_write(const char *path, const char *name, const Graph *evaluation, const WeightList *weights,
-                            const StPair *about, int pairs, const OnnxPixels *pixels, const OnnxBytes *bytes);
+                            const StPair *about, int pairs, const OnnxPixels *pixels, const OnnxBytes *bytes,
+                            const OnnxRange *ranges);
 /* The metadata of an ONNX file; the pairs are borrowed until onnx_about_close. Errors: ERR_FORMAT if it is not one. */
 typedef struct OnnxAbout OnnxAbout;
 NODISCARD Status onnx_about_open(const char *path, OnnxAbout **made);
