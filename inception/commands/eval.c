@@ -129,6 +129,7 @@ static ClassAnswer *answers_make(const EvalSample *samples, int64_t count, int64
 static Status answers_count(const EvalSample *samples, bool exclusive, Scores *s)
 {
     int64_t n;
+    ReliabilityBin bins[RELIABILITY_BINS];
     ClassAnswer *answers = answers_make(samples, s->info->count, &n);
     if (s->count <= CONFUSION_MOST) s->confusion = calloc((size_t)s->count * (size_t)s->count, sizeof *s->confusion);
     if (!answers || (s->count <= CONFUSION_MOST && !s->confusion)) {
@@ -136,7 +137,7 @@ static Status answers_count(const EvalSample *samples, bool exclusive, Scores *s
         return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)s->info->count);
     }
     for (int64_t i = 0; s->confusion && i < n; i++) s->confusion[answers[i].label * s->count + answers[i].predicted]++;
-    s->calibration = answers_calibration(answers, n);
+    s->calibration = answers_calibration(answers, n, bins);
     if (s->count == 2 && exclusive) answers_curves(answers, n, &s->roc_auc, &s->average_precision);
     free(answers);
     return OK;
@@ -287,12 +288,12 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
 
 /* ---- calibration */
 
-static Status calibration_error(const EvalSample *samples, int64_t count, double *error)
+static Status calibration_error(const EvalSample *samples, int64_t count, double *error, ReliabilityBin *bins)
 {
     int64_t n;
     ClassAnswer *answers = answers_make(samples, count, &n);
     if (!answers) return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)count);
-    *error = answers_calibration(answers, n);
+    *error = answers_calibration(answers, n, bins);
     free(answers);
     return OK;
 }
@@ -304,7 +305,7 @@ static Status calibrate(const Options *o, JobFiles *files, const char *weights, 
     int64_t count = source_info(files->test)->count, classes = files->job.program.options.classes;
     Calibration c = {.images = result->count, .loss[0] = result->loss};
     TRY(temperature_fit(samples, probability, count, classes, &c.temperature));
-    TRY(calibration_error(samples, count, &c.error[0]));
+    TRY(calibration_error(samples, count, &c.error[0], c.bins[0]));
     for (int64_t i = 0; i < count; i++) {
         float *prob = probability + i * classes;
         if (samples[i].label == LABEL_NONE) continue;
@@ -313,7 +314,7 @@ static Status calibrate(const Options *o, JobFiles *files, const char *weights, 
         samples[i].loss = -logf(prob[samples[i].label]);
         c.loss[1] += (double)samples[i].loss / (double)result->count;
     }
-    TRY(calibration_error(samples, count, &c.error[1]));
+    TRY(calibration_error(samples, count, &c.error[1], c.bins[1]));
     result->loss = c.loss[1];
     files->job.temperature = c.temperature;
     *made = c;

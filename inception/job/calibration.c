@@ -50,12 +50,25 @@ Status calibration_read(const Options *o, const char *weights, double *temperatu
     return OK;
 }
 
+static json_t *reliability(const ReliabilityBin *bins)
+{
+    json_t *images = json_array(), *right = json_array(), *sure = json_array();
+    for (int b = 0; b < RELIABILITY_BINS; b++) {
+        double answers = (double)bins[b].answers;
+        json_array_append_new(images, json_integer((json_int_t)bins[b].answers));
+        json_array_append_new(right, json_finite((double)bins[b].right / answers));
+        json_array_append_new(sure, json_finite(bins[b].sure / answers));
+    }
+    return json_pack("{s:o, s:o, s:o}", "images", images, "accuracy", right, "probability", sure);
+}
+
 Status calibration_write(const Options *o, const char *weights, const Calibration *c)
 {
     char own[64];
     TRY(weights_text(weights, own));
-    json_t *root = json_pack("{s:f, s:s, s:I, s:[oo], s:[oo]}", "temperature", c->temperature, "weights", own, "images",
-                             (json_int_t)c->images, "loss", json_finite(c->loss[0]), json_finite(c->loss[1]),
-                             "calibration_error", json_finite(c->error[0]), json_finite(c->error[1]));
+    json_t *root = json_pack("{s:f, s:s, s:I, s:[oo], s:[oo], s:[oo]}", "temperature", c->temperature, "weights", own,
+                             "images", (json_int_t)c->images, "loss", json_finite(c->loss[0]), json_finite(c->loss[1]),
+                             "calibration_error", json_finite(c->error[0]), json_finite(c->error[1]), "reliability",
+                             reliability(c->bins[0]), reliability(c->bins[1]));
     return json_replace(calibration_run(o), file_name, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }

@@ -1,17 +1,20 @@
 /* The temperature of a run's probabilities (towers/replica/temperature.h), in RUN/calibration.json:
  *
- *   temperature, images, loss, calibration_error [before, after] of the evaluation that it was fitted on, and
+ *   temperature, images, loss, calibration_error, reliability [before, after] of the evaluation that it was fitted on:
+ *   reliability has the images, the share of right ones and the mean probability of each bin (class_scores.h); and
  *   weights: size and XXH3-128 of the file of weights that it is of
  *
  * It is used for this file of weights alone; a run that has trained on has another one. */
 #pragma once
 
 #include "inception/options/options.h"
+#include "inception/report/class_scores.h"
 
 typedef struct Calibration {
     double temperature;
     int64_t images;
-    double loss[2], error[2]; /* before and after */
+    double loss[2], error[2]; /* before and after, as the next */
+    ReliabilityBin bins[2][RELIABILITY_BINS];
 } Calibration;
 
 /* The folder of a run that --weights names; NULL if it names a file. */

@@ -44,17 +44,18 @@ void class_scores_sort(ClassScore *scores, int count)
     qsort(scores, (size_t)count, sizeof *scores, by_recall);
 }
 
-double answers_calibration(const ClassAnswer *answers, int64_t count)
+double answers_calibration(const ClassAnswer *answers, int64_t count, ReliabilityBin bins[RELIABILITY_BINS])
 {
-    enum { BINS = 15 };
-    double right[BINS] = {0}, sure[BINS] = {0}, sum = 0;
+    double sum = 0;
+    memset(bins, 0, RELIABILITY_BINS * sizeof *bins);
     for (int64_t i = 0; i < count; i++) {
-        int bin = (int)ceil(answers[i].probability * BINS) - 1;
-        bin = bin < 0 ? 0 : bin < BINS ? bin : BINS - 1;
-        right[bin] += answers[i].label == answers[i].predicted;
-        sure[bin] += answers[i].probability;
+        int b = (int)ceil(answers[i].probability * RELIABILITY_BINS) - 1;
+        ReliabilityBin *bin = &bins[b < 0 ? 0 : b < RELIABILITY_BINS ? b : RELIABILITY_BINS - 1];
+        bin->answers++;
+        bin->right += answers[i].label == answers[i].predicted;
+        bin->sure += answers[i].probability;
     }
-    for (int b = 0; b < BINS; b++) sum += fabs(right[b] - sure[b]);
+    for (int b = 0; b < RELIABILITY_BINS; b++) sum += fabs((double)bins[b].right - bins[b].sure);
     return count ? sum / (double)count : NAN;
 }
 

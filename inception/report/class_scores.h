@@ -24,10 +24,16 @@ typedef struct ClassAnswer {
     double probability; /* of the predicted class */
 } ClassAnswer;
 
+enum { RELIABILITY_BINS = 15 };
+typedef struct ReliabilityBin {
+    int64_t answers, right;
+    double sure; /* sum of the probabilities */
+} ReliabilityBin;
+
 /* How well the probabilities are those of being right: the expected calibration error (Guo et al., "On Calibration of
- * Modern Neural Networks", 2017), with 15 bins of equal width, each with its upper end: sum of |accuracy - mean
- * probability| of each, weighted by its samples. NaN without answers. */
-double answers_calibration(const ClassAnswer *answers, int64_t count);
+ * Modern Neural Networks", 2017), with bins of equal width, each with its upper end: sum of |accuracy - mean
+ * probability| of each, weighted by its samples. NaN without answers. `bins` receives what a reliability diagram shows. */
+double answers_calibration(const ClassAnswer *answers, int64_t count, ReliabilityBin bins[RELIABILITY_BINS]);
 /* Of two classes, where class 1 is the positive one: the area under the ROC curve, and average precision, which is the
  * area under the precision-recall curve without interpolation: scikit-learn's roc_auc_score and
  * average_precision_score. NaN if one of the classes has no samples. Sorts `answers`. */

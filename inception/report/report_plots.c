@@ -1,6 +1,7 @@
 /* Plots of accuracy, rate, speed, arrival, gradients, layers and confusion; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
+#include "inception/report/class_scores.h"
 #include "towers/files/json.h"
 
 enum { ARRIVAL_COLUMNS = 60, LAYER_ROWS = 80, LAYER_COLUMNS = 90, LAYER_NAMES = 4096, NAMED_CLASSES = 20 };
@@ -356,4 +357,45 @@ void figure_confusion(Figures *f)
     svg_heat(f->to, &heat);
     figure_end(f);
     free(share);
+}
+
+/* ---- reliability */
+
+static void reliability_figure(Figures *f, const char *when, const json_t *bins, double error)
+{
+    static const double ends[] = {0, 1};
+    char title[40], note[256];
+    SvgPlot plot;
+    double *right = numbers_of(json_object_get(bins, "accuracy"), RELIABILITY_BINS);
+    if (!right || !bins) {
+        free(right);
+        return;
+    }
+    snprintf(title, sizeof title, "Reliability %s calibration", when);
+    snprintf(note, sizeof note,
+             "Share of right predictions by their probability; on the line both are equal. Expected calibration error "
+             "%.4f, weighted by images.",
+             error);
+    SvgFrame frame = figure_half(title, "probability of the predicted class");
+    frame.x_low = frame.y_low = 0;
+    frame.x_high = frame.y_high = 1;
+    frame.bare = true;
+    figure_begin(f, "half", title, note);
+    svg_open(&plot, f->to, &frame);
+    for (int b = 0; b < RELIABILITY_BINS; b++)
+        svg_bar(&plot, (b + 0.5) / RELIABILITY_BINS, right[b], 1.0 / RELIABILITY_BINS, 2);
+    svg_line(&plot, ends, ends, 2, 5, 1.6, NULL);
+    svg_close(&plot);
+    figure_end(f);
+    free(right);
+}
+
+void figure_reliability(Figures *f)
+{
+    static const char *const when[] = {"before", "after"};
+    json_t *root = json_of_run(f->run->path, "calibration.json");
+    for (size_t k = 0; k < 2; k++)
+        reliability_figure(f, when[k], json_array_get(json_object_get(root, "reliability"), k),
+                           json_number_value(json_array_get(json_object_get(root, "calibration_error"), k)));
+    json_decref(root);
 }

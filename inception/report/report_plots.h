@@ -24,3 +24,4 @@ void figure_arrival(Figures *f);
 void figure_gradients(Figures *f);
 void figure_layers(Figures *f);
 void figure_confusion(Figures *f);
+void figure_reliability(Figures *f); /* of towers eval --calibrate: before and after */

@@ -159,6 +159,7 @@ for n in 1 3; do
     cp -r runs/run runs/cal$n
     "$towers" eval runs/cal$n --quiet --json --calibrate --towers $n >cal$n.json 2>err || complain "eval --calibrate: $(cat err)"
 done
+"$towers" report runs/cal1 --quiet || complain "the report of a calibrated run"
 cmp cal1.json cal3.json && cmp runs/cal1/calibration.json runs/cal3/calibration.json || complain "the temperature depends on the number of towers"
 "$towers" eval runs/cal1 --json --towers 3 >used.json 2>used.err || complain "eval of a calibrated run: $(cat used.err)"
 "$towers" eval runs/cal1 --json --tta flip >used_flip.json 2>err || complain "eval --tta flip of a calibrated run: $(cat err)"
@@ -167,7 +168,7 @@ cmp cal1.json cal3.json && cmp runs/cal1/calibration.json runs/cal3/calibration.
 "$towers" predict runs/cal1/best.safetensors photos/val --json --top 2 >file.jsonl 2>err || complain "predict of a file: $(cat err)"
 cmp file.jsonl predicted.jsonl && ! grep -q temperature err || complain "a file of weights is scaled: $(cat err)"
 "$python" - <<'PYTHON' || failures=$((failures + 1))
-import json
+import json, re
 import numpy as np
 from scipy.optimize import minimize_scalar
 def table(file):
@@ -204,6 +205,19 @@ powers = np.exp(np.log(pairs) / t)
 assert abs(used_flip["loss"] + np.mean(np.log((powers / powers.sum(axis=1, keepdims=True))[np.arange(120), labels]))) < 1e-6, used_flip["loss"]
 stored = json.load(open("runs/cal1/calibration.json"))
 assert stored["temperature"] == t and stored["images"] == 120 and stored["loss"] == [made["loss_before"], made["loss"]], stored
+page = open("runs/cal1/report.html").read()
+for k, (when, p) in enumerate((("before", plain), ("after", scaled(t)))):
+    sure, right = p.max(axis=1), p.argmax(axis=1) == labels
+    inside = [np.minimum(np.ceil(sure * 15).astype(int) - 1, 14) == b for b in range(15)]
+    shown = stored["reliability"][k]
+    assert shown["images"] == [int(i.sum()) for i in inside] and stored["calibration_error"][k] == (before, made)[k]["calibration_error"], shown
+    for key, x in (("accuracy", right), ("probability", sure)):
+        assert all(v is None if not i.any() else abs(v - x[i].mean()) < 1e-5 for v, i in zip(shown[key], inside, strict=True)), (key, shown)
+    figure = page.split("<h2>Reliability %s calibration</h2>" % when)[1].split("</figure>")[0]
+    bars = [float(y) for y in re.findall('<rect class="f2"[^>]* height="([0-9.]*)"', figure)]
+    wanted = [v for v in shown["accuracy"] if v is not None]
+    assert "calibration error %.4f" % stored["calibration_error"][k] in figure and len(bars) == len(wanted), (when, figure)
+    assert np.allclose(np.array(bars) * max(wanted), np.array(wanted) * max(bars), atol=0.3), (bars, wanted)
 line = "temperature %.4f: calibration error %.4f before and %.4f after, loss %.5f before and %.5f after" % (
     t, before["calibration_error"], made["calibration_error"], before["loss"], made["loss"])
 assert line in open("text").read(), (line, open("text").read())
