@@ -3,6 +3,7 @@
 
 #include "inception/report/fold_scores.h"
 #include "inception/report/norm_drift.h"
+#include "inception/report/ranking.h"
 #include "inception/report/run_difference.h"
 #include "inception/report/setting_differences.h"
 #include "inception/report/waiting.h"
@@ -321,169 +322,6 @@ static Status terms_compare(const Run *a, const Run *b, TermDifference terms[TER
     return OK;
 }
 
-/* ---- ranking of three or more runs */
-
-/* What makes a run better than another. The loss of a phase tells nothing: that of a critic falls with its success and
- * rises with that of the generator. */
-typedef enum RankedBy { RANKED_BY_LOSS = 0, RANKED_BY_ACCURACY, RANKED_BY_KID, RANKED_BY_NOTHING } RankedBy;
-
-typedef struct Ranked {
-    const Run *run;
-    int number; /* position on the command line, from 1 */
-    double loss, accuracy, kid, speed;
-    double p; /* of the hypothesis that it equals the best run; NaN: unknown */
-} Ranked;
-
-static int by_accuracy(const void *a, const void *b)
-{
-    const Ranked *x = a, *y = b;
-    if (x->accuracy != y->accuracy) return x->accuracy > y->accuracy ? -1 : 1;
-    return x->number - y->number;
-}
-
-static int by_loss(const void *a, const void *b)
-{
-    const Ranked *x = a, *y = b;
-    if (isfinite(x->loss) != isfinite(y->loss)) return isfinite(x->loss) ? -1 : 1;
-    if (isfinite(x->loss) && x->loss != y->loss) return x->loss < y->loss ? -1 : 1;
-    return x->number - y->number;
-}
-
-static int by_kid(const void *a, const void *b)
-{
-    const Ranked *x = a, *y = b;
-    if (x->kid != y->kid) return x->kid < y->kid ? -1 : 1;
-    return x->number - y->number;
-}
-
-/* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
- * later half of the images that all runs have seen. */
-static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *images, RankedBy *by)
-{
-    bool accuracies = true, kids = true, phases = false;
-    *images = INT64_MAX;
-    for (int i = 0; i < count; i++) {
-        int64_t seen;
-        TRY(run_images(runs[i], &seen));
-        *images = seen < *images ? seen : *images;
-    }
-    for (int i = 0; i < count; i++) {
-        RunDifference itself;
-        TRY(run_difference(runs[i], runs[i], &itself));
-        ranks[i] = (Ranked){.run = runs[i],
-                            .number = i + 1,
-                            .accuracy = itself.a_accuracy,
-                            .kid = itself.a_kid,
-                            .speed = itself.a_speed};
-        TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
-        accuracies &= isfinite(ranks[i].accuracy) && runs[i]->several == runs[0]->several;
-        phases |= runs[i]->phase != NULL;
-        TRY(run_difference(runs[0], runs[i], &itself));
-        kids &= isfinite(ranks[i].kid) && !itself.other_features;
-    }
-    *by = accuracies ? RANKED_BY_ACCURACY : kids ? RANKED_BY_KID : phases ? RANKED_BY_NOTHING : RANKED_BY_LOSS;
-    if (*by == RANKED_BY_NOTHING) return OK;
-    qsort(ranks, (size_t)count, sizeof *ranks, accuracies ? by_accuracy : kids ? by_kid : by_loss);
-    for (int i = 0; i < count; i++) {
-        RunDifference d;
-        ranks[i].p = NAN;
-        if (i > 0) TRY(run_difference(ranks[0].run, ranks[i].run, &d));
-        if (i > 0) ranks[i].p = accuracies ? d.accuracy.p : kids ? d.kid.p : d.loss.p;
-    }
-    return OK;
-}
-
-static const char *number_text(double value, const char *format, char text[32])
-{
-    snprintf(text, 32, "-");
-    if (isfinite(value)) snprintf(text, 32, format, value);
-    return text;
-}
-
-static const char *const ranked_by[] = {"loss", "accuracy", "kid"};
-
-static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, RankedBy by)
-{
-    json_t *rows = json_array();
-    if (by == RANKED_BY_NOTHING) {
-        json_decref(rows);
-        return json_null();
-    }
-    for (int i = 0; i < count; i++) {
-        const Ranked *r = &ranks[i];
-        json_t *row = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rank", i + 1, "run", json_text(r->run->path),
-                                "mean_loss", json_finite(r->loss), "accuracy", json_finite(r->accuracy),
-                                "images_per_sec", json_finite(r->speed), "p_against_best", json_finite(r->p));
-        if (by == RANKED_BY_KID) json_object_set_new(row, "kid", json_finite(r->kid));
-        json_array_append_new(rows, row);
-    }
-    return json_pack("{s:s, s:I, s:I, s:o}", "by", ranked_by[by], "images_from", (json_int_t)(images / 2), "images_to",
-                     (json_int_t)images, "rows", rows);
-}
-
-static void ranks_print(const Ranked *ranks, int count, int64_t images, RankedBy by, FILE *to)
-{
-    static const char *const titles[] = {"loss (not all runs were evaluated)", "test accuracy",
-                                         "KID of the generated images, lowest first"};
-    char a[32], b[32], c[32], d[32];
-    bool kids = by == RANKED_BY_KID, several = ranks[0].run->several;
-    const char *score = several ? "test mAP" : "test accuracy";
-    if (by == RANKED_BY_NOTHING) {
-        fprintf(to, "\nNo ranking: the losses of phases that train against each other tell nothing about the images; "
-                    "--features CLASSIFIER measures them by KID during training, for all runs by the same network\n");
-        return;
-    }
-    text_printf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n",
-                by == RANKED_BY_ACCURACY ? score : titles[by], "mean_loss",
-                kids      ? "KID"
-                : several ? "test mAP, %"
-                          : "test accuracy, %",
-                "images per second", "compared to the best");
-    for (int i = 0; i < count; i++) {
-        const Ranked *r = &ranks[i];
-        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
-        snprintf(d, sizeof d, "%s", mark);
-        if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
-        text_printf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
-                    kids ? number_text(r->kid, "%.5f", b) : number_text(100 * r->accuracy, "%.2f", b),
-                    number_text(r->speed, "%.4g", c), d, r->run->path);
-    }
-    fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
-            (long long)images);
-}
-
-static Status ranking(Run *const *runs, int count, json_t *root, FILE *to)
-{
-    int64_t images;
-    RankedBy by;
-    Ranked *ranks = calloc((size_t)count, sizeof *ranks);
-    if (!ranks) return FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count);
-    Status st = ranks_make(runs, count, ranks, &images, &by);
-    if (st == OK && root) json_object_set_new(root, "ranking", ranks_json(ranks, count, images, by));
-    if (st == OK && !root) ranks_print(ranks, count, images, by, to);
-    free(ranks);
-    return st;
-}
-
-/* Rank runs by the loss of their first phases: losses of several cannot be ranked together. */
-static Status phases_ranking(Run *const *runs, int count, json_t *root, FILE *to)
-{
-    Status st = OK;
-    bool found;
-    Run *view = calloc((size_t)count, sizeof *view), **of = calloc((size_t)count, sizeof *of);
-    if (!view || !of) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
-    for (int i = 0; i < count; i++) {
-        TRY_OUT(run_phase(runs[i], 0, &view[i], &found));
-        of[i] = &view[i];
-    }
-    TRY_OUT(ranking(of, count, root, to));
-out:
-    for (int i = 0; view && i < count; i++) run_view_free(&view[i]);
-    free(view);
-    free(of);
-    return st;
-}
-
 /* ---- the command */
 
 /* One phase of a run, and its difference from the same phase of the first run (NULL: this is the first). */
@@ -553,7 +391,7 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
         TRY_OUT(setting_differences((const Run *const *)run, count, root, to));
         TRY_OUT(fold_scores((const Run *const *)run, count, root, to));
     }
-    if (count > 2) TRY_OUT(phases_ranking(run, count, root, to));
+    if (count > 2) TRY_OUT(ranking_emit(run, count, root, to));
     if (json) st = json_emit(json_incref(root), JSON_INDENT(2), to);
 out:
     for (int i = 0; run && i < count; i++) run_destroy(run[i]);
