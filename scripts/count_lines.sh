@@ -16,7 +16,7 @@ feature;files of torch.save, read without Python;^store: (read what torch|number
 feature;folds, learning rates found by a sweep of steps;^(data: divide training|lr-find[:,])
 feature;list of runs, settings that differ, model card;^(compare: list|card:)
 feature;GPUs watched by NVML;^train: read the GPUs
-feature;scores of two classes, calibration, mirror images, class maps;^(eval: (print|average|fit)|predict: draw)
+feature;scores of two classes, calibration, mirror images, class maps;^(eval: (print|average|fit)|predict: draw|report: draw reliability)
 feature;stopping by evaluations, outcome of a run;^(train: one table of epoch|train: compare the plateau|docs: say that a run which)
 feature;batch norms folded into convolutions, bench --inference;^(graph: fold batch|bench: time forward)
 feature;libtowers;^library:
@@ -31,7 +31,7 @@ feature;ResNets, small networks for color images;^models:
 feature;the collective in which each process waits;^nccl_sync: record in which
 feature;processes on the cores near their GPU;^kernels: run each process
 feature;a recipe for small sets of pictures;^inception: give small
-feature;export with the preparation of images;^export:
+feature;export with the preparation of images, with eight bits;^export:
 fix;parts of a data set under all their names;^data: take the parts
 fix;images judged by their headers, ignored files named;^data: (judge an image|count and name|tell a folder)
 fix;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a second)
