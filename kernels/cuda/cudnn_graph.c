@@ -25,7 +25,7 @@ struct CudnnPlan {
     Descriptor plan, pack; /* owned; pack: the pointers of the last run */
     int64_t workspace_bytes;
     void *memory[CUDNN_TENSORS + 1]; /* what pack holds */
-    char text[200];
+    char text[CUDNN_PLAN_BYTES];
 };
 
 /* ---- descriptors */
@@ -445,9 +445,10 @@ static Status config_engine(Descriptor config, Descriptor *engine)
     return OK;
 }
 
-enum { KNOBS = 24 };
+enum { KNOBS = 48 }; /* cuDNN 9.19 has 44 kinds */
 
-static void text_add_knobs(Descriptor config, char *buffer, size_t bytes)
+/* False if there is no room for all of them. */
+static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
 {
     Descriptor choice[KNOBS] = {0};
     int64_t count = 0, got = 0;
@@ -468,6 +469,7 @@ static void text_add_knobs(Descriptor config, char *buffer, size_t bytes)
             text_add(&text, " %d=%lld", (int)type, (long long)value);
     }
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
+    return !text.truncated && count <= KNOBS;
 }
 
 /* A plan of one configuration, or OK and NULL where the library refuses it: that is an answer, not a failure. */
@@ -497,11 +499,13 @@ static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *ru
     p->library = g->library;
     p->workspace_bytes = workspace;
     snprintf(p->text, sizeof p->text, "engine %lld knobs", (long long)number);
-    text_add_knobs(config, p->text, sizeof p->text);
+    if (!text_add_knobs(config, p->text, sizeof p->text)) goto out; /* no other process could make it */
     p->plan = plan;
     plan = NULL;
     *made = p;
+    p = NULL;
 out:
+    free(p);
     descriptor_destroy(&plan);
     descriptor_destroy(&engine);
     return st;

@@ -1,6 +1,7 @@
 /* The choice of a convolution's plan on the fake GPU: the rounding that f32 allows, and the choice without memory for
  * timing. */
 
+#include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/plan_cache.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
@@ -164,6 +165,33 @@ static void test_cached_plan_breaks_a_rule(void **state)
     assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "engine 1 knobs 25=7", 1), OK);
     assert_true(error_of_a_run() < 1e-6);
     assert_string_not_equal(plan_cache_find(cuda_device(&device)->plans, task), "engine 1 knobs 25=7");
+}
+
+/* Every plan is made again from its name, however many knobs its engine has. */
+static void test_plans_by_name(void **state)
+{
+    enum { ENGINES = 8 };
+    ConvShape shape = {.x = {N, C, SIDE, SIDE},
+                       .w = {K, C, 3, 3},
+                       .y = {N, K, SIDE, SIDE},
+                       .window = {3, 3, 1, 1, 1, 1, false},
+                       .dtype = DTYPE_F16};
+    const CudnnRules rules = {.tensor_cores = true};
+    CudnnPlan *plans[ENGINES], *again;
+    CudnnGraph *graph;
+    ConvTensors tensors;
+    int found;
+    assert_int_equal(conv_graph_create(cuda_device(&device)->cudnn, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    assert_int_equal(cudnn_plans(graph, &rules, ENGINES, plans, &found), OK);
+    assert_true(found > 3);
+    for (int i = 0; i < found; i++) {
+        if (cudnn_plan_named(graph, &rules, cudnn_plan_text(plans[i]), &again) != OK)
+            fail_msg("'%s': %s", cudnn_plan_text(plans[i]), status_message());
+        assert_string_equal(cudnn_plan_text(again), cudnn_plan_text(plans[i]));
+        cudnn_plan_destroy(again);
+        cudnn_plan_destroy(plans[i]);
+    }
+    cudnn_graph_destroy(graph);
 }
 
 /* ---- versions */
@@ -444,6 +472,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_f32_is_f32, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_tf32_is_not_f16, device_open_tf32, device_close),
         cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_plans_by_name, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_older_library, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),

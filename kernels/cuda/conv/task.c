@@ -196,7 +196,7 @@ static void task_name(const Device *device, const TaskSpec *s, char *text, size_
 
 static Status choose(Choice *c, Device *device, int *best)
 {
-    char task[256], plan[256];
+    char task[256], plan[CUDNN_PLAN_BYTES];
     double time = -1;
     *best = 0;
     if (device->config.deterministic) return offer_all(c, device, true);

@@ -147,6 +147,34 @@ static int64_t plan_engine(Descriptor *plan)
     return engine_number(linked(linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE));
 }
 
+/* Engine 0 has no knobs, the last one all kinds. */
+static int64_t knobs_of(int64_t engine)
+{
+    return engine * CUDNN_KNOB_TYPE_COUNTS / (ENGINES - 1);
+}
+
+static int64_t knob_value(int64_t engine, int64_t kind)
+{
+    return kind * kind * engine + 1;
+}
+
+/* Does a configuration have its engine's knobs? The library takes a usual value for one that is not set, and so another plan. */
+static bool knobs_are_whole(Descriptor *config)
+{
+    const Attribute *knobs = attribute_of(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+    int64_t engine = engine_number(linked(config, CUDNN_ATTR_ENGINECFG_ENGINE)), count = knobs_of(engine);
+    if ((knobs ? knobs->count : 0) != count) return false;
+    for (int64_t k = 0; k < count; k++) {
+        Descriptor *choice = ((Descriptor **)knobs->values)[k];
+        const Attribute *kind = attribute_of(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                        *value = attribute_of(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE);
+        if (*(cudnnBackendKnobType_t *)kind->values != (cudnnBackendKnobType_t)k ||
+            *(int64_t *)value->values != knob_value(engine, k))
+            return false;
+    }
+    return true;
+}
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 {
     Descriptor *d = descriptor;
@@ -157,13 +185,14 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
     if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake_device_current() == lost_on &&
         engines_lost >> plan_engine(d) & 1)
         return CUDNN_STATUS_NOT_SUPPORTED;
+    if (d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && !knobs_are_whole(d)) return CUDNN_STATUS_NOT_SUPPORTED;
     d->finalized = true;
     return CUDNN_STATUS_SUCCESS;
 }
 
 /* ---- questions */
 
-/* An engine of a graph, and its configuration with one knob; the previous content of `made` is lost. */
+/* An engine of a graph, and its configuration; the previous content of `made` is lost. */
 static void engine_fill(Descriptor *engine, Descriptor *graph, int64_t number)
 {
     attribute_add(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
@@ -180,10 +209,10 @@ static void config_fill(Descriptor *config, Descriptor *graph, int64_t number)
     config->finalized = true;
 }
 
-static void knob_fill(Descriptor *choice)
+static void knob_fill(Descriptor *choice, int64_t engine, int64_t kind)
 {
-    cudnnBackendKnobType_t type = CUDNN_KNOB_TYPE_TILE_SIZE;
-    int64_t value = 7;
+    cudnnBackendKnobType_t type = (cudnnBackendKnobType_t)kind;
+    int64_t value = knob_value(engine, kind);
     attribute_add(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
     attribute_add(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
 }
@@ -272,10 +301,12 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
     }
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: answer = notes_answer(d, values); break;
     case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE: break;
-    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
-        knob_fill(((Descriptor **)values)[0]);
-        answer = 1;
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: {
+        int64_t engine = engine_number(linked(d, CUDNN_ATTR_ENGINECFG_ENGINE));
+        answer = knobs_of(engine);
+        for (int64_t k = 0; k < answer && k < room; k++) knob_fill(((Descriptor **)values)[k], engine, k);
         break;
+    }
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
         *(int64_t *)values = 256 * (1 + engine_number(linked(config, CUDNN_ATTR_ENGINECFG_ENGINE)));
         answer = 1;
