@@ -96,8 +96,11 @@ static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
                                .epoch_steps = 1};
     size_t bytes = sizeof(Sweep) + 2 * (size_t)o->lr_steps * sizeof(double);
     Sweep *own = calloc(1, bytes), *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (!own || s == MAP_FAILED)
+    if (!own || s == MAP_FAILED) {
+        free(own);
+        if (s != MAP_FAILED) munmap(s, bytes);
         return FAIL(ERR_MEMORY, "no memory for the losses of %lld steps", (long long)o->lr_steps);
+    }
     *own = *s = (Sweep){.bytes = bytes, .result = s, .job = job};
     job->goes_on = step_seen;
     job->on_step_context = own;
@@ -178,8 +181,8 @@ Status lr_find_command(Options *o, JobFiles *files, FILE *to)
 {
     Sweep *s;
     bool leads = hosts_lead(files), text = leads && !o->json;
-    if (!o->quiet && leads) text_print(stderr, files->notes);
     TRY(hosts_compare(o, files));
+    if (!o->quiet && leads) text_print(stderr, files->notes);
     TRY(sweep_run(o, files, &s));
     if (text) curve_print(s, to);
     Status st = leads && o->json ? json_emit(sweep_json(s), JSON_COMPACT, to) : OK;

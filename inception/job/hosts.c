@@ -181,7 +181,8 @@ static Status settings_draft(const Options *o, const JobFiles *files, Draft *dra
     fprintf(draft->to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
             o->features ? "set" : "not set"); /* first: other settings follow from these */
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (!option_info(id)->local && option_info(id)->group != GROUP_GENERAL && option_belongs(id, VERB_TRAIN))
+        if (!option_info(id)->local && option_info(id)->group != GROUP_GENERAL &&
+            (option_belongs(id, VERB_TRAIN) || option_belongs(id, o->verb)))
             fprintf(draft->to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
     fprintf(draft->to, "%sprocesses: %d\n", files->settings, files->job.processes);
     return draft_end(draft, OK);

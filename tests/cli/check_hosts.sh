@@ -132,7 +132,11 @@ new swept
 "${mpirun[@]}" 4 "$work/program" "$towers" "${sweep[@]}" >"$out" 2>"$err" </dev/null || complain "lr-find, four programs: exit $?: $(tail -n 3 "$err")"
 all_codes 0 "lr-find in four" 4
 cmp "$work/swept" "$out" || complain "lr-find: four programs find another curve than one"
-grep -q '"steps":100' "$out" && complain "lr-find: the sweep did not end early"
+new swept-differently
+"${mpirun[@]}" 1 "$work/program" "$towers" "${sweep[@]}" : -np 1 "$work/program" "$towers" "${sweep[@]}" --lr-from 1e-3 >"$out" 2>"$err" </dev/null
+all_codes 2 "lr-find with different settings" 2
+grep -qF "'--lr-from: 0.001' here, '--lr-from: 1e-06' there" "$err" || complain "lr-find with different settings: $(tail -n 4 "$err")"
+grep -q '"steps":100' "$work/swept" && complain "lr-find: the sweep did not end early"
 
 # ---- what rank 0 says is not obeyed blindly: a link in place of the log, and another run directory, are refused
 
