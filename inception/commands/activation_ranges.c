@@ -14,7 +14,7 @@ static void tensor_widen(const Tensor *t, OnnxRange *range)
         const float *x = (const float *)t->data + p * t->pitch;
         for (int32_t k = 0; k < t->shape.c; k++) {
             wide.low = x[k] < wide.low ? x[k] : wide.low;
-            wide.high = x[k] > wide.high ? x[k] : wide.high;
+            wide.high = x[k] <= wide.high ? wide.high : x[k]; /* which NaN is, too, and remains */
         }
     }
     *range = wide;
@@ -36,7 +36,7 @@ static Status batch_widen(void *context, const Inferred *found)
     return OK;
 }
 
-/* One part of as many as leave at most RANGE_IMAGES in it: so many of each class, or one more. */
+/* One part of as many as leave at most RANGE_IMAGES in it, with the shares that classes have in all. */
 static Status images_choose(const Options *o, JobFiles *files)
 {
     int64_t parts = (source_info(files->train)->count + RANGE_IMAGES - 1) / RANGE_IMAGES;

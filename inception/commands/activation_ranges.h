@@ -10,7 +10,7 @@ enum { RANGE_IMAGES = 512 };
 typedef struct ActivationRanges {
     Classifier classifier; /* its first program of evaluation has the graph */
     OnnxRange *range;      /* owned: by value id */
-    int64_t images;        /* at most RANGE_IMAGES, of all classes */
+    int64_t images;        /* at most RANGE_IMAGES */
 } ActivationRanges;
 
 /* The training data are those of the run or of --data-path. `program`: of the weights in the file `path`, in f32; it becomes

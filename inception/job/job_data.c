@@ -280,7 +280,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                     "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
                     "the path one folder too deep?); to train all the same, use --classes 2",
                     path);
-    if (o->classes > 0 && o->classes < train->classes)
+    if (o->classes > 0 && o->classes < train->classes && o->verb != VERB_EXPORT)
         return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
                     (long long)o->classes, train->name, train->classes, train->classes);
     job->data_path = path;

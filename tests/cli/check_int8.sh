@@ -86,6 +86,6 @@ refused "towers export --int8: expected a classifier as ONNX, found safetensors;
 refused "--int8 has no effect" wgan_gp x.onnx --int8 --weights runs/cnn
 refused "--data-path has no effect without --int8" runs/cnn x.onnx --data-path data
 mv data away
-refused "data" runs/cnn x.onnx --int8
+refused "data directory 'data': No such file or directory" runs/cnn x.onnx --int8
 [ ! -e x.onnx ] || complain "a refused export wrote a file"
 check_end "ONNX Runtime computes networks of towers export --int8 in integers, as exactly as wanted"

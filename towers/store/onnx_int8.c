@@ -9,6 +9,8 @@
  * int32 in units of (scale of the input) * (scale of the weights), as the sums are. */
 #include "towers/store/onnx_nodes.h"
 
+#include <float.h>
+
 enum { VALUE_MOST = 255, WEIGHT_MOST = 127, BIAS_MOST = 1 << 30 };
 
 typedef struct Scale {
@@ -21,7 +23,7 @@ static Scale scale_of(const Writer *w, Value v)
 {
     for (const Op *op; (op = graph_op_at(w->graph, graph_value(w->graph, v)->op))->kind == OP_MAX_POOL;) v = op->in[0];
     double low = fmin((double)w->ranges[v.id].low, 0), high = fmax((double)w->ranges[v.id].high, 0);
-    double scale = high > low ? (high - low) / VALUE_MOST : 1;
+    double scale = high - low >= VALUE_MOST * FLT_MIN ? (high - low) / VALUE_MOST : 1;
     return (Scale){(float)scale, (uint8_t)lrint(-low / scale)};
 }
 
@@ -99,7 +101,7 @@ static void output_fill(const Writer *w, const Op *op, const Op *norm, int64_t o
     double factor = norm ? norm_of(w, norm, o, &shift) : 1, input = (double)scale_of(w, op->in[0]).scale;
     for (int64_t i = 0; i < l->each; i++) most = fmax(most, fabs(factor * (double)from[i]));
     double scale = fmax(most / WEIGHT_MOST, fabs(shift) / (input * BIAS_MOST));
-    l->scales[o] = scale > 0 ? (float)scale : 1;
+    l->scales[o] = scale * input >= FLT_MIN && scale >= FLT_MIN ? (float)scale : 1; /* such small numbers become 0 */
     l->bias_scales[o] = (float)(input * (double)l->scales[o]);
     for (int64_t i = 0; i < l->each; i++)
         l->weights[o * l->each + i] = (int8_t)lrint(factor * (double)from[i] / (double)l->scales[o]);
