@@ -367,14 +367,14 @@ static void reliability_figure(Figures *f, const char *when, const json_t *bins,
     char title[40], note[256];
     SvgPlot plot;
     double *right = numbers_of(json_object_get(bins, "accuracy"), RELIABILITY_BINS);
-    if (!right || !bins) {
+    if (!right || !json_is_array(json_object_get(bins, "accuracy")) || !isfinite(error)) {
         free(right);
         return;
     }
     snprintf(title, sizeof title, "Reliability %s calibration", when);
     snprintf(note, sizeof note,
              "Share of right predictions by their probability; on the line both are equal. Expected calibration error "
-             "%.4f, weighted by images.",
+             "%.4f, weighted by images. Of the weights for which the temperature was fitted.",
              error);
     SvgFrame frame = figure_half(title, "probability of the predicted class");
     frame.x_low = frame.y_low = 0;
@@ -394,8 +394,9 @@ void figure_reliability(Figures *f)
 {
     static const char *const when[] = {"before", "after"};
     json_t *root = json_of_run(f->run->path, "calibration.json");
-    for (size_t k = 0; k < 2; k++)
-        reliability_figure(f, when[k], json_array_get(json_object_get(root, "reliability"), k),
-                           json_number_value(json_array_get(json_object_get(root, "calibration_error"), k)));
+    double *error = numbers_of(json_object_get(root, "calibration_error"), 2);
+    for (size_t k = 0; error && k < 2; k++)
+        reliability_figure(f, when[k], json_array_get(json_object_get(root, "reliability"), k), error[k]);
+    free(error);
     json_decref(root);
 }

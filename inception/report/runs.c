@@ -176,6 +176,7 @@ static int in_order(const void *a, const void *b, void *order)
     default: break;
     }
     if (!found) found = by_number(y->started_at, x->started_at);
+    if (!found) found = strcmp(x->started, y->started); /* without started_at */
     return found ? found : strcmp(x->name, y->name);
 }
 
