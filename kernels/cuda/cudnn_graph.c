@@ -447,17 +447,17 @@ static Status config_engine(Descriptor config, Descriptor *engine)
 
 enum { KNOBS = 48 }; /* cuDNN 9.19 has 44 kinds */
 
-/* False if there is no room for all of them. */
+/* False if there is no room for all of them, or no memory. */
 static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
 {
     Descriptor choice[KNOBS] = {0};
     int64_t count = 0, got = 0;
     Text text = text_behind(buffer, bytes);
-    for (int i = 0; i < KNOBS; i++)
-        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choice[i]) != CUDNN_STATUS_SUCCESS)
-            choice[i] = NULL;
-    if (cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, KNOBS,
-                                 &count, choice) != CUDNN_STATUS_SUCCESS)
+    bool room = true;
+    for (int i = 0; room && i < KNOBS; i++)
+        room = cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choice[i]) == CUDNN_STATUS_SUCCESS;
+    if (room && cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                         KNOBS, &count, choice) != CUDNN_STATUS_SUCCESS)
         count = 0;
     for (int64_t i = 0; i < count && i < KNOBS; i++) {
         cudnnBackendKnobType_t type;
@@ -469,7 +469,7 @@ static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
             text_add(&text, " %d=%lld", (int)type, (long long)value);
     }
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
-    return !text.truncated && count <= KNOBS;
+    return room && !text.truncated && count <= KNOBS;
 }
 
 /* A plan of one configuration, or OK and NULL where the library refuses it: that is an answer, not a failure. */

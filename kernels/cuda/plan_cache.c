@@ -44,7 +44,7 @@ static void path_make(const char *libraries, char *path)
         if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;
     }
     char *name = path + text.used + 1;
-    text_add(&text, "/%s.txt", libraries);
+    text_add(&text, "/%s-2.txt", libraries); /* 2: names have all knobs */
     for (; *name; name++)
         if (!isalnum((unsigned char)*name) && *name != '.') *name = '_';
     return;
