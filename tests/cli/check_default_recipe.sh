@@ -50,7 +50,7 @@ configured none --dataset synthetic
 configured none --data-path small --opt adam
 "$towers" train inception_mini --data-path small --opt adam --epochs 0 --experiment adam 2>err </dev/null
 grep -q 'no recipe, because the optimizer is given' err || complain "--opt adam does not say that there is no recipe: $(cat err)"
-"$towers" data show small --img-size 8 -o small.png | grep -q 'trained with --recipe photos by default' || complain "data show does not name the recipe"
+"$towers" data show small --img-size 8 -o small.png | grep -q 'trained on these with --recipe photos' || complain "data show does not name the recipe"
 "$towers" data show small --img-size 8 --recipe none -o small.png | grep -q 'by default' && complain "data show names the recipe all the same"
 
 # ---- the same bits
