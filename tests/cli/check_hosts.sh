@@ -133,7 +133,8 @@ new swept
 all_codes 0 "lr-find in four" 4
 cmp "$work/swept" "$out" || complain "lr-find: four programs find another curve than one"
 new swept-differently
-"${mpirun[@]}" 1 "$work/program" "$towers" "${sweep[@]}" : -np 1 "$work/program" "$towers" "${sweep[@]}" --lr-from 1e-3 >"$out" 2>"$err" </dev/null
+echo 'more="--lr-from 1e-3"' >"$codes/before-1"
+"${mpirun[@]}" 2 "$work/program" "$towers" "${sweep[@]}" >"$out" 2>"$err" </dev/null
 all_codes 2 "lr-find with different settings" 2
 grep -qF "'--lr-from: 0.001' here, '--lr-from: 1e-06' there" "$err" || complain "lr-find with different settings: $(tail -n 4 "$err")"
 grep -q '"steps":100' "$work/swept" && complain "lr-find: the sweep did not end early"
