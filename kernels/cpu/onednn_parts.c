@@ -26,7 +26,7 @@ static const bool divided[2][ONEDNN_ROLES] = {{[ONEDNN_X] = true, [ONEDNN_Y] = t
                                               {[ONEDNN_W] = true, [ONEDNN_Y] = true, [ONEDNN_BIAS] = true}};
 
 /* Whether oneDNN may compute the sums otherwise for another number of threads: all sums without AVX-512; with it sums of
- * 1,024 and more products, if the first factor is transposed, or in bf16 by AMX. */
+ * 1,024 and more products, if the first factor is transposed, which oneDNN 3.7 takes a single row for, or in bf16 by AMX. */
 static bool sums_are_divided(const OnednnSpec *spec)
 {
     enum { LONG_SUM = 1024 };
@@ -34,7 +34,7 @@ static bool sums_are_divided(const OnednnSpec *spec)
     if (spec->kind != ONEDNN_MATMUL || spec->one_thread) return false;
     if (!onednn_has_avx512()) return true;
     bool by_tiles = onednn_has_amx() && spec->compute[ONEDNN_X] == DTYPE_BF16;
-    return x->dims[1] >= LONG_SUM && (by_tiles || x->strides[1] != 1);
+    return x->dims[1] >= LONG_SUM && (by_tiles || x->strides[1] != 1 || x->dims[0] == 1);
 }
 
 /* Parts as small as they may be without cost: starting one takes about a microsecond, its work fifty times as long. And
@@ -55,14 +55,16 @@ static Cut cut_of(const OnednnSpec *spec)
     return cut;
 }
 
-/* A product over one part. Weights stay as they are held: to convert them would be repeated for each part. */
+/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. Those
+ * that are converted leave their gaps behind, between which oneDNN 3.7 computes wrongly with AMX. */
 static OnednnSpec part_of(const OnednnSpec *spec, const Cut *cut, int64_t extent)
 {
     OnednnSpec part = *spec;
     part.one_thread = true;
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (divided[cut->axis][role] && part.held[role].rank) part.held[role].dims[cut->axis] = extent;
-    if (cut->count > 1 && part.fit[ONEDNN_W] == ONEDNN_ANY) part.fit[ONEDNN_W] = ONEDNN_AS_HELD;
+    bool converts = spec->held[ONEDNN_W].dtype != spec->compute[ONEDNN_W];
+    if (cut->count > 1) part.fit[ONEDNN_W] = converts ? ONEDNN_PACKED : ONEDNN_AS_HELD;
     return part;
 }
 
