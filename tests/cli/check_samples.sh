@@ -97,7 +97,7 @@ train fashion_cnn fewer --data-path data --batch-size 32 --max-steps 6 --resume 
 # depends on no other, and only two steps are taken, since such a network amplifies every rounding.
 python3 - <<'PYTHON'
 import os, random
-random.seed(3)
+random.seed(4)
 for split, count in (("train", 152), ("val", 4)):
     for label, name in enumerate("ab"):
         os.makedirs("damaged/%s/%s" % (split, name))
