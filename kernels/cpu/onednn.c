@@ -274,6 +274,13 @@ static bool dtype_to_dnnl(Dtype dtype, dnnl_data_type_t *type)
     }
 }
 
+/* Gaps in a copy would only cost memory, and oneDNN 3.7 with AMX computes products wrongly whose weights have some. */
+static OnednnFit fit_of(const OnednnSpec *spec, int role)
+{
+    bool copied = spec->held[role].dtype != spec->compute[role];
+    return copied && spec->fit[role] == ONEDNN_AS_HELD ? ONEDNN_PACKED : spec->fit[role];
+}
+
 static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, Layout *layout)
 {
     Status st = OK;
@@ -384,7 +391,7 @@ static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t 
     Dtype dtype = spec->compute[spec->kind == ONEDNN_CONV_DX ? ONEDNN_W : ONEDNN_X];
     memset(layouts, 0, sizeof layouts);
     for (int role = 0; role < ONEDNN_BIAS; role++)
-        TRY_OUT(layout_make(&spec->held[role], spec->fit[role], dtype, &layouts[role]));
+        TRY_OUT(layout_make(&spec->held[role], fit_of(spec, role), dtype, &layouts[role]));
     TRY_DNNL_OUT(attr_create(false, false, &attr));
     TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, alg_of(spec), layouts, false, pads, attr, NULL));
 out:
@@ -479,7 +486,7 @@ static Status task_build(OnednnTask *task, const OnednnSpec *spec)
     memset(layouts, 0, sizeof layouts);
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (spec->held[role].rank)
-            TRY_OUT(layout_make(&spec->held[role], spec->fit[role], spec->compute[role], &layouts[role]));
+            TRY_OUT(layout_make(&spec->held[role], fit_of(spec, role), spec->compute[role], &layouts[role]));
     TRY_OUT(describe(task->onednn, spec, layouts, &desc));
     TRY_OUT(stage_create(task, desc, &task->work));
     for (int role = 0; role < ONEDNN_ROLES; role++)

@@ -17,7 +17,7 @@ typedef enum OnednnKind { ONEDNN_CONV = 0, ONEDNN_CONV_DX, ONEDNN_CONV_DW, ONEDN
 typedef enum OnednnRole { ONEDNN_X = 0, ONEDNN_W, ONEDNN_Y, ONEDNN_BIAS, ONEDNN_ROLES } OnednnRole;
 
 typedef enum OnednnFit {
-    ONEDNN_AS_HELD = 0, /* the primitive works on the caller's strides */
+    ONEDNN_AS_HELD = 0, /* the primitive works on the caller's strides; a copy in another dtype has no gaps */
     ONEDNN_PACKED,      /* on the same order of axes without gaps */
     ONEDNN_ANY          /* on the layout that oneDNN chooses */
 } OnednnFit;

@@ -55,16 +55,14 @@ static Cut cut_of(const OnednnSpec *spec)
     return cut;
 }
 
-/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. Those
- * that are converted leave their gaps behind, between which oneDNN 3.7 computes wrongly with AMX. */
+/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. */
 static OnednnSpec part_of(const OnednnSpec *spec, const Cut *cut, int64_t extent)
 {
     OnednnSpec part = *spec;
     part.one_thread = true;
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (divided[cut->axis][role] && part.held[role].rank) part.held[role].dims[cut->axis] = extent;
-    bool converts = spec->held[ONEDNN_W].dtype != spec->compute[ONEDNN_W];
-    if (cut->count > 1) part.fit[ONEDNN_W] = converts ? ONEDNN_PACKED : ONEDNN_AS_HELD;
+    if (cut->count > 1 && part.fit[ONEDNN_W] == ONEDNN_ANY) part.fit[ONEDNN_W] = ONEDNN_AS_HELD;
     return part;
 }
 

@@ -3,8 +3,7 @@
  * oneDNN may divide the sums of a matrix product among the threads that it finds, so that another team rounds otherwise:
  * without AVX-512 any sum (gemm:jit), with it long sums (brgemm_matmul_utils.cpp, nthr_k and k_blk; from 3.7 on also those
  * of a single row). Such a product is cut into parts by its shape alone, along its rows or its columns, and each part is a
- * task made for one thread. Every other
- * task has one part, which is the task itself. */
+ * task made for one thread. Every other task has one part, which is the task itself. */
 #pragma once
 
 #include "kernels/cpu/onednn.h"
