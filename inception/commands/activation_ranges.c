@@ -7,17 +7,21 @@
 
 enum { RANGE_BATCH = 8 };
 
-static void tensor_widen(const Tensor *t, OnnxRange *range)
+/* False if a number is not finite. */
+static bool tensor_widen(const Tensor *t, OnnxRange *range)
 {
     OnnxRange wide = *range;
+    bool finite = true;
     for (int64_t p = 0; p < shape_pixels(t->shape); p++) {
         const float *x = (const float *)t->data + p * t->pitch;
         for (int32_t k = 0; k < t->shape.c; k++) {
             wide.low = x[k] < wide.low ? x[k] : wide.low;
-            wide.high = x[k] <= wide.high ? wide.high : x[k]; /* which NaN is, too, and remains */
+            wide.high = x[k] > wide.high ? x[k] : wide.high;
+            finite &= isfinite(x[k]) != 0;
         }
     }
     *range = wide;
+    return finite;
 }
 
 static Status batch_widen(void *context, const Inferred *found)
@@ -28,8 +32,7 @@ static Status batch_widen(void *context, const Inferred *found)
         const ValueInfo *info = graph_value(program->graph, (Value){id});
         Tensor t = plan_tensor(program->plan, (Value){id});
         if (info->role != ROLE_TEMP || info->dtype != DTYPE_F32 || !t.data) continue;
-        tensor_widen(&t, &r->range[id]);
-        if (!isfinite(r->range[id].low) || !isfinite(r->range[id].high))
+        if (!tensor_widen(&t, &r->range[id]))
             return FAIL(ERR_NUMERIC, "towers export --int8: %s computes numbers that are not finite",
                         graph_op_at(program->graph, info->op)->name);
     }

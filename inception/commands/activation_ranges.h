@@ -14,7 +14,7 @@ typedef struct ActivationRanges {
 } ActivationRanges;
 
 /* The training data are those of the run or of --data-path. `program`: of the weights in the file `path`, in f32; it becomes
- * the job's. Errors: those of opening data; ERR_NUMERIC naming a layer with an infinite value. */
+ * the job's. Errors: those of opening data; ERR_NUMERIC naming a layer with a value that is not finite. */
 NODISCARD Status activation_ranges_measure(Options *options, JobFiles *files, const ProgramConfig *program,
                                            const char *path, ActivationRanges *made);
 const Graph *activation_ranges_graph(const ActivationRanges *ranges);
