@@ -151,7 +151,7 @@ static Status data_show(const Options *o, FILE *to)
     TRY_OUT(loader_next(loader, &batch));
     TRY_OUT(sheet_make(o, source, batch, t.side, to));
     text_printf(to, "written to %s\n", o->sheet);
-    if (!o->recipe && set_is_small(source_info(source)))
+    if (!o->recipe && job_set_is_small(source_info(source)))
         fputs("by default a classifier is trained on these with --recipe photos; to see that, give it here, too\n", to);
 out:
     loader_destroy(loader);

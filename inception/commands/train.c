@@ -116,8 +116,8 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
         if (files->launch.ranks > 1)
             return FAIL(
                 ERR_UNSUPPORTED,
-                "--lr auto works in one launched program: start `towers lr-find` as this command was started, and "
-                "give the rate that it finds with --lr");
+                "--lr auto works in one launched program: launch `towers lr-find` in the same way, and give the "
+                "rate that it finds with --lr");
         options->origin[OPTION_ID_lr] = origin;
         TRY(lr_auto(options, files));
     }

@@ -62,7 +62,7 @@ NODISCARD Status job_order_check(const Options *options, const SourceInfo *info)
  * ERR_ARG if it is not there. */
 NODISCARD Status job_part(const Options *options, const char *path, Split *part);
 /* Whether these are pictures of any size, and so few that a default recipe is for them. */
-bool set_is_small(const SourceInfo *info);
+bool job_set_is_small(const SourceInfo *info);
 /* Without --recipe, the recipe for a small set of pictures, if the run trains on one: `photos`, or with pretrained weights
  * `finetune`. A resumed run has the settings that it began with, and who chooses the optimizer chooses the rest, too. */
 NODISCARD Status job_default_recipe(Options *options, const Model *model, JobFiles *files);

@@ -113,9 +113,9 @@ static void progress_show(void *context, int64_t done, int64_t all)
     fflush(stderr);
 }
 
-bool set_is_small(const SourceInfo *info)
+bool job_set_is_small(const SourceInfo *info)
 {
-    return info->h <= 0 && info->count <= SMALL_SET;
+    return info->h == 0 && info->count <= SMALL_SET;
 }
 
 /* False, too, for data that cannot be opened, which job_data_open reports. */
@@ -133,7 +133,7 @@ static bool trains_on_small_set(const Options *o)
                            .context = &shown};
     if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK)
         return false;
-    bool small = set_is_small(source_info(train));
+    bool small = job_set_is_small(source_info(train));
     source_close(train);
     return small;
 }

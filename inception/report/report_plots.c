@@ -374,7 +374,7 @@ static void reliability_figure(Figures *f, const char *when, const json_t *bins,
     snprintf(title, sizeof title, "Reliability %s calibration", when);
     snprintf(note, sizeof note,
              "Share of right predictions by their probability; on the line both are equal. Expected calibration error "
-             "%.4f, weighted by images. Of the weights for which the temperature was fitted.",
+             "%.4f, weighted by images, for the weights for which the temperature was fitted.",
              error);
     SvgFrame frame = figure_half(title, "probability of the predicted class");
     frame.x_low = frame.y_low = 0;
