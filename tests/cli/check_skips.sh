@@ -53,6 +53,12 @@ grep -nE "(echo|printf) .*(left out|not tried|not installed|skipped:|[Ww]ithout 
 printf '%s\n' '1/1 Test: check_x' "$(left_out 'a part: no root' 2>&1)" >LastTest.log
 [[ $(bash "$source_dir/scripts/skips.sh" list LastTest.log) == "check_x: a part: no root" ]] || complain "what left_out says is not listed"
 
+# Which kernels a processor leaves out is seen on such a processor alone: all say it in the words that tests/skips.txt accepts.
+grep -n '"skipped: ' "$source_dir"/tests/unit/test_cpu_*.c | grep -v '"skipped: this processor has no ' >found &&
+    complain "skips of another wording than tests/skips.txt accepts: $(cat found)"
+printf '%s\n' 'test_cpu_x, test_y: skipped: this processor has no part' >list
+bash "$source_dir/scripts/skips.sh" unexpected list >found || complain "a skip for the processor was refused: $(cat found)"
+
 # Three commits in a row run everything (tests/README.md).
 for first in 0 7 311; do
     plans=$(for number in $first $((first + 1)) $((first + 2)); do "$source_dir/scripts/test.sh" --plan $number; done)

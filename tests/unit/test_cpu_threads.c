@@ -167,7 +167,7 @@ static void test_f32(void **state)
 static void test_bf16(void **state)
 {
     if (cpu_find()->computes(DTYPE_BF16) != OK) {
-        print_message("skipped: %s\n", status_message());
+        print_message("skipped: this processor has no --amp: %s\n", status_message());
         skip();
     }
     assert_int_equal(all_differ(DTYPE_BF16), 0);

@@ -58,7 +58,8 @@ static bool takes(Dtype dtype, int n, int channels)
 static void need(Dtype dtype)
 {
     if (takes(dtype, 2, 32)) return;
-    print_message("skipped: this processor has no AVX-512 or AVX2 for %s, or for bf16 has AMX\n", dtype_name(dtype));
+    print_message("skipped: this processor has no use for it: no AVX-512 or AVX2 for %s, or AMX for bf16\n",
+                  dtype_name(dtype));
     skip();
 }
 
