@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Show the kinds of processors that were measured side by side: fills the section "processors" of docs/results/cpu.md from the records of
+scripts/bench_cpu.sh and scripts/bench_inference.sh beside it. Measures nothing. usage: scripts/bench_processors.py"""
+import glob
+import json
+import os
+import subprocess
+
+import bench_cpu as bench
+import bench_inference as inference
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+
+def cell(case):
+    """The best of our sides, and how many times as fast as the best of the others it is."""
+    sums = bench.summaries(case)
+    ours, peer = bench.best(sums, "towers"), bench.best({n: s for n, s in sums.items() if not n.startswith("towers")}, "")
+    if not ours[0] or not peer[0]:
+        return ""
+    star = bench.STAR if sums[ours[0]]["disturbed"] or sums[peer[0]]["disturbed"] else ""
+    return f"{bench.digits(ours[1])}, {ours[1] / peer[1]:.2f}x{star}"
+
+
+def rows():
+    """(what, {processor: cell}) of everything that was measured on one kind of processor or more."""
+    found = {}
+    for what, order in (("cpu", bench.cases_make(2, 0)), ("inference", inference.CASES)):
+        for path in sorted(glob.glob(f"docs/results/{what}-*.json")):
+            with open(path) as file:
+                results = json.load(file)
+            for name in order:
+                if name in results["cases"]:
+                    title = results["cases"][name].get("title") or "inference, {0}, {1}x{1}, batch {2}, f32".format(*inference.CASES[name])
+                    title = title.replace(" on AMX", "")
+                    found.setdefault(title, {})[bench.kind_of(results).removeprefix(" on ")] = cell(results["cases"][name])
+    return found
+
+
+def main():
+    table = rows()
+    kinds = sorted({kind for cells in table.values() for kind in cells})
+    lines = ["| images/s, times the best other | " + " | ".join(kinds) + " |", "|---|" + "---:|" * len(kinds)]
+    lines += [f"| {title} | " + " | ".join(cells.get(kind, "") for kind in kinds) + " |" for title, cells in table.items()]
+    if any(bench.STAR in line for line in lines):
+        lines += ["", f"`*` fewer than {bench.CLEAN_LEAST} runs undisturbed by other programs, so these numbers are less reliable."]
+    subprocess.run(["scripts/fill_section.sh", bench.TABLE, "processors"], input="\n".join(lines) + "\n", text=True, check=True)
+
+
+if __name__ == "__main__":
+    main()
