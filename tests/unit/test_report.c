@@ -313,6 +313,19 @@ static void data_of_a_run(void **state)
     free(page);
 }
 
+/* With many classes env.json takes megabytes. */
+static void long_environment(void **state)
+{
+    char *text = NULL;
+    run_write(2, 50, -1);
+    assert_true(asprintf(&text, "{\"model\": \"m\",%*s\"data\": \"d\"}", 2 << 20, "") > 0);
+    scratch_put("env.json", text);
+    free(text);
+    char *page = page_of_run();
+    holds(page, "m on d");
+    free(page);
+}
+
 /* Other files than the record may be damaged: the page is made without them. */
 static void odd_neighbors(void **state)
 {
@@ -338,6 +351,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_of_a_run, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(thinned, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(long_environment, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(odd_neighbors, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,10 @@
 
 #include "kernels/text.h"
 
-enum { PATH_BYTES = 4096 };
+enum {
+    PATH_BYTES = 4096,
+    RUN_TEXT_BYTES = 1 << 28 /* most in args.yaml and in a JSON file of a run: names of a million classes fit */
+};
 
 /* Size and XXH3-128 of a file's bytes. */
 typedef struct FileSum {

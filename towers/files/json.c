@@ -25,10 +25,9 @@ Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *e
 
 json_t *json_of_run(const char *run, const char *name)
 {
-    enum { LIMIT = 1 << 28 };
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
-    if (path_join(path, run, name) != OK || file_read(path, LIMIT, &text, &bytes) != OK) return NULL;
+    if (path_join(path, run, name) != OK || file_read(path, RUN_TEXT_BYTES, &text, &bytes) != OK) return NULL;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
     free(text);
     if (json_is_object(root)) return root;

@@ -20,6 +20,6 @@ NODISCARD Status json_replace(const char *directory, const char *name, json_t *r
  * is OK, *made is NULL and *error is filled. */
 NODISCARD Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *error);
 
-/* The object in a file of a run directory, owned by the caller. NULL if there is no such file, if it is larger than 256
- * MiB (a million names of classes fit), or if it has no object. */
+/* The object in a file of a run directory, owned by the caller. NULL if there is no such file, if it is larger than
+ * RUN_TEXT_BYTES, or if it has no object. */
 json_t *json_of_run(const char *run, const char *name);

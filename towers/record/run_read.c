@@ -8,7 +8,7 @@
 #include "towers/files/files.h"
 #include "towers/record/setting_line.h"
 
-enum { TEXT_LIMIT = 1 << 20, CLASSES_LIMIT = 1000, TOWERS_LIMIT = 4096 };
+enum { CLASSES_LIMIT = 1000, TOWERS_LIMIT = 4096 };
 
 /* ---- lines */
 
@@ -520,7 +520,7 @@ static Status text_read(const char *path, char **text)
         *text = strdup("");
         return *text ? OK : FAIL(ERR_MEMORY, "no memory for an empty text");
     }
-    return file_read(path, TEXT_LIMIT, text, &count);
+    return file_read(path, RUN_TEXT_BYTES, text, &count);
 }
 
 /* The name of a phase by the order of first steps; NULL behind the last. */
