@@ -28,6 +28,8 @@ static const Case cases[] = {
     {"3x3 same, sum", 3, 48, 64, 9, 7, 3, 3, 1, 1, 1, .relu = true, .acc = true},
     {"3x3 stride 2, a row left over", 3, 48, 16, 10, 10, 3, 3, 2, 0, 0, .acc = true},
     {"3x3 stride 2, padded", 1, 80, 48, 11, 9, 3, 3, 2, 1, 1},
+    {"3x3 stride 2, padded, sum of slices", 2, 32, 48, 12, 11, 3, 3, 2, 1, 1, .x_gap = 16, .y_gap = 5, .acc = true},
+    {"1x3 stride 2, a column left over", 2, 32, 48, 9, 12, 1, 3, 2, 0, 0, .acc = true},
     {"1x7", 3, 16, 32, 9, 9, 1, 7, 1, 0, 3, .bias = true, .acc = true},
     {"7x1", 3, 80, 32, 9, 9, 7, 1, 1, 3, 0, .relu = true},
     {"1x3 of few channels", 1, 5, 3, 4, 9, 1, 3, 1, 0, 1},

@@ -9,7 +9,7 @@ static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
     &conv_winograd,   &conv_winograd_line, &conv_positions,
 #endif
-    &conv_columns_dx, &conv_onednn,        NULL,
+    &conv_columns_dx, &conv_phases_dx,     &conv_onednn,    NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #if defined(__x86_64__)
