@@ -45,13 +45,14 @@ build() {
     mv "$log" "$kept/build-$1"
 }
 
-# check PRESET [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless
+# check PRESET [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless. One test more than there are
+# cores: the longest of them mostly wait, for what they have killed and for each other.
 failed=''
 check() {
     local preset=$1
     shift
     echo "== testing $preset"
-    ctest --test-dir "build-$preset" --output-on-failure -j "$jobs" "$@" || failed+=" $preset"
+    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" || failed+=" $preset"
     cp "build-$preset/Testing/Temporary/LastTest.log" "$kept/test-$preset"
 }
 
