@@ -371,14 +371,13 @@ out:
 
 /* ---- the source */
 
-/* Make the folder above the root, and its name the only class. */
-static const char *class_of_root(Tree *tree)
+/* Make the folder above the root, and its name the only class; above "/" is nothing. */
+static void class_of_root(Tree *tree, char class[PATH_BYTES])
 {
     char *slash = strrchr(tree->root, '/');
-    if (!slash[1]) return "."; /* of the file system */
-    *slash = 0;
+    snprintf(class, PATH_BYTES, "%s", slash[1] ? slash + 1 : ".");
+    slash[slash == tree->root] = 0;
     memcpy(tree->train, tree->root, sizeof tree->train);
-    return slash + 1;
 }
 
 Status folder_source_open(const SourceConfig *config, Split split, Source **made)
@@ -387,16 +386,15 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     uint64_t key[2];
     Index index = {0};
     bool found;
-    char more[PATH_BYTES] = "";
-    const char *class = NULL;
+    char class[PATH_BYTES] = "", more[PATH_BYTES + 8] = "";
     TRY(tree_find(config, split, config->unlabeled ? &of_images : &of_classes, &tree));
-    if (folder_is_flat(tree.train) && config->unlabeled) class = ".";
+    if (folder_is_flat(tree.train) && config->unlabeled) strcpy(class, ".");
     if (!folder_is_in(tree.root) && folder_is_flat(tree.root) && !config->unlabeled && config->whole)
-        class = class_of_root(&tree);
-    if (class) snprintf(more, sizeof more, " flat %s", class);
+        class_of_root(&tree, class);
+    if (*class) snprintf(more, sizeof more, " flat %s", class);
     tree_key(&tree, "folder 2", more, key);
     TRY(index_find(key, &index, &found));
-    if (!found) TRY(index_build(config, &tree, class, key, &index));
+    if (!found) TRY(index_build(config, &tree, *class ? class : NULL, key, &index));
     return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",
                               &index, made);
 }
