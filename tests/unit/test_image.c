@@ -5,9 +5,11 @@
 #include "tests/support/unit.h"
 #include "towers/data/images/image.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <zlib.h>
 
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 
@@ -141,6 +143,41 @@ static void test_png_bits(void **state)
         }
     image_decoder_destroy(f.decoder);
     pixels_free(&f.pixels);
+}
+
+static void chunk_put(Fixture *f, const char *type, const uint8_t *content, size_t count)
+{
+    uint8_t *to = f->data + f->size;
+    uint32_t length = htonl((uint32_t)count), sum;
+    memcpy(to, &length, 4);
+    memcpy(to + 4, type, 4);
+    memcpy(to + 8, content, count);
+    sum = htonl((uint32_t)crc32(0, to + 4, (uInt)count + 4));
+    memcpy(to + 8 + count, &sum, 4);
+    f->size += count + 12;
+}
+
+/* A line of five gray pixels, which Adam7 stores in four passes in the order 0 4 2 1 3: as a row the last pass has a
+ * line of two, as a column two of one. */
+static void test_interlaced_lines(void **state)
+{
+    static const uint8_t row[] = {0, 10, 0, 14, 0, 12, 0, 11, 13}, column[] = {0, 10, 0, 14, 0, 12, 0, 11, 0, 13};
+    for (int upright = 0; upright < 2; upright++) {
+        Fixture f = {.data = "\x89PNG\r\n\x1a\n", .size = 8};
+        uint8_t header[13] = {[3] = upright ? 1 : 5, [7] = upright ? 5 : 1, [8] = 8, [12] = 1}, packed[64];
+        uLongf count = sizeof packed;
+        assert_int_equal(compress(packed, &count, upright ? column : row, upright ? sizeof column : sizeof row), Z_OK);
+        chunk_put(&f, "IHDR", header, sizeof header);
+        chunk_put(&f, "IDAT", packed, count);
+        chunk_put(&f, "IEND", packed, 0);
+        assert_int_equal(image_decoder_create(&f.decoder), OK);
+        if (decode(&f, f.size, &f.pixels) != OK) fail_msg("%s", status_message());
+        for (int i = 0; i < 15; i++)
+            assert_int_equal(f.pixels.at[upright ? (size_t)(i / 3) * f.pixels.pitch + (size_t)(i % 3) : (size_t)i],
+                             10 + i / 3);
+        image_decoder_destroy(f.decoder);
+        pixels_free(&f.pixels);
+    }
 }
 
 /* Limits hold before memory is taken. */
@@ -422,9 +459,16 @@ static void test_exif(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),       cmocka_unit_test(test_changed),        cmocka_unit_test(test_png_bits),
-        cmocka_unit_test(test_limits),    cmocka_unit_test(test_crops),          cmocka_unit_test(test_exif),
-        cmocka_unit_test(test_scans),     cmocka_unit_test(test_announced_size), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_interlaced_lines),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_png_bits),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_crops),
+        cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_announced_size),
+        cmocka_unit_test(test_budget),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,8 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
     bool deep = gray && header->bit_depth == 16;
     size_t step = header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ? 2 : 1, bytes = 0;
     int format = deep ? SPNG_FMT_PNG : SPNG_FMT_RGB8;
-    int32_t pixel = deep ? 2 * (int32_t)step : 3, rows = header->interlace_method ? (int32_t)header->height : 1;
+    bool interlaced = header->interlace_method != SPNG_INTERLACE_NONE;
+    int32_t pixel = deep ? 2 * (int32_t)step : 3, rows = interlaced ? (int32_t)header->height : 1;
     int code = spng_decoded_image_size(png, format, &bytes);
     if (code) return png_failure(code);
     image_hold(decoder, pixel * (int64_t)rows * header->width + 3 * (int64_t)part.h * part.w);
@@ -81,11 +82,11 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
     Pixels *whole = &decoder->whole;
     if (bytes != whole->pitch * header->height)
         return FAIL(ERR_INTERNAL, "PNG: expected rows of %zu bytes, found an image of %zu", whole->pitch, bytes);
-    code = rows > 1 ? spng_decode_image(png, whole->at, bytes, format, 0)
-                    : spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
+    code = interlaced ? spng_decode_image(png, whole->at, bytes, format, 0)
+                      : spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
     for (int32_t y = 0; code == 0 && y < part.y + part.h; y++) {
-        const uint8_t *row = whole->at + (rows > 1 ? (size_t)y * whole->pitch : 0);
-        if (rows == 1) code = spng_decode_row(png, whole->at, whole->pitch);
+        const uint8_t *row = whole->at + (interlaced ? (size_t)y * whole->pitch : 0);
+        if (!interlaced) code = spng_decode_row(png, whole->at, whole->pitch);
         if (code == SPNG_EOI) code = 0; /* this was the last row */
         if (code || y < part.y) continue;
         uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch;
