@@ -535,6 +535,18 @@ static void test_memory(void **state)
     assert_non_null(strstr(status_message(), "--data-memory"));
 }
 
+/* All towers that a run may have, in one process. */
+static void test_most_towers(void **state)
+{
+    CountedSource d = counted(50, 6, 6, 1);
+    LoaderConfig c = config_of(&d);
+    c.shares.towers = c.local = TOWERS_MAX;
+    for (int t = 0; t < TOWERS_MAX; t++) c.shares.batch[t] = 1;
+    c.depth = 2 * TOWERS_MAX + 2;
+    c.workers = 1;
+    loader_destroy(create(&c));
+}
+
 static void test_early_end(void **state)
 {
     CountedSource d = counted(5000, 16, 16, 3);
@@ -659,6 +671,7 @@ int main(void)
         cmocka_unit_test(test_skip),
         cmocka_unit_test(test_unreadable_is_never_skipped),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_most_towers),
         cmocka_unit_test(test_a_step_lends_all),
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_no_share),

@@ -58,7 +58,7 @@ LoaderConfig process_loader(const TowerProcess *p)
     config.local = p->place.local_towers;
     config.start_step = job_first_batch(p->job, p->run.step);
     config.max_steps = job_batches_before(p->job, p->total_steps);
-    config.depth = 2 * p->place.local_towers + 2;
+    config.depth = LOADER_DEPTH(p->place.local_towers);
     return config;
 }
 

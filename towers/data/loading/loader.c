@@ -13,7 +13,7 @@
 #include "kernels/array.h"
 #include "kernels/clock.h"
 
-enum { WORKERS_MAX = 1024, DEPTH_MAX = 2 * TOWERS_MAX, NONE = -1, PIECE = 8, PREPARING = -1 };
+enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIECE = 8, PREPARING = -1 };
 
 typedef struct Slot {
     int64_t ready;   /* number of the complete batch in it, or NONE */

@@ -19,6 +19,9 @@
 #include "towers/data/loading/share.h"
 #include "towers/data/sources/source.h"
 
+/* Batches that a process of so many towers reads ahead: those of two steps, and two more. */
+#define LOADER_DEPTH(towers) (2 * (towers) + 2)
+
 typedef enum BadSamples { BAD_STOP = 0, BAD_SKIP } BadSamples;
 
 typedef struct LoaderConfig {
