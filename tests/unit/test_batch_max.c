@@ -3,6 +3,7 @@
 
 #include "inception/models/models.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
 #include "towers/guard/batch_max.h"
 
@@ -103,12 +104,32 @@ static void test_what_a_refusal_says(void **state)
     assert_int_equal(atoi(fits + strlen(remedy)), fit_in((size_t)32 * MIB, 1, 4096).n);
 }
 
+/* Nothing that is tried fits: the message names the last of eight attempts. */
+static void test_what_was_tried(void **state)
+{
+    Source *data;
+    BatchFit fit;
+    char wanted[64];
+    assert_int_equal(source_synthetic(64, 10, 28, 28, 1, 1, &data), OK);
+    TrainJob job = job_plain(&fake->backend, &model_fashion_cnn, data, 28, 1, 1);
+    int32_t n = fit_in((size_t)512 * MIB, 1, 4096).n;
+    fake->backend.alloc = alloc_some;
+    fake->backend.release = release_some;
+    given = fake->free_bytes;
+    assert_int_equal(batch_max_find(&job, 4096, &fit), ERR_MEMORY);
+    for (int tries = 1; tries < 8; tries++) n = (int32_t)(n * 0.9) / 8 * 8;
+    snprintf(wanted, sizeof wanted, "a batch of %d does not fit either", n);
+    assert_non_null(strstr(status_message(), wanted));
+    source_close(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_it_fits_and_the_next_does_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_a_refusal_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_tried, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

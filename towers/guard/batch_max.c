@@ -133,17 +133,18 @@ static int sharers_of(const TrainJob *job)
 
 static Status probe(const ReplicaConfig *config, BatchFit *fit)
 {
-    for (int i = 0; i < TRIES; i++) {
+    for (int tries = 1;; tries++) {
         Replica *replica = NULL;
         ReplicaConfig with = *config;
         with.train_n[0] = fit->n;
         Status st = replica_create(&with, &replica);
         replica_destroy(replica);
         if (st != ERR_MEMORY) return st;
+        if (tries == TRIES)
+            return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d does not fit either; give a number", fit->n);
         fit->n = rounded(fit->n * 0.9, fit->n - 1);
         if (!fit->n) return st;
     }
-    return FAIL(ERR_MEMORY, "--batch-size max: a batch of %d does not fit either; give a number", fit->n);
 }
 
 static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
