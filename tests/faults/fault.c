@@ -1,8 +1,8 @@
 /* Fault points: hooks that make a tower fail at a given step (towers/replica/hooks.h), in builds with -DTOWERS_FAULTS=ON.
  *
  * TOWERS_FAULT="kind:tower=T,step=S[,activity=A][,layer=NAME][,index=N][,ms=N]
- * [,where=loss|grad|both|weights|statistics|slot]", several separated by ';'. Kinds: nan, inf (set the tower's loss and
- * gradients, or one value of its process's weights, statistics or slot 0 after the update; with a layer, its output in
+ * [,where=loss|grad|both|weights|statistics|slot]", several separated by ';'. Kinds: nan, inf, huge (set the tower's loss and
+ * gradients to such a value, or one value of its process's weights, statistics or slot 0 after the update; with a layer, its output in
  * the activity forward or the first gradient that it computes in the activity backward: the element `index`, or all),
  * hang, exit, kill, delay (ms per step from S on), crawl (only show progress for ms), bitflip (one bit of a weight,
  * after the update). Steps count from 1. "layer=conv2" means the first op in the list whose name is conv2 or starts
@@ -10,6 +10,7 @@
 #include "kernels/progress.h"
 #include "towers/replica/hooks.h"
 
+#include <float.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ typedef enum FaultKind {
     FAULT_NONE = 0,
     FAULT_NAN,
     FAULT_INF,
+    FAULT_HUGE,
     FAULT_HANG,
     FAULT_EXIT,
     FAULT_KILL,
@@ -45,9 +47,9 @@ static int faults_used;
 static char faults_given[1024];
 
 static const char *const kind_names[] = {
-    [FAULT_NONE] = "none",   [FAULT_NAN] = "nan",         [FAULT_INF] = "inf",
-    [FAULT_HANG] = "hang",   [FAULT_EXIT] = "exit",       [FAULT_KILL] = "kill",
-    [FAULT_DELAY] = "delay", [FAULT_BITFLIP] = "bitflip", [FAULT_CRAWL] = "crawl",
+    [FAULT_NONE] = "none",       [FAULT_NAN] = "nan",     [FAULT_INF] = "inf",   [FAULT_HUGE] = "huge",
+    [FAULT_HANG] = "hang",       [FAULT_EXIT] = "exit",   [FAULT_KILL] = "kill", [FAULT_DELAY] = "delay",
+    [FAULT_BITFLIP] = "bitflip", [FAULT_CRAWL] = "crawl",
 };
 
 static Status where_parse(const char *text, Fault *fault)
@@ -103,7 +105,8 @@ static Status fault_parse(char *text, Fault *fault)
     if (fields) *fields++ = 0;
     while (fault->kind <= FAULT_CRAWL && strcmp(text, kind_names[fault->kind])) fault->kind++;
     if (fault->kind > FAULT_CRAWL)
-        return FAIL(ERR_ARG, "TOWERS_FAULT: unknown kind '%s'; use one of nan inf hang exit kill delay bitflip crawl",
+        return FAIL(ERR_ARG,
+                    "TOWERS_FAULT: unknown kind '%s'; use one of nan inf huge hang exit kill delay bitflip crawl",
                     text);
     for (char *field = fields ? strtok_r(fields, ",", &rest) : NULL; field; field = strtok_r(NULL, ",", &rest))
         TRY(field_parse(field, fault));
@@ -138,8 +141,9 @@ static Fault *fault_of(FaultKind kind, int tower, int64_t step)
 
 static const Fault *poison_of(int tower, int64_t step)
 {
-    const Fault *fault = fault_of(FAULT_NAN, tower, step);
-    return fault ? fault : fault_of(FAULT_INF, tower, step);
+    const Fault *fault = NULL;
+    for (FaultKind kind = FAULT_NAN; !fault && kind <= FAULT_HUGE; kind++) fault = fault_of(kind, tower, step);
+    return fault;
 }
 
 static const char *text_at(int tower, int64_t step)
@@ -185,12 +189,12 @@ static void strike_activity(int tower, int64_t step, Activity activity)
 
 static bool is_poison(const Fault *fault)
 {
-    return fault->kind == FAULT_NAN || fault->kind == FAULT_INF;
+    return fault->kind >= FAULT_NAN && fault->kind <= FAULT_HUGE;
 }
 
 static float value_of(const Fault *fault)
 {
-    return fault->kind == FAULT_NAN ? NAN : INFINITY;
+    return fault->kind == FAULT_NAN ? NAN : fault->kind == FAULT_INF ? INFINITY : FLT_MAX;
 }
 
 static bool op_is_of(const Program *program, int op, const char *layer)

@@ -565,6 +565,26 @@ static void test_skipped_in_a_row(void **state)
     assert_non_null(strstr(status_message(), "step 6: 3 steps in a row were not finite"));
 }
 
+/* Gradients of all towers that are finite, but have no finite sum: no tower is at fault. */
+static void test_sum_alone(void **state)
+{
+    static const char faults[] = "huge:tower=0,step=1,where=grad;huge:tower=1,step=1,where=grad";
+    if (hooks_load_text(faults) != OK) skip(); /* a build without faults */
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 2);
+    setenv("TOWERS_FAULT", faults, 1);
+    Status stopped = run_try(job, "sum", NULL);
+    char first[512];
+    snprintf(first, sizeof first, "%s", status_message());
+    job.nan_policy = NAN_POLICY_SKIP;
+    Status skipped = run_try(job, "sum skipped", NULL);
+    unsetenv("TOWERS_FAULT");
+    assert_int_equal(stopped, ERR_NUMERIC);
+    assert_non_null(strstr(first, "step 1: the sum of the gradients over all towers is not finite, although each"));
+    assert_int_equal(skipped, ERR_NUMERIC);
+    assert_non_null(strstr(status_message(), "(only the sum of the gradients over all towers is not)"));
+}
+
 static int start(void **state)
 {
     if (scratch_make(state) != 0) return -1;
@@ -596,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_best_checkpoint_stays),
         cmocka_unit_test(test_limit_of_bad_samples),
         cmocka_unit_test(test_skipped_in_a_row),
+        cmocka_unit_test(test_sum_alone),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -109,9 +109,11 @@ static Status refusal(const TowerProcess *p, const Step *step)
 static Status skip(TowerProcess *p, const Step *step)
 {
     const char *report = p->ledger->search.report;
+    char who[64] = "only the sum of the gradients over all towers is not";
+    if (step->culprit >= 0) snprintf(who, sizeof who, "tower %d is the first that failed", step->culprit);
     if (p->run.skipped_in_row > p->job->gate.skips_max)
-        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (tower %d is the first that failed)%s",
-                    (long long)step->number, (long long)p->run.skipped_in_row, step->culprit, report);
+        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (%s)%s", (long long)step->number,
+                    (long long)p->run.skipped_in_row, who, report);
     if (!is_root(&p->place)) return OK;
     ledger_note(p->ledger, "step %lld is not finite and is skipped (%lld so far)%s", (long long)step->number,
                 (long long)p->run.skipped, report);
