@@ -449,14 +449,15 @@ static void a_boot_that_was_not_known_is_asked_again(void **state)
     assert_null(strstr(known, zeros));
 }
 
-static Status written_within(rlim_t bytes, const char *path, const char *text, size_t count)
+static Status written_within(rlim_t bytes, Status (*put)(const char *, const void *, size_t), const char *path,
+                             const char *text, size_t count)
 {
     struct rlimit before, small;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = (struct rlimit){bytes, before.rlim_max};
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    Status st = file_replace(path, text, count);
+    Status st = put(path, text, count);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, handler);
     return st;
@@ -472,7 +473,7 @@ static void failures_name_the_file_that_was_meant(void **state)
     *strrchr(path, '/') = 0;
     assert_int_equal(mkdir(path, 0700), 0);
     scratch_path(path, "dots.-and-1/report-0.html");
-    assert_int_equal(written_within(1000, path, text, LARGE), ERR_IO);
+    assert_int_equal(written_within(1000, file_replace, path, text, LARGE), ERR_IO);
     snprintf(named, sizeof named, "for '%s': ", path);
     if (!strstr(status_message(), named)) fail_msg("no \"%s\" in: %s", named, status_message());
     *strrchr(path, '/') = 0;
@@ -481,6 +482,19 @@ static void failures_name_the_file_that_was_meant(void **state)
     assert_int_equal(file_replace(path, text, LARGE), ERR_IO);
     snprintf(named, sizeof named, "cannot create '%s' (temporary name '%s", path, scratch);
     if (!strstr(status_message(), named)) fail_msg("no \"%s\" in: %s", named, status_message());
+}
+
+/* fault: F48 */
+static void a_line_that_does_not_fit_leaves_nothing(void **state)
+{
+    char path[PATH_BYTES];
+    scratch_path(path, "list.csv");
+    assert_int_equal(run_file_append(path, "1,2\n", 4), OK);
+    assert_int_equal(written_within(6, run_file_append, path, "3,4\n", 4), ERR_IO);
+    assert_int_equal(run_file_append(path, "5,6\n", 4), OK);
+    char *text = scratch_text("list.csv");
+    assert_string_equal(text, "1,2\n5,6\n");
+    free(text);
 }
 
 /* A file's sum is that of its bytes, whether they come in pieces that a buffer gathers or in one that is larger. */
@@ -565,6 +579,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_has_one_trainer, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(failures_name_the_file_that_was_meant, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_line_that_does_not_fit_leaves_nothing, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(sums_are_of_all_bytes, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_link_is_not_replaced, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_run_needs_a_place, scratch_make, scratch_drop),

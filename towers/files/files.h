@@ -52,7 +52,7 @@ NODISCARD Status file_open(const char *path, FileOwner owner, Status wrong, uint
 NODISCARD Status run_file_open(const char *path, bool create, bool exclusive, int *fd);
 
 /* Append to a file of a run in a single write, so that several processes may append lines to it; it is created if there is
- * none. Errors: ERR_IO. */
+ * none. Of lines that do not fit on the disk it leaves nothing. Errors: ERR_IO. */
 NODISCARD Status run_file_append(const char *path, const void *bytes, size_t count);
 
 /* Read a whole file and append a NUL. Errors: those of file_open, ERR_MEMORY. file_read and file_sum read files of a run
