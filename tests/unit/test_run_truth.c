@@ -541,6 +541,37 @@ static void test_limit_of_bad_samples(void **state)
     assert_non_null(strstr(status_message(), "4 samples could not be decoded so far, more than --bad-samples limit:3"));
 }
 
+/* fault: F48. Lists of samples that cannot be written: of the damaged ones the log tells once, and the run goes on; the
+ * list of all ends it. */
+static void test_lists_that_cannot_be_written(void **state)
+{
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    Source some = {.info = *source_info(train_data), .read = read_some, .label = label_some};
+    Source tests = {.info = *source_info(test_data), .read = read_some, .label = label_some};
+    char path[PATH_BYTES];
+    bad_count = 1;
+    job.train = &some;
+    job.test = &tests;
+    job.data.bad = BAD_SKIP;
+    job.data.bad_limit = TRAIN;
+    job.epochs = 3;
+    scratch_path(path, "lists");
+    assert_int_equal(directory_create(path), OK);
+    scratch_path(path, "lists/bad-samples.csv");
+    assert_int_equal(symlink("nowhere", path), 0);
+    if (run_try(job, "lists", NULL) != OK) fail_msg("%s", status_message());
+    char *log = scratch_text("lists/log.txt"), *told = strstr(log, "the list of bad samples of step 1 was not written");
+    assert_non_null(told);
+    assert_null(strstr(told + 1, "the list of bad samples"));
+    free(log);
+    scratch_path(path, "lists/samples.csv");
+    assert_int_equal(symlink("nowhere", path), 0);
+    job.data.log_samples = true;
+    assert_int_equal(run_try(job, "lists", NULL), ERR_IO);
+    assert_non_null(strstr(status_message(), "lists/samples.csv"));
+}
+
 /* Steps that were skipped before a run was resumed count among those in a row. */
 static void test_skipped_in_a_row(void **state)
 {
@@ -615,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_running_variance),
         cmocka_unit_test(test_best_checkpoint_stays),
         cmocka_unit_test(test_limit_of_bad_samples),
+        cmocka_unit_test(test_lists_that_cannot_be_written),
         cmocka_unit_test(test_skipped_in_a_row),
         cmocka_unit_test(test_sum_alone),
     };

@@ -99,6 +99,7 @@ typedef struct TowerProcess {
     bool elsewhere_loaded[TOWERS_MAX]; /* rank 0 only: towers of other programs whose machine lacks cores */
     bool drifted;                      /* replicas differ: this state must not be saved */
     int bad_noted;                     /* number of bad samples named in the log */
+    bool bad_lost;                     /* the log has said that their list cannot be written */
     bool rotated_noted;                /* the log has said that images are stored rotated */
     int64_t compared_step;             /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
@@ -112,8 +113,8 @@ void process_activity(TowerProcess *p, int64_t step, Activity activity);
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity);
 /* The learning rate of a step, counted from 0. */
 double process_lr(const TowerProcess *p, int64_t step);
-/* A failed write of `what` does not end the run at once: it is reported, with the thread's message, and the next
- * attempt may succeed. On rank 0, which alone writes and knows. */
+/* A failed write of `what` does not end the run at once: it is reported, with the thread's message, on rank 0 in log.txt
+ * too, and the next attempt may succeed. */
 void storage_note(TowerProcess *p, const char *what, int64_t step);
 /* Write a line to log.txt, on rank 0; newlines become bars. */
 void process_log(TowerProcess *p, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -178,7 +178,7 @@ static Status blocks_run(TowerProcess *p, float *fields)
     for (int64_t s = config.start_step; s < config.max_steps && !stop_asked(p); s += config.stride) {
         const Batch *batch;
         TRY_OUT(loader_next(loader, &batch));
-        TRY_OUT(bad_samples_log(p, batch, true, p->run.step));
+        bad_samples_log(p, batch, true, p->run.step);
         atomic_fetch_add(&p->ledger->run.eval_rotated, batch->rotated);
         process_activity(p, p->run.step, ACTIVITY_EVAL);
         TRY_OUT(inference_begin(inference, batch));

@@ -95,13 +95,15 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
     return draft_append(p, BAD_SAMPLES_FILE, &draft);
 }
 
-Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step)
+void bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step)
 {
     char when[48];
     snprintf(when, sizeof when, "%s%lld", evaluates ? evaluation : "", (long long)step);
     for (int32_t i = 0; i < batch->skipped && p->bad_noted < NOTES; i++, p->bad_noted++)
         ledger_note(p->ledger, "skipped: %s", batch->bad[i].why);
-    return batch->skipped > 0 && p->job->run_dir ? bad_print(p, batch, when) : OK;
+    if (batch->skipped == 0 || !p->job->run_dir || bad_print(p, batch, when) == OK || p->bad_lost) return;
+    p->bad_lost = true;
+    storage_note(p, "the list of bad samples", step);
 }
 
 void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind)
@@ -121,7 +123,7 @@ void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *k
 Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
 {
     Draft draft;
-    TRY(bad_samples_log(p, batch, false, step));
+    bad_samples_log(p, batch, false, step);
     atomic_fetch_add(&p->ledger->run.images, batch->n);
     atomic_fetch_add(&p->ledger->run.rotated, batch->rotated);
     if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;

@@ -7,11 +7,12 @@
 #define SAMPLES_FILE "samples.csv"
 #define BAD_SAMPLES_FILE "bad-samples.csv"
 
-/* Append a batch of a step, "step,batch,tower,id id id ...", if requested, and its bad samples. */
+/* Append a batch of a step, "step,batch,tower,id id id ...", if requested, and its bad samples. The list that was asked
+ * for has no gaps: ERR_IO if it cannot be written. */
 NODISCARD Status samples_log(TowerProcess *p, const Batch *batch, int64_t step);
 /* Append "STEP,tower,id,why", or "evaluation STEP,...", for each bad sample of a batch; the first ones are also noted in the
- * log. */
-NODISCARD Status bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step);
+ * log, as is the first failure to write. */
+void bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step);
 /* Before the first step after p->run.step: remove what later steps had written, or set aside the lists of another run.
  * Collective: nobody appends before that. */
 NODISCARD Status samples_forget(TowerProcess *p, bool goes_on);
