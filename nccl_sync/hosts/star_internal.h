@@ -44,7 +44,8 @@ struct Star {
     Peer *peer;      /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
     int listener;
     Stranger stranger[STRANGERS_MAX];
-    int refused; /* connections of other jobs */
+    int refused;      /* connections that did not prove to be of this job */
+    StarHello claims; /* what the last of them said of itself */
     bool watching, welcome, go, failed, decided;
     bool orphaned; /* the connection to rank 0 has ended before the result came */
     int64_t beaten_ns, turned_ns, awake_ns;

@@ -31,6 +31,13 @@ uint64_t star_build(void)
     return digest;
 }
 
+/* It is one of another number of programs, does not know the token, has seen that this rank does not, or has ended. */
+static void stranger_refuse(Star *c, const StarHello *hello)
+{
+    c->refused++;
+    c->claims = *hello;
+}
+
 /* A program of this job has come. */
 static void rank_take(Star *c, Stranger *stranger)
 {
@@ -40,7 +47,7 @@ static void rank_take(Star *c, Stranger *stranger)
         snprintf(end.message, sizeof end.message,
                  "rank %d on %s is one of %d programs, but rank 0 is one of %d; start all with the same number",
                  hello->rank, hello->host, hello->ranks, c->ranks);
-        c->refused++;
+        stranger_refuse(c, hello);
         peer_send(&stranger->peer, STAR_REFUSED, &end, sizeof end);
         net_close(&stranger->peer.net);
         return;
@@ -97,7 +104,7 @@ static void stranger_turn(Star *c, Stranger *stranger)
         }
     }
     if (length == 0 && open && !silent) return;
-    c->refused += stranger->greeted; /* it does not know the token, or has seen that this rank does not */
+    if (stranger->greeted) stranger_refuse(c, &stranger->hello);
     net_close(net);
 }
 
@@ -142,7 +149,7 @@ static Status root_meet(Star *c, int port, int64_t deadline)
         for (int r = 1; r < c->ranks; r++) here += c->peer[r].net.fd >= 0;
     }
     if (!c->failed && here < c->ranks) {
-        char missing[512], came[512], others[96] = "";
+        char missing[512], came[512], others[192] = "";
         Text absent = text_start(missing, sizeof missing), present = text_start(came, sizeof came);
         for (int r = 0; r < c->ranks; r++)
             if (r == 0 || c->peer[r].net.fd >= 0)
@@ -150,7 +157,9 @@ static Status root_meet(Star *c, int port, int64_t deadline)
             else
                 text_add(&absent, "%s%d", absent.used ? ", " : "", r);
         if (c->refused)
-            snprintf(others, sizeof others, "; %d connections of other jobs were refused (TOWERS_TOKEN)", c->refused);
+            snprintf(others, sizeof others,
+                     "; %d connections did not prove to be of this job (TOWERS_TOKEN), the last as rank %d on %s",
+                     c->refused, c->claims.rank, c->claims.host);
         failure_make(c, ERR_COMM, 0,
                      "of %d programs rank %s did not connect to port %d of %s within %.0f s (--comm-timeout); here are "
                      "%s%s",
