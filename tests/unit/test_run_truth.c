@@ -4,6 +4,9 @@
  * checkpoint, and its counts of bad samples and of skipped steps. */
 
 #include <jansson.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "tests/support/scratch.h"
 #include "tests/support/tower_run.h"
@@ -524,6 +527,34 @@ static int32_t label_some(const Source *source, int64_t index)
     return source_label(train_data, index);
 }
 
+static int64_t reads;
+
+/* Allocations fail, for which somebody makes up; the crash some activities later has another cause. */
+static Status read_and_crash(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
+{
+    if (reads++ == TRAIN - 1) raise(SIGABRT);
+    Status st = source_read(train_data, index, bytes, label);
+    errno = ENOMEM;
+    return st;
+}
+
+static void test_crash_without_lack_of_memory(void **state)
+{
+    int ending;
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    Source crashing = {.info = *source_info(train_data), .read = read_and_crash, .label = label_some};
+    job.train = &crashing;
+    job.shares.batch[0] = 1;
+    pid_t child = fork();
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0});
+        _exit(run_try(job, "crash", NULL));
+    }
+    assert_int_equal(waitpid(child, &ending, 0), child);
+    if (!WIFSIGNALED(ending) || WTERMSIG(ending) != SIGABRT) fail_msg("ended with %#x, not with SIGABRT", ending);
+}
+
 /* As many bad samples as the limit says may be skipped, and not one more. */
 static void test_limit_of_bad_samples(void **state)
 {
@@ -645,6 +676,7 @@ int main(void)
         cmocka_unit_test(test_masks_follow_samples),
         cmocka_unit_test(test_running_variance),
         cmocka_unit_test(test_best_checkpoint_stays),
+        cmocka_unit_test(test_crash_without_lack_of_memory),
         cmocka_unit_test(test_limit_of_bad_samples),
         cmocka_unit_test(test_lists_that_cannot_be_written),
         cmocka_unit_test(test_skipped_in_a_row),

@@ -67,6 +67,7 @@ LoaderConfig process_loader(const TowerProcess *p)
 void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity)
 {
     int tower = p->place.first_tower + slot;
+    errno = 0; /* if a library crashes in this activity, errno tells whether it ran out of memory (process.c) */
     ledger_activity(p->ledger, tower, step, activity);
     if (run_hooks) run_hooks->activity(tower, step, activity);
 }

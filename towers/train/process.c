@@ -117,9 +117,9 @@ enum { SANITIZED = 0 };
 static Ledger *crash_ledger;
 static int crash_rank;
 
-/* oneDNN 2.6 and 3.7 call abort, or dereference a null pointer, when one of their allocations fails. A crash right
- * after a failed allocation, or when no memory can be allocated, is reported as a lack of memory. Only calls that are
- * allowed in a signal handler. */
+/* oneDNN 2.6 and 3.7 call abort, or dereference a null pointer, when one of their allocations fails. A crash in an
+ * activity in which an allocation failed, or when none is possible, is reported as a lack of memory. Only calls that
+ * are allowed in a signal handler. */
 static void crash_caught(int number)
 {
     enum { PROBE_BYTES = 8 << 20 };
