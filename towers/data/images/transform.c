@@ -120,7 +120,68 @@ static Rect central_part(double fraction, int32_t h, int32_t w)
     return (Rect){y, x, h - 2 * y, w - 2 * x};
 }
 
+/* The box of the picture, and how it is resized. */
+static void plan_crop(const Transform *t, SampleKey key, const ImageInfo *info, const Boxes *boxes, SamplePlan *plan)
+{
+    int32_t h = info->h, w = info->w;
+    if (t->exif) orientation_size(info->orientation, info->h, info->w, &h, &w);
+    plan->box = (Rect){0, 0, h, w};
+    plan->resize =
+        (Resize){.filter = t->filter, .out_h = t->side, .out_w = t->side, .window = {0, 0, t->side, t->side}};
+    if (t->crop == CROP_RANDOM) plan->box = random_crop(t, key, h, w);
+    if (t->crop == CROP_BOX) plan->box = box_crop(t, key, info, boxes, h, w);
+    if (t->crop == CROP_FRACTION) plan->box = central_part(t->fraction, h, w);
+    if (t->crop == CROP_CENTER) {
+        int64_t longer = h > w ? h : w, shorter = h > w ? w : h, resized = t->resize * longer / shorter;
+        if (resized > INT32_MAX) resized = INT32_MAX;
+        plan->resize.out_h = h > w ? (int32_t)resized : t->resize;
+        plan->resize.out_w = h > w ? t->resize : (int32_t)resized;
+        plan->resize.window.y = (int32_t)rint((plan->resize.out_h - t->side) / 2.0);
+        plan->resize.window.x = (int32_t)rint((plan->resize.out_w - t->side) / 2.0);
+    }
+    plan->resize.in_h = plan->box.h;
+    plan->resize.in_w = plan->box.w;
+}
+
+/* The corner of the crop in the canvas, and whether it is mirrored. */
+static void plan_mirror(const Transform *t, SampleKey key, SamplePlan *plan)
+{
+    Philox words = draw(key, STREAM_SHIFT, 0);
+    uint64_t places = 2 * (uint64_t)t->pad + 1;
+    plan->shift_y = t->shift ? (int32_t)(words.v[0] * places >> 32) : t->pad;
+    plan->shift_x = t->shift ? (int32_t)(words.v[1] * places >> 32) : t->pad;
+    plan->flip = t->flip == FLIP_RANDOM && (words.v[2] & 1);
+    if (t->flip == FLIP_ALTERNATE) {
+        SampleKey first = {key.seed, 0, key.id};
+        plan->flip = ((draw(first, STREAM_ALTERNATE, 0).v[0] ^ (uint32_t)key.epoch) & 1) != 0;
+    }
+}
+
+static void plan_erasing(const Transform *t, SampleKey key, SamplePlan *plan)
+{
+    static const double area[2] = {0.02, 0.33}, ratio[2] = {0.3, 3.3};
+    if (t->erase <= 0 || unit(draw(key, STREAM_ERASE, 0).v[0]) >= t->erase) return;
+    for (uint32_t i = 1; i <= TRIES; i++)
+        if (random_rect(key, STREAM_ERASE, i, t->side, t->side, area, ratio, true, &plan->erase)) return;
+}
+
 /* ---- the plan: colors */
+
+static void plan_jitter(const Transform *t, SampleKey key, SamplePlan *plan)
+{
+    static const AugmentKind kinds[JITTER_OPS] = {AUGMENT_BRIGHTNESS, AUGMENT_CONTRAST, AUGMENT_COLOR, AUGMENT_HUE};
+    const double reach[JITTER_OPS] = {t->brightness, t->contrast, t->saturation, t->hue};
+    Philox order = draw(key, STREAM_JITTER, 0), amount = draw(key, STREAM_JITTER, 1);
+    int left[JITTER_OPS] = {0, 1, 2, 3};
+    for (int n = JITTER_OPS; n > 0; n--) {
+        int at = below(n, order.v[n - 1]), which = left[at];
+        left[at] = left[n - 1];
+        if (reach[which] <= 0) continue;
+        double low = which == 3 ? -reach[3] : fmax(0, 1 - reach[which]),
+               high = which == 3 ? reach[3] : 1 + reach[which];
+        plan->ops[plan->ops_count++] = (AugmentOp){kinds[which], (float)between(low, high, amount.v[which])};
+    }
+}
 
 /* Bin k of 0 .. 30 for an operation; `wide` is TrivialAugmentWide's table, else RandAugment's. */
 static double magnitude_of(AugmentKind kind, int k, bool wide, int32_t side)
@@ -175,52 +236,13 @@ static void plan_distortion(const Transform *t, SampleKey key, SamplePlan *plan)
 
 void transform_plan(const Transform *t, SampleKey key, const ImageInfo *info, const Boxes *boxes, SamplePlan *plan)
 {
-    int32_t h = info->h, w = info->w;
     memset(plan, 0, sizeof *plan);
-    if (t->exif) orientation_size(info->orientation, info->h, info->w, &h, &w);
-    plan->box = (Rect){0, 0, h, w};
-    plan->resize =
-        (Resize){.filter = t->filter, .out_h = t->side, .out_w = t->side, .window = {0, 0, t->side, t->side}};
-    if (t->crop == CROP_RANDOM) plan->box = random_crop(t, key, h, w);
-    if (t->crop == CROP_BOX) plan->box = box_crop(t, key, info, boxes, h, w);
-    if (t->crop == CROP_FRACTION) plan->box = central_part(t->fraction, h, w);
-    if (t->crop == CROP_CENTER) {
-        int64_t longer = h > w ? h : w, shorter = h > w ? w : h, resized = t->resize * longer / shorter;
-        if (resized > INT32_MAX) resized = INT32_MAX;
-        plan->resize.out_h = h > w ? (int32_t)resized : t->resize;
-        plan->resize.out_w = h > w ? t->resize : (int32_t)resized;
-        plan->resize.window.y = (int32_t)rint((plan->resize.out_h - t->side) / 2.0);
-        plan->resize.window.x = (int32_t)rint((plan->resize.out_w - t->side) / 2.0);
-    }
-    plan->resize.in_h = plan->box.h;
-    plan->resize.in_w = plan->box.w;
+    plan_crop(t, key, info, boxes, plan);
+    plan_mirror(t, key, plan);
     plan_distortion(t, key, plan);
-    Philox words = draw(key, STREAM_SHIFT, 0);
-    uint64_t places = 2 * (uint64_t)t->pad + 1;
-    plan->shift_y = t->shift ? (int32_t)(words.v[0] * places >> 32) : t->pad;
-    plan->shift_x = t->shift ? (int32_t)(words.v[1] * places >> 32) : t->pad;
-    plan->flip = t->flip == FLIP_RANDOM && (words.v[2] & 1);
-    if (t->flip == FLIP_ALTERNATE) {
-        SampleKey first = {key.seed, 0, key.id};
-        plan->flip = ((draw(first, STREAM_ALTERNATE, 0).v[0] ^ (uint32_t)key.epoch) & 1) != 0;
-    }
-    static const AugmentKind kinds[JITTER_OPS] = {AUGMENT_BRIGHTNESS, AUGMENT_CONTRAST, AUGMENT_COLOR, AUGMENT_HUE};
-    const double reach[JITTER_OPS] = {t->brightness, t->contrast, t->saturation, t->hue};
-    Philox order = draw(key, STREAM_JITTER, 0), amount = draw(key, STREAM_JITTER, 1);
-    int left[JITTER_OPS] = {0, 1, 2, 3};
-    for (int n = JITTER_OPS; n > 0; n--) {
-        int at = below(n, order.v[n - 1]), which = left[at];
-        left[at] = left[n - 1];
-        if (reach[which] <= 0) continue;
-        double low = which == 3 ? -reach[3] : fmax(0, 1 - reach[which]),
-               high = which == 3 ? reach[3] : 1 + reach[which];
-        plan->ops[plan->ops_count++] = (AugmentOp){kinds[which], (float)between(low, high, amount.v[which])};
-    }
+    plan_jitter(t, key, plan);
     plan_policy(t, key, plan);
-    static const double area[2] = {0.02, 0.33}, ratio[2] = {0.3, 3.3};
-    if (t->erase <= 0 || unit(draw(key, STREAM_ERASE, 0).v[0]) >= t->erase) return;
-    for (uint32_t i = 1; i <= TRIES; i++)
-        if (random_rect(key, STREAM_ERASE, i, t->side, t->side, area, ratio, true, &plan->erase)) return;
+    plan_erasing(t, key, plan);
 }
 
 /* ---- execution */
