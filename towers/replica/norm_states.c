@@ -22,7 +22,7 @@ static void states_pick(const TowerProcess *p, const Pick *pick, int tower, floa
     if (weight == 0) memset(states, 0, elements * sizeof *states); /* multiplication would keep NaN and Inf */
     if (weight == 0) return;
     for (size_t i = 0; pick->biased && i < elements; i++)
-        states[i] /= replica_correct(p->replica, i, p->job->shares.batch[tower]);
+        states[i] /= replica_unbias(p->replica, i, p->job->shares.batch[tower]);
     for (size_t i = 0; i < elements; i++) {
         float x = pick->around ? (states[i] - pick->around[i]) * (states[i] - pick->around[i]) : states[i];
         states[i] = weight * x;
@@ -120,7 +120,7 @@ static void pool_variances(const TowerProcess *p, const float *spread, float *st
                           *mean = is_variance(variance->name) ? mean_of(layout, variance) : NULL;
         for (size_t k = 0; mean && k < variance->count; k++)
             states[variance->first + k] = (states[variance->first + k] + spread[mean->first + k]) *
-                                          replica_correct(p->replica, variance->first + k, samples);
+                                          replica_unbias(p->replica, variance->first + k, samples);
     }
 }
 

@@ -267,14 +267,14 @@ Status replica_build(Replica *r)
     r->state = calloc(local, sizeof *r->state);
     r->stat = calloc(local, sizeof *r->stat);
     r->ema_state = calloc(local, sizeof *r->ema_state);
-    r->correct = calloc(local, sizeof *r->correct);
-    r->correct_over = calloc(local, sizeof *r->correct_over);
-    if (!r->state || !r->stat || !r->ema_state || !r->correct || !r->correct_over)
+    r->unbias = calloc(local, sizeof *r->unbias);
+    r->unbias_over = calloc(local, sizeof *r->unbias_over);
+    if (!r->state || !r->stat || !r->ema_state || !r->unbias || !r->unbias_over)
         TRY(FAIL(ERR_MEMORY, "no memory for the statistics of %zu towers", local));
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, elements, &r->state[t]));
         TRY(device_floats(r, elements, &r->stat[t]));
-        TRY(device_floats(r, elements, &r->correct[t]));
+        TRY(device_floats(r, elements, &r->unbias[t]));
         TRY(replica_statistics_over(r, (int)t, layout_samples(r)));
         if (r->config.ema) TRY(device_floats(r, elements, &r->ema_state[t]));
     }
@@ -312,7 +312,7 @@ void replica_destroy(Replica *r)
         if (r->state) release(r, r->state[t]);
         if (r->stat) release(r, r->stat[t]);
         if (r->ema_state) release(r, r->ema_state[t]);
-        if (r->correct) release(r, r->correct[t]);
+        if (r->unbias) release(r, r->unbias[t]);
         if (r->grad_sum) release(r, r->grad_sum[t]);
         if (r->stat_mean) release(r, r->stat_mean[t]);
     }
@@ -325,8 +325,8 @@ void replica_destroy(Replica *r)
     free(r->state);
     free(r->stat);
     free(r->ema_state);
-    free(r->correct);
-    free(r->correct_over);
+    free(r->unbias);
+    free(r->unbias_over);
     free(r->grad_sum);
     free(r->stat_mean);
     free(r->stat_count);
@@ -493,7 +493,7 @@ Status replica_keep_statistics(Replica *r, int slot)
     r->stat_count[slot]++;
     if (!elements) return OK;
     TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
-    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], r->correct[slot], r->keep_decay,
+    return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], r->unbias[slot], r->keep_decay,
                                       elements, r->one);
 }
 
@@ -510,7 +510,7 @@ Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
 /* ---- sample counts of statistics */
 
 /* Pixels per sample times samples: neither depends on which towers share this process. */
-float replica_correct(const Replica *r, size_t i, int64_t samples)
+float replica_unbias(const Replica *r, size_t i, int64_t samples)
 {
     int64_t values = r->layout->state_variance_of[i] / layout_samples(r) * samples;
     return values > 1 ? (float)((double)values / (double)(values - 1)) : 1;
@@ -520,15 +520,15 @@ Status replica_statistics_over(Replica *r, int slot, int64_t samples)
 {
     Status st = OK;
     size_t elements = r->layout->state_elements;
-    if (r->correct_over[slot] == samples) return OK;
-    float *correct = calloc(elements + 1, sizeof *correct);
-    if (!correct) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
-    for (size_t i = 0; i < elements; i++) correct[i] = replica_correct(r, i, samples);
-    TRY_OUT(r->device.backend->upload(&r->device, r->correct[slot], correct, elements * sizeof *correct));
+    if (r->unbias_over[slot] == samples) return OK;
+    float *unbias = calloc(elements + 1, sizeof *unbias);
+    if (!unbias) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
+    for (size_t i = 0; i < elements; i++) unbias[i] = replica_unbias(r, i, samples);
+    TRY_OUT(r->device.backend->upload(&r->device, r->unbias[slot], unbias, elements * sizeof *unbias));
     TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
-    r->correct_over[slot] = samples;
+    r->unbias_over[slot] = samples;
 out:
-    free(correct);
+    free(unbias);
     return st;
 }
 
@@ -540,11 +540,11 @@ static Status statistics_update(Replica *r, const PhaseUpdate *u, const bool *fe
     const float *commit = &r->scalars->commit;
     for (int t = 0; t < r->config.local; t++) {
         const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
-        const float *correct = r->stat_mean ? NULL : r->correct[t]; /* the mean is one of unbiased values */
+        const float *unbias = r->stat_mean ? NULL : r->unbias[t]; /* the mean is one of unbiased values */
         for (int i = 0; i < u->range_count; i++) {
             size_t first = u->ranges[i].first, count = u->ranges[i].count;
             if (fed[t])
-                TRY(backend->average(&r->device, r->state[t] + first, batch + first, correct ? correct + first : NULL,
+                TRY(backend->average(&r->device, r->state[t] + first, batch + first, unbias ? unbias + first : NULL,
                                      &r->scalars->bn_decay, count, commit));
             if (r->ema_state[t])
                 TRY(backend->average(&r->device, r->ema_state[t] + first, r->state[t] + first, NULL,

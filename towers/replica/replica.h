@@ -61,8 +61,8 @@ typedef struct Replica {
     float *slot[OPTIMIZER_SLOTS], *ema;
     float *eval_state;         /* the exported statistics, used by evaluation; its weights are ema if there is one, else
                           PARAM */
-    float **correct;           /* [local] device: factors that make batch variances unbiased */
-    int64_t *correct_over;     /* [local] the samples for which they do so */
+    float **unbias;            /* [local] device: factors that make batch variances unbiased */
+    int64_t *unbias_over;      /* [local] the samples for which they do so */
     OptimizerScalars *scalars; /* device */
     double *square;            /* device */
     PhaseUpdate update[PHASES_MAX];
@@ -140,7 +140,7 @@ NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size
 
 /* The factor that makes element `i` of batch statistics over this many samples unbiased: n / (n - 1) for variances of n
  * values, else 1. A single value has no spread, and keeps its 0. */
-float replica_correct(const Replica *replica, size_t i, int64_t samples);
+float replica_unbias(const Replica *replica, size_t i, int64_t samples);
 /* Set the number of samples behind a local tower's batch statistics; by default that of the first program. Does nothing if
  * it is that already. */
 NODISCARD Status replica_statistics_over(Replica *replica, int slot, int64_t samples);
