@@ -17,7 +17,7 @@
 #include "kernels/open.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
-#include "towers/store/checkpoint.h"
+#include "towers/store/run_dir.h"
 
 #include <sched.h>
 #include <signal.h>

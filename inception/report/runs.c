@@ -9,7 +9,7 @@
 #include "kernels/array.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
-#include "towers/store/checkpoint.h"
+#include "towers/store/run_dir.h"
 
 #include <dirent.h>
 

@@ -13,6 +13,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/store/manifest.h"
+#include "towers/store/run_dir.h"
 
 static const char *spoiled; /* a file that loses a bit when the folder that it is in gets its name; NULL: none does */
 

@@ -59,15 +59,3 @@ NODISCARD Status run_saved(const char *run_dir, RunSaved *saved);
 void checkpoint_list(const char *run_dir, char *text, size_t bytes);
 
 void checkpoint_close(Checkpoint *checkpoint);
-
-/* Create a new run directory: `path`, or if that exists `path`-2, -3, ...; `path` receives the name taken. */
-NODISCARD Status run_dir_create(char path[4096]);
-/* Create the run directory if needed and lock it for this process (flock on RUN/.lock): a second trainer gets ERR_ARG
- * with the holder's pid. The lock ends with run_dir_release, or when this process and all that it has forked have
- * ended. Removes temporary directories of dead processes. */
-NODISCARD Status run_dir_take(const char *run_dir, int *lock);
-void run_dir_release(int lock);
-/* Whether a trainer holds the lock of this run directory. It never keeps a trainer from taking it. */
-bool run_dir_taken(const char *run_dir);
-/* Remove the temporary files and directories of dead processes. For the holder of the lock. */
-NODISCARD Status run_dir_sweep(const char *run_dir);

@@ -1,16 +1,14 @@
-/* A run directory belongs to one trainer at a time: flock(2) on RUN/.lock, which also contains the holder's pid for
- * the error message. The kernel releases the lock however the process ends. The file itself stays, because removing it
- * would race with the next trainer. The holder of the lock may remove half-written files of dead processes.
+/* The lock of a run directory; see run_dir.h.
  *
  * Towers inherit the lock on purpose: when a trainer is killed, the kernel closes its files before its towers have
  * ended, and until then the towers may still write. If the lock is held although the pid in it is gone, lock_try
  * therefore waits briefly. */
+#include "towers/store/run_dir.h"
+
 #include <dirent.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <time.h>
-
-#include "towers/store/checkpoint.h"
 
 enum { DYING_TRIES = 100, DYING_TRY_MS = 50 /* for the towers of a dead trainer to end */, SAME_NAMES = 10000 };
 

@@ -13,6 +13,7 @@
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
+#include "towers/store/run_dir.h"
 #include "towers/train/console.h"
 #include "towers/train/outcome.h"
 

@@ -9,6 +9,7 @@
  * Exits as `towers` does. */
 
 #include "tests/support/sample_checkpoint.h"
+#include "towers/store/run_dir.h"
 
 enum { NOT_WHOLE = 99 };
 
