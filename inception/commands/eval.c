@@ -158,7 +158,7 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
         if (samples[i].label == LABEL_NONE) continue;
         s->class[samples[i].label].samples++;
         s->class[samples[i].predicted].taken++;
-        s->class[samples[i].label].right += samples[i].label == samples[i].predicted;
+        s->class[samples[i].label].right += !samples[i].wrong;
     }
     for (int c = 0; c < s->count; c++) {
         const ClassScore *one = &s->class[c];

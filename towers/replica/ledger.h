@@ -108,12 +108,13 @@ typedef struct LedgerProcess {
     } vitals[2];
 } LedgerProcess;
 
-/* The result of an evaluation for one sample. If samples have any number of classes: label 0; predicted 0 if for each
- * class the probability is above 0.5 if and only if the sample has it, else 1; probability: of the answer to the class
- * where the surest of the wrong answers was given. */
+/* The result of an evaluation for one sample. If samples have any number of classes: label and predicted 0; wrong if the
+ * probability of a class is above 0.5 that the sample does not have, or not above for one that it has; probability: of
+ * the answer to the class where the surest of the wrong answers was given. */
 typedef struct EvalSample {
     int32_t label, predicted; /* label: LABEL_NONE if it could not be decoded */
     float probability, loss;  /* of the predicted class; its loss, -ln of the label's or the mean over the classes */
+    bool wrong;
 } EvalSample;
 
 /* The result of an evaluation. */

@@ -15,7 +15,8 @@ static EvalSample sample_of(int32_t label, const float *probability, int64_t cla
     int64_t predicted = 0;
     for (int64_t i = 1; i < classes; i++)
         if (probability[i] > probability[predicted]) predicted = i;
-    return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label])};
+    return (EvalSample){label, (int32_t)predicted, probability[predicted], -logf(probability[label]),
+                        label != predicted};
 }
 
 /* The loss of a sample whose classes are decisions of their own, without smoothing. */
@@ -36,7 +37,7 @@ static EvalSample several_of(const float *probability, const uint8_t *has, int64
         float answer = probability[k] > 0.5f ? probability[k] : 1 - probability[k];
         bool wrong = (probability[k] > 0.5f) != (has[k] != 0);
         if (wrong && answer > sure) sure = answer;
-        sample.predicted |= wrong;
+        sample.wrong |= wrong;
     }
     sample.probability = sure;
     return sample;
@@ -92,7 +93,7 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
         EvalSample sample = sample_evaluate(p->job, batch, i, probability, has);
         if (scaled && sample.label != LABEL_NONE) loss += (double)sample.loss;
         if (averaged && sample.label != LABEL_NONE) {
-            correct[0] += sample.label == sample.predicted;
+            correct[0] += !sample.wrong;
             correct[1] += is_near(probability, has, classes, p->job->program.several ? 1 : 5);
         }
         if (ledger->sample) ledger->sample[batch->ids[i]] = sample;

@@ -29,7 +29,7 @@ Status mistakes_find(const EvalSample *samples, int64_t count, int64_t **ids, in
     *ids = malloc((size_t)count * sizeof **ids + 1);
     if (!*ids) return FAIL(ERR_MEMORY, "no memory for a list of %lld samples", (long long)count);
     for (int64_t i = 0; i < count; i++)
-        if (samples[i].label != LABEL_NONE && samples[i].label != samples[i].predicted) (*ids)[(*found)++] = i;
+        if (samples[i].wrong) (*ids)[(*found)++] = i;
     qsort_r(*ids, (size_t)*found, sizeof **ids, by_confidence, (void *)samples);
     return OK;
 }
