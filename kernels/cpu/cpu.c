@@ -82,23 +82,16 @@ static void cpu_close(Device *device)
     device->impl = NULL;
 }
 
-/* Bytes that the system can provide without the out-of-memory killer; SIZE_MAX if unknown. */
-static size_t memory_available(void)
-{
-    int64_t kib = system_number("/proc/meminfo", "MemAvailable:", -1);
-    return kib < 0 ? SIZE_MAX : (size_t)kib << 10;
-}
-
 static Status cpu_alloc(Device *device, size_t bytes, void **made)
 {
-    (void)device;
     void *memory = NULL;
     bool large = bytes >= HUGE_PAGE;
-    if (large && bytes > memory_available())
+    size_t left, total;
+    if (large && cpu_memory(device, &left, &total) == OK && bytes > left)
         return FAIL(ERR_MEMORY,
                     "%zu MiB of memory are needed, but only %zu MiB are left: use a smaller batch, fewer towers or "
                     "16-bit activations",
-                    bytes >> 20, memory_available() >> 20);
+                    bytes >> 20, left >> 20);
     if (posix_memalign(&memory, large ? HUGE_PAGE : ALIGNMENT, bytes ? bytes : 1) != 0)
         return FAIL(ERR_MEMORY,
                     "cannot allocate %zu MiB of memory: use a smaller batch, fewer towers or 16-bit activations",

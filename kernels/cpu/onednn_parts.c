@@ -55,11 +55,13 @@ static Cut cut_of(const OnednnSpec *spec)
     return cut;
 }
 
-/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. */
+/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. A task that
+ * computes several parts keeps nothing of weights that are divided among them. */
 static OnednnSpec part_of(const OnednnSpec *spec, const Cut *cut, int64_t extent)
 {
     OnednnSpec part = *spec;
     part.one_thread = true;
+    part.keeps_w &= cut->count == 1 || !divided[cut->axis][ONEDNN_W];
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (divided[cut->axis][role] && part.held[role].rank) part.held[role].dims[cut->axis] = extent;
     if (cut->count > 1 && part.fit[ONEDNN_W] == ONEDNN_ANY) part.fit[ONEDNN_W] = ONEDNN_AS_HELD;
@@ -152,15 +154,10 @@ static Status part_run(const OnednnParts *parts, int part, int thread, void *con
 
 Status parts_run(const OnednnParts *parts, void *const data[ONEDNN_ROLES], void *workspace)
 {
-    Status st = OK;
+    TeamStatus first;
+    first.status = OK;
     if (parts->count == 1) return onednn_run(parts->task[WHOLE], data, workspace);
 #pragma omp parallel for schedule(static) num_threads(parts->threads)
-    for (int k = 0; k < parts->count; k++) {
-        Status part = part_run(parts, k, team_member(), data, workspace);
-        if (part != OK) {
-#pragma omp atomic write
-            st = part;
-        }
-    }
-    return st;
+    for (int k = 0; k < parts->count; k++) team_status_take(&first, part_run(parts, k, team_member(), data, workspace));
+    return team_status_end(&first);
 }

@@ -68,6 +68,28 @@ static inline int64_t rounded_up(int64_t a, int64_t multiple)
     return (a + multiple - 1) / multiple * multiple;
 }
 
+/* The first failure in a parallel region, with its message, which only the thread that failed has. */
+typedef struct TeamStatus {
+    Status status;
+    StatusText why; /* if status is not OK */
+} TeamStatus;
+
+static inline void team_status_take(TeamStatus *first, Status status)
+{
+    if (status == OK) return;
+#pragma omp critical(team_status)
+    if (first->status == OK) {
+        first->status = status;
+        status_keep(&first->why);
+    }
+}
+
+/* For the thread that began the region, after it. */
+static inline Status team_status_end(const TeamStatus *first)
+{
+    return first->status == OK ? OK : status_restore(first->status, &first->why);
+}
+
 /* Number of the calling thread in its team. */
 static inline int team_member(void)
 {

@@ -308,6 +308,29 @@ static void check_case(const Case *c, Dtype dtype)
     free(y.data);
 }
 
+/* Weights of which a product in parts may keep what it has made, as evaluation does. */
+static void test_weights_are_kept(void **state)
+{
+    static const Case c = {"1x1 of long sums, kept weights", 1, 1024, 320, 7, 7, 1, 1, 1, 0, 0};
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+        Tensor x = tensor_make((Shape){c.n, c.ic, c.h, c.w}, dtype, 0);
+        Tensor w = tensor_make((Shape){c.oc, c.ic, 1, 1}, DTYPE_F32, 0), y = tensor_make(y_shape(&c), dtype, 0);
+        double *wanted = zeros(y.shape);
+        fill_random(&x);
+        fill_random(&w);
+        each_term(&c, y.shape, add_term, &(Terms){.x = &x, .w = &w, .sum = wanted});
+        OpCall call = conv_call(OP_CONV, &c, &x, &w, NULL, &y);
+        call.kept_in = 1 << 1;
+        run_call(&call);
+        expect_tensor(c.name, "y", &y, wanted, 0);
+        discard_call(&call);
+        free(wanted);
+        free(x.data);
+        free(w.data);
+        free(y.data);
+    }
+}
+
 static void test_conv_f32(void **state)
 {
     for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_F32);
@@ -567,6 +590,7 @@ static int device_teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights_are_kept),
         cmocka_unit_test(test_conv_f32),
         cmocka_unit_test(test_conv_bf16),
         cmocka_unit_test(test_conv_winograd),

@@ -191,6 +191,7 @@ static void test_tiles_of_amx(void **state)
     }
     for (int i = 0; i < CASES; i++) gradient_check(&amx, &cases[i]);
     gradient_check_threads(&amx, &(GradientCase){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});
+    gradient_check_threads(&amx, &(GradientCase){"dy filled up beyond x", 2, 32, 32, 71, 71, 5, 5, 1, 1, 2, 2});
     gradient_check_threads(&amx, &(GradientCase){"one dw, several blocks", 9, 96, 320, 33, 31, 3, 3, 1, 1, 1, 1});
 }
 

@@ -135,20 +135,16 @@ static Status dw_run(const void *made, Device *device, OpCall *call)
 {
     enum { SUMS_CHUNK = 2048 };
     const DwSlices *slices = made;
-    Status st = OK;
+    TeamStatus first;
     SlicesRun run = {.slices = slices, .call = call, .sums = call->workspace};
     run.problem = (ConvProblem){.x = &call->in[0], .w = &call->out[0], .y = &call->in[1]};
     run.parts = run.sums + (size_t)(slices->images - 1) * slices->sums_bytes;
+    first.status = OK;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(device))
-    for (int k = 0; k < slices->images * slices->outs; k++) {
-        Status part = part_run(&run, k, team_member());
-        if (part != OK) {
-#pragma omp atomic write
-            st = part;
-        }
-    }
-    if (st == OK) chunks_run(device, shape_count(run.problem.w->shape), SUMS_CHUNK, sums_chunk, &run);
-    return st;
+    for (int k = 0; k < slices->images * slices->outs; k++) team_status_take(&first, part_run(&run, k, team_member()));
+    TRY(team_status_end(&first));
+    chunks_run(device, shape_count(run.problem.w->shape), SUMS_CHUNK, sums_chunk, &run);
+    return OK;
 }
 
 static void dw_explain(const void *made, KernelChoice *choice)

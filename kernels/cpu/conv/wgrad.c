@@ -79,10 +79,15 @@ static int64_t pair_x_pixels(const Wgrad *g, int rows)
     return (int64_t)g->h.phases * g->w.phases * block_x_rows(g, rows) * places(g);
 }
 
-/* Including the pixels that the last step reads beyond the end. */
+/* Zeros behind x: what the last step reads beyond the end, if dy is filled up to whole steps from the last tap's place. */
+static int tail_pixels(const Wgrad *g)
+{
+    return g->code->step - 1 + (g->code->pack_rows ? g->w.spread : 0);
+}
+
 static int64_t block_x_pixels(const Wgrad *g, int pairs, int rows)
 {
-    return pairs * pair_x_pixels(g, rows) + g->code->step - 1;
+    return pairs * pair_x_pixels(g, rows) + tail_pixels(g);
 }
 
 static size_t x_bytes(const Wgrad *g, int pairs, int rows)
@@ -285,7 +290,7 @@ static int64_t x_units(const Block *block)
 
 static void unit_pack(const Block *block, int64_t unit)
 {
-    int64_t x = x_units(block), tail = block->wgrad->code->step - 1;
+    int64_t x = x_units(block), tail = tail_pixels(block->wgrad);
     if (unit == 0 && tail) zeros_pack(&block->x_panels, block->x_panels.pixels - tail, tail);
     if (unit < x)
         x_row_pack(block, unit);

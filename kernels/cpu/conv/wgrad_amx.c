@@ -129,7 +129,7 @@ static uint32_t word_of(int low, int high)
 static bool multiplies(void)
 {
     enum { OUTS = 2 * SIDE, INS = 2 * SIDE, WORDS = 32 };
-    static uint32_t dy[OUTS * WORDS], x[WORDS * INS];
+    uint32_t dy[OUTS * WORDS], x[WORDS * INS];
     float dw[OUTS * INS];
     for (int m = 0; m < OUTS; m++)
         for (int k = 0; k < WORDS; k++)
