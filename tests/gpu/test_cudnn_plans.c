@@ -10,6 +10,7 @@
 
 #include "inception/models/models.h"
 #include "kernels/cuda/conv/conv_joined.h"
+#include "tests/gpu/cudnn_refusals.h"
 #include "tests/support/described_gpu.h"
 #include "tests/support/gpu_descriptions.h"
 
@@ -436,6 +437,13 @@ static void test_f32_without_tensor_cores(void **state)
     cudnn_close(library);
 }
 
+/* The table that the fake is held to is what this library does. */
+static void test_refusals(void **state)
+{
+    if (!cudnn_joins()) skip(); /* an older library has no descriptions of devices */
+    assert_refusals(GPU_H200);
+}
+
 /* A graph that cannot be built says so once, at the request for plans, and crashes nothing before. */
 static void test_bad_graph(void **state)
 {
@@ -495,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan_by_name),
         cmocka_unit_test(test_f32_without_tensor_cores),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_bad_graph),
         cmocka_unit_test(test_step_joins),
         cmocka_unit_test(test_inception_v3_as_written),

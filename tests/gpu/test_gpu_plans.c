@@ -4,6 +4,7 @@
 #include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/plan_cache.h"
+#include "tests/gpu/cudnn_refusals.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/reference.h"
 #include "tests/support/scratch.h"
@@ -192,6 +193,14 @@ static void test_plans_by_name(void **state)
         cudnn_plan_destroy(plans[i]);
     }
     cudnn_graph_destroy(graph);
+}
+
+/* ---- refusals */
+
+/* The fake refuses what the library refuses (test_cudnn_plans asks that for the same). */
+static void test_refusals(void **state)
+{
+    assert_refusals("{}");
 }
 
 /* ---- versions */
@@ -473,6 +482,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tf32_is_not_f16, device_open_tf32, device_close),
         cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_plans_by_name, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_refusals, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_older_library, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),

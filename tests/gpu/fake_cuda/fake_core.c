@@ -217,6 +217,7 @@ void fake_gpu_reset(void)
     fake_gpu_engines(INT32_MAX);
     fake_gpu_adversary(0);
     fake_gpu_engines_lost(0, 0);
+    fake_gpu_engine_refused(-1, 0);
     fake_gpu_cudnn_version(CUDNN_VERSION);
     fake_gpu_windows(GPU_WINDOWS_MADE);
     fake_gpu_break_comm(ncclSuccess);

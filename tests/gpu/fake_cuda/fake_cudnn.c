@@ -3,13 +3,11 @@
  * A descriptor is a set of attributes; one that another refers to is shared. The heuristics return the engines of the
  * table below in its order: as in the library, those with tensor cores come first, and these round f32 operands of a
  * convolution to TF32. A plan runs the operations of its graph in the order in which they were added: convolutions,
- * elementwise steps, statistics, and the sums of a batch normalization's gradient. */
-#include "tests/gpu/fake_cuda/fake.h"
+ * elementwise steps, statistics, and the sums of a batch normalization's gradient. What it refuses: fake_cudnn_rules.c. */
+#include "tests/gpu/fake_cuda/fake_cudnn.h"
 #include "tests/support/reference.h"
 
-#include <cudnn.h>
-
-enum { ATTRIBUTES = 24, ENGINES = 8, ALWAYS = 6 /* in every answer */, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
+enum { ENGINES = 8, ALWAYS = 6 /* in every answer */, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
 
 static const struct {
     int notes;
@@ -25,42 +23,11 @@ static const struct {
     {1, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}},
 };
 
-typedef struct Attribute {
-    cudnnBackendAttributeName_t name;
-    cudnnBackendAttributeType_t type;
-    int64_t count;
-    void *values; /* owned; descriptors in it are shared */
-} Attribute;
-
-typedef struct Descriptor {
-    cudnnBackendDescriptorType_t type;
-    int users;
-    bool finalized;
-    int count;
-    Attribute attribute[ATTRIBUTES];
-} Descriptor;
-
 struct cudnnContext {
     cudaStream_t stream;
 };
 
 /* ---- descriptors */
-
-static size_t type_bytes(cudnnBackendAttributeType_t type)
-{
-    switch (type) {
-    case CUDNN_TYPE_BOOLEAN:
-    case CUDNN_TYPE_CHAR: return 1;
-    case CUDNN_TYPE_INT32:
-    case CUDNN_TYPE_FLOAT: return 4;
-    case CUDNN_TYPE_HANDLE:
-    case CUDNN_TYPE_INT64:
-    case CUDNN_TYPE_DOUBLE:
-    case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
-    default: return 4; /* enumerations */
-    }
-}
 
 static void descriptor_leave(Descriptor *d)
 {
@@ -74,13 +41,6 @@ static void descriptor_leave(Descriptor *d)
     free(d);
 }
 
-static Attribute *attribute_of(Descriptor *d, cudnnBackendAttributeName_t name)
-{
-    for (int i = 0; i < d->count; i++)
-        if (d->attribute[i].name == name) return &d->attribute[i];
-    return NULL;
-}
-
 static void attribute_add(Descriptor *d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                           int64_t count, const void *values)
 {
@@ -89,12 +49,6 @@ static void attribute_add(Descriptor *d, cudnnBackendAttributeName_t name, cudnn
     *a = (Attribute){name, type, count, malloc(bytes ? bytes : 1)};
     if (bytes) memcpy(a->values, values, bytes);
     for (int64_t k = 0; type == CUDNN_TYPE_BACKEND_DESCRIPTOR && k < count; k++) ((Descriptor **)a->values)[k]->users++;
-}
-
-static Descriptor *linked(Descriptor *d, cudnnBackendAttributeName_t name)
-{
-    const Attribute *a = d ? attribute_of(d, name) : NULL;
-    return a && a->count ? ((Descriptor **)a->values)[0] : NULL;
 }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *made)
@@ -123,6 +77,8 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudn
     Descriptor *d = descriptor;
     ENTER(CUDNN, cudnnBackendSetAttribute);
     if (!d || d->finalized || attribute_of(d, name) || d->count == ATTRIBUTES) return CUDNN_STATUS_BAD_PARAM;
+    cudnnStatus_t allowed = fake_cudnn_set(d, name, type, count, values);
+    if (allowed != CUDNN_STATUS_SUCCESS) return allowed;
     attribute_add(d, name, type, count, values);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -145,6 +101,16 @@ static int64_t engine_number(Descriptor *engine)
 static int64_t plan_engine(Descriptor *plan)
 {
     return engine_number(linked(linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINECFG_ENGINE));
+}
+
+static cudnnStatus_t engine_code[ENGINES];
+
+void fake_gpu_engine_refused(int engine, int code)
+{
+    if (engine < 0)
+        memset(engine_code, 0, sizeof engine_code);
+    else
+        engine_code[engine] = (cudnnStatus_t)code;
 }
 
 /* Engine 0 has no knobs, the last one all kinds. */
@@ -175,16 +141,55 @@ static bool knobs_are_whole(Descriptor *config)
     return true;
 }
 
+static int64_t engines_known = ENGINES;
+static uint32_t adversary, draws;
+
+void fake_gpu_adversary(uint32_t seed)
+{
+    adversary = seed;
+    draws = 0;
+}
+
+/* A number that looks random and differs from device to device: the finalizer of MurmurHash3. */
+static uint32_t mixed(uint32_t number)
+{
+    uint32_t h = (adversary + 1000 * (uint32_t)fake_device_current()) * 0x9e3779b9u + number;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+
+/* What cudnnBackendFinalize says to a plan. An adversary fails to make some that it has offered, but none that is asked for
+ * by its knobs: a choice can be repeated. */
+static cudnnStatus_t plan_code(Descriptor *plan)
+{
+    static const cudnnStatus_t codes[] = {
+        CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH,       CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+        CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH,          CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
+        CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED, CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED,
+        CUDNN_STATUS_INTERNAL_ERROR_UNEXPECTED_VALUE,   CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER};
+    int64_t engine = plan_engine(plan);
+    Descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+    bool offered = !attribute_of(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
+    uint32_t drawn = mixed(100 + (uint32_t)engine);
+    if (engine_code[engine] != CUDNN_STATUS_SUCCESS) return engine_code[engine];
+    if (!adversary || !offered || engine == ALWAYS || drawn % 4) return CUDNN_STATUS_SUCCESS;
+    return codes[drawn / 4 % (sizeof codes / sizeof *codes)];
+}
+
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 {
     Descriptor *d = descriptor;
     ENTER(CUDNN, cudnnBackendFinalize);
     if (!d || d->finalized) return CUDNN_STATUS_BAD_PARAM;
+    cudnnStatus_t right = fake_cudnn_finalize(d);
+    if (right != CUDNN_STATUS_SUCCESS) return right;
     if (d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR && (engine_number(d) < 0 || engine_number(d) >= ENGINES))
         return CUDNN_STATUS_NOT_SUPPORTED;
     if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && fake_device_current() == lost_on &&
         engines_lost >> plan_engine(d) & 1)
         return CUDNN_STATUS_NOT_SUPPORTED;
+    if (d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plan_code(d) != CUDNN_STATUS_SUCCESS) return plan_code(d);
     if (d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR && !knobs_are_whole(d)) return CUDNN_STATUS_NOT_SUPPORTED;
     d->finalized = true;
     return CUDNN_STATUS_SUCCESS;
@@ -217,24 +222,6 @@ static void knob_fill(Descriptor *choice, int64_t engine, int64_t kind)
     attribute_add(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &value);
 }
 
-static int64_t engines_known = ENGINES;
-static uint32_t adversary, draws;
-
-void fake_gpu_adversary(uint32_t seed)
-{
-    adversary = seed;
-    draws = 0;
-}
-
-/* A number that looks random and differs from device to device: the finalizer of MurmurHash3. */
-static uint32_t mixed(uint32_t number)
-{
-    uint32_t h = (adversary + 1000 * (uint32_t)fake_device_current()) * 0x9e3779b9u + number;
-    h = (h ^ h >> 16) * 0x85ebca6bu;
-    h = (h ^ h >> 13) * 0xc2b2ae35u;
-    return h ^ h >> 16;
-}
-
 void fake_gpu_engines(int count)
 {
     engines_known = count < ENGINES ? count : ENGINES;
@@ -256,6 +243,7 @@ static int64_t heuristics_answer(Descriptor *question, int64_t room, Descriptor 
 {
     Descriptor *graph = linked(question, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     int64_t order[ENGINES], known = engines_ordered(order), count = 0;
+    if (room && !fake_cudnn_graph_fits(graph)) return 0; /* though some are counted, as by the library */
     for (; count < room && count < known; count++) config_fill(configs[count], graph, order[count]);
     return room ? count : known;
 }

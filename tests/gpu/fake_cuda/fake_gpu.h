@@ -41,6 +41,9 @@ void fake_gpu_cudnn_version(size_t version); /* as CUDNN_VERSION, which it is at
  * every run. The rest differs with `seed`, as it may from device to device: their time in each run, their order in the
  * heuristics' answer, and how many of them are in it (engine 6 always is). 0: off. */
 void fake_gpu_adversary(uint32_t seed);
+/* Plans of this engine are refused with this code (a cudnnStatus_t); 0: they are made. Negative: of no engine. An adversary does
+ * the same to some. */
+void fake_gpu_engine_refused(int engine, int code);
 /* Plans of the engines in `set` (bit k: engine k) can no longer be made on this device (CUDNN_STATUS_NOT_SUPPORTED). */
 void fake_gpu_engines_lost(int device, unsigned set);
 

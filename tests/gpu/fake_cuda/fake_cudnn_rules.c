@@ -1,0 +1,389 @@
+/* What cuDNN refuses: attributes of another type or count, descriptors that lack some or contradict themselves, and graphs
+ * that no engine has kernels for. tests/gpu/cudnn_refusals.h has most of the rules as a table, with their sources, and asks
+ * the library for the same; where the fake is stricter the library would read or write what is not there. */
+#include "tests/gpu/fake_cuda/fake_cudnn.h"
+
+size_t type_bytes(cudnnBackendAttributeType_t type)
+{
+    switch (type) {
+    case CUDNN_TYPE_BOOLEAN:
+    case CUDNN_TYPE_CHAR: return 1;
+    case CUDNN_TYPE_INT32:
+    case CUDNN_TYPE_FLOAT: return 4;
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_DOUBLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    default: return 4; /* enumerations */
+    }
+}
+
+Attribute *attribute_of(Descriptor *d, cudnnBackendAttributeName_t name)
+{
+    for (int i = 0; i < d->count; i++)
+        if (d->attribute[i].name == name) return &d->attribute[i];
+    return NULL;
+}
+
+Descriptor *linked(Descriptor *d, cudnnBackendAttributeName_t name)
+{
+    const Attribute *a = d ? attribute_of(d, name) : NULL;
+    return a && a->count ? ((Descriptor **)a->values)[0] : NULL;
+}
+
+/* ---- one attribute: the reference of the backend names the type and the count of each */
+
+static cudnnBackendAttributeType_t type_wanted(cudnnBackendAttributeName_t name)
+{
+    switch (name) {
+    case CUDNN_ATTR_TENSOR_UNIQUE_ID:
+    case CUDNN_ATTR_TENSOR_DIMENSIONS:
+    case CUDNN_ATTR_TENSOR_STRIDES:
+    case CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT:
+    case CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS:
+    case CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS:
+    case CUDNN_ATTR_CONVOLUTION_POST_PADDINGS:
+    case CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES:
+    case CUDNN_ATTR_CONVOLUTION_DILATIONS:
+    case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
+    case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS: return CUDNN_TYPE_INT64;
+    case CUDNN_ATTR_TENSOR_DATA_TYPE:
+    case CUDNN_ATTR_CONVOLUTION_COMP_TYPE:
+    case CUDNN_ATTR_POINTWISE_MATH_PREC:
+    case CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC:
+    case CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC: return CUDNN_TYPE_DATA_TYPE;
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA:
+    case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA: return CUDNN_TYPE_FLOAT;
+    case CUDNN_ATTR_TENSOR_IS_VIRTUAL: return CUDNN_TYPE_BOOLEAN;
+    case CUDNN_ATTR_CONVOLUTION_CONV_MODE: return CUDNN_TYPE_CONVOLUTION_MODE;
+    case CUDNN_ATTR_POINTWISE_MODE: return CUDNN_TYPE_POINTWISE_MODE;
+    case CUDNN_ATTR_OPERATION_GENSTATS_MODE: return CUDNN_TYPE_GENSTATS_MODE;
+    case CUDNN_ATTR_ENGINEHEUR_MODE: return CUDNN_TYPE_HEUR_MODE;
+    case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE: return CUDNN_TYPE_KNOB_TYPE;
+    case CUDNN_ATTR_OPERATIONGRAPH_HANDLE:
+    case CUDNN_ATTR_EXECUTION_PLAN_HANDLE: return CUDNN_TYPE_HANDLE;
+    case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
+    case CUDNN_ATTR_VARIANT_PACK_WORKSPACE: return CUDNN_TYPE_VOID_PTR;
+    case CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION: return CUDNN_TYPE_CHAR;
+    case CUDNN_ATTR_DEVICEPROP_DEVICE_ID: return CUDNN_TYPE_INT32;
+    default: return CUDNN_TYPE_BACKEND_DESCRIPTOR;
+    }
+}
+
+static bool has_many(cudnnBackendAttributeName_t name)
+{
+    switch (name) {
+    case CUDNN_ATTR_TENSOR_DIMENSIONS:
+    case CUDNN_ATTR_TENSOR_STRIDES:
+    case CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS:
+    case CUDNN_ATTR_CONVOLUTION_POST_PADDINGS:
+    case CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES:
+    case CUDNN_ATTR_CONVOLUTION_DILATIONS:
+    case CUDNN_ATTR_OPERATIONGRAPH_OPS:
+    case CUDNN_ATTR_ENGINECFG_KNOB_CHOICES:
+    case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS:
+    case CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS:
+    case CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION: return true;
+    default: return false;
+    }
+}
+
+/* The numbers of cudnnBackendAttributeName_t (cudnn_graph_v9.h) that a descriptor has: blocks of tens or hundreds. */
+static bool attribute_belongs(cudnnBackendDescriptorType_t type, int name)
+{
+    static const struct {
+        cudnnBackendDescriptorType_t type;
+        int first, last;
+    } blocks[] = {
+        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 99},
+        {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 199},
+        {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 200, 299},
+        {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 300, 399},
+        {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 400, 499},
+        {CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, 600, 699},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 700, 705},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 706, 711},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 712, 717},
+        {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 750, 769},
+        {CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, 770, 779},
+        {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 800, 899},
+        {CUDNN_BACKEND_TENSOR_DESCRIPTOR, 900, 999},
+        {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 1000, 1099},
+        {CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1300, 1399},
+        {CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR, 1620, 1630},
+        {CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 2700, 2799},
+    };
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (blocks[i].type == type) return name >= blocks[i].first && name <= blocks[i].last;
+    return false;
+}
+
+cudnnStatus_t fake_cudnn_set(const Descriptor *d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                             int64_t count, const void *values)
+{
+    bool says_type = d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR || d->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR ||
+                     d->type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
+    if (!attribute_belongs(d->type, (int)name)) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (type != type_wanted(name)) return says_type ? CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE : CUDNN_STATUS_BAD_PARAM;
+    if (!values || count < 1 || (count > 1 && !has_many(name))) return CUDNN_STATUS_BAD_PARAM;
+    for (int64_t k = 0; name == CUDNN_ATTR_OPERATIONGRAPH_OPS && k < count; k++)
+        if (!((Descriptor *const *)values)[k]->finalized) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* ---- one descriptor */
+
+static int64_t count_of(Descriptor *d, cudnnBackendAttributeName_t name)
+{
+    const Attribute *a = attribute_of(d, name);
+    return a ? a->count : 0;
+}
+
+/* Value k, or `otherwise` if it was not set. */
+static int64_t number_at(Descriptor *d, cudnnBackendAttributeName_t name, int64_t k, int64_t otherwise)
+{
+    const Attribute *a = attribute_of(d, name);
+    if (!a || k >= a->count) return otherwise;
+    return type_bytes(a->type) == 8 ? ((int64_t *)a->values)[k] : ((int32_t *)a->values)[k];
+}
+
+/* 1000: not set, or none that the project uses. */
+static int64_t bytes_of(Descriptor *tensor)
+{
+    switch (number_at(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1)) {
+    case CUDNN_DATA_FLOAT: return 4;
+    case CUDNN_DATA_HALF:
+    case CUDNN_DATA_BFLOAT16: return 2;
+    default: return 1000;
+    }
+}
+
+static bool all_at_least(Descriptor *d, cudnnBackendAttributeName_t name, int64_t least)
+{
+    for (int64_t k = 0; k < count_of(d, name); k++)
+        if (number_at(d, name, k, 0) < least) return false;
+    return true;
+}
+
+static bool tensor_right(Descriptor *d)
+{
+    int64_t bytes = bytes_of(d), alignment = number_at(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0, 0),
+            dims = count_of(d, CUDNN_ATTR_TENSOR_DIMENSIONS);
+    return dims && dims == count_of(d, CUDNN_ATTR_TENSOR_STRIDES) && all_at_least(d, CUDNN_ATTR_TENSOR_DIMENSIONS, 0) &&
+           all_at_least(d, CUDNN_ATTR_TENSOR_STRIDES, 0) && alignment > 0 && (bytes == 1000 || alignment % bytes == 0);
+}
+
+/* Paddings that were not set are 0. */
+static bool window_right(Descriptor *d)
+{
+    int64_t sides = number_at(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 0, 0),
+            pads = count_of(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS);
+    return sides && sides == count_of(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES) &&
+           sides == count_of(d, CUDNN_ATTR_CONVOLUTION_DILATIONS) && (!pads || pads == sides) &&
+           all_at_least(d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 1) &&
+           all_at_least(d, CUDNN_ATTR_CONVOLUTION_DILATIONS, 1) &&
+           all_at_least(d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 0) &&
+           all_at_least(d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 0);
+}
+
+static int64_t size_of(Descriptor *tensor, int64_t k)
+{
+    return number_at(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, k, 0);
+}
+
+/* NHWC: a row of pixels holds its channels, an image its rows. */
+static bool overlaps(Descriptor *tensor)
+{
+    int64_t pitch = number_at(tensor, CUDNN_ATTR_TENSOR_STRIDES, 3, 0);
+    return pitch && pitch < size_of(tensor, 1);
+}
+
+static bool conv_right(Descriptor *window, Descriptor *x, Descriptor *w, Descriptor *y)
+{
+    if (!window || !x || !w || !y || !window->finalized || !x->finalized || !w->finalized || !y->finalized)
+        return false;
+    bool fits = !overlaps(x) && size_of(w, 1) && size_of(x, 1) && size_of(x, 1) % size_of(w, 1) == 0 &&
+                size_of(y, 0) == size_of(x, 0) && size_of(y, 1) == size_of(w, 0);
+    for (int64_t k = 0; fits && k < 2; k++) {
+        int64_t pads = number_at(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, k, 0) +
+                       number_at(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, k, 0),
+                reach = number_at(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, k, 1) * (size_of(w, 2 + k) - 1) + 1;
+        fits = size_of(y, 2 + k) ==
+               (size_of(x, 2 + k) + pads - reach) / number_at(window, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, k, 1) + 1;
+    }
+    return fits;
+}
+
+/* window, x, w and y of a convolution's operation, whichever of them it computes. False: it is another one. */
+static bool conv_parts(Descriptor *op, Descriptor *part[4])
+{
+    static const struct {
+        cudnnBackendDescriptorType_t type;
+        cudnnBackendAttributeName_t name[4];
+    } kinds[] = {
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y}},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY}},
+        {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+         {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY}},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].type != op->type) continue;
+        for (int k = 0; k < 4; k++) part[k] = linked(op, kinds[i].name[k]);
+        return true;
+    }
+    return false;
+}
+
+static bool has_all(Descriptor *d, int first, int last)
+{
+    for (int name = first; name <= last; name++) {
+        Descriptor *to = linked(d, (cudnnBackendAttributeName_t)name);
+        if (!to || !to->finalized) return false;
+    }
+    return true;
+}
+
+static bool pointwise_right(Descriptor *op)
+{
+    Descriptor *how = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
+    int64_t mode = how ? number_at(how, CUDNN_ATTR_POINTWISE_MODE, 0, -1) : -1;
+    if (mode < 0 || !linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) return false;
+    if (mode == CUDNN_POINTWISE_RELU_BWD)
+        return has_all(op, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC);
+    return linked(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC) &&
+           (mode == CUDNN_POINTWISE_RELU_FWD || linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+}
+
+static bool operation_right(Descriptor *op)
+{
+    Descriptor *part[4];
+    if (conv_parts(op, part)) return conv_right(part[0], part[1], part[2], part[3]);
+    if (op->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return pointwise_right(op);
+    if (op->type == CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR)
+        return has_all(op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS);
+    return true; /* GEN_STATS is looked at with the graph */
+}
+
+static bool graph_right(Descriptor *graph)
+{
+    const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    for (int64_t i = 0; ops && i < ops->count; i++) {
+        Descriptor *op = ((Descriptor **)ops->values)[i];
+        if (op->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR &&
+            !has_all(op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC))
+            return false;
+    }
+    return ops != NULL;
+}
+
+/* What a descriptor is made of must be there, and final. */
+static cudnnStatus_t after(Descriptor *d, cudnnBackendAttributeName_t name, cudnnStatus_t missing)
+{
+    Descriptor *to = linked(d, name);
+    if (!to) return missing;
+    return to->finalized ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+}
+
+cudnnStatus_t fake_cudnn_finalize(Descriptor *d)
+{
+    bool right = true;
+    switch (d->type) {
+    case CUDNN_BACKEND_TENSOR_DESCRIPTOR: right = tensor_right(d); break;
+    case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: right = window_right(d); break;
+    case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: right = graph_right(d); break;
+    case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
+        return after(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_STATUS_BAD_PARAM);
+    case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
+        return after(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_STATUS_BAD_PARAM_NULL_POINTER);
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: return after(d, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_STATUS_BAD_PARAM);
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+        return after(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+    case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
+        right = count_of(d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS) == count_of(d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
+        break;
+    default: right = operation_right(d);
+    }
+    return right ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
+/* ---- a graph */
+
+/* Operands of one 16-bit or 32-bit type, aligned for vectors, summed in f32. Only what lies in memory is loaded by vectors. */
+static bool conv_computes(Descriptor *part[4])
+{
+    int64_t type = number_at(part[1], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1);
+    for (int k = 1; k < 4; k++) {
+        bool hidden = attribute_of(part[k], CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
+                      *(bool *)attribute_of(part[k], CUDNN_ATTR_TENSOR_IS_VIRTUAL)->values;
+        if (hidden) continue;
+        if (number_at(part[k], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) !=
+            number_at(part[2], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1))
+            return false;
+        if (number_at(part[k], CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0, 0) % 16) return false;
+    }
+    return type >= 0 && number_at(part[0], CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 0, -1) == CUDNN_DATA_FLOAT;
+}
+
+/* One value a channel, in f32. */
+static bool is_sum(Descriptor *sum, Descriptor *of)
+{
+    return size_of(sum, 0) == 1 && size_of(sum, 1) == size_of(of, 1) && size_of(sum, 2) == 1 && size_of(sum, 3) == 1 &&
+           number_at(sum, CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) == CUDNN_DATA_FLOAT;
+}
+
+static bool sums_right(Descriptor *op)
+{
+    static const cudnnBackendAttributeName_t vectors[] = {
+        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC,       CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC,
+        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC,   CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC,
+        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC,   CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC,
+        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS};
+    Descriptor *x = linked(op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC);
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        if (!is_sum(linked(op, vectors[i]), x)) return false;
+    return true;
+}
+
+/* b has the size of x, or 1, in every direction. */
+static bool broadcasts(Descriptor *x, Descriptor *b)
+{
+    for (int64_t k = 0; b && k < 4; k++)
+        if (size_of(b, k) != size_of(x, k) && size_of(b, k) != 1) return false;
+    return true;
+}
+
+static bool operation_fits(Descriptor *op)
+{
+    Descriptor *part[4], *x;
+    if (conv_parts(op, part)) return conv_computes(part);
+    switch (op->type) {
+    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
+        return broadcasts(linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
+                          linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
+        x = linked(op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC);
+        return is_sum(linked(op, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC), x) &&
+               is_sum(linked(op, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC), x);
+    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR: return sums_right(op);
+    default: return false;
+    }
+}
+
+bool fake_cudnn_graph_fits(Descriptor *graph)
+{
+    const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
+    for (int64_t i = 0; i < ops->count; i++)
+        if (!operation_fits(((Descriptor **)ops->values)[i])) return false;
+    return true;
+}
