@@ -38,6 +38,12 @@ typedef struct DeviceConfig {
  * call waits. */
 typedef Status (*TowersSum)(void *context, float *values, int count);
 
+/* Candidates for a kernel that a library failed to make or to run, though it had named them. */
+typedef struct PlanRefusals {
+    int count;
+    char first[320]; /* what it said of the first one */
+} PlanRefusals;
+
 typedef struct Device {
     const Backend *backend; /* borrowed, static */
     DeviceConfig config;
@@ -45,6 +51,7 @@ typedef struct Device {
     TowersSum towers_sum; /* set by the owner; NULL: batch norm uses this tower's batch alone */
     void *towers_context; /* borrowed */
     int unconfirmed;      /* GPU: plans taken although no second candidate gave the same result */
+    PlanRefusals refused; /* GPU */
 } Device;
 
 /* The implementation that prepare has chosen for a call, and why those before it in its list were passed over. */

@@ -3,6 +3,7 @@
 #include "kernels/cuda/autotune.h"
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_graph.h"
 #include "kernels/cuda/kernels.h"
 
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE /* of each result */ };
@@ -177,7 +178,8 @@ Status autotune(Device *device, const Candidates *c, int *best, double *microsec
     TRY_OUT(c->reset(device, c->context));
     for (int i = 0; i < c->count; i++) {
         int fastest = fastest_of(&bench, c->count);
-        if (candidate_time(device, &bench, c, i, fastest < 0 ? INFINITY : bench.time[fastest]) != OK) continue;
+        if (candidate_time(device, &bench, c, i, fastest < 0 ? INFINITY : bench.time[fastest]) != OK)
+            plan_refused(&device->refused);
     }
     TRY_OUT(choose(device, &bench, c, best, microseconds));
 out:

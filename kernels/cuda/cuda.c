@@ -82,7 +82,8 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     TRY_OUT(staging_open(&cuda->staging));
     TRY_CUDA_OUT(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
     TRY_CUDA_OUT(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
-    TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &cuda->cudnn));
+    device->refused = (PlanRefusals){0};
+    TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &device->refused, &cuda->cudnn));
     TRY_OUT(cublas_open(&cuda->cublas));
     TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));
     device->backend = &cuda_backend;

@@ -7,8 +7,9 @@
 typedef cudnnBackendDescriptor_t Descriptor;
 
 struct CudnnLibrary {
-    cudnnHandle_t handle; /* NULL: plans only */
-    Descriptor device;    /* NULL: the device of the handle */
+    cudnnHandle_t handle;  /* NULL: plans only */
+    Descriptor device;     /* NULL: the device of the handle */
+    PlanRefusals *refused; /* borrowed, or NULL */
 };
 
 struct CudnnGraph {
@@ -75,6 +76,11 @@ enum { OLDEST = 90000, WITH_JOINS = 90800 };
 #define CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION (cudnnBackendAttributeName_t)0
 #endif
 
+void plan_refused(PlanRefusals *refused)
+{
+    if (refused && refused->count++ == 0) snprintf(refused->first, sizeof refused->first, "%s", status_message());
+}
+
 bool cudnn_joins(void)
 {
     return cudnnGetVersion() >= WITH_JOINS;
@@ -88,7 +94,7 @@ static Status descriptions_check(void)
     return FAIL(ERR_UNSUPPORTED, "%s cannot describe a device that is not present: expected cuDNN 9.8 or newer", text);
 }
 
-Status cudnn_open(cudaStream_t stream, CudnnLibrary **made)
+Status cudnn_open(cudaStream_t stream, PlanRefusals *refused, CudnnLibrary **made)
 {
     Status st = OK;
     if (cudnnGetVersion() < OLDEST)
@@ -96,6 +102,7 @@ Status cudnn_open(cudaStream_t stream, CudnnLibrary **made)
                     cudnnGetVersion());
     CudnnLibrary *library = calloc(1, sizeof *library);
     if (!library) return FAIL(ERR_MEMORY, "no memory for the cuDNN handle");
+    library->refused = refused;
     TRY_CUDNN_OUT(cudnnCreate(&library->handle));
     TRY_CUDNN_OUT(cudnnSetStream(library->handle, stream));
     *made = library;
@@ -472,7 +479,8 @@ static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
     return room && !text.truncated && count <= KNOBS;
 }
 
-/* A plan of one configuration, or OK and NULL where the library refuses it: that is an answer, not a failure. */
+/* A plan of one configuration, or OK and NULL where it breaks a rule or the library has no kernel for it on this device (any
+ * CUDNN_STATUS_NOT_SUPPORTED_...): that is an answer, not a failure. */
 static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *rules, CudnnPlan **made)
 {
     Status st = OK;
@@ -488,7 +496,10 @@ static Status plan_create(CudnnGraph *g, Descriptor config, const CudnnRules *ru
         TRY_OUT(set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &g->library->handle));
     else
         TRY_OUT(set_descriptor(plan, OF_DEVICE(EXECUTION_PLAN), g->library->device));
-    if (cudnnBackendFinalize(plan) != CUDNN_STATUS_SUCCESS) goto out;
+    cudnnStatus_t made_it = cudnnBackendFinalize(plan);
+    if (CUDNN_STATUS_CATEGORY(made_it) == CUDNN_STATUS_NOT_SUPPORTED) goto out;
+    if (made_it != CUDNN_STATUS_SUCCESS)
+        TRY_OUT(cudnn_failed(made_it, __FILE__, __LINE__, "cudnnBackendFinalize of a plan"));
     TRY_CUDNN_OUT(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
                                            &workspace));
     if (rules->workspace_max && (size_t)workspace > rules->workspace_max) goto out;
@@ -554,7 +565,7 @@ static Status plans_of_mode(CudnnGraph *g, cudnnBackendHeurMode_t mode, int offe
     int offered = 0;
     TRY_OUT(configs_ask(g, mode, configs, offers, &offered));
     for (int i = 0; i < offered && *found < wanted; i++) {
-        TRY_OUT(plan_create(g, configs[i], rules, &plans[*found]));
+        if (plan_create(g, configs[i], rules, &plans[*found]) != OK) plan_refused(g->library->refused);
         if (plans[*found]) (*found)++;
     }
 out:
@@ -566,8 +577,8 @@ Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan
 {
     int few = wanted == 1 ? 4 : CUDNN_PLANS; /* offers cost time, and the first is mostly good */
     *found = 0;
-    TRY(graph_finish(g));
-    Status st = plans_of_mode(g, CUDNN_HEUR_MODE_A, few, rules, wanted, plans, found);
+    Status st = graph_finish(g);
+    if (st == OK) st = plans_of_mode(g, CUDNN_HEUR_MODE_A, few, rules, wanted, plans, found);
     if (st == OK && *found == 0) st = plans_of_mode(g, CUDNN_HEUR_MODE_A, CUDNN_PLANS, rules, wanted, plans, found);
     if (st == OK && *found == 0)
         st = plans_of_mode(g, CUDNN_HEUR_MODE_FALLBACK, CUDNN_PLANS, rules, wanted, plans, found);
@@ -575,6 +586,7 @@ Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan
         st = FAIL(ERR_UNSUPPORTED,
                   "cuDNN has no plan that meets the requirements (memory, the same bits every time, number format)");
     if (st == OK) return OK;
+    if (st != ERR_UNSUPPORTED) plan_refused(g->library->refused);
     while (*found > 0) cudnn_plan_destroy(plans[--*found]);
     return st;
 }

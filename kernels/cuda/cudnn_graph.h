@@ -7,15 +7,18 @@
  * cannot run them. */
 #pragma once
 
+#include "kernels/backend.h"
 #include "kernels/cuda/check.h"
-#include "kernels/op.h"
 
 typedef struct CudnnLibrary CudnnLibrary;
 
-NODISCARD Status cudnn_open(cudaStream_t stream, CudnnLibrary **made);
+/* `refused` is borrowed. */
+NODISCARD Status cudnn_open(cudaStream_t stream, PlanRefusals *refused, CudnnLibrary **made);
 NODISCARD Status cudnn_open_described(const char *json, CudnnLibrary **made);
 void cudnn_close(CudnnLibrary *library);       /* NULL is fine */
 void cudnn_describe(char *text, size_t bytes); /* "cuDNN 9.19.0" */
+/* The last failure (status_message) is one that passes over a candidate. NULL: nobody counts them. */
+void plan_refused(PlanRefusals *refused);
 bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
 /* The description of the device that `library` runs on. */
 NODISCARD Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t bytes);
@@ -61,7 +64,8 @@ typedef struct CudnnRules {
 
 typedef struct CudnnPlan CudnnPlan;
 
-/* The first `wanted` plans (at most CUDNN_PLANS) that keep the rules. ERR_UNSUPPORTED if there is none. */
+/* The first `wanted` plans (at most CUDNN_PLANS) that keep the rules. ERR_UNSUPPORTED if there is none. A candidate that the
+ * library fails to make is passed over and counted, and so is a graph that it refuses. */
 NODISCARD Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan **plans, int *found);
 /* The plan that cudnn_plan_text named earlier, in a process of the same library and device. ERR_UNSUPPORTED if it
  * breaks a rule. */

@@ -10,6 +10,8 @@
 #include "towers/replica/norm_sync.h"
 #include "towers/train/train.h"
 
+#include <cudnn.h>
+
 enum { TOWERS = 8, STEPS = 4, HALF = 2 };
 
 static int fake_as_new(void **state)
@@ -188,13 +190,16 @@ static void test_resume_without_an_engine(void **state)
     assert_true(log_says("run", "kernels could not be taken from plans.txt and were chosen anew"));
 }
 
-/* Two engines that give different results: the run takes what the heuristics name first, and its log says so. */
+/* Two engines that give different results, and one that cannot be made: the run takes what the heuristics name first, and its
+ * log says so. */
 static void test_nothing_is_confirmed(void **state)
 {
-    fake_gpu_engines(6); /* of which 4 and 5 are without tensor cores */
+    fake_gpu_engines(7); /* of which 4, 5 and 6 are without tensor cores */
+    fake_gpu_engine_refused(6, CUDNN_STATUS_INTERNAL_ERROR);
     fake_gpu_engine(4, 10, true);
     run_on("run", 1, 1, 0, DTYPE_F32);
     assert_true(log_says("run", "convolutions run by the library's first plan"));
+    assert_true(log_says("run", "candidates for kernels of convolutions were passed over"));
 }
 
 #ifdef TOWERS_FAULTS

@@ -31,7 +31,8 @@ static const char *const may_fail[] = {
     "cudnnBackendDestroyDescriptor",
     "cudnnBackendFinalize",         /* a plan that is refused is no failure: the next one is tried */
     "cudnnBackendGetAttribute",     /* of notes and knobs, which an engine need not have */
-    "cudnnBackendCreateDescriptor", /* of a knob, for the text of a plan */
+    "cudnnBackendCreateDescriptor", /* of a candidate, which is passed over, as the log says */
+    "cudnnBackendSetAttribute",     /* likewise */
     "cublasLtDestroy",
     "cublasLtMatmulDescDestroy",
     "cublasLtMatrixLayoutDestroy",

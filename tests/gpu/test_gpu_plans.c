@@ -203,6 +203,36 @@ static void test_refusals(void **state)
     assert_refusals("{}");
 }
 
+/* An engine that the library names and then fails to make a plan of is passed over, and told of; that it has no kernel for
+ * this device is an answer. */
+static void test_refused_engine_is_passed_over(void **state)
+{
+    static const cudnnStatus_t codes[] = {
+        CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH,       CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+        CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH,          CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED,
+        CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED, CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER};
+    Conv c;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        bool answer = CUDNN_STATUS_CATEGORY(codes[i]) == CUDNN_STATUS_NOT_SUPPORTED;
+        device.refused = (PlanRefusals){0};
+        for (int engine = 4; engine < 7; engine++) fake_gpu_engine_refused(engine, engine == 5 ? 0 : (int)codes[i]);
+        conv_create(&c);
+        if (conv_prepare(&c) != OK) fail_msg("%s: %s", cudnnGetErrorString(codes[i]), status_message());
+        assert_int_equal(device.refused.count, !answer);
+        assert_int_equal(strstr(device.refused.first, "cudnnBackendFinalize") != NULL, !answer);
+        conv_run(&c);
+        assert_true(conv_error(&c) < 1e-6);
+        conv_destroy(&c);
+        for (int engine = 0; engine < 8; engine++) fake_gpu_engine_refused(engine, (int)codes[i]);
+        device.refused = (PlanRefusals){0};
+        conv_create(&c);
+        assert_int_equal(conv_prepare(&c), ERR_UNSUPPORTED); /* nothing is left */
+        assert_int_equal(strstr(status_message(), "cudnnBackendFinalize") != NULL, !answer);
+        conv_destroy(&c);
+        fake_gpu_engine_refused(-1, 0);
+    }
+}
+
 /* ---- versions */
 
 static OpCall joined_call(void)
@@ -325,6 +355,28 @@ static void test_wrong_result_is_not_taken(void **state)
     fake_gpu_engine(6, 900, false);
     assert_true(error_of_a_run() < 1e-6);
     assert_int_equal(chosen_engine(), 6);
+}
+
+/* Where the library refuses a part of the joined graph, or to answer for it, the separate kernels are left. */
+static void test_refused_graph_is_passed_over(void **state)
+{
+    enum { PARTS = 5 + 1 + 2 + 1 /* tensors, window, operations, graph */, REST = 2 /* question, plan */ };
+    int64_t calls = 0;
+    for (int part = -1; part < PARTS + REST; part++) {
+        OpCall call = joined_call();
+        KernelChoice choice = {.name = ""};
+        const OpKernel *kernel = device.backend->kernels[call.kind];
+        device.refused = (PlanRefusals){0};
+        fake_gpu_counts_clear();
+        if (part >= 0) fake_gpu_fail_named("cudnnBackendFinalize", calls - PARTS - REST + part + 1);
+        if (kernel->prepare(&device, &call) != OK) fail_msg("part %d: %s", part, status_message());
+        if (part < 0) calls = fake_gpu_count("cudnnBackendFinalize");
+        kernel->explain(&device, &call, &choice);
+        bool separate = part >= 0 && part < PARTS;
+        assert_memory_equal(choice.name, separate ? "separate kernels" : "one kernel", separate ? 16 : 10);
+        assert_int_equal(device.refused.count, separate || part == PARTS + REST - 1);
+        kernel->discard(&device, &call);
+    }
 }
 
 /* `towers info --kernels`: a joined convolution names its one kernel, or that of the separate convolution where cuDNN
@@ -483,6 +535,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_plans_by_name, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_refusals, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_refused_engine_is_passed_over, device_open_deterministic, device_close),
+        cmocka_unit_test_setup_teardown(test_refused_graph_is_passed_over, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_older_library, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),

@@ -133,6 +133,11 @@ Status choices_build(TowerProcess *p)
             "tower %d: %d convolutions run by the library's first plan, because no second one gave the same result; "
             "--deterministic avoids the comparison, 'towers doctor' tests the device",
             p->place.first_tower, device->unconfirmed);
+    if (device->refused.count)
+        ledger_note(p->ledger,
+                    "tower %d: %d candidates for kernels of convolutions were passed over, because the library failed "
+                    "to make or to run them; others were taken; the first said: %s",
+                    p->place.first_tower, device->refused.count, device->refused.first);
     TRY_OUT(comm_barrier(p->comm)); /* log.txt begins with the notes of all ranks */
 out:
     free(text);

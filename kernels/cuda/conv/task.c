@@ -70,8 +70,8 @@ static Status offer_plans(Choice *c, Device *device, int wanted)
     rules.no_runtime_compile = true; /* seconds each, and rarely the best */
     rules.workspace_max = WORKSPACE_MAX;
     Status st = graph_create(device, c->spec, &graph);
-    if (st == OK) st = cudnn_plans(graph, &rules, wanted, plans, &found);
-    if (st == ERR_UNSUPPORTED) { /* better a slow start or a large workspace than none */
+    if (st == OK && cudnn_plans(graph, &rules, wanted, plans, &found) !=
+                        OK) { /* better a slow start or a large workspace than none */
         rules.no_runtime_compile = false;
         rules.workspace_max = 0;
         st = cudnn_plans(graph, &rules, wanted, plans, &found);
@@ -100,7 +100,7 @@ static Status offer_all(Choice *c, Device *device, bool first)
     const TaskSpec *s = c->spec;
     bool large = (double)shape_pixels(s->y) * (double)shape_count(s->w) > LARGE_PRODUCTS;
     Status st = offer_plans(c, device, first ? 1 : large ? CUDNN_CANDIDATES : FEW_CANDIDATES);
-    return st == ERR_UNSUPPORTED && c->count ? OK : st;
+    return c->count ? OK : st;
 }
 
 /* ---- the plan cache */
@@ -215,9 +215,10 @@ Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task 
     int best = 0;
     Status st = choose(&c, device, &best);
     if (st == ERR_UNSUPPORTED)
-        st = FAIL(ERR_UNSUPPORTED, "'%s': neither cuDNN nor cuBLASLt has a%s plan for x %s, w %s in %s", name,
+        st = FAIL(ERR_UNSUPPORTED, "'%s': neither cuDNN nor cuBLASLt has a%s plan for x %s, w %s in %s%s%s", name,
                   device->config.deterministic ? " deterministic" : "", shape_text(spec->x), shape_text(spec->w),
-                  dtype_name(spec->dtype));
+                  dtype_name(spec->dtype), device->refused.count ? "; of those that failed the first said: " : "",
+                  device->refused.first);
     for (int i = 0; i < c.count; i++)
         if (st != OK || i != best) task_free(device, &c.candidate[i]);
     TRY(st);
