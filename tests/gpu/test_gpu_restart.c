@@ -8,6 +8,7 @@
 #include "tests/support/unit.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/restart.h"
+#include "towers/train/train.h"
 
 enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2 };
 

@@ -5,7 +5,6 @@
 
 #include "towers/replica/job.h"
 #include "towers/replica/ledger.h"
-#include "towers/train/train.h"
 
 typedef struct Console {
     const TrainJob *job;  /* borrowed */

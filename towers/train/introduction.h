@@ -2,7 +2,7 @@
  * that training on the wrong data is noticed. */
 #pragma once
 
-#include "towers/train/train.h"
+#include "towers/replica/job.h"
 
 /* One line per property, each ended by a newline. `device` describes the opened device; `sums` the way gradients are
  * summed, or "". Errors: ERR_MEMORY. */

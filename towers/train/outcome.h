@@ -4,8 +4,7 @@
  * supervisor adds its line, if it sees the directory. */
 #pragma once
 
-#include "towers/replica/job.h"
-#include "towers/train/train.h"
+#include "towers/train/result.h"
 
 /* The time in UTC, for records: "2026-01-31T12:00:00Z". */
 void now_text(char text[32]);

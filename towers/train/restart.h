@@ -3,8 +3,7 @@
  * RUN/restarts.jsonl. */
 #pragma once
 
-#include "towers/replica/job.h"
-#include "towers/train/train.h"
+#include "towers/train/result.h"
 
 #define RESTARTS_FILE "restarts.jsonl"
 

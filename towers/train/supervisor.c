@@ -1,5 +1,4 @@
-/* The supervisor: creates the shared memory, starts one process per device, watches them, shows the console, and ends
- * them together.
+/* The supervisor; see supervisor.h.
  *
  * It uses no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at once
  * (its exit wakes the loop), a hanging one by its missing heartbeat. The first failure is the root cause and determines
@@ -9,23 +8,17 @@
  * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
+#include "towers/train/supervisor.h"
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/guard/stack.h"
-#include "towers/replica/job.h"
-#include "towers/replica/norm_sync.h"
-#include "towers/replica/tower_process.h"
 #include "towers/train/console.h"
 #include "towers/train/device_watch.h"
 #include "towers/train/host_files.h"
 #include "towers/train/outcome.h"
 #include "towers/train/process.h"
-#include "towers/train/restart.h"
-#include "towers/train/train.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum {
@@ -39,25 +32,13 @@ enum {
     WARN_MS = 60000     /* silence before a warning; at most half of --comm-timeout */
 };
 
-typedef Status (*TowerMain)(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
-
-typedef struct Child {
-    _Atomic pid_t pid; /* 0 after it was reaped; also read by the listener */
-} Child;
-
-/* Processes are numbered from 0 in each program; job_placement(first + number) is their place in the run. */
 typedef struct Supervisor {
     const TrainJob *job; /* borrowed */
     Star *control;       /* borrowed; NULL: this is the only program */
-    Ledger *ledger;      /* owned */
-    CommShared *shared;  /* owned */
-    int first, count;    /* rank of its first process; number of its processes */
-    Child child[TOWERS_MAX];
-    int alive;
+    Children towers;     /* this owns their memory */
     int64_t ticked_ns,
         awake_ns;       /* the last tick; silence is counted from awake_ns, when this process itself was continued */
     int64_t kill_at_ns; /* 0: no process has failed yet */
-    int64_t killed_ns;  /* 0: no process has been killed yet */
     int64_t warned_ns[TOWERS_MAX]; /* last sign of life for which silence has been reported */
     int hung;                      /* the process that the run ends for because it was silent; -1: none */
     pthread_t listener;            /* receives the stop signals */
@@ -78,66 +59,13 @@ typedef struct Supervisor {
     sigset_t old_mask, watched;
 } Supervisor;
 
-/* ---- starting */
-
-static Status shared_create(Supervisor *s)
-{
-    const TrainJob *job = s->job;
-    Layout *layout;
-    TRY(program_layout(&job->program, 1, &layout));
-    size_t room = job_comm_room(job, layout);
-    layout_destroy(layout);
-    TRY(ledger_create(job->shares.towers, job->processes, &s->ledger));
-    if (job->test)
-        TRY(ledger_samples(s->ledger, source_info(job->test)->count,
-                           job->program.several || job->keep_scores ? job->program.options.classes : 0));
-    Placement last = job_placement(job, s->first + s->count - 1);
-    int towers = last.first_tower + last.local_towers - job_placement(job, s->first).first_tower;
-    return comm_shared_create(towers, s->count, room, &s->shared);
-}
-
-static Status children_start(Supervisor *s, TowerMain tower_main)
-{
-    pid_t parent = getpid();
-    fflush(NULL);
-    for (int r = 0; r < s->count; r++) {
-        pid_t pid = fork();
-        if (pid < 0)
-            return FAIL(
-                ERR_MEMORY,
-                "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
-                s->count, strerror(errno));
-        if (pid == 0) {
-            star_forget(s->control);
-            prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
-            if (getppid() != parent) _exit(1);
-            char name[16];
-            snprintf(name, sizeof name, "tower%d", job_placement(s->job, s->first + r).first_tower);
-            prctl(PR_SET_NAME, name);
-            /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
-            signal(SIGINT, SIG_IGN);
-            signal(SIGTERM, SIG_IGN);
-            signal(SIGUSR2, SIG_IGN);
-            if (s->job->user_signal) signal(SIGUSR1, SIG_IGN); /* until stack_watch */
-            signal(SIGHUP, SIG_IGN);
-            sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
-            Status st = tower_main(s->job, s->first + r, s->ledger, s->shared);
-            fflush(NULL);
-            comm_exit(st == OK ? 0 : status_exit_code(st));
-        }
-        s->child[r].pid = pid;
-        s->alive++;
-    }
-    return OK;
-}
-
 /* ---- watching */
 
 static StarEnd end_of(const Supervisor *s)
 {
     StarEnd end = {.status = (int32_t)s->status, .secondary = s->secondary};
     end.rank = s->control ? star_rank(s->control) : 0;
-    end.signal = s->ledger ? atomic_load(&s->ledger->run.stop_signal) : 0;
+    end.signal = s->towers.ledger ? atomic_load(&s->towers.ledger->run.stop_signal) : 0;
     snprintf(end.message, sizeof end.message, "%.*s", STAR_MESSAGE_BYTES - 1, s->words.message);
     return end;
 }
@@ -151,94 +79,28 @@ static void root_cause(Supervisor *s, Status status)
     if (s->control && !s->secondary) star_fail(s->control, &end);
 }
 
-/* The position of process r, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed
- * by its last progress in this activity. */
-static void where_text(const Supervisor *s, int r, char *text, size_t bytes)
-{
-    int rank = s->first + r;
-    Placement place = job_placement(s->job, rank);
-    int tower = place.first_tower;
-    for (int t = tower + 1; is_local_tower(&place, t); t++)
-        if (atomic_load(&s->ledger->tower[t].heartbeat_ns) > atomic_load(&s->ledger->tower[tower].heartbeat_ns))
-            tower = t;
-    const LedgerTower *row = &s->ledger->tower[tower];
-    const ProgressSlot *progress = comm_shared_progress(s->shared, r);
-    bool here = atomic_load(&progress->at_ns) > atomic_load(&row->heartbeat_ns);
-    snprintf(text, bytes, "tower %d (process %d), step %lld, activity %s%s%.47s", tower, rank,
-             (long long)atomic_load(&row->step), activity_name((Activity)atomic_load(&row->activity)),
-             here ? ", after " : "", here ? progress->what : "");
-}
-
 static void failure_note(Supervisor *s, int r, int wait_status)
 {
-    char where[128];
-    int first = atomic_load(&s->ledger->first_failed) - 1;
-    where_text(s, r, where, sizeof where);
-    if (first >= 0 && atomic_load(&s->ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
-        const LedgerProcess *failed = &s->ledger->process[first];
+    ChildPlace at = child_place(&s->towers, r);
+    int first = atomic_load(&s->towers.ledger->first_failed) - 1;
+    if (first >= 0 && atomic_load(&s->towers.ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
+        const LedgerProcess *failed = &s->towers.ledger->process[first];
         if (s->status == OK) s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
         root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
     } else if (WIFSIGNALED(wait_status)) {
         int number = WTERMSIG(wait_status);
         root_cause(s,
-                   FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", where, number, strsignal(number),
+                   FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", at.text, number, strsignal(number),
                         number == SIGKILL ? "; if no user did this, the machine ran out of memory (see dmesg)" : ""));
     } else {
-        root_cause(s, FAIL(ERR_COMM, "%s: ended unexpectedly with exit code %d", where, WEXITSTATUS(wait_status)));
+        root_cause(s, FAIL(ERR_COMM, "%s: ended unexpectedly with exit code %d", at.text, WEXITSTATUS(wait_status)));
     }
 }
 
 static void others_abort(Supervisor *s, int r)
 {
-    comm_shared_abort(s->shared, r);
+    comm_shared_abort(s->towers.shared, r);
     if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
-}
-
-static void children_kill(Supervisor *s)
-{
-    if (!s->killed_ns) s->killed_ns = clock_ns();
-    for (int r = 0; r < s->count; r++)
-        if (s->child[r].pid > 0) kill(s->child[r].pid, SIGKILL);
-}
-
-/* When a process last showed a sign of life: one of its towers changed its activity, or made progress in it. */
-static int64_t life_of(const Supervisor *s, int r)
-{
-    int64_t last = atomic_load(&comm_shared_progress(s->shared, r)->at_ns);
-    Placement place = job_placement(s->job, s->first + r);
-    for (int t = place.first_tower; is_local_tower(&place, t); t++) {
-        int64_t beat = atomic_load(&s->ledger->tower[t].heartbeat_ns);
-        if (beat > last) last = beat;
-    }
-    return last;
-}
-
-static bool waits_for_others(const Supervisor *s, int r)
-{
-    Placement place = job_placement(s->job, s->first + r);
-    for (int t = place.first_tower; is_local_tower(&place, t); t++)
-        if (atomic_load(&s->ledger->tower[t].activity) == ACTIVITY_REDUCE) return true;
-    return comm_shared_waiting(s->shared, r);
-}
-
-/* The process that has been silent longest, if longer than `limit`; else -1. A process that waits for others is not the
- * cause, as long as one of them shows signs of life, or may be in another program, whose supervisor then finds it. */
-static int silent_find(const Supervisor *s, int64_t now, int64_t limit)
-{
-    int64_t worst = 0;
-    int silent = -1;
-    bool waits = false, alive = false;
-    for (int r = 0; r < s->count; r++) {
-        if (!s->child[r].pid) continue;
-        bool waiting = waits_for_others(s, r);
-        int64_t quiet = now - life_of(s, r), weight = quiet - (waiting ? limit / 2 : 0);
-        alive |= quiet <= limit;
-        if (quiet <= limit || weight <= worst) continue;
-        worst = weight;
-        silent = r;
-        waits = waiting;
-    }
-    return waits && (alive || s->control) ? -1 : silent;
 }
 
 static int64_t warn_after_ns(const Supervisor *s)
@@ -250,17 +112,15 @@ static int64_t warn_after_ns(const Supervisor *s)
 /* Warn once per silence. */
 static void silence_warn(Supervisor *s, int64_t now)
 {
-    char where[256];
-    int silent = silent_find(s, now, warn_after_ns(s));
-    if (silent < 0 || s->kill_at_ns || s->warned_ns[silent] == life_of(s, silent)) return;
-    s->warned_ns[silent] = life_of(s, silent);
-    where_text(s, silent, where, sizeof where);
-    bool loading =
-        !waits_for_others(s, silent) &&
-        atomic_load(&s->ledger->tower[job_placement(s->job, s->first + silent).first_tower].activity) == ACTIVITY_DATA;
-    console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)", where,
-                 (double)(now - life_of(s, silent)) * 1e-9,
-                 loading ? ": it is waiting for its data loader; check the storage of the data" : "",
+    int silent = children_silent(&s->towers, now, warn_after_ns(s));
+    if (silent < 0 || s->kill_at_ns) return;
+    int64_t life = child_life(&s->towers, silent);
+    if (s->warned_ns[silent] == life) return;
+    s->warned_ns[silent] = life;
+    console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)",
+                 child_place(&s->towers, silent).text, (double)(now - life) * 1e-9,
+                 child_loads(&s->towers, silent) ? ": it is waiting for its data loader; check the storage of the data"
+                                                 : "",
                  (double)s->job->comm.timeout_ms * 1e-3);
 }
 
@@ -271,14 +131,12 @@ static void silence_check(Supervisor *s)
         s->awake_ns = now; /* this process was stopped, and so may the towers have been */
     s->ticked_ns = now;
     if (now - s->awake_ns > warn) silence_warn(s, now);
-    int silent = now - s->awake_ns > limit ? silent_find(s, now, limit) : -1;
+    int silent = now - s->awake_ns > limit ? children_silent(&s->towers, now, limit) : -1;
     if (silent < 0 || s->kill_at_ns) return;
-    char where[256];
-    where_text(s, silent, where, sizeof where);
-    root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run", where,
-                       (double)limit * 1e-9));
+    root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run",
+                       child_place(&s->towers, silent).text, (double)limit * 1e-9));
     s->hung = silent;
-    kill(s->child[silent].pid, STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
+    kill(s->towers.pid[silent], STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
     others_abort(s, silent);
 }
 
@@ -286,8 +144,8 @@ static void silence_check(Supervisor *s)
 static void hung_tell(Supervisor *s)
 {
     char path[PATH_BYTES];
-    if (s->hung < 0 || !atomic_load(&s->ledger->process[s->first + s->hung].stack_written)) return;
-    if (stack_path(s->job, s->first + s->hung, path) != OK) return;
+    if (s->hung < 0 || !atomic_load(&s->towers.ledger->process[s->towers.first + s->hung].stack_written)) return;
+    if (stack_path(s->job, s->towers.first + s->hung, path) != OK) return;
     Text words = text_behind(s->words.message, sizeof s->words.message);
     text_add(&words, "; the calls it was in are in %s", path);
 }
@@ -295,7 +153,6 @@ static void hung_tell(Supervisor *s)
 /* End a run whose device cannot go on. If a tower has failed before, that is likely why, and the message says so. */
 static void devices_check(Supervisor *s)
 {
-    char where[128];
     const char *why;
     int r = device_watch_failed(s->devices, &why);
     if (r < 0 || s->device_told) return;
@@ -305,8 +162,7 @@ static void devices_check(Supervisor *s)
         text_add(&words, "; %s", why);
         return;
     }
-    where_text(s, r, where, sizeof where);
-    root_cause(s, FAIL(ERR_DEVICE, "%s: %s", where, why));
+    root_cause(s, FAIL(ERR_DEVICE, "%s: %s", child_place(&s->towers, r).text, why));
     others_abort(s, r);
 }
 
@@ -314,8 +170,8 @@ static void devices_check(Supervisor *s)
 static void collectives_report(Supervisor *s)
 {
     char text[1024];
-    if (s->status == ERR_COMM && s->shared &&
-        comm_record_text(s->shared, s->first, s->job->comm.timeout_ms / 2, text, sizeof text))
+    if (s->status == ERR_COMM && s->towers.shared &&
+        comm_record_text(s->towers.shared, s->towers.first, s->job->comm.timeout_ms / 2, text, sizeof text))
         console_warn(&s->console, "collectives: %s", text);
 }
 
@@ -323,15 +179,14 @@ static void collectives_report(Supervisor *s)
  * answer. Such a process cannot be ended, and is not waited for. */
 static bool towers_are_stuck(Supervisor *s)
 {
-    char where[256];
-    if (!s->killed_ns || clock_ns() - s->killed_ns < LEAVE_MS * 1000000ll) return false;
-    for (int r = 0; r < s->count; r++) {
-        if (!s->child[r].pid) continue;
-        where_text(s, r, where, sizeof where);
+    if (!s->towers.killed_ns || clock_ns() - s->towers.killed_ns < LEAVE_MS * 1000000ll) return false;
+    for (int r = 0; r < s->towers.count; r++) {
+        if (!s->towers.pid[r]) continue;
+        ChildPlace at = child_place(&s->towers, r);
         console_warn(&s->console,
                      "%s: killed, but process %ld does not end because a system call blocks (check the storage of %s)",
-                     where, (long)s->child[r].pid, s->job->run_dir ? s->job->run_dir : "the data");
-        root_cause(s, FAIL(ERR_COMM, "%s: does not end when it is killed", where));
+                     at.text, (long)s->towers.pid[r], s->job->run_dir ? s->job->run_dir : "the data");
+        root_cause(s, FAIL(ERR_COMM, "%s: does not end when it is killed", at.text));
     }
     return true;
 }
@@ -358,7 +213,7 @@ static void news_take(Supervisor *s)
     s->elsewhere = true;
     failure_adopt(s, &failure);
     if (failure.rank == star_rank(s->control)) return;
-    comm_shared_abort_by(s->shared, s->words.message);
+    comm_shared_abort_by(s->towers.shared, s->words.message);
     if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
 }
 
@@ -366,16 +221,16 @@ static void news_take(Supervisor *s)
 static void channel_turn(Supervisor *s)
 {
     int64_t life = 0;
-    for (int r = 0; r < s->count; r++)
-        if (s->child[r].pid && life_of(s, r) > life) life = life_of(s, r);
+    for (int r = 0; r < s->towers.count; r++)
+        if (s->towers.pid[r] && child_life(&s->towers, r) > life) life = child_life(&s->towers, r);
     star_turn(s->control, life);
     int64_t others = star_others_alive(s->control);
     if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
         s->others_ns = others;
-        comm_shared_peers_progress(s->shared, others);
+        comm_shared_peers_progress(s->towers.shared, others);
     }
     int none = 0, number = star_stop_asked(s->control);
-    if (number) atomic_compare_exchange_strong(&s->ledger->run.stop_signal, &none, number);
+    if (number) atomic_compare_exchange_strong(&s->towers.ledger->run.stop_signal, &none, number);
 }
 
 /* All programs end with the same result, and so with the same exit code. */
@@ -392,14 +247,6 @@ static void results_share(Supervisor *s, TrainResult *result)
 }
 
 /* ---- signals */
-
-/* True if no process has shown a sign of life for `ns`. */
-static bool all_are_silent(const Supervisor *s, int64_t ns)
-{
-    for (int r = 0; r < s->count; r++)
-        if (s->child[r].pid && clock_ns() - life_of(s, r) < ns) return false;
-    return true;
-}
 
 /* Receives and counts stop signals. The first one tells the towers to save and end, which does not depend on this
  * process's main thread. After a second one this process ends, even if that thread is blocked, for example in a write to
@@ -418,14 +265,14 @@ static void *signals_listen(void *context)
         if (number > 0) {
             atomic_store(&s->last_signal, number);
             atomic_fetch_add(&s->interrupts, number == SIGINT);
-            if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->ledger->run.stop_signal, number);
+            if (atomic_fetch_add(&s->signals, 1) == 0) atomic_store(&s->towers.ledger->run.stop_signal, number);
             if (s->control) star_stop(s->control, number);
         }
         if (s->control) channel_turn(s);
         if (atomic_load(&s->signals) < 2) continue;
         if (!second_ns) second_ns = clock_ns();
         int64_t blocked = BLOCKED_MS * 1000000ll;
-        if (clock_ns() - second_ns < blocked || !all_are_silent(s, blocked)) continue;
+        if (clock_ns() - second_ns < blocked || !children_all_silent(&s->towers, blocked)) continue;
         if (!atomic_load(&s->sharing)) _exit(128 + atomic_load(&s->last_signal));
         star_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
     }
@@ -452,21 +299,21 @@ static void listener_end(Supervisor *s)
 static void stop_asked(Supervisor *s)
 {
     int signals = atomic_load(&s->signals), number = atomic_load(&s->last_signal);
-    if (!signals || s->killed_ns) return;
+    if (!signals || s->towers.killed_ns) return;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
-    else if (atomic_load(&s->ledger->run.steps) == 0) /* run_tell has not run: there is nothing to save */
+    else if (atomic_load(&s->towers.ledger->run.steps) == 0) /* run_tell has not run: there is nothing to save */
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d before the first step", number));
     else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
-    else if (signals > 1 && all_are_silent(s, STUCK_MS * 1000000ll))
+    else if (signals > 1 && children_all_silent(&s->towers, STUCK_MS * 1000000ll))
         root_cause(s, FAIL(ERR_INTERRUPTED,
                            "signal %d was the second, and no tower has shown a sign of life for %d s: stopped without "
                            "saving",
                            number, STUCK_MS / 1000));
     else
         return;
-    children_kill(s);
+    children_kill(&s->towers);
 }
 
 static void tick(Supervisor *s)
@@ -480,10 +327,10 @@ static void tick(Supervisor *s)
     news_take(s);
     int wait_status;
     for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
-        for (int r = 0; r < s->count; r++) {
-            if (s->child[r].pid != pid) continue;
-            s->child[r].pid = 0;
-            s->alive--;
+        for (int r = 0; r < s->towers.count; r++) {
+            if (s->towers.pid[r] != pid) continue;
+            s->towers.pid[r] = 0;
+            s->towers.alive--;
             if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
             failure_note(s, r, wait_status);
             others_abort(s, r);
@@ -491,7 +338,7 @@ static void tick(Supervisor *s)
     }
     silence_check(s);
     devices_check(s);
-    if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(s);
+    if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(&s->towers);
     console_update(&s->console);
 }
 
@@ -499,7 +346,7 @@ static void tick(Supervisor *s)
 
 static void result_fill(const Supervisor *s, TrainResult *result)
 {
-    const LedgerRun *run = &s->ledger->run;
+    const LedgerRun *run = &s->towers.ledger->run;
     bool tested = run->tested.epoch > 0;
     *result = (TrainResult){.step = atomic_load(&run->step),
                             .test_top1 = tested ? run->tested.test_top1 : -1,
@@ -514,37 +361,45 @@ static void result_fill(const Supervisor *s, TrainResult *result)
     memcpy(result->ending, run->ending, sizeof result->ending);
 }
 
-static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
+/* Stop signals are received by the listener, SIGCHLD by tick; a closed console does not end a run. */
+static void signals_block(Supervisor *s)
 {
-    Supervisor s = {.job = job, .ticked_ns = clock_ns(), .hung = -1, .stop_at_once = tower_main != tower_process_train};
-    char problems[2048];
-    s.started = time(NULL);
-    s.control = job->control;
-    s.count = job->processes / job_groups(job);
-    s.first = job->group * s.count;
-    sigemptyset(&s.watched);
-    sigaddset(&s.watched, SIGINT);
-    sigaddset(&s.watched, SIGTERM);
-    sigaddset(&s.watched, SIGUSR2);
-    if (job->user_signal) sigaddset(&s.watched, SIGUSR1);
-    sigaddset(&s.watched, SIGCHLD);
-    pthread_sigmask(SIG_BLOCK, &s.watched, &s.old_mask);
-    signal(SIGPIPE, SIG_IGN); /* a closed console does not end a run */
+    sigemptyset(&s->watched);
+    sigaddset(&s->watched, SIGINT);
+    sigaddset(&s->watched, SIGTERM);
+    sigaddset(&s->watched, SIGUSR2);
+    if (s->job->user_signal) sigaddset(&s->watched, SIGUSR1);
+    sigaddset(&s->watched, SIGCHLD);
+    pthread_sigmask(SIG_BLOCK, &s->watched, &s->old_mask);
+    signal(SIGPIPE, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    Status st = shared_create(&s);
-    if (st == OK) console_start(&s.console, job, s.ledger);
-    if (st == OK) st = children_start(&s, tower_main);
+}
+
+Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result, Ledger **ledger)
+{
+    Supervisor s = {.job = job,
+                    .control = job->control,
+                    .ticked_ns = clock_ns(),
+                    .hung = -1,
+                    .stop_at_once = tower_main != tower_process_train,
+                    .started = time(NULL)};
+    char problems[2048];
+    signals_block(&s);
+    Status st = children_create(job, &s.towers);
+    if (st == OK) console_start(&s.console, job, s.towers.ledger);
+    if (st == OK) st = children_start(&s.towers, tower_main, &s.old_mask);
     if (st == OK && s.control && star_rank(s.control) == 0) st = host_files_open(job, &s.files);
     if (st == OK) st = listener_start(&s);
     if (st != OK) {
         root_cause(&s, st);
-        children_kill(&s);
+        children_kill(&s.towers);
     }
-    Heartbeat *heartbeat = st == OK && tower_main == tower_process_train ? heartbeat_start(job, s.ledger) : NULL;
-    if (st == OK && tower_main != tower_process_eval) s.devices = device_watch_start(job, s.ledger, s.first, s.count);
+    Heartbeat *heartbeat = st == OK && tower_main == tower_process_train ? heartbeat_start(job, s.towers.ledger) : NULL;
+    if (st == OK && tower_main != tower_process_eval)
+        s.devices = device_watch_start(job, s.towers.ledger, s.towers.first, s.towers.count);
     bool stuck = false;
-    while (s.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
-    if (s.ledger && st == OK) {
+    while (s.towers.alive > 0 && !(stuck = towers_are_stuck(&s))) tick(&s);
+    if (s.towers.ledger && st == OK) {
         result_fill(&s, result);
         console_end(&s.console);
     }
@@ -552,7 +407,7 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     result->unanswered = !device_watch_end(s.devices);
     hung_tell(&s);
     collectives_report(&s);
-    result->saved = s.status == ERR_INTERRUPTED && s.ledger && atomic_load(&s.ledger->first_failed);
+    result->saved = s.status == ERR_INTERRUPTED && s.towers.ledger && atomic_load(&s.towers.ledger->first_failed);
     if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
     listener_end(&s);
     stuck |= !heartbeat_end(heartbeat);
@@ -560,52 +415,10 @@ static Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *
     if (*problems) console_warn(&s.console, "%s", problems);
     result->abandoned = stuck;
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
-    if (!stuck) comm_shared_destroy(s.shared);
-    if (ledger && s.ledger)
-        *ledger = s.ledger;
+    if (!stuck) comm_shared_destroy(s.towers.shared);
+    if (ledger && s.towers.ledger)
+        *ledger = s.towers.ledger;
     else if (!stuck && !result->unanswered)
-        ledger_destroy(s.ledger);
+        ledger_destroy(s.towers.ledger);
     return s.status == OK ? OK : status_restore(s.status, &s.words);
-}
-
-Status train_run(const TrainJob *job, TrainResult *result)
-{
-    TrainJob now = *job;
-    if (now.control) now.max_restarts = 0; /* only the launcher can start all programs again */
-    Restarts restarts = {0};
-    Status st;
-    do st = supervise(&now, tower_process_train, result, NULL);
-    while (unfreeze_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
-    result->restarts = now.restarts;
-    int rank = now.control ? star_rank(now.control) : 0;
-    if (result->begun && !result->abandoned)
-        outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result);
-    return st;
-}
-
-Status train_timed(const TrainJob *job, int *signal_number)
-{
-    TrainResult result = {0};
-    Status st = supervise(job, tower_process_timed, &result, NULL);
-    *signal_number = result.signal;
-    return st;
-}
-
-Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples, float *scores,
-                int *signal_number)
-{
-    TrainJob copy = *job;
-    TrainResult ended = {0};
-    Ledger *ledger = NULL;
-    copy.initial_weights = weights;
-    copy.bn_stats = BN_STATS_FIRST; /* all towers have the file's statistics */
-    copy.quiet = true;
-    Status st = supervise(&copy, tower_process_eval, &ended, &ledger);
-    if (st == OK) *result = ledger->eval;
-    if (st == OK) memcpy(samples, ledger->sample, (size_t)ledger->samples * sizeof *samples);
-    if (st == OK && scores)
-        memcpy(scores, ledger->score, (size_t)ledger->samples * (size_t)ledger->classes * sizeof *scores);
-    *signal_number = ended.signal;
-    ledger_destroy(ledger);
-    return st;
 }

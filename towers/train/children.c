@@ -1,0 +1,138 @@
+/* The tower processes of a supervisor; see children.h. */
+#include "towers/train/children.h"
+#include "nccl_sync/hosts/star.h"
+#include "towers/replica/norm_sync.h"
+
+#include <sys/prctl.h>
+
+Status children_create(const TrainJob *job, Children *c)
+{
+    Layout *layout;
+    c->job = job;
+    c->count = job->processes / job_groups(job);
+    c->first = job->group * c->count;
+    TRY(program_layout(&job->program, 1, &layout));
+    size_t room = job_comm_room(job, layout);
+    layout_destroy(layout);
+    TRY(ledger_create(job->shares.towers, job->processes, &c->ledger));
+    if (job->test)
+        TRY(ledger_samples(c->ledger, source_info(job->test)->count,
+                           job->program.several || job->keep_scores ? job->program.options.classes : 0));
+    Placement last = job_placement(job, c->first + c->count - 1);
+    int towers = last.first_tower + last.local_towers - job_placement(job, c->first).first_tower;
+    return comm_shared_create(towers, c->count, room, &c->shared);
+}
+
+/* What process r does, in place of this one. */
+static _Noreturn void child_run(const Children *c, int r, pid_t parent, TowerMain tower_main, const sigset_t *mask)
+{
+    char name[16];
+    star_forget(c->job->control);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* towers never outlive their supervisor */
+    if (getppid() != parent) _exit(1);
+    snprintf(name, sizeof name, "tower%d", job_placement(c->job, c->first + r).first_tower);
+    prctl(PR_SET_NAME, name);
+    /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
+    if (c->job->user_signal) signal(SIGUSR1, SIG_IGN); /* until stack_watch */
+    signal(SIGHUP, SIG_IGN);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    Status st = tower_main(c->job, c->first + r, c->ledger, c->shared);
+    fflush(NULL);
+    comm_exit(st == OK ? 0 : status_exit_code(st));
+}
+
+Status children_start(Children *c, TowerMain tower_main, const sigset_t *mask)
+{
+    pid_t parent = getpid();
+    fflush(NULL);
+    for (int r = 0; r < c->count; r++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            return FAIL(
+                ERR_MEMORY,
+                "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
+                c->count, strerror(errno));
+        if (pid == 0) child_run(c, r, parent, tower_main, mask);
+        c->pid[r] = pid;
+        c->alive++;
+    }
+    return OK;
+}
+
+void children_kill(Children *c)
+{
+    if (!c->killed_ns) c->killed_ns = clock_ns();
+    for (int r = 0; r < c->count; r++)
+        if (c->pid[r] > 0) kill(c->pid[r], SIGKILL);
+}
+
+ChildPlace child_place(const Children *c, int r)
+{
+    ChildPlace at;
+    int rank = c->first + r;
+    Placement place = job_placement(c->job, rank);
+    int tower = place.first_tower;
+    for (int t = tower + 1; is_local_tower(&place, t); t++)
+        if (atomic_load(&c->ledger->tower[t].heartbeat_ns) > atomic_load(&c->ledger->tower[tower].heartbeat_ns))
+            tower = t;
+    const LedgerTower *row = &c->ledger->tower[tower];
+    const ProgressSlot *progress = comm_shared_progress(c->shared, r);
+    bool here = atomic_load(&progress->at_ns) > atomic_load(&row->heartbeat_ns);
+    snprintf(at.text, sizeof at.text, "tower %d (process %d), step %lld, activity %s%s%.47s", tower, rank,
+             (long long)atomic_load(&row->step), activity_name((Activity)atomic_load(&row->activity)),
+             here ? ", after " : "", here ? progress->what : "");
+    return at;
+}
+
+int64_t child_life(const Children *c, int r)
+{
+    int64_t last = atomic_load(&comm_shared_progress(c->shared, r)->at_ns);
+    Placement place = job_placement(c->job, c->first + r);
+    for (int t = place.first_tower; is_local_tower(&place, t); t++) {
+        int64_t beat = atomic_load(&c->ledger->tower[t].heartbeat_ns);
+        if (beat > last) last = beat;
+    }
+    return last;
+}
+
+static bool waits_for_others(const Children *c, int r)
+{
+    Placement place = job_placement(c->job, c->first + r);
+    for (int t = place.first_tower; is_local_tower(&place, t); t++)
+        if (atomic_load(&c->ledger->tower[t].activity) == ACTIVITY_REDUCE) return true;
+    return comm_shared_waiting(c->shared, r);
+}
+
+bool child_loads(const Children *c, int r)
+{
+    int tower = job_placement(c->job, c->first + r).first_tower;
+    return !waits_for_others(c, r) && atomic_load(&c->ledger->tower[tower].activity) == ACTIVITY_DATA;
+}
+
+int children_silent(const Children *c, int64_t now, int64_t limit)
+{
+    int64_t worst = 0;
+    int silent = -1;
+    bool waits = false, alive = false;
+    for (int r = 0; r < c->count; r++) {
+        if (!c->pid[r]) continue;
+        bool waiting = waits_for_others(c, r);
+        int64_t quiet = now - child_life(c, r), weight = quiet - (waiting ? limit / 2 : 0);
+        alive |= quiet <= limit;
+        if (quiet <= limit || weight <= worst) continue;
+        worst = weight;
+        silent = r;
+        waits = waiting;
+    }
+    return waits && (alive || c->job->control) ? -1 : silent;
+}
+
+bool children_all_silent(const Children *c, int64_t ns)
+{
+    for (int r = 0; r < c->count; r++)
+        if (c->pid[r] && clock_ns() - child_life(c, r) < ns) return false;
+    return true;
+}

@@ -1,0 +1,42 @@
+/* The tower processes that a supervisor has started: where each is, when it last showed a sign of life, which one hangs. */
+#pragma once
+
+#include "towers/replica/job.h"
+#include "towers/replica/ledger.h"
+
+#include <signal.h>
+
+typedef Status (*TowerMain)(const TrainJob *job, int rank, Ledger *ledger, CommShared *shared);
+
+/* Processes are numbered from 0 in each program; job_placement(first + number) is their place in the run. */
+typedef struct Children {
+    const TrainJob *job; /* borrowed */
+    Ledger *ledger;      /* owned by the supervisor, like the next */
+    CommShared *shared;
+    int first, count;              /* rank of the first process; number of processes */
+    _Atomic pid_t pid[TOWERS_MAX]; /* 0 after it was reaped; also read by the thread that receives signals */
+    int alive;
+    int64_t killed_ns; /* 0: no process has been killed yet */
+} Children;
+
+/* Create the memory that the processes of job->group share. After an error it may be there in part. */
+NODISCARD Status children_create(const TrainJob *job, Children *made);
+/* Fork them; each runs `tower_main` with this signal mask. */
+NODISCARD Status children_start(Children *c, TowerMain tower_main, const sigset_t *mask);
+void children_kill(Children *c);
+
+/* Where process r is, by the tower whose turn it is: "tower 1 (process 1), step 5, activity forward", followed by its
+ * last progress in this activity. */
+typedef struct ChildPlace {
+    char text[192];
+} ChildPlace;
+ChildPlace child_place(const Children *c, int r);
+/* When process r last showed a sign of life: one of its towers changed its activity, or made progress in it. */
+int64_t child_life(const Children *c, int r);
+bool child_loads(const Children *c, int r); /* it waits for its data loader */
+
+/* The process that has been silent longest, if longer than `limit`; else -1. A process that waits for others is not the
+ * cause, as long as one of them shows signs of life, or may be in another program, whose supervisor then finds it. */
+int children_silent(const Children *c, int64_t now, int64_t limit);
+/* True if no process has shown a sign of life for `ns`. */
+bool children_all_silent(const Children *c, int64_t ns);

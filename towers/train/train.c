@@ -1,0 +1,49 @@
+/* Running a job; see train.h. */
+#include "towers/train/train.h"
+#include "nccl_sync/hosts/star.h"
+#include "towers/train/outcome.h"
+#include "towers/train/process.h"
+#include "towers/train/restart.h"
+#include "towers/train/supervisor.h"
+
+Status train_run(const TrainJob *job, TrainResult *result)
+{
+    TrainJob now = *job;
+    if (now.control) now.max_restarts = 0; /* only the launcher can start all programs again */
+    Restarts restarts = {0};
+    Status st;
+    do st = supervise(&now, tower_process_train, result, NULL);
+    while (unfreeze_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
+    result->restarts = now.restarts;
+    int rank = now.control ? star_rank(now.control) : 0;
+    if (result->begun && !result->abandoned)
+        outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result);
+    return st;
+}
+
+Status train_timed(const TrainJob *job, int *signal_number)
+{
+    TrainResult result = {0};
+    Status st = supervise(job, tower_process_timed, &result, NULL);
+    *signal_number = result.signal;
+    return st;
+}
+
+Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples, float *scores,
+                int *signal_number)
+{
+    TrainJob copy = *job;
+    TrainResult ended = {0};
+    Ledger *ledger = NULL;
+    copy.initial_weights = weights;
+    copy.bn_stats = BN_STATS_FIRST; /* all towers have the file's statistics */
+    copy.quiet = true;
+    Status st = supervise(&copy, tower_process_eval, &ended, &ledger);
+    if (st == OK) *result = ledger->eval;
+    if (st == OK) memcpy(samples, ledger->sample, (size_t)ledger->samples * sizeof *samples);
+    if (st == OK && scores)
+        memcpy(scores, ledger->score, (size_t)ledger->samples * (size_t)ledger->classes * sizeof *scores);
+    *signal_number = ended.signal;
+    ledger_destroy(ledger);
+    return st;
+}
