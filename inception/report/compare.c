@@ -10,6 +10,7 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
+#include "towers/record/run_view.h"
 
 enum { TERMS_MAX = 16, NAME_TEXT = 64 };
 

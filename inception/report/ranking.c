@@ -3,6 +3,7 @@
 
 #include "inception/report/run_difference.h"
 #include "kernels/text.h"
+#include "towers/record/run_view.h"
 
 /* What makes a run better than another. The loss of a phase tells nothing: that of a critic falls with its success and
  * rises with that of the generator. */

@@ -14,6 +14,7 @@
 #include "inception/report/waiting.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
+#include "towers/record/run_view.h"
 #include "towers/record/setting_line.h"
 
 enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, METRICS_BYTES = 64 << 20 /* on the page */ };
@@ -231,7 +232,7 @@ static void waiting_table(const Page *page)
 
 static void drift_table(const Page *page)
 {
-    if (!page->run->norms) return;
+    if (!page->run->norms.count) return;
     table_open(page, "Batch-norm statistics at the end");
     norm_drift_html(page->run, page->to);
     fputs("</section>\n", page->to);

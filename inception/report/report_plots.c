@@ -255,19 +255,20 @@ typedef struct LayerGrid {
 static void grid_axes(const Run *run, LayerGrid *grid)
 {
     int64_t distinct = 0, kept = 0, before = -1;
-    for (int64_t i = 0; i < run->layers; i++) distinct += run->layer[i].step != before, before = run->layer[i].step;
+    for (int64_t i = 0; i < run->layers.count; i++)
+        distinct += run->layers.pair[i].step != before, before = run->layers.pair[i].step;
     int64_t every = (distinct + LAYER_COLUMNS - 1) / LAYER_COLUMNS, seen = 0;
     before = -1;
-    for (int64_t i = 0; i < run->layers; i++) {
-        if (run->layer[i].step == before) continue;
-        before = run->layer[i].step;
+    for (int64_t i = 0; i < run->layers.count; i++) {
+        if (run->layers.pair[i].step == before) continue;
+        before = run->layers.pair[i].step;
         if (seen++ % every == 0 && kept < LAYER_COLUMNS) grid->step[kept++] = before;
     }
     grid->columns = (int)kept;
-    for (int i = 0; i < run->layer_names && i < LAYER_NAMES; i++) {
-        bool shown = shown_layer(run->layer_name[i]) && grid->rows < LAYER_ROWS;
+    for (int i = 0; i < run->layers.names && i < LAYER_NAMES; i++) {
+        bool shown = shown_layer(run->layers.name[i]) && grid->rows < LAYER_ROWS;
         grid->row_of[i] = shown ? grid->rows : -1;
-        if (shown) grid->name[grid->rows++] = run->layer_name[i];
+        if (shown) grid->name[grid->rows++] = run->layers.name[i];
     }
 }
 
@@ -276,13 +277,13 @@ static void grid_fill(const Run *run, LayerGrid *grid, double *low, double *high
 {
     int column_now = 0;
     for (int i = 0; i < grid->rows * grid->columns; i++) grid->share[i] = NAN;
-    for (int64_t i = 0; i < run->layers; i++) {
-        const RunLayer *layer = &run->layer[i];
+    for (int64_t i = 0; i < run->layers.count; i++) {
+        const RunPair *layer = &run->layers.pair[i];
         while (column_now < grid->columns && grid->step[column_now] < layer->step) column_now++;
         if (column_now == grid->columns) break;
         int row = layer->name < LAYER_NAMES ? grid->row_of[layer->name] : -1;
         if (row < 0 || grid->step[column_now] != layer->step) continue;
-        double ratio = layer->gradient / layer->weight;
+        double ratio = layer->value[1] / layer->value[0];
         if (ratio > 0 && isfinite(ratio)) grid->share[row * grid->columns + column_now] = log10(ratio);
     }
     *low = INFINITY, *high = -INFINITY;
@@ -296,7 +297,7 @@ void figure_layers(Figures *f)
     LayerGrid *grid = calloc(1, sizeof *grid);
     double low, high;
     char note[256];
-    if (grid && f->run->layers) grid_axes(f->run, grid);
+    if (grid && f->run->layers.count) grid_axes(f->run, grid);
     if (grid && grid->rows && grid->columns)
         grid->share = calloc((size_t)grid->rows * (size_t)grid->columns, sizeof *grid->share);
     if (grid && grid->share) {

@@ -6,6 +6,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/record/metrics.h"
+#include "towers/record/run_view.h"
 
 static const NoiseRun plain = {.towers = 4, .steps = 2000, .tower_noise = 0.2, .speed_factor = 1};
 
@@ -475,8 +476,8 @@ static void what_is_written_is_read(void **state)
     assert_true(isnan(run->epoch[0].test_loss));
     assert_int_equal(run->classes, 2);
     assert_int_equal(run->confusion[3], 4);
-    assert_int_equal(run->layers, 2);
-    assert_string_equal(run->layer_name[1], "b");
+    assert_int_equal(run->layers.count, 2);
+    assert_string_equal(run->layers.name[1], "b");
     assert_int_equal(run->terms, 2);
     assert_true(run->term[0].step == 2 && isnan(run->term[0].mean));
     assert_string_equal(run->term_name[run->term[1].name], "slope");

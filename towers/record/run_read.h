@@ -36,20 +36,19 @@ typedef struct RunKid {
     double kid, deviation;
 } RunKid;
 
-/* Root mean squares of a parameter and of its gradient at a step. */
-typedef struct RunLayer {
+/* Two numbers for each of some names, at some steps. */
+typedef struct RunPair {
     int64_t step;
-    int name; /* in Run.layer_name */
-    double weight, gradient;
-} RunLayer;
+    int name; /* in RunPairs.name */
+    double value[2];
+} RunPair;
 
-/* Largest drift of a batch-norm layer's statistics between towers, in standard deviations over towers: of the means
- * (relative to the layer's deviation), of the variances (relative). */
-typedef struct RunNorm {
-    int64_t step;
-    int name; /* in Run.norm_name */
-    double mean, variance;
-} RunNorm;
+typedef struct RunPairs {
+    char **name;
+    int names;
+    RunPair *pair; /* in the order of steps */
+    int64_t count;
+} RunPairs;
 
 typedef struct Run {
     char *path, *name; /* as given; its last component */
@@ -70,17 +69,12 @@ typedef struct Run {
     int features_names;
     RunKid *kid;
     int64_t kids;
-    char **layer_name;
-    int layer_names;
-    RunLayer *layer;
-    int64_t layers;
-    char **norm_name;
-    int norm_names;
-    RunNorm *norm;
-    int64_t norms;
+    RunPairs layers; /* root mean squares of a parameter and of its gradient */
+    RunPairs norms;  /* largest drift of a batch-norm layer's statistics between towers, in standard deviations over
+                        towers: of the means (relative to the layer's deviation), of the variances (relative) */
     char *args, *environment; /* texts of args.yaml and env.json; "" if missing */
     bool cut;                 /* the last line of metrics.jsonl was cut short */
-    const char *phase;        /* of a view (run_phase); NULL: all steps */
+    const char *phase;        /* of a view (run_view.h); NULL: all steps */
     void **blocks;            /* owned: memory of RunStep's arrays */
     int64_t block_count;
 } Run;
@@ -89,15 +83,6 @@ typedef struct Run {
  * phase, the last ones, and the first thousand that were refused or not finite; the others are not checked. */
 NODISCARD Status run_read(const char *directory, int64_t limit, Run **made);
 void run_destroy(Run *run); /* NULL is fine */
-
-/* A model with several phases mixes their losses in its rows. *view receives the steps of the phase of number `phase`, in
- * the order of their first steps; of a run with one phase, all steps. *found: there is such a phase. The view borrows
- * everything but its list of steps, which run_view_free frees. KID is that of the first phase. */
-NODISCARD Status run_phase(const Run *run, int phase, Run *view, bool *found);
-/* The steps of a phase's view that have this term, with the term in the place of the loss: mean_loss, last_tower_loss and
- * tower_loss are those of the term. *found: there is such a step. */
-NODISCARD Status run_term(const Run *phase, int name, Run *view, bool *found);
-void run_view_free(Run *view);
 
 /* The host of a tower in a run of several launched programs; "" otherwise. */
 enum { RUN_HOST_BYTES = 64 };

@@ -1,0 +1,146 @@
+/* Rows of metrics.jsonl; see run_steps.h. */
+#include "towers/record/run_steps.h"
+#include "kernels/array.h"
+
+enum { TOWERS_LIMIT = 4096 };
+
+static bool read_flag(const json_t *field, bool *value)
+{
+    *value = json_is_true(field);
+    return json_is_boolean(field);
+}
+
+static bool read_word(const json_t *field, char value[16])
+{
+    if (json_is_string(field)) snprintf(value, 16, "%s", json_string_value(field));
+    return json_is_string(field);
+}
+
+#define READ_REAL(field, value) read_real(field, value)
+#define READ_WHOLE(field, value) read_real(field, value)
+#define READ_COUNT(field, value) read_count(field, value)
+#define READ_FLAG(field, value) read_flag(field, value)
+#define READ_WORD(field, value) read_word(field, value[0])
+#define KIND_WHOLE "a number"
+#define KIND_FLAG "true or false"
+
+typedef enum Need { LATER = 0, NEEDED } Need;
+
+static Status field_find(const RunLines *lines, const json_t *object, const char *key, Need need, const json_t **field)
+{
+    *field = json_object_get(object, key);
+    if (!*field && !strcmp(key, "slow_activity")) *field = json_object_get(object, "slow_phase"); /* in 0.1.0-dev */
+    return *field || need == LATER ? OK : line_fail(lines, "'%s' is missing", key);
+}
+
+/* An array with an element for each tower. Only numbers may be unknown: then it is empty, or older runs do not have
+ * it. */
+static Status array_find(const RunLines *lines, const json_t *object, const char *key, Need need, bool numbers,
+                         int towers, const json_t **array)
+{
+    TRY(field_find(lines, object, key, need, array));
+    size_t count = json_array_size(*array);
+    if (!*array || (json_is_array(*array) && (count == (size_t)towers || (numbers && count == 0)))) return OK;
+    return line_fail(lines, "'%s' needs %d elements", key, towers);
+}
+
+enum {
+    TOWER_ARRAYS = 0
+#define TOWER_DERIVED(type, key, value, known, read, tag, text) +1
+#define VITAL(key, tag, text)
+#include "towers/record/metrics.def"
+};
+
+enum { REAL_IS_NUMBER = true, WHOLE_IS_NUMBER = true, COUNT_IS_NUMBER = false, FLAG_IS_NUMBER = false };
+
+/* `memory`: TOWER_ARRAYS times 8 bytes for each tower. */
+static Status towers_read(const RunLines *lines, const json_t *object, int towers, double *memory, RunStep *s)
+{
+    const json_t *array;
+#define TOWER_DERIVED(type, key, value, known, read, tag, text)                                                        \
+    RUN_C_##type(*key) = (void *)memory;                                                                               \
+    s->key = key;                                                                                                      \
+    memory += towers;                                                                                                  \
+    TRY(array_find(lines, object, #key, read, type##_IS_NUMBER, towers, &array));                                      \
+    for (int t = 0; t < towers; t++) {                                                                                 \
+        const json_t *element = json_array_get(array, (size_t)t);                                                      \
+        if (!READ_##type(element, &key[t]) && element)                                                                 \
+            return line_fail(lines, "'%s' [%d] is not " KIND_##type, #key, t);                                         \
+    }
+#define VITAL(key, tag, text)
+#include "towers/record/metrics.def"
+    return OK;
+}
+
+/* `s` is zeroed. */
+static Status step_read(const RunLines *lines, const json_t *object, RunStep *s)
+{
+    const json_t *field;
+#define DERIVED(type, key, value, when, read, tag, text)                                                               \
+    TRY(field_find(lines, object, #key, read, &field));                                                                \
+    if (!READ_##type(field, &s->key) && field) return line_fail(lines, "'%s' is not " KIND_##type, #key);
+#include "towers/record/metrics.def"
+    return OK;
+}
+
+/* Memory of a run for `count` numbers, which run_destroy frees. */
+static Status block_add(Run *run, size_t count, double **made)
+{
+    TRY(array_grow(&run->blocks, run->block_count, sizeof *run->blocks, "the steps of a run"));
+    *made = calloc(count, sizeof **made);
+    if (!*made) return FAIL(ERR_MEMORY, "no memory for a step of %d towers", run->towers);
+    run->blocks[run->block_count++] = *made;
+    return OK;
+}
+
+/* "terms": {NAME: mean, ...} and "tower_terms": {NAME: [of each tower], ...}, of models with several phases. */
+static Status terms_read(Run *run, const RunLines *lines, json_t *object, int64_t step)
+{
+    const char *name;
+    json_t *value, *terms = json_object_get(object, "terms"), *all_towers = json_object_get(object, "tower_terms");
+    if (terms && !json_is_object(terms)) return line_fail(lines, "'terms' is not an object");
+    json_object_foreach(terms, name, value)
+    {
+        RunTerm term = {.step = step};
+        double *tower;
+        json_t *of_towers = json_object_get(all_towers, name);
+        if (!read_real(value, &term.mean)) return line_fail(lines, "'terms': '%s' is not a number or null", name);
+        if (of_towers && json_array_size(of_towers) != (size_t)run->towers)
+            return line_fail(lines, "'tower_terms': '%s' needs %d elements", name, run->towers);
+        TRY(block_add(run, (size_t)run->towers, &tower));
+        term.tower = tower;
+        for (int t = 0; t < run->towers; t++) {
+            const json_t *element = json_array_get(of_towers, (size_t)t);
+            if (!read_real(element, &tower[t]) && element)
+                return line_fail(lines, "'tower_terms': '%s' [%d] is not a number or null", name, t);
+        }
+        TRY(name_find(&run->term_name, &run->term_names, name, &term.name));
+        TRY(array_grow(&run->term, run->terms, sizeof *run->term, "the terms of a run"));
+        run->term[run->terms++] = term;
+    }
+    return OK;
+}
+
+Status step_add(Run *run, const RunLines *lines, json_t *object)
+{
+    RunStep s = {0};
+    double *memory;
+    size_t towers = json_array_size(json_object_get(object, "tower_loss"));
+    if (!run->towers) {
+        if (towers < 1 || towers > TOWERS_LIMIT) return line_fail(lines, "%zu towers", towers);
+        run->towers = (int)towers;
+    }
+    if (towers != (size_t)run->towers) return line_fail(lines, "'tower_loss': expected %d elements", run->towers);
+    TRY(step_read(lines, object, &s));
+    if (s.slow_tower >= run->towers || (json_object_get(object, "slow_tower") && !s.slow_activity[0]))
+        return line_fail(lines, "'slow_tower' is not the number of a tower, or 'slow_activity' is missing");
+    if (run->steps && s.step <= run->step[run->steps - 1].step)
+        return line_fail(lines, "step %lld follows step %lld: expected increasing steps", (long long)s.step,
+                         (long long)run->step[run->steps - 1].step);
+    TRY(block_add(run, (size_t)run->towers * TOWER_ARRAYS, &memory));
+    TRY(towers_read(lines, object, run->towers, memory, &s));
+    TRY(terms_read(run, lines, object, s.step));
+    TRY(array_grow(&run->step, run->steps, sizeof *run->step, "the steps of a run"));
+    run->step[run->steps++] = s;
+    return OK;
+}
