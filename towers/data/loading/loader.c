@@ -10,34 +10,13 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "kernels/array.h"
-#include "kernels/clock.h"
+#include "towers/data/loading/slot.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIECE = 8, PREPARING = -1 };
 
-typedef struct Slot {
-    int64_t ready;   /* number of the complete batch in it, or NONE */
-    int64_t first;   /* position of its first sample in the epoch's order */
-    int64_t before;  /* with mixing, position of that sample's partner */
-    int32_t count;   /* images: the batch's samples, and with mixing that partner */
-    int32_t next;    /* first image that has not been claimed */
-    int32_t left;    /* images that have not been finished */
-    Batch batch;     /* points into the arrays below */
-    uint8_t *pixels; /* owned, as are the next seven */
-    int32_t *labels;
-    int32_t *augment;
-    int64_t *ids;
-    int32_t *predicted;
-    float *targets;
-    BadSample *bad;
-} Slot;
-
 typedef struct Worker {
     Loader *loader; /* borrowed */
-    Bytes bytes;
-    TransformWorker transform;
-    LoaderClocks clocks; /* since the last piece, like the next */
-    int32_t rotated;
+    SampleReader reader;
 } Worker;
 
 /* Images [first, end) of batch `number`. */
@@ -48,13 +27,11 @@ typedef struct Piece {
 
 struct Loader {
     LoaderConfig config;
-    int64_t count, steps_per_epoch, batches; /* count: samples; batches: total number */
-    int32_t canvas, c, capacity;             /* capacity: images of a slot */
-    size_t canvas_bytes;
-    int32_t spare; /* 1 with mixing, for the partner behind a batch; else 0 */
+    int64_t steps_per_epoch, batches; /* batches: total number */
+    int32_t capacity;                 /* images of a slot, with mixing the partner behind a batch, too */
     int slots_count, workers_count, threads_count;
-    Slot *slots;     /* owned */
-    Worker *workers; /* owned; with no threads, the caller is the only one */
+    BatchSlot *slots; /* owned */
+    Worker *workers;  /* owned; with no threads, the caller is the only one */
     pthread_t *threads;
     _Atomic int64_t hinted; /* 1 + the number of the last window that was announced to the storage */
     int lent;               /* number of batches that the caller holds, from `released` on */
@@ -73,8 +50,6 @@ struct Loader {
     LoaderClocks clocks;
 };
 
-/* ---- filling a batch */
-
 static int64_t step_of(const Loader *l, int64_t number)
 {
     return l->config.start_step + number / l->config.local * l->config.stride;
@@ -90,141 +65,9 @@ static int tower_of(const Loader *l, int64_t number)
     return l->config.first_tower + (int)(number % l->config.local);
 }
 
-static Slot *slot_of(const Loader *l, int64_t number)
+static BatchSlot *slot_of(const Loader *l, int64_t number)
 {
     return &l->slots[number % l->slots_count];
-}
-
-/* Position of image i of a slot in the epoch's order. The image behind the batch is the partner of its first image. */
-static int64_t position_of(const Slot *slot, int32_t i)
-{
-    return i < slot->batch.n ? slot->first + i : slot->before;
-}
-
-/* The random augmentation of an image depends on its number, not on its place in the order. With the balanced sampler it
- * depends on the place, because the same image may be drawn a hundred times in an epoch and must not look the same each
- * time. */
-static SampleKey key_of(const Loader *l, const Slot *slot, int32_t i)
-{
-    bool again = l->config.sampler == SAMPLER_BALANCED;
-    return (SampleKey){l->config.seed, slot->batch.epoch, again ? position_of(slot, i) : slot->ids[i]};
-}
-
-static Status sample_decode(const Loader *l, Worker *worker, SampleKey key, uint8_t *canvas, int32_t *record)
-{
-    const Transform *transform = &l->config.transform;
-    ImageInfo info;
-    SamplePlan plan;
-    TRY(image_probe(&worker->bytes, &info));
-    if (info.c != l->c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, l->c);
-    worker->rotated += info.orientation != 1;
-    transform_plan(transform, key, &info, &worker->bytes.boxes, &plan);
-    return transform_apply(transform, &worker->transform, &worker->bytes, &info, &plan, canvas, record);
-}
-
-/* Read image i of a slot. Its pixels are undefined after an error. */
-static Status sample_fill(const Loader *l, Worker *worker, Slot *slot, int32_t i)
-{
-    int64_t id = slot->ids[i], start = clock_ns();
-    int32_t rotated = worker->rotated;
-    Status st = source_read(l->config.source, id, &worker->bytes, &slot->labels[i]);
-    worker->clocks.read += clock_ns() - start;
-    worker->clocks.samples++;
-    if (st != OK) return st;
-    int64_t warnings = image_decoder_warnings(worker->transform.decoder);
-    st = sample_decode(l, worker, key_of(l, slot, i), slot->pixels + (size_t)i * l->canvas_bytes,
-                       slot->augment + (size_t)i * IMAGE_RECORD);
-    transform_worker_rest(&worker->transform);
-    bytes_rest(&worker->bytes);
-    if (st != OK) {
-        /* Add the name of the file to a decoder's error. */
-        char where[300], why[STATUS_MESSAGE_BYTES];
-        if (st != ERR_FORMAT && st != ERR_MEMORY) return st;
-        snprintf(why, sizeof why, "%s", status_message());
-        source_where(l->config.source, id, where, sizeof where);
-        return FAIL(st, "'%s': %s", where, why);
-    }
-    worker->clocks.warnings += image_decoder_warnings(worker->transform.decoder) > warnings;
-    if (i == slot->batch.n) worker->rotated = rotated; /* the partner is counted in its own batch */
-    return OK;
-}
-
-/* The undamaged sample nearest to sample i, the earlier one of two; NONE if there is none. */
-static int32_t neighbor_of(const Slot *slot, int32_t i)
-{
-    for (int32_t d = 1; d < slot->batch.n; d++) {
-        if (i - d >= 0 && slot->labels[i - d] != LABEL_NONE) return i - d;
-        if (i + d < slot->batch.n && slot->labels[i + d] != LABEL_NONE) return i + d;
-    }
-    return NONE;
-}
-
-static int by_index(const void *a, const void *b)
-{
-    return ((const BadSample *)a)->index - ((const BadSample *)b)->index;
-}
-
-/* Replace the pixels of skipped samples by those of a neighbor. A damaged partner behind the batch is not reported here,
- * but in the batch to which it belongs. */
-static void bad_cover(const Loader *l, Slot *slot)
-{
-    for (int32_t k = 0; k < slot->batch.skipped; k++) slot->labels[slot->bad[k].index] = LABEL_NONE;
-    if (slot->batch.skipped > 1) qsort(slot->bad, (size_t)slot->batch.skipped, sizeof *slot->bad, by_index);
-    if (slot->batch.skipped > 0 && slot->bad[slot->batch.skipped - 1].index == slot->batch.n) slot->batch.skipped--;
-    for (int32_t k = 0; k < slot->batch.skipped; k++) {
-        int32_t i = slot->bad[k].index, from = neighbor_of(slot, i);
-        uint8_t *pixels = slot->pixels + (size_t)i * l->canvas_bytes;
-        int32_t *record = slot->augment + (size_t)i * IMAGE_RECORD;
-        if (from == NONE) {
-            memset(pixels, 0, l->canvas_bytes);
-            memset(record, 0, IMAGE_RECORD * sizeof *record);
-            continue;
-        }
-        memcpy(pixels, slot->pixels + (size_t)from * l->canvas_bytes, l->canvas_bytes);
-        memcpy(record, slot->augment + (size_t)from * IMAGE_RECORD, IMAGE_RECORD * sizeof *record);
-    }
-    slot->batch.bad = slot->bad;
-}
-
-static LabelSet labels_of(const Loader *l, int64_t id)
-{
-    LabelSet set;
-    set.count = source_labels(l->config.source, id, &set.label);
-    return set;
-}
-
-/* The targets of sample i; `from`: the place of its partner, if share > 0. */
-static void targets_of(const Loader *l, Slot *slot, int32_t i, int32_t from, double share)
-{
-    const TargetRule *rule = &l->config.targets;
-    float *targets = slot->targets + (size_t)i * (size_t)rule->classes;
-    if (!rule->several || slot->labels[i] == LABEL_NONE) {
-        target_fill(rule, slot->labels[i], share > 0 ? slot->labels[from] : LABEL_NONE, share, targets);
-        return;
-    }
-    LabelSet partner = share > 0 ? labels_of(l, slot->ids[from]) : (LabelSet){0};
-    target_fill_several(rule, labels_of(l, slot->ids[i]), partner, share, targets);
-}
-
-/* Assign a partner to each sample, unless one of the two is damaged, and fill in the targets. */
-static void batch_mix(const Loader *l, Slot *slot)
-{
-    Batch *b = &slot->batch;
-    const TargetRule *rule = &l->config.targets;
-    Mix mix = mix_plan(&l->config.mix, l->config.seed, b->step, l->config.transform.side);
-    double weight = 0;
-    b->share = mix.label;
-    for (int32_t i = 0; i < b->n; i++) {
-        int32_t from = i > 0 ? i - 1 : b->n, label = slot->labels[i];
-        bool mixed = mix.label > 0 && label != LABEL_NONE && slot->labels[from] != LABEL_NONE;
-        int32_t partner = mixed ? slot->labels[from] : LABEL_NONE;
-        double share = mixed ? mix.label : 0;
-        if (mixed) mix_record(&mix, from, slot->augment + (size_t)i * IMAGE_RECORD);
-        if (slot->predicted) slot->predicted[i] = share > 0.5 ? partner : label;
-        if (slot->targets) targets_of(l, slot, i, from, share);
-        weight += target_weight(rule, label, partner, share);
-    }
-    b->weight = (float)weight;
 }
 
 /* ---- the ring; these functions are called with the lock held */
@@ -248,10 +91,9 @@ static bool order_is_there(const Loader *l, int64_t epoch)
 
 static void batch_finish(Loader *l, int64_t number)
 {
-    Slot *slot = slot_of(l, number);
+    BatchSlot *slot = slot_of(l, number);
     pthread_mutex_unlock(&l->lock); /* no other thread uses a slot whose pieces are all finished */
-    bad_cover(l, slot);
-    batch_mix(l, slot);
+    slot_finish(slot);
     pthread_mutex_lock(&l->lock);
     slot->ready = number;
     if (--l->order_users[epoch_of(l, number) & 1] == 0) pthread_cond_broadcast(&l->work);
@@ -267,7 +109,7 @@ static bool may_open(const Loader *l)
 static bool has_claimable(const Loader *l)
 {
     if (l->failed != NONE || l->opened == 0) return false;
-    const Slot *slot = slot_of(l, l->opened - 1);
+    const BatchSlot *slot = slot_of(l, l->opened - 1);
     return slot->ready != l->opened - 1 && slot->next < slot->count;
 }
 
@@ -287,21 +129,13 @@ static void open_next(Loader *l)
         }
         return;
     }
-    Slot *slot = slot_of(l, number);
-    Batch *b = &slot->batch;
+    BatchSlot *slot = slot_of(l, number);
     l->opened++;
     l->order_users[epoch & 1]++;
-    b->step = step_of(l, number);
-    b->epoch = epoch;
-    b->tower = tower_of(l, number);
-    b->skipped = b->rotated = 0;
-    int64_t global = shares_global(&l->config.shares), start = b->step % l->steps_per_epoch * global;
-    shares_of(&l->config.shares, l->count, b->step % l->steps_per_epoch, b->tower, &slot->first, &b->n);
-    b->first = slot->first - start;
-    slot->before = slot->first > start ? slot->first - 1 : (start + global < l->count ? start + global : l->count) - 1;
+    slot_place(slot, step_of(l, number), tower_of(l, number));
     slot->next = 0;
-    slot->left = slot->count = b->n + (b->n > 0 ? l->spare : 0);
-    if (b->n == 0) batch_finish(l, number);
+    slot->left = slot->count;
+    if (slot->count == 0) batch_finish(l, number);
 }
 
 /* True if work_once would find something to do, so that the caller need not wait. */
@@ -311,16 +145,6 @@ static bool has_work(const Loader *l)
     if (!may_open(l)) return false;
     int64_t epoch = epoch_of(l, l->opened);
     return order_is_there(l, epoch) || l->order_users[epoch & 1] == 0;
-}
-
-static Status bad_add(Slot *slot, int32_t i)
-{
-    TRY(array_grow(&slot->bad, slot->batch.skipped, sizeof *slot->bad, "the list of bad samples"));
-    BadSample *bad = &slot->bad[slot->batch.skipped++];
-    bad->index = i;
-    bad->id = slot->ids[i];
-    snprintf(bad->why, sizeof bad->why, "%s", status_message());
-    return OK;
 }
 
 /* At the first sample of a window, announce its shards and those of the next window to the storage, each once. */
@@ -336,37 +160,26 @@ static void window_hint(Loader *l, int64_t epoch, int64_t position)
 }
 
 /* Fill a piece. Called with the lock held; releases it while samples are read. */
-static void piece_fill(Loader *l, Worker *worker, Piece piece)
+static void piece_fill(Loader *l, SampleReader *reader, Piece piece)
 {
-    Slot *slot = slot_of(l, piece.number);
+    BatchSlot *slot = slot_of(l, piece.number);
     pthread_mutex_unlock(&l->lock);
     if (l->order.window) window_hint(l, slot->batch.epoch, slot->first + piece.first);
     for (int32_t i = piece.first; i < piece.end; i++) {
-        slot->ids[i] = order_at(&l->order, slot->batch.epoch, position_of(slot, i));
+        slot->ids[i] = order_at(&l->order, slot->batch.epoch, slot_position(slot, i));
         source_hint(l->config.source, slot->ids[i]);
     }
     Status st = OK;
     for (int32_t i = piece.first; st == OK && i < piece.end; i++) {
-        st = sample_fill(l, worker, slot, i);
+        st = slot_read(slot, i, reader);
         if (st == OK) continue;
         pthread_mutex_lock(&l->lock);
-        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? bad_add(slot, i) : st;
+        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? slot_skip(slot, i) : st;
         if (st != OK) note_failure(l, piece.number, i, st);
         pthread_mutex_unlock(&l->lock);
     }
     pthread_mutex_lock(&l->lock);
-    LoaderClocks *to = &l->clocks, *from = &worker->clocks;
-    TransformWorker *t = &worker->transform;
-    to->read += from->read;
-    to->samples += from->samples;
-    to->decode += t->decode_ns;
-    to->resize += t->resize_ns;
-    to->augment += t->augment_ns;
-    to->warnings += from->warnings;
-    *from = (LoaderClocks){0};
-    t->decode_ns = t->resize_ns = t->augment_ns = 0;
-    slot->batch.rotated += worker->rotated;
-    worker->rotated = 0;
+    reader_take(reader, slot, &l->clocks);
     slot->left -= piece.end - piece.first;
     if (st == OK && slot->left == 0 && l->failed != piece.number)
         batch_finish(l, piece.number);
@@ -374,14 +187,14 @@ static void piece_fill(Loader *l, Worker *worker, Piece piece)
         pthread_cond_signal(&l->done);
 }
 
-static void work_once(Loader *l, Worker *worker)
+static void work_once(Loader *l, SampleReader *reader)
 {
     if (!has_claimable(l) && may_open(l)) open_next(l);
     if (!has_claimable(l)) return;
-    Slot *slot = slot_of(l, l->opened - 1);
+    BatchSlot *slot = slot_of(l, l->opened - 1);
     Piece piece = {l->opened - 1, slot->next, slot->count - slot->next < PIECE ? slot->count : slot->next + PIECE};
     slot->next = piece.end;
-    piece_fill(l, worker, piece);
+    piece_fill(l, reader, piece);
 }
 
 static void *run_worker(void *argument)
@@ -390,7 +203,7 @@ static void *run_worker(void *argument)
     Loader *l = worker->loader;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        work_once(l, worker);
+        work_once(l, &worker->reader);
         while (!l->stop && !has_work(l)) pthread_cond_wait(&l->work, &l->lock);
     }
     pthread_mutex_unlock(&l->lock);
@@ -402,17 +215,17 @@ static void *run_worker(void *argument)
 /* True if the batch has failed and no piece of it in progress could still fail at an earlier sample. */
 static bool has_failed(const Loader *l, int64_t number)
 {
-    const Slot *slot = slot_of(l, number);
+    const BatchSlot *slot = slot_of(l, number);
     return l->failed == number && slot->left <= slot->count - slot->next;
 }
 
 /* Wait until batch `number` is ready or has failed; without workers, do the work here. */
 static void wait_for(Loader *l, int64_t number)
 {
-    const Slot *slot = slot_of(l, number);
+    const BatchSlot *slot = slot_of(l, number);
     while (slot->ready != number && !has_failed(l, number)) {
         if (l->threads_count == 0)
-            work_once(l, &l->workers[0]);
+            work_once(l, &l->workers[0].reader);
         else
             pthread_cond_wait(&l->done, &l->lock);
     }
@@ -504,20 +317,15 @@ static Status set_sizes(Loader *l)
 {
     const LoaderConfig *c = &l->config;
     int64_t steps = (c->max_steps - c->start_step) / c->stride + ((c->max_steps - c->start_step) % c->stride > 0);
-    l->count = source_info(c->source)->count;
-    l->c = source_info(c->source)->c;
-    l->steps_per_epoch = shares_steps_per_epoch(&c->shares, l->count);
+    l->steps_per_epoch = shares_steps_per_epoch(&c->shares, source_info(c->source)->count);
     l->batches = steps > INT64_MAX / c->local ? INT64_MAX : steps * c->local;
-    l->canvas = c->transform.side + 2 * c->transform.pad;
-    l->canvas_bytes = (size_t)l->canvas * (size_t)l->canvas * (size_t)l->c;
     l->capacity = 1;
     for (int t = c->first_tower; t < c->first_tower + c->local; t++)
         if (c->shares.batch[t] > l->capacity) l->capacity = c->shares.batch[t];
-    l->spare = mix_is_on(&c->mix);
-    l->capacity += l->spare;
+    l->capacity += mix_is_on(&c->mix);
     l->slots_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
     l->workers_count = c->workers > 0 ? c->workers : 1;
-    int64_t slot = (int64_t)l->canvas_bytes * l->capacity;
+    int64_t slot = (int64_t)slot_image_bytes(c) * l->capacity;
     if (c->memory > 0 && c->workers > 0 && c->memory / slot < l->slots_count) {
         l->slots_count = (int)(c->memory / slot);
         if (l->slots_count <= c->local)
@@ -528,42 +336,6 @@ static Status set_sizes(Loader *l)
     return OK;
 }
 
-static Status slot_init(const Loader *l, Slot *slot)
-{
-    size_t n = (size_t)l->capacity;
-    slot->ready = NONE;
-    slot->pixels = calloc(n, l->canvas_bytes);
-    slot->labels = calloc(n, sizeof *slot->labels);
-    slot->augment = calloc(n, IMAGE_RECORD * sizeof *slot->augment);
-    slot->ids = calloc(n, sizeof *slot->ids);
-    if (l->spare) slot->predicted = calloc(n, sizeof *slot->predicted);
-    if (l->config.targets.classes > 0)
-        slot->targets = calloc(n * (size_t)l->config.targets.classes, sizeof *slot->targets);
-    if (!slot->pixels || !slot->labels || !slot->augment || !slot->ids || (l->spare && !slot->predicted) ||
-        (l->config.targets.classes > 0 && !slot->targets))
-        return FAIL(ERR_MEMORY,
-                    "no memory for %d batches of %d images of %zu bytes: lower the batch size or --data-memory",
-                    l->slots_count, l->capacity, l->canvas_bytes);
-    slot->batch = (Batch){.canvas = l->canvas,
-                          .c = l->c,
-                          .pixels = slot->pixels,
-                          .labels = slot->labels,
-                          .augment = slot->augment,
-                          .ids = slot->ids,
-                          .predicted = slot->predicted,
-                          .targets = slot->targets};
-    return OK;
-}
-
-static Status start_worker(Loader *l, int index)
-{
-    int code = pthread_create(&l->threads[index], NULL, run_worker, &l->workers[index]);
-    if (code != 0)
-        return FAIL(ERR_DEVICE, "cannot start loader thread %d of %d: %s; lower the number of workers", index,
-                    l->config.workers, strerror(code));
-    return OK;
-}
-
 /* Signals are handled by the main thread: workers start with all of them blocked. */
 static Status start_workers(Loader *l)
 {
@@ -571,13 +343,14 @@ static Status start_workers(Loader *l)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int started = 0;
-    while (st == OK && started < l->config.workers) {
-        st = start_worker(l, started);
-        if (st == OK) started++;
+    for (int i = 0; i < l->config.workers && st == OK; i++) {
+        int code = pthread_create(&l->threads[i], NULL, run_worker, &l->workers[i]);
+        l->threads_count += code == 0;
+        if (code != 0)
+            st = FAIL(ERR_DEVICE, "cannot start loader thread %d of %d: %s; lower the number of workers", i,
+                      l->config.workers, strerror(code));
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    l->threads_count = started;
     return st;
 }
 
@@ -588,7 +361,7 @@ static Status order_choose(Loader *l)
         return order_init_balanced(&l->order, l->config.seed, l->config.source);
     if (l->config.window > 0 && l->config.shuffle)
         return order_init_window(&l->order, l->config.seed, info->shard_first, info->shards, l->config.window);
-    return order_init(&l->order, l->config.seed, l->count, l->config.shuffle);
+    return order_init(&l->order, l->config.seed, info->count, l->config.shuffle);
 }
 
 Status loader_create(const LoaderConfig *config, Loader **made)
@@ -608,10 +381,16 @@ Status loader_create(const LoaderConfig *config, Loader **made)
     l->workers = calloc((size_t)l->workers_count, sizeof *l->workers);
     l->threads = calloc((size_t)l->workers_count, sizeof *l->threads);
     if (!l->slots || !l->workers || !l->threads) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the loader"));
-    for (int i = 0; i < l->slots_count; i++) TRY_OUT(slot_init(l, &l->slots[i]));
+    for (int i = 0; i < l->slots_count; i++) {
+        l->slots[i].ready = NONE;
+        if (!slot_init(&l->config, l->capacity, &l->slots[i]))
+            TRY_OUT(FAIL(ERR_MEMORY,
+                         "no memory for %d batches of %d images of %zu bytes: lower the batch size or --data-memory",
+                         l->slots_count, l->capacity, slot_image_bytes(config)));
+    }
     for (int i = 0; i < l->workers_count; i++) {
         l->workers[i].loader = l;
-        TRY_OUT(transform_worker_init(&l->workers[i].transform));
+        TRY_OUT(transform_worker_init(&l->workers[i].reader.transform));
     }
     TRY_OUT(order_choose(l));
     TRY_OUT(start_workers(l));
@@ -626,32 +405,23 @@ bool loader_pixels(const Loader *l, int index, void **memory, size_t *bytes)
 {
     if (index >= l->slots_count) return false;
     *memory = l->slots[index].pixels;
-    *bytes = (size_t)l->capacity * l->canvas_bytes;
+    *bytes = (size_t)l->capacity * slot_image_bytes(&l->config);
     return true;
 }
 
-void loader_destroy(Loader *loader)
+void loader_destroy(Loader *l)
 {
-    Loader *l = loader;
     if (!l) return;
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->threads_count; i++) pthread_join(l->threads[i], NULL);
-    for (int i = 0; l->slots && i < l->slots_count; i++) {
-        free(l->slots[i].pixels);
-        free(l->slots[i].labels);
-        free(l->slots[i].augment);
-        free(l->slots[i].ids);
-        free(l->slots[i].predicted);
-        free(l->slots[i].targets);
-        free(l->slots[i].bad);
-    }
+    for (int i = 0; l->slots && i < l->slots_count; i++) slot_free(&l->slots[i]);
     free(l->slots);
     for (int i = 0; l->workers && i < l->workers_count; i++) {
-        bytes_free(&l->workers[i].bytes);
-        transform_worker_free(&l->workers[i].transform);
+        bytes_free(&l->workers[i].reader.bytes);
+        transform_worker_free(&l->workers[i].reader.transform);
     }
     free(l->workers);
     free(l->threads);
