@@ -15,6 +15,7 @@
 #endif
 
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 #include "kernels/open.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, MAX_THREADS = 1024 };

@@ -1,8 +1,6 @@
-/* oneDNN tasks; see onednn.h. Written against oneDNN 2.6 and 3.x: memory descriptors are structs in the first and
- * handles in the second, and only 3.x makes primitive descriptors without an operation descriptor in between. */
+/* oneDNN tasks; see onednn.h. */
 #include "kernels/cpu/onednn.h"
-
-#include <float.h>
+#include "kernels/cpu/onednn_primitive.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -12,13 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include <dnnl.h>
-
 enum { ALIGNMENT = 64 };
-
-/* oneDNN's ReLU makes NaN 0, unless it has a slope for x < 0. This one is not 0 when code is made for it, but 0 for the
- * team, which takes denormals for 0 (modes_for_making). */
-#define RELU_SLOPE FLT_TRUE_MIN
 
 struct Onednn {
     dnnl_engine_t engine;
@@ -52,141 +44,6 @@ struct OnednnTask {
     char impl[96];
 };
 
-#define TRY_DNNL_OUT(call)                                                                                             \
-    do {                                                                                                               \
-        dnnl_status_t dnnl_status_ = (call);                                                                           \
-        if (dnnl_status_ != dnnl_success) {                                                                            \
-            st = onednn_fail(dnnl_status_, #call);                                                                     \
-            goto out;                                                                                                  \
-        }                                                                                                              \
-    } while (0)
-
-static Status onednn_fail(dnnl_status_t code, const char *call)
-{
-    switch (code) {
-    case dnnl_out_of_memory: return FAIL(ERR_MEMORY, "oneDNN ran out of memory in %s", call);
-    case dnnl_unimplemented: return FAIL(ERR_UNSUPPORTED, "oneDNN has no implementation for %s", call);
-    case dnnl_invalid_arguments: return FAIL(ERR_INTERNAL, "oneDNN rejects the arguments of %s", call);
-    default: return FAIL(ERR_DEVICE, "oneDNN: %s failed with code %d", call, (int)code);
-    }
-}
-
-/* ---- differences of 2.x and 3.x: Layout, post-ops, descriptors */
-
-#if DNNL_VERSION_MAJOR >= 3
-typedef const_dnnl_memory_desc_t LayoutRef;
-typedef dnnl_memory_desc_t Layout;
-#define LAYOUT_REF(layout) (layout)
-
-static void layout_free(Layout *layout)
-{
-    if (*layout) dnnl_memory_desc_destroy(*layout);
-    *layout = NULL;
-}
-
-static dnnl_status_t layout_strided(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
-                                    const dnnl_dims_t strides)
-{
-    return dnnl_memory_desc_create_with_strides(layout, rank, dims, type, strides);
-}
-
-static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type)
-{
-    return dnnl_memory_desc_create_with_tag(layout, rank, dims, type, dnnl_format_tag_any);
-}
-
-static dnnl_status_t append_sum(dnnl_post_ops_t ops)
-{
-    return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
-}
-
-static dnnl_status_t append_relu(dnnl_post_ops_t ops)
-{
-    return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, RELU_SLOPE, 0.0f);
-}
-
-static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
-                                   dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
-                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
-{
-    if (kind == ONEDNN_CONV_DX)
-        return dnnl_convolution_backward_data_primitive_desc_create(
-            made, engine, alg, l[ONEDNN_X], l[ONEDNN_W], l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3], hint, attr);
-    if (kind == ONEDNN_CONV_DW)
-        return dnnl_convolution_backward_weights_primitive_desc_create(made, engine, alg, l[ONEDNN_X], l[ONEDNN_W],
-                                                                       NULL, l[ONEDNN_Y], pads[0], pads[1], pads[2],
-                                                                       pads[3], hint, attr);
-    return dnnl_convolution_forward_primitive_desc_create(made, engine, dnnl_forward_training, alg, l[ONEDNN_X],
-                                                          l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL, l[ONEDNN_Y],
-                                                          pads[0], pads[1], pads[2], pads[3], attr);
-}
-
-static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *made, dnnl_engine_t engine, const Layout *l, bool bias,
-                                     const_dnnl_primitive_attr_t attr)
-{
-    return dnnl_matmul_primitive_desc_create(made, engine, l[ONEDNN_X], l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL,
-                                             l[ONEDNN_Y], attr);
-}
-#else
-typedef const dnnl_memory_desc_t *LayoutRef;
-typedef dnnl_memory_desc_t Layout;
-#define LAYOUT_REF(layout) (&(layout))
-
-static void layout_free(Layout *layout)
-{
-    (void)layout;
-}
-
-static dnnl_status_t layout_strided(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
-                                    const dnnl_dims_t strides)
-{
-    return dnnl_memory_desc_init_by_strides(layout, rank, dims, type, strides);
-}
-
-static dnnl_status_t layout_any(Layout *layout, int rank, const dnnl_dims_t dims, dnnl_data_type_t type)
-{
-    return dnnl_memory_desc_init_by_tag(layout, rank, dims, type, dnnl_format_tag_any);
-}
-
-static dnnl_status_t append_sum(dnnl_post_ops_t ops)
-{
-    return dnnl_post_ops_append_sum(ops, 1.0f);
-}
-
-static dnnl_status_t append_relu(dnnl_post_ops_t ops)
-{
-    return dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, RELU_SLOPE, 0.0f);
-}
-
-static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
-                                   dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
-                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
-{
-    dnnl_convolution_desc_t desc;
-    dnnl_status_t code;
-    if (kind == ONEDNN_CONV_DX)
-        code = dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, &l[ONEDNN_X], &l[ONEDNN_W], &l[ONEDNN_Y],
-                                                                pads[0], pads[1], pads[2], pads[3]);
-    else if (kind == ONEDNN_CONV_DW)
-        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &l[ONEDNN_X], &l[ONEDNN_W], NULL,
-                                                                   &l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3]);
-    else
-        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, alg, &l[ONEDNN_X], &l[ONEDNN_W],
-                                                          bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y], pads[0], pads[1],
-                                                          pads[2], pads[3]);
-    return code == dnnl_success ? dnnl_primitive_desc_create(made, &desc, attr, engine, hint) : code;
-}
-
-static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *made, dnnl_engine_t engine, const Layout *l, bool bias,
-                                     const_dnnl_primitive_attr_t attr)
-{
-    dnnl_matmul_desc_t desc;
-    dnnl_status_t code =
-        dnnl_matmul_desc_init(&desc, &l[ONEDNN_X], &l[ONEDNN_W], bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y]);
-    return code == dnnl_success ? dnnl_primitive_desc_create(made, &desc, attr, engine, NULL) : code;
-}
-#endif
-
 /* ---- engine */
 
 Status onednn_open(Onednn **made)
@@ -209,108 +66,6 @@ void onednn_close(Onednn *onednn)
     if (onednn->stream) dnnl_stream_destroy(onednn->stream);
     if (onednn->engine) dnnl_engine_destroy(onednn->engine);
     free(onednn);
-}
-
-/* Later sets include earlier ones bit by bit. Other processors than x86 give these bits other meanings. */
-static bool has_isa(int wanted)
-{
-#if defined(__x86_64__)
-    return ((int)dnnl_get_effective_cpu_isa() & wanted) == wanted;
-#else
-    (void)wanted;
-    return false;
-#endif
-}
-
-bool onednn_has_avx2(void)
-{
-    return has_isa(dnnl_cpu_isa_avx2);
-}
-
-bool onednn_has_avx512(void)
-{
-    return has_isa(dnnl_cpu_isa_avx512_core);
-}
-
-bool onednn_has_bf16(void)
-{
-    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
-}
-
-bool onednn_has_amx(void)
-{
-    return has_isa(dnnl_cpu_isa_avx512_core_amx);
-}
-
-static const char *isa_text(void)
-{
-    switch ((int)dnnl_get_effective_cpu_isa()) {
-    case dnnl_cpu_isa_sse41: return "SSE4.1 (sse41)";
-    case dnnl_cpu_isa_avx: return "AVX (avx)";
-    case dnnl_cpu_isa_avx2: return "AVX2 (avx2)";
-    case dnnl_cpu_isa_avx512_core: return "AVX-512 (avx512_core)";
-    case dnnl_cpu_isa_avx512_core_vnni: return "AVX-512 (avx512_core_vnni)";
-    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 with bf16 (avx512_core_bf16)";
-    case dnnl_cpu_isa_avx512_core_amx: return "AVX-512 with AMX (avx512_core_amx)";
-    default: return "a processor without a name in this build";
-    }
-}
-
-void onednn_describe(char *text, size_t bytes)
-{
-    const dnnl_version_t *version = dnnl_version();
-    snprintf(text, bytes, "%s, oneDNN %d.%d.%d", isa_text(), version->major, version->minor, version->patch);
-}
-
-/* ---- layouts of operands */
-
-static bool dtype_to_dnnl(Dtype dtype, dnnl_data_type_t *type)
-{
-    switch (dtype) {
-    case DTYPE_F32: *type = dnnl_f32; return true;
-    case DTYPE_BF16: *type = dnnl_bf16; return true;
-    case DTYPE_F16: *type = dnnl_f16; return true;
-    default: return false;
-    }
-}
-
-/* Gaps in a copy would only cost memory, and oneDNN 3.7 with AMX computes products wrongly whose weights have some. */
-static OnednnFit fit_of(const OnednnSpec *spec, int role)
-{
-    bool copied = spec->held[role].dtype != spec->compute[role];
-    return copied && spec->fit[role] == ONEDNN_AS_HELD ? ONEDNN_PACKED : spec->fit[role];
-}
-
-static Status layout_make(const OnednnView *view, OnednnFit fit, Dtype dtype, Layout *layout)
-{
-    Status st = OK;
-    dnnl_dims_t dims = {0}, strides = {0};
-    dnnl_data_type_t type;
-    if (!dtype_to_dnnl(dtype, &type))
-        return FAIL(ERR_UNSUPPORTED, "oneDNN kernels do not support %s", dtype_name(dtype));
-    for (int axis = 0; axis < view->rank; axis++) {
-        dims[axis] = view->dims[axis];
-        strides[axis] = view->strides[axis];
-    }
-    if (fit == ONEDNN_PACKED) {
-        /* The strides of `view` with the gaps taken out, its order of axes kept. */
-        bool done[4] = {false};
-        int64_t stride = 1;
-        for (int turn = 0; turn < view->rank; turn++) {
-            int next = -1;
-            for (int axis = view->rank - 1; axis >= 0; axis--)
-                if (!done[axis] && (next < 0 || view->strides[axis] < view->strides[next])) next = axis;
-            done[next] = true;
-            strides[next] = stride;
-            stride *= view->dims[next];
-        }
-    }
-    if (fit == ONEDNN_ANY)
-        TRY_DNNL_OUT(layout_any(layout, view->rank, dims, type));
-    else
-        TRY_DNNL_OUT(layout_strided(layout, view->rank, dims, type, strides));
-out:
-    return st;
 }
 
 /* ---- stages */
@@ -341,86 +96,6 @@ static void stage_destroy(Stage *stage)
     if (stage->scratch) dnnl_memory_destroy(stage->scratch);
 }
 
-static dnnl_status_t attr_create(bool sum, bool relu, dnnl_primitive_attr_t *made)
-{
-    dnnl_post_ops_t ops = NULL;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t code = dnnl_primitive_attr_create(&attr);
-    if (code == dnnl_success) code = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (code == dnnl_success) code = dnnl_post_ops_create(&ops);
-    if (code == dnnl_success && sum) code = append_sum(ops);
-    if (code == dnnl_success && relu) code = append_relu(ops);
-    if (code == dnnl_success) code = dnnl_primitive_attr_set_post_ops(attr, ops);
-    if (ops) dnnl_post_ops_destroy(ops);
-    if (code == dnnl_success)
-        *made = attr;
-    else if (attr)
-        dnnl_primitive_attr_destroy(attr);
-    return code;
-}
-
-/* Strides, dilations, left and right padding, as describe_conv takes them. The right padding is what makes the last
- * window of a rounded-up output fit. */
-static void window_to_dnnl(const OnednnSpec *spec, dnnl_dims_t pads[4])
-{
-    const Window *window = &spec->window;
-    const int64_t k[2] = {window->kh, window->kw}, stride[2] = {window->stride_h, window->stride_w};
-    const int64_t pad[2] = {window->pad_h, window->pad_w};
-    memset(pads, 0, 4 * sizeof(dnnl_dims_t));
-    for (int axis = 0; axis < 2; axis++) {
-        int64_t in = spec->held[ONEDNN_X].dims[2 + axis], out = spec->held[ONEDNN_Y].dims[2 + axis];
-        int64_t reach = (out - 1) * stride[axis] + k[axis] - in - pad[axis];
-        pads[0][axis] = stride[axis];
-        pads[2][axis] = pad[axis];
-        pads[3][axis] = reach > pad[axis] ? reach : pad[axis];
-    }
-}
-
-static dnnl_alg_kind_t alg_of(const OnednnSpec *spec)
-{
-    return spec->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-}
-
-/* 2.x and 3.x choose a backward implementation beside a forward one, which must be valid in itself: one dtype
- * throughout, that of the operand that is not a gradient. */
-static Status describe_hint(Onednn *onednn, const OnednnSpec *spec, dnnl_dims_t pads[4], dnnl_primitive_desc_t *made)
-{
-    Status st = OK;
-    Layout layouts[ONEDNN_ROLES];
-    dnnl_primitive_attr_t attr = NULL;
-    Dtype dtype = spec->compute[spec->kind == ONEDNN_CONV_DX ? ONEDNN_W : ONEDNN_X];
-    memset(layouts, 0, sizeof layouts);
-    for (int role = 0; role < ONEDNN_BIAS; role++)
-        TRY_OUT(layout_make(&spec->held[role], fit_of(spec, role), dtype, &layouts[role]));
-    TRY_DNNL_OUT(attr_create(false, false, &attr));
-    TRY_DNNL_OUT(describe_conv(made, onednn->engine, ONEDNN_CONV, alg_of(spec), layouts, false, pads, attr, NULL));
-out:
-    if (attr) dnnl_primitive_attr_destroy(attr);
-    for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
-    return st;
-}
-
-static Status describe(Onednn *onednn, const OnednnSpec *spec, const Layout *layouts, dnnl_primitive_desc_t *made)
-{
-    Status st = OK;
-    bool bias = spec->held[ONEDNN_BIAS].rank > 0;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t hint = NULL;
-    dnnl_dims_t pads[4];
-    TRY_DNNL_OUT(attr_create(spec->sum, spec->relu, &attr));
-    if (spec->kind == ONEDNN_MATMUL) {
-        TRY_DNNL_OUT(describe_matmul(made, onednn->engine, layouts, bias, attr));
-        goto out;
-    }
-    window_to_dnnl(spec, pads);
-    if (spec->kind != ONEDNN_CONV) TRY_OUT(describe_hint(onednn, spec, pads, &hint));
-    TRY_DNNL_OUT(describe_conv(made, onednn->engine, spec->kind, alg_of(spec), layouts, bias, pads, attr, hint));
-out:
-    if (hint) dnnl_primitive_desc_destroy(hint);
-    if (attr) dnnl_primitive_attr_destroy(attr);
-    return st;
-}
-
 /* ---- tasks */
 
 static const int args_of[][ONEDNN_ROLES] = {
@@ -435,15 +110,11 @@ static const OnednnRole out_of[] = {
 static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, Stage *stage)
 {
     Status st = OK;
-    dnnl_engine_t engine = task->onednn->engine;
-    dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t desc = NULL;
-    TRY_DNNL_OUT(attr_create(false, false, &attr));
-    TRY_DNNL_OUT(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr));
+    TRY_OUT(onednn_reorder(task->onednn->engine, from, to, &desc));
     TRY_OUT(stage_create(task, desc, stage));
 out:
     if (desc) dnnl_primitive_desc_destroy(desc);
-    if (attr) dnnl_primitive_attr_destroy(attr);
     return st;
 }
 
@@ -481,13 +152,8 @@ out:
 static Status task_build(OnednnTask *task, const OnednnSpec *spec)
 {
     Status st = OK;
-    Layout layouts[ONEDNN_ROLES];
     dnnl_primitive_desc_t desc = NULL;
-    memset(layouts, 0, sizeof layouts);
-    for (int role = 0; role < ONEDNN_ROLES; role++)
-        if (spec->held[role].rank)
-            TRY_OUT(layout_make(&spec->held[role], fit_of(spec, role), spec->compute[role], &layouts[role]));
-    TRY_OUT(describe(task->onednn, spec, layouts, &desc));
+    TRY_OUT(onednn_primitive(task->onednn->engine, spec, &desc));
     TRY_OUT(stage_create(task, desc, &task->work));
     for (int role = 0; role < ONEDNN_ROLES; role++)
         if (spec->held[role].rank) TRY_OUT(operand_create(task, spec, role, desc));
@@ -497,7 +163,6 @@ static Status task_build(OnednnTask *task, const OnednnSpec *spec)
         st = FAIL(ERR_UNSUPPORTED, "%s cannot accumulate into an output in the caller's layout", task->impl);
 out:
     if (desc) dnnl_primitive_desc_destroy(desc);
-    for (int role = 0; role < ONEDNN_ROLES; role++) layout_free(&layouts[role]);
     return st;
 }
 

@@ -1,9 +1,7 @@
-/* All use of oneDNN: only onednn.c includes its headers and handles its two C interfaces (2.x and 3.x).
- *
- * A task is one convolution or matrix product, made once and run many times without allocating. The caller says how it
- * holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the two differ,
- * the task converts through workspace, before the primitive for inputs and after it for the output. oneDNN silently
- * falls back to reference loops, a hundred times slower; onednn_is_reference reports that. */
+/* A task of oneDNN is one convolution or matrix product, made once and run many times without allocating. The caller
+ * says how it holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the
+ * two differ, the task converts through workspace, before the primitive for inputs and after it for the output. oneDNN
+ * silently falls back to reference loops, a hundred times slower; onednn_is_reference reports that. */
 #pragma once
 
 #include "kernels/op.h"
@@ -44,15 +42,6 @@ typedef struct OnednnSpec {
 
 NODISCARD Status onednn_open(Onednn **made);
 void onednn_close(Onednn *onednn);
-
-/* "AVX-512 with bf16 (avx512_core_bf16), oneDNN 2.6.3" */
-void onednn_describe(char *text, size_t bytes);
-
-/* Whether the processor has AVX2, AVX-512, bf16 products, and AMX tiles of bf16, within ONEDNN_MAX_CPU_ISA. */
-bool onednn_has_avx2(void);
-bool onednn_has_avx512(void);
-bool onednn_has_bf16(void);
-bool onednn_has_amx(void);
 
 /* ERR_UNSUPPORTED if this oneDNN on this processor has nothing for it. */
 NODISCARD Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTask **made);

@@ -1,6 +1,7 @@
 /* Matrix products in parts; see onednn_parts.h. */
 #include "kernels/cpu/onednn_parts.h"
 
+#include "kernels/cpu/onednn_isa.h"
 #include "kernels/cpu/vector.h"
 
 enum { WHOLE, LAST, SIZES }; /* a part of the usual size, and a smaller one at the end */

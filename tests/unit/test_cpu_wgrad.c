@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/wgrad.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 #include "tests/support/unit.h"
 #include "tests/support/weight_gradient.h"
 

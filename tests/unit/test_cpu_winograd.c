@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 #include "tests/support/reference.h"
 #include "tests/support/unit.h"
 

@@ -3,7 +3,7 @@
  * Each list is ordered best first, by measurement; the first implementation that takes the problem runs it. oneDNN is
  * last and takes everything. All of them accept slices (pitch > c). */
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)

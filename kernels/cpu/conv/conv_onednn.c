@@ -5,6 +5,7 @@
  * oneDNN's own layouts; the convolution in the layout that oneDNN chooses; the same in f32. Slices are packed into
  * workspace, except by products, which read them in place. The sum dx + acc is part of the task, or one more pass. */
 #include "kernels/cpu/conv/conv_onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 
 enum { IMAGE_CHANNELS = 16 }; /* fewer channels are those of an image, whose gradient no training asks for */
 

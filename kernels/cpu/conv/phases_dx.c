@@ -6,6 +6,7 @@
  * A phase is computed in workspace, then put into its pixels of dx; pixels that no window meets are 0. */
 #include "kernels/cpu/conv/conv_onednn.h"
 
+#include "kernels/cpu/onednn_isa.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/text.h"
 

@@ -10,7 +10,7 @@
  * shape alone: a thread computes whole slices in memory of its own, and the dw of all slices are added in order. */
 #include "kernels/cpu/conv/wgrad.h"
 
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 #include "kernels/cpu/span.h"
 
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
 /* Lines of pixels and the choice of the packing; see winograd_pack.h. */
 #include "kernels/cpu/conv/winograd_pack.h"
 
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 
 #if defined(__x86_64__)
 const char *winograd_pack_declines(const Tensor *x, const Tensor *dy)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_isa.h"
 #include "kernels/cpu/vector.h"
 
 enum {
