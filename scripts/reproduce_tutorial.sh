@@ -49,7 +49,7 @@ restore() {
     local saved restored m
     saved=$(tail -n 1 "$1/results.csv" | cut -d, -f6)
     for m in 1 2 4; do
-        restored=$($towers eval fashion_cnn --weights "$1/last.safetensors" --towers "$m" --json --quiet | sed 's/.*"top1": \([0-9.e-]*\).*/\1/')
+        restored=$($towers eval fashion_cnn --dataset fmnist --weights "$1/last.safetensors" --towers "$m" --json --quiet | sed 's/.*"top1": \([0-9.e-]*\).*/\1/')
         if awk -v a="$saved" -v b="$restored" 'BEGIN { exit !(a + 0 == b + 0) }'; then
             echo "restored on $m tower(s): test accuracy $saved, equal to the saved one"
         else

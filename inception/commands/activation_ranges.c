@@ -3,6 +3,7 @@
 #include "inception/commands/activation_ranges.h"
 
 #include "inception/job/cores.h"
+#include "inception/job/run_argument.h"
 #include "towers/data/loading/fold.h"
 
 enum { RANGE_BATCH = 8 };
@@ -58,6 +59,7 @@ Status activation_ranges_measure(Options *o, JobFiles *files, const ProgramConfi
     job->program.compute = DTYPE_F32;
     job->program.separate_storage = true;
     o->classes = program->options.classes;
+    files->trained = run_class_names(o, path);
     TRY(backend_find("cpu", &job->backend, why, sizeof why));
     TRY(job_data_open(o, 0, files));
     TRY(images_choose(o, files));

@@ -29,22 +29,6 @@ static void eval_introduce(const JobFiles *files)
                 "predictions    mean of the probabilities of each image and of its mirror image (--tta flip)\n");
 }
 
-/* Before the data are opened: the classes of the run that these weights are of. */
-static void eval_classes(Options *options, const char *weights, JobFiles *files)
-{
-    json_t *names = run_class_names(options, weights);
-    bool named = json_array_size(names) > 0;
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        named = named && name && *name;
-    }
-    if (named) {
-        files->trained = json_incref(names);
-        if (options->classes <= 0) options->classes = (int64_t)json_array_size(names);
-    }
-    json_decref(names);
-}
-
 /* Which of them have no images. */
 static Status eval_classes_note(JobFiles *files)
 {
@@ -431,7 +415,8 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
                     "--calibrate",
                     options->weights);
     TRY(job_weights(options, options->weights, weights, sizeof weights));
-    eval_classes(options, weights, files);
+    files->trained = run_class_names(options, weights);
+    if (files->trained && options->classes <= 0) options->classes = (int64_t)json_array_size(files->trained);
     TRY(job_open(options, 0, files));
     files->job.keep_scores = options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
     return OK;

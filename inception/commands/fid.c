@@ -180,7 +180,8 @@ static void result_print(const Comparison *c, FILE *to)
     text_printf(to, "features of %s%s%s, %d numbers, digest %.16s (values are comparable only with equal weights)\n",
                 net->config.model->name, *net->config.options.variant ? " " : "", net->config.options.variant, net->d,
                 net->digest);
-    fprintf(to, "%lld images of each set against the training set\n\n", (long long)c->count);
+    text_printf(to, "%lld images of each set against the training set of %s (%s)\n\n", (long long)c->count,
+                source_info(c->files->train)->name, c->files->job.data_path ? c->files->job.data_path : "synthetic");
     text_printf(to, "%-20s  %9s  %9s  %9s  %11s  %7s\n", "set", "KID", "deviation", "FID", "chi-squared", "nearest");
     for (SetKind kind = SET_GENERATED; kind < SET_COUNT; kind++) {
         const ImageSet *set = &c->set[kind];

@@ -86,6 +86,13 @@ static Status data_path_find(const Options *o, const Model *model, const char **
                                          "/usr/local/share/datasets/fashion-mnist"};
     *path = o->data_path;
     if (*path) return OK;
+    bool learns = o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND || o->verb == VERB_BENCH;
+    if (!learns && o->dataset != DATASET_FMNIST) /* a guess would give numbers of another data set */
+        return FAIL(
+            ERR_ARG,
+            "no data given: towers %s finds the data of a run only where its args.yaml names them, and a file or "
+            "a folder names none; use --data-path DIR, or --dataset fmnist for Fashion-MNIST",
+            verb_info(o->verb)->name);
     if (model->side >= PHOTO_SIDE && o->dataset != DATASET_FMNIST)
         return FAIL(ERR_ARG,
                     "no data given: %s is a network for photographs; use --data-path DIR with train/CLASS/*.jpg and "
@@ -280,7 +287,11 @@ static Status sets_open(const Options *o, JobFiles *files)
                     "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
                     "the path one folder too deep?); to train all the same, use --classes 2",
                     path);
-    if (o->classes > 0 && o->classes < train->classes && o->verb != VERB_EXPORT)
+    if (o->verb == VERB_EXPORT && o->classes < train->classes)
+        return FAIL(ERR_ARG,
+                    "%s has %d classes, but the network has %lld; give the data of its training: --data-path DIR", path,
+                    train->classes, (long long)o->classes);
+    if (o->classes > 0 && o->classes < train->classes)
         return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
                     (long long)o->classes, train->name, train->classes, train->classes);
     job->data_path = path;

@@ -55,8 +55,10 @@ static void division_drop(Options *options, const Options *own)
 
 static Status settings_apply(Options *options, const char *run)
 {
+    static const char not_set[] = "# data-path: not set";
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
+    bool usual = false; /* the run found its data at their usual place */
     Options own;
     TRY(path_join(path, run, "args.yaml"));
     TRY(config_load(path, &text, &bytes));
@@ -66,11 +68,14 @@ static Status settings_apply(Options *options, const char *run)
     for (char *line = text, *end = text + bytes; line < end;) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
+        usual |= !strncmp(line, not_set, sizeof not_set - 1);
         if (!is_kept(line, options->verb)) memset(line, ' ', (size_t)(stop - line));
         line = stop + 1;
     }
     Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
     if (st == OK) st = options_apply_bytes(&own, text, bytes, ORIGIN_RECIPE, path);
+    if (st == OK && usual && own.dataset == DATASET_AUTO)
+        st = options_apply_yaml(options, "dataset: fmnist\n", ORIGIN_RECIPE, path);
     if (st == OK) division_drop(options, &own);
     options_close(&own);
     free(text);
@@ -145,9 +150,13 @@ Status run_argument_apply(Options *options)
 
 json_t *run_class_names(const Options *options, const char *weights)
 {
-    json_t *facts, *names = NULL;
+    json_t *facts, *names;
     if (facts_read(options, weights, &facts) != OK) return NULL; /* opening the weights reports it */
     names = json_incref(json_object_get(facts, "class_names"));
     json_decref(facts);
-    return names;
+    bool named = names != NULL;
+    for (size_t i = 0; i < json_array_size(names); i++) named &= json_string_length(json_array_get(names, i)) > 0;
+    if (named) return names;
+    json_decref(names);
+    return NULL;
 }

@@ -61,7 +61,7 @@ assert one["noise"] == n and one["test"] == t                 # they do not depe
 lines = open("table").read().splitlines()
 row = next(line.split() for line in lines if line.startswith("generated"))
 assert row[1] == f"{g['kid']:.5f}" and row[3] == f"{g['fid']:.3f}", (row, g)
-assert any(real["digest"][:16] in line for line in lines)
+assert any(real["digest"][:16] in line for line in lines) and "120 images of each set against the training set of data (data)" in lines
 PYTHON
 
 # refused TEXT ARGUMENT...
@@ -73,6 +73,8 @@ refused() {
     [[ ! -s out ]] || complain "towers $*: wrote to stdout"
 }
 refused "usage: towers fid" fid real --data-path data
+refused "no data given: towers fid finds" fid real --features runs/classifier
+refused "no data given: towers eval finds" eval runs/classifier/best.safetensors
 refused "there are only 120 images (240 for training, 120 for testing, and those of the folder)" fid real --features runs/classifier --data-path data --count 121
 refused "real contains no weights" fid real --features real --data-path data
 refused "is a classifier and generates no images" fid runs/classifier --features runs/classifier

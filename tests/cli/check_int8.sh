@@ -96,6 +96,8 @@ for name, tensor in json.loads(data[8:8 + size]).items():
 open(sys.argv[2], "wb").write(data)
 PYTHON
 refused "computes numbers that are not finite" huge.safetensors x.onnx --int8 --data-path data
+refused "no data given: towers export finds" runs/cnn/best.safetensors x.onnx --int8
+refused "data has 10 classes, but the network has 2; give the data of its training" runs/border/best.safetensors x.onnx --int8 --data-path data
 mv data away
 refused "data directory 'data': No such file or directory" runs/cnn x.onnx --int8
 [ ! -e x.onnx ] || complain "a refused export wrote a file"

@@ -113,6 +113,13 @@ cmp -s out by_run || complain "eval RUN: $(cat by_run), eval MODEL: $(cat out)"
 ends 0 "12 classes" export runs/one
 ends 0 "12 x 1 x 1" info runs/one --device cpu
 ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --data-path "$work/other" --dataset synthetic --print-config
+cp -r runs/one runs/usual # a run that found its data at their usual place, and one whose args.yaml could not name them
+sed -i 's/^data-path: .*/# data-path: not set/' runs/usual/args.yaml
+"$towers" eval runs/usual --print-config 2>&1 | grep -q '^dataset: fmnist\|^towers: no data: --data-path was not given' || complain "the usual data"
+cp -r data $'data\377'
+ends 0 "run directory" train fashion_cnn --device cpu --data-path $'data\377' -b 16 --max-steps 1 --experiment bytes
+ends 2 "no data given: towers eval finds the data of a run only where its args.yaml names them" eval runs/bytes
+ends 0 "[30 examples]" eval runs/bytes --data-path data
 ends 2 "has no env.json" eval "$work/data"
 ends 2 "cannot open the run 'runs/two': No such file or directory" eval runs/two
 ends 2 "unknown model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
