@@ -442,7 +442,17 @@ Status model_open(Options *options, JobFiles *files, FILE *to)
     TRY(run_argument_apply(options));
     if (options->verb == VERB_INFO && options->json)
         return FAIL(ERR_ARG, "--json is for a file of weights: towers info FILE --json");
-    return job_model(options, files);
+    bool run = options->verb == VERB_INFO && options->weights;
+    json_t *root =
+        run ? json_of_run(options->weights, "env.json") : NULL; /* its data made them; args.yaml has neither */
+    int64_t classes = json_integer_value(json_object_get(root, "classes")),
+            channels = json_integer_value(json_object_get(root, "channels"));
+    json_decref(root);
+    if (options->classes <= 0 && classes > 0) options->classes = classes;
+    TRY(job_model(options, files));
+    if (files->job.program.model->adapts && (channels == 1 || channels == 3))
+        files->job.program.data_channels = files->job.program.options.channels = (int32_t)channels;
+    return OK;
 }
 
 Status info_command(Options *options, JobFiles *files, FILE *to)

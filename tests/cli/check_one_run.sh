@@ -88,6 +88,9 @@ for split in train t10k; do
     printf '\0\0\010\001\0\0\0\002\0\001' >"color/$split-labels-idx1-ubyte"
 done
 ends 0 "run directory" train fashion_cnn --device cpu --data-path color -b 2 --max-steps 1 --experiment color
+sed -i 's/"classes": 10/"classes": 7/' runs/color/env.json
+ends 0 " 7 x 1 x 1 " info runs/color --device cpu # its classes and channels are those of its data
+grep -qE '^conv1 .* 896 ' out || complain "info of a run on color: $(cat out)"
 
 # where the time goes: no op is faster than the machine, slices that lie in place move nothing, columns on a terminal
 ends 0 "effective GFLOP/s" bench inception_mini --device cpu -b 4 --batches 1 --warmup-batches 0 --profile
