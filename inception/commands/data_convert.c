@@ -53,7 +53,7 @@ static Resize resize_for(const Convert *c, int32_t h, int32_t w)
     return r;
 }
 
-Status convert_encode(const Convert *c, TransformWorker *t, const Bytes *from, const ImageInfo *info, uint8_t **bytes,
+Status convert_encode(Convert *c, TransformWorker *t, const Bytes *from, const ImageInfo *info, uint8_t **bytes,
                       size_t *count)
 {
     const Pixels *upright = &t->decoded;
@@ -62,6 +62,7 @@ Status convert_encode(const Convert *c, TransformWorker *t, const Bytes *from, c
         TRY(orientation_apply(info->orientation, &t->decoded, &t->upright));
         upright = &t->upright;
     }
+    if (info->orientation != 1) atomic_fetch_add(&c->rotated, 1);
     Resize r = resize_for(c, upright->h, upright->w);
     TRY(pixels_shape(&t->picture, r.out_h, r.out_w, upright->c));
     TRY(resizer_run(t->resizer, &r, upright, t->picture.at, t->picture.pitch));
@@ -324,6 +325,12 @@ Status data_convert(const Options *o, FILE *to)
                 " damaged\n",
                 atomic_load(&c.written), c.to, (double)atomic_load(&c.bytes_after) / (1 << 20),
                 (double)atomic_load(&c.bytes_before) / (1 << 20), atomic_load(&c.kept), atomic_load(&c.damaged));
+    if (c.rotated > 0 && !c.exif)
+        fprintf(stderr,
+                "warning: %" PRId64 " of these images were stored rotated (EXIF orientation) and are not upright in "
+                "the new files, which have no orientation; convert into another folder with --exif, which turns them "
+                "upright\n",
+                atomic_load(&c.rotated));
     if (c.damaged > 0)
         st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded and were skipped", atomic_load(&c.damaged));
 out:

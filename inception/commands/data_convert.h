@@ -18,11 +18,11 @@ typedef struct Convert {
     FormatChoice format; /* folder, tar or mds */
     int64_t shard_samples;
     char **class_folder; /* owned: [classes]; for a folder from shards */
-    _Atomic int64_t written, kept, damaged, bytes_before, bytes_after;
+    _Atomic int64_t written, kept, damaged, rotated, bytes_before, bytes_after;
 } Convert;
 
 /* Read a sample as the small JPEG that it becomes: free(*bytes). ERR_FORMAT if it is damaged. */
-NODISCARD Status convert_encode(const Convert *c, TransformWorker *tools, const Bytes *from, const ImageInfo *info,
+NODISCARD Status convert_encode(Convert *c, TransformWorker *tools, const Bytes *from, const ImageInfo *info,
                                 uint8_t **bytes, size_t *count);
 /* Note a damaged sample on standard error. */
 void convert_skip(Convert *c, int64_t id);

@@ -115,6 +115,7 @@ data 0 show thin --eval-resize 342 --img-size 299 -o thin.png
 
 # ---- convert: killed and continued, it is what it would have been
 data 0 convert photos whole --side 300
+says 'warning: 1 of these images were stored rotated .* with --exif, which turns them upright'
 says '^50 images written to whole'
 "$towers" data convert photos killed --side 300 --threads 1 >out 2>err </dev/null &
 converting=$!
