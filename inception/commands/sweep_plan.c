@@ -160,7 +160,9 @@ static Status line_read(void *context, const ConfigEntry *e)
         return refuse(r, e, "is set by the sweep for each run; remove the line");
     text_printf(r->text.to, "%s: %s\n", e->key, e->value);
     for (DimensionKind kind = 0; id != OPTION_ID_COUNT && kind <= DIMENSION_LOG_UNIFORM; kind++)
-        if (!strncmp(e->value, kind_words[kind], strlen(kind_words[kind]))) return dimension_read(r, e, id, kind);
+        if (!strncmp(e->value, kind_words[kind], strlen(kind_words[kind])))
+            return negated ? refuse(r, e, "has several values; write it without \"no-\": choices(true | false)")
+                           : dimension_read(r, e, id, kind);
     if (id != OPTION_ID_COUNT && !option_belongs(id, VERB_TRAIN)) return refuse(r, e, "is no option of towers train");
     return fixed_read(r, e, id, negated); /* an unknown option is refused there */
 }
