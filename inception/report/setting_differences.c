@@ -4,7 +4,7 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 
-enum { VALUE_ROOM = 256, COLUMN_MOST = 24 };
+enum { VALUE_ROOM = 256, COLUMN_MOST = 40 };
 
 static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])
 {
@@ -47,16 +47,45 @@ static json_t *row_json(const Run *const *runs, int count, const char *key)
     return row;
 }
 
-/* Long values are cut to a column's width. */
+/* How many characters the values of a row begin with in common. */
+static int common_start(const Run *const *runs, int count, const char *key)
+{
+    char first_text[VALUE_ROOM], text[VALUE_ROOM];
+    const char *first = value_of(runs[0], key, first_text);
+    int common = VALUE_ROOM;
+    for (int i = 1; i < count; i++) {
+        const char *value = value_of(runs[i], key, text);
+        int same = 0;
+        while (first && value && first[same] && first[same] == value[same]) same++;
+        common = same < common ? same : common;
+    }
+    return common;
+}
+
+/* A value that is too long for its column is shown from the place where the values differ. */
 static void row_print(const Run *const *runs, int count, const char *key, const int *width, FILE *to)
 {
-    char text[VALUE_ROOM];
+    char text[VALUE_ROOM], cut[VALUE_ROOM + 4];
+    int common = common_start(runs, count, key);
     text_printf(to, "  %-22s", key);
     for (int i = 0; i < count; i++) {
         const char *value = value_of(runs[i], key, text);
-        text_printf(to, "  %*.*s", width[i], width[i], value ? value : "-");
+        int last = value ? (int)strlen(value) - width[i] + 3 : 0, from = common < last ? common : last;
+        bool whole = last <= 3 || from <= 3;
+        snprintf(cut, sizeof cut, "%s%s", whole ? "" : "...", value ? value + (whole ? 0 : from) : "-");
+        text_printf(to, "  %*.*s", width[i], width[i], cut);
     }
     fputc('\n', to);
+}
+
+static void widths_fit(const Run *const *runs, int count, const char *key, int *width)
+{
+    char text[VALUE_ROOM];
+    for (int i = 0; i < count; i++) {
+        const char *value = value_of(runs[i], key, text);
+        int length = value ? (int)strlen(value) : 0;
+        width[i] = length < width[i] ? width[i] : length > COLUMN_MOST ? COLUMN_MOST : length;
+    }
 }
 
 static void head_print(const Run *const *runs, int count, int *width, FILE *to)
@@ -65,8 +94,11 @@ static void head_print(const Run *const *runs, int count, int *width, FILE *to)
     for (int i = 0; i < count; i++) {
         int length = (int)strlen(runs[i]->name);
         width[i] = length < 8 ? 8 : length > COLUMN_MOST ? COLUMN_MOST : length;
-        text_printf(to, "  %*.*s", width[i], width[i], runs[i]->name);
     }
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
+        if (is_compared(id) && differs(runs, count, option_info(id)->flag))
+            widths_fit(runs, count, option_info(id)->flag, width);
+    for (int i = 0; i < count; i++) text_printf(to, "  %*.*s", width[i], width[i], runs[i]->name);
     fputc('\n', to);
 }
 
