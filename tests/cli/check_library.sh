@@ -101,6 +101,11 @@ with towers.Network("runs/run", batch=4, embeddings=True) as network:
     except towers.TowersError as error:
         assert error.name == "TOWERS_FORMAT" and "image 0" in str(error) and numpy.isnan(error.results[0][0]).all() and abs(error.results[0][1] - p[0]).max() < 1e-6
     try:
+        network.classify(numpy.zeros((4, 4, 3), numpy.uint8))
+        raise AssertionError("accepted")
+    except TypeError as error:
+        assert "for one image give [image]" in str(error), error
+    try:
         network.classify([numpy.zeros((4, 4), numpy.float32)])
         raise AssertionError("accepted")
     except TypeError:

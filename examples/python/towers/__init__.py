@@ -67,6 +67,8 @@ class Network:
 
     def classify(self, images):
         """The probabilities of a list of images as float32 [images][classes]; and embeddings [images][embedding_size], or None."""
+        if isinstance(images, numpy.ndarray) and images.ndim != 4:
+            raise TypeError("an array of images must be [images][height][width][channels]; for one image give [image]")
         kept, list_ = [], (_Image * len(images))()
         for at, image in zip(list_, images):
             if isinstance(image, numpy.ndarray):
