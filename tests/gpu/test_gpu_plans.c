@@ -316,6 +316,28 @@ static void test_nothing_is_confirmed(void **state)
     conv_destroy(&c);
 }
 
+/* The gradient of weights is f32: a plan that writes it in 16 bits takes the time of the cast, too. */
+static void test_cast_is_timed(void **state)
+{
+    const Shape x = {N, C, SIDE, SIDE}, w = {K, C, 1, 1}, y = {N, K, SIDE, SIDE};
+    OpCall call = {.kind = OP_CONV_DW, .name = "point", .in_count = 2, .out_count = 1};
+    void *somewhere = (void *)256;
+    const OpKernel *kernel = device.backend->kernels[call.kind];
+    call.attr.conv.window = (Window){1, 1, 1, 1, 0, 0, false};
+    call.in[0] = (Tensor){somewhere, x, DTYPE_F16, C};
+    call.in[1] = (Tensor){somewhere, y, DTYPE_F16, K};
+    call.out[0] = packed(w, somewhere);
+    for (int64_t cast = 0; cast < 200; cast += 100) {
+        char task[256];
+        snprintf(task, sizeof task, "filter f16 x %s w %s stride 1x1 pad 0x0", shape_text(x), shape_text(w));
+        assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "no plan", -1), OK);
+        fake_gpu_launch_time(cast, 50);
+        if (kernel->prepare(&device, &call) != OK) fail_msg("%s", status_message());
+        assert_memory_equal(plan_cache_find(cuda_device(&device)->plans, task), cast ? "product" : "engine ", 7);
+        kernel->discard(&device, &call);
+    }
+}
+
 /* Products of 16-bit operands are summed in 32 bits, also where a sum is divided between blocks. */
 static void test_products_are_summed_in_f32(void **state)
 {
@@ -542,6 +564,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_wrong_result_is_not_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_nothing_is_confirmed, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_cast_is_timed, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_products_are_summed_in_f32, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_joined_kernel_is_named, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),

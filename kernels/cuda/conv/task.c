@@ -14,7 +14,7 @@ typedef struct Choice {
     const TaskSpec *spec;
     Task candidate[CANDIDATES];
     int count;
-    void *x, *w, *y, *workspace; /* for timing */
+    void *x, *w, *y, *workspace, *cast; /* for timing */
 } Choice;
 
 /* ---- candidates */
@@ -134,10 +134,14 @@ static bool offer_named(Choice *c, Device *device, const char *text)
 
 /* ---- timing */
 
+/* A gradient of weights that was not written in f32 is cast afterwards (conv.c), which takes its time, too. */
 static Status candidate_run(Device *device, void *context, int number)
 {
     const Choice *c = context;
-    return task_run(device, &c->candidate[number], c->x, c->w, c->y, c->workspace);
+    Dtype made = c->candidate[number].w_dtype;
+    TRY(task_run(device, &c->candidate[number], c->x, c->w, c->y, c->workspace));
+    if (c->spec->kind != CUDNN_CONV_FILTER || made == DTYPE_F32) return OK;
+    return device->backend->convert(device, c->cast, DTYPE_F32, c->w, made, (size_t)shape_count(c->spec->w));
 }
 
 static Status operands_fill(Device *device, void *context)
@@ -167,7 +171,7 @@ static Status buffer(Device *device, Shape shape, void **made)
 /* The library's first guess, and a negative time, if there is no memory for timing. */
 static Status choose_by_time(Choice *c, Device *device, int *best, double *time)
 {
-    void *memory[4] = {NULL};
+    void *memory[5] = {NULL};
     size_t workspace = 1;
     *best = 0;
     for (int i = 0; i < c->count; i++)
@@ -176,10 +180,11 @@ static Status choose_by_time(Choice *c, Device *device, int *best, double *time)
     if (st == OK) st = buffer(device, c->spec->w, &memory[1]);
     if (st == OK) st = buffer(device, c->spec->y, &memory[2]);
     if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
-    c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3];
+    if (st == OK && c->spec->kind == CUDNN_CONV_FILTER) st = buffer(device, c->spec->w, &memory[4]);
+    c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3], c->cast = memory[4];
     const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result, 1};
     if (st == OK) st = autotune(device, &candidates, best, time);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (memory[i]) device->backend->release(device, memory[i]);
     return st == ERR_MEMORY ? OK : st;
 }

@@ -58,6 +58,7 @@ typedef struct FakeWork {
 
 /* Advances the time that events measure. */
 void fake_time_pass(int64_t microseconds);
+int64_t fake_launch_time(bool product);
 /* Takes the work, also when it fails. */
 cudaError_t fake_queue(cudaStream_t stream, const FakeWork *work);
 bool fake_is_capturing(cudaStream_t stream);

@@ -214,6 +214,7 @@ void fake_gpu_reset(void)
     fake_gpu_nccl_version(FAKE_GPU_NCCL_VERSION);
     fake_gpu_on_abort(NULL);
     fake_gpu_engine(-1, 0, false);
+    fake_gpu_launch_time(0, 0);
     fake_gpu_engines(INT32_MAX);
     fake_gpu_adversary(0);
     fake_gpu_engines_lost(0, 0);

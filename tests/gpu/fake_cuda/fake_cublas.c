@@ -272,6 +272,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 {
     (void)handle;
     ENTER(CUBLAS, cublasLtMatmul);
+    fake_time_pass(fake_launch_time(true));
     if (!is_problem(desc, a_layout, b_layout, c_layout, d_layout) || c != d /* not in this fake */)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (algo && !is_algorithm(algo, kind_of(desc, a_layout, d_layout))) return CUBLAS_STATUS_NOT_SUPPORTED;

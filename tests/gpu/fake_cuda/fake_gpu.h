@@ -34,6 +34,8 @@ void fake_gpu_ignore_waits(bool ignore);
 
 /* A run of this engine takes so long, as events see it; and computes rubbish. Negative: no engine. */
 void fake_gpu_engine(int engine, int64_t microseconds, bool wrong);
+/* So do a launch of our own and a product of cuBLASLt. */
+void fake_gpu_launch_time(int64_t kernel, int64_t product);
 /* The heuristics know so many engines, 8 at first; 0: none. */
 void fake_gpu_engines(int count);
 void fake_gpu_cudnn_version(size_t version); /* as CUDNN_VERSION, which it is at first */

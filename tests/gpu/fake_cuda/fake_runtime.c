@@ -279,6 +279,7 @@ static void kernel_drop(void *context)
 static int kernel_queue(const KernelJob *job, void *stream)
 {
     int code = fake_enter(FAKE_CUDA, "kernel");
+    fake_time_pass(fake_launch_time(false));
     if (code) (void)cudaGetLastError();
     Kernel *kernel = code ? NULL : malloc(sizeof *kernel);
     if (!kernel) {

@@ -267,9 +267,22 @@ cudaError_t cudaDeviceSynchronize(void)
 
 static int64_t ticks;
 
+static int64_t kernel_time, product_time;
+
 void fake_time_pass(int64_t microseconds)
 {
     ticks += microseconds;
+}
+
+void fake_gpu_launch_time(int64_t kernel, int64_t product)
+{
+    kernel_time = kernel;
+    product_time = product;
+}
+
+int64_t fake_launch_time(bool product)
+{
+    return product ? product_time : kernel_time;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *made, unsigned flags)
