@@ -29,9 +29,10 @@ static const double share_of_bandwidth = 0.85, share_of_products = 0.7, gap = 2e
 
 /* Of one op or of several. */
 typedef struct Cost {
-    int launches;
+    int launches, casts;  /* casts: of weight gradients */
     double bytes, beside; /* beside: of launches that only convert an operand */
-    double flop, tiled;   /* tiled: with whole tiles */
+    double cast_bytes;
+    double flop, tiled; /* tiled: with whole tiles */
     double seconds;
 } Cost;
 
@@ -135,7 +136,15 @@ static bool is_copied(const OpCall *call, const Tensor *t)
     return !(t == &call->in[0] && applies) && !(t == &call->out[0] && call->kind == OP_CONV_DX_SUMS);
 }
 
-/* In 16 bits the weights are read from their 16-bit copy, and their gradient is cast after it was computed. */
+/* Where a convolution is a product, cuBLASLt writes its gradient of 16-bit operands in f32. cuDNN writes 16 bits
+ * (tests/gpu/cudnn_refusals.h), which are cast. */
+static bool casts_gradient(const OpCall *call)
+{
+    bool product = call->kind == OP_DENSE_DW || (call->kind == OP_CONV_DW && window_is_point(&call->attr.conv.window));
+    return call->in[0].dtype != DTYPE_F32 && !product;
+}
+
+/* In 16 bits the weights are read from their 16-bit copy. */
 static void product_cost(const OpCall *call, Cost *cost)
 {
     const Tensor *x, *w, *y;
@@ -146,7 +155,11 @@ static void product_cost(const OpCall *call, Cost *cost)
     double half = tensor_bytes(w, false) / 2;
     cost->flop = 2 * (double)op_macs(call);
     cost->tiled = cost->flop * tiled;
-    if (x->dtype != DTYPE_F32 && makes_w) launch_beside(cost, 2 * half);
+    if (makes_w && casts_gradient(call)) {
+        cost->casts++;
+        cost->cast_bytes = 2 * half;
+        launch_beside(cost, cost->cast_bytes);
+    }
     if (x->dtype != DTYPE_F32 && !makes_w) cost->bytes -= half;
     if (forward && (relu || call->in_count > 2)) launch_beside(cost, 2 * tensor_bytes(y, false));
     if (is_copied(call, x)) launch_beside(cost, 2 * tensor_bytes(x, false));
@@ -169,6 +182,8 @@ static Cost cost_of(const OpCall *call, const Gpu *gpu)
 static void cost_add(Cost *to, const Cost *cost)
 {
     to->launches += cost->launches;
+    to->casts += cost->casts;
+    to->cast_bytes += cost->cast_bytes;
     to->bytes += cost->bytes;
     to->beside += cost->beside;
     to->flop += cost->flop;
@@ -203,12 +218,14 @@ static void roofline_print(const Roofline *roofline, const Program *program, int
 {
     const Cost *total = &roofline->total;
     const Fusion *fusion = &program->fusion;
+    double casts = gap * total->casts + total->cast_bytes / (roofline->gpu->bandwidth * share_of_bandwidth);
     if (!strcmp(what, "joins"))
         printf("%d | %d | %d | %d\n", fusion->convolutions, fusion->statistics, fusion->norms.inputs,
                fusion->norms.gradients);
     if (!strcmp(what, "total"))
-        printf("%d | %.1f | %.2f | %.0f | %.1f\n", total->launches, (total->bytes + total->beside) / n / 1e6,
-               total->seconds * 1e3, n / total->seconds, (double)plan_bytes(program->plan, ARENA_SCRATCH) / n / 1e6);
+        printf("%d | %d | %.2f | %.1f | %.2f | %.0f | %.1f\n", total->launches, total->casts, casts * 1e3,
+               (total->bytes + total->beside) / n / 1e6, total->seconds * 1e3, n / total->seconds,
+               (double)plan_bytes(program->plan, ARENA_SCRATCH) / n / 1e6);
     if (strcmp(what, "groups") != 0) return;
     for (int i = 0; i < roofline->count; i++) row_print(roofline->group[i].name, &roofline->group[i].cost, total, n);
     row_print("**all**", total, total, n);
