@@ -84,7 +84,7 @@ class Part:
         finally:  # also its children, which would keep the pipes and the GPU open
             end_group(child.pid)
         if code is None:
-            out, err = child.communicate()
+            out, err = leftovers(child)
             code = 124
         if code:
             lines = ((err or "").strip() or (out or "").strip()).splitlines()
@@ -129,6 +129,14 @@ class MemoryWatch:
 def cleanliness(done):
     """A sanitizer that was stopped has found nothing so far; that is not a pass."""
     return "yes" if done.returncode == 0 else "cut off" if done.returncode == 124 else "no"
+
+
+def leftovers(child):
+    """What a stopped program had printed. A child of its own session may live on and hold the pipes."""
+    try:
+        return child.communicate(timeout=3)
+    except subprocess.TimeoutExpired as late:
+        return tuple(text.decode(errors="replace") if isinstance(text, bytes) else text for text in (late.output, late.stderr))
 
 
 def end_group(leader):
@@ -577,6 +585,7 @@ def parts_run(args):
             {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name](part)
         except Exception:  # a failing part must not stop the others
             part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
+        plans_keep(part)
         problems += len(part.result["problems"])
         if args.page and not args.dry_run:
             subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_tables.py"), args.out, args.page], check=False)

@@ -58,9 +58,13 @@ command -v ninja >/dev/null && settings+=(-G Ninja)
 command -v pkg-config >/dev/null || settings+=("-DPKG_CONFIG_EXECUTABLE=$bundle/bin/bundle-pkg-config")
 echo "== building in $build"
 mkdir -p "$build"
-if ! { cmake -S "$root" -B "$build" "${settings[@]}" && cmake --build "$build" -j "$(nproc)" --target towers test_ops gpu_driver fidelity_driver; } \
-    >"$build/log" 2>&1; then
+limited=(timeout -k 5 "$((${total:-3620} - 20))") # seconds; what is built by then is kept
+"${limited[@]}" cmake -S "$root" -B "$build" "${settings[@]}" >"$build/log" 2>&1 &&
+    "${limited[@]}" cmake --build "$build" -j "$(nproc)" --target towers test_ops gpu_driver fidelity_driver >>"$build/log" 2>&1
+status=$?
+if [ $status -ne 0 ]; then
     cp "$build/log" "$out/build.log"
+    [ $status -ne 124 ] || { echo "gpu_check: the build was cut off after $SECONDS s; the next call continues it in $build" >&2; exit 1; }
     grep -n -i -E -A 3 'error[: ]|not found|undefined reference' "$build/log" | head -n 40 >&2
     echo "..." >&2
     tail -n 20 "$build/log" >&2
@@ -77,9 +81,10 @@ if [ $dry = yes ]; then
     "${check[@]}" --dry-run "${parts[@]}"
     exit $?
 fi
-if ! "$build/tests/gpu_driver" describe; then
+if ! timeout 60 "$build/tests/gpu_driver" describe; then
     echo "gpu_check: no GPU found; --dry-run builds without one" >&2
     exit 5
 fi
-[ -z "$total" ] || check+=(--total "$((total - SECONDS - 5))")
+left=$((${total:-0} - SECONDS - 5))
+[ -z "$total" ] || check+=(--total "$((left > 1 ? left : 1))")
 XDG_CACHE_HOME=${XDG_CACHE_HOME:-$build/cache} exec "${check[@]}" "${parts[@]}"

@@ -4,7 +4,7 @@
 set -uo pipefail
 source=$1
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'kill $(cat "$work/b/left" 2>/dev/null) 2>/dev/null; rm -rf "$work"' EXIT
 command -v python3 >/dev/null || { echo "SKIPPED: no python3" >&2; exit 77; }
 
 fail() {
@@ -42,7 +42,8 @@ while read -r _ words; do
     [ $status -eq 5 ] || fail "exit $status, wanted 5, of: towers $words: $(tail -n 3 "$work/took")"
 done <"$work/commands"
 
-# Programs that stand in for those of a build: cases of which one breaks the device, a bench that hangs with a child of its own.
+# Programs that stand in for those of a build: cases of which one breaks the device, a bench that hangs with a child of its own, and
+# one in a session of its own, which keeps the pipes.
 mkdir -p "$work/b/tests" "$work/results"
 cat >"$work/b/tests/gpu_driver" <<'STUB'
 #!/bin/sh
@@ -59,12 +60,14 @@ cat >"$work/b/towers" <<'STUB'
 #!/bin/sh
 echo "| early | line |"
 sleep 900 &
+setsid sleep 400 &
+echo $! >>"${0%/*}/left"
 sleep 900
 STUB
 chmod +x "$work/b/towers" "$work"/b/tests/*
 begun=$SECONDS
 PATH=/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 3 profile >"$work/run" && fail "a run with problems ended well"
-[ $((SECONDS - begun)) -lt 600 ] || fail "a program that hangs was not cut off, or its child not: $(cat "$work/run")"
+[ $((SECONDS - begun)) -lt 350 ] || fail "a program that hangs was not cut off, or its child not: $(cat "$work/run")"
 grep -q 'cut off after' "$work/run" && grep -q 'early | line' "$work/results/profile.json" || fail "what was printed before the cut is lost: $(cat "$work/run")"
 python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 3 ops profile >"$work/run"
 for word in 'the script itself failed' '== profile'; do grep -q "$word" "$work/run" || fail "lacks '$word': $(cat "$work/run")"; done
@@ -77,21 +80,43 @@ printf '#!/bin/sh\nsleep 900\n' >"$work/b/compute-sanitizer"
 chmod +x "$work/b/compute-sanitizer"
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 5 ops >"$work/run"
 grep -q '"clean": "cut off"' "$work/results/ops.json" || fail "a sanitizer was cut off: $(cat "$work/results/ops.json")"
-# One budget for all parts, in a world where every program is slow: it is kept, every part says what it lacks, and there are tables.
-# The plans of an earlier call are in the cache.
-mkdir -p "$work/total" "$work/without"
+# The whole script in a world where everything is slow: it ends in time when the build does not, which the next call continues; then
+# the budget is kept, every part says what it lacks, and there are tables. Another machine continues with the plans that were found.
+mkdir -p "$work/slow" "$work/without"
 echo 'raise ImportError("no PyTorch in this test")' >"$work/without/torch.py" # whose start may take long
 export PYTHONPATH=$work/without
-printf '# A_GPU.txt\ntask\tplan\t1.0\n' >"$work/total/plans.txt"
-begun=$SECONDS
-XDG_CACHE_HOME=$work/cache PATH=/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/total" --total 50 \
-    --page "$work/total/page.md" model bench ops profile scale compile >"$work/run" && fail "a run with problems ended well"
-[ $((SECONDS - begun)) -lt 300 ] || fail "--total 50 took $((SECONDS - begun)) s"
+cat >"$work/slow/cmake" <<'STUB'
+#!/bin/sh
+[ "$1" != --build ] || [ -e "$STUB_BUILT" ] || sleep 900
+STUB
+cat >"$work/b/towers" <<'STUB'
+#!/bin/sh
+plans=$XDG_CACHE_HOME/towers/plans/A_GPU.txt
+[ -e "$STUB_FAST" ] && [ -e "$plans" ] && echo '{"images_per_sec": 100}' && exit
+mkdir -p "${plans%/*}"
+printf 'task\tplan\t1.0\n' >"$plans"
+sleep 900
+STUB
+chmod +x "$work/slow/cmake" "$work/b/towers"
+rehearse() { # SECONDS ARGUMENT...: one call, within this time
+    local begun=$SECONDS
+    env -u XDG_CACHE_HOME PATH="$work/slow:/usr/bin:/bin" STUB_BUILT="$work/built" STUB_FAST="$work/fast" TOWERS_GPU_BUILD="$work/b" \
+        OUT="$work/total" "$source/scripts/gpu_check.sh" "${@:2}" >"$work/run" 2>&1 && fail "a run with problems ended well"
+    [ $((SECONDS - begun)) -lt "$1" ] || fail "gpu_check.sh ${*:2} took $((SECONDS - begun)) s: $(cat "$work/run")"
+}
+rehearse 60 --total 25
+grep -q 'the build was cut off after .* the next call continues it' "$work/run" || fail "a slow build: $(cat "$work/run")"
+touch "$work/built"
+rehearse 200 --total 55
 for part in model bench ops profile scale compile; do
     grep -q -E 'cut off after|no time left|breaks the device|no Fashion-MNIST' "$work/total/$part.json" || fail "$part does not say what it lacks: $(cat "$work/total/$part.json")"
 done
-grep -q 'Operations against the reference' "$work/total/page.md" || fail "no tables: $(cat "$work/total/page.md")"
-[ "$(cat "$work/cache/towers/plans/A_GPU.txt")" = "$(printf 'task\tplan\t1.0')" ] || fail "the plans of the earlier call are not in the cache"
+grep -q 'Operations against the reference' "$work/total/performance.md" || fail "no tables: $(cat "$work/total/performance.md")"
+grep -q '"found": "cut off"' "$work/total/bench.json" || fail "the search for plans was not cut off: $(cat "$work/total/bench.json")"
+rm -r "$work/b/cache"
+touch "$work/fast"
+rehearse 100 --total 60 --only bench
+for word in '"found": "yes"' '"system": "towers"'; do grep -q "$word" "$work/total/bench.json" || fail "the second call lacks '$word': $(cat "$work/total/bench.json")"; done
 
 # The device memory of a run is compared with its memory.json; two GPUs scale to two towers; plans are found beforehand.
 cat >"$work/b/nvidia-smi" <<'STUB'
