@@ -89,7 +89,7 @@ says xid 'XID 79: it has fallen off the bus.*restart 1 of 1'
 says xid 'tower 1 \(process 1\).*: GPU-[0-9a-f-]{36} reports XID 79: it has fallen off the bus.*\(after 1 restarts'
 FAKE_NVML=xid:1=154 run unknown 5 "${forever[@]}"
 says unknown 'reports XID 154: see NVIDIA'
-long=(--max-steps 80)
+long=(--max-steps 30) # beyond the third reading, two seconds after the start
 FAKE_NVML="xid:1=31 mute" run mute 0 "${long[@]}"
 FAKE_NVML=xid:1=31 run other 0 "${long[@]}"
 says other "warning: process 1: GPU-[0-9a-f-]{36} reports XID 31: a program's kernel used memory that is not its own"
