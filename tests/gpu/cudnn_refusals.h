@@ -8,6 +8,14 @@
 
 #include <cudnn.h>
 
+#if CUDNN_VERSION < 90800 /* no descriptions of devices */
+static void assert_refusals(const char *json)
+{
+    (void)json;
+    skip();
+}
+#else
+
 /* The descriptors of the graph y = x * w with the statistics of y, or its gradient of w; and an elementwise sum. */
 typedef enum Part {
     PART_NONE = 0,
@@ -374,3 +382,4 @@ static void assert_refusals(const char *json)
     }
     assert_int_equal(wrong, 0);
 }
+#endif
