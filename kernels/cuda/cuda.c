@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/convert.h"
 #include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/cuda/plan_cache.h"

@@ -11,7 +11,7 @@
 
 extern const Backend cuda_backend;
 
-typedef struct CudnnLibrary CudnnLibrary;   /* cudnn_graph.h */
+typedef struct CudnnLibrary CudnnLibrary;   /* cudnn_library.h */
 typedef struct CublasLibrary CublasLibrary; /* cublas.h */
 typedef struct PlanCache PlanCache;         /* plan_cache.h */
 typedef struct Staging Staging;             /* staging.h */

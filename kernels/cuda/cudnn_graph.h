@@ -1,31 +1,12 @@
-/* cuDNN through its graph API: describe a small graph of operations, ask for plans that run it, run one.
+/* A small graph of operations for cuDNN's graph API.
  *
  * Tensors are numbered from 1 in the order they are declared; all are NHWC, given by strides. The builder keeps its
- * first failure and does nothing after it; cudnn_plans returns it. Plans come from cuDNN's heuristics (mode A, then the
- * fallback list), best guess first, and those that break a rule are passed over. A library opened from a description
- * (the JSON that cuDNN writes and reads for a device) builds plans on machines without that device, or without any, but
- * cannot run them. */
+ * first failure and does nothing after it; cudnn_plans returns it. */
 #pragma once
 
-#include "kernels/backend.h"
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/cudnn_library.h"
 
-typedef struct CudnnLibrary CudnnLibrary;
-
-/* `refused` is borrowed. */
-NODISCARD Status cudnn_open(cudaStream_t stream, PlanRefusals *refused, CudnnLibrary **made);
-NODISCARD Status cudnn_open_described(const char *json, CudnnLibrary **made);
-void cudnn_close(CudnnLibrary *library);       /* NULL is fine */
-void cudnn_describe(char *text, size_t bytes); /* "cuDNN 9.19.0" */
-/* The last failure (status_message) is one that passes over a candidate. NULL: nobody counts them. */
-void plan_refused(PlanRefusals *refused);
-bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
-/* The description of the device that `library` runs on. */
-NODISCARD Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t bytes);
-
-/* ---- graphs */
-
-enum { CUDNN_TENSORS = 32, CUDNN_OPERATIONS = 12, CUDNN_PLANS = 64 };
+enum { CUDNN_TENSORS = 32, CUDNN_OPERATIONS = 12 };
 
 typedef struct CudnnGraph CudnnGraph;
 typedef enum CudnnConv { CUDNN_CONV_FORWARD, CUDNN_CONV_DATA, CUDNN_CONV_FILTER } CudnnConv;
@@ -52,29 +33,3 @@ typedef struct CudnnNormSums {
     int scale_gradient, bias_gradient, dy_factor, x_factor, constant; /* written */
 } CudnnNormSums;
 void cudnn_norm_sums(CudnnGraph *g, const CudnnNormSums *sums);
-
-/* ---- plans */
-
-/* Engines that convert f32 operands to 16 bits, add up in 16 bits, or give other bits in another run are never taken. */
-typedef struct CudnnRules {
-    bool tensor_cores;       /* for f32 operands these round to TF32; 16-bit operands lose nothing by them */
-    bool no_runtime_compile; /* engines that come compiled: no compiler at run time, no driver needed for the plan */
-    size_t workspace_max;    /* bytes; 0: any */
-} CudnnRules;
-
-typedef struct CudnnPlan CudnnPlan;
-
-/* The first `wanted` plans (at most CUDNN_PLANS) that keep the rules. ERR_UNSUPPORTED if there is none. A candidate that the
- * library fails to make is passed over and counted, and so is a graph that it refuses. */
-NODISCARD Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan **plans, int *found);
-/* The plan that cudnn_plan_text named earlier, in a process of the same library and device. ERR_UNSUPPORTED if it
- * breaks a rule. */
-NODISCARD Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text, CudnnPlan **made);
-void cudnn_plan_destroy(CudnnPlan *plan); /* NULL is fine */
-
-size_t cudnn_plan_workspace(const CudnnPlan *plan);
-enum { CUDNN_PLAN_BYTES = 640 };
-const char *cudnn_plan_text(const CudnnPlan *plan); /* "engine 12 knobs 0=3 4=1", CUDNN_PLAN_BYTES at most */
-
-/* Enqueue on the library's stream. `memory[k]` belongs to tensor `tensor[k]`. */
-NODISCARD Status cudnn_plan_run(CudnnPlan *plan, const int *tensor, void *const *memory, int count, void *workspace);

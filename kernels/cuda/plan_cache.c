@@ -6,7 +6,7 @@
 #include "kernels/text.h"
 
 #include "kernels/cuda/cublas.h"
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_library.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/plan_cache.h"
 #include "tests/gpu/cudnn_refusals.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"

@@ -5,7 +5,7 @@
 #include <nccl.h>
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_plan.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/unit.h"
 

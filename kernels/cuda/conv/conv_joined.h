@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/kernels.h"
 
 /* False if cuDNN is not even asked: another dtype than f16, channels that would have to be padded, odd strides. */

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_plan.h"
 
 typedef struct TaskSpec {
     CudnnConv kind;

@@ -1,0 +1,19 @@
+/* cuDNN, opened for a device, or from the description of one (the JSON that cuDNN writes and reads): then it builds plans on
+ * machines without that device, or without any, but cannot run them. */
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cuda/check.h"
+
+typedef struct CudnnLibrary CudnnLibrary;
+
+/* `refused` is borrowed. */
+NODISCARD Status cudnn_open(cudaStream_t stream, PlanRefusals *refused, CudnnLibrary **made);
+NODISCARD Status cudnn_open_described(const char *json, CudnnLibrary **made);
+void cudnn_close(CudnnLibrary *library);       /* NULL is fine */
+void cudnn_describe(char *text, size_t bytes); /* "cuDNN 9.19.0" */
+/* The last failure (status_message) is one that passes over a candidate. NULL: nobody counts them. */
+void plan_refused(PlanRefusals *refused);
+bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
+/* The description of the device that `library` runs on. */
+NODISCARD Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t bytes);
