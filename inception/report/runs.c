@@ -1,8 +1,8 @@
 /* Reading and listing the runs of a folder.
  *
- * The state of a run is, in this order: running, if a trainer holds its lock; what outcome.json says; failed, if log.txt
- * ends with the cause; finished or stopped, if it wrote the weights of its end, by its number of epochs or steps; else
- * failed, because it ended without a word. The score is the best of the run: test accuracy or mAP, else KID, else the
+ * The state of a run is, in this order: running, if a trainer holds its lock; what outcome.json says; failed without a
+ * word, if it left its heartbeat; failed, if log.txt ends with the cause; finished or stopped, if it wrote the weights of
+ * its end, by its number of epochs or steps; else failed, because it ended without a word. The score is the best of the run: test accuracy or mAP, else KID, else the
  * lowest training loss of an epoch. */
 #include "inception/report/runs.h"
 
@@ -66,8 +66,9 @@ static void state_find(const Run *run, const char *path, RunRow *row)
         word_copy(outcome, "outcome", row->state, sizeof row->state);
         word_copy(outcome, "message", row->why, sizeof row->why);
     } else {
-        log_cause(path, row->why);
-        bool ended = has_file(path, "last.safetensors") && !*row->why;
+        bool killed = has_file(path, "heartbeat.json"); /* the cause and the weights are of an earlier end */
+        if (!killed) log_cause(path, row->why);
+        bool ended = !killed && has_file(path, "last.safetensors") && !*row->why;
         snprintf(row->state, sizeof row->state, !ended ? "failed" : run && is_whole(run) ? "finished" : "stopped");
         if (!ended && !*row->why)
             snprintf(row->why, sizeof row->why, "it ended without a word: killed, or its machine stopped");

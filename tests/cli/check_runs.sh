@@ -17,6 +17,7 @@ train() { # NAME ARGUMENT...
 train one --max-steps 6 --eval-interval 1 || complain "one: $(cat err)"
 train several --towers 4 --max-steps 6 --lr 0.02 --eval-interval 1 || complain "several: $(cat err)"
 train unscored --towers 2 --max-steps 4 --eval-interval 0 || complain "unscored: $(cat err)"
+train none --epochs 0 --eval-interval 0 || complain "none: $(cat err)"
 train lives --towers 2 --max-steps 100000 --eval-interval 0 --metrics-interval 4 --batch-size 1 & # its first epoch is long
 trainer=$!
 for ((i = 0; i < 300; i++)); do [ -s runs/lives/metrics.jsonl ] && break; sleep 0.1; done
@@ -25,6 +26,8 @@ pid=$(cat runs/lives/.lock)
 kill -KILL "$pid"
 wait $trainer
 cp -r runs/one runs/broken && echo "not a step" >runs/broken/metrics.jsonl && echo "{}" >>runs/broken/metrics.jsonl
+cp -r runs/one runs/resumed && rm runs/resumed/outcome.json && echo "{}" >runs/resumed/heartbeat.json # and then killed
+echo "12:00:00 stopped: an older cause" >>runs/resumed/log.txt
 for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0.1; done
 "$towers" runs --json >runs.json || complain "runs: $(cat err)"
 cp -r runs/one runs/told
@@ -61,6 +64,8 @@ def expect(good, what):
 living, runs, told = rows('living.json'), rows('runs.json'), rows('told.json')
 expect(living['lives']['state'] == 'running', living['lives'])
 expect(runs['lives']['state'] == 'failed' and runs['lives']['why'], runs['lives'])
+expect(runs['resumed']['state'] == 'failed' and 'without a word' in runs['resumed']['why'], runs['resumed'])
+expect(json.load(open('runs/none/outcome.json'))['outcome'] == runs['none']['state'] == 'finished', runs['none'])
 for name in ('one', 'several', 'unscored'):
     expect(runs[name]['state'] == 'finished' and runs[name]['model'] == 'fashion_cnn', runs[name])
 for name in ('one', 'several'):

@@ -16,7 +16,7 @@ Status train_run(const TrainJob *job, TrainResult *result)
     while (unfreeze_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
     result->restarts = now.restarts;
     int rank = now.control ? star_rank(now.control) : 0;
-    if (result->begun && !result->abandoned)
+    if ((result->begun || st == OK) && !result->abandoned) /* OK without a step: --epochs 0 */
         outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result);
     return st;
 }
