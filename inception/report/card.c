@@ -2,6 +2,7 @@
  * are escaped, so that they remain text in Markdown and stay on their line. */
 #include "inception/report/card.h"
 
+#include "inception/models/models.h"
 #include "inception/report/class_scores.h"
 #include "inception/report/runs.h"
 #include "towers/files/json.h"
@@ -20,6 +21,7 @@ typedef struct Card {
     const Run *run;
     RunRow row;
     json_t *environment, *calibration; /* owned; NULL if missing */
+    bool generates, chooses;           /* images; one class for each image */
 } Card;
 
 /* ---- words */
@@ -126,7 +128,11 @@ static void data_write(const Card *card)
     part_row(card, "training", "training_data");
     part_row(card, "evaluation", "evaluation_data");
     division_write(card);
-    fprintf(card->to, "\n%lld classes", (long long)json_integer_value(json_object_get(card->environment, "classes")));
+    if (card->generates)
+        fputs("\nLabels are not used", card->to);
+    else
+        fprintf(card->to, "\n%lld classes",
+                (long long)json_integer_value(json_object_get(card->environment, "classes")));
     if (json_is_true(json_object_get(card->environment, "several_classes")))
         fputs(", any number for an image", card->to);
     put(card, "; format: %s", *known(card, "data_format") ? known(card, "data_format") : "not recorded");
@@ -197,6 +203,7 @@ static double pair_number(const json_t *object, const char *key, size_t i)
 static void calibration_write(const Card *card)
 {
     const json_t *c = card->calibration;
+    if (!card->chooses) return;
     fputs("\n## Calibration\n\n", card->to);
     if (json_is_real(json_object_get(c, "temperature")))
         fprintf(
@@ -236,7 +243,7 @@ static void limits_write(const Card *card)
     const EpochRecord *best = run_best_epoch(card->run);
     fputs("\n## Limits\n\n", to);
     if (!best) {
-        fputs("- It was not tested on any image.\n", to);
+        if (!card->generates) fputs("- It was not tested on any image.\n", to);
     } else {
         fputs("- It was tested on the images for evaluation only: not on other cameras, places, times or groups than "
               "theirs.\n",
@@ -246,7 +253,7 @@ static void limits_write(const Card *card)
                 "- The best epoch was chosen by the same images, so its score is a little too good. Images that no run "
                 "has used (`towers eval RUN --split test`, `--data-path`) tell more.\n",
                 to);
-        if (!card->run->classes)
+        if (!card->run->classes && card->chooses)
             fputs("- The scores of single classes are not recorded: `towers eval RUN` prints them.\n", to);
         classes_below(card, 0, 1, "Without an image for evaluation, so not tested");
         classes_below(card, 1, FEW_IMAGES, "With fewer than 30 images for evaluation, so their scores are uncertain");
@@ -254,7 +261,7 @@ static void limits_write(const Card *card)
             fputs("- This is one fold: `towers compare` of all folds has their mean and deviation.\n", to);
     }
     fputs("- This is one run with one seed: how much the score varies from seed to seed is not in its records.\n", to);
-    if (!card->run->several) fputs("- An image of none of the classes gets one of them nevertheless.\n", to);
+    if (card->chooses) fputs("- An image of none of the classes gets one of them nevertheless.\n", to);
     if (strcmp(card->row.state, "finished") != 0 && strcmp(card->row.state, "ended early") != 0)
         fprintf(to, "- The run has not reached its end. Its state is: %s.\n", card->row.state);
 }
@@ -278,7 +285,7 @@ static void origin_write(const Card *card)
     row(card, "towers of the run", place);
     fputs("\n```sh\n", card->to);
     fputs(*command && !strpbrk(command, "\n`") ? command : "# the command is not recorded", card->to);
-    fputs("\ntowers eval ", card->to);
+    fputs(card->generates ? "\ntowers generate " : "\ntowers eval ", card->to);
     if (strpbrk(card->run->path, "\n`"))
         fputs("RUN", card->to);
     else
@@ -290,6 +297,8 @@ Status card_print(const char *run_dir, FILE *to)
 {
     Run *run = NULL;
     Card card = {.to = to};
+    const Model *model;
+    char loss[WORD_BYTES];
     if (!is_run(run_dir))
         return FAIL(ERR_ARG, "'%s' is no run: expected a folder with args.yaml, as towers train makes it", run_dir);
     TRY(run_read(run_dir, RUN_BYTES, &run));
@@ -297,6 +306,8 @@ Status card_print(const char *run_dir, FILE *to)
     run_row_of(run, run_dir, run->name, &card.row);
     card.environment = json_of_run(run_dir, "env.json");
     card.calibration = json_of_run(run_dir, "calibration.json");
+    card.generates = model_find(known(&card, "model"), &model) == OK && model->phases;
+    card.chooses = !card.generates && !run->several && !(setting(&card, "loss", loss) && !strcmp(loss, "bce"));
     static void (*const sections[])(const Card *) = {head_write,        data_write,   settings_write, scores_write,
                                                      calibration_write, limits_write, origin_write};
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) sections[i](&card);

@@ -23,6 +23,16 @@ train several --towers 4 --epochs 2 --lr 0.002 --opt momentum --batch-size 4
 "$towers" eval runs/several --calibrate --quiet >out 2>&1 || complain "eval: $(cat out)"
 "$towers" card runs/several >calibrated.md || complain "calibrated: $?"
 
+# ---- a run that chooses no class for an image is given no advice that only others can follow
+train bce --epochs 1 --loss bce
+timeout 200 "$towers" train wgan_gp --width 2 --data-path data --global-batch-size 12 --max-steps 3 --threads 1 --quiet --experiment gan >out 2>err </dev/null || complain "train gan: $(cat err)"
+for run in bce gan; do
+    "$towers" card runs/$run >$run.md || complain "$run: $?"
+    grep -nE 'alibrat|eval RUN` prints|of none of the classes' $run.md && complain "the card of $run gives advice that is refused"
+done
+grep -nE 'towers eval|[0-9] classes|not tested' gan.md && complain "the card of a generator speaks of classes"
+generate=$(grep '^towers generate ' gan.md) && eval "${generate/towers/\"\$towers\"} -o grid.png" >out 2>&1 || complain "the card of a generator: $generate: $(cat out)"
+
 # ---- records that are hostile, incomplete or missing
 cp -r runs/one runs/odd
 python3 - <<'PYTHON'
