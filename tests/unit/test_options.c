@@ -157,6 +157,7 @@ static const char *const refusals[][2] = {
     {"train m --amp=maybe", "neither true nor false"},
     {"train m -b 1 --global-batch-size 2", "exclude each other"},
     {"train m --tower-batch 1,2 --batch-size 2", "exclude each other"},
+    {"predict r i --json --csv", "--csv and --json exclude each other"},
     {"train m n", "unexpected argument"},
     {"train m -x", "-x is not an option"},
     {"train m -hb", "single-letter options separately"},
