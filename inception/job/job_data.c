@@ -274,6 +274,11 @@ static Status sets_open(const Options *o, JobFiles *files)
     if (files->trained) TRY(classes_match(files));
     const SourceInfo *train = source_info(files->train ? files->train : files->test),
                      *test = source_info(files->test ? files->test : files->train);
+    if (o->origin[OPTION_ID_dataset] == ORIGIN_COMMAND_LINE && o->dataset == DATASET_FMNIST &&
+        strcmp(train->format, "IDX") != 0)
+        return FAIL(ERR_ARG,
+                    "--dataset fmnist: expected IDX files, as those of Fashion-MNIST, found %s: %s; leave it out",
+                    train->format, path);
     if (train->classes != test->classes)
         return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
                     test->classes);

@@ -55,6 +55,9 @@ says 'train/one/7\.jpg.*\(offset 2000 of 2000\).*cut off'
 says 'val/two/2\.jpg'
 says '2 of 50 images cannot be decoded'
 data 2 check nowhere
+"$towers" train fashion_cnn --dataset fmnist --data-path photos --dry-run >out 2>err </dev/null
+[[ $? == 2 ]] || complain "folders of photos are taken for Fashion-MNIST: $(cat out)"
+says '--dataset fmnist: expected IDX files, .* found folder of images'
 data 2 check
 data 2 weigh photos
 

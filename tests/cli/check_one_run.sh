@@ -115,7 +115,9 @@ ends 0 "[30 examples]" eval fashion_cnn --weights runs/one --data-path "$work/da
 cmp -s out by_run || complain "eval RUN: $(cat by_run), eval MODEL: $(cat out)"
 ends 0 "12 classes" export runs/one
 ends 0 "12 x 1 x 1" info runs/one --device cpu
-ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --data-path "$work/other" --dataset synthetic --print-config
+cp -r "$work/data" "$work/other"
+ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --data-path "$work/other" --print-config
+ends 2 "--data-path has no effect with --dataset synthetic" eval runs/one --data-path "$work/data" --dataset synthetic
 cp -r runs/one runs/usual # a run that found its data at their usual place, and one whose args.yaml could not name them
 sed -i 's/^data-path: .*/# data-path: not set/' runs/usual/args.yaml
 "$towers" eval runs/usual --print-config 2>&1 | grep -q '^dataset: fmnist\|^towers: no data: --data-path was not given' || complain "the usual data"
