@@ -294,7 +294,10 @@ Status data_check(const Options *o, FILE *to)
     if (st != OK) return st;
     if (total.warnings) fprintf(to, "%" PRId64 " images have minor damage that the decoder repairs\n", total.warnings);
     if (total.unreadable)
-        return FAIL(ERR_IO, "%" PRId64 " of %" PRId64 " images cannot be read", total.unreadable, count);
+        return FAIL(ERR_IO,
+                    "%" PRId64 " of %" PRId64
+                    " images cannot be read (above); every run ends there, also with --bad-samples skip",
+                    total.unreadable, count);
     if (total.damaged)
         return FAIL(ERR_FORMAT,
                     "%" PRId64 " of %" PRId64 " images cannot be decoded; training needs --bad-samples skip",

@@ -40,8 +40,9 @@ Status bytes_read(const char *path, uint64_t size, uint64_t most, Bytes *bytes)
     struct stat info;
     int fd = regular_open(path, O_RDONLY, &info);
     if (fd == NOT_REGULAR) return FAIL(ERR_FORMAT, "'%s' is not a regular file", path);
-    /* A file that is gone or closed to us is a bad sample, as one that holds no image; a disk that fails is not. */
-    bool bad = fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ELOOP);
+    /* A file that is gone is a bad sample, as one that holds no image. A disk that fails or a missing permission is not:
+     * the image may be good, and its user must see to it. */
+    bool bad = fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP);
     if (fd < 0) return FAIL(bad ? ERR_FORMAT : ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     Status st = size_check((uint64_t)info.st_size, most);
     if (st == OK) st = whole_read(fd, path, size, (size_t)info.st_size, bytes);
