@@ -8,6 +8,7 @@
 
 #include "inception/models/near_name.h"
 #include "inception/options/config.h"
+#include "kernels/text.h"
 
 enum { VERBS_BYTES = 128 };
 
@@ -156,19 +157,36 @@ static Status scan_long(ArgumentScan *scan, const char *argument)
     return set_option(scan->options, id, negated, value, &(OptionSource){ORIGIN_COMMAND_LINE, label, label});
 }
 
+static OptionId letter_find(char letter, Verb verb)
+{
+    OptionId id = 0;
+    while (id < OPTION_ID_COUNT && (option_info(id)->letter != letter || !option_belongs(id, verb))) id++;
+    return id;
+}
+
+static Status refuse_letter(Verb verb, const char *argument)
+{
+    char owners[VERBS_BYTES];
+    const VerbInfo *info = verb_info(verb);
+    Text text = text_start(owners, sizeof owners);
+    for (Verb other = VERB_NONE + 1; other < VERB_COUNT; other++)
+        if (letter_find(argument[0], other) != OPTION_ID_COUNT)
+            text_add(&text, "%s%s", text.used ? ", " : "", verb_info(other)->name);
+    if (!*owners) return FAIL(ERR_ARG, "-%s is not an option; long options start with two dashes, e.g. --lr", argument);
+    if (verb == VERB_NONE)
+        return FAIL(ERR_ARG, "-%c must follow a command that has this option: %s", argument[0], owners);
+    return FAIL(ERR_ARG,
+                "-%c is not an option of 'towers %s'; the commands that have it: %s; usage: towers %s%s%s [OPTIONS]",
+                argument[0], info->name, owners, info->name, info->arguments[0] ? " " : "", info->arguments);
+}
+
 /* -b 32 or -b32; letters are not bundled. */
 static Status scan_letter(ArgumentScan *scan, const char *argument)
 {
     char label[3] = {'-', argument[0], 0};
     const char *value = "true";
-    OptionId id = 0;
-    Verb verb = scan->options->verb;
-    while (id < OPTION_ID_COUNT && (option_info(id)->letter != argument[0] || !option_belongs(id, verb))) id++;
-    for (OptionId k = 0; id == OPTION_ID_COUNT && k < OPTION_ID_COUNT; k++) /* of another command */
-        if (option_info(k)->letter == argument[0]) id = k;
-    if (id == OPTION_ID_COUNT)
-        return FAIL(ERR_ARG, "-%s is not an option; long options start with two dashes, e.g. --lr", argument);
-    if (!option_belongs(id, verb)) return refuse_verb(verb, id, option_info(id)->flag);
+    OptionId id = letter_find(argument[0], scan->options->verb);
+    if (id == OPTION_ID_COUNT) return refuse_letter(scan->options->verb, argument);
     if (option_info(id)->type != OPTION_IS_FLAG)
         TRY(take_value(scan, label, option_info(id), argument[1] ? argument + 1 : NULL, &value));
     else if (argument[1])
