@@ -29,10 +29,11 @@ static bool has_file(const char *run, const char *name)
     return path_join(path, run, name) == OK && access(path, F_OK) == 0;
 }
 
+/* Its first line. */
 static void word_copy(const json_t *root, const char *key, char *to, size_t bytes)
 {
     const char *text = json_string_value(json_object_get(root, key));
-    if (text) snprintf(to, bytes, "%s", text);
+    if (text) snprintf(to, bytes, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 /* What follows "stopped: " in the last lines of log.txt, which a refused step leaves there. */

@@ -31,7 +31,7 @@ echo "12:00:00 stopped: an older cause" >>runs/resumed/log.txt
 for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0.1; done
 "$towers" runs --json >runs.json || complain "runs: $(cat err)"
 cp -r runs/one runs/told
-echo '{"outcome": "ended early", "message": "no better for 3 epochs", "exit_code": 0}' >runs/told/outcome.json
+echo '{"outcome": "ended early", "message": "no better for 3 epochs\nand more", "exit_code": 0}' >runs/told/outcome.json
 "$towers" runs runs/told --json >told.json || complain "one run: $(cat err)"
 sed -i -E 's/("started_at": [0-9]+)[.][0-9]+/\1.0/' runs/told/env.json
 "$towers" runs --json >started.json || complain "runs in the order of their starts: $(cat err)"
