@@ -223,6 +223,8 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
     TRY(form_check(o, onnx, x.config.model));
     TRY(job_weights(o, o->weights, from, sizeof from));
+    if (is_same_file(from, target))
+        return FAIL(ERR_ARG, "export: %s and %s are the same file; name another one to write to", target, from);
     TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(facts_read(o, from, &x.facts));
     TRY_OUT(file_ask(o, &x));

@@ -133,12 +133,6 @@ static Status path_copy(char to[PATH_BYTES], const char *path)
     return FAIL(ERR_ARG, "the path '%.64s...' is longer than %d bytes", path, PATH_BYTES - 1);
 }
 
-static bool is_same_place(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static bool is_typed(const Options *o, OptionId id)
 {
     return o->origin[id] == ORIGIN_COMMAND_LINE;
@@ -149,10 +143,10 @@ static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
 {
     char folder[PATH_BYTES], named[PATH_BYTES];
     TRY(path_join(folder, run, ".."));
-    *elsewhere = is_typed(o, OPTION_ID_output_dir) && !is_same_place(o->output_dir, folder);
+    *elsewhere = is_typed(o, OPTION_ID_output_dir) && !is_same_file(o->output_dir, folder);
     if (!is_typed(o, OPTION_ID_experiment)) return OK;
     TRY(path_join(named, o->output_dir, o->experiment));
-    *elsewhere = !is_same_place(named, run);
+    *elsewhere = !is_same_file(named, run);
     return OK;
 }
 

@@ -24,13 +24,6 @@ static bool is_kept(const char *line, Verb verb)
     return false;
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat first, second;
-    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
-}
-
 /* --val-split and --fold divide the data of the run; of other data, which may have been kept apart, all images are
  * evaluated. */
 static void division_drop(Options *options, const Options *own)

@@ -132,6 +132,11 @@ ends 2 "and there is no run directory 'curves' here" eval curves
 echo '{}' >notes.json
 ends 4 "'notes.json' has 3 bytes: too short for a safetensors file" export notes.json
 ends 0 "safetensors of fashion_cnn, 12 classes, from runs/one/last.safetensors" export runs/one/last.safetensors
+ln -s runs/one/last.safetensors link.safetensors
+for name in runs/one/./last.safetensors link.safetensors; do
+    ends 2 "export: $name and runs/one/last.safetensors are the same file" export runs/one/last.safetensors $name
+done
+[[ -L link.safetensors ]] || complain "export replaced a link to its source"
 mkdir fashion_cnn # a folder that is called as a model does not stand in its way
 ends 2 "eval needs weights" eval fashion_cnn
 echo '{}' >runs/one/env.json

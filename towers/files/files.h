@@ -64,6 +64,8 @@ NODISCARD Status file_sum(const char *path, FileSum *sum);
 NODISCARD Status run_file_copy(const char *from, const char *to);
 void memory_sum(const void *bytes, size_t count, FileSum *sum);
 
+/* Whether both names lead to the same file or directory, which exists. */
+bool is_same_file(const char *a, const char *b);
 NODISCARD Status path_join(char path[PATH_BYTES], const char *directory, const char *name);
 /* The temporary name beside `path` under which this process writes it. */
 NODISCARD Status path_temporary(char temporary[PATH_BYTES], const char *path);
