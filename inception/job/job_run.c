@@ -48,13 +48,22 @@ static bool is_later(const struct timespec *a, const struct timespec *b)
     return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-/* When a run last saved something; false if it never did. */
+static bool has_steps(const char *run)
+{
+    char path[PROBE_BYTES];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    return stat(path, &info) == 0 && info.st_size > 0;
+}
+
+/* When a run last saved something that it can go on from or should have: false if it never did, or took no step. */
 static bool saved_when(const char *run, struct timespec *when)
 {
     static const char *const names[] = {"ckpt/latest", "ckpt", "last.safetensors", "best.safetensors"};
     RunSaved saved;
     *when = (struct timespec){0};
-    if (run_saved(run, &saved) == OK && !saved.checkpoints && !saved.results) return false; /* unreadable counts */
+    if (run_saved(run, &saved) == OK && !saved.checkpoints && (!saved.results || !has_steps(run)))
+        return false; /* unreadable counts */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[PROBE_BYTES];
         struct stat info;
@@ -108,7 +117,7 @@ static Status run_of_checkpoint(const char *given, char *run)
                          given, given);
 }
 
-/* A name below --output-dir that cannot lead out of it. */
+/* A folder in --output-dir, where `towers runs` and --resume auto look. */
 static Status experiment_dir(const char *root, const char *name, char run[PATH_BYTES])
 {
     for (const char *c = name; *c; c++)
@@ -116,14 +125,11 @@ static Status experiment_dir(const char *root, const char *name, char run[PATH_B
             return FAIL(ERR_ARG,
                         "--experiment: byte %d is a control character, which is not allowed in the name of a run",
                         (int)(c - name) + 1);
-    for (const char *part = name; *part; part += strcspn(part, "/"), part += *part == '/') {
-        size_t length = strcspn(part, "/");
-        if ((length == 1 && *part == '.') || (length == 2 && !strncmp(part, "..", 2)))
-            return FAIL(ERR_ARG,
-                        "--experiment %s: '.' and '..' are not allowed in the name of a run; use --output-dir for "
-                        "another directory",
-                        name);
-    }
+    if (*name == '.' || strchr(name, '/'))
+        return FAIL(ERR_ARG,
+                    "--experiment '%s': expected a plain name, a folder in --output-dir; use --output-dir for another "
+                    "directory",
+                    name);
     return path_join(run, root, name);
 }
 

@@ -89,4 +89,8 @@ train --experiment one --resume auto --epochs 2 --checkpoint-steps 9 || complain
 grep -q "no run to resume; starting a new one" "$work/err" || complain "nothing saved: not told: $(cat "$work/err")"
 cmp -s "$runs/one/last.safetensors" "$work/golden/one/last.safetensors" || complain "nothing saved: other weights"
 
+# a newer run that took no step is passed over
+train --experiment none --epochs 0 && train --resume auto --epochs 2 --checkpoint-steps 9 || complain "auto, after a run of no step: $(cat "$work/err")"
+grep -q "run directory $runs/one$" "$work/err" || complain "auto goes on with another run: $(cat "$work/err")"
+
 check_end "no run begins over another"

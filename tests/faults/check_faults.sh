@@ -309,7 +309,8 @@ ended 2 "too small" one-pixel --img-size 1
 ended 2 "larger than the training set" too-large-batch --batch-size 400
 "$towers" train fashion_cnn --data-path "$work/data" --tower-batch 0,0 --output-dir "$work" --experiment no-batch 2>"$err"
 [[ $? == 2 ]] && grep -q 'at least one batch size must be above 0' "$err" || complain "no-batch: $(cat "$err")"
-ended 2 "'..' are not allowed in the name of a run" up/../../up
+ended 2 "expected a plain name" up/../../up
+ended 2 "expected a plain name" up/down
 ended 5 "--gpus has no effect" no-gpus --gpus 0
 for name in up too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
 
