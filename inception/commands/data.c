@@ -143,6 +143,7 @@ static Status data_show(const Options *o, FILE *to)
     Loader *loader = NULL;
     const Batch *batch;
     Transform t;
+    TRY(png_name_check("-o", o->sheet));
     TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, &source));
     int64_t count = source_info(source)->count;
     transform_of(o, source, &t);

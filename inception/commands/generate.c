@@ -127,9 +127,7 @@ Status generate_run(Options *o, JobFiles *files, FILE *to)
     Pictures pictures = {0};
     float *z = NULL;
     if (o->argument_count < 1) return FAIL(ERR_ARG, "usage: towers generate RUN -o FILE.png");
-    const char *end = strrchr(o->sheet, '.');
-    if (end && !strchr(end, '/') && strcasecmp(end, ".png") != 0)
-        return FAIL(ERR_ARG, "-o %s: generate writes PNG files; name the file .png", o->sheet);
+    TRY(png_name_check("-o", o->sheet));
     TRY(grid_choose(o, &grid));
     TRY(generator_find(o, files, weights));
     const Model *model = files->job.program.model;

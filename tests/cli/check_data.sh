@@ -72,6 +72,8 @@ data 3 check changed # which scans the folder again
 says 'train/one/7\.jpg.*cut off'
 
 # ---- show
+data 2 show photos --img-size 80 -o sheet.jpg
+says '-o sheet.jpg: a PNG is written; name the file .png'
 data 0 show photos --img-size 80 --augment -o sheet.png
 /usr/bin/python3 -c 'from PIL import Image; assert Image.open("sheet.png").size == (400, 400)' || complain "the sheet of data show"
 says '^row 5, column 5: (one|two)  .*photos/train/'

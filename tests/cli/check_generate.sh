@@ -177,7 +177,7 @@ refused() {
 }
 refused "does not hold the weights of wgan_gp" generate wgan_gp --width 3 --weights runs/seen/last.safetensors
 refused "needs weights" generate wgan_gp
-refused "-o grid.jpg: generate writes PNG files" generate runs/seen -o grid.jpg
+refused "-o grid.jpg: a PNG is written" generate runs/seen -o grid.jpg
 refused "fashion_cnn reads images with 1 channel, but the data has 3" train wgan_gp --data-path color --img-size 16 --batch-size 4 --features runs/classifier
 refused "--sample-interval has no effect: fashion_cnn has no critic" train fashion_cnn --sample-interval 3
 refused "--features has no effect: fashion_cnn generates no images" train fashion_cnn --features runs/classifier

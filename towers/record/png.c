@@ -5,6 +5,13 @@
 
 #include <spng.h>
 
+Status png_name_check(const char *option, const char *path)
+{
+    const char *end = strrchr(path, '.');
+    if (!end || strchr(end, '/') || !strcasecmp(end, ".png")) return OK;
+    return FAIL(ERR_ARG, "%s %s: a PNG is written; name the file .png", option, path);
+}
+
 Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t channels, uint8_t **bytes,
                   size_t *count)
 {
