@@ -409,6 +409,9 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
     (void)to;
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
+    if (options->errors && options->class_scores &&
+        (!strcmp(options->errors, options->class_scores) || is_same_file(options->errors, options->class_scores)))
+        return FAIL(ERR_ARG, "--errors and --class-scores are both written to %s; name two files", options->errors);
     if (options->calibrate && !calibration_run(options))
         return FAIL(ERR_ARG,
                     "--calibrate stores a temperature with a run, but '%s' is no folder of one; use towers eval RUN "
