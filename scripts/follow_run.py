@@ -42,9 +42,10 @@ def settings(run):
     with open(os.path.join(run, "args.yaml"), encoding="utf-8") as lines:
         for line in lines:
             key, _, rest = line.partition(": ")
-            value = rest.split("  # from ")[0].split(" # from ")[0].strip()
+            quoted = rest.startswith('"') # which may hold anything, the mark of a comment as well
+            value = json.JSONDecoder().raw_decode(rest)[0] if quoted else rest.split(" # from ")[0].strip()
             if value and not line.startswith("#"):
-                found[key] = json.loads(value) if value.startswith('"') else value
+                found[key] = value
     return found
 
 

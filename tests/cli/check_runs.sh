@@ -17,7 +17,11 @@ train() { # NAME ARGUMENT...
 train one --max-steps 6 --eval-interval 1 || complain "one: $(cat err)"
 train several --towers 4 --max-steps 6 --lr 0.02 --eval-interval 1 || complain "several: $(cat err)"
 train unscored --towers 2 --max-steps 4 --eval-interval 0 || complain "unscored: $(cat err)"
-train none --epochs 0 --eval-interval 0 || complain "none: $(cat err)"
+train "none # from x" --epochs 0 --eval-interval 0 || complain "none: $(cat err)"
+PYTHONPATH=$source_dir/scripts PYTHONDONTWRITEBYTECODE=1 python3 -c '
+import follow_run
+settings = follow_run.settings("runs/none # from x")
+assert (settings["experiment"], settings["epochs"]) == ("none # from x", "0"), settings' || complain "the settings that a follower reads"
 train lives --towers 2 --max-steps 100000 --eval-interval 0 --metrics-interval 4 --batch-size 1 & # its first epoch is long
 trainer=$!
 for ((i = 0; i < 300; i++)); do [ -s runs/lives/metrics.jsonl ] && break; sleep 0.1; done
@@ -65,7 +69,7 @@ living, runs, told = rows('living.json'), rows('runs.json'), rows('told.json')
 expect(living['lives']['state'] == 'running', living['lives'])
 expect(runs['lives']['state'] == 'failed' and runs['lives']['why'], runs['lives'])
 expect(runs['resumed']['state'] == 'failed' and 'without a word' in runs['resumed']['why'], runs['resumed'])
-expect(json.load(open('runs/none/outcome.json'))['outcome'] == runs['none']['state'] == 'finished', runs['none'])
+expect(json.load(open('runs/none # from x/outcome.json'))['outcome'] == runs['none # from x']['state'] == 'finished', 'no epochs')
 for name in ('one', 'several', 'unscored'):
     expect(runs[name]['state'] == 'finished' and runs[name]['model'] == 'fashion_cnn', runs[name])
 for name in ('one', 'several'):
