@@ -192,7 +192,9 @@ static Status embeddings_begin(Prediction *p, int64_t count)
     char header[HEADER + 1];
     int fd = regular_open(p->options->embeddings, O_WRONLY | O_CREAT | O_TRUNC, NULL);
     p->embeddings = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (!p->embeddings) return FAIL(ERR_IO, "--embeddings %s: the file cannot be written", p->options->embeddings);
+    if (!p->embeddings)
+        return FAIL(ERR_IO, "--embeddings %s: the file cannot be written: %s", p->options->embeddings,
+                    fd == NOT_REGULAR ? "not a regular file" : strerror(errno));
     int length =
         snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %d), }", count,
                  shape.c * shape.h * shape.w);

@@ -152,6 +152,8 @@ rank = [[c["name"] for c in row["predictions"]].index(row["file"].split(os.sep)[
 found, wanted = json.load(open("many.json")), [sum(r < few for r in rank) / 96 for few in (1, 5)]
 assert len(rank) == 96 and 0.3 < wanted[1] < 0.9 and [found["top1"], found["top5"]] == wanted, (found["top1"], found["top5"], wanted)
 PYTHON
+"$towers" predict runs/run photos/val --embeddings nowhere/e.npy >/dev/null 2>err
+[[ $? == 6 ]] && grep -q -- '--embeddings nowhere/e.npy: .*: No such file or directory' err || complain "--embeddings into no folder: $(cat err)"
 "$towers" predict runs/run photos/val --tta flip --embeddings e.npy >/dev/null 2>err && complain "--tta with --embeddings is accepted"
 grep -q -- '--embeddings and --tta exclude each other' err || complain "--tta with --embeddings: $(cat err)"
 # ---- --calibrate: the temperature of the least loss, which eval and predict then use; classes stay the same
