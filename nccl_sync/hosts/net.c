@@ -33,15 +33,21 @@ Status net_listen(const char *master, int port, int *fd)
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     if (here) four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     for (int family = here; family < 2 && error != EADDRINUSE; family++) { /* IPv4 alone where there is no IPv6 */
-        *fd = socket(family == 0 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (*fd < 0) continue;
-        (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-        if (family == 0) (void)setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-        int bound = family == 0 ? bind(*fd, (struct sockaddr *)&six, sizeof six)
-                                : bind(*fd, (struct sockaddr *)&four, sizeof four);
-        if (bound == 0 && listen(*fd, 128) == 0) return OK;
+        int made = socket(family == 0 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (made < 0) {
+            error = errno;
+            continue;
+        }
+        (void)setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+        if (family == 0) (void)setsockopt(made, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+        int bound = family == 0 ? bind(made, (struct sockaddr *)&six, sizeof six)
+                                : bind(made, (struct sockaddr *)&four, sizeof four);
+        if (bound == 0 && listen(made, 128) == 0) {
+            *fd = made;
+            return OK;
+        }
         error = errno;
-        close(*fd);
+        close(made);
     }
     return FAIL(ERR_COMM, "rank 0 cannot listen on port %d: %s%s", port, strerror(error),
                 error == EADDRINUSE ? " (by another job? set TOWERS_MASTER_PORT to a free port, on all ranks)" : "");

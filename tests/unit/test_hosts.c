@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -335,6 +336,22 @@ static void test_listener_for_this_host_alone(void **state)
     }
 }
 
+static void test_no_descriptor_to_listen_with(void **state)
+{
+    int fd = -1, next = dup(0);
+    struct rlimit was, none;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = was;
+    none.rlim_cur = (rlim_t)next;
+    close(next);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    Status st = net_listen("node1", 0, &fd);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_equal(st, ERR_COMM);
+    assert_int_equal(fd, -1);
+    assert_string_equal(status_message(), "rank 0 cannot listen on port 0: Too many open files");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_silent_strangers),
         cmocka_unit_test(test_connection_to_itself),
         cmocka_unit_test(test_listener_for_this_host_alone),
+        cmocka_unit_test(test_no_descriptor_to_listen_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
