@@ -576,7 +576,8 @@ static Status op_open(Comm *comm, NcclComm *c)
     c->op = ncclSum;
     if (comm->config.reduce != DTYPE_F16 || !c->small.data) return OK;
     while (1 << halvings < comm->config.place.ranks) halvings++;
-    unsigned short share = (unsigned short)((15 - halvings) << 10); /* 2^-halvings in f16 */
+    unsigned short share =
+        (unsigned short)(halvings < 15 ? (15 - halvings) << 10 : 1 << (24 - halvings)); /* 2^-halvings */
     c->enlarge = (float)(1 << halvings);
     return nccl_settle(comm, c, ncclRedOpCreatePreMulSum(&c->op, &share, ncclFloat16, ncclScalarHostImmediate, c->nccl),
                        "ncclRedOpCreatePreMulSum");
