@@ -153,7 +153,8 @@ static Status late_find(Comm *comm, HostsComm *c)
         text_add(&text, named++ ? ", " : "");
         group_text(c, g, &text);
     }
-    if (missing > 3) text_add(&text, " and %d more", missing - 3);
+    int late = missing ? missing : groups - 1;
+    if (late > 3) text_add(&text, " and %d more", late - 3);
     text_add(&text,
              missing ? " did not arrive at the collective within %.1f s (--comm-timeout)"
                      : " answered, but messages of the collective did not arrive within %.1f s (--comm-timeout)",

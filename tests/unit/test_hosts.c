@@ -1,9 +1,9 @@
 /* The communicator between groups of processes over TCP, as NCCL uses it beside its own sums: broadcasts, gathers and
  * barriers for every root; and its ends: a process that leaves, is killed, is stopped or does not come is named on all
  * others, and strangers are turned away. Every group is a process that forks the processes of the group. */
+#include "nccl_sync/hosts.h"
 #include "nccl_sync/hosts/net.h"
 #include "nccl_sync/hosts/star.h"
-#include "nccl_sync/link.h"
 #include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
@@ -232,6 +232,90 @@ static void test_leader_that_stops(void **state)
     all_told(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
 }
 
+/* ---- a link that carries news, but no message of a collective after the first */
+
+enum { QUIET_GROUPS = 6 };
+static struct {
+    int gathers, asked; /* asked: groups whose answer has not been heard */
+    News news;
+} quiet;
+
+static Status quiet_gather(Link *link, void *all, size_t bytes, int *request)
+{
+    GroupCard *card = all;
+    *request = quiet.gathers++;
+    if (bytes != sizeof *card) return OK;
+    for (int g = 1; g < QUIET_GROUPS; g++) {
+        card[g] = card[0];
+        card[g].group = card[g].first_tower = g;
+        snprintf(card[g].host, sizeof card[g].host, "host%d", g);
+    }
+    return OK;
+}
+
+static Status quiet_test(Link *link, int request, bool *ended)
+{
+    *ended = request == 0;
+    return OK;
+}
+
+static Status quiet_tell(Link *link, int to, const News *news)
+{
+    quiet.news = *news;
+    quiet.asked |= 1 << to;
+    return OK;
+}
+
+static Status quiet_hear(Link *link, News *news, bool *heard)
+{
+    *heard = quiet.asked != 0;
+    if (!*heard) return OK;
+    *news = quiet.news;
+    news->from = __builtin_ctz((unsigned)quiet.asked);
+    if (news->kind == NEWS_ASK) news->kind = NEWS_HERE;
+    quiet.asked &= quiet.asked - 1;
+    return OK;
+}
+
+static bool quiet_told(Link *link)
+{
+    return true;
+}
+
+static void quiet_close(Link *link, bool orderly)
+{
+}
+
+static Status quiet_open(const CommConfig *config, Link **made)
+{
+    static const LinkOps ops = {.gather = quiet_gather,
+                                .test = quiet_test,
+                                .tell = quiet_tell,
+                                .hear = quiet_hear,
+                                .told = quiet_told,
+                                .close = quiet_close};
+    static Link link = {&ops};
+    *made = &link;
+    return OK;
+}
+
+static void test_all_are_there_but_no_message(void **state)
+{
+    CommShared *shared;
+    Comm *comm = NULL;
+    CommConfig config = {.place = {.ranks = QUIET_GROUPS, .groups = QUIET_GROUPS, .local_towers = 1, .host = "host0"},
+                         .towers = QUIET_GROUPS,
+                         .max_count = COUNT,
+                         .timeout_ms = 100};
+    assert_int_equal(comm_shared_create(1, 1, COUNT, &shared), OK);
+    assert_int_equal(comm_hosts_open(&config, shared, quiet_open, &comm), OK);
+    assert_int_equal(comm_barrier(comm), ERR_COMM);
+    if (!strstr(status_message(), "host host3 (tower process 3) and 2 more answered, but messages of the collective"))
+        fail_msg("'%s'", status_message());
+    comm_close(comm);
+    comm_shared_destroy(shared);
+}
+
 /* ---- meeting */
 
 static void test_group_that_does_not_come(void **state)
@@ -359,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_process_that_fails),
         cmocka_unit_test(test_leader_that_dies),
         cmocka_unit_test(test_leader_that_stops),
+        cmocka_unit_test(test_all_are_there_but_no_message),
         cmocka_unit_test(test_group_that_does_not_come),
         cmocka_unit_test(test_group_of_another_job),
         cmocka_unit_test(test_intruder_in_place_of_a_group),
