@@ -1,4 +1,4 @@
-/* Maximum and mean over windows and their gradients, as kernels/cpu/pool.c computes them.
+/* Maximum and mean over windows and their gradients, as kernels/cpu/pool/ computes them.
  *
  * A thread computes V channels of one pixel of the output. Gradients gather: each pixel of dx is computed from the
  * windows that cover it, so the order of the sum is fixed and dx is written once. Windows overlap, so neighbors read

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
 # that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, a
-# file without a line in its README, a header that another one brings, and an include guard are each found and named.
+# file without a line in its README, a comment about a file that is gone, a header that another one brings, and an include guard are
+# each found and named.
 # usage: check_map.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
@@ -61,6 +62,12 @@ finds "towers/data/README.md does not name ab.c"
 house
 echo >"$work/house/towers/data/a.c"
 finds "towers/data has no README.md"
+for name in b.c towers/data/b.c; do
+    house
+    echo "/* $name */" >"$work/house/towers/data/a.c"
+    echo >"$work/house/inception/b.c"
+    finds "towers/data/a.c names $name in a comment"
+done
 house
 echo '#include <math.h>' >"$work/house/kernels/status.h"
 echo '#include "kernels/status.h"' >"$work/house/towers/data/a.h"

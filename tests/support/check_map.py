@@ -11,7 +11,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 5. Files are opened through kernels/open.h alone, which never waits at a pipe and opens nothing but regular files.
 6. Commands print texts by text_printf (kernels/text.h): names of files and classes come from others.
 7. Every folder has a README.md that names every file in it, with or without its ending.
-8. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
+8. A source file that a comment names is there: by its path, or by its name alone in the floor of the comment or below it.
+9. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
    begin with #pragma once.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
@@ -40,6 +41,7 @@ BRINGS = ["kernels/status.h", "kernels/clock.h", "kernels/open.h", "kernels/text
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1\n", re.M)
 GUARDED = "inception/library/towers.h"  # for the compilers of others
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
+NAMED = re.compile(r"(?<![\w./<-])(?<![>=] )[\w./-]+\.(?:c|h|cu)(?![\w.(/-])")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 LIBRARY = re.compile(r"^(dnnl|oneapi/dnnl|cuda|cudnn|cublas|nccl)")
 
@@ -79,6 +81,31 @@ def unnamed(root):
             missing = [name for name in names if name not in words and os.path.splitext(name)[0] not in words]
             if missing:
                 found.append((os.path.relpath(folder, root), missing))
+    return found
+
+
+def nameless(root):
+    """[(path, name)] of source files that a comment names and that are not there; headers of libraries are."""
+    tree = [*FLOORS, "tests"]
+    paths = list(sources(root, tree))
+    libraries = {name.split("/")[-1] for _, kind, name in includes(root, tree) if kind == "<"}
+    lowest = {}
+    for path in paths:
+        name = os.path.basename(path)
+        lowest[name] = min(lowest.get(name, len(tree)), tree.index(floor(path)))
+    found = []
+    for path in paths:
+        with open(os.path.join(root, path), encoding="utf-8") as text:
+            comments = [comment for comment in COMMENT.findall(text.read()) if comment[0] == "/"]
+        for name in NAMED.findall(" ".join(comments)):
+            if "/" in name:
+                outside = floor(name) not in tree
+            else:
+                outside = name in libraries or LIBRARY.match(name)
+            if name in paths or outside:
+                continue
+            if "/" in name or lowest.get(name, len(tree)) > tree.index(floor(path)):
+                found.append((path, name))
     return found
 
 
@@ -186,6 +213,9 @@ def main():
                 bad += 1
     for folder, names in unnamed(root):
         print(f"{folder}/README.md does not name {', '.join(names)}" if names else f"{folder} has no README.md")
+        bad += 1
+    for path, name in nameless(root):
+        print(f"{path} names {name} in a comment, which is not there or in a floor above")
         bad += 1
     for path, name, door in repeated(root):
         print(f"{path} includes {name} again: {door} brings it")

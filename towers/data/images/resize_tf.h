@@ -18,6 +18,6 @@ typedef struct ResizerTf ResizerTf; /* scratch memory, kept between images; one 
 NODISCARD Status resizer_tf_create(ResizerTf **made);
 void resizer_tf_destroy(ResizerTf *resizer); /* NULL is fine */
 
-/* One of the four filters. `in` as for resizer_run; writes [window.h][window.w][c] values of 0 to 255, which bicubic
+/* One of the four filters. `in` as for resizer_run; writes values [h][w][c] of the window of 0 to 255, which bicubic
  * exceeds. */
 NODISCARD Status resizer_tf_run(ResizerTf *resizer, const Resize *resize, const Pixels *in, float *out);
