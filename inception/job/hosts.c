@@ -10,6 +10,8 @@
 
 extern char **environ;
 
+_Static_assert((int)LAUNCH_RANKS_MAX == (int)STAR_RANKS_MAX, "a star connects all ranks that a launcher may start");
+
 bool hosts_lead(const JobFiles *files)
 {
     return files->launch.rank == 0;
