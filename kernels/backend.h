@@ -111,7 +111,8 @@ struct Backend {
     Status (*alloc)(Device *device, size_t bytes, void **made);
     void (*release)(Device *device, void *memory);
 
-    /* Dense copies between host and device memory, enqueued on STREAM_COMPUTE. `host` must stay valid until finish. */
+    /* Dense copies between host and device memory, enqueued on STREAM_COMPUTE. An upload has read `host` when it returns,
+     * or, if that is pinned, when `uploaded` returns; `host` of a download must stay valid until finish. */
     Status (*upload)(Device *device, void *to, const void *host, size_t bytes);
     Status (*download)(Device *device, void *host, const void *from, size_t bytes);
     Status (*fill)(Device *device, void *to, float value, size_t count); /* f32 */

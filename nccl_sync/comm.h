@@ -121,8 +121,8 @@ typedef struct CommWait {
     int64_t left_ms; /* 0 or less: too long */
     int64_t looked_ms, progress_ns;
 } CommWait;
-/* For callers that wait for a sum in device memory: ERR_COMM if a peer has left. Counts down wait->left_ms. Returns at
- * once. */
+/* For callers that wait for a sum in device memory: ERR_COMM if a peer has left. Counts down wait->left_ms. Waits
+ * for no peer's call of it, but between hosts for the collectives that this process has begun before. */
 NODISCARD Status comm_look(Comm *comm, CommWait *wait);
 
 /* Ends a tower process, whose communicator is closed. */
