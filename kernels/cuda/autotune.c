@@ -113,50 +113,49 @@ static bool samples_agree(const float *one, const float *other)
     return apart <= FAR * FAR * size; /* NaN agrees with nothing */
 }
 
-/* Does some other candidate find the same? The fastest ones are asked first. */
-static Status is_confirmed(Device *device, Bench *b, const Candidates *c, int number, bool *confirmed)
+/* Does some other candidate find the same? The fastest ones are asked first. One that fails now, though it ran when it was
+ * timed, loses. */
+static bool is_confirmed(Device *device, Bench *b, const Candidates *c, int number)
 {
     bool asked[AUTOTUNE_CANDIDATES] = {[0] = false};
     asked[number] = true;
-    *confirmed = false;
-    TRY(sample_take(device, b, c, number));
-    for (;;) {
+    if (sample_take(device, b, c, number) != OK) b->time[number] = INFINITY;
+    while (b->time[number] < INFINITY) {
         int next = -1;
         for (int i = 0; i < c->count; i++)
             if (!asked[i] && b->time[i] < INFINITY && (next < 0 || b->time[i] < b->time[next])) next = i;
-        if (next < 0) return OK;
+        if (next < 0) return false;
         asked[next] = true;
-        TRY(sample_take(device, b, c, next));
-        *confirmed = true;
+        bool agree = sample_take(device, b, c, next) == OK;
+        if (!agree) b->time[next] = INFINITY;
         for (int k = 0; k < c->results; k++) {
             size_t first = (size_t)k * SAMPLE;
-            *confirmed = *confirmed && samples_agree(b->sample[number] + first, b->sample[next] + first);
+            agree = agree && samples_agree(b->sample[number] + first, b->sample[next] + first);
         }
-        if (*confirmed) return OK;
+        if (agree) return true;
     }
+    return false;
 }
 
 /* The fastest whose result another one confirms, else the first. */
 static Status choose(Device *device, Bench *b, const Candidates *c, int *best, double *microseconds)
 {
     int runs = 0, first = -1;
-    for (int i = 0; i < c->count; i++) {
-        if (!(b->time[i] < INFINITY)) continue;
-        if (runs++ == 0) first = i;
+    double first_time = 0;
+    for (int i = 0; i < c->count; i++) runs += b->time[i] < INFINITY;
+    for (int fastest; (fastest = fastest_of(b, c->count)) >= 0; b->time[fastest] = INFINITY) {
+        double time = b->time[fastest];
+        bool confirmed = runs == 1 || !c->results || is_confirmed(device, b, c, fastest);
+        if (confirmed) {
+            *best = fastest;
+            *microseconds = time;
+            return OK;
+        }
+        if (b->time[fastest] < INFINITY && (first < 0 || fastest < first)) first = fastest, first_time = time;
     }
-    if (!runs)
+    if (first < 0)
         return FAIL(ERR_DEVICE, "none of the %d candidates could be run; the last error: %s", c->count,
                     status_message());
-    double first_time = b->time[first];
-    for (int left = runs; left > 0; left--) {
-        bool confirmed = runs == 1 || !c->results;
-        int fastest = fastest_of(b, c->count);
-        if (!confirmed) TRY(is_confirmed(device, b, c, fastest, &confirmed));
-        *best = fastest;
-        *microseconds = b->time[fastest];
-        if (confirmed) return OK;
-        b->time[fastest] = INFINITY;
-    }
     device->unconfirmed++;
     *best = first;
     *microseconds = first_time;

@@ -16,7 +16,7 @@ typedef struct Candidates {
 } Candidates;
 
 /* The fastest of the candidates: the least time of a few runs; one that is three times as slow as another is given up.
- * One that fails to launch loses, and so does one of which no other one confirms every result. Where no two agree, the first
+ * One that fails to launch, then or when it is run again, loses, and so does one of which no other one confirms every result. Where no two agree, the first
  * that runs is taken, which the library's heuristics name first, and counted in device->unconfirmed. ERR_DEVICE if none
  * runs, ERR_MEMORY where there is none for timing. `*best` is a candidate (the first) also in an error. */
 NODISCARD Status autotune(Device *device, const Candidates *candidates, int *best, double *microseconds);

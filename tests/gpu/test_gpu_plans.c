@@ -303,6 +303,23 @@ static void test_fastest_is_taken(void **state)
     assert_in_range(fake_gpu_count("engine 4"), 4, 5); /* and to be compared with the winner */
 }
 
+/* One that ran when it was timed, but fails when it is run again, loses: the fastest, or the one that should confirm it. */
+static void test_failure_after_timing(void **state)
+{
+    enum { TIMED = 4 + 2 + 4 };
+    for (int again = 1; again <= 2; again++) {
+        if (again == 2) assert_int_equal(device_close(state) | device_open(state), 0);
+        fake_gpu_engine(4, 1000, false);
+        fake_gpu_engine(5, 5000, false);
+        fake_gpu_engine(6, 900, false);
+        fake_gpu_fail_named("cudnnBackendExecute", TIMED + again);
+        assert_true(error_of_a_run() < 1e-6);
+        assert_string_equal(fake_gpu_failed(), "cudnnBackendExecute");
+        assert_int_equal(chosen_engine(), again == 1 ? 4 : 6);
+        assert_int_equal(device.unconfirmed, 0);
+    }
+}
+
 /* Where nothing confirms anything, the run goes on with what the library names first, and is told. */
 static void test_nothing_is_confirmed(void **state)
 {
@@ -563,6 +580,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_older_library, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_time_of_an_op, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_fastest_is_taken, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_failure_after_timing, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_wrong_result_is_not_taken, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_nothing_is_confirmed, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_cast_is_timed, device_open, device_close),
