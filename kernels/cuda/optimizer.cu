@@ -404,10 +404,10 @@ cudaError_t kernel_l2_term(const float *param, const OptimizerSegment *segments,
     d.more = false;
     d.chunks = 0;
     d.segments = 0;
-    for (int k = 0; k < count; k++) {
-        const OptimizerSegment &from = segments[k];
-        UpdateSegment segment = {from.first, (uint32_t)from.count, d.chunks, from.weight_decay, 0};
-        if (from.count > 0 && from.weight_decay != 0) {
+    for (int k = 0; k < count || !d.more; k++) { /* without a segment, too: the term is 0 */
+        if (k < count && segments[k].count > 0 && segments[k].weight_decay != 0) {
+            const OptimizerSegment &from = segments[k];
+            UpdateSegment segment = {from.first, (uint32_t)from.count, d.chunks, from.weight_decay, 0};
             d.segment[d.segments++] = segment;
             d.chunks += (uint32_t)ceil_divided((int64_t)from.count, UPDATE_CHUNK);
         }

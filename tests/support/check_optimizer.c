@@ -266,7 +266,7 @@ void check_l2_term(Device *device)
     static float x[ROOM];
     static OptimizerSegment part[PARTS];
     size_t end = 3;
-    double wanted = 0, term[2];
+    double wanted = 0, term[3] = {0, 0, 7};
     fill_uniform(values, ROOM, 5, -1, 1);
     for (int i = 0; i < ROOM; i++) x[i] = (float)values[i];
     for (int k = 0; k < PARTS; k++) {
@@ -281,11 +281,13 @@ void check_l2_term(Device *device)
     void *from = to_device(device, x, sizeof x), *to = to_device(device, term, sizeof term);
     for (int round = 0; round < 2; round++)
         must(device->backend->l2_term(device, from, part, PARTS, (double *)to + round));
+    must(device->backend->l2_term(device, from, part, 0, (double *)to + 2));
     to_host(device, term, to, sizeof term);
     device->backend->release(device, from);
     device->backend->release(device, to);
     assert_true(fabs(term[0] - wanted) <= 1e-12 * wanted);
     assert_true(term[0] == term[1]);
+    assert_true(term[2] == 0);
 }
 
 static void run_average(Device *device, float *running, const float *batch, const float *correct, size_t n,
