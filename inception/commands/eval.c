@@ -1,5 +1,6 @@
 /* towers eval: evaluates weights; prints accuracy, scores of each class, the list of mistakes. */
 #include "inception/commands/commands.h"
+#include "inception/commands/mistake_maps.h"
 
 #include "inception/job/calibration.h"
 #include "inception/job/run_argument.h"
@@ -432,7 +433,11 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     char weights[4096];
     (void)to;
     TRY(job_weights(options, options->weights, weights, sizeof weights));
+    if (options->cam && files->job.program.several)
+        return FAIL(ERR_ARG, "eval --cam is for images of one class each; for others, use towers predict --cam");
+    files->job.program.maps = options->cam != NULL; /* a network without maps ends here, not after the evaluation */
     TRY(memory_check(&files->job));
+    files->job.program.maps = false;
     TRY(eval_classes_note(files));
     if (!options->quiet) {
         text_print(stderr, files->notes);
@@ -450,6 +455,7 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     if (st == OK && options->calibrate) st = calibrate(options, files, weights, &result, samples, scores, &made);
     if (st == OK)
         st = eval_print(options, files, &result, samples, several ? scores : NULL, options->calibrate ? &made : NULL);
+    if (st == OK && options->cam && !files->job.group) st = mistake_maps_write(options, files, weights, samples);
     free(scores);
     free(samples);
     return st;

@@ -228,24 +228,34 @@ static int rows_read(char *text, char *rows[SHEET_PICTURES])
     return count;
 }
 
-/* "sample,file,label" or, of mistakes, "sample,file,label,predicted,probability,loss". */
-static void cell_write(char *row, int place, int rows, bool mistakes, FILE *to)
+/* Rows are "sample,file,label" or, of mistakes, "sample,file,label,predicted,probability,loss". */
+static void file_write(char **row, FILE *to)
 {
-    double x = 100.0 * (place % SHEET_COLUMNS) / (SHEET_COLUMNS - 1);
-    double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
-    fputs("<div title=\"", to);
-    csv_take(&row);
-    const char *field = row ? csv_take(&row) : NULL;
-    caption_write(field ? field : "?", to);
-    fprintf(to, "\"><i style=\"background-position:%.4f%% %.4f%%\"></i>", x, y);
-    const char *label = row ? csv_take(&row) : "?", *predicted = mistakes && row ? csv_take(&row) : NULL,
-               *probability = predicted && row ? csv_take(&row) : NULL;
+    csv_take(row);
+    const char *file = *row ? csv_take(row) : NULL;
+    caption_write(file ? file : "?", to);
+}
+
+static void classes_write(char **row, bool mistakes, FILE *to)
+{
+    const char *label = *row ? csv_take(row) : "?", *predicted = mistakes && *row ? csv_take(row) : NULL,
+               *probability = predicted && *row ? csv_take(row) : NULL;
     if (predicted) {
         caption_write(predicted, to);
         if (probability) fprintf(to, " %.1f %%", 100 * strtod(probability, NULL));
         fputs(", is ", to);
     }
     caption_write(label, to);
+}
+
+static void cell_write(char *row, int place, int rows, bool mistakes, FILE *to)
+{
+    double x = 100.0 * (place % SHEET_COLUMNS) / (SHEET_COLUMNS - 1);
+    double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
+    fputs("<div title=\"", to);
+    file_write(&row, to);
+    fprintf(to, "\"><i style=\"background-position:%.4f%% %.4f%%\"></i>", x, y);
+    classes_write(&row, mistakes, to);
     fputs("</div>", to);
 }
 
@@ -270,11 +280,53 @@ static void sheet_html(const Run *run, const char *csv, const char *jpeg, bool m
     free(picture);
 }
 
+/* Begins a cell with a picture, if the file is a PNG of the run. */
+static bool png_write(const Run *run, const char *name, const char *alt, FILE *to)
+{
+    size_t bytes;
+    char *picture = file_start(run, name, SHEET_BYTES, &bytes);
+    bool good = picture && bytes > 8 && bytes < SHEET_BYTES && !memcmp(picture, "\x89PNG\r\n\x1a\n", 8);
+    if (good) {
+        fprintf(to, "<div><img alt=\"%s\" src=\"data:image/png;base64,", alt);
+        base64_write(picture, bytes, to);
+        fputs("\">", to);
+    }
+    free(picture);
+    return good;
+}
+
+/* What towers eval --cam RUN/cam has written (inception/commands/mistake_maps.h). */
+static void maps_html(const Run *run, FILE *to)
+{
+    char *row[SHEET_PICTURES], name[64];
+    size_t bytes;
+    char *text = file_start(run, "cam/" MISTAKES_CSV, LIST_BYTES, &bytes);
+    int count = text ? rows_read(text, row) : 0;
+    if (count) {
+        section_open(to, "Where the network looked");
+        fputs("<p>Class activation maps of the most confident mistakes: of the class that the network took the image "
+              "for, "
+              "and of its own.</p><div class=\"strip\">",
+              to);
+        for (int i = 0; i < count && i < MISTAKE_MAPS; i++) {
+            snprintf(name, sizeof name, "cam/%06d-" MISTAKE_MAP ".png", i);
+            if (!png_write(run, name, "two class activation maps", to)) continue;
+            file_write(&row[i], to);
+            fputs("<br>", to);
+            classes_write(&row[i], true, to);
+            fputs("</div>", to);
+        }
+        fputs("</div></section>\n", to);
+    }
+    free(text);
+}
+
 void pictures_html(const Run *run, FILE *to)
 {
     sheet_html(run, MISTAKES_CSV, MISTAKES_SHEET, true, "Most confident mistakes",
                "Of the last evaluation: what the network took the image for, with its probability, and what it is.",
                to);
+    maps_html(run, to);
     sheet_html(run, FIRST_BATCH_CSV, FIRST_BATCH_SHEET, false, "First training batch",
                "As the network saw it: cropped, mirrored and augmented, with its labels.", to);
 }
@@ -301,18 +353,13 @@ static int stages_read(char *text, Stage *stages)
 /* The file's name follows from the step; the record's own entry is not trusted. */
 static void stage_write(const Run *run, const Stage *stage, FILE *to)
 {
-    char name[64];
-    size_t bytes;
+    char name[64], alt[64];
     snprintf(name, sizeof name, "generated/step-%010" PRId64 ".png", stage->step);
-    char *picture = file_start(run, name, SHEET_BYTES, &bytes);
-    if (picture && bytes > 8 && bytes < SHEET_BYTES && !memcmp(picture, "\x89PNG\r\n\x1a\n", 8)) {
-        fprintf(to, "<div><img alt=\"images after step %" PRId64 "\" src=\"data:image/png;base64,", stage->step);
-        base64_write(picture, bytes, to);
-        fprintf(to, "\">step %" PRId64, stage->step);
-        if (isfinite(stage->kid)) fprintf(to, ", KID %.4g", stage->kid);
-        fputs("</div>", to);
-    }
-    free(picture);
+    snprintf(alt, sizeof alt, "images after step %" PRId64, stage->step);
+    if (!png_write(run, name, alt, to)) return;
+    fprintf(to, "step %" PRId64, stage->step);
+    if (isfinite(stage->kid)) fprintf(to, ", KID %.4g", stage->kid);
+    fputs("</div>", to);
 }
 
 void generated_html(const Run *run, FILE *to)

@@ -5,6 +5,10 @@
 
 #include "towers/record/run_read.h"
 
+/* Class maps of mistakes: so many, in RUN/cam/00000k-mistake.png. */
+#define MISTAKE_MAP "mistake"
+enum { MISTAKE_MAPS = 4 };
+
 void data_html(const Run *run, FILE *to);
 void bad_samples_html(const Run *run, FILE *to);
 void restarts_html(const Run *run, FILE *to);

@@ -125,6 +125,33 @@ maps threads one new --threads 1 --workers 0 && same one threads
 "$towers" predict runs/one new --embeddings without.npy >"$out" && cmp -s with.npy without.npy || complain "--cam changes the embeddings"
 "$towers" predict runs/one new --json | diff - <(sed 's/,"cam":"[^"]*"//' one.json) >"$out" || complain "--cam changes the predictions"
 
+# ---- of mistakes: the most confident ones of an evaluation; with two classes they are the pictures of both; in the report
+"$towers" train inception_mini --data-path data --img-size 28 --eval-resize 36 --max-steps 2 --threads 1 --experiment young --quiet 2>"$err" || complain "young: $(cat "$err")"
+"$towers" eval runs/young --cam runs/young/cam --errors errors.csv >"$out" 2>"$err" || complain "eval --cam: $(cat "$err")"
+cmp <(head -n 5 errors.csv) runs/young/cam/mistakes.csv || complain "eval --cam: other mistakes than --errors"
+mapfile -t wrong < <(sed -n '2,5s/^[0-9]*,"\([^"]*\)".*/\1/p' errors.csv)
+"$towers" predict runs/young "${wrong[@]}" --top 2 --cam mistakes --json >"$out" 2>"$err" || complain "predict ${wrong[*]}: $(cat "$err")"
+cmp <(sed -n '2,5s/.*,\("[^"]*"\),[0-9.]*,[0-9.]*$/\1/p' errors.csv) <(sed -E 's/.*"predictions":\[\{"class":[0-9]*,"name":("[^"]*").*/\1/' "$out") ||
+    complain "eval --cam: other classes than predict's: $(cat "$out")"
+cat >alike.py <<'PYTHON' # eval convolves as the run did (--winograd), predict does not: up to rounding
+import glob, struct, zlib
+
+def png(path):
+    data, at, body = open(path, "rb").read(), 8, b""
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at:at + 8])
+        body += data[at + 8:at + 8 + size] * (kind == b"IDAT")
+        at += 12 + size
+    return zlib.decompress(body)
+
+for k in range(4):
+    one, other = png(glob.glob(f"mistakes/{k:06}-*.png")[0]), png(f"runs/young/cam/{k:06}-mistake.png")
+    assert len(one) == len(other) and max(abs(a - b) for a, b in zip(one, other)) <= 1, k
+PYTHON
+"$python" alike.py || complain "eval --cam: other pictures than predict's"
+"$towers" report runs/young --quiet 2>"$err" || complain "report: $(cat "$err")"
+[[ $(grep -o 'two class activation maps' runs/young/report.html | wc -l) == 4 ]] || complain "the report shows other than four class maps of mistakes"
+
 # ---- names, links, damaged images
 cp -r hostile more && echo P6 >more/b/damaged.ppm
 "$towers" predict runs/one more --cam names --json >"$out" 2>"$err"
@@ -139,6 +166,8 @@ grep -q "'links/000000-00.png' exists and is not a regular file" "$err" && [[ $(
 "$towers" train fashion_cnn --data-path data --max-steps 1 --experiment flat --quiet 2>"$err" || complain "fashion_cnn: $(cat "$err")"
 refused "fashion_cnn has no class activation maps at 28 x 28 pixels: its last layer does not read the average of a map" runs/flat
 refused "exclude each other" runs/one --tta flip
+"$towers" eval runs/flat --cam no >"$out" 2>"$err" && complain "accepted: eval --cam of fashion_cnn"
+grep -q "fashion_cnn has no class activation maps" "$err" && [[ ! -e no ]] || complain "eval --cam of fashion_cnn: $(cat "$err")"
 refused "--cam shows at most 8 classes" resnet18 --weights runs/none --top 9
 refused "predicts no classes" wgan_gp --weights runs/one/last.safetensors
 "$towers" predict runs/one new/00.ppm --cam precious >"$out" 2>"$err" && complain "--cam takes a file for a folder"

@@ -7,7 +7,8 @@
 
 struct Source {
     SourceInfo info;
-    Source *from; /* owned; NULL: it reads its samples itself */
+    Source *from; /* owned unless borrowed; NULL: it reads its samples itself */
+    bool borrowed;
     int64_t *ids; /* owned: the sample of `from` that each one is; NULL: the same */
     Status (*read)(const Source *source, int64_t index, Bytes *bytes, int32_t *label);
     int32_t (*label)(const Source *source, int64_t index);                          /* NULL: 0 of every sample */

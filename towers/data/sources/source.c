@@ -58,12 +58,28 @@ unsigned source_splits(const char *path)
 void source_close(Source *source)
 {
     if (!source) return;
-    source_close(source->from);
+    if (!source->borrowed) source_close(source->from);
     free(source->ids);
     if (source->close)
         source->close(source);
     else
         free(source);
+}
+
+Status source_select(const Source *from, const int64_t *ids, int64_t count, Source **made)
+{
+    Source *source = malloc(sizeof *source);
+    int64_t *own = malloc((size_t)count * sizeof *own + 1);
+    if (!source || !own) {
+        free(source);
+        free(own);
+        return FAIL(ERR_MEMORY, "no memory for %" PRId64 " samples of '%s'", count, from->info.name);
+    }
+    memcpy(own, ids, (size_t)count * sizeof *own);
+    *source = (Source){.info = from->info, .from = (Source *)from, .borrowed = true, .ids = own};
+    source->info.count = count;
+    *made = source;
+    return OK;
 }
 
 const SourceInfo *source_info(const Source *source)

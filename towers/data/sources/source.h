@@ -63,6 +63,8 @@ const char *split_name(Split split); /* "train", "val", "test" */
 /* Fixed random images and labels, for benchmarks: truncated normal (mean 127, deviation 60), labels uniform. */
 NODISCARD Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_t c, uint64_t seed,
                                   Source **made);
+/* Some samples of another source, which is borrowed and must outlive it. */
+NODISCARD Status source_select(const Source *from, const int64_t *ids, int64_t count, Source **made);
 void source_close(Source *source); /* NULL is fine */
 
 const SourceInfo *source_info(const Source *source);

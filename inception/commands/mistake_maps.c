@@ -1,0 +1,64 @@
+/* Class maps of mistakes; see mistake_maps.h. */
+#include "inception/commands/mistake_maps.h"
+
+#include "inception/commands/class_maps.h"
+#include "inception/library/classifier.h"
+#include "inception/report/report_data.h"
+#include "towers/train/mistakes.h"
+
+typedef struct MistakeMaps {
+    const JobFiles *files;
+    const EvalSample *samples;
+    const int64_t *ids; /* of the mistakes that are shown */
+    const char *folder;
+} MistakeMaps;
+
+static Status list_write(const MistakeMaps *m, int64_t count)
+{
+    Draft draft;
+    TRY(draft_begin(&draft, "a list of mistakes"));
+    mistakes_print(m->files->test, m->samples, NULL, 0, m->ids, count, draft.to);
+    return draft_replace(&draft, OK, m->folder, MISTAKES_CSV);
+}
+
+static Status batch_take(void *context, const Inferred *found)
+{
+    const MistakeMaps *m = context;
+    const TrainJob *job = &m->files->job;
+    char path[PATH_BYTES];
+    for (int32_t i = 0; i < found->batch.n; i++) {
+        const EvalSample *mistake = &m->samples[m->ids[found->batch.ids[i]]];
+        ClassMaps maps = {.found = found,
+                          .image = i,
+                          .side = job->program.options.side,
+                          .mean = model_mean(job->program.model, &job->program.options),
+                          .classes = {mistake->predicted, mistake->label},
+                          .count = 2};
+        if (found->batch.labels[i] != LABEL_NONE) TRY(class_maps_write(&maps, m->folder, MISTAKE_MAP, path));
+    }
+    return OK;
+}
+
+Status mistake_maps_write(const Options *o, JobFiles *files, const char *weights, const EvalSample *samples)
+{
+    Status st = OK;
+    int64_t *ids = NULL, found;
+    Source *shown = NULL;
+    Classifier network = {.files = files};
+    TRY(mistakes_find(samples, source_info(files->test)->count, &ids, &found));
+    int32_t count = (int32_t)(found < MISTAKE_MAPS ? found : MISTAKE_MAPS), sizes[] = {count, 0};
+    MistakeMaps maps = {files, samples, ids, o->cam};
+    TRY_OUT(directory_create(o->cam));
+    TRY_OUT(list_write(&maps, count));
+    if (!count) goto out;
+    snprintf(network.weights, sizeof network.weights, "%s", weights);
+    files->job.program.maps = true;
+    TRY_OUT(source_select(files->test, ids, count, &shown));
+    TRY_OUT(classifier_load(o, source_info(shown)->c, sizes, &network));
+    TRY_OUT(classifier_run(&network, shown, count, 0, batch_take, &maps));
+out:
+    classifier_close(&network);
+    source_close(shown);
+    free(ids);
+    return st;
+}
