@@ -108,23 +108,15 @@ static const struct {
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t window, x, w, y, alpha, beta;
 } conv_names[] = {
-    [CUDNN_CONV_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [CUDNN_CONV_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                         CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [CUDNN_CONV_FILTER] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+#define ATTRIBUTE(kind, name) CUDNN_ATTR_OPERATION_CONVOLUTION_##kind##_##name
+#define NAMES(type, kind, x, w, y)                                                                                     \
+    {                                                                                                                  \
+        CUDNN_BACKEND_OPERATION_CONVOLUTION_##type##_DESCRIPTOR, ATTRIBUTE(kind, CONV_DESC), ATTRIBUTE(kind, x),       \
+            ATTRIBUTE(kind, w), ATTRIBUTE(kind, y), ATTRIBUTE(kind, ALPHA), ATTRIBUTE(kind, BETA)                      \
+    }
+    [CUDNN_CONV_FORWARD] = NAMES(FORWARD, FORWARD, X, W, Y),
+    [CUDNN_CONV_DATA] = NAMES(BACKWARD_DATA, BWD_DATA, DX, W, DY),
+    [CUDNN_CONV_FILTER] = NAMES(BACKWARD_FILTER, BWD_FILTER, X, DW, DY),
 };
 
 static Status conv_add(CudnnGraph *g, CudnnConv kind, const Window *window, int x, int w, int y, float beta)

@@ -72,13 +72,12 @@ void cudnn_describe(char *text, size_t bytes)
     snprintf(text, bytes, "cuDNN %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
 }
 
-Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t bytes)
+Status cudnn_device_json(int ordinal, char *json, size_t bytes)
 {
     Status st = OK;
     Descriptor device = NULL;
     int32_t id = ordinal;
     int64_t written = 0;
-    (void)library;
     TRY(descriptions_check());
     TRY_OUT(descriptor_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &device));
     TRY_OUT(set(device, CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, 1, &id));

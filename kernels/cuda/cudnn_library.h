@@ -15,5 +15,5 @@ void cudnn_describe(char *text, size_t bytes); /* "cuDNN 9.19.0" */
 /* The last failure (status_message) is one that passes over a candidate. NULL: nobody counts them. */
 void plan_refused(PlanRefusals *refused);
 bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
-/* The description of the device that `library` runs on. */
-NODISCARD Status cudnn_device_json(CudnnLibrary *library, int ordinal, char *json, size_t bytes);
+/* The description of a device of this machine. */
+NODISCARD Status cudnn_device_json(int ordinal, char *json, size_t bytes);

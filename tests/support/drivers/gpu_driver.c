@@ -8,7 +8,7 @@
 static Status json_print(Device *device)
 {
     static char json[1 << 16];
-    TRY(cudnn_device_json(cuda_device(device)->cudnn, device->config.ordinal, json, sizeof json));
+    TRY(cudnn_device_json(device->config.ordinal, json, sizeof json));
     puts(json);
     return OK;
 }
