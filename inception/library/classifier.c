@@ -62,8 +62,8 @@ Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes,
 {
     TrainJob *job = &c->files->job;
     TRY(job_channels(o, job, channels));
-    if (job->program.options.channels < channels)
-        return FAIL(ERR_ARG, "%s learned from gray images, but predict reads color images", job->program.model->name);
+    job->data.eval.gray = job->program.options.channels < channels; /* it learned from gray images */
+    if (job->data.eval.gray) job->program.data_channels = 1;
     ReplicaConfig config = {.backend = job->backend, .device = job_device(job, 0), .program = job->program, .local = 1};
     config.device.threads = o->threads > 0 ? (int)o->threads : cores_allowed();
     for (int i = 0; sizes[i]; i++) config.eval_n[i] = sizes[i];

@@ -17,8 +17,9 @@ typedef struct Classifier {
 /* From the first argument of `options` (a run, a file of weights, or a model with --weights) to the network and the
  * transform of its images. Errors: as job_model; ERR_ARG without weights. */
 NODISCARD Status classifier_open(Options *options, JobFiles *files, Classifier *c);
-/* Load the weights, for images of so many channels and batches of these sizes, ended by 0. What the job's program keeps
- * besides predictions (ProgramConfig.features, maps) is set before. */
+/* Load the weights, for images of so many channels, of which a network that learned from gray ones reads the luma, and
+ * batches of these sizes, ended by 0. What the job's program keeps besides predictions (ProgramConfig.features, maps) is
+ * set before. */
 NODISCARD Status classifier_load(const Options *options, int32_t channels, const int32_t *sizes, Classifier *c);
 /* Every image of a source, in its order: `take` gets each batch. `batch`: one of the sizes; what is left at the end
  * must be one, too. */

@@ -9,7 +9,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 
-enum { BATCH_MAX = 1024, SIZES = 12 };
+enum { BATCH_MAX = 1024, SIZES = 12, CHANNELS = 3 };
 
 struct towers_network {
     pthread_mutex_t lock;
@@ -17,7 +17,6 @@ struct towers_network {
     JobFiles files;
     Classifier classifier;
     int32_t size[SIZES]; /* of batches, falling to 1, then 0 */
-    int32_t channels;    /* of the images: 3, or 1 for a network of gray images */
     int threads, embedding;
 };
 
@@ -56,15 +55,14 @@ typedef struct MemorySource {
     Source base;
     const towers_image *image; /* of the caller's array, those from `first` on */
     int first;
-    int32_t channels;
 } MemorySource;
 
-/* A gray image for a network of color images has three equal channels. */
-static Status raw_take(const towers_image *image, int32_t channels, Bytes *bytes)
+/* A gray image gets three equal channels, as if it had been decoded; a network of gray images reads their luma. */
+static Status raw_take(const towers_image *image, Bytes *bytes)
 {
     size_t pixels = (size_t)image->height * (size_t)image->width;
     const uint8_t *from = image->bytes;
-    if (image->channels == channels) return bytes_raw(bytes, from, image->height, image->width, channels);
+    if (image->channels == CHANNELS) return bytes_raw(bytes, from, image->height, image->width, CHANNELS);
     TRY(bytes_reserve(bytes, pixels * 3));
     for (size_t i = 0; i < pixels; i++) memset(bytes->data + 3 * i, from[i], 3);
     bytes->size = pixels * 3;
@@ -79,7 +77,7 @@ static Status memory_read(const Source *source, int64_t index, Bytes *bytes, int
     const MemorySource *m = (const MemorySource *)source;
     const towers_image *image = &m->image[index];
     *label = 0;
-    if (image->channels) return raw_take(image, m->channels, bytes);
+    if (image->channels) return raw_take(image, bytes);
     TRY(sample_size_check(image->size));
     TRY(bytes_reserve(bytes, image->size));
     memcpy(bytes->data, image->bytes, image->size);
@@ -136,11 +134,8 @@ static Status network_load(towers_network *t)
     free(path); /* the argument is now the model's name, and the weights' path is in the classifier */
     t->options.weights = c->weights;
     if (st != OK) return st;
-    const TrainJob *job = &t->files.job;
-    TRY(job_channels(&t->options, &t->files.job, 3));
-    t->channels = job->program.options.channels;
     t->files.job.program.features = t->embedding != 0;
-    TRY(classifier_load(&t->options, t->channels, t->size, c));
+    TRY(classifier_load(&t->options, CHANNELS, t->size, c));
     if (!t->embedding) return OK;
     const Program *program = &c->replica->eval[0];
     Shape shape = graph_shape(program->graph, program->features);
@@ -242,13 +237,10 @@ static Status results_take(void *context, const Inferred *found)
     return OK;
 }
 
-static Status image_check(const towers_network *t, const towers_image *image, int index)
+static Status image_check(const towers_image *image, int index)
 {
     if (!image->bytes) return FAIL(ERR_ARG, "image %d has no bytes", index);
-    if (!image->channels && t->channels == 3) return OK;
-    if (!image->channels)
-        return FAIL(ERR_ARG, "image %d is encoded, but %s learned from gray images: give its pixels, with 1 channel",
-                    index, towers_model(t));
+    if (!image->channels) return OK;
     bool fits =
         image->height > 0 && image->width > 0 && image->height <= IMAGE_SIDE_MAX && image->width <= IMAGE_SIDE_MAX;
     if (!fits || (image->channels != 1 && image->channels != 3))
@@ -257,9 +249,7 @@ static Status image_check(const towers_network *t, const towers_image *image, in
     if (image->size != (size_t)image->height * (size_t)image->width * (size_t)image->channels)
         return FAIL(ERR_ARG, "image %d has %zu bytes, which are not those of %d x %d x %d", index, image->size,
                     image->height, image->width, image->channels);
-    return image->channels <= t->channels
-               ? OK
-               : FAIL(ERR_ARG, "image %d has colors, but %s learned from gray images", index, towers_model(t));
+    return OK;
 }
 
 /* The largest batches that fit, then smaller ones. */
@@ -274,12 +264,11 @@ static Status images_run(towers_network *t, const towers_image *images, int coun
                                                  .count = share,
                                                  .classes = 1,
                                                  .class_names = names,
-                                                 .c = t->channels},
+                                                 .c = CHANNELS},
                                         .read = memory_read,
                                         .where = memory_where},
                                .image = images + done,
-                               .first = done,
-                               .channels = t->channels};
+                               .first = done};
         int workers = share > 1 ? (share < t->threads ? share : t->threads) : 0;
         TRY(classifier_run(&t->classifier, &source.base, t->size[k], workers, results_take, results));
         done += share;
@@ -297,7 +286,7 @@ PUBLIC towers_status towers_classify(towers_network *t, const towers_image *imag
     if (embeddings && !t->embedding)
         return report(FAIL(ERR_ARG, "embeddings were not asked for when the network was opened (towers_options)"),
                       error);
-    for (int i = 0; i < count && st == OK; i++) st = image_check(t, &images[i], i);
+    for (int i = 0; i < count && st == OK; i++) st = image_check(&images[i], i);
     if (st != OK) return report(st, error);
     Results results = {.network = t, .probabilities = probabilities, .embeddings = embeddings, .damaged = damaged};
     pthread_mutex_lock(&t->lock);

@@ -59,9 +59,8 @@ Status pictures_to_channels(Pictures *pictures, int32_t c)
     TRY(pictures_create(pictures->count, pictures->side, c, &made));
     size_t pixels = (size_t)pictures->count * (size_t)pictures->side * (size_t)pictures->side;
     for (size_t i = 0; i < pixels; i++) {
-        const uint8_t *from = pictures->at + 3 * i;
         if (c == 3) memset(made.at + 3 * i, pictures->at[i], 3);
-        if (c == 1) made.at[i] = (uint8_t)((19595 * from[0] + 38470 * from[1] + 7471 * from[2] + 32768) >> 16);
+        if (c == 1) made.at[i] = luma_of(pictures->at + 3 * i);
     }
     pictures_free(pictures);
     *pictures = made;

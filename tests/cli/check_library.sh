@@ -31,6 +31,7 @@ for split, count in (("train", 16), ("val", 6)):
             open(f"data/{split}/{name}/{i}.ppm", "wb").write(b"P6\n%d %d\n255\n" % (w, h) + pixels)
 PYTHON
 "$towers" train fashion_cnn --data-path data --max-steps 6 -b 16 --lr 0.0005 --experiment run --quiet 2>"$err" || complain "training: $(cat "$err")"
+"$towers" train fashion_cnn --dataset synthetic --classes 3 --img-size 32 --max-steps 1 -b 8 --experiment gray --quiet 2>"$err" || complain "gray: $(cat "$err")"
 ${CC:-cc} -std=c11 -Wall -Wextra -Werror "$source_dir/examples/library/classify.c" $(pkg-config --cflags --libs towers) -o classify 2>"$err" ||
     complain "the example does not compile by pkg-config: $(cat "$err")"
 mkdir project && cat >project/CMakeLists.txt <<'CMAKE'
@@ -112,6 +113,11 @@ with towers.Network("runs/run", batch=4, embeddings=True) as network:
         pass
     empty, _ = network.classify([])
     assert empty.shape == (0, 3)
+with towers.Network("runs/gray") as network: # it reads the luma of colors, encoded or not; gray pixels as they are
+    rgb = pixels(files[0]).astype(int)
+    luma = ((rgb @ [19595, 38470, 7471] + 32768) >> 16).astype(numpy.uint8)
+    p, _ = network.classify([open(files[0], "rb").read(), pixels(files[0]), luma])
+    assert (p == p[0]).all() and (p[0] != p[0][0]).any(), p
 try:
     towers.Network("nowhere")
     raise AssertionError("accepted")

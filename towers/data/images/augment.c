@@ -74,11 +74,6 @@ static uint8_t blended(int plain, int value, float amount)
     return (uint8_t)(sum <= 0 ? 0 : sum >= 255 ? 255 : sum);
 }
 
-static int gray_of(const uint8_t *rgb)
-{
-    return (19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16;
-}
-
 static void table_apply(const Table *table, Pixels *p)
 {
     for (int32_t y = 0; y < p->h; y++) {
@@ -109,7 +104,7 @@ static void contrast(float amount, Pixels *p)
     int64_t sum = 0;
     for (int32_t y = 0; y < p->h; y++) {
         const uint8_t *at = row_of(p, y);
-        for (int32_t x = 0; x < p->w; x++, at += p->c) sum += p->c == 3 ? gray_of(at) : at[0];
+        for (int32_t x = 0; x < p->w; x++, at += p->c) sum += p->c == 3 ? luma_of(at) : at[0];
     }
     double mean = (double)sum / ((double)p->h * p->w);
     blend_with((int)(mean + 0.5), amount, p);
@@ -121,7 +116,7 @@ static void saturate(float amount, Pixels *p)
     for (int32_t y = 0; y < p->h; y++) {
         uint8_t *at = row_of(p, y);
         for (int32_t x = 0; x < p->w; x++, at += 3) {
-            int gray = gray_of(at);
+            int gray = luma_of(at);
             for (int k = 0; k < 3; k++) at[k] = blended(gray, at[k], amount);
         }
     }

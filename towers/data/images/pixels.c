@@ -61,3 +61,13 @@ void pixels_free(Pixels *pixels)
     free(pixels->memory);
     *pixels = (Pixels){0};
 }
+
+void pixels_to_gray(Pixels *pixels)
+{
+    if (pixels->c == 1) return;
+    for (int32_t y = 0; y < pixels->h; y++) {
+        uint8_t *row = pixels->at + (size_t)y * pixels->pitch;
+        for (size_t x = 0; x < (size_t)pixels->w; x++) row[x] = luma_of(row + 3 * x);
+    }
+    pixels->c = 1;
+}

@@ -50,3 +50,10 @@ typedef struct Pixels {
 /* Make room for h x w x c packed pixels; the content is undefined. */
 NODISCARD Status pixels_shape(Pixels *pixels, int32_t h, int32_t w, int32_t c);
 void pixels_free(Pixels *pixels);
+
+/* The luma of a color, as Pillow's convert("L") has it; of three equal values, that value. */
+static inline uint8_t luma_of(const uint8_t rgb[3])
+{
+    return (uint8_t)((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 32768) >> 16);
+}
+void pixels_to_gray(Pixels *pixels); /* of three channels; of one: nothing */

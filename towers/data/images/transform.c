@@ -287,6 +287,7 @@ static Status decode_support(const Transform *t, TransformWorker *worker, const 
     part.x += plan->box.x;
     part = orientation_stored(orientation, info->h, info->w, part);
     TRY(image_decode(worker->decoder, bytes, info, part, &worker->decoded));
+    if (t->gray) pixels_to_gray(&worker->decoded);
     *pixels = &worker->decoded;
     if (orientation == 1) return OK;
     TRY(orientation_apply(orientation, &worker->decoded, &worker->upright));
@@ -349,15 +350,16 @@ Status transform_apply(const Transform *t, TransformWorker *worker, const Bytes 
                        const SamplePlan *plan, uint8_t *canvas, int32_t record[IMAGE_RECORD])
 {
     const Pixels *pixels = NULL;
-    size_t c = (size_t)info->c, pitch = (size_t)(t->side + 2 * t->pad) * c;
+    int32_t channels = t->gray ? 1 : info->c;
+    size_t c = (size_t)channels, pitch = (size_t)(t->side + 2 * t->pad) * c;
     uint8_t *corner = canvas + (size_t)t->pad * (pitch + c);
     int64_t start = clock_ns();
     if (t->crop == CROP_BOX) TRY(boxes_check(&bytes->boxes));
     TRY(decode_support(t, worker, bytes, info, plan, &pixels));
     int64_t decoded = clock_ns();
-    if (t->pad > 0) border_clear(t, info->c, canvas);
+    if (t->pad > 0) border_clear(t, channels, canvas);
     if (plan->ops_count > 0) {
-        TRY(pixels_shape(&worker->picture, t->side, t->side, info->c));
+        TRY(pixels_shape(&worker->picture, t->side, t->side, channels));
         TRY(resize_run(t, worker, plan, pixels, worker->picture.at, worker->picture.pitch));
     } else {
         TRY(resize_run(t, worker, plan, pixels, corner, pitch));

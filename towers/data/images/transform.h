@@ -50,6 +50,7 @@ typedef struct Transform {
     int policy_ops, policy_magnitude; /* POLICY_RAND: 2 and 9 by default; magnitude below MAGNITUDE_BINS */
     double erase;                     /* probability of erasing a rectangle */
     bool exif;                        /* turn images upright by their EXIF orientation */
+    bool gray;                        /* of colors, their luma: one channel */
 } Transform;
 
 typedef struct SampleKey {
@@ -88,7 +89,7 @@ void transform_worker_free(TransformWorker *worker);
 /* After each image: frees buffers of large ones and gives their share of the decoders' budget back. */
 void transform_worker_rest(TransformWorker *worker);
 
-/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c], including its border, and the record (kernels/op.h).
+/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c, or 1 with `gray`], including its border, and the record (kernels/op.h).
  * Errors: as for image_decode; ERR_FORMAT for bounding boxes that CROP_BOX cannot use. */
 NODISCARD Status transform_apply(const Transform *transform, TransformWorker *worker, const Bytes *bytes,
                                  const ImageInfo *info, const SamplePlan *plan, uint8_t *canvas,

@@ -3,10 +3,15 @@
 #include "kernels/array.h"
 #include "kernels/clock.h"
 
+static int32_t channels_of(const LoaderConfig *config)
+{
+    return config->transform.gray ? 1 : source_info(config->source)->c;
+}
+
 size_t slot_image_bytes(const LoaderConfig *config)
 {
     size_t side = (size_t)(config->transform.side + 2 * config->transform.pad);
-    return side * side * (size_t)source_info(config->source)->c;
+    return side * side * (size_t)channels_of(config);
 }
 
 bool slot_init(const LoaderConfig *config, int32_t capacity, BatchSlot *slot)
@@ -22,7 +27,7 @@ bool slot_init(const LoaderConfig *config, int32_t capacity, BatchSlot *slot)
     if (mixes) slot->predicted = calloc(n, sizeof *slot->predicted);
     if (classes) slot->targets = calloc(n * classes, sizeof *slot->targets);
     slot->batch = (Batch){.canvas = config->transform.side + 2 * config->transform.pad,
-                          .c = source_info(config->source)->c,
+                          .c = channels_of(config),
                           .pixels = slot->pixels,
                           .labels = slot->labels,
                           .augment = slot->augment,
@@ -81,7 +86,8 @@ static Status sample_decode(BatchSlot *slot, int32_t i, SampleReader *reader)
     ImageInfo info;
     SamplePlan plan;
     TRY(image_probe(&reader->bytes, &info));
-    if (info.c != slot->batch.c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, slot->batch.c);
+    int32_t c = source_info(slot->config->source)->c;
+    if (info.c != c) return FAIL(ERR_FORMAT, "%d channels, but the data set has %d", info.c, c);
     if (i < slot->batch.n) reader->rotated += info.orientation != 1; /* the partner is counted in its own batch */
     transform_plan(transform, key_of(slot, i), &info, &reader->bytes.boxes, &plan);
     return transform_apply(transform, &reader->transform, &reader->bytes, &info, &plan,
