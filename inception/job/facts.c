@@ -12,8 +12,15 @@
 static const struct {
     const char *key, *flag;
 } settings[] = {
-    {"img_size", "img-size"},       {"mean", "mean"},           {"std", "std"},   {"interpolation", "interpolation"},
-    {"eval_resize", "eval-resize"}, {"eval_crop", "eval-crop"}, {"exif", "exif"}, {"variant", "variant"},
+    {"img_size", "img-size"},
+    {"mean", "mean"},
+    {"std", "std"},
+    {"interpolation", "interpolation"},
+    {"eval_resize", "eval-resize"},
+    {"eval_crop", "eval-crop"},
+    {"exif", "exif"},
+    {"variant", "variant"},
+    {"width", "width"},
 };
 static const char *const others[] = {"model", "classes",         "channels",         "crop",
                                      "maps",  "several_classes", "data_fingerprint", "towers_version"};

@@ -81,7 +81,7 @@ for model in wgan_gp wgan_gp_keras; do
     cmp -s color.png runs/color-$model/generated/step-0000000007.png || complain "$model: generate makes another grid than the run in color"
     [[ $(od -An -tu1 -j25 -N1 color.png) -eq 2 ]] || complain "$model: the grid has no color"
     "$towers" export runs/color-$model color.safetensors >out 2>err || complain "export of $model in color: $(cat err)"
-    "$towers" generate $model --width 2 --img-size 16 --weights color.safetensors --seed 7 --grid 8x8 -o exported.png >out 2>err ||
+    "$towers" generate color.safetensors --seed 7 --grid 8x8 -o exported.png >out 2>err ||
         complain "exported $model in color: $(cat err)"
     cmp -s color.png exported.png || complain "$model in color: the exported generator makes another grid"
     "$towers" export runs/color-$model color.onnx >out 2>err || complain "export of $model in color: $(cat err)"
@@ -118,7 +118,7 @@ cmp -s grid.png runs/seen/generated/step-0000000018.png || complain "generate ma
 generate runs/seen --weights runs/seen/last.safetensors --seed 7 --count 3 --grid 3x1 -o three.png --json
 generate runs/seen --weights runs/seen/last.safetensors --seed 8 --grid 8x8 -o other.png
 cmp -s grid.png other.png && complain "the seed does not matter"
-generate wgan_gp --width 2 --weights runs/seen/last.safetensors --seed 7 --grid 8x8 -o weights.png
+generate wgan_gp --weights runs/seen/last.safetensors --seed 7 --grid 8x8 -o weights.png # whose width it says
 cmp -s grid.png weights.png || complain "weights and run give other images"
 generate runs/seen --weights runs/seen/last.safetensors --grid 6x2 --interpolate --seed 7 -o walk.png
 generate runs/seen --weights runs/seen/last.safetensors --seed 7 --grid 4x4 --beside-real -o beside.png

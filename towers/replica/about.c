@@ -68,6 +68,7 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
     about_add(about, "model", program->model->name);
     about_add(about, "variant", options->variant ? options->variant : "");
     if (program->model->classes) text_put(about, "classes", "%d", options->classes);
+    if (program->model->width) text_put(about, "width", "%d", options->width);
     text_put(about, "channels", "%d", options->channels);
     text_put(about, "img_size", "%d", options->side);
     channels_put(about, "mean", model_mean(program->model, options), options->channels);

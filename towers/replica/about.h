@@ -1,6 +1,6 @@
 /* What a file of weights says about itself, in the metadata of its header, as texts:
  *
- *   format "pt", model, variant, classes, channels     the network
+ *   format, model, variant, classes, width, channels   the network
  *   img_size, mean, std                                 its input: side in pixels; of pixels in [0, 1], "R,G,B" or one number
  *   crop, eval_resize, eval_crop, interpolation, exif   how an image becomes that input (transform.h): crop "center" (eval_resize is
  *                                                       the shorter side before it), "fraction" (eval_crop of each side) or "whole"
