@@ -163,13 +163,35 @@ static Status set_open(const Options *o, const char *path, Source **made)
     return source_unlabeled(made);
 }
 
+/* Images in a folder of shards, which are not part of the data set. */
+static void beside_tell(char *path)
+{
+    Source *images;
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode) || paths_source_open(&path, 1, &images) != OK) return;
+    int64_t count = source_info(images)->count;
+    text_printf(stderr,
+                "'%s' holds shards: %" PRId64 " image%s beside them %s not used; to predict %s, name the file%s\n",
+                path, count, count == 1 ? "" : "s", count == 1 ? "is" : "are", count == 1 ? "it" : "them",
+                count == 1 ? "" : "s");
+    source_close(images);
+}
+
 /* Images and folders of them, or a data set: shards, of which several are a list, or a folder with --split. */
 static Status images_open(const Options *o, Source **made)
 {
     char *const *paths = o->arguments + 1;
-    int count = o->argument_count - 1;
+    int count = o->argument_count - 1, shards = 0, of[2] = {0}; /* an argument without shards, and one with them */
     Draft list;
-    bool shards = shards_are_in(paths[0]);
+    for (int i = 0; i < count; i++) {
+        bool has = shards_are_in(paths[i]);
+        shards += has;
+        of[has] = i;
+    }
+    if (shards && shards < count)
+        return FAIL(ERR_ARG, "'%s' holds shards, but '%s' %s; predict them with a command of its own", paths[of[1]],
+                    paths[of[0]], access(paths[of[0]], F_OK) == 0 ? "does not" : "is not there");
+    for (int i = 0; i < shards; i++) beside_tell(paths[i]);
     if (!shards && o->split == PART_AUTO) return paths_source_open(paths, count, made);
     if (!shards && count > 1) return FAIL(ERR_ARG, "--split is for one data set, but %d paths are given", count);
     TRY(draft_begin(&list, "a list of shards"));

@@ -51,6 +51,22 @@ for run in sharp twin; do
     "$towers" predict runs/$run sets500/folder/val --device cpu --csv >$run.csv 2>err </dev/null || complain "predict: $(cat err)"
 done
 cmp sharp.csv twin.csv || complain "a run of tars predicts otherwise than a run of a folder"
+# several folders of shards; images beside shards are told; shards and images are not mixed
+mkdir one two
+cp "$(find sets500/tar -name '*val-000000.tar')" one/a.tar
+cp one/a.tar two/b.tar
+cp "$(find sets500/folder/val -name '*.png' | head -1)" two/beside.png
+predict() { "$towers" predict runs/tar "$@" --device cpu --csv --top 1 >out 2>err </dev/null; }
+predict one || complain "a folder of shards: $(cat err)"
+rows=$(grep -c ',1,' out)
+predict one two || complain "two folders of shards: $(cat err)"
+[[ $rows -gt 0 && $(grep -c ',1,' out) == $((2 * rows)) ]] || complain "two folders of shards: $(wc -l out)"
+grep -qx "'two' holds shards: 1 image beside them is not used; to predict it, name the file" err || complain "images beside shards: $(cat err)"
+for pair in "one two/beside.png" "two/beside.png one"; do
+    # shellcheck disable=SC2086
+    predict $pair && complain "shards and images: $(cat out)"
+    grep -q "'one' holds shards, but 'two/beside.png' does not; predict them with a command of its own" err || complain "shards and images: $(cat err)"
+done
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 

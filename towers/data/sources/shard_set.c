@@ -149,8 +149,11 @@ static Status list_expand(const char *path, ShardSet *set)
             goto out;
         }
         ShardKind kind = shard_sniff(full);
-        st = kind ? shard_note(set, full, kind, split_of_path(paths.name[i]))
-                  : FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]);
+        Split split = split_of_path(paths.name[i]);
+        st = kind ? shard_note(set, full, kind, split)
+             : holds_shards(full)
+                 ? folder_list(full, split, set)
+                 : FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]);
         free(full);
         TRY_OUT(st);
     }
