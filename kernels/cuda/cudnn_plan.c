@@ -13,16 +13,17 @@ struct CudnnPlan {
 
 /* ---- plans */
 
-/* Does an engine carry a note? `name`: numerical or behaviour notes. */
+/* May an engine carry a note? `name`: numerical or behaviour notes. If cuDNN does not tell all of them, it may. */
 static bool engine_notes(Descriptor engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                          int note)
 {
-    int32_t notes[32];
+    enum { NOTES = 32 };
+    int32_t notes[NOTES];
     int64_t count = 0;
-    if (cudnnBackendGetAttribute(engine, name, type, 32, &count, notes) != CUDNN_STATUS_SUCCESS) return false;
-    for (int64_t i = 0; i < count && i < 32; i++)
+    if (cudnnBackendGetAttribute(engine, name, type, NOTES, &count, notes) != CUDNN_STATUS_SUCCESS) return true;
+    for (int64_t i = 0; i < count && i < NOTES; i++)
         if (notes[i] == note) return true;
-    return false;
+    return count > NOTES;
 }
 
 static bool engine_keeps(Descriptor engine, const CudnnRules *rules)
@@ -50,29 +51,28 @@ static Status config_engine(Descriptor config, Descriptor *engine)
 
 enum { KNOBS = 48 }; /* cuDNN 9.19 has 44 kinds */
 
-/* False if there is no room for all of them, or no memory. */
+/* False if cuDNN does not tell all of them, or there is no room for them, or no memory. */
 static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
 {
     Descriptor choice[KNOBS] = {0};
     int64_t count = 0, got = 0;
     Text text = text_behind(buffer, bytes);
-    bool room = true;
-    for (int i = 0; room && i < KNOBS; i++)
-        room = cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choice[i]) == CUDNN_STATUS_SUCCESS;
-    if (room && cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                         KNOBS, &count, choice) != CUDNN_STATUS_SUCCESS)
-        count = 0;
-    for (int64_t i = 0; i < count && i < KNOBS; i++) {
+    bool all = true;
+    for (int i = 0; all && i < KNOBS; i++)
+        all = cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choice[i]) == CUDNN_STATUS_SUCCESS;
+    all = all && cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                          KNOBS, &count, choice) == CUDNN_STATUS_SUCCESS;
+    for (int64_t i = 0; all && i < count && i < KNOBS; i++) {
         cudnnBackendKnobType_t type;
         int64_t value;
-        if (cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got,
-                                     &type) == CUDNN_STATUS_SUCCESS &&
-            cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got, &value) ==
-                CUDNN_STATUS_SUCCESS)
-            text_add(&text, " %d=%lld", (int)type, (long long)value);
+        all = cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &got,
+                                       &type) == CUDNN_STATUS_SUCCESS &&
+              cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got,
+                                       &value) == CUDNN_STATUS_SUCCESS;
+        if (all) text_add(&text, " %d=%lld", (int)type, (long long)value);
     }
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
-    return room && !text.truncated && count <= KNOBS;
+    return all && !text.truncated && count <= KNOBS;
 }
 
 /* A plan of one configuration, or OK and NULL where it breaks a rule or the library has no kernel for it on this device (any

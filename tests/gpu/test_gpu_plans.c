@@ -196,6 +196,41 @@ static void test_plans_by_name(void **state)
     cudnn_graph_destroy(graph);
 }
 
+/* A plan by its name, if the nth question about it stays without an answer: NULL, or exactly that plan. */
+static void test_plans_of_which_not_all_is_told(void **state)
+{
+    enum { QUESTIONS = 40, LOOSE = 0 /* an engine of the fake that is not deterministic */ };
+    ConvShape shape = {.x = {N, C, SIDE, SIDE},
+                       .w = {K, C, 3, 3},
+                       .y = {N, K, SIDE, SIDE},
+                       .window = {3, 3, 1, 1, 1, 1, false},
+                       .dtype = DTYPE_F16};
+    const CudnnRules rules = {.tensor_cores = true};
+    CudnnPlan *plan, *again;
+    CudnnGraph *graph;
+    ConvTensors tensors;
+    char loose[64];
+    int found, whole = 0;
+    assert_int_equal(conv_graph_create(cuda_device(&device)->cudnn, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    assert_int_equal(cudnn_plans(graph, &rules, 1, &plan, &found), OK);
+    snprintf(loose, sizeof loose, "engine %d knobs", LOOSE);
+    for (int nth = 1; nth <= QUESTIONS; nth++) {
+        for (int k = 0; k < 2; k++) {
+            fake_gpu_fail_named("cudnnBackendGetAttribute", nth);
+            Status st = cudnn_plan_named(graph, &rules, k ? loose : cudnn_plan_text(plan), &again);
+            if (st == OK && (k || strcmp(cudnn_plan_text(again), cudnn_plan_text(plan)) != 0))
+                fail_msg("question %d about '%s': '%s'", nth, k ? loose : cudnn_plan_text(plan),
+                         cudnn_plan_text(again));
+            whole += st == OK;
+            if (st == OK) cudnn_plan_destroy(again);
+        }
+    }
+    fake_gpu_fail_named(NULL, 0);
+    assert_in_range(whole, 1, QUESTIONS - 1); /* some failed, and those after the last question did not */
+    cudnn_plan_destroy(plan);
+    cudnn_graph_destroy(graph);
+}
+
 /* ---- refusals */
 
 /* The fake refuses what the library refuses (test_cudnn_plans asks that for the same). */
@@ -574,6 +609,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tf32_is_not_f16, device_open_tf32, device_close),
         cmocka_unit_test_setup_teardown(test_cached_plan_breaks_a_rule, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_plans_by_name, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_plans_of_which_not_all_is_told, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_refusals, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_refused_engine_is_passed_over, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_refused_graph_is_passed_over, device_open_deterministic, device_close),
