@@ -80,6 +80,6 @@ for signal in STOP KILL; do
     done
     kill -KILL "$victim" 2>/dev/null
     ended 7 0 1 3
-    cat "$codes"/err-* | grep -qE "rank 2 on host3( has not sent|: its supervisor has ended)|the last as rank 2 on host3" || complain "$signal: nobody names host3: $(cat "$codes"/err-*)"
+    cat "$codes"/err-* | grep -qE "rank 2 on host3( has not sent|: its supervisor has ended)|the last as rank 2 of 4 on host3" || complain "$signal: nobody names host3: $(cat "$codes"/err-*)"
 done
 check_end "towers doctor --hosts names the odd one"

@@ -67,7 +67,7 @@ what="CPU towers under a launcher without MPI" meet without-mpi "sums with MPI, 
 new build && cp "$towers" "$work/another" && echo x >>"$work/another" && echo "program=$work/another" >"$codes/before-1"
 what="another build on one host" meet build "rank 1 on $(hostname) runs another build of towers" 0:2 1:2 2:2
 new token && echo 'export TOWERS_TOKEN=theirs' >"$codes/before-2"
-what="a program of another job" wait=5 meet token "1 connections did not prove to be of this job (TOWERS_TOKEN), the last as rank 2 on " 0:7 1:7 2:2
+what="a program of another job" wait=5 meet token "1 connections did not prove to be of this job (TOWERS_TOKEN, the number of programs), the last as rank 2 of 3 on " 0:7 1:7 2:2
 grep -q 'has found the rank 0 of another job' "$codes/out-2" || complain "token: $(cat "$codes/out-2")"
 # fault: F45
 new count && echo 'export TOWERS_WORLD_SIZE=4' >"$codes/before-2"

@@ -347,8 +347,9 @@ static void test_intruder_in_place_of_a_group(void **state)
 {
     Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
     case_live(&c);
-    const char *told = "here are 0 (host0), 1 (host1); 1 connections did not prove to be of this job (TOWERS_TOKEN), "
-                       "the last as rank 2 on ";
+    const char *told = "here are 0 (host0), 1 (host1); 1 connections did not prove to be of this job (TOWERS_TOKEN, "
+                       "the number of programs), "
+                       "the last as rank 2 of 3 on ";
     for (int r = 0; r < RANKS - PER; r += PER)
         if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
