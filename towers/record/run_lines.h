@@ -6,6 +6,8 @@
 
 #include "towers/files/files.h"
 
+enum { RUN_PHASES = 8 }; /* of a run that are told apart, at most */
+
 typedef struct RunLines {
     FILE *file;
     const char *path; /* borrowed */

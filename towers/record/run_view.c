@@ -1,14 +1,14 @@
 /* Views of a run; see run_view.h. */
 #include "towers/record/run_view.h"
 
-enum { PHASES = 8 };
+#include "towers/record/run_lines.h"
 
 /* The name of a phase by the order of first steps; NULL behind the last. */
 static const char *phase_name(const Run *run, int phase)
 {
-    const char *names[PHASES];
+    const char *names[RUN_PHASES];
     int count = 0;
-    for (int64_t i = 0; i < run->steps && count < PHASES; i++) {
+    for (int64_t i = 0; i < run->steps && count < RUN_PHASES; i++) {
         int k = 0;
         while (k < count && strcmp(names[k], run->step[i].phase) != 0) k++;
         if (k == count) names[count++] = run->step[i].phase;

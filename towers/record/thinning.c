@@ -19,7 +19,7 @@ static int64_t row_of_phase(Thinning *thin, const char *line)
     if (at && at == comma + 1)
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at + sizeof key - 1, "\""), at + sizeof key - 1);
     int k = 0;
-    while (k < THIN_PHASES - 1 && *thin->phase[k].name && strcmp(thin->phase[k].name, name) != 0) k++;
+    while (k < RUN_PHASES - 1 && *thin->phase[k].name && strcmp(thin->phase[k].name, name) != 0) k++;
     snprintf(thin->phase[k].name, sizeof thin->phase[k].name, "%s", name);
     return thin->phase[k].rows++;
 }

@@ -4,8 +4,6 @@
 
 #include "towers/record/run_lines.h"
 
-enum { THIN_PHASES = 8 };
-
 typedef struct Thinning {
     int64_t stride; /* of each phase, the first of so many rows is kept */
     uint64_t whole; /* rows that end behind so many bytes are kept, too */
@@ -13,7 +11,7 @@ typedef struct Thinning {
     struct {
         char name[16];
         int64_t rows;
-    } phase[THIN_PHASES];
+    } phase[RUN_PHASES];
 } Thinning;
 
 /* Whether the row that was read last is kept. `limit`: about how many bytes are; 0: all. Called for each row. */
