@@ -195,7 +195,7 @@ static dnnl_status_t attr_create(bool sum, bool relu, dnnl_primitive_attr_t *mad
 }
 
 /* Strides, dilations, left and right padding, as describe_conv takes them. The right padding is what makes the last
- * window of a rounded-up output fit. */
+ * window of a rounded-up output fit; it is as large as the left one where windows leave pixels over. */
 static void window_to_dnnl(const OnednnSpec *spec, dnnl_dims_t pads[4])
 {
     const Window *window = &spec->window;
@@ -207,7 +207,7 @@ static void window_to_dnnl(const OnednnSpec *spec, dnnl_dims_t pads[4])
         int64_t reach = (out - 1) * stride[axis] + k[axis] - in - pad[axis];
         pads[0][axis] = stride[axis];
         pads[2][axis] = pad[axis];
-        pads[3][axis] = reach > pad[axis] ? reach : pad[axis];
+        pads[3][axis] = reach > pad[axis] || stride[axis] == 1 ? reach : pad[axis];
     }
 }
 

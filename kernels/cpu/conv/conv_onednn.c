@@ -280,7 +280,7 @@ CPU_CLONES static void add_f32(float *to, const float *a, const float *b, int64_
     for (int64_t i = 0; i < count; i++) to[i] = a[i] + b[i];
 }
 
-CPU_CLONES static void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
+CPU_CLONES void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) to[i] = bf16_from_f32(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
 }

@@ -19,3 +19,6 @@ typedef struct OnednnConv {
 NODISCARD Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *problem);
 
 void onednn_conv_explain(const OnednnConv *conv, KernelChoice *choice);
+
+/* to = a + b, in bf16; `to` may be one of them. */
+void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count);

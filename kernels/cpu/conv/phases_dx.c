@@ -1,7 +1,7 @@
 /* Gradient of a convolution of stride 2 with respect to its input, by phases. Pixels of x whose rows and columns are both equal
  * modulo the stride meet the same taps, so each of these phases of dx is the gradient of a convolution of stride 1 with those
  * taps ("polyphase"; Vaidyanathan, Multirate Systems and Filter Banks, 4.3). oneDNN's code for strides is as fast as that for
- * stride 1 on other processors, but not on AMX: there 2.6.3 needs several times as long, and 3.7 longer still than phases.
+ * stride 1 on other processors, but not on AMX: there 2.6.3 needs three times as long as phases, and 3.7 longer, too.
  *
  * A phase is computed in workspace, then put into its pixels of dx; pixels that no window meets are 0. */
 #include "kernels/cpu/conv/conv_onednn.h"
@@ -48,7 +48,7 @@ static PhaseAxis axis_w(const ConvProblem *p, int32_t first)
     return axis_of(first, p->x->shape.w, p->y->shape.w, p->window.kw, p->window.stride_w, p->window.pad_w);
 }
 
-/* Whether oneDNN has the phase as a convolution that is padded on the right as much as on the left, or more. */
+/* Whether the phase with rotated weights is a convolution that is padded on the right as much as on the left, or more. */
 static bool axis_fits(PhaseAxis axis, int32_t out)
 {
     return !axis.taps || (axis.pad < axis.taps && axis.met >= out + axis.taps - 1 - 2 * axis.pad);
@@ -149,15 +149,10 @@ static void weights_chunk(void *context, int64_t first, int64_t end)
         }
 }
 
-CPU_CLONES static void pixel_add(uint16_t *to, const uint16_t *a, const uint16_t *b, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) to[i] = bf16_from_f32(bf16_to_f32(a[i]) + bf16_to_f32(b[i]));
-}
-
 /* `from` or `acc` may be NULL: zeros. */
 static void pixel_put(uint16_t *to, const uint16_t *from, const uint16_t *acc, int64_t count)
 {
-    if (from && acc) return pixel_add(to, from, acc, count);
+    if (from && acc) return add_bf16(to, from, acc, count);
     if (!from) from = acc;
     if (!from) memset(to, 0, (size_t)count * sizeof *to);
     if (from && from != to) memcpy(to, from, (size_t)count * sizeof *to);
