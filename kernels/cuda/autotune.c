@@ -3,7 +3,7 @@
 #include "kernels/cuda/autotune.h"
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernels.h"
 
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE /* of each result */ };
@@ -113,28 +113,38 @@ static bool samples_agree(const float *one, const float *other)
     return apart <= FAR * FAR * size; /* NaN agrees with nothing */
 }
 
-/* Does some other candidate find the same? The fastest ones are asked first. One that fails now, though it ran when it was
- * timed, loses. */
-static bool is_confirmed(Device *device, Bench *b, const Candidates *c, int number)
+/* One that fails now, though it ran when it was timed, loses. */
+static Status result_find(Device *device, Bench *b, const Candidates *c, int number)
+{
+    Status st = sample_take(device, b, c, number);
+    if (st == OK || st == ERR_MEMORY) return st;
+    plan_refused(&device->refused);
+    b->time[number] = INFINITY;
+    return OK;
+}
+
+/* Does some other candidate find the same? The fastest ones are asked first. */
+static Status confirm(Device *device, Bench *b, const Candidates *c, int number, bool *confirmed)
 {
     bool asked[AUTOTUNE_CANDIDATES] = {[0] = false};
     asked[number] = true;
-    if (sample_take(device, b, c, number) != OK) b->time[number] = INFINITY;
-    while (b->time[number] < INFINITY) {
+    *confirmed = false;
+    TRY(result_find(device, b, c, number));
+    while (!*confirmed && b->time[number] < INFINITY) {
         int next = -1;
         for (int i = 0; i < c->count; i++)
             if (!asked[i] && b->time[i] < INFINITY && (next < 0 || b->time[i] < b->time[next])) next = i;
-        if (next < 0) return false;
+        if (next < 0) return OK;
         asked[next] = true;
-        bool agree = sample_take(device, b, c, next) == OK;
-        if (!agree) b->time[next] = INFINITY;
+        TRY(result_find(device, b, c, next));
+        bool agree = b->time[next] < INFINITY;
         for (int k = 0; k < c->results; k++) {
             size_t first = (size_t)k * SAMPLE;
             agree = agree && samples_agree(b->sample[number] + first, b->sample[next] + first);
         }
-        if (agree) return true;
+        *confirmed = agree;
     }
-    return false;
+    return OK;
 }
 
 /* The fastest whose result another one confirms, else the first. */
@@ -145,7 +155,8 @@ static Status choose(Device *device, Bench *b, const Candidates *c, int *best, d
     for (int i = 0; i < c->count; i++) runs += b->time[i] < INFINITY;
     for (int fastest; (fastest = fastest_of(b, c->count)) >= 0; b->time[fastest] = INFINITY) {
         double time = b->time[fastest];
-        bool confirmed = runs == 1 || !c->results || is_confirmed(device, b, c, fastest);
+        bool confirmed = runs == 1 || !c->results;
+        if (!confirmed) TRY(confirm(device, b, c, fastest, &confirmed));
         if (confirmed) {
             *best = fastest;
             *microseconds = time;

@@ -162,7 +162,9 @@ static Status plans_of_mode(CudnnLibrary *library, Descriptor graph, cudnnBacken
     int offered = 0;
     TRY_OUT(configs_ask(library, graph, mode, configs, offers, &offered));
     for (int i = 0; i < offered && *found < wanted; i++) {
-        if (plan_create(library, configs[i], rules, &plans[*found]) != OK) plan_refused(library->refused);
+        Status made = plan_create(library, configs[i], rules, &plans[*found]);
+        if (made == ERR_MEMORY) TRY_OUT(made); /* of no meaning for the plan: another process may have it */
+        if (made != OK) plan_refused(library->refused);
         if (plans[*found]) (*found)++;
     }
 out:

@@ -44,7 +44,7 @@ static void path_make(const char *libraries, char *path)
         if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;
     }
     char *name = path + text.used + 1;
-    text_add(&text, "/%s-2.txt", libraries); /* 2: names have all knobs */
+    text_add(&text, "/%s-3.txt", libraries); /* 2: names have all knobs; 3: casts of gradients are timed */
     for (; *name; name++)
         if (!isalnum((unsigned char)*name) && *name != '.') *name = '_';
     return;

@@ -197,8 +197,10 @@ static Status choose(Device *device, Choice *c, CudnnGraph *graph, int *best)
     *best = 0;
     task_text(c->joined->fused.pattern, &c->joined->fused.shape, task, sizeof task);
     if (!deterministic && choose_known(device, c, graph, task)) return OK;
-    /* Whatever the library says, the separate ops are left. */
-    if (cudnn_plans(graph, &rules, deterministic ? 1 : CANDIDATES, c->plan, &c->count) != OK) c->count = 0;
+    /* Whatever the library says of the graph, the separate ops are left. */
+    Status st = cudnn_plans(graph, &rules, deterministic ? 1 : CANDIDATES, c->plan, &c->count);
+    if (st == ERR_MEMORY) return st;
+    if (st != OK) c->count = 0;
     if (deterministic) return OK;
     if (c->count) TRY(choose_by_time(device, c, best, &time));
     const char *text = !c->count ? "none" : *best < c->count ? cudnn_plan_text(c->plan[*best]) : "separate";

@@ -218,12 +218,16 @@ Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task 
 {
     Choice c = {.spec = spec};
     int best = 0;
+    const PlanRefusals before = device->refused;
+    device->refused = (PlanRefusals){0};
     Status st = choose(&c, device, &best);
     if (st == ERR_UNSUPPORTED)
         st = FAIL(ERR_UNSUPPORTED, "'%s': neither cuDNN nor cuBLASLt has a%s plan for x %s, w %s in %s%s%s", name,
                   device->config.deterministic ? " deterministic" : "", shape_text(spec->x), shape_text(spec->w),
                   dtype_name(spec->dtype), device->refused.count ? "; of those that failed the first said: " : "",
                   device->refused.first);
+    device->refused.count += before.count;
+    if (before.count) memcpy(device->refused.first, before.first, sizeof before.first);
     for (int i = 0; i < c.count; i++)
         if (st != OK || i != best) task_free(device, &c.candidate[i]);
     TRY(st);
