@@ -170,7 +170,7 @@ done
 
 # a network of several buckets: the last sum ends behind the backward pass (that the first begins before its end is up to the
 # scheduler here; check_mpi and test_hosts_sums see it by signs)
-run[1]=googlenet
+run=(train googlenet "${run[@]:4}")
 large=(--dataset synthetic --towers 2 --batch-size 1 --max-steps 4 --checkpoint-steps 0 --eval-interval 0)
 launched 1 --experiment buckets "${large[@]}" || complain "buckets: $(tail -n 3 "$err")"
 new buckets
@@ -180,7 +180,7 @@ cmp "$work/buckets/last.safetensors" "$work/buckets-2/last.safetensors" || compl
 paste <(column buckets-2 sums) <(column buckets-2 sum_begin_us) <(column buckets-2 backward_end_us) <(column buckets-2 sum_end_us) |
     awk '$1 < 3 || $2 > $4 || $3 > $4 { exit 1 } END { exit NR != 4 }' ||
     complain "the times of the sums are not those of buckets beside the backward pass: $(grep -o '"sums.*busy_us":[0-9]*' "$work/buckets-2/metrics.jsonl")"
-run[1]=$model
+run=(train "$model" --data-path "$work/data" "${run[@]:2}")
 
 # ---- refused by name, on all ranks
 

@@ -61,7 +61,8 @@ refused "then fuse-siblings: true, now fuse-siblings: false" --no-fuse-siblings
 refused "then pool-behind-conv: true, now pool-behind-conv: false" --no-pool-behind-conv
 refused "then share-storage: true, now share-storage: false" --no-share-storage
 refused "then seed: 3, now seed: 0" --seed 0 # which is the default
-refused "then training data: 70 samples" --dataset synthetic
+small_data "$work/fewer" 69 30
+refused "then training data: 70 samples" --data-path "$work/fewer"
 
 # A run of a program that did not have three of the options yet: with their defaults it continues with the same bits as one that has
 # them, any other value is refused by name.
