@@ -404,14 +404,26 @@ out:
 
 /* ---- */
 
+/* Whether both are one file, which need not exist yet. */
+static bool is_one_name(const char *a, const char *b)
+{
+    const char *paths[] = {a, b}, *names[2];
+    char folders[2][PATH_BYTES];
+    for (int i = 0; i < 2; i++) {
+        const char *slash = strrchr(paths[i], '/');
+        names[i] = slash ? slash + 1 : paths[i];
+        snprintf(folders[i], PATH_BYTES, "%.*s", slash ? (int)(names[i] - paths[i]) : 1, slash ? paths[i] : ".");
+    }
+    return is_same_file(a, b) || (!strcmp(names[0], names[1]) && is_same_file(folders[0], folders[1]));
+}
+
 Status eval_open(Options *options, JobFiles *files, FILE *to)
 {
     char weights[4096];
     (void)to;
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
-    if (options->errors && options->class_scores &&
-        (!strcmp(options->errors, options->class_scores) || is_same_file(options->errors, options->class_scores)))
+    if (options->errors && options->class_scores && is_one_name(options->errors, options->class_scores))
         return FAIL(ERR_ARG, "--errors and --class-scores are both written to %s; name two files", options->errors);
     if (options->calibrate && !calibration_run(options))
         return FAIL(ERR_ARG,
@@ -438,6 +450,7 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     files->job.program.maps = options->cam != NULL; /* a network without maps ends here, not after the evaluation */
     TRY(memory_check(&files->job));
     files->job.program.maps = false;
+    if (options->cam && !files->job.group) TRY(directory_create(options->cam));
     TRY(eval_classes_note(files));
     if (!options->quiet) {
         text_print(stderr, files->notes);

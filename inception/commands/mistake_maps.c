@@ -18,7 +18,7 @@ static Status list_write(const MistakeMaps *m, int64_t count)
     Draft draft;
     TRY(draft_begin(&draft, "a list of mistakes"));
     mistakes_print(m->files->test, m->samples, NULL, 0, m->ids, count, draft.to);
-    return draft_replace(&draft, OK, m->folder, MISTAKES_CSV);
+    return draft_replace(&draft, OK, m->folder, MISTAKE_MAPS_CSV);
 }
 
 static Status batch_take(void *context, const Inferred *found)
@@ -48,7 +48,6 @@ Status mistake_maps_write(const Options *o, JobFiles *files, const char *weights
     TRY(mistakes_find(samples, source_info(files->test)->count, &ids, &found));
     int32_t count = (int32_t)(found < MISTAKE_MAPS ? found : MISTAKE_MAPS), sizes[] = {count, 0};
     MistakeMaps maps = {files, samples, ids, o->cam};
-    TRY_OUT(directory_create(o->cam));
     TRY_OUT(list_write(&maps, count));
     if (!count) goto out;
     snprintf(network.weights, sizeof network.weights, "%s", weights);

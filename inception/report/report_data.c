@@ -300,7 +300,7 @@ static void maps_html(const Run *run, FILE *to)
 {
     char *row[SHEET_PICTURES], name[64];
     size_t bytes;
-    char *text = file_start(run, "cam/" MISTAKES_CSV, LIST_BYTES, &bytes);
+    char *text = file_start(run, "cam/" MISTAKE_MAPS_CSV, LIST_BYTES, &bytes);
     int count = text ? rows_read(text, row) : 0;
     if (count) {
         section_open(to, "Where the network looked");

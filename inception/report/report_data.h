@@ -5,8 +5,9 @@
 
 #include "towers/record/run_read.h"
 
-/* Class maps of mistakes: so many, in RUN/cam/00000k-mistake.png. */
+/* Class maps of mistakes: so many, in RUN/cam/00000k-mistake.png, and their list. */
 #define MISTAKE_MAP "mistake"
+#define MISTAKE_MAPS_CSV "cam.csv"
 enum { MISTAKE_MAPS = 4 };
 
 void data_html(const Run *run, FILE *to);

@@ -128,7 +128,9 @@ maps threads one new --threads 1 --workers 0 && same one threads
 # ---- of mistakes: the most confident ones of an evaluation; with two classes they are the pictures of both; in the report
 "$towers" train inception_mini --data-path data --img-size 28 --eval-resize 36 --max-steps 2 --threads 1 --experiment young --quiet 2>"$err" || complain "young: $(cat "$err")"
 "$towers" eval runs/young --cam runs/young/cam --errors errors.csv >"$out" 2>"$err" || complain "eval --cam: $(cat "$err")"
-cmp <(head -n 5 errors.csv) runs/young/cam/mistakes.csv || complain "eval --cam: other mistakes than --errors"
+cmp <(head -n 5 errors.csv) runs/young/cam/cam.csv || complain "eval --cam: other mistakes than --errors"
+cp runs/young/mistakes.csv saved.csv
+"$towers" eval runs/young --cam runs/young >"$out" 2>"$err" && cmp saved.csv runs/young/mistakes.csv || complain "eval --cam RUN replaces a file of the run: $(cat "$err")"
 mapfile -t wrong < <(sed -n '2,5s/^[0-9]*,"\([^"]*\)".*/\1/p' errors.csv)
 "$towers" predict runs/young "${wrong[@]}" --top 2 --cam mistakes --json >"$out" 2>"$err" || complain "predict ${wrong[*]}: $(cat "$err")"
 cmp <(sed -n '2,5s/.*,\("[^"]*"\),[0-9.]*,[0-9.]*$/\1/p' errors.csv) <(sed -E 's/.*"predictions":\[\{"class":[0-9]*,"name":("[^"]*").*/\1/' "$out") ||
@@ -172,4 +174,6 @@ refused "--cam shows at most 8 classes" resnet18 --weights runs/none --top 9
 refused "predicts no classes" wgan_gp --weights runs/one/last.safetensors
 "$towers" predict runs/one new/00.ppm --cam precious >"$out" 2>"$err" && complain "--cam takes a file for a folder"
 grep -q "'precious' exists and is not a directory" "$err" || complain "--cam of a file: $(cat "$err")"
+"$towers" eval runs/young --cam precious >"$out" 2>"$err" && complain "eval --cam takes a file for a folder"
+grep -q "'precious' exists and is not a directory" "$err" && [[ ! -s $out ]] || complain "eval --cam of a file: $(cat "$out" "$err")"
 check_end "class activation maps are those of NumPy, at the object, the same bits on several towers"

@@ -45,7 +45,7 @@ PYTHON
 
 # ---- the mistakes of an evaluation and the scores of its classes are those of the predictions
 "$towers" eval runs/whole --device cpu --errors errors.csv --class-scores scores.csv >eval.out 2>eval.err || complain "eval --errors: $(cat eval.err)"
-"$towers" eval runs/whole --device cpu --errors both.csv --class-scores both.csv >both.out 2>&1
+"$towers" eval runs/whole --device cpu --errors both.csv --class-scores ./both.csv >both.out 2>&1
 [[ $? == 2 && ! -e both.csv ]] && grep -q -- '--errors and --class-scores are both written to both.csv' both.out || complain "two tables for one file: $(cat both.out)"
 grep -qE "^data .*photos.*12 val images, 3 classes" eval.err || complain "eval does not name its data: $(cat eval.err)"
 /usr/bin/python3 - <<'PYTHON' || complain "eval --errors and --class-scores: $(cat errors.csv scores.csv eval.out)"
