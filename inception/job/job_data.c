@@ -1,5 +1,7 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
+
+#include "inception/job/run_settings.h"
 #include "inception/options/recipe.h"
 #include "towers/data/loading/fold.h"
 #include "towers/data/sources/endings.h"
@@ -86,7 +88,14 @@ static Status data_path_find(const Options *o, const Model *model, const char **
                                          "/usr/local/share/datasets/fashion-mnist"};
     *path = o->data_path;
     if (*path) return OK;
+    const Model *of;
     bool learns = o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND || o->verb == VERB_BENCH;
+    bool typed = o->origin[OPTION_ID_weights] == ORIGIN_COMMAND_LINE;
+    if (!learns && o->dataset != DATASET_FMNIST && typed && run_model(o->weights, &of) == OK)
+        return FAIL(ERR_ARG,
+                    "no data given: of --weights %s only the weights are used; give it in place of %s for its data, "
+                    "too: towers %s %s, or use --data-path DIR",
+                    o->weights, model->name, verb_info(o->verb)->name, o->weights);
     if (!learns && o->dataset != DATASET_FMNIST) /* a guess would give numbers of another data set */
         return FAIL(
             ERR_ARG,
@@ -275,10 +284,13 @@ static Status sets_open(const Options *o, JobFiles *files)
     const SourceInfo *train = source_info(files->train ? files->train : files->test),
                      *test = source_info(files->test ? files->test : files->train);
     if (o->origin[OPTION_ID_dataset] == ORIGIN_COMMAND_LINE && o->dataset == DATASET_FMNIST &&
-        strcmp(train->format, "IDX") != 0)
-        return FAIL(ERR_ARG,
-                    "--dataset fmnist: expected IDX files, as those of Fashion-MNIST, found %s: %s; leave it out",
-                    train->format, path);
+        strcmp(train->format, "IDX") != 0) {
+        bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
+        const char *where = typed ? NULL : o->where[OPTION_ID_data_path];
+        return FAIL(ERR_ARG, "--dataset fmnist: expected IDX files, as those of Fashion-MNIST, found %s: %s%s%s%s; %s",
+                    train->format, path, where ? " (from " : "", where ? where : "", where ? ")" : "",
+                    typed ? "leave it out" : "name the other data with --data-path");
+    }
     if (train->classes != test->classes)
         return FAIL(ERR_FORMAT, "%s: the training data has %d classes, but the test data has %d", path, train->classes,
                     test->classes);

@@ -57,7 +57,10 @@ says '2 of 50 images cannot be decoded'
 data 2 check nowhere
 "$towers" train fashion_cnn --dataset fmnist --data-path photos --dry-run >out 2>err </dev/null
 [[ $? == 2 ]] || complain "folders of photos are taken for Fashion-MNIST: $(cat out)"
-says '--dataset fmnist: expected IDX files, .* found folder of images'
+says '--dataset fmnist: expected IDX files, .* found folder of images: photos; leave it out'
+"$towers" train fashion_cnn --data-path photos --max-steps 1 -b 8 --device cpu --quiet --experiment photos >out 2>err </dev/null || complain "photos: $(cat err)"
+"$towers" eval runs/photos --dataset fmnist >out 2>err </dev/null && complain "the photos of a run are taken for Fashion-MNIST: $(cat out)"
+says 'found folder of images: .*photos \(from runs/photos/args.yaml.*\); name the other data with --data-path'
 data 2 check
 data 2 weigh photos
 

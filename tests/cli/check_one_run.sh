@@ -130,6 +130,10 @@ cp -r data $'data\377'
 ends 0 "run directory" train fashion_cnn --device cpu --data-path $'data\377' -b 16 --max-steps 1 --experiment bytes
 ends 2 "no data given: towers eval finds the data of a run only where its args.yaml names them" eval runs/bytes
 ends 0 "[30 examples]" eval runs/bytes --data-path data
+ends 2 "only the weights are used; give it in place of fashion_cnn for its data, too: towers eval runs/one, or" eval fashion_cnn --weights runs/one
+ends 0 "run directory" train fashion_cnn --device cpu --dataset synthetic -b 16 --max-steps 1 --eval-interval 0 --classes 10 --experiment synthetic
+ends 0 "[30 examples]" eval runs/synthetic --data-path data
+ends 2 "--data-path has no effect with --dataset synthetic" eval runs/synthetic --data-path data --dataset synthetic
 ends 2 "has no env.json" eval "$work/data"
 ends 2 "cannot open the run 'runs/two': No such file or directory" eval runs/two
 ends 2 "unknown model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
