@@ -117,6 +117,7 @@ static Status convert_one(void *context, SurveyWorker *worker, int64_t id, int32
     bool done = false;
     if (st == OK) TRY(target_is_done(c, worker, info, path, &done));
     if (done) {
+        if (info->orientation != 1) atomic_fetch_add(&c->rotated, 1);
         atomic_fetch_add(&c->kept, 1);
         return OK;
     }

@@ -123,8 +123,10 @@ data 0 show thin --eval-resize 342 --img-size 299 -o thin.png
 
 # ---- convert: killed and continued, it is what it would have been
 data 0 convert photos whole --side 300
-says 'warning: 1 of these images were stored rotated .* with --exif, which turns them upright'
 says '^50 images written to whole'
+data 0 convert photos whole --side 300
+says '50 existed already'
+says 'warning: 1 of these images were stored rotated .* with --exif, which turns them upright'
 "$towers" data convert photos killed --side 300 --threads 1 >out 2>err </dev/null &
 converting=$!
 until [[ $(find killed -name '*.jpg' 2>/dev/null | wc -l) -ge 3 ]] || ! kill -0 $converting 2>/dev/null; do sleep 0.02; done
