@@ -4,7 +4,7 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 
-enum { VALUE_ROOM = 256, COLUMN_MOST = 40 };
+enum { VALUE_ROOM = 256, CUT_ROOM = VALUE_ROOM + 4, COLUMN_MOST = 40 };
 
 static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])
 {
@@ -47,32 +47,52 @@ static json_t *row_json(const Run *const *runs, int count, const char *key)
     return row;
 }
 
-/* How many characters the values of a row begin with in common. */
-static int common_start(const Run *const *runs, int count, const char *key)
+/* How many characters both values begin with in common. */
+static int common_start(const char *a, const char *b)
 {
-    char first_text[VALUE_ROOM], text[VALUE_ROOM];
-    const char *first = value_of(runs[0], key, first_text);
-    int common = VALUE_ROOM;
-    for (int i = 1; i < count; i++) {
-        const char *value = value_of(runs[i], key, text);
-        int same = 0;
-        while (first && value && first[same] && first[same] == value[same]) same++;
-        common = same < common ? same : common;
-    }
-    return common;
+    int same = 0;
+    while (a && b && a[same] && a[same] == b[same]) same++;
+    return same;
 }
 
-/* A value that is too long for its column is shown from the place where the values differ. */
+/* A value that is too long for its column is shown from its character `from` on. */
+static void value_cut(const char *value, int from, int width, char cut[CUT_ROOM])
+{
+    int last = value ? (int)strlen(value) - width + 3 : 0;
+    from = from < last ? from : last;
+    bool whole = last <= 3 || from <= 3;
+    snprintf(cut, CUT_ROOM, "%s%s", whole ? "" : "...", value ? value + (whole ? 0 : from) : "-");
+}
+
+/* From where to show the value of run i: from where the values of all runs differ, or if another one would look the same
+ * from there, from where these two do. */
+static int cut_begin(const Run *const *runs, int count, int i, const char *key, const int *width)
+{
+    char text[VALUE_ROOM], other_text[VALUE_ROOM], cut[CUT_ROOM], other_cut[CUT_ROOM];
+    const char *value = value_of(runs[i], key, text);
+    int common = VALUE_ROOM;
+    for (int k = 0; k < count; k++) {
+        int same = common_start(value, value_of(runs[k], key, other_text));
+        common = same < common ? same : common;
+    }
+    int from = common;
+    value_cut(value, common, width[i], cut);
+    for (int k = 0; k < count; k++) {
+        const char *other = value_of(runs[k], key, other_text);
+        int same = common_start(value, other), shown = width[i] < width[k] ? width[i] : width[k];
+        value_cut(other, common, width[k], other_cut);
+        bool differ = value && other && strcmp(value, other) != 0;
+        if (differ && !strncmp(cut, other_cut, (size_t)shown) && same > from) from = same;
+    }
+    return from;
+}
+
 static void row_print(const Run *const *runs, int count, const char *key, const int *width, FILE *to)
 {
-    char text[VALUE_ROOM], cut[VALUE_ROOM + 4];
-    int common = common_start(runs, count, key);
+    char text[VALUE_ROOM], cut[CUT_ROOM];
     text_printf(to, "  %-22s", key);
     for (int i = 0; i < count; i++) {
-        const char *value = value_of(runs[i], key, text);
-        int last = value ? (int)strlen(value) - width[i] + 3 : 0, from = common < last ? common : last;
-        bool whole = last <= 3 || from <= 3;
-        snprintf(cut, sizeof cut, "%s%s", whole ? "" : "...", value ? value + (whole ? 0 : from) : "-");
+        value_cut(value_of(runs[i], key, text), cut_begin(runs, count, i, key, width), width[i], cut);
         text_printf(to, "  %*.*s", width[i], width[i], cut);
     }
     fputc('\n', to);

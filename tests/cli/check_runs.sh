@@ -56,6 +56,9 @@ done
 "$towers" compare long/a1 long/a2 >text || complain "compare of long values"
 grep -qE '^  lr-mult +[.]{3}[^ ]*bias=1,fc1.weight=1  [.]{3}[^ ]*bias=2,fc1.weight=1$' text &&
     grep -qE '^  freeze +conv1.weight,conv1.bias,conv2.we[*]1 +conv1.weight,conv1.bias,conv2.we[*]2$' text || complain "long values look equal: $(cat text)"
+cp -r long/a1 long/a3 && sed -i 's/^lr-mult: "conv1/lr-mult: "conv9/' long/a3/args.yaml # only the first two share 30 characters
+"$towers" compare long/a3 long/a1 long/a2 >text || complain "compare of three long values"
+grep -qE '^  lr-mult .* [.]{3}[^ ]*bias=1,fc1.weight=1  [.]{3}[^ ]*bias=2,fc1.weight=1$' text || complain "two of three long values look equal: $(cat text)"
 rm -r long
 
 python3 - <<'PY' || failures=$((failures + 1))
