@@ -4,6 +4,7 @@
 #include "inception/job/cached_weights.h"
 #include "inception/job/run_settings.h"
 #include "inception/models/models.h"
+#include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
 
 #include <ctype.h>
@@ -48,12 +49,14 @@ static bool is_later(const struct timespec *a, const struct timespec *b)
     return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-static bool has_steps(const char *run)
+/* It has ended, and says so. */
+static bool took_no_step(const char *run)
 {
-    char path[PROBE_BYTES];
-    struct stat info;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
-    return stat(path, &info) == 0 && info.st_size > 0;
+    json_t *outcome = json_of_run(run, "outcome.json");
+    const json_t *step = json_object_get(outcome, "step");
+    bool none = json_is_integer(step) && json_integer_value(step) == 0;
+    json_decref(outcome);
+    return none;
 }
 
 /* When a run last saved something that it can go on from or should have: false if it never did, or took no step. */
@@ -62,7 +65,7 @@ static bool saved_when(const char *run, struct timespec *when)
     static const char *const names[] = {"ckpt/latest", "ckpt", "last.safetensors", "best.safetensors"};
     RunSaved saved;
     *when = (struct timespec){0};
-    if (run_saved(run, &saved) == OK && !saved.checkpoints && (!saved.results || !has_steps(run)))
+    if (run_saved(run, &saved) == OK && !saved.checkpoints && (!saved.results || took_no_step(run)))
         return false; /* unreadable counts */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[PROBE_BYTES];

@@ -93,4 +93,9 @@ cmp -s "$runs/one/last.safetensors" "$work/golden/one/last.safetensors" || compl
 train --experiment none --epochs 0 && train --resume auto --epochs 2 --checkpoint-steps 9 || complain "auto, after a run of no step: $(cat "$work/err")"
 grep -q "run directory $runs/one$" "$work/err" || complain "auto goes on with another run: $(cat "$work/err")"
 
+# but not one that took steps and wrote no metrics of them
+train --experiment silent --epochs 1 --metrics-interval 1000 --checkpoint-steps 0 && rm -rf "$runs/silent/ckpt"
+[[ -s $runs/silent/last.safetensors && ! -s $runs/silent/metrics.jsonl ]] || complain "silent: $(ls "$runs/silent") $(cat "$work/err")"
+train --resume auto --epochs 2 && complain "auto passes over a run that took steps: $(cat "$work/err")"
+
 check_end "no run begins over another"
