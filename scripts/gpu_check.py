@@ -581,11 +581,12 @@ def parts_run(args):
             used += SHARES[name]
             seconds = started + args.total * used / shares - time.monotonic()
         part = Part(args, name, seconds)
-        try:
-            {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name](part)
-        except Exception:  # a failing part must not stop the others
-            part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
-        plans_keep(part)
+        run = {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name]
+        for step in (run, plans_keep):
+            try:
+                step(part)
+            except Exception:  # a failing part must not stop the others
+                part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
         problems += len(part.result["problems"])
         if args.page and not args.dry_run:
             subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_tables.py"), args.out, args.page], check=False)

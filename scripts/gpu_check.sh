@@ -41,6 +41,7 @@ done
 for number in "--seconds=$seconds" "--total=$total"; do
     case ${number#*=} in *[!0-9]*) echo "gpu_check: ${number%%=*} expects a whole number (got '${number#*=}')" >&2; exit 2 ;; esac
 done
+[ "${total:-60}" -gt 20 ] || { echo "gpu_check: --total expects more than 20 seconds, which are kept for what follows the build (got $total)" >&2; exit 2; }
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 page=${page:-$out/performance.md}
@@ -58,9 +59,12 @@ command -v ninja >/dev/null && settings+=(-G Ninja)
 command -v pkg-config >/dev/null || settings+=("-DPKG_CONFIG_EXECUTABLE=$bundle/bin/bundle-pkg-config")
 echo "== building in $build"
 mkdir -p "$build"
-limited=(timeout -k 5 "$((${total:-3620} - 20))") # seconds; what is built by then is kept
-"${limited[@]}" cmake -S "$root" -B "$build" "${settings[@]}" >"$build/log" 2>&1 &&
-    "${limited[@]}" cmake --build "$build" -j "$(nproc)" --target towers test_ops gpu_driver fidelity_driver >>"$build/log" 2>&1
+limited() { # COMMAND...: what is built by the end of the time is kept
+    local left=$((${total:-3620} - SECONDS - 20))
+    timeout -k 5 "$((left > 1 ? left : 1))" "$@"
+}
+limited cmake -S "$root" -B "$build" "${settings[@]}" >"$build/log" 2>&1 &&
+    limited cmake --build "$build" -j "$(nproc)" --target towers test_ops gpu_driver fidelity_driver >>"$build/log" 2>&1
 status=$?
 if [ $status -ne 0 ]; then
     cp "$build/log" "$out/build.log"
