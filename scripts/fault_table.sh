@@ -55,7 +55,7 @@ F44|garbage at the port where programs of several hosts meet|dropped|-
 F45|a launched program that expects another number of programs|refused with both numbers; the others end at `--comm-timeout`, because it is missing|2/7
 F46|programs of another build, other options or other data|the rank that differs is named|2
 F47|a program or a tower on another host dies|the others end with its name: within 10 s if the machines are not busy; the tests allow 60|7
-F48|run directory that cannot be written, disk full later|an error before training; later, logs are reduced with a warning|6
+F48|run directory that cannot be written, disk full later|an error before training; later, logs are reduced with a warning, but `--log-samples` ends the run|6
 F49|small `/dev/shm`, `memlock`, `nofile`|`towers doctor` names the limit and the remedy|-
 F50|bad command lines|exit code 2 with a suggestion; nothing is created|2
 F51|bad configuration files|file, line and column|2

@@ -91,6 +91,6 @@ folder = rows("folder")
 assert len(folder) == 24 and len(rows("train")) == 120
 assert rows("records") == folder == rows("shards"), (rows("records"), folder)
 PYTHON
-refused 3 "is not a shard" predict runs/run --device cpu records/train-00000-of-00002 sets/folder/val/ant/img01000.png
+refused 2 "predict them with a command of its own" predict runs/run --device cpu records/train-00000-of-00002 sets/folder/val/ant/img01000.png
 
 check_end "the recipe tf2016 trains on TFRecords as the original did"
