@@ -194,8 +194,19 @@ static void calls_note(int64_t step)
     if (step <= GPU_RUN_STEPS) calls[step] = fake_gpu_calls();
 }
 
-/* Call `number` of rank 1 fails: it says which, and rank 0 that rank 1 left; neither hangs or leaves anything behind. */
-static void check_failure(int64_t number)
+/* Questions that have an answer all the same, and farewells: the longer rank 0 waited when the calls were counted, the
+ * later in the run is a call of that number. */
+static bool may_fail(const char *call)
+{
+    static const char *const words[] = {"cudaPointerGetAttributes", "cudaFree", "Destroy", "Unregister"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(call, words[i])) return true;
+    return !*call; /* there were fewer */
+}
+
+/* Call `number` of rank 1 fails: it says which, and rank 0 that rank 1 left; neither hangs or leaves anything behind. False if
+ * it was one that may fail. */
+static bool check_failure(int64_t number)
 {
     GpuRun run;
     fail_at = number;
@@ -203,17 +214,18 @@ static void check_failure(int64_t number)
     run.on_start = start_failing;
     gpu_run_live(&run);
     const char *failed = run.seen->rank[1].failed, *told = run.seen->rank[1].message;
-    bool question = strcmp(failed, "cudaPointerGetAttributes") == 0; /* of an upload: it may lie anywhere */
+    bool harmless = may_fail(failed);
     bool named = strstr(told, failed) ||
                  (strcmp(failed, "kernel") == 0 && (strstr(told, "kernel_") || strstr(told, "convert_")));
     for (int r = 0; r < 2; r++) {
         if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %lld: rank %d hung", (long long)number, r);
         if (run.seen->rank[r].alive) fail_msg("call %lld: rank %d left objects", (long long)number, r);
     }
-    if (!question && (run.seen->rank[0].status != ERR_COMM || run.seen->rank[1].status == OK || !named))
+    if (!harmless && (run.seen->rank[0].status != ERR_COMM || run.seen->rank[1].status == OK || !named))
         fail_msg("call %lld, %s: %d, %d '%s'", (long long)number, failed, (int)run.seen->rank[0].status,
                  (int)run.seen->rank[1].status, told);
     gpu_run_close(&run);
+    return !harmless;
 }
 
 /* The calls of about one step; of those every 41st, or all. */
@@ -228,7 +240,9 @@ static void test_failing_call_ends_the_run(void **state)
     must_live(&run);
     gpu_run_close(&run);
     assert_in_range(calls[4] - calls[3], 150, 5000); /* the more the longer it waits for the other rank */
-    for (int64_t number = calls[3]; number < calls[4]; number += step) check_failure(number);
+    int ended = 0;
+    for (int64_t number = calls[3]; number < calls[4]; number += step) ended += check_failure(number);
+    assert_true(ended > 2);
     munmap(calls, 4096);
 }
 
