@@ -17,10 +17,8 @@ Status cudnn_failed(int status, const char *file, int line, const char *call)
 {
     char words[512] = "";
     cudnnGetLastErrorString(words, sizeof words);
-    bool memory = status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
-                  status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-    return status_fail(memory ? ERR_MEMORY : ERR_DEVICE, file, line, "cuDNN: %s in %s%s%s",
-                       cudnnGetErrorString((cudnnStatus_t)status), call, *words ? ": " : "", words);
+    return status_fail(ERR_DEVICE, file, line, "cuDNN: %s in %s%s%s", cudnnGetErrorString((cudnnStatus_t)status), call,
+                       *words ? ": " : "", words);
 }
 
 Status cublas_failed(int status, const char *file, int line, const char *call)

@@ -169,21 +169,27 @@ static void test_cached_plan_breaks_a_rule(void **state)
     assert_string_not_equal(plan_cache_find(cuda_device(&device)->plans, task), "engine 1 knobs 25=7");
 }
 
-/* Every plan is made again from its name, however many knobs its engine has. */
-static void test_plans_by_name(void **state)
+static CudnnGraph *forward_graph(void)
 {
-    enum { ENGINES = 8 };
     ConvShape shape = {.x = {N, C, SIDE, SIDE},
                        .w = {K, C, 3, 3},
                        .y = {N, K, SIDE, SIDE},
                        .window = {3, 3, 1, 1, 1, 1, false},
                        .dtype = DTYPE_F16};
-    const CudnnRules rules = {.tensor_cores = true};
-    CudnnPlan *plans[ENGINES], *again;
     CudnnGraph *graph;
     ConvTensors tensors;
-    int found;
     assert_int_equal(conv_graph_create(cuda_device(&device)->cudnn, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    return graph;
+}
+
+/* Every plan is made again from its name, however many knobs its engine has. */
+static void test_plans_by_name(void **state)
+{
+    enum { ENGINES = 8 };
+    const CudnnRules rules = {.tensor_cores = true};
+    CudnnPlan *plans[ENGINES], *again;
+    CudnnGraph *graph = forward_graph();
+    int found;
     assert_int_equal(cudnn_plans(graph, &rules, ENGINES, plans, &found), OK);
     assert_true(found > 3);
     for (int i = 0; i < found; i++) {
@@ -200,18 +206,11 @@ static void test_plans_by_name(void **state)
 static void test_plans_of_which_not_all_is_told(void **state)
 {
     enum { QUESTIONS = 40, LOOSE = 0 /* an engine of the fake that is not deterministic */ };
-    ConvShape shape = {.x = {N, C, SIDE, SIDE},
-                       .w = {K, C, 3, 3},
-                       .y = {N, K, SIDE, SIDE},
-                       .window = {3, 3, 1, 1, 1, 1, false},
-                       .dtype = DTYPE_F16};
     const CudnnRules rules = {.tensor_cores = true};
     CudnnPlan *plan, *again;
-    CudnnGraph *graph;
-    ConvTensors tensors;
+    CudnnGraph *graph = forward_graph();
     char loose[64];
     int found, whole = 0;
-    assert_int_equal(conv_graph_create(cuda_device(&device)->cudnn, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
     assert_int_equal(cudnn_plans(graph, &rules, 1, &plan, &found), OK);
     snprintf(loose, sizeof loose, "engine %d knobs", LOOSE);
     for (int nth = 1; nth <= QUESTIONS; nth++) {

@@ -70,8 +70,8 @@ static Status offer_plans(Choice *c, Device *device, int wanted)
     rules.no_runtime_compile = true; /* seconds each, and rarely the best */
     rules.workspace_max = WORKSPACE_MAX;
     Status st = graph_create(device, c->spec, &graph);
-    if (st == OK && cudnn_plans(graph, &rules, wanted, plans, &found) !=
-                        OK) { /* better a slow start or a large workspace than none */
+    if (st == OK) st = cudnn_plans(graph, &rules, wanted, plans, &found);
+    if (graph && st != OK && st != ERR_MEMORY) { /* better a slow start or a large workspace than none */
         rules.no_runtime_compile = false;
         rules.workspace_max = 0;
         st = cudnn_plans(graph, &rules, wanted, plans, &found);
