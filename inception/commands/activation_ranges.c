@@ -3,9 +3,7 @@
 #include "inception/commands/activation_ranges.h"
 
 #include "inception/job/cores.h"
-#include "inception/job/run_argument.h"
 #include "towers/data/loading/fold.h"
-#include "towers/files/utf8.h"
 
 enum { RANGE_BATCH = 8 };
 
@@ -41,26 +39,6 @@ static Status batch_widen(void *context, const Inferred *found)
     return OK;
 }
 
-/* Ranges need no labels, so classes may have other names than in the training; a number may be the only thing known. */
-static void names_note(const JobFiles *files)
-{
-    const SourceInfo *info = source_info(files->train);
-    for (int i = 0; files->trained && i < info->classes && *info->class_names[i]; i++) {
-        char name[PATH_BYTES]; /* as records have it */
-        size_t k = 0;
-        utf8_escape(name, sizeof name, info->class_names[i]);
-        while (k < json_array_size(files->trained) &&
-               strcmp(json_string_value(json_array_get(files->trained, k)), name) != 0)
-            k++;
-        if (k < json_array_size(files->trained)) continue;
-        text_printf(stderr,
-                    "%s has a class '%s', which the network does not know; are its images like those of the "
-                    "training?\n",
-                    info->name, name);
-        return;
-    }
-}
-
 /* One part of as many as leave at most RANGE_IMAGES in it, with the shares that classes have in all. */
 static Status images_choose(const Options *o, JobFiles *files)
 {
@@ -82,8 +60,6 @@ Status activation_ranges_measure(Options *o, JobFiles *files, const ProgramConfi
     o->classes = program->options.classes;
     TRY(backend_find("cpu", &job->backend, why, sizeof why));
     TRY(job_data_open(o, 0, files));
-    files->trained = run_class_names(o, path);
-    if (!o->quiet) names_note(files);
     TRY(images_choose(o, files));
     const SourceInfo *info = source_info(files->train);
     int32_t rest = (int32_t)(info->count % RANGE_BATCH), sizes[] = {RANGE_BATCH, rest, 0};

@@ -304,10 +304,10 @@ static void maps_html(const Run *run, FILE *to)
     int count = text ? rows_read(text, row) : 0;
     if (count) {
         section_open(to, "Where the network looked");
-        fputs("<p>Class activation maps of the most confident mistakes: of the class that the network took the image "
-              "for, "
-              "and of its own.</p><div class=\"strip\">",
-              to);
+        fputs(
+            "<p>Class activation maps of the most confident mistakes: of the predicted class, and of the right one.</p>"
+            "<div class=\"strip\">",
+            to);
         for (int i = 0; i < count && i < MISTAKE_MAPS; i++) {
             snprintf(name, sizeof name, "cam/%06d-" MISTAKE_MAP ".png", i);
             if (!png_write(run, name, "two class activation maps", to)) continue;

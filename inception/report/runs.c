@@ -2,8 +2,8 @@
  *
  * The state of a run is, in this order: running, if a trainer holds its lock; what outcome.json says; failed without a
  * word, if it left its heartbeat; failed, if log.txt ends with the cause; finished or stopped, if it wrote the weights of
- * its end, by its number of epochs or steps; else failed, because it ended without a word. The score is the best of the run: test accuracy or mAP, else KID, else the
- * lowest training loss of an epoch. */
+ * its end, by its number of epochs or steps; else failed, because it ended without a word. The score is the best of the run:
+ * test accuracy or mAP, else KID, else the lowest training loss of an epoch. */
 #include "inception/report/runs.h"
 
 #include "kernels/array.h"

@@ -4,7 +4,7 @@
 #include "kernels/text.h"
 #include "towers/files/json.h"
 
-enum { VALUE_ROOM = 256, CUT_ROOM = VALUE_ROOM + 4, COLUMN_MOST = 40 };
+enum { VALUE_ROOM = 256, COLUMN_MOST = 40 };
 
 static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])
 {
@@ -47,53 +47,22 @@ static json_t *row_json(const Run *const *runs, int count, const char *key)
     return row;
 }
 
-/* How many characters both values begin with in common. */
-static int common_start(const char *a, const char *b)
-{
-    int same = 0;
-    while (a && b && a[same] && a[same] == b[same]) same++;
-    return same;
-}
-
-/* A value that is too long for its column is shown from its character `from` on. */
-static void value_cut(const char *value, int from, int width, char cut[CUT_ROOM])
-{
-    int last = value ? (int)strlen(value) - width + 3 : 0;
-    from = from < last ? from : last;
-    bool whole = last <= 3 || from <= 3;
-    snprintf(cut, CUT_ROOM, "%s%s", whole ? "" : "...", value ? value + (whole ? 0 : from) : "-");
-}
-
-/* From where to show the value of run i: from where the values of all runs differ, or if another one would look the same
- * from there, from where these two do. */
-static int cut_begin(const Run *const *runs, int count, int i, const char *key, const int *width)
-{
-    char text[VALUE_ROOM], other_text[VALUE_ROOM], cut[CUT_ROOM], other_cut[CUT_ROOM];
-    const char *value = value_of(runs[i], key, text);
-    int common = VALUE_ROOM;
-    for (int k = 0; k < count; k++) {
-        int same = common_start(value, value_of(runs[k], key, other_text));
-        common = same < common ? same : common;
-    }
-    int from = common;
-    value_cut(value, common, width[i], cut);
-    for (int k = 0; k < count; k++) {
-        const char *other = value_of(runs[k], key, other_text);
-        int same = common_start(value, other), shown = width[i] < width[k] ? width[i] : width[k];
-        value_cut(other, common, width[k], other_cut);
-        bool differ = value && other && strcmp(value, other) != 0;
-        if (differ && !strncmp(cut, other_cut, (size_t)shown) && same > from) from = same;
-    }
-    return from;
-}
-
+/* If a value has no room in its column, all have lines of their own. */
 static void row_print(const Run *const *runs, int count, const char *key, const int *width, FILE *to)
 {
-    char text[VALUE_ROOM], cut[CUT_ROOM];
+    char text[VALUE_ROOM];
+    bool fit = true;
+    for (int i = 0; i < count; i++) {
+        const char *value = value_of(runs[i], key, text);
+        fit &= !value || (int)strlen(value) <= width[i];
+    }
     text_printf(to, "  %-22s", key);
     for (int i = 0; i < count; i++) {
-        value_cut(value_of(runs[i], key, text), cut_begin(runs, count, i, key, width), width[i], cut);
-        text_printf(to, "  %*.*s", width[i], width[i], cut);
+        const char *value = value_of(runs[i], key, text), *shown = value ? value : "-";
+        if (fit)
+            text_printf(to, "  %*s", width[i], shown);
+        else
+            text_printf(to, "\n    %s  %s", runs[i]->name, shown);
     }
     fputc('\n', to);
 }
@@ -104,7 +73,7 @@ static void widths_fit(const Run *const *runs, int count, const char *key, int *
     for (int i = 0; i < count; i++) {
         const char *value = value_of(runs[i], key, text);
         int length = value ? (int)strlen(value) : 0;
-        width[i] = length < width[i] ? width[i] : length > COLUMN_MOST ? COLUMN_MOST : length;
+        if (length > width[i] && length <= COLUMN_MOST) width[i] = length;
     }
 }
 

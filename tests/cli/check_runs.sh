@@ -48,17 +48,14 @@ grep -q "'empty' has no run" err || complain "of an empty folder: $(cat err)"
 "$towers" compare runs/one runs/several --json >pair.json || complain "compare"
 "$towers" compare runs/one runs/several runs/unscored >text || complain "compare of three"
 grep -A9 "^Settings that differ" text | grep -qE '^  lr +0.001 +0.02 +0.001' || complain "no lr in the settings: $(cat text)"
-for n in 1 2; do # long values that differ behind 40 characters and behind 30: the first are cut, but not to the same text
+for n in 1 2; do # longer than a column, and not: the first have lines of their own
     mkdir -p long && cp -r runs/one long/a$n
     sed -i "s/^# lr-mult: .*/lr-mult: \"conv1.weight=1,conv1.bias=1,conv2.weight=1,conv2.bias=$n,fc1.weight=1\" # from command line/
         s/^# freeze: .*/freeze: \"conv1.weight,conv1.bias,conv2.we*$n\" # from command line/" long/a$n/args.yaml
 done
 "$towers" compare long/a1 long/a2 >text || complain "compare of long values"
-grep -qE '^  lr-mult +[.]{3}[^ ]*bias=1,fc1.weight=1  [.]{3}[^ ]*bias=2,fc1.weight=1$' text &&
+grep -qE '^    a1  conv1.weight=1,.*bias=1,fc1.weight=1$' text && grep -qE '^    a2  conv1.weight=1,.*bias=2,fc1.weight=1$' text &&
     grep -qE '^  freeze +conv1.weight,conv1.bias,conv2.we[*]1 +conv1.weight,conv1.bias,conv2.we[*]2$' text || complain "long values look equal: $(cat text)"
-cp -r long/a1 long/a3 && sed -i 's/^lr-mult: "conv1/lr-mult: "conv9/' long/a3/args.yaml # only the first two share 30 characters
-"$towers" compare long/a3 long/a1 long/a2 >text || complain "compare of three long values"
-grep -qE '^  lr-mult .* [.]{3}[^ ]*bias=1,fc1.weight=1  [.]{3}[^ ]*bias=2,fc1.weight=1$' text || complain "two of three long values look equal: $(cat text)"
 rm -r long
 
 python3 - <<'PY' || failures=$((failures + 1))
