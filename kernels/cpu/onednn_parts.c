@@ -56,8 +56,8 @@ static Cut cut_of(const OnednnSpec *spec)
     return cut;
 }
 
-/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. A task that
- * computes several parts keeps nothing of weights that are divided among them. */
+/* A product over one part. Weights stay as they are held: to lay them out otherwise would be repeated for each part. A task
+ * that computes several parts keeps nothing of weights that are divided among them. */
 static OnednnSpec part_of(const OnednnSpec *spec, const Cut *cut, int64_t extent)
 {
     OnednnSpec part = *spec;

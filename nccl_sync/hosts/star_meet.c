@@ -158,9 +158,8 @@ static Status root_meet(Star *c, int port, int64_t deadline)
                 text_add(&absent, "%s%d", absent.used ? ", " : "", r);
         if (c->refused)
             snprintf(others, sizeof others,
-                     "; %d connections did not prove to be of this job (TOWERS_TOKEN, the number of programs), the "
-                     "last as rank "
-                     "%d of %d on %s",
+                     "; %d connections did not prove to be of this job (TOWERS_TOKEN, the number of programs), "
+                     "the last as rank %d of %d on %s",
                      c->refused, c->claims.rank, c->claims.ranks, c->claims.host);
         failure_make(c, ERR_COMM, 0,
                      "of %d programs rank %s did not connect to port %d of %s within %.0f s (--comm-timeout); here are "

@@ -7,8 +7,6 @@
 #include "kernels/cpu/conv/conv_onednn.h"
 #include "kernels/cpu/onednn_isa.h"
 
-enum { IMAGE_CHANNELS = 16 }; /* fewer channels are those of an image, whose gradient no training asks for */
-
 typedef struct Candidate Candidate;
 typedef Status Offer(Choice *choice, Device *device, const ConvProblem *p, const Candidate *candidate, bool sum);
 

@@ -4,7 +4,10 @@
 #include "kernels/cpu/choice.h"
 #include "kernels/cpu/conv/conv_impl.h"
 
-enum { ONEDNN_CANDIDATES = 8 };
+enum {
+    ONEDNN_CANDIDATES = 8,
+    IMAGE_CHANNELS = 16 /* fewer channels are those of an image, whose gradient no training asks for */
+};
 
 typedef struct OnednnConv {
     Choice choice; /* .one_thread is set by the caller, the rest by onednn_conv_choose; choice_free frees it */

@@ -10,7 +10,7 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/text.h"
 
-enum { STRIDE_MAX = 2, PHASES_MAX = STRIDE_MAX * STRIDE_MAX, FEW_CHANNELS = 16 };
+enum { STRIDE_MAX = 2, PHASES_MAX = STRIDE_MAX * STRIDE_MAX };
 
 /* A phase along one axis: places `first` + stride * m of x, m from 0 to `places` - 1, of which windows meet the first `met`, by
  * the taps `tap` + stride * j, j from 0 to `taps` - 1: output m + pad - j. */
@@ -62,7 +62,7 @@ static const char *phases_takes(const Device *device, const ConvProblem *p)
     if (v->stride_h == 1 && v->stride_w == 1) return "stride is 1";
     if (p->x->dtype != DTYPE_BF16 || p->y->dtype != DTYPE_BF16 || !onednn_has_amx()) return "not in bf16 on AMX";
     if (v->stride_h > STRIDE_MAX || v->stride_w > STRIDE_MAX) return "stride is more than 2";
-    if (p->x->shape.c < FEW_CHANNELS) return "too few channels";
+    if (p->x->shape.c < IMAGE_CHANNELS) return "too few channels";
     for (int32_t k = 0; k < STRIDE_MAX; k++)
         if ((k < v->stride_h && !axis_fits(axis_h(p, k), p->y->shape.h)) ||
             (k < v->stride_w && !axis_fits(axis_w(p, k), p->y->shape.w)))

@@ -89,8 +89,8 @@ void transform_worker_free(TransformWorker *worker);
 /* After each image: frees buffers of large ones and gives their share of the decoders' budget back. */
 void transform_worker_rest(TransformWorker *worker);
 
-/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c, or 1 with `gray`], including its border, and the record (kernels/op.h).
- * Errors: as for image_decode; ERR_FORMAT for bounding boxes that CROP_BOX cannot use. */
+/* Writes the canvas, [side + 2 pad][side + 2 pad][info->c, or 1 with `gray`], including its border, and the record
+ * (kernels/op.h). Errors: as for image_decode; ERR_FORMAT for bounding boxes that CROP_BOX cannot use. */
 NODISCARD Status transform_apply(const Transform *transform, TransformWorker *worker, const Bytes *bytes,
                                  const ImageInfo *info, const SamplePlan *plan, uint8_t *canvas,
                                  int32_t record[IMAGE_RECORD]);

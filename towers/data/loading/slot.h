@@ -1,5 +1,6 @@
-/* BatchSlot: the memory of one batch, and what it holds, which does not depend on threads: each image read, decoded and transformed, damaged ones covered by a
- * neighbor, all mixed, with their targets. Nothing here waits or locks: that is the loader's. */
+/* BatchSlot: the memory of one batch, and what it holds, which does not depend on threads: each image read, decoded and
+ * transformed, damaged ones covered by a neighbor, all mixed, with their targets. Nothing here waits or locks: that is the
+ * loader's. */
 #pragma once
 
 #include "towers/data/loading/loader.h"
