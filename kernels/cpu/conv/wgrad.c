@@ -10,7 +10,6 @@
  * shape alone: a thread computes whole slices in memory of its own, and the dw of all slices are added in order. */
 #include "kernels/cpu/conv/wgrad.h"
 
-#include "kernels/cpu/onednn_isa.h"
 #include "kernels/cpu/span.h"
 
 #if defined(__x86_64__)
@@ -143,7 +142,7 @@ static int32_t *panels_cut(int channels, int most, int *count)
     return first;
 }
 
-static void wgrad_destroy(void *made)
+void wgrad_destroy(void *made)
 {
     Wgrad *g = made;
     if (!g) return;
@@ -198,7 +197,7 @@ static size_t sums_bytes(const Wgrad *g)
     return align_up((size_t)dw_count(g) * sizeof(float), 64);
 }
 
-static size_t wgrad_workspace(const void *made)
+size_t wgrad_workspace(const void *made)
 {
     const Wgrad *g = made;
     if (!g->slices) return block_bytes(g);
@@ -480,7 +479,7 @@ static void sums_chunk(void *context, int64_t first, int64_t end)
         row_add(run->dw + first, (const float *)(const void *)sums + first, end - first);
 }
 
-static Status wgrad_run(const void *made, Device *device, OpCall *call)
+Status wgrad_run(const void *made, Device *device, OpCall *call)
 {
     enum { SUMS_CHUNK = 2048 };
     const Wgrad *g = made;
@@ -498,97 +497,4 @@ static Status wgrad_run(const void *made, Device *device, OpCall *call)
     }
     return OK;
 }
-
-/* ---- rows of the list of convolutions */
-
-/* With fewer channels, panels are mostly padding; with fewer pixels, reading and writing dw is what takes the time. */
-static const char *size_declines(const ConvProblem *p)
-{
-    enum { FEW_CHANNELS = WGRAD_LANES, FEW_PIXELS = 128 };
-    if (p->x->shape.c < FEW_CHANNELS || p->y->shape.c < FEW_CHANNELS / 2) return "too few channels";
-    return shape_pixels(p->y->shape) < FEW_PIXELS ? "too few pixels" : NULL;
-}
-
-const char *wgrad_declines(const ConvProblem *p)
-{
-    if (p->x->dtype != DTYPE_BF16 || p->y->dtype != DTYPE_BF16) return "types are not bf16";
-    if (p->x->shape.n < 2) return "a single image cannot be paired";
-    return size_declines(p);
-}
-
-static const char *amx_takes(const Device *device, const ConvProblem *p)
-{
-    (void)device;
-    if (wgrad_declines(p)) return wgrad_declines(p);
-    return onednn_has_amx() && wgrad_amx.usable() ? NULL : "processor has no AMX";
-}
-
-static const char *avx512_takes(const Device *device, const ConvProblem *p)
-{
-    (void)device;
-    if (wgrad_declines(p)) return wgrad_declines(p);
-    return onednn_has_bf16() && wgrad_avx512.usable() ? NULL : "processor has no AVX512-BF16";
-}
-
-const WgradCode *wgrad_for_f32(void)
-{
-    if (onednn_has_avx512() && wgrad_f32.usable()) return &wgrad_f32;
-    return onednn_has_avx2() && wgrad_f32_avx2.usable() ? &wgrad_f32_avx2 : NULL;
-}
-
-/* Why oneDNN computes this about as fast; NULL if it does not. A panel of one vector has too few products for its loads,
- * and short rows too few for storing their sums. */
-static const char *f32_declines(const ConvProblem *p)
-{
-    enum { SIDE = 5, STRIDE = 2, SHORT = 8, FEW_INPUTS = 2 * WGRAD_LANES };
-    const Window *v = &p->window;
-    bool large = v->kh == SIDE && v->kw == SIDE && v->stride_h == STRIDE && v->stride_w == STRIDE;
-    bool joins = v->kh == 1 && v->kw == 1; /* rows into one */
-    if (!large && wgrad_for_f32() != &wgrad_f32_avx2) return "window is not 5x5 of stride 2";
-    if (!large && !joins && p->y->shape.w < SHORT) return "rows are short";
-    if (size_declines(p)) return size_declines(p);
-    return p->x->shape.c < FEW_INPUTS ? "too few channels" : NULL;
-}
-
-static const char *f32_takes(const Device *device, const ConvProblem *p)
-{
-    (void)device;
-    if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
-    if (f32_declines(p)) return f32_declines(p);
-    return wgrad_for_f32() ? NULL : "processor has no AVX-512 or AVX2";
-}
-
-static Status f32_create(Device *device, const ConvProblem *p, void **made)
-{
-    return wgrad_create(wgrad_for_f32(), p, cpu_threads(device), made);
-}
-
-static Status amx_create(Device *device, const ConvProblem *p, void **made)
-{
-    return wgrad_create(&wgrad_amx, p, cpu_threads(device), made);
-}
-
-static Status avx512_create(Device *device, const ConvProblem *p, void **made)
-{
-    return wgrad_create(&wgrad_avx512, p, cpu_threads(device), made);
-}
-
-const ConvImpl conv_wgrad_amx = {.name = "packed products, AMX",
-                                 .takes = amx_takes,
-                                 .create = amx_create,
-                                 .workspace = wgrad_workspace,
-                                 .run = wgrad_run,
-                                 .destroy = wgrad_destroy};
-const ConvImpl conv_wgrad_f32 = {.name = "packed products, f32",
-                                 .takes = f32_takes,
-                                 .create = f32_create,
-                                 .workspace = wgrad_workspace,
-                                 .run = wgrad_run,
-                                 .destroy = wgrad_destroy};
-const ConvImpl conv_wgrad_avx512 = {.name = "packed products, AVX512-BF16",
-                                    .takes = avx512_takes,
-                                    .create = avx512_create,
-                                    .workspace = wgrad_workspace,
-                                    .run = wgrad_run,
-                                    .destroy = wgrad_destroy};
 #endif

@@ -78,6 +78,9 @@ const char *wgrad_declines(const ConvProblem *problem);
 
 /* x and dy: of the words' dtype, slices too. */
 NODISCARD Status wgrad_create(const WgradCode *code, const ConvProblem *problem, int threads, void **made);
+size_t wgrad_workspace(const void *made);
+Status wgrad_run(const void *made, Device *device, OpCall *call);
+void wgrad_destroy(void *made);
 
 /* ---- packing with AVX-512 (wgrad_pack.c) */
 
