@@ -438,10 +438,11 @@ static bool is_file(const char *given)
 Status model_open(Options *options, JobFiles *files, FILE *to)
 {
     (void)to;
-    if (options->verb == VERB_INFO && (options->argument_count == 0 || is_file(options->arguments[0]))) return OK;
-    TRY(run_argument_apply(options));
-    if (options->verb == VERB_INFO && options->json)
+    bool file = options->argument_count && is_file(options->arguments[0]);
+    if (options->verb == VERB_INFO && options->json && !file)
         return FAIL(ERR_ARG, "--json is for a file of weights: towers info FILE --json");
+    if (options->verb == VERB_INFO && (options->argument_count == 0 || file)) return OK;
+    TRY(run_argument_apply(options));
     bool run = options->verb == VERB_INFO && options->weights;
     json_t *root =
         run ? json_of_run(options->weights, "env.json") : NULL; /* its data made them; args.yaml has neither */

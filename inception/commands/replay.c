@@ -4,6 +4,7 @@
 
 #include "inception/job/cores.h"
 #include "inception/models/models.h"
+#include "inception/options/conditions.h"
 #include "towers/files/json.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/hooks.h"
@@ -194,6 +195,7 @@ Status replay_run(Options *o, JobFiles *files, FILE *to)
     (void)files;
     const char *path = o->argument_count ? o->arguments[0] : NULL;
     Capsule *capsule;
+    TRY(conditions_check(o));
     if (!path) return FAIL(ERR_ARG, "no capsule given; usage: towers replay RUN/nan-step-N-tower-K");
     TRY(capsule_look(path));
     TRY(capsule_open(path, &capsule));

@@ -317,7 +317,8 @@ Status options_apply_file(Options *options, const char *path, OptionOrigin origi
 
 static Status apply_lower_origins(Options *options, char *const *environment)
 {
-    if (options->help || options->help_all || options->version) return OK; /* help must work despite errors */
+    if (options->help || options->help_all || options->help_debug || options->version)
+        return OK; /* in spite of errors */
     for (char *const *entry = environment; entry && *entry; entry++) TRY(apply_variable(options, *entry));
     if (options->config) TRY(options_apply_file(options, options->config, ORIGIN_CONFIG));
     return OK;

@@ -145,6 +145,7 @@ for verb in train eval info bench export compare report replay doctor help versi
     shown "towers $verb" $verb --help-all
 done
 TOWERS_LR=1e shown "--batch-size" train --help
+TOWERS_LR=1e shown "--batch-size" train --help-debug
 
 # one table, several dresses: every flag of --help-debug is in the manual, the Markdown and the completions
 "$towers" man >"$work/man" || complain "towers man"
@@ -200,6 +201,9 @@ refused "'https://host/set.tar' is the address of a store" data info https://hos
 refused "that is --sched step --decay-epochs 1" train $model --lr-scheduler exponentiallr
 refused "(1 to 4096)" train $model --towers 4097
 refused "control character" train $model --experiment $'a\nb'
+refused "--json is for a file of weights" info --json
+refused "--amp-dtype has no effect without --amp" replay nothing --amp-dtype fp16
+refused "--profile has no effect with --scaling" bench $model --scaling --towers 2 --profile
 
 # --print-config reads back to itself
 printf 'batch-size: 8\ndeterministic: true\n' >"$work/files/c.yaml"

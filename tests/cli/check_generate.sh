@@ -177,6 +177,7 @@ refused() {
 }
 refused "does not hold the weights of wgan_gp" generate wgan_gp --width 3 --weights runs/seen/last.safetensors
 refused "needs weights" generate wgan_gp
+refused "--data-path has no effect without --beside-real" generate runs/seen --data-path color
 refused "-o grid.jpg: a PNG is written" generate runs/seen -o grid.jpg
 refused "fashion_cnn reads images with 1 channel, but the data has 3" train wgan_gp --data-path color --img-size 16 --batch-size 4 --features runs/classifier
 refused "--sample-interval has no effect: fashion_cnn has no critic" train fashion_cnn --sample-interval 3
