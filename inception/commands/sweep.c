@@ -146,17 +146,19 @@ static SweepRun *run_next(Sweep *s, int *rung)
 {
     SweepRun *run = NULL;
     int pick = -1;
-    for (int i = 0; i < s->plan->settings; i++)
-        if (s->rung[i] >= 0 && (run = run_due(s, i))) {
-            *rung = s->rung[i];
-            return run;
-        }
-    for (int k = s->plan->rungs - 2; k >= 0 && pick < 0; k--) pick = promotable(s, k);
-    for (int i = 0; i < s->plan->settings && pick < 0; i++)
-        if (s->rung[i] < 0) pick = i;
-    if (pick < 0) return NULL;
-    *rung = ++s->rung[pick];
-    return run_due(s, pick);
+    for (int i = 0; i < s->plan->settings && !run; i++)
+        if (s->rung[i] >= 0 && (run = run_due(s, i))) pick = i;
+    while (!run) { /* one that has ended by its own rules rises without a run */
+        pick = -1;
+        for (int k = s->plan->rungs - 2; k >= 0 && pick < 0; k--) pick = promotable(s, k);
+        for (int i = 0; i < s->plan->settings && pick < 0; i++)
+            if (s->rung[i] < 0) pick = i;
+        if (pick < 0) return NULL;
+        s->rung[pick]++;
+        run = run_due(s, pick);
+    }
+    *rung = s->rung[pick];
+    return run;
 }
 
 /* Of a sweep that continues: how far each setting had been sent. */

@@ -80,6 +80,11 @@ sed -e 's/^lr:.*/lr: choices(1000000 | 900000)/' -e '/^momentum/d' grid.yaml >fa
 grep -q "all runs failed; the first, t001: " err || complain "a sweep in which every run fails: $(tail -n 1 err)"
 (($(ls -d runs/grid/t*/ | wc -l) == 6)) || complain "a run of the grid is missing"
 
+# ---- settings that end by their own rules before the first rung rise without a run, and do not end the sweep
+sed -e '/^seed\|^trials/d' -e 's/^lr:.*/lr: choices(0.01 | 0.02 | 0.03)/' -e 's/^epochs:.*/epochs: 8/' halved.yaml >early.yaml
+printf 'stop-at: 0\nfirst-rung: 4\n' >>early.yaml
+"$towers" sweep early.yaml --json >early.json 2>err </dev/null || complain "early: $(tail -n 3 err)"
+
 # ---- the best run is an ordinary one
 python3 - <<'PYTHON' || failures=$((failures + 1))
 import csv, html, json, re, shlex, statistics, sys
@@ -140,6 +145,9 @@ for line, s in zip(lines, reversed(settings)):
 expect(sorted(ends, key=ends.get) == sorted(ends, key=lambda n: -numbers[n]['score']), (ends, settings)) # y goes down
 expect(re.findall(r'<th>(t\d+)</th>', page) == [f"t{s['setting']:03d}" for s in settings], 'the ranking of the page')
 
+early = json.load(open('early.json'))['settings']
+expect(len(early) == 6 and all(s['epochs'] == 1 and s['score'] for s in early), ('settings that were not begun', early))
+
 grid = json.load(open('grid.json'))['settings']
 expect(len(grid) == 6 and [s['rank'] for s in grid] == [1, 2, 3, 4, None, None], [s['rank'] for s in grid])
 for s in grid:
@@ -197,6 +205,8 @@ refused "first-rung" "lr: choices(0.1 | 0.2)" "first-rung: x"
 sed -i 's/^lr:.*/lr: choices(0.01 | 0.02)/' grid.yaml
 "$towers" sweep grid.yaml >out 2>err && complain "a changed file continues a sweep"
 grep -q "has a sweep with other settings" err || complain "of a changed file: $(cat err)"
+"$towers" sweep grid.yaml --trial-seed 7 >out 2>err && complain "--trial-seed without draws is accepted"
+grep -q -- "--trial-seed has no effect without --trials" err || complain "--trial-seed: $(cat err)"
 "$towers" sweep nowhere.yaml >out 2>err && complain "a missing file is accepted"
 "$towers" sweep >out 2>err && complain "no file is accepted"
 check_end "a sweep: grid, draws and repetitions, halving by exact rungs, interruptions without a trace, failures as rows, refusals"
