@@ -161,6 +161,9 @@ Status job_model(Options *o, JobFiles *files)
     TRY(model_find(o->arguments[0], &model));
     if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
     TRY(recipe_apply(o));
+    if (isnan(o->lr) && o->origin[OPTION_ID_lr] == ORIGIN_RECIPE)
+        return FAIL(ERR_ARG,
+                    "'lr: auto' is no setting of a recipe; give --lr auto, or write it in the file of --config");
     bool typed = o->data_path && o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
     if (typed && o->dataset == DATASET_SYNTHETIC && o->origin[OPTION_ID_dataset] < ORIGIN_COMMAND_LINE)
         o->dataset = DATASET_AUTO; /* in place of the random images of a run or a file */

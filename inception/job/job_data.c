@@ -157,9 +157,10 @@ static bool trains_on_small_set(const Options *o)
 Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
 {
     const char *name = o->pretrained ? "finetune" : "photos";
-    bool trains = (o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND) && model->classes > 0;
-    if (!trains || o->recipe || job_resumes(files)) return OK;
-    if (!trains_on_small_set(o)) return OK;
+    bool trains = (o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND) && model->classes > 0,
+         chosen = o->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE; /* by lr_auto's job, whose notes nobody sees */
+    if (!trains || (o->recipe && !chosen) || job_resumes(files)) return OK;
+    if (!chosen && !trains_on_small_set(o)) return OK;
     if (option_origin(o, "opt") < ORIGIN_RUN) {
         job_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
         return recipe_choose(o, name);

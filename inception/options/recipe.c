@@ -23,13 +23,17 @@ static Status recipe_missing(const char *name)
 Status recipe_apply(Options *options)
 {
     const char *name = options->recipe;
+    const Recipe *recipe = recipes;
     bool chosen = options->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE;
     if (!name) return OK;
     if (strpbrk(name, "/.")) return options_apply_file(options, name, ORIGIN_RECIPE);
-    for (const Recipe *recipe = recipes; recipe->name; recipe++)
-        if (!strcmp(recipe->name, name))
-            return options_apply_yaml(options, recipe->text, chosen ? ORIGIN_DEFAULT_RECIPE : ORIGIN_RECIPE, name);
-    return recipe_missing(name);
+    while (recipe->name && strcmp(recipe->name, name) != 0) recipe++;
+    if (!recipe->name) return recipe_missing(name);
+    TRY(options_apply_yaml(options, recipe->text, chosen ? ORIGIN_DEFAULT_RECIPE : ORIGIN_RECIPE, name));
+    double most = (double)options->epochs / 3;
+    if (options->origin[OPTION_ID_warmup_epochs] == ORIGIN_DEFAULT_RECIPE && options->warmup_epochs > most)
+        options->warmup_epochs = most;
+    return OK;
 }
 
 Status recipe_choose(Options *options, const char *name)
@@ -37,11 +41,7 @@ Status recipe_choose(Options *options, const char *name)
     char yaml[64];
     snprintf(yaml, sizeof yaml, "recipe: %s\n", name);
     TRY(options_apply_yaml(options, yaml, ORIGIN_DEFAULT_RECIPE, name));
-    TRY(recipe_apply(options));
-    double most = (double)options->epochs / 3;
-    if (options->origin[OPTION_ID_warmup_epochs] == ORIGIN_DEFAULT_RECIPE && options->warmup_epochs > most)
-        options->warmup_epochs = most;
-    return OK;
+    return recipe_apply(options);
 }
 
 void recipe_gaps_print(const Options *options, FILE *to)

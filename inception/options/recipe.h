@@ -10,10 +10,10 @@ typedef struct Recipe {
 
 extern const Recipe recipes[]; /* the last has a NULL name */
 
-/* Apply --recipe, the name of a built-in recipe or a file's path (contains '/' or '.'). ERR_ARG if there is none. */
+/* Apply --recipe, the name of a built-in recipe or a file's path (contains '/' or '.'). ERR_ARG if there is none. The
+ * warm-up of a recipe that was chosen is at most a third of the run, whose length is the user's. */
 NODISCARD Status recipe_apply(Options *options);
-/* Apply a built-in recipe that the user has not asked for. Its warm-up is at most a third of the run, whose length is
- * the user's. */
+/* Choose a built-in recipe that the user has not asked for, and apply it. */
 NODISCARD Status recipe_choose(Options *options, const char *name);
 void recipes_print(FILE *to);
 /* For --dry-run: the line "not reproduced ..." of a built-in recipe whose opening comment has the sentence "Not

@@ -14,7 +14,7 @@ cd "$work" || exit 1
 
 python3 - <<'PYTHON'
 import os
-for part, count in (("small/train", 40), ("small/val", 8), ("large/train", 25001), ("large/val", 8)):
+for part, count in (("small/train", 40), ("small/val", 8), ("easy/train", 40), ("easy/val", 8), ("large/train", 25001), ("large/val", 8)):
     for label, name in enumerate(("a", "b")):
         os.makedirs(f"{part}/{name}")
         for i in range(count):
@@ -23,7 +23,7 @@ for part, count in (("small/train", 40), ("small/val", 8), ("large/train", 25001
                 os.link(f"{part}/{name}/0.ppm", path)
                 continue
             with open(path, "wb") as file:
-                file.write(b"P6\n8 8\n255\n" + bytes((k * 7 + i * 13 + 90 * label) % 256 for k in range(192)))
+                file.write(b"P6\n8 8\n255\n" + bytes((k * 7 + (i * 13 if part[0] != "e" else 0) + 90 * label) % 256 for k in range(192)))
 PYTHON
 "$towers" data convert small shards --format tar >out 2>&1 || complain "shards: $(cat out)"
 
@@ -69,6 +69,11 @@ for run in again parts; do
 done
 diff <(grep ^recipe runs/whole/log.txt) <(grep ^recipe runs/again/log.txt) || complain "log.txt names the recipe otherwise with --config"
 cmp -s runs/whole/last.safetensors runs/none/last.safetensors && complain "--recipe none trains the same"
+train auto "${settings[@]}" --data-path easy --lr auto
+grep -q '^recipe photos, the default for a small set' err || complain "--lr auto hides the recipe: $(cat err)"
+rate=$(sed -n 's/^lr: \([^ ]*\) .*/\1/p' runs/auto/args.yaml)
+train given "${settings[@]}" --lr "$rate" --data-path easy
+cmp -s runs/auto/last.safetensors runs/given/last.safetensors || complain "--lr auto has another recipe: $(diff runs/auto/args.yaml runs/given/args.yaml)"
 configured finetune --data-path small --img-size 8 --pretrained runs/whole/last.safetensors
 train tuned "${settings[@]}" --pretrained runs/whole/last.safetensors
 train tuned-again --config runs/tuned/args.yaml

@@ -52,6 +52,8 @@ refused "--lr auto works only with train" bench fashion_cnn --lr auto
 refused "--lr auto has no effect with --sched piecewise" train fashion_cnn --data-path data --lr auto --sched piecewise --lr-schedule '0.1;1;0.01'
 refused "do not show which learning rate is best" lr-find wgan_gp --data-path data
 refused "or auto" train fashion_cnn --lr automatic
+echo "lr: auto" >auto.yaml
+refused "'lr: auto' is no setting of a recipe" train fashion_cnn --data-path data --recipe ./auto.yaml
 refused "--lr is not an option of 'towers lr-find'" lr-find fashion_cnn --lr 1
 
 # ---- weights to begin with are those of the sweep, too
