@@ -19,28 +19,26 @@ static bool is_cached(const PublishedRow *row)
     return cached_path(row->file, path) == OK && sha256_fits(path, row->sha256);
 }
 
-static void row_json(const Options *o, const PublishedRow *row, FILE *to)
+static Status row_json(const Options *o, const PublishedRow *row, FILE *to)
 {
     char address[PATH_BYTES], path[PATH_BYTES] = "";
     cached_address(o, row, address);
     bool cached = is_cached(row);
     if (cached_path(row->file, path) != OK) *path = 0;
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:b}", "model", row->model, "name", row->name,
-                             "title", row->title, "address", address, "sha256", row->sha256, "license", row->license,
-                             "bytes", (json_int_t)row->bytes, "path", json_text(path), "cached", cached);
-    json_dumpf(root, to, JSON_COMPACT);
-    fputc('\n', to);
-    json_decref(root);
+    json_t *root = json_pack("{s:s*, s:s*, s:s*, s:o, s:s, s:s, s:I, s:o, s:b}", "model", row->model, "name", row->name,
+                             "title", row->title, "address", json_text(address), "sha256", row->sha256, "license",
+                             row->license, "bytes", (json_int_t)row->bytes, "path", json_text(path), "cached", cached);
+    return json_emit(root, JSON_COMPACT, to);
 }
 
-static void list_print(const Options *o, const Published *table, FILE *to)
+static Status list_print(const Options *o, const Published *table, FILE *to)
 {
     if (!o->json) fputs("weights                             MB  here   what, license\n", to);
     for (int i = 0; published_at(table, i); i++) {
         const PublishedRow *row = published_at(table, i);
         char name[160], size[32] = "?";
         if (o->json) {
-            row_json(o, row, to);
+            TRY(row_json(o, row, to));
             continue;
         }
         snprintf(name, sizeof name, "%s:%s", row->model, row->name);
@@ -50,6 +48,7 @@ static void list_print(const Options *o, const Published *table, FILE *to)
     }
     if (!o->json)
         fprintf(to, "\ntowers fetch MODEL:WEIGHTS downloads one; --pretrained WEIGHTS and --weights WEIGHTS use it\n");
+    return OK;
 }
 
 /* ---- what is asked for */
@@ -103,21 +102,30 @@ static Status name_row(const Published *table, const char *given, PublishedRow *
     return OK;
 }
 
+/* What does the same where there is a network; the file may then be copied. */
+static void commands_print(const PublishedRow *row, const char *address, char *path, FILE *to)
+{
+    char *name = strrchr(path, '/');
+    *name = 0;
+    fputs("mkdir -p ", to), text_shell(to, path);
+    *name = '/';
+    fputs("\ncurl -fL -C - -o ", to), text_shell(to, path);
+    fputc(' ', to), text_shell(to, address);
+    fputs("\nsha256sum ", to), text_shell(to, path);
+    fprintf(to, " | grep '^%s'\n", row->sha256);
+}
+
 static Status row_fetch(const Options *o, const PublishedRow *row, FILE *to)
 {
     char address[PATH_BYTES], path[PATH_BYTES];
     cached_address(o, row, address);
     TRY(cached_path(row->file, path));
-    if (o->dry_run) { /* what does the same where there is a network; the file may then be copied */
-        text_printf(to, "mkdir -p '%.*s'\n", (int)(strrchr(path, '/') - path), path);
-        text_printf(to, "curl -fL -C - -o '%s' '%s'\n", path, address);
-        if (strlen(row->sha256) == DIGITS)
-            text_printf(to, "echo '%s  %s' | sha256sum -c\n", row->sha256, path);
-        else
-            text_printf(to, "sha256sum '%s' | grep '^%s'\n", path, row->sha256);
+    if (o->dry_run) {
+        commands_print(row, address, path, to);
         return OK;
     }
     TRY(cached_weights(o, row, path));
+    if (o->json) return row_json(o, row, to);
     text_printf(to, "%s\n", path);
     return OK;
 }
@@ -133,11 +141,9 @@ Status fetch_command(Options *o, JobFiles *files, FILE *to)
     bool web = given && (!strncmp(given, "http://", 7) || !strncmp(given, "https://", 8));
     if (o->sha256 && !web) return FAIL(ERR_ARG, "--sha256 is for an address; the table has the digests of its weights");
     TRY(published_open(o->weights_table, &table));
-    Status st = OK;
-    if (!given)
-        list_print(o, table, to);
-    else
-        st = web ? address_row(o, given, digest, &row) : name_row(table, given, &row);
+    Status st = !given ? list_print(o, table, to)
+                : web  ? address_row(o, given, digest, &row)
+                       : name_row(table, given, &row);
     if (st == OK && given) st = row_fetch(o, &row, to);
     published_close(table);
     return st;

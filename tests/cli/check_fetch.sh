@@ -114,13 +114,19 @@ refused 2 "--dry-run needs weights" fetch --dry-run
 for row in resnet18:imagenet resnet50:imagenet resnet50:imagenet-v2 inception_v3:imagenet; do
     grep -q "^$row " "$out" || complain "the list lacks $row"
     "$towers" fetch "$row" --dry-run >"$work/commands" || complain "--dry-run of $row"
-    grep -q '^curl -fL' "$work/commands" && grep -q '^echo .*sha256sum -c$' "$work/commands" || complain "--dry-run of $row: $(cat "$work/commands")"
+    grep -q '^curl -fL' "$work/commands" && grep -q '^sha256sum .* | grep ' "$work/commands" || complain "--dry-run of $row: $(cat "$work/commands")"
 done
 "$towers" fetch --json | python3 -c 'import json, sys; rows = [json.loads(line) for line in sys.stdin]; assert all(r["address"].rsplit("/", 1)[1].rsplit("-", 1)[1][:8] == r["sha256"][:8] and not r["cached"] for r in rows) and len(rows) >= 4' ||
     complain "the list as JSON"
 rm -rf "$cache"
 "$towers" fetch "$base/good/$name" --dry-run >"$work/commands" && bash "$work/commands" >/dev/null 2>"$err" || complain "the commands of --dry-run: $(cat "$err")"
 cmp -s "$cache/$name" "files/$name" || complain "the commands of --dry-run bring another file"
+"$towers" fetch "$base/good/$name" --json >"$out" 2>"$err" && python3 -c 'import json, sys; row = json.load(open(sys.argv[1])); assert row["cached"] and row["path"] == sys.argv[2], row' "$out" "$cache/$name" ||
+    complain "--json of a file: $(cat "$out" "$err")"
+"$towers" fetch --json --mirror $'http://a\xff' | python3 -c 'import json, sys; assert all(json.loads(line) for line in sys.stdin)' || complain "the list as JSON with a mirror that is no UTF-8"
+XDG_CACHE_HOME="$work/a'b c" "$towers" fetch "http://x/'\$(touch%20$work/run)'/$name" --dry-run >"$work/commands"
+(curl() { printf '%s\n' "$@" >"$work/said"; }; . "$work/commands") >/dev/null 2>&1
+grep -qF "$work/a'b c/towers/weights/$name" "$work/said" && grep -qF "x/'\$(touch%20" "$work/said" || complain "quotes in --dry-run: $(cat "$work/commands")"
 
 table() {
     cat >table.json <<JSON
