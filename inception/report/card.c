@@ -34,7 +34,7 @@ static void words_put(FILE *to, const char *text)
         if ((unsigned char)*p < ' ' || *p == 127)
             fprintf(to, "\\\\x%02x", (unsigned char)*p);
         else
-            fprintf(to, strchr("\\`*_<>[]|#", *p) ? "\\%c" : "%c", *p);
+            fprintf(to, strchr("\\`*_<>[]|#&~$", *p) ? "\\%c" : "%c", *p);
     }
 }
 
@@ -86,10 +86,10 @@ static void head_write(const Card *card)
     const char *model = known(card, "model"), *data = known(card, "data");
     put(card, "# %s%s%s", *model ? model : card->run->name, *data ? " on " : "", data);
     put(card, "\n\nRun %s", card->run->name);
-    fprintf(to, ": %s after step %lld", card->row.state, (long long)card->row.step);
+    put(card, ": %s after step %lld", card->row.state, (long long)card->row.step);
     if (card->run->epochs) fprintf(to, ", epoch %lld", (long long)card->run->epoch[card->run->epochs - 1].epoch);
     if (*card->row.why) put(card, " (%s)", card->row.why);
-    if (*card->row.started) fprintf(to, "; started on %.10s", card->row.started);
+    if (*card->row.started) put(card, "; started on %.10s", card->row.started);
     fputs(".\n", to);
 }
 
@@ -115,8 +115,7 @@ static void division_write(const Card *card)
         if (setting(card, "fold-group", text)) put(card, ", divided by groups: %s", text);
         fputs(".\n", card->to);
     } else if (setting(card, "val-split", text) && atof(text) > 0) {
-        fprintf(card->to, "\nThe images for evaluation are a share of %s of each class of the training images.\n",
-                text);
+        put(card, "\nThe images for evaluation are a share of %s of each class of the training images.\n", text);
     }
 }
 
@@ -263,7 +262,7 @@ static void limits_write(const Card *card)
     fputs("- This is one run with one seed: how much the score varies from seed to seed is not in its records.\n", to);
     if (card->chooses) fputs("- An image of none of the classes gets one of them nevertheless.\n", to);
     if (strcmp(card->row.state, "finished") != 0 && strcmp(card->row.state, "ended early") != 0)
-        fprintf(to, "- The run has not reached its end. Its state is: %s.\n", card->row.state);
+        put(card, "- The run has not reached its end. Its state is: %s.\n", card->row.state);
 }
 
 /* ---- how to make it again */

@@ -41,8 +41,13 @@ path = 'runs/odd/env.json'
 env = json.load(open(path))
 names = [f'c{i}' for i in range(10)]
 names[0], names[1] = '<b>|x\n# y', '\x1b[31mred'
-env['class_names'], env['command'] = names, 'towers train\n```\nrm'
+names[2] = '&lt;$x$~'
+env['class_names'], env['command'], env['started'] = names, 'towers train\n```\nrm', '<b>2026</b>'
 json.dump(env, open(path, 'w'))
+outcome = json.load(open('runs/odd/outcome.json'))
+json.dump(dict(outcome, outcome='<b>done</b>'), open('runs/odd/outcome.json', 'w'))
+args = open('runs/odd/args.yaml').read()
+open('runs/odd/args.yaml', 'w').write(args.replace('val-split: 0', 'val-split: 0.1<b>'))
 with open('runs/odd/confusion.csv', 'w') as f:
     for c in range(10):
         f.write(','.join(str(10 * c if c == k and c > 1 else 0) for k in range(10)) + '\n')
@@ -96,7 +101,7 @@ expect(f"Temperature {fitted['temperature']:.4f}, fitted on 100 images" in open(
 odd = open('odd.md').read()
 expect('\x1b' not in odd and not re.search(r'(?<!\\)<b', odd), 'escapes')
 expect('not tested: \\<b\\>\\|x' in odd and '\n# y' not in odd, 'classes without images')
-expect('so their scores are uncertain: c2.' in odd, 'few images')
+expect('so their scores are uncertain: \\&lt;\\$x\\$\\~.' in odd, 'few images')
 expect('the command is not recorded' in odd and odd.count('```') == 2, 'a command that ends the block')
 bare = open('bare.md').read()
 expect('not recorded' in bare and 'not tested on any image' in bare and 'no args.yaml' in bare, bare)
