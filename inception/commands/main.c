@@ -49,13 +49,14 @@ Status card_command(Options *options, JobFiles *files, FILE *to)
     return st;
 }
 
-/* Records may come from anywhere and contain terminal control sequences: print them escaped. */
+/* Records may come from anywhere and contain terminal control sequences: print them escaped. JSON knows no such escapes. */
 Status compare_command(Options *options, JobFiles *files, FILE *to)
 {
     Draft draft;
     (void)files;
+    if (options->json) return compare_runs(options->arguments, options->argument_count, true, to);
     TRY(draft_begin(&draft, "the comparison of runs"));
-    TRY(draft_end(&draft, compare_runs(options->arguments, options->argument_count, options->json, draft.to)));
+    TRY(draft_end(&draft, compare_runs(options->arguments, options->argument_count, false, draft.to)));
     text_print(to, draft.text);
     free(draft.text);
     return OK;

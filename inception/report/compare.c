@@ -185,7 +185,7 @@ static json_t *truth_json(const Run *run, const LossTruth *truth)
                   "last_noise", json_finite(truth->last_noise), "correlation", json_finite(truth->correlation),
                   "smoothing_window", (json_int_t)truth->window, "not_finite", bad_json(truth), "slow",
                   waiting_json(run), "norm_drift", norm_drift_json(run), "verdict", truth->verdict);
-    if (run->phase) json_object_set_new(made, "phase", json_string(run->phase));
+    if (run->phase) json_object_set_new(made, "phase", json_text(run->phase));
     return made;
 }
 
@@ -211,7 +211,7 @@ static json_t *difference_json(const Run *a, const Run *b, const RunDifference *
                   estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "images_from",
                   (json_int_t)d->images_from, "images_to", (json_int_t)d->images_to, "same", d->same, "subjects",
                   json_text(d->subjects), "verdict", d->verdict);
-    if (b->phase) json_object_set_new(made, "phase", json_string(b->phase));
+    if (b->phase) json_object_set_new(made, "phase", json_text(b->phase));
     if (count) json_object_set_new(made, "terms", terms_json(terms, count));
     if (isnan(d->a_kid) && isnan(d->b_kid)) return made;
     json_object_set_new(made, "a_kid", json_finite(d->a_kid));

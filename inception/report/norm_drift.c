@@ -53,7 +53,7 @@ static json_t *largest_json(const Run *run, const RunPair *norm, double value)
 {
     char layer[128];
     layer_text(run, norm, layer, sizeof layer);
-    return json_pack("{s:s, s:o}", "layer", layer, "spread", json_finite(value));
+    return json_pack("{s:o, s:o}", "layer", json_text(layer), "spread", json_finite(value));
 }
 
 json_t *norm_drift_json(const Run *run)

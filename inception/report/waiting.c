@@ -2,6 +2,7 @@
 #include "inception/report/waiting.h"
 
 #include "inception/report/svg.h"
+#include "towers/files/json.h"
 #include "towers/record/statistics.h"
 
 enum { ACTIVITIES = 4, STRETCHES_SHOWN = 12 };
@@ -49,9 +50,10 @@ json_t *waiting_json(const Run *run)
     json_t *all = json_array();
     Stretch s;
     for (int64_t at = 0; stretch_next(run, &at, &s);)
-        json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:s*, s:s}", "first_step", (json_int_t)s.first,
+        json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:o*, s:o}", "first_step", (json_int_t)s.first,
                                              "last_step", (json_int_t)s.last, "tower", s.tower, "host",
-                                             *s.where ? s.where + strlen(" on ") : NULL, "activity", s.activity));
+                                             *s.where ? json_text(s.where + strlen(" on ")) : NULL, "activity",
+                                             json_text(s.activity)));
     return all;
 }
 
