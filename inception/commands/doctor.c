@@ -326,9 +326,9 @@ Status doctor_print_json(const DoctorReport *report, FILE *to)
     json_t *findings = json_array();
     for (int k = 0; k < report->count; k++) {
         const DoctorFinding *finding = &report->findings[k];
-        json_array_append_new(findings,
-                              json_pack("{s:s, s:s, s:s, s:s}", "topic", finding->topic, "verdict",
-                                        verdict_names[finding->verdict], "found", finding->found, "fix", finding->fix));
+        json_array_append_new(findings, json_pack("{s:s, s:s, s:o, s:s}", "topic", finding->topic, "verdict",
+                                                  verdict_names[finding->verdict], "found", json_text(finding->found),
+                                                  "fix", finding->fix));
     }
     bool all = json_array_size(findings) == (size_t)report->count;
     json_t *root =
