@@ -35,6 +35,7 @@ static Status properties_read(CudaDevice *cuda, int ordinal)
 static void cuda_destroy(CudaDevice *cuda)
 {
     if (!cuda) return;
+    cuda_freed(cudaDeviceSynchronize()); /* copies may still read the pinned memory of `staging` */
     plan_cache_close(cuda->plans);
     cublas_close(cuda->cublas);
     cudnn_close(cuda->cudnn);
@@ -149,10 +150,12 @@ static void cuda_release(Device *device, void *memory)
     cuda_freed(cudaFree(memory));
 }
 
-/* Where it is refused (limits on locked memory), uploads go through the ring as all others do. */
+/* Where it is refused (limits on locked memory), uploads go through the ring as all others do. CUDA does not promise that
+ * the end of a registration waits for copies, and the owner frees the memory then. */
 static void cuda_pin(Device *device, void *host, size_t bytes, PinFor use)
 {
     Staging *staging = cuda_device(device)->staging;
+    if (!use) cuda_freed(cudaDeviceSynchronize());
     cudaError_t error = use ? cudaHostRegister(host, bytes, cudaHostRegisterDefault) : cudaHostUnregister(host);
     if (error != cudaSuccess) (void)cudaGetLastError();
     if (use == PIN_UPLOADS && error == cudaSuccess && bytes >= LARGE_UPLOAD) staging_expect(staging, bytes);

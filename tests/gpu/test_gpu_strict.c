@@ -1,6 +1,7 @@
 /* The fake GPU rejects what a real one would: calls that invalidate a capture, copies in a graph from memory that has
- * been freed, forks that are not joined, pages registered twice, operands whose place or size differs from the
- * plan's, times of events that have none, matrix products that cuBLASLt does not do, operators that NCCL does not know. */
+ * been freed, forks that are not joined, pages registered twice, pinned memory that is freed while copies use it,
+ * operands whose place or size differs from the plan's, times of events that have none, matrix products that cuBLASLt
+ * does not do, operators that NCCL does not know. */
 #include <cublasLt.h>
 #include <nccl.h>
 
@@ -179,6 +180,32 @@ static void test_pages_registered_twice(void **state)
     free(host);
 }
 
+/* Copies read pinned memory when the device comes to them. Nothing that frees it waits for them by itself: after
+ * PIN_NOT the owner of a loader's memory frees it, and closing the device frees the rings. */
+static void test_pinned_memory_in_use(void **state)
+{
+    enum { LARGE = 2 << 20 };
+    void *memory = NULL, *host = pages_alloc(LARGE);
+    char *back = malloc(LARGE);
+    assert_int_equal(device.backend->alloc(&device, LARGE, &memory), OK);
+    device.backend->pin(&device, host, LARGE, PIN_UPLOADS);
+    memset(host, 1, LARGE);
+    assert_int_equal(device.backend->upload(&device, memory, host, LARGE), OK);
+    device.backend->pin(&device, host, LARGE, PIN_NOT);
+    memset(host, 2, LARGE);
+    assert_int_equal(device.backend->download(&device, back, memory, LARGE), OK);
+    assert_int_equal(back[LARGE - 1], 1);
+    device.backend->release(&device, memory);
+    assert_int_equal(device.backend->alloc(&device, 64, &memory), OK);
+    assert_int_equal(device.backend->upload(&device, memory, host, 64), OK);
+    device_close(state);
+    assert_int_equal(fake_gpu_alive(stderr), 1); /* `memory` */
+    assert_int_equal(cudaFree(memory), cudaSuccess);
+    assert_int_equal(device_open(state), 0);
+    free(host);
+    free(back);
+}
+
 /* ---- operands of a plan */
 
 enum { CHANNELS = 8, BYTES = CHANNELS * CHANNELS * (int)sizeof(float) };
@@ -344,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_capture_of_a_fork, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_stale_errors, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_pages_registered_twice, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_pinned_memory_in_use, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_operands, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_times_of_events, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_matrix_products, device_open, device_close),

@@ -54,6 +54,7 @@ typedef struct FakeWork {
     bool (*run)(void *context);
     void (*drop)(void *context);
     void *context;
+    const void *host; /* pinned memory that it reads or writes, or NULL */
 } FakeWork;
 
 /* Advances the time that events measure. */
@@ -72,3 +73,5 @@ bool fake_spoils_capture(const char *name);
 bool fake_stream_try(cudaStream_t stream);
 void fake_all_drain(void);
 bool fake_any_queued(void);
+/* Does something that is queued use pinned memory in [at, at + bytes)? */
+bool fake_host_in_use(const void *at, size_t bytes);

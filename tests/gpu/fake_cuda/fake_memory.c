@@ -98,7 +98,9 @@ cudaError_t fake_memory_destroy(FakeMemory kind, void *memory)
     if (!memory) return cudaSuccess;
     if (!p || p->at != memory || p->kind != kind) return cudaErrorInvalidValue;
     if (kind == FAKE_NCCL_MEMORY && fake_any_queued()) return cudaErrorIllegalState; /* ncclMemFree waits for nothing */
-    fake_all_drain();                                                                /* as cudaFree does */
+    /* cudaFree waits for the device; of host memory cuda_runtime_api.h promises no such thing. */
+    if (is_of_device(kind)) fake_all_drain();
+    if (!is_of_device(kind) && fake_host_in_use(p->at, p->bytes)) return cudaErrorIllegalState;
     if (is_of_device(kind)) device_used -= p->bytes;
     fake_died(kinds[kind]);
     if (kind != FAKE_REGISTERED) memory_free(kind, p->guarded || is_mapped(kind, p->bytes), memory, p->bytes);

@@ -208,7 +208,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     }
     Copy *copy = copy_create(to, from, bytes, pageable_from);
     if (!copy) return cudaErrorMemoryAllocation;
-    cudaError_t error = fake_queue(stream, &(FakeWork){"cudaMemcpyAsync", copy_run, free, copy});
+    const void *host = to_device && !from_device && !pageable_from ? from : from_device && !to_device ? to : NULL;
+    cudaError_t error = fake_queue(stream, &(FakeWork){"cudaMemcpyAsync", copy_run, free, copy, host});
     if (error != cudaSuccess || !pageable_to) return error;
     fake_note("implicit synchronization");
     while (!fake_stream_try(stream)) continue;

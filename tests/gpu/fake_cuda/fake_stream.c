@@ -132,6 +132,14 @@ bool fake_any_queued(void)
     return false;
 }
 
+bool fake_host_in_use(const void *at, size_t bytes)
+{
+    for (int i = 0; i < STREAMS; i++)
+        for (const Node *node = streams[i].live ? streams[i].first : NULL; node; node = node->next)
+            if (node->work.host && (uintptr_t)node->work.host - (uintptr_t)at < bytes) return true;
+    return false;
+}
+
 static void schedule_run(cudaStream_t stream)
 {
     if (schedule == GPU_EAGER) fake_stream_try(stream);
