@@ -15,7 +15,7 @@ typedef struct Ring {
 /* A place on the device that pixels wait in. */
 typedef struct Buffer {
     void *memory; /* owned */
-    cudaEvent_t filled, emptied;
+    cudaEvent_t emptied;
 } Buffer;
 
 struct Staging {
@@ -23,7 +23,7 @@ struct Staging {
     Buffer buffer[STAGING_BUFFERS];
     size_t buffer_bytes;
     int next;         /* buffer */
-    cudaEvent_t read; /* the last upload from pinned memory has read it */
+    cudaEvent_t read; /* all uploads from pinned memory have read it */
 };
 
 /* ---- life */
@@ -56,10 +56,8 @@ Status staging_open(Staging **made)
     TRY_OUT(ring_open(&s->large, SLOTS, SLOT_BYTES));
     TRY_OUT(ring_open(&s->small, SMALL_SLOTS, SMALL_BYTES));
     TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->read, cudaEventDisableTiming));
-    for (int i = 0; i < STAGING_BUFFERS; i++) {
-        TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->buffer[i].filled, cudaEventDisableTiming));
+    for (int i = 0; i < STAGING_BUFFERS; i++)
         TRY_CUDA_OUT(cudaEventCreateWithFlags(&s->buffer[i].emptied, cudaEventDisableTiming));
-    }
     *made = s;
     s = NULL;
 out:
@@ -82,10 +80,8 @@ void staging_close(Staging *s)
     ring_close(&s->large);
     ring_close(&s->small);
     buffers_free(s);
-    for (int i = 0; i < STAGING_BUFFERS; i++) {
-        if (s->buffer[i].filled) cuda_freed(cudaEventDestroy(s->buffer[i].filled));
+    for (int i = 0; i < STAGING_BUFFERS; i++)
         if (s->buffer[i].emptied) cuda_freed(cudaEventDestroy(s->buffer[i].emptied));
-    }
     if (s->read) cuda_freed(cudaEventDestroy(s->read));
     free(s);
 }
@@ -109,35 +105,37 @@ Status staging_upload(Staging *s, void *to, const void *host, size_t bytes, cuda
 
 /* ---- from pinned memory */
 
+static void buffers_make(Staging *s, size_t bytes)
+{
+    buffers_free(s);
+    s->buffer_bytes = bytes;
+    for (int i = 0; i < STAGING_BUFFERS && s->buffer_bytes; i++)
+        if (cudaMalloc(&s->buffer[i].memory, bytes) != cudaSuccess) {
+            (void)cudaGetLastError();
+            buffers_free(s);
+        }
+}
+
 void staging_expect(Staging *s, size_t bytes)
 {
-    bool made = true;
-    if (bytes <= s->buffer_bytes) return;
-    buffers_free(s);
-    for (int i = 0; i < STAGING_BUFFERS && made; i++) made = cudaMalloc(&s->buffer[i].memory, bytes) == cudaSuccess;
-    if (made) {
-        s->buffer_bytes = bytes;
-        return;
-    }
-    (void)cudaGetLastError();
-    buffers_free(s);
+    size_t before = s->buffer_bytes;
+    if (bytes <= before) return;
+    buffers_make(s, bytes);
+    if (!s->buffer_bytes) buffers_make(s, before);
 }
 
 Status staging_upload_pinned(Staging *s, void *to, const void *host, size_t bytes, cudaStream_t compute,
                              cudaStream_t copy)
 {
-    Buffer *buffer = &s->buffer[s->next];
-    if (bytes > s->buffer_bytes) {
-        TRY_CUDA(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, compute));
-        TRY_CUDA(cudaEventRecord(s->read, compute));
-        return OK;
-    }
+    Buffer *buffer = bytes <= s->buffer_bytes ? &s->buffer[s->next] : NULL;
+    cudaStream_t reader = buffer ? copy : compute;
+    if (buffer) TRY_CUDA(cudaStreamWaitEvent(copy, buffer->emptied, 0));
+    TRY_CUDA(cudaMemcpyAsync(buffer ? buffer->memory : to, host, bytes, cudaMemcpyHostToDevice, reader));
+    TRY_CUDA(cudaStreamWaitEvent(reader, s->read, 0)); /* the upload before may be on the other stream */
+    TRY_CUDA(cudaEventRecord(s->read, reader));
+    if (!buffer) return OK;
     s->next = (s->next + 1) % STAGING_BUFFERS;
-    TRY_CUDA(cudaStreamWaitEvent(copy, buffer->emptied, 0));
-    TRY_CUDA(cudaMemcpyAsync(buffer->memory, host, bytes, cudaMemcpyHostToDevice, copy));
-    TRY_CUDA(cudaEventRecord(buffer->filled, copy));
-    TRY_CUDA(cudaEventRecord(s->read, copy));
-    TRY_CUDA(cudaStreamWaitEvent(compute, buffer->filled, 0));
+    TRY_CUDA(cudaStreamWaitEvent(compute, s->read, 0));
     TRY_CUDA(cudaMemcpyAsync(to, buffer->memory, bytes, cudaMemcpyDeviceToDevice, compute));
     TRY_CUDA(cudaEventRecord(buffer->emptied, compute));
     return OK;

@@ -18,9 +18,9 @@ NODISCARD Status staging_upload(Staging *staging, void *to, const void *host, si
 
 enum { STAGING_BUFFERS = 2 };
 /* Uploads of up to `bytes` from pinned memory will come: make the buffers for them, each so large. Without room for them
- * such uploads wait for their turn in the compute stream. Before the first step. */
+ * the buffers stay as they are, and larger uploads wait for their turn in the compute stream. */
 void staging_expect(Staging *staging, size_t bytes);
 /* Copy pinned host memory to device memory in the order of `compute`. It may be reused after staging_wait. */
 NODISCARD Status staging_upload_pinned(Staging *staging, void *to, const void *host, size_t bytes, cudaStream_t compute,
                                        cudaStream_t copy);
-NODISCARD Status staging_wait(Staging *staging);
+NODISCARD Status staging_wait(Staging *staging); /* for all of these */

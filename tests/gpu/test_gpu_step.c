@@ -296,6 +296,39 @@ static void test_memory_of_uploads(void **state)
     cuda_backend.close(&device);
 }
 
+/* Larger uploads than there are buffers for wait in the compute stream, and `uploaded` waits for both kinds. Buffers that
+ * cannot grow stay. */
+static void test_uploads_of_two_sizes(void **state)
+{
+    enum { SIZES = 2, SMALL = 2 << 20, LARGE = 3 << 20 };
+    static const size_t bytes[SIZES] = {LARGE, SMALL};
+    Device device = {0};
+    void *host[SIZES], *memory[SIZES];
+    size_t left, total;
+    assert_int_equal(cuda_backend.open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &device), OK);
+    for (int i = SIZES - 1; i >= 0; i--) {
+        assert_int_equal(cuda_backend.alloc(&device, bytes[i], &memory[i]), OK);
+        assert_non_null(host[i] = pages_alloc(bytes[i]));
+        cuda_backend.pin(&device, host[i], bytes[i], PIN_UPLOADS);
+        memset(host[i], 1, bytes[i]);
+        assert_int_equal(cuda_backend.memory(&device, &left, &total), OK);
+        fake_gpu_memory(total - left + LARGE); /* room for one operand, not for two buffers more */
+    }
+    assert_int_equal(left, 0);
+    for (int i = 0; i < SIZES; i++) assert_int_equal(cuda_backend.upload(&device, memory[i], host[i], bytes[i]), OK);
+    assert_int_equal(cuda_backend.uploaded(&device), OK);
+    for (int i = 0; i < SIZES; i++) memset(host[i], 2, bytes[i]);
+    for (int i = 0; i < SIZES; i++) {
+        assert_int_equal(cuda_backend.download(&device, host[i], memory[i], bytes[i]), OK);
+        assert_int_equal(cuda_backend.finish(&device, STREAM_COMPUTE), OK);
+        assert_int_equal(((char *)host[i])[bytes[i] - 1], 1);
+        cuda_backend.pin(&device, host[i], bytes[i], PIN_NOT);
+        cuda_backend.release(&device, memory[i]);
+        free(host[i]);
+    }
+    cuda_backend.close(&device);
+}
+
 /* ---- summaries: copied to pinned memory, counted by another thread, and all written at the end */
 
 static int64_t copies_that_wait(int interval)
@@ -529,6 +562,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_summaries, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup_teardown(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop),
         cmocka_unit_test_setup(test_memory_of_uploads, fake_as_new),
+        cmocka_unit_test_setup(test_uploads_of_two_sizes, fake_as_new),
         cmocka_unit_test_setup_teardown(test_l2_in_one_launch, fake_and_scratch_as_new, scratch_drop),
 #ifdef TOWERS_FAULTS
         cmocka_unit_test_setup(test_skipped_step, fake_as_new),
