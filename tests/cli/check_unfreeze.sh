@@ -64,6 +64,25 @@ same killed whole
 good branch --resume "$(ls -d runs/at/ckpt/step-*12)"
 cmp -s runs/branch/last.safetensors runs/whole/last.safetensors || complain "a branch has other weights"
 
+# ---- resumed behind that epoch, where an evaluation or a branch saves before a step is taken: with the slots of what has joined
+good longer --epochs 5
+good ended --resume "$(ls -d runs/whole/ckpt/step-*24)"
+good ended --resume auto --epochs 5
+same ended longer
+if TOWERS_FAULT=none: "$towers" train inception_mini --data-path data --img-size 8 --dry-run >/dev/null 2>&1; then
+    left_out "--unfreeze-epoch stopped in an evaluation: this binary has no fault points"
+else
+    TOWERS_FAULT=delay:tower=0,step=18,ms=1000,activity=evaluation run evaluated --eval-batch-size 8 --log-samples &
+    job=$!
+    until grep -q '^18,' runs/evaluated/samples.csv 2>/dev/null || ! kill -0 $job; do sleep 0.01; done
+    sleep 0.5
+    kill -TERM "$(cat runs/evaluated/.lock)"
+    wait $job
+    [[ $? == 143 ]] && ! grep -q '^3,' runs/evaluated/results.csv || complain "not stopped in the evaluation of epoch 3: $(cat err)"
+    good evaluated --resume auto
+    same evaluated whole
+fi
+
 cat >look.py <<'PYTHON'
 import glob, json, math, struct
 

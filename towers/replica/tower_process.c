@@ -142,8 +142,8 @@ int64_t unfreeze_step(const TowerProcess *p)
 
 bool unfreeze_is_due(const TowerProcess *p)
 {
-    return p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step >= unfreeze_step(p) &&
-           p->run.step < p->total_steps;
+    if (!p->job->program.freeze || !p->job->unfreeze_epoch) return false;
+    return p->run.step > unfreeze_step(p) || (p->run.step == unfreeze_step(p) && p->run.step < p->total_steps);
 }
 
 bool rollback_leaves_out(const RunState *run, int64_t step)

@@ -184,7 +184,8 @@ Status process_open(TowerProcess *p, CommShared *shared)
                     "continue",
                     p->job->run_dir, (long long)p->run.step, (long long)p->total_steps);
     p->good_step = restored ? p->run.step : -1;
-    if (unfreeze_is_due(p) && !epoch_end_is_owed(p)) return OK; /* the next processes begin here */
+    bool owed = epoch_end_is_owed(p) && p->run.step == unfreeze_step(p);
+    if (unfreeze_is_due(p) && !owed) return OK; /* the next processes begin here; these would save no slots of theirs */
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
