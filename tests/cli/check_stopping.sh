@@ -59,6 +59,18 @@ else
     [[ $(epochs counted) == 3 ]] || complain "killed in the epoch behind $(epochs counted), wanted 3"
     train counted --resume auto --towers 4 --processes 1 --lr 0 --epochs 9 --patience 4 || complain "resuming a count: $(cat "$err")"
     [[ $(epochs counted) == 5 ]] || complain "--patience 4, killed in between: $(epochs counted) epochs, wanted 5"
+
+    # Stopped in its last evaluation, a run makes up for it, and its row has the rate of the step.
+    paused=(--epochs 4 --stop-epoch 2 --sched cosine --eval-batch-size 8)
+    train paused "${paused[@]}" || complain "--stop-epoch: $(cat "$err")"
+    TOWERS_FAULT=delay:tower=0,step=18,ms=1000,activity=evaluation train late --log-samples "${paused[@]}" &
+    until grep -q "^18," runs/late/samples.csv 2>/dev/null || ! kill -0 $!; do sleep 0.01; done
+    sleep 0.5
+    kill -TERM "$(cat runs/late/.lock)"
+    wait $!
+    [[ $? == 143 && $(epochs late) == 1 ]] || complain "not stopped in the evaluation of epoch 2: $(cat "$err")"
+    train late --resume auto "${paused[@]}" || complain "resuming in an evaluation: $(cat "$err")"
+    cmp -s <(cut -d, -f1-8 runs/paused/results.csv) <(cut -d, -f1-8 runs/late/results.csv) || complain "another row of an epoch that is made up for"
 fi
 
 # The loss falls, but by less than --min-delta from one epoch to the next.

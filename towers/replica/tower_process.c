@@ -122,7 +122,8 @@ double process_lr(const TowerProcess *p, int64_t step)
 {
     Schedule schedule = p->job->schedule;
     schedule.plateau_lr = p->run.stopping.plateau_lr;
-    return schedule_lr(&schedule, step, p->steps_per_epoch, p->total_steps);
+    /* p->total_steps would be that of a run which --stop-epoch or --patience has ended. */
+    return schedule_lr(&schedule, step, p->steps_per_epoch, job_total_steps(p->job));
 }
 
 bool epoch_ended(const TowerProcess *p)
