@@ -11,7 +11,7 @@ catalog() {
 F1|killed at any system call of a checkpoint|the old or the new checkpoint loads completely; leftovers are removed at the next start|-
 F2|disk or quota full during a checkpoint|the old one is kept, training continues with a warning; the third failure in a row ends the run|6
 F3|`fsync`, `rename` or `close` fails|as F2; success is never reported|6
-F4|power failure: data that was not fsynced is lost|the newest complete checkpoint loads|-
+F4|power failure: data that was not fsynced is lost|the newest complete checkpoint loads, and no record up to its step is missing|-
 F5|checkpoint cut to any length|rejected with file and offset; `--resume auto` uses the previous one|4
 F6|one bit of a checkpoint flipped|detected by the manifest|4
 F7|garbled header, impossible lengths|rejected; almost nothing is allocated|4

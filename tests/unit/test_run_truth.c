@@ -3,9 +3,11 @@
  * weights are given and the learning rate is 0, so every number follows from the data. And what a run keeps: its best
  * checkpoint, and its counts of bad samples and of skipped steps. */
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "tests/support/scratch.h"
@@ -514,6 +516,63 @@ static void test_best_checkpoint_stays(void **state)
     for (int step = 1; step <= 4; step++) assert_int_equal(has_checkpoint("best", step), step == 1 || step == 4);
 }
 
+/* The bytes of each list of the run that an fsync has made durable so far, and of the calls that rename a checkpoint to
+ * step-N those behind which they did not reach the row of step N. */
+static const char *const synced_names[] = {"metrics.jsonl", "results.csv", "samples.csv", "log.txt"};
+enum { SYNCED = sizeof synced_names / sizeof *synced_names, WORDS = 40 };
+static struct stat synced[SYNCED];
+static int published;
+static char behind[SYNCED][WORDS];
+
+int fsync(int fd)
+{
+    struct stat info;
+    char path[PATH_BYTES];
+    for (int i = 0; i < SYNCED && fstat(fd, &info) == 0; i++) {
+        struct stat named;
+        snprintf(path, sizeof path, "%s/synced/%s", scratch, synced_names[i]);
+        if (stat(path, &named) == 0 && named.st_ino == info.st_ino) synced[i] = info;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    const char *name = strrchr(to, '/');
+    if (name && strncmp(name, "/step-", 6) == 0 && strstr(to, "/synced/ckpt/")) {
+        const int step = atoi(name + 6);
+        char row[SYNCED][WORDS];
+        snprintf(row[0], WORDS, "{\"step\":%d,", step);
+        snprintf(row[1], WORDS, "\n%d,%d,", step, step); /* an epoch has one step */
+        snprintf(row[2], WORDS, "%d,%d,0,", step, step - 1);
+        snprintf(row[3], WORDS, "Epoch %d,", step);
+        for (int i = 0; i < SYNCED; i++) {
+            char path[PATH_BYTES];
+            snprintf(path, sizeof path, "synced/%s", synced_names[i]);
+            char *text = scratch_text(path);
+            text[synced[i].st_size] = 0;
+            if (!strstr(text, row[i])) strcpy(behind[i], row[i]);
+            free(text);
+        }
+        published++;
+    }
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+/* fault: F4. When a checkpoint gets its name, the rows of its step are durable. */
+static void test_records_precede_checkpoints(void **state)
+{
+    Model model = model_of(linear);
+    TrainJob job = job_of(&model, 1);
+    job.test = test_data;
+    job.epochs = 3;
+    job.data.log_samples = true;
+    run_destroy(run_live(job, "synced", NULL));
+    assert_int_equal(published, 3);
+    for (int i = 0; i < SYNCED; i++)
+        if (*behind[i]) fail_msg("%s: '%s' is not durable before its checkpoint", synced_names[i], behind[i]);
+}
+
 static int64_t bad_count; /* the first samples cannot be decoded */
 
 static Status read_some(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
@@ -676,6 +735,7 @@ int main(void)
         cmocka_unit_test(test_masks_follow_samples),
         cmocka_unit_test(test_running_variance),
         cmocka_unit_test(test_best_checkpoint_stays),
+        cmocka_unit_test(test_records_precede_checkpoints),
         cmocka_unit_test(test_crash_without_lack_of_memory),
         cmocka_unit_test(test_limit_of_bad_samples),
         cmocka_unit_test(test_lists_that_cannot_be_written),

@@ -70,6 +70,11 @@ Status append_record(AppendFile *file, const void *bytes, size_t count)
     return OK;
 }
 
+Status append_sync(const AppendFile *file)
+{
+    return fsync(file->fd) == 0 ? OK : FAIL(ERR_IO, "fsync of '%s' failed: %s", file->path, strerror(errno));
+}
+
 void append_close(AppendFile *file)
 {
     if (!file) return;

@@ -13,4 +13,6 @@ NODISCARD Status append_open(const char *path, bool exclusive, AppendFile **made
 NODISCARD Status append_record(AppendFile *file, const void *bytes, size_t count);
 /* ERR_IO: the buffered records are lost; the file is as it was before this flush. */
 NODISCARD Status append_flush(AppendFile *file);
+/* fsync of what has been flushed; any thread may call it. Errors: ERR_IO. */
+NODISCARD Status append_sync(const AppendFile *file);
 void append_close(AppendFile *file); /* flushes; NULL is fine */

@@ -388,6 +388,16 @@ Status run_file_append(const char *path, const void *bytes, size_t count)
     return FAIL(ERR_IO, "cannot write '%s': %s", path, put < 0 ? strerror(code) : "the disk is full");
 }
 
+Status run_file_sync(const char *path)
+{
+    int fd;
+    TRY(run_file_open(path, false, false, &fd));
+    if (fd < 0) return OK;
+    Status st = fsync(fd) == 0 ? OK : FAIL(ERR_IO, "fsync of '%s' failed: %s", path, strerror(errno));
+    close(fd);
+    return st;
+}
+
 /* Read up to `count` bytes; fewer only at the end of the file. */
 static Status read_full(int fd, const char *path, void *bytes, size_t count, size_t *got)
 {

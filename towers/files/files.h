@@ -55,6 +55,9 @@ NODISCARD Status run_file_open(const char *path, bool create, bool exclusive, in
  * none. Of lines that do not fit on the disk it leaves nothing. Errors: ERR_IO. */
 NODISCARD Status run_file_append(const char *path, const void *bytes, size_t count);
 
+/* fsync a file of a run, which need not exist. Errors: ERR_IO. */
+NODISCARD Status run_file_sync(const char *path);
+
 /* Read a whole file and append a NUL. Errors: those of file_open, ERR_MEMORY. file_read and file_sum read files of a run
  * (OF_RUN) and give ERR_CHECKPOINT for a bad one. */
 NODISCARD Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, char **bytes, size_t *count);

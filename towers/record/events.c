@@ -254,6 +254,11 @@ Status events_flush(Events *events)
     return append_flush(events->file);
 }
 
+Status events_sync(const Events *events)
+{
+    return append_sync(events->file);
+}
+
 void events_close(Events *events)
 {
     if (!events) return;

@@ -21,4 +21,5 @@ NODISCARD Status events_text(Events *events, int64_t step, const char *tag, cons
 NODISCARD Status events_image(Events *events, int64_t step, const char *tag, const uint8_t *pixels, int32_t width,
                               int32_t height, int32_t channels);
 NODISCARD Status events_flush(Events *events);
+NODISCARD Status events_sync(const Events *events); /* append_sync */
 void events_close(Events *events);

@@ -65,6 +65,12 @@ void metrics_flush(Metrics *metrics)
     }
 }
 
+Status metrics_sync(const Metrics *metrics)
+{
+    for (int i = 0; i < RECORD_FILES; i++) TRY(append_sync(metrics->file[i]));
+    return events_sync(metrics->events);
+}
+
 /* ---- text */
 
 /* The caller has set the C locale. */

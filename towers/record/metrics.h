@@ -88,6 +88,8 @@ Events *metrics_events(Metrics *metrics);
 void metrics_outcome(Metrics *metrics, Status st);
 /* Writes all buffered rows to the files (before a checkpoint). */
 void metrics_flush(Metrics *metrics);
+/* fsync of what has been flushed; any thread may call it while the main thread goes on. Errors: ERR_IO. */
+NODISCARD Status metrics_sync(const Metrics *metrics);
 /* A warning for the console, once when writes begin to fail; else NULL. Valid until the next call. */
 const char *metrics_warning(Metrics *metrics);
 void metrics_close(Metrics *metrics);

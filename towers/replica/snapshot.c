@@ -102,6 +102,7 @@ struct Saving {
     char *state;
     CheckpointContent content; /* borrows from the others */
     const char *run_dir;       /* borrowed from the job */
+    const Metrics *metrics;    /* borrowed */
     int keep;
     int64_t best_step; /* whose checkpoint is kept; -1: none */
     bool best;
@@ -123,14 +124,15 @@ static void saving_free(Saving *s)
     free(s);
 }
 
-/* best.safetensors follows the checkpoint, so that a run that has results can be resumed; also one that failed, which
- * was tried. */
+/* The records come first, so that none is missing behind a checkpoint. best.safetensors follows it, so that a run that has
+ * results can be resumed; also one that failed, which was tried. */
 static void *saving_run(void *context)
 {
     Saving *s = context;
     char path[PATH_BYTES];
     if (s->threaded) progress_of_thread(&s->progress);
-    s->status = checkpoint_save(s->run_dir, &s->content, s->keep, s->best_step);
+    s->status = metrics_sync(s->metrics);
+    if (s->status == OK) s->status = checkpoint_save(s->run_dir, &s->content, s->keep, s->best_step);
     if (s->status != OK) status_keep(&s->words);
     if (s->best) {
         s->best_status = path_join(path, s->run_dir, "best.safetensors");
@@ -212,6 +214,7 @@ Status snapshot_save(TowerProcess *p, bool best)
     if (!is_root(&p->place)) goto out;
     TRY_OUT(content_describe(p, s));
     metrics_flush(p->metrics);
+    s->metrics = p->metrics;
     p->saving = s;
     saving_start(s);
     return OK;

@@ -8,6 +8,7 @@
 #include "towers/train/evaluate.h"
 #include "towers/train/observe.h"
 #include "towers/train/rollback.h"
+#include "towers/train/samples_log.h"
 #include "towers/train/step.h"
 #include "towers/train/stopping.h"
 #include "towers/train/summary.h"
@@ -169,6 +170,7 @@ static Status checkpoint_write(TowerProcess *p, bool *better)
         return OK;
     }
     summary_finish(p); /* a run that resumes here has the rows of all its steps */
+    TRY(samples_sync(p));
     TRY(snapshot_save(p, *better));
     *better = false;
     return last ? snapshot_settle(p, true) : OK;

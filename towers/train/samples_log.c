@@ -27,6 +27,16 @@ static Status draft_append(const TowerProcess *p, const char *name, Draft *draft
     return st;
 }
 
+Status samples_sync(const TowerProcess *p)
+{
+    char path[PATH_BYTES];
+    if (!leads_group(&p->place)) return OK;
+    TRY(list_path(p, BAD_SAMPLES_FILE, path));
+    (void)!run_file_sync(path); /* training goes on without it */
+    TRY(list_path(p, SAMPLES_FILE, path));
+    return p->job->data.log_samples ? run_file_sync(path) : OK;
+}
+
 /* ---- a run that goes on from an earlier step */
 
 static const char evaluation[] = "evaluation ";

@@ -10,6 +10,8 @@
 /* Append a batch of a step, "step,batch,tower,id id id ...", if requested, and its bad samples. The list that was asked
  * for has no gaps: ERR_IO if it cannot be written. */
 NODISCARD Status samples_log(TowerProcess *p, const Batch *batch, int64_t step);
+/* fsync the lists before a checkpoint, so that no row is missing behind it. ERR_IO as samples_log. */
+NODISCARD Status samples_sync(const TowerProcess *p);
 /* Append "STEP,tower,id,why", or "evaluation STEP,...", for each bad sample of a batch; the first ones are also noted in the
  * log, as is the first failure to write. */
 void bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step);
