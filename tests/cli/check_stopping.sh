@@ -60,7 +60,7 @@ else
     train counted --resume auto --towers 4 --processes 1 --lr 0 --epochs 9 --patience 4 || complain "resuming a count: $(cat "$err")"
     [[ $(epochs counted) == 5 ]] || complain "--patience 4, killed in between: $(epochs counted) epochs, wanted 5"
 
-    # Stopped in its last evaluation, a run makes up for it, and its row has the rate of the step.
+    # Stopped in its last evaluation, a run makes up for it, also twice if it is killed before it has saved: one row, with the rate of the step.
     paused=(--epochs 4 --stop-epoch 2 --sched cosine --eval-batch-size 8)
     train paused "${paused[@]}" || complain "--stop-epoch: $(cat "$err")"
     TOWERS_FAULT=delay:tower=0,step=18,ms=1000,activity=evaluation train late --log-samples "${paused[@]}" &
@@ -69,6 +69,8 @@ else
     kill -TERM "$(cat runs/late/.lock)"
     wait $!
     [[ $? == 143 && $(epochs late) == 1 ]] || complain "not stopped in the evaluation of epoch 2: $(cat "$err")"
+    TOWERS_FAULT=kill:tower=0,step=18,activity=checkpoint train late --resume auto "${paused[@]}" && complain "not killed before it saved"
+    [[ $(epochs late) == 2 ]] || complain "killed before the evaluation was recorded"
     train late --resume auto "${paused[@]}" || complain "resuming in an evaluation: $(cat "$err")"
     cmp -s <(cut -d, -f1-8 runs/paused/results.csv) <(cut -d, -f1-8 runs/late/results.csv) || complain "another row of an epoch that is made up for"
 fi

@@ -405,6 +405,17 @@ Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
     return lines_cut(path, last_epoch, csv_line_epoch);
 }
 
+Status metrics_forget_end(const char *run_dir, int64_t step)
+{
+    static const RecordFile ends[] = {EPOCHS, NORMS, GENERATED};
+    char path[PATH_BYTES];
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        TRY(path_join(path, run_dir, file_names[ends[i]]));
+        TRY(lines_cut(path, step - 1, ends[i] == EPOCHS ? csv_line_step : json_line_step));
+    }
+    return OK;
+}
+
 /* Names the columns that later rows have, if an older version has begun the file. Readers of CSV would shift them. */
 static Status header_renew(const char *run_dir, bool several)
 {
