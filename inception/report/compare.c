@@ -14,11 +14,10 @@
 
 enum { TERMS_MAX = 16, NAME_TEXT = 64 };
 
-/* The difference b - a of a term that a phase of both runs has. */
+/* A term that a phase of both runs has. */
 typedef struct TermDifference {
     char name[NAME_TEXT];
-    double a, b;
-    Estimate difference;
+    Measured measured;
 } TermDifference;
 
 /* ---- text */
@@ -83,11 +82,12 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
     norm_drift_text(run, to);
 }
 
-static void difference_row(const char *what, double a, double b, const Estimate *e, double unit, FILE *to)
+static void difference_row(const char *what, const Measured *m, double unit, FILE *to)
 {
     char a_text[16] = "-", b_text[16] = "-";
-    if (!isnan(a)) snprintf(a_text, sizeof a_text, "%.5g", a * unit);
-    if (!isnan(b)) snprintf(b_text, sizeof b_text, "%.5g", b * unit);
+    const Estimate *e = &m->change;
+    if (!isnan(m->a)) snprintf(a_text, sizeof a_text, "%.5g", m->a * unit);
+    if (!isnan(m->b)) snprintf(b_text, sizeof b_text, "%.5g", m->b * unit);
     text_printf(to, "  %-22s %12s %12s   ", what, a_text, b_text);
     if (isnan(e->mean))
         text_printf(to, "%10s   not in both runs\n", "-");
@@ -100,7 +100,7 @@ static void difference_row(const char *what, double a, double b, const Estimate 
 /* Several terms are tested, so each must be clearer. */
 static bool term_differs(const TermDifference *term, int count)
 {
-    return term->difference.p < DIFFERENCE_LEVEL / count;
+    return term->measured.change.p < DIFFERENCE_LEVEL / count;
 }
 
 static void terms_verdict(const TermDifference *terms, int count, FILE *to)
@@ -108,7 +108,8 @@ static void terms_verdict(const TermDifference *terms, int count, FILE *to)
     bool any = false;
     for (int i = 0; i < count; i++) {
         if (!term_differs(&terms[i], count)) continue;
-        text_printf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name, terms[i].difference.p);
+        text_printf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name,
+                    terms[i].measured.change.p);
         any = true;
     }
     if (any) fputs(".\n", to);
@@ -117,17 +118,15 @@ static void terms_verdict(const TermDifference *terms, int count, FILE *to)
 static void difference_print(const Run *a, const Run *b, const RunDifference *d, const TermDifference *terms, int count,
                              FILE *to)
 {
-    bool predicts = !isnan(d->a_accuracy) || !isnan(d->b_accuracy), generates = !isnan(d->a_kid) || !isnan(d->b_kid);
+    bool predicts = !isnan(d->accuracy.a) || !isnan(d->accuracy.b), generates = !isnan(d->kid.a) || !isnan(d->kid.b);
     if (b->phase) text_printf(to, "\nphase %s", b->phase);
     text_printf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B",
                 "B - A");
-    difference_row("mean_loss", d->a_loss, d->b_loss, &d->loss, 1, to);
-    for (int i = 0; i < count; i++) difference_row(terms[i].name, terms[i].a, terms[i].b, &terms[i].difference, 1, to);
-    if (predicts || !b->phase)
-        difference_row(a->several ? "test mAP, %" : "test accuracy, %", d->a_accuracy, d->b_accuracy, &d->accuracy, 100,
-                       to);
-    if (generates && !d->other_features) difference_row("KID of the images", d->a_kid, d->b_kid, &d->kid, 1, to);
-    difference_row("images per second", d->a_speed, d->b_speed, &d->speed, 1, to);
+    difference_row("mean_loss", &d->loss, 1, to);
+    for (int i = 0; i < count; i++) difference_row(terms[i].name, &terms[i].measured, 1, to);
+    if (predicts || !b->phase) difference_row(a->several ? "test mAP, %" : "test accuracy, %", &d->accuracy, 100, to);
+    if (generates && !d->other_features) difference_row("KID of the images", &d->kid, 1, to);
+    difference_row("images per second", &d->speed, 1, to);
     if (d->steps)
         text_printf(to, "  (losses paired by images seen, from %lld to %lld: %lld pair%s)\n", (long long)d->images_from,
                     (long long)d->images_to, (long long)d->steps, d->steps == 1 ? "" : "s");
@@ -194,29 +193,36 @@ static json_t *terms_json(const TermDifference *terms, int count)
     json_t *all = json_array();
     for (int i = 0; i < count; i++)
         json_array_append_new(all, json_pack("{s:o, s:o, s:o, s:o}", "term", json_text(terms[i].name), "a",
-                                             json_finite(terms[i].a), "b", json_finite(terms[i].b), "difference",
-                                             estimate_json(&terms[i].difference)));
+                                             json_finite(terms[i].measured.a), "b", json_finite(terms[i].measured.b),
+                                             "difference", estimate_json(&terms[i].measured.change)));
     return all;
+}
+
+/* The number of both runs as "a_KEY" and "b_KEY", and the change as "KEY". */
+static void measured_put(json_t *made, const char *key, const Measured *m)
+{
+    char name[NAME_TEXT];
+    snprintf(name, sizeof name, "a_%s", key);
+    json_object_set_new(made, name, json_finite(m->a));
+    *name = 'b';
+    json_object_set_new(made, name, json_finite(m->b));
+    json_object_set_new(made, key, estimate_json(&m->change));
 }
 
 static json_t *difference_json(const Run *a, const Run *b, const RunDifference *d, const TermDifference *terms,
                                int count)
 {
     json_t *made =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:s}", "a",
-                  json_text(a->path), "b", json_text(b->path), "a_loss", json_finite(d->a_loss), "b_loss",
-                  json_finite(d->b_loss), "loss", estimate_json(&d->loss), "a_accuracy", json_finite(d->a_accuracy),
-                  "b_accuracy", json_finite(d->b_accuracy), "accuracy", estimate_json(&d->accuracy), "a_images_per_sec",
-                  json_finite(d->a_speed), "b_images_per_sec", json_finite(d->b_speed), "images_per_sec",
-                  estimate_json(&d->speed), "paired_steps", (json_int_t)d->steps, "images_from",
-                  (json_int_t)d->images_from, "images_to", (json_int_t)d->images_to, "same", d->same, "subjects",
-                  json_text(d->subjects), "verdict", d->verdict);
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:b, s:o, s:s}", "a", json_text(a->path), "b", json_text(b->path),
+                  "paired_steps", (json_int_t)d->steps, "images_from", (json_int_t)d->images_from, "images_to",
+                  (json_int_t)d->images_to, "same", d->same, "subjects", json_text(d->subjects), "verdict", d->verdict);
+    measured_put(made, "loss", &d->loss);
+    measured_put(made, "accuracy", &d->accuracy);
+    measured_put(made, "images_per_sec", &d->speed);
     if (b->phase) json_object_set_new(made, "phase", json_text(b->phase));
     if (count) json_object_set_new(made, "terms", terms_json(terms, count));
-    if (isnan(d->a_kid) && isnan(d->b_kid)) return made;
-    json_object_set_new(made, "a_kid", json_finite(d->a_kid));
-    json_object_set_new(made, "b_kid", json_finite(d->b_kid));
-    json_object_set_new(made, "kid", estimate_json(&d->kid));
+    if (isnan(d->kid.a) && isnan(d->kid.b)) return made;
+    measured_put(made, "kid", &d->kid);
     json_object_set_new(made, "same_features", json_boolean(!d->other_features));
     return made;
 }
@@ -301,11 +307,7 @@ static Status term_difference(const Run *a, int a_name, const Run *b, int b_name
     Status st = *found ? run_term(b, b_name, &y, &both) : OK;
     *found = both;
     if (st == OK && both) st = run_difference(&x, &y, &d);
-    if (st == OK && both) {
-        term->a = d.a_loss;
-        term->b = d.b_loss;
-        term->difference = d.loss;
-    }
+    if (st == OK && both) term->measured = d.loss;
     run_view_free(&x);
     run_view_free(&y);
     return st;

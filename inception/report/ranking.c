@@ -41,9 +41,9 @@ static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *im
         TRY(run_difference(runs[i], runs[i], &itself));
         ranks[i] = (Ranked){.run = runs[i],
                             .number = i + 1,
-                            .accuracy = itself.a_accuracy,
-                            .kid = itself.a_kid,
-                            .speed = itself.a_speed};
+                            .accuracy = itself.accuracy.a,
+                            .kid = itself.kid.a,
+                            .speed = itself.speed.a};
         TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
         accuracies &= isfinite(ranks[i].accuracy) && runs[i]->several == runs[0]->several;
         phases |= runs[i]->phase != NULL;
@@ -59,7 +59,7 @@ static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *im
         RunDifference d;
         ranks[i].p = NAN;
         if (i > 0) TRY(run_difference(ranks[0].run, ranks[i].run, &d));
-        if (i > 0) ranks[i].p = accuracies ? d.accuracy.p : kids ? d.kid.p : d.loss.p;
+        if (i > 0) ranks[i].p = (accuracies ? d.accuracy : kids ? d.kid : d.loss).change.p;
     }
     return OK;
 }

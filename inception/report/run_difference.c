@@ -100,9 +100,9 @@ static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
     for (int64_t i = 0; i < count; i++) d->same &= pair[i] == 0;
     d->steps = count - first;
     if (d->steps) {
-        d->loss = series_estimate(pair + first, d->steps);
-        d->a_loss = series_mean(pair + most + first, d->steps);
-        d->b_loss = d->a_loss + d->loss.mean;
+        d->loss.change = series_estimate(pair + first, d->steps);
+        d->loss.a = series_mean(pair + most + first, d->steps);
+        d->loss.b = d->loss.a + d->loss.change.mean;
         d->images_from = images[first].from;
         d->images_to = images[count - 1].to;
     }
@@ -168,21 +168,16 @@ const RunKid *run_last_kid(const Run *run)
 static void kid_compare(const Run *a, const Run *b, RunDifference *d)
 {
     const RunKid *x = run_last_kid(a), *y = run_last_kid(b);
-    if (x) d->a_kid = x->kid;
-    if (y) d->b_kid = y->kid;
+    if (x) d->kid.a = x->kid;
+    if (y) d->kid.b = y->kid;
     if (!x || !y) return;
     d->other_features = strcmp(a->features_name[x->features], b->features_name[y->features]) != 0;
     if (d->other_features) return;
     double mean = y->kid - x->kid, error = hypot(x->deviation, y->deviation);
-    d->kid.mean = mean;
+    d->kid.change.mean = mean;
     if (!(error > 0)) return;
     double reach = student_quantile(0.975, INFINITY) * error;
-    d->kid = (Estimate){.mean = mean,
-                        .error = error,
-                        .freedom = INFINITY,
-                        .low = mean - reach,
-                        .high = mean + reach,
-                        .p = student_tail(mean / error, INFINITY)};
+    d->kid.change = (Estimate){mean, error, INFINITY, mean - reach, mean + reach, student_tail(mean / error, INFINITY)};
 }
 
 /* ---- speed */
@@ -215,15 +210,14 @@ static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
     TRY_OUT(speeds(a, &x, &x_count));
     TRY_OUT(speeds(b, &y, &y_count));
     if (x_count && y_count) {
-        d->a_speed = exp(series_mean(x, x_count));
-        d->b_speed = exp(series_mean(y, y_count));
+        d->speed = (Measured){exp(series_mean(x, x_count)), exp(series_mean(y, y_count)),
+                              series_difference(y, y_count, x, x_count)};
         /* Convert a difference of logarithms, a ratio, to images per second at a's speed. */
-        Estimate logs = series_difference(y, y_count, x, x_count);
-        logs.mean = d->a_speed * expm1(logs.mean);
-        logs.low = d->a_speed * expm1(logs.low);
-        logs.high = d->a_speed * expm1(logs.high);
-        logs.error *= d->a_speed;
-        d->speed = logs;
+        Estimate *logs = &d->speed.change;
+        logs->mean = d->speed.a * expm1(logs->mean);
+        logs->low = d->speed.a * expm1(logs->low);
+        logs->high = d->speed.a * expm1(logs->high);
+        logs->error *= d->speed.a;
     }
 out:
     free(x);
@@ -233,37 +227,42 @@ out:
 
 /* ---- the summary */
 
+static bool differs(const Measured *m)
+{
+    return m->change.p < DIFFERENCE_LEVEL;
+}
+
+/* Begins a sentence, or goes on with it, if the runs differ in this. `*left`: how many differences are to be said. */
+static bool is_said(Text *verdict, const Measured *m, int *left)
+{
+    if (differs(m)) text_add(verdict, !verdict->used ? "The second run differs: " : (*left)-- > 1 ? ", " : " and ");
+    return differs(m);
+}
+
 static void difference_verdict(RunDifference *d)
 {
-    char part[4][256] = {"", "", "", ""};
-    int parts = 0;
-    if (d->kid.p < DIFFERENCE_LEVEL)
-        snprintf(part[parts++], sizeof part[0], "the KID of its images is %.3g %s (p = %.2g)", fabs(d->kid.mean),
-                 d->kid.mean < 0 ? "lower, so they are closer to the data"
-                                 : "higher, so they are farther from the data",
-                 d->kid.p);
-    if (d->loss.p < DIFFERENCE_LEVEL)
-        snprintf(part[parts++], sizeof part[0], "its loss after the same number of images is %.3g %s (p = %.2g)",
-                 fabs(d->loss.mean), d->loss.mean < 0 ? "lower" : "higher", d->loss.p);
-    if (d->accuracy.p < DIFFERENCE_LEVEL)
-        snprintf(
-            part[parts++], sizeof part[0],
-            "its test accuracy is %.2f points %s (p = %.2g for these weights; one run each does not show the variation "
-            "between seeds)",
-            100 * fabs(d->accuracy.mean), d->accuracy.mean < 0 ? "lower" : "higher", d->accuracy.p);
-    if (d->speed.p < DIFFERENCE_LEVEL)
-        snprintf(part[parts++], sizeof part[0], "it is %.1f %% %s (p = %.2g)", 100 * fabs(d->speed.mean / d->a_speed),
-                 d->speed.mean < 0 ? "slower" : "faster", d->speed.p);
-    if (parts == 0) {
-        snprintf(d->verdict, sizeof d->verdict, "%s",
-                 d->same ? "No difference: all losses are equal bit for bit."
-                         : "No difference that is statistically significant.");
-    } else {
-        Text verdict = text_start(d->verdict, sizeof d->verdict);
-        text_add(&verdict, "The second run differs: ");
-        for (int i = 0; i < parts; i++) text_add(&verdict, "%s%s", !i ? "" : i + 1 < parts ? ", " : " and ", part[i]);
-        text_add(&verdict, ".%s", d->same ? " All losses are equal bit for bit." : "");
-    }
+    Text verdict = text_start(d->verdict, sizeof d->verdict);
+    const Estimate *kid = &d->kid.change, *loss = &d->loss.change, *accuracy = &d->accuracy.change,
+                   *speed = &d->speed.change;
+    int left = differs(&d->kid) + differs(&d->loss) + differs(&d->accuracy) + differs(&d->speed) - 1;
+    if (is_said(&verdict, &d->kid, &left))
+        text_add(&verdict, "the KID of its images is %.3g %s the data (p = %.2g)", fabs(kid->mean),
+                 kid->mean < 0 ? "lower, so they are closer to" : "higher, so they are farther from", kid->p);
+    if (is_said(&verdict, &d->loss, &left))
+        text_add(&verdict, "its loss after the same number of images is %.3g %s (p = %.2g)", fabs(loss->mean),
+                 loss->mean < 0 ? "lower" : "higher", loss->p);
+    if (is_said(&verdict, &d->accuracy, &left))
+        text_add(&verdict,
+                 "its test accuracy is %.2f points %s (p = %.2g for these weights; one run each does not show the "
+                 "variation between seeds)",
+                 100 * fabs(accuracy->mean), accuracy->mean < 0 ? "lower" : "higher", accuracy->p);
+    if (is_said(&verdict, &d->speed, &left))
+        text_add(&verdict, "it is %.1f %% %s (p = %.2g)", 100 * fabs(speed->mean / d->speed.a),
+                 speed->mean < 0 ? "slower" : "faster", speed->p);
+    bool none = !verdict.used;
+    if (none && !d->same) text_add(&verdict, "No difference that is statistically significant");
+    if (none && d->same) text_add(&verdict, "No difference: all losses are equal bit for bit");
+    text_add(&verdict, none || !d->same ? "." : ". All losses are equal bit for bit.");
 }
 
 bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
@@ -286,36 +285,22 @@ bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
 
 /* ---- the comparison */
 
-static Estimate no_estimate(void)
-{
-    return (Estimate){.mean = NAN, .error = INFINITY, .freedom = 1, .low = -INFINITY, .high = INFINITY, .p = 1};
-}
-
 Status run_difference(const Run *a, const Run *b, RunDifference *d)
 {
-    *d = (RunDifference){.loss = no_estimate(),
-                         .accuracy = no_estimate(),
-                         .speed = no_estimate(),
-                         .kid = no_estimate(),
-                         .a_kid = NAN,
-                         .b_kid = NAN,
-                         .a_loss = NAN,
-                         .b_loss = NAN,
-                         .a_accuracy = NAN,
-                         .b_accuracy = NAN,
-                         .a_speed = NAN,
-                         .b_speed = NAN};
+    static const Measured unknown = {NAN, NAN, {NAN, INFINITY, 1, -INFINITY, INFINITY, 1}};
+    *d = (RunDifference){unknown, unknown, unknown, unknown};
     TRY(loss_compare(a, b, d));
     int64_t an = test_samples(a), bn = test_samples(b);
+    Measured *accuracy = &d->accuracy;
     if (a->several == b->several) { /* mAP is no accuracy */
-        d->a_accuracy = last_accuracy(a);
-        d->b_accuracy = last_accuracy(b);
+        accuracy->a = last_accuracy(a);
+        accuracy->b = last_accuracy(b);
     }
-    if (an && bn && isfinite(d->a_accuracy) && isfinite(d->b_accuracy))
-        d->accuracy =
-            share_difference(llround(d->b_accuracy * (double)bn), bn, llround(d->a_accuracy * (double)an), an);
+    if (an && bn && isfinite(accuracy->a) && isfinite(accuracy->b))
+        accuracy->change =
+            share_difference(llround(accuracy->b * (double)bn), bn, llround(accuracy->a * (double)an), an);
     else
-        d->accuracy.mean = d->b_accuracy - d->a_accuracy;
+        accuracy->change.mean = accuracy->b - accuracy->a;
     kid_compare(a, b, d);
     TRY(speed_compare(a, b, d));
     difference_verdict(d);

@@ -8,10 +8,14 @@
 
 #include "inception/report/loss_truth.h"
 
-/* b - a. */
+/* A number of both runs. */
+typedef struct Measured {
+    double a, b;     /* NaN: unknown */
+    Estimate change; /* b - a; unknown (p = 1, infinite error) if there are no data */
+} Measured;
+
 typedef struct RunDifference {
-    Estimate loss, accuracy, speed, kid; /* unknown (p = 1, infinite error) if there are no data */
-    double a_loss, b_loss, a_accuracy, b_accuracy, a_speed, b_speed, a_kid, b_kid; /* NaN: unknown */
+    Measured loss, accuracy, speed, kid;
     bool other_features;            /* KIDs of different features are not compared */
     int64_t steps;                  /* number of pairs of losses */
     int64_t images_from, images_to; /* range of images that these pairs cover; 0, 0 if there are none */

@@ -220,7 +220,7 @@ static void accuracy_and_sameness(void **state)
         both[i]->confusion[0] = 10000;
     }
     assert_int_equal(run_difference(a, b, &d), OK);
-    near(d.accuracy.mean, 0.02, 1e-12);
+    near(d.accuracy.change.mean, 0.02, 1e-12);
     assert_non_null(strstr(d.verdict, "test accuracy is 2.00 points higher"));
     b->confusion[0] = 100; /* too few samples to be sure */
     a->confusion[0] = 100;
@@ -252,13 +252,13 @@ static void batches_of_other_sizes(void **state)
         assert_int_equal(d.steps, 60);
         assert_int_equal(d.images_from, 60 * 400);
         assert_int_equal(d.images_to, 120 * 400);
-        near(d.loss.mean, 0.1, 0.02);
-        assert_true(d.loss.p < 0.01);
+        near(d.loss.change.mean, 0.1, 0.02);
+        assert_true(d.loss.change.p < 0.01);
         assert_non_null(strstr(d.verdict, "its loss after the same number of images is 0."));
         assert_non_null(strstr(d.verdict, "higher"));
         RunDifference back;
         assert_int_equal(run_difference(b, a, &back), OK);
-        near(back.loss.mean, -d.loss.mean, 1e-12);
+        near(back.loss.change.mean, -d.loss.change.mean, 1e-12);
         run_destroy(a);
         run_destroy(b);
     }
@@ -287,7 +287,7 @@ static void steps_without_records(void **state)
         assert_int_equal(d.steps, 14); /* the later half of 28 pairs: 24, 25, 28 to 40 */
         assert_int_equal(d.images_from, 24 * 50);
         assert_int_equal(d.images_to, 40 * 50);
-        near(d.loss.mean, 0, 0);
+        near(d.loss.change.mean, 0, 0);
         run_destroy(a);
         run_destroy(b);
     }
@@ -301,10 +301,10 @@ static void speeds_after_the_warm_up(void **state)
     Run *a = noise_run(&what, 33), *b = noise_run(&what, 33);
     for (int64_t i = 0; i < 10; i++) b->step[i].images_per_sec /= 2;
     assert_int_equal(run_difference(a, b, &d), OK);
-    near(d.b_speed, d.a_speed, 0);
+    near(d.speed.b, d.speed.a, 0);
     b->step[10].images_per_sec /= 2;
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(d.b_speed < d.a_speed);
+    assert_true(d.speed.b < d.speed.a);
     run_destroy(a);
     run_destroy(b);
 }
@@ -321,10 +321,10 @@ static void speeds_with_outliers(void **state)
     b->step[12].images_per_sec = 14000;
     b->step[31].images_per_sec = 1;
     assert_int_equal(run_difference(a, b, &d), OK);
-    near(d.a_speed, 100, 5);
-    near(d.speed.mean, 30, 8);
-    assert_true(d.speed.low > 10 && d.speed.high < 50);
-    assert_true(d.speed.p < 0.01);
+    near(d.speed.a, 100, 5);
+    near(d.speed.change.mean, 30, 8);
+    assert_true(d.speed.change.low > 10 && d.speed.change.high < 50);
+    assert_true(d.speed.change.p < 0.01);
     run_destroy(a);
     run_destroy(b);
 }
@@ -399,24 +399,24 @@ static void last_kids_are_compared(void **state)
     RunDifference d;
     Run *a = noise_run(&plain, 1), *b = noise_run(&plain, 1);
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(isnan(d.a_kid) && isnan(d.b_kid) && d.kid.p == 1);
+    assert_true(isnan(d.kid.a) && isnan(d.kid.b) && d.kid.change.p == 1);
     kid_set(a, "fashion_cnn 12ab", 8, 0.3);
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(d.a_kid == 8 && isnan(d.b_kid) && d.kid.p == 1 && !d.other_features);
+    assert_true(d.kid.a == 8 && isnan(d.kid.b) && d.kid.change.p == 1 && !d.other_features);
     kid_set(b, "fashion_cnn 12ab", 5, 0.4);
     assert_int_equal(run_difference(a, b, &d), OK);
-    near(d.kid.mean, -3, 1e-12);
-    near(d.kid.error, 0.5, 1e-12);
-    near(d.kid.low, -3 - 1.959964 * 0.5, 1e-5);
-    near(d.kid.p, 1.9732e-9, 1e-12);
+    near(d.kid.change.mean, -3, 1e-12);
+    near(d.kid.change.error, 0.5, 1e-12);
+    near(d.kid.change.low, -3 - 1.959964 * 0.5, 1e-5);
+    near(d.kid.change.p, 1.9732e-9, 1e-12);
     assert_non_null(strstr(d.verdict, "the KID of its images is 3 lower, so they are closer to the data"));
     kid_set(b, "fashion_cnn 12ab", 7, 0.4);
     assert_int_equal(run_difference(a, b, &d), OK);
-    near(d.kid.p, 0.0455, 1e-4);
+    near(d.kid.change.p, 0.0455, 1e-4);
     assert_null(strstr(d.verdict, "KID"));
     kid_set(b, "fashion_cnn 77cd", 5, 0.4);
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(d.other_features && d.b_kid == 5 && isnan(d.kid.mean) && d.kid.p == 1);
+    assert_true(d.other_features && d.kid.b == 5 && isnan(d.kid.change.mean) && d.kid.change.p == 1);
     run_destroy(a);
     run_destroy(b);
 }
