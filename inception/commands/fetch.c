@@ -112,7 +112,7 @@ static void commands_print(const PublishedRow *row, const char *address, char *p
     fputs("\ncurl -fL -C - -o ", to), text_shell(to, path);
     fputc(' ', to), text_shell(to, address);
     fputs("\nsha256sum ", to), text_shell(to, path);
-    fprintf(to, " | grep '^%s'\n", row->sha256);
+    text_printf(to, " | grep '^%s'\n", row->sha256);
 }
 
 static Status row_fetch(const Options *o, const PublishedRow *row, FILE *to)
