@@ -12,17 +12,13 @@ enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4
 enum { ROUNDS = 7, ASK_ROUNDS = 50 };
 static const double FAST_MS = 2, LEAST_MS = 1e-4;
 
+/* Of an op, or of all ops of a kind. */
 typedef struct OpTime {
-    const OpCall *call;
+    const OpCall *call; /* the last of the kind */
+    int calls;
     double ms;                        /* fastest round */
     double gflop, real_gflop, gbytes; /* by definition; as computed by the algorithm; minimum bytes moved */
 } OpTime;
-
-typedef struct KindTime {
-    OpKind kind;
-    int calls;
-    double ms, gflop, real_gflop, gbytes;
-} KindTime;
 
 typedef struct Peak {
     double gflops, gbs; /* 0: not measured */
@@ -91,7 +87,7 @@ static Status ops_time(Replica *r, const Plan *plan, int first, OpTime *times)
     for (int i = 0; i < count; i++) {
         const OpCall *call = plan_call(plan, first + i);
         double gflop = 2e-9 * (double)op_macs(call), share = call->product_share > 0 ? (double)call->product_share : 1;
-        times[i] = (OpTime){call, 1e30, gflop, gflop * share, call_gbytes(call)};
+        times[i] = (OpTime){call, 1, 1e30, gflop, gflop * share, call_gbytes(call)};
     }
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++) {
@@ -161,12 +157,6 @@ static int by_ms(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static int kind_by_ms(const void *a, const void *b)
-{
-    double x = ((const KindTime *)a)->ms, y = ((const KindTime *)b)->ms;
-    return (x < y) - (x > y);
-}
-
 enum { CELL = 96, COLUMNS_MAX = 10 };
 typedef struct ProfileTable { /* of texts; printed in aligned columns on a terminal, else as Markdown */
     int columns, texts;       /* the first `texts` columns are texts, the others numbers */
@@ -174,33 +164,20 @@ typedef struct ProfileTable { /* of texts; printed in aligned columns on a termi
     char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows]; the first row is the head */
 } ProfileTable;
 
-static char (*table_row(ProfileTable *t))[CELL]
+/* A row that begins with these texts. */
+static char (*table_row(ProfileTable *t, const char *const *texts, int count))[CELL]
 {
     if (array_grow(&t->cell, t->rows, sizeof *t->cell, "a table") != OK) return NULL;
     memset(t->cell[t->rows], 0, sizeof *t->cell);
+    for (int k = 0; k < count; k++) snprintf(t->cell[t->rows][k], CELL, "%s", texts[k]);
     return t->cell[t->rows++];
-}
-
-static void table_head(ProfileTable *t, const char *const *names)
-{
-    char(*head)[CELL] = table_row(t);
-    for (int k = 0; head && k < t->columns; k++) snprintf(head[k], CELL, "%s", names[k]);
-}
-
-static int table_width(const ProfileTable *t, int column)
-{
-    int width = 0;
-    for (int i = 0; i < t->rows; i++) {
-        int length = (int)strlen(t->cell[i][column]);
-        width = length > width ? length : width;
-    }
-    return width;
 }
 
 static void table_print(const ProfileTable *t, bool terminal, FILE *to)
 {
-    int width[COLUMNS_MAX];
-    for (int k = 0; k < t->columns; k++) width[k] = table_width(t, k);
+    int width[COLUMNS_MAX] = {0};
+    for (int i = 0; i < t->rows; i++)
+        for (int k = 0; k < t->columns; k++) width[k] = (int)fmax(width[k], (double)strlen(t->cell[i][k]));
     for (int i = 0; i < t->rows; i++) {
         for (int k = 0; k < t->columns; k++)
             if (terminal)
@@ -214,51 +191,48 @@ static void table_print(const ProfileTable *t, bool terminal, FILE *to)
     fputc('\n', to);
 }
 
-/* Fill in the numbers of an op or of all ops of a kind, from column `k` on. */
-static void numbers_fill(char (*row)[CELL], int k, double ms, double total, double gflop, double real, double gbytes,
-                         const Peak *peak)
+static void number_put(char cell[CELL], const char *format, double number, bool known)
 {
-    char(*at)[CELL] = row + k;
-    snprintf(at[0], CELL, "%.3f", ms);
-    snprintf(at[1], CELL, "%.1f", 100 * ms / total);
-    snprintf(at[2], CELL, "-");
-    snprintf(at[3], CELL, "-");
-    snprintf(at[4], CELL, "-");
-    if (gflop > 0) snprintf(at[2], CELL, "%.1f", gflop / ms * 1e3);
-    if (gflop > 0) snprintf(at[3], CELL, "%.1f", real / ms * 1e3);
-    if (gbytes > 0) snprintf(at[4], CELL, "%.1f", gbytes / ms * 1e3);
+    snprintf(cell, CELL, known ? format : "-", number);
+}
+
+/* The numbers of a row, behind its texts. */
+static void numbers_fill(char (*at)[CELL], const OpTime *t, double total, const Peak *peak)
+{
     /* Percentage of the limiting peak: the larger of the best possible times for arithmetic and memory, over the time.
      * "-" if nothing is computed or moved, or if memory cannot be that fast (the operands were in a cache). */
-    double compute = real / peak->gflops * 1e3, memory = gbytes / peak->gbs * 1e3;
-    double share = 100 * fmax(compute, memory) / ms;
-    snprintf(at[5], CELL, "-");
-    if (share > 0 && share <= 100) snprintf(at[5], CELL, "%.0f", share);
+    double share = 100 * fmax(t->real_gflop / peak->gflops, t->gbytes / peak->gbs) * 1e3 / t->ms;
+    number_put(at[0], "%.3f", t->ms, true);
+    number_put(at[1], "%.1f", 100 * t->ms / total, true);
+    number_put(at[2], "%.1f", t->gflop / t->ms * 1e3, t->gflop > 0);
+    number_put(at[3], "%.1f", t->real_gflop / t->ms * 1e3, t->gflop > 0);
+    number_put(at[4], "%.1f", t->gbytes / t->ms * 1e3, t->gbytes > 0);
+    number_put(at[5], "%.0f", share, share > 0 && share <= 100);
 }
 
 static void kinds_print(const OpTime *times, int count, double total, const Peak *peak, bool terminal, FILE *to)
 {
     static const char *const head[] = {"op",           "calls", "ms",       "share %", "effective GFLOP/s",
                                        "real GFLOP/s", "GB/s",  "% of peak"};
-    KindTime kinds[OP_COUNT] = {0};
+    OpTime kinds[OP_COUNT] = {0};
     ProfileTable table = {.columns = 8, .texts = 1};
     for (int i = 0; i < count; i++) {
-        KindTime *kind = &kinds[times[i].call->kind];
-        kind->kind = times[i].call->kind;
+        OpTime *kind = &kinds[times[i].call->kind];
+        kind->call = times[i].call;
         kind->calls++;
         kind->ms += times[i].ms;
         kind->gflop += times[i].gflop;
         kind->real_gflop += times[i].real_gflop;
         kind->gbytes += times[i].gbytes;
     }
-    qsort(kinds, OP_COUNT, sizeof *kinds, kind_by_ms);
-    table_head(&table, head);
+    qsort(kinds, OP_COUNT, sizeof *kinds, by_ms);
+    (void)table_row(&table, head, table.columns);
     for (int i = 0; i < OP_COUNT && kinds[i].calls; i++) {
-        const KindTime *k = &kinds[i];
-        char(*row)[CELL] = table_row(&table);
+        const char *name = op_name(kinds[i].call->kind);
+        char(*row)[CELL] = table_row(&table, &name, 1);
         if (!row) break;
-        snprintf(row[0], CELL, "%s", op_name(k->kind));
-        snprintf(row[1], CELL, "%d", k->calls);
-        numbers_fill(row, 2, k->ms, total, k->gflop, k->real_gflop, k->gbytes, peak);
+        snprintf(row[1], CELL, "%d", kinds[i].calls);
+        numbers_fill(row + 2, &kinds[i], total, peak);
     }
     table_print(&table, terminal, to);
     free(table.cell);
@@ -281,16 +255,13 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
         "layer", "op", "output", "kernel", "ms", "share %", "effective GFLOP/s", "real GFLOP/s", "GB/s", "% of peak"};
     ProfileTable table = {.columns = 10, .texts = 4};
     qsort(times, (size_t)count, sizeof *times, by_ms);
-    table_head(&table, head);
+    (void)table_row(&table, head, table.columns);
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {
-        const OpTime *t = &times[i];
-        char(*row)[CELL] = table_row(&table);
-        if (!row) break;
-        snprintf(row[0], CELL, "%s", t->call->name);
-        snprintf(row[1], CELL, "%s", op_name(t->call->kind));
-        snprintf(row[2], CELL, "%s", shape_text(t->call->out[0].shape));
-        snprintf(row[3], CELL, "%s", kernel_chosen(device, t->call).name);
-        numbers_fill(row, 4, t->ms, total, t->gflop, t->real_gflop, t->gbytes, peak);
+        const OpCall *call = times[i].call;
+        KernelChoice choice = kernel_chosen(device, call);
+        const char *texts[] = {call->name, op_name(call->kind), shape_text(call->out[0].shape), choice.name};
+        char(*row)[CELL] = table_row(&table, texts, 4);
+        if (row) numbers_fill(row + 4, &times[i], total, peak);
     }
     table_print(&table, terminal, to);
     fputs("Kernels not used, and why:\n\n", to);
