@@ -99,52 +99,40 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
     return st;
 }
 
-/* Of `count` samples those with a label; owned by the caller, NULL without memory. */
-static ClassAnswer *answers_make(const EvalSample *samples, int64_t count, int64_t *n)
+/* The counts of every class, confusion, calibration, and the curves of two classes. */
+static Status exclusive_count(const JobFiles *files, const EvalSample *samples, Scores *s)
 {
-    ClassAnswer *answers = calloc((size_t)count + 1, sizeof *answers);
-    *n = 0;
-    for (int64_t i = 0; answers && i < count; i++)
-        if (samples[i].label != LABEL_NONE)
-            answers[(*n)++] = (ClassAnswer){samples[i].label, samples[i].predicted, samples[i].probability};
-    return answers;
-}
-
-/* Confusion, calibration and the curves of two classes, where the probability of one tells that of the other. */
-static Status answers_count(const EvalSample *samples, bool exclusive, Scores *s)
-{
-    int64_t n;
     ReliabilityBin bins[RELIABILITY_BINS];
-    ClassAnswer *answers = answers_make(samples, s->info->count, &n);
-    if (s->count <= CONFUSION_MOST) s->confusion = calloc((size_t)s->count * (size_t)s->count, sizeof *s->confusion);
-    if (!answers || (s->count <= CONFUSION_MOST && !s->confusion)) {
-        free(answers);
-        return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)s->info->count);
+    int64_t images = s->info->count;
+    if (s->count <= CONFUSION_MOST) {
+        s->confusion = calloc((size_t)s->count * (size_t)s->count, sizeof *s->confusion);
+        if (!s->confusion) return FAIL(ERR_MEMORY, "no memory for the confusion of %d classes", s->count);
     }
-    for (int64_t i = 0; s->confusion && i < n; i++) s->confusion[answers[i].label * s->count + answers[i].predicted]++;
-    s->calibration = answers_calibration(answers, n, bins);
-    if (s->count == 2 && exclusive) answers_curves(answers, n, &s->roc_auc, &s->average_precision);
-    free(answers);
-    return OK;
+    for (int64_t i = 0; i < images; i++) {
+        const EvalSample *one = &samples[i];
+        if (one->label == LABEL_NONE) continue;
+        s->class[one->label].samples++;
+        s->class[one->predicted].taken++;
+        s->class[one->label].right += !one->wrong;
+        if (s->confusion) s->confusion[one->label * s->count + one->predicted]++;
+    }
+    s->calibration = calibration_error(samples, images, bins);
+    bool curves = s->count == 2 && files->job.program.loss == LOSS_SOFTMAX;
+    return curves ? binary_curves(samples, images, &s->roc_auc, &s->average_precision) : OK;
 }
 
 static Status scores_make(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
 {
     int64_t with_samples = 0;
-    *s = (Scores){.info = source_info(files->test), .count = files->job.program.options.classes};
+    *s = (Scores){.info = source_info(files->test),
+                  .count = files->job.program.options.classes,
+                  .several = scores != NULL,
+                  .roc_auc = NAN,
+                  .average_precision = NAN};
     s->class = calloc((size_t)s->count, sizeof *s->class);
     if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
-    s->several = scores != NULL;
-    s->roc_auc = s->average_precision = NAN;
-    bool exclusive = files->job.program.loss == LOSS_SOFTMAX;
-    TRY(scores ? several_count(files, samples, scores, s) : answers_count(samples, exclusive, s));
-    for (int64_t i = 0; !scores && i < s->info->count; i++) {
-        if (samples[i].label == LABEL_NONE) continue;
-        s->class[samples[i].label].samples++;
-        s->class[samples[i].predicted].taken++;
-        s->class[samples[i].label].right += !samples[i].wrong;
-    }
+    TRY(scores ? several_count(files, samples, scores, s) : exclusive_count(files, samples, s));
     for (int c = 0; c < s->count; c++) {
         const ClassScore *one = &s->class[c];
         if (!one->samples) continue;
@@ -164,16 +152,12 @@ static void cell_print(double value, FILE *to)
     fprintf(to, isfinite(value) ? "  %9.4f" : "          -", value);
 }
 
-/* `average`: NULL, or average precision. */
-static void table_row(const char *name, const double *average, double precision, double recall, double f1,
-                      int64_t samples, FILE *to)
+/* The first number of a row is average precision, which only images with any number of classes have. */
+static void table_row(const Scores *s, const char *name, const double number[4], int64_t images, FILE *to)
 {
     text_printf(to, "%-24.24s", name);
-    if (average) cell_print(*average, to);
-    cell_print(precision, to);
-    cell_print(recall, to);
-    cell_print(f1, to);
-    fprintf(to, "  %9lld\n", (long long)samples);
+    for (int k = s->several ? 0 : 1; k < 4; k++) cell_print(number[k], to);
+    fprintf(to, "  %9lld\n", (long long)images);
 }
 
 static void number_print(double value, FILE *to)
@@ -273,16 +257,6 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
 
 /* ---- calibration */
 
-static Status calibration_error(const EvalSample *samples, int64_t count, double *error, ReliabilityBin *bins)
-{
-    int64_t n;
-    ClassAnswer *answers = answers_make(samples, count, &n);
-    if (!answers) return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)count);
-    *error = answers_calibration(answers, n, bins);
-    free(answers);
-    return OK;
-}
-
 /* --calibrate: fit the temperature, apply it to the results and store it. */
 static Status calibrate(const Options *o, JobFiles *files, const char *weights, EvalResult *result, EvalSample *samples,
                         float *probability, Calibration *made)
@@ -290,7 +264,7 @@ static Status calibrate(const Options *o, JobFiles *files, const char *weights, 
     int64_t count = source_info(files->test)->count, classes = files->job.program.options.classes;
     Calibration c = {.images = result->count, .loss[0] = result->loss};
     TRY(temperature_fit(samples, probability, count, classes, &c.temperature));
-    TRY(calibration_error(samples, count, &c.error[0], c.bins[0]));
+    c.error[0] = calibration_error(samples, count, c.bins[0]);
     for (int64_t i = 0; i < count; i++) {
         float *prob = probability + i * classes;
         if (samples[i].label == LABEL_NONE) continue;
@@ -299,7 +273,7 @@ static Status calibrate(const Options *o, JobFiles *files, const char *weights, 
         samples[i].loss = -logf(prob[samples[i].label]);
         c.loss[1] += (double)samples[i].loss / (double)result->count;
     }
-    TRY(calibration_error(samples, count, &c.error[1], c.bins[1]));
+    c.error[1] = calibration_error(samples, count, c.bins[1]);
     result->loss = c.loss[1];
     files->job.temperature = c.temperature;
     *made = c;
@@ -318,12 +292,12 @@ static Status result_json(const TrainJob *job, const EvalResult *result, int64_t
                              (json_int_t)skipped, "loss", json_finite(result->loss), "mean_precision",
                              json_finite(scores->precision), "mean_recall", json_finite(scores->recall), "mean_f1",
                              json_finite(scores->f1), "classes", scores_json(scores));
-    if (scores->several && root) {
+    if (scores->several) {
         json_object_set_new(root, "map", json_finite(result->mean_precision));
         json_object_set_new(root, "exact_match", json_finite(exact));
         json_object_set_new(root, "micro_f1", json_finite(scores->micro_f1));
         json_object_set_new(root, "hamming_loss", json_finite(scores->hamming));
-    } else if (root) {
+    } else {
         json_object_set_new(root, "top1", json_finite(exact));
         json_object_set_new(root, "top5", top5_says(job) ? json_finite(second) : json_null());
         json_object_set_new(root, "calibration_error", json_finite(scores->calibration));
@@ -331,9 +305,9 @@ static Status result_json(const TrainJob *job, const EvalResult *result, int64_t
         if (scores->count == 2) json_object_set_new(root, "average_precision", json_finite(scores->average_precision));
         if (scores->confusion) json_object_set_new(root, "confusion", confusion_json(scores));
     }
-    if (root && job->tta == TTA_FLIP) json_object_set_new(root, "tta", json_string("flip"));
-    if (root && job->temperature > 0) json_object_set_new(root, "temperature", json_real(job->temperature));
-    if (root && made) {
+    if (job->tta == TTA_FLIP) json_object_set_new(root, "tta", json_string("flip"));
+    if (job->temperature > 0) json_object_set_new(root, "temperature", json_real(job->temperature));
+    if (made) {
         json_object_set_new(root, "loss_before", json_finite(made->loss[0]));
         json_object_set_new(root, "calibration_error_before", json_finite(made->error[0]));
     }
@@ -343,7 +317,6 @@ static Status result_json(const TrainJob *job, const EvalResult *result, int64_t
 static void result_print(const Options *o, const EvalResult *result, bool top5, const Scores *scores)
 {
     double count = (double)result->count;
-    const double *none = NULL;
     if (scores->several)
         printf("mAP = %.4f Exact match = %.4f F1 = %.4f Hamming loss = %.4f", result->mean_precision,
                (double)result->correct[0] / count, scores->micro_f1, scores->hamming);
@@ -360,11 +333,13 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
                 "recall", "F1", "images");
     for (int c = 0; c < scores->count && scores->count <= CLASS_ROWS; c++) {
         const ClassScore *one = &scores->class[c];
-        table_row(class_text(scores->info, c, number), scores->several ? &one->average : none, class_precision(one),
-                  class_recall(one), class_f1(one), one->samples, to);
+        table_row(scores, class_text(scores->info, c, number),
+                  (const double[]){one->average, class_precision(one), class_recall(one), class_f1(one)}, one->samples,
+                  to);
     }
-    table_row("mean over classes", scores->several ? &result->mean_precision : none, scores->precision, scores->recall,
-              scores->f1, result->count, to);
+    table_row(scores, "mean over classes",
+              (const double[]){result->mean_precision, scores->precision, scores->recall, scores->f1}, result->count,
+              to);
     if (isfinite(scores->roc_auc))
         text_printf(to, "area under the ROC curve %.4f, average precision %.4f (class %s)\n", scores->roc_auc,
                     scores->average_precision, class_text(scores->info, 1, number));

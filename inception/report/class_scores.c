@@ -44,24 +44,29 @@ void class_scores_sort(ClassScore *scores, int count)
     qsort(scores, (size_t)count, sizeof *scores, by_recall);
 }
 
-double answers_calibration(const ClassAnswer *answers, int64_t count, ReliabilityBin bins[RELIABILITY_BINS])
+double calibration_error(const EvalSample *samples, int64_t count, ReliabilityBin bins[RELIABILITY_BINS])
 {
     double sum = 0;
+    int64_t answers = 0;
     memset(bins, 0, RELIABILITY_BINS * sizeof *bins);
     for (int64_t i = 0; i < count; i++) {
-        int b = (int)ceil(answers[i].probability * RELIABILITY_BINS) - 1;
+        if (samples[i].label == LABEL_NONE) continue;
+        double sure = (double)samples[i].probability;
+        int b = (int)ceil(sure * RELIABILITY_BINS) - 1;
         ReliabilityBin *bin = &bins[b < 0 ? 0 : b < RELIABILITY_BINS ? b : RELIABILITY_BINS - 1];
         bin->answers++;
-        bin->right += answers[i].label == answers[i].predicted;
-        bin->sure += answers[i].probability;
+        bin->right += samples[i].label == samples[i].predicted;
+        bin->sure += sure;
+        answers++;
     }
     for (int b = 0; b < RELIABILITY_BINS; b++) sum += fabs((double)bins[b].right - bins[b].sure);
-    return count ? sum / (double)count : NAN;
+    return answers ? sum / (double)answers : NAN;
 }
 
-static double positive(const ClassAnswer *answer)
+/* The probability of one class tells that of the other. */
+static double positive(const EvalSample *sample)
 {
-    return answer->predicted ? answer->probability : 1 - answer->probability;
+    return sample->predicted ? (double)sample->probability : 1 - (double)sample->probability;
 }
 
 static int by_positive(const void *a, const void *b)
@@ -70,17 +75,23 @@ static int by_positive(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-void answers_curves(ClassAnswer *answers, int64_t count, double *roc_auc, double *average_precision)
+Status binary_curves(const EvalSample *samples, int64_t count, double *roc_auc, double *average_precision)
 {
     double hits = 0, misses = 0, area = 0, precision = 0;
-    qsort(answers, (size_t)count, sizeof *answers, by_positive);
-    for (int64_t i = 0, end; i < count; i = end) { /* equal ones together */
+    int64_t n = 0;
+    EvalSample *sorted = calloc((size_t)count + 1, sizeof *sorted);
+    if (!sorted) return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        if (samples[i].label != LABEL_NONE) sorted[n++] = samples[i];
+    qsort(sorted, (size_t)n, sizeof *sorted, by_positive);
+    for (int64_t i = 0, end; i < n; i = end) { /* equal ones together */
         double hits_before = hits, misses_before = misses;
-        for (end = i; end < count && !by_positive(&answers[end], &answers[i]); end++)
-            answers[end].label ? hits++ : misses++;
+        for (end = i; end < n && !by_positive(&sorted[end], &sorted[i]); end++) sorted[end].label ? hits++ : misses++;
         area += (misses - misses_before) * (hits + hits_before) / 2;
         precision += (hits - hits_before) * hits / (hits + misses);
     }
+    free(sorted);
     *roc_auc = hits > 0 && misses > 0 ? area / (hits * misses) : NAN;
     *average_precision = hits > 0 && misses > 0 ? precision / hits : NAN;
+    return OK;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "towers/record/run_read.h"
+#include "towers/replica/ledger.h"
 
 typedef struct ClassScore {
     int class;
@@ -18,12 +19,6 @@ double class_recall(const ClassScore *score);
 double class_precision(const ClassScore *score);
 double class_f1(const ClassScore *score);
 
-/* A prediction of one class for a sample, and its probability. */
-typedef struct ClassAnswer {
-    int label, predicted;
-    double probability; /* of the predicted class */
-} ClassAnswer;
-
 enum { RELIABILITY_BINS = 15 };
 typedef struct ReliabilityBin {
     int64_t answers, right;
@@ -32,12 +27,13 @@ typedef struct ReliabilityBin {
 
 /* How well the probabilities are those of being right: the expected calibration error (Guo et al., "On Calibration of
  * Modern Neural Networks", 2017), with bins of equal width, each with its upper end: sum of |accuracy - mean
- * probability| of each, weighted by its samples. NaN without answers. `bins` receives what a reliability diagram shows. */
-double answers_calibration(const ClassAnswer *answers, int64_t count, ReliabilityBin bins[RELIABILITY_BINS]);
+ * probability| of each, weighted by its samples. NaN without samples that have a label. `bins` receives what a reliability
+ * diagram shows. */
+double calibration_error(const EvalSample *samples, int64_t count, ReliabilityBin bins[RELIABILITY_BINS]);
 /* Of two classes, where class 1 is the positive one: the area under the ROC curve, and average precision, which is the
  * area under the precision-recall curve without interpolation: scikit-learn's roc_auc_score and
- * average_precision_score. NaN if one of the classes has no samples. Sorts `answers`. */
-void answers_curves(ClassAnswer *answers, int64_t count, double *roc_auc, double *average_precision);
+ * average_precision_score. NaN if one of the classes has no samples. Errors: ERR_MEMORY. */
+NODISCARD Status binary_curves(const EvalSample *samples, int64_t count, double *roc_auc, double *average_precision);
 
 /* The lowest recall first. */
 void class_scores_sort(ClassScore *scores, int count);
