@@ -10,5 +10,5 @@ set(RECIPES_C ${CMAKE_BINARY_DIR}/generated/recipes.c ${CMAKE_BINARY_DIR}/genera
 towers_embeds(${CMAKE_BINARY_DIR}/generated/recipes.c inception/options/recipe.h "Recipe recipes" ${RECIPE_FILES})
 towers_embeds(${CMAKE_BINARY_DIR}/generated/model_texts.c inception/models/published.h "EmbeddedText model_texts"
   ${CMAKE_SOURCE_DIR}/inception/models/imagenet.txt ${CMAKE_SOURCE_DIR}/inception/models/weights.json)
-towers_embeds(${CMAKE_BINARY_DIR}/generated/report_texts.c inception/report/report_texts.h "EmbeddedText report_texts"
+towers_embeds(${CMAKE_BINARY_DIR}/generated/report_texts.c inception/report/report.h "EmbeddedText report_texts"
   ${CMAKE_SOURCE_DIR}/inception/report/page.html ${CMAKE_SOURCE_DIR}/inception/report/report.css)

@@ -17,15 +17,27 @@ void figures_close(Figures *f)
     *f = (Figures){0};
 }
 
-void figure_begin(const Figures *f, const char *kind, const char *title, const char *note)
+void figure_begin(const Figures *f, bool wide, const char *title, const char *note)
 {
-    svg_printf(f->to, "<figure class=\"%s\"><figcaption><h2>%s</h2><p>%s</p></figcaption>\n<div class=\"plot\">", kind,
-               title, note);
+    svg_printf(f->to, "<figure class=\"%s\"><figcaption><h2>%s</h2><p>%s</p></figcaption>\n<div class=\"plot\">",
+               wide ? "wide" : "half", title, note);
 }
 
 void figure_end(const Figures *f)
 {
     fputs("</div></figure>\n", f->to);
+}
+
+void figure_open(const Figures *f, SvgPlot *plot, const SvgFrame *frame, const char *title, const char *note)
+{
+    figure_begin(f, frame->width > FIGURE_HALF, title, note);
+    svg_open(plot, f->to, frame);
+}
+
+void figure_close(const Figures *f, SvgPlot *plot)
+{
+    svg_close(plot);
+    figure_end(f);
 }
 
 SvgFrame figure_half(const char *title, const char *x_label)
@@ -41,7 +53,14 @@ SvgFrame figure_steps(const Figures *f, const char *title, double width, double 
     return frame;
 }
 
-double *figure_column(Figures *f, int slot, StepValue *value, int tower)
+double *figure_column(Figures *f, int slot, size_t place)
+{
+    for (int64_t i = 0; i < f->run->steps; i++)
+        f->scratch[slot][i] = *(const double *)((const char *)&f->run->step[i] + place);
+    return f->scratch[slot];
+}
+
+double *figure_tower(Figures *f, int slot, StepValue *value, int tower)
 {
     for (int64_t i = 0; i < f->run->steps; i++) f->scratch[slot][i] = value(&f->run->step[i], tower);
     return f->scratch[slot];

@@ -19,17 +19,21 @@ typedef struct Figures {
 NODISCARD Status figures_open(Figures *figures, FILE *to, const Run *run, const LossTruth *truth);
 void figures_close(Figures *figures);
 
-/* <figure> with a heading and a sentence; `kind` is "wide" or "half". */
-void figure_begin(const Figures *f, const char *kind, const char *title, const char *note);
+/* <figure> with a heading and a sentence, as wide as the page or half of it. */
+void figure_begin(const Figures *f, bool wide, const char *title, const char *note);
 void figure_end(const Figures *f);
+/* The same around a plot, whose frame says the width. */
+void figure_open(const Figures *f, SvgPlot *plot, const SvgFrame *frame, const char *title, const char *note);
+void figure_close(const Figures *f, SvgPlot *plot);
 /* A low frame of half the page's width, and one with an axis for all steps. The range of y is still empty; widen it with
  * svg_extent. */
 SvgFrame figure_half(const char *title, const char *x_label);
 SvgFrame figure_steps(const Figures *f, const char *title, double width, double height);
 
-/* A value of a step. Values that belong to no tower ignore `tower`. NaN: unknown. */
+/* A number of every step, by its place in RunStep; in scratch[slot]. */
+double *figure_column(Figures *f, int slot, size_t place);
+/* A value of a tower in a step. NaN: unknown. */
 typedef double StepValue(const RunStep *step, int tower);
-/* That value for every step, in scratch[slot]. */
-double *figure_column(Figures *f, int slot, StepValue *value, int tower);
+double *figure_tower(Figures *f, int slot, StepValue *value, int tower);
 /* Its minimum and maximum over the towers for every step; NaN if no tower has a value. */
 void figure_range(Figures *f, StepValue *value, double *low, double *high);

@@ -25,9 +25,9 @@ static bool scored_read(const Run *run, Scored *scored)
     *scored = (Scored){.run = run, .score = NAN};
     if (!run_argument(run, "fold", text, sizeof text) || sscanf(text, "%d/%d", &scored->fold, &scored->folds) != 2)
         return false;
-    for (int64_t i = 0; i < run->epochs; i++)
-        if (isfinite(run->epoch[i].test_top1)) scored->score = run->epoch[i].test_top1;
-    return scored->folds >= 2 && isfinite(scored->score);
+    const EpochRecord *last = run_last_test(run);
+    if (last) scored->score = last->test_top1;
+    return scored->folds >= 2 && last;
 }
 
 /* Whether the run is a fold that this setting, of runs before it, has not yet. */

@@ -6,9 +6,8 @@
 #include "inception/report/class_scores.h"
 #include "inception/report/norm_drift.h"
 #include "inception/report/report_data.h"
-#include "inception/report/report_picture.h"
 #include "inception/report/report_plots.h"
-#include "inception/report/report_texts.h"
+#include "inception/report/run_difference.h"
 #include "inception/report/runs.h"
 #include "inception/report/svg.h"
 #include "inception/report/waiting.h"
@@ -70,17 +69,9 @@ static double ending_mean(const Run *run, bool speed)
     return count ? sum / (double)count : NAN;
 }
 
-static const EpochRecord *last_tested(const Run *run)
-{
-    const EpochRecord *last = NULL;
-    for (int64_t i = 0; i < run->epochs; i++)
-        if (isfinite(run->epoch[i].test_top1)) last = &run->epoch[i];
-    return last;
-}
-
 static void accuracy_cards(const Page *page)
 {
-    const EpochRecord *best = run_best_epoch(page->run), *last = last_tested(page->run);
+    const EpochRecord *best = run_best_epoch(page->run), *last = run_last_test(page->run);
     if (!best) return;
     bool same = best->test_top1 == last->test_top1, several = page->run->several;
     if (!same)
@@ -142,11 +133,6 @@ static void cards_write(const Page *page)
 
 /* ---- tables */
 
-static void table_open(const Page *page, const char *title)
-{
-    fprintf(page->to, "<section class=\"table\"><h2>%s</h2>", title);
-}
-
 static void row_write(const Page *page, const char *key, const char *value)
 {
     svg_printf(page->to, "<tr><th>%s</th><td>%s</td></tr>", key, value);
@@ -156,7 +142,7 @@ static void bad_table(const Page *page)
 {
     const LossTruth *truth = &page->truth;
     if (!truth->bad_count) return;
-    table_open(page, "Values that are not finite");
+    section_open(page->to, "Values that are not finite");
     fputs("<table>", page->to);
     for (int64_t i = 0; i < truth->bad_count && i < 100; i++) {
         const BadStep *bad = &truth->bad[i];
@@ -202,7 +188,7 @@ static void classes_table(const Page *page)
         rows += row[rows].samples > 0;
     }
     class_scores_sort(row, rows);
-    table_open(page, "Classes, with the weights of the best epoch");
+    section_open(page->to, "Classes, with the weights of the best epoch");
     fputs("<table><tr><th>class</th><td class=\"n o\">recall</td><td class=\"n o\">precision</td><td class=\"n "
           "o\">F1</td>"
           "<td class=\"n o\">test images</td></tr>",
@@ -225,7 +211,7 @@ static void classes_table(const Page *page)
 static void waiting_table(const Page *page)
 {
     if (page->run->towers < 2) return;
-    table_open(page, "Time per activity of each tower");
+    section_open(page->to, "Time per activity of each tower");
     waiting_html(page->run, page->to);
     fputs("</section>\n", page->to);
 }
@@ -233,7 +219,7 @@ static void waiting_table(const Page *page)
 static void drift_table(const Page *page)
 {
     if (!page->run->norms.count) return;
-    table_open(page, "Batch-norm statistics at the end");
+    section_open(page->to, "Batch-norm statistics at the end");
     norm_drift_html(page->run, page->to);
     fputs("</section>\n", page->to);
 }
@@ -244,7 +230,7 @@ static void memory_table(const Page *page)
     json_t *bytes;
     char text[48];
     if (!page->memory) return;
-    table_open(page, "Memory of one tower process");
+    section_open(page->to, "Memory of one tower process");
     fputs("<table>", page->to);
     json_object_foreach(page->memory, what, bytes)
     {
@@ -274,11 +260,11 @@ static void environment_table(const Page *page)
     json_t *value;
     char text[1024];
     if (*command) {
-        table_open(page, "Command");
+        section_open(page->to, "Command");
         svg_printf(page->to, "<pre>%s</pre></section>\n", command);
     }
     if (!page->environment) return;
-    table_open(page, "Environment");
+    section_open(page->to, "Environment");
     fputs("<table>", page->to);
     json_object_foreach(page->environment, key, value)
     {
@@ -314,7 +300,7 @@ static void setting_rows(const Page *page, bool defaults)
 static void settings_table(const Page *page)
 {
     if (!*page->run->args) return;
-    table_open(page, "Settings");
+    section_open(page->to, "Settings");
     setting_rows(page, false);
     fputs("<details><summary>Defaults</summary>", page->to);
     setting_rows(page, true);

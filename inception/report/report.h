@@ -3,7 +3,7 @@
  * run's records alone, so it can be regenerated at any time, even while the run continues. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/text.h"
 
 /* Write RUN/report.html. Errors: those of run_read; ERR_FORMAT for a run without a step. */
 NODISCARD Status report_write(const char *run_dir);
@@ -13,6 +13,12 @@ NODISCARD Status report_write(const char *run_dir);
 typedef Status PageContent(const void *context, FILE *to);
 NODISCARD Status page_frame(FILE *to, const char *title, const char *origin, PageContent *content, const void *context);
 
-/* The report command: report_write, and with `png` a picture of its top, RUN/report.png, taken by Chromium
- * (ERR_UNSUPPORTED if there is none). */
+/* The report command: report_write, and with `png` report_picture. */
 NODISCARD Status report_run(const char *run_dir, bool png, bool json, bool quiet, FILE *to);
+/* A picture of the top of RUN/report.html, RUN/report.png, taken by Chromium. ERR_UNSUPPORTED if there is none, or it
+ * fails. */
+NODISCARD Status report_picture(const char *run_dir);
+
+/* page.html, in which {{title}}, {{style}}, {{content}}, {{version}} and {{origin}} stand for what report.c writes, and its style,
+ * report.css: the build embeds them. The last has a NULL name. */
+extern const EmbeddedText report_texts[];

@@ -15,7 +15,7 @@
 enum { LIST_BYTES = 1 << 20, SHEET_BYTES = 1 << 20, BAD_ROWS = 40, RESTART_ROWS = 40, CAPTION = 512 };
 enum { STAGES = 8 /* grids of generated images on the page */, STAGES_MAX = 8192 };
 
-static void section_open(FILE *to, const char *title)
+void section_open(FILE *to, const char *title)
 {
     fprintf(to, "<section class=\"table\"><h2>%s</h2>", title);
 }

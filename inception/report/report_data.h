@@ -10,6 +10,7 @@
 #define MISTAKE_MAPS_CSV "cam.csv"
 enum { MISTAKE_MAPS = 4 };
 
+void section_open(FILE *to, const char *title); /* ends with </section> */
 void data_html(const Run *run, FILE *to);
 void bad_samples_html(const Run *run, FILE *to);
 void restarts_html(const Run *run, FILE *to);

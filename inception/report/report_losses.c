@@ -9,12 +9,6 @@ enum {
     TERMS_SHOWN = 16
 };
 
-static double value_mean_loss(const RunStep *s, int tower)
-{
-    (void)tower;
-    return s->mean_loss;
-}
-
 static double value_tower_loss(const RunStep *s, int tower)
 {
     return s->tower_count[tower] ? s->tower_loss[tower] : NAN;
@@ -29,9 +23,10 @@ static void loss_lines(Figures *f, SvgPlot *plot)
     char name[SVG_LABEL_BYTES];
     if (several) {
         snprintf(name, sizeof name, "tower %d (last)", f->truth->last);
-        svg_line(plot, f->x, figure_column(f, 0, value_tower_loss, f->truth->last), run->steps, 1, 1, name);
+        svg_line(plot, f->x, figure_tower(f, 0, value_tower_loss, f->truth->last), run->steps, 1, 1, name);
     }
-    svg_line(plot, f->x, figure_column(f, 1, value_mean_loss, 0), run->steps, 0, several ? 1.6 : 1.3, "mean_loss");
+    svg_line(plot, f->x, figure_column(f, 1, offsetof(RunStep, mean_loss)), run->steps, 0, several ? 1.6 : 1.3,
+             "mean_loss");
 }
 
 void figure_losses(Figures *f)
@@ -43,19 +38,17 @@ void figure_losses(Figures *f)
     svg_extent(f->scratch[2], run->steps, &frame.y_low, &frame.y_high);
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
     double low = INFINITY, high = -INFINITY;
-    svg_extent(figure_column(f, 1, value_mean_loss, 0), run->steps, &low, &high);
+    svg_extent(figure_column(f, 1, offsetof(RunStep, mean_loss)), run->steps, &low, &high);
     frame.y_log = frame.y_low > 0 && high > 50 * low; /* mean_loss only: one tower's spike must not decide */
     if (!frame.y_log && frame.y_low > 0 && frame.y_low < frame.y_high / 2) frame.y_low = 0;
-    figure_begin(f, "wide", "Loss",
-                 run->towers > 1 ? "Every step: mean_loss over all samples, the last tower's own loss, and the range "
-                                   "from the lowest to the highest tower."
-                                 : "Every step's mean_loss.");
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, "Loss",
+                run->towers > 1 ? "Every step: mean_loss over all samples, the last tower's own loss, and the range "
+                                  "from the lowest to the highest tower."
+                                : "Every step's mean_loss.");
     if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "all towers");
     loss_lines(f, &plot);
     for (int64_t i = 0; i < f->truth->bad_count; i++) svg_mark(&plot, (double)f->truth->bad[i].step);
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
 }
 
 void figure_ending(Figures *f)
@@ -67,15 +60,14 @@ void figure_ending(Figures *f)
     if (run->towers < 2 || run->steps < 20) return;
     int64_t count = run->steps < ENDING ? run->steps : ENDING, first = run->steps - count;
     SvgFrame frame = figure_steps(f, "loss of the last steps", FIGURE_WIDE, FIGURE_LOW);
-    double *last = figure_column(f, 0, value_tower_loss, f->truth->last),
-           *mean = figure_column(f, 1, value_mean_loss, 0);
+    double *last = figure_tower(f, 0, value_tower_loss, f->truth->last),
+           *mean = figure_column(f, 1, offsetof(RunStep, mean_loss));
     frame.x_low = f->x[first];
     svg_extent(last + first, count, &frame.y_low, &frame.y_high);
     svg_extent(mean + first, count, &frame.y_low, &frame.y_high);
     snprintf(note, sizeof note, "The last %lld steps: one tower's loss and mean_loss%s.", (long long)count,
              window > 1 ? "" : " (here they agree)");
-    figure_begin(f, "wide", "Step by step", note);
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, "Step by step", note);
     svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
     if (window > 1) {
         char name[SVG_LABEL_BYTES];
@@ -91,53 +83,38 @@ void figure_ending(Figures *f)
         svg_line(&plot, f->x + first, f->scratch[2] + first, count, 3, 1.6, name);
     }
     svg_line(&plot, f->x + first, mean + first, count, 0, 2, "mean_loss");
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
 }
 
 /* ---- towers side by side */
 
-typedef struct TowerAxis {
-    char text[TOWERS_SHOWN][16];
-    const char *name[TOWERS_SHOWN];
-    int count;
-} TowerAxis;
-
-static void whiskers(Figures *f, bool ratio, const SvgFrame *frame)
-{
-    SvgPlot plot;
-    svg_open(&plot, f->to, frame);
-    const TowerTruth *last = &f->truth->tower[f->truth->last];
-    svg_level(&plot, ratio ? last->expected : 0, ratio ? "independent" : "mean_loss");
-    for (int t = 0; t < frame->category_count; t++) {
-        const TowerTruth *tower = &f->truth->tower[t];
-        const Estimate *e = ratio ? &tower->ratio : &tower->bias;
-        if (tower->share) svg_whisker(&plot, t, e->mean, e->low, e->high, t == f->truth->last ? 1 : 0);
-    }
-    svg_close(&plot);
-}
-
 static void whisker_figure(Figures *f, bool ratio, const char *title, const char *note)
 {
-    TowerAxis axis;
-    if (f->run->towers < 2 || f->truth->used < 24) return;
-    axis.count = f->truth->towers < TOWERS_SHOWN ? f->truth->towers : TOWERS_SHOWN;
-    for (int t = 0; t < axis.count; t++) {
-        snprintf(axis.text[t], sizeof axis.text[t], t == f->truth->last ? "%d (last)" : "%d", t);
-        axis.name[t] = axis.text[t];
-    }
+    char text[TOWERS_SHOWN][16];
+    const char *name[TOWERS_SHOWN];
+    SvgPlot plot;
+    const LossTruth *truth = f->truth;
+    if (f->run->towers < 2 || truth->used < 24) return;
     SvgFrame frame = figure_half(title, "tower");
+    frame.categories = name;
+    frame.category_count = truth->towers < TOWERS_SHOWN ? truth->towers : TOWERS_SHOWN;
     frame.y_low = frame.y_high = 0;
-    frame.categories = axis.name, frame.category_count = axis.count;
-    for (int t = 0; t < axis.count; t++) {
-        const TowerTruth *tower = &f->truth->tower[t];
+    for (int t = 0; t < frame.category_count; t++) {
+        const TowerTruth *tower = &truth->tower[t];
         const Estimate *e = ratio ? &tower->ratio : &tower->bias;
         double ends[] = {e->low, e->high, ratio ? tower->expected : 0};
+        snprintf(text[t], sizeof text[t], t == truth->last ? "%d (last)" : "%d", t);
+        name[t] = text[t];
         if (tower->share) svg_extent(ends, 3, &frame.y_low, &frame.y_high);
     }
-    figure_begin(f, "half", title, note);
-    whiskers(f, ratio, &frame);
-    figure_end(f);
+    figure_open(f, &plot, &frame, title, note);
+    svg_level(&plot, ratio ? truth->tower[truth->last].expected : 0, ratio ? "independent" : "mean_loss");
+    for (int t = 0; t < frame.category_count; t++) {
+        const TowerTruth *tower = &truth->tower[t];
+        const Estimate *e = ratio ? &tower->ratio : &tower->bias;
+        if (tower->share) svg_whisker(&plot, t, e->mean, e->low, e->high, t == truth->last ? 1 : 0);
+    }
+    figure_close(f, &plot);
 }
 
 void figure_noise(Figures *f)
@@ -161,8 +138,8 @@ void figure_deviation(Figures *f)
     SvgPlot plot;
     double bin[HISTOGRAM] = {0}, reach = 0;
     if (run->towers < 2 || run->steps < 50) return;
-    double *last = figure_column(f, 0, value_tower_loss, f->truth->last),
-           *mean = figure_column(f, 1, value_mean_loss, 0), square = 0;
+    double *last = figure_tower(f, 0, value_tower_loss, f->truth->last),
+           *mean = figure_column(f, 1, offsetof(RunStep, mean_loss)), square = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < run->steps; i++)
         if (isfinite(last[i] - mean[i])) square += (last[i] - mean[i]) * (last[i] - mean[i]), n++;
@@ -177,12 +154,11 @@ void figure_deviation(Figures *f)
     frame.y_low = frame.y_high = 0;
     frame.bare = true;
     svg_extent(bin, HISTOGRAM, &frame.y_low, &frame.y_high);
-    figure_begin(f, "half", "Deviation of the last tower", "Number of steps by distance of its loss from mean_loss.");
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, "Deviation of the last tower",
+                "Number of steps by distance of its loss from mean_loss.");
     for (int k = 0; k < HISTOGRAM; k++)
         svg_bar(&plot, reach * ((k + 0.5) * 2 / HISTOGRAM - 1), bin[k], 2 * reach / HISTOGRAM, 1);
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
 }
 
 /* ---- terms of a phase */
@@ -196,11 +172,9 @@ static void figure_curve(Figures *f, const char *title, const char *note, const 
     svg_extent(x, count, &frame.x_low, &frame.x_high);
     svg_extent(y, count, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
-    figure_begin(f, "half", title, note);
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, title, note);
     svg_line(&plot, x, y, count, 0, 1.3, NULL);
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
 }
 
 /* Its mean at every step; NaN where a step has none. */
@@ -228,7 +202,8 @@ void figure_phase(Figures *f)
 {
     char title[64];
     snprintf(title, sizeof title, "Loss of the phase %s", f->run->phase ? f->run->phase : "train");
-    figure_curve(f, title, "mean_loss of its steps.", f->x, figure_column(f, 1, value_mean_loss, 0), f->run->steps);
+    figure_curve(f, title, "mean_loss of its steps.", f->x, figure_column(f, 1, offsetof(RunStep, mean_loss)),
+                 f->run->steps);
 }
 
 void figure_kid(Figures *f)

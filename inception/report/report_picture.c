@@ -1,5 +1,5 @@
 /* Rendering the top of a report in Chromium. */
-#include "inception/report/report_picture.h"
+#include "inception/report/report.h"
 
 #include <spawn.h>
 #include <sys/wait.h>

@@ -29,14 +29,12 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
     if (frame.y_low <= frame.y_high) { /* a GAN predicts nothing */
         frame.x_low = n > 1 ? x[0] : 0;
         frame.x_high = x[n - 1];
-        figure_begin(f, "half", title, note);
-        svg_open(&plot, f->to, &frame);
+        figure_open(f, &plot, &frame, title, note);
         svg_line(&plot, x, train, n, 5, 1.6, "training");
         svg_dots(&plot, x, train, n, 5);
         svg_line(&plot, x, test, n, 2, 2, "test");
         svg_dots(&plot, x, test, n, 2);
-        svg_close(&plot);
-        figure_end(f);
+        figure_close(f, &plot);
     }
     free(x);
 }
@@ -62,18 +60,6 @@ void figure_epoch_loss(Figures *f)
 
 /* ---- one curve */
 
-static double value_rate(const RunStep *s, int tower)
-{
-    (void)tower;
-    return s->lr;
-}
-
-static double value_speed(const RunStep *s, int tower)
-{
-    (void)tower;
-    return s->images_per_sec;
-}
-
 static void curve(Figures *f, bool wide, const char *title, const char *note, const double *y, int tint)
 {
     SvgPlot plot;
@@ -82,16 +68,14 @@ static void curve(Figures *f, bool wide, const char *title, const char *note, co
     svg_extent(y, f->run->steps, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
     if (frame.y_low > 0) frame.y_low = 0;
-    figure_begin(f, wide ? "wide" : "half", title, note);
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, title, note);
     svg_line(&plot, f->x, y, f->run->steps, tint, 1.4, NULL);
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
 }
 
 void figure_rate(Figures *f)
 {
-    curve(f, true, "Learning rate", "As used by the optimizer.", figure_column(f, 0, value_rate, 0), 3);
+    curve(f, true, "Learning rate", "As used by the optimizer.", figure_column(f, 0, offsetof(RunStep, lr)), 3);
 }
 
 static double *numbers_of(const json_t *array, size_t count)
@@ -126,12 +110,10 @@ void figure_sweep(Figures *f)
         snprintf(note, sizeof note,
                  "Smoothed loss of a sweep before the run. The mark is at %.3g, where the loss falls most steeply.",
                  pick);
-        figure_begin(f, "half", frame.title, note);
-        svg_open(&plot, f->to, &frame);
+        figure_open(f, &plot, &frame, frame.title, note);
         svg_line(&plot, x, y, (int64_t)n, 2, 1.6, NULL);
         svg_mark(&plot, log10(pick));
-        svg_close(&plot);
-        figure_end(f);
+        figure_close(f, &plot);
     }
     free(x);
     free(y);
@@ -140,8 +122,8 @@ void figure_sweep(Figures *f)
 
 void figure_speed(Figures *f)
 {
-    curve(f, false, "Throughput", "Images per second of all towers, step by step.", figure_column(f, 0, value_speed, 0),
-          2);
+    curve(f, false, "Throughput", "Images per second of all towers, step by step.",
+          figure_column(f, 0, offsetof(RunStep, images_per_sec)), 2);
 }
 
 /* The longest wait of any tower for its batch, as a share of the step. */
@@ -193,17 +175,15 @@ void figure_arrival(Figures *f)
     frame.y_low = 0;
     svg_extent(value, columns * shown, &frame.y_low, &frame.y_high);
     if (frame.y_low <= frame.y_high) {
-        figure_begin(f, "half", "Arrival",
-                     "Milliseconds from the first tower's gradients being ready until each tower's are "
-                     "(medians): the last one delays the step. Towers of one process take turns.");
-        svg_open(&plot, f->to, &frame);
+        figure_open(f, &plot, &frame, "Arrival",
+                    "Milliseconds from the first tower's gradients being ready until each tower's are "
+                    "(medians): the last one delays the step. Towers of one process take turns.");
         for (int t = 0; t < shown; t++) {
             char name[SVG_LABEL_BYTES];
             snprintf(name, sizeof name, "tower %d", t);
             svg_line(&plot, x, value + t * columns, columns, t % SVG_TINTS, 1.5, name);
         }
-        svg_close(&plot);
-        figure_end(f);
+        figure_close(f, &plot);
     }
     free(value);
 }
@@ -212,7 +192,7 @@ void figure_arrival(Figures *f)
 
 static double value_gradient(const RunStep *s, int tower)
 {
-    return tower < 0 ? s->grad_norm : s->tower_grad_norm[tower];
+    return s->tower_grad_norm[tower];
 }
 
 void figure_gradients(Figures *f)
@@ -220,23 +200,21 @@ void figure_gradients(Figures *f)
     const Run *run = f->run;
     SvgPlot plot;
     SvgFrame frame = figure_steps(f, "norm of the gradient", FIGURE_HALF, FIGURE_LOW);
-    double *mean = figure_column(f, 0, value_gradient, -1);
+    double *mean = figure_column(f, 0, offsetof(RunStep, grad_norm));
     figure_range(f, value_gradient, f->scratch[2], f->scratch[3]);
     svg_extent(mean, run->steps, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
     frame.y_log = frame.y_low > 0 && frame.y_high > 30 * frame.y_low;
     if (!frame.y_log) frame.y_low = 0;
-    figure_begin(f, "half", "Gradient",
-                 run->towers > 1
-                     ? "Norm of the averaged gradient, and the range of the towers' norms (each of its share of "
-                       "the sum)."
-                     : "Norm of the gradient, step by step.");
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, "Gradient",
+                run->towers > 1
+                    ? "Norm of the averaged gradient, and the range of the towers' norms (each of its share of "
+                      "the sum)."
+                    : "Norm of the gradient, step by step.");
     if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "towers");
     svg_line(&plot, f->x, mean, run->steps, 0, 1.3, "averaged");
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
 }
 
 static bool shown_layer(const char *name)
@@ -317,7 +295,7 @@ void figure_layers(Figures *f)
             "Gradient relative to weight (root mean squares), from %.2g (pale) to %.2g (full), steps %lld to %lld. A "
             "pale row learns slowly; a sudden change of a whole column marks a step that disturbed all layers.",
             pow(10, low), pow(10, high), (long long)grid->step[0], (long long)grid->step[grid->columns - 1]);
-        figure_begin(f, "wide", "Layers", note);
+        figure_begin(f, true, "Layers", note);
         svg_heat(f->to, &heat);
         figure_end(f);
     }
@@ -352,7 +330,7 @@ void figure_confusion(Figures *f)
                     .row_height = n <= NAMED_CLASSES ? 34 : 960.0 / n,
                     .left = named ? 110 : 60,
                     .tint = 2};
-    figure_begin(f, "wide", "Confusion",
+    figure_begin(f, true, "Confusion",
                  "Test samples of each true class (rows) by predicted class (columns), with the weights "
                  "of the best epoch. The color shows the square root of the share, so that rare mistakes are visible.");
     svg_heat(f->to, &heat);
@@ -381,13 +359,11 @@ static void reliability_figure(Figures *f, const char *when, const json_t *bins,
     frame.x_low = frame.y_low = 0;
     frame.x_high = frame.y_high = 1;
     frame.bare = true;
-    figure_begin(f, "half", title, note);
-    svg_open(&plot, f->to, &frame);
+    figure_open(f, &plot, &frame, title, note);
     for (int b = 0; b < RELIABILITY_BINS; b++)
         svg_bar(&plot, (b + 0.5) / RELIABILITY_BINS, right[b], 1.0 / RELIABILITY_BINS, 2);
     svg_line(&plot, ends, ends, 2, 5, 1.6, NULL);
-    svg_close(&plot);
-    figure_end(f);
+    figure_close(f, &plot);
     free(right);
 }
 

@@ -141,11 +141,11 @@ Status run_images(const Run *run, int64_t *images)
 
 /* ---- accuracy */
 
-static double last_accuracy(const Run *run)
+const EpochRecord *run_last_test(const Run *run)
 {
     for (int64_t i = run->epochs; i > 0; i--)
-        if (isfinite(run->epoch[i - 1].test_top1)) return run->epoch[i - 1].test_top1;
-    return NAN;
+        if (isfinite(run->epoch[i - 1].test_top1)) return &run->epoch[i - 1];
+    return NULL;
 }
 
 /* Number of samples of an evaluation: the sum of the confusion matrix. */
@@ -292,10 +292,10 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     TRY(loss_compare(a, b, d));
     int64_t an = test_samples(a), bn = test_samples(b);
     Measured *accuracy = &d->accuracy;
-    if (a->several == b->several) { /* mAP is no accuracy */
-        accuracy->a = last_accuracy(a);
-        accuracy->b = last_accuracy(b);
-    }
+    const EpochRecord *last_a = run_last_test(a), *last_b = run_last_test(b);
+    bool alike = a->several == b->several; /* mAP is no accuracy */
+    if (alike && last_a) accuracy->a = last_a->test_top1;
+    if (alike && last_b) accuracy->b = last_b->test_top1;
     if (an && bn && isfinite(accuracy->a) && isfinite(accuracy->b))
         accuracy->change =
             share_difference(llround(accuracy->b * (double)bn), bn, llround(accuracy->a * (double)an), an);

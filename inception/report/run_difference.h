@@ -28,7 +28,8 @@ typedef struct RunDifference {
 NODISCARD Status run_images(const Run *run, int64_t *images);
 NODISCARD Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss);
 
-/* The last KID of a run; NULL if none was measured. */
+/* The last epoch with an evaluation, and the last KID of a run; NULL if there was none. */
+const EpochRecord *run_last_test(const Run *run);
 const RunKid *run_last_kid(const Run *run);
 
 /* Whether two runs are of the same model, data and classes; `text` says what differs, "" if nothing: what differs between

@@ -21,6 +21,17 @@ const char *run_score_name(ScoreKind kind)
     return names[kind];
 }
 
+double run_score_scale(ScoreKind kind)
+{
+    return kind <= SCORED_BY_MAP ? 100 : 1;
+}
+
+void run_score_text(ScoreKind kind, double score, char *text, size_t bytes)
+{
+    snprintf(text, bytes, kind <= SCORED_BY_MAP ? "%s %.2f %%" : "%s %.5g", run_score_name(kind),
+             run_score_scale(kind) * score);
+}
+
 /* ---- one run */
 
 static bool has_file(const char *run, const char *name)
@@ -187,10 +198,7 @@ static int in_order(const void *a, const void *b, void *order)
 static void row_print(const RunRow *row, int name_width, FILE *to)
 {
     char score[48] = "-", time[32] = "-";
-    double scale = row->kind <= SCORED_BY_MAP ? 100 : 1;
-    if (row->kind != NOT_SCORED)
-        snprintf(score, sizeof score, scale > 1 ? "%s %.2f %%" : "%s %.5g", run_score_name(row->kind),
-                 scale * row->score);
+    if (row->kind != NOT_SCORED) run_score_text(row->kind, row->score, score, sizeof score);
     if (isfinite(row->seconds)) {
         long long s = (long long)(row->seconds + 0.5);
         snprintf(time, sizeof time, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);

@@ -10,6 +10,8 @@ enum { RUN_NAME_ROOM = 256, RUN_WORD_ROOM = 32, RUN_WHY_ROOM = 512, RUN_BYTES = 
 /* What a run is ranked by: the first of these that it has. */
 typedef enum ScoreKind { SCORED_BY_ACCURACY, SCORED_BY_MAP, SCORED_BY_KID, SCORED_BY_LOSS, NOT_SCORED } ScoreKind;
 const char *run_score_name(ScoreKind kind);
+double run_score_scale(ScoreKind kind);                                      /* 100 for per cent */
+void run_score_text(ScoreKind kind, double score, char *text, size_t bytes); /* "accuracy 91.20 %" */
 bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double than);
 /* The best score of the epochs up to `last_epoch`; NOT_SCORED and NaN if there is none. */
 void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best);

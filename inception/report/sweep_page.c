@@ -140,8 +140,8 @@ static void ranking_row(const SweepResult *result, int rank, FILE *to)
     char best[48] = "-", deviation[32] = "-", epochs[32];
     const char *key;
     json_t *value;
-    if (score.count) sweep_score_text(score.kind, score.mean, best, sizeof best);
-    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", sweep_scale(score.kind) * score.deviation);
+    if (score.count) run_score_text(score.kind, score.mean, best, sizeof best);
+    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", run_score_scale(score.kind) * score.deviation);
     snprintf(epochs, sizeof epochs, "%lld", (long long)sweep_epochs(setting, result->repeats));
     fprintf(to, "<tr><th>t%03d</th>", setting->number);
     cell(to, "n", best);
@@ -183,7 +183,7 @@ static Status content_write(const void *context, FILE *to)
                "<header><p class=\"eyebrow\">Sweep</p><h1>%s</h1><p>%d settings, %d run%s of each</p></header>\n"
                "<section class=\"grid\">\n",
                result->folder, result->count, result->repeats, result->repeats == 1 ? "" : "s");
-    figure_begin(&figures, "wide", "Settings and scores",
+    figure_begin(&figures, true, "Settings and scores",
                  "A line is a setting; it crosses each axis at its value, from the lowest (0) to the highest (1). "
                  "Axes over two powers of ten or more are logarithmic. The three best are drawn thick.");
     lines_draw(result, &axes, to);

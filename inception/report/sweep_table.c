@@ -22,17 +22,6 @@ SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)
     return s;
 }
 
-double sweep_scale(ScoreKind kind)
-{
-    return kind <= SCORED_BY_MAP ? 100 : 1;
-}
-
-void sweep_score_text(ScoreKind kind, double score, char *text, size_t bytes)
-{
-    snprintf(text, bytes, kind <= SCORED_BY_MAP ? "%s %.2f %%" : "%s %.5g", run_score_name(kind),
-             sweep_scale(kind) * score);
-}
-
 /* ---- the order */
 
 static int by_rank(const void *a, const void *b, void *repeats)
@@ -85,8 +74,8 @@ static void setting_print(const SweepResult *result, int rank, FILE *to)
     const char *key;
     json_t *value;
     if (score.count) snprintf(place, sizeof place, "%d", rank + 1);
-    if (score.count) sweep_score_text(score.kind, score.mean, best, sizeof best);
-    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", sweep_scale(score.kind) * score.deviation);
+    if (score.count) run_score_text(score.kind, score.mean, best, sizeof best);
+    if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", run_score_scale(score.kind) * score.deviation);
     snprintf(runs, sizeof runs, "%d/%d", score.count, result->repeats);
     text_printf(to, "%4s  t%03d     %5s  %6lld  %-17s  %9s", place, setting->number, runs,
                 (long long)sweep_epochs(setting, result->repeats), best, deviation);

@@ -38,9 +38,7 @@ typedef struct SweepResult {
 } SweepResult;
 
 SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung);
-double sweep_scale(ScoreKind kind);                                            /* 100 for per cent */
-void sweep_score_text(ScoreKind kind, double score, char *text, size_t bytes); /* "accuracy 91.20 %" */
-int64_t sweep_epochs(const SweepSetting *setting, int repeats);                /* of its longest run */
-const SweepRow *sweep_failure(const SweepSetting *setting, int repeats);       /* a run that failed; NULL: none */
+int64_t sweep_epochs(const SweepSetting *setting, int repeats);          /* of its longest run */
+const SweepRow *sweep_failure(const SweepSetting *setting, int repeats); /* a run that failed; NULL: none */
 /* Errors: ERR_MEMORY, ERR_IO. */
 NODISCARD Status sweep_table(SweepResult *result, bool json, FILE *to);
