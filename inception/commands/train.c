@@ -91,8 +91,8 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     if (files->nothing_to_resume && !options->quiet)
         text_printf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
     TRY(run_dir_take(files->run_dir, lock));
-    if (files->lr_curve) TRY(text_replace(files->run_dir, "lr-find.json", files->lr_curve));
-    return job_branch(files);
+    TRY(job_branch(files));
+    return files->lr_curve ? text_replace(files->run_dir, "lr-find.json", files->lr_curve) : OK;
 }
 
 Status train_open(Options *options, JobFiles *files, FILE *to)

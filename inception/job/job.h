@@ -84,6 +84,7 @@ NODISCARD Status job_run_dir(Options *options, JobFiles *files);
 /* Is a run directory that another program has chosen one that this program's --output-dir, --experiment and --resume
  * mean? ERR_ARG. */
 NODISCARD Status job_run_dir_check(const Options *options, const char *run_dir);
-/* Copy the records of the run that this one branches off from to the run directory, which is locked. */
+/* In the run directory, which is now locked: refuse it if another trainer has saved there since it was chosen, and copy
+ * the records of the run that this one branches off from. */
 NODISCARD Status job_branch(const JobFiles *files);
 void job_close(JobFiles *files);

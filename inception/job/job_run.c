@@ -186,6 +186,12 @@ static Status resume_from(const Options *o, JobFiles *files)
     return path_copy(files->branch_of, o->resume);
 }
 
+static Status run_is_there(const JobFiles *files)
+{
+    return FAIL(ERR_ARG, "%s already contains a run; continue it with --resume auto, or choose another --experiment",
+                files->run_dir);
+}
+
 /* May a run start or continue in this directory? A new run must not overwrite anything that was saved. */
 static Status begin_check(bool automatic, JobFiles *files)
 {
@@ -193,10 +199,7 @@ static Status begin_check(bool automatic, JobFiles *files)
     char list[STATUS_MESSAGE_BYTES / 2];
     TRY(run_saved(files->run_dir, &saved));
     if (automatic && saved.checkpoints) return OK; /* the towers verify them */
-    if (!automatic && !files->fresh_name && (saved.folder || saved.results))
-        return FAIL(ERR_ARG,
-                    "%s already contains a run; continue it with --resume auto, or choose another --experiment",
-                    files->run_dir);
+    if (!automatic && !files->fresh_name && (saved.folder || saved.results)) return run_is_there(files);
     files->nothing_to_resume = automatic;
     if (!automatic || !saved.results) return OK;
     checkpoint_list(files->run_dir, list, sizeof list);
@@ -318,6 +321,10 @@ Status job_branch(const JobFiles *files)
     static const char *const names[] = {"metrics.jsonl", "results.csv", "layers.jsonl", "norms.jsonl",
                                         "generated.jsonl"};
     char from[PATH_BYTES], to[PATH_BYTES];
+    RunSaved saved;
+    TRY(run_saved(files->run_dir, &saved));
+    bool goes_on = files->job.resume && !files->nothing_to_resume;
+    if (!goes_on && (saved.checkpoints || saved.results)) return run_is_there(files);
     for (size_t i = 0; files->branch_of[0] && i < sizeof names / sizeof *names; i++) {
         TRY(path_join(from, files->branch_of, names[i]));
         TRY(path_join(to, files->run_dir, names[i]));

@@ -241,6 +241,16 @@ two_trainers() {
     finished 143 ""
 }
 
+# The towers of a killed trainer may save until they have ended, which the next trainer awaits: it must not begin anew there.
+late_trainer() {
+    mkdir "$work/late"
+    sh -c 'echo $$' >"$work/late/.lock"
+    (flock 9 && sleep 2 && cp -r "$work/plain12/ckpt" "$work/late/") 9<>"$work/late/.lock" &
+    while flock -n "$work/late/.lock" true; do sleep 0.02; done
+    ended 2 "already contains a run" late --max-steps 4
+    after late 12
+}
+
 # ---- stopped and continued: no false timeout
 # fault: F37
 paused() {
@@ -251,7 +261,7 @@ paused() {
     finished 0 ""
 }
 
-for story in towers_that_go killed_from_outside orphans signals nothing_to_save interrupted_twice two_trainers paused; do alongside $story; done
+for story in towers_that_go killed_from_outside orphans signals nothing_to_save interrupted_twice two_trainers late_trainer paused; do alongside $story; done
 
 # ---- a console that goes away
 # fault: F36
