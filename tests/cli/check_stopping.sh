@@ -69,10 +69,18 @@ else
     kill -TERM "$(cat runs/late/.lock)"
     wait $!
     [[ $? == 143 && $(epochs late) == 1 ]] || complain "not stopped in the evaluation of epoch 2: $(cat "$err")"
+    cp -r runs/late runs/returned
     TOWERS_FAULT=kill:tower=0,step=18,activity=checkpoint train late --resume auto "${paused[@]}" && complain "not killed before it saved"
     [[ $(epochs late) == 2 ]] || complain "killed before the evaluation was recorded"
     train late --resume auto "${paused[@]}" || complain "resuming in an evaluation: $(cat "$err")"
     cmp -s <(cut -d, -f1-8 runs/paused/results.csv) <(cut -d, -f1-8 runs/late/results.csv) || complain "another row of an epoch that is made up for"
+
+    # So does one that returns to the checkpoint which lacks that evaluation.
+    back=(--epochs 4 --stop-epoch 3 --sched cosine --eval-batch-size 8 --nan-policy rollback --checkpoint-steps 1000)
+    TOWERS_FAULT=nan:tower=0,step=20 train undisturbed "${back[@]}" || complain "--nan-policy rollback: $(cat "$err")"
+    TOWERS_FAULT=nan:tower=0,step=20 train returned --resume auto "${back[@]}" || complain "a return behind a resume: $(cat "$err")"
+    grep -q "back to step 18" runs/returned/log.txt || complain "not back to the checkpoint without an evaluation: $(cat "$err")"
+    cmp -s <(cut -d, -f1-8 runs/undisturbed/results.csv) <(cut -d, -f1-8 runs/returned/results.csv) || complain "other epochs behind a return: $(cat runs/returned/results.csv)"
 fi
 
 # The loss falls, but by less than --min-delta from one epoch to the next.

@@ -232,6 +232,7 @@ Status epochs_run(TowerProcess *p)
         TRY(step_run(p));
         TRY(step_follow(p));
         if (p->go_back) TRY(rollback_run(p, p->run.step + 1));
+        if (epoch_end_is_owed(p) && !p->stop) TRY(step_follow(p)); /* the checkpoint returned to lacks its evaluation */
     }
     return snapshot_settle(p, true);
 }

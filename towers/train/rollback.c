@@ -34,6 +34,7 @@ static Status records_return(TowerProcess *p)
     summary_finish(p);
     metrics_close(p->metrics);
     p->metrics = NULL;
+    if (epoch_end_is_owed(p)) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
     return metrics_open(p->job->run_dir, p->run.step, p->job->metrics_interval, p->job->scalar_interval,
                         p->job->program.several, &p->metrics);
 }
