@@ -93,6 +93,8 @@ enum { BACKEND_DEVICES_MAX = 64 };
 
 struct Backend {
     const char *name; /* "cpu", "cuda" */
+    bool on_host;     /* the device is the cores and the memory of the host, which its processes share */
+    bool nccl;        /* NCCL sums between its devices */
 
     /* Counts the devices of this kind without opening them; the first BACKEND_DEVICES_MAX are named in `id`, which may be
      * NULL. NULL: there is one, without an id. */

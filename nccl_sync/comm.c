@@ -39,7 +39,7 @@ Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made)
 static Status join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
 {
 #ifdef TOWERS_HAVE_CUDA
-    if (strcmp(device->backend->name, "cuda") == 0) return comm_nccl_open(config, shared, device, made);
+    if (device->backend->nccl) return comm_nccl_open(config, shared, device, made);
 #else
     (void)device;
 #endif
@@ -133,7 +133,7 @@ Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
     const Backend *backend = device->backend;
     *made = (CommMemory){0};
 #ifdef TOWERS_HAVE_CUDA
-    if (strcmp(backend->name, "cuda") == 0 && comm_nccl_memory_create(bytes, &made->data)) {
+    if (backend->nccl && comm_nccl_memory_create(bytes, &made->data)) {
         made->special = true;
         Status st = backend->fill(device, made->data, 0, bytes / sizeof(float));
         if (st == OK) st = backend->finish(device, STREAM_COMPUTE);
@@ -174,7 +174,7 @@ size_t comm_bytes(const Backend *backend, const CommConfig *config)
 {
     CommSpace space = comm_space(config);
     size_t slot = config->max_count * sizeof(float), ranks = (size_t)group_ranks(&config->place);
-    if (strcmp(backend->name, "cuda") == 0) return space.sum + space.small + space.guest + space.relay;
+    if (backend->nccl) return space.sum + space.small + space.guest + space.relay;
     size_t slots = config->place.first_tower == 0 ? 1 : (size_t)config->place.local_towers;
     return slots * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
 }

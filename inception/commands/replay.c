@@ -63,7 +63,7 @@ static Status device_choose(const Options *o, const Capsule *capsule, const Back
     char why[512];
     bool given = option_is_set(o, "device");
     TRY(backend_find(given ? names[o->device] : capsule->backend, backend, why, sizeof why));
-    bool cpu = !strcmp((*backend)->name, "cpu");
+    bool cpu = (*backend)->on_host;
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the replay would use the CPU");
     *device = capsule->device;

@@ -213,8 +213,7 @@ Status hosts_compare(const Options *o, JobFiles *files)
         }
     }
     TRY_OUT(star_barrier(files->control, "compare its settings"));
-    if (!strcmp(files->job.backend->name, "cpu"))
-        TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
+    if (files->job.backend->on_host) TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
     if (*closed) job_note(files, "warning: %s; if MPI needs this connection the run ends after --comm-timeout", closed);
 out:
     free(mine.text);

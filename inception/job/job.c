@@ -67,8 +67,7 @@ static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dty
 {
     *dtype = DTYPE_F32;
     bool tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    if (tf32 && !strcmp(backend->name, "cpu"))
-        return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU; use bf16 on a CPU");
+    if (tf32 && backend->on_host) return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU; use bf16 on a CPU");
     if (!o->amp || tf32) return OK;
     *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
     return backend->computes ? backend->computes(*dtype) : OK;
@@ -227,7 +226,7 @@ static Status groups_check(const Options *o, int towers, JobFiles *files)
     int groups = job_groups(job);
     if (groups == 1) return OK;
     char mpi[128];
-    bool cpu = !strcmp(job->backend->name, "cpu");
+    bool cpu = job->backend->on_host;
     if (cpu && !files->launch.mpi)
         return FAIL(ERR_UNSUPPORTED,
                     "--device cpu on several hosts sums with MPI, but %s starts programs without it; use mpirun, or "
@@ -315,7 +314,7 @@ static Status towers_fill(const Options *o, JobFiles *files)
     char note[256] = "";
     int devices;
     TRY(backend_device_count(job->backend, &devices));
-    bool cpu = !strcmp(job->backend->name, "cpu");
+    bool cpu = job->backend->on_host;
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
     if (!cpu) TRY(gpus_check(&o->gpus, devices));
@@ -486,7 +485,7 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     TRY(towers_fill(o, files));
     /* Gradients are summed in tower order and in f32 on a CPU. */
     static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
-    bool cpu = !strcmp(job->backend->name, "cpu");
+    bool cpu = job->backend->on_host;
     if (cpu && o->reduce_dtype != REDUCE_FP32)
         return FAIL(ERR_UNSUPPORTED, "--reduce-dtype needs GPUs; on a CPU gradients are always summed in fp32");
     if (cpu && o->nccl_ctas > 0) return FAIL(ERR_UNSUPPORTED, "--nccl-ctas needs GPUs; NCCL is not used on a CPU");

@@ -41,7 +41,7 @@ static void options_print(const Options *o, bool total_matters, FILE *to)
 static void settings_print(const Options *o, const JobFiles *files, FILE *to)
 {
     const TrainJob *job = &files->job;
-    bool cpu = !strcmp(job->backend->name, "cpu");
+    bool cpu = job->backend->on_host;
     fprintf(to, "model: %s\ndevice: %s\ntowers: %d\n", job->program.model->name, job->backend->name,
             job->shares.towers);
     if (!cpu && !job->comm.ordered)

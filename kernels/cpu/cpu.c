@@ -185,6 +185,7 @@ static Status cpu_computes(Dtype dtype)
 
 const Backend cpu_backend = {
     .name = "cpu",
+    .on_host = true,
     .open = cpu_open,
     .close = cpu_close,
     .memory = cpu_memory,

@@ -279,6 +279,7 @@ static Status cuda_choices_take(Device *device, const char *text, bool *taken)
 
 const Backend cuda_backend = {
     .name = "cuda",
+    .nccl = true,
     .device_list = cuda_device_list,
     .near_cores = cuda_near_cores,
     .links = cuda_links,

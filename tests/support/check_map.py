@@ -14,6 +14,7 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 8. A source file that a comment names is there: by its path, or by its name alone in the floor of the comment or below it.
 9. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
    begin with #pragma once.
+10. Above the kernels nobody compares the name of a backend: kernels/backend.h says what one can do.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -35,6 +36,7 @@ OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen
                   r"|archive_(?:read|write)_open_(?:filename|file)|gzopen|std::(?:[io]?fstream))\s*\(")
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
+BY_NAME = re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name")
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 # Headers that stand for those they include. tests/support/unit.h opens cmocka, which wants others before it.
 BRINGS = ["kernels/status.h", "kernels/clock.h", "kernels/open.h", "kernels/text.h", "towers/files/files.h", "tests/support/unit.h"]
@@ -207,6 +209,9 @@ def main():
                 bad += 1
             if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
                 print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")
+                bad += 1
+            if not path.startswith("kernels/") and BY_NAME.search(text):
+                print(f"{path} compares the name of a backend: ask for what it can do (kernels/backend.h)")
                 bad += 1
             if path.endswith(".h") and path != GUARDED and GUARD.search(text):
                 print(f"{path} has an include guard: use #pragma once")

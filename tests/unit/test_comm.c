@@ -163,7 +163,7 @@ static void test_towers_of_a_process_share_a_slot(void **state)
     static float x[LARGE];
     CommShared *shared;
     Comm *comm;
-    const Backend host = {.name = "cpu"};
+    const Backend host = {.name = "cpu", .on_host = true};
     CommConfig config = {
         .place = {.ranks = 1, .local_towers = TOWERS}, .towers = TOWERS, .max_count = LARGE, .timeout_ms = TIMEOUT_MS};
     assert_int_equal(comm_shared_create(TOWERS, 1, LARGE, &shared), OK);

@@ -113,7 +113,7 @@ static void links_told(DeviceLinks *links)
 
 static size_t library_mib(int ranks, int groups, int ctas, bool ordered, bool deterministic)
 {
-    const Backend backend = {.name = "cuda", .links = links_told};
+    const Backend backend = {.name = "cuda", .nccl = true, .links = links_told};
     const CommConfig config = {.place = {.ranks = ranks, .groups = groups}, .ctas = ctas, .ordered = ordered};
     return comm_library_bytes(&backend, &config, deterministic) >> 20;
 }
@@ -121,7 +121,7 @@ static size_t library_mib(int ranks, int groups, int ctas, bool ordered, bool de
 /* On H100s a connection takes 10 and 2 MiB. */
 static void test_nccl(void **state)
 {
-    const Backend cpu = {.name = "cpu"};
+    const Backend cpu = {.name = "cpu", .on_host = true};
     unsetenv("NCCL_BUFFSIZE");
     assert_int_equal(comm_library_bytes(&cpu, &(CommConfig){.place = {.ranks = 8}}, false), 0);
     links_now = (DeviceLinks){.nvlink = true, .multicast = true};

@@ -17,7 +17,7 @@ int sigtimedwait(const sigset_t *signals, siginfo_t *info, const struct timespec
     return -1;
 }
 
-static const Backend cpu = {.name = "cpu"};
+static const Backend cpu = {.name = "cpu", .on_host = true};
 
 static TrainJob job_of(void)
 {

@@ -24,7 +24,7 @@ size_t replica_rest_bytes(const ReplicaConfig *c, const Layout *layout, int32_t 
     size_t params = layout->param_elements * sizeof(float), trained = layout->trained_elements * sizeof(float),
            states = layout->state_elements * sizeof(float), local = (size_t)c->local,
            slots = (size_t)optimizer_slot_count(&c->optimizer);
-    bool cpu = !strcmp(c->backend->name, "cpu");
+    bool cpu = c->backend->on_host;
     size_t image = (size_t)c->program.canvas * (size_t)c->program.canvas * (size_t)c->program.data_channels;
     size_t queued = cpu ? (QUEUED_PER_TOWER * local + 2) * (size_t)n * image : 0;
     size_t sum = (cpu ? params : FEW_BYTES) + replica_sum_bytes(c, layout) + replica_upload_bytes(c, n) +
@@ -128,7 +128,7 @@ typedef struct Answer {
 
 static int sharers_of(const TrainJob *job)
 {
-    return strcmp(job->backend->name, "cpu") ? 1 : job_group_processes(job);
+    return job->backend->on_host ? job_group_processes(job) : 1;
 }
 
 static Status probe(const ReplicaConfig *config, BatchFit *fit)
@@ -159,7 +159,7 @@ static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
         return FAIL(ERR_MEMORY, "--batch-size max: a single sample needs %zu MiB, but only %zu of %zu MiB are free%s",
                     fit->bytes >> 20, fit->free_bytes >> 20, fit->total >> 20,
                     config.eval_n[0] ? "; a smaller --eval-batch-size may help" : "");
-    return strcmp(job->backend->name, "cpu") ? probe(&config, fit) : OK; /* no probe on a CPU: its memory is shared */
+    return job->backend->on_host ? OK : probe(&config, fit); /* no probe on a CPU: its memory is shared */
 }
 
 static void answer_write(const TrainJob *job, int32_t most, int to)

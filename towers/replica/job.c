@@ -142,7 +142,7 @@ int job_tower_rank(const TrainJob *job, int tower)
 DeviceConfig job_device(const TrainJob *job, int local_rank)
 {
     DeviceConfig device = job->device;
-    if (!strcmp(job->backend->name, "cpu")) /* one device for all processes */
+    if (job->backend->on_host) /* one device for all processes */
         device.ordinal = 0;
     else
         device.ordinal = job->gpu_count ? job->gpu[local_rank % job->gpu_count] : local_rank;

@@ -56,7 +56,7 @@ static bool device_works(const TrainJob *job, int ordinal)
 static Status devices_choose(TrainJob *job)
 {
     int count = job->gpu_count, works = 0, gpu[GPUS_MAX];
-    if (!strcmp(job->backend->name, "cpu")) return OK;
+    if (job->backend->on_host) return OK;
     if (!count) TRY(backend_device_count(job->backend, &count));
     for (int i = 0; i < count && i < GPUS_MAX; i++) {
         int ordinal = job->gpu_count ? job->gpu[i] : i;
