@@ -4,12 +4,12 @@
  * because C does not define the order in which arguments are evaluated. */
 #include "inception/models/models.h"
 
-typedef struct Widths {
+typedef struct MiniWidths {
     int one, three_in, three, double_in, dbl, pool; /* channels of the four branches */
-} Widths;
+} MiniWidths;
 
 /* 1x1 | 1x1 - 3x3 | 1x1 - 3x3 - 3x3 | average pool - 1x1 */
-static Value block(Graph *g, Value x, const char *name, Widths w)
+static Value block(Graph *g, Value x, const char *name, MiniWidths w)
 {
     graph_scope(g, name);
     Value b0 = CHAIN(g, x, {"branch1x1", w.one, 1, 1});
@@ -40,10 +40,10 @@ static void build(Graph *g, const ModelOptions *options, Value image, ModelHeads
     Value x = image;
     x = conv_bn_relu(g, x, (ConvUnit){"Conv2d_1a_3x3", 16, 3, 3, SAME});          graph_expect(g, x,  16, 28);
     x = conv_bn_relu(g, x, (ConvUnit){"Conv2d_2a_3x3", 32, 3, 3, HALVE_SAME});    graph_expect(g, x,  32, 14);
-    x = block(g, x, "Mixed_3a", (Widths){32, 24, 32, 16, 16, 16});                graph_expect(g, x,  96, 14);
+    x = block(g, x, "Mixed_3a", (MiniWidths){32, 24, 32, 16, 16, 16});                graph_expect(g, x,  96, 14);
     x = reduction(g, x, "Mixed_4a");                                              graph_expect(g, x, 176,  7);
-    x = block(g, x, "Mixed_5a", (Widths){64, 48, 64, 24, 48, 32});                graph_expect(g, x, 208,  7);
-    x = block(g, x, "Mixed_5b", (Widths){64, 48, 64, 24, 48, 32});                graph_expect(g, x, 208,  7);
+    x = block(g, x, "Mixed_5a", (MiniWidths){64, 48, 64, 24, 48, 32});                graph_expect(g, x, 208,  7);
+    x = block(g, x, "Mixed_5b", (MiniWidths){64, 48, 64, 24, 48, 32});                graph_expect(g, x, 208,  7);
     graph_scope(g, "");
     x = dropout(g, global_avg_pool(g, x), options->dropout);                      graph_expect(g, x, 208,  1);
     heads->logits = dense(g, x, "fc", options->classes, false, (Init){INIT_TRUNCATED_NORMAL, 0.05f});

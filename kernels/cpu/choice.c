@@ -4,7 +4,7 @@
 #include "kernels/cpu/onednn_probe.h"
 
 /* Makes the task of a candidate; NULL if oneDNN has none, or one that computes wrongly. */
-static Status candidate_create(Choice *choice, Device *device, const OnednnSpec *spec, OnednnParts **task)
+static Status candidate_create(OnednnChoice *choice, Device *device, const OnednnSpec *spec, OnednnParts **task)
 {
     bool right = true;
     Onednn *onednn = cpu_onednn(device);
@@ -19,7 +19,7 @@ static Status candidate_create(Choice *choice, Device *device, const OnednnSpec 
     return st;
 }
 
-Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
+Status choice_offer(OnednnChoice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
 {
     OnednnParts *task = NULL;
     OnednnSpec wanted = *spec;
@@ -39,7 +39,7 @@ Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec, cons
     return OK;
 }
 
-static Status refuse(const Choice *choice, const OpCall *call)
+static Status refuse(const OnednnChoice *choice, const OpCall *call)
 {
     char have[160] = "no implementation";
     if (choice->wrong) snprintf(have, sizeof have, "no correct implementation");
@@ -55,7 +55,7 @@ static Status refuse(const Choice *choice, const OpCall *call)
                 shape_text(call->out[0].shape));
 }
 
-Status choice_settle(Choice *choice, Device *device, const OpCall *call)
+Status choice_settle(OnednnChoice *choice, Device *device, const OpCall *call)
 {
     if (!choice->task && choice->reference && device->config.allow_reference) {
         choice->task = choice->reference;
@@ -65,14 +65,14 @@ Status choice_settle(Choice *choice, Device *device, const OpCall *call)
     return choice->task ? OK : refuse(choice, call);
 }
 
-void choice_free(Choice *choice)
+void choice_free(OnednnChoice *choice)
 {
     parts_destroy(choice->task);
     parts_destroy(choice->reference);
     choice->task = choice->reference = NULL;
 }
 
-Status choice_run(const Choice *choice, const OpCall *call, void *out)
+Status choice_run(const OnednnChoice *choice, const OpCall *call, void *out)
 {
     void *data[ONEDNN_ROLES];
     if (call->renewed) parts_renew(choice->task);
@@ -93,13 +93,13 @@ static OnednnView matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t
 
 /* Blocked weights make a product a few percent faster, but to make them costs several rows' worth of it: for the head
  * of a network (16 rows of 3200, or 64 of 2048) up to twice the product, unless they are kept. */
-static OnednnFit weights_fit(const Product *p)
+static OnednnFit weights_fit(const OnednnProduct *p)
 {
     enum { MANY_ROWS = 2048 };
     return p->rows < MANY_ROWS && !p->keeps_w ? ONEDNN_AS_HELD : ONEDNN_ANY;
 }
 
-Status choice_offer_product(Choice *choice, Device *device, const Product *p)
+Status choice_offer_product(OnednnChoice *choice, Device *device, const OnednnProduct *p)
 {
     static const int8_t operands[][ONEDNN_ROLES] = {[PRODUCT_Y] = {0, 1, FROM_OUT, 2},
                                                     [PRODUCT_DX] = {0, 1, FROM_OUT, FROM_NOTHING},

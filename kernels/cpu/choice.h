@@ -11,37 +11,37 @@
 
 enum { FROM_OUT = -1, FROM_NOTHING = -2 }; /* otherwise: index into call->in */
 
-typedef struct Choice {
+typedef struct OnednnChoice {
     OnednnParts *task;            /* owned: the winner, NULL until there is one */
     int8_t operand[ONEDNN_ROLES]; /* the operand of the call that has each role */
     OnednnParts *reference;       /* owned: a slow one, used only if the device accepts it */
     int8_t reference_operand[ONEDNN_ROLES];
     bool one_thread; /* offered tasks are made for one thread (OnednnSpec) */
     bool wrong;      /* a candidate was passed over because its results are wrong */
-} Choice;
+} OnednnChoice;
 
 /* Offer a candidate; does nothing once there is a winner. ERR_UNSUPPORTED is not a failure here. */
-NODISCARD Status choice_offer(Choice *choice, Device *device, const OnednnSpec *spec,
+NODISCARD Status choice_offer(OnednnChoice *choice, Device *device, const OnednnSpec *spec,
                               const int8_t operand[ONEDNN_ROLES]);
 
 /* Ends the choice: keeps the winner, else an accepted reference, else fails with ERR_UNSUPPORTED. */
-NODISCARD Status choice_settle(Choice *choice, Device *device, const OpCall *call);
-void choice_free(Choice *choice);
+NODISCARD Status choice_settle(OnednnChoice *choice, Device *device, const OpCall *call);
+void choice_free(OnednnChoice *choice);
 
 /* Run the winner on the call's operands; the output goes to `out`. */
-NODISCARD Status choice_run(const Choice *choice, const OpCall *call, void *out);
+NODISCARD Status choice_run(const OnednnChoice *choice, const OpCall *call, void *out);
 
 /* y[rows][outs] = x[rows][ins] * transpose(w[outs][ins]), and the two products that are its gradients. */
 typedef enum ProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } ProductKind;
 
-typedef struct Product {
+typedef struct OnednnProduct {
     ProductKind kind;
     int64_t rows, ins, outs;
     int64_t x_pitch, y_pitch; /* elements from row to row; w is packed */
     Dtype x, y;               /* as held (x, dx and y, dy); w, dw and bias are f32 */
     bool bias, relu, sum;
     bool keeps_w; /* OnednnSpec */
-} Product;
+} OnednnProduct;
 
 /* Offer a product whose operands are in the order of OP_CONV, OP_CONV_DX, OP_CONV_DW. */
-NODISCARD Status choice_offer_product(Choice *choice, Device *device, const Product *product);
+NODISCARD Status choice_offer_product(OnednnChoice *choice, Device *device, const OnednnProduct *product);

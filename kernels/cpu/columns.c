@@ -17,13 +17,13 @@ size_t columns_bytes(const Columns *plan)
     return (size_t)(plan->chunks * plan->width) * 2 * (sizeof(double) + sizeof(float));
 }
 
-typedef struct Run {
+typedef struct ColumnsRun {
     const Columns *plan;
     ColumnRows *rows;
     void *context;
     double *wide; /* [chunks][2 * width] */
     float *near;  /* [chunks][2 * width] */
-} Run;
+} ColumnsRun;
 
 CPU_CLONES static void columns_flush(double *wide, float *near, int64_t count)
 {
@@ -35,7 +35,7 @@ CPU_CLONES static void columns_flush(double *wide, float *near, int64_t count)
 }
 
 /* The rows [pixel, pixel + rows * step) in groups that are short enough for f32. */
-static void columns_add(const Run *run, int64_t pixel, int64_t rows, int64_t step, double *wide, float *near)
+static void columns_add(const ColumnsRun *run, int64_t pixel, int64_t rows, int64_t step, double *wide, float *near)
 {
     int64_t width = run->plan->width;
     for (int64_t row = 0; row < rows; row += COLUMN_ROWS) {
@@ -47,7 +47,7 @@ static void columns_add(const Run *run, int64_t pixel, int64_t rows, int64_t ste
 
 static void columns_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const ColumnsRun *run = context;
     const Columns *plan = run->plan;
     double *wide = run->wide + first / plan->chunk * 2 * plan->width;
     float *near = run->near + first / plan->chunk * 2 * plan->width;
@@ -68,7 +68,7 @@ void columns_run(const Device *device, const Columns *plan, ColumnRows *rows, vo
                  double *total)
 {
     int64_t stride = 2 * plan->width;
-    Run run = {plan, rows, context, workspace, (float *)((double *)workspace + plan->chunks * stride)};
+    ColumnsRun run = {plan, rows, context, workspace, (float *)((double *)workspace + plan->chunks * stride)};
     chunks_run(device, plan->pixels, plan->chunk, columns_chunk, &run);
     for (int64_t k = 1; k < plan->chunks; k++) columns_sum(run.wide, run.wide + k * stride, stride);
     memset(total, 0, (size_t)plan->c * 2 * sizeof *total);

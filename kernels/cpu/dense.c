@@ -8,16 +8,16 @@ static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, cons
 {
     Status st = OK;
     int64_t ins = shape_count(w->shape) / w->shape.n;
-    Product product = {.kind = kind,
-                       .rows = x->shape.n,
-                       .ins = ins,
-                       .outs = w->shape.n,
-                       .x_pitch = ins,
-                       .y_pitch = y->pitch,
-                       .x = x->dtype,
-                       .y = y->dtype,
-                       .bias = kind == PRODUCT_Y && call->in_count > 2 && call->in[2].data};
-    Choice *choice = calloc(1, sizeof *choice);
+    OnednnProduct product = {.kind = kind,
+                             .rows = x->shape.n,
+                             .ins = ins,
+                             .outs = w->shape.n,
+                             .x_pitch = ins,
+                             .y_pitch = y->pitch,
+                             .x = x->dtype,
+                             .y = y->dtype,
+                             .bias = kind == PRODUCT_Y && call->in_count > 2 && call->in[2].data};
+    OnednnChoice *choice = calloc(1, sizeof *choice);
     if (!choice) return FAIL(ERR_MEMORY, "no memory for the state of the dense layer '%s'", call->name);
     TRY_OUT(choice_offer_product(choice, device, &product));
     TRY_OUT(choice_settle(choice, device, call));
@@ -64,7 +64,7 @@ static void dense_explain(Device *device, const OpCall *call, KernelChoice *choi
 {
     (void)device;
     snprintf(choice->name, sizeof choice->name, "oneDNN, product (%s)",
-             parts_impl(((const Choice *)call->state)->task));
+             parts_impl(((const OnednnChoice *)call->state)->task));
 }
 
 const OpKernel cpu_dense = {

@@ -18,17 +18,17 @@ struct Onednn {
 };
 
 /* A primitive that converts an operand, or does the work itself. */
-typedef struct Stage {
+typedef struct PrimitiveStage {
     dnnl_primitive_t primitive;
     dnnl_memory_t scratch;
-} Stage;
+} PrimitiveStage;
 
 typedef struct Operand {
     int arg;                     /* DNNL_ARG_*, 0: absent */
     dnnl_memory_t used;          /* memory of the primitive */
     dnnl_memory_t held;          /* memory of the caller; NULL: the same */
     void *used_data, *held_data; /* last handles: setting one may write padding */
-    Stage convert;
+    PrimitiveStage convert;
     size_t offset; /* of `used` in workspace */
     void *kept;    /* owned: in place of that, for OnednnSpec.keeps_w */
     bool made;     /* what is kept is up to date */
@@ -38,7 +38,7 @@ struct OnednnTask {
     Onednn *onednn; /* borrowed */
     Operand operand[ONEDNN_ROLES];
     OnednnRole out;
-    Stage work;
+    PrimitiveStage work;
     size_t scratch_offset, scratch_bytes, workspace_bytes;
     bool reference, one_thread;
     char impl[96];
@@ -70,7 +70,7 @@ void onednn_close(Onednn *onednn)
 
 /* ---- stages */
 
-static Status stage_create(OnednnTask *task, const_dnnl_primitive_desc_t desc, Stage *stage)
+static Status stage_create(OnednnTask *task, const_dnnl_primitive_desc_t desc, PrimitiveStage *stage)
 {
     Status st = OK;
     const char *impl = "";
@@ -90,7 +90,7 @@ out:
     return st;
 }
 
-static void stage_destroy(Stage *stage)
+static void stage_destroy(PrimitiveStage *stage)
 {
     if (stage->primitive) dnnl_primitive_destroy(stage->primitive);
     if (stage->scratch) dnnl_memory_destroy(stage->scratch);
@@ -107,7 +107,7 @@ static const int args_of[][ONEDNN_ROLES] = {
 static const OnednnRole out_of[] = {
     [ONEDNN_CONV] = ONEDNN_Y, [ONEDNN_CONV_DX] = ONEDNN_X, [ONEDNN_CONV_DW] = ONEDNN_W, [ONEDNN_MATMUL] = ONEDNN_Y};
 
-static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, Stage *stage)
+static Status convert_create(OnednnTask *task, LayoutRef from, LayoutRef to, PrimitiveStage *stage)
 {
     Status st = OK;
     dnnl_primitive_desc_t desc = NULL;
@@ -256,7 +256,8 @@ static dnnl_status_t memory_point(dnnl_memory_t memory, void **last, void *data)
     return dnnl_memory_set_data_handle(memory, data);
 }
 
-static dnnl_status_t stage_run(OnednnTask *task, Stage *stage, dnnl_exec_arg_t *args, int count, char *workspace)
+static dnnl_status_t stage_run(OnednnTask *task, PrimitiveStage *stage, dnnl_exec_arg_t *args, int count,
+                               char *workspace)
 {
     if (stage->scratch) {
         dnnl_status_t code = dnnl_memory_set_data_handle(stage->scratch, workspace + task->scratch_offset);

@@ -2,19 +2,19 @@
 #include "kernels/cpu/vector.h"
 
 /* Some pixels of a row, `count` of `bytes` each. */
-typedef struct Pixels {
+typedef struct PixelBytes {
     size_t bytes, pitch_bytes;
-} Pixels;
+} PixelBytes;
 
-static Pixels pixels_of(const Tensor *t)
+static PixelBytes pixels_of(const Tensor *t)
 {
     size_t size = dtype_bytes(t->dtype);
-    return (Pixels){(size_t)t->shape.c * size, (size_t)t->pitch * size};
+    return (PixelBytes){(size_t)t->shape.c * size, (size_t)t->pitch * size};
 }
 
 static void pixels_zero(const Tensor *y, int64_t first, int64_t count)
 {
-    Pixels to = pixels_of(y);
+    PixelBytes to = pixels_of(y);
     char *at = element_at(y, first * y->pitch);
     if (to.bytes == to.pitch_bytes) {
         memset(at, 0, (size_t)count * to.bytes);
@@ -25,7 +25,7 @@ static void pixels_zero(const Tensor *y, int64_t first, int64_t count)
 
 static void pixels_copy(const Tensor *x, int64_t from_pixel, const Tensor *y, int64_t to_pixel, int64_t count)
 {
-    Pixels from = pixels_of(x), to = pixels_of(y);
+    PixelBytes from = pixels_of(x), to = pixels_of(y);
     const char *source = element_at(x, from_pixel * x->pitch);
     char *target = element_at(y, to_pixel * y->pitch);
     if (from.bytes == from.pitch_bytes && to.bytes == to.pitch_bytes) {

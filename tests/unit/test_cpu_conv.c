@@ -497,7 +497,7 @@ static void test_bias_and_relu_keep_nan(void **state)
 /* oneDNN has nothing but reference loops for a 3x3 convolution that reads a slice in place. */
 static Status settle_slow_candidate(const char *layer)
 {
-    Choice choice = {0};
+    OnednnChoice choice = {0};
     OpCall call = {.kind = OP_CONV, .name = layer};
     call.in[0].shape = (Shape){1, 16, 6, 6};
     OnednnSpec spec = {.kind = ONEDNN_CONV,

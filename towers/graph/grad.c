@@ -29,7 +29,7 @@ typedef struct Track { /* what the sweep knows about one value */
     Value gradient;    /* when complete */
 } Track;
 
-typedef struct Sweep {
+typedef struct GradSweep {
     Graph *g;
     /* owned */
     Track *tracks; /* by id */
@@ -39,7 +39,7 @@ typedef struct Sweep {
     int value_count;
     int end; /* index of y's op + 1 */
     int share_count;
-} Sweep;
+} GradSweep;
 
 static void (*const gradient_rules[OP_COUNT])(GradCall *) = {
 #define OP(KIND, name, ...) [OP_##KIND] = grad_##name,
@@ -50,12 +50,12 @@ static const Value none = {0};
 
 /* ---- contributions */
 
-static Track *track_of(Sweep *s, Value v)
+static Track *track_of(GradSweep *s, Value v)
 {
     return &s->tracks[v.id];
 }
 
-static void push_share(Sweep *s, Value to, Value from, int32_t first)
+static void push_share(GradSweep *s, Value to, Value from, int32_t first)
 {
     if (!to.id || !from.id || !track_of(s, to)->depends || graph_failed(s->g)) return;
     if (array_grow(&s->shares, s->share_count, sizeof *s->shares, "the gradients of a graph") != OK) {
@@ -67,7 +67,7 @@ static void push_share(Sweep *s, Value to, Value from, int32_t first)
 }
 
 /* Reverses the stack of a value, so that walking it follows the order of arrival. */
-static int32_t reversed(Sweep *s, int32_t top)
+static int32_t reversed(GradSweep *s, int32_t top)
 {
     int32_t below = -1;
     while (top >= 0) {
@@ -100,7 +100,7 @@ static void sum_add(Graph *g, Sum *sum, Value term)
     sum->terms[sum->count++] = term;
 }
 
-static bool has_slices(const Sweep *s, int32_t stack)
+static bool has_slices(const GradSweep *s, int32_t stack)
 {
     for (int32_t i = stack; i >= 0; i = s->shares[i].before)
         if (s->shares[i].first != ALL_CHANNELS && s->shares[i].from.id) return true;
@@ -113,7 +113,7 @@ static Value join_concat(Graph *g, const char *name, Value *parts, int count)
 }
 
 /* Concatenates the slices of v, which must cover it, because missing ones are not filled with zeros. */
-static Value join_slices(Sweep *s, Value v, int32_t stack)
+static Value join_slices(GradSweep *s, Value v, int32_t stack)
 {
     Graph *g = s->g;
     const char *name = list_text(g, "%s.joined", graph_value(g, v)->name);
@@ -145,7 +145,7 @@ static Value join_slices(Sweep *s, Value v, int32_t stack)
 }
 
 /* All contributions to v become its gradient. */
-static Value fold(Sweep *s, Value v)
+static Value fold(GradSweep *s, Value v)
 {
     Graph *g = s->g;
     int32_t top = track_of(s, v)->top;
@@ -226,7 +226,7 @@ void grad_no_rule(GradCall *c)
 
 /* ---- the sweep */
 
-static bool sweep_open(Sweep *s, Value y)
+static bool sweep_open(GradSweep *s, Value y)
 {
     s->end = graph_value(s->g, y)->op + 1;
     s->value_count = s->g->value_count;
@@ -247,7 +247,7 @@ static bool is_mask(OpKind kind, int i)
 }
 
 /* Backward: which ops y depends on, and the readers of each value among them. */
-static void mark_reached(Sweep *s, Value y)
+static void mark_reached(GradSweep *s, Value y)
 {
     if (s->end) s->reached[s->end - 1] = track_of(s, y)->depends;
     for (int index = s->end - 1; index >= 0; index--) {
@@ -262,7 +262,7 @@ static void mark_reached(Sweep *s, Value y)
     }
 }
 
-static void visit(Sweep *s, int index)
+static void visit(GradSweep *s, int index)
 {
     GradCall call = {.sweep = s, .g = s->g, .op = *graph_op_at(s->g, index)};
     bool any = false;
@@ -301,7 +301,7 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
     if (graph_failed(g) || !grad_fits(g, y, dy, wrt, count)) return;
     const char *scope = g->scope;
     g->scope = ""; /* names are those of the forward ops, which include the scope */
-    Sweep s = {.g = g};
+    GradSweep s = {.g = g};
     if (sweep_open(&s, y)) {
         /* Forward: which values depend on wrt. */
         for (int i = 0; i < count; i++) track_of(&s, wrt[i])->asked = track_of(&s, wrt[i])->depends = wrt[i].id > 0;

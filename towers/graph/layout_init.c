@@ -12,11 +12,11 @@
 
 enum { LANES = 4 };
 
-typedef struct Stream {
+typedef struct InitStream {
     uint64_t seed, name;
-} Stream;
+} InitStream;
 
-static Philox draw(Stream stream, size_t block, uint32_t attempt)
+static Philox draw(InitStream stream, size_t block, uint32_t attempt)
 {
     return philox(stream.seed, (uint32_t)block, attempt, (uint32_t)stream.name, (uint32_t)(stream.name >> 32));
 }
@@ -29,20 +29,20 @@ static void box_muller(uint32_t a, uint32_t b, double z[2])
     z[1] = radius * sin(angle);
 }
 
-static void draw_uniform(Stream stream, size_t block, double values[LANES])
+static void draw_uniform(InitStream stream, size_t block, double values[LANES])
 {
     Philox words = draw(stream, block, 0);
     for (int lane = 0; lane < LANES; lane++) values[lane] = 2.0 * philox_unit(words.v[lane]) - 1;
 }
 
-static void draw_normal(Stream stream, size_t block, uint32_t attempt, double values[LANES])
+static void draw_normal(InitStream stream, size_t block, uint32_t attempt, double values[LANES])
 {
     Philox words = draw(stream, block, attempt);
     box_muller(words.v[0], words.v[1], values);
     box_muller(words.v[2], words.v[3], values + 2);
 }
 
-static void draw_truncated(Stream stream, size_t block, double values[LANES])
+static void draw_truncated(InitStream stream, size_t block, double values[LANES])
 {
     int rejected = LANES;
     for (int lane = 0; lane < LANES; lane++) values[lane] = INFINITY;
@@ -57,7 +57,7 @@ static void draw_truncated(Stream stream, size_t block, double values[LANES])
     }
 }
 
-static void init_block(Init init, Stream stream, size_t block, double values[LANES])
+static void init_block(Init init, InitStream stream, size_t block, double values[LANES])
 {
     switch (init.kind) {
     case INIT_UNIFORM:
@@ -74,7 +74,7 @@ static void init_block(Init init, Stream stream, size_t block, double values[LAN
 
 static void init_entry(const LayoutEntry *entry, uint64_t seed, float *values)
 {
-    Stream stream = {seed, XXH3_64bits(entry->name, strlen(entry->name))};
+    InitStream stream = {seed, XXH3_64bits(entry->name, strlen(entry->name))};
     for (size_t i = 0; i < entry->count; i += LANES) {
         double block[LANES];
         init_block(entry->init, stream, i / LANES, block);

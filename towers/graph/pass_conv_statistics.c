@@ -13,14 +13,14 @@ typedef struct Sums { /* of one convolution */
     Value sum, square_sum;
 } Sums;
 
-typedef struct Pass {
+typedef struct StatisticsPass {
     Graph *g;
     const Joins *joins;
     int forward_end;
     Sums *sums; /* owned, by op: those of a convolution */
     Op *ops;    /* owned: the new list */
     int made, forward_made;
-} Pass;
+} StatisticsPass;
 
 /* The op whose result, or a slice of it from channel *first on, `norm` normalizes; -1 if there is none. */
 static int32_t origin_of(const Graph *g, const Op *norm, int32_t *first)
@@ -38,14 +38,14 @@ static bool can_join(const Op *op)
     return op->kind == OP_CONV && !bias && !op->attr.conv.relu;
 }
 
-static bool has_kernel(const Pass *pass, Op conv)
+static bool has_kernel(const StatisticsPass *pass, Op conv)
 {
     conv.kind = OP_CONV_STATISTICS;
     OpCall call = list_call(pass->g, &conv);
     return pass->joins->ask(pass->joins->context, &call);
 }
 
-static int find_convs(Pass *pass)
+static int find_convs(StatisticsPass *pass)
 {
     const Graph *g = pass->g;
     int found = 0;
@@ -70,7 +70,7 @@ static Value new_vector(Graph *g, const char *name, const char *suffix, int32_t 
     return list_value(g, &info);
 }
 
-static void write_conv(Pass *pass, Op op, Sums *sums)
+static void write_conv(StatisticsPass *pass, Op op, Sums *sums)
 {
     int32_t channels = graph_shape(pass->g, op.out[0]).c;
     sums->sum = new_vector(pass->g, op.name, "sum", channels);
@@ -83,7 +83,7 @@ static void write_conv(Pass *pass, Op op, Sums *sums)
 }
 
 /* Channels first .. first + channels of one of the sums. */
-static Value cut(Pass *pass, Value sums, const Op *norm, const char *suffix, int32_t first, int32_t channels)
+static Value cut(StatisticsPass *pass, Value sums, const Op *norm, const char *suffix, int32_t first, int32_t channels)
 {
     if (graph_shape(pass->g, sums).c == channels) return sums;
     Value part = new_vector(pass->g, norm->name, suffix, channels);
@@ -97,7 +97,7 @@ static Value cut(Pass *pass, Value sums, const Op *norm, const char *suffix, int
 }
 
 /* x, beta, gamma -> x, beta, sum, square_sum, gamma */
-static void write_norm(Pass *pass, Op op, const Sums *sums, int32_t first)
+static void write_norm(StatisticsPass *pass, Op op, const Sums *sums, int32_t first)
 {
     int32_t channels = graph_shape(pass->g, op.in[0]).c;
     Value gamma = op.in_count > 2 ? op.in[2] : (Value){0};
@@ -114,7 +114,7 @@ Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int 
 {
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
-    Pass pass = {.g = g, .joins = joins, .forward_end = *forward_end};
+    StatisticsPass pass = {.g = g, .joins = joins, .forward_end = *forward_end};
     pass.sums = calloc((size_t)g->op_count + 1, sizeof *pass.sums);
     pass.ops = calloc(3 * (size_t)g->op_count + 1, sizeof *pass.ops);
     if (!pass.sums || !pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);

@@ -11,15 +11,15 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-typedef struct Pass {
+typedef struct NormConvPass {
     Graph *g;
     const Joins *joins;
     int *readers; /* owned, by value */
     Op *ops;      /* owned: the new list */
     NormJoins *made;
-} Pass;
+} NormConvPass;
 
-static bool ask(const Pass *pass, const OpCall *call)
+static bool ask(const NormConvPass *pass, const OpCall *call)
 {
     return pass->joins->ask(pass->joins->context, call);
 }
@@ -27,7 +27,7 @@ static bool ask(const Pass *pass, const OpCall *call)
 /* ---- forward: the normalized value is not made */
 
 /* `op` reads `a`, the normalization of `z`. Returns the op that normalizes `z` by itself. */
-static bool absorbs(const Pass *pass, const Op *op, Value z, Value a, Op *joined)
+static bool absorbs(const NormConvPass *pass, const Op *op, Value z, Value a, Op *joined)
 {
     bool forward = op->kind == OP_CONV_STATISTICS && op->in_count == 2;
     if ((!forward && op->kind != OP_CONV_DW) || op->in[0].id != a.id || op->in[1].id == a.id) return false;
@@ -47,7 +47,7 @@ static bool reads(const Op *op, Value v)
     return false;
 }
 
-static bool all_absorb(const Pass *pass, const Op *norm)
+static bool all_absorb(const NormConvPass *pass, const Op *norm)
 {
     Value a = norm->out[0];
     Op joined;
@@ -58,21 +58,21 @@ static bool all_absorb(const Pass *pass, const Op *norm)
 }
 
 /* The time of a call, added to `sum`; false if the device does not know it. */
-static bool call_time_add(const Pass *pass, const OpCall *call, double *sum)
+static bool call_time_add(const NormConvPass *pass, const OpCall *call, double *sum)
 {
     double time = pass->joins->time(pass->joins->context, call);
     *sum += time;
     return time >= 0;
 }
 
-static bool time_add(const Pass *pass, const Op *op, double *sum)
+static bool time_add(const NormConvPass *pass, const Op *op, double *sum)
 {
     OpCall call = list_call(pass->g, op);
     return call_time_add(pass, &call, sum);
 }
 
 /* Whether readers that normalize by themselves are faster than a result computed once. */
-static bool dissolved_is_faster(const Pass *pass, const Op *norm)
+static bool dissolved_is_faster(const NormConvPass *pass, const Op *norm)
 {
     double once = 0, dissolved = 0;
     Value a = norm->out[0];
@@ -87,7 +87,7 @@ static bool dissolved_is_faster(const Pass *pass, const Op *norm)
 }
 
 /* The value changes its meaning from the result to the coefficients. */
-static void dissolve(Pass *pass, Op *norm)
+static void dissolve(NormConvPass *pass, Op *norm)
 {
     Value a = norm->out[0];
     ValueInfo *info = &pass->g->values[a.id];
@@ -105,7 +105,7 @@ static void dissolve(Pass *pass, Op *norm)
 /* ---- backward: mask and sum while computing the gradient */
 
 /* The op that writes the input of `norm_dx`, if it is a plain CONV_DX without other readers; else NULL. */
-static Op *source_of(const Pass *pass, const Op *norm_dx)
+static Op *source_of(const NormConvPass *pass, const Op *norm_dx)
 {
     const ValueInfo *dy = graph_value(pass->g, norm_dx->in[0]);
     if (dy->op < 0 || dy->role != ROLE_TEMP || pass->readers[norm_dx->in[0].id] != 1) return NULL;
@@ -115,7 +115,7 @@ static Op *source_of(const Pass *pass, const Op *norm_dx)
 }
 
 /* The gradient lies where its sum with those of sibling slices will be. */
-static int64_t gradient_pitch(const Pass *pass, Value dx)
+static int64_t gradient_pitch(const NormConvPass *pass, Value dx)
 {
     for (int i = 0; i < pass->g->op_count; i++)
         if (pass->ops[i].kind == OP_CONCAT && reads(&pass->ops[i], dx))
@@ -124,7 +124,7 @@ static int64_t gradient_pitch(const Pass *pass, Value dx)
 }
 
 /* dy, x, beta, mean, var, gamma behind dy, w; and rstd, if the op that made var has made it, too */
-static Op with_sums(const Pass *pass, const Op *conv, const Op *norm_dx)
+static Op with_sums(const NormConvPass *pass, const Op *conv, const Op *norm_dx)
 {
     Op op = *conv;
     int norm = graph_value(pass->g, norm_dx->in[4])->op;
@@ -156,7 +156,7 @@ static Op without_sums(const Op *norm_dx)
 
 /* Whether the joined op and the other half of the batch norm are at least as fast as the two ops before. All of them have
  * the gradient in the same memory. */
-static bool joined_gradient_is_faster(const Pass *pass, const Op *conv, const Op *norm_dx, const OpCall *joined)
+static bool joined_gradient_is_faster(const NormConvPass *pass, const Op *conv, const Op *norm_dx, const OpCall *joined)
 {
     double apart = 0, together = 0;
     Op half = without_sums(norm_dx);
@@ -169,7 +169,7 @@ static bool joined_gradient_is_faster(const Pass *pass, const Op *conv, const Op
     return !known || together <= apart;
 }
 
-static void join_gradient(Pass *pass, Op *norm_dx)
+static void join_gradient(NormConvPass *pass, Op *norm_dx)
 {
     Op *conv = norm_dx->attr.norm.relu ? source_of(pass, norm_dx) : NULL;
     if (!conv) return;
@@ -186,7 +186,7 @@ Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made)
 {
     *made = (NormJoins){0};
     if (graph_failed(g)) return graph_finish(g);
-    Pass pass = {.g = g, .joins = joins, .made = made};
+    NormConvPass pass = {.g = g, .joins = joins, .made = made};
     pass.readers = list_readers(g);
     pass.ops = calloc((size_t)g->op_count + 1, sizeof *pass.ops);
     if (!pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);

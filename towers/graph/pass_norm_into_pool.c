@@ -8,15 +8,15 @@
  * Runs after pass_conv_statistics. */
 #include "towers/graph/list.h"
 
-typedef struct Pass {
+typedef struct NormPoolPass {
     Graph *g;
     const Joins *joins;
     int *readers; /* owned, by value */
     bool *gone;   /* owned, by op: leaves the list */
-} Pass;
+} NormPoolPass;
 
 /* The time of an op, added to `sum`; false if the device does not know it. */
-static bool time_add(const Pass *pass, const Op *op, bool result, double *sum)
+static bool time_add(const NormPoolPass *pass, const Op *op, bool result, double *sum)
 {
     OpCall call = list_call(pass->g, op);
     if (!result) call.out[0] = (Tensor){0};
@@ -27,7 +27,7 @@ static bool time_add(const Pass *pass, const Op *op, bool result, double *sum)
 
 /* Whether the device has the joined op, which replaces `last` and what it reads from `first`. The first op stays for
  * its other results if it has any. */
-static bool joined_is_better(const Pass *pass, const Op *first, bool stays, const Op *last, const Op *joined)
+static bool joined_is_better(const NormPoolPass *pass, const Op *first, bool stays, const Op *last, const Op *joined)
 {
     double apart = 0, together = 0;
     OpCall call = list_call(pass->g, joined);
@@ -39,14 +39,14 @@ static bool joined_is_better(const Pass *pass, const Op *first, bool stays, cons
 }
 
 /* The op that writes what `op` alone reads first; NULL if there is none. */
-static const Op *source_of(const Pass *pass, const Op *op)
+static const Op *source_of(const NormPoolPass *pass, const Op *op)
 {
     const ValueInfo *in = graph_value(pass->g, op->in[0]);
     if (in->op < 0 || in->role != ROLE_TEMP || pass->readers[op->in[0].id] != 1) return NULL;
     return &pass->g->ops[in->op];
 }
 
-static bool join_forward(const Pass *pass, Op *pool)
+static bool join_forward(const NormPoolPass *pass, Op *pool)
 {
     const Op *norm = source_of(pass, pool);
     if (!norm || (norm->kind != OP_BATCHNORM && norm->kind != OP_BATCHNORM_SUMS) || !norm->attr.norm.relu) return false;
@@ -65,7 +65,7 @@ static bool join_forward(const Pass *pass, Op *pool)
     return true;
 }
 
-static bool join_backward(const Pass *pass, Op *norm_dx)
+static bool join_backward(const NormPoolPass *pass, Op *norm_dx)
 {
     const Op *pool_dx = source_of(pass, norm_dx);
     if (!pool_dx || pool_dx->kind != OP_MAX_POOL_DX || pool_dx->in_count > 2 || !norm_dx->attr.norm.relu) return false;
@@ -107,7 +107,7 @@ Status pass_norm_into_pool(Graph *g, const Joins *joins, int *forward_end, NormJ
 {
     *made = (NormJoins){0};
     if (graph_failed(g)) return graph_finish(g);
-    Pass pass = {.g = g, .joins = joins, .readers = list_readers(g)};
+    NormPoolPass pass = {.g = g, .joins = joins, .readers = list_readers(g)};
     pass.gone = calloc((size_t)g->op_count + 1, sizeof *pass.gone);
     if (!pass.gone) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
     for (int i = 0; i < g->op_count && !graph_failed(g); i++) {

@@ -28,9 +28,9 @@ struct Plan {
     Device *device;
     /* owned */
     Alias alias;
-    Place *place; /* [values + 1] */
-    OpCall *call; /* [op_count] */
-    Patch *patch; /* those of arena a: patch_end[a - 1] .. patch_end[a] - 1 */
+    ValuePlace *place; /* [values + 1] */
+    OpCall *call;      /* [op_count] */
+    Patch *patch;      /* those of arena a: patch_end[a - 1] .. patch_end[a] - 1 */
     int patch_end[ARENA_COUNT];
     Gradient *gradient; /* by first element */
     int gradient_count;
@@ -63,7 +63,7 @@ static Tensor place_tensor(const Plan *plan, int32_t id, char *base)
 {
     if (!id) return (Tensor){0};
     const ValueInfo *info = value_info(plan, id);
-    const Place *place = &plan->place[id];
+    const ValuePlace *place = &plan->place[id];
     return (Tensor){
         .data = place->none || !base ? NULL : base + place->offset,
         .shape = info->shape,
@@ -107,7 +107,7 @@ static Status prepare_call(Plan *plan, int index)
 
 static void add_patch(Plan *plan, int *count, Arena arena, int32_t id, void **at)
 {
-    const Place *place = &plan->place[id];
+    const ValuePlace *place = &plan->place[id];
     if (id && !place->none && place->arena == arena) plan->patch[(*count)++] = (Patch){at, place->offset};
 }
 
@@ -152,7 +152,7 @@ static Status check_gradients(const Plan *plan)
     return OK;
 }
 
-static Gradient *gradient_find(Plan *plan, const Place *place)
+static Gradient *gradient_find(Plan *plan, const ValuePlace *place)
 {
     for (int i = 0; i < plan->gradient_count && place->arena == ARENA_GRAD && !place->none; i++) {
         Gradient *g = &plan->gradient[i];
@@ -248,7 +248,7 @@ Status plan_measure(const Graph *graph, const Layout *layout, const Backend *bac
     Status st = OK;
     Alias alias = {0};
     bool no_alias = options && options->no_alias;
-    Place *place = calloc((size_t)graph_value_count(graph) + 1, sizeof *place);
+    ValuePlace *place = calloc((size_t)graph_value_count(graph) + 1, sizeof *place);
     if (!place) return FAIL(ERR_MEMORY, "no memory for the plan of %d values", graph_value_count(graph));
     TRY_OUT(alias_create(&alias, graph, backend, no_alias));
     TRY_OUT(arena_assign(&alias, layout, no_alias, place, bytes));

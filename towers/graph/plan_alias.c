@@ -96,7 +96,7 @@ static bool member_fits(const Alias *alias, int32_t id, int64_t first, int64_t p
 /* Reshaped members have another pitch than the rest and cover everything. */
 static bool members_overlap(const Alias *alias, int32_t a, int32_t b)
 {
-    const Member *x = &alias->member[a], *y = &alias->member[b];
+    const AliasMember *x = &alias->member[a], *y = &alias->member[b];
     if (x->root != y->root) return false;
     if (x->pitch != y->pitch) return true;
     return x->first < y->first + value_info(alias, b)->shape.c && y->first < x->first + value_info(alias, a)->shape.c;
@@ -107,9 +107,9 @@ static bool members_overlap(const Alias *alias, int32_t a, int32_t b)
 /* `id` is in its own storage, alone. */
 static void join(Alias *alias, int32_t id, int32_t host, int64_t first, int64_t pitch)
 {
-    Member *member = alias->member;
+    AliasMember *member = alias->member;
     int32_t root = member[host].root;
-    member[id] = (Member){
+    member[id] = (AliasMember){
         .root = root, .next = member[root].next, .first = first, .pitch = pitch, .last_read = member[id].last_read};
     member[root].next = id;
 }
@@ -118,10 +118,10 @@ static void join(Alias *alias, int32_t id, int32_t host, int64_t first, int64_t 
  * `pitch`. */
 static bool can_move(const Alias *alias, int32_t id, int64_t first, int64_t pitch)
 {
-    const Member *moved = &alias->member[id];
+    const AliasMember *moved = &alias->member[id];
     int32_t channels = value_info(alias, id)->shape.c;
     for (int32_t m = moved->root; m; m = alias->member[m].next) {
-        const Member *member = &alias->member[m];
+        const AliasMember *member = &alias->member[m];
         if (member->pitch != channels || value_info(alias, m)->role != ROLE_TEMP) return false;
         if (!member_fits(alias, m, first + member->first, pitch)) return false;
     }
@@ -130,7 +130,7 @@ static bool can_move(const Alias *alias, int32_t id, int64_t first, int64_t pitc
 
 static void move(Alias *alias, int32_t id, int32_t host, int64_t first)
 {
-    Member *member = alias->member;
+    AliasMember *member = alias->member;
     int32_t root = member[host].root, last = 0, head = member[id].root;
     for (int32_t m = head; m; m = member[m].next) {
         member[m].root = root;
@@ -146,12 +146,12 @@ static void move(Alias *alias, int32_t id, int32_t host, int64_t first)
 static bool join_ready_concat(Alias *alias, int32_t i)
 {
     const Op *op = graph_op_at(alias->graph, i);
-    const Member *head = &alias->member[op->in[0].id];
+    const AliasMember *head = &alias->member[op->in[0].id];
     int64_t first = head->first;
     int32_t y = op->out[0].id;
     if (value_info(alias, y)->role != ROLE_TEMP) return false;
     for (int k = 0; k < op->in_count; k++) {
-        const Member *part = &alias->member[op->in[k].id];
+        const AliasMember *part = &alias->member[op->in[k].id];
         if (part->root != head->root || part->pitch != head->pitch || part->first != first) return false;
         first += graph_shape(alias->graph, op->in[k]).c;
     }
@@ -184,7 +184,7 @@ static void alias_concat(Alias *alias, int32_t i)
 static void alias_slice(Alias *alias, int32_t i)
 {
     const Op *op = graph_op_at(alias->graph, i);
-    const Member *x = &alias->member[op->in[0].id];
+    const AliasMember *x = &alias->member[op->in[0].id];
     int64_t first = x->first + op->attr.slice.first;
     if (value_info(alias, op->out[0].id)->role != ROLE_TEMP) return;
     alias->placed[i] = 1;
@@ -197,7 +197,7 @@ static void alias_slice(Alias *alias, int32_t i)
 static void alias_reshape(Alias *alias, int32_t i)
 {
     const Op *op = graph_op_at(alias->graph, i);
-    const Member *x = &alias->member[op->in[0].id];
+    const AliasMember *x = &alias->member[op->in[0].id];
     bool packed = x->first == 0 && x->pitch == value_info(alias, op->in[0].id)->shape.c;
     if (!packed || value_info(alias, op->out[0].id)->role != ROLE_TEMP) return;
     join(alias, op->out[0].id, op->in[0].id, 0, value_info(alias, op->out[0].id)->shape.c);
@@ -231,7 +231,7 @@ static bool can_take(const Alias *alias, int32_t i, int k)
     const Op *op = graph_op_at(alias->graph, i);
     if (!op->in[k].id || !(alias->backend->storage[op->kind].in_place >> k & 1)) return false;
     const ValueInfo *x = value_info(alias, op->in[k].id), *y = value_info(alias, op->out[0].id);
-    const Member *place = &alias->member[op->in[k].id];
+    const AliasMember *place = &alias->member[op->in[k].id];
     if (!shape_equal(x->shape, y->shape) || x->dtype != y->dtype || y->role != ROLE_TEMP) return false;
     /* A value inside a wider one cannot move into a concat any more. */
     if (place->pitch != x->shape.c && read_by_concat(alias, op->out[0].id)) return false;
@@ -244,7 +244,7 @@ static void alias_in_place(Alias *alias, int32_t i)
     if (alias->member[op->out[0].id].unused) return;
     for (int k = 0; k < op->in_count; k++) {
         if (!can_take(alias, i, k)) continue;
-        const Member *place = &alias->member[op->in[k].id];
+        const AliasMember *place = &alias->member[op->in[k].id];
         join(alias, op->out[0].id, op->in[k].id, place->first, place->pitch);
         return;
     }
@@ -287,7 +287,7 @@ Status alias_create(Alias *alias, const Graph *graph, const Backend *backend, bo
         int32_t begin = alias->first_use[id], end = alias->first_use[id + 1];
         int64_t lanes = CHANNEL_ALIGN_BYTES / (int64_t)dtype_bytes(info->dtype);
         bool padded = is_padded(alias, id);
-        alias->member[id] = (Member){
+        alias->member[id] = (AliasMember){
             .root = id,
             .pitch = padded ? (info->shape.c + lanes - 1) / lanes * lanes : info->shape.c,
             .padded = padded,

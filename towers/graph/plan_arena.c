@@ -8,7 +8,7 @@
 typedef struct Assign {
     const Alias *alias;   /* borrowed */
     const Layout *layout; /* borrowed */
-    Place *place;         /* borrowed, result */
+    ValuePlace *place;    /* borrowed, result */
     size_t *bytes;        /* borrowed, result */
 } Assign;
 
@@ -76,7 +76,7 @@ static Status find_state(const Assign *a, const ValueInfo *info, size_t *first)
 static void append(const Assign *a, int32_t id, Arena arena)
 {
     const ValueInfo *info = value_info(a, id);
-    a->place[id] = (Place){arena, a->bytes[arena], false};
+    a->place[id] = (ValuePlace){arena, a->bytes[arena], false};
     a->bytes[arena] += place_align((size_t)shape_count(info->shape) * dtype_bytes(info->dtype));
 }
 
@@ -105,23 +105,23 @@ static Status assign_fixed(const Assign *a, int32_t id)
     case ROLE_PARAM:
     case ROLE_PACK:
         TRY(find_parameters(a, info, &first));
-        a->place[id] = (Place){ARENA_PARAM, first * sizeof(float), false};
+        a->place[id] = (ValuePlace){ARENA_PARAM, first * sizeof(float), false};
         break;
     case ROLE_GRAD:
         TRY(check_same_count(a, info));
         TRY(find_parameters(a, value_info(a, info->of.id), &first));
         TRY(check_trained(a, info, first));
-        a->place[id] = (Place){ARENA_GRAD, first * sizeof(float), false};
+        a->place[id] = (ValuePlace){ARENA_GRAD, first * sizeof(float), false};
         a->bytes[ARENA_GRAD] = a->layout->trained_elements * sizeof(float);
         break;
     case ROLE_STATE:
         TRY(find_state(a, info, &first));
-        a->place[id] = (Place){ARENA_STATE, first * sizeof(float), false};
+        a->place[id] = (ValuePlace){ARENA_STATE, first * sizeof(float), false};
         break;
     case ROLE_STAT:
         TRY(check_same_count(a, info));
         TRY(find_state(a, value_info(a, info->of.id), &first));
-        a->place[id] = (Place){ARENA_STAT, first * sizeof(float), false};
+        a->place[id] = (ValuePlace){ARENA_STAT, first * sizeof(float), false};
         a->bytes[ARENA_STAT] = a->layout->state_elements * sizeof(float);
         break;
     case ROLE_INPUT: append(a, id, ARENA_INPUT); break;
@@ -133,12 +133,12 @@ static Status assign_fixed(const Assign *a, int32_t id)
 }
 
 /* Time of use of a storage: over all its members. */
-static Block storage_block(const Assign *a, int32_t root)
+static ArenaBlock storage_block(const Assign *a, int32_t root)
 {
-    const Member *member = a->alias->member;
+    const AliasMember *member = a->alias->member;
     const ValueInfo *info = value_info(a, root);
     size_t bytes = (size_t)(shape_pixels(info->shape) * member[root].pitch) * dtype_bytes(info->dtype);
-    Block block = {info->op, member[root].last_read, bytes, 0};
+    ArenaBlock block = {info->op, member[root].last_read, bytes, 0};
     for (int32_t m = member[root].next; m; m = member[m].next) {
         int32_t op = value_info(a, m)->op;
         if (op < block.start) block.start = op;
@@ -151,25 +151,25 @@ static Status assign_scratch(const Assign *a, bool no_alias)
 {
     Status st = OK;
     int values = graph_value_count(a->alias->graph), count = 0;
-    Block *blocks = calloc((size_t)values + 1, sizeof *blocks);
+    ArenaBlock *blocks = calloc((size_t)values + 1, sizeof *blocks);
     int32_t *roots = calloc((size_t)values + 1, sizeof *roots);
     if (!blocks || !roots) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the plan of %d values", values));
     for (int32_t id = 1; id <= values; id++) {
         a->place[id].none = value_info(a, id)->role == ROLE_TEMP && a->alias->member[id].unused;
         if (value_info(a, id)->role != ROLE_TEMP || a->alias->member[id].root != id || a->place[id].none) continue;
         blocks[count] = storage_block(a, id);
-        if (no_alias) blocks[count] = (Block){0, graph_op_count(a->alias->graph), blocks[count].bytes, 0};
+        if (no_alias) blocks[count] = (ArenaBlock){0, graph_op_count(a->alias->graph), blocks[count].bytes, 0};
         roots[count++] = id;
     }
     TRY_OUT(place_blocks(blocks, count, &a->bytes[ARENA_SCRATCH]));
-    for (int i = 0; i < count; i++) a->place[roots[i]] = (Place){ARENA_SCRATCH, blocks[i].offset, false};
+    for (int i = 0; i < count; i++) a->place[roots[i]] = (ValuePlace){ARENA_SCRATCH, blocks[i].offset, false};
 out:
     free(blocks);
     free(roots);
     return st;
 }
 
-Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Place *place, size_t *bytes)
+Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, ValuePlace *place, size_t *bytes)
 {
     Assign a = {alias, layout, place, bytes};
     for (int i = 0; i < ARENA_COUNT; i++) bytes[i] = 0;
@@ -178,7 +178,7 @@ Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Pla
     for (int32_t id = 1; id <= graph_value_count(alias->graph); id++) TRY(assign_fixed(&a, id));
     TRY(assign_scratch(&a, no_alias));
     for (int32_t id = 1; id <= graph_value_count(a.alias->graph); id++) {
-        const Member *member = &a.alias->member[id];
+        const AliasMember *member = &a.alias->member[id];
         if (member->root == id) continue;
         a.place[id] = a.place[member->root];
         a.place[id].offset += (size_t)member->first * dtype_bytes(value_info(&a, id)->dtype);

@@ -11,7 +11,7 @@ typedef struct Use {
 
 /* Where a value lies: inside the storage of `root` (itself if it has its own), from channel `first` on. All members of
  * one storage have the pitch of the root, except reshaped ones, which cover a packed root exactly. */
-typedef struct Member {
+typedef struct AliasMember {
     int32_t root;
     int32_t next; /* next member of the same storage, 0 at the end */
     int64_t first;
@@ -19,12 +19,12 @@ typedef struct Member {
     int32_t last_read; /* last op that reads the value; the op that writes it if none does; -1 if neither exists */
     bool padded; /* rows end with zeros: the pitch is more than the channels, and the value is alone in its storage */
     bool unused; /* no op reads it and its op can skip it: no storage */
-} Member;
+} AliasMember;
 
 typedef struct Alias {
     const Graph *graph;     /* borrowed */
     const Backend *backend; /* borrowed */
-    Member *member;         /* owned, [values + 1] */
+    AliasMember *member;    /* owned, [values + 1] */
     Use *uses;              /* owned, grouped by value */
     int32_t *first_use;     /* owned, [values + 2]: uses of v are first_use[v] .. first_use[v + 1] - 1 */
     uint8_t *placed;        /* owned, [ops]: bit k: operand k of a SLICE, CONCAT, RESHAPE is already in place */
@@ -37,21 +37,22 @@ void alias_destroy(Alias *alias);
 bool alias_skips(const Alias *alias, int op);
 
 /* A piece of scratch memory that is in use from op `start` to op `end`, both included. */
-typedef struct Block {
+typedef struct ArenaBlock {
     int32_t start, end;
     size_t bytes;
     size_t offset; /* result, a multiple of 64 */
-} Block;
+} ArenaBlock;
 
-NODISCARD Status place_blocks(Block *blocks, int count, size_t *total);
+NODISCARD Status place_blocks(ArenaBlock *blocks, int count, size_t *total);
 size_t place_align(size_t bytes); /* rounded up to a multiple of 64 */
 
 /* Where a value lies: a byte offset in an arena; `none` if it has no storage. */
-typedef struct Place {
+typedef struct ValuePlace {
     Arena arena;
     size_t offset;
     bool none;
-} Place;
+} ValuePlace;
 
 /* Fills place[values + 1] and bytes[ARENA_COUNT] (SCRATCH without the workspace). */
-NODISCARD Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, Place *place, size_t *bytes);
+NODISCARD Status arena_assign(const Alias *alias, const Layout *layout, bool no_alias, ValuePlace *place,
+                              size_t *bytes);

@@ -21,38 +21,38 @@ static int compare_sizes(size_t a, size_t b)
 /* The orders compare pointers to blocks; equal blocks keep the order of the list, so results do not depend on qsort. */
 static int by_size(const void *a, const void *b)
 {
-    const Block *x = *(Block *const *)a, *y = *(Block *const *)b;
+    const ArenaBlock *x = *(ArenaBlock *const *)a, *y = *(ArenaBlock *const *)b;
     int order = compare_sizes(x->bytes, y->bytes);
     return order ? order : (x > y) - (x < y);
 }
 
 static int by_start(const void *a, const void *b)
 {
-    const Block *x = *(Block *const *)a, *y = *(Block *const *)b;
+    const ArenaBlock *x = *(ArenaBlock *const *)a, *y = *(ArenaBlock *const *)b;
     int order = (x->start > y->start) - (x->start < y->start);
     return order ? order : by_size(a, b);
 }
 
 static int by_duration(const void *a, const void *b)
 {
-    const Block *x = *(Block *const *)a, *y = *(Block *const *)b;
+    const ArenaBlock *x = *(ArenaBlock *const *)a, *y = *(ArenaBlock *const *)b;
     int order = compare_sizes((size_t)(x->end - x->start), (size_t)(y->end - y->start));
     return order ? order : by_size(a, b);
 }
 
 static int by_area(const void *a, const void *b)
 {
-    const Block *x = *(Block *const *)a, *y = *(Block *const *)b;
+    const ArenaBlock *x = *(ArenaBlock *const *)a, *y = *(ArenaBlock *const *)b;
     int order = compare_sizes(x->bytes * (size_t)(x->end - x->start + 1), y->bytes * (size_t)(y->end - y->start + 1));
     return order ? order : by_size(a, b);
 }
 
 /* `placed` is sorted by offset. */
-static size_t best_gap(Block *const *placed, int count, const Block *block)
+static size_t best_gap(ArenaBlock *const *placed, int count, const ArenaBlock *block)
 {
     size_t cursor = 0, best = 0, best_bytes = SIZE_MAX;
     for (int i = 0; i < count; i++) {
-        const Block *other = placed[i];
+        const ArenaBlock *other = placed[i];
         if (other->end < block->start || other->start > block->end) continue;
         if (other->offset > cursor) {
             size_t gap = other->offset - cursor;
@@ -67,11 +67,11 @@ static size_t best_gap(Block *const *placed, int count, const Block *block)
     return best_bytes < SIZE_MAX ? best : cursor;
 }
 
-static size_t place_in_order(Block **order, Block **placed, int count)
+static size_t place_in_order(ArenaBlock **order, ArenaBlock **placed, int count)
 {
     size_t total = 0;
     for (int i = 0; i < count; i++) {
-        Block *block = order[i];
+        ArenaBlock *block = order[i];
         block->offset = best_gap(placed, i, block);
         int at = i;
         for (; at > 0 && placed[at - 1]->offset > block->offset; at--) placed[at] = placed[at - 1];
@@ -82,7 +82,8 @@ static size_t place_in_order(Block **order, Block **placed, int count)
     return total;
 }
 
-static void place_best(Block *blocks, int count, Block **order, Block **placed, size_t *best_offset, size_t *total)
+static void place_best(ArenaBlock *blocks, int count, ArenaBlock **order, ArenaBlock **placed, size_t *best_offset,
+                       size_t *total)
 {
     static const Compare compare[] = {by_size, by_start, by_duration, by_area};
     *total = SIZE_MAX;
@@ -97,10 +98,10 @@ static void place_best(Block *blocks, int count, Block **order, Block **placed, 
     for (int i = 0; i < count; i++) blocks[i].offset = best_offset[i];
 }
 
-Status place_blocks(Block *blocks, int count, size_t *total)
+Status place_blocks(ArenaBlock *blocks, int count, size_t *total)
 {
     Status st = OK;
-    Block **order = calloc((size_t)count + 1, sizeof *order), **placed = calloc((size_t)count + 1, sizeof *placed);
+    ArenaBlock **order = calloc((size_t)count + 1, sizeof *order), **placed = calloc((size_t)count + 1, sizeof *placed);
     size_t *best_offset = calloc((size_t)count + 1, sizeof *best_offset);
     if (!order || !placed || !best_offset) TRY_OUT(FAIL(ERR_MEMORY, "no memory to place %d blocks", count));
     place_best(blocks, count, order, placed, best_offset, total);

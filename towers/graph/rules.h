@@ -21,7 +21,7 @@ typedef struct ShapeCall {
 } ShapeCall;
 
 typedef struct GradCall {
-    struct Sweep *sweep;
+    struct GradSweep *sweep;
     Graph *g;
     Op op; /* a copy: the list grows while the rule works */
     Value dy[OP_MAX_OUT];

@@ -10,7 +10,7 @@
 enum { CHANNELS_MAX = 4 }; /* more fill a vector, and oneDNN is faster */
 
 typedef struct ColumnsDx {
-    Choice choice;
+    OnednnChoice choice;
     size_t rows_offset, workspace_bytes; /* rows: of the workspace, behind the task's own */
 } ColumnsDx;
 
@@ -43,14 +43,14 @@ static Status columns_create(Device *device, const ConvProblem *p, void **made)
     Status st = OK;
     ColumnsDx *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
-    Product product = {.kind = PRODUCT_DX,
-                       .rows = shape_pixels(p->y->shape),
-                       .ins = row_size(p->w),
-                       .outs = p->w->shape.n,
-                       .x_pitch = row_size(p->w),
-                       .y_pitch = p->y->pitch,
-                       .x = DTYPE_F32,
-                       .y = DTYPE_F32};
+    OnednnProduct product = {.kind = PRODUCT_DX,
+                             .rows = shape_pixels(p->y->shape),
+                             .ins = row_size(p->w),
+                             .outs = p->w->shape.n,
+                             .x_pitch = row_size(p->w),
+                             .y_pitch = p->y->pitch,
+                             .x = DTYPE_F32,
+                             .y = DTYPE_F32};
     TRY_OUT(choice_offer_product(&state->choice, device, &product));
     TRY_OUT(choice_settle(&state->choice, device, p->call));
     state->rows_offset = align_up(parts_workspace_bytes(state->choice.task), 64);
@@ -68,14 +68,14 @@ static size_t columns_workspace(const void *made)
 }
 
 /* One axis of a window: its first place in the image, and the taps [from, end) that lie in it. */
-typedef struct Taps {
+typedef struct TapRange {
     int32_t first, from, end;
-} Taps;
+} TapRange;
 
-static Taps taps_at(int32_t out, int32_t k, int32_t stride, int32_t pad, int32_t side)
+static TapRange taps_at(int32_t out, int32_t k, int32_t stride, int32_t pad, int32_t side)
 {
     int32_t first = out * stride - pad;
-    return (Taps){first, first < 0 ? -first : 0, side - first < k ? side - first : k};
+    return (TapRange){first, first < 0 ? -first : 0, side - first < k ? side - first : k};
 }
 
 /* dx of one image; `rows` of its places. */
@@ -83,9 +83,9 @@ CPU_CLONES static void columns_image(const Window *v, Shape x, Shape y, const fl
 {
     memset(dx, 0, (size_t)x.h * (size_t)x.w * (size_t)x.c * sizeof *dx);
     for (int32_t oh = 0; oh < y.h; oh++) {
-        Taps up = taps_at(oh, v->kh, v->stride_h, v->pad_h, x.h);
+        TapRange up = taps_at(oh, v->kh, v->stride_h, v->pad_h, x.h);
         for (int32_t ow = 0; ow < y.w; ow++) {
-            Taps across = taps_at(ow, v->kw, v->stride_w, v->pad_w, x.w);
+            TapRange across = taps_at(ow, v->kw, v->stride_w, v->pad_w, x.w);
             int32_t count = (across.end - across.from) * x.c;
             for (int32_t kh = up.from; kh < up.end; kh++) {
                 const float *from = rows + (kh * v->kw + across.from) * x.c;

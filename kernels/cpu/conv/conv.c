@@ -20,10 +20,10 @@ static const ConvImpl *const weights_list[] = {
     &conv_onednn_dw,   NULL,
 };
 
-typedef struct ConvState {
+typedef struct ChosenConv {
     const ConvImpl *impl;
     void *made; /* owned */
-} ConvState;
+} ChosenConv;
 
 static const ConvImpl *const *list_of(OpKind kind)
 {
@@ -80,7 +80,7 @@ const char *conv_winograd_off(const Device *device, const ConvProblem *p)
 
 /* ---- the kernel */
 
-static void state_destroy(ConvState *state)
+static void state_destroy(ChosenConv *state)
 {
     if (state && state->made) state->impl->destroy(state->made);
     free(state);
@@ -90,7 +90,7 @@ static Status conv_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     ConvProblem problem = operands_of(call);
-    ConvState *state = calloc(1, sizeof *state);
+    ChosenConv *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     const ConvImpl *const *row = list_of(call->kind);
     while (row[1] && row[0]->takes(device, &problem)) row++;
@@ -107,7 +107,7 @@ out:
 
 static Status conv_launch(Device *device, OpCall *call)
 {
-    const ConvState *state = call->state;
+    const ChosenConv *state = call->state;
     bool forward = call->kind == OP_CONV, relu = forward && call->attr.conv.relu && !state->impl->adds_relu;
     const Tensor *bias = forward && !state->impl->adds_bias ? conv_optional(call, 2) : NULL;
     TRY(state->impl->run(state->made, device, call));
@@ -117,7 +117,7 @@ static Status conv_launch(Device *device, OpCall *call)
 
 static void conv_explain(Device *device, const OpCall *call, KernelChoice *choice)
 {
-    const ConvState *state = call->state;
+    const ChosenConv *state = call->state;
     ConvProblem problem = operands_of(call);
     for (const ConvImpl *const *row = list_of(call->kind); *row != state->impl; row++)
         kernel_choice_pass(choice, (*row)->name, (*row)->takes(device, &problem));

@@ -6,10 +6,10 @@
 #include "kernels/cpu/span.h"
 
 /* The inner calls. The workspace holds the normalized input, then their own workspaces. */
-typedef struct Joined {
+typedef struct ConvJoined {
     OpCall conv, norm; /* norm: of CONV_DX_SUMS; keeps no state */
     size_t inner_offset;
-} Joined;
+} ConvJoined;
 
 static const OpKernel *inner_kernel(OpKind kind)
 {
@@ -89,7 +89,7 @@ static void floats_store(float *to, const double *from, int64_t count)
 
 /* ---- inner calls */
 
-static void conv_bind(Joined *j, const OpCall *call)
+static void conv_bind(ConvJoined *j, const OpCall *call)
 {
     memcpy(j->conv.in, call->in, sizeof j->conv.in);
     j->conv.out[0] = call->out[0];
@@ -98,7 +98,7 @@ static void conv_bind(Joined *j, const OpCall *call)
 }
 
 /* dy, x, beta, mean, var, gamma of the batch norm, whose dy the convolution has written to dx. */
-static void norm_bind(Joined *j, const OpCall *call)
+static void norm_bind(ConvJoined *j, const OpCall *call)
 {
     j->norm.in[0] = call->out[0];
     for (int k = 2; k < 7; k++) j->norm.in[k - 1] = call->in[k];
@@ -118,7 +118,7 @@ static size_t sums_bytes(const OpCall *call)
 static Status joined_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
-    Joined *j = calloc(1, sizeof *j);
+    ConvJoined *j = calloc(1, sizeof *j);
     if (!j) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     static const OpKind kinds[OP_COUNT] = {
         [OP_CONV_STATISTICS] = OP_CONV, [OP_CONV_DX_SUMS] = OP_CONV_DX, [OP_CONV_DW_APPLY] = OP_CONV_DW};
@@ -149,14 +149,14 @@ out:
 
 static void joined_discard(Device *device, OpCall *call)
 {
-    Joined *j = call->state;
+    ConvJoined *j = call->state;
     if (!j) return;
     inner_kernel(call->kind)->discard(device, &j->conv);
     free(j);
     call->state = NULL;
 }
 
-static Status conv_run(Device *device, Joined *j, OpCall *call)
+static Status conv_run(Device *device, ConvJoined *j, OpCall *call)
 {
     conv_bind(j, call);
     if (normalizes(call)) {
@@ -174,7 +174,7 @@ static Status conv_run(Device *device, Joined *j, OpCall *call)
 
 static Status conv_statistics_launch(Device *device, OpCall *call)
 {
-    Joined *j = call->state;
+    ConvJoined *j = call->state;
     Sums sums = sums_of(&call->out[0]);
     TRY(conv_run(device, j, call));
     double *total = j->conv.workspace;
@@ -192,12 +192,12 @@ static Status conv_dw_apply_launch(Device *device, OpCall *call)
 
 static void joined_explain(Device *device, const OpCall *call, KernelChoice *choice)
 {
-    inner_kernel(call->kind)->explain(device, &((const Joined *)call->state)->conv, choice);
+    inner_kernel(call->kind)->explain(device, &((const ConvJoined *)call->state)->conv, choice);
 }
 
 static Status conv_dx_sums_launch(Device *device, OpCall *call)
 {
-    Joined *j = call->state;
+    ConvJoined *j = call->state;
     TRY(conv_run(device, j, call));
     norm_bind(j, call);
     return cpu_batchnorm_mask(device, &j->norm);

@@ -8,7 +8,7 @@
 #include "kernels/cpu/onednn_isa.h"
 
 typedef struct Candidate Candidate;
-typedef Status Offer(Choice *choice, Device *device, const ConvProblem *p, const Candidate *candidate, bool sum);
+typedef Status Offer(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *candidate, bool sum);
 
 struct Candidate {
     const char *name;
@@ -45,24 +45,24 @@ static bool window_is_image(const ConvProblem *p)
     return v->kh == p->x->shape.h && v->kw == p->x->shape.w && !v->pad_h && !v->pad_w && tensor_is_packed(p->x);
 }
 
-static Status offer_product(Choice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
+static Status offer_product(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
 {
     (void)c;
     static const ProductKind kinds[OP_COUNT] = {
         [OP_CONV] = PRODUCT_Y, [OP_CONV_DX] = PRODUCT_DX, [OP_CONV_DW] = PRODUCT_DW};
     int64_t ins = shape_count(p->w->shape) / p->w->shape.n;
-    Product product = {.kind = kinds[p->kind],
-                       .rows = shape_pixels(p->y->shape),
-                       .ins = ins,
-                       .outs = p->w->shape.n,
-                       .x_pitch = window_is_point(&p->window) ? p->x->pitch : ins,
-                       .y_pitch = p->y->pitch,
-                       .x = p->x->dtype,
-                       .y = p->y->dtype,
-                       .bias = p->bias != NULL,
-                       .relu = p->relu,
-                       .keeps_w = p->keeps_w,
-                       .sum = sum};
+    OnednnProduct product = {.kind = kinds[p->kind],
+                             .rows = shape_pixels(p->y->shape),
+                             .ins = ins,
+                             .outs = p->w->shape.n,
+                             .x_pitch = window_is_point(&p->window) ? p->x->pitch : ins,
+                             .y_pitch = p->y->pitch,
+                             .x = p->x->dtype,
+                             .y = p->y->dtype,
+                             .bias = p->bias != NULL,
+                             .relu = p->relu,
+                             .keeps_w = p->keeps_w,
+                             .sum = sum};
     return choice_offer_product(choice, device, &product);
 }
 
@@ -76,7 +76,7 @@ static bool window_rotates(const ConvProblem *p)
            p->x->shape.c >= IMAGE_CHANNELS;
 }
 
-static Status offer_rotated(Choice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
+static Status offer_rotated(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
 {
     (void)c;
     static const int8_t operand[ONEDNN_ROLES] = {0, 1, FROM_OUT, FROM_NOTHING};
@@ -97,7 +97,8 @@ static Status offer_rotated(Choice *choice, Device *device, const ConvProblem *p
     return choice_offer(choice, device, &spec, operand);
 }
 
-static Status offer_convolution(Choice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
+static Status offer_convolution(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c,
+                                bool sum)
 {
     (void)sum;
     static const OnednnKind kinds[OP_COUNT] = {
@@ -185,7 +186,7 @@ static const Candidate candidates[ONEDNN_CANDIDATES] = {
 /* Offers a candidate, with the sum of acc in the task if it can be there, else without. */
 static Status candidate_offer(OnednnConv *conv, Device *device, const ConvProblem *p, const Candidate *c)
 {
-    Choice *choice = &conv->choice;
+    OnednnChoice *choice = &conv->choice;
     if (c->sums && p->acc) {
         TRY(c->offer(choice, device, p, c, true));
         conv->sums = choice->task != NULL;
@@ -199,7 +200,7 @@ static Status candidate_offer(OnednnConv *conv, Device *device, const ConvProble
 
 Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *p)
 {
-    Choice *choice = &conv->choice;
+    OnednnChoice *choice = &conv->choice;
     for (int k = 0; k < ONEDNN_CANDIDATES && !choice->task; k++) {
         bool wrong = choice->wrong, reference = choice->reference;
         if (!candidates[k].fits(device, p)) continue;

@@ -10,11 +10,11 @@ enum {
 };
 
 typedef struct OnednnConv {
-    Choice choice; /* .one_thread is set by the caller, the rest by onednn_conv_choose; choice_free frees it */
-    int taken;     /* candidate */
-    bool sums;     /* the task adds to what dx holds */
-    bool relus;    /* the task includes the ReLU of the call */
-    bool rotates;  /* the task is a forward convolution with rotated weights */
+    OnednnChoice choice; /* .one_thread is set by the caller, the rest by onednn_conv_choose; choice_free frees it */
+    int taken;           /* candidate */
+    bool sums;           /* the task adds to what dx holds */
+    bool relus;          /* the task includes the ReLU of the call */
+    bool rotates;        /* the task is a forward convolution with rotated weights */
     const char *declined[ONEDNN_CANDIDATES]; /* why a candidate was passed over; NULL: it is for other windows */
 } OnednnConv;
 

@@ -18,14 +18,14 @@ typedef struct PhaseAxis {
     int32_t first, places, met, tap, taps, pad;
 } PhaseAxis;
 
-typedef struct Phase {
+typedef struct ConvPhase {
     OnednnConv conv;
     PhaseAxis h, w;
-} Phase;
+} ConvPhase;
 
 typedef struct PhasesDx {
     int count;
-    Phase phase[PHASES_MAX];
+    ConvPhase phase[PHASES_MAX];
     size_t dx_offset, weights_offset, workspace_bytes; /* of a phase; the task's own workspace comes first */
 } PhasesDx;
 
@@ -78,7 +78,7 @@ static void phases_destroy(void *made)
 }
 
 /* The problem of a phase; `x` and `w` become its tensors, without data. */
-static ConvProblem problem_of(const ConvProblem *p, const Phase *phase, Tensor *x, Tensor *w)
+static ConvProblem problem_of(const ConvProblem *p, const ConvPhase *phase, Tensor *x, Tensor *w)
 {
     ConvProblem part = *p;
     *x = (Tensor){.shape = {p->x->shape.n, p->x->shape.c, phase->h.met, phase->w.met}, .dtype = p->x->dtype};
@@ -97,7 +97,7 @@ static Status phases_create(Device *device, const ConvProblem *p, void **made)
     PhasesDx *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
     for (int32_t k = 0; k < p->window.stride_h * p->window.stride_w; k++) {
-        Phase *phase = &state->phase[state->count++];
+        ConvPhase *phase = &state->phase[state->count++];
         Tensor x, w;
         phase->h = axis_h(p, k / p->window.stride_w);
         phase->w = axis_w(p, k % p->window.stride_w);
@@ -127,7 +127,7 @@ static size_t phases_workspace(const void *made)
 
 typedef struct PhaseRun {
     const OpCall *call;
-    const Phase *phase;
+    const ConvPhase *phase;
     const Tensor *acc;
     void *dx, *weights;
 } PhaseRun;
@@ -136,7 +136,7 @@ typedef struct PhaseRun {
 static void weights_chunk(void *context, int64_t first, int64_t end)
 {
     const PhaseRun *run = context;
-    const Phase *phase = run->phase;
+    const ConvPhase *phase = run->phase;
     const Tensor *w = &run->call->in[1];
     const Window *v = &run->call->attr.conv.window;
     int64_t channels = w->shape.c, taps = (int64_t)phase->h.taps * phase->w.taps;

@@ -107,15 +107,15 @@ static void (*const tiles[ROWS][PANEL / LANES])(const Tile *) = {EVERY_ROW(TILE_
 /* ---- geometry */
 
 /* The pixels of x or y. */
-typedef struct Pixels {
+typedef struct PixelSteps {
     int32_t h, w;
     int64_t channels;
     int64_t pixel, row, image; /* elements from one to the next */
-} Pixels;
+} PixelSteps;
 
 typedef struct Positions {
     Window window;
-    Pixels x, y;
+    PixelSteps x, y;
     int64_t images;
     int taps;
     bool back;         /* CONV_DX */
@@ -124,18 +124,18 @@ typedef struct Positions {
     int *stretches;    /* owned: of each position */
 } Positions;
 
-static Pixels pixels_of(const Tensor *t)
+static PixelSteps pixels_of(const Tensor *t)
 {
     int64_t row = t->shape.w * t->pitch;
-    return (Pixels){t->shape.h, t->shape.w, t->shape.c, t->pitch, row, t->shape.h * row};
+    return (PixelSteps){t->shape.h, t->shape.w, t->shape.c, t->pitch, row, t->shape.h * row};
 }
 
-static const Pixels *from_of(const Positions *g)
+static const PixelSteps *from_of(const Positions *g)
 {
     return g->back ? &g->y : &g->x;
 }
 
-static const Pixels *to_of(const Positions *g)
+static const PixelSteps *to_of(const Positions *g)
 {
     return g->back ? &g->x : &g->y;
 }
@@ -153,7 +153,7 @@ static int32_t place_of(bool back, int32_t at, int32_t tap, int32_t stride, int3
 static int32_t pixel_of(const Positions *g, int32_t h, int32_t w, int tap)
 {
     const Window *v = &g->window;
-    const Pixels *from = from_of(g);
+    const PixelSteps *from = from_of(g);
     int32_t row = place_of(g->back, h, tap / v->kw, v->stride_h, v->pad_h, from->h),
             column = place_of(g->back, w, tap % v->kw, v->stride_w, v->pad_w, from->w);
     return row < 0 || column < 0 ? -1 : (int32_t)(row * from->row + column * from->pixel);
@@ -162,7 +162,7 @@ static int32_t pixel_of(const Positions *g, int32_t h, int32_t w, int tap)
 /* For every position its taps: place in an image of the input, and number. */
 static void taps_list(const Positions *g)
 {
-    const Pixels *to = to_of(g);
+    const PixelSteps *to = to_of(g);
     for (int32_t at = 0; at < g->positions; at++)
         for (int tap = 0; tap < g->taps; tap++) {
             int32_t place = pixel_of(g, at / to->w, at % to->w, tap);
@@ -248,30 +248,30 @@ static size_t positions_workspace(const void *made)
     return (size_t)(g->taps * g->x.channels * g->y.channels) * sizeof(float);
 }
 
-typedef struct Run {
+typedef struct PositionsRun {
     const Positions *g;
     const float *from, *w, *bias; /* bias: NULL if there is none */
     float *to, *u;
-} Run;
+} PositionsRun;
 
-static int64_t panels(const Pixels *to)
+static int64_t panels(const PixelSteps *to)
 {
     return parts_of(to->channels, PANEL);
 }
 
-static int64_t panel_width(const Pixels *to, int64_t panel)
+static int64_t panel_width(const PixelSteps *to, int64_t panel)
 {
     return smaller(PANEL, to->channels - panel * PANEL);
 }
 
 /* The panel's taps lie behind one another, each [inputs][width]. */
-static float *panel_at(const Run *run, int64_t panel)
+static float *panel_at(const PositionsRun *run, int64_t panel)
 {
     return run->u + panel * PANEL * run->g->taps * from_of(run->g)->channels;
 }
 
 /* One tap of a panel of 16 or 32 outputs from `first` on. */
-TILE_CODE static void tap_pack(const Run *run, int tap, int64_t first, int64_t width, float *to)
+TILE_CODE static void tap_pack(const PositionsRun *run, int tap, int64_t first, int64_t width, float *to)
 {
     const Positions *g = run->g;
     int64_t ins = from_of(g)->channels, channels = g->x.channels, filter = g->taps * channels;
@@ -291,7 +291,7 @@ TILE_CODE static void tap_pack(const Run *run, int tap, int64_t first, int64_t w
 
 static void weights_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const PositionsRun *run = context;
     const Positions *g = run->g;
     for (int64_t unit = first; unit < end; unit++) {
         int64_t panel = unit / g->taps, width = panel_width(to_of(g), panel);
@@ -303,9 +303,9 @@ static void weights_chunk(void *context, int64_t first, int64_t end)
 /* Tasks: blocks of images, in them panels, in them positions. */
 static void positions_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const PositionsRun *run = context;
     const Positions *g = run->g;
-    const Pixels *from = from_of(g), *to = to_of(g);
+    const PixelSteps *from = from_of(g), *to = to_of(g);
     int64_t blocks = parts_of(g->images, ROWS), count = g->positions;
     for (int64_t task = first; task < end; task++) {
         int64_t at = task % count, panel = task / count % panels(to), block = task / count / panels(to);
@@ -328,7 +328,8 @@ static Status positions_run(const void *made, Device *device, OpCall *call)
 {
     const Positions *g = made;
     const Tensor *bias = g->back ? NULL : conv_optional(call, 2);
-    Run run = {g, call->in[0].data, call->in[1].data, bias ? bias->data : NULL, call->out[0].data, call->workspace};
+    PositionsRun run = {
+        g, call->in[0].data, call->in[1].data, bias ? bias->data : NULL, call->out[0].data, call->workspace};
     int64_t tasks = parts_of(g->images, ROWS) * panels(to_of(g)) * g->positions;
     chunks_run(device, panels(to_of(g)) * g->taps, 1, weights_chunk, &run);
     chunks_run(device, tasks, 1, positions_chunk, &run);

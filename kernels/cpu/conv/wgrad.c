@@ -20,15 +20,15 @@ enum {
     TASKS_PER_THREAD = 8
 };
 
-typedef struct Axis {
+typedef struct WgradAxis {
     int in, out, taps, stride, pad;
     int phases; /* in use */
     int spread; /* places beyond `out` */
-} Axis;
+} WgradAxis;
 
 typedef struct Wgrad {
     const WgradCode *code;
-    Axis h, w;
+    WgradAxis h, w;
     int images, ins, outs;
     int64_t x_pitch, dy_pitch;
     int pairs, rows; /* of a block, at most */
@@ -39,7 +39,7 @@ typedef struct Wgrad {
 } Wgrad;
 
 /* Pairs of images `pair` and following, output rows `row` and following. */
-typedef struct Block {
+typedef struct WgradBlock {
     const Wgrad *wgrad;
     int pair, pairs, row, rows;
     const char *x, *dy;
@@ -48,11 +48,11 @@ typedef struct Block {
     bool add;      /* to what dw holds */
     int tasks_out; /* tasks along the outputs */
     int task_tiles;
-} Block;
+} WgradBlock;
 
-static Axis axis_of(int in, int out, int taps, int stride, int pad)
+static WgradAxis axis_of(int in, int out, int taps, int stride, int pad)
 {
-    return (Axis){in, out, taps, stride, pad, taps < stride ? taps : stride, (taps - 1) / stride};
+    return (WgradAxis){in, out, taps, stride, pad, taps < stride ? taps : stride, (taps - 1) / stride};
 }
 
 /* ---- sizes */
@@ -230,7 +230,7 @@ static WgradRow row_of(const Wgrad *g, const char *base, int pair, int64_t image
 /* Places of phase `phase` of a row. */
 static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, const WgradRow *row, int phase)
 {
-    const Axis *w = &g->w;
+    const WgradAxis *w = &g->w;
     int origin = phase - w->pad, lo = origin < 0 ? (-origin + w->stride - 1) / w->stride : 0;
     int hi = w->in > origin ? (w->in - 1 - origin) / w->stride + 1 : 0;
     if (hi > places(g)) hi = places(g);
@@ -247,7 +247,7 @@ static void phase_pack(const Wgrad *g, const WgradPanels *panels, int64_t at, co
 }
 
 /* Unit `unit` of a block's x: a row of a phase of a pair. */
-static void x_row_pack(const Block *block, int64_t unit)
+static void x_row_pack(const WgradBlock *block, int64_t unit)
 {
     const Wgrad *g = block->wgrad;
     int rows = block_x_rows(g, block->rows), u = (int)(unit % rows), phases = (int)(unit / rows);
@@ -262,7 +262,7 @@ static void x_row_pack(const Block *block, int64_t unit)
     phase_pack(g, &block->x_panels, at, &row, phase_w);
 }
 
-static void dy_row_pack(const Block *block, int64_t unit)
+static void dy_row_pack(const WgradBlock *block, int64_t unit)
 {
     const Wgrad *g = block->wgrad;
     int pair = (int)(unit / block->rows), r = (int)(unit % block->rows), width = g->w.out;
@@ -281,13 +281,13 @@ static void dy_row_pack(const Block *block, int64_t unit)
     g->code->pack_rows(&block->dy_panels, at, &row);
 }
 
-static int64_t x_units(const Block *block)
+static int64_t x_units(const WgradBlock *block)
 {
     const Wgrad *g = block->wgrad;
     return (int64_t)block->pairs * g->h.phases * g->w.phases * block_x_rows(g, block->rows);
 }
 
-static void unit_pack(const Block *block, int64_t unit)
+static void unit_pack(const WgradBlock *block, int64_t unit)
 {
     int64_t x = x_units(block), tail = tail_pixels(block->wgrad);
     if (unit == 0 && tail) zeros_pack(&block->x_panels, block->x_panels.pixels - tail, tail);
@@ -305,7 +305,7 @@ static int taps_of(const Wgrad *g)
 }
 
 /* The outputs [*lo, *hi) along an axis whose tap `tap` lies inside the image. */
-static void tap_range(const Axis *axis, int tap, int *lo, int *hi)
+static void tap_range(const WgradAxis *axis, int tap, int *lo, int *hi)
 {
     int shift = tap - axis->pad, last = axis->in - 1 - shift;
     int from = shift < 0 ? (-shift + axis->stride - 1) / axis->stride : 0;
@@ -330,7 +330,7 @@ static void tile_join(WgradTile *tile)
 }
 
 /* A tile without its outputs. */
-static WgradTile tile_at(const Block *block, int panel, int tap)
+static WgradTile tile_at(const WgradBlock *block, int panel, int tap)
 {
     const Wgrad *g = block->wgrad;
     int r = tap / g->w.taps, s = tap % g->w.taps, width = places(g);
@@ -373,7 +373,7 @@ static int tiles_out(const Wgrad *g)
 }
 
 /* Task `task`: a panel of inputs, a tap, some tiles of outputs. */
-static void task_multiply(const Block *block, int64_t task)
+static void task_multiply(const WgradBlock *block, int64_t task)
 {
     const Wgrad *g = block->wgrad;
     int part = (int)(task % block->tasks_out), taps = taps_of(g), tap = (int)(task / block->tasks_out % taps);
@@ -393,18 +393,19 @@ static void task_multiply(const Block *block, int64_t task)
 /* ---- the whole */
 
 /* One run. */
-typedef struct Run {
+typedef struct WgradRun {
     const Wgrad *g;
     const char *x, *dy;
     float *dw;
     char *workspace;
-} Run;
+} WgradRun;
 
 /* Block `index`, packed at `memory`. */
-static Block block_at(const Run *run, int64_t index, char *memory)
+static WgradBlock block_at(const WgradRun *run, int64_t index, char *memory)
 {
     const Wgrad *g = run->g;
-    Block block = {.wgrad = g, .x = run->x, .dy = run->dy, .dw = run->dw, .tasks_out = 1, .task_tiles = tiles_out(g)};
+    WgradBlock block = {
+        .wgrad = g, .x = run->x, .dy = run->dy, .dw = run->dw, .tasks_out = 1, .task_tiles = tiles_out(g)};
     block.pair = (int)(index / blocks_down(g)) * g->pairs;
     block.row = (int)(index % blocks_down(g)) * g->rows;
     block.pairs = (int)smaller(g->pairs, all_pairs(g) - block.pair);
@@ -417,17 +418,17 @@ static Block block_at(const Run *run, int64_t index, char *memory)
     return block;
 }
 
-static int64_t units_of(const Block *block)
+static int64_t units_of(const WgradBlock *block)
 {
     return x_units(block) + (int64_t)block->pairs * block->rows;
 }
 
-static int64_t tasks_of(const Block *block)
+static int64_t tasks_of(const WgradBlock *block)
 {
     return (int64_t)block->wgrad->x_panels * taps_of(block->wgrad) * block->tasks_out;
 }
 
-static void tasks_cut(Block *block, int threads)
+static void tasks_cut(WgradBlock *block, int threads)
 {
     const Wgrad *g = block->wgrad;
     int parts = g->x_panels * taps_of(g), tiles = tiles_out(g);
@@ -437,7 +438,7 @@ static void tasks_cut(Block *block, int threads)
     block->tasks_out = (tiles + block->task_tiles - 1) / block->task_tiles;
 }
 
-static void block_run(const Block *block, int threads)
+static void block_run(const WgradBlock *block, int threads)
 {
     int64_t units = units_of(block), tasks = tasks_of(block);
     (void)threads;
@@ -451,14 +452,14 @@ static void block_run(const Block *block, int threads)
 }
 
 /* Slice `slice` by one member of the team. */
-static void slice_run(const Run *run, int64_t slice, int thread)
+static void slice_run(const WgradRun *run, int64_t slice, int thread)
 {
     const Wgrad *g = run->g;
     int64_t all = blocks_of(g), first = all * slice / g->slices;
     char *per_thread = run->workspace + (size_t)(g->slices - 1) * sums_bytes(g) + (size_t)thread * block_bytes(g);
     float *dw = slice ? (float *)(void *)(run->workspace + (size_t)(slice - 1) * sums_bytes(g)) : run->dw;
     for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
-        Block block = block_at(run, i, per_thread);
+        WgradBlock block = block_at(run, i, per_thread);
         block.dw = dw;
         block.add = i > first;
         for (int64_t unit = 0; unit < units_of(&block); unit++) unit_pack(&block, unit);
@@ -473,7 +474,7 @@ static void slices_chunk(void *context, int64_t first, int64_t end)
 
 static void sums_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const WgradRun *run = context;
     const char *sums = run->workspace;
     for (int k = 1; k < run->g->slices; k++, sums += sums_bytes(run->g))
         row_add(run->dw + first, (const float *)(const void *)sums + first, end - first);
@@ -483,14 +484,14 @@ Status wgrad_run(const void *made, Device *device, OpCall *call)
 {
     enum { SUMS_CHUNK = 2048 };
     const Wgrad *g = made;
-    Run run = {g, call->in[0].data, call->in[1].data, call->out[0].data, call->workspace};
+    WgradRun run = {g, call->in[0].data, call->in[1].data, call->out[0].data, call->workspace};
     if (g->slices) {
         chunks_run(device, g->slices, 1, slices_chunk, &run);
         chunks_run(device, dw_count(g), SUMS_CHUNK, sums_chunk, &run);
         return OK;
     }
     for (int64_t i = 0; i < blocks_of(g); i++) {
-        Block block = block_at(&run, i, call->workspace);
+        WgradBlock block = block_at(&run, i, call->workspace);
         block.add = i > 0;
         tasks_cut(&block, cpu_threads(device));
         block_run(&block, cpu_threads(device));

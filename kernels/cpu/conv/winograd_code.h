@@ -30,22 +30,22 @@ TILE_INLINE void tile_transform(Dtype dtype, const void *const *pixels, int64_t 
     }
 }
 
-typedef struct Place {
+typedef struct TilePlace {
     int64_t image;
     int h, w; /* first output */
-} Place;
+} TilePlace;
 
-static Place place_of(const Winograd *g, int64_t tile)
+static TilePlace place_of(const Winograd *g, int64_t tile)
 {
     int64_t line = tile / g->tiles_w;
-    return (Place){line / g->tiles_h, (int)(line % g->tiles_h) * 2, (int)(tile % g->tiles_w) * 2};
+    return (TilePlace){line / g->tiles_h, (int)(line % g->tiles_h) * 2, (int)(tile % g->tiles_w) * 2};
 }
 
 TILE_INLINE void tile_read(Dtype dtype, const WinogradRun *run, int64_t tile, void *d)
 {
     const Winograd *g = (const Winograd *)run->plan;
     const void *pixels[POINTS];
-    Place at = place_of(g, tile);
+    TilePlace at = place_of(g, tile);
     int top = at.h - g->pad_h, left = at.w - g->pad_w;
     int64_t first = (at.image * g->plan.x.h + top) * g->plan.x.w + left;
     for (int r = 0; r < SIDE; r++)
@@ -85,7 +85,7 @@ TILE_INLINE void tile_write(Dtype dtype, const WinogradRun *run, int64_t tile, c
     const Winograd *g = (const Winograd *)run->plan;
     const Tensor *acc = run->acc;
     Outputs out = {.finish = &run->finish, .channel = channel};
-    Place at = place_of(g, tile);
+    TilePlace at = place_of(g, tile);
     for (int i = 0; i < 4; i++) {
         int h = at.h + i / 2, w = at.w + i % 2;
         int64_t pixel = (at.image * g->plan.y.h + h) * g->plan.y.w + w;

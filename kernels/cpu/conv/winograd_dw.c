@@ -45,21 +45,21 @@ typedef struct WinogradDw {
 } WinogradDw;
 
 /* The arguments of a run. */
-typedef struct Run {
+typedef struct DwRun {
     const WinogradDw *g;
     const void *x, *dy;
     float *m, *dw;
     char *per_thread; /* words: of the members of the team, one after another, or of all */
-} Run;
+} DwRun;
 
-typedef struct Block {
+typedef struct DwBlock {
     const WinogradDw *g;
     const void *x, *dy;
     uint32_t *x_words, *dy_words;
     int64_t tiles;
     float *m;
     bool add; /* to what m holds */
-} Block;
+} DwBlock;
 
 /* A row of tiles: its stack of images, its number, and the number of its first tile in the block. */
 typedef struct TileRow {
@@ -191,7 +191,7 @@ static int64_t panel_first(const WinogradDw *g, int64_t k)
 /* ---- packing */
 
 /* 16 channels of panel k of x. */
-static void x_pack(const Block *block, const TileRow *row, int k, int64_t channel)
+static void x_pack(const DwBlock *block, const TileRow *row, int k, int64_t channel)
 {
     const WinogradDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first;
@@ -202,7 +202,7 @@ static void x_pack(const Block *block, const TileRow *row, int k, int64_t channe
     g->pack->x_squares(rows, -g->pad_w, g->tiles_w, (WordsPlace){to, block->tiles * width, width});
 }
 
-static void dy_pack(const Block *block, const TileRow *row, int64_t channel)
+static void dy_pack(const DwBlock *block, const TileRow *row, int64_t channel)
 {
     const WinogradDw *g = block->g;
     PixelRow rows[2];
@@ -213,7 +213,7 @@ static void dy_pack(const Block *block, const TileRow *row, int64_t channel)
 }
 
 /* Row `index` of those of all stacks, as tiles `at` and following. */
-static void row_pack(const Block *block, int64_t index, int64_t at)
+static void row_pack(const DwBlock *block, int64_t index, int64_t at)
 {
     const WinogradDw *g = block->g;
     TileRow row = {index / g->tiles_h, index % g->tiles_h, at};
@@ -226,7 +226,7 @@ static void row_pack(const Block *block, int64_t index, int64_t at)
 /* ---- products */
 
 /* A point of panel k of x and of a panel of dy; its sums go to `to`, from output to output by `step`. */
-static void point_multiply(const Block *block, int64_t k, int64_t out, int64_t point, float *to, int64_t step)
+static void point_multiply(const DwBlock *block, int64_t k, int64_t out, int64_t point, float *to, int64_t step)
 {
     const WinogradDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first, tiles = block->tiles;
@@ -248,7 +248,7 @@ static void point_multiply(const Block *block, int64_t k, int64_t out, int64_t p
     }
 }
 
-static void task_multiply(const Block *block, int64_t task)
+static void task_multiply(const DwBlock *block, int64_t task)
 {
     const WinogradDw *g = block->g;
     int64_t outs = g->dy.c / LANES, out = task % outs * LANES, point = task / outs % POINTS, k = task / outs / POINTS;
@@ -260,7 +260,7 @@ static void task_multiply(const Block *block, int64_t task)
 
 static void back_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const DwRun *run = context;
     const WinogradDw *g = run->g;
     for (int64_t out = first; out < end; out++)
         g->pack->back->squares(&(SquareSums){run->m + out * POINTS * g->x.c, g->slices, m_count(g)}, g->x.c,
@@ -269,19 +269,19 @@ static void back_chunk(void *context, int64_t first, int64_t end)
 
 /* ---- large images */
 
-static Block block_at(const Run *run, char *words)
+static DwBlock block_at(const DwRun *run, char *words)
 {
     const WinogradDw *g = run->g;
-    return (Block){.g = g,
-                   .x = run->x,
-                   .dy = run->dy,
-                   .x_words = (uint32_t *)(void *)words,
-                   .dy_words = (uint32_t *)(void *)(words + words_bytes(g, g->x.c)),
-                   .tiles = block_tiles(g)};
+    return (DwBlock){.g = g,
+                     .x = run->x,
+                     .dy = run->dy,
+                     .x_words = (uint32_t *)(void *)words,
+                     .dy_words = (uint32_t *)(void *)(words + words_bytes(g, g->x.c)),
+                     .tiles = block_tiles(g)};
 }
 
 /* Block `index`. */
-static void block_run(Block *block, int64_t index)
+static void block_run(DwBlock *block, int64_t index)
 {
     const WinogradDw *g = block->g;
     int64_t tasks = (int64_t)g->x_panels * POINTS * (g->dy.c / LANES);
@@ -292,11 +292,11 @@ static void block_run(Block *block, int64_t index)
 }
 
 /* Slice `slice`, by one thread. */
-static void slice_run(const Run *run, int64_t slice, int thread)
+static void slice_run(const DwRun *run, int64_t slice, int thread)
 {
     const WinogradDw *g = run->g;
     int64_t all = (int64_t)stacks_of(g) * g->tiles_h / g->span * g->blocks, first = all * slice / g->slices;
-    Block block = block_at(run, run->per_thread + (size_t)thread * block_bytes(g));
+    DwBlock block = block_at(run, run->per_thread + (size_t)thread * block_bytes(g));
     block.m = run->m + slice * m_count(g);
     for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
         block.add = i > first;
@@ -309,7 +309,7 @@ static void slices_chunk(void *context, int64_t first, int64_t end)
     for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, team_member());
 }
 
-static void large_run(Run *run, const Device *device, char *workspace)
+static void large_run(DwRun *run, const Device *device, char *workspace)
 {
     const WinogradDw *g = run->g;
     run->m = (float *)(void *)workspace;
@@ -322,18 +322,18 @@ static void large_run(Run *run, const Device *device, char *workspace)
 
 static void rows_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const DwRun *run = context;
     const WinogradDw *g = run->g;
-    Block block = block_at(run, run->per_thread);
+    DwBlock block = block_at(run, run->per_thread);
     for (int64_t i = first; i < end; i++) row_pack(&block, i, i * g->tiles_w);
 }
 
 /* Parts of dw: of a panel of x and a panel of dy, all points, then all taps. */
 static void parts_chunk(void *context, int64_t first, int64_t end)
 {
-    const Run *run = context;
+    const DwRun *run = context;
     const WinogradDw *g = run->g;
-    Block block = block_at(run, run->per_thread);
+    DwBlock block = block_at(run, run->per_thread);
     float *m = run->m + team_member() * part_count(g);
     for (int64_t i = first; i < end; i++) {
         int64_t outs = g->dy.c / LANES, out = i % outs * LANES, k = i / outs;
@@ -346,7 +346,7 @@ static void parts_chunk(void *context, int64_t first, int64_t end)
     }
 }
 
-static void small_run(Run *run, const Device *device, char *workspace)
+static void small_run(DwRun *run, const Device *device, char *workspace)
 {
     const WinogradDw *g = run->g;
     run->per_thread = workspace;
@@ -358,7 +358,7 @@ static void small_run(Run *run, const Device *device, char *workspace)
 static Status dw_run(const void *made, Device *device, OpCall *call)
 {
     const WinogradDw *g = made;
-    Run run = {.g = g, .x = call->in[0].data, .dy = call->in[1].data, .dw = call->out[0].data};
+    DwRun run = {.g = g, .x = call->in[0].data, .dy = call->in[1].data, .dw = call->out[0].data};
     (g->slices ? large_run : small_run)(&run, device, call->workspace);
     return OK;
 }

@@ -11,12 +11,12 @@ static inline const WinogradLine *line_of(const WinogradRun *run)
 }
 
 /* Some lines of a run. */
-typedef struct Block {
+typedef struct LineBlock {
     const WinogradRun *run;
     int64_t first, count; /* lines */
     void *d, *tails;
     float *m;
-} Block;
+} LineBlock;
 
 /* ---- weights: u = G h G' */
 
@@ -77,7 +77,7 @@ static int64_t line_at(const LineLayout *lines, int64_t line)
 }
 
 /* The pixels that the last output of a line reads. */
-static void tail_read(const Block *block, int64_t line)
+static void tail_read(const LineBlock *block, int64_t line)
 {
     const WinogradLine *g = line_of(block->run);
     const size_t bytes = dtype_bytes(g->plan.dtype), pixel = (size_t)g->plan.x.c * bytes;
@@ -88,7 +88,7 @@ static void tail_read(const Block *block, int64_t line)
     for (int i = 0; i < tail_taps(g); i++) memcpy(to + i * pixel, x + i * g->from.step * (int64_t)bytes, pixel);
 }
 
-TILE_INLINE void line_read(Dtype dtype, const Block *block, int64_t line)
+TILE_INLINE void line_read(Dtype dtype, const LineBlock *block, int64_t line)
 {
     const WinogradLine *g = line_of(block->run);
     const LineLayout *from = &g->from;
@@ -137,7 +137,7 @@ TILE_INLINE void tail_back(Dtype dtype, const float *m, int64_t width, const Out
 }
 
 /* Pixels `first` and following of a line, from channel `channel`. */
-TILE_INLINE Outputs outputs_of(Dtype dtype, const Block *block, int64_t line, int first, int64_t channel)
+TILE_INLINE Outputs outputs_of(Dtype dtype, const LineBlock *block, int64_t line, int first, int64_t channel)
 {
     const WinogradRun *run = block->run;
     const WinogradLine *g = line_of(run);
@@ -161,7 +161,7 @@ typedef struct Panel {
     const uint32_t *u;
 } Panel;
 
-TILE_INLINE void tiles_run(Dtype dtype, const Block *block, const Panel *panel)
+TILE_INLINE void tiles_run(Dtype dtype, const LineBlock *block, const Panel *panel)
 {
     const WinogradLine *g = line_of(block->run);
     const int64_t channels = g->plan.x.c, words = channels / word_elements(dtype), width = panel->width;
@@ -177,7 +177,7 @@ TILE_INLINE void tiles_run(Dtype dtype, const Block *block, const Panel *panel)
 }
 
 /* The last outputs of all lines. */
-TILE_INLINE void tails_run(Dtype dtype, const Block *block, const Panel *panel)
+TILE_INLINE void tails_run(Dtype dtype, const LineBlock *block, const Panel *panel)
 {
     const WinogradLine *g = line_of(block->run);
     const int64_t words = g->plan.x.c / word_elements(dtype), width = panel->width;
@@ -189,7 +189,7 @@ TILE_INLINE void tails_run(Dtype dtype, const Block *block, const Panel *panel)
 }
 
 /* Rows of a group without a tile are multiplied as they are; their products are never read. */
-TILE_INLINE void block_run(Dtype dtype, const Block *block)
+TILE_INLINE void block_run(Dtype dtype, const LineBlock *block)
 {
     const WinogradRun *run = block->run;
     const WinogradLine *g = line_of(run);
@@ -207,7 +207,7 @@ TILE_CODE static void lines_chunk(void *context, int64_t first, int64_t end)
     const WinogradRun *run = context;
     const WinogradLine *g = line_of(run);
     char *per_thread = run->per_thread + (size_t)team_member() * g->plan.per_thread_bytes;
-    Block block = {run, first, end - first};
+    LineBlock block = {run, first, end - first};
     block.d = per_thread;
     block.tails = per_thread + d_bytes(g);
     block.m = (float *)(void *)(per_thread + d_bytes(g) + tails_bytes(g));

@@ -32,13 +32,13 @@ typedef struct WinogradLineDw {
     int x_panels;             /* of up to 3 vectors */
 } WinogradLineDw;
 
-typedef struct Block {
+typedef struct LineDwBlock {
     const WinogradLineDw *g;
     const void *x, *dy;
     float *m, *dw;
     uint32_t *x_words, *dy_words;
     int64_t stack, stacks;
-} Block;
+} LineDwBlock;
 
 static bool window_fits(const Window *v)
 {
@@ -134,7 +134,7 @@ static Status line_dw_create(Device *device, const ConvProblem *p, void **made)
 /* ---- packing */
 
 /* 16 channels of panel k of x, of line `line` of a block. Plain taps follow the points, by line. */
-static void x_pack(const Block *block, int64_t line, int k, int64_t channel)
+static void x_pack(const LineDwBlock *block, int64_t line, int k, int64_t channel)
 {
     const WinogradLineDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first;
@@ -148,7 +148,7 @@ static void x_pack(const Block *block, int64_t line, int k, int64_t channel)
                        to + ((POINTS * tiles + i * lines) + line) * width);
 }
 
-static void dy_pack(const Block *block, int64_t line, int64_t channel)
+static void dy_pack(const LineDwBlock *block, int64_t line, int64_t channel)
 {
     const WinogradLineDw *g = block->g;
     int64_t lines = block->stacks * g->to.across, tiles = lines * g->tiles;
@@ -160,7 +160,7 @@ static void dy_pack(const Block *block, int64_t line, int64_t channel)
     g->pack->pixel(&dy, g->to.length - 1, to + (POINTS * tiles + line) * LANES);
 }
 
-static void line_pack(const Block *block, int64_t line)
+static void line_pack(const LineDwBlock *block, int64_t line)
 {
     const WinogradLineDw *g = block->g;
     for (int k = 0; k < g->x_panels; k++)
@@ -177,7 +177,7 @@ static void lines_chunk(void *context, int64_t first, int64_t end)
 /* ---- products */
 
 /* A point, or a plain tap, of a panel of x and a panel of dy. */
-static void task_multiply(const Block *block, int k, int point, int64_t out)
+static void task_multiply(const LineDwBlock *block, int k, int point, int64_t out)
 {
     const WinogradLineDw *g = block->g;
     bool plain = point >= POINTS;
@@ -203,7 +203,7 @@ static void task_multiply(const Block *block, int k, int point, int64_t out)
 /* Panels [first, end) of outputs. */
 static void outputs_chunk(void *context, int64_t first, int64_t end)
 {
-    const Block *block = context;
+    const LineDwBlock *block = context;
     const WinogradLineDw *g = block->g;
     for (int k = 0; k < g->x_panels; k++)
         for (int point = 0; point < points(g); point++)
@@ -218,7 +218,7 @@ static Status line_dw_run(const void *made, Device *device, OpCall *call)
 {
     const WinogradLineDw *g = made;
     int64_t panels = g->dy.c / LANES, threads = cpu_threads(device), all = lines_stacks(&g->from, g->pack);
-    Block block = {
+    LineDwBlock block = {
         .g = g, .x = call->in[0].data, .dy = call->in[1].data, .m = call->workspace, .dw = call->out[0].data};
     block.x_words = (uint32_t *)call->workspace + m_count(g);
     for (block.stack = 0; block.stack < all; block.stack += g->stacks) {

@@ -18,9 +18,9 @@ enum {
 #define NORM_INLINE NORM_CODE static inline __attribute__((always_inline))
 
 /* 32 neighboring channels in f32. */
-typedef struct Pair {
+typedef struct FloatPair {
     __m512 low, high;
-} Pair;
+} FloatPair;
 
 NORM_INLINE __mmask16 low_mask(__mmask32 mask)
 {
@@ -34,13 +34,14 @@ NORM_INLINE __mmask16 high_mask(__mmask32 mask)
 
 /* ---- loads and stores: all 32, or with `whole` false those of the mask */
 
-NORM_INLINE Pair floats_load(const float *from, bool whole, __mmask32 mask)
+NORM_INLINE FloatPair floats_load(const float *from, bool whole, __mmask32 mask)
 {
-    if (whole) return (Pair){_mm512_loadu_ps(from), _mm512_loadu_ps(from + LANES)};
-    return (Pair){_mm512_maskz_loadu_ps(low_mask(mask), from), _mm512_maskz_loadu_ps(high_mask(mask), from + LANES)};
+    if (whole) return (FloatPair){_mm512_loadu_ps(from), _mm512_loadu_ps(from + LANES)};
+    return (FloatPair){_mm512_maskz_loadu_ps(low_mask(mask), from),
+                       _mm512_maskz_loadu_ps(high_mask(mask), from + LANES)};
 }
 
-NORM_INLINE void floats_store(float *to, Pair value, bool whole, __mmask32 mask)
+NORM_INLINE void floats_store(float *to, FloatPair value, bool whole, __mmask32 mask)
 {
     if (whole) {
         _mm512_storeu_ps(to, value.low);
@@ -52,24 +53,24 @@ NORM_INLINE void floats_store(float *to, Pair value, bool whole, __mmask32 mask)
 }
 
 /* Word 2 i + 1 of the result is word i of the first half, or of the second; the even words are 0. */
-NORM_INLINE Pair halves_widen(__m512i halves)
+NORM_INLINE FloatPair halves_widen(__m512i halves)
 {
     const __mmask32 odd = 0xAAAAAAAA;
     const __m512i low = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4, 0,
                                          3, 0, 2, 0, 1, 0, 0, 0);
     const __m512i high = _mm512_or_si512(low, _mm512_set1_epi32(16 << 16));
-    return (Pair){_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(odd, low, halves)),
-                  _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(odd, high, halves))};
+    return (FloatPair){_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(odd, low, halves)),
+                       _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(odd, high, halves))};
 }
 
-NORM_INLINE Pair pair_load(Dtype dtype, const void *base, int64_t index, bool whole, __mmask32 mask)
+NORM_INLINE FloatPair pair_load(Dtype dtype, const void *base, int64_t index, bool whole, __mmask32 mask)
 {
     const uint16_t *half = (const uint16_t *)base + index;
     if (dtype == DTYPE_F32) return floats_load((const float *)base + index, whole, mask);
     return halves_widen(whole ? _mm512_loadu_si512(half) : _mm512_maskz_loadu_epi16(mask, half));
 }
 
-NORM_INLINE void pair_store(Dtype dtype, void *base, int64_t index, Pair value, bool whole, __mmask32 mask)
+NORM_INLINE void pair_store(Dtype dtype, void *base, int64_t index, FloatPair value, bool whole, __mmask32 mask)
 {
     uint16_t *half = (uint16_t *)base + index;
     if (dtype == DTYPE_F32) {
@@ -84,7 +85,7 @@ NORM_INLINE void pair_store(Dtype dtype, void *base, int64_t index, Pair value, 
 }
 
 /* Stores that bypass the caches; the address is a multiple of 64. */
-NORM_INLINE void pair_stream(Dtype dtype, void *base, int64_t index, Pair value)
+NORM_INLINE void pair_stream(Dtype dtype, void *base, int64_t index, FloatPair value)
 {
     if (dtype == DTYPE_F32) {
         _mm512_stream_ps((float *)base + index, value.low);
@@ -93,62 +94,62 @@ NORM_INLINE void pair_stream(Dtype dtype, void *base, int64_t index, Pair value)
         _mm512_stream_si512((void *)((uint16_t *)base + index), (__m512i)_mm512_cvtne2ps_pbh(value.high, value.low));
 }
 
-NORM_INLINE Pair pair_sub(Pair a, Pair b)
+NORM_INLINE FloatPair pair_sub(FloatPair a, FloatPair b)
 {
-    return (Pair){_mm512_sub_ps(a.low, b.low), _mm512_sub_ps(a.high, b.high)};
+    return (FloatPair){_mm512_sub_ps(a.low, b.low), _mm512_sub_ps(a.high, b.high)};
 }
 
-NORM_INLINE Pair pair_add(Pair a, Pair b)
+NORM_INLINE FloatPair pair_add(FloatPair a, FloatPair b)
 {
-    return (Pair){_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
+    return (FloatPair){_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
 }
 
-NORM_INLINE Pair pair_mul(Pair a, Pair b)
+NORM_INLINE FloatPair pair_mul(FloatPair a, FloatPair b)
 {
-    return (Pair){_mm512_mul_ps(a.low, b.low), _mm512_mul_ps(a.high, b.high)};
+    return (FloatPair){_mm512_mul_ps(a.low, b.low), _mm512_mul_ps(a.high, b.high)};
 }
 
 /* a b + c */
-NORM_INLINE Pair pair_fma(Pair a, Pair b, Pair c)
+NORM_INLINE FloatPair pair_fma(FloatPair a, FloatPair b, FloatPair c)
 {
-    return (Pair){_mm512_fmadd_ps(a.low, b.low, c.low), _mm512_fmadd_ps(a.high, b.high, c.high)};
+    return (FloatPair){_mm512_fmadd_ps(a.low, b.low, c.low), _mm512_fmadd_ps(a.high, b.high, c.high)};
 }
 
 /* dy where a scale + beta > floor, else 0. */
-NORM_INLINE Pair pair_masked(Pair dy, Pair a, Pair scale, Pair beta, __m512 floor)
+NORM_INLINE FloatPair pair_masked(FloatPair dy, FloatPair a, FloatPair scale, FloatPair beta, __m512 floor)
 {
-    Pair y = pair_fma(a, scale, beta);
-    return (Pair){_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y.low, floor, _CMP_GT_OQ), dy.low),
-                  _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y.high, floor, _CMP_GT_OQ), dy.high)};
+    FloatPair y = pair_fma(a, scale, beta);
+    return (FloatPair){_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y.low, floor, _CMP_GT_OQ), dy.low),
+                       _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y.high, floor, _CMP_GT_OQ), dy.high)};
 }
 
 /* ---- a block: channels i .. i + 31 of `streams` rows that lie far apart */
 
-typedef struct Block {
+typedef struct NormBlock {
     const NormRows *rows;
     int64_t i, row, apart;
     __mmask32 mask;
-} Block;
+} NormBlock;
 
-NORM_INLINE Pair vector_load(const Block *b, const float *vector, bool whole)
+NORM_INLINE FloatPair vector_load(const NormBlock *b, const float *vector, bool whole)
 {
     return floats_load(vector + b->i, whole, b->mask);
 }
 
 /* x of stream k, minus the mean. */
-NORM_INLINE Pair centered_load(Dtype dtype, bool whole, const Block *b, int k, Pair mean)
+NORM_INLINE FloatPair centered_load(Dtype dtype, bool whole, const NormBlock *b, int k, FloatPair mean)
 {
     int64_t row = b->row + k * b->apart;
     return pair_sub(pair_load(dtype, b->rows->x, row * b->rows->x_stride + b->i, whole, b->mask), mean);
 }
 
-NORM_INLINE Pair dy_load(Dtype dtype, bool whole, const Block *b, int k)
+NORM_INLINE FloatPair dy_load(Dtype dtype, bool whole, const NormBlock *b, int k)
 {
     int64_t row = b->row + k * b->apart;
     return pair_load(dtype, b->rows->dy, row * b->rows->dy_stride + b->i, whole, b->mask);
 }
 
-NORM_INLINE void y_store(Dtype dtype, bool whole, const Block *b, int k, Pair y)
+NORM_INLINE void y_store(Dtype dtype, bool whole, const NormBlock *b, int k, FloatPair y)
 {
     int64_t row = b->row + k * b->apart, index = row * b->rows->y_stride + b->i;
     if (b->rows->away && whole)
@@ -158,22 +159,22 @@ NORM_INLINE void y_store(Dtype dtype, bool whole, const Block *b, int k, Pair y)
 }
 
 /* Adds neighbors first, for a short chain of dependent additions. */
-NORM_INLINE Pair streams_sum(int streams, const Pair *value)
+NORM_INLINE FloatPair streams_sum(int streams, const FloatPair *value)
 {
     return streams == 1 ? value[0] : pair_add(pair_add(value[0], value[1]), pair_add(value[2], value[3]));
 }
 
-NORM_INLINE void sums_add(const Block *b, bool whole, int streams, const Pair *first, const Pair *second, float *to,
-                          float *to_second)
+NORM_INLINE void sums_add(const NormBlock *b, bool whole, int streams, const FloatPair *first, const FloatPair *second,
+                          float *to, float *to_second)
 {
     floats_store(to + b->i, pair_add(vector_load(b, to, whole), streams_sum(streams, first)), whole, b->mask);
     floats_store(to_second + b->i, pair_add(vector_load(b, to_second, whole), streams_sum(streams, second)), whole,
                  b->mask);
 }
 
-NORM_INLINE void stat_block(Dtype dtype, bool whole, int streams, const Block *b, float *sum, float *square)
+NORM_INLINE void stat_block(Dtype dtype, bool whole, int streams, const NormBlock *b, float *sum, float *square)
 {
-    Pair first[STREAMS], second[STREAMS], mean = vector_load(b, b->rows->mean, whole);
+    FloatPair first[STREAMS], second[STREAMS], mean = vector_load(b, b->rows->mean, whole);
     for (int k = 0; k < streams; k++) {
         first[k] = centered_load(dtype, whole, b, k, mean);
         second[k] = pair_mul(first[k], first[k]);
@@ -181,48 +182,49 @@ NORM_INLINE void stat_block(Dtype dtype, bool whole, int streams, const Block *b
     sums_add(b, whole, streams, first, second, sum, square);
 }
 
-NORM_INLINE void grad_sum_block(Dtype dtype, bool whole, int streams, const Block *b, float *sum, float *product)
+NORM_INLINE void grad_sum_block(Dtype dtype, bool whole, int streams, const NormBlock *b, float *sum, float *product)
 {
-    Pair first[STREAMS], second[STREAMS], mean = vector_load(b, b->rows->mean, whole),
-                                          scale = vector_load(b, b->rows->scale, whole),
-                                          beta = vector_load(b, b->rows->beta, whole);
+    FloatPair first[STREAMS], second[STREAMS], mean = vector_load(b, b->rows->mean, whole),
+                                               scale = vector_load(b, b->rows->scale, whole),
+                                               beta = vector_load(b, b->rows->beta, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
-        Pair a = centered_load(dtype, whole, b, k, mean);
+        FloatPair a = centered_load(dtype, whole, b, k, mean);
         first[k] = pair_masked(dy_load(dtype, whole, b, k), a, scale, beta, floor);
         second[k] = pair_mul(first[k], a);
     }
     sums_add(b, whole, streams, first, second, sum, product);
 }
 
-NORM_INLINE void apply_block(Dtype dtype, bool whole, int streams, const Block *b)
+NORM_INLINE void apply_block(Dtype dtype, bool whole, int streams, const NormBlock *b)
 {
-    Pair mean = vector_load(b, b->rows->mean, whole), scale = vector_load(b, b->rows->scale, whole),
-         beta = vector_load(b, b->rows->beta, whole);
+    FloatPair mean = vector_load(b, b->rows->mean, whole), scale = vector_load(b, b->rows->scale, whole),
+              beta = vector_load(b, b->rows->beta, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
-        Pair y = pair_fma(centered_load(dtype, whole, b, k, mean), scale, beta);
-        y = (Pair){_mm512_max_ps(floor, y.low), _mm512_max_ps(floor, y.high)}; /* the second operand keeps its NaN */
+        FloatPair y = pair_fma(centered_load(dtype, whole, b, k, mean), scale, beta);
+        y = (FloatPair){_mm512_max_ps(floor, y.low),
+                        _mm512_max_ps(floor, y.high)}; /* the second operand keeps its NaN */
         y_store(dtype, whole, b, k, y);
     }
 }
 
-NORM_INLINE void grad_block(Dtype dtype, bool whole, int streams, const Block *b, bool mask_only)
+NORM_INLINE void grad_block(Dtype dtype, bool whole, int streams, const NormBlock *b, bool mask_only)
 {
-    Pair mean = vector_load(b, b->rows->mean, whole), scale = vector_load(b, b->rows->scale, whole),
-         beta = vector_load(b, b->rows->beta, whole), slope = mean, offset = mean;
+    FloatPair mean = vector_load(b, b->rows->mean, whole), scale = vector_load(b, b->rows->scale, whole),
+              beta = vector_load(b, b->rows->beta, whole), slope = mean, offset = mean;
     if (!mask_only) slope = vector_load(b, b->rows->slope, whole), offset = vector_load(b, b->rows->offset, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
-        Pair a = centered_load(dtype, whole, b, k, mean);
-        Pair g = pair_masked(dy_load(dtype, whole, b, k), a, scale, beta, floor);
+        FloatPair a = centered_load(dtype, whole, b, k, mean);
+        FloatPair g = pair_masked(dy_load(dtype, whole, b, k), a, scale, beta, floor);
         y_store(dtype, whole, b, k, mask_only ? g : pair_fma(g, scale, pair_fma(a, slope, offset)));
     }
 }
 
 /* ---- rows */
 
-NORM_INLINE void block_run(NormPass pass, Dtype dtype, bool whole, int streams, const Block *b, float *sum,
+NORM_INLINE void block_run(NormPass pass, Dtype dtype, bool whole, int streams, const NormBlock *b, float *sum,
                            float *second)
 {
     switch (pass) {
@@ -242,7 +244,7 @@ NORM_INLINE void streams_run(NormPass pass, Dtype dtype, int streams, const Norm
     rows.away = r->away && (uintptr_t)r->y % 64 == 0 && r->y_stride % PAIR == 0;
     __mmask32 rest = (__mmask32)((1u << rows.width % PAIR) - 1);
     for (int64_t row = first; row < end; row++) {
-        Block b = {&rows, 0, row, apart, rest};
+        NormBlock b = {&rows, 0, row, apart, rest};
         for (; b.i + PAIR <= rows.width; b.i += PAIR) block_run(pass, dtype, true, streams, &b, sum, second);
         if (b.i < rows.width) block_run(pass, dtype, false, streams, &b, sum, second);
     }

@@ -7,16 +7,16 @@
 #include "kernels/cpu/pool/pool_window.h"
 
 /* One axis of the double sum. */
-typedef struct Taps {
+typedef struct MeanTaps {
     int64_t *first;
     int64_t *count;
     float *of_source; /* u: weight of an input element */
     float *of_target; /* p: weight of an output element */
-} Taps;
+} MeanTaps;
 
 /* Made by prepare, in one block. */
 typedef struct MeanPlan {
-    Taps rows, columns;
+    MeanTaps rows, columns;
 } MeanPlan;
 
 typedef struct MeanPool {
@@ -81,7 +81,7 @@ VECTOR_INLINE void mean_pixel(Dtype dtype, const float *line, int64_t count, int
 }
 
 /* The pixels of one output row. */
-VECTOR_INLINE void mean_row(Dtype dtype, const Taps *taps, float row_weight, const float *line, int64_t pixels,
+VECTOR_INLINE void mean_row(Dtype dtype, const MeanTaps *taps, float row_weight, const float *line, int64_t pixels,
                             int64_t c, const void *acc, int64_t acc_pitch, void *out, int64_t pitch)
 {
     int64_t bytes = dtype == DTYPE_F32 ? 4 : 2;
@@ -91,8 +91,9 @@ VECTOR_INLINE void mean_row(Dtype dtype, const Taps *taps, float row_weight, con
                    (char *)out + j * pitch * bytes);
 }
 
-CPU_CLONES static void pool_mean_row(Dtype dtype, const Taps *taps, float row_weight, const float *line, int64_t pixels,
-                                     int64_t c, const void *acc, int64_t acc_pitch, void *out, int64_t pitch)
+CPU_CLONES static void pool_mean_row(Dtype dtype, const MeanTaps *taps, float row_weight, const float *line,
+                                     int64_t pixels, int64_t c, const void *acc, int64_t acc_pitch, void *out,
+                                     int64_t pitch)
 {
     BY_DTYPE(dtype, mean_row, taps, row_weight, line, pixels, c, acc, acc_pitch, out, pitch);
 }
@@ -100,7 +101,7 @@ CPU_CLONES static void pool_mean_row(Dtype dtype, const Taps *taps, float row_we
 /* Sum the input rows of output row i of an image into line[in.w * c]. */
 static void mean_line(const MeanPool *pool, int64_t image, int64_t i, float *line)
 {
-    const Taps *taps = &pool->plan->rows;
+    const MeanTaps *taps = &pool->plan->rows;
     const Tensor *in = pool->in;
     bool packed = tensor_is_packed(in);
     int64_t pieces = packed ? 1 : in->shape.w, n = packed ? (int64_t)in->shape.w * in->shape.c : in->shape.c;
@@ -141,9 +142,9 @@ static float axis_divisor(int64_t out, int32_t k, int32_t stride, int32_t pad, i
 }
 
 /* Arrays for an axis of `in` inputs and `out` outputs, cut from *at. */
-static Taps taps_place(char **at, int64_t in, int64_t out)
+static MeanTaps taps_place(char **at, int64_t in, int64_t out)
 {
-    Taps taps;
+    MeanTaps taps;
     taps.first = (int64_t *)*at;
     taps.count = taps.first + out;
     taps.of_source = (float *)(taps.count + out);
@@ -170,7 +171,8 @@ static Status mean_plan_create(Shape in, Shape out, MeanPlan **made)
     return OK;
 }
 
-static void taps_forward(Taps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad, bool include_pad)
+static void taps_forward(MeanTaps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad,
+                         bool include_pad)
 {
     for (int32_t i = 0; i < in; i++) taps->of_source[i] = 1;
     for (int32_t i = 0; i < out; i++) {
@@ -180,7 +182,8 @@ static void taps_forward(Taps *taps, int32_t in, int32_t out, int32_t k, int32_t
 }
 
 /* `in` is dy's side, `out` is dx's. */
-static void taps_backward(Taps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad, bool include_pad)
+static void taps_backward(MeanTaps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad,
+                          bool include_pad)
 {
     for (int32_t i = 0; i < in; i++) taps->of_source[i] = 1 / axis_divisor(i, k, stride, pad, out, include_pad);
     for (int32_t i = 0; i < out; i++) {
@@ -199,7 +202,7 @@ static int64_t part_touches(int64_t i, int64_t parts, int64_t side, int64_t *fir
 }
 
 /* Pixel a touches part i exactly if part i touches pixel a: one rule for both directions. */
-static void taps_adaptive(Taps *taps, int32_t in, int32_t out, bool backward)
+static void taps_adaptive(MeanTaps *taps, int32_t in, int32_t out, bool backward)
 {
     int64_t first;
     for (int32_t i = 0; i < in; i++) taps->of_source[i] = backward ? 1 / (float)part_touches(i, in, out, &first) : 1;

@@ -6,10 +6,10 @@
 #include "kernels/cpu/span.h"
 
 /* The inner calls. The workspace holds what the first gives to the second, then what either of them needs. */
-typedef struct Pair {
+typedef struct PoolNorm {
     OpCall first, second; /* keep no states */
     size_t inner_offset;
-} Pair;
+} PoolNorm;
 
 static Tensor between(const Tensor *like, void *memory)
 {
@@ -17,7 +17,7 @@ static Tensor between(const Tensor *like, void *memory)
 }
 
 /* x, beta, mean, var, gamma -> relu -> maximum */
-static void forward_bind(Pair *p, const OpCall *call)
+static void forward_bind(PoolNorm *p, const OpCall *call)
 {
     memcpy(p->first.in, call->in, 5 * sizeof call->in[0]);
     memcpy(p->second.out, call->out, 2 * sizeof call->out[0]);
@@ -25,7 +25,7 @@ static void forward_bind(Pair *p, const OpCall *call)
 }
 
 /* dy, argmax -> dy of the batch norm, with x, beta, mean, var, gamma -> dx */
-static void backward_bind(Pair *p, const OpCall *call)
+static void backward_bind(PoolNorm *p, const OpCall *call)
 {
     memcpy(p->first.in, call->in, 2 * sizeof call->in[0]);
     memcpy(p->second.in + 1, call->in + 2, 5 * sizeof call->in[0]);
@@ -42,7 +42,7 @@ static const OpKernel *kernel_of(OpKind kind)
     return kernels[kind];
 }
 
-static void pair_bind(Pair *p, const OpCall *call)
+static void pair_bind(PoolNorm *p, const OpCall *call)
 {
     if (call->kind == OP_MAX_POOL_NORM)
         forward_bind(p, call);
@@ -54,7 +54,7 @@ static void pair_bind(Pair *p, const OpCall *call)
 static Status pair_prepare(Device *device, OpCall *call)
 {
     bool forward = call->kind == OP_MAX_POOL_NORM;
-    Pair *p = calloc(1, sizeof *p);
+    PoolNorm *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "no memory for the state of the pooling '%s'", call->name);
     call->state = p;
     OpAttr pool = {.pool.window = call->attr.pool.window}, norm = {.norm = {call->attr.pool.epsilon, true}};
@@ -80,7 +80,7 @@ static Status pair_prepare(Device *device, OpCall *call)
 
 static Status pair_launch(Device *device, OpCall *call)
 {
-    Pair *p = call->state;
+    PoolNorm *p = call->state;
     pair_bind(p, call);
     TRY(kernel_of(p->first.kind)->launch(device, &p->first));
     return kernel_of(p->second.kind)->launch(device, &p->second);
