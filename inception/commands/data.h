@@ -14,3 +14,5 @@ void data_progress(int64_t done, int64_t all);
 /* Open one split of PATH. A data set without an evaluation split may be opened with --val-split 0: then all of it is
  * training data, and *made is NULL for the other split. */
 NODISCARD Status data_open(const Options *options, const char *path, Split split, Source **made);
+/* The part that these images are: of a set with one part, this. */
+Split data_part(const Options *options, const char *path, Split split);

@@ -178,15 +178,14 @@ static Status stale_remove(char *path)
     return OK;
 }
 
-/* The settings, and for shards, whose place in the order does not show in their names, the source. */
+/* The settings; and where names are numbers, which say nothing of the image, the source with all of its parts. */
 static void settings_print(const Convert *c, char *text, size_t bytes)
 {
-    const uint64_t *source = source_info(c->source)->fingerprint;
     Text to = text_start(text, bytes);
     text_add(&to, "{\"side\": %d, \"quality\": %d, \"exif\": %s", c->side, c->quality, c->exif ? "true" : "false");
     if (c->format != FORMAT_FOLDER || !c->root_bytes)
         text_add(&to, ", \"format\": \"%s\", \"source\": \"%016" PRIx64 "%016" PRIx64 "\"", format_names[c->format],
-                 source[0], source[1]);
+                 c->fingerprint[0], c->fingerprint[1]);
     if (c->format != FORMAT_FOLDER) text_add(&to, ", \"shard_samples\": %" PRId64, c->shard_samples);
     text_add(&to, "}\n");
 }
@@ -298,7 +297,11 @@ Status data_convert(const Options *o, FILE *to)
     if (is_within(c.to, from)) /* the next reader of `from` would find one more class */
         return FAIL(ERR_ARG, "towers data convert: '%s' is in '%s', whose images are read; use a folder outside of it",
                     c.to, from);
-    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) TRY_OUT(data_open(o, from, split, &sources[split]));
+    for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
+        TRY_OUT(data_open(o, from, split, &sources[split]));
+        for (int k = 0; sources[split] && k < 2; k++)
+            c.fingerprint[k] ^= (2 * (uint64_t)split + 1) * source_info(sources[split])->fingerprint[k];
+    }
     if (source_info(sources[SPLIT_TRAIN])->several)
         TRY_OUT(FAIL(ERR_UNSUPPORTED,
                      "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
@@ -318,7 +321,7 @@ Status data_convert(const Options *o, FILE *to)
     if (c.format == FORMAT_FOLDER && !c.root_bytes) TRY_OUT(empty_classes_tell(c.source));
     for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
         c.source = sources[split];
-        c.part = split_name(split);
+        c.part = split_name(data_part(o, from, split));
         if (c.source) TRY_OUT(split_convert(&c));
     }
     text_printf(to,

@@ -8,10 +8,11 @@
 #include "towers/files/files.h"
 
 typedef struct Convert {
-    const Source *source; /* borrowed */
-    const char *to;       /* borrowed */
-    const char *part;     /* of this split: "train", "val" */
-    size_t root_bytes;    /* length of the source folder's path, with its slash; 0: the source is no folder of images */
+    const Source *source;    /* borrowed */
+    const char *to;          /* borrowed */
+    const char *part;        /* of this split: "train", "val" */
+    uint64_t fingerprint[2]; /* of all splits */
+    size_t root_bytes; /* length of the source folder's path, with its slash; 0: the source is no folder of images */
     int32_t side;
     int quality, threads;
     bool exif;

@@ -32,6 +32,13 @@ Status data_open(const Options *o, const char *path, Split split, Source **made)
     return source_open(&config, split, made);
 }
 
+Split data_part(const Options *o, const char *path, Split split)
+{
+    unsigned parts = source_splits(path);
+    bool only = split == SPLIT_TRAIN && o->val_split <= 0 && parts && !(parts & (parts - 1));
+    return only ? (Split)__builtin_ctz(parts) : split;
+}
+
 /* The last error, with the place of its sample if it does not name that already; NULL without memory. */
 static char *why_of(const Source *source, int64_t id)
 {
@@ -174,14 +181,12 @@ Status data_info(const Options *o, FILE *to)
     const char *path = o->arguments[1];
     Source *sets[SPLITS] = {NULL};
     Look looks[SPLITS] = {{0}};
-    unsigned parts = source_splits(path);
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, &sets[s]));
     text_printf(to, "%s: %s\n", path, source_info(sets[SPLIT_TRAIN])->format);
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
         if (!sets[s]) continue;
-        Split only = parts == SPLIT_BIT(SPLIT_VAL) ? SPLIT_VAL : parts == SPLIT_BIT(SPLIT_TEST) ? SPLIT_TEST : s;
         TRY_OUT(look_run(o, sets[s], &looks[s]));
-        look_print(part_titles[s ? s : only], sets[s], &looks[s], to);
+        look_print(part_titles[data_part(o, path, s)], sets[s], &looks[s], to);
     }
     classes_print(sets[SPLIT_TRAIN], looks, to);
     duplicates_print(looks, to);

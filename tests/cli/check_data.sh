@@ -176,5 +176,8 @@ data 0 convert gap.tar gap --format folder
 says 'warning: 1 of 3 classes have no training image and get no folder'
 data 0 convert gap.tar gaps --format tar
 grep -q warning err && complain "shards keep the numbers of classes: $(cat err)"
+mkdir tests && cp -r photos/val tests/test
+data 0 convert tests tests-tar --format tar
+[[ -d tests-tar/test && ! -d tests-tar/train ]] || complain "test images are converted to $(ls tests-tar)"
 
 check_end "towers data counts, checks, shows and converts, and a conversion survives a kill"

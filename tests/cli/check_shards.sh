@@ -104,6 +104,11 @@ for format in tar mds; do
     data 0 info "folder-of-$format"
     grep -qE '^ +2 +40 +8  cow$' out || complain "a folder from $format: $(cat out)"
 done
+cp -r sets/folder grown
+data 0 convert grown grown-tar --format tar --shard-samples 7
+cp grown/val/cow/"$(ls grown/val/cow | head -n 1)" grown/val/cow/new.png # another number of images has another order
+data 2 convert grown grown-tar --format tar --shard-samples 7
+grep -q 'contains a conversion with .*"source"' err || complain "shards of two sources: $(cat err)"
 # hashes of MDS shards: the right ones (as the message about wrong ones has them), unknown ones, and a damaged byte
 cp -r one-mds hashed
 hashes() { # JSON: of every shard
