@@ -282,6 +282,30 @@ static void test_changed(void **state)
     bytes_free(&bytes);
 }
 
+/* A link to a shard, or to the folder of a list, that leads elsewhere than before. */
+static void test_links(void **state)
+{
+    static const char *const lists[] = {"set/latest/{0,1}.tar", "set/latest/0.tar"};
+    char link[PATH_BYTES], path[PATH_BYTES];
+    for (int version = 1; version <= 2; version++)
+        for (int k = 0; k < 2; k++) {
+            snprintf(path, sizeof path, "set/v%d/%d.tar", version, k);
+            tar_write(path, 20 * version + 10 * k, 4 + version, 2);
+        }
+    usleep(50000); /* so that the index is trusted */
+    scratch_path(link, "set/latest");
+    for (int version = 1; version <= 2; version++) {
+        assert_int_equal(symlink(version == 1 ? "v1" : "v2", link), 0);
+        for (int k = 0; k < 2; k++) {
+            scratch_path(path, lists[k]);
+            Source *s = opened(path, SPLIT_TRAIN, 0.2);
+            assert_int_equal(number_of(s, 0, 2) / 20, version);
+            source_close(s);
+        }
+        assert_int_equal(unlink(link), 0);
+    }
+}
+
 /* A sample's key ends at the first dot of its name, not of its folder's: other pictures of it are not its image. */
 static void test_keys(void **state)
 {
@@ -534,6 +558,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_divided, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_few_samples_of_many_classes, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed, set_up, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_links, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_training, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_opened_and_examined_once, set_up, scratch_drop),
         cmocka_unit_test_setup_teardown(test_changed_during_the_listing, set_up, scratch_drop),

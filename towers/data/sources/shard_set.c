@@ -135,6 +135,19 @@ static Status folder_list(const char *folder, Split split, ShardSet *set)
     return st;
 }
 
+/* A link keeps its name, by which the index notices that it leads elsewhere. */
+static Status shard_locate(const char *name, char path[PATH_BYTES])
+{
+    char here[PATH_BYTES];
+    if (*name == '/')
+        TRY(path_join(path, "", name + 1));
+    else if (!getcwd(here, sizeof here))
+        return FAIL(ERR_IO, "the current folder: %s", strerror(errno));
+    else
+        TRY(path_join(path, here, name));
+    return access(path, F_OK) == 0 ? OK : FAIL(ERR_ARG, "shard '%s': %s", name, strerror(errno));
+}
+
 static Status list_expand(const char *path, ShardSet *set)
 {
     Status st = OK;
@@ -143,19 +156,13 @@ static Status list_expand(const char *path, ShardSet *set)
     bool literal = stat(path, &info) == 0; /* a file may have braces in its name */
     TRY_OUT(literal ? names_add(&paths, path) : braces_expand(path, &paths));
     for (int i = 0; i < paths.count; i++) {
-        char *full = realpath(paths.name[i], NULL);
-        if (!full) {
-            st = FAIL(ERR_ARG, "shard '%s': %s", paths.name[i], strerror(errno));
-            goto out;
-        }
+        char full[PATH_BYTES];
+        TRY_OUT(shard_locate(paths.name[i], full));
         ShardKind kind = shard_sniff(full);
         Split split = split_of_path(paths.name[i]);
-        st = kind ? shard_note(set, full, kind, split)
-             : holds_shards(full)
-                 ? folder_list(full, split, set)
-                 : FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]);
-        free(full);
-        TRY_OUT(st);
+        if (!kind && !holds_shards(full))
+            TRY_OUT(FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]));
+        TRY_OUT(kind ? shard_note(set, full, kind, split) : folder_list(full, split, set));
     }
 out:
     names_free(&paths);
