@@ -32,7 +32,10 @@ static int32_t label_read(const Source *source, int64_t index)
 
 static void where_read(const Source *source, int64_t index, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "data/c%d/p%d/%lld.jpg", label_of(index), patient_of(index), (long long)index);
+    if (source->info.shard_first) /* each patient is in several shards */
+        snprintf(text, bytes, "data/%d.tar: p%d/%d.jpg, offset 512", (int)index % 5, patient_of(index), (int)index);
+    else
+        snprintf(text, bytes, "data/c%d/p%d/%lld.jpg", label_of(index), patient_of(index), (long long)index);
 }
 
 static int closed;
@@ -51,9 +54,10 @@ static Source samples(int64_t count)
                     .close = close_count};
 }
 
-static void parts_of(const FoldConfig *config, int32_t part[COUNT])
+static void parts_of(const FoldConfig *config, bool in_shards, int32_t part[COUNT])
 {
     Source s = samples(COUNT);
+    if (in_shards) s.info.shard_first = (const int64_t[]){0};
     assert_int_equal(fold_parts(&s, config, part), OK);
     for (int64_t i = 0; i < COUNT; i++) assert_in_range(part[i], 0, config->folds - 1);
 }
@@ -63,8 +67,8 @@ static void test_even_by_class(void **state)
     for (int folds = 2; folds <= 11; folds++) {
         int32_t part[COUNT], other[COUNT];
         int in[CLASSES][12] = {{0}}, size[12] = {0}, moved = 0;
-        parts_of(&(FoldConfig){1, folds, 3, NULL, NULL}, part);
-        parts_of(&(FoldConfig){folds, folds, 4, NULL, NULL}, other);
+        parts_of(&(FoldConfig){1, folds, 3, NULL, NULL}, false, part);
+        parts_of(&(FoldConfig){folds, folds, 4, NULL, NULL}, false, other);
         for (int64_t i = 0; i < COUNT; i++) {
             in[label_of(i)][part[i]]++;
             size[part[i]]++;
@@ -81,10 +85,10 @@ static void test_even_by_class(void **state)
 
 static void test_groups_stay_together(void **state)
 {
-    for (int folds = 2; folds <= 10; folds++) {
+    for (int folds = 2; folds <= 11; folds++) {
         int32_t part[COUNT];
-        int of[PATIENTS], size[10] = {0};
-        parts_of(&(FoldConfig){1, folds, 9, "1", NULL}, part);
+        int of[PATIENTS], size[11] = {0};
+        parts_of(&(FoldConfig){1, folds, 9, "1", NULL}, folds % 2, part);
         for (int p = 0; p < PATIENTS; p++) of[p] = -1;
         for (int64_t i = 0; i < COUNT; i++) {
             int *own = &of[patient_of(i)];
@@ -99,7 +103,7 @@ static void test_groups_stay_together(void **state)
 static void test_folder_above(void **state)
 {
     int32_t part[COUNT], of[CLASSES];
-    parts_of(&(FoldConfig){1, 3, 9, "2", NULL}, part);
+    parts_of(&(FoldConfig){1, 3, 9, "2", NULL}, false, part);
     for (int c = 0; c < CLASSES; c++) of[c] = -1;
     for (int64_t i = 0; i < COUNT; i++) {
         if (of[label_of(i)] < 0) of[label_of(i)] = part[i];

@@ -124,6 +124,16 @@ static const char *group_find(const LabelFile *file, char *name)
     return found ? found->group : NULL;
 }
 
+/* The path in the place of a sample: below the root, and in a shard, "SHARD: FOLDER/FILE, offset 512", behind its name,
+ * because a folder may be in several shards. */
+static char *path_of(const Source *source, const char *root, char *where)
+{
+    size_t bytes = strlen(root);
+    char *path = where + (strncmp(where, root, bytes) ? 0 : bytes);
+    for (char *colon; source_info(source)->shard_first && (colon = strstr(path, ": "));) path = colon + 2;
+    return path;
+}
+
 typedef struct Member {
     uint64_t group; /* a hash of its name */
     int64_t sample;
@@ -139,9 +149,8 @@ static Status members_find(const Source *source, const FoldConfig *config, Membe
         char where[PATH_BYTES], text[PATH_BYTES];
         source_where(source, i, where, sizeof where);
         memcpy(text, where, sizeof text);
-        size_t root = strlen(groups.root);
-        char *below = text + (strncmp(text, groups.root, root) ? 0 : root);
-        const char *group = folder ? folder_name(text, folder) : group_find(&groups.file, below);
+        char *path = path_of(source, groups.root, text);
+        const char *group = folder ? folder_name(path, folder) : group_find(&groups.file, path);
         if (!group || !*group)
             TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has no such %s", config->group, where,
                          folder ? "folder" : "group in labels.csv"));
