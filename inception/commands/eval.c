@@ -53,6 +53,26 @@ static Status eval_classes_note(JobFiles *files)
     return OK;
 }
 
+/* TFRecords without names tell by their labels alone where these begin (shard_index.c), which the training's, too, do. */
+static Status eval_labels_check(const Options *o, const JobFiles *files)
+{
+    static const char records[] = "TFRecords", from_one[] = "labels from 1";
+    const SourceInfo *test = source_info(files->test);
+    json_t *env = json_of_run(o->weights, "env.json");
+    const char *trained = json_string_value(json_object_get(env, "data_format"));
+    bool told = !trained || *test->class_names[test->classes - 1] || o->label_base != LABEL_BASE_AUTO;
+    bool both =
+        !told && !strncmp(trained, records, strlen(records)) && !strncmp(test->format, records, strlen(records));
+    bool differ = both && !strstr(trained, from_one) != !strstr(test->format, from_one);
+    json_decref(env);
+    if (!differ) return OK;
+    int base = strstr(test->format, from_one) != NULL;
+    return FAIL(ERR_ARG,
+                "the labels of %s, which are numbers only, seem to begin with %d, but those of the training began with "
+                "%d: give --label-base %d, or %d if they do begin so",
+                test->name, base, !base, !base, base);
+}
+
 /* ---- scores of classes */
 
 typedef struct Scores {
@@ -409,6 +429,7 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
     files->trained = run_class_names(options, weights);
     if (files->trained && options->classes <= 0) options->classes = (int64_t)json_array_size(files->trained);
     TRY(job_open(options, 0, files));
+    TRY(eval_labels_check(options, files));
     files->job.keep_scores = options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
     return OK;
 }

@@ -6,7 +6,7 @@
 #include "inception/job/run_settings.h"
 #include "inception/models/models.h"
 #include "inception/options/config.h"
-#include "towers/data/sources/source.h"
+#include "towers/data/sources/shard_set.h"
 #include "towers/files/files.h"
 
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
@@ -25,11 +25,13 @@ static bool is_kept(const char *line, Verb verb)
 }
 
 /* --val-split and --fold divide the data of the run; of other data, which may have been kept apart, all images are
- * evaluated. */
-static void division_drop(Options *options, const Options *own)
+ * evaluated. --label-base is of shards only. */
+static void data_settings_drop(Options *options, const Options *own)
 {
     char division[64];
     bool other = options->data_path && own->data_path && !is_same_file(options->data_path, own->data_path);
+    if (other && option_origin(options, "label-base") <= ORIGIN_RECIPE && !shards_are_in(options->data_path))
+        options->label_base = LABEL_BASE_AUTO;
     if (!other || (own->val_split <= 0 && !own->fold) || option_origin(options, "val-split") > ORIGIN_RECIPE ||
         option_origin(options, "fold") > ORIGIN_RECIPE)
         return;
@@ -69,7 +71,7 @@ static Status settings_apply(Options *options, const char *run)
     if (st == OK) st = options_apply_bytes(&own, text, bytes, ORIGIN_RECIPE, path);
     if (st == OK && usual && own.dataset == DATASET_AUTO)
         st = options_apply_yaml(options, "dataset: fmnist\n", ORIGIN_RECIPE, path);
-    if (st == OK) division_drop(options, &own);
+    if (st == OK) data_settings_drop(options, &own);
     options_close(&own);
     free(text);
     return st;

@@ -70,6 +70,21 @@ done
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 
+# records without names of classes: where their labels begin is not guessed otherwise than in the training; folders have no such labels
+mkdir numbers
+PYTHONPATH=$source_dir/tests/support /usr/bin/python3 - <<'PYTHON'
+from shards_write import *
+with open("numbers/test-00000-of-00001", "wb") as to:
+    for i in range(6):
+        to.write(record(example({"image/encoded": png(image(1000 + i)), "image/class/label": i % 3})))
+PYTHON
+"$towers" eval runs/tfrecord --data-path numbers --device cpu >out 2>err && complain "labels from 0 after a training with labels from 1: $(cat out)"
+grep -q 'seem to begin with 0, but those of the training began with 1: give --label-base 1, or 0 if' err || complain "labels from 0: $(cat err)"
+"$towers" eval runs/tfrecord --data-path numbers --device cpu --label-base 0 >out 2>err || complain "labels from 0, as told: $(cat err)"
+cp -r runs/tfrecord runs/told
+sed -i 's/^label-base: auto/label-base: 1/' runs/told/args.yaml
+"$towers" eval runs/told --data-path sets500/folder --device cpu >out 2>err || complain "a folder after a run with --label-base: $(cat err)"
+
 # ---- convert: the same bytes from any number of threads, also after a kill; what is damaged is made again
 data() { # STATUS ARGUMENT...
     local wanted=$1 status
