@@ -529,6 +529,12 @@ static void test_memory(void **state)
     assert_int_equal(bytes, 500);
     assert_false(loader_pixels(l, 4, &memory, &bytes));
     loader_destroy(l);
+    c.targets.classes = 25; /* as many bytes as the pixels have */
+    c.memory = 8 * 500;
+    l = create(&c);
+    assert_false(loader_pixels(l, 4, &memory, &bytes));
+    loader_destroy(l);
+    c.targets.classes = 0;
     c.memory = 4 * 500 - 1;
     l = NULL;
     assert_int_equal(loader_create(&c, &l), ERR_ARG);

@@ -325,7 +325,7 @@ static Status set_sizes(Loader *l)
     l->capacity += mix_is_on(&c->mix);
     l->slots_count = c->workers > 0 && c->depth > c->local ? c->depth : c->local + (c->workers > 0);
     l->workers_count = c->workers > 0 ? c->workers : 1;
-    int64_t slot = (int64_t)slot_image_bytes(c) * l->capacity;
+    int64_t slot = ((int64_t)slot_image_bytes(c) + c->targets.classes * (int64_t)sizeof(float)) * l->capacity;
     if (c->memory > 0 && c->workers > 0 && c->memory / slot < l->slots_count) {
         l->slots_count = (int)(c->memory / slot);
         if (l->slots_count <= c->local)
