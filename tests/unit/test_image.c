@@ -456,6 +456,19 @@ static void test_exif(void **state)
     }
 }
 
+/* Of two segments the first has the orientation; the second is what did not fit into it. */
+static void test_exif_in_two(void **state)
+{
+    uint8_t jpeg[] = "\xff\xd8\xff\xe1\0\x1e"
+                     "Exif\0\0II*\0\10\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0"
+                     "\xff\xe1\0\x10"
+                     "Exif\0\0xxxxxxxx"
+                     "\xff\xc0\0\10\10\0\2\0\3\1";
+    ImageInfo info;
+    assert_int_equal(image_probe(&(Bytes){.data = jpeg, .size = sizeof jpeg}, &info), OK);
+    assert_int_equal(info.orientation, 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_crops),
         cmocka_unit_test(test_exif),
+        cmocka_unit_test(test_exif_in_two),
         cmocka_unit_test(test_scans),
         cmocka_unit_test(test_announced_size),
         cmocka_unit_test(test_budget),

@@ -38,6 +38,7 @@ Status jpeg_probe(const uint8_t *data, size_t size, ImageInfo *info)
 {
     info->format = IMAGE_JPEG;
     size_t at = 2;
+    bool has_exif = false; /* a second Exif segment goes on with the first */
     for (;;) {
         while (at < size && data[at] != 0xff) at++; /* skip unexpected bytes, as the library does */
         while (at < size && data[at] == 0xff) at++;
@@ -57,8 +58,10 @@ Status jpeg_probe(const uint8_t *data, size_t size, ImageInfo *info)
             info->w = (int32_t)big16(data + at + 5);
             return OK;
         }
-        if (marker == 0xe1 && length >= 16 && memcmp(data + at + 2, "Exif\0\0", 6) == 0)
+        if (marker == 0xe1 && !has_exif && length >= 16 && memcmp(data + at + 2, "Exif\0\0", 6) == 0) {
             info->orientation = exif_orientation(data + at + 8, length - 8);
+            has_exif = true;
+        }
         at += length;
     }
 }
