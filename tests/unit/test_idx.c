@@ -261,6 +261,29 @@ static void test_dataset_without_name(void **state)
     source_close(d);
 }
 
+/* Fashion-MNIST is known by the name of its own folder, in torchvision's layout of the one above. */
+static void test_names_of_folders(void **state)
+{
+    static const struct {
+        const char *folder, *name, *first;
+    } cases[] = {{"fashion/digits", "digits", ""},
+                 {"fashion/KMNIST/raw", "KMNIST", ""},
+                 {"FashionMNIST/raw", "fashion-mnist", "T-shirt/top"}};
+    Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char folder[PATH_BYTES];
+        scratch_path(folder, cases[i].folder);
+        assert_int_equal(directory_create(folder), OK);
+        write_file(folder, "train-images-idx3-ubyte", &images);
+        write_file(folder, "train-labels-idx1-ubyte", &labels);
+        Source *d = NULL;
+        assert_int_equal(source_open(&(SourceConfig){.path = folder}, SPLIT_TRAIN, &d), OK);
+        assert_string_equal(source_info(d)->name, cases[i].name);
+        assert_string_equal(source_info(d)->class_names[0], cases[i].first);
+        source_close(d);
+    }
+}
+
 static void write_text(const char *folder, const char *name, const char *text)
 {
     Content b = {0};
@@ -416,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_gzip_bomb),
         cmocka_unit_test_setup_teardown(test_dataset, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_dataset_without_name, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(test_names_of_folders, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_own_classes, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_own_classes_refused, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(test_dataset_refused, scratch_make, scratch_drop),

@@ -336,18 +336,19 @@ static Status check_labels(const Pair *pair, const IdxSource *d)
     return OK;
 }
 
+/* The set is named after its folder, or the one above torchvision's "raw". */
 static Status name_set(const char *folder, IdxSource *d)
 {
     SourceInfo *info = &d->base.info;
     char full[PATH_MAX];
     if (!realpath(folder, full)) snprintf(full, sizeof full, "%s", folder);
-    if (!strcasestr(full, "fashion")) {
-        const char *slash = strrchr(full, '/');
-        utf8_escape(info->name, sizeof info->name, slash && slash[1] ? slash + 1 : full);
-        return class_names_set(&d->names, IDX_CLASSES, NULL);
-    }
-    snprintf(info->name, sizeof info->name, "fashion-mnist");
-    return class_names_set(&d->names, IDX_CLASSES, fashion_names);
+    char *slash = strrchr(full, '/');
+    if (slash && slash > full && !strcmp(slash, "/raw")) *slash = 0;
+    slash = strrchr(full, '/');
+    const char *name = slash && slash[1] ? slash + 1 : full;
+    bool fashion = strcasestr(name, "fashion") != NULL;
+    utf8_escape(info->name, sizeof info->name, fashion ? "fashion-mnist" : name);
+    return class_names_set(&d->names, IDX_CLASSES, fashion ? fashion_names : NULL);
 }
 
 Status idx_source_open(const char *path, Split split, Source **made)
