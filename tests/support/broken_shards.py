@@ -225,6 +225,8 @@ def tfrecords():
     for at in (first - 1, first // 2):  # the CRC, the picture: found when the data are read
         told(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:], "p0.png, offset 12: .*CRC of its .*damaged", 3, "check")
     told(gzip.compress(whole), "is compressed.*unpack it first")
+    put("table", b"PAR1" + whole, name + ".parquet")
+    run("table", 3, "train-00000-of-00001.parquet' is a table, which is not read")
     # fault: F25
     told(records(photo(None)), "record 0 .*no label")
     told(records({"image/class/label": 1}), "record 0 .*no image")

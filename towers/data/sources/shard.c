@@ -110,6 +110,7 @@ ShardKind shard_sniff(const char *path)
         if (ends_with(base, beside[i])) return SHARD_NONE;
     int fd = regular_open(path, O_RDONLY, NULL);
     ShardKind named = is_named_tar(base) ? SHARD_TAR : is_named_tfrecord(base) ? SHARD_TFRECORD : SHARD_NONE;
+    if (named && (ends_with(base, ".parquet") || ends_with(base, ".arrow"))) named = SHARD_TABLE;
     if (fd < 0) return named;
     ssize_t got = pread(fd, head, sizeof head, 0);
     close(fd);

@@ -12,7 +12,8 @@ typedef enum ShardKind {
     SHARD_TAR,      /* WebDataset */
     SHARD_TFRECORD, /* TFRecords of tf.Example */
     SHARD_MDS,      /* Mosaic Streaming */
-    SHARD_PACKED,   /* a compressed tar or compressed TFRecords: refused, with the remedy */
+    SHARD_PACKED,   /* a compressed tar or compressed TFRecords: refused, with the remedy, like the next */
+    SHARD_TABLE,    /* Parquet or Arrow, whose names are often those of TFRecords */
     SHARD_KINDS
 } ShardKind;
 

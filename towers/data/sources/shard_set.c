@@ -88,6 +88,11 @@ static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Split 
                     "'%s' is compressed: images in it cannot be read at random; unpack it first (gunzip, zstd "
                     "-d)",
                     path);
+    if (kind == SHARD_TABLE)
+        return FAIL(ERR_FORMAT,
+                    "'%s' is a table, which is not read: write its images to files, CLASS/NAME.jpg, or to WebDataset "
+                    "tars",
+                    path);
     if (set->kind && kind != set->kind)
         return FAIL(ERR_FORMAT, "'%s' is one of the %s, but others are %s: expected one kind", path, kind_names[kind],
                     kind_names[set->kind]);
