@@ -6,6 +6,7 @@
  * POWER: w[k]^POWER. FILE: lines CLASS,WEIGHT, by name or number, for every class; # begins a comment. A class without
  * training images has weight 0 in the first two, which with --loss bce no image uses. */
 #include "inception/job/job.h"
+#include "towers/files/utf8.h"
 
 enum { FILE_LIMIT = 64 << 20 /* bytes */ };
 
@@ -58,7 +59,7 @@ static Status weights_of_file(const SourceInfo *info, const char *path, float *w
     size_t bytes;
     int number = 1;
     TRY(file_load(path, OF_USER, ERR_ARG, FILE_LIMIT, &text, &bytes));
-    for (char *line = text; line; line = next, number++) {
+    for (char *line = text + utf8_mark(text); line; line = next, number++) {
         next = strchr(line, '\n');
         if (next) *next++ = 0;
         line[strcspn(line, "\r")] = 0;

@@ -46,7 +46,7 @@ for without in mixup cutmix class-weights; do
 done
 
 # ---- weights of classes: a power, or a file by name; all equal is no weight; the divisor is the sum of weights
-printf '%s\n' '# twice as much' 'T-shirt/top,2' 'Trouser,2' 'Pullover,2' 'Dress,2' 'Coat,2' 'Sandal,2' 'Shirt,2' 'Sneaker,2' '8,2' 'Ankle boot,2' >"$work/twos"
+printf '%s\n' $'\xef\xbb\xbf# twice as much' 'T-shirt/top,2' 'Trouser,2' 'Pullover,2' 'Dress,2' 'Coat,2' 'Sandal,2' 'Shirt,2' 'Sneaker,2' '8,2' 'Ankle boot,2' >"$work/twos"
 run plain --towers 2 --batch-size 16 --opt sgd --lr 0.1
 run doubled --towers 2 --batch-size 16 --opt sgd --lr 0.1 --class-weights "$work/twos"
 paste <(column doubled weight) <(column doubled images) | awk '$1 != 2 * $2 { exit 1 }' || complain "weights of samples that count twice: $(column doubled weight)"

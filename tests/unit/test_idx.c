@@ -297,7 +297,9 @@ static void test_own_classes(void **state)
     Content images = color_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
     write_file(scratch, "train-images-idx4-ubyte", &images);
     write_file(scratch, "train-labels-idx1-ubyte", &labels);
-    write_text(scratch, "classes.txt", "cat\r\ndog\nabcdefghijklmnopqrstuvwxyzabcd\303\251");
+    write_text(scratch, "classes.txt",
+               "\xef\xbb\xbf"
+               "cat\r\ndog\nabcdefghijklmnopqrstuvwxyzabcd\303\251");
     Source *d = NULL;
     assert_int_equal(source_open(&(SourceConfig){.path = scratch}, SPLIT_TRAIN, &d), OK);
     const SourceInfo *info = source_info(d);

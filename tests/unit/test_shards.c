@@ -172,6 +172,10 @@ static void test_braces(void **state)
     expect_braces("a", 1, (const char *[]){"a"});
     expect_braces("a{08..11}.tar", 4, (const char *[]){"a08.tar", "a09.tar", "a10.tar", "a11.tar"});
     expect_braces("{9..10}", 2, (const char *[]){"9", "10"});
+    expect_braces("{9..010}{99..100}", 4, (const char *[]){"00999", "009100", "01099", "010100"});
+    expect_braces("{1..0000000000000000000000000002}", 1, (const char *[]){"1..0000000000000000000000000002"});
+    expect_braces("{00..1}", 2, (const char *[]){"00", "01"});
+    expect_braces("a{0..1}{099..100}", 4, (const char *[]){"a0099", "a0100", "a1099", "a1100"});
     expect_braces("{x,y{1..2},}z", 4, (const char *[]){"xz", "y1z", "y2z", "z"});
     expect_braces("{a,b}{0..1}::c", 5, (const char *[]){"a0", "a1", "b0", "b1", "c"});
     static const char *const wrong[] = {"{a", "a{1..2}{", "{5..1}", "{0..99999999}", "{0..999}{0..999}{0..999}"};

@@ -36,6 +36,13 @@ bool utf8_valid(const char *text)
     return point == -2;
 }
 
+size_t utf8_mark(const char *text)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    size_t bytes = strlen(mark);
+    return strncmp(text, mark, bytes) ? 0 : bytes;
+}
+
 size_t utf8_escape(char *to, size_t room, const char *from)
 {
     const unsigned char *at = (const unsigned char *)from, *next = at;

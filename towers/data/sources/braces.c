@@ -28,7 +28,8 @@ static Status choice_expand(const char *before, const char *choice, size_t count
     return text_expand(before, text, depth + 1, paths);
 }
 
-/* "000..099": numbers, of the width of the first if it begins with 0. False if it is no range. */
+/* "000..099": numbers, all as wide as the wider end if one of the two begins with a 0 that it does not need. False if it is
+ * no range. */
 static bool range_parse(const char *inside, size_t count, long long *first, long long *last, int *width)
 {
     char text[2 * WIDTH_MAX + 4], *end;
@@ -41,8 +42,10 @@ static bool range_parse(const char *inside, size_t count, long long *first, long
     if (end == text || strncmp(end, "..", 2) != 0) return false;
     const char *second = end + 2;
     *last = strtoll(second, &end, 10);
-    *width = text[0] == '0' ? (int)(dots - inside) : 1;
-    return end != second && *end == 0;
+    int first_width = (int)(dots - inside), last_width = (int)strlen(second);
+    bool padded = (text[0] == '0' && first_width > 1) || (*second == '0' && last_width > 1);
+    *width = !padded ? 1 : first_width > last_width ? first_width : last_width;
+    return end != second && *end == 0 && last_width <= WIDTH_MAX;
 }
 
 static Status text_expand(const char *before, const char *text, int depth, Names *paths)

@@ -28,7 +28,8 @@ static Status names_read(FILE *from, const char *path, int most, Names *names)
     char *line = NULL;
     size_t room = 0;
     while (st == OK && getline(&line, &room, from) > 0) {
-        int length = line_trim(line);
+        char *text = line + (names->count ? 0 : utf8_mark(line));
+        int length = line_trim(text);
         if (length < 1)
             st = FAIL(ERR_FORMAT, "'%s': line %d: expected the name of class %d, found %s", path, names->count + 1,
                       names->count, length ? "control characters" : "nothing");
@@ -36,7 +37,7 @@ static Status names_read(FILE *from, const char *path, int most, Names *names)
             st = FAIL(ERR_FORMAT, "'%s': expected at most %d classes, one per line", path, most);
         else {
             char name[1024];
-            utf8_escape(name, sizeof name, line);
+            utf8_escape(name, sizeof name, text);
             st = names_add(names, name);
         }
     }

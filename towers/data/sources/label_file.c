@@ -4,6 +4,7 @@
 
 #include "kernels/array.h"
 #include "towers/files/files.h"
+#include "towers/files/utf8.h"
 
 enum { FILE_LIMIT = 1 << 30 /* bytes */, COLUMNS_MAX = LABEL_CLASSES_MAX + 1 };
 
@@ -354,10 +355,8 @@ static Status file_fill(LabelFile *f, Reader *r)
 /* Takes over `text`, which ends with a NUL. */
 static Status text_parse(const char *path, const char *group, char *text, size_t count, LabelFile *file)
 {
-    static const char mark[] = "\xEF\xBB\xBF"; /* of UTF-8, as some spreadsheets write it */
     *file = (LabelFile){.text = text};
-    Reader r = {.path = path, .at = text, .group = group};
-    if (!strncmp(text, mark, 3)) r.at += 3;
+    Reader r = {.path = path, .at = text + utf8_mark(text), .group = group};
     Status st = strlen(text) == count ? file_fill(file, &r)
                                       : FAIL(ERR_FORMAT,
                                              "'%s' has a byte 0 at offset %zu: expected "
