@@ -409,12 +409,14 @@ static void test_crops(void **state)
 static void test_no_memory(void **state)
 {
     failing_malloc_or_skip();
-    static const char *const jpegs[] = {"baseline.jpg", "progressive.jpg", "cmyk.jpg"};
-    for (size_t k = 0; k < sizeof jpegs / sizeof *jpegs; k++) {
+    /* lossless.webp is not here: libwebp 1.2.4 crashes when one of its allocations fails. */
+    static const char *const names[] = {"baseline.jpg", "progressive.jpg", "cmyk.jpg",
+                                        "rgb.png",      "deep.png",        "lossy.webp"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         Fixture f;
         bool reached = true;
         int refused = 0;
-        picture_load(jpegs[k], &f);
+        picture_load(names[k], &f);
         for (int n = 1; reached; n++) {
             Bytes bytes = {.data = f.data, .size = f.size, .room = f.size};
             ImageInfo info;
@@ -427,12 +429,12 @@ static void test_no_memory(void **state)
             allocations_left = 0;
             bool missing = st == ERR_MEMORY && strstr(status_message(), "no memory");
             if (reached ? st != OK && !missing : st != OK)
-                fail_msg("%s, allocation %d: %d, %s", jpegs[k], n, st, status_message());
+                fail_msg("%s, allocation %d: %d, %s", names[k], n, st, status_message());
             refused += st == ERR_MEMORY;
             pixels_free(&pixels);
             image_decoder_destroy(f.decoder);
         }
-        assert_in_range(refused, 5, 500);
+        assert_in_range(refused, 4, 500);
     }
 }
 

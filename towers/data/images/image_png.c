@@ -3,6 +3,7 @@
  * checksums of all chunks are compared, which libspng does not do for the pixels. */
 #include "towers/data/images/image_formats.h"
 
+#include <errno.h>
 #include <spng.h>
 #include <zlib.h>
 
@@ -48,10 +49,11 @@ static Status checksums_compare(const uint8_t *data, size_t size)
     return OK;
 }
 
+/* libspng calls it damage of the pixels when zlib has no memory, so errno is asked, which was 0 before. */
 static Status png_failure(int code)
 {
-    return FAIL(code == SPNG_EMEM ? ERR_MEMORY : ERR_FORMAT, "PNG: %s: the file is cut off or damaged",
-                spng_strerror(code));
+    if (code == SPNG_EMEM || errno == ENOMEM) return FAIL(ERR_MEMORY, "no memory to decode a PNG");
+    return FAIL(ERR_FORMAT, "PNG: %s: the file is cut off or damaged", spng_strerror(code));
 }
 
 /* 16-bit gray (with alpha if `step` is 2) to RGB; values above 255 become white. */
@@ -103,6 +105,7 @@ Status png_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
 {
     enum { CHUNK_MAX = 64 << 20 };
     TRY(checksums_compare(bytes->data, bytes->size));
+    errno = 0;
     spng_ctx *png = spng_ctx_new(0);
     if (!png) return FAIL(ERR_MEMORY, "no memory for PNG decoder");
     struct spng_ihdr header;

@@ -1,6 +1,7 @@
 /* WebP by libwebp. Always decoded as a whole: the library's cropping changes chroma at the edges of a crop. */
 #include "towers/data/images/image_formats.h"
 
+#include <errno.h>
 #include <webp/decode.h>
 
 static uint32_t little32(const uint8_t *at)
@@ -44,7 +45,13 @@ Status webp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
     image_hold(decoder, (3 + 4) * (int64_t)info->h * info->w + 3 * (int64_t)part.h * part.w); /* 4: the library's */
     TRY(pixels_shape(&decoder->whole, info->h, info->w, 3));
     Pixels *whole = &decoder->whole;
-    if (!WebPDecodeRGBInto(bytes->data, bytes->size, whole->at, whole->pitch * (size_t)whole->h, (int)whole->pitch))
-        return FAIL(ERR_FORMAT, "WebP: the file is cut off or damaged");
+    WebPDecoderConfig config;
+    if (!WebPInitDecoderConfig(&config)) return FAIL(ERR_INTERNAL, "WebP: the library has another version");
+    config.output = (WebPDecBuffer){.colorspace = MODE_RGB, .is_external_memory = 1};
+    config.output.u.RGBA = (WebPRGBABuffer){whole->at, (int)whole->pitch, whole->pitch * (size_t)whole->h};
+    errno = 0; /* some failed allocations have a status of damage */
+    VP8StatusCode code = WebPDecode(bytes->data, bytes->size, &config);
+    if (code != VP8_STATUS_OK && errno == ENOMEM) return FAIL(ERR_MEMORY, "no memory to decode a WebP");
+    if (code != VP8_STATUS_OK) return FAIL(ERR_FORMAT, "WebP: the file is cut off or damaged");
     return part_copy(whole->at, info->w, 3, part, pixels);
 }
