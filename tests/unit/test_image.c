@@ -14,6 +14,7 @@
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 
 #include "kernels/philox.h"
+#include "kernels/progress.h"
 #include "tests/support/failing_malloc.h"
 #include "towers/data/images/image_memory.h"
 
@@ -438,6 +439,21 @@ static void test_no_memory(void **state)
     }
 }
 
+/* Images that take long say so while they are decoded. */
+static void shows_progress(Fixture *f, const char *name)
+{
+    ProgressSlot slot = {.at_ns = 0};
+    progress_of_thread(&slot);
+    Status st = decode(f, f->size, &f->pixels);
+    progress_of_thread(NULL);
+    if (st != OK || (slot.at_ns > 0) != (strstr(name, ".jpg") || strstr(name, ".png"))) fail_msg("%s", name);
+}
+
+static void test_progress(void **state)
+{
+    each_picture(shows_progress);
+}
+
 /* Any bytes are an orientation of 1 to 8; the last entry may end where the block does. */
 static void test_exif(void **state)
 {
@@ -486,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_announced_size),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "kernels/progress.h"
 #include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
@@ -645,6 +646,26 @@ static void test_refused(void **state)
 }
 
 /* The work of the threads; a loader that was replaced begins at zero again. */
+/* While the caller waits for a batch, the images that the threads finish are its signs of life. */
+static void test_progress(void **state)
+{
+    CountedSource d = counted(4000, 8, 8, 3);
+    LoaderConfig c = config_of(&d);
+    ProgressSlot slot = {.at_ns = 0};
+    c.workers = 1;
+    c.shares = (Shares){.towers = 3, .batch = {400, 400, 400}};
+    c.max_steps = 1000;
+    Loader *l = create(&c);
+    progress_to(&slot);
+    for (int i = 0; i < 3000 && slot.at_ns == 0; i++) { /* it need not wait for each */
+        const Batch *batch;
+        assert_int_equal(loader_next(l, &batch), OK);
+    }
+    progress_to(NULL);
+    assert_string_equal(slot.what, "an image");
+    loader_destroy(l);
+}
+
 static void test_cause(void **state)
 {
     CountedSource memory = counted(10, 6, 6, 1), files = counted(10, 0, 0, 3);
@@ -662,6 +683,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contents),
+        cmocka_unit_test(test_progress),
         cmocka_unit_test(test_cause),
         cmocka_unit_test(test_epochs_differ),
         cmocka_unit_test(test_plain_order),

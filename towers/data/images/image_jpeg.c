@@ -11,6 +11,8 @@
 
 #include <jerror.h>
 
+#include "kernels/progress.h"
+
 struct JpegDecoder {
     struct jpeg_decompress_struct info;
     struct jpeg_error_mgr errors;
@@ -96,6 +98,7 @@ static void on_text(j_common_ptr info)
 static void on_progress(j_common_ptr info)
 {
     JpegDecoder *j = info->client_data;
+    progress_made("rows of a JPEG");
     if (!info->is_decompressor || ((j_decompress_ptr)info)->input_scan_number <= j->scans_max) return;
     info->err->msg_code = 0;
     snprintf(j->why, sizeof j->why, "more than %d scans", j->scans_max);

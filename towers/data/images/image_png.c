@@ -7,6 +7,8 @@
 #include <spng.h>
 #include <zlib.h>
 
+#include "kernels/progress.h"
+
 static uint32_t big32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -66,6 +68,23 @@ static void deep_gray_row(const uint8_t *row, size_t step, size_t n, uint8_t *rg
     }
 }
 
+/* SPNG_EOI: this was the last row. */
+static int row_decode(spng_ctx *png, uint8_t *to, size_t bytes)
+{
+    progress_made("rows of a PNG");
+    return spng_decode_row(png, to, bytes);
+}
+
+/* The rows of an interlaced image come in seven passes, each in its place. */
+static int passes_decode(spng_ctx *png, const Pixels *whole)
+{
+    struct spng_row_info row;
+    int code = 0;
+    while (code == 0 && (code = spng_get_row_info(png, &row)) == 0)
+        code = row_decode(png, whole->at + row.row_num * whole->pitch, whole->pitch);
+    return code == SPNG_EOI ? 0 : code;
+}
+
 static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spng_ihdr *header, Rect part,
                           Pixels *pixels)
 {
@@ -84,12 +103,12 @@ static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spn
     Pixels *whole = &decoder->whole;
     if (bytes != whole->pitch * header->height)
         return FAIL(ERR_INTERNAL, "PNG: expected rows of %zu bytes, found an image of %zu", whole->pitch, bytes);
-    code = interlaced ? spng_decode_image(png, whole->at, bytes, format, 0)
-                      : spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
+    code = spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
+    if (interlaced && code == 0) code = passes_decode(png, whole);
     for (int32_t y = 0; code == 0 && y < part.y + part.h; y++) {
         const uint8_t *row = whole->at + (interlaced ? (size_t)y * whole->pitch : 0);
-        if (!interlaced) code = spng_decode_row(png, whole->at, whole->pitch);
-        if (code == SPNG_EOI) code = 0; /* this was the last row */
+        if (!interlaced) code = row_decode(png, whole->at, whole->pitch);
+        if (code == SPNG_EOI) code = 0;
         if (code || y < part.y) continue;
         uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch;
         row += (size_t)part.x * (size_t)pixel;

@@ -10,6 +10,8 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "kernels/clock.h"
+#include "kernels/progress.h"
 #include "towers/data/loading/slot.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIECE = 8, PREPARING = -1 };
@@ -17,6 +19,7 @@ enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIEC
 typedef struct Worker {
     Loader *loader; /* borrowed */
     SampleReader reader;
+    ProgressSlot progress; /* of the thread */
 } Worker;
 
 /* Images [first, end) of batch `number`. */
@@ -201,6 +204,7 @@ static void *run_worker(void *argument)
 {
     Worker *worker = argument;
     Loader *l = worker->loader;
+    progress_of_thread(&worker->progress);
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         work_once(l, &worker->reader);
@@ -219,15 +223,32 @@ static bool has_failed(const Loader *l, int64_t number)
     return l->failed == number && slot->left <= slot->count - slot->next;
 }
 
+/* Until a thread reports, or for a second. What the threads do since `*seen` is a sign of life while this one waits. */
+static void threads_wait(Loader *l, int64_t *seen)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_cond_timedwait(&l->done, &l->lock, &until);
+    int64_t last = *seen;
+    for (int i = 0; i < l->threads_count; i++) {
+        int64_t at = atomic_load(&l->workers[i].progress.at_ns);
+        if (at > last) last = at;
+    }
+    if (last > *seen) progress_made("an image");
+    *seen = last;
+}
+
 /* Wait until batch `number` is ready or has failed; without workers, do the work here. */
 static void wait_for(Loader *l, int64_t number)
 {
     const BatchSlot *slot = slot_of(l, number);
+    int64_t seen = clock_ns();
     while (slot->ready != number && !has_failed(l, number)) {
         if (l->threads_count == 0)
             work_once(l, &l->workers[0].reader);
         else
-            pthread_cond_wait(&l->done, &l->lock);
+            threads_wait(l, &seen);
     }
 }
 

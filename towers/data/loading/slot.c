@@ -2,6 +2,7 @@
 #include "towers/data/loading/slot.h"
 #include "kernels/array.h"
 #include "kernels/clock.h"
+#include "kernels/progress.h"
 
 static int32_t channels_of(const LoaderConfig *config)
 {
@@ -105,6 +106,7 @@ Status slot_read(BatchSlot *slot, int32_t i, SampleReader *reader)
     st = sample_decode(slot, i, reader);
     transform_worker_rest(&reader->transform);
     bytes_rest(&reader->bytes);
+    progress_made("an image");
     if (st == ERR_FORMAT || st == ERR_MEMORY) {
         /* Add the name of the file to a decoder's error. */
         char where[300], why[STATUS_MESSAGE_BYTES];
