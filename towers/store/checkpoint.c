@@ -192,14 +192,14 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY_OUT(files_write(temporary, content));
     /* Rename `temporary` to `path`. If `path` exists (a resumed run saves the same step again), the two are exchanged
      * in one call, and the old checkpoint becomes the temporary directory. */
-    char aside[PATH_BYTES];
+    char aside[PATH_BYTES] = "";
     if (rename(temporary, path) != 0) {
         if (errno != ENOTEMPTY && errno != EEXIST)
             TRY_OUT(FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno)));
         if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
             if (errno != EINVAL && errno != ENOSYS)
                 TRY_OUT(FAIL(ERR_IO, "cannot exchange '%s' and '%s': %s", temporary, path, strerror(errno)));
-            TRY_OUT(set_aside(path, aside)); /* no RENAME_EXCHANGE: keep the old one under another name */
+            TRY_OUT(set_aside(path, aside)); /* no RENAME_EXCHANGE (NFS): the old one stays until the end */
             if (rename(temporary, path) != 0)
                 TRY_OUT(FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno)));
         }
@@ -207,6 +207,7 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY_OUT(directory_sync(ckpt));
     TRY_OUT(latest_write(ckpt, content->step));
     TRY_OUT(published_verify(ckpt, path));
+    if (*aside) (void)!tree_remove(aside);
     prune(ckpt, keep, protect, content->step);
 out:
     (void)!tree_remove(temporary); /* a failed save, or the checkpoint that was replaced */
