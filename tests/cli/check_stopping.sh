@@ -15,6 +15,14 @@ refused() { # TEXT ARGUMENT...
     train refused "${@:2}"
     [[ $? == 2 ]] && grep -qF -- "$1" "$err" || complain "${*:2}: wanted '$1': $(cat "$err")"
 }
+evaluation_stopped() { # NAME STEP FAULTS ARGUMENT...: in the evaluation behind the step
+    TOWERS_FAULT="$3delay:tower=0,step=$2,ms=1000,activity=evaluation" train "$1" --log-samples "${@:4}" &
+    until grep -q "^$2," "runs/$1/samples.csv" 2>/dev/null || ! kill -0 $!; do sleep 0.01; done
+    sleep 0.5
+    kill -TERM "$(cat "runs/$1/.lock")"
+    wait $!
+    [[ $? == 143 ]] || complain "$1: not stopped: $(cat "$err")"
+}
 epochs() { # RUN
     tail -n 1 "runs/$1/results.csv" | cut -d, -f1
 }
@@ -63,12 +71,8 @@ else
     # Stopped in its last evaluation, a run makes up for it, also twice if it is killed before it has saved: one row, with the rate of the step.
     paused=(--epochs 4 --stop-epoch 2 --sched cosine --eval-batch-size 8)
     train paused "${paused[@]}" || complain "--stop-epoch: $(cat "$err")"
-    TOWERS_FAULT=delay:tower=0,step=18,ms=1000,activity=evaluation train late --log-samples "${paused[@]}" &
-    until grep -q "^18," runs/late/samples.csv 2>/dev/null || ! kill -0 $!; do sleep 0.01; done
-    sleep 0.5
-    kill -TERM "$(cat runs/late/.lock)"
-    wait $!
-    [[ $? == 143 && $(epochs late) == 1 ]] || complain "not stopped in the evaluation of epoch 2: $(cat "$err")"
+    evaluation_stopped late 18 "" "${paused[@]}"
+    [[ $(epochs late) == 1 ]] || complain "not stopped in the evaluation of epoch 2: $(cat "$err")"
     cp -r runs/late runs/returned
     TOWERS_FAULT=kill:tower=0,step=18,activity=checkpoint train late --resume auto "${paused[@]}" && complain "not killed before it saved"
     [[ $(epochs late) == 2 ]] || complain "killed before the evaluation was recorded"
@@ -81,6 +85,13 @@ else
     TOWERS_FAULT=nan:tower=0,step=20 train returned --resume auto "${back[@]}" || complain "a return behind a resume: $(cat "$err")"
     grep -q "back to step 18" runs/returned/log.txt || complain "not back to the checkpoint without an evaluation: $(cat "$err")"
     cmp -s <(cut -d, -f1-8 runs/undisturbed/results.csv) <(cut -d, -f1-8 runs/returned/results.csv) || complain "other epochs behind a return: $(cat runs/returned/results.csv)"
+
+    # And one whose epoch has counted no step.
+    empty=(--global-batch-size 70 --epochs 4 --patience 2 --lr 0 --eval-batch-size 8 --nan-policy skip)
+    TOWERS_FAULT=nan:tower=0,step=2 train empty "${empty[@]}" || complain "--nan-policy skip: $(cat "$err")"
+    evaluation_stopped emptied 2 "nan:tower=0,step=2;" "${empty[@]}"
+    train emptied --resume auto "${empty[@]}" || complain "resuming an epoch without steps: $(cat "$err")"
+    cmp -s <(cut -d, -f1-8 runs/empty/results.csv) <(cut -d, -f1-8 runs/emptied/results.csv) || complain "other epochs behind one without steps: $(cat runs/emptied/results.csv)"
 fi
 
 # The loss falls, but by less than --min-delta from one epoch to the next.

@@ -196,6 +196,7 @@ Status run_state_parse(TowerProcess *p, const char *text, const char *path)
     if (run.best[SCORE_ACCURACY] < 0) run.best[SCORE_ACCURACY] = NAN; /* as older versions wrote it */
     if (!json_object_get(root, "epoch_weight")) run.epoch_weight = (double)run.epoch_count;
     if (!json_object_get(root, "epoch_steps")) run.epoch_steps = (run.epoch_count + full - 1) / full;
+    if (!json_object_get(root, "epoch_told") && !run.epoch_count) run.epoch_told = run.step;
     const json_t *all = json_object_get(root, "phases");
     for (int i = 0; i < p->replica->phases; i++) {
         const json_t *one = p->replica->phases == 1 ? root : json_object_get(all, job_phase(p->job, i)->name);

@@ -133,7 +133,7 @@ bool epoch_ended(const TowerProcess *p)
 
 bool epoch_end_is_owed(const TowerProcess *p)
 {
-    return epoch_ended(p) && p->run.epoch_count > 0 && p->run.epoch_told != p->run.step;
+    return epoch_ended(p) && p->run.epoch_told != p->run.step;
 }
 
 int64_t unfreeze_step(const TowerProcess *p)

@@ -126,7 +126,7 @@ static inline bool leads_group(const Placement *place)
 /* The towers of a process: "tower 1", "towers 4..7 (process 1)". */
 void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 bool epoch_ended(const TowerProcess *p); /* with the last step */
-/* True after a signal during an evaluation, which leaves the end of the epoch to the resumed run. */
+/* True after a signal during an evaluation: the end of the epoch is left to a resumed run, or one that returns here. */
 bool epoch_end_is_owed(const TowerProcess *p);
 /* The step after which frozen parameters join (--unfreeze-epoch). */
 int64_t unfreeze_step(const TowerProcess *p);
