@@ -95,9 +95,7 @@ static Status name_row(const Published *table, const char *given, PublishedRow *
     snprintf(name, sizeof name, "%.*s", colon ? (int)(colon - given) : (int)strlen(given), given);
     TRY(model_find(name, &model));
     const PublishedRow *found = published_find(table, model->name, colon ? colon + 1 : NULL);
-    if (!found)
-        return FAIL(ERR_ARG, "no published weights '%s' of %s are known; 'towers fetch' lists all",
-                    colon ? colon + 1 : "", model->name);
+    if (!found) return published_refuse(table, model->name, colon ? colon + 1 : NULL);
     *row = *found;
     return OK;
 }

@@ -60,13 +60,18 @@ Status cached_weights(const Options *o, const PublishedRow *row, char path[PATH_
                                 .context = &shown});
 }
 
-Status cached_named(const Options *o, const char *model, const char *name, char path[PATH_BYTES], bool *found)
+Status cached_named(const Options *o, const char *model, const char *name, char path[PATH_BYTES])
 {
     Published *table;
     TRY(published_open(o->weights_table, &table));
     const PublishedRow *row = published_find(table, model, name);
-    *found = row != NULL;
-    Status st = row ? cached_weights(o, row, path) : OK;
+    Status st = OK;
+    if (row)
+        st = cached_weights(o, row, path);
+    else if (published_find(table, NULL, name))
+        st = published_refuse(table, model, name);
+    else
+        snprintf(path, PATH_BYTES, "%s", name);
     published_close(table);
     return st;
 }

@@ -12,7 +12,6 @@ void cached_address(const Options *options, const PublishedRow *row, char addres
 /* The verified file of a row: from the cache, else downloaded to it, with a line of progress on stderr unless --quiet.
  * Errors: as for download. */
 NODISCARD Status cached_weights(const Options *options, const PublishedRow *row, char path[PATH_BYTES]);
-/* The verified file of a name that --pretrained or --weights may have ("imagenet"); *found is false if this model has
- * no such name. */
-NODISCARD Status cached_named(const Options *options, const char *model, const char *name, char path[PATH_BYTES],
-                              bool *found);
+/* The verified file of a name that --pretrained or --weights may have ("imagenet"). If this model has no such name: ERR_ARG
+ * for a name of published weights of others, else `path` becomes the name. */
+NODISCARD Status cached_named(const Options *options, const char *model, const char *name, char path[PATH_BYTES]);

@@ -21,11 +21,11 @@ Status job_weights(const Options *o, const char *given, char *path, size_t bytes
     snprintf(path, bytes, "%s", given);
     if (stat(given, &info) != 0) {
         char cached[PATH_BYTES];
-        bool found = false;
         const Model *model;
-        if (o && o->argument_count && !strchr(given, '/') && model_find(o->arguments[0], &model) == OK)
-            TRY(cached_named(o, model->name, given, cached, &found));
-        if (found) snprintf(path, bytes, "%s", cached);
+        if (o && o->argument_count && !strchr(given, '/') && model_find(o->arguments[0], &model) == OK) {
+            TRY(cached_named(o, model->name, given, cached));
+            snprintf(path, bytes, "%s", cached);
+        }
         return OK; /* opening it reports any error */
     }
     if (!S_ISDIR(info.st_mode)) return OK;

@@ -245,8 +245,21 @@ const PublishedRow *published_at(const Published *table, int index)
 const PublishedRow *published_find(const Published *table, const char *model, const char *name)
 {
     for (int i = 0; i < table->count; i++)
-        if (!strcmp(table->row[i].model, model) && (!name || !strcmp(table->row[i].name, name))) return &table->row[i];
+        if ((!model || !strcmp(table->row[i].model, model)) && (!name || !strcmp(table->row[i].name, name)))
+            return &table->row[i];
     return NULL;
+}
+
+Status published_refuse(const Published *table, const char *model, const char *name)
+{
+    char known[STATUS_MESSAGE_BYTES / 2];
+    Text text = text_start(known, sizeof known);
+    for (int i = 0; i < table->count; i++)
+        text_add(&text, "%s%s:%s", i ? ", " : "", table->row[i].model, table->row[i].name);
+    return FAIL(ERR_ARG,
+                "no published weights%s%s%s of %s are known, only %s: choose one of these ('towers fetch' describes "
+                "them), or give a file of other weights",
+                name ? " '" : "", name ? name : "", name ? "'" : "", model, known);
 }
 
 const PublishedRow *published_file(const Published *table, const char *file)

@@ -31,8 +31,11 @@ NODISCARD Status published_parse(const char *text, size_t bytes, const char *nam
                                  Published **made);                  /* this text alone */
 void published_close(Published *table);                              /* NULL is fine */
 const PublishedRow *published_at(const Published *table, int index); /* NULL after the last; borrowed */
-/* The row of a model with this name ("imagenet"; NULL: its first). NULL if there is none. */
+/* The row of a model with this name ("imagenet"; NULL: its first), or of any model if that is NULL. NULL if
+ * there is none. */
 const PublishedRow *published_find(const Published *table, const char *model, const char *name);
+/* ERR_ARG: there is no such row, with those that there are. */
+Status published_refuse(const Published *table, const char *model, const char *name);
 /* The row whose file has this name. */
 const PublishedRow *published_file(const Published *table, const char *file);
 

@@ -103,7 +103,11 @@ refused 2 "does not end in the name of a file" fetch "$base/good/"
 refused 2 "does not end in the name of a file" fetch "$base/good/.hidden-12345678.bin"
 refused 2 "does not end in the name of a file" fetch "$base/good/a-12345678.bin?x=y"
 refused 2 "expected 64 hexadecimal digits" fetch "$base/good/$name" --sha256 1234
-refused 2 "no published weights 'none' of resnet18" fetch resnet18:none
+known="are known, only resnet18:imagenet, resnet50:imagenet, resnet50:imagenet-v2, inception_v3:imagenet: choose one of these"
+refused 2 "no published weights 'none' of resnet18 $known" fetch resnet18:none
+refused 2 "no published weights of inception_v4 $known" fetch inception_v4
+refused 2 "no published weights 'imagenet' of inception_v4 $known" train inception_v4 --pretrained imagenet --dataset synthetic
+refused 2 "no published weights 'imagenet' of googlenet $known" eval googlenet --weights imagenet --dataset synthetic
 refused 2 "unknown model 'resnet19'" fetch resnet19
 refused 2 "--dry-run needs weights" fetch --dry-run
 (mkdir -p "$cache" && exec 9>"$cache/$name.part" && flock 9 && refused 6 "another process is downloading" fetch "$base/good/$name"
