@@ -191,6 +191,8 @@ else
         same nan-back nan-left
         rm -r "$work/nan-back" "$work/nan-left"
     done
+    TOWERS_FAULT="nan:tower=1,step=3" run 0 nan-first "${args[@]}" --nan-policy rollback # to step 0, whose grid stays recorded
+    head -n 1 "$work/nan-first/generated.jsonl" | grep -q '^{"step":0,' || complain "nan-first: $(cat "$work/nan-first/generated.jsonl")"
     TOWERS_FAULT="bitflip:tower=1,step=5" run 8 flipped "${args[@]}" --sdc-check 1
     grep -q "the replicas of tower 0 and tower 1 differ" "$err" || complain "bitflip: $(cat "$err")"
 fi

@@ -461,8 +461,6 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     TRY_OUT(info.st_size ? OK : append_record(metrics->file[EPOCHS], header, strlen(header)));
     TRY_OUT(file_prepare(run_dir, LAYERS, resume_step, json_line_step, &moved, metrics));
     TRY_OUT(file_prepare(run_dir, NORMS, resume_step, json_line_step, &moved, metrics));
-    TRY_OUT(path_join(path, run_dir, "generated.jsonl"));
-    if (resume_step == 0) TRY_OUT(lines_cut(path, -1, json_line_step)); /* the grid of step 0 is drawn again */
     TRY_OUT(file_prepare(run_dir, GENERATED, resume_step, json_line_step, &moved, metrics));
     TRY_OUT(file_prepare(run_dir, LOG, resume_step, log_line_step, &moved, metrics));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));

@@ -126,7 +126,8 @@ static Status records_open(TowerProcess *p, bool restored)
     if (!is_root(&p->place)) return OK;
     if (restored && p->run.step < p->total_steps) /* an interrupted epoch will be recorded again */
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
-    if (restored && epoch_end_is_owed(p)) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
+    bool again = epoch_end_is_owed(p) || p->run.step == 0; /* the grid of step 0 is drawn again, too */
+    if (restored && again) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->metrics_interval, p->job->scalar_interval,
                      p->job->program.several, &p->metrics));
     outcome_forget(p->job->run_dir);
