@@ -231,15 +231,16 @@ static void request_key(Request *r)
     /* Whether the whole of a set without parts may be evaluated: for training it may not, though an index is there. */
     int whole = r->config->whole && r->split != SPLIT_TRAIN;
     char text[3 * PATH_BYTES], here[PATH_BYTES] = "", *full = NULL;
-    if (is_shard_list(r->config->path)) {
+    bool list = is_shard_list(r->config->path); /* whose links are watched since version 4 */
+    if (list) {
         if (!getcwd(here, sizeof here)) here[0] = 0;
     } else {
         full = realpath(r->config->path, NULL);
     }
     const char *path = full ? full : r->config->path; /* a list may be of any length */
     XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
-    int n = snprintf(text, sizeof text, "shards 3\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %.17g", here,
-                     (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, whole,
+    int n = snprintf(text, sizeof text, "shards %d\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %.17g", 3 + list,
+                     here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, whole,
                      (int)r->config->label_base, shard_class_files(r->config->path), r->config->val_split);
     free(full);
     XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
