@@ -66,8 +66,9 @@ static Status look_at(void *context, SurveyWorker *worker, int64_t id, int32_t l
     Look *l = context;
     if (st == ERR_MEMORY || st == ERR_IO) return st;
     label = source_label(l->source, id); /* also of a sample that could not be read */
-    /* The buffer holds no sample, or the one before, if this one could not be read: then it equals no other. */
-    XXH128_hash_t hash = st == OK ? XXH3_128bits(worker->bytes.data, worker->bytes.size) : XXH3_128bits(&id, sizeof id);
+    /* The buffer holds no sample, or the one before, if this one could not be read: then it equals no other of any part. */
+    XXH128_hash_t hash = st == OK ? XXH3_128bits(worker->bytes.data, worker->bytes.size)
+                                  : XXH3_128bits_withSeed(&id, sizeof id, (uintptr_t)l);
     pthread_mutex_lock(&l->lock);
     l->hash[id] = hash;
     const int32_t *labels = &label;

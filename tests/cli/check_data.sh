@@ -74,6 +74,11 @@ says 'duplicates: 0 within the training images'
 data 3 check changed # which scans the folder again
 says 'train/one/7\.jpg.*cut off'
 
+mkdir -p spoiled/train/a spoiled/val/a
+echo BM1 >spoiled/train/a/0.jpg && echo BM2 >spoiled/val/a/0.jpg
+data 0 info spoiled
+says 'duplicates: 0 within the training images, 0 evaluation images that are also'
+
 # ---- show
 data 2 show photos --img-size 80 -o sheet.jpg
 says '-o sheet.jpg: a PNG is written; name the file .png'
