@@ -103,9 +103,7 @@ static Status groups_read(const Source *source, const FoldConfig *config, Groups
 {
     char path[PATH_BYTES];
     TRY(labels_find(source, config, path));
-    char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
-    if (slash) snprintf(groups->root, sizeof groups->root, "%.*s", (int)(slash - real + 1), real);
-    free(real);
+    snprintf(groups->root, sizeof groups->root, "%.*s", (int)(strrchr(path, '/') - path + 1), path);
     TRY(label_file_read(path, config->group, &groups->file));
     qsort(groups->file.rows, (size_t)groups->file.rows_count, sizeof *groups->file.rows, by_name);
     return OK;
