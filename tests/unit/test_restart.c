@@ -1,8 +1,11 @@
-/* When a run is started again after a crash, and how long it waits: restart_due alone, with a clock that does not run. */
+/* When a run is started again after a crash, and how long it waits: restart_due alone, with a clock that does not run. And
+ * by which clock the heartbeat waits. */
+#include <pthread.h>
 #include <signal.h>
 
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "towers/train/outcome.h"
 #include "towers/train/restart.h"
 
 static time_t waited_s; /* -1: there was no wait */
@@ -15,6 +18,14 @@ int sigtimedwait(const sigset_t *signals, siginfo_t *info, const struct timespec
     if (arriving && sigismember(signals, arriving)) return arriving;
     errno = EAGAIN;
     return -1;
+}
+
+static _Atomic int beats_by = -1; /* the clock of the heartbeat's wait */
+
+int pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_t clock, const struct timespec *until)
+{
+    atomic_store(&beats_by, clock);
+    return pthread_cond_wait(cond, lock);
 }
 
 static const Backend cpu = {.name = "cpu", .on_host = true};
@@ -114,12 +125,27 @@ static void ends_while_waiting(void **state)
     assert_int_equal(job.restarts, 0);
 }
 
+/* If somebody sets the clock back, it does not stop. */
+static void the_heartbeat_ignores_the_time_of_day(void **state)
+{
+    TrainJob job = job_of();
+    Ledger *ledger;
+    assert_int_equal(ledger_create(1, 1, &ledger), OK);
+    Heartbeat *beat = heartbeat_start(&job, ledger);
+    assert_non_null(beat);
+    for (int ms = 0; ms < 2000 && atomic_load(&beats_by) < 0; ms++) usleep(1000);
+    assert_true(heartbeat_end(beat));
+    assert_int_equal(atomic_load(&beats_by), CLOCK_MONOTONIC);
+    ledger_destroy(ledger);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(waits_double_without_progress, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(some_ends_are_final, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(ends_while_waiting, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(the_heartbeat_ignores_the_time_of_day, scratch_make, scratch_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,11 +40,11 @@ static void *heartbeat_run(void *context)
         json_t *root = json_pack("{s:s, s:I, s:I, s:i}", "time", now, "step", (json_int_t)atomic_load(&run->step),
                                  "steps", (json_int_t)atomic_load(&run->steps), "pid", (int)getpid());
         (void)!json_replace(beat->run_dir, "heartbeat.json", root, JSON_COMPACT); /* records report failing storage */
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until); /* the time of day may be set back by hours */
         until.tv_sec += BEAT_SECONDS;
         pthread_mutex_lock(&beat->lock);
         for (int error = 0; !beat->ending && error == 0;)
-            error = pthread_cond_timedwait(&beat->ends, &beat->lock, &until);
+            error = pthread_cond_clockwait(&beat->ends, &beat->lock, CLOCK_MONOTONIC, &until);
     }
     pthread_mutex_unlock(&beat->lock);
     return NULL;
