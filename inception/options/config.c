@@ -34,12 +34,9 @@ static Status refuse_syntax(const ConfigReader *reader)
                 p->context ? p->context : "");
 }
 
-static Status next_event(ConfigReader *reader, yaml_event_t *event)
-{
-    return yaml_parser_parse(&reader->parser, event) ? OK : refuse_syntax(reader);
-}
+/* ---- why an event cannot stand at its place; NULL if it can */
 
-/* The reason why this event is not a plain or quoted scalar; NULL if it is one. */
+/* A plain or quoted scalar. */
 static const char *scalar_objection(const yaml_event_t *event)
 {
     if (event->type == YAML_ALIAS_EVENT) return "aliases (*name) are not allowed; write the value";
@@ -56,15 +53,34 @@ static const char *scalar_objection(const yaml_event_t *event)
     return NULL;
 }
 
-static Status check_scalar(const ConfigReader *reader, const yaml_event_t *event)
+/* A block mapping, or nothing. */
+static const char *root_objection(const yaml_event_t *event)
 {
-    const char *objection = scalar_objection(event);
-    return objection ? refuse(reader, event->start_mark, objection) : OK;
+    if (event->type == YAML_SCALAR_EVENT && event->data.scalar.length == 0 && !event->data.scalar.tag &&
+        !event->data.scalar.anchor && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+        return NULL;
+    if (event->type != YAML_MAPPING_START_EVENT)
+        return "expected lines of the form 'flag: value', e.g. 'batch-size: 32'";
+    if (event->data.mapping_start.anchor) return "anchors (&name) are not allowed";
+    if (event->data.mapping_start.tag) return "tags (!name) are not allowed";
+    if (event->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE)
+        return "mappings in {} are not allowed; write one 'flag: value' per line";
+    return NULL;
 }
 
-static Status visit_pair(ConfigReader *reader, const yaml_event_t *key, const yaml_event_t *value)
+static const char *document_objection(const yaml_event_t *event, bool first)
 {
-    TRY(check_scalar(reader, value));
+    if (event->type != YAML_DOCUMENT_START_EVENT) return NULL;
+    if (!first) return "a second document (---) is not allowed";
+    bool plain = !event->data.document_start.version_directive &&
+                 event->data.document_start.tag_directives.start == event->data.document_start.tag_directives.end;
+    return plain ? NULL : "directives (%YAML, %TAG) are not allowed";
+}
+
+/* ---- the events in their order */
+
+static Status visit_pair(const ConfigReader *reader, const yaml_event_t *key, const yaml_event_t *value)
+{
     ConfigEntry entry = {
         .key = (const char *)key->data.scalar.value,
         .value = (const char *)value->data.scalar.value,
@@ -80,86 +96,43 @@ static Status visit_pair(ConfigReader *reader, const yaml_event_t *key, const ya
     return reader->visit(reader->context, &entry);
 }
 
-/* Read the value of a "key: value" pair whose key has been read. */
-static Status read_pair(ConfigReader *reader, const yaml_event_t *key)
-{
-    TRY(check_scalar(reader, key));
-    yaml_event_t value;
-    TRY(next_event(reader, &value));
-    Status st = visit_pair(reader, key, &value);
-    yaml_event_delete(&value);
-    return st;
-}
-
-static Status read_mapping(ConfigReader *reader)
-{
-    for (bool more = true; more;) {
-        yaml_event_t key;
-        TRY(next_event(reader, &key));
-        more = key.type != YAML_MAPPING_END_EVENT;
-        Status st = more ? read_pair(reader, &key) : OK;
-        yaml_event_delete(&key);
-        if (st != OK) return st;
-    }
-    return OK;
-}
-
-/* Check the first event of the document; *enter is true if it starts a mapping. */
-static Status check_root(const ConfigReader *reader, const yaml_event_t *event, bool *enter)
-{
-    *enter = event->type == YAML_MAPPING_START_EVENT;
-    if (!*enter) {
-        bool nothing = event->type == YAML_SCALAR_EVENT && event->data.scalar.length == 0 && !event->data.scalar.tag &&
-                       !event->data.scalar.anchor && event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-        return nothing ? OK
-                       : refuse(reader, event->start_mark,
-                                "expected lines of the form 'flag: value', e.g. 'batch-size: 32'");
-    }
-    if (event->data.mapping_start.anchor) return refuse(reader, event->start_mark, "anchors (&name) are not allowed");
-    if (event->data.mapping_start.tag) return refuse(reader, event->start_mark, "tags (!name) are not allowed");
-    if (event->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE)
-        return refuse(reader, event->start_mark, "mappings in {} are not allowed; write one 'flag: value' per line");
-    return OK;
-}
-
-static Status read_root(ConfigReader *reader)
-{
-    yaml_event_t event;
-    bool enter = false;
-    TRY(next_event(reader, &event));
-    Status st = check_root(reader, &event, &enter);
-    yaml_event_delete(&event);
-    if (st == OK && enter) st = read_mapping(reader);
-    return st;
-}
-
-/* Read an event outside of the document: *begins if the document starts, *ends if the stream ends. */
-static Status read_boundary(ConfigReader *reader, bool first, bool *begins, bool *ends)
-{
-    yaml_event_t event;
-    Status st = OK;
-    TRY(next_event(reader, &event));
-    *begins = event.type == YAML_DOCUMENT_START_EVENT;
-    *ends = event.type == YAML_STREAM_END_EVENT;
-    if (*begins && !first)
-        st = refuse(reader, event.start_mark, "a second document (---) is not allowed");
-    else if (*begins &&
-             (event.data.document_start.version_directive ||
-              event.data.document_start.tag_directives.start != event.data.document_start.tag_directives.end))
-        st = refuse(reader, event.start_mark, "directives (%YAML, %TAG) are not allowed");
-    yaml_event_delete(&event);
-    return st;
-}
+/* What is read next. BEHIND the mapping is the end of the stream. */
+typedef enum Place { BEFORE, ROOT, KEY, VALUE, BEHIND } Place;
 
 static Status read_stream(ConfigReader *reader)
 {
-    bool begins = false, ends = false, first = true;
-    while (!ends) {
-        TRY(read_boundary(reader, first, &begins, &ends));
-        if (begins) TRY(read_root(reader));
-        first = first && !begins;
+    Status st = OK;
+    Place place = BEFORE;
+    yaml_event_t event = {0}, key = {0};
+    for (bool more = true; more && st == OK;) {
+        if (!yaml_parser_parse(&reader->parser, &event)) TRY_OUT(refuse_syntax(reader));
+        bool ends = place == KEY && event.type == YAML_MAPPING_END_EVENT;
+        const char *why = ends                             ? NULL
+                          : place == KEY || place == VALUE ? scalar_objection(&event)
+                          : place == ROOT                  ? root_objection(&event)
+                                                           : document_objection(&event, place == BEFORE);
+        more = event.type != YAML_STREAM_END_EVENT;
+        if (why) TRY_OUT(refuse(reader, event.start_mark, why));
+        if (place == VALUE) st = visit_pair(reader, &key, &event);
+        if (place == KEY && !ends) {
+            yaml_event_delete(&key);
+            key = event; /* until its value has come */
+            event = (yaml_event_t){0};
+        }
+        if (ends)
+            place = BEHIND;
+        else if (place == KEY || place == VALUE)
+            place = place == KEY ? VALUE : KEY;
+        else if (place == ROOT)
+            place = event.type == YAML_MAPPING_START_EVENT ? KEY : BEHIND;
+        else if (event.type == YAML_DOCUMENT_START_EVENT)
+            place = ROOT;
+        yaml_event_delete(&event);
     }
-    return OK;
+out:
+    yaml_event_delete(&event);
+    yaml_event_delete(&key);
+    return st;
 }
 
 /* libyaml accepts tabs between tokens; they are rejected here because they are invisible. */
