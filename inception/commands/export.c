@@ -5,6 +5,7 @@
 #include "inception/commands/activation_ranges.h"
 #include "inception/job/calibration.h"
 #include "inception/job/facts.h"
+#include "inception/models/models.h"
 #include "inception/quality/generator.h"
 #include "towers/replica/about.h"
 #include "towers/store/pretrained.h"
@@ -35,14 +36,6 @@ static bool has_part(const SafeTensors *file, const char *part)
     return false;
 }
 
-static const char *variant_of(const SafeTensors *file, const Model *model)
-{
-    const char *name = safetensors_metadata(file, "variant");
-    for (int i = 0; name && i < MODEL_VARIANTS && model->variants[i].name; i++)
-        if (!strcmp(model->variants[i].name, name)) return model->variants[i].name;
-    return "";
-}
-
 static Status file_ask(const Options *o, Export *x)
 {
     ModelOptions *options = &x->config.options;
@@ -55,7 +48,8 @@ static Status file_ask(const Options *o, Export *x)
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
-    if (!o->variant) options->variant = variant_of(x->file, x->config.model);
+    const ModelVariant *variant = model_variant(x->config.model, safetensors_metadata(x->file, "variant"));
+    if (!o->variant) options->variant = variant ? variant->name : "";
     for (int i = 1; i < x->heads.count; i++) options->aux = options->aux && has_part(x->file, x->heads.part[i]);
     return OK;
 }

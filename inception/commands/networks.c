@@ -70,12 +70,11 @@ static Status run_options(const char *given, ModelOptions *options)
 
 static Status model_of_file(const SafeTensors *file, const char *path, const Model **model, const char **variant)
 {
-    const char *name = safetensors_metadata(file, "model"), *form = safetensors_metadata(file, "variant");
-    *variant = "";
+    const char *name = safetensors_metadata(file, "model");
     if (name) {
         TRY(model_find(name, model));
-        for (int i = 0; form && i < MODEL_VARIANTS && (*model)->variants[i].name; i++)
-            if (!strcmp((*model)->variants[i].name, form)) *variant = (*model)->variants[i].name;
+        const ModelVariant *form = model_variant(*model, safetensors_metadata(file, "variant"));
+        *variant = form ? form->name : "";
         return OK;
     }
     if (head_classes(file, "fc.") != FID_CLASSES)

@@ -32,15 +32,10 @@ static Status variant_find(const Model *model, const char *name, const ModelVari
 {
     char list[256];
     Text names = text_start(list, sizeof list);
-    *found = NULL;
-    if (!*name) return OK;
-    for (int i = 0; i < MODEL_VARIANTS && model->variants[i].name; i++) {
-        if (!strcmp(model->variants[i].name, name)) {
-            *found = &model->variants[i];
-            return OK;
-        }
+    *found = model_variant(model, name);
+    if (!*name || *found) return OK;
+    for (int i = 0; i < MODEL_VARIANTS && model->variants[i].name; i++)
         text_add(&names, " %s", model->variants[i].name);
-    }
     return FAIL(ERR_ARG, "%s has no variant '%s'; its variants are:%s", model->name, name, *list ? list : " none");
 }
 

@@ -52,3 +52,10 @@ Status model_find(const char *name, const Model **found)
     return FAIL(ERR_ARG, "unknown model '%s'%s%s%s; the models are:%s", name, near ? "; did you mean " : "",
                 near ? near : "", near ? "?" : "", list);
 }
+
+const ModelVariant *model_variant(const Model *model, const char *name)
+{
+    for (int i = 0; name && i < MODEL_VARIANTS && model->variants[i].name; i++)
+        if (!strcmp(model->variants[i].name, name)) return &model->variants[i];
+    return NULL;
+}

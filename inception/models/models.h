@@ -20,5 +20,7 @@ Value reduction_a(Graph *g, Value x, const char *name, int32_t k, int32_t l, int
 /* Find a model by name ("inception3" and "inception4" are accepted too). ERR_ARG suggests a similar name or lists
  * all. */
 NODISCARD Status model_find(const char *name, const Model **found);
+/* The variant of this name; NULL if the model has none, or for NULL. */
+const ModelVariant *model_variant(const Model *model, const char *name);
 /* All models, NULL-terminated, in the order of the help. */
 const Model *const *models_all(void);

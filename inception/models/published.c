@@ -61,6 +61,12 @@ static int is_line(const char *text)
     return *text != 0;
 }
 
+static bool is_one_of(const char *key, const char *const *known)
+{
+    while (*known && strcmp(*known, key) != 0) known++;
+    return *known;
+}
+
 static int is_word(const char *text)
 {
     return only_of(text, "._-", WORD_MAX);
@@ -96,9 +102,7 @@ static Status settings_check(RowPlace place, const json_t *settings)
     if (!json_is_object(settings)) return wrong(place, "settings", "an object");
     json_object_foreach((json_t *)settings, key, value)
     {
-        int k = 0;
-        while (known[k] && strcmp(known[k], key) != 0) k++;
-        if (!known[k]) return wrong(place, key, "a setting of images");
+        if (!is_one_of(key, known)) return wrong(place, key, "a setting of images");
         const char *text = json_string_value(value);
         if (!text || strlen(text) != json_string_length(value) || !setting_is_plain(text))
             return wrong(place, key, "a text of letters, digits and .,+-_");
@@ -137,9 +141,7 @@ static Status row_read(RowPlace place, const json_t *row, const json_t *imagenet
     if (!json_is_object(row)) return wrong(place, "the row", "an object");
     json_object_foreach((json_t *)row, key, value)
     {
-        int k = 0;
-        while (known[k] && strcmp(known[k], key) != 0) k++;
-        if (!known[k]) return wrong(place, key, "a column of the table");
+        if (!is_one_of(key, known)) return wrong(place, key, "a column of the table");
     }
     *to = (PublishedRow){.settings = json_object_get(row, "settings")};
     TRY(text_read(place, row, "model", is_word, "the name of a model", &to->model));
