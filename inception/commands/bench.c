@@ -3,7 +3,6 @@
  * its uncertainty and jitter. */
 #include "inception/commands/commands.h"
 
-#include "inception/commands/profile.h"
 #include "inception/options/recipe.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"

@@ -3,7 +3,6 @@
  * and start their timed batches together. The speed is the sum of theirs. */
 #include "inception/commands/commands.h"
 
-#include "inception/commands/profile.h"
 #include "kernels/clock.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"

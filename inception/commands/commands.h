@@ -17,6 +17,17 @@ NODISCARD Status lr_auto(Options *options, JobFiles *files);
 /* bench --scaling and bench --inference, after bench_open. */
 NODISCARD Status scaling_run(Options *options, JobFiles *files);
 NODISCARD Status bench_inference_run(const Options *options, JobFiles *files);
+/* bench --profile: runs one tower's program, of a step or of a forward pass in evaluation, several times in this process,
+ * and prints the time of each op: by kind of op, and the slowest layers. The machine's peak rates are measured first. */
+NODISCARD Status profile_run(const JobFiles *files, bool inference, FILE *to);
+/* The kernel that computes a prepared op, and why others were passed over; its name is "-" if the op has one kernel or the
+ * device does not name it. */
+KernelChoice kernel_chosen(Device *device, const OpCall *call);
+/* eval --cam, of the most confident mistakes of an evaluation: DIR/cam.csv (rows as of mistakes.h), and for its row k, from 0,
+ * DIR/00000k-mistake.png with two class maps side by side (class_maps.h): of the class that the network took the image for,
+ * and of its own. Only for samples of one class; program.h says which networks have maps. */
+NODISCARD Status mistake_maps_write(const Options *options, JobFiles *files, const char *weights,
+                                    const EvalSample *samples);
 /* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, and what is odd:
  * hosts that differ from most others, and programs that cannot connect to each other. ERR_ARG if anything is odd, and
  * without a launcher. */

@@ -307,10 +307,8 @@ Status data_convert(const Options *o, FILE *to)
                      "'%s' has a labels file; convert writes one class for each image. Shrink the images with "
                      "another program and keep labels.csv",
                      from));
-    if (source_info(sources[SPLIT_TRAIN])->h > 0) {
-        st = FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from);
-        goto out;
-    }
+    if (source_info(sources[SPLIT_TRAIN])->h > 0)
+        TRY_OUT(FAIL(ERR_ARG, "towers data convert: '%s' is neither a folder of images nor shards", from));
     if (!strncmp(source_info(sources[SPLIT_TRAIN])->format, "folder", 6)) {
         char *root = realpath(from, NULL);
         c.root_bytes = root ? strlen(root) + 1 : 0;

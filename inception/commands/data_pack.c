@@ -70,15 +70,10 @@ static Status tar_put(DurableFile *file, const Item *items, int64_t count)
     char name[32], label[16];
     struct archive *to = archive_write_new();
     struct archive_entry *entry = archive_entry_new();
-    if (!to || !entry) {
-        st = FAIL(ERR_MEMORY, "no memory for the writer of a tar");
-        goto out;
-    }
+    if (!to || !entry) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the writer of a tar"));
     archive_write_set_format_ustar(to);
-    if (archive_write_open(to, file, NULL, archive_put, NULL) != ARCHIVE_OK) {
-        st = FAIL(ERR_IO, "cannot write a tar: %s", archive_error_string(to));
-        goto out;
-    }
+    if (archive_write_open(to, file, NULL, archive_put, NULL) != ARCHIVE_OK)
+        TRY_OUT(FAIL(ERR_IO, "cannot write a tar: %s", archive_error_string(to)));
     for (int64_t i = 0; i < count; i++) {
         snprintf(name, sizeof name, "%08" PRId64 ".cls", items[i].id);
         int n = snprintf(label, sizeof label, "%" PRId32, items[i].label);
@@ -112,17 +107,11 @@ static Status mds_put(DurableFile *file, const Item *items, int64_t count)
     json_t *config = mds_config();
     char *text = config ? json_dumps(config, JSON_SORT_KEYS) : NULL;
     uint64_t at = 4 + 4 * ((uint64_t)count + 1) + (text ? strlen(text) : 0);
-    if (!text) {
-        st = FAIL(ERR_MEMORY, "no memory for the header of a shard");
-        goto out;
-    }
+    if (!text) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the header of a shard"));
     u32_put(number, (uint32_t)count);
     TRY_OUT(durable_write(file, number, 4));
     for (int64_t i = 0; i <= count; i++) {
-        if (at > UINT32_MAX) {
-            st = FAIL(ERR_ARG, "a shard of more than 4 GiB: use a smaller --shard-samples");
-            goto out;
-        }
+        if (at > UINT32_MAX) TRY_OUT(FAIL(ERR_ARG, "a shard of more than 4 GiB: use a smaller --shard-samples"));
         u32_put(number, (uint32_t)at);
         TRY_OUT(durable_write(file, number, 4));
         if (i < count) at += 4 + items[i].count + LABEL_BYTES;

@@ -1,6 +1,5 @@
 /* towers eval: evaluates weights; prints accuracy, scores of each class, the list of mistakes. */
 #include "inception/commands/commands.h"
-#include "inception/commands/mistake_maps.h"
 
 #include "inception/job/calibration.h"
 #include "inception/job/run_argument.h"

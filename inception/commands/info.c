@@ -1,7 +1,6 @@
 /* towers info and --dry-run: all models and recipes; tables about a model, or about the run that would start. */
 #include "inception/commands/commands.h"
 
-#include "inception/commands/kernels.h"
 #include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
@@ -266,6 +265,20 @@ static void phase_rows(const Model *model, const Program *program, FILE *to)
     text_printf(to, "  joined kernels: %s\n", joined);
 }
 
+static void kernels_print(Device *device, const Plan *plan, FILE *to)
+{
+    text_printf(to, "\nKernels on %s\n%-44s %-16s %-20s %s\n", device->backend->name, "layer", "op", "output",
+                "kernel");
+    for (int i = 0; i < plan_op_count(plan); i++) {
+        const OpCall *call = plan_call(plan, i);
+        KernelChoice choice = kernel_chosen(device, call);
+        text_printf(to, "%-44s %-16s %-20s %s\n", call->name, op_name(call->kind), shape_text(call->out[0].shape),
+                    choice.name);
+        if (choice.passed[0]) text_printf(to, "    passed over: %s\n", choice.passed);
+    }
+    fputs("-: the op has one kernel, or the device does not name it\n", to);
+}
+
 /* Uses the plans of all phases on the real device, so that library workspaces are included. The phases of a model take
  * turns in one memory: each class is as large as the phase that needs most of it. */
 static Status memory_table(const TrainJob *job, int32_t n, bool kernels, FILE *to)
@@ -320,54 +333,40 @@ out:
     return st;
 }
 
-/* What is trained, module by module in the order of the forward pass: --lr with its factors, and --weight-decay. */
-static void rates_table(const TrainJob *job, const Graph *g, int forward_end, FILE *to)
+/* What is trained, module by module: --lr with its factors, and --weight-decay. */
+static void rates_table(const TrainJob *job, const Program *program, FILE *to)
 {
-    enum { MODULES_MAX = 256 };
-    struct {
-        char name[MODULE_BYTES];
-        int64_t all, trained, decayed, late;
-        double least, most;
-    } module[MODULES_MAX], *m;
-    int count = 0;
-    int32_t seen = 0;
-    for (int i = 0; i < forward_end; i++) {
-        const Op *op = graph_op_at(g, i);
-        for (int k = 0; k < op->in_count; k++) {
-            char name[MODULE_BYTES];
-            const ValueInfo *info = op->in[k].id ? graph_value(g, op->in[k]) : NULL;
-            if (!info || info->role != ROLE_PARAM || op->in[k].id == seen || count == MODULES_MAX) continue;
-            seen = op->in[k].id;
-            module_name(info->name, name);
-            for (m = module; m < module + count && strcmp(m->name, name) != 0;) m++;
-            if (m == module + count) {
-                memset(m, 0, sizeof *m);
-                memcpy(m->name, name, sizeof name);
-                count++;
-            }
-            double rate = job->schedule.lr * names_factor(job->rates, job->rate_count, info->name);
-            int64_t elements = shape_count(info->shape);
-            m->all += elements;
-            bool frozen = names_match(job->program.freeze, info->name);
-            if (frozen && !job->unfreeze_epoch) continue;
-            if (frozen) m->late += elements;
-            if (!m->trained || rate < m->least) m->least = rate;
-            if (!m->trained || rate > m->most) m->most = rate;
-            m->trained += elements;
-            if (info->decay || job->decay_all) m->decayed += elements;
-        }
-    }
+    NameFactor module[RATES_MAX];
+    const Graph *g = program->graph;
+    int count = modules_list(program, module);
     text_printf(to, "\n%-24s %12s %12s %34s %14s %12s\n", "module", "parameters", "trained", "learning rate",
                 "weight decay", "of");
-    for (m = module; m < module + count; m++) {
+    for (int m = 0; m < count; m++) {
+        int64_t all = 0, trained = 0, decayed = 0, late = 0;
+        double least = INFINITY, most = -INFINITY;
+        for (int32_t id = 1; id <= graph_value_count(g); id++) {
+            const ValueInfo *info = graph_value(g, (Value){id});
+            if (info->role != ROLE_PARAM || !names_match(module[m].pattern, info->name)) continue;
+            int64_t elements = shape_count(info->shape);
+            bool frozen = names_match(job->program.freeze, info->name);
+            all += elements;
+            if (frozen && !job->unfreeze_epoch) continue;
+            double rate = job->schedule.lr * names_factor(job->rates, job->rate_count, info->name);
+            least = fmin(least, rate);
+            most = fmax(most, rate);
+            trained += elements;
+            if (frozen) late += elements;
+            if (info->decay || job->decay_all) decayed += elements;
+        }
         char rate[64];
         Text text = text_start(rate, sizeof rate);
-        text_add(&text, m->least < m->most ? "%.4g to %.4g" : "%.4g", m->least, m->most);
-        if (m->late)
-            text_add(&text, m->late < m->trained ? ", part from epoch %lld" : " from epoch %lld",
+        text_add(&text, !trained ? "frozen" : least < most ? "%.4g to %.4g" : "%.4g", least, most);
+        if (late)
+            text_add(&text, late < trained ? ", part from epoch %lld" : " from epoch %lld",
                      (long long)job->unfreeze_epoch);
-        text_printf(to, "%-24s %12lld %12lld %34s %14.4g %12lld\n", m->name, (long long)m->all, (long long)m->trained,
-                    m->trained ? rate : "frozen", m->decayed ? job->weight_decay : 0.0, (long long)m->decayed);
+        text_printf(to, "%-24.*s %12lld %12lld %34s %14.4g %12lld\n", (int)strlen(module[m].pattern) - 2,
+                    module[m].pattern, (long long)all, (long long)trained, rate, decayed ? job->weight_decay : 0.0,
+                    (long long)decayed);
     }
 }
 
@@ -394,7 +393,7 @@ static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernel
         text_printf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
                     (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
                     (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
-    if (job->rate_count || job->program.freeze) rates_table(job, g, program.forward_end, to);
+    if (job->rate_count || job->program.freeze) rates_table(job, &program, to);
     if (ops) {
         fprintf(to, "\nOp list with gradients\n");
         graph_print(g, to);

@@ -1,5 +1,5 @@
-/* Class maps of mistakes; see mistake_maps.h. */
-#include "inception/commands/mistake_maps.h"
+/* Class maps of mistakes; see commands.h. */
+#include "inception/commands/commands.h"
 
 #include "inception/commands/class_maps.h"
 #include "inception/library/classifier.h"

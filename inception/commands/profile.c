@@ -1,8 +1,7 @@
-/* Times of every op of a step; see profile.h. The device is synchronized after each op, so overlap between ops does not
+/* Times of every op of a step. The device is synchronized after each op, so overlap between ops does not
  * show. The overhead of one synchronization (microseconds on a GPU) is subtracted from every time. */
-#include "inception/commands/profile.h"
+#include "inception/commands/commands.h"
 
-#include "inception/commands/kernels.h"
 #include "kernels/array.h"
 
 #include "towers/data/loading/loader.h"
@@ -23,6 +22,14 @@ typedef struct OpTime {
 typedef struct Peak {
     double gflops, gbs; /* 0: not measured */
 } Peak;
+
+KernelChoice kernel_chosen(Device *device, const OpCall *call)
+{
+    const OpKernel *kernel = device->backend->kernels[call->kind];
+    KernelChoice choice = {.name = "-"};
+    if (kernel->explain) kernel->explain(device, call, &choice);
+    return choice;
+}
 
 static double tensor_bytes(const Tensor *t)
 {

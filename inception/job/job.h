@@ -47,9 +47,10 @@ void job_note(JobFiles *files, const char *format, ...) __attribute__((format(pr
 NODISCARD Status job_model(Options *options, JobFiles *files);
 /* rates.c: factors of the learning rate from --lr-mult and --layer-decay. job->program must be complete. */
 NODISCARD Status job_rates(const Options *options, JobFiles *files);
-/* The module of a parameter: its name up to the first dot. Needs MODULE_BYTES. */
-enum { MODULE_BYTES = 64 };
-void module_name(const char *parameter, char module[MODULE_BYTES]);
+/* A pattern "MODULE.*" for each module, which is the name of a parameter up to the first dot, in the order in which the forward
+ * pass first uses one of its parameters; returns their number. */
+enum { RATES_MAX = 256 };
+int modules_list(const Program *program, NameFactor modules[RATES_MAX]);
 /* Data, towers, optimizer, schedule. `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */

@@ -162,19 +162,16 @@ static char *environment_text(const JobFiles *files)
 Status job_texts(const Options *o, JobFiles *files)
 {
     static const char what[] = "the description of the run";
-    Draft draft;
-    TRY(draft_begin(&draft, what));
-    options_print_config(o, draft.to);
-    TRY(draft_end(&draft, OK));
-    files->args_yaml = draft.text;
-    TRY(draft_begin(&draft, what));
-    settings_print(o, files, draft.to);
-    TRY(draft_end(&draft, OK));
-    files->settings = draft.text;
-    TRY(draft_begin(&draft, what));
-    options_print(&option_defaults, false, draft.to);
-    TRY(draft_end(&draft, OK));
-    files->setting_defaults = draft.text;
+    char **const made[] = {&files->args_yaml, &files->settings, &files->setting_defaults};
+    for (int i = 0; i < 3; i++) {
+        Draft draft;
+        TRY(draft_begin(&draft, what));
+        if (i == 0) options_print_config(o, draft.to);
+        if (i == 1) settings_print(o, files, draft.to);
+        if (i == 2) options_print(&option_defaults, false, draft.to);
+        TRY(draft_end(&draft, OK));
+        *made[i] = draft.text;
+    }
     files->env_json = environment_text(files);
     if (!files->env_json) return FAIL(ERR_MEMORY, "no memory for %s", what);
     files->job.args_yaml = files->args_yaml;

@@ -4,27 +4,17 @@
 #include "inception/job/job.h"
 #include "inception/options/values.h"
 
-enum { RATES_MAX = 256 };
-
-void module_name(const char *parameter, char module[MODULE_BYTES])
-{
-    snprintf(module, MODULE_BYTES, "%.*s", (int)strcspn(parameter, "."), parameter);
-}
-
-/* A row for each module, in the order in which the forward pass first uses one of its parameters. */
-static int modules_list(const Program *program, NameFactor rates[RATES_MAX])
+int modules_list(const Program *program, NameFactor rates[RATES_MAX])
 {
     int count = 0;
     for (int i = 0; i < program->forward_end; i++) {
         const Op *op = graph_op_at(program->graph, i);
         for (int k = 0; k < op->in_count; k++) {
-            char module[MODULE_BYTES];
             const ValueInfo *info = op->in[k].id ? graph_value(program->graph, op->in[k]) : NULL;
             if (!info || info->role != ROLE_PARAM || count == RATES_MAX) continue;
-            module_name(info->name, module);
-            int known = 0;
-            for (snprintf(rates[count].pattern, sizeof rates->pattern, "%s.*", module); known < count; known++)
-                if (!strcmp(rates[known].pattern, rates[count].pattern)) break;
+            int known = 0, name = (int)strcspn(info->name, ".");
+            snprintf(rates[count].pattern, sizeof rates->pattern, "%.*s.*", name, info->name);
+            while (known < count && strcmp(rates[known].pattern, rates[count].pattern) != 0) known++;
             count += known == count;
         }
     }

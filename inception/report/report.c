@@ -278,22 +278,14 @@ static void environment_table(const Page *page)
     fputs("</table></section>\n", page->to);
 }
 
-static void setting_row(const Page *page, const char *line, bool defaults)
-{
-    SettingLine setting;
-    if (!setting_line_read(line, &setting) || (strcmp(setting.origin, "default") == 0) != defaults) return;
-    svg_printf(page->to, "<tr><th>%s</th><td>%s</td><td class=\"o\">%s</td></tr>", setting.key, setting.value,
-               defaults ? "" : setting.origin);
-}
-
 static void setting_rows(const Page *page, bool defaults)
 {
+    SettingLine setting;
     fputs("<table>", page->to);
-    for (const char *line = page->run->args; *line;) {
-        setting_row(page, line, defaults);
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
+    for (const char *line = page->run->args; *line; line += strcspn(line, "\n"), line += *line == '\n')
+        if (setting_line_read(line, &setting) && !strcmp(setting.origin, "default") == defaults)
+            svg_printf(page->to, "<tr><th>%s</th><td>%s</td><td class=\"o\">%s</td></tr>", setting.key, setting.value,
+                       defaults ? "" : setting.origin);
     fputs("</table>", page->to);
 }
 

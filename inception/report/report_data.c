@@ -295,7 +295,7 @@ static bool png_write(const Run *run, const char *name, const char *alt, FILE *t
     return good;
 }
 
-/* What towers eval --cam RUN/cam has written (inception/commands/mistake_maps.h). */
+/* What towers eval --cam RUN/cam has written (inception/commands/commands.h). */
 static void maps_html(const Run *run, FILE *to)
 {
     char *row[SHEET_PICTURES], name[64];
