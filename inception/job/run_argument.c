@@ -29,7 +29,8 @@ static bool is_kept(const char *line, Verb verb)
 static void data_settings_drop(Options *options, const Options *own)
 {
     char division[64];
-    bool other = options->data_path && own->data_path && !is_same_file(options->data_path, own->data_path);
+    bool other = options->data_path && own->data_path && strcmp(options->data_path, own->data_path) != 0 &&
+                 !is_same_file(options->data_path, own->data_path); /* a list of shards is no file */
     if (other && option_origin(options, "label-base") <= ORIGIN_RECIPE && !shards_are_in(options->data_path))
         options->label_base = LABEL_BASE_AUTO;
     if (!other || (own->val_split <= 0 && !own->fold) || option_origin(options, "val-split") > ORIGIN_RECIPE ||

@@ -70,6 +70,10 @@ done
 "$towers" eval runs/tar --device cpu --errors errors.csv >out 2>err </dev/null || complain "eval: $(cat err)"
 grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|cow)"' errors.csv || complain "errors.csv: $(head -n 3 errors.csv)"
 
+# a list is the data of its run, which --val-split divides in the evaluation, too
+train list --data-path 'sets500/tar/set-train-{000000..000009}.tar' --val-split 0.1 --max-steps 1
+"$towers" eval runs/list --device cpu >out 2>err || complain "eval of a list: $(cat err)"
+grep -q '): 51 val images, 3 classes' err || complain "eval of a list that is divided: $(cat err)"
 # records without names of classes: where their labels begin is not guessed otherwise than in the training; folders have no such labels
 mkdir numbers
 PYTHONPATH=$source_dir/tests/support /usr/bin/python3 - <<'PYTHON'
