@@ -6,6 +6,7 @@
 #include "inception/models/models.h"
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
+#include "towers/train/samples_log.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -318,8 +319,8 @@ out:
 
 Status job_branch(const JobFiles *files)
 {
-    static const char *const names[] = {"metrics.jsonl", "results.csv", "layers.jsonl", "norms.jsonl",
-                                        "generated.jsonl"};
+    static const char *const names[] = {"metrics.jsonl", "results.csv",    "layers.jsonl",   "norms.jsonl",
+                                        SAMPLES_FILE,    BAD_SAMPLES_FILE, "generated.jsonl"};
     char from[PATH_BYTES], to[PATH_BYTES];
     RunSaved saved;
     TRY(run_saved(files->run_dir, &saved));

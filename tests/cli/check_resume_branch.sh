@@ -7,7 +7,7 @@ set -u
 check_begin resume-branch "$@"
 small_data "$work/small" 70 30 || exit $?
 cd "$work" || exit 1
-settings=(--data-path small --device cpu --threads 1 --towers 2 -b 8 --seed 4 --opt sgd --lr 0.05 --checkpoint-steps 5 --keep 9)
+settings=(--data-path small --device cpu --threads 1 --towers 2 -b 8 --seed 4 --opt sgd --lr 0.05 --checkpoint-steps 5 --keep 9 --log-samples)
 
 train() { # STATUS ARGUMENT...
     local wanted=$1 status
@@ -22,6 +22,7 @@ same() { # A B
     cmp "$1/last.safetensors" "$2/last.safetensors" || complain "last.safetensors of $1 and $2 differ"
     cmp "$1/best.safetensors" "$2/best.safetensors" || complain "best.safetensors of $1 and $2 differ"
     diff <(rows "$1") <(rows "$2") >diff || complain "records of $1 and $2 differ: $(head -c 400 diff)"
+    diff <(sort "$1/samples.csv") <(sort "$2/samples.csv") >diff || complain "samples of $1 and $2 differ: $(head -c 400 diff)"
     diff <(cut -d, -f1-8 "$1/results.csv") <(cut -d, -f1-8 "$2/results.csv") || complain "results.csv of $1 and $2 differ"
 }
 
