@@ -78,15 +78,17 @@ class Reduction(nn.Module):
 
 
 class InceptionMini(nn.Module):
-    def __init__(self):
+    dropout = 0.2
+
+    def __init__(self, channels=1, classes=10):
         super().__init__()
-        self.body = nn.Sequential(Unit(1, 16, 3), Unit(16, 32, 3, 2), Block(32, 32, 24, 32, 16, 16, 16), Reduction(96),
+        self.body = nn.Sequential(Unit(channels, 16, 3), Unit(16, 32, 3, 2), Block(32, 32, 24, 32, 16, 16, 16), Reduction(96),
                                   Block(176, 64, 48, 64, 24, 48, 32), Block(208, 64, 48, 64, 24, 48, 32))
-        self.fc = nn.Linear(208, 10)
+        self.fc = nn.Linear(208, classes)
 
     def forward(self, x):
         x = self.body(x).mean((2, 3))
-        return self.fc(F.dropout(x, 0.2, self.training))
+        return self.fc(F.dropout(x, self.dropout, self.training))
 
 
 # ---- data

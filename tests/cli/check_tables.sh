@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, the CPU tables of
-# docs/results/cpu.md are made from docs/results/cpu-PROCESSOR.json and inference-PROCESSOR.json, the ratios of the README are those
+# docs/results/cpu.md are made from docs/results/cpu-PROCESSOR.json and inference-PROCESSOR.json, those of docs/results/accuracy.md from
+# docs/results/accuracy-PROCESSOR.json, the ratios of the README are those
 # of a processor, of its forward passes, and of docs/data.md; a case that is measured again keeps its place. Arguments: source folder, binary.
 set -u
 . "$1/tests/support/check.sh"
@@ -50,6 +51,11 @@ rows = re.findall(r"^\| towers.* ([\d.]+) \|$", section(page, "inference on AMD 
 assert forward[1] == max(rows, key=float), f"the README's {forward[1]} is not the best of {rows}"
 import bench_data
 assert section(readme, "data") == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
+import time_to_accuracy
+page = open(source + "/docs/results/accuracy.md").read()
+for kind in re.findall("<!-- accuracy( on .*): begin -->", page):
+    results = json.load(open(source + "/" + bench_cpu.results_path(kind, "accuracy")))
+    assert section(page, "accuracy" + kind) == "\n".join(time_to_accuracy.section(results)), f"not what accuracy{kind} makes"
 names = list(bench_cpu.cases_make(2, 0))
 found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found
