@@ -195,6 +195,7 @@ int main(int argc, char **argv)
         image_pixels_limit(options.max_pixels);
         short_spins(&options, argv);
         st = verb_run(&options, &signal_number, &preempt_exit);
+        if (st != OK) st = options_as_typed(&options, st);
         options_close(&options);
     }
     /* Check that all output was written. If its reader has gone, end silently by SIGPIPE like other programs, even if

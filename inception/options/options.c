@@ -313,6 +313,34 @@ Status options_apply_file(Options *options, const char *path, OptionOrigin origi
     return st;
 }
 
+/* ---- names as typed */
+
+static void flag_replace(char *text, size_t bytes, const char *flag, const char *typed)
+{
+    char before[STATUS_MESSAGE_BYTES];
+    size_t length = strlen(flag);
+    snprintf(before, sizeof before, "%s", text);
+    Text to = text_start(text, bytes);
+    for (const char *at = before; *at;) {
+        bool found = !strncmp(at, "--", 2) && !strncmp(at + 2, flag, length) && at[2 + length] != '-' &&
+                     !isalnum((unsigned char)at[2 + length]);
+        text_add(&to, found ? "%s" : "%.1s", found ? typed : at);
+        at += found ? 2 + length : 1;
+    }
+}
+
+Status options_as_typed(const Options *options, Status status)
+{
+    StatusText words;
+    status_keep(&words);
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const char *typed = options->where[id];
+        if (typed && !strncmp(typed, "--", 2) && has_alias(typed + 2, option_info(id)->aliases))
+            flag_replace(words.message, sizeof words.message, option_info(id)->flag, typed);
+    }
+    return status_restore(status, &words);
+}
+
 /* ---- parsing everything */
 
 static Status apply_lower_origins(Options *options, char *const *environment)
@@ -346,6 +374,7 @@ Status options_parse(int argc, char *const *argv, char *const *environment, Opti
     }
     TRY_OUT(apply_lower_origins(options, environment));
 out:
+    if (st != OK) st = options_as_typed(options, st);
     if (st != OK) options_close(options);
     return st;
 }

@@ -96,6 +96,9 @@ NODISCARD Status options_parse(int argc, char *const *argv, char *const *environ
 void options_init(Options *options);
 void options_close(Options *options);
 
+/* Returns `status`. Its message then names an option as it was typed: --hflip, which all code knows as --flip. */
+NODISCARD Status options_as_typed(const Options *options, Status status);
+
 /* Values from flat YAML text (a recipe, a test); keys are flags. Keys that the command does not have are checked and
  * ignored, so that one file can serve several commands. `name` precedes ":line:column" in messages. */
 NODISCARD Status options_apply_yaml(Options *options, const char *text, OptionOrigin origin, const char *name);

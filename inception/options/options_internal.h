@@ -17,6 +17,8 @@ typedef union OptionValue {
 
 /* Compare names, treating dashes and underscores as equal; `b` has `bytes` characters. */
 bool same_name(const char *a, const char *b, size_t bytes);
+/* Whether `aliases` (NULL: none), separated by commas, have this name. */
+bool has_alias(const char *name, const char *aliases);
 /* The k-th option that excludes this one; OPTION_ID_COUNT after the last. */
 OptionId option_rival(OptionId id, int k);
 /* "; did you mean --batch-size?", or "". `dashes` is "--" or "". */

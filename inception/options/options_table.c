@@ -138,7 +138,7 @@ bool same_name(const char *a, const char *b, size_t bytes)
     return true;
 }
 
-static bool has_alias(const char *name, const char *aliases)
+bool has_alias(const char *name, const char *aliases)
 {
     for (const char *p = aliases; p && *p;) {
         size_t bytes = strcspn(p, ",");

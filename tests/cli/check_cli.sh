@@ -51,6 +51,7 @@ refused "out of range" train $model --batch-size 99999999999999999999
 refused "not a whole number" train $model --epochs 1.5
 refused "did you mean adam?" train $model --opt adm
 refused "exclude each other" train $model --batch-size 8 --global-batch-size 16
+refused "--hflip has no effect without --augment" train $model --hflip 0.5
 refused "is longer than 3000 bytes" train $model --output-dir "$(printf 'y/%.0s' {1..2000})"
 refused "unexpected argument" train $model other
 refused "did you mean 'train'?" trian $model

@@ -172,6 +172,35 @@ static const char *const refusals[][2] = {
     {"train m --config /", "not a regular file"},
 };
 
+/* Each alias of the table: a message about the option, whose own name is in it, has the alias. */
+static void names_what_was_typed(void **state)
+{
+    int count = 0;
+    for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
+        const OptionInfo *info = option_info(id);
+        char names[256], command[512], value[64] = "x", wanted[256];
+        Verb verb = VERB_NONE;
+        while (!option_belongs(id, verb)) verb++;
+        if (info->type == OPTION_IS_INT || info->type == OPTION_IS_LIST)
+            snprintf(value, sizeof value, "%" PRId64, info->least);
+        if (info->type == OPTION_IS_REAL) snprintf(value, sizeof value, "%g", info->real_least);
+        if (info->type == OPTION_IS_CHOICE) snprintf(value, sizeof value, "%s", info->choices[0]);
+        if (info->type == OPTION_IS_FLAG) snprintf(value, sizeof value, "true");
+        snprintf(names, sizeof names, "%s", info->aliases ? info->aliases : "");
+        for (char *rest = names, *name; *names && (name = strsep(&rest, ",")); count++) {
+            Line line;
+            snprintf(command, sizeof command, "%s --%s=%s", verb_info(verb)->name, name, value);
+            check_parse(&line, command, NULL);
+            Status st = FAIL(ERR_SHAPE, "--%s, --%s-more and --%s=1", info->flag, info->flag, info->flag);
+            assert_int_equal(options_as_typed(&line.options, st), ERR_SHAPE);
+            snprintf(wanted, sizeof wanted, "--%s, --%s-more and --%s=1", name, info->flag, name);
+            assert_string_equal(status_message(), wanted);
+            options_close(&line.options);
+        }
+    }
+    assert_in_range(count, 30, 200);
+}
+
 /* fault: F50 */
 static void refuses_with_advice(void **state)
 {
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(ends_options_at_two_dashes),
         cmocka_unit_test(last_flag_counts),
         cmocka_unit_test(reads_other_spellings_of_choices),
+        cmocka_unit_test(names_what_was_typed),
         cmocka_unit_test(refuses_with_advice),
         cmocka_unit_test(reads_the_environment),
         cmocka_unit_test(higher_origin_wins_in_any_order),
