@@ -42,7 +42,7 @@ void norm_drift_text(const Run *run, FILE *to)
     if (!mean) return;
     layer_text(run, mean, mean_layer, sizeof mean_layer);
     layer_text(run, variance, variance_layer, sizeof variance_layer);
-    fprintf(
+    text_printf(
         to,
         "  batch-norm statistics of the towers, step %lld: means differ by up to %.3g of a deviation (%s), variances "
         "by %.3g %% (%s)\n",

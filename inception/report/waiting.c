@@ -41,8 +41,8 @@ void waiting_text(const Run *run, FILE *to)
     Stretch s;
     int shown = 0;
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
-        fprintf(to, "  steps %lld to %lld: all towers waited for tower %d%s, slow in %s\n", (long long)s.first,
-                (long long)s.last, s.tower, s.where, s.activity);
+        text_printf(to, "  steps %lld to %lld: all towers waited for tower %d%s, slow in %s\n", (long long)s.first,
+                    (long long)s.last, s.tower, s.where, s.activity);
 }
 
 json_t *waiting_json(const Run *run)

@@ -31,7 +31,7 @@ run('late', lambda number, row: row.update(step=9007199254740800 + number))
 run('words', lambda number, row: row.update(slow_tower=0, slow_activity='\x1b[2J\x9b3m<b>'))
 run('cut\x7f\x9b', lambda number, row: row.update(slow_tower=0, slow_activity='abcdefghijklmn\xe9', phase='<i>abcdefghijk\xe9'))
 with open(f'{work}/cut\x7f\x9b/norms.jsonl', 'w') as to:
-    to.write(json.dumps({'step': 40, 'norms': {'x' * 126 + '\xe9': [0.1, 0.2]}}) + '\n')
+    to.write(json.dumps({'step': 40, 'norms': {'x\nError: ' + 'x' * 117 + '\xe9': [0.1, 0.2]}}) + '\n')
 PY
 for name in large small edge late $'cut\x7f\xc2\x9b' words; do
     timeout -s KILL 200 "$towers" compare "$work/$name" "$work/run" --json | python3 -c 'import json, sys; run = json.load(sys.stdin)["runs"][0]; assert run["slow"] or not run["norm_drift"]' 2>"$work/out" ||
@@ -39,7 +39,7 @@ for name in large small edge late $'cut\x7f\xc2\x9b' words; do
     timeout -s KILL 200 "$towers" report "$work/$name" >"$work/out" 2>&1 || complain "report of $name: exit $?: $(tail -2 "$work/out")"
     grep -qE '<(text|line|path)[^>]*(nan|inf)' "$work/$name/report.html" && complain "$name: coordinates that are no numbers"
     timeout -s KILL 200 "$towers" compare "$work/$name" >"$work/out" 2>&1 || complain "compare of $name: exit $?: $(tail -2 "$work/out")"
-    LC_ALL=C grep -qE $'\033|\xc2\x9b' "$work/out" && complain "compare of $name: escape codes"
+    LC_ALL=C grep -qE $'\033|\xc2\x9b|^Error' "$work/out" && complain "compare of $name: escape codes, or a line of its own"
 done
 grep -qF 'slow in \x1b[2J\xc2\x9b3m<b>' "$work/out" || complain "words: $(cat "$work/out")"
 grep -qF 'phase <i>' "$work"/cut*/report.html && complain "a tag in the name of a phase"
