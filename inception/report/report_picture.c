@@ -26,10 +26,13 @@ static bool program_run(const char *program, char *const *arguments)
 Status report_picture(const char *run_dir)
 {
     static const char *const browsers[] = {"chromium", "chromium-browser", "google-chrome"};
-    char full[PATH_BYTES], page[PATH_BYTES + 32], shot[PATH_BYTES + 32], path[PATH_BYTES];
+    char full[PATH_BYTES], page[3 * PATH_BYTES], shot[PATH_BYTES + 32], path[PATH_BYTES];
+    Text address = text_start(page, sizeof page);
     if (!realpath(run_dir, full)) return FAIL(ERR_IO, "cannot find '%s': %s", run_dir, strerror(errno));
     TRY(path_join(path, full, "report.png"));
-    snprintf(page, sizeof page, "file://%s/report.html", full);
+    text_add(&address, "file://");
+    for (const char *at = full; *at; at++) text_add(&address, strchr("%#?", *at) ? "%%%02x" : "%c", *at);
+    text_add(&address, "/report.html");
     snprintf(shot, sizeof shot, "--screenshot=%s", path);
     for (size_t i = 0; i < sizeof browsers / sizeof *browsers; i++) {
         char *arguments[] = {(char *)browsers[i],

@@ -44,4 +44,14 @@ done
 grep -qF 'slow in \x1b[2J\xc2\x9b3m<b>' "$work/out" || complain "words: $(cat "$work/out")"
 grep -qF 'phase <i>' "$work"/cut*/report.html && complain "a tag in the name of a phase"
 grep -qF '<b>' <(grep -o 'slow in.*' "$work/words/report.html") && complain "words: a tag in the page"
+# a picture of a page whose path means something in an address; the browser is one that only looks whether the page is there
+mkdir "$work/bin" && cat >"$work/bin/chromium" <<'SH'
+#!/bin/sh
+for argument; do case $argument in
+    --screenshot=*) shot=${argument#*=} ;;
+    file:*) python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1])' "$argument" && echo picture >"$shot" ;;
+esac; done
+SH
+chmod +x "$work/bin/chromium" && cp -r "$work/run" "$work/a#b?c%41"
+PATH=$work/bin:/usr/bin:/bin "$towers" report "$work/a#b?c%41" --png >"$work/out" 2>&1 && grep -q picture "$work/a#b?c%41/report.png" || complain "report --png: $(tail -2 "$work/out")"
 check_end "records from elsewhere are shown for what they are"
