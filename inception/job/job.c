@@ -464,6 +464,7 @@ static Status start_fill(const Options *o, JobFiles *files)
     bool resumes = job_resumes(files);
     if (o->pretrained && resumes && o->origin[OPTION_ID_pretrained] == ORIGIN_COMMAND_LINE)
         job_note(files, "--pretrained %s has no effect: a resumed run goes on with its own weights", o->pretrained);
+    if (resumes) files->job.reset_head = false; /* as of --pretrained, which it belongs to */
     if (!o->pretrained || resumes) return OK;
     if (files->job.group == 0) /* rank 0 reads the file */
         TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));

@@ -51,7 +51,7 @@ grep -q 'already contains a run' err || complain "a branch over another run: $(c
 
 # what began from weights goes on without them
 cp runs/one/last.safetensors weights.safetensors
-train 0 fashion_cnn "${settings[@]}" --epochs 1 --experiment tuned --pretrained weights.safetensors
+train 0 fashion_cnn "${settings[@]}" --epochs 1 --experiment tuned --pretrained weights.safetensors --reset-head
 rm weights.safetensors
 train 0 fashion_cnn --resume auto --experiment tuned --epochs 2
 
