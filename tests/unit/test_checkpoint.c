@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <xxhash.h>
@@ -39,6 +41,18 @@ int renameat2(int a, const char *from, int b, const char *to, unsigned flags)
 {
     if (without_flags && flags) errno = EINVAL;
     return without_flags && flags ? -1 : (int)syscall(SYS_renameat2, a, from, b, to, flags);
+}
+
+static bool without_size; /* as ramfs */
+
+int statvfs(const char *path, struct statvfs *info)
+{
+    struct statfs found;
+    int failed = statfs(path, &found);
+    *info = (struct statvfs){
+        .f_bavail = found.f_bavail, .f_blocks = found.f_blocks, .f_frsize = (unsigned long)found.f_bsize};
+    if (without_size) *info = (struct statvfs){.f_frsize = 4096};
+    return failed;
 }
 
 static bool exists(const char *name)
@@ -338,6 +352,13 @@ static void a_file_system_without_rename_flags_will_do(void **state)
     without_flags = false;
 }
 
+static void a_file_system_of_unknown_size_will_do(void **state)
+{
+    without_size = true;
+    assert_int_equal(save(1, 9, -1), OK);
+    without_size = false;
+}
+
 static void what_a_run_has_saved_is_seen(void **state)
 {
     char path[PATH_BYTES], from[PATH_BYTES], list[2048];
@@ -603,6 +624,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_cannot_be_read_keeps_its_name, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(no_memory_condemns_nothing, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(what_a_run_has_saved_is_seen, scratch_make, scratch_drop),
+        cmocka_unit_test_setup_teardown(a_file_system_of_unknown_size_will_do, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(a_file_system_without_rename_flags_will_do, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(another_step_under_this_name_is_refused, scratch_make, scratch_drop),
         cmocka_unit_test_setup_teardown(nonsense_is_not_saved, scratch_make, scratch_drop),

@@ -110,7 +110,7 @@ static Status room_check(const char *ckpt, const CheckpointContent *content)
     if (statvfs(ckpt, &info) != 0)
         return FAIL(ERR_IO, "cannot determine the free space of '%s': %s", ckpt, strerror(errno));
     uint64_t there = (uint64_t)info.f_bavail * info.f_frsize;
-    if (there < wanted)
+    if (info.f_blocks && there < wanted) /* without blocks it does not tell: ramfs, some of FUSE */
         return FAIL(ERR_IO,
                     "the checkpoint of step %" PRId64
                     " needs %.2f MiB, %.2f MiB more than is free in '%s'; free some space or keep fewer checkpoints",
