@@ -62,6 +62,8 @@ NODISCARD Status job_order_check(const Options *options, const SourceInfo *info)
 /* The part of a data set that an evaluation uses: that of --split, else what training evaluates on, else that for tests.
  * ERR_ARG if it is not there. */
 NODISCARD Status job_part(const Options *options, const char *path, Split *part);
+/* Where packages put Fashion-MNIST, which is used where no data are given; NULL: there is none. */
+const char *job_usual_data(void);
 /* Whether these are pictures of any size, and so few that a default recipe is for them. */
 bool job_set_is_small(const SourceInfo *info);
 /* Without --recipe, the recipe for a small set of pictures, if the run trains on one: `photos`, or with pretrained weights

@@ -82,10 +82,18 @@ static Status bad_samples_parse(const char *text, TrainJob *job)
 
 /* ---- the data set */
 
+static const char *const usual_places[] = {"/usr/share/datasets/fashion-mnist",
+                                           "/usr/local/share/datasets/fashion-mnist"};
+
+const char *job_usual_data(void)
+{
+    for (size_t i = 0; i < sizeof usual_places / sizeof *usual_places; i++)
+        if (access(usual_places[i], R_OK) == 0) return usual_places[i];
+    return NULL;
+}
+
 static Status data_path_find(const Options *o, const Model *model, const char **path)
 {
-    static const char *const places[] = {"/usr/share/datasets/fashion-mnist",
-                                         "/usr/local/share/datasets/fashion-mnist"};
     *path = o->data_path;
     if (*path) return OK;
     const Model *of;
@@ -108,14 +116,12 @@ static Status data_path_find(const Options *o, const Model *model, const char **
                     "val/CLASS/*.jpg (or one folder of classes and --val-split 0.1); to try it out, use --dataset "
                     "synthetic, or --dataset fmnist for Fashion-MNIST",
                     model->name);
-    for (size_t i = 0; !*path && i < sizeof places / sizeof *places; i++)
-        if (access(places[i], R_OK) == 0) *path = places[i];
-    if (*path) return OK;
+    if ((*path = job_usual_data())) return OK;
     return FAIL(ERR_ARG,
                 "no data: --data-path was not given, and there is no Fashion-MNIST in %s or %s. Install the Debian "
                 "package dataset-fashion-mnist, give a folder of your own images with --data-path, or use --dataset "
                 "synthetic",
-                places[0], places[1]);
+                usual_places[0], usual_places[1]);
 }
 
 /* Shown while an index is built, which takes seconds for a million images. */

@@ -29,8 +29,10 @@ static bool is_kept(const char *line, Verb verb)
 static void data_settings_drop(Options *options, const Options *own)
 {
     char division[64];
-    bool other = options->data_path && own->data_path && strcmp(options->data_path, own->data_path) != 0 &&
-                 !is_same_file(options->data_path, own->data_path); /* a list of shards is no file */
+    const char *from = own->data_path ? own->data_path : job_usual_data();
+    bool same = from && options->data_path && /* a list of shards is no file */
+                (!strcmp(options->data_path, from) || is_same_file(options->data_path, from));
+    bool other = options->data_path && !same;
     if (other && option_origin(options, "label-base") <= ORIGIN_RECIPE && !shards_are_in(options->data_path))
         options->label_base = LABEL_BASE_AUTO;
     if (!other || (own->val_split <= 0 && !own->fold) || option_origin(options, "val-split") > ORIGIN_RECIPE ||
@@ -46,7 +48,7 @@ static void data_settings_drop(Options *options, const Options *own)
         fprintf(stderr,
                 "all images of %s are used: --%s of the run divided %s; if the data have only moved, give it "
                 "again\n",
-                options->data_path, division, own->data_path);
+                options->data_path, division, from ? from : "Fashion-MNIST");
 }
 
 static Status settings_apply(Options *options, const char *run)

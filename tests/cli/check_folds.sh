@@ -77,6 +77,9 @@ mkdir apart && cp -r photos apart/train && cp -r photos apart/val
 "$towers" eval runs/photos1 --data-path apart --json >other.json 2>err || complain "eval of other data: $(cat err)"
 cp -r photos moved && "$towers" eval runs/photos1 --data-path moved --json >moved.json 2>err || complain "eval of moved data: $(cat err)"
 grep -qF "all images of moved are used: --fold 1/4 of the run divided " err || complain "moved data: $(cat err)"
+sed 's/^data-path: .*/# data-path: not set/' runs/idx1/args.yaml >args && cp -r runs/idx1 runs/usual && mv args runs/usual/args.yaml
+"$towers" eval runs/usual --data-path idx --json >usual.json 2>err || complain "eval of other data after the usual: $(cat err)"
+grep -q '"examples": 60,' usual.json || complain "the fold of the usual data divides others: $(head -c 100 usual.json)"
 mkdir two && cp -r labeled two/train && sed 's/patient/doctor/' labeled/labels.csv >two/labels.csv
 "$towers" train fashion_cnn --dry-run --data-path two --batch-size 8 --loss bce --fold 1/4 --fold-group patient >out 2>err </dev/null || complain "two places of labels: $(cat err)"
 mkdir listed && cp -r labeled/images listed/ && awk -F ' *, *' 'NR == 1 {print "file,tags,patient"}
