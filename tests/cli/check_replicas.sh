@@ -44,6 +44,8 @@ for tower in 0 2; do
 done
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replica of tower 1 differs" before-saving --checkpoint-steps 4
 latest before-saving 4
+TOWERS_FAULT="bitflip:tower=0,step=6;nan:tower=1,step=8" ended 8 "after step 7 the replica of tower 0 differs from the 2 others" before-nan --checkpoint-steps 4
+latest before-nan 4
 TOWERS_FAULT="bitflip:tower=3,step=7" ended 8 "the replica of towers 2..3 (process 1) differs from the 2 others" virtual --sdc-check 2 --towers 6 --batch-size 2
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 8 the replicas of tower 0 and tower 1 differ; the 2 replicas have no majority" two --sdc-check 4 --towers 2 --processes 2
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 0 "warning: after step 8 the replica of tower 1 differs" warn --sdc-check 4 --sdc-policy warn

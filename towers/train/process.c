@@ -27,24 +27,30 @@ static Status unfreeze_end(TowerProcess *p)
     return OK;
 }
 
+/* After a refused step all ranks have the weights before it and are at the same step, so finite weights are saved. If
+ * replicas differ, none is saved, because it is unknown which one is right; `words` then says so. */
+static Status refused_save(TowerProcess *p, StatusText *words)
+{
+    bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* checked after the update */
+    char drift[DRIFT_TEXT] = "";
+    TRY(forensics_state(p, &finite));
+    summary_finish(p);
+    TRY(snapshot_settle(p, false));
+    if (digest_is_due(p, true) && p->job->sdc_policy != SDC_POLICY_WARN) TRY(digest_compare(p, drift));
+    Text why = text_behind(words->message, sizeof words->message);
+    if (*drift) text_add(&why, "\n  %s; this state was not saved", drift);
+    if (finite && !moved && !*drift) TRY(snapshot_save(p, false));
+    return snapshot_settle(p, true);
+}
+
 static Status train_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open(p, shared));
     Status st = p->loader ? epochs_run(p) : OK; /* process_open has found that nothing is left to do */
     if (st == ERR_NUMERIC || p->drifted) {
-        /* After a refused step all ranks have the weights before it and are at the same step, so finite weights are
-         * saved. If replicas differ, none is saved, because it is unknown which one is right. */
         StatusText words;
         status_keep(&words);
-        Status saved = OK;
-        if (!p->drifted) {
-            bool finite = false, moved = p->job->gate.check == NAN_CHECK_LAST; /* checked after the update */
-            saved = forensics_state(p, &finite);
-            summary_finish(p);
-            if (saved == OK) saved = snapshot_settle(p, false);
-            if (saved == OK && finite && !moved) saved = snapshot_save(p, false);
-            if (saved == OK) saved = snapshot_settle(p, true);
-        }
+        Status saved = p->drifted ? OK : refused_save(p, &words);
         process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
         return status_restore(st, &words);
     }
