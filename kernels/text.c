@@ -73,11 +73,40 @@ static void line_put(FILE *to, const char *text)
     escaped_put(to, text, "");
 }
 
+/* Of the byte at `at` of UTF-8: what continues a character or combines with the one before it takes no column of a
+ * terminal; characters of East Asia and pictures take two. */
+static int byte_columns(const unsigned char *at)
+{
+    if ((*at & 0xc0) == 0x80 || *at == 0xcc || (*at == 0xcd && at[1] < 0xb0)) return 0;
+    bool wide = (*at >= 0xe3 && *at <= 0xed) || (*at == 0xef && at[1] == 0xbc) || (*at >= 0xf0 && at[1] >= 0x9f);
+    return wide ? 2 : 1;
+}
+
+int text_columns(const char *text)
+{
+    int columns = 0;
+    for (const char *at = text; *at; at++) columns += byte_columns((const unsigned char *)at);
+    return columns;
+}
+
+/* The cell of a table, of `width` columns; `most`: cut behind so many. */
+static char *cell_text(const char *text, int width, int most, bool left)
+{
+    char *cell;
+    int bytes = 0, columns = 0;
+    for (int more; text[bytes] && columns + (more = byte_columns((const unsigned char *)text + bytes)) <= most; bytes++)
+        columns += more;
+    int gap = width > columns ? width - columns : 0;
+    return asprintf(&cell, "%*s%.*s%*s", left ? 0 : gap, "", bytes, text, left ? gap : 0, "") < 0 ? NULL : cell;
+}
+
 /* One conversion, `spec`, whose width and precision are in its text by now. */
 static void conversion_print(FILE *to, TextPut *put, const char *spec, va_list *args)
 {
     size_t end = strlen(spec) - 1;
-    char *piece = NULL;
+    char *piece = NULL, *point = strchr(spec, '.');
+    bool left = spec[1] == '-';
+    int width = atoi(spec + 1 + left), most = point ? atoi(point + 1) : INT32_MAX;
     int length = 0; /* -1: h, 1: l, 2: ll, z or t */
     for (const char *at = spec; *at; at++)
         length += *at == 'l' ? 1 : *at == 'z' || *at == 't' ? 2 : *at == 'h' ? -1 : 0;
@@ -102,7 +131,10 @@ static void conversion_print(FILE *to, TextPut *put, const char *spec, va_list *
     case 'p': fprintf(to, spec, va_arg(*args, void *)); break;
     case '%': fputc('%', to); break;
     case 's':
-        if (asprintf(&piece, spec, va_arg(*args, const char *)) < 0) piece = NULL;
+        if (width)
+            piece = cell_text(va_arg(*args, const char *), width, most, left);
+        else if (asprintf(&piece, spec, va_arg(*args, const char *)) < 0)
+            piece = NULL;
         put(to, piece ? piece : "(no memory)");
         free(piece);
         break;

@@ -22,12 +22,15 @@ void text_vadd(Text *text, const char *format, va_list args) __attribute__((form
 /* The shortest of 15, 16 and 17 digits that reads back as `value`, in the locale of the caller. Needs 32 bytes. */
 void text_real(double value, char *text, size_t bytes);
 
+/* The columns that UTF-8 takes on a terminal. */
+int text_columns(const char *text);
 /* Print untrusted text (file names, words from a run's records): control characters, which could drive a terminal, are
  * escaped as \xHH; newlines and tabs stay. */
 void text_print(FILE *to, const char *text);
 /* fprintf for what a command prints: the text of each %s is untrusted and stays on its line, so newlines and tabs in it
- * are escaped too. Knows the conversions d, i, u, x, c, s, p, e, f and g with the lengths h, l, ll, z and t, and a width
- * or precision of *; others stop the program. What other threads print does not come between. */
+ * are escaped too; its width, and a precision beside it, count columns of the terminal. Knows the conversions d, i, u,
+ * x, c, s, p, e, f and g with the lengths h, l, ll, z and t, and a width or precision of *; others stop the program. What
+ * other threads print does not come between. */
 void text_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 /* The same with other escapes: `put` prints the text of each %s. */

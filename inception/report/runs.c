@@ -221,7 +221,7 @@ static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE
     json_t *all = json ? json_array() : NULL;
     qsort_r(rows, (size_t)count, sizeof *rows, in_order, &order);
     for (int i = 0; i < count; i++)
-        if ((int)strlen(rows[i].name) > width) width = (int)strlen(rows[i].name);
+        if (text_columns(rows[i].name) > width) width = text_columns(rows[i].name);
     if (!json)
         text_printf(to, "%-*s  %-16s  %-11s %9s  %-18s %9s  started\n", width, "run", "model", "state", "step", "best",
                     "time");

@@ -54,7 +54,7 @@ static void row_print(const Run *const *runs, int count, const char *key, const 
     bool fit = true;
     for (int i = 0; i < count; i++) {
         const char *value = value_of(runs[i], key, text);
-        fit &= !value || (int)strlen(value) <= width[i];
+        fit &= !value || text_columns(value) <= width[i];
     }
     text_printf(to, "  %-22s", key);
     for (int i = 0; i < count; i++) {
@@ -72,7 +72,7 @@ static void widths_fit(const Run *const *runs, int count, const char *key, int *
     char text[VALUE_ROOM];
     for (int i = 0; i < count; i++) {
         const char *value = value_of(runs[i], key, text);
-        int length = value ? (int)strlen(value) : 0;
+        int length = value ? text_columns(value) : 0;
         if (length > width[i] && length <= COLUMN_MOST) width[i] = length;
     }
 }
@@ -81,7 +81,7 @@ static void head_print(const Run *const *runs, int count, int *width, FILE *to)
 {
     text_printf(to, "\nSettings that differ\n\n  %-22s", "");
     for (int i = 0; i < count; i++) {
-        int length = (int)strlen(runs[i]->name);
+        int length = text_columns(runs[i]->name);
         width[i] = length < 8 ? 8 : length > COLUMN_MOST ? COLUMN_MOST : length;
     }
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)

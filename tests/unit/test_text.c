@@ -78,6 +78,27 @@ static void texts_stay_on_their_lines(void **state)
     free(shown);
 }
 
+/* A cell has its width on the terminal: umlauts of one and of two code points, characters that take two columns. */
+static void cells_count_columns(void **state)
+{
+    static const char *const rows[][2] = {
+        {"B\303\244ume", "B\303\244ume  |  B\303\244ume|"},
+        {"Ba\314\210ume", "Ba\314\210ume  |  Ba\314\210ume|"},
+        {"\347\212\254", "\347\212\254     |     \347\212\254|"},
+        {"\360\237\220\266\347\212\254\347\212\254\347\212\254",
+         "\360\237\220\266\347\212\254\347\212\254 | \360\237\220\266\347\212\254\347\212\254|"},
+        {"H\303\244userreihe", "H\303\244userr|H\303\244userr|"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *shown = NULL;
+        size_t bytes = 0;
+        FILE *to = open_memstream(&shown, &bytes);
+        text_printf(to, "%-7.7s|%*.*s|", rows[i][0], 7, 7, rows[i][0]);
+        assert_int_equal(fclose(to), 0);
+        assert_string_equal(shown, rows[i][1]);
+        free(shown);
+    }
+}
+
 enum { PRINTERS = 4, LINES = 2000 };
 
 static void *lines_print(void *to)
@@ -111,6 +132,7 @@ int main(void)
         cmocka_unit_test(nothing_is_written_where_there_is_no_room),
         cmocka_unit_test(control_characters_are_shown),
         cmocka_unit_test(texts_stay_on_their_lines),
+        cmocka_unit_test(cells_count_columns),
         cmocka_unit_test(lines_of_threads_are_whole),
         cmocka_unit_test(it_goes_on_behind_a_string),
     };
