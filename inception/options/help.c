@@ -157,6 +157,26 @@ static void print_verbs(FILE *to, int width)
     }
 }
 
+/* Comments that fit on the lines of their commands stand in one column if they have room there. */
+static void print_examples(FILE *to, Verb verb, int width)
+{
+    int column = 0;
+    for (const Example *e = examples; e->command; e++) {
+        int command = (int)strlen(e->command), comment = (int)strlen(e->comment);
+        if (e->verb == verb && command > column && command + comment + 6 <= width) column = command;
+    }
+    bool first = true;
+    for (const Example *e = examples; e->command; e++) {
+        int command = (int)strlen(e->command), comment = (int)strlen(e->comment);
+        if (e->verb != verb) continue;
+        fprintf(to, "%s  %s", first ? "\nExamples:\n" : "", e->command);
+        first = false;
+        if (command + comment + 6 <= width)
+            fprintf(to, "%*s  # %s", column + comment + 6 <= width ? column - command : 0, "", e->comment);
+        fputc('\n', to);
+    }
+}
+
 void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int width)
 {
     const VerbInfo *info = verb_info(verb);
@@ -165,17 +185,7 @@ void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int 
     snprintf(title, sizeof title, "towers %s [OPTIONS]: %s", verb == VERB_NONE ? "COMMAND" : usage,
              verb == VERB_NONE ? "train convolutional networks on one or more towers (model replicas)" : info->summary);
     print_wrapped(to, title, 0, 0, width);
-    bool first = true;
-    for (const Example *example = examples; example->command; example++) {
-        if (example->verb != verb) continue;
-        if (first) fputs("\nExamples:\n", to);
-        first = false;
-        int at = fprintf(to, "  %s", example->command), comment = (int)strlen(example->comment);
-        if (at + 4 + comment <= width)
-            fprintf(to, "%*s# %s\n", at < 50 && 52 + comment <= width ? 50 - at : 2, "", example->comment);
-        else
-            fputc('\n', to);
-    }
+    print_examples(to, verb, width);
     if (verb == VERB_NONE) print_verbs(to, width);
     print_options(to, &(Wish){verb, model, level}, width);
     fputc('\n', to);

@@ -441,6 +441,14 @@ static void help_fits(void **state)
             FILE *to = open_memstream(&text, &bytes);
             help_print(to, verb, NULL, LEVEL_BASIC, widths[k]);
             fclose(to);
+            long comments = 0; /* the column in which all of them begin */
+            for (char *mark = text; widths[k] == 80 && (mark = strstr(mark, "  # ")) != NULL; mark++) {
+                const char *line = mark;
+                while (line > text && line[-1] != '\n') line--;
+                if (comments && mark - line != comments)
+                    fail_msg("help of '%s': ragged comments", verb_info(verb)->name);
+                comments = mark - line;
+            }
             for (const char *p = text; *p; p++) {
                 lines += *p == '\n';
                 column = *p == '\n' ? 0 : column + 1;
