@@ -269,7 +269,8 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     Status st = OK;
     Source *source = NULL;
     Prediction p = {.options = o, .to = to};
-    if (o->argument_count < 2) return FAIL(ERR_ARG, "usage: towers predict RUN|FILE IMAGE|FOLDER|SHARD...");
+    if (o->argument_count < 2)
+        return FAIL(ERR_ARG, "no image given; usage: towers predict RUN|FILE IMAGE|FOLDER|SHARD...");
     TRY_OUT(classifier_open(o, files, &p.classifier));
     if (option_is_set(o, "threshold") && !p.classifier.several)
         TRY_OUT(FAIL(ERR_ARG, "--threshold is for networks that give an image any number of classes; use --top"));
@@ -278,7 +279,7 @@ Status predict_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(images_open(o, &source));
     p.source = source;
     TRY_OUT(images_run(&p));
-    if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " images cannot be decoded", p.damaged);
+    if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " image%s cannot be decoded", p.damaged, p.damaged == 1 ? "" : "s");
 out:
     if (st == OK || st == ERR_FORMAT) {
         Status written = embeddings_end(&p);

@@ -286,13 +286,20 @@ static Status sets_open(const Options *o, JobFiles *files)
                            .unlabeled = !predicts,
                            .progress = progress_show,
                            .context = &shown};
-    TRY(o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files));
+    Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
+    bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
+    if (st == ERR_ARG && !typed && o->where[OPTION_ID_data_path] && access(path, F_OK) != 0) {
+        char why[STATUS_MESSAGE_BYTES];
+        snprintf(why, sizeof why, "%s", status_message());
+        return FAIL(st, "%s (from %s; a relative path begins at the current directory); give the data with --data-path",
+                    why, o->where[OPTION_ID_data_path]);
+    }
+    TRY(st);
     if (files->trained) TRY(classes_match(files));
     const SourceInfo *train = source_info(files->train ? files->train : files->test),
                      *test = source_info(files->test ? files->test : files->train);
     if (o->origin[OPTION_ID_dataset] == ORIGIN_COMMAND_LINE && o->dataset == DATASET_FMNIST &&
         strcmp(train->format, "IDX") != 0) {
-        bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
         const char *where = typed ? NULL : o->where[OPTION_ID_data_path];
         return FAIL(ERR_ARG, "--dataset fmnist: expected IDX files, as those of Fashion-MNIST, found %s: %s%s%s%s; %s",
                     train->format, path, where ? " (from " : "", where ? where : "", where ? ")" : "",

@@ -121,9 +121,11 @@ static Status argument_apply(Options *options)
     if (!run) return OK;
     if (model_find(run, &model) == OK) return file_facts_apply(options, model); /* it takes precedence over a folder */
     if (stat(run, &info) != 0) {
-        char unknown[512];
+        char unknown[512], usual[PATH_BYTES];
         if (strchr(run, '/')) return FAIL(ERR_ARG, "cannot open the run '%s': %s", run, strerror(errno));
         snprintf(unknown, sizeof unknown, "%s", status_message());
+        if (path_join(usual, "runs", run) == OK && stat(usual, &info) == 0)
+            return FAIL(ERR_ARG, "'%s' is neither a model nor a run; did you mean %s?", run, usual);
         return FAIL(ERR_ARG, "%s; and there is no run directory '%s' here", unknown, run);
     }
     if (!S_ISDIR(info.st_mode)) return file_argument_apply(options, run);

@@ -1,6 +1,7 @@
 /* Similar names by Damerau-Levenshtein distance; see near_name.h. */
 #include "inception/models/near_name.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,12 @@ enum { NAME_MAX_BYTES = 64 };
 static int least_of(int a, int b)
 {
     return a < b ? a : b;
+}
+
+/* What is typed in another case or with another dash is the same name. */
+static int folded(char c)
+{
+    return c == '-' ? '_' : tolower((unsigned char)c);
 }
 
 /* Dynamic programming over three rows: before[j] and above[j] belong to the two previous characters of a. */
@@ -23,7 +30,8 @@ int edit_distance(const char *a, const char *b, int limit)
         int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
         row[0] = i;
         for (int j = 1; j <= lb; j++) {
-            row[j] = least_of(above[j - 1] + (a[i - 1] != b[j - 1]), least_of(above[j], row[j - 1]) + 1);
+            row[j] =
+                least_of(above[j - 1] + (folded(a[i - 1]) != folded(b[j - 1])), least_of(above[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                 row[j] = least_of(row[j], before[j - 2] + 1);
         }

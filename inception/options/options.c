@@ -198,8 +198,9 @@ static Status add_argument(Options *options, char *argument)
 {
     const VerbInfo *verb = verb_info(options->verb);
     if (verb->most >= 0 && options->argument_count >= verb->most)
-        return FAIL(ERR_ARG, "unexpected argument '%s'; usage: towers %s%s%s [OPTIONS]", argument, verb->name,
-                    verb->arguments[0] ? " " : "", verb->arguments);
+        return FAIL(ERR_ARG, "unexpected argument '%s'; usage: towers %s%s%s [OPTIONS]", argument,
+                    options->verb == VERB_NONE ? "COMMAND" : verb->name, verb->arguments[0] ? " " : "",
+                    verb->arguments);
     if (!strstr(verb->arguments, "ADDRESS")) TRY(address_check(argument, verb->name));
     options->arguments[options->argument_count++] = argument;
     return OK;

@@ -58,6 +58,9 @@ refused "did you mean 'train'?" trian $model
 TOWERS_LRR=3 refused "did you mean --lr?" train $model
 refused "did you mean fashion_cnn?" train fashion_cn
 refused "did you mean inception_v3?" info inceptionv3
+refused "did you mean inception_v3?" info Inception-V3
+refused "usage: towers COMMAND [OPTIONS]" -h train
+refused "no image given; usage: towers predict" predict runs/first
 TOWERS_LR=1e refused "TOWERS_LR: '1e'" train $model
 TOWERS_BATCH_SIE=8 refused "--batch-size" train $model
 

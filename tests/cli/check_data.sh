@@ -61,6 +61,8 @@ says '--dataset fmnist: expected IDX files, .* found folder of images: photos; l
 "$towers" train fashion_cnn --data-path photos --max-steps 1 -b 8 --device cpu --quiet --experiment photos >out 2>err </dev/null || complain "photos: $(cat err)"
 "$towers" eval runs/photos --dataset fmnist >out 2>err </dev/null && complain "the photos of a run are taken for Fashion-MNIST: $(cat out)"
 says 'found folder of images: .*photos \(from runs/photos/args.yaml.*\); name the other data with --data-path'
+mkdir -p away && (cd away && "$towers" eval ../runs/photos >../out 2>../err </dev/null) && complain "data of another folder: $(cat out)"
+says "data directory 'photos': No such file or directory \(from ../runs/photos/args.yaml.*\); give the data with --data-path"
 data 2 check
 data 2 weigh photos
 

@@ -137,7 +137,8 @@ ends 2 "--data-path has no effect with --dataset synthetic" eval runs/synthetic 
 ends 2 "has no env.json" eval "$work/data"
 ends 2 "cannot open the run 'runs/two': No such file or directory" eval runs/two
 ends 2 "unknown model 'fashion_cn'; did you mean fashion_cnn?" eval fashion_cn
-ends 2 "and there is no run directory 'curves' here" eval curves
+ends 2 "and there is no run directory 'elsewhere' here" eval elsewhere
+ends 2 "'one' is neither a model nor a run; did you mean runs/one?" eval one
 echo '{}' >notes.json
 ends 4 "'notes.json' has 3 bytes: too short for a safetensors file" export notes.json
 ends 0 "safetensors of fashion_cnn, 12 classes, from runs/one/last.safetensors" export runs/one/last.safetensors
