@@ -212,13 +212,14 @@ static Status bench_run(const Options *o, JobFiles *files)
     if (!timing->quiet) {
         int64_t global = shares_global(&files->job.shares);
         const SourceInfo *data = source_info(files->job.train);
+        const char *path =
+            files->job.data_path && strcmp(files->job.data_path, data->name) != 0 ? files->job.data_path : NULL;
         text_printf(stdout,
                     "Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld "
                     "global\n     "
                     "        %lld per device\n",
-                    files->job.program.model->name, data->name, data->format, files->job.data_path ? ", " : "",
-                    files->job.data_path ? files->job.data_path : "", (long long)data->count, (long long)global,
-                    (long long)(global / files->job.shares.towers));
+                    files->job.program.model->name, data->name, data->format, path ? ", " : "", path ? path : "",
+                    (long long)data->count, (long long)global, (long long)(global / files->job.shares.towers));
         text_printf(stdout,
                     "Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
                     "NHWC\nVariables:   replicated\n"

@@ -21,6 +21,7 @@ static void eval_introduce(const JobFiles *files)
 {
     const SourceInfo *test = source_info(files->test);
     const char *path = files->job.data_path, *part = files->part ? files->part : "";
+    if (path && !strcmp(path, test->name)) path = NULL;
     text_printf(stderr, "data           %s (%s%s%s): %lld %s%simages, %d classes%s\n", test->name, test->format,
                 path ? ", " : "", path ? path : "", (long long)test->count, part, *part ? " " : "", test->classes,
                 test->several ? ", any number for an image" : "");

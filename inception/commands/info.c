@@ -411,14 +411,16 @@ Status info_run(const JobFiles *files, FILE *to)
     text_printf(to, "model          %s, ", job->program.model->name);
     if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
     fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
-    text_printf(to, "data           %s: %lld training, %lld test samples%s\n", train->name, (long long)train->count,
-                (long long)(job->test ? source_info(job->test)->count : 0),
+    text_printf(to, "data           %s: %lld training, %lld evaluation samples%s\n", train->name,
+                (long long)train->count, (long long)(job->test ? source_info(job->test)->count : 0),
                 train->several ? ", any number of classes for an image" : "");
+    if (job->recipe) text_printf(to, "recipe         %s\n", job->recipe);
     text_printf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
                 job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
                 job->backend->name);
-    fprintf(to, "batch          %lld in total:", (long long)global);
-    for (int t = 0; t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
+    fprintf(to, "batch          %lld", (long long)global);
+    if (job->shares.towers > 1) fputs(" in total:", to);
+    for (int t = 0; job->shares.towers > 1 && t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
     text_printf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld sample%s\n",
                 (long long)per_epoch, (long long)total, (long long)last, last == 1 ? "" : "s");
     text_printf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");

@@ -82,7 +82,7 @@ cifar "$work/colors" 0
 cifar "$work/inverse" 255
 "$towers" train fashion_cnn --data-path "$work/colors" --device cpu --towers 2 -b 5 --epochs 30 --lr 0.002 --dropout 0 --eval-interval 30 \
     --output-dir "$work/runs" --experiment colors >"$work/log" 2>&1 </dev/null || complain "format: $(tail -n 5 "$work/log")"
-grep -q '(CIFAR-10, .*): 20 training and 10 test images, 32 x 32 x 3, 10 classes' "$work/log" || complain "format: $(cat "$work/log")"
+grep -q '(CIFAR-10, .*): 20 training and 10 evaluation images, 32 x 32 x 3, 10 classes' "$work/log" || complain "format: $(cat "$work/log")"
 tail -n 1 "$work/runs/colors/results.csv" | awk -F, '{ exit !($6 >= 0.5) }' || complain "format: the colors are not learned: $(cat "$work/runs/colors/results.csv")"
 
 show() { # FOLDER SHEET OPTION...

@@ -73,7 +73,7 @@ cmp "$work/four/last.safetensors" "$work/again/last.safetensors" || complain "a 
 run learned list --towers 2 --batch-size 16 --opt adam --lr 0.001 --epochs 6
 head -1 "$work/learned/results.csv" | grep -qx 'epoch,step,train_loss,train_exact,test_loss,test_map,test_exact,lr,images_per_sec,seconds,wasserstein,kid' ||
     complain "results.csv: $(head -1 "$work/learned/results.csv")"
-grep -q 'folder with labels, .* 240 training and 60 test images, 4 classes, any number for an image' "$work/err" || complain "introduction: $(head -8 "$work/err")"
+grep -q 'folder with labels, .* 240 training and 60 evaluation images, 4 classes, any number for an image' "$work/err" || complain "introduction: $(head -8 "$work/err")"
 grep -qE '^test mAP 9[0-9.]+ %|^test mAP 100' "$work/err" || complain "mAP: $(tail -4 "$work/err")"
 grep -qi 'accuracy' "$work/err" "$work/learned/log.txt" && complain "an accuracy is printed: $(grep -i accuracy "$work/err" "$work/learned/log.txt" | head -2)"
 
@@ -213,7 +213,7 @@ refused "--sampler balanced draws the one class of an image" "$towers" data show
 refused "--background is a class for images of no other" dry "$work/list" --loss bce --background
 refused "has no images for evaluation" dry "$work/list/train" --loss bce
 dry "$work/list/train" --loss bce --val-split 0.25 >"$work/out" 2>&1 </dev/null || complain "--val-split: $(cat "$work/out")"
-grep -q 'train: 180 training, 60 test samples, any number of classes for an image' "$work/out" || complain "--val-split 0.25: $(cat "$work/out")"
+grep -q 'train: 180 training, 60 evaluation samples, any number of classes for an image' "$work/out" || complain "--val-split 0.25: $(cat "$work/out")"
 
 # ---- hostile labels files
 bad() { # TEXT CONTENT

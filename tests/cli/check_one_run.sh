@@ -22,7 +22,7 @@ ends 0 "run directory" "${train[@]}" --epochs 1 --experiment one
 
 # a run introduces itself on the console and in its log, and says at the end what can follow
 for line in 'model +fashion_cnn, 56,524 parameters, input 20 x 20, f32' \
-    "data +data \(IDX, $work/data\): 64 training and 30 test images, 28 x 28 x 1, 10 classes" \
+    "data +data \(IDX, $work/data\): 64 training and 30 evaluation images, 28 x 28 x 1, 10 classes" \
     'towers +1 x batch 16 = 16 images per step, in 1 process' 'device +cpu: .*oneDNN [0-9.]+, [0-9]+ threads?' 'steps +4 = 1 epoch of 4' \
     'run directory +runs/one'; do
     grep -qE "^$line\$" err || complain "the console's header lacks '$line': $(cat err)"

@@ -30,7 +30,7 @@ train() { # NAME DATA [ARGUMENT...]
 
 # ---- a whole set: trained, and new images predicted as `eval` would see them
 train whole photos --augment --crop random || complain "train: $(tail -3 whole.err)"
-grep -q "folder of images.*36 training and 12 test images, 3 classes" whole.err || complain "the run does not name its data: $(head -6 whole.err)"
+grep -q "folder of images.*36 training and 12 evaluation images, 3 classes" whole.err || complain "the run does not name its data: $(head -6 whole.err)"
 "$towers" predict runs/whole photos/val --json >predicted.jsonl 2>predict.err || complain "predict: $(cat predict.err)"
 "$towers" eval runs/whole --device cpu --json >eval.json 2>eval.err || complain "eval: $(cat eval.err)"
 /usr/bin/python3 - <<'PYTHON' || complain "predict and eval do not agree"
@@ -148,7 +148,7 @@ fi
 for recipe in "" "--augment --flip random --random-erase 1"; do
     "$towers" bench googlenet --device cpu --img-size 75 -b 6 --batches 1 --warmup-batches 0 --data-path photos $recipe >bench.out 2>&1 </dev/null ||
         complain "bench of photographs: $(cat bench.out)"
-    grep -qE "^Dataset: .*\(folder of images, photos\), 36 images" bench.out || complain "bench does not name its data: $(cat bench.out)"
+    grep -qE "^Dataset: .*\(folder of images\), 36 images" bench.out || complain "bench does not name its data: $(cat bench.out)"
     sed -n 's/^1\timages.*\t//p' bench.out >>losses
 done
 [[ $(sort -u losses | wc -l) == 2 ]] || complain "bench does not augment as training does: losses $(cat losses)"

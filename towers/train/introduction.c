@@ -39,9 +39,10 @@ static void data_print(const TrainJob *job, FILE *to)
 {
     char text[COUNT_TEXT];
     const SourceInfo *train = source_info(job->train), *test = job->test ? source_info(job->test) : NULL;
-    fprintf(to, "data           %s (%s%s%s): %s training", train->name, train->format, job->data_path ? ", " : "",
-            job->data_path ? job->data_path : "", count_text(train->count, text));
-    if (test) fprintf(to, " and %s test", count_text(test->count, text));
+    const char *path = job->data_path && strcmp(job->data_path, train->name) != 0 ? job->data_path : NULL;
+    fprintf(to, "data           %s (%s%s%s): %s training", train->name, train->format, path ? ", " : "",
+            path ? path : "", count_text(train->count, text));
+    if (test) fprintf(to, " and %s evaluation", count_text(test->count, text));
     fputs(" images", to);
     if (train->h > 0) fprintf(to, ", %d x %d x %d", train->w, train->h, train->c);
     if (job->program.model->classes) fprintf(to, ", %d classes", train->classes);
