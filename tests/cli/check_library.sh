@@ -106,13 +106,19 @@ with towers.Network("runs/run", batch=4, embeddings=True) as network:
         raise AssertionError("accepted")
     except TypeError as error:
         assert "for one image give [image]" in str(error), error
-    try:
-        network.classify([numpy.zeros((4, 4), numpy.float32)])
-        raise AssertionError("accepted")
-    except TypeError:
-        pass
+    for image, text in ((numpy.zeros((4, 5), numpy.float32), "not float32 of shape [4, 5]"), ("cat.jpg", "bytes of a file, open(path, 'rb').read(), not str")):
+        try:
+            network.classify([image])
+            raise AssertionError("accepted")
+        except TypeError as error:
+            assert text in str(error), error
     empty, _ = network.classify([])
     assert empty.shape == (0, 3)
+try:
+    network.classify([])
+    raise AssertionError("accepted")
+except ValueError as error:
+    assert "the network is closed" in str(error), error
 with towers.Network("runs/gray") as network: # it reads the luma of colors, encoded or not; gray pixels as they are
     rgb = pixels(files[0]).astype(int)
     luma = ((rgb @ [19595, 38470, 7471] + 32768) >> 16).astype(numpy.uint8)

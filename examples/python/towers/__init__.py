@@ -67,6 +67,8 @@ class Network:
 
     def classify(self, images):
         """The probabilities of a list of images as float32 [images][classes]; and embeddings [images][embedding_size], or None."""
+        if not self._handle:
+            raise ValueError("the network is closed")
         if isinstance(images, numpy.ndarray) and images.ndim != 4:
             raise TypeError("an array of images must be [images][height][width][channels]; for one image give [image]")
         kept, list_ = [], (_Image * len(images))()
@@ -74,10 +76,13 @@ class Network:
             if isinstance(image, numpy.ndarray):
                 image = numpy.ascontiguousarray(image)
                 if image.dtype != numpy.uint8 or image.ndim not in (2, 3):
-                    raise TypeError("an array of pixels must be uint8, [height][width] or [height][width][channels]")
+                    raise TypeError("an array of pixels must be uint8, [height][width] or [height][width][channels], "
+                                    f"not {image.dtype} of shape {list(image.shape)}")
                 at.height, at.width, at.channels = (*image.shape, 1)[:3]
-            else:
+            elif isinstance(image, (bytes, bytearray, memoryview)):
                 image = numpy.frombuffer(image, numpy.uint8)
+            else:
+                raise TypeError(f"an image is an array of pixels or the bytes of a file, open(path, 'rb').read(), not {type(image).__name__}")
             at.bytes, at.size = image.ctypes.data, image.size
             kept.append(image)
         probabilities = numpy.empty((len(images), len(self.class_names)), numpy.float32)
