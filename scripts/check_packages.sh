@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build the Debian package on a bare machine of each suite (scripts/fresh_machine.sh), check it by lintian, install it on another bare
-# machine and run the quickstart's training there for one epoch, and a program of libtowers. Prints a line for each step; logs are kept
-# beside the machines. Needs root, debootstrap and a network.
+# machine and run the quickstart's training there for one epoch, and programs of libtowers in C and in Python without PyTorch. Prints a
+# line for each step; logs are kept beside the machines. Needs root, debootstrap and a network.
 # usage: scripts/check_packages.sh [bookworm|trixie]...
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,9 +31,11 @@ for suite in "${suites[@]}"; do
     cp "$machine"/root/towers/build/towers_*.deb "$fresh/$suite/"
     machine_make packages-use
     mv "$fresh/$suite"/towers_*.deb "$machine/root/"
-    cp examples/library/classify.c "$machine/root/"
+    cp -r examples/library/classify.c examples/python "$machine/root/"
     step install "$install ./towers_*.deb dataset-fashion-mnist && towers version"
     step train "towers train inception_mini --towers 2 --epochs 1 --experiment first"
-    step library "$install gcc libc6-dev pkg-config >/dev/null && gcc classify.c \$(pkg-config --cflags --libs towers) -o classify && ldd classify | grep libtowers"
+    step library "$install gcc libc6-dev pkg-config >/dev/null && gcc classify.c \$(pkg-config --cflags --libs towers) -o classify && ldd classify | grep libtowers && ./classify runs/first runs/first/first-batch.jpg"
+    step python "$install python3-venv >/dev/null && python3 -m venv venv && venv/bin/pip install -q ./python && venv/bin/pip list 2>/dev/null | tail -n +3 | xargs &&
+        venv/bin/python -c 'import towers; n = towers.Network(\"runs/first\"); print(n.classify([open(\"runs/first/first-batch.jpg\", \"rb\").read()]))'"
     step remove "apt-get remove -y -qq towers && ! command -v towers"
 done
