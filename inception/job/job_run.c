@@ -287,8 +287,11 @@ Status job_run_dir(Options *o, JobFiles *files)
     job->resume_path = files->branch_of[0] ? files->resume_path : NULL;
     job->resume = o->resume && !files->branch_of[0];
     if (!o->resume || files->nothing_to_resume) return OK;
-    return run_settings_apply(o, files->branch_of[0] ? files->branch_of : files->run_dir, &files->resumed_settings,
-                              &files->resumed_bytes);
+    const char *run = files->branch_of[0] ? files->branch_of : files->run_dir;
+    TRY(run_settings_apply(o, run, &files->resumed_settings, &files->resumed_bytes));
+    if (!files->resumed_settings)
+        job_note(files, "warning: %s has no args.yaml: the settings are those of this command, else the defaults", run);
+    return OK;
 }
 
 /* The grids of a generator's images up to the checkpoint, which has the name of its step as they do. */
