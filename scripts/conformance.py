@@ -5,8 +5,9 @@ docs/results/conformance.md.
 Usage: PYTHON_WITH_THE_PACKAGES scripts/conformance.py TOWERS > docs/results/conformance.md
        ... --check TOWERS PAGE     also compare the verdicts with those of the page
 
-A row is `equal` (compared with the package itself), `refused` (towers ends with exit code 2 and says what to use instead) or `differs`
-(the names are ours, and the page says how). Without Keras its rows are left out. Exit status 1: a row is none of these, or the page has
+A row is `equal` (compared with the package itself), `alias` (another spelling of an option of ours: --print-config shows the same settings),
+`cited` (a recipe whose source is in no package), `refused` (towers ends with exit code 2 and says what to use instead) or `differs` (the
+names are ours, and the page says how). Without Keras its rows are left out. Exit status 1: a row is none of these, or the page has
 other verdicts."""
 import csv
 import json
@@ -110,23 +111,31 @@ def pixels_and_targets():
     return "equal", "50 JPEGs to the network's input and targets; with Pillow 10 or newer pixels differ by up to 4 levels of 255 (resizing order)"
 
 
-def crop_pct():
+def crop_row(side, flags, make):
+    """The pixels of evaluation with these flags, and those that make(an image) gives as [3][side][side] in 0 to 1."""
     from PIL import Image
-    from timm.data import create_transform
-    side, part = 80, 0.875
     with tempfile.TemporaryDirectory() as work:
         os.mkdir(f"{work}/a")
         image = Image.effect_mandelbrot((200, 100), (-2, -1, 1, 1), 90).convert("RGB")
         image.save(f"{work}/a/0.png")
         sheet = f"{work}/sheet.png"
-        found = run("data", "show", work, "--img-size", str(side), "--crop-pct", str(part), "-o", sheet)
+        found = run("data", "show", work, "--img-size", str(side), *flags, "-o", sheet)
         assert found.returncode == 0, found.stderr
         ours = Image.open(sheet).convert("RGB").crop((0, 0, side, side))
-        make = create_transform(side, is_training=False, crop_pct=part, interpolation="bilinear", mean=(0, 0, 0), std=(1, 1, 1))
         theirs = (make(image) * 255).round().permute(1, 2, 0).numpy().astype("uint8").tobytes()
     worst = max(abs(a - b) for a, b in zip(ours.tobytes(), theirs))
     assert worst <= 2, f"pixels differ by {worst}"
     return "equal", f"evaluation pixels of an oblong image, largest difference {worst} levels of 255"
+
+
+def crop_pct():
+    from timm.data import create_transform
+    return crop_row(80, ["--crop-pct", "0.875"], create_transform(80, is_training=False, crop_pct=0.875, interpolation="bilinear", mean=(0, 0, 0), std=(1, 1, 1)))
+
+
+def resize_size():
+    from torchvision import transforms
+    return crop_row(80, ["--val-resize-size", "90"], transforms.Compose([transforms.Resize(90), transforms.CenterCrop(80), transforms.ToTensor()]))
 
 
 def erasing():
@@ -251,14 +260,37 @@ def averages():
                      "min(D, (1 + n) / (10 + n)) from n = 0; their own are another (the next rows)")
 
 
+def clipped():
+    """One update of SGD with the norm of the gradients clipped, and torch's clip_grad_norm_ of the gradients of one without."""
+    import torch
+    from safetensors.torch import load_file
+
+    def weights_of(*flags):
+        with tempfile.TemporaryDirectory() as work:
+            found = run("train", "fashion_cnn", "--device", "cpu", "--dataset", "synthetic", "-b", "8", "--opt", "sgd", "--max-steps", "1",
+                        "--eval-interval", "0", "--output-dir", work, "--experiment", "run", "--quiet", *flags)
+            assert found.returncode == 0, found.stderr
+            return load_file(f"{work}/run/last.safetensors")
+
+    start, plain, ours = weights_of("--lr", "0"), weights_of("--lr", "1"), weights_of("--lr", "1", "--clip-grad-norm", "0.5")
+    names = [name for name in start if not torch.equal(start[name], plain[name])]
+    moved = [torch.nn.Parameter(start[name].double()) for name in names]
+    for name, p in zip(names, moved):
+        p.grad = (start[name] - plain[name]).double()
+    norm = torch.nn.utils.clip_grad_norm_(moved, 0.5)
+    worst = max(((start[name] - ours[name]).double() - p.grad).abs().max().item() for name, p in zip(names, moved))
+    assert norm > 0.6 and worst < 1e-6, f"gradients of norm {norm}: updates differ by {worst}"
+    return "equal", f"clip_grad_norm_(0.5) of gradients of norm {norm:.2f}, largest difference of a weight {worst:.0e}"
+
+
 # ---- the optimizers, step by step
 
 UPDATES, RATE, LARS_RATE, DECAY = 30, 0.01, 10, 0.05  # LARS multiplies its rate by about a thousandth
 
 
-def settings_of(*flags):
+def settings_of(*flags, model="fashion_cnn"):
     """The values of a run's options, as --print-config shows them."""
-    found = run("train", "fashion_cnn", "--dataset", "synthetic", "--print-config", *flags)
+    found = run("train", model, "--dataset", "synthetic", "--print-config", *flags)
     assert found.returncode == 0, found.stderr
     return dict(re.findall(r"^([a-z0-9-]+): ([^ #]+)", found.stdout, re.M))
 
@@ -331,6 +363,80 @@ def refused(flag, value, instead):
     return "refused", re.sub(r"^error: ", "", said).replace("|", "/")
 
 
+def alias(said, *pairs, command="train"):
+    """pairs: (a borrowed name with a value, ours): the same settings, or the same refusal with the name that was typed."""
+    for theirs, ours in pairs:
+        wanted, found = (run(command, "fashion_cnn", "--print-config", *(["--dataset", "synthetic"] if command == "train" else []), *flags.split())
+                         for flags in (ours, theirs))
+        said_of = [re.sub(r" +# from .*", "", one.stdout) + one.stderr for one in (wanted, found)]
+        for typed, name in zip(theirs.split(), ours.split()):
+            said_of[1] = said_of[1].replace(typed, name) if found.returncode else said_of[1]
+        assert said_of[0] == said_of[1], f"{theirs} is not {ours}: {said_of}"
+    return "alias", said
+
+
+def recipe(name, model, wanted, said):
+    """wanted: settings of the recipe, as the package has them."""
+    found = settings_of("--recipe", name, model=model)
+    for key, value in wanted.items():
+        same = found[key] == value if isinstance(value, str) else abs(float(found[key]) - value) < 1e-9
+        assert same, f"recipe {name}: {key} is {found[key]}, expected {value}"
+    return "equal" if wanted else "cited", said + ", ".join(f"`{key}`" for key in wanted)
+
+
+def recipe_rows():
+    import inspect
+    import timm.data
+    import timm.optim
+    import torch
+    from torchvision import transforms
+    crop, norm = transforms.RandomResizedCrop(8), torch.nn.BatchNorm2d(1)
+    step = inspect.signature(torch.optim.lr_scheduler.StepLR).parameters
+    scripts = {"bn-decay": 1 - norm.momentum, "crop-area": crop.scale[0], "decay-rate": step["gamma"].default,
+               "smoothing": torch.nn.CrossEntropyLoss().label_smoothing, "interpolation": crop.interpolation.value, "flip": "random"}
+    script = "its script is in no package; of what that takes from torchvision and PyTorch equal: "
+    yield "`--recipe torchvision`", "torchvision", lambda: recipe("torchvision", "inception_v3", scripts, script)
+    yield "`--recipe torchvision-v3`", "torchvision", lambda: recipe("torchvision-v3", "inception_v3", scripts, script)
+    group = timm.optim.create_optimizer_v2([torch.nn.Parameter(torch.zeros(1))], "sgd").param_groups[0]
+    jitter = inspect.signature(timm.data.create_transform).parameters["color_jitter"].default
+    yield "`--recipe timm`", "timm", lambda: recipe("timm", "inception_v3", {
+        "opt": "nesterov" if group["nesterov"] else "momentum", "momentum": group["momentum"], "color-jitter": jitter, "bn-decay": 1 - norm.momentum,
+        "flip": "random"}, "its script is in no package; of what that takes from timm and PyTorch equal: ")
+    for name, model, whose in (("tf2016", "inception_v3", "tensorflow/models"), ("tpu2018", "inception_v3", "tensorflow/tpu"),
+                               ("mlperf-lars", "resnet50", "MLPerf training"), ("iwt", "wgan_gp", "improved_wgan_training")):
+        yield f"`--recipe {name}`", whose, lambda name=name, model=model: recipe(name, model, {}, f"no package has its source, which inception/recipes/{name}.yaml names")
+
+
+def alias_rows():
+    yield "`--num-gpus`, `--gpu-indices`, `--data-dir`, `--train-dir`, `--num-epochs`, `--num-batches`, `--optimizer`", "tf_cnn_benchmarks", lambda: alias(
+        "other spellings of `--towers`, `--gpus`, `--data-path`, `--output-dir`, `--epochs`, `--max-steps`, `--opt`",
+        ("--num-gpus 2", "--towers 2"), ("--gpu-indices 0,1", "--gpus 0,1"), ("--data-dir x", "--data-path x"), ("--train-dir x", "--output-dir x"),
+        ("--num-epochs 3", "--epochs 3"), ("--num-batches 7", "--max-steps 7"), ("--optimizer adamw", "--opt adamw"))
+    yield "`--num-warmup-batches`", "tf_cnn_benchmarks", lambda: alias("another spelling of `--warmup-batches` of towers bench",
+                                                                       ("--num-warmup-batches 3", "--warmup-batches 3"), command="bench")
+    yield "`--output`, `--checkpoint-hist`, `--initial-checkpoint`, `--pretrained-path`, `--num-classes`, `--validation-batch-size`, `--grad-accum-steps`, `--drop`", "timm", lambda: alias(
+        "other spellings of `--output-dir`, `--keep`, `--pretrained` (two), `--classes`, `--eval-batch-size`, `--accumulate`, `--dropout`",
+        ("--output x", "--output-dir x"), ("--checkpoint-hist 5", "--keep 5"), ("--initial-checkpoint x", "--pretrained x"), ("--pretrained-path x", "--pretrained x"),
+        ("--num-classes 7", "--classes 7"), ("--validation-batch-size 9", "--eval-batch-size 9"), ("--grad-accum-steps 2", "--accumulate 2"), ("--drop 0.3", "--dropout 0.3"))
+    yield "`--dist-bn reduce`, `--dist-bn broadcast`", "timm", lambda: alias(
+        "`--bn-stats mean` and `first`: the mean of the towers' running statistics, or the first tower's; timm does this once an epoch, before evaluation",
+        ("--dist-bn reduce", "--bn-stats mean"), ("--dist-bn broadcast", "--bn-stats first"))
+    yield "`--hflip 0.5`", "timm", lambda: alias("its default; `--flip random`, and no other probability", ("--augment --hflip 0.5", "--augment --flip random"))
+    yield "`--auto-augment ra`, `--auto-augment ta_wide`", "torchvision", lambda: alias(
+        "`randaugment` and `trivialaugment`, whose operations `scripts/data_parity.py` compares with Pillow pixel by pixel; the random choices are our own",
+        ("--augment --auto-augment ra", "--augment --auto-augment randaugment"), ("--augment --auto-augment ta_wide", "--augment --auto-augment trivialaugment"))
+    yield "`--print-freq`, `--use-deterministic-algorithms`", "torchvision", lambda: alias(
+        "other spellings of `--log-interval`, `--deterministic`", ("--print-freq 3", "--log-interval 3"), ("--use-deterministic-algorithms", "--deterministic"))
+    yield "`--learning-rate`, `--wd`, `--n-critic`, `--gp-weight`", "several", lambda: alias(
+        "other spellings of `--lr`, `--weight-decay`, `--critic-steps`, `--penalty-weight`", ("--learning-rate 0.2", "--lr 0.2"), ("--wd 0.2", "--weight-decay 0.2"),
+        ("--n-critic 3", "--critic-steps 3"), ("--gp-weight 5", "--penalty-weight 5"))
+    yield "`--device gpu`, `--flip true`, `--flip false`, `--flip 0`, `--flip 0.0`, `--amp-dtype bfloat16`, `--amp-dtype float16`", "several", lambda: alias(
+        "`cuda`, `random`, `none` (three), `bf16`, `fp16`", ("--device gpu", "--device cuda"), ("--augment --flip true", "--augment --flip random"),
+        *((f"--augment --flip {none}", "--augment --flip none") for none in ("false", "0", "0.0")), ("--amp --amp-dtype bfloat16", "--amp --amp-dtype bf16"),
+        ("--amp --amp-dtype float16", "--amp --amp-dtype fp16"))
+    yield from recipe_rows()
+
+
 def epsilon_of(name):
     """The usual value of --opt-eps, from the table in the code."""
     with open(os.path.join(HERE, "..", "kernels", "optimizers.def")) as table:
@@ -373,6 +479,7 @@ def optimizer_rows():
         yield f"`--opt {name}`", whose, lambda name=name, make=make, instead=instead, why=why: updates_row(["--opt", name], make, instead, why)
     yield "`--opt lars`", "timm", lambda: updates_row(["--opt", "lars"], timms("lars"), None, "with weight decay and a constant rate; after a change the old rate stays in "
                                                       "the momentum here", LARS_RATE)
+    yield "`--lars-eta 0.02`", "timm", lambda: updates_row(["--opt", "lars", "--lars-eta", "0.02"], timms("lars", trust_coeff=0.02), rate=LARS_RATE / 20)
     yield "`--opt lamb`", "timm", lamb
     yield "`--opt lars` without weight decay", "timm", lambda: adapts("lars", LARS_RATE)
     yield "`--opt lamb` without weight decay", "timm", lambda: adapts("lamb", RATE, max_grad_norm=None)
@@ -390,12 +497,15 @@ def rows():
     yield "`--sched poly --power 2`", "timm", lambda: rates_row(
         ["--sched", "poly", "--power", "2"], lambda lib, o: lib.PolynomialLR(o, EPOCHS, 2))
     yield "`--sched cosine --min-lr 0.001`", "timm", timm_cosine
+    yield "`--lr-scheduler cosineannealinglr --lr-min 0.001`", "torchvision", lambda: rates_row(
+        ["--lr-scheduler", "cosineannealinglr", "--lr-min", "0.001"], lambda lib, o: lib.CosineAnnealingLR(o, EPOCHS, 0.001))
     yield "`--lr-scheduler reducelronplateau`, `--sched plateau --patience-epochs --cooldown-epochs --decay-rate`", "PyTorch", plateau_row
     yield "`--lr-scheduler exponentiallr`", "torchvision", lambda: refused("--lr-scheduler", "exponentiallr", "--decay-epochs 1")
     yield "`--lr-warmup-epochs`", "torchvision", lambda: refused("--lr-warmup-epochs", "5", "--warmup-epochs")
     yield "`--model-ema-decay`", "torchvision, timm", lambda: refused("--model-ema-decay", "0.999", "--ema-decay")
     yield "crop, flip, color jitter, erasing, `--mixup-alpha`, `--cutmix-alpha`, `--label-smoothing`, weights of classes", "torchvision, PyTorch", pixels_and_targets
     yield "`--crop-pct 0.875`", "timm", crop_pct
+    yield "`--val-resize-size 90`", "torchvision", resize_size
     yield "`--reprob`", "timm", erasing
     yield "`--weight-decay` (filter_bias_and_bn, its default)", "timm", lambda: decay_row([], timm_decayed)
     yield "`--weight-decay` (norm-weight-decay 0, bias-weight-decay 0)", "torchvision", lambda: decay_row([], torchvision_decayed)
@@ -407,11 +517,18 @@ def rows():
     yield "`--model-ema`", "torchvision, timm", lambda: refused("--model-ema", "1", "--ema-decay")
     yield "`--model-ema-steps`", "torchvision", lambda: refused("--model-ema-steps", "32", "--ema-decay")
     yield "`--model-ema-warmup`", "timm", lambda: refused("--model-ema-warmup", "1", "--ema-decay")
+    yield "`--clip-grad-norm`, `--clip-grad`", "torchvision, timm", clipped
     yield from optimizer_rows()
+    yield from alias_rows()
     try:
         import keras
     except ImportError:
         return
+    adam, norm = keras.optimizers.Adam(), keras.layers.BatchNormalization()
+    yield "`--recipe tutorial`", "Keras", lambda: recipe("tutorial", "fashion_cnn", {
+        "lr": float(adam.learning_rate), "beta1": adam.beta_1, "beta2": adam.beta_2, "opt-eps": adam.epsilon}, "defaults of Adam: ")
+    yield "`--recipe keras`", "Keras", lambda: recipe("keras", "wgan_gp_keras", {
+        "opt-eps": adam.epsilon, "bn-decay": norm.momentum}, "its script is in no package; of what that takes from Keras equal: ")
     yield "`--opt adam`", "Keras", keras_adam
 
 
@@ -441,7 +558,7 @@ for name, whose, compare in rows():
     lines.append(f"| {name} | {whose} | {verdict} | {what} |")
 page = f"""# Borrowed names
 
-Written by `scripts/conformance.py`: what options with names of other programs do, compared with {versions()}. Updates of the optimizers that PyTorch has are compared to the last bits in [fidelity](fidelity.md).
+Written by `scripts/conformance.py`: what options with names of other programs do, compared with {versions()}. Updates of the optimizers that PyTorch has are compared to the last bits in [fidelity](fidelity.md). `alias` is another spelling of an option here, with the same settings; `cited` a recipe whose source is in no package.
 
 | name | of | verdict | compared |
 |---|---|---|---|

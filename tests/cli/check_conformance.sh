@@ -18,6 +18,19 @@ while read -r flag value; do
 done < <(sed -n 's/^| `\([^`]*\)` | [^|]* | refused | .*/\1/p' "$page")
 [ $refused -ge 4 ] || complain "$page has $refused refused names"
 
+# Each alias of an option or of a choice, and each recipe of others, has a row.
+rows=$(sed -n 's/^| \([^|]*`[^|]*\) | .*/\1/p' "$page")
+aliases=$(sed -nE 's/^OPTION_.*[.]aliases = "([^"]*)".*/\1/p' "$source_dir/inception/options/options.def" | tr , '\n' | sed 's/^/--/'
+    sed -nE 's/^CHOICE_ALIAS\("([^"]*)", "([^"]*)".*/\1 \2/p' "$source_dir/inception/options/options.def")
+recipes=$(cd "$source_dir/inception/recipes" && printf '%s\n' *.yaml | sed 's/[.]yaml//' | grep -vxE 'mini|photos|finetune|none')
+[[ $(wc -l <<<"$aliases") -ge 50 && $(wc -l <<<"$recipes") -ge 9 ]] || complain "the aliases or recipes are not found: $aliases $recipes"
+while read -r flag choice; do # sched poly: --sched poly or --lr-scheduler poly
+    grep -qE -- "${choice:+[a-z] }$(sed 's/-/[_-]/g' <<<"${choice:-$flag}")[\` ]" <<<"$rows" || complain "$page has no row of $flag $choice"
+done <<<"$aliases"
+for recipe in $recipes; do
+    grep -qF "\`--recipe $recipe\`" <<<"$rows" || complain "$page has no row of the recipe $recipe"
+done
+
 python_with() { # MODULES: sets python to one that has them, or to nothing
     for python in "${TORCH_PYTHON:-}" "${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch/bin/python" python3 ''; do
         [ -z "$python" ] || ! "$python" -c "import $1" 2>/dev/null || return 0
