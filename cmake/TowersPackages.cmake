@@ -4,7 +4,7 @@ set(CPACK_PACKAGE_VENDOR "The Towers authors")
 set(TOWERS_MAINTAINER "The Towers authors <towers@example.org>" CACHE STRING "Name and address of whoever builds the package")
 set(CPACK_PACKAGE_CONTACT "${TOWERS_MAINTAINER}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of image classifiers with several towers")
-set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Towers trains image classifiers of the Inception family, and small GANs.
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Towers trains image classifiers (the Inception family, ResNets) and small GANs.
 It records the loss of every tower, applies no damaged step, and
 resumes exactly. The package has the program, libtowers and its header.")
 set(CPACK_STRIP_FILES ON)
