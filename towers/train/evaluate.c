@@ -73,38 +73,36 @@ static bool is_near(const float *probability, const uint8_t *has, int64_t classe
 }
 
 /* Take the oldest block in flight: its results into `fields`, the prediction for each sample into the matrix (NULL if
- * there are too many classes) and the ledger. */
+ * there are too many classes) and the ledger. Loss and correct predictions are the program's own, unless the probabilities
+ * were changed after it: averaged (--tta), or scaled by a temperature, which leaves the order of the classes. */
 static Status block_take(const TowerProcess *p, Inference *inference, float *fields, float *confusion)
 {
+    const TrainJob *job = p->job;
     const Inferred *found;
-    int64_t classes = p->job->program.options.classes;
     Ledger *ledger = p->ledger;
+    int64_t classes = job->program.options.classes, correct[2] = {0};
+    bool averaged = job->tta != TTA_NONE, scaled = averaged || job->temperature > 0;
+    double loss = 0;
     TRY(inference_end(inference, &found));
     uint8_t *has = malloc((size_t)classes);
     if (!has) return FAIL(ERR_MEMORY, "no memory for the classes of a sample");
     const Batch *batch = &found->batch;
-    float *to = fields + batch->step * BLOCK_FIELDS;
-    bool averaged = p->job->tta != TTA_NONE; /* loss and correct predictions are those of the averaged probabilities */
-    bool scaled = averaged || p->job->temperature > 0;
-    double loss = scaled ? 0 : found->loss;
-    int64_t correct[2] = {averaged ? 0 : found->correct[0], averaged ? 0 : found->correct[1]};
     for (int32_t i = 0; found->prob && i < batch->n; i++) {
         const float *probability = found->prob + i * found->pitch;
-        EvalSample sample = sample_evaluate(p->job, batch, i, probability, has);
-        if (scaled && sample.label != LABEL_NONE) loss += (double)sample.loss;
-        if (averaged && sample.label != LABEL_NONE) {
-            correct[0] += !sample.wrong;
-            correct[1] += is_near(probability, has, classes, p->job->program.several ? 1 : 5);
-        }
+        EvalSample sample = sample_evaluate(job, batch, i, probability, has);
         if (ledger->sample) ledger->sample[batch->ids[i]] = sample;
         if (ledger->score)
             memcpy(ledger->score + batch->ids[i] * classes, probability, (size_t)classes * sizeof *probability);
-        if (confusion && sample.label != LABEL_NONE) confusion[sample.label * classes + sample.predicted]++;
+        if (sample.label == LABEL_NONE) continue;
+        if (confusion) confusion[sample.label * classes + sample.predicted]++;
+        loss += (double)sample.loss;
+        correct[0] += !sample.wrong;
+        correct[1] += averaged && is_near(probability, has, classes, job->program.several ? 1 : 5);
     }
-    to[BLOCK_LOSS] = (float)loss;
+    float *to = fields + batch->step * BLOCK_FIELDS;
+    to[BLOCK_LOSS] = (float)(scaled ? loss : found->loss);
     to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
-    to[BLOCK_TOP1] = (float)correct[0];
-    to[BLOCK_TOP5] = (float)correct[1];
+    for (int k = 0; k < 2; k++) to[BLOCK_TOP1 + k] = (float)(averaged ? correct[k] : found->correct[k]);
     free(has);
     return OK;
 }
