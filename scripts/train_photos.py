@@ -109,60 +109,103 @@ FINETUNE = {
 }
 CHOSEN = "AdamW 0.002, warm-up 3, crops from 0.7"
 WEIGHTS = "AdamW 0.001, warm-up 3"  # those of its first seed, for `finetune`
-SEEN, LONG, SEEDS, EARLY, WINDOW = 5000, 9000, (1, 2, 3), 3, 8
+# Other programs with the chosen settings, and with their own, for reference; scripts/train_photos_torch.py.
+SAME = "PyTorch, the settings in bold"
+OTHERS = {SAME: "torch", "timm's defaults": "timm", "ultralytics' defaults": "ultralytics"}
+LARGE = (("resnet18", 96), ("resnet50", 96), ("resnet18", 224))
+SEEN, LONG, SHORT, SEEDS, EARLY, WINDOW = 5000, 9000, 2500, (1, 2, 3), 3, 8
 
 
 def key(run):
-    return tuple(run[name] for name in ("recipe", "case", "settings", "seen", "seed"))
+    return tuple(run[name] for name in ("recipe", "case", "model", "side", "settings", "seen", "seed"))
+
+
+def wanted_run(recipe, case, settings, seen, seed, network=None):
+    model, side = network or CASES[case if recipe == "photos" else FROM[case]]
+    return {"recipe": recipe, "case": case, "model": model, "side": side, "settings": settings, "seen": seen, "seed": seed}
 
 
 def plan():
-    """Screening first, which is short, then the finalists seed by seed."""
+    """Screening first, which is short, then the finalists seed by seed; beside them other programs, and larger networks."""
     for recipe, grid in (("photos", PHOTOS), ("finetune", FINETUNE)):
         for settings in grid:
             for case in CASES if recipe == "photos" else FROM:
-                yield {"recipe": recipe, "case": case, "settings": settings, "seen": SEEN, "seed": SEEDS[0]}
+                yield wanted_run(recipe, case, settings, SEEN, SEEDS[0])
     for seed in SEEDS:
         for recipe, settings, case in itertools.product(("photos", "finetune"), ("constant Adam", CHOSEN), ("stamps", "drawings-500")):
-            yield {"recipe": recipe, "case": case, "settings": settings, "seen": LONG, "seed": seed}
+            yield wanted_run(recipe, case, settings, LONG, seed)
+    for settings in OTHERS:
+        yield wanted_run("photos", "cells", settings, SEEN, SEEDS[0])
+        for case in ("stamps", "drawings-500"):
+            yield wanted_run("photos", case, settings, LONG, SEEDS[0])
+    for seed, case in itertools.product(SEEDS[1:], ("stamps", "drawings-500")):
+        yield wanted_run("photos", case, SAME, LONG, seed)
+    for network, settings in itertools.product(LARGE, (CHOSEN, SAME)):
+        yield wanted_run("photos", "stamps", settings, SHORT, SEEDS[0], network)
 
 
 def weights_of(cache, case):
     return os.path.join(cache, "weights-%s.safetensors" % case)
 
 
-def train(binary, cache, run):
-    """The worst loss of the first epochs is the largest mean of WINDOW consecutive steps, and the largest loss of an evaluation."""
-    case = run["case"]
-    model, side = CASES[case if run["recipe"] == "photos" else FROM[case]]
-    counts = [len(glob.glob(os.path.join(cache, case, part, "*", "*.jpg"))) for part in ("train", "val")]
-    classes = len(os.listdir(os.path.join(cache, case, "train")))
-    run = dict(run, model=model, side=side, images=counts, epochs=round(run["seen"] / counts[0]), classes=classes,
-               options=(PHOTOS if run["recipe"] == "photos" else FINETUNE)[run["settings"]])
+def run_timed(command, **more):
+    """Runs a command; its output, and its seconds of the clock and of the processor."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen([str(word) for word in command], stdout=out, **more)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        out.seek(0)
+        return out.read(), {"seconds": round(time.monotonic() - start, 1), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1)}
+
+
+def train_other(cache, run):
+    """A run of another program: the losses of its steps, and accuracy and loss of each evaluation."""
+    python, trainers = os.environ["TORCH_PYTHON"], os.environ["TRAINERS_PYTHON"]
+    packages = glob.glob(os.path.join(os.path.dirname(trainers), "..", "lib", "python3*", "site-packages"))[0]
+    text, times = run_timed([python, "scripts/train_photos_torch.py", OTHERS[run["settings"]], os.path.join(cache, run["case"]), run["model"],
+                             run["side"], run["epochs"], run["seed"]], env=dict(os.environ, PYTHONPATH=packages, OMP_NUM_THREADS="1"))
+    found = json.loads(text.splitlines()[-1])
+    run.update(times, parameters=found["parameters"])
+    return found["losses"], found["tests"]
+
+
+def train_towers(binary, cache, run):
+    run["options"] = (PHOTOS if run["recipe"] == "photos" else FINETUNE)[run["settings"]]
     with tempfile.TemporaryDirectory() as work:
-        command = [binary, "train", model, "--recipe", "none", "--data-path", os.path.join(cache, case), "--img-size", side, "--device", "cpu",
-                   "--towers", 1, "--threads", 1, "--epochs", run["epochs"], "--seed", run["seed"], "--quiet", "--summary-interval", 0,
-                   "--output-dir", work, "--experiment", "run", *run["options"].split()]
+        command = [binary, "train", run["model"], "--recipe", "none", "--data-path", os.path.join(cache, run["case"]), "--img-size", run["side"],
+                   "--device", "cpu", "--towers", 1, "--threads", 1, "--epochs", run["epochs"], "--seed", run["seed"], "--quiet",
+                   "--summary-interval", 0, "--output-dir", work, "--experiment", "run", *run["options"].split()]
         with open("/proc/cpuinfo") as file:
             command += ["--amp"] if " avx512_bf16" in file.read() else []
         if run["recipe"] == "finetune":
-            command += ["--pretrained", weights_of(cache, FROM[case]), "--reset-head"]
-        start = time.monotonic()
-        subprocess.run([str(word) for word in command], check=True, stdout=sys.stderr)
-        run["seconds"] = round(time.monotonic() - start, 1)
+            command += ["--pretrained", weights_of(cache, FROM[run["case"]]), "--reset-head"]
+        run.update(run_timed(command)[1])
         with open(os.path.join(work, "run", "results.csv")) as file:
             lines = [line.strip().split(",") for line in file if line.strip()]
         epochs = [dict(zip(lines[0], line)) for line in lines[1:]]
         with open(os.path.join(work, "run", "metrics.jsonl")) as file:
             losses = [json.loads(line)["mean_loss"] for line in file if '"mean_loss"' in line]
         if (run["recipe"], run["settings"], run["seen"], run["seed"]) == ("photos", WEIGHTS, SEEN, SEEDS[0]):
-            os.replace(os.path.join(work, "run", "last.safetensors"), weights_of(cache, case))
-    early = losses[:EARLY * len(losses) // run["epochs"]]
-    means = [statistics.mean(early[at:at + WINDOW]) for at in range(len(early) - WINDOW + 1)]
-    run.update(accuracy=round(100 * float(epochs[-1]["test_top1"]), 2), worst_early=round(max(means) / math.log(classes), 3),
-               worst_test=round(max(float(e["test_loss"]) for e in epochs[:EARLY]) / math.log(classes), 3),
-               date=time.strftime("%Y-%m-%d", time.gmtime()))
-    return run
+            os.replace(os.path.join(work, "run", "last.safetensors"), weights_of(cache, run["case"]))
+    return losses, [[100 * float(e["test_top1"]), float(e["test_loss"])] for e in epochs]
+
+
+def train(binary, cache, run):
+    """The worst loss of the first epochs is the largest mean of WINDOW consecutive steps, and the largest loss of an evaluation."""
+    counts = [len(glob.glob(os.path.join(cache, run["case"], part, "*", "*.jpg"))) for part in ("train", "val")]
+    classes = len(os.listdir(os.path.join(cache, run["case"], "train")))
+    run = dict(run, images=counts, epochs=round(run["seen"] / counts[0]), classes=classes)
+    losses, tests = train_other(cache, run) if run["settings"] in OTHERS else train_towers(binary, cache, run)
+    if losses:
+        early = losses[:EARLY * len(losses) // run["epochs"]]
+        window = min(WINDOW, len(early))
+        means = [statistics.mean(early[at:at + window]) for at in range(len(early) - window + 1)]
+        run.update(worst_early=round(max(means) / math.log(classes), 3),
+                   worst_test=round(max(loss for _, loss in tests[:EARLY]) / math.log(classes), 3))
+    return dict(run, accuracy=round(tests[-1][0], 2), date=time.strftime("%Y-%m-%d", time.gmtime()))
 
 
 def results_read(path):
@@ -202,20 +245,24 @@ def table(path):
     commits = sorted({run["date"] for run in runs})
     print("%d runs (%s). `worst loss` is the largest mean of %d consecutive steps in the first %d epochs, and `worst test` the largest loss of an"
           " evaluation there, both relative to chance, ln(classes); several seeds: mean (range), and the worst of each. `images` is how many"
-          " are shown in a run. Times are those of one busy core." % (len(runs), ", ".join(commits), WINDOW, EARLY))
+          " are shown in a run, 48 pixels a side unless said. `seconds` are those of one busy core, or, where `CPU`"
+          " is given, of a machine with much other work; `CPU` is processor time, the start of the program included." % (len(runs), ", ".join(commits), WINDOW, EARLY))
     for recipe in ("photos", "finetune"):
-        print("\n| %s: set, network | images | settings | seeds | test accuracy, %% | worst loss | worst test | seconds |" % recipe)
-        print("|---|---:|---|---:|---:|---:|---:|---:|")
+        print("\n| %s: set, network | images | settings | seeds | test accuracy, %% | worst loss | worst test | seconds | CPU |" % recipe)
+        print("|---|---:|---|---:|---:|---:|---:|---:|---:|")
         groups = collections.defaultdict(list)
         for run in runs:
             if run["recipe"] == recipe:
-                groups[(run["case"], run["model"], run["seen"], run["settings"])].append(run)
-        for (case, model, seen, settings), of in sorted(groups.items()):
+                groups[(run["case"], run["model"], run["side"], run["seen"], run["settings"])].append(run)
+        for (case, model, side, seen, settings), of in sorted(groups.items()):
             values = [run["accuracy"] for run in of]
             spread = " (%.1f to %.1f)" % (min(values), max(values)) if len(of) > 1 else ""
-            print("| %s, %s | %d | %s | %d | %.1f%s | %.2f | %.2f | %.0f |" %
-                  (case, model, seen, "**%s**" % settings if settings == CHOSEN else settings, len(of), statistics.mean(values), spread,
-                   max(run["worst_early"] for run in of), max(run["worst_test"] for run in of), statistics.mean(run["seconds"] for run in of)))
+            worst = ["%.2f" % max(run[name] for run in of) if name in of[0] else "" for name in ("worst_early", "worst_test")]
+            cpu = [run["cpu_seconds"] for run in of if "cpu_seconds" in run]
+            print("| %s, %s%s | %d | %s | %d | %.1f%s | %s | %s | %.0f | %s |" %
+                  (case, model, "" if side == CASES[case][1] else " at %d" % side, seen, "**%s**" % settings if settings == CHOSEN else settings,
+                   len(of), statistics.mean(values), spread, *worst, statistics.mean(run["seconds"] for run in of),
+                   "%.0f" % statistics.mean(cpu) if cpu else ""))
 
 
 def main():

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # How the recipes `photos` and `finetune` were chosen: small networks learn cuts of three sets of pictures with a grid of settings, from
-# random weights and from those that the study trains on another of the sets. The sets are fetched into the user's cache and are no part
+# random weights and from those that the study trains on another of the sets; PyTorch with the chosen settings, timm and ultralytics with
+# their own (all from PyPI), and larger networks stand beside them. The sets are fetched into the user's cache and are no part
 # of this project: photographs of solar cells (PyPI package elpv-dataset, CC BY-NC-SA 4.0), Debian's openclipart-png (public domain) and
 # tuxpaint-stamps-default (GPL-2+ and public domain). Every run goes into docs/results/photos.json, and the tables into docs/recipes.md;
-# runs that are there are not repeated, so that a killed study goes on. All of it takes half an hour on two cores.
+# runs that are there are not repeated, so that a killed study goes on. All of it takes an hour on two cores.
 # usage: scripts/train_photos.sh [--minutes N] [BINARY]
 #   --minutes N   begins no run after N minutes (default: 60; 0: fetches the pictures and writes the tables)
 set -euo pipefail
@@ -21,6 +22,8 @@ done
 
 photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos results=docs/results/photos.json
 python=$(scripts/venv.sh elpv) # Pillow is in it, too
+TORCH_PYTHON=$(scripts/venv.sh torch) TRAINERS_PYTHON=$(scripts/venv.sh trainers)
+export TORCH_PYTHON TRAINERS_PYTHON
 for package in openclipart-png tuxpaint-stamps-default; do
     [ ! -e "$photos/packages/usr/share/doc/$package" ] || continue
     mkdir -p "$photos/packages"
