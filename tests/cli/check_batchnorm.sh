@@ -67,12 +67,14 @@ deep "$work/few" short 2 --towers 1 --batch-size 4
 "$weights" near "$work/full/last.safetensors" "$work/short/last.safetensors" 1e-4 inception4e.branch1.bn.running_var ||
     complain "a short batch is taken for a full one"
 deep "$work/data" one-of-8 1 --towers 1 --batch-size 8
-deep "$work/data" all-of-8 1 --tower-batch 1,4,3 --processes 3 --bn-stats sync
-"$weights" near "$work/one-of-8/last.safetensors" "$work/all-of-8/last.safetensors" 1e-4 inception4e.branch1.bn.running_var ||
-    complain "statistics over all towers are taken for those of one"
-for processes in 1 2 3; do deep "$work/data" "alone-$processes" 1 --tower-batch 1,4,3 --processes $processes --bn-stats mean; done
-for processes in 2 3; do
-    cmp "$work/alone-1/last.safetensors" "$work/alone-$processes/last.safetensors" || complain "$processes processes: other statistics than one"
+for shares in 1,4,3 4,1,3 3,4,1; do # a sample alone in each place
+    deep "$work/data" all-$shares 1 --tower-batch $shares --processes 3 --bn-stats sync
+    "$weights" near "$work/one-of-8/last.safetensors" "$work/all-$shares/last.safetensors" 1e-4 inception4e.branch1.bn.running_var ||
+        complain "$shares: statistics over all towers are taken for those of one"
+    for processes in 1 2 3; do deep "$work/data" "$shares-$processes" 1 --tower-batch $shares --processes $processes --bn-stats mean; done
+    for processes in 2 3; do
+        cmp "$work/$shares-1/last.safetensors" "$work/$shares-$processes/last.safetensors" || complain "$shares, $processes processes: other statistics than one"
+    done
 done
 
 # ---- drift between towers
