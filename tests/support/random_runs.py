@@ -63,7 +63,7 @@ def labels_write(folder):
 class Combination:
     """Arguments of one training, those that any process count may have, and how many towers there are."""
 
-    def __init__(self, seed, data):
+    def __init__(self, seed, data, weights):
         self.rng = rng = random.Random(seed)
         self.wide = wide = random.Random(seed * 7 + 3)  # what came later: the seeds of check_random.sh keep their kinds and models
         self.towers = rng.choice((1, 2, 2, 3, 4))
@@ -71,7 +71,7 @@ class Combination:
         if wide.random() < 0.2:
             a[0] = wide.choice(("resnet18", "googlenet", "wgan_gp_keras")) if wide.random() < 0.4 else "fashion_cnn"
         self.gan = a[0].startswith("wgan_gp")
-        self.sync = False
+        self.sync = self.tta = False
         kind = rng.choice(FIRST_KINDS)
         if wide.random() < 0.3:
             kind = wide.choice([name for name in data if not (self.gan and name == "labels")])
@@ -89,6 +89,7 @@ class Combination:
         self.loss(kind)
         self.rest()
         self.later(kind)
+        self.latest(kind, weights, random.Random(seed * 13 + 5))
 
     def maybe(self, chance, *arguments, rng=None):
         if (rng or self.rng).random() < chance:
@@ -199,6 +200,40 @@ class Combination:
         many(0.15, "--warmup-lr", 0.0001) if "--warmup-epochs" in self.arguments else None
 
 
+    def drop(self, *flags):
+        for flag in flags:
+            if flag in self.arguments:
+                at = self.arguments.index(flag)
+                del self.arguments[at:at + 2]
+
+    def latest(self, kind, weights, rng):
+        """Ends, layers, folds, weights to begin with. Three epochs, because most of it acts at the end of one."""
+        if self.gan:
+            return
+        maybe = lambda chance, *arguments: self.maybe(chance, *arguments, rng=rng)
+        before = len(self.arguments)
+        if kind in ("folder", "tar", "mds", "labels") and (maybe(0.15, "--val-split", 0.3) or maybe(0.25, "--fold", rng.choice(("1/2", "3/3")))):
+            self.arguments[self.arguments.index("--data-path") + 1] += "/train" # without its val/
+        if maybe(0.2, "--sched", "plateau", "--decay-rate", 0.5, "--plateau-patience", 0, "--monitor", rng.choice(("auto", "loss"))):
+            self.drop("--sched", "--lr-schedule", "--decay-epochs")
+            maybe(0.3, "--plateau-cooldown", 1)
+        maybe(0.15, "--patience", 1, "--min-delta", rng.choice((0, 0.2)))
+        maybe(0.1, "--stop-at", 0.4)
+        maybe(0.1, "--stop-epoch", rng.choice((1, 2)))
+        maybe(0.2, "--lr-mult", rng.choice(("*weight=0.5", "*bias=3", "*=0.1,*weight=2")))
+        maybe(0.2, "--layer-decay", 0.7)
+        if "--freeze" not in self.arguments:
+            maybe(0.2, "--freeze", "*,!fc*")
+        maybe(0.5 if "--freeze" in self.arguments else 0, "--unfreeze-epoch", rng.choice((2, 3)))
+        if kind == "idx" and weights.get(self.arguments[0]) and maybe(0.4, "--pretrained", weights[self.arguments[0]]):
+            maybe(0.5, "--reset-head")
+        maybe(0.15, "--metrics-interval", 2)
+        maybe(0.15, "--mean", 0.4, "--std", 0.3)
+        if len(self.arguments) > before:
+            self.arguments += ["--epochs", "3", "--max-steps", "40"]
+        self.tta = rng.random() < 0.3
+
+
 def event_values(data):
     """{(step, tag): the rest of a value} of a TensorBoard file: without times, and what each start of a run shows (its settings, its first batch)."""
     def fields(message):
@@ -266,8 +301,8 @@ def contents(run):
                 data = "\n".join(line for line in data.decode().splitlines() if not line.endswith(" state.json"))
             elif name == "env.json":
                 data = "\n".join(f"{key}: {value}" for key, value in sorted(json.loads(data).items()) if key not in ENV_OF_THE_CALL)
-            elif name == "data.json":
-                data = TIMES.sub("", data.decode())
+            elif name == "data.json": # loaders have read ahead of a run's early end, more or less
+                data = re.sub(r'"images": \d+,', "", TIMES.sub("", data.decode()))
             elif name == "outcome.json":
                 data = re.sub(r'"time":"[^"]*",?', "", data.decode())
             elif name == "log.txt":
@@ -313,13 +348,19 @@ class Runs:
                               timeout=300, check=False)
         return done.returncode, done.stderr.decode(errors="replace").strip().splitlines()[-1:], command
 
+    def scores(self, arguments, towers):
+        command = [self.towers, "eval", f"{self.work}/one", "--tta", "flip", "--json", "--quiet", "--device", "cpu", "--threads", "1",
+                   "--towers", str(towers)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False)
+        return TIMES.sub("", done.stdout.decode()) or done.stderr.decode()
+
     def of(self, name):
         return contents(f"{self.work}/{name}")
 
 
-def check(runs, seed, data):
+def check(runs, seed, data, weights):
     """None: equal. Otherwise (refused, text)."""
-    c = Combination(seed, data)
+    c = Combination(seed, data, weights)
     rng, steps = random.Random(seed + 1), 0
     for name in ("one", "many", "hosts", "killed", "again"):
         shutil.rmtree(f"{runs.work}/{name}", ignore_errors=True)
@@ -337,7 +378,7 @@ def check(runs, seed, data):
         ways.append(("many", c.arguments + ["--processes", str(rng.randint(2, c.towers))], None, 1))
     if steps > 1:
         ways.append(("killed", c.arguments + few, f"kill:tower={rng.randrange(c.towers)},step={rng.randint(2, steps)},activity=backward", 1))
-    if c.towers > 1 and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]):
+    if c.towers > 1 and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]) and "--unfreeze-epoch" not in c.arguments: # of one program
         programs = rng.randint(2, c.towers)
         ways.append(("hosts", c.arguments, None, c.towers if c.sync else programs))
     for name, arguments, fault, programs in ways:
@@ -351,6 +392,9 @@ def check(runs, seed, data):
         differs = difference(one, runs.of(name), name)
         if differs:
             return False, f"{name}: {differs}: {fault or ''} {' '.join(command)}"
+    scores = [runs.scores(c.arguments, towers) for towers in (1, c.towers)] if c.tta else [0, 0]
+    if scores[0] != scores[1]:
+        return False, f"--tta flip of 1 and {c.towers} towers: {scores[0]} and {scores[1]}: {' '.join(c.arguments)}"
     return None
 
 
@@ -368,10 +412,14 @@ def main():
     data.update({kind: f"{work}/{folder}" for kind, folder in (("folder", "photos"), ("tar", "tar"), ("mds", "mds"), ("labels", "labels"),
                                                               ("tfrecord", "tfrecord"))})
     runs = Runs(towers, work)
+    weights = {model: f"{work}/{model}-weights" for model in ("fashion_cnn", "inception_mini")} # to begin with, for the IDX files
+    for model, run in weights.items():
+        if not os.path.isdir(run):
+            runs.run(os.path.basename(run), [model, "--data-path", small, "--max-steps", "1", "--batch-size", "8", "--threads", "1", "--device", "cpu"])
     refused = different = 0
     begun = time.monotonic()
     for seed in range(first, first + count):
-        found = check(runs, seed, data)
+        found = check(runs, seed, data, weights)
         if found:
             refused += found[0]
             different += not found[0]
