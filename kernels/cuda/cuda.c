@@ -82,7 +82,14 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
         TRY_CUDA_OUT(cudaEventCreateWithFlags(&cuda->mark[i], cudaEventDisableTiming));
     TRY_OUT(staging_open(&cuda->staging));
     TRY_CUDA_OUT(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
-    TRY_CUDA_OUT(cudaMemsetAsync(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES, cuda->stream[STREAM_COMPUTE]));
+    cudaError_t filled =
+        convert_fill(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES / sizeof(float), cuda->stream[STREAM_COMPUTE]);
+    if (filled == cudaErrorNoKernelImageForDevice)
+        TRY_OUT(FAIL(ERR_UNSUPPORTED,
+                     "this build has no kernels for cuda device %d (%s, compute capability %d.%d): configure it with "
+                     "-DTOWERS_CUDA_ARCHITECTURES=%d",
+                     cuda->ordinal, cuda->name, cuda->sm / 10, cuda->sm % 10, cuda->sm));
+    TRY_CUDA_OUT(filled);
     device->refused = (PlanRefusals){0};
     TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &device->refused, &cuda->cudnn));
     TRY_OUT(cublas_open(&cuda->cublas));

@@ -361,6 +361,16 @@ static void test_log_that_is_full(void **state)
     }
 }
 
+/* Kernels for compute capability 8.0 do not run on 7.5: the build is to blame, and what to change is said. */
+static void test_build_for_other_gpus(void **state)
+{
+    Device other = {0};
+    fake_gpu_without_kernels(true);
+    assert_int_equal(device.backend->open(&(DeviceConfig){DEVICE_USUAL, .threads = 1}, &other), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "-DTOWERS_CUDA_ARCHITECTURES=90"));
+    fake_gpu_without_kernels(false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +385,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_operands, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_times_of_events, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_matrix_products, device_open, device_close),
+        cmocka_unit_test_setup_teardown(test_build_for_other_gpus, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_log_that_is_full, device_open, device_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

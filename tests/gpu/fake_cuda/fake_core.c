@@ -206,6 +206,7 @@ void fake_gpu_reset(void)
     fake_gpu_log(NULL, 0);
     fake_gpu_schedule(GPU_LAZY, 1);
     fake_gpu_ignore_waits(false);
+    fake_gpu_without_kernels(false);
     fake_gpu_memory((size_t)256 << 20);
     fake_gpu_guard(false);
     fake_gpu_devices(1);

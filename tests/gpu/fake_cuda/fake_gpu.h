@@ -29,6 +29,8 @@ void fake_gpu_first(int first);
 /* Bit k: device k is gone: the process that uses it has lost it for good, and none can open it any more. In memory that the
  * processes share. NULL: none is. */
 void fake_gpu_gone(const _Atomic unsigned *devices);
+/* The program was compiled for other GPUs: our own kernels cannot be launched. */
+void fake_gpu_without_kernels(bool without);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);
 

@@ -277,9 +277,16 @@ static void kernel_drop(void *context)
     free(kernel);
 }
 
+static bool without_kernels;
+
+void fake_gpu_without_kernels(bool without)
+{
+    without_kernels = without;
+}
+
 static int kernel_queue(const KernelJob *job, void *stream)
 {
-    int code = fake_enter(FAKE_CUDA, "kernel");
+    int code = without_kernels ? (int)cudaErrorNoKernelImageForDevice : fake_enter(FAKE_CUDA, "kernel");
     fake_time_pass(fake_launch_time(false));
     if (code) (void)cudaGetLastError();
     Kernel *kernel = code ? NULL : malloc(sizeof *kernel);
