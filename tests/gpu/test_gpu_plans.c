@@ -580,6 +580,19 @@ static void test_deviation_is_made_once(void **state)
 /* ---- no memory */
 
 /* Room for the operands that are timed, not for the buffer that is overwritten between the runs. */
+/* 3 channels become 8 in the workspace, and these are too many to be counted with 32 bits, though the image is not. */
+static void test_padded_operand_is_too_large(void **state)
+{
+    static char memory[16];
+    OpCall call = {.kind = OP_CONV, .name = "conv", .in_count = 2, .out_count = 1};
+    call.in[0] = (Tensor){memory, {1024, 3, 600, 600}, DTYPE_F16, 3};
+    call.in[1] = (Tensor){memory, {8, 3, 1, 1}, DTYPE_F32, 3};
+    call.out[0] = (Tensor){memory, {1024, 8, 300, 300}, DTYPE_F16, 8};
+    call.attr.conv.window = (Window){.kh = 1, .kw = 1, .stride_h = 2, .stride_w = 2};
+    assert_int_equal(device.backend->kernels[OP_CONV]->prepare(&device, &call), ERR_UNSUPPORTED);
+    assert_non_null(strstr(status_message(), "has 2^31 elements or more"));
+}
+
 static void test_no_memory_for_timing(void **state)
 {
     Conv c;
@@ -621,6 +634,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cast_is_timed, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_products_are_summed_in_f32, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_joined_kernel_is_named, device_open_deterministic, device_close),
+        cmocka_unit_test_setup_teardown(test_padded_operand_is_too_large, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_no_memory_for_timing, device_open, device_close),
         cmocka_unit_test_setup_teardown(test_rows_of_an_image, device_open_deterministic, device_close),
         cmocka_unit_test_setup_teardown(test_deviation_is_made_once, device_open_deterministic, device_close),

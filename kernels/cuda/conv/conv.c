@@ -78,12 +78,14 @@ static Operands operands_of(const OpCall *call)
     return o;
 }
 
-static Status conv_check(const OpCall *call, const Tensor *held)
+/* Of the padded operands, which conversions count with 32 bits. */
+static Status conv_check(const OpCall *call, const TaskSpec *s)
 {
+    const Shape shapes[PARTS] = {[X] = s->x, [W] = s->w, [Y] = s->y};
     for (int k = 0; k < PARTS; k++)
-        if (shape_pixels(held[k].shape) * held[k].pitch >= KERNEL_MAX_ELEMENTS)
+        if (shape_count(shapes[k]) >= KERNEL_MAX_ELEMENTS)
             return FAIL(ERR_UNSUPPORTED, "'%s' (%s): %s has 2^31 elements or more; use a smaller batch", call->name,
-                        op_name(call->kind), shape_text(held[k].shape));
+                        op_name(call->kind), shape_text(shapes[k]));
     return OK;
 }
 
@@ -117,7 +119,6 @@ static Status conv_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     Operands o = operands_of(call);
-    TRY(conv_check(call, o.held));
     ConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
     Dtype dtype = o.held[X].dtype != DTYPE_F32 ? o.held[X].dtype : o.held[Y].dtype;
@@ -132,6 +133,7 @@ static Status conv_prepare(Device *device, OpCall *call)
     spec.x.c = spec.w.c = channels_padded(spec.x.c, dtype);
     spec.y.c = spec.w.n = channels_padded(spec.y.c, dtype);
     state->kind = o.kind;
+    TRY_OUT(conv_check(call, &spec));
     TRY_OUT(task_choose(device, call->name, &spec, &state->task));
     conv_layout(state, call, &o, &spec);
     call->state = state;
