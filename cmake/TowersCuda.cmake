@@ -94,7 +94,7 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 
 # ---- host code
 file(GLOB_RECURSE CUDA_SOURCES CONFIGURE_DEPENDS kernels/cuda/*.c)
-add_library(towers_cuda STATIC ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_memory.c ${cuda_objects})
+add_library(towers_cuda STATIC ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_sum.c nccl_sync/comm_nccl_memory.c ${cuda_objects})
 set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 target_include_directories(towers_cuda SYSTEM PUBLIC ${CUDART_INCLUDE_DIR} ${CUBLAS_INCLUDE_DIR})
 target_link_libraries(towers_cuda PUBLIC towers_flags towers_lib CUDNN::cudnn NCCL::NCCL ${CUBLASLT_LIBRARY} ${CUDART_LIBRARY} Threads::Threads rt dl m)

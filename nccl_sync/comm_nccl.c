@@ -6,7 +6,8 @@
  * takes a buffer of 16 bits, and the sum is written back in f32.
  * ordered: every tower's contribution is broadcast to all ranks and added in tower order, as comm_shm does: the same
  * bits whichever rank holds which tower. Not in place: it needs a buffer for each tower.
- * A single rank has nothing to reduce: no communicator is created, and its towers are added.
+ * A single rank has nothing to reduce: no communicator is created, and its towers are added. The sums are in
+ * comm_nccl_sum.c.
  * Barrier, small broadcasts, the unique ids and the flag that a peer has left use the processes' shared memory; between
  * hosts messages over MPI, or over TCP where no MPI has started them.
  *
@@ -98,249 +99,39 @@ Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *wha
     return result == ncclSuccess ? OK : nccl_fail(c, result, what);
 }
 
-static Status cuda_check(NcclComm *c, cudaError_t error, const char *what)
+Status nccl_cuda_check(NcclComm *c, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess) return OK;
     nccl_leave(c);
     return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
 }
 
-static Status fail_left(const Comm *comm)
+Status nccl_fail_left(const Comm *comm)
 {
     return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
 }
 
-/* Waits until the last collective has ended on the device. */
-static Status done_wait(Comm *comm, NcclComm *c, const char *what)
+/* An error that the communicator has found by itself. */
+static Status error_ask(NcclComm *c, const char *what)
+{
+    ncclResult_t result = ncclSuccess, asked = c->nccl ? ncclCommGetAsyncError(c->nccl, &result) : ncclSuccess;
+    if (asked == ncclSuccess && !nccl_failed(result)) return OK;
+    return nccl_fail(c, asked != ncclSuccess ? asked : result, what);
+}
+
+Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what)
 {
     CommWait wait = {0};
     for (int polls = 0;; polls++) {
-        ncclResult_t result = ncclSuccess;
         cudaError_t error = cudaEventQuery(c->done);
-        if (error == cudaErrorNotReady) (void)cudaGetLastError(); /* clears it for the check after the next launch */
-        if (error != cudaErrorNotReady) return cuda_check(c, error, "cudaEventQuery of a collective");
+        if (error != cudaErrorNotReady) return nccl_cuda_check(c, error, "cudaEventQuery of a collective");
+        (void)cudaGetLastError(); /* clears it for the check after the next launch */
         if (polls % 64 == 0) {
             TRY(still_together(comm, c, &wait, what));
-            if (!c->nccl) continue;
-            ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-            if (asked != ncclSuccess || nccl_failed(result))
-                return nccl_fail(c, asked != ncclSuccess ? asked : result, what);
+            TRY(error_ask(c, what));
         }
         pause_between(polls);
     }
-}
-
-/* ---- the sum */
-
-static Status place_ask(NcclComm *c, const void *memory, bool *on_host)
-{
-    struct cudaPointerAttributes attributes;
-    TRY(cuda_check(c, cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes"));
-    *on_host = attributes.type == cudaMemoryTypeUnregistered || attributes.type == cudaMemoryTypeHost;
-    return OK;
-}
-
-static Status copy_in(NcclComm *c, float *to, const float *from, bool on_host, size_t count)
-{
-    if (on_host) return c->device->backend->upload(c->device, to, from, count * sizeof *from);
-    return cuda_check(c,
-                      cudaMemcpyAsync(to, from, count * sizeof *from, cudaMemcpyDeviceToDevice,
-                                      c->device->backend->stream(c->device, STREAM_COMPUTE)),
-                      "cudaMemcpyAsync of a tower's contribution");
-}
-
-/* One of our own kernels on f32 vectors: out = kind(in[0], in[1]), where in[1] may be absent. */
-static Status vector_run(NcclComm *c, OpKind kind, float scale, const float *a, const float *b, float *out,
-                         size_t count)
-{
-    const OpKernel *kernel = c->device->backend->kernels[kind];
-    Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
-    OpCall call = {
-        .kind = kind, .name = "sum over towers", .in_count = b ? 2 : 1, .in = {t, t}, .out = {t}, .out_count = 1};
-    if (kind == OP_AFFINE) call.attr.affine.scale = scale;
-    call.in[0].data = (void *)a;
-    call.in[1].data = (void *)b;
-    call.out[0].data = out;
-    if (kernel->prepare) TRY(kernel->prepare(c->device, &call));
-    Status st = kernel->launch(c->device, &call);
-    if (kernel->discard) kernel->discard(c->device, &call);
-    return st;
-}
-
-/* to[i] = a[i] + b[i], where `to` may be either */
-static Status add(NcclComm *c, const float *a, const float *b, float *to, size_t count)
-{
-    return vector_run(c, OP_ADD, 1, a, b, to, count);
-}
-
-/* The buffer for contributions to a range that cannot be summed in place. */
-static float *sum_at(const Comm *comm, const NcclComm *c, size_t first)
-{
-    bool whole = comm->config.ordered || comm->config.place.local_towers > 1;
-    return (float *)c->sum.data + (whole ? first : comm_staged_at(&comm->config, first));
-}
-
-static char *small_at(const Comm *comm, const NcclComm *c, size_t first)
-{
-    return (char *)c->small.data + first * dtype_bytes(comm->config.reduce);
-}
-
-static float *slot_at(const Comm *comm, const NcclComm *c, int tower, size_t first)
-{
-    return sum_at(comm, c, (size_t)tower * comm->config.max_count + first);
-}
-
-/* All-reduces a range in place. */
-static Status reduce_start(Comm *comm, NcclComm *c, const ReduceRange *range)
-{
-    ncclResult_t begun;
-    float *at = range->at;
-    char *small = range->narrow ? small_at(comm, c, range->first) : NULL;
-    if (range->narrow)
-        TRY(c->device->backend->convert(c->device, small, comm->config.reduce, at, DTYPE_F32, range->count));
-    TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
-    if (range->narrow)
-        begun = ncclAllReduce(small, small, range->count, comm->config.reduce == DTYPE_F16 ? ncclFloat16 : ncclBfloat16,
-                              c->op, c->nccl, c->stream);
-    else
-        begun = ncclAllReduce(at, at, range->count, ncclFloat32, ncclSum, c->nccl, c->stream);
-    return nccl_settle(comm, c, begun, "ncclAllReduce");
-}
-
-/* Broadcasts every tower's contribution. */
-static Status gather_start(Comm *comm, NcclComm *c, size_t first, size_t count)
-{
-    TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
-    ncclResult_t begun = ncclGroupStart();
-    if (begun != ncclSuccess) return nccl_fail(c, begun, "ncclGroupStart");
-    for (int t = 0; t < comm->config.towers && !nccl_failed(begun); t++) {
-        float *slot = slot_at(comm, c, t, first);
-        begun = ncclBroadcast(slot, slot, count, ncclFloat32, c->rank_of[t], c->nccl, c->stream);
-    }
-    ncclResult_t ended = ncclGroupEnd();
-    if (nccl_failed(begun)) return nccl_fail(c, begun, "ncclBroadcast");
-    return nccl_settle(comm, c, ended, "ncclGroupEnd");
-}
-
-/* The range whose all-reduce has begun at `first` and not ended; NULL if there is none. */
-static ReduceRange *range_find(NcclComm *c, size_t first)
-{
-    for (int i = 0; i < c->ranges; i++)
-        if (c->range[i].first == first) return &c->range[i];
-    return NULL;
-}
-
-static Status sum_start(Comm *comm, NcclComm *c, const ReduceRange *given)
-{
-    ReduceRange *range = range_find(c, given->first);
-    if (given->count == 0) return OK;
-    if (c->left) return fail_left(comm);
-    if (!range && c->ranges == RANGES_MAX)
-        return FAIL(ERR_INTERNAL, "more than %d all-reduces are in progress", RANGES_MAX);
-    *(range ? range : &c->range[c->ranges++]) = *given;
-    c->joined = comm->config.place.ranks == 1;
-    if (c->joined) return OK;
-    if (comm->config.ordered)
-        TRY(gather_start(comm, c, given->first, given->count));
-    else
-        TRY(reduce_start(comm, c, given));
-    return cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind the sum over the towers");
-}
-
-/* From host memory: the first tower's contribution starts the sum, the others are added. */
-static Status guest_add(Comm *comm, NcclComm *c, int tower, size_t first, const float *from, size_t count)
-{
-    const CommConfig *config = &comm->config;
-    float *sum = sum_at(comm, c, first), *guest;
-    if (first < config->gradients && first + count > config->staged)
-        return FAIL(ERR_INTERNAL, "%zu elements of host memory from element %zu exceed the staging buffer of %zu",
-                    count, first, config->staged);
-    if (tower == config->place.first_tower) return copy_in(c, sum, from, true, count);
-    guest = c->guest + comm_staged_at(config, first);
-    TRY(copy_in(c, guest, from, true, count));
-    return add(c, sum, guest, sum, count);
-}
-
-/* Adds the local towers in order, the last one in place at range->at. The towers share one gradient arena, so the
- * contributions of the others are kept in c->sum. */
-static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on_host, ReduceRange *range)
-{
-    const CommConfig *config = &comm->config;
-    bool starts = tower == config->place.first_tower,
-         ends = tower == config->place.first_tower + config->place.local_towers - 1;
-    float *sum = sum_at(comm, c, range->first);
-    range->at = ends && !on_host ? from : sum;
-    if (on_host) return guest_add(comm, c, tower, range->first, from, range->count);
-    if (starts) return ends ? OK : copy_in(c, sum, from, false, range->count);
-    return add(c, sum, from, range->at, range->count);
-}
-
-static Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
-{
-    NcclComm *c = comm->impl;
-    bool on_host = false;
-    ReduceRange range = {.first = first, .count = count};
-    TRY(place_ask(c, from, &on_host));
-    range.narrow = c->small.data && !on_host && first < comm->config.gradients;
-    if (comm->config.ordered) {
-        range.at = sum_at(comm, c, first);
-        TRY(copy_in(c, slot_at(comm, c, tower, first), from, on_host, count));
-    } else {
-        TRY(tower_add(comm, c, tower, from, on_host, &range));
-    }
-    return tower == comm->config.place.first_tower + comm->config.place.local_towers - 1 ? sum_start(comm, c, &range)
-                                                                                         : OK;
-}
-
-/* ---- the result */
-
-/* The result of the collective in f32 on the device: in `to`, or in place if `to` is NULL. */
-static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
-{
-    if (!to) to = range->at;
-    if (comm->config.ordered) {
-        /* Adds in the order of the towers, the last one directly to `to`. */
-        const float *sum = range->at;
-        if (comm->config.towers == 1 && to != sum) return copy_in(c, to, sum, false, range->count);
-        for (int t = 1; t < comm->config.towers; t++) {
-            TRY(add(c, sum, slot_at(comm, c, t, range->first), to, range->count));
-            sum = to;
-        }
-        return OK;
-    }
-    if (range->narrow) {
-        /* Converts back to f32 and undoes the division of `op`. */
-        const char *small = small_at(comm, c, range->first);
-        TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
-        if (comm->config.reduce != DTYPE_F16) return OK;
-        return vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, range->count);
-    }
-    return to == range->at ? OK : copy_in(c, to, range->at, false, range->count);
-}
-
-static Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count)
-{
-    NcclComm *c = comm->impl;
-    const Backend *backend = c->device->backend;
-    bool on_host = false;
-    if (count == 0) return OK;
-    ReduceRange *given = range_find(c, first);
-    if (!given || given->count != count)
-        return FAIL(ERR_INTERNAL, "the all-reduce of %zu elements from element %zu ended before it began", count,
-                    first);
-    ReduceRange range = *given;
-    *given = c->range[--c->ranges];
-    if (to != range.at) TRY(place_ask(c, to, &on_host));
-    if (!on_host) {
-        /* Work enqueued on STREAM_COMPUTE from now on runs after the collectives that have been started. */
-        if (!c->joined) TRY(c->device->backend->wait(c->device, STREAM_COMPUTE, STREAM_COMM));
-        c->joined = true;
-        return range_finish(comm, c, &range, to);
-    }
-    TRY(done_wait(comm, c, "the sum over the towers"));
-    TRY(range_finish(comm, c, &range, NULL));
-    TRY(backend->download(c->device, to, range.at, count * sizeof *to));
-    return backend->finish(c->device, STREAM_COMPUTE);
 }
 
 /* ---- the other collectives, between the hosts' processors */
@@ -355,8 +146,8 @@ static Status piece_broadcast(Comm *comm, NcclComm *c, char *piece, size_t bytes
     size_t floats = (bytes + sizeof(float) - 1) / sizeof(float);
     ncclResult_t begun = ncclBroadcast(c->relay, c->relay, floats, ncclFloat32, root, c->nccl, c->stream);
     TRY(nccl_settle(comm, c, begun, "ncclBroadcast"));
-    TRY(cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind a broadcast"));
-    TRY(done_wait(comm, c, "a broadcast"));
+    TRY(nccl_cuda_check(c, cudaEventRecord(c->done, c->stream), "cudaEventRecord behind a broadcast"));
+    TRY(nccl_done_wait(comm, c, "a broadcast"));
     if (mine) return OK;
     TRY(backend->download(c->device, piece, c->relay, bytes));
     return backend->finish(c->device, STREAM_COMPUTE);
@@ -368,7 +159,7 @@ static Status nccl_broadcast(Comm *comm, void *buf, size_t bytes, int root)
 {
     NcclComm *c = comm->impl;
     if (!c->nccl || bytes < RELAY_MIN) return comm_broadcast(c->control, buf, bytes, root);
-    if (c->left) return fail_left(comm);
+    if (c->left) return nccl_fail_left(comm);
     for (size_t done = 0; done < bytes; done += COMM_RELAY_BYTES) {
         size_t left = bytes - done;
         TRY(piece_broadcast(comm, c, (char *)buf + done, left < COMM_RELAY_BYTES ? left : COMM_RELAY_BYTES, root));
@@ -394,15 +185,11 @@ static Status nccl_barrier(Comm *comm)
 static Status nccl_look(Comm *comm, CommWait *wait)
 {
     NcclComm *c = comm->impl;
-    ncclResult_t result = ncclSuccess;
     Status st = comm_look(c->control, wait);
     if (st != OK) nccl_leave(c);
     TRY(st);
-    if (c->left) return fail_left(comm);
-    if (!c->nccl) return OK;
-    ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-    if (asked == ncclSuccess && !nccl_failed(result)) return OK;
-    return nccl_fail(c, asked != ncclSuccess ? asked : result, "the sum over the towers (ncclCommGetAsyncError)");
+    if (c->left) return nccl_fail_left(comm);
+    return error_ask(c, "the sum over the towers (ncclCommGetAsyncError)");
 }
 
 static void nccl_abort(Comm *comm)
@@ -500,7 +287,7 @@ static Status memory_open(const CommConfig *config, NcclComm *c)
     c->guest = memory;
     if (space.relay) TRY(c->device->backend->alloc(c->device, space.relay, &c->relay));
     c->stream = c->device->backend->stream(c->device, STREAM_COMM);
-    return cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    return nccl_cuda_check(c, cudaEventCreateWithFlags(&c->done, cudaEventDisableTiming), "cudaEventCreateWithFlags");
 }
 
 /* Collects which rank holds which tower from all ranks. */
@@ -592,25 +379,25 @@ static Status control_open(const CommConfig *config, CommShared *shared, Comm **
 
 Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
 {
+    Status st = OK;
     Comm *comm = NULL;
+    const CommSpace space = comm_space(config);
     NcclComm *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank);
     c->shared = shared;
     c->process = group_rank(&config->place);
     c->device = device;
-    Status st = control_open(config, shared, &c->control);
-    if (st == OK) st = memory_open(config, c);
-    if (st == OK && config->ordered) st = ranks_learn(config, c);
-    if (st == OK) st = comm_create(config, &nccl_ops, c, &comm);
-    if (st == OK) st = rank_open(comm, c);
-    if (st == OK) st = op_open(comm, c);
-    CommSpace space = comm_space(config);
-    if (st == OK && config->ordered) st = nccl_register(comm, c, &c->sum, space.sum);
-    if (st == OK && c->small.data) st = nccl_register(comm, c, &c->small, space.small);
-    if (st == OK) {
-        *made = comm;
-        return OK;
-    }
+    TRY_OUT(control_open(config, shared, &c->control));
+    TRY_OUT(memory_open(config, c));
+    if (config->ordered) TRY_OUT(ranks_learn(config, c));
+    TRY_OUT(comm_create(config, &nccl_ops, c, &comm));
+    TRY_OUT(rank_open(comm, c));
+    TRY_OUT(op_open(comm, c));
+    if (config->ordered) TRY_OUT(nccl_register(comm, c, &c->sum, space.sum));
+    if (c->small.data) TRY_OUT(nccl_register(comm, c, &c->small, space.small));
+    *made = comm;
+    return OK;
+out:
     comm_abort(c->control); /* the others are told, and do not wait for this rank until their deadline */
     nccl_destroy(c);
     free(comm);

@@ -30,22 +30,22 @@ typedef struct ReduceRange {
 } ReduceRange;
 
 typedef struct NcclComm {
-    Comm *control;      /* owned: comm_shm */
+    Comm *control;      /* owned: between the processors: comm_shm, or comm_hosts */
     CommShared *shared; /* borrowed */
     Device *device;     /* borrowed */
     int process;        /* number in the group */
     ncclComm_t nccl;    /* owned; NULL before it is created and after its abort */
     bool left;          /* after an error: no more calls until the communicator is aborted */
     cudaStream_t stream;
-    cudaEvent_t done; /* owned: the end of the last collective */
-    bool joined;      /* STREAM_COMPUTE waits for it already */
-    CommMemory sum;   /* owned: comm_space; ordered: [towers][max_count] */
-    CommMemory small; /* owned: [gradients] of config.reduce, if that is a 16-bit format */
-    float *guest;     /* owned, device: contributions that come from host memory; several local towers */
-    void *relay;      /* owned, device: pieces of large broadcasts, on their way */
-    int *rank_of;     /* owned: [towers], ordered */
-    ncclRedOp_t op;   /* of gradients in 16 bits */
-    float enlarge;    /* the divisor of `op`, in f16 */
+    cudaEvent_t done;   /* owned: the end of the last collective */
+    bool compute_waits; /* STREAM_COMPUTE is behind it already */
+    CommMemory sum;     /* owned: comm_space; ordered: [towers][max_count] */
+    CommMemory small;   /* owned: [gradients] of config.reduce, if that is a 16-bit format */
+    float *guest;       /* owned, device: contributions that come from host memory; several local towers */
+    void *relay;        /* owned, device: pieces of large broadcasts, on their way */
+    int *rank_of;       /* owned: [towers], ordered */
+    ncclRedOp_t op;     /* of gradients in 16 bits */
+    float enlarge;      /* the divisor of `op`, in f16 */
     ReduceRange range[RANGES_MAX];
     int ranges;
     ncclWindow_t window; /* in creation: NCCL may write it until the call is settled or the communicator is aborted */
@@ -63,6 +63,15 @@ static inline bool nccl_failed(ncclResult_t result)
  * some return ncclSuccess from a communicator that does not block while a thread of the library still works on them. */
 NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);
 NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what);
+
+NODISCARD Status nccl_cuda_check(NcclComm *c, cudaError_t error, const char *what);
+NODISCARD Status nccl_fail_left(const Comm *comm); /* a call after an error */
+/* Waits until the last collective has ended on the device. */
+NODISCARD Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what);
+
+/* comm_nccl_sum.c */
+NODISCARD Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count);
+NODISCARD Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count);
 
 /* comm_nccl_memory.c. Whether the library at run time is at least this one. */
 bool nccl_library_is(int version);

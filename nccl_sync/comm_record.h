@@ -15,6 +15,8 @@ typedef struct CommRecord {
 
 /* Record the collectives of a communicator, as comm_join does. */
 void comm_record_in(Comm *comm, CommShared *shared);
+void comm_record_begin(Comm *comm, const char *what, size_t first, size_t bytes);
+NODISCARD Status comm_record_end(Comm *comm, Status st); /* passes `st` on */
 /* "rank 0 waits in collective 12, a barrier, for 8.0 s; rank 1 ended collective 11, an all-reduce of 4000 bytes from element
  * 0, 8.1 s ago". first_rank: of the group's first process. Returns whether a process has waited for more than waited_ms. */
 bool comm_record_text(const CommShared *shared, int first_rank, int64_t waited_ms, char *text, size_t bytes);

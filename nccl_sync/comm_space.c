@@ -1,0 +1,50 @@
+/* How much memory a communicator takes: planned before the device is filled. */
+#include "nccl_sync/comm_ops.h"
+
+/* The last tower's gradients become the sum in place. The gradients of a rank's other towers are overwritten by then, so
+ * their sum has a buffer; with `ordered` every tower's contribution has one. */
+CommSpace comm_space(const CommConfig *config)
+{
+    bool several = config->place.local_towers > 1, narrow = config->reduce != DTYPE_F32 && config->place.ranks > 1;
+    size_t room = config->max_count * sizeof(float), staged = comm_staged(config) * sizeof(float);
+    return (CommSpace){.sum = config->ordered ? (size_t)config->towers * room
+                              : several       ? room
+                                              : staged,
+                       .small = narrow ? config->gradients * dtype_bytes(config->reduce) : 0,
+                       .guest = several && !config->ordered ? staged : 0,
+                       .relay = config->place.ranks > 1 ? COMM_RELAY_BYTES : 0};
+}
+
+/* In shared memory every tower has a slot, but those of the process with tower 0 have one together; several processes have
+ * a result, of which each computes a part. */
+size_t comm_bytes(const Backend *backend, const CommConfig *config)
+{
+    CommSpace space = comm_space(config);
+    size_t slot = config->max_count * sizeof(float), ranks = (size_t)group_ranks(&config->place);
+    if (backend->nccl) return space.sum + space.small + space.guest + space.relay;
+    size_t slots = config->place.first_tower == 0 ? 1 : (size_t)config->place.local_towers;
+    return slots * slot + (config->place.ranks > 1 ? (slot + ranks - 1) / ranks : 0);
+}
+
+/* By NCCL's sources, version 2.30: on every channel a rank has a buffer for each rank that it receives from, which is one in a
+ * ring and two in a tree, and a small one for each that it sends to, in units of CUDA's allocations. The first holds what the
+ * three protocols need (computeBuffSizes of init.cc, p2pRecvSetup of transport/p2p.cc); issue 1685 of NVIDIA/nccl lists 10 and
+ * 2 MiB on H100s. NVLink has up to 24 channels, PCI Express 2 (graph/search.cc, doubled in graph/connect.cc). Besides, a switch
+ * adds in buffers for each of its GPUs (transport/nvls.cc). Ranks of other hosts need more, and registered memory needs less. */
+size_t comm_library_bytes(const Backend *backend, const CommConfig *config, bool deterministic)
+{
+    enum { LL = 512 << 10, LL128 = 4800 << 10, SIMPLE = 4 << 20, UNIT = 2 << 20, SWITCH = 2 << 20 };
+    enum { OF_NVLINK = 24, OF_PCI = 2, OF_SWITCH = 16, SWITCH_GPUS = 32 };
+    DeviceLinks links;
+    if (config->place.ranks < 2 || !backend->links) return 0;
+    backend->links(&links);
+    const char *simple = getenv("NCCL_BUFFSIZE");
+    bool rings = deterministic || config->ordered; /* alone: no trees, no sums in the switch */
+    size_t received = LL + LL128 + (simple ? strtoull(simple, NULL, 10) : SIMPLE),
+           local = (size_t)group_ranks(&config->place), most = config->ctas > 0 ? (size_t)config->ctas : OF_NVLINK,
+           channels = links.nvlink ? OF_NVLINK : OF_PCI, added = rings || !links.multicast ? 0 : OF_SWITCH;
+    if (channels > most) channels = most;
+    if (added > most) added = most;
+    if (local > SWITCH_GPUS) local = SWITCH_GPUS;
+    return channels * (rings ? 1 : 3) * ((received + UNIT - 1) / UNIT * UNIT + UNIT) + added * local * SWITCH;
+}
