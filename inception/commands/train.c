@@ -108,10 +108,12 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
     if (options->prometheus) TRY(prometheus_check(options->prometheus));
     TRY(hosts_meet(options, files));
     TRY(hosts_run_dir(options, files));
-    if (options->unfreeze_epoch && files->launch.ranks > 1)
-        return FAIL(ERR_UNSUPPORTED,
-                    "--unfreeze-epoch works in one launched program only; train the frozen part as one run, and start "
-                    "another from its weights: --pretrained RUN/last.safetensors");
+    if ((options->unfreeze_epoch || options->img_size_schedule) && files->launch.ranks > 1)
+        return FAIL(
+            ERR_UNSUPPORTED,
+            "--%s works in one launched program only; train the first part as one run, and start another from its "
+            "weights: --pretrained RUN/last.safetensors",
+            options->unfreeze_epoch ? "unfreeze-epoch" : "img-size-schedule");
     if (automatic && (!options->resume || files->nothing_to_resume)) {
         if (files->launch.ranks > 1)
             return FAIL(

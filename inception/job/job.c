@@ -176,6 +176,7 @@ Status job_model(Options *o, JobFiles *files)
     TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(pretrained_facts(o, files, model));
+    TRY(job_sides(o, job));
     TRY(model_options(o, model, files, &job->program.options));
     TRY(normalization_fill(o, model, &job->program.options));
     job_transforms(o, job, false);
@@ -186,6 +187,7 @@ Status job_model(Options *o, JobFiles *files)
     job->device.tf32 = o->amp && o->amp_dtype == AMP_TF32;
     optimizer_fill(o, &job->optimizer);
     cycle_fill(o, job);
+    TRY(job_sides_check(job));
     return job_rates(o, files);
 }
 

@@ -45,6 +45,10 @@ void job_note(JobFiles *files, const char *format, ...) __attribute__((format(pr
 /* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's
  * default settings to `options`. */
 NODISCARD Status job_model(Options *options, JobFiles *files);
+/* sides.c: --img-size-schedule, of which the last side becomes --img-size; then, once the model's options are known, whether
+ * the network has the same parameters at all sides. */
+NODISCARD Status job_sides(Options *options, TrainJob *job);
+NODISCARD Status job_sides_check(const TrainJob *job);
 /* rates.c: factors of the learning rate from --lr-mult and --layer-decay. job->program must be complete. */
 NODISCARD Status job_rates(const Options *options, JobFiles *files);
 /* A pattern "MODULE.*" for each module, which is the name of a parameter up to the first dot, in the order in which the forward

@@ -198,6 +198,8 @@ class Combination:
         many(0.2, "--beta1", 0.8) if {"adam", "adamw", "lamb"} & set(self.arguments) else None
         many(0.15, "--nan-policy", wide.choice(("skip", "rollback"))) if "--nan-check" not in self.arguments else None
         many(0.15, "--warmup-lr", 0.0001) if "--warmup-epochs" in self.arguments else None
+        if not self.gan and self.arguments[0] != "fashion_cnn":
+            many(0.2, "--img-size-schedule", "24:0,32:1")
 
 
     def drop(self, *flags):
@@ -378,7 +380,8 @@ def check(runs, seed, data, weights):
         ways.append(("many", c.arguments + ["--processes", str(rng.randint(2, c.towers))], None, 1))
     if steps > 1:
         ways.append(("killed", c.arguments + few, f"kill:tower={rng.randrange(c.towers)},step={rng.randint(2, steps)},activity=backward", 1))
-    if c.towers > 1 and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]) and "--unfreeze-epoch" not in c.arguments: # of one program
+    one_program = {"--unfreeze-epoch", "--img-size-schedule"} & set(c.arguments)
+    if c.towers > 1 and not one_program and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]):
         programs = rng.randint(2, c.towers)
         ways.append(("hosts", c.arguments, None, c.towers if c.sync else programs))
     for name, arguments, fault, programs in ways:

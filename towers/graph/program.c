@@ -179,13 +179,25 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     return graph_finish(g);
 }
 
+ProgramConfig program_training(const ProgramConfig *config)
+{
+    ProgramConfig made = *config;
+    made.training = true;
+    if (!made.train_side) return made;
+    made.canvas += made.train_side - made.options.side;
+    made.options.side = made.train_side;
+    made.train_side = 0;
+    return made;
+}
+
 Status program_graph(const ProgramConfig *config, int32_t n, Program *program)
 {
     Status st = OK;
-    GraphOptions options = {.training = config->training, .compute = config->compute, .freeze = config->freeze};
-    *program = (Program){.n = n, .phase = config->phase};
+    ProgramConfig run = config->training ? program_training(config) : *config;
+    GraphOptions options = {.training = run.training, .compute = run.compute, .freeze = run.freeze};
+    *program = (Program){.n = n, .phase = run.phase};
     TRY(graph_create(&options, &program->graph));
-    TRY_OUT(graph_build(config, program));
+    TRY_OUT(graph_build(&run, program));
 out:
     if (st != OK) program_destroy(program);
     return st;

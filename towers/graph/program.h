@@ -16,6 +16,7 @@ typedef struct ProgramConfig {
     const Model *model; /* borrowed */
     ModelOptions options;
     int32_t data_channels, canvas; /* of the uploaded pixels */
+    int32_t train_side; /* of images in training, if it is not options.side: program_training; 0. Not in a capsule */
     float smoothing, aux_weight;
     LossKind loss;
     bool several; /* samples have any number of classes (LOSS_BCE only) */
@@ -58,6 +59,9 @@ typedef struct Program {
 /* The phases of a model's training: its own, or those of a classifier, which has one, "train". */
 int program_phases(const Model *model);
 const Phase *program_phase(const Model *model, int phase);
+
+/* A configuration of training, whose side and canvas are those of its images (train_side). */
+ProgramConfig program_training(const ProgramConfig *config);
 
 /* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */
 NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);

@@ -17,7 +17,7 @@ enum { LEDGER_TAIL = 32 /* steps whose losses are kept */ };
 
 static json_t *network_json(const TrainJob *job, int phase)
 {
-    const ProgramConfig *c = &job->program;
+    const ProgramConfig trained = program_training(&job->program), *c = &trained;
     const ModelOptions *o = &c->options;
     const float *mean = model_mean(c->model, o), *std = model_std(c->model, o);
     return json_pack(

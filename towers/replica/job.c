@@ -105,6 +105,38 @@ RandomKey job_random_key(const TrainJob *job, int64_t step, const Batch *batch)
     return (RandomKey){job->seed, step - 1, before * shares_global(&job->shares) + batch->first};
 }
 
+/* ---- stages */
+
+static int32_t stage_side(const TrainJob *job, int64_t epoch)
+{
+    int32_t side = 0;
+    for (int i = 0; i < job->side_count; i++)
+        if (epoch >= job->sides[i].epoch) side = job->sides[i].side;
+    return side;
+}
+
+static bool frozen_join(const TrainJob *job, int64_t epoch)
+{
+    return job->program.freeze && job->unfreeze_epoch > 0 && epoch + 1 >= job->unfreeze_epoch;
+}
+
+void job_stage(TrainJob *job, int64_t step)
+{
+    int64_t epoch = step / job_steps_per_epoch(job);
+    job->program.train_side = stage_side(job, epoch);
+    if (!frozen_join(job, epoch)) return;
+    job->joined = job->program.freeze;
+    job->program.freeze = NULL;
+}
+
+bool job_stage_ends(const TrainJob *job, int64_t step)
+{
+    int64_t epoch = step / job_steps_per_epoch(job), joins = (job->unfreeze_epoch - 1) * job_steps_per_epoch(job);
+    bool goes_on = step < job_total_steps(job);
+    return (goes_on && stage_side(job, epoch) != job->program.train_side) ||
+           (frozen_join(job, epoch) && (goes_on || step > joins));
+}
+
 /* ---- numbers of steps */
 
 int64_t job_total_steps(const TrainJob *job)
@@ -216,7 +248,9 @@ int64_t job_eval_floats(const TrainJob *job)
 Transform job_transform(const TrainJob *job, bool training)
 {
     Transform transform = training ? job->data.train : job->data.eval;
-    transform.side = job->program.options.side;
-    transform.pad = (job->program.canvas - transform.side) / 2;
+    ProgramConfig program = training ? program_training(&job->program) : job->program;
+    transform.side = program.options.side;
+    transform.pad = (program.canvas - transform.side) / 2;
+    transform.resize = (int32_t)((int64_t)transform.resize * transform.side / job->program.options.side);
     return transform;
 }

@@ -96,6 +96,8 @@ typedef struct TrainJob {
     const NameFactor *rates; /* borrowed [rate_count]: factors of the learning rate */
     int rate_count;
     Schedule schedule;
+    SideStage sides[SIDE_STAGES]; /* [side_count] of rising sides, the last that of the network, and epochs from 0 */
+    int side_count;
     int64_t unfreeze_epoch;    /* from 1: at its start the parameters of program.freeze join; 0: never */
     const char *joined;        /* borrowed: after that, program.freeze, which then is NULL */
     int accumulate;            /* global batches per step; the last step of an epoch may have fewer */
@@ -174,6 +176,10 @@ int job_cycle(const TrainJob *job); /* steps */
 int job_phase_of(const TrainJob *job, int64_t step);
 int64_t job_batches_per_epoch(const TrainJob *job); /* of the data */
 int64_t job_steps_per_epoch(const TrainJob *job);
+/* Bring what differs between the stages of a run, train_side and joined, to those of the step after this one. A new stage
+ * begins on new processes (restart.h): whether that step needs them. */
+void job_stage(TrainJob *job, int64_t step);
+bool job_stage_ends(const TrainJob *job, int64_t step);
 /* The first global batch that this step or a later one takes, counted from the start of the run. */
 int64_t job_first_batch(const TrainJob *job, int64_t step);
 /* Number of global batches that the steps before this one take. */

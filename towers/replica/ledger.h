@@ -80,14 +80,14 @@ typedef struct LedgerRun {
     _Atomic int64_t bad_samples;     /* samples skipped because they could not be decoded */
     _Atomic int64_t images, rotated; /* samples of all steps since first_step; of them stored rotated (EXIF) */
     _Atomic int64_t eval_rotated;    /* samples of evaluations that are stored rotated */
-    _Atomic bool unfreezes;          /* the processes have ended so that frozen parameters can join */
-    _Atomic int stop_signal;         /* set by the supervisor: save at the next step boundary, then stop */
-    _Atomic int64_t first_epoch;     /* epochs completed before this process started */
-    _Atomic int64_t epochs_done;     /* the last one in `epoch` */
-    EpochRecord tested;              /* the last evaluated epoch; .epoch is 0 if there is none */
-    double best[SCORES];             /* of all epochs, including those before a resume; NaN: none was measured */
-    char ending[LEDGER_ENDING];      /* why the run ended before its last step: "no higher accuracy ..."; "" */
-    int64_t best_step;               /* of the best weights; 0: none */
+    _Atomic int64_t stage;       /* the processes have ended after this step so that the next stage can begin; or 0 */
+    _Atomic int stop_signal;     /* set by the supervisor: save at the next step boundary, then stop */
+    _Atomic int64_t first_epoch; /* epochs completed before this process started */
+    _Atomic int64_t epochs_done; /* the last one in `epoch` */
+    EpochRecord tested;          /* the last evaluated epoch; .epoch is 0 if there is none */
+    double best[SCORES];         /* of all epochs, including those before a resume; NaN: none was measured */
+    char ending[LEDGER_ENDING];  /* why the run ended before its last step: "no higher accuracy ..."; "" */
+    int64_t best_step;           /* of the best weights; 0: none */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` becomes s */
     _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */

@@ -1,6 +1,8 @@
 /* Policies of a run: batch-norm statistics of several towers, values that are not finite, replicas that differ. */
 #pragma once
 
+#include <stdint.h>
+
 /* The towers whose batch-norm averages are used by evaluation and export; every tower keeps its own. Towers that never
  * have samples are ignored.
  *
@@ -22,6 +24,13 @@ typedef enum SdcPolicy { SDC_POLICY_WARN = 0, SDC_POLICY_STOP, SDC_POLICY_ROLLBA
 /* Test-time augmentation: evaluation and prediction use the mean of the probabilities of an image and, with FLIP, of its
  * mirror image. */
 typedef enum Tta { TTA_NONE = 0, TTA_FLIP } Tta;
+
+/* --img-size-schedule: the side of training images after so many epochs. */
+enum { SIDE_STAGES = 16 };
+typedef struct SideStage {
+    int64_t epoch;
+    int32_t side;
+} SideStage;
 
 /* The number of an evaluation that decides (stopping.h). AUTO in a TrainJob: no number decides anything. As an option
  * it means KID of models that generate images, else accuracy, which is mAP if samples have any number of classes. */

@@ -141,12 +141,6 @@ int64_t unfreeze_step(const TowerProcess *p)
     return (p->job->unfreeze_epoch - 1) * p->steps_per_epoch;
 }
 
-bool unfreeze_is_due(const TowerProcess *p)
-{
-    if (!p->job->program.freeze || !p->job->unfreeze_epoch) return false;
-    return p->run.step > unfreeze_step(p) || (p->run.step == unfreeze_step(p) && p->run.step < p->total_steps);
-}
-
 bool rollback_leaves_out(const RunState *run, int64_t step)
 {
     for (int64_t i = 0; i < run->rollbacks; i++)

@@ -130,7 +130,5 @@ bool epoch_ended(const TowerProcess *p); /* with the last step */
 bool epoch_end_is_owed(const TowerProcess *p);
 /* The step after which frozen parameters join (--unfreeze-epoch). */
 int64_t unfreeze_step(const TowerProcess *p);
-/* Whether they join before the next step: this process then ends, and one that trains them begins (restart.h). */
-bool unfreeze_is_due(const TowerProcess *p);
 /* True if an earlier rollback excludes this step (from 1). */
 bool rollback_leaves_out(const RunState *run, int64_t step);

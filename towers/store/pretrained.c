@@ -27,6 +27,7 @@ Status head_names(const ProgramConfig *config, HeadNames *heads)
     ProgramConfig whole = *config;
     whole.training = true;
     whole.options.side = whole.canvas = config->model->side;
+    whole.train_side = 0;
     whole.options.aux = config->model->aux_weight > 0;
     *heads = (HeadNames){0};
     TRY(program_graph(&whole, 1, &program));

@@ -155,7 +155,7 @@ static Status best_export(TowerProcess *p)
 /* *better: the weights are the best so far; false if they are exported behind this checkpoint. */
 static Status checkpoint_write(TowerProcess *p, bool *better)
 {
-    bool finite = true, last = p->run.step == p->total_steps || p->stop || unfreeze_is_due(p);
+    bool finite = true, last = p->run.step == p->total_steps || p->stop || job_stage_ends(p->job, p->run.step);
     TRY(snapshot_settle(p, false));
     p->checkpoint_ns = clock_ns();
     p->save_tried = true;
@@ -180,7 +180,7 @@ static Status checkpoint_write(TowerProcess *p, bool *better)
 static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 {
     const TrainJob *job = p->job;
-    *due = p->run.step == p->total_steps || p->stop || unfreeze_is_due(p);
+    *due = p->run.step == p->total_steps || p->stop || job_stage_ends(p->job, p->run.step);
     *due |= job->checkpoint.steps > 0 ? p->run.step % job->checkpoint.steps == 0 : epoch_ended;
     if (*due || job->checkpoint.minutes <= 0 || p->run.step % 16) return OK;
     char now = (double)(clock_ns() - p->checkpoint_ns) > job->checkpoint.minutes * 60e9;
@@ -228,7 +228,7 @@ Status epochs_run(TowerProcess *p)
     if (goes_back && p->run.step == 0) TRY(checkpoint_write(p, &better)); /* for rollbacks */
     double kid;
     if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &kid));
-    while (p->run.step < p->total_steps && !p->stop && !unfreeze_is_due(p)) {
+    while (p->run.step < p->total_steps && !p->stop && !job_stage_ends(p->job, p->run.step)) {
         TRY(step_run(p));
         TRY(step_follow(p));
         if (p->go_back) TRY(rollback_run(p, p->run.step + 1));

@@ -17,13 +17,13 @@
 
 /* ---- training */
 
-/* The end of the processes that leave parameters frozen. */
-static Status unfreeze_end(TowerProcess *p)
+/* The end of the processes of a stage that is not the last. */
+static Status stage_end(TowerProcess *p)
 {
     summary_finish(p);
     if (p->metrics) metrics_flush(p->metrics);
     process_activity(p, p->run.step, ACTIVITY_DONE);
-    atomic_store(&p->ledger->run.unfreezes, true);
+    atomic_store(&p->ledger->run.stage, p->run.step);
     return OK;
 }
 
@@ -55,7 +55,7 @@ static Status train_process(TowerProcess *p, CommShared *shared)
         return status_restore(st, &words);
     }
     TRY(st);
-    if (!p->stop && unfreeze_is_due(p)) return unfreeze_end(p);
+    if (!p->stop && job_stage_ends(p->job, p->run.step)) return stage_end(p);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
     summary_finish(p);

@@ -146,6 +146,12 @@ static Status records_open(TowerProcess *p, bool restored)
         ledger_inform(p->ledger, "epoch %lld: %s join", (long long)p->job->unfreeze_epoch, p->job->joined);
         metrics_log(p->metrics, "epoch %lld: %s join", (long long)p->job->unfreeze_epoch, p->job->joined);
     }
+    int32_t side = p->job->program.train_side;
+    if (side) {
+        ledger_inform(p->ledger, "images of %d x %d pixels from epoch %lld on", side, side,
+                      (long long)(p->run.step / p->steps_per_epoch + 1));
+        metrics_log(p->metrics, "images of %d x %d pixels after step %lld", side, side, (long long)p->run.step);
+    }
     return summary_start(p);
 }
 
@@ -186,8 +192,9 @@ Status process_open(TowerProcess *p, CommShared *shared)
                     "continue",
                     p->job->run_dir, (long long)p->run.step, (long long)p->total_steps);
     p->good_step = restored ? p->run.step : -1;
-    bool owed = epoch_end_is_owed(p) && p->run.step == unfreeze_step(p);
-    if (unfreeze_is_due(p) && !owed) return OK; /* the next processes begin here; these would save no slots of theirs */
+    bool late = p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step > unfreeze_step(p);
+    if (job_stage_ends(p->job, p->run.step) && (late || !epoch_end_is_owed(p)))
+        return OK; /* the next processes begin here; if late, these would save no slots of what has joined */
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));

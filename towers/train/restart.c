@@ -170,18 +170,17 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
     return true;
 }
 
-bool unfreeze_due(TrainJob *job, TrainResult *result, Status *st)
+bool stage_due(TrainJob *job, TrainResult *result, Status *st)
 {
-    if (*st != OK || !result->unfreezes) return false;
+    if (*st != OK || !result->stage) return false;
     bool resumable = has_checkpoint(job);
     if (result->signal) {
         result->saved = resumable;
         *st = FAIL(ERR_INTERRUPTED, "stopped by signal %d before epoch %lld; --resume auto continues", result->signal,
-                   (long long)job->unfreeze_epoch);
+                   (long long)(result->stage / job_steps_per_epoch(job) + 1));
         return false;
     }
     if (resumable) resume_here(job);
-    job->joined = job->program.freeze;
-    job->program.freeze = NULL;
+    job_stage(job, result->stage);
     return true;
 }

@@ -18,7 +18,7 @@ typedef struct Restarts {
  * its message says why there is no restart where one was asked for. */
 bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status *st);
 
-/* Where frozen parameters join (--unfreeze-epoch), the towers have ended after a checkpoint. If this is such an end, make
- * *job continue from there with all parameters, and return true. Else false; *st is ERR_INTERRUPTED if a stop signal has
- * come meanwhile. */
-bool unfreeze_due(TrainJob *job, TrainResult *result, Status *st);
+/* Where frozen parameters join (--unfreeze-epoch) or images grow (--img-size-schedule), the towers have ended after a
+ * checkpoint. If this is such an end, make *job continue from there in the next stage, and return true. Else false; *st is
+ * ERR_INTERRUPTED if a stop signal has come meanwhile. */
+bool stage_due(TrainJob *job, TrainResult *result, Status *st);

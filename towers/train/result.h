@@ -11,7 +11,7 @@ typedef struct TrainResult {
     int64_t bad_samples;         /* skipped because they could not be decoded */
     int signal;                  /* the signal that requested the stop, or 0 */
     bool begun;                  /* the towers were set up */
-    bool unfreezes;              /* they have ended so that frozen parameters can join */
+    int64_t stage;               /* they have ended after this step so that the next stage can begin; or 0 */
     int64_t first_step;          /* after which they began */
     int64_t restarts;            /* after crashes (--max-restarts) */
     bool saved; /* stopped by a signal, after saving, or while it waited for a restart from a checkpoint */

@@ -64,7 +64,7 @@ Status summary_start(TowerProcess *p)
 
 static Status images_events(TowerProcess *p, const Batch *batch)
 {
-    int32_t side = p->job->program.options.side;
+    int32_t side = program_training(&p->job->program).options.side;
     uint8_t *pixels = malloc((size_t)side * (size_t)side * (size_t)batch->c);
     if (!pixels) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", side, side);
     for (int32_t i = 0; i < batch->n && i < IMAGES; i++) {
@@ -105,7 +105,8 @@ static Status first_batch_sheet(const TowerProcess *p, const Batch *batch, int32
     char path[PATH_BYTES];
     uint8_t *bytes = NULL;
     size_t size = 0;
-    TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, p->job->program.options.side, SHEET_CELL, batch->c));
+    TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, program_training(&p->job->program).options.side, SHEET_CELL,
+                       batch->c));
     for (int32_t i = 0; i < count; i++)
         TRY_OUT(sheet_put(&sheet, i, batch, i, model_mean(p->job->program.model, &p->job->program.options)));
     TRY_OUT(jpeg_encode(&sheet.pixels, QUALITY, &bytes, &size));

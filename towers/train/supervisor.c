@@ -355,7 +355,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
                             .bad_samples = atomic_load(&run->bad_samples),
                             .signal = atomic_load(&run->stop_signal),
                             .begun = atomic_load(&run->steps) > 0,
-                            .unfreezes = atomic_load(&run->unfreezes),
+                            .stage = atomic_load(&run->stage),
                             .first_step = atomic_load(&run->first_step)};
     memcpy(result->best, run->best, sizeof result->best);
     memcpy(result->ending, run->ending, sizeof result->ending);

@@ -12,8 +12,9 @@ Status train_run(const TrainJob *job, TrainResult *result)
     if (now.control) now.max_restarts = 0; /* only the launcher can start all programs again */
     Restarts restarts = {0};
     Status st;
+    job_stage(&now, 0);
     do st = supervise(&now, tower_process_train, result, NULL);
-    while (unfreeze_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
+    while (stage_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
     result->restarts = now.restarts;
     int rank = now.control ? star_rank(now.control) : 0;
     if ((result->begun || st == OK) && !result->abandoned) /* OK without a step: --epochs 0 */

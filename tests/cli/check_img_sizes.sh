@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# --img-size-schedule: each part of the run trains on images of its size, as a run of that size would, and evaluates at the last one; a run
+# that is stopped or killed before, at and after a change and resumed ends with the bits of an undisturbed one, on one tower and several,
+# on any number of processes; together with --unfreeze-epoch; branches; capsules; what is refused.
+# Arguments: source folder, binary.
+set -u
+. "$1/tests/support/check.sh"
+needs_python
+check_begin img_sizes "$@"
+cd "$work" || exit 1
+small_data data 96 64 || exit 77
+
+# run NAME ARGUMENT...: 6 steps an epoch
+run() {
+    local name=$1
+    shift
+    timeout 300 "$towers" train inception_mini --data-path data --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant --smoothing 0 \
+        --augment --epochs 4 --seed 5 --summary-interval 2 --quiet --experiment "$name" "$@" >out 2>err </dev/null
+}
+sides='--img-size-schedule 8:0,12:1,16:3'
+good() { run "$@" || complain "train $*: exit $?: $(tail -n 3 err)"; }
+same() { # NAME OF_NAME
+    cmp -s "runs/$1/last.safetensors" "runs/$2/last.safetensors" || complain "$1 has other weights than $2"
+    diff <(timeless "runs/$1/metrics.jsonl") <(timeless "runs/$2/metrics.jsonl") >/dev/null || complain "$1 has other records than $2"
+}
+
+# shellcheck disable=SC2086 # several words
+{
+    good whole $sides
+    good small --img-size 8 --epochs 1
+    good four $sides --towers 4 --processes 1
+    good four-processes $sides --towers 4 --processes 2
+}
+same four-processes four
+diff <(head -n 6 runs/whole/metrics.jsonl | timeless /dev/stdin) <(timeless runs/small/metrics.jsonl) >/dev/null ||
+    complain "the first epoch is not that of a run of its size"
+for text in 'images of 8 x 8 pixels after step 0' 'images of 12 x 12 pixels after step 6' 'images of 16 x 16 pixels after step 18'; do
+    grep -q "$text" runs/whole/log.txt || complain "log.txt does not say: $text"
+done
+"$towers" eval runs/whole/last.safetensors --data-path data --json >out 2>err || complain "eval: $(cat err)"
+python3 - <<'PYTHON' || complain "an evaluation of the run differs from that of its weights"
+import csv, json
+last = list(csv.DictReader(open("runs/whole/results.csv")))[-1]
+assert abs(float(last["test_loss"]) - json.load(open("out"))["loss"]) < 1e-5, last
+PYTHON
+
+# ---- stopped and killed
+# shellcheck disable=SC2086
+for steps in 3 6 9 18 20; do
+    good "stopped-$steps" $sides --max-steps "$steps"
+    good "stopped-$steps" --resume auto --max-steps 24
+    same "stopped-$steps" whole
+done
+# shellcheck disable=SC2086
+{
+    good after $sides --towers 4 --processes 2 --max-steps 15
+    good after --resume auto --max-steps 24 --processes 1
+    same after four
+    good both $sides --freeze '*,!fc*' --unfreeze-epoch 3 --ema-decay 0.9
+    good both-parts $sides --freeze '*,!fc*' --unfreeze-epoch 3 --ema-decay 0.9 --max-steps 14
+    good both-parts --resume auto --max-steps 24
+    same both-parts both
+}
+for rows in 4 6 9 18; do
+    # shellcheck disable=SC2086
+    run killed $sides --resume auto --checkpoint-steps 1 &
+    job=$!
+    for ((i = 0; i < 2000; i++)); do
+        (($(wc -l 2>/dev/null <runs/killed/metrics.jsonl || echo 0) >= rows)) && break
+        sleep 0.01
+    done
+    kill -KILL "$(cat runs/killed/.lock)" || complain "the run ended before it was killed"
+    wait $job 2>/dev/null
+    for ((i = 0; i < 500; i++)); do flock -n runs/killed/.lock true && break; sleep 0.02; done
+done
+good killed --resume auto
+same killed whole
+good branch --resume "$(ls -d runs/stopped-9/ckpt/step-*18)"
+cmp -s runs/branch/last.safetensors runs/whole/last.safetensors || complain "a branch has other weights"
+
+# ---- refused
+refused() { # TEXT ARGUMENT...
+    local text=$1 model=inception_mini
+    shift
+    [[ $1 != fashion_cnn ]] || { model=$1 && shift; }
+    "$towers" train "$model" --data-path data --dry-run "$@" >out 2>err </dev/null
+    [[ $? == [25] ]] && grep -q -- "$text" err || complain "train $model $*: not refused with '$text': $(cat err)"
+}
+for wrong in 8:1 8 "8:0," 8:0,12 8:0,12:0 12:0,8:1 8:0x,12:1 8:0,12:1:2 -8:0 0:0 5000:0 ''; do
+    refused 'img-size-schedule' --img-size-schedule "$wrong"
+done
+refused 'character 5: expected SIDE:EPOCH' --img-size-schedule 8:0,x
+refused 'ends with 12, but --img-size is 16' --img-size-schedule 8:0,12:1 --img-size 16
+refused '4 is too small for inception_mini' --img-size-schedule 4:0,12:1
+refused 'depend on the size of its images' fashion_cnn --img-size-schedule 20:0,28:1
+check_end "images that grow: each part as a run of its size, resumed after any end, on any number of processes"
