@@ -15,11 +15,11 @@ enum { TEXT_BYTES = 8192, LEVELS_MAX = 64 };
 static const int64_t unlimited = (int64_t)1 << 60;
 
 /* File names of a level, in each version. */
-typedef struct Names {
+typedef struct LimitNames {
     const char *limit, *used, *cache; /* of memory; the key in memory.stat of what could be dropped */
-} Names;
-static const Names names_v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
-static const Names names_v2 = {"memory.max", "memory.current", "inactive_file "};
+} LimitNames;
+static const LimitNames names_v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
+static const LimitNames names_v2 = {"memory.max", "memory.current", "inactive_file "};
 
 /* The beginning of the file `folder`/`name`; false if it cannot be read. */
 static bool file_text(const char *folder, const char *name, char text[TEXT_BYTES])
@@ -44,7 +44,7 @@ static int64_t stat_number(const char *folder, const char *key)
     return snprintf(path, sizeof path, "%s/memory.stat", folder) < (int)sizeof path ? system_number(path, key, 0) : 0;
 }
 
-static void memory_level(const char *folder, const Names *names, Limits *limits)
+static void memory_level(const char *folder, const LimitNames *names, Limits *limits)
 {
     int64_t limit = file_number(folder, names->limit);
     if (limit < 0 || limit >= unlimited) return;

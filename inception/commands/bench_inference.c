@@ -26,18 +26,18 @@ typedef struct Passes {
 } Passes;
 
 /* A process: its towers' batches, all of the same synthetic images. */
-typedef struct Worker {
+typedef struct BenchWorker {
     const TrainJob *job;
     Placement place;
     Replica *replica;
     Loader *loader;
     Inference *inference;
     const Batch *batch; /* of the first tower; the others are of its first images */
-} Worker;
+} BenchWorker;
 
-static Status worker_open(const TrainJob *job, int rank, Worker *w)
+static Status worker_open(const TrainJob *job, int rank, BenchWorker *w)
 {
-    *w = (Worker){.job = job, .place = job_placement(job, rank)};
+    *w = (BenchWorker){.job = job, .place = job_placement(job, rank)};
     ReplicaConfig config = {
         .backend = job->backend, .device = job_device(job, rank), .program = job->program, .local = 1};
     const int32_t *batch = job->shares.batch + w->place.first_tower;
@@ -55,7 +55,7 @@ static Status worker_open(const TrainJob *job, int rank, Worker *w)
     return inference_open(w->replica, w->loader, true, TTA_NONE, 0, &w->inference);
 }
 
-static void worker_close(Worker *w)
+static void worker_close(BenchWorker *w)
 {
     inference_close(w->inference);
     loader_destroy(w->loader);
@@ -63,7 +63,7 @@ static void worker_close(Worker *w)
 }
 
 /* A batch of each tower. */
-static Status pass_run(Worker *w)
+static Status pass_run(BenchWorker *w)
 {
     const Inferred *found;
     for (int t = 0; t < w->place.local_towers; t++) {
@@ -75,7 +75,7 @@ static Status pass_run(Worker *w)
     return OK;
 }
 
-static Status passes_run(Worker *w, Passes *passes)
+static Status passes_run(BenchWorker *w, Passes *passes)
 {
     const struct timespec pause = {.tv_nsec = 100000};
     const Inferred *found;
@@ -95,7 +95,7 @@ static Status passes_run(Worker *w, Passes *passes)
 
 static Status rank_run(const TrainJob *job, int rank, Passes *passes)
 {
-    Worker worker;
+    BenchWorker worker;
     int none = 0;
     Status st = worker_open(job, rank, &worker);
     if (st == OK) st = passes_run(&worker, passes);

@@ -67,14 +67,14 @@ typedef struct HostCard {
     char later[1024];       /* 0; for topics of later builds */
 } HostCard;
 
-typedef struct Survey {
+typedef struct HostsSurvey {
     int ranks, hosts;
     HostCard *card;  /* owned: [ranks] */
     FILE *sentences; /* the findings, one a line */
     char *found;
     size_t found_bytes;
     int findings;
-} Survey;
+} HostsSurvey;
 
 /* ---- cards */
 
@@ -164,7 +164,7 @@ static void card_clean(HostCard *card)
 }
 
 /* A host by its name, and a program by its rank where a host has several. */
-static const char *name_of(const Survey *s, int rank, char name[96])
+static const char *name_of(const HostsSurvey *s, int rank, char name[96])
 {
     bool several = false;
     for (int r = 0; r < s->ranks; r++) several |= r != rank && !strcmp(s->card[r].host, s->card[rank].host);
@@ -176,7 +176,7 @@ static const char *name_of(const Survey *s, int rank, char name[96])
 
 /* ---- findings */
 
-__attribute__((format(printf, 2, 3))) static void report(Survey *s, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void report(HostsSurvey *s, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -186,21 +186,21 @@ __attribute__((format(printf, 2, 3))) static void report(Survey *s, const char *
     s->findings++;
 }
 
-static bool alike(const Survey *s, Topic topic, int a, int b)
+static bool alike(const HostsSurvey *s, Topic topic, int a, int b)
 {
     double x = s->card[a].number[topic], y = s->card[b].number[topic];
     if (x > 0 && y > 0) return fabs(x - y) <= ALIKE * fmax(x, y);
     return !strcmp(s->card[a].text[topic], s->card[b].text[topic]);
 }
 
-static bool answers(const Survey *s, Topic topic, int rank)
+static bool answers(const HostsSurvey *s, Topic topic, int rank)
 {
     return topic == TOPIC_BUILD || s->card[rank].layout == CARD_LAYOUT;
 }
 
 /* group[r]: the first rank that rank r is alike, -1 if it does not answer; returns the first rank of the largest group,
  * -1 if two are. */
-static int groups_find(const Survey *s, Topic topic, int group[LAUNCH_RANKS_MAX])
+static int groups_find(const HostsSurvey *s, Topic topic, int group[LAUNCH_RANKS_MAX])
 {
     int count[LAUNCH_RANKS_MAX] = {0}, most = 0, usual = -1;
     for (int r = 0; r < s->ranks; r++) {
@@ -217,7 +217,7 @@ static int groups_find(const Survey *s, Topic topic, int group[LAUNCH_RANKS_MAX]
 }
 
 /* "host1, host2 and 30 more" */
-static void names_list(const Survey *s, const int group[LAUNCH_RANKS_MAX], int of, char *text, size_t bytes)
+static void names_list(const HostsSurvey *s, const int group[LAUNCH_RANKS_MAX], int of, char *text, size_t bytes)
 {
     char name[96];
     int named = 0, more = 0;
@@ -232,7 +232,7 @@ static void names_list(const Survey *s, const int group[LAUNCH_RANKS_MAX], int o
     if (more) text_add(&list, " and %d more", more);
 }
 
-static void topic_judge(Survey *s, Topic topic)
+static void topic_judge(HostsSurvey *s, Topic topic)
 {
     int group[LAUNCH_RANKS_MAX], usual = groups_find(s, topic, group);
     char names[512], others[512], split[1600];
@@ -251,7 +251,7 @@ static void topic_judge(Survey *s, Topic topic)
     if (sides.used) report(s, "%s differs: %s", topic_names[topic], split);
 }
 
-static void all_judge(Survey *s)
+static void all_judge(HostsSurvey *s)
 {
     char name[96];
     for (Topic t = 0; t < TOPIC_SPACE; t++) topic_judge(s, t);
@@ -262,7 +262,7 @@ static void all_judge(Survey *s)
 
 /* ---- output */
 
-static void topics_print(const Survey *s, FILE *to)
+static void topics_print(const HostsSurvey *s, FILE *to)
 {
     for (Topic t = 0; t < TOPICS; t++) {
         int group[LAUNCH_RANKS_MAX], used = 0, lines = 0;
@@ -280,7 +280,7 @@ static void topics_print(const Survey *s, FILE *to)
     }
 }
 
-static void survey_print(const Survey *s, const Launch *launch, FILE *to)
+static void survey_print(const HostsSurvey *s, const Launch *launch, FILE *to)
 {
     text_printf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
     topics_print(s, to);
@@ -289,7 +289,7 @@ static void survey_print(const Survey *s, const Launch *launch, FILE *to)
     if (!s->findings) fputs("all hosts agree\n", to);
 }
 
-static Status survey_json(const Survey *s, FILE *to)
+static Status survey_json(const HostsSurvey *s, FILE *to)
 {
     int failed = 0;
     json_t *programs = json_array(), *findings = json_array();
@@ -310,7 +310,7 @@ static Status survey_json(const Survey *s, FILE *to)
 
 /* ---- the command */
 
-static Status survey_make(const Options *o, JobFiles *files, Survey *s)
+static Status survey_make(const Options *o, JobFiles *files, HostsSurvey *s)
 {
     Status st = OK;
     char closed[512];
@@ -342,7 +342,7 @@ out:
 Status doctor_hosts_run(Options *o, JobFiles *files, FILE *to)
 {
     Status st = OK;
-    Survey s = {0};
+    HostsSurvey s = {0};
     if (option_origin(o, "comm-timeout") == ORIGIN_DEFAULT) o->comm_timeout = MEETING_S;
     TRY(hosts_meet(o, files));
     if (!files->control)

@@ -19,9 +19,9 @@ static const double SMOOTHING = 0.9, TOO_HIGH = 4;
 enum { COLUMNS = 64, ROWS = 12, DELAY = 9 /* steps by which the smoothed loss lags: s / (1 - s) */ };
 
 /* Every process has its own, and finds the same end; `result`, in shared memory, is that of rank 0's process. */
-typedef struct Sweep {
+typedef struct RateSweep {
     size_t bytes;
-    struct Sweep *result;
+    struct RateSweep *result;
     const TrainJob *job; /* borrowed; at the same address in every process */
     int64_t count;       /* steps with a finite smoothed loss */
     int64_t begun;       /* the first step with a loss */
@@ -29,21 +29,21 @@ typedef struct Sweep {
     double average, best;
     int64_t pick;      /* index of the suggestion; -1: none */
     double smoothed[]; /* [steps], then the losses [steps] */
-} Sweep;
+} RateSweep;
 
-static int64_t sweep_steps(const Sweep *s)
+static int64_t sweep_steps(const RateSweep *s)
 {
     return s->job->max_steps;
 }
 
-static double sweep_rate(const Sweep *s, int64_t i)
+static double sweep_rate(const RateSweep *s, int64_t i)
 {
     return schedule_lr(&s->job->schedule, i, 1, sweep_steps(s));
 }
 
 static bool step_seen(void *context, bool root, int64_t step, double loss)
 {
-    Sweep *s = context;
+    RateSweep *s = context;
     if (s->ended) return false;
     double *losses = s->smoothed + sweep_steps(s);
     if (isnan(loss) && !s->begun) return true; /* its gradients overflowed the loss scale, as those of all before it */
@@ -76,7 +76,7 @@ static int64_t pick_find(const double *smoothed, int64_t count, int64_t steps)
 }
 
 /* Errors: those of training, except for what a rate that is too high causes. */
-static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
+static Status sweep_run(const Options *o, JobFiles *files, RateSweep **made)
 {
     TrainJob *job = &files->job;
     char absent[256];
@@ -94,14 +94,15 @@ static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
                                .decay_rate = pow(o->lr_to / o->lr_from, 1 / (double)(o->lr_steps - 1)),
                                .decay_epochs = 1,
                                .epoch_steps = 1};
-    size_t bytes = sizeof(Sweep) + 2 * (size_t)o->lr_steps * sizeof(double);
-    Sweep *own = calloc(1, bytes), *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    size_t bytes = sizeof(RateSweep) + 2 * (size_t)o->lr_steps * sizeof(double);
+    RateSweep *own = calloc(1, bytes),
+              *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!own || s == MAP_FAILED) {
         free(own);
         if (s != MAP_FAILED) munmap(s, bytes);
         return FAIL(ERR_MEMORY, "no memory for the losses of %lld steps", (long long)o->lr_steps);
     }
-    *own = *s = (Sweep){.bytes = bytes, .result = s, .job = job};
+    *own = *s = (RateSweep){.bytes = bytes, .result = s, .job = job};
     job->goes_on = step_seen;
     job->on_step_context = own;
     job->quiet = true;
@@ -121,7 +122,7 @@ static Status sweep_run(const Options *o, JobFiles *files, Sweep **made)
 
 /* ---- the result */
 
-static json_t *sweep_json(const Sweep *s)
+static json_t *sweep_json(const RateSweep *s)
 {
     json_t *rates = json_array(), *losses = json_array(), *smoothed = json_array();
     for (int64_t i = 0; i < s->count; i++) {
@@ -136,7 +137,7 @@ static json_t *sweep_json(const Sweep *s)
 }
 
 /* Columns are steps, that is logarithms of rates; losses above what the sweep began with are cut. */
-static void curve_print(const Sweep *s, FILE *to)
+static void curve_print(const RateSweep *s, FILE *to)
 {
     char grid[ROWS][COLUMNS + 1];
     double low = INFINITY, high = -INFINITY;
@@ -155,7 +156,7 @@ static void curve_print(const Sweep *s, FILE *to)
                 sweep_rate(s, s->count - 1));
 }
 
-static Status suggestion_check(const Sweep *s)
+static Status suggestion_check(const RateSweep *s)
 {
     if (s->pick >= 0) return OK;
     return FAIL(ERR_NUMERIC,
@@ -179,7 +180,7 @@ Status lr_find_open(Options *o, JobFiles *files, FILE *to)
 
 Status lr_find_command(Options *o, JobFiles *files, FILE *to)
 {
-    Sweep *s;
+    RateSweep *s;
     bool leads = hosts_lead(files), text = leads && !o->json;
     TRY(hosts_compare(o, files));
     if (!o->quiet && leads) text_print(stderr, files->notes);
@@ -198,7 +199,7 @@ Status lr_auto(Options *o, JobFiles *files)
 {
     Status st = OK;
     JobFiles probe = {0};
-    Sweep *s = NULL;
+    RateSweep *s = NULL;
     if (o->sched == SCHEDULE_PIECEWISE)
         return FAIL(ERR_ARG, "--lr auto has no effect with --sched piecewise, whose rates are those of --lr-schedule");
     o->lr = o->lr_to; /* the highest, for checks */

@@ -32,19 +32,19 @@ static const char *class_name(const Prediction *p, int64_t class, char number[32
 
 /* ---- results */
 
-typedef struct Ranked {
+typedef struct RankedClass {
     int64_t class;
     float probability;
-} Ranked;
+} RankedClass;
 
 static int by_probability(const void *a, const void *b)
 {
-    const Ranked *x = a, *y = b;
+    const RankedClass *x = a, *y = b;
     if (x->probability != y->probability) return x->probability < y->probability ? 1 : -1;
     return x->class < y->class ? -1 : 1;
 }
 
-static void json_print(const Prediction *p, const char *where, const char *picture, const Ranked *rank, int top)
+static void json_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
 {
     char number[32];
     json_t *all = json_array();
@@ -59,7 +59,7 @@ static void json_print(const Prediction *p, const char *where, const char *pictu
     json_decref(root);
 }
 
-static void result_print(const Prediction *p, const char *where, const char *picture, const Ranked *rank, int top)
+static void result_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
 {
     char number[32];
     if (p->options->json) {
@@ -99,7 +99,7 @@ static int maps_count(const Prediction *p)
     return (int)(top < classes ? top : classes);
 }
 
-static Status image_take(const Prediction *p, const Inferred *found, int32_t i, const Ranked *rank, int top)
+static Status image_take(const Prediction *p, const Inferred *found, int32_t i, const RankedClass *rank, int top)
 {
     char where[PATH_BYTES], picture[PATH_BYTES] = "";
     source_where(p->source, found->batch.ids[i], where, sizeof where);
@@ -125,7 +125,7 @@ static Status batch_print(void *context, const Inferred *found)
     int most = (int)(p->options->top < classes && !several ? p->options->top : classes);
     Status st = OK;
     const Batch *batch = &found->batch;
-    Ranked *rank = malloc((size_t)classes * sizeof *rank);
+    RankedClass *rank = malloc((size_t)classes * sizeof *rank);
     if (!rank) return FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
     for (int32_t i = 0, bad = 0; i < batch->n; i++) {
         bool good = batch->labels[i] != LABEL_NONE;
@@ -134,7 +134,7 @@ static Status batch_print(void *context, const Inferred *found)
             text_printf(stderr, "damaged: %s\n", batch->bad[bad++].why);
             continue;
         }
-        for (int64_t k = 0; k < classes; k++) rank[k] = (Ranked){k, found->prob[i * found->pitch + k]};
+        for (int64_t k = 0; k < classes; k++) rank[k] = (RankedClass){k, found->prob[i * found->pitch + k]};
         qsort(rank, (size_t)classes, sizeof *rank, by_probability);
         int top = most;
         if (several)

@@ -21,7 +21,15 @@
 enum { ROUNDS = 6, LEAST_STEPS = 5, LEAST_WARMUP = 3 };
 
 typedef enum Mode { MODE_ALONE = 0, MODE_TOGETHER, MODE_REAL, MODE_COUNT } Mode;
-typedef enum Part { PART_DATA = 0, PART_COMPUTE, PART_SKEW, PART_REDUCE, PART_REST, PART_STEP, PART_COUNT } Part;
+typedef enum ScalingPart {
+    PART_DATA = 0,
+    PART_COMPUTE,
+    PART_SKEW,
+    PART_REDUCE,
+    PART_REST,
+    PART_STEP,
+    PART_COUNT
+} ScalingPart;
 
 /* Shared memory filled by rank 0's process: sums of seconds over the counted steps, averaged over towers. */
 typedef struct ScalingTimes {
@@ -113,7 +121,7 @@ static Interval images_per_sec(const Scaling *s, Mode mode)
 }
 
 /* Percent of `mode`'s step by which a part is longer than with one tower alone. PART_STEP: the sum of all parts. */
-static Interval lost(const Scaling *s, Mode mode, Part part)
+static Interval lost(const Scaling *s, Mode mode, ScalingPart part)
 {
     double x[ROUNDS];
     for (int r = 0; r < ROUNDS; r++) {
@@ -132,7 +140,7 @@ static Interval milliseconds(const Scaling *s, Mode mode)
 
 typedef struct Loss {
     const char *name, *words;
-    Part part;
+    ScalingPart part;
 } Loss;
 
 static const Loss losses[] = {

@@ -7,11 +7,11 @@
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
 
-typedef struct Scored {
+typedef struct ScoredRun {
     const Run *run;
     int fold, folds, setting;
     double score;
-} Scored;
+} ScoredRun;
 
 typedef struct FoldDifference {
     int count; /* folds that both settings have */
@@ -19,10 +19,10 @@ typedef struct FoldDifference {
 } FoldDifference;
 
 /* False if the run has no fold or no score. */
-static bool scored_read(const Run *run, Scored *scored)
+static bool scored_read(const Run *run, ScoredRun *scored)
 {
     char text[64];
-    *scored = (Scored){.run = run, .score = NAN};
+    *scored = (ScoredRun){.run = run, .score = NAN};
     if (!run_argument(run, "fold", text, sizeof text) || sscanf(text, "%d/%d", &scored->fold, &scored->folds) != 2)
         return false;
     const EpochRecord *last = run_last_test(run);
@@ -31,7 +31,7 @@ static bool scored_read(const Run *run, Scored *scored)
 }
 
 /* Whether the run is a fold that this setting, of runs before it, has not yet. */
-static bool setting_lacks(const Scored *all, int before, const Scored *one, int setting)
+static bool setting_lacks(const ScoredRun *all, int before, const ScoredRun *one, int setting)
 {
     bool like = false;
     char subjects[VERDICT_BYTES];
@@ -45,7 +45,7 @@ static bool setting_lacks(const Scored *all, int before, const Scored *one, int 
 }
 
 /* Numbers the settings in the order of their first runs; a fold that occurs again begins another. Returns their number. */
-static int settings_number(Scored *all, int count)
+static int settings_number(ScoredRun *all, int count)
 {
     int settings = 0;
     for (int i = 0; i < count; i++) {
@@ -57,7 +57,7 @@ static int settings_number(Scored *all, int count)
     return settings;
 }
 
-static int setting_take(const Scored *all, int count, int setting, double *scores, const Scored **first)
+static int setting_take(const ScoredRun *all, int count, int setting, double *scores, const ScoredRun **first)
 {
     int found = 0;
     for (int i = 0; i < count; i++) {
@@ -68,7 +68,7 @@ static int setting_take(const Scored *all, int count, int setting, double *score
     return found;
 }
 
-static FoldDifference settings_compare(const Scored *all, int count, int other, double *differences)
+static FoldDifference settings_compare(const ScoredRun *all, int count, int other, double *differences)
 {
     FoldDifference d = {.mean = NAN, .deviation = NAN, .low = NAN, .high = NAN, .p = NAN};
     int folds = 2;
@@ -91,7 +91,7 @@ static FoldDifference settings_compare(const Scored *all, int count, int other, 
     return d;
 }
 
-static void setting_tell(const Scored *first, int number, const double *scores, int found, json_t *rows, FILE *to)
+static void setting_tell(const ScoredRun *first, int number, const double *scores, int found, json_t *rows, FILE *to)
 {
     double mean = series_mean(scores, found), deviation = found > 1 ? sqrt(series_variance(scores, found)) : NAN;
     char text[32] = "-";
@@ -121,14 +121,14 @@ static void difference_tell(const FoldDifference *d, int number, json_t *rows, F
     }
 }
 
-static void settings_tell(const Scored *all, int count, int settings, double *numbers, json_t *root, FILE *to)
+static void settings_tell(const ScoredRun *all, int count, int settings, double *numbers, json_t *root, FILE *to)
 {
     json_t *rows = root ? json_array() : NULL, *differences = root ? json_array() : NULL;
     if (!root)
         text_printf(to, "\nOver folds\n\n  setting       folds  %12s  deviation   first run\n",
                     all[0].run->several ? "test mAP, %" : "accuracy, %");
     for (int s = 0; s < settings; s++) {
-        const Scored *first = NULL;
+        const ScoredRun *first = NULL;
         int found = setting_take(all, count, s, numbers, &first);
         setting_tell(first, s, numbers, found, rows, to);
     }
@@ -143,7 +143,7 @@ Status fold_scores(const Run *const *runs, int count, json_t *root, FILE *to)
 {
     Status st = OK;
     int found = 0;
-    Scored *all = calloc((size_t)count, sizeof *all);
+    ScoredRun *all = calloc((size_t)count, sizeof *all);
     double *numbers = calloc((size_t)count, sizeof *numbers);
     if (!all || !numbers) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the folds of %d runs", count));
     for (int i = 0; i < count; i++) found += scored_read(runs[i], &all[found]);

@@ -9,17 +9,17 @@
  * rises with that of the generator. */
 typedef enum RankedBy { RANKED_BY_LOSS = 0, RANKED_BY_ACCURACY, RANKED_BY_KID, RANKED_BY_NOTHING } RankedBy;
 
-typedef struct Ranked {
+typedef struct RankedRun {
     const Run *run;
     int number; /* position on the command line, from 1 */
     double loss, accuracy, kid, speed;
     double score; /* the least is the best, what is not finite the worst */
     double p;     /* of the hypothesis that it equals the best run; NaN: unknown */
-} Ranked;
+} RankedRun;
 
 static int by_score(const void *a, const void *b)
 {
-    const Ranked *x = a, *y = b;
+    const RankedRun *x = a, *y = b;
     if (isfinite(x->score) != isfinite(y->score)) return isfinite(x->score) ? -1 : 1;
     if (isfinite(x->score) && x->score != y->score) return x->score < y->score ? -1 : 1;
     return x->number - y->number;
@@ -27,7 +27,7 @@ static int by_score(const void *a, const void *b)
 
 /* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
  * later half of the images that all runs have seen. */
-static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *images, RankedBy *by)
+static Status ranks_make(Run *const *runs, int count, RankedRun *ranks, int64_t *images, RankedBy *by)
 {
     bool accuracies = true, kids = true, phases = false;
     *images = INT64_MAX;
@@ -39,11 +39,11 @@ static Status ranks_make(Run *const *runs, int count, Ranked *ranks, int64_t *im
     for (int i = 0; i < count; i++) {
         RunDifference itself;
         TRY(run_difference(runs[i], runs[i], &itself));
-        ranks[i] = (Ranked){.run = runs[i],
-                            .number = i + 1,
-                            .accuracy = itself.accuracy.a,
-                            .kid = itself.kid.a,
-                            .speed = itself.speed.a};
+        ranks[i] = (RankedRun){.run = runs[i],
+                               .number = i + 1,
+                               .accuracy = itself.accuracy.a,
+                               .kid = itself.kid.a,
+                               .speed = itself.speed.a};
         TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
         accuracies &= isfinite(ranks[i].accuracy) && runs[i]->several == runs[0]->several;
         phases |= runs[i]->phase != NULL;
@@ -73,7 +73,7 @@ static const char *number_text(double value, const char *format, char text[32])
 
 static const char *const ranked_by[] = {"loss", "accuracy", "kid"};
 
-static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, RankedBy by)
+static json_t *ranks_json(const RankedRun *ranks, int count, int64_t images, RankedBy by)
 {
     json_t *rows = json_array();
     if (by == RANKED_BY_NOTHING) {
@@ -81,7 +81,7 @@ static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, Ranked
         return json_null();
     }
     for (int i = 0; i < count; i++) {
-        const Ranked *r = &ranks[i];
+        const RankedRun *r = &ranks[i];
         json_t *row = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rank", i + 1, "run", json_text(r->run->path),
                                 "mean_loss", json_finite(r->loss), "accuracy", json_finite(r->accuracy),
                                 "images_per_sec", json_finite(r->speed), "p_against_best", json_finite(r->p));
@@ -92,7 +92,7 @@ static json_t *ranks_json(const Ranked *ranks, int count, int64_t images, Ranked
                      (json_int_t)images, "rows", rows);
 }
 
-static void ranks_print(const Ranked *ranks, int count, int64_t images, RankedBy by, FILE *to)
+static void ranks_print(const RankedRun *ranks, int count, int64_t images, RankedBy by, FILE *to)
 {
     char a[32], b[32], c[32], d[32];
     bool kids = by == RANKED_BY_KID, several = ranks[0].run->several;
@@ -112,7 +112,7 @@ static void ranks_print(const Ranked *ranks, int count, int64_t images, RankedBy
                           : "test accuracy, %",
                 "images per second", "compared to the best");
     for (int i = 0; i < count; i++) {
-        const Ranked *r = &ranks[i];
+        const RankedRun *r = &ranks[i];
         const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
         snprintf(d, sizeof d, "%s", mark);
         if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
@@ -131,7 +131,7 @@ Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to)
     int64_t images;
     RankedBy by;
     Run *view = calloc((size_t)count, sizeof *view), **of = calloc((size_t)count, sizeof *of);
-    Ranked *ranks = calloc((size_t)count, sizeof *ranks);
+    RankedRun *ranks = calloc((size_t)count, sizeof *ranks);
     if (!view || !of || !ranks) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
     for (int i = 0; i < count; i++) {
         TRY_OUT(run_phase(runs[i], 0, &view[i], &found));

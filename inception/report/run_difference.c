@@ -7,21 +7,21 @@
 
 /* ---- loss, by images seen */
 
-typedef struct Span { /* the images of a step: those after `from`, up to `to` */
+typedef struct StepSpan { /* the images of a step: those after `from`, up to `to` */
     int64_t from, to;
-} Span;
+} StepSpan;
 
 /* The images seen by each step of a run. Steps that are not recorded (before a branch, or left out) count as many
  * images as the next recorded one. */
-static Status spans_create(const Run *run, Span **made)
+static Status spans_create(const Run *run, StepSpan **made)
 {
     int64_t seen = 0, before = 0;
-    Span *spans = calloc((size_t)run->steps + 1, sizeof *spans);
+    StepSpan *spans = calloc((size_t)run->steps + 1, sizeof *spans);
     if (!spans) return FAIL(ERR_MEMORY, "no memory for the images of %lld steps", (long long)run->steps);
     for (int64_t i = 0; i < run->steps; i++) {
         const RunStep *step = &run->step[i];
         seen += (step->step - before - 1) * step->images;
-        spans[i] = (Span){seen, seen + step->images};
+        spans[i] = (StepSpan){seen, seen + step->images};
         seen = spans[i].to;
         before = step->step;
     }
@@ -31,7 +31,7 @@ static Status spans_create(const Run *run, Span **made)
 
 /* Mean loss over the images of `wanted`, weighting each step by the images that it has in common; NaN if a step is
  * missing or its loss is not finite. The search starts at `*first`, for calls with ascending spans. */
-static double loss_over(const Run *run, const Span *spans, Span wanted, int64_t *first)
+static double loss_over(const Run *run, const StepSpan *spans, StepSpan wanted, int64_t *first)
 {
     double sum = 0;
     int64_t covered = 0, i = *first;
@@ -48,26 +48,26 @@ static double loss_over(const Run *run, const Span *spans, Span wanted, int64_t 
     return covered == wanted.to - wanted.from ? sum / (double)covered : NAN;
 }
 
-static int64_t images_in_all(const Run *run, const Span *spans)
+static int64_t images_in_all(const Run *run, const StepSpan *spans)
 {
     return run->steps ? spans[run->steps - 1].to : 0;
 }
 
-static bool is_coarser(const Run *a, const Span *as, const Run *b, const Span *bs)
+static bool is_coarser(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs)
 {
     return (double)images_in_all(a, as) * (double)b->steps >= (double)images_in_all(b, bs) * (double)a->steps;
 }
 
 /* For each step of the run with larger steps, the other run's loss over the same images. Writes b - a, a's loss and the
  * images of each pair; returns the number of pairs. */
-static int64_t loss_pairs(const Run *a, const Span *as, const Run *b, const Span *bs, double *pair, double *a_loss,
-                          Span *images)
+static int64_t loss_pairs(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs, double *pair,
+                          double *a_loss, StepSpan *images)
 {
     int64_t count = 0, a_first = 0, b_first = 0;
     bool by_a = is_coarser(a, as, b, bs);
     const Run *coarse = by_a ? a : b;
     for (int64_t i = 0; i < coarse->steps; i++) {
-        Span span = by_a ? as[i] : bs[i];
+        StepSpan span = by_a ? as[i] : bs[i];
         double x = loss_over(a, as, span, &a_first), y = loss_over(b, bs, span, &b_first);
         if (span.from == span.to || !isfinite(x) || !isfinite(y)) continue;
         images[count] = span;
@@ -77,7 +77,7 @@ static int64_t loss_pairs(const Run *a, const Span *as, const Run *b, const Span
     return count;
 }
 
-static bool equal_steps(const Run *a, const Span *as, const Run *b, const Span *bs)
+static bool equal_steps(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs)
 {
     bool equal = a->steps == b->steps;
     for (int64_t i = 0; equal && i < a->steps; i++) equal = as[i].from == bs[i].from && as[i].to == bs[i].to;
@@ -87,7 +87,7 @@ static bool equal_steps(const Run *a, const Span *as, const Run *b, const Span *
 static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
 {
     Status st = OK;
-    Span *as = NULL, *bs = NULL, *images = NULL;
+    StepSpan *as = NULL, *bs = NULL, *images = NULL;
     double *pair = NULL;
     int64_t most = a->steps > b->steps ? a->steps : b->steps;
     TRY_OUT(spans_create(a, &as));
@@ -116,7 +116,7 @@ out:
 
 Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss)
 {
-    Span *spans = NULL;
+    StepSpan *spans = NULL;
     double sum = 0;
     int64_t images = 0;
     TRY(spans_create(run, &spans));
@@ -132,7 +132,7 @@ Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss)
 
 Status run_images(const Run *run, int64_t *images)
 {
-    Span *spans = NULL;
+    StepSpan *spans = NULL;
     TRY(spans_create(run, &spans));
     *images = images_in_all(run, spans);
     free(spans);

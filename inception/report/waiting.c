@@ -8,12 +8,12 @@
 enum { ACTIVITIES = 4, STRETCHES_SHOWN = 12 };
 
 /* Consecutive steps with the same slow tower and activity. */
-typedef struct Stretch {
+typedef struct WaitingSteps {
     int64_t first, last; /* steps */
     int tower;
     char where[RUN_HOST_BYTES + 4]; /* " on HOST", or "" */
     const char *activity;
-} Stretch;
+} WaitingSteps;
 
 static void where_text(const Run *run, int tower, char *text, size_t bytes)
 {
@@ -23,7 +23,7 @@ static void where_text(const Run *run, int tower, char *text, size_t bytes)
 }
 
 /* Find the next stretch at or after index *at, and set *at past its end. */
-static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
+static bool stretch_next(const Run *run, int64_t *at, WaitingSteps *stretch)
 {
     while (*at < run->steps && !run->step[*at].slow_activity[0]) ++*at;
     if (*at >= run->steps) return false;
@@ -31,14 +31,14 @@ static bool stretch_next(const Run *run, int64_t *at, Stretch *stretch)
     while (*at < run->steps && run->step[*at].slow_tower == begin->slow_tower &&
            !strcmp(run->step[*at].slow_activity, begin->slow_activity))
         ++*at;
-    *stretch = (Stretch){begin->step, run->step[*at - 1].step, begin->slow_tower, "", begin->slow_activity};
+    *stretch = (WaitingSteps){begin->step, run->step[*at - 1].step, begin->slow_tower, "", begin->slow_activity};
     where_text(run, stretch->tower, stretch->where, sizeof stretch->where);
     return true;
 }
 
 void waiting_text(const Run *run, FILE *to)
 {
-    Stretch s;
+    WaitingSteps s;
     int shown = 0;
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
         text_printf(to, "  steps %lld to %lld: all towers waited for tower %d%s, slow in %s\n", (long long)s.first,
@@ -48,7 +48,7 @@ void waiting_text(const Run *run, FILE *to)
 json_t *waiting_json(const Run *run)
 {
     json_t *all = json_array();
-    Stretch s;
+    WaitingSteps s;
     for (int64_t at = 0; stretch_next(run, &at, &s);)
         json_array_append_new(all, json_pack("{s:I, s:I, s:i, s:o*, s:o}", "first_step", (json_int_t)s.first,
                                              "last_step", (json_int_t)s.last, "tower", s.tower, "host",
@@ -74,7 +74,7 @@ static double activity_median(const Run *run, int tower, int activity, double *s
 
 void waiting_html(const Run *run, FILE *to)
 {
-    Stretch s;
+    WaitingSteps s;
     int shown = 0;
     double *scratch = calloc((size_t)run->steps + 1, sizeof *scratch);
     if (!scratch) return;

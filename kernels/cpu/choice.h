@@ -32,10 +32,10 @@ void choice_free(OnednnChoice *choice);
 NODISCARD Status choice_run(const OnednnChoice *choice, const OpCall *call, void *out);
 
 /* y[rows][outs] = x[rows][ins] * transpose(w[outs][ins]), and the two products that are its gradients. */
-typedef enum ProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } ProductKind;
+typedef enum OnednnProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } OnednnProductKind;
 
 typedef struct OnednnProduct {
-    ProductKind kind;
+    OnednnProductKind kind;
     int64_t rows, ins, outs;
     int64_t x_pitch, y_pitch; /* elements from row to row; w is packed */
     Dtype x, y;               /* as held (x, dx and y, dy); w, dw and bias are f32 */

@@ -3,7 +3,7 @@
  * x {n,c,h,w} packed is a matrix of n rows, and w {out,c,h,w}, in the same order of axes, one of `out` rows. */
 #include "kernels/cpu/choice.h"
 
-static Status dense_prepare(Device *device, OpCall *call, ProductKind kind, const Tensor *x, const Tensor *w,
+static Status dense_prepare(Device *device, OpCall *call, OnednnProductKind kind, const Tensor *x, const Tensor *w,
                             const Tensor *y)
 {
     Status st = OK;

@@ -8,17 +8,17 @@
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 
-typedef struct Sums { /* of one convolution */
+typedef struct StatisticsSums { /* of one convolution */
     bool joined;
     Value sum, square_sum;
-} Sums;
+} StatisticsSums;
 
 typedef struct StatisticsPass {
     Graph *g;
     const Joins *joins;
     int forward_end;
-    Sums *sums; /* owned, by op: those of a convolution */
-    Op *ops;    /* owned: the new list */
+    StatisticsSums *sums; /* owned, by op: those of a convolution */
+    Op *ops;              /* owned: the new list */
     int made, forward_made;
 } StatisticsPass;
 
@@ -70,7 +70,7 @@ static Value new_vector(Graph *g, const char *name, const char *suffix, int32_t 
     return list_value(g, &info);
 }
 
-static void write_conv(StatisticsPass *pass, Op op, Sums *sums)
+static void write_conv(StatisticsPass *pass, Op op, StatisticsSums *sums)
 {
     int32_t channels = graph_shape(pass->g, op.out[0]).c;
     sums->sum = new_vector(pass->g, op.name, "sum", channels);
@@ -97,7 +97,7 @@ static Value cut(StatisticsPass *pass, Value sums, const Op *norm, const char *s
 }
 
 /* x, beta, gamma -> x, beta, sum, square_sum, gamma */
-static void write_norm(StatisticsPass *pass, Op op, const Sums *sums, int32_t first)
+static void write_norm(StatisticsPass *pass, Op op, const StatisticsSums *sums, int32_t first)
 {
     int32_t channels = graph_shape(pass->g, op.in[0]).c;
     Value gamma = op.in_count > 2 ? op.in[2] : (Value){0};

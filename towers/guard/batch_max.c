@@ -120,11 +120,11 @@ Status batch_fit(const ReplicaConfig *config, int sharers, int32_t most, BatchFi
 
 /* ---- the search for a job, in a child process */
 
-typedef struct Answer {
+typedef struct FitAnswer {
     Status status;
     BatchFit fit;
     char message[512];
-} Answer;
+} FitAnswer;
 
 static int sharers_of(const TrainJob *job)
 {
@@ -164,13 +164,13 @@ static Status question(const TrainJob *job, int32_t most, BatchFit *fit)
 
 static void answer_write(const TrainJob *job, int32_t most, int to)
 {
-    Answer answer = {0};
+    FitAnswer answer = {0};
     answer.status = question(job, most, &answer.fit);
     if (answer.status != OK) snprintf(answer.message, sizeof answer.message, "%.500s", status_message());
     _exit(write(to, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
 }
 
-static bool answer_read(int from, pid_t child, Answer *answer)
+static bool answer_read(int from, pid_t child, FitAnswer *answer)
 {
     ssize_t got;
     int ending = 0;
@@ -182,7 +182,7 @@ static bool answer_read(int from, pid_t child, Answer *answer)
 Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit)
 {
     int ends[2];
-    Answer answer = {0};
+    FitAnswer answer = {0};
     if (pipe(ends) != 0) return FAIL(ERR_MEMORY, "--batch-size max: %s", strerror(errno));
     fflush(NULL);
     pid_t child = fork();

@@ -13,25 +13,25 @@
 enum { PARTS_MAX = 2 + OPTIMIZER_SLOTS, NAMES_BYTES = 256 };
 
 /* An arena in the layout of the parameters that must be equal on all replicas. */
-typedef struct Part {
+typedef struct DigestPart {
     const char *name;
     const float *memory; /* on the device */
     int entries;         /* the first `entries` parameters of the layout are compared */
-} Part;
+} DigestPart;
 
-static int parts_list(const Replica *r, Part parts[PARTS_MAX])
+static int parts_list(const Replica *r, DigestPart parts[PARTS_MAX])
 {
     int all = r->layout->param_count, trained = r->layout->trained_count;
     static const char *const slot_names[OPTIMIZER_SLOTS] = {"first optimizer slot", "second optimizer slot"};
     int count = 0;
-    parts[count++] = (Part){"weights", r->arena[ARENA_PARAM], all};
+    parts[count++] = (DigestPart){"weights", r->arena[ARENA_PARAM], all};
     for (int s = 0; s < OPTIMIZER_SLOTS; s++)
-        if (r->slot[s]) parts[count++] = (Part){slot_names[s], r->slot[s], trained};
-    if (r->ema) parts[count++] = (Part){"average of the weights", r->ema, all};
+        if (r->slot[s]) parts[count++] = (DigestPart){slot_names[s], r->slot[s], trained};
+    if (r->ema) parts[count++] = (DigestPart){"average of the weights", r->ema, all};
     return count;
 }
 
-static Status part_fetch(TowerProcess *p, const Part *part)
+static Status part_fetch(TowerProcess *p, const DigestPart *part)
 {
     const Backend *backend = p->replica->device.backend;
     const Layout *layout = p->replica->layout;
@@ -46,7 +46,7 @@ static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, ui
 }
 
 /* The digest by the device: a sum for every part. */
-static Status parts_hash(TowerProcess *p, const Part *parts, int count, uint64_t *digest)
+static Status parts_hash(TowerProcess *p, const DigestPart *parts, int count, uint64_t *digest)
 {
     Status st = OK;
     Device *device = &p->replica->device;
@@ -71,7 +71,7 @@ out:
 Status digest_replica(TowerProcess *p, uint64_t *digest)
 {
     const Layout *layout = p->replica->layout;
-    Part parts[PARTS_MAX];
+    DigestPart parts[PARTS_MAX];
     int count = parts_list(p->replica, parts);
     if (p->replica->device.backend->hash) return parts_hash(p, parts, count, digest);
     *digest = 0;
@@ -118,9 +118,9 @@ static Status digests_compare(TowerProcess *p, uint64_t digest, ReplicaFinding a
 /* ---- locating the difference */
 
 /* The first tensor that differs. Leaves the part's values in p->scratch and the tensor's digests in `all`. */
-static Status entry_find(TowerProcess *p, Part *part, const LayoutEntry **entry, ReplicaFinding all[TOWERS_MAX])
+static Status entry_find(TowerProcess *p, DigestPart *part, const LayoutEntry **entry, ReplicaFinding all[TOWERS_MAX])
 {
-    Part parts[PARTS_MAX];
+    DigestPart parts[PARTS_MAX];
     const Layout *layout = p->replica->layout;
     int count = parts_list(p->replica, parts);
     *entry = NULL;
@@ -175,8 +175,8 @@ static int minority_text(const TowerProcess *p, const ReplicaFinding *all, int g
     return first;
 }
 
-static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const Part *part, const LayoutEntry *entry,
-                       char *buffer, size_t bytes)
+static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const DigestPart *part,
+                       const LayoutEntry *entry, char *buffer, size_t bytes)
 {
     char names[NAMES_BYTES], others[48];
     int processes = p->ledger->processes, votes, good = majority_find(all, processes, &votes),
@@ -199,7 +199,7 @@ static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const P
 
 static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
 {
-    Part part;
+    DigestPart part;
     ReplicaFinding all[TOWERS_MAX];
     const LayoutEntry *entry = NULL;
     int votes;

@@ -13,10 +13,10 @@ typedef struct Needs {
     size_t arenas, training, evaluation; /* all arenas; SCRATCH of each kind of program */
 } Needs;
 
-typedef struct Sum {
+typedef struct MemorySum {
     size_t all, largest; /* of all processes; of the process that needs most */
     Needs of_largest;
-} Sum;
+} MemorySum;
 
 static Status programs_measure(const ReplicaConfig *c, bool training, const Layout *layout, size_t *largest,
                                size_t *scratch)
@@ -53,11 +53,11 @@ static int32_t largest_of(const int32_t *sizes)
 }
 
 /* The processes of this program. Adjacent ones usually have the same batch sizes and are measured only once. */
-static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *sum)
+static Status processes_measure(const TrainJob *job, const Layout *layout, MemorySum *sum)
 {
     Needs needs = {0};
     ReplicaConfig before = {0};
-    *sum = (Sum){0};
+    *sum = (MemorySum){0};
     int first = job->group * job_group_processes(job);
     for (int rank = first; rank < first + job_group_processes(job); rank++) {
         Placement place = job_placement(job, rank);
@@ -77,7 +77,7 @@ static Status processes_measure(const TrainJob *job, const Layout *layout, Sum *
     return OK;
 }
 
-static Status job_measure(const TrainJob *job, Sum *sum)
+static Status job_measure(const TrainJob *job, MemorySum *sum)
 {
     Layout *layout;
     TRY(program_layout(&job->program, 1, &layout));
@@ -103,7 +103,7 @@ static const char *size_text(size_t bytes, char text[SIZE_TEXT])
     return text;
 }
 
-static Status refuse(const TrainJob *job, const Sum *sum, size_t wanted, size_t free_bytes, size_t total)
+static Status refuse(const TrainJob *job, const MemorySum *sum, size_t wanted, size_t free_bytes, size_t total)
 {
     char processes[96] = "", advice[160], needed[SIZE_TEXT], available[SIZE_TEXT], all[SIZE_TEXT];
     if (job_group_processes(job) > 1)
@@ -123,7 +123,7 @@ Status memory_check(const TrainJob *job)
 {
     size_t free_bytes, total;
     Device closed = {.backend = job->backend};
-    Sum sum;
+    MemorySum sum;
     if (!job->backend->memory_closed) return OK;
     if (job->backend->memory(&closed, &free_bytes, &total) != OK) return OK; /* unknown */
     TRY(job_measure(job, &sum));

@@ -18,11 +18,11 @@ typedef struct Message {
     const char *name; /* of the file */
 } Message;
 
-typedef struct Field {
+typedef struct MessageField {
     uint64_t number;
     int wire;     /* 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes */
     Message body; /* of wire 2 */
-} Field;
+} MessageField;
 
 static Status broken(const Message *m, const char *what)
 {
@@ -40,11 +40,11 @@ static Status varint_read(Message *m, uint64_t *value)
     return broken(m, "a number does not end");
 }
 
-static Status field_read(Message *m, Field *field)
+static Status field_read(Message *m, MessageField *field)
 {
     uint64_t tag, length = 0;
     TRY(varint_read(m, &tag));
-    *field = (Field){.number = tag >> 3, .wire = (int)(tag & 7)};
+    *field = (MessageField){.number = tag >> 3, .wire = (int)(tag & 7)};
     if (field->wire == 0) return varint_read(m, &length);
     if (field->wire == 2)
         TRY(varint_read(m, &length));
@@ -75,7 +75,7 @@ static Status pair_read(Message m, OnnxAbout *about)
     if (about->count == ONNX_PAIRS) return OK; /* files of other programs may have more */
     StPair *pair = &about->pair[about->count++];
     while (m.at < m.end) {
-        Field field;
+        MessageField field;
         TRY(field_read(&m, &field));
         if (field.wire == 2 && field.number == 1) TRY(text_copy(&field.body, &pair->key));
         if (field.wire == 2 && field.number == 2) TRY(text_copy(&field.body, &pair->value));
@@ -91,7 +91,7 @@ Status onnx_about_parse(const void *bytes, size_t count, const char *name, OnnxA
     OnnxAbout *about = calloc(1, sizeof *about);
     if (!about) return FAIL(ERR_MEMORY, "no memory for the metadata of '%s'", name);
     while (m.at < m.end) {
-        Field field;
+        MessageField field;
         TRY_OUT(field_read(&m, &field));
         version |= field.number == FIELD_IR_VERSION && field.wire == 0;
         graph |= field.number == FIELD_GRAPH && field.wire == 2;

@@ -5,11 +5,11 @@
 
 /* ---- what a pickle may name */
 
-typedef enum Role { MAKES_DICT, MAKES_TENSOR, MAKES_PARAMETER, IS_STORAGE, IS_OPAQUE } Role;
+typedef enum PickleRole { MAKES_DICT, MAKES_TENSOR, MAKES_PARAMETER, IS_STORAGE, IS_OPAQUE } PickleRole;
 
 static const struct {
     const char *module, *name;
-    Role role;
+    PickleRole role;
     StDtype dtype;
 } callables[] = {
     {"collections", "OrderedDict", MAKES_DICT, 0},

@@ -4,19 +4,19 @@
 #include "kernels/op.h"
 #include "kernels/progress.h"
 
-typedef struct Scored {
+typedef struct ScoredSample {
     float score;
     bool has; /* the sample has the class */
-} Scored;
+} ScoredSample;
 
 static int by_score(const void *a, const void *b)
 {
-    float x = ((const Scored *)a)->score, y = ((const Scored *)b)->score;
+    float x = ((const ScoredSample *)a)->score, y = ((const ScoredSample *)b)->score;
     return (x < y) - (x > y);
 }
 
 /* `scored`: sorted. NaN if none has the class. */
-static double precision_of(const Scored *scored, int64_t count)
+static double precision_of(const ScoredSample *scored, int64_t count)
 {
     int64_t all = 0, found = 0, before = 0;
     double sum = 0;
@@ -49,7 +49,7 @@ Status average_precision(const Source *source, const EvalSample *samples, const 
                          double *precision, double *mean)
 {
     int64_t all = source_info(source)->count, measured = 0;
-    Scored *scored = malloc((size_t)all * sizeof *scored + 1);
+    ScoredSample *scored = malloc((size_t)all * sizeof *scored + 1);
     if (!scored) return FAIL(ERR_MEMORY, "no memory to sort the scores of %lld samples", (long long)all);
     *mean = 0;
     for (int c = 0; c < classes; c++) {
@@ -58,7 +58,7 @@ Status average_precision(const Source *source, const EvalSample *samples, const 
         for (int64_t i = 0; i < all; i++) {
             float score = scores[i * classes + c];
             if (samples[i].label != LABEL_NONE)
-                scored[count++] = (Scored){isnan(score) ? -1 : score, has_class(source, i, c)};
+                scored[count++] = (ScoredSample){isnan(score) ? -1 : score, has_class(source, i, c)};
         }
         qsort(scored, (size_t)count, sizeof *scored, by_score);
         double one = precision_of(scored, count);

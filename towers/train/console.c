@@ -162,7 +162,7 @@ static void waiting_text(const Console *c, const LedgerShown *shown, char text[F
 /* ---- the progress bar */
 
 /* Fields in the order of display, and the order in which they are dropped if there is not enough room. */
-typedef enum Field {
+typedef enum ConsoleField {
     FIELD_EPOCH = 0,
     FIELD_STEP,
     FIELD_LOSS,
@@ -175,9 +175,9 @@ typedef enum Field {
     FIELD_BAD,
     FIELD_ETA,
     FIELD_COUNT
-} Field;
-static const Field given_up[] = {FIELD_RATE,  FIELD_DATA,  FIELD_ACCURACY, FIELD_SPREAD, FIELD_TERMS,
-                                 FIELD_EPOCH, FIELD_SPEED, FIELD_BAD,      FIELD_ETA,    FIELD_STEP};
+} ConsoleField;
+static const ConsoleField given_up[] = {FIELD_RATE,  FIELD_DATA,  FIELD_ACCURACY, FIELD_SPREAD, FIELD_TERMS,
+                                        FIELD_EPOCH, FIELD_SPEED, FIELD_BAD,      FIELD_ETA,    FIELD_STEP};
 
 static void fields_fill(const Console *c, const LedgerShown *shown, int64_t steps, char fields[FIELD_COUNT][FIELD])
 {

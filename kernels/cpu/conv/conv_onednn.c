@@ -48,7 +48,7 @@ static bool window_is_image(const ConvProblem *p)
 static Status offer_product(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *c, bool sum)
 {
     (void)c;
-    static const ProductKind kinds[OP_COUNT] = {
+    static const OnednnProductKind kinds[OP_COUNT] = {
         [OP_CONV] = PRODUCT_Y, [OP_CONV_DX] = PRODUCT_DX, [OP_CONV_DW] = PRODUCT_DW};
     int64_t ins = shape_count(p->w->shape) / p->w->shape.n;
     OnednnProduct product = {.kind = kinds[p->kind],

@@ -30,13 +30,13 @@ int exif_orientation(const uint8_t *tiff, size_t size)
 
 /* How the pixel of an upright image is found in the stored image, by the tag's definition: first the axes are swapped
  * (5 to 8), then the stored row or column counts from the other end. */
-typedef struct Turn {
+typedef struct AxisTurn {
     bool swap, from_bottom, from_right;
-} Turn;
+} AxisTurn;
 
-static Turn turn_of(int orientation)
+static AxisTurn turn_of(int orientation)
 {
-    static const Turn turns[9] = {
+    static const AxisTurn turns[9] = {
         [2] = {false, false, true}, [3] = {false, true, true}, [4] = {false, true, false}, [5] = {true, false, false},
         [6] = {true, true, false},  [7] = {true, true, true},  [8] = {true, false, true},
     };
@@ -52,7 +52,7 @@ void orientation_size(int orientation, int32_t stored_h, int32_t stored_w, int32
 
 Rect orientation_stored(int orientation, int32_t stored_h, int32_t stored_w, Rect upright)
 {
-    Turn t = turn_of(orientation);
+    AxisTurn t = turn_of(orientation);
     Rect r = upright;
     if (t.swap) r = (Rect){upright.x, upright.y, upright.w, upright.h};
     if (t.from_bottom) r.y = stored_h - r.y - r.h;
@@ -62,7 +62,7 @@ Rect orientation_stored(int orientation, int32_t stored_h, int32_t stored_w, Rec
 
 Status orientation_apply(int orientation, const Pixels *from, Pixels *to)
 {
-    Turn t = turn_of(orientation);
+    AxisTurn t = turn_of(orientation);
     int32_t h, w;
     size_t c = (size_t)from->c;
     orientation_size(orientation, from->h, from->w, &h, &w);

@@ -132,12 +132,12 @@ static char *path_of(const Source *source, const char *root, char *where)
     return path;
 }
 
-typedef struct Member {
+typedef struct SampleOfGroup {
     uint64_t group; /* a hash of its name */
     int64_t sample;
-} Member;
+} SampleOfGroup;
 
-static Status members_find(const Source *source, const FoldConfig *config, Member *members)
+static Status members_find(const Source *source, const FoldConfig *config, SampleOfGroup *members)
 {
     Status st = OK;
     Groups groups = {0};
@@ -152,7 +152,7 @@ static Status members_find(const Source *source, const FoldConfig *config, Membe
         if (!group || !*group)
             TRY_OUT(FAIL(ERR_ARG, "--fold-group %s: %s has no such %s", config->group, where,
                          folder ? "folder" : "group in labels.csv"));
-        members[i] = (Member){XXH3_64bits(group, strlen(group)), i};
+        members[i] = (SampleOfGroup){XXH3_64bits(group, strlen(group)), i};
     }
 out:
     label_file_free(&groups.file);
@@ -161,21 +161,21 @@ out:
 
 /* ---- with groups */
 
-typedef struct Group {
+typedef struct SampleGroup {
     uint64_t random;
     int64_t first, count; /* in the members */
-} Group;
+} SampleGroup;
 
 static int by_group(const void *a, const void *b)
 {
-    const Member *x = a, *y = b;
+    const SampleOfGroup *x = a, *y = b;
     if (x->group != y->group) return x->group < y->group ? -1 : 1;
     return x->sample < y->sample ? -1 : x->sample > y->sample;
 }
 
 static int by_size(const void *a, const void *b)
 {
-    const Group *x = a, *y = b;
+    const SampleGroup *x = a, *y = b;
     if (x->count != y->count) return x->count > y->count ? -1 : 1;
     if (x->random != y->random) return x->random < y->random ? -1 : 1;
     return x->first < y->first ? -1 : x->first > y->first;
@@ -189,7 +189,7 @@ typedef struct Counts {
 } Counts;
 
 /* The growth of the sum of squared class shares: least where these samples are most missed. */
-static double cost(const Source *source, const Counts *c, const Member *members, int64_t count, int fold)
+static double cost(const Source *source, const Counts *c, const SampleOfGroup *members, int64_t count, int fold)
 {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -199,8 +199,8 @@ static double cost(const Source *source, const Counts *c, const Member *members,
     return sum;
 }
 
-static void group_place(const Source *source, const FoldConfig *config, Counts *c, const Member *members, int64_t count,
-                        int32_t *part)
+static void group_place(const Source *source, const FoldConfig *config, Counts *c, const SampleOfGroup *members,
+                        int64_t count, int32_t *part)
 {
     int best = 0;
     double least = 0;
@@ -216,13 +216,13 @@ static void group_place(const Source *source, const FoldConfig *config, Counts *
     c->size[best] += count;
 }
 
-static int64_t groups_make(const FoldConfig *config, Member *members, int64_t count, Group *groups)
+static int64_t groups_make(const FoldConfig *config, SampleOfGroup *members, int64_t count, SampleGroup *groups)
 {
     int64_t made = 0;
     qsort(members, (size_t)count, sizeof *members, by_group);
     for (int64_t i = 0; i < count; i++) {
         if (i == 0 || members[i].group != members[i - 1].group)
-            groups[made++] = (Group){.random = draw(config->seed, members[i].group), .first = i};
+            groups[made++] = (SampleGroup){.random = draw(config->seed, members[i].group), .first = i};
         groups[made - 1].count++;
     }
     qsort(groups, (size_t)made, sizeof *groups, by_size);
@@ -234,8 +234,8 @@ static Status groups_deal(const Source *source, const FoldConfig *config, int32_
     Status st = OK;
     int64_t count = source_info(source)->count;
     Counts c = {.classes = source_info(source)->classes + 1};
-    Member *members = calloc((size_t)count + 1, sizeof *members);
-    Group *groups = calloc((size_t)count + 1, sizeof *groups);
+    SampleOfGroup *members = calloc((size_t)count + 1, sizeof *members);
+    SampleGroup *groups = calloc((size_t)count + 1, sizeof *groups);
     c.in = calloc((size_t)config->folds * (size_t)c.classes, sizeof *c.in);
     c.all = calloc((size_t)c.classes, sizeof *c.all);
     c.size = calloc((size_t)config->folds, sizeof *c.size);

@@ -23,10 +23,10 @@ typedef struct Worker {
 } Worker;
 
 /* Images [first, end) of batch `number`. */
-typedef struct Piece {
+typedef struct BatchPiece {
     int64_t number;
     int32_t first, end;
-} Piece;
+} BatchPiece;
 
 struct Loader {
     LoaderConfig config;
@@ -163,7 +163,7 @@ static void window_hint(Loader *l, int64_t epoch, int64_t position)
 }
 
 /* Fill a piece. Called with the lock held; releases it while samples are read. */
-static void piece_fill(Loader *l, SampleReader *reader, Piece piece)
+static void piece_fill(Loader *l, SampleReader *reader, BatchPiece piece)
 {
     BatchSlot *slot = slot_of(l, piece.number);
     pthread_mutex_unlock(&l->lock);
@@ -195,7 +195,7 @@ static void work_once(Loader *l, SampleReader *reader)
     if (!has_claimable(l) && may_open(l)) open_next(l);
     if (!has_claimable(l)) return;
     BatchSlot *slot = slot_of(l, l->opened - 1);
-    Piece piece = {l->opened - 1, slot->next, slot->count - slot->next < PIECE ? slot->count : slot->next + PIECE};
+    BatchPiece piece = {l->opened - 1, slot->next, slot->count - slot->next < PIECE ? slot->count : slot->next + PIECE};
     slot->next = piece.end;
     piece_fill(l, reader, piece);
 }

@@ -7,11 +7,11 @@
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5, VARINT_BYTES = 10 };
 
-typedef struct Field {
+typedef struct WireField {
     uint64_t number, begin, end; /* of its content */
     int wire;
     uint64_t value; /* of a varint */
-} Field;
+} WireField;
 
 static Status damaged(const ExampleBytes *b, uint64_t at, const char *what)
 {
@@ -54,11 +54,11 @@ static Status varint_read(ExampleBytes *b, uint64_t *at, uint64_t end, uint64_t 
 }
 
 /* Read the field at *at, and move *at behind it. */
-static Status field_read(ExampleBytes *b, uint64_t *at, uint64_t end, Field *f)
+static Status field_read(ExampleBytes *b, uint64_t *at, uint64_t end, WireField *f)
 {
     uint64_t first = *at, tag = 0, bytes = 0;
     TRY(varint_read(b, at, end, &tag));
-    *f = (Field){.number = tag >> 3, .wire = (int)(tag & 7)};
+    *f = (WireField){.number = tag >> 3, .wire = (int)(tag & 7)};
     switch (f->wire) {
     case WIRE_VARINT:
         f->begin = *at;
@@ -76,11 +76,11 @@ static Status field_read(ExampleBytes *b, uint64_t *at, uint64_t end, Field *f)
     return OK;
 }
 
-static Status feature_read(ExampleBytes *b, const Field *value, Feature *feature)
+static Status feature_read(ExampleBytes *b, const WireField *value, Feature *feature)
 {
     *feature = (Feature){0};
     for (uint64_t at = value->begin; at < value->end;) {
-        Field f;
+        WireField f;
         TRY(field_read(b, &at, value->end, &f));
         if (f.wire == WIRE_BYTES && f.number >= FEATURE_BYTES && f.number <= FEATURE_INTS)
             *feature = (Feature){(FeatureKind)f.number, f.begin, f.end};
@@ -89,13 +89,13 @@ static Status feature_read(ExampleBytes *b, const Field *value, Feature *feature
 }
 
 /* One entry of the map: if its key is wanted, its feature is stored. */
-static Status entry_read(ExampleBytes *b, const Field *entry, const char *const *keys, int count, Feature *found)
+static Status entry_read(ExampleBytes *b, const WireField *entry, const char *const *keys, int count, Feature *found)
 {
-    Field key = {0}, value = {0};
+    WireField key = {0}, value = {0};
     const uint8_t *text = NULL;
     size_t got = 0;
     for (uint64_t at = entry->begin; at < entry->end;) {
-        Field f;
+        WireField f;
         TRY(field_read(b, &at, entry->end, &f));
         if (f.wire == WIRE_BYTES && f.number == 1) key = f;
         if (f.wire == WIRE_BYTES && f.number == 2) value = f;
@@ -114,11 +114,11 @@ Status example_find(ExampleBytes *b, const char *const *keys, int count, Feature
 {
     memset(found, 0, (size_t)count * sizeof *found);
     for (uint64_t at = 0; at < b->size;) {
-        Field features;
+        WireField features;
         TRY(field_read(b, &at, b->size, &features));
         if (features.number != 1 || features.wire != WIRE_BYTES) continue;
         for (uint64_t inner = features.begin; inner < features.end;) {
-            Field entry;
+            WireField entry;
             TRY(field_read(b, &inner, features.end, &entry));
             if (entry.number == 1 && entry.wire == WIRE_BYTES) TRY(entry_read(b, &entry, keys, count, found));
         }
@@ -131,7 +131,7 @@ Status feature_bytes(ExampleBytes *b, const Feature *feature, uint64_t *begin, u
     *begin = *size = 0;
     if (feature->kind != FEATURE_BYTES) return OK;
     for (uint64_t at = feature->begin; at < feature->end;) {
-        Field f;
+        WireField f;
         TRY(field_read(b, &at, feature->end, &f));
         if (f.number != 1 || f.wire != WIRE_BYTES) continue;
         *begin = f.begin;
@@ -159,7 +159,7 @@ Status feature_ints(ExampleBytes *b, const Feature *feature, int64_t *values, in
     *count = 0;
     if (feature->kind != FEATURE_INTS) return OK;
     for (uint64_t at = feature->begin; at < feature->end;) {
-        Field f;
+        WireField f;
         TRY(field_read(b, &at, feature->end, &f));
         if (f.number != 1 || (f.wire != WIRE_VARINT && f.wire != WIRE_BYTES)) continue;
         for (uint64_t inner = f.begin; inner < f.end;) { /* an unpacked value reads as a list of one */
@@ -177,7 +177,7 @@ Status feature_floats(ExampleBytes *b, const Feature *feature, float *values, in
     *count = 0;
     if (feature->kind != FEATURE_FLOATS) return OK;
     for (uint64_t at = feature->begin; at < feature->end;) {
-        Field f;
+        WireField f;
         TRY(field_read(b, &at, feature->end, &f));
         if (f.number != 1 || (f.wire != WIRE_32 && f.wire != WIRE_BYTES)) continue;
         if ((f.end - f.begin) % 4) return damaged(b, f.begin, "a list of floats whose size is not a multiple of 4");

@@ -95,15 +95,15 @@ bool folder_is_in(const char *path)
 /* ---- one class */
 
 /* A directory on the path to the current one, for the detection of link cycles. */
-typedef struct Step {
+typedef struct WalkStep {
     dev_t device;
     ino_t inode;
-} Step;
+} WalkStep;
 
 typedef struct Walk {
     const Scan *scan;
     ClassScan *class;
-    Step way[DEPTH_MAX];
+    WalkStep way[DEPTH_MAX];
 } Walk;
 
 static Status file_add(ClassScan *class, const char *folder, const char *name, const struct stat *info)
@@ -153,7 +153,7 @@ static Status folder_read(Walk *walk, DIR *directory, const char *path, const ch
     for (int i = 0; i < depth; i++)
         if (walk->way[i].device == info.st_dev && walk->way[i].inode == info.st_ino)
             return FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", path);
-    walk->way[depth] = (Step){info.st_dev, info.st_ino};
+    walk->way[depth] = (WalkStep){info.st_dev, info.st_ino};
     ClassScan *class = walk->class;
     TRY(array_grow(&class->watched, class->folders.count, sizeof *class->watched, "the list of folders"));
     class->watched[class->folders.count] = watched_of(&info);

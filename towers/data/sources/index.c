@@ -263,10 +263,10 @@ void index_builder_free(IndexBuilder *b)
 
 /* ---- writing */
 
-typedef struct Piece {
+typedef struct IndexPiece {
     const void *bytes;
     size_t count;
-} Piece;
+} IndexPiece;
 
 static void fingerprint_fill(const IndexParts *p, XXH3_state_t *state, IndexHeader *h)
 {
@@ -295,7 +295,7 @@ static void fingerprint_fill(const IndexParts *p, XXH3_state_t *state, IndexHead
     h->fingerprint[1] = hash.high64;
 }
 
-static Status write_all(int fd, const Piece *pieces, int count)
+static Status write_all(int fd, const IndexPiece *pieces, int count)
 {
     for (int i = 0; i < count; i++)
         for (size_t done = 0; done < pieces[i].count;) {
@@ -307,7 +307,7 @@ static Status write_all(int fd, const Piece *pieces, int count)
 }
 
 /* Write the index to a temporary file and rename it; or to memory, if no file can be written. */
-static Status pieces_keep(const uint64_t key[2], const Piece *pieces, int count, int *kept)
+static Status pieces_keep(const uint64_t key[2], const IndexPiece *pieces, int count, int *kept)
 {
     char directory[PATH_BYTES], path[PATH_BYTES], temporary[PATH_BYTES];
     if (cache_path(key, directory, path) && directory_create(directory) == OK &&
@@ -347,14 +347,14 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
                           .labels = p->lists_count,
                           .strings = p->strings_bytes};
     const uint64_t end = (uint64_t)p->lists_count;
-    const Piece pieces[] = {{&header, sizeof header},
-                            {p->classes, (size_t)p->classes_count * sizeof *p->classes},
-                            {p->watched, (size_t)p->watched_count * sizeof *p->watched},
-                            {p->samples, (size_t)p->samples_count * sizeof *p->samples},
-                            {p->list_first, p->several ? (size_t)p->samples_count * sizeof *p->list_first : 0},
-                            {&end, p->several ? sizeof end : 0},
-                            {p->lists, (size_t)p->lists_count * sizeof *p->lists},
-                            {p->strings, p->strings_bytes}};
+    const IndexPiece pieces[] = {{&header, sizeof header},
+                                 {p->classes, (size_t)p->classes_count * sizeof *p->classes},
+                                 {p->watched, (size_t)p->watched_count * sizeof *p->watched},
+                                 {p->samples, (size_t)p->samples_count * sizeof *p->samples},
+                                 {p->list_first, p->several ? (size_t)p->samples_count * sizeof *p->list_first : 0},
+                                 {&end, p->several ? sizeof end : 0},
+                                 {p->lists, (size_t)p->lists_count * sizeof *p->lists},
+                                 {p->strings, p->strings_bytes}};
     enum { PIECES = sizeof pieces / sizeof *pieces };
     memcpy(header.magic, MAGIC, sizeof MAGIC);
     XXH3_state_t *state = XXH3_createState();

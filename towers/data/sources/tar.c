@@ -25,31 +25,31 @@ enum {
 static const char *const packed_suffixes[] = {".gz", ".bz2", ".xz", ".zst", ".lz4"};
 enum { NO_IMAGE = IMAGE_ENDINGS_COUNT };
 
-typedef struct Member {
+typedef struct TarMember {
     uint64_t offset, bytes;
-} Member;
+} TarMember;
 
 /* The sample whose members are being read. */
-typedef struct Group {
+typedef struct TarSample {
     char key[PATH_BYTES];
     char suffix[SUFFIXES][SUFFIX_BYTES];
     int suffixes;
     int image_rank; /* index into image_endings, or NO_IMAGE */
     char image_name[PATH_BYTES];
-    Member image, cls, json;
+    TarMember image, cls, json;
     bool has_cls, has_json;
-} Group;
+} TarSample;
 
 typedef struct Tar {
     ShardList *list;
     int fd;
     uint64_t size, end; /* of the file; of the last member */
-    Group group;
+    TarSample group;
 } Tar;
 
 /* ---- labels */
 
-static Status cls_read(const Tar *t, const Member *m, int64_t *label)
+static Status cls_read(const Tar *t, const TarMember *m, int64_t *label)
 {
     char text[CLS_BYTES + 1] = "", *end;
     if (m->bytes > CLS_BYTES)
@@ -68,7 +68,7 @@ static Status cls_read(const Tar *t, const Member *m, int64_t *label)
     return OK;
 }
 
-static Status json_read(const Tar *t, const Member *m, int64_t *label)
+static Status json_read(const Tar *t, const TarMember *m, int64_t *label)
 {
     static const char *const keys[] = {"label", "cls", "class"};
     Status st = OK;
@@ -104,7 +104,7 @@ out:
 
 static Status group_finish(Tar *t)
 {
-    Group *g = &t->group;
+    TarSample *g = &t->group;
     char where[PATH_BYTES + 32], has[SUFFIXES * (SUFFIX_BYTES + 2)] = "";
     int64_t label = 0;
     bool labeled = g->has_cls || g->has_json;
@@ -159,7 +159,7 @@ static Status sparse_refuse(const Tar *t, const char *name, uint64_t offset)
 }
 
 /* The data of an ordinary member follow its header, whose size is that of the member. */
-static Status member_check(const Tar *t, const char *name, struct archive_entry *entry, const Member *m)
+static Status member_check(const Tar *t, const char *name, struct archive_entry *entry, const TarMember *m)
 {
     char head[BLOCK], size[13] = "";
     if (archive_entry_hardlink(entry) || archive_entry_filetype(entry) != AE_IFREG)
@@ -176,7 +176,7 @@ static Status member_check(const Tar *t, const char *name, struct archive_entry 
 
 static Status suffix_note(Tar *t, const char *name, const char *suffix)
 {
-    Group *g = &t->group;
+    TarSample *g = &t->group;
     for (int i = 0; i < g->suffixes; i++)
         if (!strcmp(g->suffix[i], suffix))
             return FAIL(ERR_FORMAT,
@@ -187,9 +187,9 @@ static Status suffix_note(Tar *t, const char *name, const char *suffix)
     return OK;
 }
 
-static Status member_take(Tar *t, const char *name, struct archive_entry *entry, const Member *m)
+static Status member_take(Tar *t, const char *name, struct archive_entry *entry, const TarMember *m)
 {
-    Group *g = &t->group;
+    TarSample *g = &t->group;
     char suffix[SUFFIX_BYTES];
     int rank;
     size_t key = key_bytes(name);
@@ -276,7 +276,8 @@ static Status members_read(Tar *t, struct archive *archive, struct archive_entry
     int code;
     while ((code = archive_read_next_header2(archive, entry)) == ARCHIVE_OK || code == ARCHIVE_WARN) {
         const char *name = archive_entry_pathname(entry);
-        Member m = {.offset = (uint64_t)archive_filter_bytes(archive, 0), .bytes = (uint64_t)archive_entry_size(entry)};
+        TarMember m = {.offset = (uint64_t)archive_filter_bytes(archive, 0),
+                       .bytes = (uint64_t)archive_entry_size(entry)};
         if (archive_entry_size(entry) < 0 || archive_filter_bytes(archive, 0) < BLOCK)
             return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": a member of negative size", t->list->path, t->end);
         if (archive_entry_sparse_count(entry) > 0) return sparse_refuse(t, name ? name : "", m.offset);
