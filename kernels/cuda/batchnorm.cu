@@ -12,7 +12,72 @@
  * the towers, and kernels with one thread per channel continue from there. */
 #include "kernels/cuda/norm.cuh"
 
-/* ---- statistics */
+/* ---- y = relu?((x - mean) a + beta), or relu(a x + b) of coefficients */
+
+template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ Norm norm, const Rows rows)
+{
+    uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
+    if (channel >= rows.vectors * V) return;
+    NormVectors<V> own;
+    if (norm.coefficients.data)
+        own.load_coefficients(norm, channel);
+    else
+        own.template load<T>(norm, channel);
+    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
+    for (uint32_t step = 0; step < norm.each; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
+        float x[NORM_STEPS][V];
+        UNROLL
+        for (int s = 0; s < NORM_STEPS; s++)
+            if (pixel + s * rows.down < rows.pixels)
+                Lanes<T, V>::load(norm.x, (pixel + s * rows.down) * norm.x.pitch + channel, x[s]);
+        UNROLL
+        for (int s = 0; s < NORM_STEPS; s++) {
+            if (pixel + s * rows.down >= rows.pixels) return;
+            UNROLL
+            for (int i = 0; i < V; i++) {
+                float y = own.applied(x[s][i] - own.mean[i], i);
+                x[s][i] = norm.floor > y ? norm.floor : y;
+            }
+            Lanes<T, V>::store(norm.y, (pixel + s * rows.down) * norm.y.pitch + channel, x[s]);
+        }
+    }
+}
+
+template <typename T, int V> static void norm_apply(Norm norm, cudaStream_t stream)
+{
+    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
+    dim3 grid = norm_grid(rows, &norm);
+    LAUNCH((norm_apply_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
+}
+
+static cudaError_t norm_forward(const Norm &norm, cudaStream_t stream)
+{
+    bool wide = norm_wide(norm) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
+    if (norm.y.data) BY_FORMAT(norm.x.dtype, wide, norm_apply, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_body<Norm>(call, call->in[0]);
+    norm.beta = (const float *)call->in[1].data;
+    norm.mean = (const float *)call->in[2].data;
+    norm.var = (const float *)call->in[3].data;
+    norm.gamma = (const float *)call->in[4].data;
+    return norm_forward(norm, stream);
+}
+
+cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
+                                       cudaStream_t stream)
+{
+    Norm norm = Norm();
+    norm.x = *x;
+    norm.y = *y;
+    norm.coefficients = *coefficients;
+    return norm_forward(norm, stream); /* floor: 0 */
+}
+
+/* ---- forward, with statistics of its own */
 
 struct NormStatistics : Norm {
     enum { STEPS = 4 };
@@ -59,114 +124,9 @@ struct NormStatistics : Norm {
     }
 };
 
-/* ---- y */
-
-template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ Norm norm, const Rows rows)
-{
-    uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
-    if (channel >= rows.vectors * V) return;
-    NormVectors<V> own;
-    if (norm.coefficients.data)
-        own.load_coefficients(norm, channel);
-    else
-        own.template load<T>(norm, channel);
-    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
-    for (uint32_t step = 0; step < norm.each; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
-        float x[NORM_STEPS][V];
-        UNROLL
-        for (int s = 0; s < NORM_STEPS; s++)
-            if (pixel + s * rows.down < rows.pixels)
-                Lanes<T, V>::load(norm.x, (pixel + s * rows.down) * norm.x.pitch + channel, x[s]);
-        UNROLL
-        for (int s = 0; s < NORM_STEPS; s++) {
-            if (pixel + s * rows.down >= rows.pixels) return;
-            UNROLL
-            for (int i = 0; i < V; i++) {
-                float y = own.applied(x[s][i] - own.mean[i], i);
-                x[s][i] = norm.floor > y ? norm.floor : y;
-            }
-            Lanes<T, V>::store(norm.y, (pixel + s * rows.down) * norm.y.pitch + channel, x[s]);
-        }
-    }
-}
-
-template <typename T, int V> static void norm_apply(Norm norm, cudaStream_t stream)
-{
-    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
-    dim3 grid = norm_grid(rows, &norm);
-    LAUNCH((norm_apply_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
-}
-
-/* ---- between the sums over towers: one thread per channel */
-
-enum { VECTOR_BLOCK = 128 };
-
-static uint32_t vector_blocks(int64_t channels)
-{
-    return (uint32_t)ceil_divided(channels, VECTOR_BLOCK);
-}
-
-/* The mean of all towers, and this tower's squares around it. */
-BOUNDED norm_towers_mean_kernel(const __grid_constant__ Norm norm)
-{
-    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
-    if (channel >= (uint32_t)norm.x.shape.c) return;
-    const NormTowers &t = norm.towers;
-    double joint = (double)t.sums[1 + channel] / (double)t.sums[0], away = t.mean[channel] - joint;
-    norm.mean_out[channel] = (float)joint;
-    t.squares[channel] = (float)(t.square[channel] + norm.count * away * away);
-}
-
-BOUNDED norm_towers_var_kernel(const __grid_constant__ Norm norm)
-{
-    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
-    if (channel >= (uint32_t)norm.x.shape.c) return;
-    float square = norm.towers.squares[channel];
-    norm.var_out[channel] = square < 0 ? 0.0f : (float)((double)square / (double)norm.towers.sums[0]);
-}
-
-BOUNDED norm_towers_grad_kernel(const __grid_constant__ NormGradSums norm)
-{
-    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
-    if (channel >= (uint32_t)norm.x.shape.c) return;
-    const float *sums = norm.towers.sums;
-    norm.coefficients_make(channel, (double)sums[1 + channel], (double)sums[1 + norm.x.shape.c + channel],
-                           (double)sums[0]);
-}
-
-/* ---- launchers */
-
 size_t kernel_batchnorm_bytes(Shape x)
 {
     return 2 * norm_vector_bytes(x.c) + norm_towers_bytes(x.c) + columns_bytes(x);
-}
-
-static NormTowers norm_towers(const OpCall *call)
-{
-    int64_t c = call->in[0].shape.c;
-    char *at = (char *)call->workspace + 2 * norm_vector_bytes(c);
-    NormTowers towers;
-    towers.sums = (float *)at;
-    towers.squares = (float *)(at + norm_vector_bytes(1 + c));
-    towers.mean = (double *)(at + norm_vector_bytes(1 + c) + norm_vector_bytes(c));
-    towers.square = towers.mean + c;
-    return towers;
-}
-
-float *kernel_batchnorm_towers_sums(const OpCall *call)
-{
-    return norm_towers(call).sums;
-}
-
-float *kernel_batchnorm_towers_squares(const OpCall *call)
-{
-    return norm_towers(call).squares;
-}
-
-static void norm_forward(Norm norm, cudaStream_t stream)
-{
-    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
-    BY_FORMAT(norm.x.dtype, wide, norm_apply, norm, stream);
 }
 
 static NormStatistics norm_statistics(const OpCall *call)
@@ -175,6 +135,10 @@ static NormStatistics norm_statistics(const OpCall *call)
     size_t bytes = norm_vector_bytes(norm.x.shape.c);
     norm.mean_out = call->out[1].data ? (float *)call->out[1].data : (float *)call->workspace;
     norm.var_out = call->out[2].data ? (float *)call->out[2].data : (float *)((char *)call->workspace + bytes);
+    norm.mean = norm.mean_out;
+    norm.var = norm.var_out;
+    norm.beta = (const float *)call->in[1].data;
+    norm.gamma = (const float *)call->in[2].data;
     return norm;
 }
 
@@ -184,142 +148,14 @@ static void norm_statistics_run(const OpCall *call, const NormStatistics &norm, 
     BY_FORMAT(norm.x.dtype, wide, norm_columns, call, norm, stream);
 }
 
-static void norm_forward_own(const OpCall *call, NormStatistics norm, cudaStream_t stream)
-{
-    if (!norm.y.data) return;
-    norm.mean = norm.mean_out;
-    norm.var = norm.var_out;
-    norm.beta = (const float *)call->in[1].data;
-    norm.gamma = (const float *)call->in[2].data;
-    norm_forward(norm, stream);
-}
-
 cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
 {
     NormStatistics norm = norm_statistics(call);
     norm_statistics_run(call, norm, stream);
-    norm_forward_own(call, norm, stream);
-    return LAUNCH_ERROR();
+    return norm_forward(norm, stream);
 }
 
-cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream)
-{
-    Norm norm = norm_body<Norm>(call, call->in[0]);
-    norm.beta = (const float *)call->in[1].data;
-    norm.mean = (const float *)call->in[2].data;
-    norm.var = (const float *)call->in[3].data;
-    norm.gamma = (const float *)call->in[4].data;
-    norm_forward(norm, stream);
-    return LAUNCH_ERROR();
-}
-
-/* One thread per weight, in double precision; the first of a channel makes its bias. */
-struct NormFold {
-    const float *w, *beta, *mean, *var, *gamma;
-    float *y, *bias;
-    uint32_t row, count;
-    double epsilon;
-};
-
-BOUNDED norm_fold_kernel(NormFold fold)
-{
-    uint32_t i = blockIdx.x * BLOCK + threadIdx.x, channel = i / fold.row;
-    if (i >= fold.count) return;
-    double scale = 1 / sqrt((double)fold.var[channel] + fold.epsilon);
-    if (fold.gamma) scale *= (double)fold.gamma[channel];
-    if (fold.y) fold.y[i] = (float)(scale * (double)fold.w[i]);
-    if (fold.bias && i % fold.row == 0)
-        fold.bias[channel] = (float)((double)fold.beta[channel] - scale * (double)fold.mean[channel]);
-}
-
-cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream)
-{
-    NormFold fold = {};
-    fold.w = (const float *)call->in[0].data;
-    fold.beta = (const float *)call->in[1].data;
-    fold.mean = (const float *)call->in[2].data;
-    fold.var = (const float *)call->in[3].data;
-    fold.gamma = (const float *)call->in[4].data;
-    fold.y = (float *)call->out[0].data;
-    fold.bias = (float *)call->out[1].data;
-    fold.count = (uint32_t)shape_count(call->in[0].shape);
-    fold.row = fold.count / (uint32_t)call->in[0].shape.n;
-    fold.epsilon = (double)call->attr.norm.epsilon;
-    LAUNCH(norm_fold_kernel, (uint32_t)ceil_divided(fold.count, BLOCK), BLOCK, stream, fold);
-    return LAUNCH_ERROR();
-}
-
-static bool norm_grad_wide(const NormGradSums &norm)
-{
-    return norm_wide(norm, norm.x) && wide_enough(norm.dy, norm.x.dtype, norm.x.shape.c, false);
-}
-
-static void norm_grad_sums_run(const OpCall *call, const NormGradSums &norm, cudaStream_t stream)
-{
-    BY_FORMAT(norm.x.dtype, norm_grad_wide(norm), norm_columns, call, norm, stream);
-}
-
-static void norm_grad_run(const NormGradSums &norm, cudaStream_t stream)
-{
-    const Norm &grad = norm;
-    if (!norm.y.data) return;
-    bool wide = norm_grad_wide(norm) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
-    BY_FORMAT(norm.x.dtype, wide, norm_grad, grad, stream);
-}
-
-cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
-{
-    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
-    norm_grad_sums_run(call, norm, stream);
-    norm_grad_run(norm, stream);
-    return LAUNCH_ERROR();
-}
-
-/* ---- over the batches of all towers */
-
-cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream)
-{
-    NormStatistics norm = norm_statistics(call);
-    norm.towers = norm_towers(call);
-    norm_statistics_run(call, norm, stream);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream)
-{
-    Norm norm = norm_statistics(call);
-    norm.towers = norm_towers(call);
-    LAUNCH(norm_towers_mean_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream)
-{
-    NormStatistics norm = norm_statistics(call);
-    norm.towers = norm_towers(call);
-    LAUNCH(norm_towers_var_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
-    norm_forward_own(call, norm, stream);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream)
-{
-    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
-    norm.towers = norm_towers(call);
-    norm_grad_sums_run(call, norm, stream);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream)
-{
-    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
-    norm.towers = norm_towers(call);
-    LAUNCH(norm_towers_grad_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
-    norm_grad_run(norm, stream);
-    return LAUNCH_ERROR();
-}
-
-/* ---- the halves, for convolutions that do the others */
+/* ---- forward, with sums that a convolution has made */
 
 /* Sums in f32 know the variance of a channel to about mean^2 / 10^6. Where it is less than 1 / NORM_CANCELLED of
  * mean^2, that is no longer 0.1 % of it, and the channel is read again: with those beside it, by the blocks of their chunk. In other
@@ -428,14 +264,39 @@ cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
     norm_finish_run(call, norm, stream);
     norm.mean = norm.mean_out;
     norm.var = norm.var_out;
-    if (norm.y.data) norm_forward(norm, stream);
+    return norm_forward(norm, stream);
+}
+
+/* ---- the gradient */
+
+static bool norm_grad_wide(const Norm &norm)
+{
+    return norm_wide(norm) && wide_enough(norm.dy, norm.x.dtype, norm.x.shape.c, false);
+}
+
+static void norm_grad_sums_run(const OpCall *call, const NormGradSums &norm, cudaStream_t stream)
+{
+    BY_FORMAT(norm.x.dtype, norm_grad_wide(norm), norm_columns, call, norm, stream);
+}
+
+static cudaError_t norm_grad_run(const Norm &norm, cudaStream_t stream)
+{
+    bool wide = norm_grad_wide(norm) && wide_enough(norm.y, norm.x.dtype, norm.x.shape.c, false);
+    if (norm.y.data) BY_FORMAT(norm.x.dtype, wide, norm_grad, norm, stream);
     return LAUNCH_ERROR();
 }
 
+cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
+    norm_grad_sums_run(call, norm, stream);
+    return norm_grad_run(norm, stream);
+}
+
+/* The half that a convolution leaves: it has summed, and masked dy. */
 cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream)
 {
     Norm norm = norm_body<Norm>(call, call->in[1]);
-    Dtype dtype = norm.x.dtype;
     norm.floor = -INFINITY; /* dy is masked: beta is not known, and any numbers do */
     norm.dy = call->in[0];
     norm.mean = norm.beta = (const float *)call->in[2].data;
@@ -443,21 +304,7 @@ cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream)
     norm.dbeta_in = (const float *)call->in[4].data;
     norm.dgamma_in = (const float *)call->in[5].data;
     norm.gamma = (const float *)call->in[6].data;
-    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.dy, dtype, norm.x.shape.c, false) &&
-                wide_enough(norm.y, dtype, norm.x.shape.c, false);
-    BY_FORMAT(dtype, wide, norm_grad, norm, stream);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
-                                       cudaStream_t stream)
-{
-    Norm norm = Norm();
-    norm.x = *x;
-    norm.y = *y;
-    norm.coefficients = *coefficients;
-    norm_forward(norm, stream); /* floor: 0 */
-    return LAUNCH_ERROR();
+    return norm_grad_run(norm, stream);
 }
 
 template <typename T, int V> BOUNDED norm_mask_kernel(const __grid_constant__ Norm norm, const Rows rows)
@@ -493,8 +340,144 @@ cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream)
     norm.mean = (const float *)call->in[3].data;
     norm.var = (const float *)call->in[4].data;
     norm.gamma = (const float *)call->in[5].data;
-    bool wide = norm_wide(norm, norm.x) && wide_enough(norm.dy, norm.x.dtype, norm.x.shape.c, false);
-    BY_FORMAT(norm.x.dtype, wide, norm_mask, norm, stream);
+    BY_FORMAT(norm.x.dtype, norm_grad_wide(norm), norm_mask, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+/* ---- over the batches of all towers: what a tower gives to the sums over them, and what it makes of the sums */
+
+enum { VECTOR_BLOCK = 128 };
+
+static uint32_t vector_blocks(int64_t channels)
+{
+    return (uint32_t)ceil_divided(channels, VECTOR_BLOCK);
+}
+
+/* The mean of all towers, and this tower's squares around it. */
+BOUNDED norm_towers_mean_kernel(const __grid_constant__ Norm norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    const NormTowers &t = norm.towers;
+    double joint = (double)t.sums[1 + channel] / (double)t.sums[0], away = t.mean[channel] - joint;
+    norm.mean_out[channel] = (float)joint;
+    t.squares[channel] = (float)(t.square[channel] + norm.count * away * away);
+}
+
+BOUNDED norm_towers_var_kernel(const __grid_constant__ Norm norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    float square = norm.towers.squares[channel];
+    norm.var_out[channel] = square < 0 ? 0.0f : (float)((double)square / (double)norm.towers.sums[0]);
+}
+
+BOUNDED norm_towers_grad_kernel(const __grid_constant__ NormGradSums norm)
+{
+    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
+    if (channel >= (uint32_t)norm.x.shape.c) return;
+    const float *sums = norm.towers.sums;
+    norm.coefficients_make(channel, (double)sums[1 + channel], (double)sums[1 + norm.x.shape.c + channel],
+                           (double)sums[0]);
+}
+
+static NormTowers norm_towers(const OpCall *call)
+{
+    int64_t c = call->in[0].shape.c;
+    char *at = (char *)call->workspace + 2 * norm_vector_bytes(c);
+    NormTowers towers;
+    towers.sums = (float *)at;
+    towers.squares = (float *)(at + norm_vector_bytes(1 + c));
+    towers.mean = (double *)(at + norm_vector_bytes(1 + c) + norm_vector_bytes(c));
+    towers.square = towers.mean + c;
+    return towers;
+}
+
+float *kernel_batchnorm_towers_sums(const OpCall *call)
+{
+    return norm_towers(call).sums;
+}
+
+float *kernel_batchnorm_towers_squares(const OpCall *call)
+{
+    return norm_towers(call).squares;
+}
+
+cudaError_t kernel_batchnorm_towers_give(const OpCall *call, cudaStream_t stream)
+{
+    NormStatistics norm = norm_statistics(call);
+    norm.towers = norm_towers(call);
+    norm_statistics_run(call, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream)
+{
+    Norm norm = norm_statistics(call);
+    norm.towers = norm_towers(call);
+    LAUNCH(norm_towers_mean_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream)
+{
+    NormStatistics norm = norm_statistics(call);
+    norm.towers = norm_towers(call);
+    LAUNCH(norm_towers_var_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    return norm_forward(norm, stream);
+}
+
+cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
+    norm.towers = norm_towers(call);
+    norm_grad_sums_run(call, norm, stream);
+    return LAUNCH_ERROR();
+}
+
+cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream)
+{
+    NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
+    norm.towers = norm_towers(call);
+    LAUNCH(norm_towers_grad_kernel, vector_blocks(norm.x.shape.c), VECTOR_BLOCK, stream, norm);
+    return norm_grad_run(norm, stream);
+}
+
+/* ---- batch norms that are folded into convolutions */
+
+/* One thread per weight, in double precision; the first of a channel makes its bias. */
+struct NormFold {
+    const float *w, *beta, *mean, *var, *gamma;
+    float *y, *bias;
+    uint32_t row, count;
+    double epsilon;
+};
+
+BOUNDED norm_fold_kernel(NormFold fold)
+{
+    uint32_t i = blockIdx.x * BLOCK + threadIdx.x, channel = i / fold.row;
+    if (i >= fold.count) return;
+    double scale = 1 / sqrt((double)fold.var[channel] + fold.epsilon);
+    if (fold.gamma) scale *= (double)fold.gamma[channel];
+    if (fold.y) fold.y[i] = (float)(scale * (double)fold.w[i]);
+    if (fold.bias && i % fold.row == 0)
+        fold.bias[channel] = (float)((double)fold.beta[channel] - scale * (double)fold.mean[channel]);
+}
+
+cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream)
+{
+    NormFold fold = {};
+    fold.w = (const float *)call->in[0].data;
+    fold.beta = (const float *)call->in[1].data;
+    fold.mean = (const float *)call->in[2].data;
+    fold.var = (const float *)call->in[3].data;
+    fold.gamma = (const float *)call->in[4].data;
+    fold.y = (float *)call->out[0].data;
+    fold.bias = (float *)call->out[1].data;
+    fold.count = (uint32_t)shape_count(call->in[0].shape);
+    fold.row = fold.count / (uint32_t)call->in[0].shape.n;
+    fold.epsilon = (double)call->attr.norm.epsilon;
+    LAUNCH(norm_fold_kernel, (uint32_t)ceil_divided(fold.count, BLOCK), BLOCK, stream, fold);
     return LAUNCH_ERROR();
 }
 

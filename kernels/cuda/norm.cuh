@@ -222,11 +222,11 @@ template <typename Body> static Body norm_body(const OpCall *call, const Tensor 
     return norm;
 }
 
-static inline bool norm_wide(const Norm &norm, const Tensor &x)
+static inline bool norm_wide(const Norm &norm)
 {
     const float *const vectors[] = {norm.mean,  norm.var,    norm.beta,     norm.gamma,
                                     norm.slope, norm.offset, norm.dbeta_in, norm.dgamma_in};
-    bool wide = wide_enough(x, x.dtype, x.shape.c, false);
+    bool wide = wide_enough(norm.x, norm.x.dtype, norm.x.shape.c, false);
     for (int i = 0; i < 8; i++) wide = wide && aligned_16(vectors[i]);
     return wide;
 }

@@ -52,7 +52,7 @@ cudaError_t kernel_max_pool_norm(const OpCall *call, cudaStream_t stream)
     norm.mean = (const float *)call->in[2].data;
     norm.var = (const float *)call->in[3].data;
     norm.gamma = (const float *)call->in[4].data;
-    BY_FORMAT(o.in.dtype, pool_wide(o) && norm_wide(norm, norm.x), max_pool, o, norm, stream);
+    BY_FORMAT(o.in.dtype, pool_wide(o) && norm_wide(norm), max_pool, o, norm, stream);
     return LAUNCH_ERROR();
 }
 
@@ -61,7 +61,7 @@ cudaError_t kernel_max_pool_norm_dx(const OpCall *call, cudaStream_t stream)
     PooledGradSums norm = norm_grad_sums<PooledGradSums>(call, &call->in[2]);
     norm.pool = pool_operands(call);
     norm.pool.argmax = call->in[1];
-    bool wide = pool_wide(norm.pool) && norm_wide(norm, norm.x);
+    bool wide = pool_wide(norm.pool) && norm_wide(norm);
     BY_FORMAT(norm.x.dtype, wide, norm_columns, call, norm, stream);
     if (norm.y.data) BY_FORMAT(norm.x.dtype, wide, norm_grad, norm, stream);
     return LAUNCH_ERROR();
