@@ -33,7 +33,7 @@ Status comm_shared_create(int towers, int ranks, size_t max_count, CommShared **
     CommShared *shared = memory;
     shared->towers = towers;
     shared->ranks = ranks;
-    shared->joined = 1;
+    shared->first_slot = 1;
     shared->max_count = max_count;
     shared->stride = stride;
     shared->bytes = bytes;
@@ -208,7 +208,7 @@ Status shared_check(const CommConfig *config, CommShared *shared)
 {
     const Placement *place = &config->place;
     int ranks = group_ranks(place), towers = place->groups > 1 ? shared->towers : config->towers;
-    if (place->first_tower == 0) shared->joined = place->local_towers;
+    if (place->first_tower == 0) shared->first_slot = place->local_towers;
     if (towers == shared->towers && ranks == shared->ranks && config->max_count <= shared->max_count) return OK;
     return FAIL(ERR_INTERNAL,
                 "rank %d: expected shared memory for %d towers, %d processes and %zu floats, found it made for %d, %d "
@@ -218,10 +218,10 @@ Status shared_check(const CommConfig *config, CommShared *shared)
 
 void shared_give(const CommConfig *config, CommShared *shared, int tower, size_t first, const float *from, size_t count)
 {
-    bool joins = config->place.first_tower == 0;
-    float *slot = shared->slots + (size_t)(joins ? 0 : tower - shared->first_tower) * shared->stride + first;
-    if (!joins || tower == 0) memcpy(slot, from, count * sizeof *slot);
-    for (size_t i = 0; joins && tower > 0 && i < count; i++) slot[i] += from[i];
+    bool adds = config->place.first_tower == 0;
+    float *slot = shared->slots + (size_t)(adds ? 0 : tower - shared->first_tower) * shared->stride + first;
+    if (!adds || tower == 0) memcpy(slot, from, count * sizeof *slot);
+    for (size_t i = 0; adds && tower > 0 && i < count; i++) slot[i] += from[i];
 }
 
 void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float *sum, float *copy)
@@ -231,7 +231,7 @@ void shared_add(CommShared *shared, size_t first, size_t count, bool onto, float
         size_t n = count - done < BLOCK ? count - done : BLOCK;
         float *to = sum + done;
         if (!onto) memcpy(to, shared->slots + first + done, n * sizeof *to);
-        for (int t = onto ? 0 : shared->joined; t < shared->towers; t++) {
+        for (int t = onto ? 0 : shared->first_slot; t < shared->towers; t++) {
             const float *slot = shared->slots + (size_t)t * shared->stride + first + done;
             for (size_t i = 0; i < n; i++) to[i] += slot[i];
         }

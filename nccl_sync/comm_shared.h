@@ -33,7 +33,7 @@ struct CommShared {
     _Alignas(LINE) _Atomic int64_t added[GROUP_RANKS_MAX]; /* chunks to which each process has added its part */
     int towers, ranks;                                     /* of the group */
     int first_tower;
-    int joined;               /* towers whose contributions the first slot holds */
+    int first_slot;           /* towers whose contributions the first slot holds */
     size_t max_count, stride; /* floats; stride is max_count rounded up to a line */
     size_t bytes;             /* of the mapping */
     char broadcast[BROADCAST_BYTES];

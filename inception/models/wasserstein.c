@@ -66,14 +66,13 @@ static Value scores(Graph *g, const ModelOptions *options, const Adversaries *of
 
 /* The scores of real and of generated images from one pass over both, because layers take a large batch faster than two
  * small ones. */
-static void scores_joined(Graph *g, const ModelOptions *options, const Adversaries *of, const Value images[2],
-                          Value score[2])
+static void scores_together(Graph *g, const ModelOptions *options, const Adversaries *of, const Value images[2],
+                            Value score[2])
 {
     Shape one = graph_shape(g, images[0]), both = one, flat = {1, (int32_t)shape_count(one), 1, 1};
     both.n *= 2;
-    Value joined = CONCAT(g, reshape(g, images[0], flat), reshape(g, images[1], flat));
-    Value all = scores(g, options, of, reshape(g, joined, both), "both"),
-          row = reshape(g, all, (Shape){1, both.n, 1, 1});
+    Value pair = CONCAT(g, reshape(g, images[0], flat), reshape(g, images[1], flat));
+    Value all = scores(g, options, of, reshape(g, pair, both), "both"), row = reshape(g, all, (Shape){1, both.n, 1, 1});
     for (int i = 0; i < 2; i++) score[i] = reshape(g, slice(g, row, i * one.n, one.n), (Shape){one.n, 1, 1, 1});
 }
 
@@ -81,8 +80,8 @@ static void scores_of(Graph *g, const ModelOptions *options, const Adversaries *
                       Value score[2])
 {
     static const char *const readings[] = {"real", "fake"};
-    if (of->joins && 2 * shape_count(graph_shape(g, images[0])) <= INT32_MAX) {
-        scores_joined(g, options, of, images, score);
+    if (of->one_batch && 2 * shape_count(graph_shape(g, images[0])) <= INT32_MAX) {
+        scores_together(g, options, of, images, score);
         return;
     }
     for (int i = 0; i < 2; i++) score[i] = scores(g, options, of, images[i], readings[i]);

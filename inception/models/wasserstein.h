@@ -21,7 +21,7 @@ typedef struct Adversaries {
     Value (*generator)(Graph *g, const ModelOptions *options, Value z);
     /* The last layer of D is dense, from these features to the score. */
     Value (*features)(Graph *g, const ModelOptions *options, Value images);
-    bool joins; /* D draws nothing at random (no dropout), so real and generated images may be one batch */
+    bool one_batch; /* D draws nothing at random (no dropout), so real and generated images may be one batch */
 } Adversaries;
 
 /* Functions of a Model whose `networks` are Adversaries. Parameters "critic.*" and "generator.*". Terms of the critic:

@@ -39,7 +39,7 @@ static Value features(Graph *g, const ModelOptions *options, Value x)
     return leaky_relu(g, halving_conv(g, x, "conv3", 4 * w, paper), leak);
 }
 
-static const Adversaries networks = {LATENT, 10, generator, features, .joins = true};
+static const Adversaries networks = {LATENT, 10, generator, features, .one_batch = true};
 
 static const Phase phases[] = {
     {"critic", "critic.*", 5, true, wasserstein_critic},

@@ -388,7 +388,7 @@ typedef struct Golden {
 
 static Golden golden_build(int critic)
 {
-    static const Adversaries of[] = {{1, 10, golden_fake, golden_features, .joins = true},
+    static const Adversaries of[] = {{1, 10, golden_fake, golden_features, .one_batch = true},
                                      {1, 10, golden_fake, golden_features}};
     static const NameFilter trains = {.only = "critic.*"};
     const GraphOptions training = {.training = true, .compute = DTYPE_F32};

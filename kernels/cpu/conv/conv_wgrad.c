@@ -46,9 +46,9 @@ static const char *f32_declines(const ConvProblem *p)
     enum { SIDE = 5, STRIDE = 2, SHORT = 8, FEW_INPUTS = 2 * WGRAD_LANES };
     const Window *v = &p->window;
     bool large = v->kh == SIDE && v->kw == SIDE && v->stride_h == STRIDE && v->stride_w == STRIDE;
-    bool joins = v->kh == 1 && v->kw == 1; /* rows into one */
+    bool one_row = v->kh == 1 && v->kw == 1;
     if (!large && wgrad_for_f32() != &wgrad_f32_avx2) return "window is not 5x5 of stride 2";
-    if (!large && !joins && p->y->shape.w < SHORT) return "rows are short";
+    if (!large && !one_row && p->y->shape.w < SHORT) return "rows are short";
     if (size_declines(p)) return size_declines(p);
     return p->x->shape.c < FEW_INPUTS ? "too few channels" : NULL;
 }
