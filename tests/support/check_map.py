@@ -15,6 +15,7 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 9. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
    begin with #pragma once.
 10. Above the kernels nobody compares the name of a backend: kernels/backend.h says what one can do.
+11. No two structs, unions or enums have the same name, private ones included.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -37,6 +38,7 @@ OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
 BY_NAME = re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name")
+TYPE = re.compile(r"^typedef (?:struct|union|enum) (\w+) \{", re.M)
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 # Headers that stand for those they include. tests/support/unit.h opens cmocka, which wants others before it.
 BRINGS = ["kernels/status.h", "kernels/clock.h", "kernels/open.h", "kernels/text.h", "towers/files/files.h", "tests/support/unit.h"]
@@ -198,6 +200,7 @@ def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     bad = 0
     edges = []
+    types = {}
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as text:
             text = text.read()
@@ -210,6 +213,11 @@ def main():
             if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
                 print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")
                 bad += 1
+            for name in TYPE.findall(text):
+                if name in types:
+                    print(f"{path} has a type {name}, and so has {types[name]}: give one of them another name")
+                    bad += 1
+                types[name] = path
             if not path.startswith("kernels/") and BY_NAME.search(text):
                 print(f"{path} compares the name of a backend: ask for what it can do (kernels/backend.h)")
                 bad += 1

@@ -9,17 +9,17 @@
 enum { CHANNEL_STEP = 8, VECTORS = 6 };
 
 /* x, w and y of a call, whichever of them it computes; z: the normalized input. */
-typedef struct Operands {
+typedef struct FusedOperands {
     const Tensor *x, *w, *y, *z;
-} Operands;
+} FusedOperands;
 
-static Operands operands_of(const OpCall *call)
+static FusedOperands operands_of(const OpCall *call)
 {
     const Tensor *in = call->in, *out = call->out;
     bool applies = call->in_count > 2 && in[2].data;
-    if (call->kind == OP_CONV_DX_SUMS) return (Operands){&out[0], &in[1], &in[0], &in[2]};
-    if (call->kind == OP_CONV_DW_APPLY) return (Operands){&in[0], &out[0], &in[1], &in[0]};
-    return (Operands){&in[0], &in[1], &out[0], applies ? &in[0] : NULL};
+    if (call->kind == OP_CONV_DX_SUMS) return (FusedOperands){&out[0], &in[1], &in[0], &in[2]};
+    if (call->kind == OP_CONV_DW_APPLY) return (FusedOperands){&in[0], &out[0], &in[1], &in[0]};
+    return (FusedOperands){&in[0], &in[1], &out[0], applies ? &in[0] : NULL};
 }
 
 static ConvPattern pattern_of(const OpCall *call)
@@ -36,7 +36,7 @@ static int64_t pitch_of(const Tensor *t)
 
 bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shape)
 {
-    Operands o = operands_of(call);
+    FusedOperands o = operands_of(call);
     *pattern = pattern_of(call);
     *shape = (ConvShape){
         .x = o.x->shape, .w = o.w->shape, .y = o.y->shape, .window = call->attr.conv.window, .dtype = o.y->dtype};
@@ -63,7 +63,7 @@ static size_t half_bytes(const Fused *f, Shape shape)
 void fused_layout(const OpCall *call, Fused *f)
 {
     (void)!conv_joined_shape(call, &f->pattern, &f->shape);
-    Operands o = operands_of(call);
+    FusedOperands o = operands_of(call);
     bool as_it_is = o.z || f->pattern == PATTERN_DATA_SUMS;
     bool whole_rows = o.x->shape.c == f->shape.x.c || (call->padded_in & 1);
     f->x_converts = !as_it_is && (o.x->pitch != f->shape.x.c || !whole_rows);
@@ -140,7 +140,7 @@ static Status bind_all(Binding *b, const Fused *f, const OpCall *call, const voi
 Status fused_run(Device *device, const Fused *f, CudnnPlan *plan, const OpCall *call, char *workspace)
 {
     cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
-    Operands o = operands_of(call);
+    FusedOperands o = operands_of(call);
     const ConvShape *s = &f->shape;
     bool makes_w = f->pattern == PATTERN_APPLY_FILTER;
     Tensor x = {workspace + f->x_offset, s->x, s->dtype, s->x.c}, y = {workspace + f->y_offset, s->y, s->dtype, s->y.c};

@@ -69,14 +69,14 @@ typedef struct Joined {
 } Joined;
 
 /* While choosing. */
-typedef struct Choice {
+typedef struct JoinedChoice {
     Joined *joined;
     CudnnPlan *plan[CANDIDATES]; /* candidate number `count` is the separate ops */
     int count;
     OpCall call;                              /* bound to memory of its own */
     void *memory[OP_MAX_IN + OP_MAX_OUT + 1]; /* owned: that memory */
     int held;
-} Choice;
+} JoinedChoice;
 
 static size_t tensor_bytes(const Tensor *t)
 {
@@ -114,7 +114,7 @@ static Status joined_launch(Device *device, OpCall *call)
 
 static Status candidate_run(Device *device, void *context, int number)
 {
-    Choice *c = context;
+    JoinedChoice *c = context;
     return joined_run(device, c->joined, number < c->count ? c->plan[number] : NULL, &c->call);
 }
 
@@ -122,7 +122,7 @@ static Status candidate_run(Device *device, void *context, int number)
  * other. All else is around zero. */
 static Status operands_fill(Device *device, void *context)
 {
-    const OpCall *call = &((const Choice *)context)->call;
+    const OpCall *call = &((const JoinedChoice *)context)->call;
     const Tensor *var = &call->in[5], *rstd = &call->in[7];
     bool norm = call->kind == OP_CONV_DX_SUMS;
     uint32_t number = 0;
@@ -139,10 +139,10 @@ static Status operands_fill(Device *device, void *context)
 static Tensor candidate_result(void *context, int number, int result)
 {
     (void)number;
-    return ((const Choice *)context)->call.out[result];
+    return ((const JoinedChoice *)context)->call.out[result];
 }
 
-static Status operand_create(Device *device, Choice *c, size_t bytes, void **made)
+static Status operand_create(Device *device, JoinedChoice *c, size_t bytes, void **made)
 {
     TRY(device->backend->alloc(device, bytes, &c->memory[c->held]));
     *made = c->memory[c->held++];
@@ -150,7 +150,7 @@ static Status operand_create(Device *device, Choice *c, size_t bytes, void **mad
 }
 
 /* Memory for every operand of the call, and a workspace that suffices for every candidate. */
-static Status operands_create(Device *device, Choice *c)
+static Status operands_create(Device *device, JoinedChoice *c)
 {
     OpCall *call = &c->call;
     size_t most = workspace_bytes(c->joined, NULL);
@@ -165,7 +165,7 @@ static Status operands_create(Device *device, Choice *c)
 }
 
 /* The library's first guess, and a negative time, if there is no memory for timing. */
-static Status choose_by_time(Device *device, Choice *c, int *best, double *time)
+static Status choose_by_time(Device *device, JoinedChoice *c, int *best, double *time)
 {
     *best = 0;
     Status st = operands_create(device, c);
@@ -176,7 +176,7 @@ static Status choose_by_time(Device *device, Choice *c, int *best, double *time)
 }
 
 /* True if the cache knew what to take. A plan that this library refuses is no failure: another one is chosen. */
-static bool choose_known(Device *device, Choice *c, CudnnGraph *graph, const char *task)
+static bool choose_known(Device *device, JoinedChoice *c, CudnnGraph *graph, const char *task)
 {
     const char *known = plan_cache_find(cuda_device(device)->plans, task);
     CudnnRules rules = joined_rules();
@@ -188,7 +188,7 @@ static bool choose_known(Device *device, Choice *c, CudnnGraph *graph, const cha
 }
 
 /* c->plan[*best], or the separate ops if that is c->count. */
-static Status choose(Device *device, Choice *c, CudnnGraph *graph, int *best)
+static Status choose(Device *device, JoinedChoice *c, CudnnGraph *graph, int *best)
 {
     char task[256];
     double time = -1;
@@ -211,7 +211,7 @@ static Status plan_choose(Device *device, Joined *j, const OpCall *call)
 {
     Status st = OK;
     CudnnGraph *graph = NULL;
-    Choice c = {.joined = j, .call = *call};
+    JoinedChoice c = {.joined = j, .call = *call};
     int best = 0;
     Fused *f = &j->fused;
     TRY_OUT(conv_graph_create(cuda_device(device)->cudnn, f->pattern, &f->shape, &f->tensor, &graph));

@@ -10,12 +10,12 @@ enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES };
 static const double LARGE_PRODUCTS = 2e10; /* 0.1 ms of an H200 */
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
-typedef struct Choice {
+typedef struct TaskChoice {
     const TaskSpec *spec;
     Task candidate[CANDIDATES];
     int count;
     void *x, *w, *y, *workspace, *cast; /* for timing */
-} Choice;
+} TaskChoice;
 
 /* ---- candidates */
 
@@ -42,13 +42,13 @@ static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
     return OK;
 }
 
-static void offer_plan(Choice *c, CudnnPlan *plan)
+static void offer_plan(TaskChoice *c, CudnnPlan *plan)
 {
     c->candidate[c->count++] =
         (Task){.plan = plan, .w_dtype = c->spec->dtype, .workspace_bytes = cudnn_plan_workspace(plan)};
 }
 
-static void offer_product(Choice *c, ProductPlan *plan)
+static void offer_product(TaskChoice *c, ProductPlan *plan)
 {
     c->candidate[c->count++] = (Task){.product = plan,
                                       .w_dtype = c->spec->kind == CUDNN_CONV_FILTER ? DTYPE_F32 : c->spec->dtype,
@@ -61,7 +61,7 @@ static CudnnRules rules_of(const Device *device, const TaskSpec *s)
     return (CudnnRules){.tensor_cores = device->config.tf32 || s->dtype != DTYPE_F32};
 }
 
-static Status offer_plans(Choice *c, Device *device, int wanted)
+static Status offer_plans(TaskChoice *c, Device *device, int wanted)
 {
     CudnnGraph *graph = NULL;
     CudnnPlan *plans[CUDNN_CANDIDATES];
@@ -81,7 +81,7 @@ static Status offer_plans(Choice *c, Device *device, int wanted)
     return st;
 }
 
-static Status offer_products(Choice *c, Device *device, int wanted)
+static Status offer_products(TaskChoice *c, Device *device, int wanted)
 {
     ProductPlan *plans[PRODUCT_CANDIDATES];
     Product product = product_of(device, c->spec);
@@ -92,7 +92,7 @@ static Status offer_products(Choice *c, Device *device, int wanted)
 }
 
 /* All of them, or only the first. */
-static Status offer_all(Choice *c, Device *device, bool first)
+static Status offer_all(TaskChoice *c, Device *device, bool first)
 {
     bool product = c->spec->dense || window_is_point(&c->spec->window);
     if (product) TRY(offer_products(c, device, first ? 1 : PRODUCT_CANDIDATES));
@@ -114,7 +114,7 @@ void task_plan_text(const Task *task, char *text, size_t bytes)
 }
 
 /* A plan from the cache; one that this library refuses, or that breaks a rule, is no failure: it is found anew. */
-static bool offer_named(Choice *c, Device *device, const char *text)
+static bool offer_named(TaskChoice *c, Device *device, const char *text)
 {
     CudnnGraph *graph = NULL;
     CudnnPlan *plan = NULL;
@@ -137,7 +137,7 @@ static bool offer_named(Choice *c, Device *device, const char *text)
 /* A gradient of weights that was not written in f32 is cast afterwards (conv.c), which takes its time, too. */
 static Status candidate_run(Device *device, void *context, int number)
 {
-    const Choice *c = context;
+    const TaskChoice *c = context;
     Dtype made = c->candidate[number].w_dtype;
     TRY(task_run(device, &c->candidate[number], c->x, c->w, c->y, c->workspace));
     if (c->spec->kind != CUDNN_CONV_FILTER || made == DTYPE_F32) return OK;
@@ -146,7 +146,7 @@ static Status candidate_run(Device *device, void *context, int number)
 
 static Status operands_fill(Device *device, void *context)
 {
-    const Choice *c = context;
+    const TaskChoice *c = context;
     const TaskSpec *s = c->spec;
     const Tensor operands[] = {
         {c->x, s->x, s->dtype, s->x.c}, {c->w, s->w, s->dtype, s->w.c}, {c->y, s->y, s->dtype, s->y.c}};
@@ -157,7 +157,7 @@ static Status operands_fill(Device *device, void *context)
 static Tensor candidate_result(void *context, int number, int result)
 {
     (void)result;
-    const Choice *c = context;
+    const TaskChoice *c = context;
     const TaskSpec *s = c->spec;
     if (s->kind == CUDNN_CONV_FILTER) return (Tensor){c->w, s->w, c->candidate[number].w_dtype, s->w.c};
     return s->kind == CUDNN_CONV_DATA ? (Tensor){c->x, s->x, s->dtype, s->x.c} : (Tensor){c->y, s->y, s->dtype, s->y.c};
@@ -169,7 +169,7 @@ static Status buffer(Device *device, Shape shape, void **made)
 }
 
 /* The library's first guess, and a negative time, if there is no memory for timing. */
-static Status choose_by_time(Choice *c, Device *device, int *best, double *time)
+static Status choose_by_time(TaskChoice *c, Device *device, int *best, double *time)
 {
     void *memory[5] = {NULL};
     size_t workspace = 1;
@@ -199,7 +199,7 @@ static void task_name(const Device *device, const TaskSpec *s, char *text, size_
              v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "");
 }
 
-static Status choose(Choice *c, Device *device, int *best)
+static Status choose(TaskChoice *c, Device *device, int *best)
 {
     char task[256], plan[CUDNN_PLAN_BYTES];
     double time = -1;
@@ -216,7 +216,7 @@ static Status choose(Choice *c, Device *device, int *best)
 
 Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task)
 {
-    Choice c = {.spec = spec};
+    TaskChoice c = {.spec = spec};
     int best = 0;
     const PlanRefusals before = device->refused;
     device->refused = (PlanRefusals){0};
