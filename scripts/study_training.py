@@ -23,7 +23,6 @@ TAIL = MINI + " --sched piecewise --warmup-epochs 1 --lr-schedule 0.3;3;"
 SWA = {
     "the recipe": MINI + " --sched onecycle",
     "the recipe, `--ema-decay 0.98`": MINI + " --sched onecycle --ema-decay 0.98",
-    "rate 0.05 at the end, `--ema-decay 0.98`": TAIL + "0.05 --ema-decay 0.98",
     "rate 0.05 at the end, SWA": TAIL + "0.05",
 }
 SIDES = {"48 throughout": (), "48 throughout, 28 % fewer epochs": (), "24, 36, 48": ("24:0", "36:{0}", "48:{1}")}
