@@ -16,14 +16,14 @@ feature;files of torch.save, read without Python;^store: (read what torch|number
 feature;folds, learning rates found by a sweep of steps;^(data: divide training|lr-find[:,])
 feature;list of runs, settings that differ, model card;^(compare: list|card:)
 feature;GPUs watched by NVML;^train: read the GPUs
-feature;scores of two classes, calibration, mirror images, class maps;^(eval: (print|average|fit)|predict: draw|report: draw reliability)
+feature;scores of two classes, calibration, mirror images, class maps;^(eval: (print|average|fit|draw)|predict: draw|report: draw reliability)
 feature;stopping by evaluations, outcome of a run;^(train: one table of epoch|train: compare the plateau|docs: say that a run which)
 feature;batch norms folded into convolutions, bench --inference;^(graph: fold batch|bench: time forward)
 feature;libtowers;^library:
 feature;max pools that normalize what they read;^graph: normalize inside
 feature;hosts that prove to know the secret of their job;^hosts: let programs prove
 feature;kernels chosen once for a run, replicas hashed on GPUs;^cuda: (choose kernels|hash replicas)
-feature;learning rates by layer, layers that join later;^(job: learning rates|train: --unfreeze)
+feature;learning rates by layer, layers that join later, rising image sizes;^(job: learning rates|train: --(unfreeze|img-size))
 feature;checkpoints written beside training;^checkpoints:
 feature;classes of other data matched by name;^eval: match the classes
 feature;numbers for Prometheus;^record: --prometheus
@@ -38,6 +38,9 @@ fix;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a s
 fix;large records, many hosts, memory of GPUs;^(report: read a large|hosts: allow|nccl_sync: (announce|send|count|keep|start)|replica: plan)
 fix;messages, refused options, files opened safely;^(options: (refuse|--crop|say (that|in one))|commands: print names|files:|samples:|text: print|job:)
 fix;kernels whose sums depended on threads or candidates;^(cuda:|kernels: (cut|compute|keep)|graph: join)
+fix;data, names and arguments as other tools write them;^(data|cli|eval|predict|fetch): (show|name|align|say|do not|know|count|refuse|keep|let|take (the orientation|an image)|tell|read byte|warn|ask|divide no|look|call|put|find|list|write|quote|follow)
+fix;records, resumes and rollbacks at their edges;^((train|record|store): (keep|write|make|evaluate|compare|go|let|leave|ask)|compare: (say|tell))
+structure;crowded files divided, a type for each name;^(train|nccl_sync|kernels|data|record|replica|code|kernels, graph|store): (divide|part|read and write|give|names)
 structure;tables of options, commands, optimizers, operands;^(options: say in the table|kernels: (give each|say in ops))
 structure;headers included once, and through one door;^(headers|includes):
 structure;checks of kernels that the shape rules had made;^(kernels: leave shapes|graph, kernels:)
