@@ -35,7 +35,8 @@ for suite in "${suites[@]}"; do
     step install "$install ./towers_*.deb dataset-fashion-mnist && towers version"
     step train "towers train inception_mini --towers 2 --epochs 1 --experiment first"
     step library "$install gcc libc6-dev pkg-config >/dev/null && gcc classify.c \$(pkg-config --cflags --libs towers) -o classify && ldd classify | grep libtowers && ./classify runs/first runs/first/first-batch.jpg"
-    step python "$install python3-venv >/dev/null && python3 -m venv venv && venv/bin/pip install -q ./python && venv/bin/pip list 2>/dev/null | tail -n +3 | xargs &&
+    step python "$install python3-venv python3-numpy python3-setuptools python3-wheel >/dev/null && python3 -m venv --system-site-packages venv &&
+        venv/bin/pip install -q --no-index --no-build-isolation ./python && venv/bin/pip list 2>/dev/null | tail -n +3 | xargs &&
         venv/bin/python -c 'import towers; n = towers.Network(\"runs/first\"); print(n.classify([open(\"runs/first/first-batch.jpg\", \"rb\").read()]))'"
     step remove "apt-get remove -y -qq towers && ! command -v towers"
 done

@@ -26,9 +26,9 @@ limited() {
 }
 
 limited 1500000 --dry-run -b max || fail "with 1.5 GB: $(cat err)"
-few=$(sed -n 's/^batch  *\([0-9]*\) in total.*/\1/p' out)
+few=$(sed -n 's/^batch  *\([0-9]*\)$/\1/p' out)
 limited 3000000 --dry-run -b max || fail "with 3 GB: $(cat err)"
-more=$(sed -n 's/^batch  *\([0-9]*\) in total.*/\1/p' out)
+more=$(sed -n 's/^batch  *\([0-9]*\)$/\1/p' out)
 [ "$few" -ge 8 ] && [ "$more" -gt "$few" ] || fail "batches of $few and $more"
 limited 3000000 --print-config -b max || fail "--print-config: $(cat err)"
 grep -q '^batch-size: [0-9]' out || fail "the number is not recorded: $(grep batch-size out)"

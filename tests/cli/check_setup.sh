@@ -62,7 +62,7 @@ while read -r _ _ preset; do
 done <<<"$presets"
 
 # What pip downloads is compared with hashes.
-! grep -nE '\bpip"? +(install|download) ' "$source_dir"/scripts/*.sh | grep -v -- --require-hashes || complain "a download without hashes"
+! grep -nE '\bpip"? +(install|download) ' "$source_dir"/scripts/*.sh | grep -vE -- '--(require-hashes|no-index)' || complain "a download without hashes"
 ! grep -nE '^[^# ].*==[^\\]*$' "$source_dir"/scripts/requirements/*.txt || complain "a package without a hash"
 
 check_end "setup.sh: root, sudo, neither; the command for an administrator is complete; pip compares hashes"
