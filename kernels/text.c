@@ -73,8 +73,8 @@ static void line_put(FILE *to, const char *text)
     escaped_put(to, text, "");
 }
 
-/* Of the byte at `at` of UTF-8: what continues a character or combines with the one before it takes no column of a
- * terminal; characters of East Asia and pictures take two. */
+/* How many columns of a terminal the character that begins at `at` takes, in UTF-8: none if the byte continues a
+ * character or combines with the one before it, two for characters of East Asia and pictures. */
 static int byte_columns(const unsigned char *at)
 {
     if ((*at & 0xc0) == 0x80 || *at == 0xcc || (*at == 0xcd && at[1] < 0xb0)) return 0;

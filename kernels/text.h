@@ -33,7 +33,7 @@ void text_print(FILE *to, const char *text);
  * other threads print does not come between. */
 void text_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_vprintf(FILE *to, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
-/* The same with other escapes: `put` prints the text of each %s. */
+/* text_vprintf with other escapes: `put` prints the text of each %s. */
 typedef void TextPut(FILE *to, const char *text);
 void text_vput(FILE *to, TextPut *put, const char *format, va_list args) __attribute__((format(printf, 3, 0)));
 

@@ -1,7 +1,7 @@
 /* Messages between the leaders of all groups over a star of connections (hosts/star.h), where no MPI has started them: what
  * NCCL needs beside its own collectives. No sums: send and receive are refused.
  *
- * Of the collectives, one is in progress at a time. A part that comes early waits until its collective begins. */
+ * One collective is in progress at a time. A part that comes early waits until its collective begins. */
 #include "nccl_sync/hosts/star.h"
 #include "nccl_sync/link.h"
 

@@ -11,7 +11,7 @@ enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4
 enum { ROUNDS = 7, ASK_ROUNDS = 50 };
 static const double FAST_MS = 2, LEAST_MS = 1e-4;
 
-/* Of an op, or of all ops of a kind. */
+/* The times of an op, or of all ops of a kind. */
 typedef struct OpTime {
     const OpCall *call; /* the last of the kind */
     int calls;

@@ -161,7 +161,7 @@ static SweepRun *run_next(Sweep *s, int *rung)
     return run;
 }
 
-/* Of a sweep that continues: how far each setting had been sent. */
+/* Finds how far each setting of a sweep that continues had been sent. */
 static void rungs_find(Sweep *s)
 {
     char path[PATH_BYTES];

@@ -22,7 +22,7 @@ void figures_close(Figures *figures);
 /* <figure> with a heading and a sentence, as wide as the page or half of it. */
 void figure_begin(const Figures *f, bool wide, const char *title, const char *note);
 void figure_end(const Figures *f);
-/* The same around a plot, whose frame says the width. */
+/* A figure around a plot, whose frame says the width. */
 void figure_open(const Figures *f, SvgPlot *plot, const SvgFrame *frame, const char *title, const char *note);
 void figure_close(const Figures *f, SvgPlot *plot);
 /* A low frame of half the page's width, and one with an axis for all steps. The range of y is still empty; widen it with

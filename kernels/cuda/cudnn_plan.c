@@ -13,7 +13,7 @@ struct CudnnPlan {
 
 /* ---- plans */
 
-/* May an engine carry a note? `name`: numerical or behaviour notes. If cuDNN does not tell all of them, it may. */
+/* May an engine carry a note? `name`: numerical or behavior notes. If cuDNN does not tell all of them, it may. */
 static bool engine_notes(Descriptor engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                          int note)
 {

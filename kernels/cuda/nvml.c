@@ -53,7 +53,7 @@ static Status nvml_check(const Watch *w, unsigned code, const char *call, const 
     return code == NVML_DONE ? OK : FAIL(ERR_UNSUPPORTED, "%s%s: %s (NVML %u)", call, of, w->ErrorString(code), code);
 }
 
-/* Of two processes on one GPU only the first registers it. */
+/* Only the first of two processes on one GPU registers it. */
 static bool is_registered(const Watch *w, int number)
 {
     for (int g = 0; g < number; g++)

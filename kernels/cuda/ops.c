@@ -26,7 +26,7 @@ PLAIN(sigmoid_loss_dx)
 
 const OpKernel cuda_channel_spread = {.prepare = cuda_check, .launch = spread_to_launch};
 
-/* As on the CPU, except that rows of y may be padded with zeros for the tensor cores of the first convolution. */
+/* Unlike the CPU's, rows of y may be padded with zeros, for the tensor cores of the first convolution. */
 LAUNCH_KERNEL(image)
 
 const OpKernel cuda_image = {.prepare = cuda_check, .launch = image_launch, .pads_out = 1};

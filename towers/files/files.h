@@ -33,7 +33,7 @@ void durable_destroy(DurableFile *file);
 
 /* Write `count` bytes to `path` so that a crash leaves the old or the new file, whole. */
 NODISCARD Status file_replace(const char *path, const void *bytes, size_t count);
-/* The same for a text, and for one that was printed with the status `st`; ends the draft. */
+/* file_replace for a text, and for one that was printed with the status `st`; ends the draft. */
 NODISCARD Status text_replace(const char *directory, const char *name, const char *text);
 NODISCARD Status draft_replace(Draft *draft, Status st, const char *directory, const char *name);
 /* Rename `from` (finished, same directory) to `path`, and fsync the directory. */

@@ -1,4 +1,4 @@
-/* See utf8.h. */
+/* Characters of UTF-8, valid and invalid; see utf8.h. */
 #include "towers/files/utf8.h"
 
 #include <stdio.h>

@@ -154,7 +154,7 @@ void graph_print(const Graph *g, FILE *to);
 NODISCARD Status pass_pool_behind_conv(Graph *g, Value *keep, int count,
                                        int *changed); /* avgpool then 1x1 -> 1x1 then avgpool */
 NODISCARD Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed); /* 1x1 convs of one input -> one */
-/* Of an evaluation, after the others: convolutions include the batch norms behind them. The first `changed` ops of the list
+/* For an evaluation, after the others: convolutions include the batch norms behind them. The first `changed` ops of the list
  * make their weights and biases (ROLE_FOLDED) and need to run only after PARAM or STATE has changed. */
 NODISCARD Status pass_fold_norms(Graph *g, int *changed);
 /* After graph_train (`forward_end`: ops before it): batch norms and cheap ops after them are recomputed for the backward

@@ -9,5 +9,5 @@ NODISCARD Status png_name_check(const char *option, const char *path);
 /* `pixels` [height][width][channels], channels 1 or 3. *bytes is the caller's. */
 NODISCARD Status png_encode(const uint8_t *pixels, int32_t width, int32_t height, int32_t channels, uint8_t **bytes,
                             size_t *count);
-/* The same to a file, durably. */
+/* Encodes them into a file, durably. */
 NODISCARD Status png_replace(const char *path, const uint8_t *pixels, int32_t width, int32_t height, int32_t channels);

@@ -26,7 +26,8 @@ void series_sort(double *x, int64_t count);                 /* ascending */
 double series_median(double *x, int64_t count);             /* sorts x; NaN of none */
 double series_inefficiency(const double *x, int64_t count); /* g >= 1 */
 
-/* As tf_cnn_benchmarks: standard deviation / sqrt(count), and 1.4826 times the median absolute deviation. Overwrites x. */
+/* What tf_cnn_benchmarks prints: standard deviation / sqrt(count), and 1.4826 times the median absolute deviation.
+ * Overwrites x. */
 typedef struct Scatter {
     double error, jitter;
 } Scatter;

@@ -66,7 +66,7 @@ typedef struct TrainJob {
     const char *data_path;      /* their folder; NULL for synthetic data */
     DataConfig data;
     int32_t eval_batch;
-    /* Of evaluations that are no part of a training run. */
+    /* These are for evaluations that are no part of a training run. */
     Tta tta;
     double temperature; /* of the probabilities (temperature.h); 0: they stay as they are */
     bool keep_scores;   /* those of every sample (Ledger.score), although samples have one class */

@@ -166,7 +166,7 @@ void ledger_activity(Ledger *ledger, int tower, int64_t step, Activity activity)
 LedgerRow *ledger_row(Ledger *ledger, int tower, int64_t step); /* the row to fill for this step */
 /* A warning for the console, from any process; the run continues. */
 void ledger_note(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for what the run does by its settings, which is no warning. */
+/* A line for what the run does by its settings, which is no warning. */
 void ledger_inform(Ledger *ledger, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A reading of a process's device; the newest, and when it was made: 0 if there is none. */
 void ledger_vitals_put(Ledger *ledger, int process, const DeviceVitals *vitals);

@@ -35,5 +35,5 @@ typedef struct SideStage {
 /* The number of an evaluation that decides (stopping.h). AUTO in a TrainJob: no number decides anything. As an option
  * it means KID of models that generate images, else accuracy, which is mAP if samples have any number of classes. */
 typedef enum Monitor { MONITOR_AUTO = 0, MONITOR_ACCURACY, MONITOR_LOSS, MONITOR_KID } Monitor;
-/* Of ReduceLROnPlateau: whether its threshold is a share of the best value, or a difference. */
+/* Whether the threshold of ReduceLROnPlateau is a share of the best value, or a difference. */
 typedef enum ThresholdMode { THRESHOLD_REL = 0, THRESHOLD_ABS } ThresholdMode;

@@ -82,7 +82,7 @@ typedef struct Replica {
 /* Opens the device, builds all programs, allocates all memory, and fills parameters and states with their initial
  * values. */
 NODISCARD Status replica_create(const ReplicaConfig *config, Replica **made);
-/* The same in two parts, between which the device can take choices. The first opens the device and makes the layout.
+/* replica_create in two parts, between which the device can take choices. The first opens the device and makes the layout.
  * Other functions want a built replica; one that could not be built may be destroyed. */
 NODISCARD Status replica_begin(const ReplicaConfig *config, Replica **made);
 NODISCARD Status replica_build(Replica *replica);

@@ -8,7 +8,7 @@
  * RUN/best.safetensors after the checkpoint. Collective, as are those from snapshot_restore on but snapshot_pack: every
  * rank calls them at the same step. */
 NODISCARD Status snapshot_save(TowerProcess *p, bool best);
-/* Of rank 0; the others have nothing to settle. Waits for the save in progress, if there is one, and takes its result:
+/* Only rank 0 has something to settle. Waits for the save in progress, if there is one, and takes its result:
  * p->good_step, or a note about storage that failed. That failure is returned if it is the third in a row, or if this
  * is the `last` save of the run. */
 NODISCARD Status snapshot_settle(TowerProcess *p, bool last);

@@ -6,7 +6,7 @@
 #include "kernels/status.h"
 #include "towers/replica/ledger.h"
 
-/* Of every temperature that is fitted or read. */
+/* Every temperature that is fitted or read lies between them. */
 #define TEMPERATURE_LEAST 0.05
 #define TEMPERATURE_MOST 20.0
 

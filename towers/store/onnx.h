@@ -9,7 +9,7 @@
  *
  * With OnnxBytes: input "image": uint8 {N, side, side, c}, NHWC; output "probabilities": float32 {N, classes}.
  *
- * Of a generator: input "z": float32 {N, latent}, standard normal; output "image": float32 {N, c, side, side}, as above. */
+ * A generator has input "z": float32 {N, latent}, standard normal; output "image": float32 {N, c, side, side}, as above. */
 #pragma once
 
 #include "towers/store/weights.h"

@@ -67,7 +67,7 @@ Constant *constant_add(Writer *w, const char *name, OnnxType type, int rank, con
 /* A constant that owns `made`, whose name begins with `what`; returns its name. `made` NULL: no memory. */
 const char *constant_own(Writer *w, const char *what, OnnxType type, int rank, const int64_t *dims, void *made,
                          size_t bytes);
-/* Of `count` values (all `fill` if `values` is NULL), shaped {1, count, 1, 1} or {count}; returns its name. */
+/* A constant of `count` values (all `fill` if `values` is NULL), shaped {1, count, 1, 1} or {count}; returns its name. */
 const char *constant_make(Writer *w, const char *what, int rank, int64_t count, const float *values, float fill);
 const char *constant_scalar(Writer *w, const char *what, float value); /* of rank 0 */
 const char *constant_ints(Writer *w, const char *what, int count, const int64_t *values);

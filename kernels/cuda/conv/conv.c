@@ -78,7 +78,7 @@ static Operands operands_of(const OpCall *call)
     return o;
 }
 
-/* Of the padded operands, which conversions count with 32 bits. */
+/* Conversions count the elements of padded operands with 32 bits. */
 static Status conv_check(const OpCall *call, const TaskSpec *s)
 {
     const Shape shapes[PARTS] = {[X] = s->x, [W] = s->w, [Y] = s->y};
