@@ -10,3 +10,13 @@ static inline int64_t clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+/* So many seconds from now, for pthread_cond_clockwait and pthread_clockjoin_np with CLOCK_MONOTONIC: the time of day, by which
+ * their older forms wait, may be set back by hours. */
+static inline struct timespec clock_deadline(int seconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += seconds;
+    return t;
+}

@@ -16,6 +16,7 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
    begin with #pragma once.
 10. Above the kernels nobody compares the name of a backend: kernels/backend.h says what one can do.
 11. No two structs, unions or enums have the same name, private ones included.
+12. Nothing waits until a time of day, which may be set back: deadlines are clock_deadline's (kernels/clock.h).
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -37,6 +38,7 @@ OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen
                   r"|archive_(?:read|write)_open_(?:filename|file)|gzopen|std::(?:[io]?fstream))\s*\(")
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
+TIMED = re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\(")
 BY_NAME = re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name")
 TYPE = re.compile(r"^typedef (?:struct|union|enum) (\w+) \{", re.M)
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
@@ -212,6 +214,9 @@ def main():
                 bad += 1
             if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
                 print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")
+                bad += 1
+            if TIMED.search(text):
+                print(f"{path} waits by the time of day: use clock_deadline (kernels/clock.h)")
                 bad += 1
             for name in TYPE.findall(text):
                 if name in types:

@@ -1,6 +1,7 @@
 /* Watching devices; see device_watch.h. */
 #include "towers/train/device_watch.h"
 
+#include "kernels/clock.h"
 #include "kernels/vitals.h"
 
 #include <pthread.h>
@@ -92,12 +93,10 @@ int device_watch_failed(const DeviceWatch *watch, const char **why)
 
 bool device_watch_end(DeviceWatch *watch)
 {
-    struct timespec until;
     if (!watch) return true;
     atomic_store(&watch->ending, true);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_SECONDS;
-    if (pthread_timedjoin_np(watch->thread, NULL, &until) != 0) return false;
+    struct timespec until = clock_deadline(LEAVE_SECONDS);
+    if (pthread_clockjoin_np(watch->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return false;
     free(watch);
     return true;
 }

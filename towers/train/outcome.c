@@ -1,6 +1,7 @@
 /* The heartbeat and the outcome of a run; see outcome.h. */
 #include "towers/train/outcome.h"
 
+#include "kernels/clock.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 
@@ -40,8 +41,7 @@ static void *heartbeat_run(void *context)
         json_t *root = json_pack("{s:s, s:I, s:I, s:i}", "time", now, "step", (json_int_t)atomic_load(&run->step),
                                  "steps", (json_int_t)atomic_load(&run->steps), "pid", (int)getpid());
         (void)!json_replace(beat->run_dir, "heartbeat.json", root, JSON_COMPACT); /* records report failing storage */
-        clock_gettime(CLOCK_MONOTONIC, &until); /* the time of day may be set back by hours */
-        until.tv_sec += BEAT_SECONDS;
+        until = clock_deadline(BEAT_SECONDS);
         pthread_mutex_lock(&beat->lock);
         for (int error = 0; !beat->ending && error == 0;)
             error = pthread_cond_clockwait(&beat->ends, &beat->lock, CLOCK_MONOTONIC, &until);
@@ -66,15 +66,13 @@ Heartbeat *heartbeat_start(const TrainJob *job, const Ledger *ledger)
 bool heartbeat_end(Heartbeat *beat)
 {
     char path[PATH_BYTES];
-    struct timespec until;
     if (!beat) return true;
     pthread_mutex_lock(&beat->lock);
     beat->ending = true;
     pthread_cond_signal(&beat->ends);
     pthread_mutex_unlock(&beat->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_SECONDS;
-    if (pthread_timedjoin_np(beat->thread, NULL, &until) != 0) return false;
+    struct timespec until = clock_deadline(LEAVE_SECONDS);
+    if (pthread_clockjoin_np(beat->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return false;
     if (path_join(path, beat->run_dir, "heartbeat.json") == OK) unlink(path);
     free(beat);
     return true;

@@ -226,10 +226,8 @@ static bool has_failed(const Loader *l, int64_t number)
 /* Until a thread reports, or for a second. What the threads do since `*seen` is a sign of life while this one waits. */
 static void threads_wait(Loader *l, int64_t *seen)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec++;
-    pthread_cond_timedwait(&l->done, &l->lock, &until);
+    struct timespec until = clock_deadline(1);
+    pthread_cond_clockwait(&l->done, &l->lock, CLOCK_MONOTONIC, &until);
     int64_t last = *seen;
     for (int i = 0; i < l->threads_count; i++) {
         int64_t at = atomic_load(&l->workers[i].progress.at_ns);
