@@ -61,18 +61,8 @@ done
     good both-parts --resume auto --max-steps 24
     same both-parts both
 }
-for rows in 4 6 9 18; do
-    # shellcheck disable=SC2086
-    run killed $sides --resume auto --checkpoint-steps 1 &
-    job=$!
-    for ((i = 0; i < 2000; i++)); do
-        (($(wc -l 2>/dev/null <runs/killed/metrics.jsonl || echo 0) >= rows)) && break
-        sleep 0.01
-    done
-    kill -KILL "$(cat runs/killed/.lock)" || complain "the run ended before it was killed"
-    wait $job 2>/dev/null
-    for ((i = 0; i < 500; i++)); do flock -n runs/killed/.lock true && break; sleep 0.02; done
-done
+# shellcheck disable=SC2086
+for rows in 4 6 9 18; do kill_at_row killed "$rows" run killed $sides --resume auto --checkpoint-steps 1; done
 good killed --resume auto
 same killed whole
 good branch --resume "$(ls -d runs/stopped-9/ckpt/step-*18)"

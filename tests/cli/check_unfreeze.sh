@@ -46,17 +46,7 @@ good average-parts --ema-decay 0.9 --opt momentum --resume auto --max-steps 24
 same average-parts average
 
 # Killed while it runs, once it has come so far: what is left is a state that continues exactly.
-for rows in 4 9 12 13 17; do
-    run killed --resume auto --checkpoint-steps 1 &
-    job=$!
-    for ((i = 0; i < 2000; i++)); do
-        (($(wc -l 2>/dev/null <runs/killed/metrics.jsonl || echo 0) >= rows)) && break
-        sleep 0.01
-    done
-    kill -KILL "$(cat runs/killed/.lock)" || complain "the run ended before it was killed"
-    wait $job 2>/dev/null
-    for ((i = 0; i < 500; i++)); do flock -n runs/killed/.lock true && break; sleep 0.02; done
-done
+for rows in 4 9 12 13 17; do kill_at_row killed "$rows" run killed --resume auto --checkpoint-steps 1; done
 good killed --resume auto
 same killed whole
 

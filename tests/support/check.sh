@@ -11,6 +11,7 @@
 #   tensors FILE.safetensors                the numbers alone, without the header, whose metadata name the classes and the data
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
 #                                           $err): for cases that mostly wait. together waits for all of them
+#   kill_at_row NAME ROWS COMMAND...        start it, kill the run NAME once metrics.jsonl has so many rows, wait until its lock is free
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
 
@@ -69,6 +70,20 @@ together() {
     local shell
     for shell in "${beside[@]}"; do wait "$shell" || failures=$((failures + 1)); done
     beside=()
+}
+
+kill_at_row() {
+    local name=$1 rows=$2 job
+    shift 2
+    "$@" &
+    job=$!
+    for ((i = 0; i < 2000; i++)); do
+        (($(wc -l 2>/dev/null <"runs/$name/metrics.jsonl" || echo 0) >= rows)) && break
+        sleep 0.01
+    done
+    kill -KILL "$(cat "runs/$name/.lock")" || complain "$name ended before it was killed"
+    wait $job 2>/dev/null
+    for ((i = 0; i < 500; i++)); do flock -n "runs/$name/.lock" true && break; sleep 0.02; done
 }
 
 complain() {
