@@ -2,9 +2,9 @@
  * Sources: Pillow's definitions of blend, convert (L, HSV), transform (affine, nearest) and ImageOps. */
 #include "towers/data/images/augment.h"
 
-typedef struct Levels {
+typedef struct ChannelCounts {
     int64_t of[3][256];
-} Levels;
+} ChannelCounts;
 
 typedef struct Table {
     uint8_t of[3][256];
@@ -172,7 +172,7 @@ static void equalize_table(const int64_t count[256], uint8_t table[256])
 
 static void by_histogram(void (*fill)(const int64_t *, uint8_t *), Pixels *p)
 {
-    Levels h;
+    ChannelCounts h;
     Table table;
     memset(&h, 0, sizeof h);
     for (int32_t y = 0; y < p->h; y++) {
