@@ -262,12 +262,12 @@ static Status cards_check(Comm *comm, HostsComm *c)
             card->ranks != mine->ranks || card->all_towers != mine->all_towers || card->max_count != mine->max_count)
             return FAIL(ERR_COMM,
                         "host %s takes part as group %d of %d, with %d processes of %d in all, %d towers in all and "
-                        "%lld floats; host %s: %d of %d, %d of %d, %d towers, %lld floats: start all with the same "
+                        "%" PRId64 " floats; host %s: %d of %d, %d of %d, %d towers, %" PRId64
+                        " floats: start all with the same "
                         "options and the same build",
                         card->host, (int)card->group, (int)card->groups, (int)card->processes, (int)card->ranks,
-                        (int)card->all_towers, (long long)card->max_count, mine->host, (int)mine->group,
-                        (int)mine->groups, (int)mine->processes, (int)mine->ranks, (int)mine->all_towers,
-                        (long long)mine->max_count);
+                        (int)card->all_towers, card->max_count, mine->host, (int)mine->group, (int)mine->groups,
+                        (int)mine->processes, (int)mine->ranks, (int)mine->all_towers, mine->max_count);
         if (card->first_tower != next || card->towers < 1)
             return FAIL(ERR_COMM, "host %s, group %d: its %d towers begin at tower %d, expected tower %d", card->host,
                         g, (int)card->towers, (int)card->first_tower, next);

@@ -42,11 +42,11 @@ bool comm_record_text(const CommShared *shared, int first_rank, int64_t waited_m
         int64_t number = atomic_load(&record->number), age_ms = (clock_ns() - atomic_load(&record->at_ns)) / 1000000;
         if (number == 0) continue;
         hangs |= waits && age_ms > waited_ms;
-        text_add(&list, "%srank %d %s collective %lld, %s", list.used ? "; " : "", first_rank + r,
-                 waits ? "waits in" : "ended", (long long)number, atomic_load(&record->what));
+        text_add(&list, "%srank %d %s collective %" PRId64 ", %s", list.used ? "; " : "", first_rank + r,
+                 waits ? "waits in" : "ended", number, atomic_load(&record->what));
         if (atomic_load(&record->bytes))
-            text_add(&list, " of %lld bytes from element %lld", (long long)atomic_load(&record->bytes),
-                     (long long)atomic_load(&record->first));
+            text_add(&list, " of %" PRId64 " bytes from element %" PRId64, atomic_load(&record->bytes),
+                     atomic_load(&record->first));
         text_add(&list, waits ? ", for %.1f s" : ", %.1f s ago", (double)age_ms * 1e-3);
     }
     return hangs;

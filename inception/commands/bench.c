@@ -110,7 +110,7 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
             int phase = job_phase_of(timing->job, step - 1);
             bool several = timing->job->program.model->phases;
             Speed speed = speed_of(timing, several ? phase : ALL_PHASES);
-            printf("%lld\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", (long long)timing->count, speed.mean,
+            printf("%" PRId64 "\timages/sec: %.1f +/- %.1f (jitter = %.1f)\t%.3f", timing->count, speed.mean,
                    speed.scatter.error, speed.scatter.jitter, loss);
             if (several) text_printf(stdout, "\t%s", job_phase(timing->job, phase)->name);
             putchar('\n');
@@ -127,7 +127,7 @@ static Status timing_create(const Options *o, const TrainJob *job, Timing **made
     size_t bytes = sizeof(Timing) + (size_t)o->batches * sizeof(double);
     Timing *timing = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (timing == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "no memory for the times of %lld steps: %s", (long long)o->batches, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps: %s", o->batches, strerror(errno));
     timing->bytes = bytes;
     timing->warmup = o->warmup_batches;
     timing->interval = o->log_interval;
@@ -192,9 +192,8 @@ static void total_print(const Timing *timing, const Speed *speed)
     puts(rule);
     for (int p = 0; job->program.model->phases && p < job->program.model->phase_count; p++) {
         Speed of = speed_of(timing, p);
-        text_printf(stdout, "%s: %lld steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n",
-                    job_phase(job, p)->name, (long long)of.steps, 1e3 * of.seconds, of.mean, of.scatter.error,
-                    of.scatter.jitter);
+        text_printf(stdout, "%s: %" PRId64 " steps, %.2f ms each, images/sec: %.1f +/- %.1f (jitter = %.1f)\n",
+                    job_phase(job, p)->name, of.steps, 1e3 * of.seconds, of.mean, of.scatter.error, of.scatter.jitter);
     }
     double watts = watts_of(timing);
     if (watts > 0) printf("images/joule: %.3f at %.1f W\n", speed->mean / watts, watts);
@@ -215,16 +214,16 @@ static Status bench_run(const Options *o, JobFiles *files)
         const char *path =
             files->job.data_path && strcmp(files->job.data_path, data->name) != 0 ? files->job.data_path : NULL;
         text_printf(stdout,
-                    "Model:       %s\nDataset:     %s (%s%s%s), %lld images\nMode:        training\nBatch size:  %lld "
-                    "global\n     "
-                    "        %lld per device\n",
+                    "Model:       %s\nDataset:     %s (%s%s%s), %" PRId64
+                    " images\nMode:        training\nBatch size:  %" PRId64 " global\n             %" PRId64
+                    " per device\n",
                     files->job.program.model->name, data->name, data->format, path ? ", " : "", path ? path : "",
-                    (long long)data->count, (long long)global, (long long)(global / files->job.shares.towers));
+                    data->count, global, (global / files->job.shares.towers));
         text_printf(stdout,
-                    "Num batches: %lld\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: "
-                    "NHWC\nVariables:   replicated\n"
-                    "==========\nRunning warm up\n",
-                    (long long)o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
+                    "Num batches: %" PRId64
+                    "\nDevices:     %d tower%s in %d process%s on %s, %d thread%s each\nData format: NHWC\n"
+                    "Variables:   replicated\n==========\nRunning warm up\n",
+                    o->batches, files->job.shares.towers, files->job.shares.towers == 1 ? "" : "s",
                     files->job.processes, files->job.processes == 1 ? "" : "es", files->job.backend->name,
                     files->job.device.threads, files->job.device.threads == 1 ? "" : "s");
         fflush(stdout);

@@ -154,8 +154,8 @@ static Status speed_print(const Options *o, const TrainJob *job, const Inference
 {
     int64_t global = shares_global(&job->shares);
     if (!o->json) {
-        text_printf(stdout, "Mode:        inference\nBatch size:  %lld global\nNum batches: %lld\n", (long long)global,
-                    (long long)o->batches);
+        text_printf(stdout, "Mode:        inference\nBatch size:  %" PRId64 " global\nNum batches: %" PRId64 "\n",
+                    global, o->batches);
         text_printf(stdout, "total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->scatter.error,
                     speed->scatter.jitter);
         return OK;
@@ -178,7 +178,7 @@ Status bench_inference_run(const Options *o, JobFiles *files)
     size_t bytes = sizeof(Passes) + (size_t)(o->batches * job->processes) * sizeof(double);
     Passes *passes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (passes == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "no memory for the times of %lld batches: %s", (long long)o->batches, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " batches: %s", o->batches, strerror(errno));
     passes->bytes = bytes;
     passes->warmup = o->warmup_batches;
     passes->count = o->batches;

@@ -18,7 +18,7 @@ int data_threads(const Options *o)
 void data_progress(int64_t done, int64_t all)
 {
     if (!isatty(STDERR_FILENO)) return;
-    fprintf(stderr, done < all ? "\r%lld of %lld images" : "\r\33[K", (long long)done, (long long)all);
+    fprintf(stderr, done < all ? "\r%" PRId64 " of %" PRId64 " images" : "\r\33[K", done, all);
     fflush(stderr);
 }
 

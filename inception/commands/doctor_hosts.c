@@ -100,8 +100,8 @@ static void data_fill(const Options *o, HostCard *card)
         return;
     }
     const SourceInfo *info = source_info(source);
-    snprintf(text, bytes, "%lld samples, fingerprint %016llx%016llx", (long long)info->count,
-             (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1]);
+    snprintf(text, bytes, "%" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64, info->count,
+             info->fingerprint[0], info->fingerprint[1]);
     source_close(source);
 }
 

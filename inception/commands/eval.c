@@ -22,8 +22,8 @@ static void eval_introduce(const JobFiles *files)
     const SourceInfo *test = source_info(files->test);
     const char *path = files->job.data_path, *part = files->part ? files->part : "";
     if (path && !strcmp(path, test->name)) path = NULL;
-    text_printf(stderr, "data           %s (%s%s%s): %lld %s%simages, %d classes%s\n", test->name, test->format,
-                path ? ", " : "", path ? path : "", (long long)test->count, part, *part ? " " : "", test->classes,
+    text_printf(stderr, "data           %s (%s%s%s): %" PRId64 " %s%simages, %d classes%s\n", test->name, test->format,
+                path ? ", " : "", path ? path : "", test->count, part, *part ? " " : "", test->classes,
                 test->several ? ", any number for an image" : "");
     if (files->job.tta == TTA_FLIP)
         fprintf(stderr,
@@ -177,7 +177,7 @@ static void table_row(const Scores *s, const char *name, const double number[4],
 {
     text_printf(to, "%-24.24s", name);
     for (int k = s->several ? 0 : 1; k < 4; k++) cell_print(number[k], to);
-    fprintf(to, "  %9lld\n", (long long)images);
+    fprintf(to, "  %9" PRId64 "\n", images);
 }
 
 static void number_print(double value, FILE *to)
@@ -200,7 +200,7 @@ static void scores_csv(const Scores *s, FILE *to)
         number_print(class_precision(one), to);
         number_print(class_recall(one), to);
         number_print(class_f1(one), to);
-        fprintf(to, "%lld,%lld,%lld", (long long)one->samples, (long long)one->taken, (long long)one->right);
+        fprintf(to, "%" PRId64 ",%" PRId64 ",%" PRId64, one->samples, one->taken, one->right);
         if (s->several) fputc(',', to);
         if (s->several && isfinite(one->average)) fprintf(to, "%.6f", one->average);
         fputc('\n', to);
@@ -242,7 +242,7 @@ static void confusion_print(const Scores *s, FILE *to)
     text_printf(to, "\n%-24s  predicted as, in the same order\n", "class");
     for (int label = 0; label < s->count; label++) {
         text_printf(to, "%-24.24s", class_text(s->info, label, number));
-        for (int c = 0; c < s->count; c++) fprintf(to, " %6lld", (long long)s->confusion[label * s->count + c]);
+        for (int c = 0; c < s->count; c++) fprintf(to, " %6" PRId64, s->confusion[label * s->count + c]);
         fputc('\n', to);
     }
 }
@@ -343,7 +343,7 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
     else
         printf("Accuracy @ 1 = %.4f", (double)result->correct[0] / count);
     if (top5 && !scores->several) printf(" Accuracy @ 5 = %.4f", (double)result->correct[1] / count);
-    printf(" Loss = %.5f [%lld examples]\n", result->loss, (long long)result->count);
+    printf(" Loss = %.5f [%" PRId64 " examples]\n", result->loss, result->count);
     if (o->quiet) return;
     Draft table;
     if (draft_begin(&table, "a table") != OK) return; /* the accuracy has been printed; omit it */

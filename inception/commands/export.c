@@ -228,8 +228,8 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     if (o->int8) TRY_OUT(activation_ranges_measure(o, files, &x.config, from, &x.ranges));
     TRY_OUT(weights_write(&x, onnx, o->preprocess));
     if (!o->quiet && o->int8)
-        text_printf(to, "%s: ONNX of %s in int8, %d classes, from %s, ranges from %lld images of %s\n", target,
-                    x.config.model->name, x.config.options.classes, from, (long long)x.ranges.images,
+        text_printf(to, "%s: ONNX of %s in int8, %d classes, from %s, ranges from %" PRId64 " images of %s\n", target,
+                    x.config.model->name, x.config.options.classes, from, x.ranges.images,
                     source_info(files->train)->name);
     else if (!o->quiet && x.generator)
         text_printf(to, "%s: %s of the generator of %s, from %s\n", target, onnx ? "ONNX" : "safetensors",

@@ -99,7 +99,7 @@ static Status set_measure(Comparison *c, SetKind kind)
     set->features = malloc((size_t)c->count * (size_t)c->net.d * sizeof(float));
     set->histogram = calloc((size_t)c->net.config.options.classes, sizeof(int64_t));
     if (!set->features || !set->histogram)
-        return FAIL(ERR_MEMORY, "no memory for the features of %lld images", (long long)c->count);
+        return FAIL(ERR_MEMORY, "no memory for the features of %" PRId64 " images", c->count);
     TRY(set_pictures(c, kind, &all));
     TRY_OUT(features_compute(&c->net, &all, set->features, set->histogram));
     if (kind != SET_TRAIN && c->queries) {
@@ -180,7 +180,7 @@ static void result_print(const Comparison *c, FILE *to)
     text_printf(to, "features of %s%s%s, %d numbers, digest %.16s (values are comparable only with equal weights)\n",
                 net->config.model->name, *net->config.options.variant ? " " : "", net->config.options.variant, net->d,
                 net->digest);
-    text_printf(to, "%lld images of each set against the training set of %s (%s)\n\n", (long long)c->count,
+    text_printf(to, "%" PRId64 " images of each set against the training set of %s (%s)\n\n", c->count,
                 source_info(c->files->train)->name, c->files->job.data_path ? c->files->job.data_path : "synthetic");
     text_printf(to, "%-20s  %9s  %9s  %9s  %11s  %7s\n", "set", "KID", "deviation", "FID", "chi-squared", "nearest");
     for (SetKind kind = SET_GENERATED; kind < SET_COUNT; kind++) {
@@ -258,9 +258,10 @@ static Status count_choose(const Options *o, Comparison *c)
     int64_t most = test < train ? test : train;
     if (c->folder && source_info(c->folder)->count < most) most = source_info(c->folder)->count;
     if (o->count > most)
-        return FAIL(ERR_ARG, "--count %lld: there are only %lld images (%lld for training, %lld for testing%s)",
-                    (long long)o->count, (long long)most, (long long)train, (long long)test,
-                    c->folder ? ", and those of the folder" : "");
+        return FAIL(ERR_ARG,
+                    "--count %" PRId64 ": there are only %" PRId64 " images (%" PRId64 " for training, %" PRId64
+                    " for testing%s)",
+                    o->count, most, train, test, c->folder ? ", and those of the folder" : "");
     c->count = o->count > 0 ? o->count : most < USUAL_COUNT ? most : USUAL_COUNT;
     c->queries = (int)(o->neighbors < c->count ? o->neighbors : c->count);
     return OK;

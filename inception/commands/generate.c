@@ -33,15 +33,16 @@ static Status grid_choose(const Options *o, Grid *grid)
             return FAIL(ERR_ARG, "--grid '%s': expected columns and rows of at most %d, e.g. 8x8", o->grid, GRID_MAX);
         if (o->count <= 0) grid->count = grid->columns * grid->rows;
         if (grid->count > grid->columns * grid->rows)
-            return FAIL(ERR_ARG, "--grid %s has room for %lld images, but --count is %lld", o->grid,
-                        (long long)(grid->columns * grid->rows), (long long)grid->count);
+            return FAIL(ERR_ARG, "--grid %s has room for %" PRId64 " images, but --count is %" PRId64, o->grid,
+                        grid->columns * grid->rows, grid->count);
         return OK;
     }
     while (grid->columns * grid->columns < grid->count) grid->columns++;
     grid->rows = (grid->count + grid->columns - 1) / grid->columns;
-    return grid->columns <= GRID_MAX ? OK
-                                     : FAIL(ERR_ARG, "--count %lld is too large for one grid: expected at most %d",
-                                            (long long)o->count, GRID_MAX * GRID_MAX);
+    return grid->columns <= GRID_MAX
+               ? OK
+               : FAIL(ERR_ARG, "--count %" PRId64 " is too large for one grid: expected at most %d", o->count,
+                      GRID_MAX * GRID_MAX);
 }
 
 /* With --interpolate, every row leads from one image of the seed to the next but one. */
@@ -49,7 +50,7 @@ static Status noise_make(const Options *o, const Grid *grid, int32_t latent, flo
 {
     float *z = malloc((size_t)grid->count * (size_t)latent * sizeof *z),
           *ends = malloc(2 * (size_t)latent * sizeof *ends);
-    Status st = z && ends ? OK : FAIL(ERR_MEMORY, "no memory for the noise of %lld images", (long long)grid->count);
+    Status st = z && ends ? OK : FAIL(ERR_MEMORY, "no memory for the noise of %" PRId64 " images", grid->count);
     if (st == OK && !o->interpolate) noise_fill((uint64_t)o->seed, 0, grid->count, latent, z);
     for (int64_t row = 0; st == OK && o->interpolate && row < grid->rows; row++) {
         int64_t first = row * grid->columns, left = grid->count - first;
@@ -107,8 +108,8 @@ static Status result_print(const Options *o, const Model *model, const char *wei
                            FILE *to)
 {
     if (!o->json) {
-        text_printf(to, "%s: %lld images of %s, seed %lld, from %s\n", o->sheet, (long long)count, model->name,
-                    (long long)o->seed, weights);
+        text_printf(to, "%s: %" PRId64 " images of %s, seed %" PRId64 ", from %s\n", o->sheet, count, model->name,
+                    o->seed, weights);
         return OK;
     }
     json_t *root = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I, s:I}", "file", json_text(o->sheet), "model", model->name,

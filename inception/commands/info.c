@@ -47,8 +47,8 @@ static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, F
     snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
     totals->params += params;
     totals->macs += macs;
-    text_printf(to, "%-44s %-16s %-18s %12lld %14lld\n", op->name, op_name(op->kind), shape, (long long)params,
-                (long long)macs);
+    text_printf(to, "%-44s %-16s %-18s %12" PRId64 " %14" PRId64 "\n", op->name, op_name(op->kind), shape, params,
+                macs);
 }
 
 /* Elements of the parameters or running averages with such names (names.h); NULL: all. */
@@ -88,12 +88,12 @@ static Status info_models(FILE *to)
         char classes[16] = "-";
         if ((*m)->classes) snprintf(classes, sizeof classes, "%d", (*m)->classes);
         TRY(model_params(*m, "", (*m)->classes, &params));
-        text_printf(to, "%-22s %5d %8s %12lld  %s\n", (*m)->name, (*m)->side, classes, (long long)params, (*m)->paper);
+        text_printf(to, "%-22s %5d %8s %12" PRId64 "  %s\n", (*m)->name, (*m)->side, classes, params, (*m)->paper);
         for (int i = 0; i < MODEL_VARIANTS && (*m)->variants[i].name; i++) {
             const ModelVariant *variant = &(*m)->variants[i];
             TRY(model_params(*m, variant->name, variant->classes, &params));
-            text_printf(to, "  --variant %-10s %5d %8d %12lld\n", variant->name, (*m)->side, variant->classes,
-                        (long long)params);
+            text_printf(to, "  --variant %-10s %5d %8d %12" PRId64 "\n", variant->name, (*m)->side, variant->classes,
+                        params);
         }
     }
     recipes_print(to);
@@ -156,7 +156,7 @@ static Status weights_facts(const Options *o, const char *path, json_t **facts)
         const StTensor *t = safetensors_at(file, i);
         elements += (int64_t)(t->bytes / st_dtype_bytes(t->dtype));
     }
-    snprintf(text, sizeof text, "%d, with %lld numbers", safetensors_count(file), (long long)elements);
+    snprintf(text, sizeof text, "%d, with %" PRId64 " numbers", safetensors_count(file), elements);
     safetensors_close(file);
     TRY(facts_read(o, path, facts));
     json_object_set_new(*facts, "tensors", json_string(text));
@@ -257,10 +257,9 @@ static void phase_rows(const Model *model, const Program *program, FILE *to)
                     (double)(report.arena_bytes[ARENA_SCRATCH] - report.workspace_bytes) / (1 << 20),
                     (double)report.workspace_bytes / (1 << 20));
     fprintf(to,
-            "  activations: %lld elements live at most, %lld in total; %d tensors share storage, %d concat inputs are "
-            "copied\n",
-            (long long)report.peak_elements, (long long)report.all_elements, report.shared_values,
-            report.copied_concats);
+            "  activations: %" PRId64 " elements live at most, %" PRId64
+            " in total; %d tensors share storage, %d concat inputs are copied\n",
+            report.peak_elements, report.all_elements, report.shared_values, report.copied_concats);
     fusion_text(&program->fusion, joined, sizeof joined);
     text_printf(to, "  joined kernels: %s\n", joined);
 }
@@ -362,11 +361,11 @@ static void rates_table(const TrainJob *job, const Program *program, FILE *to)
         Text text = text_start(rate, sizeof rate);
         text_add(&text, !trained ? "frozen" : least < most ? "%.4g to %.4g" : "%.4g", least, most);
         if (late)
-            text_add(&text, late < trained ? ", part from epoch %lld" : " from epoch %lld",
-                     (long long)job->unfreeze_epoch);
-        text_printf(to, "%-24.*s %12lld %12lld %34s %14.4g %12lld\n", (int)strlen(module[m].pattern) - 2,
-                    module[m].pattern, (long long)all, (long long)trained, rate, decayed ? job->weight_decay : 0.0,
-                    (long long)decayed);
+            text_add(&text, late < trained ? ", part from epoch %" PRId64 : " from epoch %" PRId64,
+                     job->unfreeze_epoch);
+        text_printf(to, "%-24.*s %12" PRId64 " %12" PRId64 " %34s %14.4g %12" PRId64 "\n",
+                    (int)strlen(module[m].pattern) - 2, module[m].pattern, all, trained, rate,
+                    decayed ? job->weight_decay : 0.0, decayed);
     }
 }
 
@@ -387,12 +386,12 @@ static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernel
                 "parameters", "multiply-adds");
     for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
     totals.all_params = role_count(g, ROLE_PARAM, NULL);
-    text_printf(to, "%-44s %-16s %-18s %12lld %14lld\n", "total, forward pass of one image", "", "",
-                (long long)totals.all_params, (long long)totals.macs);
+    text_printf(to, "%-44s %-16s %-18s %12" PRId64 " %14" PRId64 "\n", "total, forward pass of one image", "", "",
+                totals.all_params, totals.macs);
     for (int p = 0; p < model->phase_count; p++)
-        text_printf(to, "  %s: %lld parameters, %lld running averages\n", model->phases[p].name,
-                    (long long)role_count(g, ROLE_PARAM, model->phases[p].trains),
-                    (long long)role_count(g, ROLE_STATE, model->phases[p].trains));
+        text_printf(to, "  %s: %" PRId64 " parameters, %" PRId64 " running averages\n", model->phases[p].name,
+                    role_count(g, ROLE_PARAM, model->phases[p].trains),
+                    role_count(g, ROLE_STATE, model->phases[p].trains));
     if (job->rate_count || job->program.freeze) rates_table(job, &program, to);
     if (ops) {
         fprintf(to, "\nOp list with gradients\n");
@@ -411,18 +410,20 @@ Status info_run(const JobFiles *files, FILE *to)
     text_printf(to, "model          %s, ", job->program.model->name);
     if (job->program.model->classes) fprintf(to, "%d classes, ", job->program.options.classes);
     fprintf(to, "%dx%d\n", job->program.options.side, job->program.options.side);
-    text_printf(to, "data           %s: %lld training, %lld evaluation samples%s\n", train->name,
-                (long long)train->count, (long long)(job->test ? source_info(job->test)->count : 0),
+    text_printf(to, "data           %s: %" PRId64 " training, %" PRId64 " evaluation samples%s\n", train->name,
+                train->count, job->test ? source_info(job->test)->count : 0,
                 train->several ? ", any number of classes for an image" : "");
     if (job->recipe) text_printf(to, "recipe         %s\n", job->recipe);
     text_printf(to, "towers         %d in %d process%s, %d thread%s each, on %s\n", job->shares.towers, job->processes,
                 job->processes == 1 ? "" : "es", job->device.threads, job->device.threads == 1 ? "" : "s",
                 job->backend->name);
-    fprintf(to, "batch          %lld", (long long)global);
+    fprintf(to, "batch          %" PRId64, global);
     if (job->shares.towers > 1) fputs(" in total:", to);
     for (int t = 0; job->shares.towers > 1 && t < job->shares.towers; t++) fprintf(to, " %d", job->shares.batch[t]);
-    text_printf(to, "\nsteps          %lld per epoch, %lld in total; the last batch of an epoch has %lld sample%s\n",
-                (long long)per_epoch, (long long)total, (long long)last, last == 1 ? "" : "s");
+    text_printf(to,
+                "\nsteps          %" PRId64 " per epoch, %" PRId64 " in total; the last batch of an epoch has %" PRId64
+                " sample%s\n",
+                per_epoch, total, last, last == 1 ? "" : "s");
     text_printf(to, "run directory  %s\n", files->run_dir[0] ? files->run_dir : "(created when training starts)");
     int32_t n = 0;
     for (int t = 0; t < job->shares.towers; t++) n = job->shares.batch[t] > n ? job->shares.batch[t] : n;

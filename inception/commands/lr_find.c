@@ -100,7 +100,7 @@ static Status sweep_run(const Options *o, JobFiles *files, RateSweep **made)
     if (!own || s == MAP_FAILED) {
         free(own);
         if (s != MAP_FAILED) munmap(s, bytes);
-        return FAIL(ERR_MEMORY, "no memory for the losses of %lld steps", (long long)o->lr_steps);
+        return FAIL(ERR_MEMORY, "no memory for the losses of %" PRId64 " steps", o->lr_steps);
     }
     *own = *s = (RateSweep){.bytes = bytes, .result = s, .job = job};
     job->goes_on = step_seen;
@@ -160,9 +160,9 @@ static Status suggestion_check(const RateSweep *s)
 {
     if (s->pick >= 0) return OK;
     return FAIL(ERR_NUMERIC,
-                "the loss did not fall at any rate between %g and %g (%lld steps): use other --lr-from and --lr-to, or "
-                "more --lr-steps",
-                sweep_rate(s, 0), sweep_rate(s, sweep_steps(s) - 1), (long long)s->count);
+                "the loss did not fall at any rate between %g and %g (%" PRId64
+                " steps): use other --lr-from and --lr-to, or more --lr-steps",
+                sweep_rate(s, 0), sweep_rate(s, sweep_steps(s) - 1), s->count);
 }
 
 /* ---- the command, and --lr auto */
@@ -189,8 +189,9 @@ Status lr_find_command(Options *o, JobFiles *files, FILE *to)
     Status st = leads && o->json ? json_emit(sweep_json(s), JSON_COMPACT, to) : OK;
     if (st == OK && leads) st = suggestion_check(s);
     if (st == OK && text)
-        text_printf(to, "suggestion: --lr %.3g (O: where the loss falls most steeply, step %lld of %lld)\n",
-                    sweep_rate(s, s->pick), (long long)s->pick + 1, (long long)s->count);
+        text_printf(to,
+                    "suggestion: --lr %.3g (O: where the loss falls most steeply, step %" PRId64 " of %" PRId64 ")\n",
+                    sweep_rate(s, s->pick), s->pick + 1, s->count);
     munmap(s, s->bytes);
     return st;
 }

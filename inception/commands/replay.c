@@ -51,7 +51,7 @@ static void row_print(void *context, const TraceRow *row)
     number_print(row->scan.min, table->to);
     number_print(row->scan.max, table->to);
     number_print(row->scan.mean, table->to);
-    fprintf(table->to, "  %lld\n", (long long)row->scan.bad);
+    fprintf(table->to, "  %" PRId64 "\n", row->scan.bad);
     if (bad && table->color) fputs("\033[0m", table->to);
 }
 
@@ -105,14 +105,14 @@ static void head_print(const Capsule *capsule, Replica *replica, bool injected, 
     char device[256] = "", text[512];
     replica->device.backend->describe(&replica->device, device, sizeof device);
     finding_text(&capsule->found, text, sizeof text);
-    text_printf(to, "%s: step %lld, tower %d of %d, %d samples, %s\n%s in %s on %s\n", capsule->path,
-                (long long)capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
+    text_printf(to, "%s: step %" PRId64 ", tower %d of %d, %d samples, %s\n%s in %s on %s\n", capsule->path,
+                capsule->step, capsule->tower, capsule->towers, capsule->batch.n, capsule->model,
                 capsule->program.model->title, dtype_name(capsule->program.compute), device);
     if (kernels_differ(capsule, replica))
         fputs("This device cannot run all kernels of the run (plans.txt): values may differ in their last bits.\n", to);
     if (capsule->weights_after >= capsule->step)
-        fprintf(to, "The weights are those after step %lld, which was already running on the device.\n",
-                (long long)capsule->weights_after);
+        fprintf(to, "The weights are those after step %" PRId64 ", which was already running on the device.\n",
+                capsule->weights_after);
     if (*capsule->fault) {
         text_printf(to, "The cause was an injected fault, not the data: %s\n", capsule->fault);
         fputs(injected ? "It is injected again.\n"
@@ -132,8 +132,8 @@ static Status verdict(const Capsule *capsule, const Finding *found)
     if (found->place == FOUND_NOTHING) return OK;
     finding_text(found, text, sizeof text);
     if (!same_finding(&capsule->found, found))
-        snprintf(then, sizeof then, "; in the run, the first one was in %s, %s, element %lld",
-                 finding_place_name(capsule->found.place), capsule->found.tensor, (long long)capsule->found.index);
+        snprintf(then, sizeof then, "; in the run, the first one was in %s, %s, element %" PRId64,
+                 finding_place_name(capsule->found.place), capsule->found.tensor, capsule->found.index);
     return FAIL(ERR_NUMERIC, "some values of this step are not finite, first in %s%s", text,
                 *then ? then : " (as in the run)");
 }

@@ -166,8 +166,9 @@ static void mode_print(const Scaling *s, Mode mode)
 
 static void scaling_print(const Scaling *s, const TrainJob *job)
 {
-    text_printf(stdout, "Scaling of %s on %s, %lld images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
-                job->program.model->name, job->backend->name, (long long)s->share, job->device.threads,
+    text_printf(stdout,
+                "Scaling of %s on %s, %" PRId64 " images per tower, %d thread%s each; %d rounds, 95 %% intervals\n\n",
+                job->program.model->name, job->backend->name, s->share, job->device.threads,
                 job->device.threads == 1 ? "" : "s", ROUNDS);
     for (int m = 0; m < MODE_COUNT; m++)
         if (m != MODE_REAL || s->real) mode_print(s, (Mode)m);

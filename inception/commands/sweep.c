@@ -303,8 +303,8 @@ static void progress_tell(const Sweep *s, const SweepRun *run)
     char score[48] = "";
     for (int i = 0; i < s->plan->settings; i++) done += s->rung[i] >= 0 && setting_complete(s, i, s->rung[i]);
     if (row->kind != NOT_SCORED) run_score_text(row->kind, row->score, score, sizeof score);
-    text_printf(stderr, "%s: %s%s, epoch %lld%s%s (%d of %d settings at their rung)\n", row->name,
-                run->row.failed ? "failed: " : row->state, run->row.failed ? row->why : "", (long long)run->row.epochs,
+    text_printf(stderr, "%s: %s%s, epoch %" PRId64 "%s%s (%d of %d settings at their rung)\n", row->name,
+                run->row.failed ? "failed: " : row->state, run->row.failed ? row->why : "", run->row.epochs,
                 *score ? ", best " : "", score, done, s->plan->settings);
 }
 

@@ -195,8 +195,9 @@ static Status settings_draw(SweepPlan *plan, const char *path, int64_t trials, u
         int attempt = 0;
         do {
             if (attempt == DRAWS_MOST)
-                return FAIL(ERR_ARG, "%s: there are no %lld different settings of these choices; use fewer --trials",
-                            path, (long long)trials);
+                return FAIL(ERR_ARG,
+                            "%s: there are no %" PRId64 " different settings of these choices; use fewer --trials",
+                            path, trials);
             for (int d = 0; d < plan->dimensions; d++)
                 if (!plan->dimension[d].repeats)
                     plan->at[(size_t)s * SWEEP_DIMENSIONS + (size_t)d] =
@@ -239,7 +240,7 @@ static Status settings_make(SweepPlan *plan, const char *path, const Options *o)
     plan->settings = (int)settings;
     plan->repeats = (int)repeats;
     plan->at = calloc((size_t)settings * SWEEP_DIMENSIONS, sizeof *plan->at);
-    if (!plan->at) return FAIL(ERR_MEMORY, "no memory for %lld settings", (long long)settings);
+    if (!plan->at) return FAIL(ERR_MEMORY, "no memory for %" PRId64 " settings", settings);
     if (o->trials) return settings_draw(plan, path, o->trials, (uint64_t)o->trial_seed);
     settings_lay(plan);
     return OK;
@@ -262,9 +263,9 @@ static Status rungs_make(SweepPlan *plan, const char *path, const Options *o, co
     for (plan->rungs = 0; next < train->epochs && plan->rungs < SWEEP_RUNGS - 1; next *= o->halving) {
         if (train->eval_interval > 0 && next % train->eval_interval)
             return FAIL(ERR_ARG,
-                        "%s: there is no evaluation after %lld epochs, where settings are compared; use a "
-                        "--first-rung that is a multiple of eval-interval",
-                        path, (long long)next);
+                        "%s: there is no evaluation after %" PRId64
+                        " epochs, where settings are compared; use a --first-rung that is a multiple of eval-interval",
+                        path, next);
         plan->rung[plan->rungs++] = next;
     }
     plan->rung[plan->rungs++] = train->epochs;
@@ -284,8 +285,8 @@ static Status plan_fill(PlanReader *r)
     if (!plan->dimensions)
         return FAIL(ERR_ARG, "%s varies nothing; give an option several values, such as 'lr: choices(0.01 | 0.1)'",
                     r->path);
-    fprintf(r->text.to, "trial-seed: %lld\nhalving: %lld\nfirst-rung: %lld\n", (long long)r->options->trial_seed,
-            (long long)r->options->halving, (long long)r->options->first_rung);
+    fprintf(r->text.to, "trial-seed: %" PRId64 "\nhalving: %" PRId64 "\nfirst-rung: %" PRId64 "\n",
+            r->options->trial_seed, r->options->halving, r->options->first_rung);
     TRY(settings_make(plan, r->path, r->options));
     return rungs_make(plan, r->path, r->options, &r->train);
 }
@@ -330,7 +331,7 @@ const char *sweep_value(const SweepPlan *plan, int setting, int repeat, int dime
     }
     if (d->kind == DIMENSION_CHOICES) return d->choice[(int)at];
     if (option_info(d->id)->type == OPTION_IS_INT)
-        snprintf(text, SWEEP_VALUE, "%lld", (long long)at);
+        snprintf(text, SWEEP_VALUE, "%" PRId64, (int64_t)at);
     else
         real_to_text(at, text, SWEEP_VALUE);
     return text;

@@ -43,9 +43,9 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
 {
     if (options->quiet && options->json) return;
     if (*result->ending)
-        text_printf(stderr, "ended after step %lld: %s\n", (long long)result->step, result->ending);
+        text_printf(stderr, "ended after step %" PRId64 ": %s\n", result->step, result->ending);
     else if (!is_finished(files, result))
-        text_printf(stderr, "stopped after step %lld\n", (long long)result->step);
+        text_printf(stderr, "stopped after step %" PRId64 "\n", result->step);
     if (result->test_top1 >= 0)
         text_printf(stderr, "test %s %.2f %%", files->job.program.several ? "mAP" : "accuracy",
                     100 * result->test_top1);
@@ -53,14 +53,15 @@ static void result_print(const Options *options, const JobFiles *files, const Tr
         text_printf(stderr, " (best epoch %.2f %%)", 100 * result->best[SCORE_ACCURACY]);
     if (result->test_top1 >= 0) fputc('\n', stderr);
     if (isfinite(result->best[SCORE_KID]))
-        text_printf(stderr, "best KID %.5f after step %lld\n", result->best[SCORE_KID], (long long)result->best_step);
+        text_printf(stderr, "best KID %.5f after step %" PRId64 "\n", result->best[SCORE_KID], result->best_step);
     if (result->bad_samples > 0)
         text_printf(stderr,
-                    "%lld training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE " lists them\n",
-                    (long long)result->bad_samples, files->run_dir);
+                    "%" PRId64 " training samples could not be decoded and were skipped; %s/" BAD_SAMPLES_FILE
+                    " lists them\n",
+                    result->bad_samples, files->run_dir);
     if (result->restarts)
-        text_printf(stderr, "%lld restart%s after crashes; %s/" RESTARTS_FILE " lists them\n",
-                    (long long)result->restarts, result->restarts == 1 ? "" : "s", files->run_dir);
+        text_printf(stderr, "%" PRId64 " restart%s after crashes; %s/" RESTARTS_FILE " lists them\n", result->restarts,
+                    result->restarts == 1 ? "" : "s", files->run_dir);
     text_printf(stderr, "run directory %s\n", files->run_dir);
 }
 

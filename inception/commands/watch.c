@@ -40,7 +40,7 @@ static Status features_prepare(Watch *w, Device *device)
     w->real_features = calloc((size_t)w->count * (size_t)w->net.d, sizeof(float));
     w->made_features = calloc((size_t)w->count * (size_t)w->net.d, sizeof(float));
     if (!w->real_features || !w->made_features)
-        return FAIL(ERR_MEMORY, "no memory for the features of %lld images", (long long)w->count);
+        return FAIL(ERR_MEMORY, "no memory for the features of %" PRId64 " images", w->count);
     TRY(features_compute(&w->net, &w->real, w->real_features, NULL));
     pictures_free(&w->real);
     snprintf(w->name, sizeof w->name, "%.40s %.16s", w->features.model->name, w->net.digest);
@@ -111,7 +111,7 @@ static Status images_look(Watch *w, Observation *seen)
     char file[NAME];
     GeneratedRecord record = {.step = seen->step, .epoch = seen->epoch, .file = file};
     int64_t grid = COLUMNS * ROWS;
-    snprintf(file, sizeof file, "generated/step-%010lld.png", (long long)seen->step);
+    snprintf(file, sizeof file, "generated/step-%010" PRId64 ".png", seen->step);
     TRY(networks_open(w, seen));
     TRY(generator_pictures(&w->generator, w->files->job.seed, 0, w->count > grid ? w->count : grid, &made));
     TRY_OUT(grid_write(seen, &made, file));
@@ -120,8 +120,8 @@ static Status images_look(Watch *w, Observation *seen)
     metrics_generated(seen->metrics, &record);
     if (record.measured) seen->kid = record.kid;
     if (record.measured)
-        metrics_log(seen->metrics, "step %lld: KID %.5f (deviation %.5f), %lld images, features of %s",
-                    (long long)seen->step, record.kid, record.kid_deviation, (long long)record.images, record.features);
+        metrics_log(seen->metrics, "step %" PRId64 ": KID %.5f (deviation %.5f), %" PRId64 " images, features of %s",
+                    seen->step, record.kid, record.kid_deviation, record.images, record.features);
 out:
     pictures_free(&made);
     return st;
@@ -131,7 +131,7 @@ static Status observe(void *context, Observation *seen)
 {
     Status st = images_look(context, seen);
     if (st == OK || st == ERR_INTERNAL || st == ERR_CHECKPOINT) return st;
-    metrics_log(seen->metrics, "no generated images of step %lld: %s", (long long)seen->step, status_message());
+    metrics_log(seen->metrics, "no generated images of step %" PRId64 ": %s", seen->step, status_message());
     return OK;
 }
 

@@ -18,8 +18,7 @@ static Status weights_text(const char *weights, char text[64])
 {
     FileSum sum;
     TRY(file_sum(weights, &sum));
-    snprintf(text, 64, "%llu-%016llx%016llx", (unsigned long long)sum.bytes, (unsigned long long)sum.high,
-             (unsigned long long)sum.low);
+    snprintf(text, 64, "%" PRIu64 "-%016" PRIx64 "%016" PRIx64, sum.bytes, sum.high, sum.low);
     return OK;
 }
 

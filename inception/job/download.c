@@ -152,15 +152,15 @@ static Status transfer_try(Transfer *t, bool *again)
     if (code == CURLE_RANGE_ERROR) emptied(t);
     if (t->error) return FAIL(ERR_IO, "cannot write '%s.part': %s", d->path, strerror(t->error));
     if (t->full)
-        return FAIL(ERR_FORMAT, "%s sends more than the %lld bytes of the expected file", d->address,
-                    (long long)t->limit);
+        return FAIL(ERR_FORMAT, "%s sends more than the %" PRId64 " bytes of the expected file", d->address, t->limit);
     if (answer == 416 && t->have > 0) return OK; /* nothing is left to send: the digest decides */
     if (code == CURLE_OK && (d->bytes == 0 || t->have == d->bytes)) return OK;
     if (code == CURLE_OK || may_pass(code, answer)) {
         *again = true;
         return FAIL(ERR_IO,
-                    "%s: the connection ended after %lld%s%lld bytes (%s); run the same command again to resume",
-                    d->address, (long long)t->have, d->bytes ? " of " : " bytes, expected ", (long long)d->bytes,
+                    "%s: the connection ended after %" PRId64 "%s%" PRId64
+                    " bytes (%s); run the same command again to resume",
+                    d->address, t->have, d->bytes ? " of " : " bytes, expected ", d->bytes,
                     *problem ? problem : curl_easy_strerror(code));
     }
     if (answer >= 400)

@@ -275,7 +275,7 @@ void hosts_error_file(Status status)
     const char *path = getenv("TORCHELASTIC_ERROR_FILE");
     char when[32];
     if (!path || !*path || status == OK) return;
-    snprintf(when, sizeof when, "%lld", (long long)time(NULL));
+    snprintf(when, sizeof when, "%" PRId64, time(NULL));
     json_t *root =
         json_pack("{s:{s:o, s:{s:s}}}", "message", "message", json_text(status_message()), "extraInfo", "timestamp",
                   when); /* with a "py_callstack" torchrun would show that instead of the message */

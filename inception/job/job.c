@@ -236,11 +236,13 @@ static Status groups_check(const Options *o, int towers, JobFiles *files)
         return FAIL(ERR_ARG, "--towers %d are fewer than the %d programs that %s has started; every program needs one",
                     towers, groups, job->launcher);
     if (o->processes % groups > 0)
-        return FAIL(ERR_ARG, "--processes %lld, the number in the whole run, is not divisible by its %d programs",
-                    (long long)o->processes, groups);
+        return FAIL(ERR_ARG,
+                    "--processes %" PRId64 ", the number in the whole run, is not divisible by its %d programs",
+                    o->processes, groups);
     if (o->processes / groups > towers / groups)
-        return FAIL(ERR_ARG, "--processes %lld exceeds the number of towers (%d), of which the smallest program has %d",
-                    (long long)o->processes, towers, towers / groups);
+        return FAIL(ERR_ARG,
+                    "--processes %" PRId64 " exceeds the number of towers (%d), of which the smallest program has %d",
+                    o->processes, towers, towers / groups);
     if (towers % groups)
         job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, groups, towers / groups,
                  towers / groups + 1);
@@ -256,12 +258,12 @@ static Status shares_fill(const Options *o, int towers, Shares *shares)
     if (o->global_batch_size > 0 && o->global_batch_size % towers) {
         char smaller[48] = "";
         if (o->global_batch_size > towers)
-            snprintf(smaller, sizeof smaller, "%lld or ", (long long)(o->global_batch_size / towers * towers));
+            snprintf(smaller, sizeof smaller, "%" PRId64 " or ", o->global_batch_size / towers * towers);
         return FAIL(ERR_ARG,
-                    "--global-batch-size %lld is not divisible by %d towers; use %s%lld, or --tower-batch for unequal "
+                    "--global-batch-size %" PRId64 " is not divisible by %d towers; use %s%" PRId64
+                    ", or --tower-batch for unequal "
                     "shares",
-                    (long long)o->global_batch_size, towers, smaller,
-                    (long long)((o->global_batch_size / towers + 1) * towers));
+                    o->global_batch_size, towers, smaller, (o->global_batch_size / towers + 1) * towers);
     }
     for (int t = 0; t < towers; t++)
         shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
@@ -291,16 +293,17 @@ static Status batch_choose(Options *o, JobFiles *files)
 static Status gpus_check(const IntList *gpus, int visible)
 {
     for (int i = 0; i < gpus->count; i++) {
-        long long gpu = (long long)gpus->value[i];
-        if (gpu >= visible)
-            return FAIL(ERR_ARG, "--gpus: there is no GPU %lld; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
-                        gpu, visible);
+        if (gpus->value[i] >= visible)
+            return FAIL(ERR_ARG,
+                        "--gpus: there is no GPU %" PRId64 "; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
+                        gpus->value[i], visible);
         for (int k = 0; k < i; k++)
             if (gpus->value[k] == gpus->value[i])
                 return FAIL(ERR_ARG,
-                            "--gpus lists GPU %lld twice, but each process needs a GPU of its own; towers can share "
-                            "one: --towers N --gpus %lld",
-                            gpu, gpu);
+                            "--gpus lists GPU %" PRId64
+                            " twice, but each process needs a GPU of its own; towers can share "
+                            "one: --towers N --gpus %" PRId64,
+                            gpus->value[i], gpus->value[i]);
     }
     return OK;
 }
@@ -386,11 +389,12 @@ static Status rates_scale(const Options *o, JobFiles *files)
     s->lr *= factor;
     s->min_lr *= factor;
     for (int i = 0; i < s->pieces; i++) s->piece_lr[i] *= factor;
-    job_note(files, "learning rate %g for steps of %lld images: %g times that for %lld (--lr-reference-batch)", s->lr,
-             (long long)images, factor, (long long)o->lr_reference_batch);
+    job_note(files,
+             "learning rate %g for steps of %" PRId64 " images: %g times that for %" PRId64 " (--lr-reference-batch)",
+             s->lr, images, factor, o->lr_reference_batch);
     if (s->warmup_epochs <= 0 || s->warmup_lr <= s->lr) return OK;
-    return FAIL(ERR_ARG, "--warmup-lr %g is above the learning rate for steps of %lld images, %g", s->warmup_lr,
-                (long long)images, s->lr);
+    return FAIL(ERR_ARG, "--warmup-lr %g is above the learning rate for steps of %" PRId64 " images, %g", s->warmup_lr,
+                images, s->lr);
 }
 
 /* ---- stopping */
@@ -437,12 +441,14 @@ static Status sizes_check(const TrainJob *job)
     int64_t most = count / job->shares.towers;
     if (count >= global) return OK;
     if (most == 0)
-        return FAIL(ERR_ARG, "%d towers cannot share a training set of %lld samples; use --towers %lld or less",
-                    job->shares.towers, (long long)count, (long long)count);
+        return FAIL(ERR_ARG,
+                    "%d towers cannot share a training set of %" PRId64 " samples; use --towers %" PRId64 " or less",
+                    job->shares.towers, count, count);
     return FAIL(ERR_ARG,
-                "the global batch of %lld is larger than the training set of %lld samples; use --batch-size %lld or "
+                "the global batch of %" PRId64 " is larger than the training set of %" PRId64
+                " samples; use --batch-size %" PRId64 " or "
                 "less (for each of %d towers)",
-                (long long)global, (long long)count, (long long)most, job->shares.towers);
+                global, count, most, job->shares.towers);
 }
 
 /* Synchronized batch norm communicates in the middle of a layer, so all towers must run at the same time. */

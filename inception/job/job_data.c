@@ -130,8 +130,8 @@ static void progress_show(void *context, int64_t done, int64_t all)
     bool *shown = context;
     if (!isatty(STDERR_FILENO)) return;
     *shown = done < all;
-    fprintf(stderr, done < all ? "\rscanning the data: %lld of %lld classes or shards" : "\r\33[K", (long long)done,
-            (long long)all);
+    fprintf(stderr, done < all ? "\rscanning the data: %" PRId64 " of %" PRId64 " classes or shards" : "\r\33[K", done,
+            all);
     fflush(stderr);
 }
 
@@ -320,11 +320,12 @@ static Status sets_open(const Options *o, JobFiles *files)
                     path);
     if (o->verb == VERB_EXPORT && o->classes < train->classes)
         return FAIL(ERR_ARG,
-                    "%s has %d classes, but the network has %lld; give the data of its training: --data-path DIR", path,
-                    train->classes, (long long)o->classes);
+                    "%s has %d classes, but the network has %" PRId64
+                    "; give the data of its training: --data-path DIR",
+                    path, train->classes, o->classes);
     if (o->classes > 0 && o->classes < train->classes)
-        return FAIL(ERR_ARG, "--classes %lld is too small: %s has %d classes; use --classes %d or more",
-                    (long long)o->classes, train->name, train->classes, train->classes);
+        return FAIL(ERR_ARG, "--classes %" PRId64 " is too small: %s has %d classes; use --classes %d or more",
+                    o->classes, train->name, train->classes, train->classes);
     job->data_path = path;
     if (o->classes <= 0) job->program.options.classes = train->classes;
     if (train->shard_first && train->classes > train->count)
@@ -381,9 +382,10 @@ static Status several_check(const Options *o, JobFiles *files)
     int64_t count = files->test ? source_info(files->test)->count : 0, classes = program->options.classes;
     if (count * classes > SCORES_MAX)
         return FAIL(ERR_UNSUPPORTED,
-                    "mAP keeps the probabilities of %lld classes for %lld evaluation images, %lld numbers; at most "
-                    "%lld are supported: use fewer evaluation images",
-                    (long long)classes, (long long)count, (long long)(count * classes), (long long)SCORES_MAX);
+                    "mAP keeps the probabilities of %" PRId64 " classes for %" PRId64 " evaluation images, %" PRId64
+                    " numbers; at most "
+                    "%" PRId64 " are supported: use fewer evaluation images",
+                    classes, count, count * classes, SCORES_MAX);
     return OK;
 }
 

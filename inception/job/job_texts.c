@@ -21,8 +21,8 @@ static void setting_print(const char *key, const char *value, FILE *to)
 static void data_print(const char *key, const Source *data, FILE *to)
 {
     const SourceInfo *info = source_info(data);
-    fprintf(to, "%s: %lld samples, fingerprint %016llx%016llx\n", key, (long long)info->count,
-            (unsigned long long)info->fingerprint[0], (unsigned long long)info->fingerprint[1]);
+    fprintf(to, "%s: %" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64 "\n", key, info->count,
+            info->fingerprint[0], info->fingerprint[1]);
 }
 
 /* A line for each option that options.def marks SAME; TOTAL too if `total_matters`. */
@@ -49,11 +49,10 @@ static void settings_print(const Options *o, const JobFiles *files, FILE *to)
     data_print("training data", job->train, to);
     if (job->test) data_print("test data", job->test, to);
     if (files->class_weight) /* their file may change */
-        fprintf(
-            to, "weights of classes: %016llx\n",
-            (unsigned long long)XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
+        fprintf(to, "weights of classes: %016" PRIx64 "\n",
+                XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
     if (o->sched == SCHEDULE_PLATEAU) /* an evaluation may lower the rate */
-        fprintf(to, "evaluation interval: %lld\n", (long long)job->eval_interval);
+        fprintf(to, "evaluation interval: %d\n", job->eval_interval);
     options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
                   to);
 }
@@ -112,8 +111,7 @@ static json_t *data_json(const Source *data)
     const SourceInfo *info = source_info(data);
     char fingerprint[40];
     int64_t *count = info->classes > 0 ? calloc((size_t)info->classes + 1, sizeof *count) : NULL;
-    snprintf(fingerprint, sizeof fingerprint, "%016llx%016llx", (unsigned long long)info->fingerprint[0],
-             (unsigned long long)info->fingerprint[1]);
+    snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64 "%016" PRIx64, info->fingerprint[0], info->fingerprint[1]);
     json_t *made = json_pack("{s:I, s:s}", "images", (json_int_t)info->count, "fingerprint", fingerprint);
     json_t *classes = count ? json_array() : NULL;
     if (count) source_classes_count(data, count);

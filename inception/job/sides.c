@@ -38,8 +38,9 @@ Status job_sides(Options *o, TrainJob *job)
     }
     int32_t last = job->sides[job->side_count - 1].side;
     if (o->img_size > 0 && o->img_size != last && o->origin[OPTION_ID_img_size] > ORIGIN_CONFIG)
-        return FAIL(ERR_ARG, "--img-size-schedule '%s' ends with %d, but --img-size is %lld; leave one of them out",
-                    text, last, (long long)o->img_size);
+        return FAIL(ERR_ARG,
+                    "--img-size-schedule '%s' ends with %d, but --img-size is %" PRId64 "; leave one of them out", text,
+                    last, o->img_size);
     o->img_size = last;
     return OK;
 }

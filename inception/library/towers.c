@@ -88,7 +88,7 @@ static Status memory_read(const Source *source, int64_t index, Bytes *bytes, int
 
 static void memory_where(const Source *source, int64_t index, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "image %lld", (long long)(((const MemorySource *)source)->first + index));
+    snprintf(text, bytes, "image %" PRId64, ((const MemorySource *)source)->first + index);
 }
 
 /* ---- open and close */

@@ -26,7 +26,7 @@ static Status read_int(const OptionInfo *info, const char *text, const char *lab
         return OK;
     }
     ValueVerdict verdict = text_to_int(text, value);
-    snprintf(range, sizeof range, "%lld to %lld%s", (long long)info->least, (long long)info->most,
+    snprintf(range, sizeof range, "%" PRId64 " to %" PRId64 "%s", info->least, info->most,
              takes_word(info, "max") ? ", or max" : "");
     if (verdict == VALUE_MALFORMED) return FAIL(ERR_ARG, "%s: '%s' is not a whole number (%s)", label, text, range);
     if (verdict == VALUE_TOO_LARGE || *value < info->least || *value > info->most)
@@ -169,7 +169,7 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
 static void format_list(const IntList *list, char *buffer, size_t bytes)
 {
     Text text = text_start(buffer, bytes);
-    for (int k = 0; k < list->count; k++) text_add(&text, "%s%lld", k ? "," : "", (long long)list->value[k]);
+    for (int k = 0; k < list->count; k++) text_add(&text, "%s%" PRId64, k ? "," : "", list->value[k]);
 }
 
 const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes)
@@ -181,7 +181,7 @@ const char *option_format(const Options *options, OptionId id, char *buffer, siz
     switch (info->type) {
     case OPTION_IS_INT:
         if (value.integer >= info->least && value.integer <= info->most)
-            snprintf(buffer, bytes, "%lld", (long long)value.integer);
+            snprintf(buffer, bytes, "%" PRId64, value.integer);
         else if (value.integer == OPTION_MAX && takes_word(info, "max"))
             snprintf(buffer, bytes, "max");
         break;

@@ -51,7 +51,7 @@ Status moments_compute(const FeatureSet *set, Moments *moments)
     size_t d = (size_t)set->d;
     *moments = (Moments){.d = set->d};
     if (set->count < 2)
-        return FAIL(ERR_ARG, "FID needs at least 2 images in each set, but one has %lld", (long long)set->count);
+        return FAIL(ERR_ARG, "FID needs at least 2 images in each set, but one has %" PRId64, set->count);
     moments->mean = calloc(d, sizeof(double));
     moments->covariance = calloc(d * d, sizeof(double));
     if (!moments->mean || !moments->covariance)

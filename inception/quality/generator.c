@@ -120,7 +120,7 @@ Status generator_pictures(Generator *generator, uint64_t seed, int64_t first, in
     int32_t latent = generator->model->latent;
     float *z = malloc((size_t)count * (size_t)latent * sizeof *z);
     TRY_OUT(pictures_create(count, generator->options.side, generator->options.channels, pictures));
-    if (!z) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the noise of %lld images", (long long)count));
+    if (!z) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the noise of %" PRId64 " images", count));
     noise_fill(seed, first, count, latent, z);
     TRY_OUT(generator_run(generator, z, pictures));
 out:

@@ -19,7 +19,7 @@ static Status subset_open(Subset *subset, int64_t m, int32_t d)
     *subset = (Subset){.m = m, .pitch = (m + WIDE - 1) / WIDE * WIDE, .d = d};
     subset->rows = malloc((size_t)m * (size_t)d * sizeof(float));
     subset->columns = calloc((size_t)subset->pitch * (size_t)d, sizeof(float));
-    return subset->rows && subset->columns ? OK : FAIL(ERR_MEMORY, "no memory for %lld features", (long long)m);
+    return subset->rows && subset->columns ? OK : FAIL(ERR_MEMORY, "no memory for %" PRId64 " features", m);
 }
 
 static void subset_close(Subset *subset)
@@ -87,12 +87,11 @@ static Status sets_check(const FeatureSet *x, const FeatureSet *y)
         return FAIL(ERR_ARG, "KID: the features of one set have %d numbers, those of the other %d", x->d, y->d);
     for (int s = 0; s < 2; s++) {
         if (sets[s]->count < 2)
-            return FAIL(ERR_ARG, "KID needs at least 2 images in each set, but one has %lld",
-                        (long long)sets[s]->count);
+            return FAIL(ERR_ARG, "KID needs at least 2 images in each set, but one has %" PRId64, sets[s]->count);
         for (int64_t i = 0; i < sets[s]->count * sets[s]->d; i++)
             if (!isfinite(sets[s]->at[i]))
-                return FAIL(ERR_NUMERIC, "feature %lld of image %lld is not finite", (long long)(i % sets[s]->d),
-                            (long long)(i / sets[s]->d));
+                return FAIL(ERR_NUMERIC, "feature %" PRId64 " of image %" PRId64 " is not finite", i % sets[s]->d,
+                            i / sets[s]->d);
     }
     return OK;
 }
@@ -105,7 +104,7 @@ Status kid_compute(const FeatureSet *x, const FeatureSet *y, const KidConfig *co
     TRY(sets_check(x, y));
     int64_t least = x->count < y->count ? x->count : y->count, m = config->size < least ? config->size : least;
     if (m < 2 || config->subsets < 1)
-        return FAIL(ERR_ARG, "KID needs subsets of at least 2 images, but these have %lld", (long long)m);
+        return FAIL(ERR_ARG, "KID needs subsets of at least 2 images, but these have %" PRId64, m);
     TRY_OUT(subset_open(&a, m, x->d));
     TRY_OUT(subset_open(&b, m, x->d));
     for (int s = 0; s < config->subsets; s++) {

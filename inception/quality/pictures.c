@@ -12,8 +12,8 @@ Status pictures_create(int64_t count, int32_t side, int32_t c, Pictures *picture
     size_t bytes = (size_t)count * picture_bytes(pictures);
     pictures->at = calloc(bytes + 1, 1);
     return pictures->at ? OK
-                        : FAIL(ERR_MEMORY, "no memory for %lld images of %d x %d pixels (%zu MiB)", (long long)count,
-                               side, side, bytes >> 20);
+                        : FAIL(ERR_MEMORY, "no memory for %" PRId64 " images of %d x %d pixels (%zu MiB)", count, side,
+                               side, bytes >> 20);
 }
 
 void pictures_free(Pictures *pictures)

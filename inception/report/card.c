@@ -86,8 +86,8 @@ static void head_write(const Card *card)
     const char *model = known(card, "model"), *data = known(card, "data");
     put(card, "# %s%s%s", *model ? model : card->run->name, *data ? " on " : "", data);
     put(card, "\n\nRun %s", card->run->name);
-    put(card, ": %s after step %lld", card->row.state, (long long)card->row.step);
-    if (card->run->epochs) fprintf(to, ", epoch %lld", (long long)card->run->epoch[card->run->epochs - 1].epoch);
+    put(card, ": %s after step %" PRId64, card->row.state, card->row.step);
+    if (card->run->epochs) fprintf(to, ", epoch %" PRId64, card->run->epoch[card->run->epochs - 1].epoch);
     if (*card->row.why) put(card, " (%s)", card->row.why);
     if (*card->row.started) put(card, "; started on %.10s", card->row.started);
     fputs(".\n", to);
@@ -103,7 +103,7 @@ static void part_row(const Card *card, const char *what, const char *key)
     if (!part)
         put(card, "| %s | not recorded | |\n", what);
     else if (json_is_integer(json_object_get(part, "images")))
-        put(card, "| %s | %lld | %s |\n", what, (long long)json_integer_value(json_object_get(part, "images")),
+        put(card, "| %s | %" JSON_INTEGER_FORMAT " | %s |\n", what, json_integer_value(json_object_get(part, "images")),
             fingerprint ? fingerprint : "");
 }
 
@@ -130,8 +130,8 @@ static void data_write(const Card *card)
     if (card->generates)
         fputs("\nLabels are not used", card->to);
     else
-        fprintf(card->to, "\n%lld classes",
-                (long long)json_integer_value(json_object_get(card->environment, "classes")));
+        fprintf(card->to, "\n%" JSON_INTEGER_FORMAT " classes",
+                json_integer_value(json_object_get(card->environment, "classes")));
     if (json_is_true(json_object_get(card->environment, "several_classes")))
         fputs(", any number for an image", card->to);
     put(card, "; format: %s", *known(card, "data_format") ? known(card, "data_format") : "not recorded");
@@ -171,8 +171,8 @@ static void classes_write(const Card *card)
         share(card, class_recall(&one));
         share(card, class_precision(&one));
         share(card, class_f1(&one));
-        fprintf(card->to, " %lld |", (long long)one.samples);
-        fprintf(card->to, trained ? " %lld |\n" : " - |\n", (long long)json_integer_value(trained));
+        fprintf(card->to, " %" PRId64 " |", one.samples);
+        fprintf(card->to, trained ? " %" JSON_INTEGER_FORMAT " |\n" : " - |\n", json_integer_value(trained));
     }
 }
 
@@ -181,8 +181,8 @@ static void scores_write(const Card *card)
     const EpochRecord *best = run_best_epoch(card->run);
     fputs("\n## Scores\n\n", card->to);
     if (best) {
-        fprintf(card->to, "The weights in `best.safetensors` are those of epoch %lld: %s %.2f %%",
-                (long long)best->epoch, card->run->several ? "mAP" : "accuracy", 100 * best->test_top1);
+        fprintf(card->to, "The weights in `best.safetensors` are those of epoch %" PRId64 ": %s %.2f %%", best->epoch,
+                card->run->several ? "mAP" : "accuracy", 100 * best->test_top1);
         if (isfinite(best->test_loss)) fprintf(card->to, ", loss %.4g", best->test_loss);
         fputs(", on the images for evaluation.\n", card->to);
     } else if (card->row.kind != NOT_SCORED) {
@@ -205,13 +205,13 @@ static void calibration_write(const Card *card)
     if (!card->chooses) return;
     fputs("\n## Calibration\n\n", card->to);
     if (json_is_real(json_object_get(c, "temperature")))
-        fprintf(
-            card->to,
-            "Temperature %.4f, fitted on %lld images: calibration error %.4f before and %.4f after, loss %.4g before "
-            "and %.4g after. It belongs to the weights for which it was fitted.\n",
-            json_number_value(json_object_get(c, "temperature")),
-            (long long)json_integer_value(json_object_get(c, "images")), pair_number(c, "calibration_error", 0),
-            pair_number(c, "calibration_error", 1), pair_number(c, "loss", 0), pair_number(c, "loss", 1));
+        fprintf(card->to,
+                "Temperature %.4f, fitted on %" JSON_INTEGER_FORMAT
+                " images: calibration error %.4f before and %.4f after, loss %.4g before and %.4g after. It belongs to "
+                "the weights for which it was fitted.\n",
+                json_number_value(json_object_get(c, "temperature")), json_integer_value(json_object_get(c, "images")),
+                pair_number(c, "calibration_error", 0), pair_number(c, "calibration_error", 1),
+                pair_number(c, "loss", 0), pair_number(c, "loss", 1));
     else
         fputs("Not calibrated: a probability of the network is not the share of images for which it is right. `towers "
               "eval RUN --calibrate` fits a temperature.\n",
@@ -277,10 +277,11 @@ static void origin_write(const Card *card)
     row(card, "compiler", known(card, "compiler"));
     snprintf(place, sizeof place, "%s %s, %s", known(card, "system"), known(card, "release"), known(card, "backend"));
     row(card, "machine", place);
-    snprintf(place, sizeof place, "%lld in %lld processes of %lld threads",
-             (long long)json_integer_value(json_object_get(card->environment, "towers_count")),
-             (long long)json_integer_value(json_object_get(card->environment, "processes")),
-             (long long)json_integer_value(json_object_get(card->environment, "threads")));
+    snprintf(place, sizeof place,
+             "%" JSON_INTEGER_FORMAT " in %" JSON_INTEGER_FORMAT " processes of %" JSON_INTEGER_FORMAT " threads",
+             json_integer_value(json_object_get(card->environment, "towers_count")),
+             json_integer_value(json_object_get(card->environment, "processes")),
+             json_integer_value(json_object_get(card->environment, "threads")));
     row(card, "towers of the run", place);
     fputs("\n```sh\n", card->to);
     fputs(*command && !strpbrk(command, "\n`") ? command : "# the command is not recorded", card->to);

@@ -30,7 +30,7 @@ static void tower_row(const LossTruth *truth, int t, FILE *to)
         text_printf(to, "  %3d %-5s %7d   no samples\n", t, "", 0);
         return;
     }
-    text_printf(to, "  %3d %-5s %7lld   ", t, mark, (long long)tower->share);
+    text_printf(to, "  %3d %-5s %7" PRId64 "   ", t, mark, tower->share);
     if (isfinite(tower->bias.error))
         fprintf(to, "%+10.5f  %+9.5f to %+9.5f   ", tower->bias.mean, tower->bias.low, tower->bias.high);
     else
@@ -44,7 +44,7 @@ static void tower_row(const LossTruth *truth, int t, FILE *to)
 
 static void bad_row(const BadStep *bad, FILE *to)
 {
-    text_printf(to, "  step %lld, tower %d: %s not finite; checking only the last tower's loss ", (long long)bad->step,
+    text_printf(to, "  step %" PRId64 ", tower %d: %s not finite; checking only the last tower's loss ", bad->step,
                 bad->tower,
                 bad->loss && bad->gradient ? "loss and gradient are"
                 : bad->loss                ? "the loss is"
@@ -55,14 +55,14 @@ static void bad_row(const BadStep *bad, FILE *to)
     else if (bad->later == 0)
         text_printf(to, "%s in the same step, after the update\n", would);
     else
-        text_printf(to, "%s %lld step%s later, with damaged weights\n", would, (long long)bad->later,
+        text_printf(to, "%s %" PRId64 " step%s later, with damaged weights\n", would, bad->later,
                     bad->later == 1 ? "" : "s");
 }
 
 static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 {
-    text_printf(to, "%s%s%s: %lld steps, %lld of them full%s\n", run->path, run->phase ? ", phase " : "",
-                run->phase ? run->phase : "", (long long)truth->steps, (long long)truth->used,
+    text_printf(to, "%s%s%s: %" PRId64 " steps, %" PRId64 " of them full%s\n", run->path, run->phase ? ", phase " : "",
+                run->phase ? run->phase : "", truth->steps, truth->used,
                 run->cut ? " (the incomplete last line is ignored)" : "");
     if (truth->towers > 1) {
         fprintf(to, "\n  tower     samples   bias against mean_loss, 95 %% interval     noise variance / that of "
@@ -74,8 +74,8 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
         if (isfinite(truth->correlation))
             fprintf(to, "  correlation of the towers' noise         %+.3f\n", truth->correlation);
         if (truth->window > 1)
-            fprintf(to, "  averaged over %lld steps, the last tower's loss is no noisier than mean_loss\n",
-                    (long long)truth->window);
+            fprintf(to, "  averaged over %" PRId64 " steps, the last tower's loss is no noisier than mean_loss\n",
+                    truth->window);
     }
     for (int64_t i = 0; i < truth->bad_count; i++) bad_row(&truth->bad[i], to);
     waiting_text(run, to);
@@ -128,8 +128,8 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
     if (generates && !d->other_features) difference_row("KID of the images", &d->kid, 1, to);
     difference_row("images per second", &d->speed, 1, to);
     if (d->steps)
-        text_printf(to, "  (losses paired by images seen, from %lld to %lld: %lld pair%s)\n", (long long)d->images_from,
-                    (long long)d->images_to, (long long)d->steps, d->steps == 1 ? "" : "s");
+        text_printf(to, "  (losses paired by images seen, from %" PRId64 " to %" PRId64 ": %" PRId64 " pair%s)\n",
+                    d->images_from, d->images_to, d->steps, d->steps == 1 ? "" : "s");
     else
         fprintf(to, "  (losses not compared: no step of one run covers images that the other has recorded)\n");
     if (d->other_features) fprintf(to, "  (KID not compared: the features are those of different networks)\n");
@@ -261,8 +261,8 @@ static void kid_tell(const Run *run, json_t *row, FILE *to)
                                       json_finite(kid->kid), "deviation", json_finite(kid->deviation), "features",
                                       json_text(features)));
     else
-        text_printf(to, "\n  KID of the images after step %lld: %.5f (deviation %.5f), features of %s\n",
-                    (long long)kid->step, kid->kid, kid->deviation, features);
+        text_printf(to, "\n  KID of the images after step %" PRId64 ": %.5f (deviation %.5f), features of %s\n",
+                    kid->step, kid->kid, kid->deviation, features);
 }
 
 /* Every term as a loss: what the towers' values tell of the mean. Appended to `all`, or a table. */

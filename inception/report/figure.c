@@ -5,7 +5,7 @@ Status figures_open(Figures *f, FILE *to, const Run *run, const LossTruth *truth
 {
     size_t n = (size_t)run->steps;
     *f = (Figures){.to = to, .run = run, .truth = truth, .x = calloc(5 * n + 1, sizeof *f->x)};
-    if (!f->x) return FAIL(ERR_MEMORY, "no memory for the plots of %lld steps", (long long)run->steps);
+    if (!f->x) return FAIL(ERR_MEMORY, "no memory for the plots of %" PRId64 " steps", run->steps);
     for (size_t k = 0; k < 4; k++) f->scratch[k] = f->x + (k + 1) * n;
     for (size_t i = 0; i < n; i++) f->x[i] = (double)run->step[i].step;
     return OK;

@@ -34,7 +34,7 @@ static Status series_make(const Run *run, const LossTruth *truth, Series *series
     *series = (Series){.mean = calloc(room * (rows + 2), sizeof(double)), .tower = calloc(rows, sizeof(double *))};
     if (!series->mean || !series->tower) {
         series_free(series);
-        return FAIL(ERR_MEMORY, "no memory for losses of %lld steps of %d towers", (long long)run->steps, run->towers);
+        return FAIL(ERR_MEMORY, "no memory for losses of %" PRId64 " steps of %d towers", run->steps, run->towers);
     }
     for (size_t t = 0; t < rows; t++) series->tower[t] = series->mean + room * (t + 1);
     series->spare = series->mean + room * (rows + 1);
@@ -137,15 +137,14 @@ static void verdict_noise(const LossTruth *truth, Text *verdict)
     bool biased = last->bias.p < DIFFERENCE_LEVEL,
          expected = last->ratio.low <= last->expected && last->expected <= last->ratio.high;
     text_add(verdict,
-             "Over %lld steps of %d towers the last tower's loss is %s (%+.2g +- %.2g), with "
-             "%.2f times its noise variance (%.2f to %.2f; %g expected%s)",
-             (long long)truth->used, truth->towers,
+             "Over %" PRId64 " steps of %d towers the last tower's loss is %s (%+.2g +- %.2g), with %.2f times its "
+             "noise variance (%.2f to %.2f; %g expected%s)",
+             truth->used, truth->towers,
              biased ? "a biased estimate of mean_loss" : "an estimate of mean_loss in which no bias is found",
              last->bias.mean, last->bias.high - last->bias.mean, last->ratio.mean, last->ratio.low, last->ratio.high,
              round(last->expected * 100) / 100, expected ? "" : ", so batches are not independent");
     if (truth->window > 1)
-        text_add(verdict, "; it must be averaged over %lld steps to be as precise as mean_loss.",
-                 (long long)truth->window);
+        text_add(verdict, "; it must be averaged over %" PRId64 " steps to be as precise as mean_loss.", truth->window);
     else
         text_add(verdict, ".");
 }
@@ -158,8 +157,8 @@ static void verdict_write(LossTruth *truth)
     if (with_samples < 2)
         text_add(&verdict, "With one tower the last tower's loss is mean_loss.");
     else if (!isfinite(truth->tower[truth->last].ratio.mean) || !isfinite(truth->tower[truth->last].bias.error))
-        text_add(&verdict, "%lld full steps are too few to compare the last tower's loss with mean_loss.",
-                 (long long)truth->used);
+        text_add(&verdict, "%" PRId64 " full steps are too few to compare the last tower's loss with mean_loss.",
+                 truth->used);
     else
         verdict_noise(truth, &verdict);
     int64_t late = 0, never = 0, others = 0;
@@ -170,10 +169,11 @@ static void verdict_write(LossTruth *truth)
     }
     if (!truth->bad_count) return;
     text_add(&verdict,
-             " %lld value%s not finite, %lld of them not in the last tower. Checking only the last tower would have "
-             "shown %lld at once, %lld after an update had damaged the weights, %lld never.",
-             (long long)truth->bad_count, truth->bad_count == 1 ? " was" : "s were", (long long)others,
-             (long long)(truth->bad_count - late - never), (long long)late, (long long)never);
+             " %" PRId64 " value%s not finite, %" PRId64
+             " of them not in the last tower. Checking only the last tower would have shown %" PRId64
+             " at once, %" PRId64 " after an update had damaged the weights, %" PRId64 " never.",
+             truth->bad_count, truth->bad_count == 1 ? " was" : "s were", others, truth->bad_count - late - never, late,
+             never);
 }
 
 Status loss_truth(const Run *run, LossTruth *truth)

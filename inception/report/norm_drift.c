@@ -42,11 +42,10 @@ void norm_drift_text(const Run *run, FILE *to)
     if (!mean) return;
     layer_text(run, mean, mean_layer, sizeof mean_layer);
     layer_text(run, variance, variance_layer, sizeof variance_layer);
-    text_printf(
-        to,
-        "  batch-norm statistics of the towers, step %lld: means differ by up to %.3g of a deviation (%s), variances "
-        "by %.3g %% (%s)\n",
-        (long long)mean->step, mean->value[MEAN], mean_layer, 100 * variance->value[VARIANCE], variance_layer);
+    text_printf(to,
+                "  batch-norm statistics of the towers, step %" PRId64
+                ": means differ by up to %.3g of a deviation (%s), variances by %.3g %% (%s)\n",
+                mean->step, mean->value[MEAN], mean_layer, 100 * variance->value[VARIANCE], variance_layer);
 }
 
 static json_t *largest_json(const Run *run, const RunPair *norm, double value)

@@ -120,8 +120,7 @@ static void ranks_print(const RankedRun *ranks, int count, int64_t images, Ranke
                     kids ? number_text(r->kid, "%.5f", b) : number_text(100 * r->accuracy, "%.2f", b),
                     number_text(r->speed, "%.4g", c), d, r->run->path);
     }
-    fprintf(to, "  (mean_loss over images %lld to %lld, which all runs have seen)\n", (long long)(images / 2),
-            (long long)images);
+    fprintf(to, "  (mean_loss over images %" PRId64 " to %" PRId64 ", which all runs have seen)\n", images / 2, images);
 }
 
 Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to)

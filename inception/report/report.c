@@ -93,11 +93,11 @@ static void headline_write(const Page *page)
         svg_text(page->to, page->truth.verdict);
         return;
     }
-    fprintf(page->to, "The loss went from %.4g to %.4g in %lld step%s", first, last,
-            (long long)run->step[run->steps - 1].step, run->step[run->steps - 1].step == 1 ? "" : "s");
+    fprintf(page->to, "The loss went from %.4g to %.4g in %" PRId64 " step%s", first, last,
+            run->step[run->steps - 1].step, run->step[run->steps - 1].step == 1 ? "" : "s");
     if (best)
-        fprintf(page->to, "; the best weights are those of epoch %lld, with a test %s of %.2f %%",
-                (long long)best->epoch, run->several ? "mAP" : "accuracy", 100 * best->test_top1);
+        fprintf(page->to, "; the best weights are those of epoch %" PRId64 ", with a test %s of %.2f %%", best->epoch,
+                run->several ? "mAP" : "accuracy", 100 * best->test_top1);
     fputs(".", page->to);
 }
 
@@ -112,7 +112,7 @@ static void cards_write(const Page *page)
     accuracy_cards(page);
     card(page, "mean_loss at the end", "%.4f", ending_mean(run, false));
     card(page, run->towers == 1 ? "tower" : "towers", "%d", run->towers);
-    card(page, last->step == 1 ? "step" : "steps", "%lld", (long long)last->step);
+    card(page, last->step == 1 ? "step" : "steps", "%" PRId64, last->step);
     card(page, "images per second", "%.0f", ending_mean(run, true));
     if (seconds >= 5400)
         card(page, "total time of epochs", "%.1f h", seconds / 3600);
@@ -123,11 +123,10 @@ static void cards_write(const Page *page)
     fputs("</section>\n<p class=\"verdict\">", page->to);
     headline_write(page);
     if (page->whole->rows > page->whole->steps)
-        fprintf(
-            page->to,
-            " Curves and statistics are those of %lld of %lld recorded steps: evenly spaced ones, the last ones, and "
-            "those that were refused or not finite.",
-            (long long)page->whole->steps, (long long)page->whole->rows);
+        fprintf(page->to,
+                " Curves and statistics are those of %" PRId64 " of %" PRId64
+                " recorded steps: evenly spaced ones, the last ones, and those that were refused or not finite.",
+                page->whole->steps, page->whole->rows);
     fputs("</p>\n", page->to);
 }
 
@@ -147,23 +146,23 @@ static void bad_table(const Page *page)
     for (int64_t i = 0; i < truth->bad_count && i < 100; i++) {
         const BadStep *bad = &truth->bad[i];
         char what[64], seen[96];
-        snprintf(what, sizeof what, "step %lld, tower %d", (long long)bad->step, bad->tower);
+        snprintf(what, sizeof what, "step %" PRId64 ", tower %d", bad->step, bad->tower);
         snprintf(seen, sizeof seen,
                  bad->later < 0    ? "%s: the last tower's loss never shows it"
                  : bad->later == 0 ? "%s: the last tower's loss shows it at once"
-                                   : "%s: the last tower's loss shows it %lld steps later",
+                                   : "%s: the last tower's loss shows it %" PRId64 " steps later",
                  bad->loss && bad->gradient ? "loss and gradient"
                  : bad->loss                ? "loss"
                                             : "gradient",
-                 (long long)bad->later);
+                 bad->later);
         row_write(page, what, seen);
         /* The finding of the forensic search, from the capsule. */
         char name[96], command[PATH_BYTES + 128];
-        snprintf(name, sizeof name, "nan-step-%lld-tower-%d/state.json", (long long)bad->step, bad->tower);
+        snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d/state.json", bad->step, bad->tower);
         json_t *state = json_of_run(page->run->path, name);
         const char *text = json_string_value(json_object_get(json_object_get(state, "found"), "text"));
-        snprintf(command, sizeof command, "towers replay %s/nan-step-%lld-tower-%d", page->run->path,
-                 (long long)bad->step, bad->tower);
+        snprintf(command, sizeof command, "towers replay %s/nan-step-%" PRId64 "-tower-%d", page->run->path, bad->step,
+                 bad->tower);
         if (text && *text) row_write(page, "first in", text);
         if (text) row_write(page, "to replay it", command);
         json_decref(state);
@@ -200,7 +199,7 @@ static void classes_table(const Page *page)
         share_write(page, class_recall(&row[i]));
         share_write(page, class_precision(&row[i]));
         share_write(page, class_f1(&row[i]));
-        fprintf(page->to, "<td class=\"n\">%lld</td></tr>", (long long)row[i].samples);
+        fprintf(page->to, "<td class=\"n\">%" PRId64 "</td></tr>", row[i].samples);
     }
     fputs("</table>", page->to);
     if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d more classes with a higher recall</p>", rows - CLASS_ROWS);

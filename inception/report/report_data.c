@@ -75,7 +75,7 @@ static double waiting_share(const Run *run)
     return all > 0 ? waited / all : NAN;
 }
 
-static json_int_t integer(const json_t *data, const char *key)
+static int64_t integer(const json_t *data, const char *key)
 {
     return json_integer_value(json_object_get(data, key));
 }
@@ -105,24 +105,23 @@ void data_html(const Run *run, FILE *to)
         }
         fputs("</td></tr>", to);
     }
-    fprintf(to, "<tr><th>images read</th><td>%lld, for steps %lld to %lld</td></tr>",
-            (long long)integer(data, "images"), (long long)integer(data, "first_step"),
-            (long long)integer(data, "last_step"));
+    fprintf(to, "<tr><th>images read</th><td>%" PRId64 ", for steps %" PRId64 " to %" PRId64 "</td></tr>",
+            integer(data, "images"), integer(data, "first_step"), integer(data, "last_step"));
     stage_row(data, "read_ns", "read", to);
     stage_row(data, "decode_ns", "decode", to);
     stage_row(data, "resize_ns", "resize", to);
     stage_row(data, "augment_ns", "augment", to);
     if (integer(data, "warnings"))
-        fprintf(to, "<tr><th>minor damage</th><td>%lld images, decoded in spite of it</td></tr>",
-                (long long)integer(data, "warnings"));
+        fprintf(to, "<tr><th>minor damage</th><td>%" PRId64 " images, decoded in spite of it</td></tr>",
+                integer(data, "warnings"));
     if (integer(data, "rotated"))
-        fprintf(to, "<tr><th>stored rotated</th><td>%lld images (EXIF orientation), %s</td></tr>",
-                (long long)integer(data, "rotated"),
+        fprintf(to, "<tr><th>stored rotated</th><td>%" PRId64 " images (EXIF orientation), %s</td></tr>",
+                integer(data, "rotated"),
                 json_is_true(json_object_get(data, "exif")) ? "rotated upright"
                                                             : "used as stored; --exif rotates them");
     if (integer(data, "bad_samples"))
-        fprintf(to, "<tr><th>skipped</th><td>%lld samples that could not be decoded</td></tr>",
-                (long long)integer(data, "bad_samples"));
+        fprintf(to, "<tr><th>skipped</th><td>%" PRId64 " samples that could not be decoded</td></tr>",
+                integer(data, "bad_samples"));
     fputs("</table></section>\n", to);
     json_decref(data);
 }
@@ -196,9 +195,9 @@ void restarts_html(const Run *run, FILE *to)
             fputs("<table><tr><th>after step</th><td class=\"o\">cause</td><td class=\"n o\">processes</td></tr>", to);
         }
         if (cause && count <= RESTART_ROWS) {
-            fprintf(to, "<tr><th>%lld</th><td>", (long long)integer(row, "step"));
+            fprintf(to, "<tr><th>%" PRId64 "</th><td>", integer(row, "step"));
             caption_write(cause, to);
-            fprintf(to, "</td><td class=\"n\">%lld</td></tr>", (long long)integer(row, "processes"));
+            fprintf(to, "</td><td class=\"n\">%" PRId64 "</td></tr>", integer(row, "processes"));
         }
         json_decref(row);
     }

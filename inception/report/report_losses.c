@@ -65,7 +65,7 @@ void figure_ending(Figures *f)
     frame.x_low = f->x[first];
     svg_extent(last + first, count, &frame.y_low, &frame.y_high);
     svg_extent(mean + first, count, &frame.y_low, &frame.y_high);
-    snprintf(note, sizeof note, "The last %lld steps: one tower's loss and mean_loss%s.", (long long)count,
+    snprintf(note, sizeof note, "The last %" PRId64 " steps: one tower's loss and mean_loss%s.", count,
              window > 1 ? "" : " (here they agree)");
     figure_open(f, &plot, &frame, "Step by step", note);
     svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
@@ -79,7 +79,7 @@ void figure_ending(Figures *f)
                 if (k >= 0 && k < run->steps && isfinite(last[k])) sum += last[k], n++;
             f->scratch[2][i] = n ? sum / (double)n : NAN;
         }
-        snprintf(name, sizeof name, "last, over %lld", (long long)window);
+        snprintf(name, sizeof name, "last, over %" PRId64, window);
         svg_line(&plot, f->x + first, f->scratch[2] + first, count, 3, 1.6, name);
     }
     svg_line(&plot, f->x + first, mean + first, count, 0, 2, "mean_loss");

@@ -292,9 +292,10 @@ void figure_layers(Figures *f)
                         .tint = 3};
         snprintf(
             note, sizeof note,
-            "Gradient relative to weight (root mean squares), from %.2g (pale) to %.2g (full), steps %lld to %lld. A "
-            "pale row learns slowly; a sudden change of a whole column marks a step that disturbed all layers.",
-            pow(10, low), pow(10, high), (long long)grid->step[0], (long long)grid->step[grid->columns - 1]);
+            "Gradient relative to weight (root mean squares), from %.2g (pale) to %.2g (full), steps %" PRId64
+            " to %" PRId64
+            ". A pale row learns slowly; a sudden change of a whole column marks a step that disturbed all layers.",
+            pow(10, low), pow(10, high), grid->step[0], grid->step[grid->columns - 1]);
         figure_begin(f, true, "Layers", note);
         svg_heat(f->to, &heat);
         figure_end(f);

@@ -17,7 +17,7 @@ static Status spans_create(const Run *run, StepSpan **made)
 {
     int64_t seen = 0, before = 0;
     StepSpan *spans = calloc((size_t)run->steps + 1, sizeof *spans);
-    if (!spans) return FAIL(ERR_MEMORY, "no memory for the images of %lld steps", (long long)run->steps);
+    if (!spans) return FAIL(ERR_MEMORY, "no memory for the images of %" PRId64 " steps", run->steps);
     for (int64_t i = 0; i < run->steps; i++) {
         const RunStep *step = &run->step[i];
         seen += (step->step - before - 1) * step->images;
@@ -94,7 +94,7 @@ static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
     TRY_OUT(spans_create(b, &bs));
     pair = calloc((size_t)(2 * most + 1), sizeof *pair);
     images = calloc((size_t)most + 1, sizeof *images);
-    if (!pair || !images) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %lld pairs of losses", (long long)most));
+    if (!pair || !images) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %" PRId64 " pairs of losses", most));
     int64_t count = loss_pairs(a, as, b, bs, pair, pair + most, images), first = count / 2;
     d->same = count > 0 && equal_steps(a, as, b, bs);
     for (int64_t i = 0; i < count; i++) d->same &= pair[i] == 0;
@@ -189,7 +189,7 @@ static Status speeds(const Run *run, double **made, int64_t *count)
 {
     double *x = calloc(2 * (size_t)run->steps + 1, sizeof *x), *copy = x + run->steps;
     int64_t n = 0;
-    if (!x) return FAIL(ERR_MEMORY, "no memory for the speeds of %lld steps", (long long)run->steps);
+    if (!x) return FAIL(ERR_MEMORY, "no memory for the speeds of %" PRId64 " steps", run->steps);
     for (int64_t i = run->steps / 10; i < run->steps; i++)
         if (isfinite(run->step[i].images_per_sec) && run->step[i].images_per_sec > 0)
             x[n++] = log(run->step[i].images_per_sec);

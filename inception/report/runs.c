@@ -200,11 +200,11 @@ static void row_print(const RunRow *row, int name_width, FILE *to)
     char score[48] = "-", time[32] = "-";
     if (row->kind != NOT_SCORED) run_score_text(row->kind, row->score, score, sizeof score);
     if (isfinite(row->seconds)) {
-        long long s = (long long)(row->seconds + 0.5);
-        snprintf(time, sizeof time, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+        int64_t s = (int64_t)(row->seconds + 0.5);
+        snprintf(time, sizeof time, "%" PRId64 ":%02" PRId64 ":%02" PRId64, s / 3600, s / 60 % 60, s % 60);
     }
-    text_printf(to, "%-*s  %-16s  %-11s %9lld  %-18s %9s  %s%s%s\n", name_width, row->name, row->model, row->state,
-                (long long)row->step, score, time, row->started, *row->why ? "  " : "", row->why);
+    text_printf(to, "%-*s  %-16s  %-11s %9" PRId64 "  %-18s %9s  %s%s%s\n", name_width, row->name, row->model,
+                row->state, row->step, score, time, row->started, *row->why ? "  " : "", row->why);
 }
 
 static json_t *row_json(const RunRow *row)

@@ -349,8 +349,8 @@ static void heat_cell(FILE *to, const SvgHeat *h, int row, int column, double to
     fprintf(to, "<rect class=\"f%d\" fill-opacity=\"%.3f\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.2f\"/>",
             h->tint, fmin(fmax(share, 0), 1), x, y, cell - gap, h->row_height - gap);
     if (!h->number || h->number[index] == 0 || cell < 24) return;
-    fprintf(to, "<text class=\"mid %s\" x=\"%.1f\" y=\"%.1f\">%lld</text>", share > 0.55 ? "full" : "cell",
-            x + cell / 2, y + h->row_height / 2 + 4, (long long)h->number[index]);
+    fprintf(to, "<text class=\"mid %s\" x=\"%.1f\" y=\"%.1f\">%" PRId64 "</text>", share > 0.55 ? "full" : "cell",
+            x + cell / 2, y + h->row_height / 2 + 4, h->number[index]);
 }
 
 void svg_heat(FILE *to, const SvgHeat *h)

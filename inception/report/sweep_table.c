@@ -77,8 +77,8 @@ static void setting_print(const SweepResult *result, int rank, FILE *to)
     if (score.count) run_score_text(score.kind, score.mean, best, sizeof best);
     if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", run_score_scale(score.kind) * score.deviation);
     snprintf(runs, sizeof runs, "%d/%d", score.count, result->repeats);
-    text_printf(to, "%4s  t%03d     %5s  %6lld  %-17s  %9s", place, setting->number, runs,
-                (long long)sweep_epochs(setting, result->repeats), best, deviation);
+    text_printf(to, "%4s  t%03d     %5s  %6" PRId64 "  %-17s  %9s", place, setting->number, runs,
+                sweep_epochs(setting, result->repeats), best, deviation);
     json_object_foreach(setting->values, key, value)
     {
         text_printf(to, "  %*.*s", VALUE_WIDTH, VALUE_WIDTH, json_string_value(value));

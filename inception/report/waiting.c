@@ -41,8 +41,8 @@ void waiting_text(const Run *run, FILE *to)
     WaitingSteps s;
     int shown = 0;
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
-        text_printf(to, "  steps %lld to %lld: all towers waited for tower %d%s, slow in %s\n", (long long)s.first,
-                    (long long)s.last, s.tower, s.where, s.activity);
+        text_printf(to, "  steps %" PRId64 " to %" PRId64 ": all towers waited for tower %d%s, slow in %s\n", s.first,
+                    s.last, s.tower, s.where, s.activity);
 }
 
 json_t *waiting_json(const Run *run)
@@ -93,9 +93,9 @@ void waiting_html(const Run *run, FILE *to)
     }
     for (int64_t at = 0; shown < STRETCHES_SHOWN && stretch_next(run, &at, &s); shown++)
         svg_printf(to,
-                   "<tr><th>slow</th><td colspan=\"4\">tower %d%s in %s, steps %lld to %lld: all others waited for "
-                   "it</td></tr>",
-                   s.tower, s.where, s.activity, (long long)s.first, (long long)s.last);
+                   "<tr><th>slow</th><td colspan=\"4\">tower %d%s in %s, steps %" PRId64 " to %" PRId64
+                   ": all others waited for it</td></tr>",
+                   s.tower, s.where, s.activity, s.first, s.last);
     fputs("</table>", to);
     free(scratch);
 }

@@ -180,7 +180,7 @@ void product_plan_text(const ProductPlan *plan, char *buffer, size_t bytes)
     Text text = text_start(buffer, bytes);
     text_add(&text, "product %zu", plan->workspace_bytes);
     for (size_t i = 0; i < sizeof plan->algo.data / sizeof *plan->algo.data; i++)
-        text_add(&text, " %llx", (unsigned long long)plan->algo.data[i]);
+        text_add(&text, " %" PRIx64, plan->algo.data[i]);
 }
 
 /* Sums that are not divided have CUBLASLT_REDUCTION_SCHEME_NONE, 0. */

@@ -69,7 +69,7 @@ static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
                                        &type) == CUDNN_STATUS_SUCCESS &&
               cudnnBackendGetAttribute(choice[i], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &got,
                                        &value) == CUDNN_STATUS_SUCCESS;
-        if (all) text_add(&text, " %d=%lld", (int)type, (long long)value);
+        if (all) text_add(&text, " %d=%" PRId64, (int)type, value);
     }
     for (int i = 0; i < KNOBS; i++) descriptor_destroy(&choice[i]);
     return all && !text.truncated && count <= KNOBS;
@@ -105,7 +105,7 @@ static Status plan_create(CudnnLibrary *library, Descriptor config, const CudnnR
     if (!p) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the cuDNN plan"));
     p->library = library;
     p->workspace_bytes = workspace;
-    snprintf(p->text, sizeof p->text, "engine %lld knobs", (long long)number);
+    snprintf(p->text, sizeof p->text, "engine %" PRId64 " knobs", number);
     if (!text_add_knobs(config, p->text, sizeof p->text)) goto out; /* no other process could make it */
     p->plan = plan;
     plan = NULL;

@@ -20,7 +20,7 @@ static void operand_add(Text *text, const Tensor *t)
     if (!t->data)
         text_add(text, " -");
     else
-        text_add(text, " %s %s %lld", dtype_name(t->dtype), shape_text(t->shape), (long long)t->pitch);
+        text_add(text, " %s %s %" PRId64, dtype_name(t->dtype), shape_text(t->shape), t->pitch);
 }
 
 /* The call as the text of a task of the plan cache. */

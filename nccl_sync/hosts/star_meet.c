@@ -69,10 +69,9 @@ static void rank_take(Star *c, Stranger *stranger)
     }
     if (!twice && !c->config.any_build && hello->build != c->build)
         failure_make(c, ERR_ARG, 0,
-                     "rank %d on %s runs another build of towers (version %s, digest %016llx) than rank 0 "
-                     "(version " TOWERS_VERSION ", digest %016llx); install the same file on all hosts",
-                     hello->rank, hello->host, hello->version, (unsigned long long)hello->build,
-                     (unsigned long long)c->build);
+                     "rank %d on %s runs another build of towers (version %s, digest %016" PRIx64 ") than rank 0 "
+                     "(version " TOWERS_VERSION ", digest %016" PRIx64 "); install the same file on all hosts",
+                     hello->rank, hello->host, hello->version, hello->build, c->build);
 }
 
 /* The next frame of a handshake. */
@@ -130,8 +129,10 @@ static Status descriptors_allow(int ranks)
     rlim_t was = limit.rlim_cur;
     limit.rlim_cur = wanted;
     if (wanted <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0) return OK;
-    return FAIL(ERR_COMM, "%d programs need %llu descriptors, but this one may open %llu: raise the limit (ulimit -n)",
-                ranks, (unsigned long long)wanted, (unsigned long long)was);
+    return FAIL(ERR_COMM,
+                "%d programs need %" PRIu64 " descriptors, but this one may open %" PRIu64
+                ": raise the limit (ulimit -n)",
+                ranks, wanted, was);
 }
 
 static Status root_meet(Star *c, int port, int64_t deadline)

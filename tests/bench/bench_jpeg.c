@@ -86,8 +86,8 @@ static Status bench_run(Bench *b, double seconds)
     for (; rounds < 2 || processor_seconds() < end; rounds++)
         for (int way = 0; way < WAYS; way++) TRY(round_run(b, way, rounds, &least[way]));
     double each = 1e6 / b->count;
-    printf("{\"images\": %d, \"rounds\": %lld, \"bare_us\": %.1f, \"whole_us\": %.1f, \"part_us\": %.1f}\n", b->count,
-           (long long)rounds, least[0] * each, least[1] * each, least[2] * each);
+    printf("{\"images\": %d, \"rounds\": %" PRId64 ", \"bare_us\": %.1f, \"whole_us\": %.1f, \"part_us\": %.1f}\n",
+           b->count, rounds, least[0] * each, least[1] * each, least[2] * each);
     return OK;
 }
 

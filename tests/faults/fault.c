@@ -247,8 +247,10 @@ static Status tensor_poison(Device *device, const Tensor *t, const Fault *fault)
     int64_t count = shape_count(t->shape);
     size_t bytes = (size_t)((shape_pixels(t->shape) - 1) * t->pitch + t->shape.c) * dtype_bytes(t->dtype);
     if (fault->index >= count)
-        return FAIL(ERR_ARG, "TOWERS_FAULT: index %lld is out of range: the output of layer '%s' has %lld elements",
-                    (long long)fault->index, fault->layer, (long long)count);
+        return FAIL(ERR_ARG,
+                    "TOWERS_FAULT: index %" PRId64 " is out of range: the output of layer '%s' has %" PRId64
+                    " elements",
+                    fault->index, fault->layer, count);
     char *host = malloc(bytes);
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the fault injected into layer '%s' (%zu bytes)", fault->layer, bytes);

@@ -97,7 +97,7 @@ static void run_close(Run *run)
 
 static void checkpoint_name(const Run *run, int64_t step, const char *file, char path[PATH_BYTES])
 {
-    snprintf(path, PATH_BYTES, "%s/ckpt/step-%010lld/%s", run->dir, (long long)step, file);
+    snprintf(path, PATH_BYTES, "%s/ckpt/step-%010" PRId64 "/%s", run->dir, step, file);
 }
 
 static int64_t newest_checkpoint(const Run *run)
@@ -120,7 +120,7 @@ static void same_file(const Run *a, const Run *b, int64_t step, const char *file
     assert_int_equal(file_sum(path, &x), OK);
     checkpoint_name(b, step, file, path);
     assert_int_equal(file_sum(path, &y), OK);
-    if (memcmp(&x, &y, sizeof x)) fail_msg("step %lld: %s differs", (long long)step, file);
+    if (memcmp(&x, &y, sizeof x)) fail_msg("step %" PRId64 ": %s differs", step, file);
 }
 
 /* ---- the reference: every step of a run that nothing happens to */
@@ -176,9 +176,9 @@ static Triple triple_of(int i)
     const char *layer = layers[t.layer];
     bool single = !t.backward && (!strcmp(layer, "stem.conv") || !strcmp(layer, "fc2") || !strcmp(layer, "conv2"));
     if (single) t.index = draw(i, 5, BATCH * CLASSES);
-    int used = snprintf(t.fault, sizeof t.fault, "%s:tower=%d,step=%lld,layer=%s,activity=%s", t.inf ? "inf" : "nan",
-                        t.tower, (long long)t.step, layer, t.backward ? "backward" : "forward");
-    if (single) snprintf(t.fault + used, sizeof t.fault - (size_t)used, ",index=%lld", (long long)t.index);
+    int used = snprintf(t.fault, sizeof t.fault, "%s:tower=%d,step=%" PRId64 ",layer=%s,activity=%s",
+                        t.inf ? "inf" : "nan", t.tower, t.step, layer, t.backward ? "backward" : "forward");
+    if (single) snprintf(t.fault + used, sizeof t.fault - (size_t)used, ",index=%" PRId64, t.index);
     return t;
 }
 
@@ -199,7 +199,7 @@ static void check_replay(const Triple *t, const Run *run)
     Capsule *capsule;
     Replica *replica;
     Finding found;
-    snprintf(path, sizeof path, "%s/nan-step-%lld-tower-%d", run->dir, (long long)t->step, t->tower);
+    snprintf(path, sizeof path, "%s/nan-step-%" PRId64 "-tower-%d", run->dir, t->step, t->tower);
     if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
     assert_string_equal(capsule->fault, t->fault);
     capsule->program.model = &model;
@@ -229,7 +229,7 @@ static void test_random_triples(void **state)
         run_live(&run, t.fault);
         if (run.status != ERR_NUMERIC) fail_msg("%s: status %d: %s", t.fault, run.status, run.message);
         check_finding(&t, &run.ledger->search.found);
-        snprintf(wanted, sizeof wanted, "tower %d, step %lld: ", t.tower, (long long)t.step);
+        snprintf(wanted, sizeof wanted, "tower %d, step %" PRId64 ": ", t.tower, t.step);
         assert_memory_equal(run.message, wanted, strlen(wanted));
         snprintf(wanted, sizeof wanted, "layer %s (", layers[t.layer]);
         assert_non_null(strstr(run.message, wanted));
@@ -319,8 +319,8 @@ static void test_samples_are_named(void **state)
     assert_int_equal(loader_create(&config, &loader), OK);
     assert_int_equal(loader_next(loader, &batch), OK);
     assert_int_equal(found->sample, batch->ids[2]);
-    snprintf(wanted, sizeof wanted, "samples of the tower: %lld %lld %lld %lld (4 in all", (long long)batch->ids[0],
-             (long long)batch->ids[1], (long long)batch->ids[2], (long long)batch->ids[3]);
+    snprintf(wanted, sizeof wanted, "samples of the tower: %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " (4 in all",
+             batch->ids[0], batch->ids[1], batch->ids[2], batch->ids[3]);
     if (!strstr(run.message, wanted)) fail_msg("no '%s' in: %s", wanted, run.message);
     loader_destroy(loader);
     run_close(&run);
@@ -442,7 +442,7 @@ static void rolled_back(const char *name, const char *fault, int64_t left_out)
     run_live(&run, fault);
     if (run.status != OK) fail_msg("%s", run.message);
     snprintf(skip_name, sizeof skip_name, "%s-skip", name);
-    snprintf(skip_fault, sizeof skip_fault, "nan:tower=1,step=%lld", (long long)left_out);
+    snprintf(skip_fault, sizeof skip_fault, "nan:tower=1,step=%" PRId64, left_out);
     run_make(&skipped, skip_name);
     skipped.job.nan_policy = NAN_POLICY_SKIP;
     skipped.job.gate.skips_max = 1;

@@ -87,7 +87,7 @@ static bool is_right(const char *name)
         memory_sum(own, sizeof own, &wanted);
         return file_sum(path, &sum) == OK && !memcmp(&sum, &wanted, sizeof sum);
     }
-    if (sscanf(name, "nan-step-%lld-tower-%d%n", &step, &tower, &end) == 2)
+    if (sscanf(name, "nan-step-%" SCNd64 "-tower-%d%n", &step, &tower, &end) == 2)
         return !name[end] && tower >= FUZZ_TOWERS / FUZZ_RANKS && tower < FUZZ_TOWERS && is_capsule(path);
     if (sscanf(name, "stack-tower-%d.txt%n", &tower, &end) == 1)
         return end && !name[end] && tower >= FUZZ_TOWERS / FUZZ_RANKS && tower < FUZZ_TOWERS && is_as_announced(path);

@@ -268,7 +268,7 @@ static Status large_and_small(Comm *comm, Device *device, float *grads, int rank
                 TRY_OUT(FAIL(ERR_INTERNAL, "broadcast %d: byte %zu", i, k));
     }
     if (fake_gpu_count("ncclBroadcast") != 4) /* two large ones, of two pieces each */
-        TRY_OUT(FAIL(ERR_INTERNAL, "%lld pieces by NCCL", (long long)fake_gpu_count("ncclBroadcast")));
+        TRY_OUT(FAIL(ERR_INTERNAL, "%" PRId64 " pieces by NCCL", fake_gpu_count("ncclBroadcast")));
     for (size_t n = SMALL; n <= PART; n += PART - SMALL) {
         for (size_t k = 0; k < n; k++) bytes[k] = (unsigned char)(k * 7 + (size_t)rank);
         TRY_OUT(comm_gather(comm, bytes, n, all));
@@ -718,9 +718,9 @@ static bool check_failing(const char *name, int64_t nth)
     bool reached = seen->failed[1][0] || seen->status[1] == ERR_DEVICE; /* one that did not open leaves no name */
     bool well[2] = {seen->status[0] == OK, seen->status[1] == OK};
     if (well[0] != well[1] || seen->alive[0] || seen->alive[1] || seen->status[1] == STATUS_COUNT)
-        fail_msg("call %lld of %s: status %d and %d ('%s'), %d and %d objects left", (long long)nth, name,
+        fail_msg("call %" PRId64 " of %s: status %d and %d ('%s'), %d and %d objects left", nth, name,
                  (int)seen->status[0], (int)seen->status[1], seen->message[1], seen->alive[0], seen->alive[1]);
-    if (well[1] && reached && !may_fail(name)) fail_msg("call %lld of %s: nobody noticed", (long long)nth, name);
+    if (well[1] && reached && !may_fail(name)) fail_msg("call %" PRId64 " of %s: nobody noticed", nth, name);
     group_end(&g);
     return reached;
 }
@@ -888,13 +888,13 @@ static void test_failing_rank_ends_the_run(void **state)
         run.on_start = start_failing;
         Status st = gpu_run_live(&run);
         for (int r = 0; r < 2; r++) {
-            if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %lld: rank %d hung", (long long)fail_at, r);
-            if (run.seen->rank[r].alive) fail_msg("call %lld: rank %d left objects", (long long)fail_at, r);
+            if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %" PRId64 ": rank %d hung", fail_at, r);
+            if (run.seen->rank[r].alive) fail_msg("call %" PRId64 ": rank %d left objects", fail_at, r);
         }
         const char *failed = run.seen->rank[1].failed; /* maybe the last question of a run: then rank 0 is through */
         bool asked_last = run.seen->rank[0].status == OK && (may_fail(failed) || !strcmp(failed, "cudaEventQuery"));
         if (!asked_last && (run.seen->rank[0].status == OK) != (run.seen->rank[1].status == OK))
-            fail_msg("call %lld (%s): rank 0: '%s', rank 1: '%s'", (long long)fail_at, run.seen->rank[1].failed,
+            fail_msg("call %" PRId64 " (%s): rank 0: '%s', rank 1: '%s'", fail_at, run.seen->rank[1].failed,
                      run.seen->rank[0].message, run.seen->rank[1].message);
         ended += st != OK;
         gpu_run_close(&run);

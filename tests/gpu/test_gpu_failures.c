@@ -79,7 +79,7 @@ static int mistakes;
 
 static void complain(int64_t number, const char *call, const char *what)
 {
-    fprintf(stderr, "call %lld (%s) failed: %s\n", (long long)number, call, what);
+    fprintf(stderr, "call %" PRId64 " (%s) failed: %s\n", number, call, what);
     mistakes++;
 }
 
@@ -150,7 +150,7 @@ static void check_calls(bool deterministic, bool strict)
         check_failure(n, deterministic, strict);
         taken++;
     }
-    print_message("  %lld of %lld calls\n", (long long)taken, (long long)calls);
+    print_message("  %" PRId64 " of %" PRId64 " calls\n", taken, calls);
     assert_true(taken > 50);
     assert_int_equal(mistakes, 0);
 }

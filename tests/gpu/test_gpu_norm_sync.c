@@ -218,8 +218,8 @@ static bool check_failure(int64_t number)
     bool named = strstr(told, failed) ||
                  (strcmp(failed, "kernel") == 0 && (strstr(told, "kernel_") || strstr(told, "convert_")));
     for (int r = 0; r < 2; r++) {
-        if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %lld: rank %d hung", (long long)number, r);
-        if (run.seen->rank[r].alive) fail_msg("call %lld: rank %d left objects", (long long)number, r);
+        if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %" PRId64 ": rank %d hung", number, r);
+        if (run.seen->rank[r].alive) fail_msg("call %" PRId64 ": rank %d left objects", number, r);
     }
     if (!harmless && (run.seen->rank[0].status != ERR_COMM || run.seen->rank[1].status == OK || !named))
         fail_msg("call %lld, %s: %d, %d '%s'", (long long)number, failed, (int)run.seen->rank[0].status,

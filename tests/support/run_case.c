@@ -348,8 +348,8 @@ static void check_values(Run *run, int k)
     }
     if (worst <= limit) return;
     double got = dtype_load(t->dtype, run->out_buffer[k].host, element_place(&run->out_buffer[k], t, at));
-    complain(run, "out[%d] is off by %.3g, allowed %.3g: element %lld is %.9g, wanted %.9g", k, worst, limit,
-             (long long)at, got, wanted->data[at]);
+    complain(run, "out[%d] is off by %.3g, allowed %.3g: element %" PRId64 " is %.9g, wanted %.9g", k, worst, limit, at,
+             got, wanted->data[at]);
 }
 
 static void check_untouched(Run *run)

@@ -138,8 +138,8 @@ static void expect_tensor(const char *name, const char *what, const Tensor *t, c
         for (int64_t c = 0; c < t->pitch; c++) {
             double have = value_at(t, p * t->pitch + c), want = c < t->shape.c ? wanted[p * t->shape.c + c] : NAN;
             if (isnan(want) ? isnan(have) : fabs(have - want) <= unit * (fabs(want) + inner)) continue;
-            fail_msg("%s, %s %s %s: pixel %lld channel %lld is %g, wanted %g", name, what, dtype_name(t->dtype),
-                     shape_text(t->shape), (long long)p, (long long)c, have, want);
+            fail_msg("%s, %s %s %s: pixel %" PRId64 " channel %" PRId64 " is %g, wanted %g", name, what,
+                     dtype_name(t->dtype), shape_text(t->shape), p, c, have, want);
         }
 }
 

@@ -225,8 +225,8 @@ static void check_zeros(const Case *c, OpKind kind, Dtype dtype)
     for (int64_t i = 0; i < count; i++) {
         zeros += !seen[i];
         if (!seen[i] && value_at(&job.to, i) != 0)
-            fail_msg("%s, %s %s: %lld is %g where the window sees zeros alone", c->name, op_name(kind),
-                     dtype_name(dtype), (long long)i, value_at(&job.to, i));
+            fail_msg("%s, %s %s: %" PRId64 " is %g where the window sees zeros alone", c->name, op_name(kind),
+                     dtype_name(dtype), i, value_at(&job.to, i));
     }
     assert_true(zeros > count / 16 && zeros < count);
     free(seen);

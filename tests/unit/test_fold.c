@@ -35,7 +35,7 @@ static void where_read(const Source *source, int64_t index, char *text, size_t b
     if (source->info.shard_first) /* each patient is in several shards */
         snprintf(text, bytes, "data/%d.tar: p%d/%d.jpg, offset 512", (int)index % 5, patient_of(index), (int)index);
     else
-        snprintf(text, bytes, "data/c%d/p%d/%lld.jpg", label_of(index), patient_of(index), (long long)index);
+        snprintf(text, bytes, "data/c%d/p%d/%" PRId64 ".jpg", label_of(index), patient_of(index), index);
 }
 
 static int closed;

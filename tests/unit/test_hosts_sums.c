@@ -236,8 +236,7 @@ static Status sum_beside(Comm *comm, int rank)
     comm_sum_times(comm, &times);
     int64_t span = times.ended_ns - times.begun_ns;
     if (times.sums != 2 || times.busy_ns <= 0 || times.busy_ns > span)
-        return FAIL(ERR_INTERNAL, "%d sums of %lld ns within %lld ns", times.sums, (long long)times.busy_ns,
-                    (long long)span);
+        return FAIL(ERR_INTERNAL, "%d sums of %" PRId64 " ns within %" PRId64 " ns", times.sums, times.busy_ns, span);
     comm_sum_times(comm, &times);
     if (times.sums) return FAIL(ERR_INTERNAL, "the times of %d sums are told twice", times.sums);
     if (comm_allreduce_end(comm, 0, x, COUNT) == ERR_INTERNAL) return OK;

@@ -93,9 +93,8 @@ static void test_counts(void **state)
         role_elements(program.graph, ROLE_STATE, &states);
         if (params != rows[i].params || (rows[i].macs && macs != rows[i].macs) || tensors != rows[i].tensors ||
             states != rows[i].states)
-            fail_msg("%s %s, aux %d: %lld parameters in %d tensors, %lld multiply-adds, %d statistics",
-                     rows[i].form.model, rows[i].form.variant, rows[i].form.aux, (long long)params, tensors,
-                     (long long)macs, states);
+            fail_msg("%s %s, aux %d: %" PRId64 " parameters in %d tensors, %" PRId64 " multiply-adds, %d statistics",
+                     rows[i].form.model, rows[i].form.variant, rows[i].form.aux, params, tensors, macs, states);
         program_destroy(&program);
     }
 }

@@ -220,8 +220,8 @@ static void check_places(const char *what, const TrainJob *job, const Place *wan
         const Place *w = &wanted[s];
         if (got.phase == w->phase && got.batch == w->batch && got.before == w->before && got.batches == w->batches)
             continue;
-        fail_msg("%s, step %d: phase %d, batch %lld, %lld before, %d taken", what, s, got.phase, (long long)got.batch,
-                 (long long)got.before, got.batches);
+        fail_msg("%s, step %d: phase %d, batch %" PRId64 ", %" PRId64 " before, %d taken", what, s, got.phase,
+                 got.batch, got.before, got.batches);
     }
 }
 

@@ -57,7 +57,7 @@ static void waits_double_without_progress(void **state)
         Status st = ERR_COMM;
         assert_true(crash(&restarts, &job, rows[i].step, &st));
         if (waited_s != rows[i].wait_s)
-            fail_msg("restart %d waits %lld s, expected %lld", i + 1, (long long)waited_s, (long long)rows[i].wait_s);
+            fail_msg("restart %d waits %" PRId64 " s, expected %" PRId64, i + 1, waited_s, rows[i].wait_s);
     }
     assert_int_equal(job.restarts, ROWS);
     char *text = scratch_text(RESTARTS_FILE);

@@ -77,7 +77,7 @@ static void intervals_cover(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double missed = miss_share(rows[i].memory, rows[i].count, 1000);
         if (missed > 0.065)
-            fail_msg("memory %g, %lld values: missed %.1f %%", rows[i].memory, (long long)rows[i].count, 100 * missed);
+            fail_msg("memory %g, %" PRId64 " values: missed %.1f %%", rows[i].memory, rows[i].count, 100 * missed);
     }
     assert_true(miss_share(0, 1000, 1000) > 0.005); /* and not because they are endless */
 }

@@ -153,8 +153,7 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     }
     if (bytes && fallocate(file->fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != EINVAL &&
         errno != ENOSYS)
-        TRY_OUT(
-            FAIL(ERR_IO, "cannot reserve %llu bytes for '%s': %s", (unsigned long long)bytes, shown, strerror(errno)));
+        TRY_OUT(FAIL(ERR_IO, "cannot reserve %" PRIu64 " bytes for '%s': %s", bytes, shown, strerror(errno)));
     *made = file;
     file = NULL;
 out:
@@ -349,8 +348,7 @@ Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit
     *bytes = (uint64_t)info.st_size;
     if (*bytes > limit) {
         close(opened);
-        return FAIL(wrong, "'%s' has %llu bytes, larger than the limit of %llu", path, (unsigned long long)*bytes,
-                    (unsigned long long)limit);
+        return FAIL(wrong, "'%s' has %" PRIu64 " bytes, larger than the limit of %" PRIu64, path, *bytes, limit);
     }
     *fd = opened;
     return OK;
@@ -421,7 +419,7 @@ Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, 
     char *text = NULL;
     TRY(file_open(path, owner, wrong, limit, &fd, &size));
     text = malloc((size_t)size + 1);
-    if (!text) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %llu bytes of '%s'", (unsigned long long)size, path));
+    if (!text) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %" PRIu64 " bytes of '%s'", size, path));
     TRY_OUT(read_full(fd, path, text, (size_t)size, &got));
     text[got] = 0;
     *bytes = text;

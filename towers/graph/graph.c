@@ -182,8 +182,9 @@ static Value add_leaf(Graph *g, ValueInfo info)
     if (graph_failed(g)) return none;
     if (!shape_is_valid(info.shape))
         return list_fail(g, ERR_SHAPE,
-                         "%s: %s is not a shape: every size is at least 1, and no value has more than %lld elements",
-                         info.name, shape_text(info.shape), (long long)count_limit);
+                         "%s: %s is not a shape: every size is at least 1, and no value has more than %" PRId64
+                         " elements",
+                         info.name, shape_text(info.shape), count_limit);
     if (graph_find(g, info.name).id)
         return list_fail(g, ERR_ARG, "%s: this name is already used in the graph", info.name);
     info.op = -1;

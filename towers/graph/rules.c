@@ -23,8 +23,7 @@ void rule_fail(ShapeCall *c, Status code, const char *format, ...)
 
 void rule_count(ShapeCall *c, const char *what, int64_t wanted, int64_t have)
 {
-    if (wanted != have)
-        rule_fail(c, ERR_SHAPE, "%s: expected %lld, found %lld", what, (long long)wanted, (long long)have);
+    if (wanted != have) rule_fail(c, ERR_SHAPE, "%s: expected %" PRId64 ", found %" PRId64, what, wanted, have);
 }
 
 void rule_shape(ShapeCall *c, int i, const char *what, Shape wanted)

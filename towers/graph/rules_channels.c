@@ -31,8 +31,8 @@ void shape_slice(ShapeCall *c)
     Shape x = c->in[0], y = rule_asked(c);
     int32_t first = c->op->attr.slice.first;
     if (first < 0 || (int64_t)first + y.c > x.c)
-        rule_fail(c, ERR_SHAPE, "channels %d to %lld exceed the operand's %d (%s)", first, (long long)first + y.c, x.c,
-                  shape_text(x));
+        rule_fail(c, ERR_SHAPE, "channels %d to %" PRId64 " exceed the operand's %d (%s)", first, (int64_t)first + y.c,
+                  x.c, shape_text(x));
     if (y.n != x.n || y.h != x.h || y.w != x.w)
         rule_fail(c, ERR_SHAPE, "a slice of %s cannot have the shape %s", shape_text(x), shape_text(y));
     rule_out(c, 0, NULL, y, c->dtype[0]);
@@ -47,8 +47,8 @@ void shape_reshape(ShapeCall *c)
 {
     Shape x = c->in[0], y = rule_asked(c);
     if (shape_count(x) != shape_count(y))
-        rule_fail(c, ERR_SHAPE, "%s has %lld elements, %s has %lld", shape_text(x), (long long)shape_count(x),
-                  shape_text(y), (long long)shape_count(y));
+        rule_fail(c, ERR_SHAPE, "%s has %" PRId64 " elements, %s has %" PRId64, shape_text(x), shape_count(x),
+                  shape_text(y), shape_count(y));
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
@@ -65,8 +65,8 @@ void shape_pad(ShapeCall *c)
     int64_t h = (int64_t)x.h + op->attr.pad.top + op->attr.pad.bottom,
             w = (int64_t)x.w + op->attr.pad.left + op->attr.pad.right;
     if (h < 1 || w < 1 || h > INT32_MAX || w > INT32_MAX)
-        rule_fail(c, ERR_SHAPE, "%s cannot be padded to a height of %lld and a width of %lld", shape_text(x),
-                  (long long)h, (long long)w);
+        rule_fail(c, ERR_SHAPE, "%s cannot be padded to a height of %" PRId64 " and a width of %" PRId64, shape_text(x),
+                  h, w);
     else
         y.h = (int32_t)h, y.w = (int32_t)w;
     rule_out(c, 0, NULL, y, c->dtype[0]);

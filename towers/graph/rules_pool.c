@@ -32,8 +32,8 @@ static Shape maximum(ShapeCall *c, Shape x)
     Shape y = pooled(c, x);
     if ((int64_t)w->kh * w->kw > PLACES)
         rule_fail(c, ERR_UNSUPPORTED,
-                  "window %dx%d has %lld elements; the argmax of a maximum pooling holds at most %d", w->kh, w->kw,
-                  (long long)w->kh * w->kw, PLACES);
+                  "window %dx%d has %" PRId64 " elements; the argmax of a maximum pooling holds at most %d", w->kh,
+                  w->kw, (int64_t)w->kh * w->kw, PLACES);
     return y;
 }
 

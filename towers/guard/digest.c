@@ -185,16 +185,16 @@ static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const D
     towers_text(p->job, good, others, sizeof others);
     Text text = text_start(buffer, bytes);
     if (2 * votes > processes)
-        text_add(&text, "after step %lld the replica of %s differs from the %d others", (long long)p->run.step, names,
+        text_add(&text, "after step %" PRId64 " the replica of %s differs from the %d others", p->run.step, names,
                  votes);
     else
-        text_add(
-            &text,
-            "after step %lld the replicas of %s and %s differ; the %d replicas have no majority that shows which is "
-            "right",
-            (long long)p->run.step, others, names, processes);
-    text_add(&text, ": %s, %s, element %lld is %.9g in %s instead of %.9g (%lld of %zu elements)", part->name,
-             entry->name, (long long)f->element, f->got, names, f->wanted, (long long)f->wrong, entry->count);
+        text_add(&text,
+                 "after step %" PRId64
+                 " the replicas of %s and %s differ; the %d replicas have no majority that shows which is "
+                 "right",
+                 p->run.step, others, names, processes);
+    text_add(&text, ": %s, %s, element %" PRId64 " is %.9g in %s instead of %.9g (%" PRId64 " of %zu elements)",
+             part->name, entry->name, f->element, f->got, names, f->wanted, f->wrong, entry->count);
 }
 
 static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
@@ -205,8 +205,9 @@ static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
     int votes;
     TRY(entry_find(p, &part, &entry, all));
     if (!entry) { /* equal when read again: the first read was wrong */
-        snprintf(drift, DRIFT_TEXT, "after step %lld the replicas' digests differed once, but not when compared again",
-                 (long long)p->run.step);
+        snprintf(drift, DRIFT_TEXT,
+                 "after step %" PRId64 " the replicas' digests differed once, but not when compared again",
+                 p->run.step);
         return OK;
     }
     TRY(entry_compare(p, entry, majority_find(all, p->ledger->processes, &votes), all));

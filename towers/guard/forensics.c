@@ -31,14 +31,14 @@ static void report_first_sample(const TowerProcess *p, LedgerSearch *search, con
     char where[512];
     if (!search->found.samples || !batch->ids) return;
     source_where(p->job->train, search->found.sample, where, sizeof where);
-    report_add(search, "  in %d of %d samples, the first is number %lld (%s)", search->found.samples, batch->n,
-               (long long)search->found.sample, where);
+    report_add(search, "  in %d of %d samples, the first is number %" PRId64 " (%s)", search->found.samples, batch->n,
+               search->found.sample, where);
     for (int32_t i = 0; batch->share > 0 && i < batch->n; i++) {
         int32_t partner = batch->augment[i * IMAGE_RECORD + IMAGE_PARTNER] - 1;
         if (batch->ids[i] != search->found.sample || partner < 0) continue;
         source_where(p->job->train, batch->ids[partner], where, sizeof where);
-        report_add(search, "    mixed with number %lld (%s), whose share is %.4g", (long long)batch->ids[partner],
-                   where, batch->share);
+        report_add(search, "    mixed with number %" PRId64 " (%s), whose share is %.4g", batch->ids[partner], where,
+                   batch->share);
         break;
     }
 }
@@ -150,8 +150,8 @@ static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const
     search->found.step = refusal->step;
     bool late = refusal->weights >= refusal->step;
     if (late)
-        report_add(search, "  searched with the weights after step %lld, which was already in flight",
-                   (long long)refusal->weights);
+        report_add(search, "  searched with the weights after step %" PRId64 ", which was already in flight",
+                   refusal->weights);
     if (traced != OK)
         report_add(search, "  running the tower's batch again failed: %s", status_message());
     else if (search->found.place == FOUND_NOTHING && late)
@@ -310,8 +310,7 @@ static Status moved_search(TowerProcess *p, const Refusal *refusal, LedgerSearch
 static Status sum_search(TowerProcess *p, const Refusal *refusal, LedgerSearch *search)
 {
     if (refusal->last > refusal->step) {
-        report_add(search, "  the gradients are already those of step %lld, which was in flight",
-                   (long long)refusal->last);
+        report_add(search, "  the gradients are already those of step %" PRId64 ", which was in flight", refusal->last);
         return OK;
     }
     TRY(trace_gradients(p->replica, job_phase_of(p->job, refusal->step - 1), FOUND_SUM, &search->found));

@@ -175,10 +175,11 @@ static Status failure(const TowerProcess *p, const char *what, const char *who, 
         snprintf(where, sizeof where, "bucket %d of %d, element %zu", b, bucket_count(p),
                  element - bucket_at(p, b)->first);
     return FAIL(ERR_DEVICE,
-                "self-test of the %s: %s: %s: expected %.9g, got %.9g (%lld elements are wrong); towers that do not "
+                "self-test of the %s: %s: %s: expected %.9g, got %.9g (%" PRId64
+                " elements are wrong); towers that do not "
                 "receive each other's gradients cannot train together (GPUs: try NCCL_P2P_DISABLE=1, check ACS and "
                 "IOMMU in the BIOS)",
-                what, who, where, f->wanted, f->got, (long long)f->wrong);
+                what, who, where, f->wanted, f->got, f->wrong);
 }
 
 /* Repeat the sum tower by tower to find out whose values do not arrive, and where. */

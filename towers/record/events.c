@@ -63,7 +63,7 @@ static Status value_write(Events *events, int64_t step, Tfevent__Summary__Value 
 }
 
 /* The largest time in the names of the event files of `run_dir`, or 0. */
-static Status newest_time(const char *run_dir, long long *newest)
+static Status newest_time(const char *run_dir, int64_t *newest)
 {
     struct dirent *entry;
     DIR *listing = opendir(run_dir);
@@ -71,7 +71,7 @@ static Status newest_time(const char *run_dir, long long *newest)
     *newest = 0;
     while ((entry = readdir(listing))) {
         if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
-        long long seconds = strtoll(entry->d_name + sizeof prefix - 1, NULL, 10);
+        int64_t seconds = strtoll(entry->d_name + sizeof prefix - 1, NULL, 10);
         if (seconds > *newest && seconds < 9999999999) *newest = seconds;
     }
     closedir(listing);
@@ -96,12 +96,12 @@ static Status head_write(Events *events, int64_t purge_step)
 Status events_open(const char *run_dir, int64_t purge_step, Events **made)
 {
     Status st = OK;
-    long long newest = 0, seconds = (long long)time(NULL);
+    int64_t newest = 0, seconds = time(NULL);
     char host[256] = "", name[512], path[PATH_BYTES];
     TRY(newest_time(run_dir, &newest));
     if (seconds <= newest) seconds = newest + 1;
     if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) strcpy(host, "localhost");
-    snprintf(name, sizeof name, "%s%010lld.%s.%ld", prefix, seconds, host, (long)getpid());
+    snprintf(name, sizeof name, "%s%010" PRId64 ".%s.%ld", prefix, seconds, host, (long)getpid());
     TRY(path_join(path, run_dir, name));
     Events *events = calloc(1, sizeof *events);
     if (!events) return FAIL(ERR_MEMORY, "no memory for the writer of '%s'", path);

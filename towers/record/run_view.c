@@ -28,7 +28,7 @@ Status run_phase(const Run *run, int phase, Run *view, bool *found)
     view->kids = phase == 0 ? run->kids : 0;
     view->steps = 0;
     view->step = calloc((size_t)run->steps + 1, sizeof *view->step);
-    if (!view->step) return FAIL(ERR_MEMORY, "no memory for %lld steps", (long long)run->steps);
+    if (!view->step) return FAIL(ERR_MEMORY, "no memory for %" PRId64 " steps", run->steps);
     for (int64_t i = 0; i < run->steps; i++)
         if (!strcmp(run->step[i].phase, name)) view->step[view->steps++] = run->step[i];
     return OK;
@@ -40,7 +40,7 @@ Status run_term(const Run *phase, int name, Run *view, bool *found)
     *view = *phase;
     view->steps = 0;
     view->step = calloc((size_t)phase->steps + 1, sizeof *view->step);
-    if (!view->step) return FAIL(ERR_MEMORY, "no memory for %lld steps", (long long)phase->steps);
+    if (!view->step) return FAIL(ERR_MEMORY, "no memory for %" PRId64 " steps", phase->steps);
     for (int64_t i = 0; i < phase->steps; i++) {
         int64_t at = phase->step[i].step;
         while (k < phase->terms &&

@@ -29,10 +29,10 @@ void finding_text(const Finding *found, char *buffer, size_t bytes)
     text_add(&text, "%s", finding_place_name(found->place));
     if (found->op >= 0) text_add(&text, ", op %d, layer %s (%s)", found->op, found->layer, op_name(found->kind));
     text_add(&text,
-             ", tensor %s (%s %s): element %lld (n %lld, c %lld, h %lld, w "
-             "%lld) is %g",
-             found->tensor, shape_text(s), dtype_name(found->dtype), (long long)found->index,
-             (long long)(s.h > 0 ? row / s.h : 0), (long long)(s.c > 0 ? found->index % s.c : 0),
-             (long long)(s.h > 0 ? row % s.h : 0), (long long)(s.w > 0 ? pixel % s.w : 0), (double)found->value);
-    if (found->count > 1) text_add(&text, ", and %lld more", (long long)found->count - 1);
+             ", tensor %s (%s %s): element %" PRId64 " (n %" PRId64 ", c %" PRId64 ", h %" PRId64 ", w "
+             "%" PRId64 ") is %g",
+             found->tensor, shape_text(s), dtype_name(found->dtype), found->index, s.h > 0 ? row / s.h : 0,
+             s.c > 0 ? found->index % s.c : 0, s.h > 0 ? row % s.h : 0, s.w > 0 ? pixel % s.w : 0,
+             (double)found->value);
+    if (found->count > 1) text_add(&text, ", and %" PRId64 " more", found->count - 1);
 }

@@ -50,15 +50,15 @@ Status ledger_samples(Ledger *ledger, int64_t count, int classes)
     void *memory =
         mmap(NULL, (size_t)count * sizeof(EvalSample), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "no memory for the predictions of %lld samples: %s", (long long)count, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for the predictions of %" PRId64 " samples: %s", count, strerror(errno));
     ledger->sample = memory;
     ledger->samples = count;
     if (!classes) return OK;
     size_t bytes = (size_t)count * (size_t)classes * sizeof(float);
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return FAIL(ERR_MEMORY, "no memory for the probabilities of %d classes for %lld samples (%zu MiB): %s", classes,
-                    (long long)count, bytes >> 20, strerror(errno));
+        return FAIL(ERR_MEMORY, "no memory for the probabilities of %d classes for %" PRId64 " samples (%zu MiB): %s",
+                    classes, count, bytes >> 20, strerror(errno));
     ledger->score = memory;
     ledger->classes = classes;
     return OK;

@@ -184,8 +184,7 @@ static Status content_copy(TowerProcess *p, Saving *s)
 static Status content_describe(TowerProcess *p, Saving *s)
 {
     s->state = run_state_text(p);
-    if (!s->state)
-        return FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %lld", (long long)p->run.step);
+    if (!s->state) return FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %" PRId64, p->run.step);
     TRY(about_job(p->job, &s->about));
     s->content = (CheckpointContent){.step = p->run.step,
                                      .model = s->model.tensor,
@@ -205,7 +204,7 @@ Status snapshot_save(TowerProcess *p, bool best)
 {
     Status st = OK;
     Saving *s = calloc(1, sizeof *s);
-    if (!s) return FAIL(ERR_MEMORY, "no memory for the checkpoint of step %lld", (long long)p->run.step);
+    if (!s) return FAIL(ERR_MEMORY, "no memory for the checkpoint of step %" PRId64, p->run.step);
     s->best = best;
     process_activity(p, p->run.step, ACTIVITY_SAVE);
     TRY_OUT(statistics_export(p));
@@ -347,7 +346,7 @@ static Status best_branch(TowerProcess *p)
     char from[PATH_BYTES], to[PATH_BYTES], step[64];
     Checkpoint *best = NULL;
     if (p->run.best_step <= 0 || p->run.best_step == p->run.step) return OK;
-    snprintf(step, sizeof step, "../step-%010lld", (long long)p->run.best_step);
+    snprintf(step, sizeof step, "../step-%010" PRId64, p->run.best_step);
     TRY(path_join(from, p->job->resume_path, step));
     if (access(from, F_OK) != 0 || checkpoint_open(from, &best) != OK) {
         p->run.best_step = 0;
@@ -356,7 +355,7 @@ static Status best_branch(TowerProcess *p)
     }
     checkpoint_close(best);
     TRY(path_join(to, p->job->run_dir, "best.safetensors"));
-    snprintf(step, sizeof step, "../step-%010lld/model.safetensors", (long long)p->run.best_step);
+    snprintf(step, sizeof step, "../step-%010" PRId64 "/model.safetensors", p->run.best_step);
     TRY(path_join(from, p->job->resume_path, step));
     return run_file_copy(from, to);
 }
@@ -391,7 +390,7 @@ Status snapshot_return(TowerProcess *p, int64_t step)
 {
     char name[64], path[PATH_BYTES];
     Checkpoint *checkpoint = NULL;
-    snprintf(name, sizeof name, "ckpt/step-%010lld", (long long)step);
+    snprintf(name, sizeof name, "ckpt/step-%010" PRId64, step);
     TRY(path_join(path, p->job->run_dir, name));
     if (is_root(&p->place)) TRY(checkpoint_open(path, &checkpoint));
     Status st = content_restore(p, checkpoint);

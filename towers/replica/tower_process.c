@@ -106,8 +106,8 @@ void storage_note(TowerProcess *p, const char *what, int64_t step)
 {
     char why[LEDGER_MESSAGE];
     snprintf(why, sizeof why, "%s", status_message());
-    ledger_note(p->ledger, "%s of step %lld was not written, training continues: %s", what, (long long)step, why);
-    process_log(p, "%s of step %lld was not written: %s", what, (long long)step, why);
+    ledger_note(p->ledger, "%s of step %" PRId64 " was not written, training continues: %s", what, step, why);
+    process_log(p, "%s of step %" PRId64 " was not written: %s", what, step, why);
 }
 
 /* ---- position in the epoch */

@@ -150,7 +150,7 @@ static const char *dims_text(const StTensor *t, char *buffer, size_t bytes)
 {
     Text text = text_start(buffer, bytes);
     text_add(&text, "%s[", st_dtype_name(t->dtype));
-    for (int d = 0; d < t->rank; d++) text_add(&text, "%s%lld", d ? "," : "", (long long)t->dims[d]);
+    for (int d = 0; d < t->rank; d++) text_add(&text, "%s%" PRId64, d ? "," : "", t->dims[d]);
     text_add(&text, "]");
     return buffer;
 }

@@ -72,13 +72,13 @@ static void news_tell(TowerProcess *p, StragglerNews news, const Straggler *was,
     if (news == STRAGGLER_NAMED) {
         device_text(p, s, device, sizeof device);
         snprintf(text, sizeof text,
-                 "%s is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %lld); "
-                 "all towers wait for it%s",
-                 who, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW,
-                 (long long)step, device);
+                 "%s is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %" PRId64
+                 "); all towers wait for it%s",
+                 who, straggler_activity_name(s->activity), s->seconds * 1e3, s->others * 1e3, STRAGGLER_WINDOW, step,
+                 device);
     } else
-        snprintf(text, sizeof text, "%s is no longer slow in %s (step %lld)", who,
-                 straggler_activity_name(was->activity), (long long)step);
+        snprintf(text, sizeof text, "%s is no longer slow in %s (step %" PRId64 ")", who,
+                 straggler_activity_name(was->activity), step);
     ledger_note(p->ledger, "%s", text);
     metrics_log(p->metrics, "%s", text);
 }
@@ -157,7 +157,7 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
     size_t vitals_words = p->job->backend->vitals ? VITALS_WORDS : 0;
     size_t count = TIMES_HEAD + vitals_words + (size_t)(last - first + 1) * most * TIMES;
     int32_t *mine = calloc(ranks + 1, count * sizeof *mine), *all = mine + count, *at = mine;
-    if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %lld steps", (long long)(last - first + 1));
+    if (!mine) return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps", last - first + 1);
     *at++ = *number;
     *at++ = machine_loaded();
     DeviceVitals vitals, before;

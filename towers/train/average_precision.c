@@ -50,7 +50,7 @@ Status average_precision(const Source *source, const EvalSample *samples, const 
 {
     int64_t all = source_info(source)->count, measured = 0;
     ScoredSample *scored = malloc((size_t)all * sizeof *scored + 1);
-    if (!scored) return FAIL(ERR_MEMORY, "no memory to sort the scores of %lld samples", (long long)all);
+    if (!scored) return FAIL(ERR_MEMORY, "no memory to sort the scores of %" PRId64 " samples", all);
     *mean = 0;
     for (int c = 0; c < classes; c++) {
         int64_t count = 0;

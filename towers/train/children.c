@@ -81,9 +81,9 @@ ChildPlace child_place(const Children *c, int r)
     const LedgerTower *row = &c->ledger->tower[tower];
     const ProgressSlot *progress = comm_shared_progress(c->shared, r);
     bool here = atomic_load(&progress->at_ns) > atomic_load(&row->heartbeat_ns);
-    snprintf(at.text, sizeof at.text, "tower %d (process %d), step %lld, activity %s%s%.47s", tower, rank,
-             (long long)atomic_load(&row->step), activity_name((Activity)atomic_load(&row->activity)),
-             here ? ", after " : "", here ? progress->what : "");
+    snprintf(at.text, sizeof at.text, "tower %d (process %d), step %" PRId64 ", activity %s%s%.47s", tower, rank,
+             atomic_load(&row->step), activity_name((Activity)atomic_load(&row->activity)), here ? ", after " : "",
+             here ? progress->what : "");
     return at;
 }
 

@@ -189,7 +189,7 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     eta_text(c, step, steps, eta);
     memset(fields, 0, FIELD_COUNT * FIELD);
     snprintf(fields[FIELD_EPOCH], FIELD, "epoch %.2f", (double)step / (double)job_steps_per_epoch(c->job));
-    snprintf(fields[FIELD_STEP], FIELD, "%lld/%lld", (long long)step, (long long)steps);
+    snprintf(fields[FIELD_STEP], FIELD, "%" PRId64 "/%" PRId64, step, steps);
     loss_text(c, step, shown->loss, fields[FIELD_LOSS], FIELD);
     char terms[FIELD];
     terms_text(c, step, terms, sizeof terms);
@@ -201,9 +201,9 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
     waiting_text(c, shown, fields[FIELD_DATA]);
     Text left_out = text_start(fields[FIELD_BAD], FIELD);
-    if (bad) text_add(&left_out, "%lld skipped", (long long)bad);
-    if (large) text_add(&left_out, "%s%lld overflowed", bad ? ", " : "", (long long)large);
-    if (damaged) text_add(&left_out, "%s%lld damaged", bad || large ? ", " : "", (long long)damaged);
+    if (bad) text_add(&left_out, "%" PRId64 " skipped", bad);
+    if (large) text_add(&left_out, "%s%" PRId64 " overflowed", bad ? ", " : "", large);
+    if (damaged) text_add(&left_out, "%s%" PRId64 " damaged", bad || large ? ", " : "", damaged);
     snprintf(fields[FIELD_ETA], FIELD, "eta %s", eta);
 }
 
@@ -292,8 +292,8 @@ static void plain_line(Console *c, const LedgerShown *shown, int64_t steps)
     terms_text(c, shown->step, terms, sizeof terms);
     waiting_text(c, shown, waiting);
     eta_text(c, shown->step, steps, eta);
-    fprintf(stderr, "step %lld/%lld  epoch %.2f  %s%s  lr %.4g  %.0f img/s  eta %s%s%s\n", (long long)shown->step,
-            (long long)steps, epoch, loss, terms, shown->lr, (double)shown->samples / shown->seconds, eta,
+    fprintf(stderr, "step %" PRId64 "/%" PRId64 "  epoch %.2f  %s%s  lr %.4g  %.0f img/s  eta %s%s%s\n", shown->step,
+            steps, epoch, loss, terms, shown->lr, (double)shown->samples / shown->seconds, eta,
             strchr(waiting, '(') ? "  " : "", strchr(waiting, '(') ? waiting : "");
     for (int t = 0; c->job->towers_view && t < c->ledger->towers; t++) {
         char text[2 * FIELD];
@@ -317,8 +317,8 @@ static void time_prefix(void)
 static void tf2016_line(const LedgerShown *shown)
 {
     time_prefix();
-    fprintf(stderr, "step %lld, loss = %.2f (%.1f examples/sec; %.3f sec/batch)\n", (long long)shown->step - 1,
-            shown->loss, (double)shown->samples / shown->seconds, shown->seconds);
+    fprintf(stderr, "step %" PRId64 ", loss = %.2f (%.1f examples/sec; %.3f sec/batch)\n", shown->step - 1, shown->loss,
+            (double)shown->samples / shown->seconds, shown->seconds);
 }
 
 static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
@@ -328,7 +328,7 @@ static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
     fprintf(stderr, epoch->several ? "mean average precision = %.4f" : "precision @ 1 = %.4f", epoch->test_top1);
     if (epoch->several) fprintf(stderr, " exact matches = %.4f", epoch->test_top5);
     if (top5_says(job) && !epoch->several) fprintf(stderr, " recall @ 5 = %.4f", epoch->test_top5);
-    fprintf(stderr, " [%lld examples]\n", (long long)source_info(job->test)->count);
+    fprintf(stderr, " [%" PRId64 " examples]\n", source_info(job->test)->count);
 }
 
 static void epoch_line(Console *c, int64_t epoch)
@@ -394,7 +394,7 @@ void console_update(Console *c)
         c->last_epoch = atomic_load(&run->first_epoch);
         fputs(run->header, stderr);
         if (c->first_step > 0)
-            fprintf(stderr, "resumed after step %lld%s%s%s\n", (long long)c->first_step, *run->ending ? ": " : "",
+            fprintf(stderr, "resumed after step %" PRId64 "%s%s%s\n", c->first_step, *run->ending ? ": " : "",
                     run->ending,
                     *run->ending             ? "; change that option to train on"
                     : c->first_step >= steps ? ": all steps are done; raise --epochs or --max-steps to train on"

@@ -162,11 +162,11 @@ static Status checkpoint_write(TowerProcess *p, bool *better)
     if (p->job->gate.check != NAN_CHECK_OFF) TRY(forensics_state(p, &finite));
     if (!finite) {
         if (last)
-            return FAIL(ERR_NUMERIC, "the state at the end of the run, after step %lld, is not finite%s",
-                        (long long)p->run.step, p->ledger->search.report);
+            return FAIL(ERR_NUMERIC, "the state at the end of the run, after step %" PRId64 ", is not finite%s",
+                        p->run.step, p->ledger->search.report);
         if (is_root(&p->place))
-            ledger_note(p->ledger, "the state after step %lld is not finite and was not saved as a checkpoint%s",
-                        (long long)p->run.step, p->ledger->search.report);
+            ledger_note(p->ledger, "the state after step %" PRId64 " is not finite and was not saved as a checkpoint%s",
+                        p->run.step, p->ledger->search.report);
         return OK;
     }
     summary_finish(p); /* a run that resumes here has the rows of all its steps */

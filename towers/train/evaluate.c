@@ -221,7 +221,7 @@ static Status confusion_write(const TowerProcess *p, const float *counts)
     for (int32_t k = 0; k < classes; k++) {
         fputc('\n', to);
         csv_text(to, class_text(info, k, number));
-        for (int32_t i = 0; i < classes; i++) fprintf(to, ",%lld", (long long)counts[k * classes + i]);
+        for (int32_t i = 0; i < classes; i++) fprintf(to, ",%" PRId64, (int64_t)counts[k * classes + i]);
     }
     fputc('\n', to);
     if (draft_replace(&draft, OK, p->job->run_dir, "confusion.csv") != OK)
@@ -253,7 +253,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     int64_t wanted = source_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
     size_t floats = (size_t)job_eval_floats(p->job);
     float *fields = calloc(2 * floats, sizeof *fields); /* and as many zeros, for towers without blocks */
-    if (!fields) return FAIL(ERR_MEMORY, "no memory for results of %lld blocks of an evaluation", (long long)blocks);
+    if (!fields) return FAIL(ERR_MEMORY, "no memory for results of %" PRId64 " blocks of an evaluation", blocks);
     TRY_OUT(statistics_export(p));
     TRY_OUT(blocks_run(p, fields));
     /* Each block is filled in by one process and zero in the others, so the sum and its total are exact and do not
@@ -270,7 +270,7 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     *whole = result->count == wanted ||
              (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* except skipped samples */
     if (!*whole && !p->stop)
-        st = FAIL(ERR_INTERNAL, "evaluation saw %lld samples of %lld", (long long)result->count, (long long)wanted);
+        st = FAIL(ERR_INTERNAL, "evaluation saw %" PRId64 " samples of %" PRId64, result->count, wanted);
     if (st != OK || !*whole || !is_root(&p->place)) goto out;
     rotated_note(p, atomic_load(&p->ledger->run.eval_rotated), wanted, "evaluation");
     if (p->metrics && job_eval_confusion(p->job) && is_best(p, result))

@@ -109,7 +109,7 @@ static Status file_begin(HostFiles *files, int rank, const StarFile *head, bool 
     if (!named && (head->tower >= files->job->shares.towers || tower_program(files->job, head->tower) != rank))
         return FAIL(ERR_COMM, "tower %d is not one of its towers", head->tower);
     if (files->taken + head->bytes > RUN_MAX)
-        return FAIL(ERR_IO, "the others have sent more than %llu bytes", (unsigned long long)RUN_MAX);
+        return FAIL(ERR_IO, "the others have sent more than %" PRIu64 " bytes", RUN_MAX);
     if (head->kind == FILE_MANIFEST) TRY(capsule_begin(files, in, head, wanted));
     if (name) {
         *wanted = *in->capsule && head->step == in->capsule_step && head->tower == in->capsule_tower;

@@ -27,7 +27,7 @@ Status mistakes_find(const EvalSample *samples, int64_t count, int64_t **ids, in
 {
     *found = 0;
     *ids = malloc((size_t)count * sizeof **ids + 1);
-    if (!*ids) return FAIL(ERR_MEMORY, "no memory for a list of %lld samples", (long long)count);
+    if (!*ids) return FAIL(ERR_MEMORY, "no memory for a list of %" PRId64 " samples", count);
     for (int64_t i = 0; i < count; i++)
         if (samples[i].wrong) (*ids)[(*found)++] = i;
     qsort_r(*ids, (size_t)*found, sizeof **ids, by_confidence, (void *)samples);
@@ -66,7 +66,7 @@ void mistakes_print(const Source *source, const EvalSample *samples, const float
         const int32_t *labels = &s->label;
         int32_t own = scores ? source_labels(source, ids[i], &labels) : 1;
         source_where(source, ids[i], where, sizeof where);
-        fprintf(to, "%lld,", (long long)ids[i]);
+        fprintf(to, "%" PRId64 ",", ids[i]);
         csv_text(to, where);
         fputc(',', to);
         classes_csv(info, labels, own, NULL, to);

@@ -97,7 +97,7 @@ void outcome_write(const TrainJob *job, int rank, const char *host, Status statu
     now_text(now);
     if (host) snprintf(who, sizeof who, "rank %d on %.64s: ", rank, host);
     Text text = text_start(line, sizeof line - 1);
-    text_add(&text, "%s %s%s after step %lld%s", now, who, word, (long long)result->step, *why ? ": " : "");
+    text_add(&text, "%s %s%s after step %" PRId64 "%s", now, who, word, result->step, *why ? ": " : "");
     for (const char *at = why; *at; at++) text_add(&text, "%c", (unsigned char)*at < ' ' || *at == 127 ? '|' : *at);
     strcat(line, "\n");
     StatusText kept;

@@ -66,8 +66,8 @@ static Status train_process(TowerProcess *p, CommShared *shared)
         return stop ? FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
                            (long long)p->run.step)
                     : FAIL(ERR_INTERRUPTED,
-                           "stopped by a signal to another host after step %lld; --resume auto continues",
-                           (long long)p->run.step);
+                           "stopped by a signal to another host after step %" PRId64 "; --resume auto continues",
+                           p->run.step);
     return OK;
 }
 
@@ -109,7 +109,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
             p->total_steps = p->run.step; /* those that have begun */
         before = now;
     }
-    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %lld", (long long)p->done) : OK;
+    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %" PRId64, p->done) : OK;
 }
 
 /* ---- libraries that crash when memory runs out */

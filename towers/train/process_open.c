@@ -148,9 +148,9 @@ static Status records_open(TowerProcess *p, bool restored)
     }
     int32_t side = p->job->program.train_side;
     if (side) {
-        ledger_inform(p->ledger, "images of %d x %d pixels from epoch %lld on", side, side,
-                      (long long)(p->run.step / p->steps_per_epoch + 1));
-        metrics_log(p->metrics, "images of %d x %d pixels after step %lld", side, side, (long long)p->run.step);
+        ledger_inform(p->ledger, "images of %d x %d pixels from epoch %" PRId64 " on", side, side,
+                      p->run.step / p->steps_per_epoch + 1);
+        metrics_log(p->metrics, "images of %d x %d pixels after step %" PRId64, side, side, p->run.step);
     }
     return summary_start(p);
 }
@@ -188,9 +188,9 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(snapshot_restore(p, &restored));
     if (p->run.step > p->total_steps)
         return FAIL(ERR_ARG,
-                    "%s is already at step %lld, but --epochs and --max-steps end the run at step %lld; raise them to "
-                    "continue",
-                    p->job->run_dir, (long long)p->run.step, (long long)p->total_steps);
+                    "%s is already at step %" PRId64 ", but --epochs and --max-steps end the run at step %" PRId64
+                    "; raise them to continue",
+                    p->job->run_dir, p->run.step, p->total_steps);
     p->good_step = restored ? p->run.step : -1;
     bool late = p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step > unfreeze_step(p);
     if (job_stage_ends(p->job, p->run.step) && (late || !epoch_end_is_owed(p)))

@@ -106,13 +106,13 @@ static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash
 {
     int processes = job->processes, seconds = restarts->fruitless > 5 ? LONGEST_S : 1 << restarts->fruitless;
     if (job->restarts == job->max_restarts)
-        return FAIL(crash, "%s (after %lld restarts: --max-restarts)", cause, (long long)job->restarts);
+        return FAIL(crash, "%s (after %" PRId64 " restarts: --max-restarts)", cause, job->restarts);
     if (devices_choose(job) != OK) return FAIL(crash, "%s; not started again: %s", cause, status_message());
     if (job->processes < processes)
         console_warn(&(Console){0}, "%d of %d GPUs are left; the %d towers share them", job->processes, processes,
                      job->shares.towers);
-    console_warn(&(Console){0}, "%s; restart %lld of %lld in %d s", cause, (long long)job->restarts + 1,
-                 (long long)job->max_restarts, seconds);
+    console_warn(&(Console){0}, "%s; restart %" PRId64 " of %" PRId64 " in %d s", cause, job->restarts + 1,
+                 job->max_restarts, seconds);
     *number = sigtimedwait(stops, NULL, &(struct timespec){seconds, 0});
     if (*number <= 0) return OK;
     return FAIL(ERR_INTERRUPTED, "stopped by signal %d while waiting to start again after a crash: %s", *number, cause);

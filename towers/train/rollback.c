@@ -16,14 +16,17 @@ static Status refuse_return(const TowerProcess *p, int64_t refused, int64_t blam
 {
     const char *report = p->ledger->search.report;
     if (p->run.rollbacks >= p->job->gate.skips_max || p->run.rollbacks >= ROLLBACKS_MAX)
-        return FAIL(ERR_NUMERIC, "step %lld is not finite, after %lld rollbacks to a checkpoint (--nan-limit)%s",
-                    (long long)refused, (long long)p->run.rollbacks, report);
+        return FAIL(ERR_NUMERIC,
+                    "step %" PRId64 " is not finite, after %" PRId64 " rollbacks to a checkpoint (--nan-limit)%s",
+                    refused, p->run.rollbacks, report);
     if (good < 0)
-        return FAIL(ERR_NUMERIC, "step %lld is not finite, and this run has no checkpoint to return to%s",
-                    (long long)refused, report);
+        return FAIL(ERR_NUMERIC, "step %" PRId64 " is not finite, and this run has no checkpoint to return to%s",
+                    refused, report);
     if (good >= blamed || rollback_leaves_out(&p->run, blamed))
-        return FAIL(ERR_NUMERIC, "step %lld is not finite, and returning to step %lld without step %lld cannot help%s",
-                    (long long)refused, (long long)good, (long long)blamed, report);
+        return FAIL(ERR_NUMERIC,
+                    "step %" PRId64 " is not finite, and returning to step %" PRId64 " without step %" PRId64
+                    " cannot help%s",
+                    refused, good, blamed, report);
     return OK;
 }
 
@@ -69,12 +72,11 @@ Status rollback_run(TowerProcess *p, int64_t refused)
     TRY(state_return(p, good, blamed));
     if (is_root(&p->place))
         ledger_note(p->ledger,
-                    "step %lld is not finite: back to the checkpoint of step %lld (%lld of %d), step %lld will be "
-                    "left out%s",
-                    (long long)refused, (long long)good, (long long)p->run.rollbacks, p->job->gate.skips_max,
-                    (long long)blamed, report);
-    process_log(p, "step %lld is not finite: back to step %lld, step %lld is left out%s", (long long)refused,
-                (long long)good, (long long)blamed, report);
+                    "step %" PRId64 " is not finite: back to the checkpoint of step %" PRId64 " (%" PRId64
+                    " of %d), step %" PRId64 " will be left out%s",
+                    refused, good, p->run.rollbacks, p->job->gate.skips_max, blamed, report);
+    process_log(p, "step %" PRId64 " is not finite: back to step %" PRId64 ", step %" PRId64 " is left out%s", refused,
+                good, blamed, report);
     return comm_barrier(p->comm);
 }
 
@@ -85,12 +87,12 @@ Status rollback_drift(TowerProcess *p, const char *why)
     TRY(comm_broadcast(p->comm, &good, sizeof good, 0));
     if (good < 0) return FAIL(ERR_NUMERIC, "%s; this run has no checkpoint to return to", why);
     if (p->run.rollbacks >= ROLLBACKS_MAX || p->run.rollbacks >= p->job->gate.skips_max)
-        return FAIL(ERR_NUMERIC, "%s, after %lld rollbacks to a checkpoint (--nan-limit)", why,
-                    (long long)p->run.rollbacks);
+        return FAIL(ERR_NUMERIC, "%s, after %" PRId64 " rollbacks to a checkpoint (--nan-limit)", why,
+                    p->run.rollbacks);
     TRY(state_return(p, good, -1));
     if (is_root(&p->place))
-        ledger_note(p->ledger, "%s; back to the checkpoint of step %lld (%lld of %d)", why, (long long)good,
-                    (long long)p->run.rollbacks, p->job->gate.skips_max);
-    process_log(p, "%s; back to step %lld", why, (long long)good);
+        ledger_note(p->ledger, "%s; back to the checkpoint of step %" PRId64 " (%" PRId64 " of %d)", why, good,
+                    p->run.rollbacks, p->job->gate.skips_max);
+    process_log(p, "%s; back to step %" PRId64, why, good);
     return comm_barrier(p->comm);
 }

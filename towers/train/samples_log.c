@@ -98,7 +98,7 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
     TRY(draft_begin(&draft, "the list of bad samples"));
     for (int32_t i = 0; i < batch->skipped; i++) {
         const BadSample *bad = &batch->bad[i];
-        fprintf(draft.to, "%s,%d,%lld,", when, batch->tower, (long long)bad->id);
+        fprintf(draft.to, "%s,%d,%" PRId64 ",", when, batch->tower, bad->id);
         csv_text(draft.to, bad->why);
         fputc('\n', draft.to);
     }
@@ -108,7 +108,7 @@ static Status bad_print(TowerProcess *p, const Batch *batch, const char *when)
 void bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_t step)
 {
     char when[48];
-    snprintf(when, sizeof when, "%s%lld", evaluates ? evaluation : "", (long long)step);
+    snprintf(when, sizeof when, "%s%" PRId64, evaluates ? evaluation : "", step);
     for (int32_t i = 0; i < batch->skipped && p->bad_noted < NOTES; i++, p->bad_noted++)
         ledger_note(p->ledger, "skipped: %s", batch->bad[i].why);
     if (batch->skipped == 0 || !p->job->run_dir || bad_print(p, batch, when) == OK || p->bad_lost) return;
@@ -121,11 +121,10 @@ void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *k
     char text[256];
     if (rotated == 0 || p->rotated_noted || p->job->data.train.exif) return;
     p->rotated_noted = true;
-    snprintf(
-        text, sizeof text,
-        "%lld of %lld %s images are stored rotated (EXIF orientation) and are used as stored, as torchvision does; "
-        "--exif rotates them upright",
-        (long long)rotated, (long long)count, kind);
+    snprintf(text, sizeof text,
+             "%" PRId64 " of %" PRId64 " %s images are stored rotated (EXIF orientation) and are used as stored, as "
+             "torchvision does; --exif rotates them upright",
+             rotated, count, kind);
     ledger_note(p->ledger, "%s", text);
     process_log(p, "%s", text);
 }
@@ -138,8 +137,8 @@ Status samples_log(TowerProcess *p, const Batch *batch, int64_t step)
     atomic_fetch_add(&p->ledger->run.rotated, batch->rotated);
     if (!p->job->data.log_samples || !p->job->run_dir || batch->n == 0) return OK;
     TRY(draft_begin(&draft, "the list of samples"));
-    fprintf(draft.to, "%lld,%lld,%d,", (long long)step, (long long)batch->step, batch->tower);
-    for (int32_t i = 0; i < batch->n; i++) fprintf(draft.to, "%s%lld", i ? " " : "", (long long)batch->ids[i]);
+    fprintf(draft.to, "%" PRId64 ",%" PRId64 ",%d,", step, batch->step, batch->tower);
+    for (int32_t i = 0; i < batch->n; i++) fprintf(draft.to, "%s%" PRId64, i ? " " : "", batch->ids[i]);
     fputc('\n', draft.to);
     return draft_append(p, SAMPLES_FILE, &draft);
 }

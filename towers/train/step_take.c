@@ -21,8 +21,8 @@ static Status arrival_wait(TowerProcess *p, int64_t number)
         if (here) return OK;
         if (polls % 64 == 0) TRY(comm_look(p->comm, &wait));
         if (wait.left_ms <= 0)
-            return FAIL(ERR_COMM, "the results of step %lld did not arrive within %.1f s (--comm-timeout)",
-                        (long long)number, (double)comm_config(p->comm)->timeout_ms / 1000);
+            return FAIL(ERR_COMM, "the results of step %" PRId64 " did not arrive within %.1f s (--comm-timeout)",
+                        number, (double)comm_config(p->comm)->timeout_ms / 1000);
         if (polls > POLLS) nanosleep(&pause, NULL);
     }
 }
@@ -40,14 +40,14 @@ static Status samples_check(TowerProcess *p, Step *step, int towers)
         p->run.bad_samples += step->skipped;
         if (p->run.bad_samples <= job->data.bad_limit) return OK;
         return FAIL(ERR_FORMAT,
-                    "step %lld: %lld samples could not be decoded so far, more than --bad-samples limit:%lld; "
-                    "they are listed in %s/" BAD_SAMPLES_FILE,
-                    (long long)step->number, (long long)p->run.bad_samples, (long long)job->data.bad_limit,
-                    job->run_dir ? job->run_dir : "RUN");
+                    "step %" PRId64 ": %" PRId64
+                    " samples could not be decoded so far, more than --bad-samples limit:%" PRId64
+                    "; they are listed in %s/" BAD_SAMPLES_FILE,
+                    step->number, p->run.bad_samples, job->data.bad_limit, job->run_dir ? job->run_dir : "RUN");
     }
     if (count == step->samples) return OK;
-    return FAIL(ERR_INTERNAL, "step %lld: the towers processed %lld samples, expected %lld", (long long)step->number,
-                (long long)count, (long long)step->samples);
+    return FAIL(ERR_INTERNAL, "step %" PRId64 ": the towers processed %" PRId64 " samples, expected %" PRId64,
+                step->number, count, step->samples);
 }
 
 static Status result_read(TowerProcess *p, Step *step)
@@ -88,22 +88,22 @@ static Status refusal(const TowerProcess *p, const Step *step)
     if (p->replica->phases > 1) snprintf(phase, sizeof phase, " (%s)", job_phase(p->job, step->phase)->name);
     double loss = step->culprit >= 0 ? tower_loss_mean(&step->loss[step->culprit]) : 0;
     if (p->job->gate.check == NAN_CHECK_LAST)
-        return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %lld, after the update)%s",
-                    (long long)step->number, p->ledger->search.report);
+        return FAIL(ERR_NUMERIC, "Model diverged with loss = NaN (last tower, step %" PRId64 ", after the update)%s",
+                    step->number, p->ledger->search.report);
     if (step->culprit < 0)
         return FAIL(ERR_NUMERIC,
-                    "step %lld%s: the sum of the gradients over all towers is not finite, although each tower's is; "
-                    "nothing was committed; try a lower --lr or --clip-norm%s",
-                    (long long)step->number, phase, p->ledger->search.report);
+                    "step %" PRId64 "%s: the sum of the gradients over all towers is not finite, although each tower's "
+                    "is; nothing was committed; try a lower --lr or --clip-norm%s",
+                    step->number, phase, p->ledger->search.report);
     const TowerResult *found = &step->found[step->culprit];
     return FAIL(ERR_NUMERIC,
-                "tower %d, step %lld%s: %s not finite (loss %g, gradient norm %g); nothing was committed, the "
-                "weights are those after step %lld; try a lower --lr, or --nan-policy skip%s",
-                step->culprit, (long long)step->number, phase,
+                "tower %d, step %" PRId64 "%s: %s not finite (loss %g, gradient norm %g); nothing was committed, the "
+                "weights are those after step %" PRId64 "; try a lower --lr, or --nan-policy skip%s",
+                step->culprit, step->number, phase,
                 found->loss_finite   ? "the gradient is"
                 : found->grad_finite ? "the loss is"
                                      : "loss and gradient are",
-                loss, found->grad_norm, (long long)step->number - 1, p->ledger->search.report);
+                loss, found->grad_norm, step->number - 1, p->ledger->search.report);
 }
 
 static Status skip(TowerProcess *p, const Step *step)
@@ -112,12 +112,12 @@ static Status skip(TowerProcess *p, const Step *step)
     char who[64] = "only the sum of the gradients over all towers is not";
     if (step->culprit >= 0) snprintf(who, sizeof who, "tower %d is the first that failed", step->culprit);
     if (p->run.skipped_in_row > p->job->gate.skips_max)
-        return FAIL(ERR_NUMERIC, "step %lld: %lld steps in a row were not finite (%s)%s", (long long)step->number,
-                    (long long)p->run.skipped_in_row, who, report);
+        return FAIL(ERR_NUMERIC, "step %" PRId64 ": %" PRId64 " steps in a row were not finite (%s)%s", step->number,
+                    p->run.skipped_in_row, who, report);
     if (!is_root(&p->place)) return OK;
-    ledger_note(p->ledger, "step %lld is not finite and is skipped (%lld so far)%s", (long long)step->number,
-                (long long)p->run.skipped, report);
-    process_log(p, "step %lld is skipped%s", (long long)step->number, report);
+    ledger_note(p->ledger, "step %" PRId64 " is not finite and is skipped (%" PRId64 " so far)%s", step->number,
+                p->run.skipped, report);
+    process_log(p, "step %" PRId64 " is skipped%s", step->number, report);
     return OK;
 }
 
@@ -153,8 +153,9 @@ static Status step_log(TowerProcess *p, const Step *step, Status refused)
     }
     if (step->overflow)
         metrics_log(p->metrics,
-                    "step %lld: skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
-                    (long long)step->number, (double)step->loss_scale, p->run.phase[step->phase].loss_scale);
+                    "step %" PRId64
+                    ": skipped because a gradient overflowed at loss scale %g; the loss scale is now %g",
+                    step->number, (double)step->loss_scale, p->run.phase[step->phase].loss_scale);
     if (why && !p->queue->graphs_logged) metrics_log(p->metrics, "%s", why);
     p->queue->graphs_logged = why != NULL;
     return step_record(p, step);

@@ -27,16 +27,16 @@ void stopping_print(const TrainJob *job, FILE *to)
     if (stopping_is_off(job)) return;
     fputs("stopping       ", to);
     if (rules->patience) {
-        fprintf(to, "after %lld evaluation%s without a %s %s", (long long)rules->patience,
-                rules->patience == 1 ? "" : "s", better, name);
+        fprintf(to, "after %" PRId64 " evaluation%s without a %s %s", rules->patience, rules->patience == 1 ? "" : "s",
+                better, name);
         if (rules->min_delta > 0) fprintf(to, " (by more than %g)", rules->min_delta);
     }
     if (rules->stop_at >= 0)
         fprintf(to, "%sat %s %g or %s", rules->patience ? ", or " : "", name, rules->stop_at, better);
     if (job->schedule.kind == SCHEDULE_PLATEAU)
-        fprintf(to, "%slearning rate x %g after more than %lld evaluation%s without a %s %s",
-                rules->patience || rules->stop_at >= 0 ? "; " : "", job->schedule.decay_rate,
-                (long long)rules->plateau_patience, rules->plateau_patience == 1 ? "" : "s", better, name);
+        fprintf(to, "%slearning rate x %g after more than %" PRId64 " evaluation%s without a %s %s",
+                rules->patience || rules->stop_at >= 0 ? "; " : "", job->schedule.decay_rate, rules->plateau_patience,
+                rules->plateau_patience == 1 ? "" : "s", better, name);
     fputc('\n', to);
 }
 
@@ -82,9 +82,8 @@ static void plateau_take(TowerProcess *p, double value)
     double before = process_lr(p, p->run.step);
     if (!plateau_step(&job->stopping, &job->schedule, higher_is_better(job), value, &p->run.stopping)) return;
     if (!is_root(&p->place)) return;
-    snprintf(text, sizeof text, "learning rate %g -> %g after step %lld: the %s is %g, the best is %g", before,
-             p->run.stopping.plateau_lr, (long long)p->run.step, monitor_name(job), value,
-             p->run.stopping.plateau_best);
+    snprintf(text, sizeof text, "learning rate %g -> %g after step %" PRId64 ": the %s is %g, the best is %g", before,
+             p->run.stopping.plateau_lr, p->run.step, monitor_name(job), value, p->run.stopping.plateau_best);
     ledger_inform(p->ledger, "%s", text);
     process_log(p, "%s", text);
 }
@@ -127,11 +126,11 @@ void stopping_decide(TowerProcess *p)
     if (reached)
         text_add(&why, "the %s %g has reached --stop-at %g", monitor_name(job), state->last, rules->stop_at);
     else if (tired)
-        text_add(&why, "no %s %s than %g in %lld evaluation%s (--patience)", higher ? "higher" : "lower",
-                 monitor_name(job), state->best, (long long)state->bad, state->bad == 1 ? "" : "s");
+        text_add(&why, "no %s %s than %g in %" PRId64 " evaluation%s (--patience)", higher ? "higher" : "lower",
+                 monitor_name(job), state->best, state->bad, state->bad == 1 ? "" : "s");
     else
-        text_add(&why, "epoch %lld of %lld (--stop-epoch)", (long long)(p->run.step / p->steps_per_epoch),
-                 (long long)job->epochs);
+        text_add(&why, "epoch %" PRId64 " of %" PRId64 " (--stop-epoch)", p->run.step / p->steps_per_epoch,
+                 job->epochs);
     atomic_store(&run->steps, p->total_steps);
-    process_log(p, "ended after step %lld: %s", (long long)p->run.step, run->ending);
+    process_log(p, "ended after step %" PRId64 ": %s", p->run.step, run->ending);
 }

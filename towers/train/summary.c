@@ -88,7 +88,7 @@ static Status first_batch_list(const TowerProcess *p, const Batch *batch, int32_
     fputs("sample,file,label\n", to);
     for (int32_t i = 0; i < count; i++) {
         source_where(p->job->train, batch->ids[i], where, sizeof where);
-        fprintf(to, "%lld,", (long long)batch->ids[i]);
+        fprintf(to, "%" PRId64 ",", batch->ids[i]);
         csv_text(to, where);
         fputc(',', to);
         batch_label(batch, i, p->job->train, label, sizeof label);
@@ -179,13 +179,13 @@ Status summary_data(TowerProcess *p)
     const LoaderClocks *all = &work.clocks;
     rotated_note(p, work.rotated, work.images, "training");
     snprintf(text, sizeof text,
-             "{\"first_step\": %lld, \"last_step\": %lld, \"images\": %lld, \"read_ns\": %lld, \"decode_ns\": %lld, "
-             "\"resize_ns\": %lld, \"augment_ns\": %lld, \"cause\": \"%s\", \"warnings\": %lld, \"rotated\": %lld, "
-             "\"exif\": %s, \"bad_samples\": %lld}\n",
-             (long long)atomic_load(&run->first_step) + 1, (long long)p->done, (long long)all->samples,
-             (long long)all->read, (long long)all->decode, (long long)all->resize, (long long)all->augment,
-             loader_cause(p->job->train, &(LoaderClocks){0}, all), (long long)all->warnings, (long long)work.rotated,
-             p->job->data.train.exif ? "true" : "false", (long long)p->run.bad_samples);
+             "{\"first_step\": %" PRId64 ", \"last_step\": %" PRId64 ", \"images\": %" PRId64 ", \"read_ns\": %" PRId64
+             ", \"decode_ns\": %" PRId64 ", \"resize_ns\": %" PRId64 ", \"augment_ns\": %" PRId64
+             ", \"cause\": \"%s\", \"warnings\": %" PRId64 ", \"rotated\": %" PRId64
+             ", \"exif\": %s, \"bad_samples\": %" PRId64 "}\n",
+             atomic_load(&run->first_step) + 1, p->done, all->samples, all->read, all->decode, all->resize,
+             all->augment, loader_cause(p->job->train, &(LoaderClocks){0}, all), all->warnings, work.rotated,
+             p->job->data.train.exif ? "true" : "false", p->run.bad_samples);
     if (text_replace(p->job->run_dir, DATA_SUMMARY, text) != OK)
         metrics_log(p->metrics, "no summary of the data: %s", status_message());
     return OK;

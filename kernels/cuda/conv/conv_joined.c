@@ -38,9 +38,9 @@ bool conv_joined_exists(CudnnLibrary *library, const OpCall *call)
 static void task_text(ConvPattern pattern, const ConvShape *s, char *text, size_t bytes)
 {
     const Window *v = &s->window;
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d pitch %lld %lld", conv_pattern_name(pattern),
-             dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w, v->pad_h, v->pad_w,
-             (long long)s->z_pitch, (long long)s->dx_pitch);
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d pitch %" PRId64 " %" PRId64,
+             conv_pattern_name(pattern), dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h,
+             v->stride_w, v->pad_h, v->pad_w, s->z_pitch, s->dx_pitch);
 }
 
 /* A task that was seen before is known to have a plan, to be better off without, or to have none. */

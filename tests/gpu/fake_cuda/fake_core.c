@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <execinfo.h>
+#include <inttypes.h>
 #include <nccl.h>
 #include <string.h>
 
@@ -183,14 +184,14 @@ void fake_gpu_counts_clear(void)
 void fake_gpu_counts_print(FILE *to)
 {
     for (int i = 0; i < NAMES && counts[i].name; i++)
-        fprintf(to, "  %6lld %s\n", (long long)counts[i].count, counts[i].name);
+        fprintf(to, "  %6" PRId64 " %s\n", counts[i].count, counts[i].name);
 }
 
 int fake_gpu_alive(FILE *to)
 {
     int64_t sum = 0;
     for (int i = 0; i < NAMES && alive[i].name; i++) {
-        if (alive[i].count) fprintf(to, "  %lld of %s not destroyed\n", (long long)alive[i].count, alive[i].name);
+        if (alive[i].count) fprintf(to, "  %" PRId64 " of %s not destroyed\n", alive[i].count, alive[i].name);
         sum += alive[i].count < 0 ? -alive[i].count : alive[i].count;
     }
     return (int)sum;

@@ -173,7 +173,7 @@ static Status logits_keep(Driver *d, const Program *program, Value logits, int h
     float *plain = malloc((size_t)count * sizeof *plain);
     for (int64_t i = 0; plain && i < count; i++) plain[i] = (float)dtype_load(t.dtype, data, i);
     free(data);
-    if (!plain) return FAIL(ERR_MEMORY, "%lld logits", (long long)count);
+    if (!plain) return FAIL(ERR_MEMORY, "%" PRId64 " logits", count);
     return list_floats(d, head_name("logits", "aux_logits", head, name), t.shape.n, t.shape.c, plain);
 }
 

@@ -17,7 +17,7 @@ static int32_t label_read(const Source *source, int64_t index)
 static void where_read(const Source *source, int64_t index, char *text, size_t bytes)
 {
     (void)source;
-    snprintf(text, bytes, "data/%d/%lld.jpg", group[index], (long long)index);
+    snprintf(text, bytes, "data/%d/%" PRId64 ".jpg", group[index], index);
 }
 
 int main(int argc, char **argv)

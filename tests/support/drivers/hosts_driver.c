@@ -149,8 +149,9 @@ static Status overlap(Comm *comm)
     for (int half = 0; half < 2; half++) TRY(comm_allreduce_end(comm, (size_t)half * COUNT / 2, x, COUNT / 2));
     comm_sum_times(comm, &times);
     if (times.sums == 2 && times.begun_ns < given && given < times.ended_ns) return OK;
-    return FAIL(ERR_INTERNAL, "%d sums began %lld ns before the second half was given, and ended %lld ns behind",
-                times.sums, (long long)(given - times.begun_ns), (long long)(times.ended_ns - given));
+    return FAIL(ERR_INTERNAL,
+                "%d sums began %" PRId64 " ns before the second half was given, and ended %" PRId64 " ns behind",
+                times.sums, given - times.begun_ns, times.ended_ns - given);
 }
 
 static void rank_live(const Group *g, int process)

@@ -59,10 +59,10 @@ ssize_t recv(int fd, void *to, size_t bytes, int flags)
 static int64_t anonymous_bytes(void)
 {
     char line[256];
-    long long kib = 0;
+    int64_t kib = 0;
     FILE *from = fopen("/proc/self/status", "r");
     while (from && fgets(line, sizeof line, from))
-        if (sscanf(line, "RssAnon: %lld", &kib) == 1) break;
+        if (sscanf(line, "RssAnon: %" SCNd64, &kib) == 1) break;
     if (from) fclose(from);
     return kib * 1024;
 }
@@ -120,7 +120,7 @@ static Status tower_steps(Comm *comm, int rank, Metrics *metrics)
         TRY_OUT(comm_gather(comm, mine, sizeof mine, all));
         for (size_t r = 0; r < programs; r++)
             if (all[r * TIMES] != (int32_t)r * STEPS + (int32_t)step)
-                TRY_OUT(FAIL(ERR_INTERNAL, "step %lld, rank %zu: other times than it sent", (long long)step, r));
+                TRY_OUT(FAIL(ERR_INTERNAL, "step %" PRId64 ", rank %zu: other times than it sent", step, r));
         if (step == 1) TRY_OUT(comm_broadcast(comm, settings, SETTINGS, world->programs - 1));
         if (metrics) row_write(metrics, step, all, world->programs);
     }
@@ -237,10 +237,10 @@ static void line_print(void)
     const Program *all[] = {&world->program[0], &most};
     printf("%d", world->programs);
     for (int i = 0; i < 2; i++)
-        printf(" %lld %lld %lld %lld", (long long)all[i]->sent, (long long)all[i]->received, (long long)all[i]->memory,
-               (long long)all[i]->cpu_ms);
-    printf(" %lld %lld %lld %lld %lld\n", (long long)world->met_ms, (long long)world->stepped_ms,
-           (long long)world->ended_ms, (long long)world->report_ms, (long long)row_bytes);
+        printf(" %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, all[i]->sent, all[i]->received, all[i]->memory,
+               all[i]->cpu_ms);
+    printf(" %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "\n", world->met_ms, world->stepped_ms,
+           world->ended_ms, world->report_ms, row_bytes);
 }
 
 int main(int argc, char **argv)

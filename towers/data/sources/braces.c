@@ -30,7 +30,7 @@ static Status choice_expand(const char *before, const char *choice, size_t count
 
 /* "000..099": numbers, all as wide as the wider end if one of the two begins with a 0 that it does not need. False if it is
  * no range. */
-static bool range_parse(const char *inside, size_t count, long long *first, long long *last, int *width)
+static bool range_parse(const char *inside, size_t count, int64_t *first, int64_t *last, int *width)
 {
     char text[2 * WIDTH_MAX + 4], *end;
     const char *dots = strstr(inside, "..");
@@ -51,7 +51,7 @@ static bool range_parse(const char *inside, size_t count, long long *first, long
 static Status text_expand(const char *before, const char *text, int depth, Names *paths)
 {
     char head[PATH_BYTES], number[WIDTH_MAX + 8];
-    long long first, last;
+    int64_t first, last;
     int width;
     const char *open = strchr(text, '{'), *close = open ? brace_end(open) : NULL;
     size_t plain = open ? (size_t)(open - text) : strlen(text);
@@ -66,10 +66,10 @@ static Status text_expand(const char *before, const char *text, int depth, Names
     const char *inside = open + 1;
     if (range_parse(inside, (size_t)(close - inside), &first, &last, &width)) {
         if (last < first || last - first >= PATHS_MAX)
-            return FAIL(ERR_ARG, "'%s': the range {%lld..%lld} must ascend and have at most %d numbers", text, first,
-                        last, PATHS_MAX);
-        for (long long i = first; i <= last; i++) {
-            int n = snprintf(number, sizeof number, "%0*lld", width, i);
+            return FAIL(ERR_ARG, "'%s': the range {%" PRId64 "..%" PRId64 "} must ascend and have at most %d numbers",
+                        text, first, last, PATHS_MAX);
+        for (int64_t i = first; i <= last; i++) {
+            int n = snprintf(number, sizeof number, "%0*" PRId64, width, i);
             TRY(choice_expand(head, number, (size_t)n, close + 1, depth, paths));
         }
         return OK;

@@ -9,8 +9,7 @@
 static Status size_check(uint64_t bytes, uint64_t most)
 {
     if (bytes <= most) return OK;
-    return FAIL(ERR_FORMAT, "%llu bytes: expected an image of at most %llu", (unsigned long long)bytes,
-                (unsigned long long)most);
+    return FAIL(ERR_FORMAT, "%" PRIu64 " bytes: expected an image of at most %" PRIu64, bytes, most);
 }
 
 Status sample_size_check(uint64_t bytes)
@@ -22,9 +21,10 @@ static Status whole_read(int fd, const char *path, uint64_t size, size_t wanted,
 {
     if (size != ANY_SIZE && wanted != size)
         return FAIL(ERR_FORMAT,
-                    "'%s' has changed since its folder was scanned: expected %llu bytes, found %zu: start again to "
+                    "'%s' has changed since its folder was scanned: expected %" PRIu64
+                    " bytes, found %zu: start again to "
                     "scan it again",
-                    path, (unsigned long long)size, wanted);
+                    path, size, wanted);
     TRY(bytes_reserve(bytes, wanted));
     for (bytes->size = 0; bytes->size < wanted;) {
         ssize_t got = pread(fd, bytes->data + bytes->size, wanted - bytes->size, (off_t)bytes->size);

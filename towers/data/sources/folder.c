@@ -109,8 +109,8 @@ typedef struct Walk {
 static Status file_add(ClassScan *class, const char *folder, const char *name, const struct stat *info)
 {
     if (info->st_size > (off_t)UINT32_MAX)
-        return FAIL(ERR_FORMAT, "'%s/%s%s' has %lld bytes: expected an image of less than 4 GiB", class->name, folder,
-                    name, (long long)info->st_size);
+        return FAIL(ERR_FORMAT, "'%s/%s%s' has %" PRId64 " bytes: expected an image of less than 4 GiB", class->name,
+                    folder, name, info->st_size);
     TRY(array_grow(&class->files, class->count, sizeof *class->files, "the list of images"));
     Found *found = &class->files[class->count];
     if (asprintf(&found->path, "%s%s", folder, name) < 0) return FAIL(ERR_MEMORY, "no memory for the list of images");

@@ -61,7 +61,7 @@ static Status lists_fill(Relabeled *r)
     for (int64_t i = 0; i < samples; i++) all += (uint64_t)source_labels(r->base.from, i, &labels);
     r->first = calloc((size_t)samples + 1, sizeof *r->first);
     r->lists = calloc((size_t)all + 1, sizeof *r->lists);
-    if (!r->first || !r->lists) return FAIL(ERR_MEMORY, "no memory for the classes of %lld images", (long long)samples);
+    if (!r->first || !r->lists) return FAIL(ERR_MEMORY, "no memory for the classes of %" PRId64 " images", samples);
     for (int64_t i = 0; i < samples; i++) {
         int32_t count = source_labels(r->base.from, i, &labels), *own = r->lists + r->first[i];
         for (int32_t k = 0; k < count; k++) own[k] = r->map[labels[k]];

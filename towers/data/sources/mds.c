@@ -270,9 +270,10 @@ static Status entry_take(const char *folder, const char *index, size_t number, c
     json_int_t bytes = json_integer_value(json_object_get(raw, "bytes"));
     if (bytes != (json_int_t)info.st_size)
         return FAIL(ERR_FORMAT,
-                    "'%s': shard %zu: expected %" JSON_INTEGER_FORMAT " bytes in '%s', found %lld: it is cut off, or "
+                    "'%s': shard %zu: expected %" JSON_INTEGER_FORMAT " bytes in '%s', found %" PRId64
+                    ": it is cut off, or "
                     "the index is of another set",
-                    index, number, bytes, path, (long long)info.st_size);
+                    index, number, bytes, path, info.st_size);
     uint8_t head[4] = {0};
     uint64_t size;
     int fd;

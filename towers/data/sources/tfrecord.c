@@ -119,17 +119,17 @@ static Status record_take(Records *r, uint64_t at, uint64_t bytes, uint32_t crc)
 /* A line of the index file must be this record's. */
 static Status index_check(Records *r, uint64_t at, uint64_t bytes)
 {
-    unsigned long long offset, size;
+    uint64_t offset, size;
     if (!r->index) return OK;
-    if (fscanf(r->index, "%llu %llu", &offset, &size) != 2)
+    if (fscanf(r->index, "%" SCNu64 " %" SCNu64, &offset, &size) != 2)
         return FAIL(ERR_FORMAT,
                     "'%s': line %" PRId64 ": expected \"%" PRIu64 " %" PRIu64 "\": it belongs to another file; "
                     "delete it",
                     r->index_path, r->number + 1, at, bytes);
     if (offset != at || size != bytes)
         return FAIL(ERR_FORMAT,
-                    "'%s': line %" PRId64 ": expected \"%" PRIu64 " %" PRIu64 "\", found \"%llu %llu\": it "
-                    "belongs to another file; delete it",
+                    "'%s': line %" PRId64 ": expected \"%" PRIu64 " %" PRIu64 "\", found \"%" PRIu64 " %" PRIu64
+                    "\": it belongs to another file; delete it",
                     r->index_path, r->number + 1, at, bytes, offset, size);
     return OK;
 }
