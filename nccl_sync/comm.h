@@ -46,8 +46,8 @@ void comm_shared_destroy(CommShared *shared);
 /* Called by the supervisor when a process has ended: every waiting and every later collective fails at once. */
 void comm_shared_abort(CommShared *shared, int process);
 /* Abort because of another group: "host b: tower process 5 was killed by signal 9". Only the first abort counts. */
-enum { COMM_NEWS_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
-void comm_shared_abort_by(CommShared *shared, const char *news);
+enum { COMM_NOTICE_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
+void comm_shared_abort_by(CommShared *shared, const char *what);
 /* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
 int comm_shared_aborted(const CommShared *shared);
 /* The progress slot of a process in the shared memory: deadlines are extended while a missing peer makes progress. */

@@ -174,7 +174,7 @@ static Status look_work(Comm *comm, void *of)
 {
     HostsComm *c = hosts_of(comm);
     (void)of;
-    if (c->link && !c->left) TRY(leader_hear(comm));
+    if (c->link && !c->left) TRY(leader_poll(comm));
     if (comm_shared_aborted(c->shared) < 0) return OK;
     leader_spread(comm);
     return shared_fail_aborted(&comm->config, c->shared);

@@ -306,7 +306,7 @@ out:
     return st;
 }
 
-/* A unique id is a root: a thread of the process that made it, which tells each of its ranks where the next one is. With
+/* A unique id is a root: a thread of the process that made it, which sends each of its ranks the place of the next one. With
  * thousands of ranks a single root is slow. */
 static Status roots_choose(Comm *comm, NcclComm *c, int *roots)
 {
@@ -398,7 +398,7 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     *made = comm;
     return OK;
 out:
-    comm_abort(c->control); /* the others are told, and do not wait for this rank until their deadline */
+    comm_abort(c->control); /* the others learn of it, and do not wait for this rank until their deadline */
     nccl_destroy(c);
     free(comm);
     return st;

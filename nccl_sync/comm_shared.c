@@ -46,10 +46,10 @@ void comm_shared_destroy(CommShared *shared)
     if (shared) munmap(shared, shared->bytes);
 }
 
-static void shared_abort(CommShared *shared, uint32_t who, const char *news)
+static void shared_abort(CommShared *shared, uint32_t who, const char *what)
 {
     if (atomic_fetch_add(&shared->abort_begun, 1) == 0) {
-        snprintf(shared->abort_text, sizeof shared->abort_text, "%s", news);
+        snprintf(shared->abort_text, sizeof shared->abort_text, "%s", what);
         atomic_store(&shared->aborted, who + 1);
     }
     futex_wake_all(&shared->generation);
@@ -61,9 +61,9 @@ void comm_shared_abort(CommShared *shared, int process)
     shared_abort(shared, (uint32_t)process, "");
 }
 
-void comm_shared_abort_by(CommShared *shared, const char *news)
+void comm_shared_abort_by(CommShared *shared, const char *what)
 {
-    shared_abort(shared, COMM_ABORTED_ELSEWHERE, news);
+    shared_abort(shared, COMM_ABORTED_ELSEWHERE, what);
 }
 
 void comm_shared_peers_progress(CommShared *shared, int64_t at_ns)

@@ -1,5 +1,5 @@
 /* The communicator between groups of tower processes in three parts: comm_hosts.c opens it and runs the short
- * collectives, hosts_chain.c sums, hosts_leader.c waits for other groups and tells them of failures. Internal to
+ * collectives, hosts_chain.c sums, hosts_leader.c waits for other groups and notifies them of failures. Internal to
  * nccl_sync.
  *
  * All of it runs on the communication thread (comm_thread.h), which owns the link; the process's own thread fills slots,
@@ -11,7 +11,7 @@
 #include "nccl_sync/comm_thread.h"
 #include "nccl_sync/link.h"
 
-/* What the leaders tell each other at the start; the same layout in every build. */
+/* What the leaders exchange at the start; the same layout in every build. */
 typedef struct GroupCard {
     int32_t group, groups, processes, ranks, first_tower, towers, all_towers;
     int64_t max_count;
@@ -40,12 +40,12 @@ typedef struct HostsComm {
     Link *link;         /* owned; NULL but in the leader */
     GroupCard *card;    /* owned: [groups], in the leader */
     int64_t *numbers;   /* owned: [groups], in the leader: of the collective that each has come to */
-    int64_t *answers;   /* owned: [groups], in the leader: the same, as they answer when they are asked */
-    bool *aware;        /* owned: [groups], in the leader: those that have told of a failure */
+    int64_t *answers;   /* owned: [groups], in the leader: collective number from each leader's reply */
+    bool *aware;        /* owned: [groups], in the leader: those that have reported a failure */
     int64_t collective; /* number of the current one; the same in all processes of the run */
     int64_t sums;       /* so far; likewise */
     int64_t chunks;     /* of all sums so far; likewise */
-    bool left;          /* the leader has told the others */
+    bool left;          /* the leader has notified the others */
 } HostsComm;
 
 static inline HostsComm *hosts_of(Comm *comm)
@@ -63,11 +63,11 @@ NODISCARD Status leader_wait(Comm *comm, Status begun, int request);
 /* Between two polls of a wait: pauses, and looks for failures, questions and the deadline. polls: 1, 2, ... since
  * something has moved. */
 NODISCARD Status leader_look(Comm *comm, CommWait *wait, int polls);
-/* Reads one piece of news, if there is any. */
-NODISCARD Status leader_hear(Comm *comm);
+/* Reads one notice, if there is any. */
+NODISCARD Status leader_poll(Comm *comm);
 /* All leaders have come to this collective. */
 NODISCARD Status leaders_meet(Comm *comm);
 /* An error of the link itself, such as a connection that broke, ends the collectives of all groups; passes `st` on. */
 NODISCARD Status leader_failed(Comm *comm, Status st);
-/* Tells the others that a process of this group has left, or what the supervisor knows. */
+/* Notifies the others that a process of this group has left, or what the supervisor knows. */
 void leader_spread(Comm *comm);

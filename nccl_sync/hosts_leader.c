@@ -1,7 +1,7 @@
-/* The leaders of several groups of tower processes: they wait for each other, tell each other of failures, and find out who
+/* The leaders of several groups of tower processes: they wait for each other, report failures to each other, and find out who
  * is late; see hosts.h.
  *
- * Waits end by deadline, by an abort in the group, or by news of another group. A leader whose deadline has passed asks
+ * Waits end by deadline, by an abort in the group, or by a notice of another group. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */
 
 #include "kernels/clock.h"
@@ -25,32 +25,32 @@ static void group_text(const HostsComm *c, int group, Text *text)
     if (*c->card[group].host)
         text_add(text, "host %s", c->card[group].host);
     else
-        text_add(text, "group %d", group); /* it has not told its name yet */
+        text_add(text, "group %d", group); /* it has not sent its name yet */
     text_add(text, " (tower process%s %d", ranks > 1 ? "es" : "", first);
     if (ranks > 1) text_add(text, "..%d", first + ranks - 1);
     text_add(text, ")");
 }
 
-/* Tells all other leaders what has happened, once, and stays until all have said that they know or have found it
- * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the news. */
-static void leader_tell(Comm *comm, HostsComm *c, const char *what)
+/* Notifies all other leaders of what has happened, once, and stays until all have said that they know or have found it
+ * themselves: a library may end a process whose peer is gone in the middle of a message, before it reads the notice. */
+static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
 {
     int groups = comm->config.place.groups, me = comm->config.place.group, unaware = groups;
-    News news = {.kind = NEWS_ABORT, .from = me, .collective = c->collective}, answer;
+    Notice notice = {.kind = NOTICE_ABORT, .from = me, .collective = c->collective}, answer;
     struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = clock_ns() + FAREWELL_MS * 1000000ll;
     bool heard;
     if (!c->link || c->left) return;
     c->left = true;
     c->aware[me] = true;
-    snprintf(news.text, sizeof news.text, "%s", what);
+    snprintf(notice.text, sizeof notice.text, "%s", what);
     for (int g = 0; g < groups; g++) {
-        Status st = g == me ? OK : c->link->ops->tell(c->link, g, &news);
+        Status st = g == me ? OK : c->link->ops->notify(c->link, g, &notice);
         (void)st; /* some may be gone */
     }
-    while ((unaware > 0 || !c->link->ops->told(c->link)) && clock_ns() < end) {
-        if (c->link->ops->hear(c->link, &answer, &heard) != OK) break;
-        if (heard && answer.kind == NEWS_ABORT && answer.from >= 0 && answer.from < groups)
+    while ((unaware > 0 || !c->link->ops->flushed(c->link)) && clock_ns() < end) {
+        if (c->link->ops->poll(c->link, &answer, &heard) != OK) break;
+        if (heard && answer.kind == NOTICE_ABORT && answer.from >= 0 && answer.from < groups)
             c->aware[answer.from] = true;
         if (!heard) nanosleep(&pause, NULL);
         unaware = 0;
@@ -62,21 +62,21 @@ static void leader_tell(Comm *comm, HostsComm *c, const char *what)
 static Status leader_fail(Comm *comm, HostsComm *c, const char *what)
 {
     comm_shared_abort_by(c->shared, what);
-    leader_tell(comm, c, what);
+    leaders_notify(comm, c, what);
     return shared_fail_aborted(&comm->config, c->shared);
 }
 
 void leader_spread(Comm *comm)
 {
     HostsComm *c = hosts_of(comm);
-    char what[COMM_NEWS_BYTES];
+    char what[COMM_NOTICE_BYTES];
     int left = comm_shared_aborted(c->shared);
     if (left == COMM_ABORTED_ELSEWHERE)
         snprintf(what, sizeof what, "%s", c->shared->abort_text);
     else
         snprintf(what, sizeof what, "tower process %d (host %s) has left the run",
                  comm->config.place.rank - c->process + left, comm->config.place.host);
-    leader_tell(comm, c, what);
+    leaders_notify(comm, c, what);
 }
 
 /* ---- waiting for other groups */
@@ -91,39 +91,39 @@ static int process_behind(const CommShared *shared)
     return -1;
 }
 
-/* Reads one piece of news, if there is any. A question is answered: this leader is there, in a collective, to which all
+/* Reads one notice, if there is any. A question is answered: this leader is there, in a collective, to which all
  * of its group have come. */
-static Status news_hear(Comm *comm, HostsComm *c, News *news, bool *heard)
+static Status notice_poll(Comm *comm, HostsComm *c, Notice *notice, bool *heard)
 {
-    TRY(c->link->ops->hear(c->link, news, heard));
+    TRY(c->link->ops->poll(c->link, notice, heard));
     if (!*heard) return OK;
-    if (news->from < 0 || news->from >= comm->config.place.groups)
-        return FAIL(ERR_COMM, "news of group %d, of %d: not a message of this program", (int)news->from,
+    if (notice->from < 0 || notice->from >= comm->config.place.groups)
+        return FAIL(ERR_COMM, "a notice of group %d, of %d: not a message of this program", (int)notice->from,
                     comm->config.place.groups);
-    news->text[sizeof news->text - 1] = 0;
-    if (news->kind == NEWS_ABORT) {
-        c->aware[news->from] = true;
-        return leader_fail(comm, c, news->text);
+    notice->text[sizeof notice->text - 1] = 0;
+    if (notice->kind == NOTICE_ABORT) {
+        c->aware[notice->from] = true;
+        return leader_fail(comm, c, notice->text);
     }
     int64_t come_to = c->collective - (process_behind(c->shared) >= 0);
-    News here = {.kind = NEWS_HERE, .from = comm->config.place.group, .collective = come_to};
-    return news->kind == NEWS_ASK ? c->link->ops->tell(c->link, news->from, &here) : OK;
+    Notice here = {.kind = NOTICE_HERE, .from = comm->config.place.group, .collective = come_to};
+    return notice->kind == NOTICE_ASK ? c->link->ops->notify(c->link, notice->from, &here) : OK;
 }
 
-Status leader_hear(Comm *comm)
+Status leader_poll(Comm *comm)
 {
     HostsComm *c = hosts_of(comm);
-    News news;
+    Notice notice;
     bool heard;
-    return leader_failed(comm, news_hear(comm, c, &news, &heard));
+    return leader_failed(comm, notice_poll(comm, c, &notice, &heard));
 }
 
 /* Finds who has not come, here or by asking. */
 static Status late_find(Comm *comm, HostsComm *c)
 {
     int groups = comm->config.place.groups, me = comm->config.place.group, missing = 0;
-    News news = {.kind = NEWS_ASK, .from = me, .collective = c->collective};
-    char what[COMM_NEWS_BYTES];
+    Notice notice = {.kind = NOTICE_ASK, .from = me, .collective = c->collective};
+    char what[COMM_NOTICE_BYTES];
     struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = clock_ns() + CENSUS_MS * 1000000ll;
     int behind = process_behind(c->shared);
@@ -135,12 +135,12 @@ static Status late_find(Comm *comm, HostsComm *c)
     }
     for (int g = 0; g < groups; g++) {
         c->answers[g] = g == me ? c->collective : -1;
-        if (g != me) TRY(c->link->ops->tell(c->link, g, &news));
+        if (g != me) TRY(c->link->ops->notify(c->link, g, &notice));
     }
     do {
         bool heard = false;
-        TRY(news_hear(comm, c, &news, &heard));
-        if (heard) c->answers[news.from] = news.collective;
+        TRY(notice_poll(comm, c, &notice, &heard));
+        if (heard) c->answers[notice.from] = notice.collective;
         if (!heard) nanosleep(&pause, NULL);
         missing = 0;
         for (int g = 0; g < groups; g++) missing += c->answers[g] < c->collective;
@@ -174,7 +174,7 @@ static void poll_pause(const HostsComm *c, int polls)
 Status leader_look(Comm *comm, CommWait *wait, int polls)
 {
     HostsComm *c = hosts_of(comm);
-    News news;
+    Notice notice;
     bool heard;
     poll_pause(c, polls);
     if (polls % LOOK_EVERY) return OK;
@@ -183,7 +183,7 @@ Status leader_look(Comm *comm, CommWait *wait, int polls)
         leader_spread(comm);
         return shared_fail_aborted(&comm->config, c->shared);
     }
-    TRY(news_hear(comm, c, &news, &heard));
+    TRY(notice_poll(comm, c, &notice, &heard));
     comm_wait_look(wait, &comm->config, comm_shared_progress_of_others(c->shared, c->process));
     return wait->left_ms > 0 ? OK : late_find(comm, c);
 }
@@ -191,7 +191,7 @@ Status leader_look(Comm *comm, CommWait *wait, int polls)
 Status leader_failed(Comm *comm, Status st)
 {
     HostsComm *c = hosts_of(comm);
-    char what[COMM_NEWS_BYTES];
+    char what[COMM_NOTICE_BYTES];
     if (st == OK || c->left) return st;
     snprintf(what, sizeof what, "host %s: %.300s", comm->config.place.host, status_message());
     return leader_fail(comm, c, what);
@@ -219,9 +219,9 @@ Status leaders_meet(Comm *comm)
     TRY(leader_wait(comm, st, request));
     for (int g = 0; g < comm->config.place.groups; g++) {
         if (c->numbers[g] == c->collective) continue;
-        char what[COMM_NEWS_BYTES];
-        snprintf(what, sizeof what, "hosts %s and %s meet in different collectives, %lld and %lld", c->card[me].host,
-                 c->card[g].host, (long long)c->collective, (long long)c->numbers[g]);
+        char what[COMM_NOTICE_BYTES];
+        snprintf(what, sizeof what, "hosts %s and %s meet in different collectives, %" PRId64 " and %" PRId64,
+                 c->card[me].host, c->card[g].host, c->collective, c->numbers[g]);
         return leader_fail(comm, c, what);
     }
     return OK;

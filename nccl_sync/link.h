@@ -7,12 +7,12 @@
 #include "nccl_sync/comm.h"
 
 /* A short message outside of all collectives, to one leader. */
-typedef enum NewsKind { NEWS_ABORT = 0, NEWS_ASK, NEWS_HERE } NewsKind;
-typedef struct News {
-    int32_t kind, from;         /* NewsKind; the sender's group */
-    int64_t collective;         /* HERE: the number of the one that it waits in */
-    char text[COMM_NEWS_BYTES]; /* ABORT: what has happened */
-} News;
+typedef enum NoticeKind { NOTICE_ABORT = 0, NOTICE_ASK, NOTICE_HERE } NoticeKind;
+typedef struct Notice {
+    int32_t kind, from;           /* NoticeKind; the sender's group */
+    int64_t collective;           /* HERE: the number of the one that it waits in */
+    char text[COMM_NOTICE_BYTES]; /* ABORT: what has happened */
+} Notice;
 
 typedef struct Link Link;
 typedef struct LinkOps {
@@ -25,10 +25,10 @@ typedef struct LinkOps {
     Status (*gather)(Link *link, void *all, size_t bytes,
                      int *request); /* all [groups][bytes]; the own part is there */
     Status (*test)(Link *link, int request, bool *ended);
-    /* News may be lost if the receiver has left. */
-    Status (*tell)(Link *link, int to, const News *news);
-    Status (*hear)(Link *link, News *news, bool *heard);
-    bool (*told)(Link *link); /* nothing that was told is still on its way out of this process */
+    /* A notice may be lost if the receiver has left. */
+    Status (*notify)(Link *link, int to, const Notice *notice);
+    Status (*poll)(Link *link, Notice *notice, bool *heard);
+    bool (*flushed)(Link *link); /* no notice is still on its way out of this process */
     /* orderly: all leaders do so, and nothing is in progress. Otherwise memory in use stays so until the process ends. */
     void (*close)(Link *link, bool orderly);
 } LinkOps;

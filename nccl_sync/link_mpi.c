@@ -19,15 +19,15 @@
 #include "kernels/progress.h"
 #include "nccl_sync/link.h"
 
-enum { TAG_DATA = 1, TAG_NEWS, NEWS_ROOM = 64 };
+enum { TAG_DATA = 1, TAG_NOTICE, NOTICES_MAX = 64 };
 #define EAGER_BYTES "300000" /* a chunk (hosts_chain.c) and a header */
 
 typedef struct MpiLink {
     Link link;
     MPI_Request request[LINK_REQUESTS];
-    int bytes[LINK_REQUESTS]; /* of a receive; -1: another operation; -2: free */
-    News news[NEWS_ROOM];     /* on their way */
-    MPI_Request told[NEWS_ROOM];
+    int bytes[LINK_REQUESTS];   /* of a receive; -1: another operation; -2: free */
+    Notice notice[NOTICES_MAX]; /* on their way */
+    MPI_Request leaving[NOTICES_MAX];
 } MpiLink;
 
 static bool finalized;
@@ -141,49 +141,49 @@ static Status mpi_test(Link *link, int request, bool *ended)
 }
 
 /* After an error there is nothing to wait for. */
-static bool news_are_out(MpiLink *m, int i)
+static bool notice_has_left(MpiLink *m, int i)
 {
     bool ended = true;
     int bytes;
-    return m->told[i] == MPI_REQUEST_NULL || request_test(&m->told[i], &ended, &bytes) != OK || ended;
+    return m->leaving[i] == MPI_REQUEST_NULL || request_test(&m->leaving[i], &ended, &bytes) != OK || ended;
 }
 
-static Status news_send(const News *news, int to, MPI_Request *told)
+static Status notice_send(const Notice *notice, int to, MPI_Request *leaving)
 {
-    TRY_MPI(MPI_Isend(news, sizeof *news, MPI_BYTE, to, TAG_NEWS, MPI_COMM_WORLD, told));
+    TRY_MPI(MPI_Isend(notice, sizeof *notice, MPI_BYTE, to, TAG_NOTICE, MPI_COMM_WORLD, leaving));
     return OK;
 }
 
-static Status mpi_tell(Link *link, int to, const News *news)
+static Status mpi_notify(Link *link, int to, const Notice *notice)
 {
     MpiLink *m = (MpiLink *)link;
     int i = 0;
-    while (i < NEWS_ROOM && !news_are_out(m, i)) i++;
-    if (i == NEWS_ROOM) return OK; /* lost: many do not read */
-    m->news[i] = *news;
-    return news_send(&m->news[i], to, &m->told[i]);
+    while (i < NOTICES_MAX && !notice_has_left(m, i)) i++;
+    if (i == NOTICES_MAX) return OK; /* lost: many do not read */
+    m->notice[i] = *notice;
+    return notice_send(&m->notice[i], to, &m->leaving[i]);
 }
 
-static Status mpi_hear(Link *link, News *news, bool *heard)
+static Status mpi_poll(Link *link, Notice *notice, bool *heard)
 {
     MPI_Status status;
     int there = 0, bytes = 0;
     (void)link;
     *heard = false;
-    TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &there, &status));
+    TRY_MPI(MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, MPI_COMM_WORLD, &there, &status));
     if (!there) return OK;
-    TRY_MPI(MPI_Recv(news, sizeof *news, MPI_BYTE, status.MPI_SOURCE, TAG_NEWS, MPI_COMM_WORLD, &status));
+    TRY_MPI(MPI_Recv(notice, sizeof *notice, MPI_BYTE, status.MPI_SOURCE, TAG_NOTICE, MPI_COMM_WORLD, &status));
     TRY_MPI(MPI_Get_count(&status, MPI_BYTE, &bytes));
-    if (bytes != (int)sizeof *news || news->from != status.MPI_SOURCE)
-        return FAIL(ERR_COMM, "news of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
+    if (bytes != (int)sizeof *notice || notice->from != status.MPI_SOURCE)
+        return FAIL(ERR_COMM, "a notice of %d bytes from group %d: another build?", bytes, status.MPI_SOURCE);
     *heard = true;
     return OK;
 }
 
-static bool mpi_told(Link *link)
+static bool mpi_flushed(Link *link)
 {
     bool out = true;
-    for (int i = 0; i < NEWS_ROOM; i++) out &= news_are_out((MpiLink *)link, i);
+    for (int i = 0; i < NOTICES_MAX; i++) out &= notice_has_left((MpiLink *)link, i);
     return out;
 }
 
@@ -198,7 +198,7 @@ static void mpi_close(Link *link, bool orderly)
     free(link);
 }
 
-/* MPICH tells its launcher of an orderly end in an exit handler, and Hydra 4.2 kills all programs when one ends without.
+/* MPICH reports an orderly end to its launcher in an exit handler, and Hydra 4.2 kills all programs when one ends without.
  * Open MPI has no such handler, so that the destructors of all libraries can be left out. */
 void link_mpi_exit(int code)
 {
@@ -214,9 +214,9 @@ static const LinkOps mpi_ops = {
     .broadcast = mpi_broadcast,
     .gather = mpi_gather,
     .test = mpi_test,
-    .tell = mpi_tell,
-    .hear = mpi_hear,
-    .told = mpi_told,
+    .notify = mpi_notify,
+    .poll = mpi_poll,
+    .flushed = mpi_flushed,
     .close = mpi_close,
 };
 
@@ -232,7 +232,7 @@ void link_mpi_text(char *text, size_t bytes)
     snprintf(text, bytes, "%s", version);
 }
 
-/* The number of processes that MPI knows, and this one's, are those that the launcher has told of. */
+/* The number of processes that MPI knows, and this one's, are those that the launcher has reported. */
 static Status world_check(const Placement *place)
 {
     char version[128];
@@ -258,7 +258,7 @@ Status link_mpi_open(const CommConfig *config, Link **made)
     int given = MPI_THREAD_SINGLE;
     struct sigaction caught = {.sa_handler = abort_caught, .sa_flags = SA_NODEFER};
 #ifdef OPEN_MPI
-    setenv("UCX_HANDLE_ERRORS", "none", 0); /* a backtrace on stderr tells users nothing */
+    setenv("UCX_HANDLE_ERRORS", "none", 0); /* a backtrace on stderr helps no user */
     /* Chunks of sums go at once: Open MPI's handshakes for longer messages wait behind the data of the other direction,
      * which costs a third of a slow link's bandwidth. */
     setenv("OMPI_MCA_btl_tcp_eager_limit", EAGER_BYTES, 0);
@@ -277,7 +277,7 @@ Status link_mpi_open(const CommConfig *config, Link **made)
     if (!m) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", place->groups);
     m->link.ops = &mpi_ops;
     for (int i = 0; i < LINK_REQUESTS; i++) m->bytes[i] = -2;
-    for (int i = 0; i < NEWS_ROOM; i++) m->told[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < NOTICES_MAX; i++) m->leaving[i] = MPI_REQUEST_NULL;
     *made = &m->link;
     return OK;
 }

@@ -5,7 +5,7 @@
 #include "nccl_sync/hosts/star.h"
 #include "nccl_sync/link.h"
 
-_Static_assert((int)sizeof(News) <= (int)STAR_NEWS_BYTES, "news fit into a frame");
+_Static_assert((int)sizeof(Notice) <= (int)STAR_NOTICE_BYTES, "a notice fits into a frame");
 
 typedef enum StarWork { WORK_NOTHING = 0, WORK_BROADCAST, WORK_GATHER } StarWork;
 
@@ -99,21 +99,21 @@ static Status link_receive(Link *link, int from, void *to, size_t bytes, int *re
     return link_send(link, from, to, bytes, request);
 }
 
-static Status link_tell(Link *link, int to, const News *news)
+static Status link_notify(Link *link, int to, const Notice *notice)
 {
-    star_tell(((StarLink *)link)->star, to, news, sizeof *news);
+    star_notify(((StarLink *)link)->star, to, notice, sizeof *notice);
     return OK;
 }
 
-static Status link_hear(Link *link, News *news, bool *heard)
+static Status link_poll(Link *link, Notice *notice, bool *heard)
 {
     StarLink *l = (StarLink *)link;
     TRY(star_pump(l->star));
-    *heard = star_hear(l->star, news, sizeof *news);
+    *heard = star_poll(l->star, notice, sizeof *notice);
     return OK;
 }
 
-static bool link_told(Link *link)
+static bool link_flushed(Link *link)
 {
     return star_flushed(((StarLink *)link)->star);
 }
@@ -133,9 +133,9 @@ static const LinkOps star_ops = {
     .broadcast = link_broadcast,
     .gather = link_gather,
     .test = link_test,
-    .tell = link_tell,
-    .hear = link_hear,
-    .told = link_told,
+    .notify = link_notify,
+    .poll = link_poll,
+    .flushed = link_flushed,
     .close = link_close,
 };
 

@@ -94,7 +94,7 @@ for log in sorted(glob.glob(f"{logs}/*.log")):
         shared_bytes[key] = shared
 archs = sorted(archs)
 if not kernels:
-    sys.exit(f"{logs} tells of no kernel")
+    sys.exit(f"{logs} names no kernel")
 names = ", ".join(f"sm_{a}" for a in archs)
 lines = ["# CUDA kernels", "",
          f"Every kernel of our own, compiled by CUDA {release} for {names}: registers on each. Made by",

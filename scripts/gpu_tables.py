@@ -38,7 +38,7 @@ def bench(part):
     return lines
 
 
-def told(word):
+def shown(word):
     return "yes" if word == "yes" else f"**{word or 'no'}**"
 
 
@@ -56,9 +56,9 @@ def number(value):
 
 def ops(part):
     rows = [(r["op"], r["dtype"], r["runs"], number(r["max_error"]), f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
-    lines = ["### Operations against the reference", "", f"All passed: {told(part.get('passed'))}.", ""]
+    lines = ["### Operations against the reference", "", f"All passed: {shown(part.get('passed'))}.", ""]
     lines += table(("operation", "type", "runs", "largest error", "of what is allowed", "unsupported"), rows)
-    tools = [(r["tool"], r["op"], told(r["clean"])) for r in part["results"] if "tool" in r]
+    tools = [(r["tool"], r["op"], shown(r["clean"])) for r in part["results"] if "tool" in r]
     return lines + ([""] + table(("compute-sanitizer", "operation", "clean"), tools) if tools else [])
 
 

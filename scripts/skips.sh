@@ -7,18 +7,18 @@ set -euo pipefail
 
 list() {
     awk '
-        function told(line) { if (!seen[line]++) print line }
+        function print_once(line) { if (!seen[line]++) print line }
         /^[0-9]+\/[0-9]+ Test: / { name = $3; case_name = why = ""; next }
-        /^-- .* left out/ { sub(/^-- /, ""); told("build: " $0); next }
+        /^-- .* left out/ { sub(/^-- /, ""); print_once("build: " $0); next }
         /^\[ RUN      \] / { case_name = $4; why = ""; next }
         /^\[       OK \] |^\[  FAILED  \] |^\[==========\] / { case_name = ""; next }
         /^\[  SKIPPED \] / {
             if (case_name == "") next # the summary at the end of a program
-            told(name ", " case_name ": " (why == "" ? "it gives no reason" : why))
+            print_once(name ", " case_name ": " (why == "" ? "it gives no reason" : why))
             case_name = ""
             next
         }
-        /^SKIPPED: / && case_name == "" { sub(/^SKIPPED: /, ""); told(name ": " $0); next }
+        /^SKIPPED: / && case_name == "" { sub(/^SKIPPED: /, ""); print_once(name ": " $0); next }
         case_name != "" && NF { why = $0; sub(/^ *(SKIPPED: )?/, "", why) }
     ' "$@" | sort -u
 }

@@ -48,7 +48,7 @@ static double seconds_now(void)
     return 1e-9 * (double)clock_ns();
 }
 
-/* Bytes that this process has had read from storage, which the page cache spares it; 0 if the system does not tell. */
+/* Bytes that this process has had read from storage, which the page cache spares it; 0 if unknown. */
 static int64_t storage_bytes(void)
 {
     return system_number("/proc/self/io", "read_bytes:", 0);

@@ -248,7 +248,7 @@ static Status class_folders_make(Convert *c)
 }
 
 /* A class without training images gets no folder, so whoever reads the folders numbers the classes behind it anew. */
-static Status empty_classes_tell(const Source *train)
+static Status class_folders_warn(const Source *train)
 {
     const SourceInfo *info = source_info(train);
     int64_t *images = calloc((size_t)info->classes + 1, sizeof *images);
@@ -316,7 +316,7 @@ Status data_convert(const Options *o, FILE *to)
     }
     c.source = sources[SPLIT_TRAIN];
     TRY_OUT(destination_open(&c));
-    if (c.format == FORMAT_FOLDER && !c.root_bytes) TRY_OUT(empty_classes_tell(c.source));
+    if (c.format == FORMAT_FOLDER && !c.root_bytes) TRY_OUT(class_folders_warn(c.source));
     for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
         c.source = sources[split];
         c.part = split_name(data_part(o, from, split));

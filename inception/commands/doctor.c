@@ -186,7 +186,7 @@ static const char *bytes_text(int64_t bytes, char *text, size_t size)
     return text;
 }
 
-static void judge_cpu(const DoctorMachine *machine, DoctorReport *report)
+static void check_cpu(const DoctorMachine *machine, DoctorReport *report)
 {
     const char *features = machine->cpu_features;
     DoctorFinding *cpu = add(report, "processor", "%s: %s", *machine->cpu_model ? machine->cpu_model : "unknown",
@@ -199,7 +199,7 @@ static void judge_cpu(const DoctorMachine *machine, DoctorReport *report)
         advise(report, backend, DOCTOR_PROBLEM, "install libdnnl-dev (apt-get), then configure and build again");
 }
 
-static void judge_cores(const DoctorMachine *machine, DoctorReport *report)
+static void check_cores(const DoctorMachine *machine, DoctorReport *report)
 {
     char quota[64] = "", fix[DOCTOR_LINE_BYTES];
     if (machine->cgroup_cores > 0) snprintf(quota, sizeof quota, ", container quota %.1f", machine->cgroup_cores);
@@ -218,7 +218,7 @@ static void judge_cores(const DoctorMachine *machine, DoctorReport *report)
     }
 }
 
-static void judge_memory(const DoctorMachine *machine, DoctorReport *report)
+static void check_memory(const DoctorMachine *machine, DoctorReport *report)
 {
     char all[32], spare[32], limit[32], container[64] = "";
     if (machine->cgroup_memory_bytes)
@@ -232,7 +232,7 @@ static void judge_memory(const DoctorMachine *machine, DoctorReport *report)
                "less than 2 GiB are free; close other programs, use a smaller --batch-size, or docker run --memory=8g");
 }
 
-static void judge_shm(const DoctorMachine *machine, DoctorReport *report)
+static void check_shm(const DoctorMachine *machine, DoctorReport *report)
 {
     char all[32], spare[32];
     if (machine->shm_bytes < 0) {
@@ -249,7 +249,7 @@ static void judge_shm(const DoctorMachine *machine, DoctorReport *report)
         advise(report, shm, DOCTOR_PROBLEM, "delete files that ended programs left in /dev/shm");
 }
 
-static void judge_limits(const DoctorMachine *machine, DoctorReport *report)
+static void check_limits(const DoctorMachine *machine, DoctorReport *report)
 {
     char text[32];
     DoctorFinding *files = machine->open_files < 0 ? add(report, "open files", "unlimited")
@@ -268,7 +268,7 @@ static void judge_limits(const DoctorMachine *machine, DoctorReport *report)
         advise(report, stack, DOCTOR_PROBLEM, "ulimit -s 8192");
 }
 
-static void judge_near_cores(int gpu, const NearCores *near, DoctorReport *report)
+static void check_near_cores(int gpu, const NearCores *near, DoctorReport *report)
 {
     int usable = CPU_COUNT(&near->usable);
     if (near->node < 0) {
@@ -282,18 +282,18 @@ static void judge_near_cores(int gpu, const NearCores *near, DoctorReport *repor
                "its uploads come from another socket; allow these cores with docker run --cpuset-cpus or taskset -c");
 }
 
-void doctor_judge(const DoctorMachine *machine, DoctorReport *report)
+void doctor_check(const DoctorMachine *machine, DoctorReport *report)
 {
     *report = (DoctorReport){0};
-    judge_cpu(machine, report);
-    judge_cores(machine, report);
-    judge_memory(machine, report);
-    judge_shm(machine, report);
-    judge_limits(machine, report);
+    check_cpu(machine, report);
+    check_cores(machine, report);
+    check_memory(machine, report);
+    check_shm(machine, report);
+    check_limits(machine, report);
     DoctorFinding *cuda = add(report, "cuda backend", "%s", machine->cuda_backend);
     for (int k = 0; k < machine->gpu_count; k++) {
         add(report, "gpu", "%d: %s", k, machine->gpus[k]);
-        judge_near_cores(k, &machine->near[k], report);
+        check_near_cores(k, &machine->near[k], report);
     }
     add(report, "mpi", "%s", *machine->mpi ? machine->mpi : "none in this build: towers on several hosts need GPUs");
     if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);

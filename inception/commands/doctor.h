@@ -1,6 +1,6 @@
 /* Doctor: checks what this machine offers, which problems it has, and which command fixes each of them.
  *
- * Measuring (reads /proc, /sys, limits, backends) is separate from judging (pure), so that every verdict can be tested
+ * Measuring (reads /proc, /sys, limits, backends) is separate from checking (pure), so that every verdict can be tested
  * without a machine that has the problem. Changes nothing and starts no training. */
 #pragma once
 
@@ -42,7 +42,7 @@ typedef struct DoctorReport {
 } DoctorReport;
 
 void doctor_measure(DoctorMachine *machine);
-void doctor_judge(const DoctorMachine *machine, DoctorReport *report);
+void doctor_check(const DoctorMachine *machine, DoctorReport *report);
 void doctor_print(const DoctorReport *report, bool color, FILE *to);
 /* {"problems": n, "hints": n, "findings": [{"topic", "verdict", "found", "fix"}]}, one line. */
 NODISCARD Status doctor_print_json(const DoctorReport *report, FILE *to);

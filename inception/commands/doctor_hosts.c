@@ -232,7 +232,7 @@ static void names_list(const HostsSurvey *s, const int group[LAUNCH_RANKS_MAX], 
     if (more) text_add(&list, " and %d more", more);
 }
 
-static void topic_judge(HostsSurvey *s, Topic topic)
+static void topic_compare(HostsSurvey *s, Topic topic)
 {
     int group[LAUNCH_RANKS_MAX], usual = groups_find(s, topic, group);
     char names[512], others[512], split[1600];
@@ -251,10 +251,10 @@ static void topic_judge(HostsSurvey *s, Topic topic)
     if (sides.used) report(s, "%s differs: %s", topic_names[topic], split);
 }
 
-static void all_judge(HostsSurvey *s)
+static void all_compare(HostsSurvey *s)
 {
     char name[96];
-    for (Topic t = 0; t < TOPIC_SPACE; t++) topic_judge(s, t);
+    for (Topic t = 0; t < TOPIC_SPACE; t++) topic_compare(s, t);
     for (int r = 0; r < s->ranks; r++)
         if (s->card[r].text[TOPIC_SPACE][0] && s->card[r].number[TOPIC_SPACE] < SPACE_GIB * GIB_BYTES)
             report(s, "%s: only %s are free in --output-dir", name_of(s, r, name), s->card[r].text[TOPIC_SPACE]);
@@ -330,7 +330,7 @@ static Status survey_make(const Options *o, JobFiles *files, HostsSurvey *s)
             first++;
         s->hosts += first == r;
     }
-    all_judge(s);
+    all_compare(s);
     TRY_OUT(host_links_check(files->control, &files->launch, closed, sizeof closed));
     if (*closed) report(s, "%s", closed);
     if (fflush(s->sentences) != 0) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the findings"));

@@ -60,9 +60,9 @@ static Status eval_labels_check(const Options *o, const JobFiles *files)
     const SourceInfo *test = source_info(files->test);
     json_t *env = json_of_run(o->weights, "env.json");
     const char *trained = json_string_value(json_object_get(env, "data_format"));
-    bool told = !trained || *test->class_names[test->classes - 1] || o->label_base != LABEL_BASE_AUTO;
+    bool certain = !trained || *test->class_names[test->classes - 1] || o->label_base != LABEL_BASE_AUTO;
     bool both =
-        !told && !strncmp(trained, records, strlen(records)) && !strncmp(test->format, records, strlen(records));
+        !certain && !strncmp(trained, records, strlen(records)) && !strncmp(test->format, records, strlen(records));
     bool differ = both && !strstr(trained, from_one) != !strstr(test->format, from_one);
     json_decref(env);
     if (!differ) return OK;

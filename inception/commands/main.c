@@ -69,7 +69,7 @@ Status doctor_command(Options *options, JobFiles *files, FILE *to)
     TRY(conditions_check(options));
     if (options->hosts) return doctor_hosts_run(options, files, to);
     doctor_measure(&machine);
-    doctor_judge(&machine, &report);
+    doctor_check(&machine, &report);
     if (options->json) return doctor_print_json(&report, to);
     doctor_print(&report, options->color && isatty(fileno(to)) && !getenv("NO_COLOR"), to);
     return OK;

@@ -164,7 +164,7 @@ static Status set_open(const Options *o, const char *path, Source **made)
 }
 
 /* Images in a folder of shards, which are not part of the data set. */
-static void beside_tell(char *path)
+static void unused_images_warn(char *path)
 {
     Source *images;
     struct stat info;
@@ -191,7 +191,7 @@ static Status images_open(const Options *o, Source **made)
     if (shards && shards < count)
         return FAIL(ERR_ARG, "'%s' holds shards, but '%s' %s; predict them with a command of its own", paths[of[1]],
                     paths[of[0]], access(paths[of[0]], F_OK) == 0 ? "does not" : "is not there");
-    for (int i = 0; i < shards; i++) beside_tell(paths[i]);
+    for (int i = 0; i < shards; i++) unused_images_warn(paths[i]);
     if (!shards && o->split == PART_AUTO) return paths_source_open(paths, count, made);
     if (!shards && count > 1) return FAIL(ERR_ARG, "--split is for one data set, but %d paths are given", count);
     TRY(draft_begin(&list, "a list of shards"));

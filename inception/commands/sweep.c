@@ -296,7 +296,7 @@ static Status run_start(Sweep *s, SweepRun *run, int rung, const sigset_t *mask)
 
 /* ---- following the runs */
 
-static void progress_tell(const Sweep *s, const SweepRun *run)
+static void progress_print(const Sweep *s, const SweepRun *run)
 {
     int done = 0;
     const RunRow *row = &run->row.run;
@@ -324,7 +324,7 @@ static void run_ended(Sweep *s, SweepRun *run, int status)
         if (!*why) log_error(s, run, why);
         if (!*why) snprintf(why, RUN_WHY_ROOM, "exit code %d", WEXITSTATUS(status));
     }
-    if (!s->signal) progress_tell(s, run);
+    if (!s->signal) progress_print(s, run);
 }
 
 static void children_signal(const Sweep *s, int number)

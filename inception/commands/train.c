@@ -165,8 +165,8 @@ Status train_command(Options *options, JobFiles *files, FILE *to)
     if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
     if (ended && !options->quiet) next_steps_print(&files->job, is_finished(files, &result), *result.ending, stderr);
-    Status told = options->json && ended ? result_json(files, &result) : OK;
-    if (st == OK) st = told;
+    Status printed = options->json && ended ? result_json(files, &result) : OK;
+    if (st == OK) st = printed;
     run_dir_release(lock);
     return st;
 }

@@ -136,7 +136,7 @@ static Status gpus_share(const Gpus *all, JobFiles *files)
     const Gpus *mine = &all[files->launch.rank];
     for (int r = 0; r < files->launch.ranks; r++) {
         if (all[r].count < 0 || all[r].count > GPUS_MAX)
-            return FAIL(ERR_COMM, "rank %d on %s tells of %d GPUs, expected 0 to %d", r, star_host(files->control, r),
+            return FAIL(ERR_COMM, "rank %d on %s reports %d GPUs, expected 0 to %d", r, star_host(files->control, r),
                         (int)all[r].count, GPUS_MAX);
         bool same = all[r].count == mine->count && !memcmp(all[r].id, mine->id, (size_t)mine->count * sizeof *mine->id);
         if (same) files->gpu_program += r < files->launch.rank;

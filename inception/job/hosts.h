@@ -22,7 +22,7 @@ NODISCARD Status hosts_compare(const Options *options, JobFiles *files);
 /* After rank 0 has taken the run directory: the others create theirs, unless it is the same, and print to
  * RUN/log-rankN.txt from now on. */
 NODISCARD Status hosts_begin(const Options *options, JobFiles *files);
-/* Tell the others of a failure, and end the connections. Errors of this program, and of rank 0 if it is gone, are
+/* Report a failure to the others, and end the connections. Errors of this program, and of rank 0 if it is gone, are
  * printed to the original standard error again. */
 void hosts_leave(JobFiles *files, Status status);
 /* Write the message of a failure to TORCHELASTIC_ERROR_FILE, from which torchrun takes the cause. */

@@ -408,7 +408,7 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     return OK;
 }
 
-/* Those of the network of a resumed run, whose first weights may be gone; 0 if the run does not tell. */
+/* Those of the network of a resumed run, whose first weights may be gone; 0 if unknown. */
 static int32_t resumed_channels(const TrainJob *job)
 {
     json_t *root = job->resume ? json_of_run(job->run_dir, "env.json") : NULL;

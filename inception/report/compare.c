@@ -249,7 +249,7 @@ static void term_row(const char *name, const Run *view, const LossTruth *truth, 
 }
 
 /* The last KID of the run, in `row` or as a line. */
-static void kid_tell(const Run *run, json_t *row, FILE *to)
+static void kid_report(const Run *run, json_t *row, FILE *to)
 {
     const RunKid *kid = run_last_kid(run);
     char features[NAME_TEXT];
@@ -265,7 +265,7 @@ static void kid_tell(const Run *run, json_t *row, FILE *to)
                     kid->step, kid->kid, kid->deviation, features);
 }
 
-/* Every term as a loss: what the towers' values tell of the mean. Appended to `all`, or a table. */
+/* Every term as a loss: what the values of the towers say about the mean. Appended to `all`, or a table. */
 static Status terms_truth(const Run *run, json_t *all, FILE *to)
 {
     bool any = false;
@@ -342,7 +342,7 @@ static Status phase_compare(const Run *first, const Run *run, json_t *runs, json
         truth_print(run, &truth, to);
     if (all) json_object_set_new(row, "terms", all);
     Status st = terms_truth(run, all, to);
-    kid_tell(run, row, to);
+    kid_report(run, row, to);
     if (!runs) text_printf(to, "\n%s\n", truth.verdict);
     loss_truth_clear(&truth);
     TRY(st);

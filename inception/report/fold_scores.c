@@ -91,7 +91,7 @@ static FoldDifference settings_compare(const ScoredRun *all, int count, int othe
     return d;
 }
 
-static void setting_tell(const ScoredRun *first, int number, const double *scores, int found, json_t *rows, FILE *to)
+static void setting_report(const ScoredRun *first, int number, const double *scores, int found, json_t *rows, FILE *to)
 {
     double mean = series_mean(scores, found), deviation = found > 1 ? sqrt(series_variance(scores, found)) : NAN;
     char text[32] = "-";
@@ -106,7 +106,7 @@ static void setting_tell(const ScoredRun *first, int number, const double *score
                 first->run->path);
 }
 
-static void difference_tell(const FoldDifference *d, int number, json_t *rows, FILE *to)
+static void difference_report(const FoldDifference *d, int number, json_t *rows, FILE *to)
 {
     if (rows) {
         json_array_append_new(rows,
@@ -121,7 +121,7 @@ static void difference_tell(const FoldDifference *d, int number, json_t *rows, F
     }
 }
 
-static void settings_tell(const ScoredRun *all, int count, int settings, double *numbers, json_t *root, FILE *to)
+static void settings_report(const ScoredRun *all, int count, int settings, double *numbers, json_t *root, FILE *to)
 {
     json_t *rows = root ? json_array() : NULL, *differences = root ? json_array() : NULL;
     if (!root)
@@ -130,11 +130,11 @@ static void settings_tell(const ScoredRun *all, int count, int settings, double 
     for (int s = 0; s < settings; s++) {
         const ScoredRun *first = NULL;
         int found = setting_take(all, count, s, numbers, &first);
-        setting_tell(first, s, numbers, found, rows, to);
+        setting_report(first, s, numbers, found, rows, to);
     }
     for (int s = 1; s < settings; s++) {
         FoldDifference d = settings_compare(all, count, s, numbers);
-        difference_tell(&d, s, differences, to);
+        difference_report(&d, s, differences, to);
     }
     if (root) json_object_set_new(root, "folds", json_pack("{s:o, s:o}", "settings", rows, "differences", differences));
 }
@@ -147,7 +147,7 @@ Status fold_scores(const Run *const *runs, int count, json_t *root, FILE *to)
     double *numbers = calloc((size_t)count, sizeof *numbers);
     if (!all || !numbers) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the folds of %d runs", count));
     for (int i = 0; i < count; i++) found += scored_read(runs[i], &all[found]);
-    if (found > 1) settings_tell(all, found, settings_number(all, found), numbers, root, to);
+    if (found > 1) settings_report(all, found, settings_number(all, found), numbers, root, to);
 out:
     free(all);
     free(numbers);

@@ -119,18 +119,18 @@ const EpochRecord *run_best_epoch(const Run *run)
 /* The seconds of the epochs, and of the steps behind the last one. Not every step has a row: the mean stands for all. */
 static double seconds_of(const Run *run)
 {
-    const int64_t told = run->epochs ? run->epoch[run->epochs - 1].step : 0;
+    const int64_t recorded = run->epochs ? run->epoch[run->epochs - 1].step : 0;
     double seconds = 0, behind = 0;
     int64_t rows = 0;
     for (int64_t i = 0; i < run->epochs; i++)
         if (isfinite(run->epoch[i].seconds)) seconds += run->epoch[i].seconds;
     for (int64_t i = 0; i < run->steps; i++) {
         const RunStep *s = &run->step[i];
-        if (s->step <= told || !(s->images_per_sec > 0)) continue;
+        if (s->step <= recorded || !(s->images_per_sec > 0)) continue;
         behind += (double)s->images / s->images_per_sec;
         rows++;
     }
-    return seconds + (rows ? behind / (double)rows * (double)(run->step[run->steps - 1].step - told) : 0);
+    return seconds + (rows ? behind / (double)rows * (double)(run->step[run->steps - 1].step - recorded) : 0);
 }
 
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row)

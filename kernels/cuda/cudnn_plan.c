@@ -13,7 +13,7 @@ struct CudnnPlan {
 
 /* ---- plans */
 
-/* May an engine carry a note? `name`: numerical or behavior notes. If cuDNN does not tell all of them, it may. */
+/* May an engine carry a note? `name`: numerical or behavior notes. If cuDNN does not list all of them, it may. */
 static bool engine_notes(Descriptor engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                          int note)
 {
@@ -51,7 +51,7 @@ static Status config_engine(Descriptor config, Descriptor *engine)
 
 enum { KNOBS = 48 }; /* cuDNN 9.19 has 44 kinds */
 
-/* False if cuDNN does not tell all of them, or there is no room for them, or no memory. */
+/* False if cuDNN does not list all of them, or there is no room for them, or no memory. */
 static bool text_add_knobs(Descriptor config, char *buffer, size_t bytes)
 {
     Descriptor choice[KNOBS] = {0};

@@ -250,7 +250,7 @@ static const struct {
             {119, false, "its system processor does not answer"},
             {120, false, "its system processor has failed"}};
 
-static Status xid_tell(const Gpu *gpu, unsigned long long number, char *note, size_t bytes)
+static Status xid_report(const Gpu *gpu, unsigned long long number, char *note, size_t bytes)
 {
     const char *text = "see NVIDIA's catalog of XIDs";
     bool continues = false;
@@ -268,7 +268,7 @@ static Status nvml_wait(void *watch, int ms, int *device, char *note, size_t byt
     unsigned code = w->events ? w->EventSetWait_v2(w->events, &event, (unsigned)ms) : NVML_TIMED_OUT;
     *note = 0;
     if (!w->events) nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000l}, NULL);
-    if (w->events && code != NVML_DONE && code != NVML_TIMED_OUT) { /* readings tell what there is to tell */
+    if (w->events && code != NVML_DONE && code != NVML_TIMED_OUT) { /* readings show what there is */
         (void)w->EventSetFree(w->events);
         w->events = NULL;
     }
@@ -276,7 +276,7 @@ static Status nvml_wait(void *watch, int ms, int *device, char *note, size_t byt
     for (int g = 0; g < w->count; g++) {
         if (w->gpu[g].device != event.device) continue;
         *device = g;
-        return xid_tell(&w->gpu[g], event.data, note, bytes);
+        return xid_report(&w->gpu[g], event.data, note, bytes);
     }
     return OK;
 }

@@ -40,11 +40,11 @@ typedef struct StarFile {
 enum { STAR_MAGIC = 0x52575432, STAR_CONTENT_MAX = 1 << 23, STAR_FILE_MAX = 1 << 30 };
 
 /* A short message from one rank to another one, which may be lost if that one leaves. */
-enum { STAR_NEWS_BYTES = 400 };
-typedef struct StarNews {
+enum { STAR_NOTICE_BYTES = 400 };
+typedef struct StarNotice {
     int32_t from, to; /* ranks */
-    uint8_t content[STAR_NEWS_BYTES];
-} StarNews;
+    uint8_t content[STAR_NOTICE_BYTES];
+} StarNotice;
 
 typedef enum StarKind {
     STAR_NOTHING = 0,

@@ -59,15 +59,15 @@ Status failure_status(const Star *c)
 static bool frame_fits(const Star *c, const Peer *peer, const StarFrame *frame)
 {
     StarEnd end;
-    StarNews news;
+    StarNotice notice;
     StarSender sender = star_frame_sender(frame->kind);
     if (!peer->proven) return frame->kind == STAR_CHALLENGE;
     if (sender != STAR_FROM_ANY && sender != (star_is_root(c) ? STAR_FROM_OTHER : STAR_FROM_ROOT)) return false;
     switch (frame->kind) {
     case STAR_WELCOME: return frame->bytes == (size_t)c->ranks * STAR_HOST_BYTES;
-    case STAR_NEWS:
-        memcpy(&news, frame->content, sizeof news);
-        return news.from >= 0 && news.from < c->ranks && news.to >= 0 && news.to < c->ranks;
+    case STAR_NOTICE:
+        memcpy(&notice, frame->content, sizeof notice);
+        return notice.from >= 0 && notice.from < c->ranks && notice.to >= 0 && notice.to < c->ranks;
     case STAR_REFUSED:
     case STAR_RESULT:
     case STAR_ENDED:
@@ -77,14 +77,14 @@ static bool frame_fits(const Star *c, const Peer *peer, const StarFrame *frame)
 }
 
 /* To this rank, or on to another one. Of many that nobody hears, the first suffice. */
-static void news_receive(Star *c, const StarFrame *frame)
+static void notice_take(Star *c, const StarFrame *frame)
 {
-    StarNews news;
-    memcpy(&news, frame->content, sizeof news);
-    if (news.to != c->rank)
-        peer_send(&c->peer[star_is_root(c) ? news.to : 0], STAR_NEWS, &news, sizeof news);
-    else if (c->news_count < NEWS_ROOM)
-        c->news[(c->news_first + c->news_count++) % NEWS_ROOM] = news;
+    StarNotice notice;
+    memcpy(&notice, frame->content, sizeof notice);
+    if (notice.to != c->rank)
+        peer_send(&c->peer[star_is_root(c) ? notice.to : 0], STAR_NOTICE, &notice, sizeof notice);
+    else if (c->notice_count < NOTICES_MAX)
+        c->notice[(c->notice_first + c->notice_count++) % NOTICES_MAX] = notice;
 }
 
 /* Disks may need long for a file. The star goes on meanwhile, but for the frames of this rank and for other files;
@@ -124,7 +124,7 @@ static void frame_take(Star *c, int from, const StarFrame *frame)
         memcpy(peer->bytes, frame->content, frame->bytes);
         peer->bytes[frame->bytes] = 0;
         break;
-    case STAR_NEWS: news_receive(c, frame); break;
+    case STAR_NOTICE: notice_take(c, frame); break;
     case STAR_READY: peer->ready = true; break;
     case STAR_GO: c->go = true; break;
     case STAR_BEAT:
@@ -284,11 +284,11 @@ void star_round(Star *c, int wait_ms)
     Lives lives = lives_find(c);
     for (int r = 0; r < c->ranks; r++) {
         Peer *peer = &c->peer[r];
-        /* It has ended in consequence of a failure that nobody reports: this is the only news of it. */
+        /* It has ended in consequence of a failure that nobody reports: no other message reports it. */
         bool alone = peer->ended && peer->end.status != OK && r != c->rank;
         if (alone && !c->failed && now - peer->ended_ns > CAUSE_MS * 1000000ll) failure_take(c, &peer->end, -1);
         if (peer->net.fd < 0) continue;
-        /* Tell each rank the latest sign of life of all ranks but itself. */
+        /* Send each rank the latest sign of life of all ranks but itself. */
         int64_t alive = r == lives.rank ? lives.second : lives.latest, life = alive ? now - alive : INT64_MAX;
         if (beat && !peer->net.out_used) peer_send(peer, STAR_BEAT, &life, sizeof life);
         if (is_silent(c, r) && !c->failed && !peer->ended)
@@ -386,7 +386,7 @@ Status star_pump(Star *c)
 {
     pthread_mutex_lock(&c->mutex);
     star_round(c, 0);
-    Status st = c->failed && !c->news_count ? failure_status(c) : OK;
+    Status st = c->failed && !c->notice_count ? failure_status(c) : OK;
     pthread_mutex_unlock(&c->mutex);
     return st;
 }
@@ -417,23 +417,23 @@ Status star_collect(Star *c, int from, void *to, size_t bytes, bool *came)
     return st;
 }
 
-void star_tell(Star *c, int to, const void *content, size_t bytes)
+void star_notify(Star *c, int to, const void *content, size_t bytes)
 {
-    StarNews news = {.from = c->rank, .to = to};
-    memcpy(news.content, content, bytes < sizeof news.content ? bytes : sizeof news.content);
+    StarNotice notice = {.from = c->rank, .to = to};
+    memcpy(notice.content, content, bytes < sizeof notice.content ? bytes : sizeof notice.content);
     pthread_mutex_lock(&c->mutex);
-    peer_send(&c->peer[star_is_root(c) ? to : 0], STAR_NEWS, &news, sizeof news);
+    peer_send(&c->peer[star_is_root(c) ? to : 0], STAR_NOTICE, &notice, sizeof notice);
     pthread_mutex_unlock(&c->mutex);
 }
 
-bool star_hear(Star *c, void *content, size_t bytes)
+bool star_poll(Star *c, void *content, size_t bytes)
 {
     pthread_mutex_lock(&c->mutex);
-    bool heard = c->news_count > 0;
+    bool heard = c->notice_count > 0;
     if (heard) {
-        memcpy(content, c->news[c->news_first].content, bytes);
-        c->news_first = (c->news_first + 1) % NEWS_ROOM;
-        c->news_count--;
+        memcpy(content, c->notice[c->notice_first].content, bytes);
+        c->notice_first = (c->notice_first + 1) % NOTICES_MAX;
+        c->notice_count--;
     }
     pthread_mutex_unlock(&c->mutex);
     return heard;

@@ -33,7 +33,7 @@ typedef struct StarConfig {
 
 /* Meet all programs of the job. ERR_COMM names the ranks that have not come within the timeout. */
 NODISCARD Status star_open(const StarConfig *config, Star **made);
-/* Ends the connections; NULL is fine. A program that ends early with an error first tells why: star_fail. */
+/* Ends the connections; NULL is fine. A program that ends early with an error first reports why: star_fail. */
 void star_close(Star *star);
 /* In a forked child: close its copies of the descriptors, so that the death of this program is seen. */
 void star_forget(Star *star);
@@ -54,22 +54,22 @@ NODISCARD Status star_gather(Star *star, const void *mine, size_t bytes, const c
 /* Returns when all ranks have called it. ERR_COMM after the timeout, or the failure of another rank. */
 NODISCARD Status star_barrier(Star *star, const char *what);
 
-/* ---- without waiting: the parts of a broadcast or gather, and news (link_star.c) */
+/* ---- without waiting: the parts of a broadcast or gather, and notices (link_star.c) */
 
-/* Receive what has come and send what is due. The first failure, unless news wait that may explain it. */
+/* Receive what has come and send what is due. The first failure, unless a notice waits that may explain it. */
 NODISCARD Status star_pump(Star *star);
 /* Queue bytes: rank 0 to any rank, the others to rank 0. */
 void star_post(Star *star, int to, const void *bytes, size_t count);
 /* Whether the next bytes that `from` has posted are there; then they are moved to `to`. ERR_COMM for another number of bytes. */
 NODISCARD Status star_collect(Star *star, int from, void *to, size_t bytes, bool *came);
-/* A short message to any rank. */
-void star_tell(Star *star, int to, const void *news, size_t bytes);
-bool star_hear(Star *star, void *news, size_t bytes); /* the next one to this rank, if there is any */
-bool star_flushed(Star *star);                        /* everything has left this process */
+/* A notice to any rank. */
+void star_notify(Star *star, int to, const void *notice, size_t bytes);
+bool star_poll(Star *star, void *notice, size_t bytes); /* the next one to this rank, if there is any */
+bool star_flushed(Star *star);                          /* everything has left this process */
 
 /* ---- while towers run */
 
-/* Start heartbeats, and judge silence. */
+/* Start heartbeats, and take silence for a lost program. */
 void star_watch(Star *star);
 /* Receive what has come and send what is due; never waits. alive_ns: when a tower of this program last showed a sign of
  * life, by clock_ns(). Call several times a second. */

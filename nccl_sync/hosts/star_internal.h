@@ -9,7 +9,7 @@
 enum {
     RETRY_MS = 100,     /* between attempts to connect */
     STRANGERS_MAX = 32, /* connections that have not said who they are */
-    NEWS_ROOM = 64      /* messages that nobody has heard */
+    NOTICES_MAX = 64    /* messages that nobody has heard */
 };
 
 /* A connection. */
@@ -56,8 +56,8 @@ struct Star {
     int taking;        /* the rank of which `take` is being called, without the lock; -1: none */
     StarFile unwanted; /* the last that rank 0 did not want */
     int64_t file_ns;   /* when rank 0 last received a part of a file */
-    StarNews news[NEWS_ROOM];
-    int news_first, news_count;
+    StarNotice notice[NOTICES_MAX];
+    int notice_first, notice_count;
     bool left; /* star_leave */
     pthread_mutex_t mutex;
 };

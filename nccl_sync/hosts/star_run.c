@@ -148,8 +148,8 @@ void star_end(Star *c, const StarEnd *mine, StarEnd *result)
             waits |=
                 c->peer[r].net.fd >= 0 && (!star_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
         /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
-        int64_t news = !star_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
-        if (news > since && news - begun < FILES_MS * 1000000ll) since = news;
+        int64_t latest = !star_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
+        if (latest > since && latest - begun < FILES_MS * 1000000ll) since = latest;
         waits &= clock_ns() - since < limit * 1000000 && !c->left;
         if (!waits) break;
         star_round(c, 0);

@@ -81,13 +81,13 @@ done
 grep -q '^{"step":2,"norms":{.*"Conv2d_1a_3x3.bn.running_var":\[' "$work/own/norms.jsonl" || complain "no drift recorded: $(head -c 300 "$work/own/norms.jsonl")"
 "$towers" compare "$work/own" >"$work/out" || complain "compare: $?"
 grep -qE 'batch-norm statistics of the towers, step 2: means differ by up to 0\.[0-9]+ of a deviation \(.*\.bn\), variances by [0-9.]+ % \(.*\.bn\)' "$work/out" ||
-    complain "compare does not tell of the drift: $(cat "$work/out")"
+    complain "compare does not report the drift: $(cat "$work/out")"
 "$towers" compare --json "$work/own" "$work/sync-8,8,8,8-2" | python3 -c '
 import json, sys
 own, sync = [run["norm_drift"] for run in json.load(sys.stdin)["runs"]]
 assert own["step"] == 2 and 0 < own["means"]["spread"] < 10 and 0 < own["variances"]["spread"] < 10, own
 assert sync["means"]["spread"] == 0 and sync["variances"]["spread"] == 0, sync
 ' || complain "drift as JSON"
-grep -q 'Batch-norm statistics at the end' "$work/own/report.html" || complain "the report does not tell of the drift"
+grep -q 'Batch-norm statistics at the end' "$work/own/report.html" || complain "the report does not show the drift"
 
 check_end "batch norm over towers is one batch norm"

@@ -45,7 +45,7 @@ compare several several-towers
 run frozen --towers 1 --batch-size 32 "${mix[@]}" --freeze 'conv1*'
 run frozen-even --towers 4 --batch-size 8 "${mix[@]}" --freeze 'conv1*'
 losses frozen frozen-even
-# Each of the options changes the training; so the comparison can tell.
+# Each of the options changes the training; so the comparison would show it.
 for without in mixup smoothing class-weights; do
     case $without in mixup) less=(--mixup 0 --cutmix 0) ;; smoothing) less=(--smoothing 0) ;; *) less=(--class-weights 0) ;; esac
     run "no-$without" --towers 1 --batch-size 32 "${mix[@]}" "${less[@]}"
@@ -96,7 +96,7 @@ else
     "$towers" replay --device cpu --json "$work/nan/nan-step-3-tower-1" >"$work/replay" 2>"$work/err" </dev/null
     [[ $? == 8 ]] && grep -q '"as_in_the_run": true' "$work/replay" || complain "replay: $(tail -3 "$work/err")"
     for word in '"bce": true' '"several": false' '"positive_weights": true' '"mean": \[' '"std": \['; do
-        grep -qr -- "$word" "$work/nan/nan-step-3-tower-1/" || complain "the capsule does not tell $word"
+        grep -qr -- "$word" "$work/nan/nan-step-3-tower-1/" || complain "the capsule does not name $word"
     done
 fi
 

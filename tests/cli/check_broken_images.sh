@@ -53,39 +53,39 @@ tree() { # NAME: a whole class beside what the caller adds
     mkdir -p "$1/a" "$1/b"
     for i in 0 1 2 3 4; do cp "$corpus/baseline.jpg" "$1/a/$i.jpg" && cp "$corpus/rgb.png" "$1/b/$i.png"; done
 }
-told() { # TREE MESSAGE
+reports() { # TREE MESSAGE
     timeout 60 "$towers" data check "$1" >tree.out 2>&1
     refused "$1" $?
     grep -qE -- "$2" tree.out || complain "$1: wanted '$2' in: $(cat tree.out)"
 }
 for name in circle loop nothing pipe device socket empty huge unread; do tree $name; done
 ln -s .. circle/a/up
-told circle "a/up.*symbolic link to a folder that contains it"
+reports circle "a/up.*symbolic link to a folder that contains it"
 ln -s again.jpg loop/a/again.jpg
-told loop "a/again.jpg.*circular"
+reports loop "a/again.jpg.*circular"
 ln -s nowhere nothing/a/x.jpg
-told nothing "a/x.jpg.*a broken symbolic link"
+reports nothing "a/x.jpg.*a broken symbolic link"
 mkfifo pipe/a/x.jpg
-told pipe "a/x.jpg.*not a regular file"
+reports pipe "a/x.jpg.*not a regular file"
 ln -s /dev/zero device/a/x.png
-told device "a/x.png.*not a regular file"
+reports device "a/x.png.*not a regular file"
 python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket/a/x.jpg")'
-told socket "a/x.jpg.*not a regular file"
+reports socket "a/x.jpg.*not a regular file"
 mkdir empty/c
-told empty "empty/c.*no image"
+reports empty "empty/c.*no image"
 truncate -s 5G huge/a/x.jpg
-told huge "a/x.jpg.*less than 4 GiB"
+reports huge "a/x.jpg.*less than 4 GiB"
 for i in 0 1 2 3 4; do mv unread/b/$i.png unread/b/$i.tiff; done
-told unread "unread/b' has no image .*only other files: 5 \.tiff: add"
+reports unread "unread/b' has no image .*only other files: 5 \.tiff: add"
 mkdir -p classes/train classes/val
 for class in a b; do cp -r unread/a classes/train/$class; done
 for class in a x; do cp -r unread/a classes/val/$class; done
-told classes "val.*has a class 'x' that is missing in .*train"
+reports classes "val.*has a class 'x' that is missing in .*train"
 deep=deep/a
 tree deep
 for i in {1..70}; do deep+=/$i; done
 mkdir -p "$deep"
-told deep "nested more than 64 deep"
+reports deep "nested more than 64 deep"
 obey=(env) # root reads closed files nevertheless, unless it gives this up
 [[ $(id -u) != 0 ]] || obey=(setpriv --bounding-set=-dac_override,-dac_read_search)
 tree closed

@@ -276,7 +276,7 @@ print(writes[:4])
 sys.exit(program.wait() == 0 or not writes or not all(text.endswith(b"\n") for text in writes))
 PYTHON
 
-# Only commands that compute start themselves again, to make idle threads wait for a short time only; LD_DEBUG tells starts.
+# Only commands that compute start themselves again, to make idle threads wait for a short time only; LD_DEBUG shows starts.
 starts() { (unset GOMP_SPINCOUNT OMP_WAIT_POLICY && LD_DEBUG=statistics exec "$towers" "$@") 2>&1 >/dev/null </dev/null | grep -c 'total startup time'; }
 for command in version help "info --model fashion_cnn" "train --help" "train --threads 1 --data-path /nothing"; do
     # shellcheck disable=SC2086

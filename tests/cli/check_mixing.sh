@@ -37,7 +37,7 @@ for other in even uneven; do compare mixed "mixed-$other" 10; done
 run several --towers 1 --batch-size 8 --accumulate 4 "${mix[@]}"
 run several-towers --towers 4 --batch-size 2 --accumulate 4 "${mix[@]}"
 compare several several-towers 10
-# Each of the options changes the training; so the comparison can tell.
+# Each of the options changes the training; so the comparison would show it.
 for without in mixup cutmix class-weights; do
     case $without in mixup) less=(--mixup 0) ;; cutmix) less=(--cutmix 0) ;; *) less=(--class-weights 0) ;; esac
     run "no-$without" --towers 1 --batch-size 32 "${mix[@]}" "${less[@]}"

@@ -36,7 +36,7 @@ ends 0 "towers         3 x batch 4+0+2 = 12 images per step (gradients of 2 batc
 grep -qE 'parameters \([0-9]+ frozen\)' err && grep -qE '^steps +2 \(--max-steps\), 6 per epoch$' err &&
     grep -qE '^to continue: .* --resume runs/header and a larger --max-steps$' err || complain "header: $(cat err)"
 
-# a report that cannot be written ends no run, and its command is told
+# a report that cannot be written ends no run, and its command is printed
 mkdir -p "runs/no page/report.html/taken"
 ends 0 "; to write it later: towers report 'runs/no page'" "${train[@]}" --epochs 1 --experiment "no page"
 

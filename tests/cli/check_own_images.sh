@@ -54,7 +54,7 @@ rm parts/test/*/[0-5].*
 cp -r images/val/* held
 "$towers" train googlenet --device cpu --data-path parts --img-size 32 -b 20 --threads 1 --epochs 1 --experiment parts --quiet 2>err ||
     complain "train, valid and test: $(cat err)"
-says() { # IMAGES ARGUMENT...: eval tells of so many images
+says() { # IMAGES ARGUMENT...: eval reports so many images
     local images=$1
     shift
     "$towers" eval "$@" --device cpu >out 2>&1 || complain "eval $*: $(cat out)"

@@ -165,7 +165,7 @@ side = 30000 # a whole image, 2.7 GB of black: 100 times the same 300 rows, and 
 rows, count = zlib.compressobj(9, zlib.DEFLATED, -15), side * (1 + 3 * side)
 packed = rows.compress(bytes(count // 100)) + rows.flush(zlib.Z_FULL_FLUSH)
 packed = b"\x78\x9c" + 100 * packed + b"\x03\x00" + struct.pack(">I", count % 65521 << 16 | 1)
-with open("bombs/train/red/1.jpg", "wb") as f: # a PNG; formats are told by their content
+with open("bombs/train/red/1.jpg", "wb") as f: # a PNG; formats are found by their content
     f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) + chunk(b"IDAT", packed) + chunk(b"IEND", b""))
 whole = io.BytesIO()
 Image.effect_noise((96, 96), 60).convert("RGB").save(whole, "JPEG")
@@ -206,7 +206,7 @@ if "$towers" train inception_v3 --dataset synthetic --dry-run >/dev/null 2>&1 &&
         head -c 300 photos/train/green/1.jpg >going/train/green/1.jpg
         if [[ $policy == skip ]]; then
             wait $! || complain "a run that skips what went: $(tail -3 gone-skip.err)"
-            for name in red green; do grep -q "skipped: .*$name/1.jpg" gone-skip.err || complain "$name/1.jpg is not told: $(cat gone-skip.err)"; done
+            for name in red green; do grep -q "skipped: .*$name/1.jpg" gone-skip.err || complain "$name/1.jpg is not named: $(cat gone-skip.err)"; done
         else
             wait $!
             [[ $? == 3 ]] || complain "a run that stops at what went: exit is not 3: $(tail -3 gone-stop.err)"

@@ -158,7 +158,7 @@ learnt = lambda run: {k: v for k, v in weights(run).items() if "running" not in 
 a = learnt("start")
 moved = norm(a, learnt("norm"))
 assert abs(moved - 0.02) < 1e-4, moved
-assert steps("norm")[0]["grad_norm"] > 0.02 # told as it was
+assert steps("norm")[0]["grad_norm"] > 0.02 # reported as it was
 b = learnt("value")
 largest = max(abs(x - y) for k in a for x, y in zip(a[k], b[k]))
 assert abs(largest - 0.002) < 1e-5, largest
@@ -238,15 +238,15 @@ look "the loss that is printed" <<'PYTHON'
 printed = [float(line.split("loss = ")[1].split()[0]) for line in open("lines")]
 rows = steps("lines")
 l2 = [row["total_loss"] - row["base_loss"] for row in rows]
-told = [rows[i]["last_tower_loss"] + l2[i] for i in (0, 10, 20)]
-assert all(x > 1 for x in l2) and all(abs(a - b) < 0.0051 for a, b in zip(printed, told)), (printed, told)
+expected = [rows[i]["last_tower_loss"] + l2[i] for i in (0, 10, 20)]
+assert all(x > 1 for x in l2) and all(abs(a - b) < 0.0051 for a, b in zip(printed, expected)), (printed, expected)
 PYTHON
 
 # ---- recipes
 for recipe in tf2016:inception_v3 torchvision:inception_v3 timm:inception_v3 tutorial:fashion_cnn mini:inception_mini tpu2018:inception_v3 mlperf-lars:inception_v3; do
     "$towers" train "${recipe#*:}" --recipe "${recipe%:*}" --dataset synthetic --print-config >config 2>err ||
         complain "--recipe $recipe: $(cat err)"
-    grep -q "# from recipe \"${recipe%:*}:" config || complain "--recipe $recipe: --print-config does not tell"
+    grep -q "# from recipe \"${recipe%:*}:" config || complain "--recipe $recipe: --print-config does not name it"
     "$towers" info | grep -q "^${recipe%:*} " || complain "towers info does not list ${recipe%:*}"
 done
 "$towers" train inception_mini --recipe timm --dataset synthetic --lr 3 --print-config >config
@@ -314,7 +314,7 @@ assert all(tag in data for tag in (b"losses/main", b"losses/aux_0", b"losses/aux
 PYTHON
 "$towers" export googlenet plain.safetensors --weights runs/aux --no-aux --quiet 2>err || complain "export --no-aux: $(cat err)"
 run with_aux googlenet "${google[@]}" --pretrained plain.safetensors
-grep -qE "has no weights for aux(1|2)\.\*, aux(1|2)\.\*, which is initialized randomly" err || complain "missing heads are told: $(cat err)"
+grep -qE "has no weights for aux(1|2)\.\*, aux(1|2)\.\*, which is initialized randomly" err || complain "missing heads are named: $(cat err)"
 run without_aux googlenet "${google[@]}" --no-aux --pretrained runs/aux/last.safetensors
 "$towers" export inception_mini --weights runs/kept --img-size 8 --quiet || complain "export"
 cmp -s <(tensors inception_mini.safetensors) <(tensors runs/kept/last.safetensors) || complain "an export of a run is its weights"

@@ -34,7 +34,7 @@ quiet plain
 # fault: F33
 TOWERS_FAULT="bitflip:tower=1,step=7" ended 8 "after step 10 the replica of tower 1 differs from the 2 others: weights, " flip --sdc-check 5 --checkpoint-steps 6
 grep -qE 'element 0 is [-0-9.e]+ in tower 1 instead of [-0-9.e]+ \(' "$work/err" || complain "flip: $(cat "$work/err")"
-grep -qF 'the replica of tower 1 differs' "$work/flip/log.txt" || complain "flip: log.txt does not tell"
+grep -qF 'the replica of tower 1 differs' "$work/flip/log.txt" || complain "flip: log.txt does not report it"
 latest flip 6
 [[ -e $work/flip/last.safetensors ]] && complain "flip: weights of a replica that differs were saved"
 ended 0 "" flip --sdc-check 5 --checkpoint-steps 6 --resume auto

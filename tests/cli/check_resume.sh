@@ -75,9 +75,9 @@ for model in fashion_cnn inception_mini; do
         same first "killed$step"
         [[ $(grep '^test accuracy' "$work/err") == "$accuracies" ]] || complain "$model killed$step: not '$accuracies' but $(tail -3 "$work/err")"
     done
-    [[ $(grep -o '^Epoch [0-9]*' "$work/err") == "Epoch 2" ]] || complain "$model: a resumed run tells of epochs before: $(cat "$work/err")"
+    [[ $(grep -o '^Epoch [0-9]*' "$work/err") == "Epoch 2" ]] || complain "$model: a resumed run reports epochs before: $(cat "$work/err")"
     [[ $(grep -o 'Z Epoch [0-9]*, Loss: [0-9.]*' "$work/$model-killed18/log.txt" | tail -n 1) == "Z Epoch 2, Loss: $(grep -oP '^Epoch 2, Loss: \K[0-9.]*' "$work/err")" ]] ||
-        complain "$model: log.txt does not tell of epoch 2 as the console"
+        complain "$model: log.txt does not report epoch 2 as the console"
 
     # asked to stop
     command_of stopped --towers 2 --batch-size 8 --max-steps 20
@@ -121,7 +121,7 @@ for model in fashion_cnn inception_mini; do
     truncate -s -1 "$work/$model-damaged/ckpt/$newest/train.safetensors"
     run 0 damaged --checkpoint-steps 4 --resume auto
     grep -q "^warning: .*$newest" "$work/err" || complain "$model damaged: no warning: $(cat "$work/err")"
-    grep -q "$newest" "$work/$model-damaged/log.txt" || complain "$model damaged: log.txt does not tell"
+    grep -q "$newest" "$work/$model-damaged/log.txt" || complain "$model damaged: log.txt does not report it"
     grep -q "resumed after step $((10#${newest#step-} - 4))" "$work/$model-damaged/log.txt" || complain "$model damaged: not resumed from the one before $newest"
     same first damaged
 

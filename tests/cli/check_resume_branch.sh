@@ -58,7 +58,7 @@ train 0 fashion_cnn --resume auto --experiment tuned --epochs 2
 # a run whose settings are lost goes on with those that are given, and says so
 rm runs/tuned/args.yaml
 train 0 fashion_cnn "${settings[@]}" --resume auto --experiment tuned --epochs 3
-grep -q 'warning: runs/tuned has no args.yaml' err || complain "lost settings are not told: $(cat err)"
+grep -q 'warning: runs/tuned has no args.yaml' err || complain "lost settings are not reported: $(cat err)"
 
 # an epoch that was cut short and then completed is one row
 train 0 fashion_cnn "${settings[@]}" --max-steps 8 --experiment cut

@@ -86,7 +86,7 @@ fresh # nothing was ever saved: a first save that was killed
 rm -r "$runs"/one/{ckpt,best.safetensors,last.safetensors}
 mkdir -p "$runs/one/ckpt/.tmp-step-0000000009-00000000-0000-0000-0000-000000000000-1"
 train --experiment one --resume auto --epochs 2 --checkpoint-steps 9 || complain "nothing saved: $(cat "$work/err")"
-grep -q "no run to resume; starting a new one" "$work/err" || complain "nothing saved: not told: $(cat "$work/err")"
+grep -q "no run to resume; starting a new one" "$work/err" || complain "nothing saved: not reported: $(cat "$work/err")"
 cmp -s "$runs/one/last.safetensors" "$work/golden/one/last.safetensors" || complain "nothing saved: other weights"
 
 # a newer run that took no step is passed over

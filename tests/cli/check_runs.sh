@@ -34,10 +34,10 @@ cp -r runs/one runs/resumed && rm runs/resumed/outcome.json && echo "{}" >runs/r
 echo "12:00:00 stopped: an older cause" >>runs/resumed/log.txt
 for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0.1; done
 "$towers" runs --json >runs.json || complain "runs: $(cat err)"
-cp -r runs/one runs/told
-echo '{"outcome": "ended early", "message": "no better for 3 epochs\nand more", "exit_code": 0}' >runs/told/outcome.json
-"$towers" runs runs/told --json >told.json || complain "one run: $(cat err)"
-sed -i -E 's/("started_at": [0-9]+)[.][0-9]+/\1.0/' runs/told/env.json
+cp -r runs/one runs/halted
+echo '{"outcome": "ended early", "message": "no better for 3 epochs\nand more", "exit_code": 0}' >runs/halted/outcome.json
+"$towers" runs runs/halted --json >halted.json || complain "one run: $(cat err)"
+sed -i -E 's/("started_at": [0-9]+)[.][0-9]+/\1.0/' runs/halted/env.json
 "$towers" runs --json >started.json || complain "runs in the order of their starts: $(cat err)"
 "$towers" runs --sort score --json >score.json && "$towers" runs --sort name >names || complain "orders"
 awk 'NR > 1 { print $1 }' names | sort -c || complain "not sorted by name: $(cat names)"
@@ -65,7 +65,7 @@ def rows(name):
     return {row['run']: row for row in json.load(open(name))}
 def expect(good, what):
     if not good: failed.append(what)
-living, runs, told = rows('living.json'), rows('runs.json'), rows('told.json')
+living, runs, halted = rows('living.json'), rows('runs.json'), rows('halted.json')
 expect(living['lives']['state'] == 'running', living['lives'])
 expect(runs['lives']['state'] == 'failed' and runs['lives']['why'], runs['lives'])
 expect(runs['resumed']['state'] == 'failed' and 'without a word' in runs['resumed']['why'], runs['resumed'])
@@ -86,8 +86,8 @@ wanted = sum(float(row[9]) for row in epochs) + (last - ended) * sum(behind) / m
 expect(behind and steps[0]['step'] == 4 and abs(runs['lives']['seconds'] - wanted) < 1e-6 * wanted, (runs['lives'], wanted))
 expect(runs['unscored']['scored_by'] in ('loss', ''), runs['unscored'])
 expect('metrics.jsonl' in runs['broken']['why'], runs['broken'])
-expect(told['runs/told']['state'] == 'ended early' and told['runs/told']['why'] == 'no better for 3 epochs', told)
-expect([name for name in rows('started.json') if name in ('one', 'told', 'several')] == ['told', 'one', 'several'], 'order of starts')
+expect(halted['runs/halted']['state'] == 'ended early' and halted['runs/halted']['why'] == 'no better for 3 epochs', halted)
+expect([name for name in rows('started.json') if name in ('one', 'halted', 'several')] == ['halted', 'one', 'several'], 'order of starts')
 order = json.load(open('score.json'))
 scored = [row['score'] for row in order if row['scored_by'] == 'accuracy']
 expect(scored == sorted(scored, reverse=True) and len(scored) >= 3 and order[0]['scored_by'] == 'accuracy', order)

@@ -133,7 +133,7 @@ for name in parts uneven; do
     off=$(same $name) || complain "one tower of 32 and $name are not the same training: off by $off of the way: $(head -3 moved)"
     echo "damaged samples, 1 x 32 and $name: off by $off of the way"
 done
-same other >/dev/null && complain "another batch size is the same training?" # the comparison itself can tell
+same other >/dev/null && complain "another batch size is the same training?" # the comparison itself detects it
 
 # with a constant divisor the loss of an epoch is the mean over its steps, also of those with damaged samples, and over a resume
 divided=(--towers 2 --batch-size 4 --loss-divisor global-batch --checkpoint-steps 20 "${learnt[@]}")

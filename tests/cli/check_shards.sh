@@ -51,7 +51,7 @@ for run in sharp twin; do
     "$towers" predict runs/$run sets500/folder/val --device cpu --csv >$run.csv 2>err </dev/null || complain "predict: $(cat err)"
 done
 cmp sharp.csv twin.csv || complain "a run of tars predicts otherwise than a run of a folder"
-# several folders of shards; images beside shards are told; shards and images are not mixed
+# several folders of shards; images beside shards are reported; shards and images are not mixed
 mkdir one two
 cp "$(find sets500/tar -name '*val-000000.tar')" one/a.tar
 cp one/a.tar two/b.tar
@@ -84,10 +84,10 @@ with open("numbers/test-00000-of-00001", "wb") as to:
 PYTHON
 "$towers" eval runs/tfrecord --data-path numbers --device cpu >out 2>err && complain "labels from 0 after a training with labels from 1: $(cat out)"
 grep -q 'seem to begin with 0, but those of the training began with 1: give --label-base 1, or 0 if' err || complain "labels from 0: $(cat err)"
-"$towers" eval runs/tfrecord --data-path numbers --device cpu --label-base 0 >out 2>err || complain "labels from 0, as told: $(cat err)"
-cp -r runs/tfrecord runs/told
-sed -i 's/^label-base: auto/label-base: 1/' runs/told/args.yaml
-"$towers" eval runs/told --data-path sets500/folder --device cpu >out 2>err || complain "a folder after a run with --label-base: $(cat err)"
+"$towers" eval runs/tfrecord --data-path numbers --device cpu --label-base 0 >out 2>err || complain "labels from 0, as given: $(cat err)"
+cp -r runs/tfrecord runs/based
+sed -i 's/^label-base: auto/label-base: 1/' runs/based/args.yaml
+"$towers" eval runs/based --data-path sets500/folder --device cpu >out 2>err || complain "a folder after a run with --label-base: $(cat err)"
 
 # ---- convert: the same bytes from any number of threads, also after a kill; what is damaged is made again
 data() { # STATUS ARGUMENT...

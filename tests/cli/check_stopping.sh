@@ -46,7 +46,7 @@ fi
 for count in 1 4; do
     train "still$count" --towers $count --lr 0 --epochs 9 --patience 2 --json || complain "--patience, $count towers: $(cat "$err")"
     [[ $(epochs "still$count") == 3 ]] || complain "--patience 2, $count towers: $(epochs "still$count") epochs, wanted 3"
-    grep -qE "^ended after step [0-9]+: no higher accuracy than [0-9.]+ in 2 evaluations \(--patience\)$" "$err" || complain "the end is not told: $(cat "$err")"
+    grep -qE "^ended after step [0-9]+: no higher accuracy than [0-9.]+ in 2 evaluations \(--patience\)$" "$err" || complain "the end is not reported: $(cat "$err")"
     grep -q "^stopping  *after 2 evaluations without a higher accuracy$" "$err" || complain "the header: $(cat "$err")"
     grep -q '"ended_early":"no higher accuracy' "$out" || complain "--json: $(cat "$out")"
     grep -q '"outcome":"ended early"' "runs/still$count/outcome.json" || complain "outcome.json: $(cat "runs/still$count/outcome.json")"

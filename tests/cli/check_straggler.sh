@@ -32,8 +32,8 @@ named() { # NAME TOWER ACTIVITY
     local text="tower $2 is slow in $3: "
     grep -qF "warning: $text" "$work/err" && grep -qF "$text" "$work/$1/log.txt" || complain "$1: wanted '$text': $(cat "$work/err")"
     grep -q "\"slow_tower\":$2,\"slow_activity\":\"$3\"" "$work/$1/metrics.jsonl" || complain "$1: not in metrics.jsonl"
-    "$towers" compare "$work/$1" | grep -qE "steps [0-9]+ to [0-9]+: all towers waited for tower $2, slow in $3" || complain "$1: compare does not tell"
-    grep -q "tower $2 in $3, steps " "$work/$1/report.html" || complain "$1: the report does not tell"
+    "$towers" compare "$work/$1" | grep -qE "steps [0-9]+ to [0-9]+: all towers waited for tower $2, slow in $3" || complain "$1: compare does not report it"
+    grep -q "tower $2 in $3, steps " "$work/$1/report.html" || complain "$1: the report does not show it"
 }
 
 # another program takes a core, on and off, while process PID lives

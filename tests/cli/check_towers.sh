@@ -63,7 +63,7 @@ run masks --towers 1 --batch-size 32 --opt sgd --lr 0.1 --dropout 0.4
 run masks-uneven --tower-batch 13,7,0,12 --opt sgd --lr 0.1 --dropout 0.4
 run masks-batches --towers 1 --batch-size 8 --accumulate 4 --opt sgd --lr 0.1 --dropout 0.4
 for other in uneven batches; do compare masks "masks-$other" 1e-3; done
-run sgd-short --towers 1 --batch-size 31 --opt sgd --lr 0.1 # the comparison itself can tell
+run sgd-short --towers 1 --batch-size 31 --opt sgd --lr 0.1 # the comparison itself detects it
 "$weights" close "$work/start/last.safetensors" "$work/sgd/last.safetensors" "$work/sgd-short/last.safetensors" 0.02 >/dev/null 2>&1 &&
     complain "another batch size is the same training?"
 

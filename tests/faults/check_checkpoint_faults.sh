@@ -44,7 +44,7 @@ full_disk() {
     local run=$1/run got
     "$driver" save "$run" 1 300000 5 && "$driver" save "$run" 2 300000 5 || { echo "a save on an empty disk failed"; return 1; }
     "$driver" save "$run" 3 500000 5 2>"$work/err" && { echo "a full disk went unnoticed"; return 1; }
-    grep -q 'needs .* MiB more than is free in' "$work/err" || { echo "a full disk was told as: $(cat "$work/err")"; return 1; }
+    grep -q 'needs .* MiB more than is free in' "$work/err" || { echo "a full disk was reported as: $(cat "$work/err")"; return 1; }
     got=$("$driver" load "$run")
     [ "$got" = "step 2" ] || { echo "after a full disk: '$got'"; return 1; }
 }
@@ -64,7 +64,7 @@ fresh
     "$driver" save "$work/run" 2 200000 1 2>"$work/err"
 )
 [ $? = 6 ] || fail "a file size limit: exit is not 6"
-grep -q "'$work/run/ckpt/step-0000000002/[a-z]*\.safetensors': File too large" "$work/err" || fail "a file size limit: told as $(cat "$work/err")"
+grep -q "'$work/run/ckpt/step-0000000002/[a-z]*\.safetensors': File too large" "$work/err" || fail "a file size limit: reported as $(cat "$work/err")"
 check_whole "file size limit"
 
 # fault: F5 F6
@@ -122,7 +122,7 @@ kill_everywhere() { # STEP
     while read -r call count; do
         for ((n = 1; n <= count; n++)); do
             fresh
-            # In a shell of its own, which keeps the news of each death to itself.
+            # In a shell of its own, which keeps the message of each death to itself.
             bash -c '"$@"; exit $?' _ strace -qq -o "$work/trace" -e "inject=$call:signal=KILL:when=$n" \
                 "$driver" save "$work/run" "$1" 3000 1 2>/dev/null
             [ $? = 137 ] || fail "step $1: $call $n did not kill"

@@ -69,4 +69,4 @@ walk open 16
 walk thread 4
 walk fork 1
 ((tried >= 40)) || complain "only $tried calls failed"
-check_end "$tried failing calls: told, ended in order, nothing lost"
+check_end "$tried failing calls: reported, ended in order, nothing lost"

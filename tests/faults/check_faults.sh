@@ -58,7 +58,7 @@ poisoned() { # NAME FAULT TEXT: every tower is asked; nothing was committed
     after "$1" 4
     rows "$1" 5
     tail -n 1 "$work/$1/metrics.jsonl" | grep -q '^{"step":5,.*false.*"skipped":true}$' || complain "$1: the refused step is not recorded"
-    grep -qF "$3" "$work/$1/log.txt" || complain "$1: log.txt does not tell"
+    grep -qF "$3" "$work/$1/log.txt" || complain "$1: log.txt does not report it"
 }
 poisoned nan "nan:tower=0,step=5" "tower 0, step 5: loss and gradient are not finite"
 poisoned nan-last "nan:tower=1,step=5" "tower 1, step 5: loss and gradient are not finite"
@@ -89,8 +89,8 @@ TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" check-off --nan-check off
 "$weights" nan "$work/check-off/last.safetensors" || complain "check-off: trained on, but not into NaN"
 rows check-off 12
 evaluated=(eval fashion_cnn --data-path "$work/data" --device cpu --json --quiet --weights)
-told=$("$towers" "${evaluated[@]}" "$work/check-off/last.safetensors" 2>&1)
-[[ $? == 4 && $told == *"fc2.bias: 10 of 10 values; element 0 is nan"* ]] || complain "check-off: evaluated to $told"
+printed=$("$towers" "${evaluated[@]}" "$work/check-off/last.safetensors" 2>&1)
+[[ $? == 4 && $printed == *"fc2.bias: 10 of 10 values; element 0 is nan"* ]] || complain "check-off: evaluated to $printed"
 ended 0 "" check-off --nan-check off --max-steps 14 --resume auto
 python3 - "$work/huge.safetensors" "$work/check-off/last.safetensors" <<'PYTHON'
 import json, struct, sys
@@ -102,8 +102,8 @@ for name, tensor in json.loads(data[8:8 + size]).items():
         data[first:end] = struct.pack("<f", 1e38) * ((end - first) // 4)
 open(sys.argv[1], "wb").write(data)
 PYTHON
-told=$("$towers" "${evaluated[@]}" "$work/huge.safetensors" 2>&1) # JSON has no NaN
-[[ $told == '{"examples": 100, '*'"loss": null, '* && $told == *', "top1": 0'* ]] || complain "huge weights: evaluated to $told"
+printed=$("$towers" "${evaluated[@]}" "$work/huge.safetensors" 2>&1) # JSON has no NaN
+[[ $printed == '{"examples": 100, '*'"loss": null, '* && $printed == *', "top1": 0'* ]] || complain "huge weights: evaluated to $printed"
 
 TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" skip --nan-policy skip
 "$weights" finite "$work/skip/last.safetensors" || complain "skip: weights of NaN"
@@ -122,9 +122,9 @@ towers_that_go() {
     TOWERS_FAULT="exit:tower=0,step=5,activity=backward" ended 7 "tower 0 (process 0), step 5, activity backward: ended unexpectedly with exit code 42" exit
     TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, activity forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
     TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 6.0 s" hang --comm-timeout 6
-    # fault: F31 (and it told where it hangs before it was killed)
+    # fault: F31 (and it wrote where it hangs before it was killed)
     local calls=$work/hang/stack-tower-1.txt
-    grep -qF "; the calls it was in are in $calls" "$err" || complain "hang: the calls are not told: $(cat "$err")"
+    grep -qF "; the calls it was in are in $calls" "$err" || complain "hang: the calls are not named: $(cat "$err")"
     grep -q 'Call stack of tower 1' "$calls" && grep -q 'pause' "$calls" && grep -q '/towers(+0x' "$calls" || complain "hang: its calls are $(cat "$calls")"
 }
 
@@ -178,7 +178,7 @@ killed_from_outside() {
 orphans() {
     started orphans --max-steps 100000 --log-interval 1 --checkpoint-steps 2
     children=$(pgrep -P "$pid" tower | tr '\n' ' ')
-    disown "$pid" # no news of its death
+    disown "$pid" # no message of its death
     kill -9 "$pid"
     for child in $children; do gone "$child" || complain "orphans: tower $child lives on"; done
     ended 0 "" orphans --max-steps 100 --resume auto
@@ -357,4 +357,4 @@ for verb in version "info fashion_cnn" "eval fashion_cnn --device cpu --weights 
 done
 
 together
-check_end "faults are told and survived"
+check_end "faults are reported and survived"

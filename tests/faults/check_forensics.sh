@@ -31,7 +31,7 @@ replay() { # STATUS ARGUMENT...
     [[ $status == "$wanted" ]] || complain "replay $*: exit $status instead of $wanted: $(tail -5 "$work/err")"
 }
 
-# ---- the tower of the second process: told by the first
+# ---- the tower of the second process: named by the first
 TOWERS_FAULT="nan:tower=1,step=5,layer=conv2,activity=forward,index=7" run 8 forward
 says err "tower 1, step 5: loss and gradient are not finite"
 says err "first in forward, op 3, layer conv2 (conv), tensor conv2 (8x64x11x11 f32): element 7 (n 0, c 7, h 0, w 0) is nan"

@@ -20,7 +20,7 @@ static bool file_wanted(void *context, int rank, StarKind kind, const void *cont
 static void star_fuzz(uint8_t choice, const uint8_t *data, size_t size)
 {
     bool root = choice & 1, strange = root && choice & 2, came;
-    uint8_t to[64], news[STAR_NEWS_BYTES];
+    uint8_t to[64], notice[STAR_NOTICE_BYTES];
     int pair[2];
     Star *c = calloc(1, sizeof *c);
     Peer *peer = calloc(FUZZ_RANKS, sizeof *peer);
@@ -44,7 +44,7 @@ static void star_fuzz(uint8_t choice, const uint8_t *data, size_t size)
         Status st = star_pump(c);
         if (st == OK) st = star_collect(c, root ? 2 : 0, to, choice % sizeof to, &came);
         (void)st;
-        if (star_hear(c, news, sizeof news) && c->news_count < 0) abort();
+        if (star_poll(c, notice, sizeof notice) && c->notice_count < 0) abort();
         for (int r = 0; r < FUZZ_RANKS; r++)
             if (memchr(peer[r].host, 0, sizeof peer[r].host) == NULL) abort();
         if (c->failed && (c->failure.rank < 0 || c->failure.rank >= FUZZ_RANKS || c->failure.status == OK)) abort();

@@ -12,7 +12,7 @@ fail() {
     exit 1
 }
 
-"$source/scripts/gpu_check.sh" --help | grep -q -- '--only PART' || fail "--help does not tell of --only"
+"$source/scripts/gpu_check.sh" --help | grep -q -- '--only PART' || fail "--help does not name --only"
 "$source/scripts/gpu_check.sh" --help | grep -q 'docs/performance.md' || fail "--help ends early"
 "$source/scripts/gpu_check.sh" --only nothing 2>"$work/err" && fail "--only nothing was accepted"
 grep -q "unknown part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/err")"

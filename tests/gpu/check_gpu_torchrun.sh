@@ -51,8 +51,8 @@ cmp "$work/one/last.safetensors" "$work/together/last.safetensors" || complain "
 # the cause of a failure is in torchrun's summary; it is the remedy that towers names
 one_node on-cpu --device cpu && complain "--device cpu ended well"
 grep -qE "traceback *: --device cpu on several hosts sums with MPI, but torchrun \(RANK\) starts programs without it; use mpirun" "$err" ||
-    complain "--device cpu: torchrun does not tell the cause: $(tail -n 40 "$err")"
-grep -qE 'exitcode *: 5 ' "$err" || complain "--device cpu: torchrun does not tell the exit code: $(tail -n 40 "$err")"
+    complain "--device cpu: torchrun does not report the cause: $(tail -n 40 "$err")"
+grep -qE 'exitcode *: 5 ' "$err" || complain "--device cpu: torchrun does not report the exit code: $(tail -n 40 "$err")"
 
 if ! TOWERS_FAULT=none: towers train "${run[@]}" --dry-run >/dev/null 2>&1; then
     # a tower's process is killed at step 4 of the first attempt: torchrun starts all again, and the run continues
@@ -69,7 +69,7 @@ PROGRAM
     cmp "$work/one/last.safetensors" "$work/crash/last.safetensors" || complain "a crash: other weights than in an undisturbed run"
     grep -q 'resum' "$err" || complain "a crash: the run was not resumed: $(tail -n 60 "$err")"
     FAKE_GPUS=2 one_node gives-up --device cuda && complain "a crash without restarts ended well"
-    grep -qE "traceback *: .*tower 1 .*killed by signal 9" "$err" || complain "a crash without restarts: torchrun does not tell the cause: $(tail -n 40 "$err")"
+    grep -qE "traceback *: .*tower 1 .*killed by signal 9" "$err" || complain "a crash without restarts: torchrun does not report the cause: $(tail -n 40 "$err")"
 
     # a stop of torchrun on both nodes, as by a scheduler (one alone would wait for the other to come again): all save after the same step and leave; the run continues with the bits of an undisturbed one
     ln -sf "$gpu_towers" "$work/bin/towers"

@@ -21,8 +21,9 @@ typedef struct Seen {
     int alive[RANKS];
     volatile int heard;     /* ranks that had their error while one was still in its abort */
     char failed[RANKS][64]; /* the call that was made to, "" */
-    int64_t registered[RANKS], reduced[RANKS], copies[RANKS], ids[RANKS], by_roots[RANKS];
-    size_t taken[RANKS], told[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
+    int64_t registered[RANKS], reduced[RANKS], copies[RANKS], ids[RANKS], by_roots[RANKS], added[RANKS],
+        misaligned[RANKS];
+    size_t taken[RANKS], planned[RANKS]; /* device memory of the communicator, as measured and as comm_bytes says */
     char text[RANKS][128];
     float sum[RANKS][COUNT + EXTRAS], again[RANKS][COUNT];
 } Seen;
@@ -69,7 +70,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     Status st = comm_nccl_open(&config, shared, &device, &comm);
     if (st == OK && getenv("NCCL_SOCKET_IFNAME")) st = FAIL(ERR_INTERNAL, "NCCL does not choose its interfaces itself");
     g->seen->taken[rank] = before - free_bytes(&device);
-    g->seen->told[rank] = comm_bytes(&cuda_backend, &config);
+    g->seen->planned[rank] = comm_bytes(&cuda_backend, &config);
     if (st == OK) st = comm_memory_create(&device, COUNT * sizeof(float), &memory);
     if (st == OK) st = comm_register(comm, &memory, COUNT * sizeof(float));
     if (st == OK) comm_text(comm, g->seen->text[rank], sizeof g->seen->text[rank]);
@@ -138,11 +139,11 @@ static void all_well(const Group *g)
     }
 }
 
-/* Every rank in `told` ended with ERR_COMM and words that hold `text` or `other`. */
-static void check_told(const Group *g, unsigned told, const char *text, const char *other)
+/* Every rank in `ranks` ended with ERR_COMM and words that hold `text` or `other`. */
+static void check_reports(const Group *g, unsigned ranks, const char *text, const char *other)
 {
     for (int r = 0; r < g->ranks; r++) {
-        if (!(told >> r & 1)) continue;
+        if (!(ranks >> r & 1)) continue;
         const char *message = g->seen->message[r];
         if (g->seen->status[r] != ERR_COMM || !(strstr(message, text) || strstr(message, other)))
             fail_msg("rank %d: status %d, '%s'", r, (int)g->seen->status[r], message);
@@ -290,7 +291,7 @@ static void test_broadcasts_of_several_hosts(void **state)
     g.config.port = free_port();
     group_live(&g, 4, 4);
     all_well(&g);
-    for (int r = 0; r < 4; r++) assert_true(g.seen->taken[r] <= g.seen->told[r]);
+    for (int r = 0; r < 4; r++) assert_true(g.seen->taken[r] <= g.seen->planned[r]);
     group_end(&g);
 }
 
@@ -332,7 +333,7 @@ static void test_error_on_another_host(void **state)
     g.config.master = "127.0.0.1";
     g.config.port = free_port();
     group_live(&g, 4, 4);
-    check_told(&g, 7, "tower process 3", "tower process 3");
+    check_reports(&g, 7, "tower process 3", "tower process 3");
     group_end(&g);
 }
 
@@ -355,7 +356,7 @@ static void test_open_that_fails_on_another_host(void **state)
     group_live(&g, 8, 4);
     assert_string_equal(g.seen->failed[2], "cudaMalloc");
     assert_non_null(strstr(g.seen->message[2], "cudaMalloc"));
-    check_told(&g, 11, "tower process 2", "tower process 2");
+    check_reports(&g, 11, "tower process 2", "tower process 2");
     group_end(&g);
 }
 
@@ -427,8 +428,8 @@ static void test_memory_of_a_sum(void **state)
         Group g = {.body = rounds, .config = cases[k].config};
         group_live(&g, cases[k].towers, cases[k].ranks);
         all_well(&g);
-        if (g.seen->taken[0] != cases[k].bytes || g.seen->told[0] != cases[k].bytes)
-            fail_msg("case %zu: %zu bytes are taken, %zu told, %zu wanted", k, g.seen->taken[0], g.seen->told[0],
+        if (g.seen->taken[0] != cases[k].bytes || g.seen->planned[0] != cases[k].bytes)
+            fail_msg("case %zu: %zu bytes are taken, %zu planned, %zu wanted", k, g.seen->taken[0], g.seen->planned[0],
                      cases[k].bytes);
         group_end(&g);
     }
@@ -503,7 +504,7 @@ static void test_library_without_memory(void **state)
     group_end(&g);
 }
 
-/* ---- what NCCL is told of memory */
+/* ---- what NCCL knows of memory */
 
 static int version_of[2]; /* of each rank's library */
 static GpuWindows windows_of[2];
@@ -515,7 +516,7 @@ static void start_libraries(int rank)
 }
 
 /* Two ranks sum well, and say `text` of how. */
-static void check_told_as(bool any_order, const char *text)
+static void check_reported_as(bool any_order, const char *text)
 {
     Group g = {.body = rounds, .on_start = start_libraries, .any_order = any_order};
     group_live(&g, 2, 2);
@@ -541,21 +542,21 @@ static void test_windows_and_what_replaces_them(void **state)
               deaf_windows = NCCL_VERSION(2, 29, 3), without_memory = NCCL_VERSION(2, 18, 5);
     gift_factor = 1;
     libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
-    check_told_as(true, "sums the gradients in place, in a symmetric window");
-    check_told_as(false, "registered memory"); /* their kernels do not heed NCCL_ALGO */
+    check_reported_as(true, "sums the gradients in place, in a symmetric window");
+    check_reported_as(false, "registered memory"); /* their kernels do not heed NCCL_ALGO */
     libraries(newest, newest, GPU_WINDOWS_NONE, GPU_WINDOWS_NONE);
-    check_told_as(true, "registered memory");
+    check_reported_as(true, "registered memory");
     libraries(newest, newest, GPU_WINDOWS_REFUSED, GPU_WINDOWS_REFUSED);
-    check_told_as(true, "registered memory");
+    check_reported_as(true, "registered memory");
     libraries(newest, newest, GPU_WINDOWS_MADE, GPU_WINDOWS_NONE);
-    check_told_as(true, "registered memory");
+    check_reported_as(true, "registered memory");
     libraries(newest, without_windows, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
-    check_told_as(true, "registered memory");
+    check_reported_as(true, "registered memory");
     libraries(deaf_windows, deaf_windows, GPU_WINDOWS_MADE,
               GPU_WINDOWS_MADE); /* their kernels would not heed an abort */
-    check_told_as(true, "registered memory");
+    check_reported_as(true, "registered memory");
     libraries(newest, without_memory, GPU_WINDOWS_MADE, GPU_WINDOWS_MADE);
-    check_told_as(true, "unregistered memory");
+    check_reported_as(true, "unregistered memory");
 }
 
 /* A refusal that comes late leaves no communicator to go on with: all ranks are told, and what does without. */
@@ -567,7 +568,7 @@ static void test_window_refused_late(void **state)
         libraries(FAKE_GPU_NCCL_VERSION, FAKE_GPU_NCCL_VERSION, late & 1 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE,
                   late & 2 ? GPU_WINDOWS_REFUSED_LATE : GPU_WINDOWS_MADE);
         group_live(&g, 2, 2);
-        check_told(&g, 3, "NCCL_WIN_ENABLE=0", "left the run; the others");
+        check_reports(&g, 3, "NCCL_WIN_ENABLE=0", "left the run; the others");
         group_end(&g);
     }
 }
@@ -585,7 +586,7 @@ static void test_memory_outlives_its_kernels(void **state)
 {
     Group g = {.body = left_in_between, .any_order = true};
     group_live(&g, 2, 2);
-    check_told(&g, 3, "has had enough", "left the run; the others");
+    check_reports(&g, 3, "has had enough", "left the run; the others");
     group_end(&g);
 }
 
@@ -611,7 +612,7 @@ static void test_failing_calls_about_memory(void **state)
                 failing = calls[k];
                 group_live(&g, 2, 2);
                 if (any_order && !strcmp(failing, "ncclCommWindowRegister") && failing_ranks != 3) {
-                    check_told(&g, 3, failing, "left the run; the others");
+                    check_reports(&g, 3, failing, "left the run; the others");
                 } else {
                     all_well(&g);
                     check_sums(&g, 1e-6);
@@ -666,7 +667,7 @@ static void test_root_that_fails(void **state)
     failing = "ncclGetUniqueId";
     failing_ranks = 4;
     group_live(&g, 4, 4);
-    check_told(&g, 15, "ncclGetUniqueId", "left the run; the others");
+    check_reports(&g, 15, "ncclGetUniqueId", "left the run; the others");
     group_end(&g);
 }
 
@@ -707,7 +708,7 @@ static Status one_sum(Comm *comm, Device *device, float *grads, int rank, Seen *
     return comm_barrier(comm);
 }
 
-/* The nth call of this name fails on one of two ranks: both are well, or both told. False if there are fewer. */
+/* The nth call of this name fails on one of two ranks: both are well, or both report it. False if there are fewer. */
 static bool check_failing(const char *name, int64_t nth)
 {
     Group g = {.body = one_sum, .on_start = start_failing_second, .any_order = true};
@@ -779,23 +780,23 @@ static void test_error_of_one_ends_all(void **state)
 {
     Group g = {.body = broken_on_one};
     group_live(&g, 3, 3);
-    check_told(&g, 2, "remote process exited", "remote process exited");
-    check_told(&g, 5, "tower process 1 has left the run", "tower process 1 has left the run");
+    check_reports(&g, 2, "remote process exited", "remote process exited");
+    check_reports(&g, 5, "tower process 1 has left the run", "tower process 1 has left the run");
     group_end(&g);
 }
 
-/* An abort that is held up holds up nobody else: before it begins, the peers have been told and the rank has said why. */
+/* An abort that is held up holds up nobody else: before it begins, the peers know and the rank has said why. */
 static Seen *seen_by_all;
 
 static void wait_for_the_others(void)
 {
-    int told = 0;
-    for (int i = 0; i < 100000 && told < RANKS; i++) {
-        told = 0;
-        for (int r = 0; r < RANKS; r++) told += seen_by_all->message[r][0] != 0;
-        if (told < RANKS) usleep(1000);
+    int ended = 0;
+    for (int i = 0; i < 100000 && ended < RANKS; i++) {
+        ended = 0;
+        for (int r = 0; r < RANKS; r++) ended += seen_by_all->message[r][0] != 0;
+        if (ended < RANKS) usleep(1000);
     }
-    seen_by_all->heard = told;
+    seen_by_all->heard = ended;
 }
 
 static Status error_and_slow_abort(Comm *comm, Device *device, float *grads, int rank, Seen *seen)
@@ -809,8 +810,8 @@ static void test_slow_abort_keeps_nobody(void **state)
 {
     Group g = {.body = error_and_slow_abort, .any_order = true};
     group_live(&g, RANKS, RANKS);
-    check_told(&g, 2, "remote process exited", "remote process exited");
-    check_told(&g, 13, "tower process 1 has left the run", "tower process 1 has left the run");
+    check_reports(&g, 2, "remote process exited", "remote process exited");
+    check_reports(&g, 13, "tower process 1 has left the run", "tower process 1 has left the run");
     assert_int_equal(g.seen->heard, RANKS);
     group_end(&g);
 }
@@ -828,7 +829,7 @@ static void test_late_one_ends_all(void **state)
 {
     Group g = {.body = late_one, .config.timeout_ms = 2000};
     group_live(&g, 3, 3);
-    check_told(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left the run; the others");
+    check_reports(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left the run; the others");
     group_end(&g);
 }
 
@@ -867,7 +868,7 @@ static void test_killed_one_ends_all(void **state)
     Group g = {.body = killed_one};
     group_live(&g, 4, 4);
     assert_int_equal(g.seen->status[1], STATUS_COUNT);
-    check_told(&g, 13, "tower process 1 has left the run", "tower process 1 has left the run");
+    check_reports(&g, 13, "tower process 1 has left the run", "tower process 1 has left the run");
     group_end(&g);
 }
 

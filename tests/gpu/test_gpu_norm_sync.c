@@ -146,10 +146,10 @@ static void test_same_bits_under_all_schedules(void **state)
 #define NORM_DX KERNEL GIVE SUM KERNEL KERNEL
 #define FORWARD GRAPH NORM GRAPH NORM GRAPH NORM GRAPH
 #define BACKWARD GRAPH GRAPH NORM_DX GRAPH GRAPH NORM_DX GRAPH NORM_DX GRAPH /* three of them end a bucket */
-#define TELL "cudaMemcpyAsync\ncudaEventRecord\n"
+#define REPORT "cudaMemcpyAsync\ncudaEventRecord\n"
 
 static const char warm[] =
-    UPLOAD INPUTS FORWARD BACKWARD GIVE GIVE GIVE GIVE SUM GRAPH TELL; /* three buckets, and the extras */
+    UPLOAD INPUTS FORWARD BACKWARD GIVE GIVE GIVE GIVE SUM GRAPH REPORT; /* three buckets, and the extras */
 
 enum { WARM = 7, ASKED = 1 << 15 };
 
@@ -213,17 +213,17 @@ static bool check_failure(int64_t number)
     sync_open(&run, 2);
     run.on_start = start_failing;
     gpu_run_live(&run);
-    const char *failed = run.seen->rank[1].failed, *told = run.seen->rank[1].message;
+    const char *failed = run.seen->rank[1].failed, *message = run.seen->rank[1].message;
     bool harmless = may_fail(failed);
-    bool named = strstr(told, failed) ||
-                 (strcmp(failed, "kernel") == 0 && (strstr(told, "kernel_") || strstr(told, "convert_")));
+    bool named = strstr(message, failed) ||
+                 (strcmp(failed, "kernel") == 0 && (strstr(message, "kernel_") || strstr(message, "convert_")));
     for (int r = 0; r < 2; r++) {
         if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %" PRId64 ": rank %d hung", number, r);
         if (run.seen->rank[r].alive) fail_msg("call %" PRId64 ": rank %d left objects", number, r);
     }
     if (!harmless && (run.seen->rank[0].status != ERR_COMM || run.seen->rank[1].status == OK || !named))
-        fail_msg("call %lld, %s: %d, %d '%s'", (long long)number, failed, (int)run.seen->rank[0].status,
-                 (int)run.seen->rank[1].status, told);
+        fail_msg("call %" PRId64 ", %s: %d, %d '%s'", number, failed, (int)run.seen->rank[0].status,
+                 (int)run.seen->rank[1].status, message);
     gpu_run_close(&run);
     return !harmless;
 }

@@ -159,11 +159,11 @@ static void test_phases(void **state)
     "cudaPointerGetAttributes\ncudaEventRecord\ncudaStreamWaitEvent\nncclAllReduce\nncclCommGetAsyncError\n"           \
     "ncclCommGetAsyncError\ncudaEventRecord\n"
 #define SUM "cudaEventRecord\ncudaStreamWaitEvent\n" /* of all that was given, where it lies: no copy */
-#define TELL "cudaMemcpyAsync\ncudaEventRecord\n"
+#define REPORT "cudaMemcpyAsync\ncudaEventRecord\n"
 
 /* Forward, three buckets, update. */
-static const char alone[] = UPLOAD INPUTS GRAPH GRAPH GRAPH GRAPH "cudaPointerGetAttributes\n" GRAPH TELL;
-static const char two_ranks[] = UPLOAD INPUTS GRAPH GRAPH GIVE GRAPH GIVE GRAPH GIVE GIVE SUM GRAPH TELL;
+static const char alone[] = UPLOAD INPUTS GRAPH GRAPH GRAPH GRAPH "cudaPointerGetAttributes\n" GRAPH REPORT;
+static const char two_ranks[] = UPLOAD INPUTS GRAPH GRAPH GIVE GRAPH GIVE GRAPH GIVE GIVE SUM GRAPH REPORT;
 
 enum { WARM = 7, ASKED = 1 << 14 }; /* recorded by then, and what is asked of a step is all of one step */
 
@@ -224,7 +224,7 @@ static int fake_and_scratch_as_new(void **state)
 }
 
 /* A number of memory.json. */
-static size_t told(const char *text, const char *name)
+static size_t planned(const char *text, const char *name)
 {
     char key[64];
     snprintf(key, sizeof key, "\"%s\": ", name);
@@ -248,10 +248,10 @@ static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
     gpu_run_close(&run);
     assert_int_equal(path_join(path, scratch, "memory.json"), OK);
     assert_int_equal(file_read(path, 1 << 16, &text, &bytes), OK);
-    size_t sum = told(text, "sum over towers");
-    *gradients = told(text, "gradients");
-    assert_int_equal(told(text, "NCCL's buffers, estimated"), 288 << 20); /* rings: the run is deterministic */
-    assert_int_equal(told(text, "uploads"), 0);                           /* its batches are small */
+    size_t sum = planned(text, "sum over towers");
+    *gradients = planned(text, "gradients");
+    assert_int_equal(planned(text, "NCCL's buffers, estimated"), 288 << 20); /* rings: the run is deterministic */
+    assert_int_equal(planned(text, "uploads"), 0);                           /* its batches are small */
     free(text);
     assert_true(sum > COMM_RELAY_BYTES);
     return sum - COMM_RELAY_BYTES;

@@ -209,22 +209,22 @@ def tfrecords():
     whole = records(*[photo(1 + i % 2, i) for i in range(4)])
     first = len(records(photo(1, 0)))
 
-    def told(data, pattern, code=3, command="info"):
+    def reports(data, pattern, code=3, command="info"):
         put("records", data, name)
         run("records", code, pattern, command)
 
-    told(whole, "TFRecords, labels from 1, divided.*training: 2 images.*0 +1 +1 ", 0)
+    reports(whole, "TFRecords, labels from 1, divided.*training: 2 images.*0 +1 +1 ", 0)
     run("records", 0, "TFRecords, divided.*classes: 3", arguments=("--val-split", "0.5", "--label-base", "0"), keep=True)
     for cut in sorted({0, 1, 8, 11, 12, 13, first - 5, first - 4, first - 1, first + 1, first + 12, first + 500, len(whole) - 4, len(whole) - 1}):
-        told(whole[:cut], name + "'.*(cut off|empty)")
+        reports(whole[:cut], name + "'.*(cut off|empty)")
     # fault: F23
     for flip in (first, first + 3, first + 7, first + 8, first + 11):
-        told(whole[:flip] + bytes([whole[flip] ^ 64]) + whole[flip + 1:], r"record 1 \(offset %d\): .*a length whose CRC is wrong" % first)
+        reports(whole[:flip] + bytes([whole[flip] ^ 64]) + whole[flip + 1:], r"record 1 \(offset %d\): .*a length whose CRC is wrong" % first)
     length = struct.pack("<Q", (1 << 64) - 20)
-    told(whole[:first] + length + masked(length) + whole[first + 12:], r"record 1 \(offset %d\) has 18446744073709551596 bytes.*cut off" % first)
+    reports(whole[:first] + length + masked(length) + whole[first + 12:], r"record 1 \(offset %d\) has 18446744073709551596 bytes.*cut off" % first)
     for at in (first - 1, first // 2):  # the CRC, the picture: found when the data are read
-        told(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:], "p0.png, offset 12: .*CRC of its .*damaged", 3, "check")
-    told(gzip.compress(whole), "is compressed.*unpack it first")
+        reports(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:], "p0.png, offset 12: .*CRC of its .*damaged", 3, "check")
+    reports(gzip.compress(whole), "is compressed.*unpack it first")
     put("table", b"PAR1" + whole, name + ".parquet")
     run("table", 3, "train-00000-of-00001.parquet' is a table, which is not read")
     # fault: F25
@@ -243,11 +243,11 @@ def tfrecords():
     deep = b""
     for _ in range(2000):
         deep = field(1, deep)
-    told(record(deep), "record 0 .*no image")
-    told(records(photo(0), photo(0), photo(5), photo(5)), "TFRecords, divided.*classes: 6.* 5 +1 +1 ", 0)
+    reports(record(deep), "record 0 .*no image")
+    reports(records(photo(0), photo(0), photo(5), photo(5)), "TFRecords, divided.*classes: 6.* 5 +1 +1 ", 0)
     # fields of no interest, two of one key (the last counts), tfds's keys, unpacked lists, no file name
     odd = varint(9 << 3) + varint(77) + field(7, b"x") + example(photo(7, 1)) + example({"image/class/label": 0, "image/filename": b"odd"}, packed=False)
-    told(record(odd) * 2 + records(*2 * [{"image": b"damaged", "label": 1}]), "record 2, offset [0-9]+: .*2 of 4 images", 3, "check")
+    reports(record(odd) * 2 + records(*2 * [{"image": b"damaged", "label": 1}]), "record 2, offset [0-9]+: .*2 of 4 images", 3, "check")
     put("index", whole, name)
     lines = [(i, len(records(photo(1 + i % 2, i)))) for i in range(4)]
     good, at = "", 0
@@ -269,7 +269,7 @@ def mds():
     columns = {"image": ("png", None), "label": ("int", 8)}
     rows = [{"image": png(image(i)), "label": struct.pack("<q", i % 2)} for i in range(4)]
 
-    def told(pattern, code=3, command="info", data=None, entry=None, text=None, named="shard.00000.mds", columns=columns, rows=rows, **fields):
+    def reports(pattern, code=3, command="info", data=None, entry=None, text=None, named="shard.00000.mds", columns=columns, rows=rows, **fields):
         path = folder("mds")
         made, entry_made = mds_shard(columns, rows)
         made = data(made) if data else made
@@ -286,18 +286,18 @@ def mds():
 
     whole, _ = mds_shard(columns, rows)
     offsets = struct.unpack("<5I", whole[4:24])
-    told("MDS shards, divided.*training: 2 images", 0)
+    reports("MDS shards, divided.*training: 2 images", 0)
     for cut in sorted({0, 1, 3, 4, 7, 8, 23, 24, 25, offsets[0] - 1, offsets[0], offsets[1], offsets[1] + 1, len(whole) - 1}):
-        told("shard.00000.mds'.*(cut off|expected 4 samples|damaged)", data=lambda data: data[:cut])
-    told("its samples end at", data=lambda data: data + b"x")
-    told("expected 4 samples.* found 4294967295", data=patched(0, b"\xff" * 4))
-    told("4294967295 samples, but the file has", data=patched(0, b"\xff" * 4), entry={"samples": 0xffffffff})
-    told("sample 1 begins at 0: expected", data=patched(8, b"\0" * 4))
-    told("sample 0 begins at 4294967295: expected", data=patched(4, b"\xff" * 4))
-    told("expected the JSON of its columns", data=patched(24, b"x"))
-    told(r"sample 0 \(offset %d\): its columns end at .*damaged" % offsets[0], data=patched(offsets[0], b"\xff" * 4))
-    told(r"sample 3 .*found -2", data=patched(len(whole) - 8, struct.pack("<q", -2)))
-    told("mds: sample 0, offset %d: " % (offsets[0] + 4), command="check", data=patched(offsets[0] + 4, b"x" * 8))
+        reports("shard.00000.mds'.*(cut off|expected 4 samples|damaged)", data=lambda data: data[:cut])
+    reports("its samples end at", data=lambda data: data + b"x")
+    reports("expected 4 samples.* found 4294967295", data=patched(0, b"\xff" * 4))
+    reports("4294967295 samples, but the file has", data=patched(0, b"\xff" * 4), entry={"samples": 0xffffffff})
+    reports("sample 1 begins at 0: expected", data=patched(8, b"\0" * 4))
+    reports("sample 0 begins at 4294967295: expected", data=patched(4, b"\xff" * 4))
+    reports("expected the JSON of its columns", data=patched(24, b"x"))
+    reports(r"sample 0 \(offset %d\): its columns end at .*damaged" % offsets[0], data=patched(offsets[0], b"\xff" * 4))
+    reports(r"sample 3 .*found -2", data=patched(len(whole) - 8, struct.pack("<q", -2)))
+    reports("mds: sample 0, offset %d: " % (offsets[0] + 4), command="check", data=patched(offsets[0] + 4, b"x" * 8))
     for inner, below in (("a", "a/shard.00000.mds"), ("a/b", "a/b/shard.00000.mds")):  # as several writers and merge_index leave it
         path = folder("parts")
         os.makedirs("%s/%s" % (path, inner))
@@ -308,17 +308,17 @@ def mds():
             to.write(json.dumps({"version": 2, "shards": [entry]}))
         run("parts", 0, "MDS shards, divided.*training: 2 images")
     for below in ("a/../../x.mds", "a//x.mds", "a/", "/x.mds", "."):
-        told("below it in raw_data.basename, found '%s'" % re.escape(below), entry={"raw_data": {"basename": below, "bytes": 1}})
+        reports("below it in raw_data.basename, found '%s'" % re.escape(below), entry={"raw_data": {"basename": below, "bytes": 1}})
     for entry, why in (({"format": "json"}, "expected \"format\": \"mds\""), ({"version": 1}, "\"version\": 2"),
                        ({"samples": 5}, "expected 5 samples .* found 4"), ({"raw_data": {"basename": "../a.mds", "bytes": 1}}, "raw_data.basename, found '../a.mds'"),
                        ({"raw_data": {"basename": "/etc/passwd", "bytes": 1}}, "found '/etc/passwd'"), ({"raw_data": None}, "raw_data.basename, found ''"),
                        ({"raw_data": {"basename": "no.mds", "bytes": 1}}, "no.mds': No such file"),
                        ({"raw_data": {"basename": "no.mds", "bytes": 1}, "zip_data": {"basename": "no.mds.zstd"}}, "is compressed.*decompress it"),
                        ({"raw_data": {"basename": "shard.00000.mds", "bytes": 7}}, "expected 7 bytes")):
-        told("index.json': shard 0.*" + why, entry=entry)
+        reports("index.json': shard 0.*" + why, entry=entry)
     for text, why in (('{"shards": [', "line 1"), ('{"shards": 3}', "expected the index of MDS"), ('{"version": 2, "shards": {}}', "expected the index of MDS"),
                       ('{"version": 2, "shards": []}', "no sample|has no shards|no data set"), ('{"version": 2, "shards": [1]}', "shard 0")):
-        told(why, text=text)
+        reports(why, text=text)
     for changed, row, why in (({"image": ("png", None), "label": ("str", None)}, {"label": b"1"}, "no column of labels"),
                               ({"image": ("pkl", None), "label": ("int", 8)}, {}, "no column of images"),
                               ({"photo": ("bytes", None), "label": ("int", 8)}, {"photo": b"x"}, "no column of images"),
@@ -326,9 +326,9 @@ def mds():
                               ({"image": ("png", 5), "label": ("int", 8)}, {"image": b"12345"}, "'image' is png of size 5"),
                               ({"image": ("ndarray:uint8:24,24,3", 7), "label": ("int", 8)}, {"image": b"1234567"}, "of size 7"),
                               ({"image": ("ndarray:uint8:24,24,1", 576), "label": ("int", 8)}, {"image": b"1" * 576}, "no column of images")):
-        told(why, columns=changed, rows=[dict(r, **row) for r in rows])
-    told("MDS shards.*training: 2 images", 0, columns={"x": ("bytes", None), "y": ("uint8", 1)}, rows=[{"x": r["image"], "y": r["label"][:1]} for r in rows])
-    told("label from 0 to 1048575, found 9223372036854775807", columns={"x": ("bytes", None), "y": ("uint64", 8)}, rows=[{"x": b"x", "y": b"\xff" * 8}])
+        reports(why, columns=changed, rows=[dict(r, **row) for r in rows])
+    reports("MDS shards.*training: 2 images", 0, columns={"x": ("bytes", None), "y": ("uint8", 1)}, rows=[{"x": r["image"], "y": r["label"][:1]} for r in rows])
+    reports("label from 0 to 1048575, found 9223372036854775807", columns={"x": ("bytes", None), "y": ("uint64", 8)}, rows=[{"x": b"x", "y": b"\xff" * 8}])
 
 
 globals()[kind]()

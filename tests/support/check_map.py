@@ -17,6 +17,8 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 10. Above the kernels nobody compares the name of a backend: kernels/backend.h says what one can do.
 11. No two structs, unions or enums have the same name, private ones included.
 12. Nothing waits until a time of day, which may be set back: deadlines are clock_deadline's (kernels/clock.h).
+13. Numbers of 64 bits are printed and read by PRId64 and its like, as they are.
+14. No name in the sources and tests tells, has been told, brings news or judges: functions write, report, receive or check.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -39,6 +41,8 @@ OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
 TIMED = re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\(")
+LONG_LONG = re.compile(r'%[-+ #0-9.*]*ll[diux]')
+VAGUE = re.compile(r"\b(?!epoch_told\b)(?:[a-z0-9_]+_)?(?:tells?|told|news|judged?)(?:_\w+)?\b|\b\w*(?:Told|News|TELL|TOLD)\w*")  # epoch_told: a key in state.json
 BY_NAME = re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name")
 TYPE = re.compile(r"^typedef (?:struct|union|enum) (\w+) \{", re.M)
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
@@ -46,7 +50,7 @@ PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 BRINGS = ["kernels/status.h", "kernels/clock.h", "kernels/open.h", "kernels/text.h", "towers/files/files.h", "tests/support/unit.h"]
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1\n", re.M)
 GUARDED = "inception/library/towers.h"  # for the compilers of others
-COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\\\.|[^\"\\\\\n])*\"", re.S)
+COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)  # or a string
 NAMED = re.compile(r"(?<![\w./<-])(?<![>=] )[\w./-]+\.(?:c|h|cu)(?![\w.(/-])")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 LIBRARY = re.compile(r"^(dnnl|oneapi/dnnl|cuda|cudnn|cublas|nccl)")
@@ -218,6 +222,9 @@ def main():
             if TIMED.search(text):
                 print(f"{path} waits by the time of day: use clock_deadline (kernels/clock.h)")
                 bad += 1
+            if LONG_LONG.search(text):
+                print(f"{path} prints or reads a long long: use PRId64 or its like")
+                bad += 1
             for name in TYPE.findall(text):
                 if name in types:
                     print(f"{path} has a type {name}, and so has {types[name]}: give one of them another name")
@@ -228,6 +235,11 @@ def main():
                 bad += 1
             if path.endswith(".h") and path != GUARDED and GUARD.search(text):
                 print(f"{path} has an include guard: use #pragma once")
+                bad += 1
+    for path in sources(root, [*FLOORS, "tests"]):
+        with open(os.path.join(root, path), encoding="utf-8") as text:
+            for name in sorted(set(VAGUE.findall(COMMENT.sub("", text.read())))):
+                print(f"{path} has the name {name}: say whether it writes, reports, receives or checks")
                 bad += 1
     for folder, names in unnamed(root):
         print(f"{folder}/README.md does not name {', '.join(names)}" if names else f"{folder} has no README.md")

@@ -187,7 +187,7 @@ FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_
     return fake;
 }
 
-static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
+static Status report_memory(Device *device, size_t *free_bytes, size_t *total)
 {
     (void)device; /* may be closed */
     *free_bytes = latest->free_bytes;
@@ -195,9 +195,9 @@ static Status tell_memory(Device *device, size_t *free_bytes, size_t *total)
     return OK;
 }
 
-void fake_tells_memory(FakeBackend *fake)
+void fake_reports_memory(FakeBackend *fake)
 {
-    fake->backend.memory = tell_memory;
+    fake->backend.memory = report_memory;
 }
 
 void fake_destroy(FakeBackend *fake)

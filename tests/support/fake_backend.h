@@ -41,7 +41,7 @@ typedef struct FakeBackend {
     OpKind refused;              /* prepare of this kind fails; OP_NONE: none does */
     void (*on_launch)(void *context, OpCall *call);
     void *context;
-    size_t free_bytes; /* what fake_tells_memory tells; of twice as many */
+    size_t free_bytes; /* what fake_reports_memory gives; of twice as many */
     int states;        /* made by prepare and not yet discarded */
     int event_count;   /* may pass FAKE_MAX_EVENTS: later ones are counted, not kept */
     FakeEvent event[FAKE_MAX_EVENTS];
@@ -50,7 +50,7 @@ typedef struct FakeBackend {
 /* Kernels of all kinds with these masks. Heap: the struct is large. backend.open opens the one that was made last. */
 FakeBackend *fake_create(uint32_t strided_in, uint32_t strided_out, uint32_t in_place);
 void fake_destroy(FakeBackend *fake);
-void fake_tells_memory(FakeBackend *fake); /* from now on, as `free_bytes` says */
+void fake_reports_memory(FakeBackend *fake); /* from now on, as `free_bytes` says */
 void fake_open(FakeBackend *fake, Device *device);
 /* How many events of this kind, and of this op kind (OP_NONE: any). */
 int fake_count(const FakeBackend *fake, FakeEventKind kind, OpKind op);

@@ -160,7 +160,7 @@ class Build:
         return next(((name, link) for name, link in self.links.items() if os.path.basename(name) == wanted), (None, None))
 
     def baseline(self, test, name):
-        """How the test ends without a mutant, as test_run tells it; each is tried once."""
+        """How the test ends without a mutant, as test_run returns it; each is tried once."""
         with self.locks[test]:
             if test not in self.baselines:
                 self.baselines[test] = test_run(self, test, os.path.join(self.build, name))

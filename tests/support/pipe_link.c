@@ -1,4 +1,4 @@
-/* See pipe_link.h. Every pair of groups has two pipes in each direction, for data and for news. An operation is a list of
+/* See pipe_link.h. Every pair of groups has two pipes in each direction, for data and for notices. An operation is a list of
  * transfers, each the whole content of one message; those of one pipe follow each other. */
 #include "tests/support/pipe_link.h"
 
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum { GROUPS_MAX = 8, TRANSFERS = LINK_REQUESTS * GROUPS_MAX };
-typedef enum PipeKind { PIPE_DATA = 0, PIPE_NEWS, PIPE_KINDS } PipeKind;
+typedef enum PipeKind { PIPE_DATA = 0, PIPE_NOTICES, PIPE_KINDS } PipeKind;
 
 static int pipes[GROUPS_MAX][GROUPS_MAX][PIPE_KINDS][2]; /* from, to */
 static int pipe_groups;
@@ -135,21 +135,21 @@ static Status pipe_test(Link *link, int request, bool *ended)
     return OK;
 }
 
-static Status pipe_tell(Link *link, int to, const News *news)
+static Status pipe_notify(Link *link, int to, const Notice *notice)
 {
-    int fd = pipes[((PipeLink *)link)->group][to][PIPE_NEWS][1];
-    return write(fd, news, sizeof *news) == sizeof *news ? OK : FAIL(ERR_COMM, "group %d hears no news", to);
+    int fd = pipes[((PipeLink *)link)->group][to][PIPE_NOTICES][1];
+    return write(fd, notice, sizeof *notice) == sizeof *notice ? OK : FAIL(ERR_COMM, "group %d receives no notice", to);
 }
 
-static Status pipe_hear(Link *link, News *news, bool *heard)
+static Status pipe_poll(Link *link, Notice *notice, bool *heard)
 {
     *heard = false;
     for (int g = 0; g < pipe_groups && !*heard; g++)
-        *heard = read(pipes[g][((PipeLink *)link)->group][PIPE_NEWS][0], news, sizeof *news) == sizeof *news;
+        *heard = read(pipes[g][((PipeLink *)link)->group][PIPE_NOTICES][0], notice, sizeof *notice) == sizeof *notice;
     return OK;
 }
 
-static bool pipe_told(Link *link)
+static bool pipe_flushed(Link *link)
 {
     (void)link;
     return true;
@@ -167,9 +167,9 @@ static const LinkOps pipe_ops = {
     .broadcast = pipe_broadcast,
     .gather = pipe_gather,
     .test = pipe_test,
-    .tell = pipe_tell,
-    .hear = pipe_hear,
-    .told = pipe_told,
+    .notify = pipe_notify,
+    .poll = pipe_poll,
+    .flushed = pipe_flushed,
     .close = pipe_close,
 };
 

@@ -281,7 +281,7 @@ out:
     return st;
 }
 
-/* ---- judgement */
+/* ---- the comparison */
 
 static void complain(Run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void complain(Run *run, const char *format, ...)
@@ -374,7 +374,7 @@ static void check_untouched(Run *run)
     }
 }
 
-static void judge_launch(Run *run, int round)
+static void check_launch(Run *run, int round)
 {
     if (run_launch(run) != OK) {
         complain(run, "launch %d: %s", round, status_message());
@@ -397,7 +397,7 @@ static void run_variant(Device *device, const Case *row, Dtype dtype, const Vari
         report->unsupported++;
     else if (st != OK)
         complain(&run, "prepare: %s: %s", status_name(st), status_message());
-    for (int round = 0; st == OK && round < 2; round++) judge_launch(&run, round);
+    for (int round = 0; st == OK && round < 2; round++) check_launch(&run, round);
     const OpKernel *kernel = device->backend->kernels[row->kind];
     if (kernel->discard) kernel->discard(device, &run.call);
     for (int k = 0; k < OP_MAX_IN; k++) buffer_destroy(&run, &run.in_buffer[k]);

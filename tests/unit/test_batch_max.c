@@ -13,7 +13,7 @@ static int set_up(void **state)
 {
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
-    fake_tells_memory(fake);
+    fake_reports_memory(fake);
     return 0;
 }
 

@@ -101,7 +101,7 @@ static void all_ok(const Group *g)
 }
 
 /* Every rank but those in `gone` ended with ERR_COMM and a message that holds `text`. */
-static void all_told(const Group *g, unsigned gone, const char *text)
+static void all_report(const Group *g, unsigned gone, const char *text)
 {
     for (int r = 0; r < g->ranks; r++) {
         if (gone >> r & 1) continue;
@@ -278,7 +278,7 @@ static void test_rank_that_dies(void **state)
     assert_int_equal(waitid(P_PID, (id_t)g.pid[1], &info, WEXITED | WNOWAIT), 0);
     comm_shared_abort(g.shared, 1); /* as the supervisor does */
     group_wait(&g, 1u << 1);
-    all_told(&g, 1u << 1, "tower process 1 has left the run");
+    all_report(&g, 1u << 1, "tower process 1 has left the run");
     group_end(&g);
 }
 
@@ -291,7 +291,7 @@ static void test_news_from_another_group(void **state)
     comm_shared_abort(g.shared, 1);
     assert_int_equal(comm_shared_aborted(g.shared), COMM_ABORTED_ELSEWHERE);
     group_wait(&g, 1u << 1);
-    all_told(&g, 1u << 1, "host b: tower process 5 was killed by signal 9; the others cannot continue without it");
+    all_report(&g, 1u << 1, "host b: tower process 5 was killed by signal 9; the others cannot continue without it");
     group_end(&g);
 }
 
@@ -314,7 +314,7 @@ static void test_recorder(void **state)
     assert_true(comm_record_text(g.shared, 4, 350, text, sizeof text));
     kill(g.pid[1], SIGKILL);
     group_wait(&g, 2);
-    all_told(&g, 2, "tower process 1 did not arrive");
+    all_report(&g, 2, "tower process 1 did not arrive");
     const char *parts[] = {"rank 4 waits in collective 2, a barrier, for ",
                            "; rank 5 ended collective 1, an all-reduce of 4 bytes from element 3, "};
     for (int i = 0; i < 2; i++)
@@ -347,7 +347,7 @@ static void test_rank_that_aborts(void **state)
 {
     Group g = group_start(4, 4, TIMEOUT_MS, leave_one);
     group_wait(&g, 0);
-    all_told(&g, 1u << 2, "tower process 2 has left the run");
+    all_report(&g, 1u << 2, "tower process 2 has left the run");
     assert_int_equal(g.seen->status[2], ERR_COMM);
     assert_non_null(strstr(g.seen->message[2], "rank 2 takes part in a collective after it has left the run"));
     group_end(&g);
@@ -381,9 +381,9 @@ static void test_rank_that_never_comes(void **state)
     group_wait(&g, 0);
     for (int r = 0; r < 3; r += 2) assert_int_equal(g.seen->status[r], ERR_COMM);
     /* The first to lose patience names the missing one, the other may hear it from that one. */
-    bool told = strstr(g.seen->message[0], "tower process 1 did not arrive at the collective within 1.5 s") ||
-                strstr(g.seen->message[2], "tower process 1 did not arrive at the collective within 1.5 s");
-    if (!told) fail_msg("'%s', '%s'", g.seen->message[0], g.seen->message[2]);
+    bool reported = strstr(g.seen->message[0], "tower process 1 did not arrive at the collective within 1.5 s") ||
+                    strstr(g.seen->message[2], "tower process 1 did not arrive at the collective within 1.5 s");
+    if (!reported) fail_msg("'%s', '%s'", g.seen->message[0], g.seen->message[2]);
     assert_true(now_ms() - before >= 1500);
     assert_int_equal(g.seen->status[1], OK);
     group_end(&g);

@@ -28,7 +28,7 @@ static DoctorMachine healthy(void)
 static void check(const DoctorMachine *machine, const char *topic, DoctorVerdict verdict, const char *fix)
 {
     static DoctorReport report;
-    doctor_judge(machine, &report);
+    doctor_check(machine, &report);
     assert_int_equal(report.problems, verdict == DOCTOR_PROBLEM);
     assert_int_equal(report.hints, verdict == DOCTOR_HINT);
     for (int k = 0; k < report.count; k++) {
@@ -81,7 +81,7 @@ static void finds_each_fault(void **state)
     check(&machine, "gpu cores", DOCTOR_FINE, "");
     CPU_ZERO(&machine.near[1].usable);
     static DoctorReport report;
-    doctor_judge(&machine, &report);
+    doctor_check(&machine, &report);
     assert_int_equal(report.hints, 1);
 }
 
@@ -96,7 +96,7 @@ static void measures_this_machine(void **state)
     assert_true(machine.memory_bytes > 0 && machine.memory_free_bytes <= machine.memory_bytes);
     assert_true(strlen(machine.cpu_backend) && strlen(machine.cuda_backend));
     memset(machine.cpu_model, 0xc3, sizeof machine.cpu_model - 1); /* no UTF-8 */
-    doctor_judge(&machine, &report);
+    doctor_check(&machine, &report);
     FILE *to = open_memstream(&text, &bytes);
     assert_int_equal(doctor_print_json(&report, to), OK);
     fclose(to);

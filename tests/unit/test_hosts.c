@@ -136,7 +136,7 @@ static void case_live(Case *c)
 }
 
 /* All ranks of the groups in `groups` (bits), but the one that leaves, ended with an error that holds `text`. */
-static void all_told(const Case *c, unsigned groups, const char *text)
+static void all_report(const Case *c, unsigned groups, const char *text)
 {
     for (int r = 0; r < RANKS; r++) {
         if (r == c->leaves || !(groups >> (r / PER) & 1)) continue;
@@ -213,7 +213,7 @@ static void test_process_that_fails(void **state)
     Case c = {rank_3_fails, PATIENT_MS, 3, -1, -1};
     case_live(&c);
     assert_int_equal(c.seen->status[3], ERR_IO);
-    all_told(&c, 7, "tower process 3");
+    all_report(&c, 7, "tower process 3");
 }
 
 /* fault: F30 */
@@ -221,7 +221,7 @@ static void test_leader_that_dies(void **state)
 {
     Case c = {leader_2_dies, PATIENT_MS, 2, -1, -1};
     case_live(&c);
-    all_told(&c, 1 << 0 | 1 << 2, "rank 1 on host1: its first tower process has ended");
+    all_report(&c, 1 << 0 | 1 << 2, "rank 1 on host1: its first tower process has ended");
 }
 
 /* fault: F43 */
@@ -229,15 +229,15 @@ static void test_leader_that_stops(void **state)
 {
     Case c = {leader_4_stops, 5000, 4, -1, -1};
     case_live(&c);
-    all_told(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
+    all_report(&c, 1 << 0 | 1 << 1, "host host2 (tower processes 4..5) did not arrive at the collective within 5.0 s");
 }
 
-/* ---- a link that carries news, but no message of a collective after the first */
+/* ---- a link that carries notices, but no message of a collective after the first */
 
 enum { QUIET_GROUPS = 6 };
 static struct {
     int gathers, asked; /* asked: groups whose answer has not been heard */
-    News news;
+    Notice notice;
 } quiet;
 
 static Status quiet_gather(Link *link, void *all, size_t bytes, int *request)
@@ -259,25 +259,25 @@ static Status quiet_test(Link *link, int request, bool *ended)
     return OK;
 }
 
-static Status quiet_tell(Link *link, int to, const News *news)
+static Status quiet_notify(Link *link, int to, const Notice *notice)
 {
-    quiet.news = *news;
+    quiet.notice = *notice;
     quiet.asked |= 1 << to;
     return OK;
 }
 
-static Status quiet_hear(Link *link, News *news, bool *heard)
+static Status quiet_poll(Link *link, Notice *notice, bool *heard)
 {
     *heard = quiet.asked != 0;
     if (!*heard) return OK;
-    *news = quiet.news;
-    news->from = __builtin_ctz((unsigned)quiet.asked);
-    if (news->kind == NEWS_ASK) news->kind = NEWS_HERE;
+    *notice = quiet.notice;
+    notice->from = __builtin_ctz((unsigned)quiet.asked);
+    if (notice->kind == NOTICE_ASK) notice->kind = NOTICE_HERE;
     quiet.asked &= quiet.asked - 1;
     return OK;
 }
 
-static bool quiet_told(Link *link)
+static bool quiet_flushed(Link *link)
 {
     return true;
 }
@@ -290,9 +290,9 @@ static Status quiet_open(const CommConfig *config, Link **made)
 {
     static const LinkOps ops = {.gather = quiet_gather,
                                 .test = quiet_test,
-                                .tell = quiet_tell,
-                                .hear = quiet_hear,
-                                .told = quiet_told,
+                                .notify = quiet_notify,
+                                .poll = quiet_poll,
+                                .flushed = quiet_flushed,
                                 .close = quiet_close};
     static Link link = {&ops};
     *made = &link;
@@ -335,9 +335,9 @@ static void test_group_of_another_job(void **state)
     Case c = {everything, 4000, -1, -1, 2};
     case_live(&c);
     for (int r = 0; r < RANKS; r += PER) {
-        const char *told = r == 2 * PER ? "has found the rank 0 of another job, or another program, at 127.0.0.1"
-                                        : "rank 2 did not connect";
-        if (c.seen->status[r] != (r == 2 * PER ? ERR_ARG : ERR_COMM) || !strstr(c.seen->message[r], told))
+        const char *wanted = r == 2 * PER ? "has found the rank 0 of another job, or another program, at 127.0.0.1"
+                                          : "rank 2 did not connect";
+        if (c.seen->status[r] != (r == 2 * PER ? ERR_ARG : ERR_COMM) || !strstr(c.seen->message[r], wanted))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     }
     munmap(c.seen, sizeof *c.seen);
@@ -347,11 +347,11 @@ static void test_intruder_in_place_of_a_group(void **state)
 {
     Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
     case_live(&c);
-    const char *told = "here are 0 (host0), 1 (host1); 1 connections did not prove to be of this job (TOWERS_TOKEN, "
-                       "the number of programs), "
-                       "the last as rank 2 of 3 on ";
+    const char *wanted = "here are 0 (host0), 1 (host1); 1 connections did not prove to be of this job (TOWERS_TOKEN, "
+                         "the number of programs), "
+                         "the last as rank 2 of 3 on ";
     for (int r = 0; r < RANKS - PER; r += PER)
-        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], told))
+        if (c.seen->status[r] != ERR_COMM || !strstr(c.seen->message[r], wanted))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     munmap(c.seen, sizeof *c.seen);
 }
@@ -360,9 +360,9 @@ static void test_group_with_fewer_processes(void **state)
 {
     Case c = {everything, PATIENT_MS, -1, -1, -1, .one_alone = true};
     case_live(&c);
-    const char *told = "host host2 takes part as group 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
-                       "floats; host host0: 0 of 3, 2 of 6, 6 towers, 64 floats";
-    if (c.seen->status[0] != ERR_COMM || !strstr(c.seen->message[0], told))
+    const char *wanted = "host host2 takes part as group 2 of 3, with 1 processes of 3 in all, 6 towers in all and 64 "
+                         "floats; host host0: 0 of 3, 2 of 6, 6 towers, 64 floats";
+    if (c.seen->status[0] != ERR_COMM || !strstr(c.seen->message[0], wanted))
         fail_msg("rank 0: '%s'", c.seen->message[0]);
     munmap(c.seen, sizeof *c.seen);
 }

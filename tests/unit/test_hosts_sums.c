@@ -160,7 +160,7 @@ static void all_ok(const Case *c)
 }
 
 /* Every rank but the one that left ended with an error that names it or its host; those of its host, with `text`. */
-static void all_told(const Case *c, const char *text)
+static void all_report(const Case *c, const char *text)
 {
     char process[32], host[32];
     snprintf(process, sizeof process, "tower process %d", c->leaves);
@@ -238,7 +238,7 @@ static Status sum_beside(Comm *comm, int rank)
     if (times.sums != 2 || times.busy_ns <= 0 || times.busy_ns > span)
         return FAIL(ERR_INTERNAL, "%d sums of %" PRId64 " ns within %" PRId64 " ns", times.sums, times.busy_ns, span);
     comm_sum_times(comm, &times);
-    if (times.sums) return FAIL(ERR_INTERNAL, "the times of %d sums are told twice", times.sums);
+    if (times.sums) return FAIL(ERR_INTERNAL, "the times of %d sums are reported twice", times.sums);
     if (comm_allreduce_end(comm, 0, x, COUNT) == ERR_INTERNAL) return OK;
     return FAIL(ERR_COMM, "a sum has ended that has not begun");
 }
@@ -357,7 +357,7 @@ static void test_process_that_fails(void **state)
     case_live(&c);
     assert_int_equal(c.seen->status[3], ERR_IO); /* its thread has not replaced its words */
     assert_string_equal(c.seen->message[3], "an error of its own");
-    all_told(&c, "tower process 3 has left the run");
+    all_report(&c, "tower process 3 has left the run");
 }
 
 /* fault: F30 */
@@ -365,7 +365,7 @@ static void test_process_that_dies(void **state)
 {
     Case c = {rank_5_dies, {2, 2, 2}, PATIENT_MS, 5, -1};
     case_live(&c);
-    all_told(&c, "tower process 5 has left the run");
+    all_report(&c, "tower process 5 has left the run");
 }
 
 /* fault: F43 */
@@ -375,7 +375,7 @@ static void test_process_that_stops(void **state)
     case_live(&c);
     for (int r = 0; r < RANKS; r++) /* the supervisors of those that waited do not find them silent */
         if (r != 5 && c.seen->lively_ns[r] < 4000000000ll) fail_msg("rank %d: no sign of life since its wait", r);
-    all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
+    all_report(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
 }
 
 /* It stops when it has given its part, before it has added it: its thread is held until then. */
@@ -407,7 +407,7 @@ static void test_process_that_stops_in_the_sum(void **state)
 {
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1};
     case_live(&c);
-    all_told(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
+    all_report(&c, "did not arrive at the collective within 4.0 s (--comm-timeout)");
 }
 
 /* Its group is patient, so the others ask: its leader is there, but does not say that all of its group are. */

@@ -100,7 +100,7 @@ static void test_empty_towers(void **state)
             assert_int_equal(culprit, -1);
         }
     }
-    assert_true(isnan(tower_loss_mean(&none))); /* there is no loss to tell */
+    assert_true(isnan(tower_loss_mean(&none))); /* there is no loss to report */
     assert_true(isnan(mean_loss(&none, 1, LOSS_DIVISOR_SAMPLES, 4)));
     is(loss_scale(0, LOSS_DIVISOR_SAMPLES, 4), 0);
     is(loss_scale(0, LOSS_DIVISOR_GLOBAL_BATCH, 4), 0);

@@ -67,7 +67,7 @@ static void step_run(Replica *r, const ModelOptions *options)
 }
 
 /* Within 2 % of what info says for Adam, its two slots included. */
-static void info_tells_what_a_tower_takes(void **state)
+static void info_prints_what_a_tower_takes(void **state)
 {
     static char text[1 << 16];
     const Model *model;
@@ -75,7 +75,7 @@ static void info_tells_what_a_tower_takes(void **state)
     assert_int_equal(model_find("inception_v3", &model), OK);
     info_read("", text, sizeof text);
     double sum = row_mib(text, "sum over towers"); /* of a run; there is none here */
-    double told = row_mib(text, "total for one tower") - sum, before = resident_mib();
+    double planned = row_mib(text, "total for one tower") - sum, before = resident_mib();
     ReplicaConfig config = {
         .device = {DEVICE_USUAL, .threads = 1},
         .program = {.model = model,
@@ -93,8 +93,9 @@ static void info_tells_what_a_tower_takes(void **state)
     assert_int_equal(replica_create(&config, &replica), OK);
     step_run(replica, &config.program.options);
     double taken = resident_mib() - before;
-    print_message("info: %.1f MiB, resident: %.1f MiB\n", told, taken);
-    if (told < 0.98 * taken || told > 1.02 * taken) fail_msg("info says %.1f MiB, a tower takes %.1f", told, taken);
+    print_message("info: %.1f MiB, resident: %.1f MiB\n", planned, taken);
+    if (planned < 0.98 * taken || planned > 1.02 * taken)
+        fail_msg("info says %.1f MiB, a tower takes %.1f", planned, taken);
     replica_destroy(replica);
 }
 
@@ -121,7 +122,7 @@ int main(void)
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(info_tells_what_a_tower_takes),
+        cmocka_unit_test(info_prints_what_a_tower_takes),
         cmocka_unit_test(recompute_has_a_price_and_a_gain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

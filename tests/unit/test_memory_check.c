@@ -16,7 +16,7 @@ static int set_up(void **state)
 {
     fake = fake_create(~0u, ~0u, 0);
     if (!fake) return -1;
-    fake_tells_memory(fake);
+    fake_reports_memory(fake);
     fake->backend.memory_closed = true;
     fake->workspace_bytes = MIB;
     if (source_synthetic(SAMPLES, 10, 28, 28, 1, 1, &train) != OK) return -1;

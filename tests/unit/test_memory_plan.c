@@ -106,14 +106,14 @@ static void test_uploads(void **state)
 
 static DeviceLinks links_now;
 
-static void links_told(DeviceLinks *links)
+static void links_given(DeviceLinks *links)
 {
     *links = links_now;
 }
 
 static size_t library_mib(int ranks, int groups, int ctas, bool ordered, bool deterministic)
 {
-    const Backend backend = {.name = "cuda", .nccl = true, .links = links_told};
+    const Backend backend = {.name = "cuda", .nccl = true, .links = links_given};
     const CommConfig config = {.place = {.ranks = ranks, .groups = groups}, .ctas = ctas, .ordered = ordered};
     return comm_library_bytes(&backend, &config, deterministic) >> 20;
 }

@@ -631,7 +631,7 @@ static void test_limit_of_bad_samples(void **state)
     assert_non_null(strstr(status_message(), "4 samples could not be decoded so far, more than --bad-samples limit:3"));
 }
 
-/* fault: F48. Lists of samples that cannot be written: of the damaged ones the log tells once, and the run goes on; the
+/* fault: F48. Lists of samples that cannot be written: of the damaged ones the log reports them once, and the run goes on; the
  * list of all ends it. */
 static void test_lists_that_cannot_be_written(void **state)
 {
@@ -651,9 +651,10 @@ static void test_lists_that_cannot_be_written(void **state)
     scratch_path(path, "lists/bad-samples.csv");
     assert_int_equal(symlink("nowhere", path), 0);
     if (run_try(job, "lists", NULL) != OK) fail_msg("%s", status_message());
-    char *log = scratch_text("lists/log.txt"), *told = strstr(log, "the list of bad samples of step 1 was not written");
-    assert_non_null(told);
-    assert_null(strstr(told + 1, "the list of bad samples"));
+    char *log = scratch_text("lists/log.txt"),
+         *reported = strstr(log, "the list of bad samples of step 1 was not written");
+    assert_non_null(reported);
+    assert_null(strstr(reported + 1, "the list of bad samples"));
     free(log);
     scratch_path(path, "lists/samples.csv");
     assert_int_equal(symlink("nowhere", path), 0);

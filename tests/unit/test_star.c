@@ -1,4 +1,4 @@
-/* The control channel: its frames, and programs (processes on this host) that meet, tell each other to stop, fail, die, and end with
+/* The control channel: its frames, and programs (processes on this host) that meet, ask each other to stop, fail, die, and end with
  * one result; whoever does not know their secret neither commands nor joins them. */
 #include "kernels/clock.h"
 #include "nccl_sync/hosts/frames.h"
@@ -202,7 +202,7 @@ static int ends_differently(Star *c)
 static int dies(Star *c)
 {
     StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true};
-    Status met = star_barrier(c, "meet"); /* or the news of its death comes with the end of the barrier */
+    Status met = star_barrier(c, "meet"); /* or the report of its death comes with the end of the barrier */
     CHECK(met == OK || (met == ERR_COMM && star_rank(c) == 2));
     star_watch(c);
     if (star_rank(c) == 1) raise(SIGKILL);
@@ -249,7 +249,7 @@ static int are_suspended(Star *c)
 static int lose_the_root(Star *c)
 {
     StarEnd all, mine = {.rank = star_rank(c), .status = ERR_COMM, .secondary = true};
-    Status met = star_barrier(c, "meet"); /* or the news of its death comes with the end of the barrier */
+    Status met = star_barrier(c, "meet"); /* or the report of its death comes with the end of the barrier */
     CHECK(met == OK || met == ERR_COMM);
     star_watch(c);
     if (star_rank(c) == 0) raise(SIGKILL);
@@ -276,7 +276,7 @@ static bool to_all(const uint8_t *bytes, size_t count)
 }
 
 /* Two broadcasts that come at once, because they are one message of TCP: the second does not replace the first. */
-static int tells_twice(Star *c)
+static int reports_twice(Star *c)
 {
     char *const text[] = {"first", "the next"};
     uint8_t both[256];
@@ -292,8 +292,8 @@ static int tells_twice(Star *c)
     return 0;
 }
 
-/* News behind two broadcasts is heard by one that takes neither of them any more. */
-static int tells_in_vain(Star *c)
+/* A notice behind two broadcasts is read by one that takes neither of them any more. */
+static int reports_in_vain(Star *c)
 {
     StarEnd failure = {.rank = 0, .status = ERR_DEVICE, .message = "no device"}, all;
     for (int i = 0; i < 2 && star_rank(c) == 0; i++) {
@@ -455,7 +455,7 @@ static int stops_while_it_waits(Star *c)
     return 0;
 }
 
-/* Many programs, each with more to tell than one megabyte has room for. */
+/* Many programs, each with more to send than one megabyte has room for. */
 static int crowd(Star *c)
 {
     static char mine[4096], all[CROWD][4096];
@@ -549,8 +549,8 @@ static void test_death(void **state)
 
 static void test_bytes(void **state)
 {
-    run(tells_twice, TIMEOUT_MS, -1);
-    run(tells_in_vain, 10000, -1);
+    run(reports_twice, TIMEOUT_MS, -1);
+    run(reports_in_vain, 10000, -1);
     if (!SANITIZED) run(starves, TIMEOUT_MS, -1); /* sanitizers end a process without memory */
 }
 

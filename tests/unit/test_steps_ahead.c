@@ -26,7 +26,7 @@ static int pending_count, polls, marked, under_way_most;
 static int applied, poisoned_step;
 static uint64_t weights_after[2 * STEPS];
 static double loss_of[STEPS + 1];
-static int64_t told;
+static int64_t reported;
 static size_t param_count;
 
 static void deliver(void)
@@ -59,7 +59,7 @@ static Status late_mark(Device *device, int number)
 {
     polls = 0;
     marked++;
-    if (marked - (int)told > under_way_most) under_way_most = marked - (int)told;
+    if (marked - (int)reported > under_way_most) under_way_most = marked - (int)reported;
     return OK;
 }
 
@@ -108,8 +108,8 @@ static Status seen_square_sum(Device *device, const float *x, size_t count, doub
 
 static void seen_step(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
 {
-    assert_int_equal(step, told + 1);
-    told = step;
+    assert_int_equal(step, reported + 1);
+    reported = step;
     if (step <= STEPS) loss_of[step] = loss;
 }
 
@@ -126,7 +126,7 @@ static void run_open(TowerRun *run, bool late, int towers)
         late_backend.reached = late_reached;
     }
     applied = poisoned_step = marked = under_way_most = 0;
-    told = 0;
+    reported = 0;
     memset(weights_after, 0, sizeof weights_after);
     memset(loss_of, 0, sizeof loss_of);
     tower_run_open(run, &late_backend, &model_fashion_cnn, towers);
@@ -152,7 +152,7 @@ static void test_late_results_change_nothing(void **state)
         run_open(&run, false, towers);
         tower_run_live(&run);
         if (run.status != OK) fail_msg("%s", status_message());
-        assert_int_equal(told, STEPS);
+        assert_int_equal(reported, STEPS);
         memcpy(weights, weights_after, sizeof weights);
         memcpy(losses, loss_of, sizeof losses);
         tower_run_close(&run);
@@ -160,7 +160,7 @@ static void test_late_results_change_nothing(void **state)
         run_open(&run, true, towers);
         tower_run_live(&run);
         if (run.status != OK) fail_msg("%s", status_message());
-        assert_int_equal(told, STEPS);
+        assert_int_equal(reported, STEPS);
         assert_int_equal(under_way_most, GATE_AHEAD + 1);
         assert_memory_equal(weights, weights_after, sizeof weights);
         assert_memory_equal(losses, loss_of, sizeof losses);
@@ -178,7 +178,7 @@ static void test_late_refusal(void **state)
     tower_run_live(&run);
     assert_int_equal(run.status, ERR_NUMERIC);
     if (!strstr(status_message(), "step 4: the gradient is not finite")) fail_msg("%s", status_message());
-    assert_int_equal(told, 3);
+    assert_int_equal(reported, 3);
     assert_int_equal(applied, 4 + GATE_AHEAD);
     for (int i = 3; i < applied; i++) assert_true(weights_after[i] == weights_after[2]);
     tower_run_close(&run);
@@ -195,7 +195,7 @@ static void test_late_skip(void **state)
         poisoned_step = 4;
         tower_run_live(&run);
         if (run.status != OK) fail_msg("%s", status_message());
-        assert_int_equal(told, STEPS);
+        assert_int_equal(reported, STEPS);
         assert_true(weights_after[3] == weights_after[2] && weights_after[4] != weights_after[3]);
         if (late) assert_int_equal(under_way_most, GATE_AHEAD + 1); /* a policy is no reason to wait */
         if (late) assert_memory_equal(weights, weights_after, sizeof weights);

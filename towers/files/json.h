@@ -16,7 +16,7 @@ NODISCARD Status json_emit(json_t *root, size_t flags, FILE *to);
 /* Write `root`, which this function owns, durably to a file. ERR_MEMORY if it is NULL. */
 NODISCARD Status json_replace(const char *directory, const char *name, json_t *root, size_t flags);
 
-/* json_loadb that rejects duplicate keys and tells a lack of memory (ERR_MEMORY) from bad JSON: for bad JSON the status
+/* json_loadb that rejects duplicate keys and distinguishes a lack of memory (ERR_MEMORY) from bad JSON: for bad JSON the status
  * is OK, *made is NULL and *error is filled. */
 NODISCARD Status json_parse(const char *text, size_t bytes, json_t **made, json_error_t *error);
 

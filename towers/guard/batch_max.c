@@ -188,9 +188,9 @@ Status batch_max_find(const TrainJob *job, int32_t most, BatchFit *fit)
     pid_t child = fork();
     if (child == 0) answer_write(job, most, ends[1]);
     close(ends[1]);
-    bool told = child > 0 && answer_read(ends[0], child, &answer);
+    bool answered = child > 0 && answer_read(ends[0], child, &answer);
     close(ends[0]);
-    if (!told) return FAIL(ERR_MEMORY, "--batch-size max: the search process ended unexpectedly; give a number");
+    if (!answered) return FAIL(ERR_MEMORY, "--batch-size max: the search process ended unexpectedly; give a number");
     *fit = answer.fit;
     return answer.status == OK ? OK : FAIL(answer.status, "%s", answer.message);
 }

@@ -5,7 +5,7 @@
 #include "towers/guard/trace.h"
 #include "towers/replica/norm_sync.h"
 
-enum { IDS_TOLD = 8 };
+enum { IDS_SHOWN = 8 };
 
 /* ---- the report: lines, each preceded by a newline */
 
@@ -141,8 +141,8 @@ static void capsule_make(TowerProcess *p, const Refusal *refusal, const Rerun *r
 }
 
 /* Bad weights explain everything. Statistics and slots do not: the step does not read them. */
-static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const Finding *state, Status traced,
-                       const Rerun *rerun)
+static void rerun_report(TowerProcess *p, const Refusal *refusal, int tower, const Finding *state, Status traced,
+                         const Rerun *rerun)
 {
     LedgerSearch *search = &p->ledger->search;
     search->found = rerun->found.place == FOUND_NOTHING ? *state : rerun->found;
@@ -166,15 +166,14 @@ static void rerun_tell(TowerProcess *p, const Refusal *refusal, int tower, const
     if (!rerun->batch || !rerun->batch->n) return;
     report_first_sample(p, search, rerun->batch);
     capsule_make(p, refusal, rerun, search);
-    char where[512], ids[IDS_TOLD * 21 + 1];
+    char where[512], ids[IDS_SHOWN * 21 + 1];
     Text list = text_start(ids, sizeof ids);
     if (!rerun->batch->ids) return;
-    for (int32_t i = 0; i < rerun->batch->n && i < IDS_TOLD; i++)
-        text_add(&list, " %lld", (long long)rerun->batch->ids[i]);
+    for (int32_t i = 0; i < rerun->batch->n && i < IDS_SHOWN; i++) text_add(&list, " %" PRId64, rerun->batch->ids[i]);
     source_where(p->job->train, rerun->batch->ids[0], where, sizeof where);
     report_add(search, "  samples of the tower:%s%s (%d in all; the first: %s)", ids,
-               rerun->batch->n > IDS_TOLD ? " ..." : "", rerun->batch->n, where);
-    for (int32_t i = 1; i < rerun->batch->n && i < IDS_TOLD && source_info(p->job->train)->h == 0; i++) {
+               rerun->batch->n > IDS_SHOWN ? " ..." : "", rerun->batch->n, where);
+    for (int32_t i = 1; i < rerun->batch->n && i < IDS_SHOWN && source_info(p->job->train)->h == 0; i++) {
         source_where(p->job->train, rerun->batch->ids[i], where, sizeof where);
         report_add(search, "    %s", where);
     }
@@ -189,7 +188,7 @@ static Status step_search(TowerProcess *p, const Refusal *refusal)
     TRY(rerun_open(p, refusal, refusal->tower, &rerun));
     if (state.place == FOUND_WEIGHT) rerun.found = state;
     st = batches_trace(p, refusal, &rerun);
-    rerun_tell(p, refusal, refusal->tower, &state, st, &rerun);
+    rerun_report(p, refusal, refusal->tower, &state, st, &rerun);
     rerun_close(&rerun);
     return OK;
 }
@@ -291,7 +290,7 @@ static Status together_search(TowerProcess *p, const Refusal *refusal, int *owne
     if (first < 0) first = refusal->tower; /* here each rank has exactly one tower */
     if (first == p->place.rank) {
         p->ledger->search = (LedgerSearch){.found = {.tower = -1, .op = -1}};
-        rerun_tell(p, refusal, p->place.first_tower, &state, OK, &rerun);
+        rerun_report(p, refusal, p->place.first_tower, &state, OK, &rerun);
     }
     *owner = first;
 out:

@@ -6,7 +6,7 @@
 
 #include "towers/files/files.h"
 
-enum { RUN_PHASES = 8 }; /* of a run that are told apart, at most */
+enum { RUN_PHASES = 8 }; /* of a run that are distinguished, at most */
 
 typedef struct RunLines {
     FILE *file;

@@ -203,11 +203,11 @@ Estimate series_difference(const double *a, int64_t a_count, const double *b, in
     return estimate_of(mean, sqrt(both), both * both / (vx * vx / x.freedom + vy * vy / y.freedom), count);
 }
 
-Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64_t b_count)
+Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_successes, int64_t b_count)
 {
     if (a_count < 1 || b_count < 1) return unknown_estimate(NAN, 0);
-    double p = (double)a_hits / (double)a_count, q = (double)b_hits / (double)b_count,
-           all = (double)(a_hits + b_hits) / (double)(a_count + b_count);
+    double p = (double)a_successes / (double)a_count, q = (double)b_successes / (double)b_count,
+           all = (double)(a_successes + b_successes) / (double)(a_count + b_count);
     double error = sqrt(all * (1 - all) * (1 / (double)a_count + 1 / (double)b_count));
     return estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count);
 }

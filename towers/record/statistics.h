@@ -37,8 +37,8 @@ Scatter series_scatter(double *x, int64_t count);
 Estimate series_estimate(const double *x, int64_t count);
 /* mean(a) - mean(b) of two independent series (Welch, with errors as above). */
 Estimate series_difference(const double *a, int64_t a_count, const double *b, int64_t b_count);
-/* The difference of two shares, hits of trials each (two independent binomials). */
-Estimate share_difference(int64_t a_hits, int64_t a_count, int64_t b_hits, int64_t b_count);
+/* The difference of two shares, successes of trials each (two independent binomials). */
+Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_successes, int64_t b_count);
 
 /* Noise around a smooth curve, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of white
  * noise, and a curve that is straight over three steps cancels. */

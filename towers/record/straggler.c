@@ -129,7 +129,7 @@ bool straggler_machine_loaded(double load, int cores)
     return load > LOADED * cores;
 }
 
-StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step)
+StragglerChange straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step)
 {
     bool known = same(&watch->named, found), was = watch->named.tower >= 0;
     int wanted = loaded && found->tower >= 0 && !known ? STRAGGLER_AGREE_LOADED : STRAGGLER_AGREE;

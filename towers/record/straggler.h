@@ -39,7 +39,7 @@ typedef struct StragglerWatch {
     int64_t noted;    /* step of the last note about it */
 } StragglerWatch;
 
-typedef enum StragglerNews { STRAGGLER_SAME = 0, STRAGGLER_NAMED, STRAGGLER_GONE } StragglerNews;
+typedef enum StragglerChange { STRAGGLER_SAME = 0, STRAGGLER_NAMED, STRAGGLER_GONE } StragglerChange;
 
 void straggler_start(StragglerWatch *watch);
 /* Whether the load of the last minute exceeds the machine's cores. */
@@ -47,4 +47,4 @@ bool straggler_machine_loaded(double load, int cores);
 /* STRAGGLER_NAMED: report watch->named, now and every STRAGGLER_REMIND steps; STRAGGLER_GONE: it is no longer slow. */
 enum { STRAGGLER_REMIND = 1000 };
 enum { STRAGGLER_AGREE = 2, STRAGGLER_AGREE_LOADED = 6 }; /* windows */
-StragglerNews straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step);
+StragglerChange straggler_window(StragglerWatch *watch, const Straggler *found, bool loaded, int64_t step);

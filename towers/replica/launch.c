@@ -56,7 +56,7 @@ static Status number_of(char *const *environment, const char *name, int least, i
     return OK;
 }
 
-/* The place that one launcher's variables tell; ranks 0 if they are not complete. */
+/* The place that the variables of one launcher name; ranks 0 if they are not complete. */
 static Status place_read(const Launcher *from, char *const *environment, Launch *launch)
 {
     *launch = (Launch){.origin = from->origin, .local_rank = -1};
@@ -131,19 +131,19 @@ static uint64_t job_number(char *const *environment, bool in_step)
     return 0;
 }
 
-/* Where rank 0 listens: on this host alone if all programs are here, else as told, else on the first host of the step. */
+/* Where rank 0 listens: on this host alone if all programs are here, else at a given address, else on the first host of the step. */
 static Status master_find(char *const *environment, const Launcher *from, bool in_step, Launch *launch)
 {
     static const char *const names[] = {"TOWERS_MASTER_ADDR", "MASTER_ADDR", "PET_MASTER_ADDR"};
     const char *nodes = environment_value(environment, "SLURM_STEP_NODELIST"),
-               *told = environment_value(environment, from->master);
-    for (size_t i = 0; !told && i < sizeof names / sizeof *names; i++) told = environment_value(environment, names[i]);
-    if (told && strlen(told) >= sizeof launch->master)
-        return FAIL(ERR_ARG, "the address of rank 0, '%.64s...', is longer than %d bytes", told, LAUNCH_HOST_BYTES - 1);
+               *host = environment_value(environment, from->master);
+    for (size_t i = 0; !host && i < sizeof names / sizeof *names; i++) host = environment_value(environment, names[i]);
+    if (host && strlen(host) >= sizeof launch->master)
+        return FAIL(ERR_ARG, "the address of rank 0, '%.64s...', is longer than %d bytes", host, LAUNCH_HOST_BYTES - 1);
     if (launch->local_ranks == launch->ranks) /* nobody else needs to reach rank 0, whatever its host is called */
         snprintf(launch->master, sizeof launch->master, "127.0.0.1");
-    else if (told)
-        snprintf(launch->master, sizeof launch->master, "%s", told);
+    else if (host)
+        snprintf(launch->master, sizeof launch->master, "%s", host);
     else if (in_step && nodes)
         TRY(launch_first_host(nodes, launch->master, sizeof launch->master));
     else

@@ -92,7 +92,7 @@ typedef struct LedgerRun {
     _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
     char note[LEDGER_NOTES][LEDGER_MESSAGE];
-    bool informs[LEDGER_NOTES];          /* it is no warning, but tells what the run does */
+    bool informs[LEDGER_NOTES];          /* it is no warning, but says what the run does */
     _Atomic int64_t noted[LEDGER_NOTES]; /* n + 1 of the one that is there; 0: it is being written */
 } LedgerRun;
 
@@ -100,7 +100,7 @@ typedef struct LedgerRun {
 typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
-    _Atomic bool stack_written; /* it has told the calls that it hangs in */
+    _Atomic bool stack_written; /* it has written the calls that it hangs in */
     _Atomic int64_t readings;   /* of its device so far; number n is in vitals[n % 2] */
     struct {
         int64_t at_ns;

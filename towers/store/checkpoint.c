@@ -110,7 +110,7 @@ static Status room_check(const char *ckpt, const CheckpointContent *content)
     if (statvfs(ckpt, &info) != 0)
         return FAIL(ERR_IO, "cannot determine the free space of '%s': %s", ckpt, strerror(errno));
     uint64_t there = (uint64_t)info.f_bavail * info.f_frsize;
-    if (info.f_blocks && there < wanted) /* without blocks it does not tell: ramfs, some of FUSE */
+    if (info.f_blocks && there < wanted) /* without blocks it does not report space: ramfs, some of FUSE */
         return FAIL(ERR_IO,
                     "the checkpoint of step %" PRId64
                     " needs %.2f MiB, %.2f MiB more than is free in '%s'; free some space or keep fewer checkpoints",
@@ -395,7 +395,7 @@ Status run_saved(const char *run_dir, RunSaved *saved)
 }
 
 /* Describe one entry of ckpt/ as a line of text: complete, or what is wrong with it. */
-static void entry_tell(const char *ckpt, const char *name, char *line, size_t bytes)
+static void entry_report(const char *ckpt, const char *name, char *line, size_t bytes)
 {
     char path[PATH_BYTES], step_name[64];
     Checkpoint *opened = NULL;
@@ -426,7 +426,7 @@ void checkpoint_list(const char *run_dir, char *text, size_t bytes)
     for (int i = count - 1; i >= 0; i--) {
         const char *name = entries[i]->d_name;
         if (strcmp(name, ".") && strcmp(name, "..") && !is_ours_half_written(name)) {
-            entry_tell(ckpt, name, line, sizeof line);
+            entry_report(ckpt, name, line, sizeof line);
             line_add(text, bytes, line);
         }
         free(entries[i]);

@@ -64,12 +64,12 @@ static void device_text(const TowerProcess *p, const Straggler *slow, char *text
     if (*state) snprintf(text, bytes, "; %s", state);
 }
 
-static void news_tell(TowerProcess *p, StragglerNews news, const Straggler *was, int64_t step)
+static void straggler_report(TowerProcess *p, StragglerChange change, const Straggler *was, int64_t step)
 {
     const Straggler *s = &p->watch.named;
     char text[544], who[128], device[176];
-    tower_text(p, news == STRAGGLER_NAMED ? s->tower : was->tower, who, sizeof who);
-    if (news == STRAGGLER_NAMED) {
+    tower_text(p, change == STRAGGLER_NAMED ? s->tower : was->tower, who, sizeof who);
+    if (change == STRAGGLER_NAMED) {
         device_text(p, s, device, sizeof device);
         snprintf(text, sizeof text,
                  "%s is slow in %s: %.1f ms per step, the others need %.1f ms (median of %d steps up to %" PRId64
@@ -89,7 +89,7 @@ static bool machine_loaded(void)
     return getloadavg(&load, 1) == 1 && straggler_machine_loaded(load, (int)sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-static Status window_judge(TowerProcess *p, int64_t step)
+static Status window_check(TowerProcess *p, int64_t step)
 {
     Straggler was = p->watch.named;
     size_t rows = (size_t)STRAGGLER_WINDOW * (size_t)p->ledger->towers;
@@ -100,8 +100,8 @@ static Status window_judge(TowerProcess *p, int64_t step)
     free(times);
     bool elsewhere = found.tower >= 0 && p->place.group != tower_group(p, found.tower);
     bool loaded = elsewhere ? p->elsewhere_loaded[found.tower] : machine_loaded();
-    StragglerNews news = straggler_window(&p->watch, &found, loaded, step);
-    if (news != STRAGGLER_SAME) news_tell(p, news, &was, step);
+    StragglerChange change = straggler_window(&p->watch, &found, loaded, step);
+    if (change != STRAGGLER_SAME) straggler_report(p, change, &was, step);
     return OK;
 }
 
@@ -110,7 +110,7 @@ Status activities_watch(TowerProcess *p, int64_t step)
     int64_t first = atomic_load(&p->ledger->run.first_step) + WARM_STEPS, seen = step - first;
     if (p->ledger->towers == 1 || seen <= 0) return OK;
     if (seen == 1) straggler_start(&p->watch);
-    return seen % STRAGGLER_WINDOW ? OK : window_judge(p, step);
+    return seen % STRAGGLER_WINDOW ? OK : window_check(p, step);
 }
 
 void activities_read(const TowerProcess *p, int64_t step, int64_t started_ns, ActivityRecord *record)

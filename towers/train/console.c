@@ -228,7 +228,7 @@ static void tower_text(const Console *c, int tower, int64_t step, bool now, int 
 {
     const LedgerRow *row = row_of(c, tower, step);
     int64_t earliest = row->arrival_ns;
-    for (int t = 0; t < c->ledger->towers; t++) { /* 0: a tower on another host, whose clock tells nothing here */
+    for (int t = 0; t < c->ledger->towers; t++) { /* 0: a tower on another host, whose clock means nothing here */
         int64_t arrival = row_of(c, t, step)->arrival_ns;
         if (arrival && arrival < earliest) earliest = arrival;
     }

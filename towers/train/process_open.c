@@ -156,7 +156,7 @@ static Status records_open(TowerProcess *p, bool restored)
 }
 
 /* Write the start of this run to the ledger for the console; `steps` last, because it marks the others as complete. */
-static void run_tell(const TowerProcess *p)
+static void run_announce(const TowerProcess *p)
 {
     LedgerRun *run = &p->ledger->run;
     int64_t epochs = p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0);
@@ -200,7 +200,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
     TRY(records_open(p, restored));
     TRY(samples_forget(p, restored));
     if (restored) stopping_decide(p);
-    if (leads_group(&p->place)) run_tell(p);
+    if (leads_group(&p->place)) run_announce(p);
     return OK;
 }
 
@@ -228,7 +228,7 @@ void process_close(TowerProcess *p)
     loader_destroy(p->loader);
     snapshot_close(p);
     summary_close(p);
-    steps_tell_rest(p);
+    step_rows_flush(p);
     metrics_close(p->metrics);
     comm_close(p->comm); /* before the replica, whose device it may use */
     steps_close(p);

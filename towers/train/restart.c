@@ -36,7 +36,7 @@ static bool device_works(const TrainJob *job, int ordinal)
     int ending = 0;
     fflush(NULL);
     pid_t pid = fork();
-    if (pid < 0) return true; /* the towers will tell */
+    if (pid < 0) return true; /* the towers will notice */
     if (pid == 0) {
         Device device = {0};
         DeviceConfig config = job->device;

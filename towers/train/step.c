@@ -44,8 +44,8 @@ Status steps_restart(TowerProcess *p)
             phase->loss_scale = SCALE_START;
         state.phase[i] = (GatePhase){phase->updates, (float)phase->loss_scale, (int32_t)phase->scale_good};
     }
-    p->done = p->queue->told = run->step;
-    p->queue->tell_after = p->queue->rows = 0;
+    p->done = p->queue->written = run->step;
+    p->queue->write_after = p->queue->rows = 0;
     memset(p->queue->held, 0, sizeof p->queue->held); /* the loader starts anew */
     return gate_start(p->gate, &state);
 }
@@ -65,7 +65,7 @@ void steps_close(TowerProcess *p)
 Status steps_drain(TowerProcess *p)
 {
     while (p->done < p->run.step) TRY(step_take(p));
-    return p->queue->told < p->done ? steps_tell(p, p->done) : OK;
+    return p->queue->written < p->done ? step_rows_write(p, p->done) : OK;
 }
 
 /* ---- a step */

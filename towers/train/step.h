@@ -36,13 +36,13 @@ struct StepQueue {
     bool graphs_logged;            /* the log says that a graph could not be captured */
     const Batch *held[TOWERS_MAX]; /* borrowed from the loader: the images of each local tower; NULL: none */
     Step step[STEPS_IN_FLIGHT];
-    StepRow *row;         /* owned: rows that rank 0 has not written yet, [STEPS_UNTOLD] */
+    StepRow *row;         /* owned: rows that rank 0 has not written yet, [STEPS_UNWRITTEN] */
     DeviceVitals *vitals; /* owned: of each tower's device; NULL: the backend has none */
     int rows;
-    int64_t told;   /* the last step whose times rank 0 has */
-    int tell_after; /* steps until it asks for them again */
+    int64_t written; /* the last step whose times rank 0 has */
+    int write_after; /* steps until it gathers times again */
 };
-enum { STEPS_UNTOLD = 16 };
+enum { STEPS_UNWRITTEN = 16 };
 Step *step_in_flight(const TowerProcess *p, int64_t number);
 
 /* In f16, gradients below 6e-8 would underflow; they are multiplied by this scale until the update. */
@@ -63,16 +63,16 @@ void step_to_ledger(TowerProcess *p, const Step *step);
 int epoch_term_number(const TowerProcess *p, int term);
 /* Add the losses and correct predictions of a committed step to those of its epoch. */
 void step_to_epoch(TowerProcess *p, const Step *step);
-/* Rank 0: make a row of metrics and update the console's data. steps_tell writes the row. */
+/* Rank 0: make a row of metrics and update the console's data. step_rows_write writes the row. */
 NODISCARD Status step_record(TowerProcess *p, const Step *step);
 /* Rank 0 writes the rows of metrics up to this step. With several programs it first gathers the times of their towers,
  * which is collective then. */
-NODISCARD Status steps_tell(TowerProcess *p, int64_t last);
-/* Whether it is time for that: always with one program; else every STEPS_UNTOLD steps, or about four times a second. Equal on
+NODISCARD Status step_rows_write(TowerProcess *p, int64_t last);
+/* Whether it is time for that: always with one program; else every STEPS_UNWRITTEN steps, or about four times a second. Equal on
  * all ranks. */
 bool steps_are_due(const TowerProcess *p, int64_t last);
 /* At the end of the process, even after an error: write the rows that remain, without the times of other programs. */
-void steps_tell_rest(TowerProcess *p);
+void step_rows_flush(TowerProcess *p);
 
 /* A turn: one batch of one tower, from the loader to its gradients. The towers of a process take turns on its device,
  * batch by batch; the last batch of a step completes the gradients bucket by bucket. Turns handle captured graphs,

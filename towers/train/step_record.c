@@ -7,7 +7,7 @@
 #include "towers/train/summary.h"
 
 static const double LOSS_DECAY = 0.9; /* of the averaged losses */
-static const double TELL_SECONDS = 0.25;
+static const double WRITE_SECONDS = 0.25;
 
 void step_to_ledger(TowerProcess *p, const Step *step)
 {
@@ -199,9 +199,9 @@ static void run_show(TowerProcess *p, const Step *step, const StepRow *row)
 Status step_record(TowerProcess *p, const Step *step)
 {
     StepQueue *queue = p->queue;
-    if (!queue->row) queue->row = malloc(STEPS_UNTOLD * sizeof *queue->row);
-    if (!queue->row) return FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNTOLD);
-    if (queue->rows == STEPS_UNTOLD) return FAIL(ERR_INTERNAL, "too many steps wait for their records");
+    if (!queue->row) queue->row = malloc(STEPS_UNWRITTEN * sizeof *queue->row);
+    if (!queue->row) return FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
+    if (queue->rows == STEPS_UNWRITTEN) return FAIL(ERR_INTERNAL, "too many steps wait for their records");
     StepRow *row = &queue->row[queue->rows++];
     row_fill(p, step, row);
     row->record = record_of(p, step, row);
@@ -262,23 +262,23 @@ static Status rows_write(TowerProcess *p, bool timed)
 bool steps_are_due(const TowerProcess *p, int64_t last)
 {
     if (job_groups(p->job) == 1) return true;
-    return last - p->queue->told >= p->queue->tell_after || summary_is_due(p, last);
+    return last - p->queue->written >= p->queue->write_after || summary_is_due(p, last);
 }
 
-Status steps_tell(TowerProcess *p, int64_t last)
+Status step_rows_write(TowerProcess *p, int64_t last)
 {
     StepQueue *queue = p->queue;
-    if (job_groups(p->job) > 1 && p->job->run_dir && last > queue->told) {
+    if (job_groups(p->job) > 1 && p->job->run_dir && last > queue->written) {
         double seconds = queue->rows ? queue->step[last % STEPS_IN_FLIGHT].seconds : 1;
-        int after = seconds * STEPS_UNTOLD < TELL_SECONDS ? STEPS_UNTOLD : (int)fmax(1, TELL_SECONDS / seconds);
-        TRY(activities_gather(p, queue->told + 1, last, &after));
-        queue->tell_after = after;
+        int after = seconds * STEPS_UNWRITTEN < WRITE_SECONDS ? STEPS_UNWRITTEN : (int)fmax(1, WRITE_SECONDS / seconds);
+        TRY(activities_gather(p, queue->written + 1, last, &after));
+        queue->write_after = after;
     }
-    queue->told = last;
+    queue->written = last;
     return rows_write(p, true);
 }
 
-void steps_tell_rest(TowerProcess *p)
+void step_rows_flush(TowerProcess *p)
 {
     if (p->metrics && p->queue && p->queue->rows && rows_write(p, false) != OK)
         ledger_note(p->ledger, "the last steps were not recorded: %s", status_message());

@@ -162,11 +162,11 @@ static Status step_log(TowerProcess *p, const Step *step, Status refused)
 }
 
 /* Keeps the error of a step that ends the run. */
-static Status step_tell(TowerProcess *p, int64_t number, Status refused)
+static Status rows_write_refused(TowerProcess *p, int64_t number, Status refused)
 {
     StatusText words;
     status_keep(&words);
-    Status st = steps_tell(p, number);
+    Status st = step_rows_write(p, number);
     return refused == OK ? st : status_restore(refused, &words);
 }
 
@@ -189,7 +189,7 @@ Status step_take(TowerProcess *p)
     Status logged = p->metrics ? step_log(p, step, refused) : refused;
     bool agreed = refused == OK || refused == ERR_NUMERIC; /* on all ranks */
     if (agreed && logged == refused && (!stays || p->stop || steps_are_due(p, step->number)))
-        logged = step_tell(p, step->number, refused);
+        logged = rows_write_refused(p, step->number, refused);
     if (stays) return logged;
     p->run = before; /* a resumed run repeats this step; later ones have changed nothing */
     p->run.step = p->done;

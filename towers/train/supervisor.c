@@ -51,7 +51,7 @@ typedef struct Supervisor {
     int64_t others_ns;    /* the last sign of life of other programs' towers that this one's know of */
     bool elsewhere;       /* the failure of another program has been noticed */
     DeviceWatch *devices; /* owned; NULL: they are not watched */
-    bool device_told;     /* the failure of a device is the root cause */
+    bool device_reported; /* the failure of a device is the root cause */
     HostFiles *files;     /* owned: rank 0 takes the records of the others; NULL elsewhere */
     time_t started;
     _Atomic bool sharing; /* waiting for the results of the others */
@@ -141,7 +141,7 @@ static void silence_check(Supervisor *s)
 }
 
 /* Append to the message about a process that hung the name of the file with its call stack. */
-static void hung_tell(Supervisor *s)
+static void hung_stack_add(Supervisor *s)
 {
     char path[PATH_BYTES];
     if (s->hung < 0 || !atomic_load(&s->towers.ledger->process[s->towers.first + s->hung].stack_written)) return;
@@ -155,8 +155,8 @@ static void devices_check(Supervisor *s)
 {
     const char *why;
     int r = device_watch_failed(s->devices, &why);
-    if (r < 0 || s->device_told) return;
-    s->device_told = true;
+    if (r < 0 || s->device_reported) return;
+    s->device_reported = true;
     if (s->status != OK) {
         Text words = text_behind(s->words.message, sizeof s->words.message);
         text_add(&words, "; %s", why);
@@ -206,7 +206,7 @@ static void failure_adopt(Supervisor *s, const StarEnd *failure)
 }
 
 /* If the channel has received the failure of another program, release the towers that wait for its towers. */
-static void news_take(Supervisor *s)
+static void failure_receive(Supervisor *s)
 {
     StarEnd failure;
     if (!s->control || s->elsewhere || !star_failed(s->control, &failure)) return;
@@ -248,7 +248,7 @@ static void results_share(Supervisor *s, TrainResult *result)
 
 /* ---- signals */
 
-/* Receives and counts stop signals. The first one tells the towers to save and end, which does not depend on this
+/* Receives and counts stop signals. The first one makes the towers save and end, which does not depend on this
  * process's main thread. After a second one this process ends, even if that thread is blocked, for example in a write to
  * a console that hangs, unless the towers continue, in which case they save and end normally. */
 static void *signals_listen(void *context)
@@ -302,7 +302,7 @@ static void stop_asked(Supervisor *s)
     if (!signals || s->towers.killed_ns) return;
     if (s->stop_at_once)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
-    else if (atomic_load(&s->towers.ledger->run.steps) == 0) /* run_tell has not run: there is nothing to save */
+    else if (atomic_load(&s->towers.ledger->run.steps) == 0) /* run_announce has not run: there is nothing to save */
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d before the first step", number));
     else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
@@ -324,7 +324,7 @@ static void tick(Supervisor *s)
     sigaddset(&child, SIGCHLD);
     (void)sigtimedwait(&child, NULL, &wait);
     stop_asked(s);
-    news_take(s);
+    failure_receive(s);
     int wait_status;
     for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
         for (int r = 0; r < s->towers.count; r++) {
@@ -405,7 +405,7 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
     }
     if (s.status != OK) devices_check(&s);
     result->unanswered = !device_watch_end(s.devices);
-    hung_tell(&s);
+    hung_stack_add(&s);
     collectives_report(&s);
     result->saved = s.status == ERR_INTERRUPTED && s.towers.ledger && atomic_load(&s.towers.ledger->first_failed);
     if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */

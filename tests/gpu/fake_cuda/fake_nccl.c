@@ -1,4 +1,4 @@
-/* NCCL between processes, through memory that they share: forked ones, or programs that the unique id has told the name of
+/* NCCL between processes, through memory that they share: forked ones, or programs that the unique id has given the name of
  * its file. Two ranks on one device are refused there, as by NCCL; a test's ranks have a device each.
  *
  * A collective is queued on its stream like other work; it copies the rank's part into a slot and is done when all ranks
@@ -24,12 +24,12 @@ enum {
     QUESTIONS = 2,
     RING_PIECE = 16,
     SCALED_OPS = 8,
-    TOLD_MAX = 8
+    REGISTRATIONS_MAX = 8
 };
 enum { WINDOWS_HEED_ABORT = NCCL_VERSION(2, 29, 7) };
 
 typedef struct Slot {
-    _Atomic int generation, arrived, left, told;
+    _Atomic int generation, arrived, left, known;
     _Atomic size_t bytes; /* of the first to come */
     _Atomic int what;     /* likewise: what_of */
     _Atomic bool mixed;   /* another one brought something else */
@@ -45,12 +45,12 @@ struct GpuWorld {
     _Alignas(64) char data[]; /* [SLOTS][ranks][bytes] */
 };
 
-/* Memory that a communicator was told of. */
-typedef struct Told {
+/* Memory that a communicator has registered. */
+typedef struct Registration {
     const char *at;
     size_t bytes;
     bool window;
-} Told;
+} Registration;
 
 struct ncclComm {
     int users; /* the caller, and queued work */
@@ -63,9 +63,9 @@ struct ncclComm {
         Dtype dtype;
         double scale;
     } reduction[SCALED_OPS];
-    Told told[TOLD_MAX];
-    int told_count, windows;         /* windows: begun so far */
-    Told *beginning;                 /* a window that waits for the other ranks */
+    Registration registered[REGISTRATIONS_MAX];
+    int registered_count, windows;   /* windows: begun so far */
+    Registration *beginning;         /* a window that waits for the other ranks */
     ncclWindow_t *window;            /* where it is wanted */
     char path[sizeof(ncclUniqueId)]; /* of the file; "" without */
 };
@@ -291,20 +291,20 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *made, int ranks, int rank, int
     return comm_make(made, ranks, rank, count, ids, config);
 }
 
-static Told *told_add(ncclComm_t comm, const void *memory, size_t bytes, bool window)
+static Registration *registration_add(ncclComm_t comm, const void *memory, size_t bytes, bool window)
 {
-    if (comm->told_count == TOLD_MAX || !fake_on_device(memory, bytes)) return NULL;
-    comm->told[comm->told_count] = (Told){memory, bytes, window};
+    if (comm->registered_count == REGISTRATIONS_MAX || !fake_on_device(memory, bytes)) return NULL;
+    comm->registered[comm->registered_count] = (Registration){memory, bytes, window};
     fake_born(window ? "window" : "registration");
-    return &comm->told[comm->told_count++];
+    return &comm->registered[comm->registered_count++];
 }
 
-static Told *told_find(ncclComm_t comm, const void *at, size_t bytes)
+static Registration *registration_find(ncclComm_t comm, const void *at, size_t bytes)
 {
     const char *first = at;
-    for (int i = 0; i < comm->told_count; i++) {
-        Told *told = &comm->told[i];
-        if (first >= told->at && first + bytes <= told->at + told->bytes) return told;
+    for (int i = 0; i < comm->registered_count; i++) {
+        Registration *found = &comm->registered[i];
+        if (first >= found->at && first + bytes <= found->at + found->bytes) return found;
     }
     return NULL;
 }
@@ -334,10 +334,10 @@ static void comm_end(ncclComm_t comm)
     comm_leave(comm);
 }
 
-static void told_drop(ncclComm_t comm, Told *told)
+static void registration_drop(ncclComm_t comm, Registration *found)
 {
-    fake_died(told->window ? "window" : "registration");
-    *told = comm->told[--comm->told_count];
+    fake_died(found->window ? "window" : "registration");
+    *found = comm->registered[--comm->registered_count];
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
@@ -346,7 +346,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (on_abort) on_abort();
     comm->aborted = true;
     if (comm->users > 1) fake_all_drain();
-    while (comm->told_count) told_drop(comm, comm->told); /* an abort forgets them; an orderly end must not have any */
+    while (comm->registered_count)
+        registration_drop(comm, comm->registered); /* an abort forgets them; an orderly end must not have any */
     for (int i = 0; i < SCALED_OPS; i++)
         if (comm->reduction[i].live) fake_died("reduction");
     comm_end(comm);
@@ -372,8 +373,8 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
 {
     ENTER(NCCL, ncclCommRegister);
     if (comm->questions) return ncclInvalidUsage; /* it changes what the call under way changes */
-    Told *told = told_add(comm, memory, bytes, false);
-    if (!told) return ncclInvalidArgument;
+    Registration *found = registration_add(comm, memory, bytes, false);
+    if (!found) return ncclInvalidArgument;
     *handle = memory;
     return ncclSuccess;
 }
@@ -381,9 +382,9 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
     int code = fake_enter(FAKE_NCCL, "ncclCommDeregister");
-    Told *told = comm->questions ? NULL : told_find(comm, handle, 1);
-    if (!told || told->at != handle || told->window) return ncclInvalidArgument;
-    told_drop(comm, told);
+    Registration *found = comm->questions ? NULL : registration_find(comm, handle, 1);
+    if (!found || found->at != handle || found->window) return ncclInvalidArgument;
+    registration_drop(comm, found);
     return code;
 }
 
@@ -404,11 +405,11 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
     ncclResult_t begun = begin(comm);
     if (begun == ncclInvalidUsage) return begun;
     bool makes = windows == GPU_WINDOWS_MADE;
-    Told *told = makes ? told_add(comm, memory, bytes, true) : NULL;
-    if (makes && !told) return ncclInvalidArgument;
+    Registration *found = makes ? registration_add(comm, memory, bytes, true) : NULL;
+    if (makes && !found) return ncclInvalidArgument;
     comm->windows++;
     comm->window = window;
-    comm->beginning = told;
+    comm->beginning = found;
     *window = NULL;
     if (world) atomic_fetch_add(&world->windows, 1);
     return ncclSuccess;
@@ -417,11 +418,11 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
 {
     int code = fake_enter(FAKE_NCCL, "ncclCommWindowDeregister");
-    Told *told = told_find(comm, window, 1);
-    if (!told || told->at != (const char *)window || !told->window) return ncclInvalidArgument;
+    Registration *found = registration_find(comm, window, 1);
+    if (!found || found->at != (const char *)window || !found->window) return ncclInvalidArgument;
     ncclResult_t begun = begin(comm);
     if (begun != ncclInProgress) return begun;
-    told_drop(comm, told);
+    registration_drop(comm, found);
     return (ncclResult_t)code; /* ncclSuccess: begun all the same */
 }
 
@@ -502,7 +503,7 @@ typedef struct Collective {
     double scale;
     int root, sequence;
     bool arrived;
-    int told; /* how the communicator knows the memory: not, as a buffer, as a window */
+    int known; /* how the communicator knows the memory: not, as a buffer, as a window */
 } Collective;
 
 static char *part_of(const Collective *c, int rank)
@@ -549,7 +550,7 @@ static void collective_bring(Collective *c, Slot *slot)
         (!atomic_compare_exchange_strong(&slot->what, &other, what) && other != what))
         atomic_store(&slot->mixed, true);
     c->arrived = true;
-    atomic_fetch_add(&slot->told, c->told);
+    atomic_fetch_add(&slot->known, c->known);
     atomic_fetch_add(&slot->arrived, 1);
 }
 
@@ -566,12 +567,12 @@ static bool collective_meet(Collective *c)
     if (!c->arrived && atomic_load(&slot->generation) != c->sequence / SLOTS) return false;
     if (!c->arrived) collective_bring(c, slot);
     if (atomic_load(&slot->arrived) < ranks) return false;
-    if (!atomic_load(&slot->mixed) && atomic_load(&slot->told) == c->told * ranks)
+    if (!atomic_load(&slot->mixed) && atomic_load(&slot->known) == c->known * ranks)
         collective_do(c);
     else /* nor would ranks that know the memory differently take the same kernel */
         collective_spoil(c);
     if (atomic_fetch_add(&slot->left, 1) + 1 < ranks) return true;
-    atomic_store(&slot->told, 0);
+    atomic_store(&slot->known, 0);
     atomic_store(&slot->bytes, 0);
     atomic_store(&slot->what, 0);
     atomic_store(&slot->mixed, false);
@@ -584,7 +585,7 @@ static bool collective_meet(Collective *c)
 static bool collective_run(void *context)
 {
     Collective *c = context;
-    if (c->comm->aborted && (c->told != 2 || version >= WINDOWS_HEED_ABORT)) { /* its result is worth nothing */
+    if (c->comm->aborted && (c->known != 2 || version >= WINDOWS_HEED_ABORT)) { /* its result is worth nothing */
         collective_spoil(c);
         return true;
     }
@@ -617,8 +618,8 @@ static ncclResult_t collective_start(const Collective *wanted, ncclDataType_t ty
     c->scaled = reduction >= 0;
     c->scale = c->scaled ? comm->reduction[reduction].scale : 1;
     c->sequence = comm->sequence++;
-    const Told *told = told_find(comm, c->to, 1);
-    c->told = !told ? 0 : told->window ? 2 : 1;
+    const Registration *found = registration_find(comm, c->to, 1);
+    c->known = !found ? 0 : found->window ? 2 : 1;
     size_t bytes = c->count * dtype_bytes(c->dtype), parts = c->kind == ALL_GATHER ? (size_t)comm->ranks : 1;
     bool sends = c->kind != BROADCAST || c->root == comm->rank;
     comm->users++;

@@ -160,7 +160,7 @@ static int64_t blocks_count(const struct jpeg_decompress_struct *info)
     return blocks;
 }
 
-/* What the header tells: limits, and the memory that decoding will take. Several scans make the library keep all
+/* From the header: limits, and the memory that decoding will take. Several scans make the library keep all
  * coefficients, in sequential files too. */
 static Status budget_take(JpegDecoder *j, size_t size, Rect part)
 {

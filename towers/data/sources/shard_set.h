@@ -7,7 +7,7 @@
 #include "towers/data/sources/tree.h"
 
 typedef struct ShardSet {
-    Names of[SPLITS + 1]; /* of each split; the last: those whose names do not tell */
+    Names of[SPLITS + 1]; /* of each split; the last: those whose names say no split */
     ShardKind kind;
     bool glance;              /* one shard of each split is enough */
     char classes[PATH_BYTES]; /* the file with their names, "" if there is none */
@@ -27,7 +27,7 @@ NODISCARD Status braces_expand(const char *pattern, Names *paths);
 /* All shards of a path, sorted unless it is a list. */
 NODISCARD Status shard_set_find(const char *path, ShardSet *set);
 void shard_set_free(ShardSet *set);
-/* Where the samples of a split come from; ERR_FORMAT if only some names tell their split. */
+/* Where the samples of a split come from; ERR_FORMAT if only some names say their split. */
 NODISCARD Status shard_set_choose(const SourceConfig *config, const ShardSet *set, Split split, SplitChoice *choice);
 /* Find classes.txt beside the shards, or in the folder above. */
 void shard_set_classes(ShardSet *set);

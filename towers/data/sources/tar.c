@@ -233,7 +233,7 @@ static Status member_take(Tar *t, const char *name, struct archive_entry *entry,
 
 /* ---- the file */
 
-/* A tar ends with blocks of zeros, which writers fill up to 10 KiB or as far as they were told; other bytes behind them
+/* A tar ends with blocks of zeros, which writers fill up to 10 KiB or as far as their options say; other bytes behind them
  * are a second tar. */
 static Status end_check(const Tar *t)
 {

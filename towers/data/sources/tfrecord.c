@@ -46,7 +46,7 @@ static const Feature *feature_either(const Feature *found, int key)
     return found[key].kind != FEATURE_NONE ? &found[key] : &found[key + 1];
 }
 
-/* Whether the boxes make sense is for the crop to judge that uses them. */
+/* The crop that uses the boxes decides whether they make sense. */
 static Status boxes_take(ExampleBytes *example, const Feature *sides, Boxes *boxes)
 {
     int count[BOX_SIDES], most = 0;
