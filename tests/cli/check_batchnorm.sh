@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # Batch norm over towers: with --bn-stats sync, N towers of a batch equal one tower of N batches, even if a tower has no samples;
 # pooled statistics are those of the concatenated batch; each policy exports the statistics it documents; drift is reported.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin batchnorm "$@"
 small_data "$work/data" 48 60 || exit $? # a batch of 32, a last one of 16
 
 run() { # NAME ARGUMENT...

@@ -2,13 +2,9 @@
 # towers predict --cam: the pictures are class activation maps as NumPy computes them in float64 from the exported network, whose last map
 # ONNX Runtime gives; the mean of a map plus the bias is the logit; the hottest place is where the object is. The same bits from several
 # towers, processes, threads; hostile names; what is refused.
-# usage: check_cam.sh SOURCE_DIR TOWERS_BINARY
-set -u
 . "$1/tests/support/check.sh"
-check_begin cam "$@"
 needs_python
 python_of onnx
-cd "$work" || exit 1
 export XDG_CACHE_HOME=$work/cache
 
 # ---- images of 36 x 36: noise, and in one of four corners a disc (red) or a cross (green); names that a data set may have

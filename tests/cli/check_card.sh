@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
 # towers card: counts, fingerprints, settings, scores and limits are those of the run's records, with one tower and with several;
 # names that are Markdown or break a line; runs without records, broken ones and none at all.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin card "$@"
-cd "$work" || exit 1
 small_data data 256 100 || exit 77
 
 train() { # NAME ARGUMENT...
@@ -54,12 +50,7 @@ with open('runs/odd/confusion.csv', 'w') as f:
 PYTHON
 "$towers" card runs/odd >odd.md || complain "odd: $?"
 mkdir runs/bare && cp runs/one/metrics.jsonl runs/bare && "$towers" card runs/bare >bare.md || complain "bare: $?"
-refused() { # CODE TEXT ARGUMENT...
-    local code=$1 text=$2
-    shift 2
-    "$towers" card "$@" >out 2>err
-    [[ $? == "$code" ]] && grep -q -- "$text" err || complain "card $*: not refused with $code and '$text': $(cat err)"
-}
+refused() { refuses "$1" "$2" "$towers" card "${@:3}"; } # CODE TEXT ARGUMENT...
 mkdir nothing
 refused 2 "no run given"
 refused 2 "'nothing' is no run" nothing

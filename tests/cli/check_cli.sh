@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # The command line from outside: every mistake exits with 2 and advice on stderr, prints nothing on stdout and creates nothing;
 # help, manual and completions are complete and generated from the table. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin cli "$@"
 mkdir "$work/empty" "$work/files"
 cd "$work/empty" || exit 1
 
@@ -93,6 +91,7 @@ if "$towers" info $model --device cpu >"$work/out" 2>&1; then
         complain "a long warm-up of a file is refused: $(cat "$work/err")"
     refused "--min-lr 0.1 is above --lr 0.01" "$@" --sched cosine --lr 0.01 --min-lr 0.1
     refused "--warmup-lr 0.5 is above --lr 0.1" "$@" --lr 0.1 --warmup-epochs 1 --warmup-lr 0.5
+    refused "--warmup-lr 0.5 is above the first rate of --lr-schedule 0.4" "$@" --lr 1 --sched piecewise --lr-schedule '0.4;1;2' --warmup-epochs 1 --warmup-lr 0.5
     # fault: F20
     refused "is not divisible by 2 towers; use 2," "$@" --towers 2 --global-batch-size 1
     refused "is not divisible by 2 towers; use 8 or 10," "$@" --towers 2 --global-batch-size 9

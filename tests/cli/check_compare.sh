@@ -3,11 +3,8 @@
 # four times the variance of the mean of four. A run and its repetition are equal bit for bit; a run with fewer classes has another
 # loss. With fault points: a NaN in the first tower is named, with the step at which the last tower's loss shows it. The confusion
 # matrix counts every test sample and agrees with the accuracy. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin compare "$@"
-cd "$work" || exit 1
 
 evaluation=(--eval-interval 0)
 train() { # NAME ARGUMENT...

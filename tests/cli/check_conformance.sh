@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Borrowed names: those of docs/results/conformance.md that are refused end with exit code 2 and say what to use; where torch, torchvision
 # and timm are installed, scripts/conformance.py compares all of them again and finds the verdicts of the page.
-# usage: check_conformance.sh SOURCE_FOLDER BINARY
-set -u
 . "$1/tests/support/check.sh"
 check_begin conformance "$@"
 page=$source_dir/docs/results/conformance.md

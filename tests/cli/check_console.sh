@@ -9,7 +9,6 @@ command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
 python3 -c 'import pty; pty.openpty()' 2>/dev/null || { echo "SKIPPED: no pseudo-terminals here (is devpts mounted?)"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
 unset "${!TOWERS_@}" NO_COLOR COLUMNS LINES CLICOLOR_FORCE
 export GOMP_SPINCOUNT=1000
 cat >console.py <<'PY'

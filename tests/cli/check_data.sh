@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
 # `towers data` on folders of images: what `info` counts, the exit codes of `check`, the sheet of `show`, and a `convert` that
 # is killed, continued, and refuses to mix.
-# usage: check_data.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin data "$1" "$2"
 needs_python
 /usr/bin/python3 -c 'import PIL' 2>/dev/null || { echo "SKIPPED: no Pillow (package python3-pil)"; exit 77; }
 export XDG_CACHE_HOME=$work/cache
-cd "$work" || exit 1
 
 /usr/bin/python3 - <<'PYTHON'
 import os

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # towers doctor --hosts on four hosts with a network between them (network namespaces): all agree; each odd one is named, and nobody else:
 # another build, other data, a closed connection; a host that does not come, stops or dies ends it on all others by name. Needs root.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin doctor-hosts "$@"
 . "$source_dir/tests/support/hosts.sh"
 small_data "$work/data" 96 30 || exit $?
 "$towers" doctor --hosts >"$out" 2>"$err"

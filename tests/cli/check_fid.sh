@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
 # towers fid measures a folder of images with a classifier: real images lie at the floor, noise at the ceiling, the same seed gives the
 # same numbers, and JSON agrees with the table. Every mistake is refused by name.
-# usage: check_fid.sh SOURCE_DIR TOWERS_BINARY
-set -u
 . "$1/tests/support/check.sh"
-check_begin fid "$@"
 needs_python
-cd "$work" || exit 1
 
 # Data of three classes: bright bars whose place is the class, 16 x 16, as IDX files; and folders of PNG files, of all classes and of one.
 python3 - <<'PYTHON' || exit 1
@@ -64,18 +60,17 @@ assert row[1] == f"{g['kid']:.5f}" and row[3] == f"{g['fid']:.3f}", (row, g)
 assert any(real["digest"][:16] in line for line in lines) and "120 images of each set against the training set of data (data)" in lines
 PYTHON
 
-# refused TEXT ARGUMENT...
-refused() {
-    local text=$1
-    shift
-    "$towers" "$@" >out 2>err && complain "towers $*: accepted"
-    grep -qF -- "$text" err || complain "towers $*: wanted '$text', got: $(cat err)"
-    [[ ! -s out ]] || complain "towers $*: wrote to stdout"
+refused() { # TEXT ARGUMENT...
+    refuses '[1-9]' "$1" "$towers" "${@:2}"
+    [[ ! -s $out ]] || complain "towers ${*:2}: wrote to stdout"
 }
 refused "usage: towers fid" fid real --data-path data
 refused "no data given: towers fid finds" fid real --features runs/classifier
 refused "no data given: towers eval finds" eval runs/classifier/best.safetensors
 refused "there are only 120 images (240 for training, 120 for testing, and those of the folder)" fid real --features runs/classifier --data-path data --count 121
+refused "fid compares sets of at least 4 images, but --count is 3" fid real --features runs/classifier --data-path data --count 3
+mkdir few && cp real/00[0-2].png few
+refused "fid compares sets of at least 4 images, but one set has 3" fid few --features runs/classifier --data-path data
 refused "real contains no weights" fid real --features real --data-path data
 refused "is a classifier and generates no images" fid runs/classifier --features runs/classifier
 refused "runs/classifier, a run of fashion_cnn, is a classifier and generates no images" generate runs/classifier

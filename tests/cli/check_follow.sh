@@ -2,15 +2,12 @@
 # scripts/follow_mlflow.py and follow_wandb.py with the real packages, offline: every number of a live run, of a finished and of a
 # failed one, once each, whatever killed or ended the follower between; settings, state and the best weights.
 # The packages are installed once into virtual environments in the user's cache. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin follow "$@"
 needs_python
 python_of wandb
 wandb=$python
 python_of mlflow
 mlflow=$python
-cd "$work" || exit 1
 small_data data 256 64 || exit 77
 export MLFLOW_TRACKING_URI=file://$work/mlruns MLFLOW_ALLOW_FILE_STORE=true MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true
 export WANDB_MODE=offline WANDB_DIR=$work WANDB_SILENT=true PYTHONDONTWRITEBYTECODE=1 HOME=$work

@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # Fine-tuning with frozen layers: training and evaluation use the same network, a resumed run continues bit for bit, the frozen set
 # is a setting of the run, and the number of towers does not affect frozen statistics.
-# usage: check_freeze.sh SOURCE_DIR TOWERS_BINARY
-set -u
 . "$1/tests/support/check.sh"
-check_begin freeze "$@"
-cd "$work" || exit 1
 needs_python
 small_data same 512 64 || exit 77
 for kind in images-idx3 labels-idx1; do cp "same/train-$kind-ubyte" "same/t10k-$kind-ubyte"; done # evaluation of the same images

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # The program is built to stop at memory errors: position-independent, relocations resolved at start and read-only afterwards, no
 # executable stack, checked stack frames and library calls. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin hardened "$@"
 command -v readelf >/dev/null || { echo "SKIPPED: no readelf" >&2; exit 77; }
 symbols=$(readelf -sW "$towers")
 [[ $symbols == *__asan_init* || $symbols == *__tsan_init* ]] && { echo "SKIPPED: a build with sanitizers" >&2; exit 77; }

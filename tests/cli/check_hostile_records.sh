@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # Records of a run that came from elsewhere: numbers at the limits of a double, and strings that contain terminal or HTML control
 # sequences. The report is made in seconds, compare prints no escape codes, and its JSON is JSON. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin hostile "$@"
 small_data "$work/data" 400 50 || exit $?
 "$towers" train fashion_cnn --data-path "$work/data" --device cpu --towers 2 --threads 1 --batch-size 4 --max-steps 40 --output-dir "$work" \
     --experiment run >/dev/null 2>"$work/err" </dev/null || complain "$(tail -2 "$work/err")"
@@ -41,6 +39,8 @@ for name in large small edge late $'cut\x7f\xc2\x9b' words; do
     timeout -s KILL 200 "$towers" compare "$work/$name" >"$work/out" 2>&1 || complain "compare of $name: exit $?: $(tail -2 "$work/out")"
     LC_ALL=C grep -qE $'\033|\xc2\x9b|^Error' "$work/out" && complain "compare of $name: escape codes, or a line of its own"
 done
+timeout -s KILL 200 "$towers" compare "$work"/{run,large,small,edge,late,words} -o "$work/page.html" >/dev/null 2>"$work/err" || complain "compare -o: $(tail -2 "$work/err")"
+grep -qE '<(text|line|path)[^>]*(nan|inf)' "$work/page.html" && complain "compare -o: coordinates that are no numbers"
 grep -qF 'slow in \x1b[2J\xc2\x9b3m<b>' "$work/out" || complain "words: $(cat "$work/out")"
 grep -qF 'phase <i>' "$work"/cut*/report.html && complain "a tag in the name of a phase"
 grep -qF '<b>' <(grep -o 'slow in.*' "$work/words/report.html") && complain "words: a tag in the page"

@@ -3,9 +3,7 @@
 # A real mpirun of Open MPI starts the programs in them through a launch agent. The bits are those of one host, also over a bad network; a
 # host that cannot be reached, dies, stops or is cut off ends the run on every other one, by name, with the same exit code. Prints the
 # seconds of each part. Needs root. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin hosts-net "$@"
 . "$source_dir/tests/support/hosts.sh"
 small_data "$work/data" 96 30 || exit $?
 "$towers" doctor 2>/dev/null | grep -q 'Open MPI' && command -v mpirun.openmpi >/dev/null ||
@@ -13,7 +11,7 @@ small_data "$work/data" 96 30 || exit $?
 
 # However a test fails, it leaves no hosts: with an error, by a signal, when the switch is gone (its SWITCH_PID, too).
 for end in 'no_such_command; exit 1' 'kill -TERM $$' 'kill -KILL $SWITCH_PID; wait $SWITCH_PID; exit 1'; do
-    left=tow$(bash -c 'set -u; . "$1/tests/support/check.sh"; check_begin net-end "$@"; . "$source_dir/tests/support/hosts.sh"; echo $$; net_begin 2; '"$end" \
+    left=tow$(bash -c '. "$1/tests/support/check.sh"; . "$source_dir/tests/support/hosts.sh"; echo $$; net_begin 2; '"$end" \
         net-end "$source_dir" "$towers" 2>"$err")
     ! ip netns list | grep "^$left-" && [[ $left != tow && ! -e /sys/class/net/${left}r ]] || complain "after '$end' hosts are left: $(cat "$err")"
 done

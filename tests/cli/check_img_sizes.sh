@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
 # --img-size-schedule: each part of the run trains on images of its size, as a run of that size would, and evaluates at the last one; a run
 # that is stopped or killed before, at and after a change and resumed ends with the bits of an undisturbed one, on one tower and several,
-# on any number of processes; together with --unfreeze-epoch; branches; capsules; what is refused.
-# Arguments: source folder, binary.
-set -u
+# on any number of processes and launched programs; together with --unfreeze-epoch; branches; capsules; what is refused.
 . "$1/tests/support/check.sh"
 needs_python
-check_begin img_sizes "$@"
-cd "$work" || exit 1
 small_data data 96 64 || exit 77
 
 # run NAME ARGUMENT...: 6 steps an epoch
@@ -68,19 +64,36 @@ same killed whole
 good branch --resume "$(ls -d runs/stopped-9/ckpt/step-*18)"
 cmp -s runs/branch/last.safetensors runs/whole/last.safetensors || complain "a branch has other weights"
 
+# ---- several launched programs
+mpirun_find
+if ((${#mpirun[@]})); then
+    # shellcheck disable=SC2086
+    {
+        good both-four $sides --freeze '*,!fc*' --unfreeze-epoch 3 --ema-decay 0.9 --towers 4
+        launch=("${mpirun[@]}" 2)
+        good two $sides --towers 4
+        good both-two $sides --freeze '*,!fc*' --unfreeze-epoch 3 --ema-decay 0.9 --towers 4 --max-steps 6
+        launch=("${mpirun[@]}" 4)
+        good both-two --resume auto --max-steps 13
+        kill_at_row both-two 18 run both-two --resume auto --max-steps 24 --checkpoint-steps 1
+        other_dies both-two 19 KILL run both-two --resume auto --max-steps 24 --checkpoint-steps 1
+        ((ended)) || complain "rank 1 was killed, and the run goes on"
+        good both-two --resume auto --max-steps 24
+    }
+    launch=()
+    same two four
+    same both-two both-four
+else
+    left_out "--img-size-schedule in several programs: this build has no MPI, or mpirun is missing"
+fi
+
 # ---- refused
-refused() { # TEXT ARGUMENT...
-    local text=$1 model=inception_mini
-    shift
-    [[ $1 != fashion_cnn ]] || { model=$1 && shift; }
-    "$towers" train "$model" --data-path data --dry-run "$@" >out 2>err </dev/null
-    [[ $? == [25] ]] && grep -q -- "$text" err || complain "train $model $*: not refused with '$text': $(cat err)"
-}
+refused() { refuses '[25]' "$1" "$towers" train "$2" --data-path data --dry-run "${@:3}"; } # TEXT MODEL ARGUMENT...
 for wrong in 8:1 8 "8:0," 8:0,12 8:0,12:0 12:0,8:1 8:0x,12:1 8:0,12:1:2 -8:0 0:0 5000:0 ''; do
-    refused 'img-size-schedule' --img-size-schedule "$wrong"
+    refused 'img-size-schedule' inception_mini --img-size-schedule "$wrong"
 done
-refused 'character 5: expected SIDE:EPOCH' --img-size-schedule 8:0,x
-refused 'ends with 12, but --img-size is 16' --img-size-schedule 8:0,12:1 --img-size 16
-refused '4 is too small for inception_mini' --img-size-schedule 4:0,12:1
+refused 'character 5: expected SIDE:EPOCH' inception_mini --img-size-schedule 8:0,x
+refused 'ends with 12, but --img-size is 16' inception_mini --img-size-schedule 8:0,12:1 --img-size 16
+refused '4 is too small for inception_mini' inception_mini --img-size-schedule 4:0,12:1
 refused 'depend on the size of its images' fashion_cnn --img-size-schedule 20:0,28:1
 check_end "images that grow: each part as a run of its size, resumed after any end, on any number of processes"

@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # Fine-tuning by layer: --lr-mult and --layer-decay against the arithmetic of PyTorch's parameter groups, the same bits from several
 # towers and processes, --freeze with exceptions, and what towers info shows.
-# usage: check_layer_rates.sh SOURCE_DIR TOWERS_BINARY
-set -u
 . "$1/tests/support/check.sh"
-check_begin layer_rates "$@"
-cd "$work" || exit 1
 needs_python
 small_data same 256 64 || exit 77
 

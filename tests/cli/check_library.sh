@@ -1,13 +1,10 @@
 #!/usr/bin/env bash
 # libtowers as its user installs it: the symbols are those of the list, pkg-config and CMake find it, the example in C and the package for
 # Python give the probabilities of `towers predict`, from files and from pixels; several handles and threads; nothing is printed.
-# usage: check_library.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin library "$@"
 build=$(dirname "$towers")
 grep -q '^TOWERS_SANITIZE:STRING=.' "$build/CMakeCache.txt" && { echo "SKIPPED: a sanitizer must be in the program that loads the library" >&2; exit 77; }
-cd "$work" || exit 1
 export XDG_CACHE_HOME=$work/cache OMP_NUM_THREADS=2
 for python in python3 /usr/bin/python3 none; do "$python" -c 'import numpy' 2>/dev/null && break; done
 

@@ -1,13 +1,10 @@
 #!/usr/bin/env bash
 # towers lr-find: the curve is what Python makes of the losses, the same on one and on four towers; it leaves nothing behind, so a run with
-# --lr auto has the bits of one that is given the rate, and is resumed with it; what has no answer is refused.
-# Arguments: source folder, binary.
-set -u
+# --lr auto has the bits of one that is given the rate, and is resumed with it, also in several launched programs, which end together when
+# the sweep does not; what has no answer is refused.
 . "$1/tests/support/check.sh"
 needs_python
-check_begin lr_find "$@"
 small_data "$work/data" 1024 50 || exit 77
-cd "$work" || exit 1
 
 find_rate() { # OUT ARGUMENT...
     "$towers" lr-find fashion_cnn --data-path data --threads 1 --device cpu --quiet --global-batch-size 32 "${@:2}" >"$1" 2>err ||
@@ -17,10 +14,7 @@ train() { # NAME ARGUMENT...
     "$towers" train fashion_cnn --data-path data --threads 1 --device cpu --quiet --global-batch-size 32 --summary-interval 0 --eval-interval 0 \
         --experiment "$1" "${@:2}" >/dev/null 2>err || complain "$1: exit $?: $(cat err)"
 }
-refused() { # TEXT COMMAND ARGUMENT...
-    "$towers" "${@:2}" >out 2>err && complain "accepted: ${*:2}"
-    grep -qF -- "$1" err || complain "${*:2}: wanted '$1', found $(cat err)"
-}
+refused() { refuses '[1-9]' "$1" "$towers" "${@:2}"; } # TEXT COMMAND ARGUMENT...
 
 find_rate one.json --json
 find_rate again.json --json
@@ -73,6 +67,68 @@ else
             --max-steps 1 --experiment stopped-$signal >out 2>err </dev/null
         [[ $? == $((128 + $(kill -l $signal))) ]] || complain "SIG$signal in a sweep: exit $?: $(tail -3 err)"
     done
+fi
+
+# ---- several launched programs
+mpirun_find
+launched() { # PROGRAMS NAME ARGUMENT...: 4 towers
+    local programs=$1
+    shift
+    new "$1"
+    "${mpirun[@]}" "$programs" "$work/program" "$towers" train fashion_cnn --data-path data --threads 1 --device cpu --workers 0 --quiet --towers 4 \
+        --global-batch-size 32 --summary-interval 0 --eval-interval 0 --lr auto --experiment "$@" >"$out" 2>"$err" </dev/null
+}
+ended() { # CODE NAME PROGRAMS TEXT: alike, with this message, and without a run
+    all_codes "$1" "$2" "$3"
+    grep -qE -- "$4" "$err" || complain "$2: nobody says '$4': $(cat "$err")"
+    [ ! -e "runs/$2" ] || complain "$2: the sweep has left a run directory"
+}
+if ((${#mpirun[@]})); then
+    train alone --towers 4 --lr auto --max-steps 12
+    launched 2 two --max-steps 12
+    all_codes 0 two 2
+    launched 4 parts --max-steps 5
+    launched 2 parts --max-steps 12 --resume runs/parts
+    all_codes 0 parts 2
+    for run in two parts; do
+        cmp -s runs/alone/last.safetensors runs/$run/last.safetensors || complain "$run: other weights than in one program"
+        cmp -s runs/alone/lr-find.json runs/$run/lr-find.json || complain "$run: another curve than in one program"
+        [ "$(awk '/^lr: /{print $2}' runs/alone/args.yaml)" = "$(awk '/^lr: /{print $2}' runs/$run/args.yaml)" ] || complain "$run: another rate"
+    done
+    launched 2 tuned --pretrained runs/alone/last.safetensors --max-steps 1
+    all_codes 0 tuned 2
+    new mixed && echo 'more="--lr 0.01"' >"$codes/before-1"
+    launched 2 mixed
+    ended 2 mixed 2 "this rank has other settings than rank 0: '--lr: "
+    if ! TOWERS_FAULT=none: "$towers" lr-find fashion_cnn --data-path data --dry-run >/dev/null 2>&1; then
+        TOWERS_FAULT=nan:tower=3,step=5,layer=conv1,activity=forward,index=3 launched 2 nothing
+        ended 8 nothing 2 "the loss did not fall at any rate"
+        [[ ${mpirun[0]} == mpirun.mpich ]] || TOWERS_FAULT=kill:tower=3,step=20,activity=backward launched 2 dies
+        [[ ${mpirun[0]} == mpirun.mpich ]] || ended 7 dies 2 "tower [23] .* killed by signal 9"
+        dies() { # NAME SIGNAL WHO: this process of rank 1 gets it in the sweep
+            TOWERS_FAULT=delay:tower=2,step=5,ms=4000 launched 2 "$1" &
+            local job=$!
+            wait_until test -s "$work/codes-$1/shell-1"
+            codes=$work/codes-$1
+            wait_until pgrep -P "$(pgrep -P "$(cat "$codes/shell-1")" '^towers$')" '^tower2$' >/dev/null
+            sleep 1
+            victim=$(pgrep -P "$(cat "$codes/shell-1")" '^towers$')
+            [[ $3 == program ]] || victim=$(pgrep -P "$victim" "^$3\$")
+            kill "-$2" "$victim"
+            wait $job
+        }
+        dies stop-1 TERM program
+        ended 143 stop-1 2 "stopped by SIGTERM"
+        # fault: F47
+        if [[ ${mpirun[0]} != mpirun.mpich ]]; then # Hydra kills all at once
+            dies kill-1 KILL program
+            [[ $(cat "$codes/0") == 7 ]] || complain "rank 1 was killed in the sweep, and rank 0 ended with $(cat "$codes/0"): $(cat "$err")"
+            dies carrier-1 KILL carrier
+            ended 7 carrier-1 2 "the process that carries messages to other programs, [0-9]+, has ended"
+        fi
+    fi
+else
+    left_out "--lr auto in several programs: this build has no MPI, or mpirun is missing"
 fi
 
 python3 - <<'PYTHON' || failures=$((failures + 1))

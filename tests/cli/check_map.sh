@@ -3,10 +3,8 @@
 # that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, a
 # file without a line in its README, a comment about a file that is gone, a header that another one brings, and an include guard are
 # each found and named.
-# usage: check_map.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin map "$1" "$2"
 needs_python
 map=$source_dir/tests/support/check_map.py
 

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # Mixup, CutMix, weights of classes and the balanced sampler: training does not depend on how a batch is divided among towers, processes
 # and accumulated batches; resumes continue bit for bit; capsules replay; `towers data show` names both classes of a mixed image.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin mixing "$@"
+needs_python
 small_data "$work/data" 304 100 || exit $? # ten batches of 32, the last one half
 printf '%s\n' T-shirt/top Trouser Pullover Dress Coat Sandal Shirt Sneaker Bag 'Ankle boot' >"$work/data/classes.txt"
 

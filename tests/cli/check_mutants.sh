@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # tests/support/mutants.py on a project of one file and four tests: what a test notices is caught, what none notices has survived, and a
 # test that fails or is skipped without any mutant proves nothing about one.
-set -u
 . "$1/tests/support/check.sh"
-check_begin mutants "$@"
 needs_python
 for tool in ninja cc; do
     command -v $tool >/dev/null || { echo "SKIPPED: no $tool" >&2; exit 77; }

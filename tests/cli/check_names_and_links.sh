@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
 # Unusual files under the names that a run uses: symbolic links are not followed, pipes do not block, and names of arbitrary bytes
 # neither end a run nor break its JSON. A signal before the first step ends a run at once. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin names-and-links "$@"
 small_data "$work/small" 70 30 || exit $?
 needs_faults "$work/small"
-cd "$work" || exit 1
 
 run() { # STATUS TEXT ARGUMENT...
     local wanted=$1 text=$2 status
@@ -109,10 +106,7 @@ stopped() { # STATUS started|stepped FAULT SIGNALS...: the first signal comes wh
     rm -rf runs/stopped err
     TOWERS_FAULT=$fault "$towers" "${loud[@]}" --data-path small --max-steps 40 --log-interval 1 --experiment stopped >out 2>err </dev/null &
     pid=$!
-    for ((i = 0; i < 1200; i++)); do
-        "$reached" && break
-        sleep 0.05
-    done
+    wait_until "$reached"
     for signal in "$@"; do kill "-$signal" $pid; sleep 0.1; done
     wait $pid
     local status=$?

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # Uses of a run's folder: it is evaluated, exported and described by its name alone, started from, and recognized as complete when
 # resumed; and errors if results cannot be written. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin one-run "$@"
 small_data "$work/data" 64 30 || exit $?
-cd "$work" || exit 1
 
 # ends CODE TEXT ARGUMENT...: exit code, TEXT in what is printed
 ends() {

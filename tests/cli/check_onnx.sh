@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # Files written by 'towers export', run by onnxruntime and read by safetensors: logits, or the images of a generator, agree to 1e-4, for
 # one image and for several (the batch is dynamic); with --preprocess, probabilities of the bytes of a picture. The packages are installed once into a virtual environment in the user's cache.
-# usage: check_onnx.sh SOURCE_DIR TOWERS_BINARY
-set -u
 . "$1/tests/support/check.sh"
-check_begin onnx "$@"
 needs_python
 python_of onnx
 driver=$(dirname "$towers")/tests/logits_driver
-cd "$work" || exit 1
 
 # exported MODEL SIDE VARIANT ARGUMENT...: a few steps of training (on made-up data), both exports, the comparison
 exported() {

@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
 # A folder of photographs, some of them damaged: `towers train` on it, `towers predict` on new images, `towers eval` and the report of
 # the run (for `towers data` see check_data.sh).
-# usage: check_photos.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin photos "$1" "$2"
 needs_python
 /usr/bin/python3 -c 'import PIL' 2>/dev/null || { echo "SKIPPED: no Pillow (package python3-pil)"; exit 77; }
 export XDG_CACHE_HOME=$work/cache
-cd "$work" || exit 1
 
 /usr/bin/python3 - <<'PYTHON'
 import os, random

@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
 # --prometheus: the file has the numbers of a step as metrics.jsonl has them, with one tower and with several; it is always whole, and
 # replaced at most once a second; names of runs are escaped; what is refused.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin prometheus "$@"
-cd "$work" || exit 1
 
 train() { # NAME ARGUMENT...
     local name=$1

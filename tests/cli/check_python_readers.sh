@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # Files of this project, read by the usual Python programs: safetensors, TensorBoard's EventAccumulator, json and csv. The packages
 # are installed once into a virtual environment in the user's cache.
-# usage: check_python_readers.sh SOURCE_DIR TOWERS_BINARY
-set -u
 . "$1/tests/support/check.sh"
-check_begin readers "$@"
 needs_python
 python_of readers
 

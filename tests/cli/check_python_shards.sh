@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
 # Shards written by the usual Python packages: tars by webdataset, TFRecords and their index files by tfrecord. A run on them has the
 # weights of the same run on a folder, bit for bit. The packages are installed once into a virtual environment in the user's cache.
-# usage: check_python_shards.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin python-shards "$1" "$2"
 needs_python
 python_of shards
 export XDG_CACHE_HOME=$work/cache
-cd "$work" || exit 1
 
 "$python" "$source_dir/tests/support/shards_write.py" sets folder tar tfrecord || exit 1
 [[ $(find sets/tfrecord -name '*.idx' | wc -l) == 4 ]] || complain "tfrecord wrote no index files"

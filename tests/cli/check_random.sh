@@ -2,11 +2,8 @@
 # Random combinations of settings (support/random_runs.py): several processes or programs, a kill and a resume, and the args.yaml of a run
 # train the same network and leave the same files. Other combinations with each commit; TOWERS_RANDOM_SEED and TOWERS_RANDOM_COUNT choose them
 # (tests/README.md).
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
-set -u
-given=${TOWERS_RANDOM_SEED:-} count=${TOWERS_RANDOM_COUNT:-6} # check_begin takes the variables of the program away
+given=${TOWERS_RANDOM_SEED:-} count=${TOWERS_RANDOM_COUNT:-6} # check.sh takes the variables of the program away
 . "$1/tests/support/check.sh"
-check_begin random "$@"
 needs_python
 small_data "$work/data" 203 90 || exit $?
 needs_faults "$work/data"

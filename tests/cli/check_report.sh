@@ -2,13 +2,10 @@
 # The report of a real run in a browser: in light and dark mode its curves are drawn in their colors across the plot, on a background
 # of the right brightness. Needs Chromium and Python (standard library). Arguments: source folder, binary. With REPORT_PICTURES=DIR
 # the screenshots are kept there.
-set -u
 . "$1/tests/support/check.sh"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 [[ -n $browser ]] || { echo "SKIPPED: no chromium: what a browser makes of the report is not tested here"; exit 77; }
 needs_python
-check_begin report "$@"
-cd "$work" || exit 1
 timeout 200 "$towers" train fashion_cnn --dataset synthetic --towers 2 --threads 1 --batch-size 8 --max-steps 300 \
     --summary-interval 50 --output-dir runs --experiment picture --quiet >out 2>err </dev/null ||
     { echo "FAILED: training: $(cat err)"; exit 1; }

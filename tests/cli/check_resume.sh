@@ -2,10 +2,7 @@
 # The result of a run depends only on its settings and seed: not on chance, on the number of reader threads or processes, or on having
 # been killed and resumed. Weights, metrics and epoch results are compared bit for bit, for a network without and one with batch norm,
 # dropout and weight averaging.
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
-set -u
 . "$1/tests/support/check.sh"
-check_begin resume "$@"
 small_data "$work/data" 203 90 || exit $? # a last batch of 11 of 16
 needs_faults "$work/data"
 
@@ -84,10 +81,7 @@ for model in fashion_cnn inception_mini; do
     rm -f "$work/err"
     TOWERS_FAULT="delay:tower=0,step=1,ms=300" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
     pid=$!
-    for ((i = 0; i < 1200; i++)); do
-        grep -q '^step 2/' "$work/err" 2>/dev/null && break
-        sleep 0.05
-    done
+    wait_until grep -q '^step 2/' "$work/err"
     kill -TERM $pid
     wait $pid
     [[ $? == 143 ]] || complain "$model stopped: exit is not 143: $(tail -2 "$work/err")"
@@ -101,10 +95,7 @@ for model in fashion_cnn inception_mini; do
         rm -f "$work/err"
         TOWERS_FAULT="delay:tower=0,step=$((epoch == 1 ? 13 : 20)),activity=evaluation,ms=1500" "${command[@]}" 2>"$work/err" >/dev/null </dev/null &
         pid=$!
-        for ((i = 0; i < 1200; i++)); do
-            grep -q "^step $((epoch == 1 ? 13 : 20))/" "$work/err" 2>/dev/null && break
-            sleep 0.05
-        done
+        wait_until grep -q "^step $((epoch == 1 ? 13 : 20))/" "$work/err"
         sleep 0.1
         kill -TERM $pid
         wait $pid

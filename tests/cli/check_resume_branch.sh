@@ -2,11 +2,8 @@
 # A resumed run has the settings of the run it continues; only changes are given. A checkpoint, or a run together with another
 # directory, starts a branch in a folder of its own, with the records up to that step and the same weights as the run itself; the old
 # run stays unchanged byte for byte. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin resume-branch "$@"
 small_data "$work/small" 70 30 || exit $?
-cd "$work" || exit 1
 settings=(--data-path small --device cpu --threads 1 --towers 2 -b 8 --seed 4 --opt sgd --lr 0.05 --checkpoint-steps 5 --keep 9 --log-samples)
 
 train() { # STATUS ARGUMENT...

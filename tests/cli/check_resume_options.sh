@@ -2,9 +2,7 @@
 # Options that a resumed run may change, by the field `.resume` of inception/options/options.def as shown in the manual. Every option of
 # train marked free leaves the weights unchanged bit for bit; every other one is among the settings of a checkpoint, and changing it
 # is an error that names it. Data are identified by their content, wherever they are. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin resume-options "$@"
 small_data "$work/small" 70 30 || exit $?
 
 train() { # NAME ARGUMENT...

@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
 # towers runs: the state of runs that have finished, were stopped, refused a step, were killed, still run and cannot be read, with
 # one tower and with several; the orders, JSON, and outcome.json where there is one. towers compare: the settings that differ.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin runs "$@"
-cd "$work" || exit 1
 
 train() { # NAME ARGUMENT...
     local name=$1

@@ -2,9 +2,7 @@
 # Many programs of one run without any computation (scale_driver.c): what meeting, gathering, recording and ending cost each program stays
 # within budgets, and nothing grows faster than it should. Prints a table. 16 and 64 programs, or those of $SCALE_PROGRAMS, each at least
 # twice as many as before. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin scale "$@"
 driver=$(dirname "$towers")/tests/scale_driver
 before=()
 printf '%s\n' "| programs | rank 0: KiB sent | received | memory, KiB | processor, ms | others: KiB sent | received | memory, KiB | processor, ms | meeting, ms | 20 steps, ms | end, ms | report, ms | bytes a step |" \

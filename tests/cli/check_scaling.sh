@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # The commands of docs/scaling.md and examples/mpirun as printed, by the real mpirun of Open MPI. Two loopback addresses are the hosts; a launch
 # agent takes the place of ssh. All train the same weights, and SIGUSR1 to mpirun stops a run, saved.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin scaling "$@"
 small_data "$work/data" 96 30 || exit $?
 "$towers" doctor 2>/dev/null | grep -q 'Open MPI' && command -v mpirun.openmpi >/dev/null ||
     { echo "SKIPPED: towers on several hosts: this build has no Open MPI, or mpirun is missing" >&2; exit 77; }
@@ -55,10 +52,7 @@ own_folder
     exec "$source_dir/examples/mpirun/cpu.sh" stopped fashion_cnn --data-path "$work/data" --max-steps 4000 >"$out" 2>"$err" </dev/null
 ) &
 pid=$!
-for ((i = 0; i < 1200; i++)); do
-    grep -q '"step":3,' "$work/runs/stopped/metrics.jsonl" 2>/dev/null && break
-    sleep 0.05
-done
+wait_until grep -q '"step":3,' "$work/runs/stopped/metrics.jsonl"
 kill -USR1 $pid
 wait $pid
 code=$?
@@ -72,10 +66,7 @@ mkdir "$TMPDIR/shm"
 TOWERS_FAULT=delay:tower=1,step=1,ms=50 OMPI_MCA_btl_vader_backing_directory=$TMPDIR/shm mpirun -np 2 --bind-to none towers train fashion_cnn \
     --device cpu --towers 2 --data-path "$work/data" --max-steps 4000 --experiment killed >"$out" 2>"$err" </dev/null &
 pid=$!
-for ((i = 0; i < 1200; i++)); do
-    grep -q '"step":3,' "$work/runs/killed/metrics.jsonl" 2>/dev/null && break
-    sleep 0.05
-done
+wait_until grep -q '"step":3,' "$work/runs/killed/metrics.jsonl"
 kill -KILL $pid
 wait $pid 2>/dev/null
 for ((i = 0; i < 1200; i++)); do

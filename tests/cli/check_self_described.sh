@@ -2,11 +2,8 @@
 # A file of weights explains itself: alone and far from its run it predicts and evaluates as the run does, `towers info` prints what it says,
 # and the README's own programs for PyTorch and ONNX Runtime, told nothing but the file, give the probabilities of `towers predict`. Metadata
 # that lie are refused or left out.
-# usage: check_self_described.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin self-described "$@"
-cd "$work" || exit 1
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/towers
 export XDG_CACHE_HOME=$work/cache OMP_NUM_THREADS=2
 
@@ -50,6 +47,10 @@ same "the file alone" "$towers" predict far/w.safetensors images/val --device cp
 same "the model with --weights" "$towers" predict resnet18 --weights far/w.safetensors images/val --device cpu --json
 "$towers" export far/w.safetensors far/again.safetensors --quiet || complain "export of the file"
 same "the exported file" "$towers" predict far/again.safetensors images/val --device cpu --json
+for file in env.json args.yaml; do
+    rm -rf part && cp -r runs/run part && rm "part/$file"
+    refuses 2 "'part' has no $file, as a run has; its weights say themselves how images are prepared: give 'part/best.safetensors'" "$towers" predict part "$new"
+done
 "$towers" eval runs/run --device cpu --quiet >wanted || complain "eval of the run"
 same "eval of the file" "$towers" eval far/w.safetensors --data-path images --device cpu --quiet
 "$towers" predict far/w.safetensors images/val --device cpu --json --mean 0.5 --std 0.5 >"$out" || complain "--mean of a file"

@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # scripts/setup.sh on fake machines: replacements for dpkg-query, apt-get, sudo and id are in a folder that is the whole PATH. Without
 # root and sudo it prints the command for an administrator, and that command is complete. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin setup "$@"
-cd "$work" || exit 1
 
 # machine USER_ID [sudo|sudo-asks]: sets PATH_OF to its programs; packages in `installed` are there
 machine() {

@@ -2,13 +2,10 @@
 # Data sets of shards: the same 500 images as a folder, IDX files, WebDataset tars, TFRecords and MDS give the same weights bit for bit, also after a
 # resume in the middle of an epoch; a run of shards evaluates; and broken shards are named (tests/support/broken_shards.py).
 # `towers data convert` makes the same shards after a kill, in the formats' own layout.
-# usage: check_shards.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin shards "$1" "$2"
 needs_python
 export XDG_CACHE_HOME=$work/cache
-cd "$work" || exit 1
 
 kinds=(idx tar tfrecord mds mdsraw)
 IMAGES=500 /usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets500 folder "${kinds[@]}" || exit 1

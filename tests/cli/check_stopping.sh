@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # --patience, --min-delta, --stop-at, --monitor and --sched plateau on real runs: with one tower and with four in one and in four
 # processes, killed and resumed, and refused where nothing is evaluated. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin stopping "$@"
 small_data "$work/small" 70 30 || exit $?
-cd "$work" || exit 1
 
 train() { # NAME ARGUMENT...
     timeout -s KILL 120 "$towers" train fashion_cnn --data-path "$work/small" --device cpu --threads 1 --seed 3 --global-batch-size 8 --output-dir runs \

@@ -2,12 +2,8 @@
 # towers sweep: grid, random settings and repetitions; successive halving, whose rungs continue runs exactly; a sweep that is killed
 # or stopped at any time and given again ends with the bits and the ranking of an undisturbed one; runs that fail are rows; several
 # runs at a time and several towers; what is refused, with its line.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin sweep "$@"
-cd "$work" || exit 1
 small_data data 96 64 || exit 77
 
 cat >halved.yaml <<'YAML'

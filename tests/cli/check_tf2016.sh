@@ -1,25 +1,16 @@
 #!/usr/bin/env bash
 # The recipe tf2016 on TFRecords in the layout of the original builders: lines of its form, the first loss within its bounds, an
 # unused class 0, boxes that count; and that its distortions are options of their own. `towers predict` of shards.
-# usage: check_tf2016.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 . "$1/tests/support/check.sh"
-check_begin tf2016 "$1" "$2"
 needs_python
 export XDG_CACHE_HOME=$work/cache
-cd "$work" || exit 1
 
 /usr/bin/python3 "$source_dir/tests/support/shards_write.py" sets folder tfrecord || exit 1 # tfrecord: boxes without three of their sides
 /usr/bin/python3 "$source_dir/tests/support/tfrecords_write.py" sets/folder records || exit 1
 /usr/bin/python3 "$source_dir/tests/support/tfrecords_write.py" sets/folder plain 2 0 || exit 1
 
-refused() { # STATUS TEXT ARGUMENT...
-    local wanted=$1 text=$2 status
-    shift 2
-    "$towers" "$@" >out 2>err </dev/null
-    status=$?
-    [[ $status == "$wanted" ]] && grep -qF -- "$text" err || complain "towers $*: exit $status instead of $wanted, without '$text': $(cat err)"
-}
+refused() { refuses "$1" "$2" "$towers" "${@:3}"; } # STATUS TEXT ARGUMENT...
 
 train() { # NAME ARGUMENT...
     "$towers" train inception_v3 --recipe tf2016 --img-size 107 --device cpu --threads 1 --global-batch-size 4 --summary-interval 0 --eval-interval 0 \

@@ -2,9 +2,7 @@
 # Properties of towers: N towers of a batch equal one tower of N batches, whatever the shares; a tower's own loss is an unbiased
 # estimate of the mean over all with N times the variance; and reporting options do not change training. Arguments: source folder,
 # binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin towers "$@"
 small_data "$work/data" 304 100 || exit $?  # ten batches of 32, the last one half
 small_data "$work/long" 12800 50 || exit $? # 400 of them
 

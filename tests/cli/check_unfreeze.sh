@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
 # --unfreeze-epoch: frozen layers keep their bits until they join and then have the updates of a fresh optimizer; a run that is
 # stopped or killed before, at and after that epoch and resumed ends with the bits of an undisturbed one, on one tower and several,
-# on any number of processes; branches; what is refused.
-# Arguments: source folder, binary.
-set -u
+# on any number of processes and launched programs; branches; what is refused.
 . "$1/tests/support/check.sh"
 needs_python
-check_begin unfreeze "$@"
-cd "$work" || exit 1
 small_data data 96 64 || exit 77
 
 # run NAME ARGUMENT...: 6 steps an epoch
@@ -49,6 +45,45 @@ same average-parts average
 for rows in 4 9 12 13 17; do kill_at_row killed "$rows" run killed --resume auto --checkpoint-steps 1; done
 good killed --resume auto
 same killed whole
+
+# ---- several launched programs: stopped, killed, ended early, where layers join and around it
+mpirun_find
+if ((${#mpirun[@]})); then
+    good four-early --towers 4 --patience 1 --min-delta 10
+    launch=("${mpirun[@]}" 2)
+    good two --towers 4
+    same two four
+    good early-2 --towers 4 --patience 1 --min-delta 10
+    same early-2 four-early
+    [[ $(wc -l <runs/early-2/metrics.jsonl) == 12 ]] || complain "--patience did not end the run where layers would join"
+    for steps in 9 12 15; do
+        good "at-$steps" --towers 4 --max-steps "$steps"
+        launch=("${mpirun[@]}" $((steps == 15 ? 2 : 4)))
+        good "at-$steps" --resume auto --max-steps 24
+        launch=("${mpirun[@]}" 2)
+        same "at-$steps" four
+    done
+    good branch-2 --resume "$(ls -d runs/at-12/ckpt/step-*12)"
+    cmp -s runs/branch-2/last.safetensors runs/four/last.safetensors || complain "a branch in two programs has other weights"
+    for rows in 10 12 13; do
+        kill_at_row killed-2 "$rows" run killed-2 --towers 4 --resume auto --checkpoint-steps 1
+        other_dies "others-$rows" "$rows" KILL run "others-$rows" --towers 4 --checkpoint-steps 1
+        ((ended)) || complain "rank 1 was killed behind step $rows, and the run goes on"
+        launch=()
+        good "others-$rows" --resume auto
+        launch=("${mpirun[@]}" 2)
+        same "others-$rows" four
+    done
+    good killed-2 --resume auto
+    same killed-2 four
+    other_dies stopped-2 12 TERM run stopped-2 --towers 4
+    ((ended)) || complain "rank 1 was asked to stop behind step 12, and the run goes on"
+    good stopped-2 --resume auto
+    same stopped-2 four
+    launch=()
+else
+    left_out "--unfreeze-epoch in several programs: this build has no MPI, or mpirun is missing"
+fi
 
 # ---- a branch from the checkpoint at which they join
 good branch --resume "$(ls -d runs/at/ckpt/step-*12)"
@@ -101,12 +136,7 @@ good one-step --max-steps 13
 python3 look.py || complain "the first update of the layers that join is not that of a fresh optimizer"
 
 # ---- refused
-refused() { # CODE TEXT ARGUMENT...
-    local code=$1 text=$2
-    shift 2
-    "$towers" train "$@" >out 2>err </dev/null
-    [[ $? == "$code" ]] && grep -q -- "$text" err || complain "train $*: not refused with $code and '$text': $(cat err)"
-}
+refused() { refuses "$1" "$2" "$towers" train "${@:3}"; } # CODE TEXT ARGUMENT...
 refused 2 "unfreeze-epoch" fashion_cnn --dataset synthetic --unfreeze-epoch 2 --dry-run
 refused 2 "unfreeze-epoch" inception_mini --data-path data --freeze 'fc*' --unfreeze-epoch 1 --dry-run
 refused 2 "unfreeze-epoch" --resume runs/whole --epochs 5 --unfreeze-epoch 2

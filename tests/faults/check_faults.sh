@@ -2,10 +2,7 @@
 # Runs that go wrong: a tower whose loss or gradient is not finite, a tower that dies or hangs, signals, two trainers in one directory,
 # a full disk, a console that disappears. Each ends with the documented exit code and a message that names tower, step and activity; its
 # files are complete and finite, and the run can be resumed.
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
-set -u
 . "$1/tests/support/check.sh"
-check_begin faults "$@"
 small_data "$work/data" 400 100 || exit $?
 needs_faults "$work/data"
 
@@ -136,11 +133,7 @@ started() {
     rm -f "$err" # the words of the last run would look like a start
     TOWERS_FAULT="delay:tower=0,step=1,ms=${delay:-200}" "${command[@]}" >"$out" 2>"$err" </dev/null &
     pid=$!
-    for ((i = 0; i < 1200; i++)); do
-        grep -q '^step [1-9]' "$err" 2>/dev/null && return
-        sleep 0.05
-    done
-    complain "$name: does not start: $(cat "$err")"
+    wait_until grep -q '^step [1-9]' "$err" || complain "$name: does not start: $(cat "$err")"
 }
 
 # gone PID: waits for its end, 100 s at most
@@ -210,12 +203,9 @@ nothing_to_save() {
             if [[ $verb == eval ]]; then command+=(--weights "$work/plain12" --data-path "$work/data"); else command+=(--batches 1000000); fi
             TOWERS_FAULT="delay:tower=0,step=0,activity=evaluation,ms=20000" "${command[@]}" >"$out" 2>"$err" </dev/null &
             pid=$!
-            for ((i = 0; i < 600; i++)); do
-                pgrep -P $pid tower1 >/dev/null && break
-                sleep 0.05
-            done
+            wait_until pgrep -P $pid tower1 >/dev/null
             kill -$signal $pid
-            finished $((128 + $(kill -l $signal))) "stopped by signal $(kill -l $signal)"
+            finished $((128 + $(kill -l $signal))) "stopped by SIG$signal"
             [[ $(grep -c '^error: ' "$err") == 1 ]] || complain "$verb, SIG$signal: not one line of error: $(cat "$err")"
         done
     done

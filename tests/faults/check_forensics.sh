@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # From a NaN to its op: a run stops and names tower, layer and sample; `towers replay` of its capsule, on one thread or more, as text
 # and as JSON; runs that skip the step and runs that roll back, over several processes.
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
-set -u
 . "$1/tests/support/check.sh"
 needs_python
-check_begin forensics "$@"
 small_data "$work/data" 400 100 || exit $?
 needs_faults "$work/data"
 

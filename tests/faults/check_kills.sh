@@ -2,11 +2,9 @@
 # Thirty kills at random moments, of the supervisor or of a tower, each followed by --resume auto: weights and metrics equal those of
 # an undisturbed run bit for bit. One kill in four comes during the set-up, the others after a random number of steps, so that they fall
 # all over the run on a fast machine as on a slow one. TOWERS_TEST_KILLS=N for more; TOWERS_TEST_SEED repeats the choice.
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 kills=${TOWERS_TEST_KILLS:-30} seed=${TOWERS_TEST_SEED:-$$}
 . "$1/tests/support/check.sh"
-check_begin kills "$@"
 small_data "$work/data" 400 50 || exit $?
 needs_faults "$work/data"
 echo "seed $seed"

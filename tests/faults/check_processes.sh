@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # Processes that cannot be started, do not end, are slow, stopped or killed: a run reports it in time, with the right exit code, and
 # can be resumed. fail_calls.so makes system calls fail that a test could not make fail otherwise.
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
-set -u
 . "$1/tests/support/check.sh"
-check_begin processes "$@"
 small_data "$work/data" 400 100 || exit $?
 needs_faults "$work/data"
 shim=$(dirname "$towers")/tests/fail_calls.so

@@ -2,11 +2,9 @@
 # --max-restarts: towers that are killed at random moments, crash or hang are started again from the last checkpoint, and the run ends
 # with the weights and metrics of an undisturbed one; every restart is counted once in each record. NaN, wrong usage, a stop signal and
 # the end of a run are no crash. TOWERS_TEST_KILLS=N for more kills; TOWERS_TEST_SEED repeats the choice.
-# Arguments: source folder, binary (built with -DTOWERS_FAULTS=ON, else skipped).
 set -u
 kills=${TOWERS_TEST_KILLS:-6} seed=${TOWERS_TEST_SEED:-$$}
 . "$1/tests/support/check.sh"
-check_begin restarts "$@"
 small_data "$work/data" 400 50 || exit $?
 needs_faults "$work/data"
 echo "seed $seed"

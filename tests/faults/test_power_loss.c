@@ -404,7 +404,7 @@ static void save(int64_t step)
 }
 
 /* fault: F4 */
-static void test_power_loss(void **state)
+TEST(test_power_loss)
 {
     int disks = 0;
     int64_t done = 0;
@@ -427,7 +427,7 @@ static void test_power_loss(void **state)
 
 /* A file from whose file_replace the call has returned exists after a power loss: the data was synced before the name, the name's
  * directory after it. */
-static void test_one_file(void **state)
+TEST(test_one_file)
 {
     char path[PATH_BYTES];
     int first = call_count, written = -1, synced = -1, moved = -1, named = -1;
@@ -458,8 +458,4 @@ static int end(void **state)
     return tree_remove(run) == OK && tree_remove(disk) == OK ? 0 : -1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_power_loss), cmocka_unit_test(test_one_file)};
-    return cmocka_run_group_tests(tests, start, end);
-}
+TESTS_WITH(start, end)

@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 #include "nccl_sync/hosts/star_internal.h"
+#include "tests/fuzz/fuzz_folder.h"
 #include "towers/store/manifest.h"
 #include "towers/train/host_files.h"
 
@@ -16,25 +17,11 @@ typedef struct Message {
 enum { CHOICE_RANK = 1, CHOICE_STRAY = 2, CHOICE_LIE = 4, CHOICE_SILENT = 8, CHOICE_HALVES = 16 };
 
 static const char own[] = "stack-tower-1.txt"; /* of a tower of rank 0 */
-static char folder[64], run_dir[80];
+static char run_dir[80];
 static StarFile announced[HEADS_MOST];
 static int heads;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void folder_remove(void)
-{
-    if (tree_remove(folder) != OK) abort();
-}
-
-/* In memory where there is such a place: files are written durably. */
-static void folder_make(void)
-{
-    snprintf(folder, sizeof folder, "%s/towers-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (!mkdtemp(folder)) abort();
-    snprintf(run_dir, sizeof run_dir, "%s/run", folder);
-    atexit(folder_remove);
-}
 
 /* A file is announced, unless its content is a stray one, and follows in one piece or two, unless it is silent. */
 static void message_take(Star *c, const Message *m, const uint8_t *content, size_t bytes)
@@ -80,7 +67,7 @@ static bool is_right(const char *name)
 {
     char path[PATH_BYTES];
     int rank = 0, tower = FUZZ_TOWERS / FUZZ_RANKS, end = 0;
-    long long step;
+    int64_t step;
     FileSum sum, wanted;
     snprintf(path, sizeof path, "%s/%s", run_dir, name);
     if (!strcmp(name, own)) {
@@ -123,7 +110,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     HostFiles *files;
     char problems[4096], path[PATH_BYTES];
     Message m;
-    if (!*folder) folder_make();
+    folder_make();
+    snprintf(run_dir, sizeof run_dir, "%s/run", folder);
     heads = 0;
     pthread_mutex_init(&star.mutex, NULL);
     snprintf(path, sizeof path, "%s/%s", run_dir, own);

@@ -2,29 +2,16 @@
  * must lie within the file. */
 #include <fcntl.h>
 
+#include "tests/fuzz/fuzz_folder.h"
 #include "towers/data/sources/shard.h"
-#include "towers/files/files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char folder[64], path[96];
-
-static void folder_remove(void)
-{
-    if (tree_remove(folder) != OK) abort();
-}
-
-static void folder_make(void)
-{
-    snprintf(folder, sizeof folder, "%s/towers-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (!mkdtemp(folder)) abort();
-    snprintf(path, sizeof path, "%s/index.json", folder);
-    atexit(folder_remove);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!*folder) folder_make();
+    char path[96];
+    folder_make();
+    snprintf(path, sizeof path, "%s/index.json", folder);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size) abort();
     close(fd);

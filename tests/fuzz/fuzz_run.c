@@ -3,26 +3,12 @@
 
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
-#include "towers/files/files.h"
+#include "tests/fuzz/fuzz_folder.h"
 
 enum { FILES = 5 };
 static const char *const names[FILES] = {"metrics.jsonl", "results.csv", "args.yaml", "env.json", "confusion.csv"};
-static char folder[64];
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void folder_remove(void)
-{
-    if (tree_remove(folder) != OK) abort();
-}
-
-/* In memory where there is such a place: the report is written durably. */
-static void folder_make(void)
-{
-    snprintf(folder, sizeof folder, "%s/towers-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (!mkdtemp(folder)) abort();
-    atexit(folder_remove);
-}
 
 static void file_write(int number, const uint8_t *from, size_t count)
 {
@@ -51,9 +37,9 @@ static void files_write(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *runs[] = {folder, folder};
-    char *text = NULL;
+    char *text = NULL, page[PATH_BYTES];
     size_t bytes = 0;
-    if (!*folder) folder_make();
+    folder_make();
     files_write(data, size);
     FILE *to = open_memstream(&text, &bytes);
     if (!to) abort();

@@ -2,10 +2,7 @@
 # On which cores processes run that drive GPUs: two fake GPUs with a core each in a made-up /sys. towers doctor shows them; training
 # uses them, with all threads; a cpuset without them, an unknown memory node, a damaged list, more threads than cores, and
 # --no-cpu-affinity leave the process where it is.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin gpu-cores "$@"
 gpu_towers=$(dirname "$towers")/tests/gpu/fake_cuda/towers_on_fake_gpus
 [[ -x $gpu_towers ]] || { echo "SKIPPED: this build has no CUDA backend" >&2; exit 77; }
 all=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)

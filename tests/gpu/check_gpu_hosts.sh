@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # GPUs of several hosts through the trainer, over fake GPUs: programs that their variables alone connect, as NCCL's ranks. The bits of
 # one program, also when resumed in another shape; who uses which GPU where programs share a host; deaths.
-# Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin gpu-hosts "$@"
 gpu_towers=$(dirname "$towers")/tests/gpu/fake_cuda/towers_on_fake_gpus
 [[ -x $gpu_towers ]] || { echo "SKIPPED: this build has no CUDA backend" >&2; exit 77; }
 small_data "$work/data" 64 12 || exit $?
@@ -68,6 +65,13 @@ alone --experiment shapes --max-steps 1
 trains shapes 2 --resume auto --max-steps 3
 FAKE_GPUS=1 trains shapes 4 --resume auto
 same_run shapes
+
+# ---- processes that follow others: after the sweep of the learning rate, and where layers join
+follow=(--lr auto --freeze '*,!fc*' --unfreeze-epoch 2 --epochs 2 --max-steps 18)
+FAKE_GPUS=4 alone --experiment follow "${follow[@]}"
+trains follow-2 2 "${follow[@]}"
+grep -qF "*,!fc* join" "$work/follow-2/log.txt" || complain "nobody says that layers join: $(cat "$work/follow-2/log.txt")"
+for file in last.safetensors lr-find.json; do cmp "$work/follow/$file" "$work/follow-2/$file" || complain "processes that follow others: another $file"; done
 
 # ---- programs of one host: each uses all of its own GPUs, or its part of those that all see
 here='NCCL_HOSTID=here FAKE_GPUS=4'

@@ -2,9 +2,7 @@
 # examples/torchrun/gpu.sh as printed, under the real torchrun, over fake GPUs: two nodes with one program each, and one with two, train the
 # bits of one program with two GPUs; a failure's cause is in torchrun's summary; after a crash torchrun starts all programs again and the
 # run continues; a stop of torchrun saves it; the CPU is refused. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin gpu-torchrun "$@"
 gpu_towers=$(dirname "$towers")/tests/gpu/fake_cuda/towers_on_fake_gpus
 [[ -x $gpu_towers ]] || { echo "SKIPPED: this build has no CUDA backend" >&2; exit 77; }
 PATH=$PATH:${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch/bin

@@ -1,11 +1,8 @@
 #!/usr/bin/env bash
 # What GPUs say about themselves by NVML, over fake GPUs and a fake library of the driver: the records, the reason why a tower is slow,
 # images per joule; drivers that lack functions, forbid or do not answer; errors that end a run by name. Only the supervisor asks.
-# Arguments: source folder, binary.
 # fault: F57
-set -u
 . "$1/tests/support/check.sh"
-check_begin gpu-vitals "$@"
 gpu_towers=$(dirname "$towers")/tests/gpu/fake_cuda/towers_on_fake_gpus
 [[ -x $gpu_towers ]] || { echo "SKIPPED: this build has no CUDA backend" >&2; exit 77; }
 small_data "$work/data" 64 12 || exit $?

@@ -49,7 +49,7 @@ static Operand vector_of(int c, Fill fill)
     return (Operand){{1, c, 1, 1}, TYPE_F32, fill};
 }
 
-static void test_tails_elementwise(void **state)
+TEST(test_tails_elementwise)
 {
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         int c = channels[i];
@@ -65,7 +65,7 @@ static void test_tails_elementwise(void **state)
     }
 }
 
-static void test_tails_of_columns(void **state)
+TEST(test_tails_of_columns)
 {
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         int c = channels[i];
@@ -82,22 +82,22 @@ static void test_tails_of_columns(void **state)
 }
 
 /* More parts than the last block loads at once. */
-static void test_many_parts(void **state)
+TEST(test_many_parts)
 {
     Operand x = {{12, 64, 33, 32}, TYPE_ACT, FILL_UNIFORM};
     run_row(&(Case){"many parts", OP_CHANNEL_SUM, {{{0}}}, {x}, {vector_of(64, FILL_UNIFORM)}});
 }
 
 /* More channels than there are counters for. */
-static void test_too_many_channels(void **state)
+TEST(test_too_many_channels)
 {
     Tensor x = {(void *)64, {1, KERNEL_MAX_CHANNELS + 1, 1, 1}, DTYPE_F32, KERNEL_MAX_CHANNELS + 1};
     OpCall call = {.kind = OP_CHANNEL_SUM, .name = "wide", .in_count = 1, .in = {x}, .out_count = 1, .out = {x}};
-    assert_int_equal(emulated_backend.kernels[OP_CHANNEL_SUM]->prepare(&device, &call), ERR_UNSUPPORTED);
-    assert_non_null(strstr(status_message(), "expected at most 32768 channels on a GPU, found 32769"));
+    assert_fails(emulated_backend.kernels[OP_CHANNEL_SUM]->prepare(&device, &call), ERR_UNSUPPORTED,
+                 "expected at most 32768 channels on a GPU, found 32769");
 }
 
-static void test_tails_of_windows(void **state)
+TEST(test_tails_of_windows)
 {
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
         int c = channels[i];
@@ -116,7 +116,7 @@ static void test_tails_of_windows(void **state)
 }
 
 /* A deviation of one around a thousand: sums without a shift would lose the variance. */
-static void test_large_mean(void **state)
+TEST(test_large_mean)
 {
     enum { PIXELS = 3000, C = 8 };
     static float x[PIXELS * C], beta[C], mean[C], var[C];
@@ -187,14 +187,14 @@ static void check_large_mean_in_sums(OpKind kind)
     kernel->discard(&device, &call);
 }
 
-static void test_large_mean_in_sums(void **state)
+TEST(test_large_mean_in_sums)
 {
     check_large_mean_in_sums(OP_BATCHNORM_SUMS);
     check_large_mean_in_sums(OP_BATCHNORM_FINISH);
 }
 
 /* A value that is not finite survives a ReLU that makes 0 of NaN: relu(a x + b) is Inf. Other channels are unchanged. */
-static void test_sums_that_are_not_finite(void **state)
+TEST(test_sums_that_are_not_finite)
 {
     enum { C = 4 };
     float x[C] = {1, 1, 1, 1}, beta[C] = {0}, sum[C] = {1, NAN, INFINITY, 1},
@@ -219,7 +219,7 @@ static void test_sums_that_are_not_finite(void **state)
 }
 
 /* A logit that is NaN makes the loss NaN, and its sample counts as no correct one, even though its label has the largest logit. */
-static void test_nan_logit(void **state)
+TEST(test_nan_logit)
 {
     enum { N = 2, CLASSES = 4 };
     float logits[N * CLASSES] = {3, NAN, 1, 0, 3, 2, 1, 0}, loss = 0, prob[N * CLASSES], correct[2] = {-1, -1};
@@ -255,7 +255,7 @@ static float *random_floats(int count, uint64_t seed)
     return floats;
 }
 
-static void test_same_bits_again(void **state)
+TEST(test_same_bits_again)
 {
     float *x = random_floats(AGAIN_COUNT, 1), *dy = random_floats(AGAIN_COUNT, 2), *dx = random_floats(AGAIN_COUNT, 3);
     float *vectors = random_floats(AGAIN_C, 4), sums[2][2 * AGAIN_C];
@@ -354,7 +354,7 @@ static void check_pooled(Dtype dtype, int32_t c, Window window)
     assert_memory_equal(dx[0], dx[1], sizeof dx[0]);
 }
 
-static void test_pool_of_norm(void **state)
+TEST(test_pool_of_norm)
 {
     static const Window windows[] = {
         {3, 3, 2, 2, 0, 0, false}, {3, 3, 2, 2, 1, 1, true}, {2, 2, 2, 2, 0, 0, true}, {3, 3, 1, 1, 1, 1, false}};
@@ -367,7 +367,7 @@ static void test_pool_of_norm(void **state)
 
 /* ---- images whose rows end with zeros */
 
-static void test_padded_image(void **state)
+TEST(test_padded_image)
 {
     enum { N = 2, H = 6, W = 5, SIDE = 9 };
     static uint8_t pixels[N * SIDE * SIDE * 3];
@@ -400,7 +400,7 @@ static void test_padded_image(void **state)
 
 /* ---- types that differ */
 
-static void test_mixed_types(void **state)
+TEST(test_mixed_types)
 {
     enum { COUNT = 48 };
     uint16_t a[COUNT], y[COUNT];
@@ -421,7 +421,7 @@ static void test_mixed_types(void **state)
 
 /* ---- more segments than one launch holds, at odd places */
 
-static void test_many_segments(void **state)
+TEST(test_many_segments)
 {
     enum { SEGMENTS = 300, LENGTH = 29, GAP = 2, COUNT = SEGMENTS * (LENGTH + GAP) };
     static OptimizerSegment segments[SEGMENTS];
@@ -477,7 +477,7 @@ static uint64_t hash_of(const float *x, size_t count, uint64_t first)
 }
 
 /* Every bit counts, the place of every element, and nothing else: more elements than a launch has threads, at odd places. */
-static void test_hash(void **state)
+TEST(test_hash)
 {
     enum { COUNT = 3000, MOST = 300000 };
     float *x = random_floats(COUNT + 1, 1), *large = random_floats(MOST, 2);
@@ -519,7 +519,7 @@ static void check_cast(Dtype to, Dtype from, int64_t count, int64_t offset)
     emulated_backend.release(&device, target);
 }
 
-static void test_casts(void **state)
+TEST(test_casts)
 {
     static const int64_t counts[] = {0, 1, 7, 8, 9, 31, 256, 519};
     for (Dtype to = DTYPE_F32; to <= DTYPE_F16; to++)
@@ -528,7 +528,7 @@ static void test_casts(void **state)
                 for (int64_t offset = 0; offset < 2; offset++) check_cast(to, from, counts[i], offset);
 }
 
-static void test_fill(void **state)
+TEST(test_fill)
 {
     float x[301];
     x[300] = 5;
@@ -537,7 +537,7 @@ static void test_fill(void **state)
 }
 
 /* Three channels in slices to eight in another type, and back to packed. */
-static void test_pixels(void **state)
+TEST(test_pixels)
 {
     enum { PIXELS = 35, C = 3, PITCH = 5, WIDE = 8 };
     float x[PIXELS * PITCH], back[PIXELS * C];
@@ -588,7 +588,7 @@ static void check_sums(Dtype dtype, int c, int pitch)
     free(values);
 }
 
-static void test_sums(void **state)
+TEST(test_sums)
 {
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
         for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
@@ -658,7 +658,7 @@ static void check_mask(Dtype dtype, int c, int gap)
     free(beta), free(mean), free(gamma), free(var);
 }
 
-static void test_halves_of_batchnorm(void **state)
+TEST(test_halves_of_batchnorm)
 {
     float var[264], rstd[264 + 1];
     for (int k = 0; k < 264; k++) var[k] = (float)k / 16;
@@ -676,7 +676,7 @@ static void test_halves_of_batchnorm(void **state)
     }
 }
 
-static void test_bias(void **state)
+TEST(test_bias)
 {
     enum { PIXELS = 12 };
     for (int c = 5; c <= 16; c += 11) {
@@ -689,30 +689,4 @@ static void test_bias(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tails_elementwise),
-        cmocka_unit_test(test_tails_of_columns),
-        cmocka_unit_test(test_many_parts),
-        cmocka_unit_test(test_too_many_channels),
-        cmocka_unit_test(test_tails_of_windows),
-        cmocka_unit_test(test_large_mean),
-        cmocka_unit_test(test_large_mean_in_sums),
-        cmocka_unit_test(test_sums_that_are_not_finite),
-        cmocka_unit_test(test_nan_logit),
-        cmocka_unit_test(test_same_bits_again),
-        cmocka_unit_test(test_pool_of_norm),
-        cmocka_unit_test(test_padded_image),
-        cmocka_unit_test(test_mixed_types),
-        cmocka_unit_test(test_many_segments),
-        cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_casts),
-        cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_pixels),
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_halves_of_batchnorm),
-        cmocka_unit_test(test_bias),
-    };
-    return cmocka_run_group_tests(tests, open_device, close_device);
-}
+TESTS_WITH(open_device, close_device)

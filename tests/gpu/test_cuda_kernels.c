@@ -28,18 +28,12 @@ static int run_kind(Device *device, OpKind kind, Dtype dtype)
 #ifdef TOWERS_BREAK_KERNEL
 
 /* In this build column sums lack a barrier (columns.cuh). That must show in every dtype. */
-static void test_missing_barrier_is_seen(void **state)
+TEST(test_missing_barrier_is_seen)
 {
     Device device;
     open_device(&device);
     for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++) assert_true(run_kind(&device, OP_BATCHNORM, dtype) > 0);
     emulated_backend.close(&device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing_barrier_is_seen)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #else
@@ -59,17 +53,17 @@ static void check_dtype(Dtype dtype)
     if (failures) fail_msg("%d runs in %s are wrong", failures, dtype_name(dtype));
 }
 
-static void test_f32(void **state)
+TEST(test_f32)
 {
     check_dtype(DTYPE_F32);
 }
 
-static void test_f16(void **state)
+TEST(test_f16)
 {
     check_dtype(DTYPE_F16);
 }
 
-static void test_bf16(void **state)
+TEST(test_bf16)
 {
     check_dtype(DTYPE_BF16);
 }
@@ -82,48 +76,38 @@ static void on_device(void (*check)(Device *device))
     emulated_backend.close(&device);
 }
 
-static void test_optimizers(void **state)
+TEST(test_optimizers)
 {
     on_device(check_optimizers);
 }
 
-static void test_closed_gate(void **state)
+TEST(test_closed_gate)
 {
     on_device(check_gate);
 }
 
-static void test_square_sum(void **state)
+TEST(test_square_sum)
 {
     on_device(check_square_sum);
 }
 
-static void test_l2_term(void **state)
+TEST(test_l2_term)
 {
     on_device(check_l2_term);
 }
 
-static void test_average(void **state)
+TEST(test_average)
 {
     on_device(check_average);
 }
 
-static void test_gate(void **state)
+TEST(test_gate)
 {
     on_device(check_extras);
     on_device(check_gates);
     on_device(check_halt);
     on_device(check_loss_scale);
     on_device(check_scalars);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gate),       cmocka_unit_test(test_f32),        cmocka_unit_test(test_f16),
-        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate),
-        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_l2_term),    cmocka_unit_test(test_average),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

@@ -263,22 +263,22 @@ static const Model *inception_v3(void)
     return model;
 }
 
-static void test_inception_v3_as_written(void **state)
+TEST(test_inception_v3_as_written)
 {
     assert_int_equal(model_check(inception_v3(), 256, false, 1, true), 0);
 }
 
-static void test_inception_v3_on_all_devices(void **state)
+TEST(test_inception_v3_on_all_devices)
 {
     assert_int_equal(model_check(inception_v3(), 256, true, DEVICES, false), 0);
 }
 
-static void test_small_batch(void **state)
+TEST(test_small_batch)
 {
     assert_int_equal(model_check(inception_v3(), 32, true, 1, false), 0);
 }
 
-static void test_other_models(void **state)
+TEST(test_other_models)
 {
     int lost = 0;
     for (const Model *const *model = models_all(); *model; model++) /* those with phases compute in f32 only */
@@ -345,7 +345,7 @@ static Fusion step_check(const Model *model, int32_t n, int gpu, Dtype dtype)
 
 /* What Inception v3 joins must not become less; the other models are counted. Of 68 convolutions 15 read a concat, a
  * pooling or the image; 8 share their input, whose gradient is a sum. */
-static void test_step_joins(void **state)
+TEST(test_step_joins)
 {
     static const NormJoins known[DEVICES] = {{53, 45}, {53, 42}, {0, 42}};
     static const int statistics[DEVICES] = {68, 68, 0}; /* all that the B200 has are marked as nondeterministic */
@@ -363,7 +363,7 @@ static void test_step_joins(void **state)
 }
 
 /* A plan can be named and made again from its name: what the cache of plans relies on. */
-static void test_plan_by_name(void **state)
+TEST(test_plan_by_name)
 {
     ConvShape shape = {.x = {32, 64, 35, 35},
                        .w = {96, 64, 3, 3},
@@ -408,7 +408,7 @@ static bool first_is_strict(CudnnGraph *graph, const CudnnRules *strict)
 
 /* f32 stays f32: every plain convolution of Inception has a plan without tensor cores, which would round the operands
  * to TF32 (11 bits), and a deterministic one among them. Where tensor cores are allowed, all but one or two of the first plans use them. */
-static void test_f32_without_tensor_cores(void **state)
+TEST(test_f32_without_tensor_cores)
 {
     static Row storage[ROWS_MAX];
     const CudnnRules strict = {.no_runtime_compile = true};
@@ -438,14 +438,14 @@ static void test_f32_without_tensor_cores(void **state)
 }
 
 /* The table that the fake is held to is what this library does. */
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     if (!cudnn_joins()) skip(); /* an older library has no descriptions of devices */
     assert_refusals(GPU_H200);
 }
 
 /* A graph that cannot be built says so once, at the request for plans, and crashes nothing before. */
-static void test_bad_graph(void **state)
+TEST(test_bad_graph)
 {
     CudnnLibrary *library = library_of(0);
     CudnnPlan *plan;
@@ -467,7 +467,7 @@ static void test_bad_graph(void **state)
 }
 
 /* The gradient of the input is added to what is there for every convolution, and deterministic plans exist. */
-static void test_adding_and_deterministic(void **state)
+TEST(test_adding_and_deterministic)
 {
     static Row storage[ROWS_MAX];
     const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
@@ -498,35 +498,12 @@ static void test_adding_and_deterministic(void **state)
     cudnn_close(library);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_by_name),
-        cmocka_unit_test(test_f32_without_tensor_cores),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_bad_graph),
-        cmocka_unit_test(test_step_joins),
-        cmocka_unit_test(test_inception_v3_as_written),
-        cmocka_unit_test(test_inception_v3_on_all_devices),
-        cmocka_unit_test(test_small_batch),
-        cmocka_unit_test(test_other_models),
-        cmocka_unit_test(test_adding_and_deterministic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #else
 
-static void test_without_cuda(void **state)
+TEST(test_without_cuda)
 {
     printf("  this build has no CUDA backend: no cuDNN to ask\n");
     skip();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_cuda)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

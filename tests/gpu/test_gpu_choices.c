@@ -14,12 +14,6 @@
 
 enum { TOWERS = 8, STEPS = 4, HALF = 2 };
 
-static int fake_as_new(void **state)
-{
-    fake_gpu_reset();
-    return scratch_make(state);
-}
-
 static const Model *trained;
 
 /* A run in the folder `name` of scratch, of towers with batches of 2 and of 3: a rank may have one kind, or both. */
@@ -145,18 +139,18 @@ static void check_same_bits(Dtype compute)
     assert_silent("resumed");
 }
 
-static void test_same_bits_f32(void **state)
+TEST_WITH(test_same_bits_f32, fake_and_scratch_as_new, scratch_drop)
 {
     check_same_bits(DTYPE_F32);
 }
 
-static void test_same_bits_f16(void **state)
+TEST_WITH(test_same_bits_f16, fake_and_scratch_as_new, scratch_drop)
 {
     check_same_bits(DTYPE_F16);
 }
 
 /* A device that lacks most engines computes with others, and the log of the run says so. */
-static void test_engine_is_missing(void **state)
+TEST_WITH(test_engine_is_missing, fake_and_scratch_as_new, scratch_drop)
 {
     fake_gpu_engines_lost(1, 0x3f); /* of rank 1 */
     for (uint32_t seed = 1; seed < 4; seed++) {
@@ -169,7 +163,7 @@ static void test_engine_is_missing(void **state)
     fail_msg("three runs did without the engines that are missing");
 }
 
-static void test_resume_with_another_library(void **state)
+TEST_WITH(test_resume_with_another_library, fake_and_scratch_as_new, scratch_drop)
 {
     run_on("run", 1, HALF, 1, DTYPE_F32);
     fake_gpu_cudnn_version(90800);
@@ -181,7 +175,7 @@ static void test_resume_with_another_library(void **state)
     free(plans);
 }
 
-static void test_resume_without_an_engine(void **state)
+TEST_WITH(test_resume_without_an_engine, fake_and_scratch_as_new, scratch_drop)
 {
     run_on("run", 1, HALF, 1, DTYPE_F16);
     cache_forget();
@@ -192,7 +186,7 @@ static void test_resume_without_an_engine(void **state)
 
 /* Two engines that give different results, and one that cannot be made: the run takes what the heuristics name first, and its
  * log says so. */
-static void test_nothing_is_confirmed(void **state)
+TEST_WITH(test_nothing_is_confirmed, fake_and_scratch_as_new, scratch_drop)
 {
     fake_gpu_engines(7); /* of which 4, 5 and 6 are without tensor cores */
     fake_gpu_engine_refused(6, CUDNN_STATUS_INTERNAL_ERROR);
@@ -204,7 +198,7 @@ static void test_nothing_is_confirmed(void **state)
 
 #ifdef TOWERS_FAULTS
 /* A replay takes the kernels of the run, which it would not find: they are in no cache, and the engines differ. */
-static void test_replay_takes_the_kernels(void **state)
+TEST_WITH(test_replay_takes_the_kernels, fake_and_scratch_as_new, scratch_drop)
 {
     char path[PATH_BYTES], *plans;
     int chosen;
@@ -231,19 +225,3 @@ static void test_replay_takes_the_kernels(void **state)
     }
 }
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_same_bits_f32, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_same_bits_f16, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_engine_is_missing, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_resume_with_another_library, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_resume_without_an_engine, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_nothing_is_confirmed, fake_as_new, scratch_drop),
-#ifdef TOWERS_FAULTS
-        cmocka_unit_test_setup_teardown(test_replay_takes_the_kernels, fake_as_new, scratch_drop),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

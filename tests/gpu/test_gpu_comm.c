@@ -37,12 +37,6 @@ typedef struct Group {
     Seen *seen;
 } Group;
 
-static int fake_as_new(void **state)
-{
-    fake_gpu_reset();
-    return 0;
-}
-
 /* ---- ranks */
 
 static size_t free_bytes(Device *device)
@@ -218,7 +212,7 @@ static void check_sums(const Group *g, double tolerance)
     }
 }
 
-static void test_sums_in_f32(void **state)
+TEST_WITH(test_sums_in_f32, fake_as_new, NULL)
 {
     gift_factor = 1;
     static const int mappings[][2] = {{1, 1}, {3, 1}, {2, 2}, {4, 4}, {4, 2}, {5, 3}};
@@ -234,7 +228,7 @@ static void test_sums_in_f32(void **state)
 
 /* ---- several hosts, connected by TCP */
 
-static void test_sums_of_several_hosts(void **state)
+TEST_WITH(test_sums_of_several_hosts, fake_as_new, NULL)
 {
     gift_factor = 1;
     for (int ordered = 0; ordered < 2; ordered++) {
@@ -284,7 +278,7 @@ out:
     return st;
 }
 
-static void test_broadcasts_of_several_hosts(void **state)
+TEST_WITH(test_broadcasts_of_several_hosts, fake_as_new, NULL)
 {
     Group g = {.body = large_and_small, .groups = 2};
     g.config.master = "127.0.0.1";
@@ -307,7 +301,7 @@ static Status two_roots(Comm *comm, Device *device, float *grads, int rank, Seen
     return comm_barrier(comm);
 }
 
-static void test_broadcast_from_two_roots(void **state)
+TEST_WITH(test_broadcast_from_two_roots, fake_as_new, NULL)
 {
     Group g = {.body = two_roots, .groups = 2};
     g.config.master = "127.0.0.1";
@@ -327,7 +321,7 @@ static Status one_fails(Comm *comm, Device *device, float *grads, int rank, Seen
     return comm_barrier(comm);
 }
 
-static void test_error_on_another_host(void **state)
+TEST_WITH(test_error_on_another_host, fake_as_new, NULL)
 {
     Group g = {.body = one_fails, .groups = 2};
     g.config.master = "127.0.0.1";
@@ -348,7 +342,7 @@ static void start_failing_after_meeting(int rank)
     fake_gpu_fail_named("cudaMalloc", own + 1);
 }
 
-static void test_open_that_fails_on_another_host(void **state)
+TEST_WITH(test_open_that_fails_on_another_host, fake_as_new, NULL)
 {
     Group g = {.body = rounds, .groups = 2, .on_start = start_failing_after_meeting};
     g.config.master = "127.0.0.1";
@@ -388,7 +382,7 @@ out:
     return st;
 }
 
-static void test_sums_in_place(void **state)
+TEST_WITH(test_sums_in_place, fake_as_new, NULL)
 {
     gift_factor = 1;
     for (int ranks = 1; ranks <= 4; ranks++) {
@@ -408,8 +402,8 @@ static void test_sums_in_place(void **state)
     }
 }
 
-/* No second buffer for a tower a rank: that of the extras and that of large broadcasts alone; and the plan tells what is taken. */
-static void test_memory_of_a_sum(void **state)
+/* No second buffer for a tower a rank: that of the extras and that of large broadcasts alone; and the plan says what is taken. */
+TEST_WITH(test_memory_of_a_sum, fake_as_new, NULL)
 {
     const size_t relay = COMM_RELAY_BYTES, extras = EXTRAS * sizeof(float), all = COUNT * sizeof(float) + extras;
     struct {
@@ -442,7 +436,7 @@ static Status rounds_without_waits(Comm *comm, Device *device, float *grads, int
     return rounds(comm, device, grads, rank, seen);
 }
 
-static void test_missing_wait_is_noticed(void **state)
+TEST_WITH(test_missing_wait_is_noticed, fake_as_new, NULL)
 {
     gift_factor = 1;
     Group right = {.body = rounds}, wrong = {.body = rounds_without_waits};
@@ -455,7 +449,7 @@ static void test_missing_wait_is_noticed(void **state)
     group_end(&wrong);
 }
 
-static void test_sums_in_16_bits(void **state)
+TEST_WITH(test_sums_in_16_bits, fake_as_new, NULL)
 {
     gift_factor = 1;
     Group g = {.body = rounds, .config.reduce = DTYPE_BF16};
@@ -472,7 +466,7 @@ static void test_sums_in_16_bits(void **state)
     group_end(&g);
 }
 
-static void test_ordered_sums_have_the_same_bits(void **state)
+TEST_WITH(test_ordered_sums_have_the_same_bits, fake_as_new, NULL)
 {
     float first[COUNT + EXTRAS];
     gift_factor = 1;
@@ -492,7 +486,7 @@ static void test_ordered_sums_have_the_same_bits(void **state)
     group_end(&fast);
 }
 
-static void test_library_without_memory(void **state)
+TEST_WITH(test_library_without_memory, fake_as_new, NULL)
 {
     gift_factor = 1;
     fake_gpu_nccl_version(NCCL_VERSION(2, 18, 5));
@@ -536,7 +530,7 @@ static void libraries(int version, int other, GpuWindows windows, GpuWindows oth
 }
 
 /* The best way that all ranks can: NCCL would wait for ever where they differ. */
-static void test_windows_and_what_replaces_them(void **state)
+TEST_WITH(test_windows_and_what_replaces_them, fake_as_new, NULL)
 {
     const int newest = FAKE_GPU_NCCL_VERSION, without_windows = NCCL_VERSION(2, 26, 2),
               deaf_windows = NCCL_VERSION(2, 29, 3), without_memory = NCCL_VERSION(2, 18, 5);
@@ -559,8 +553,8 @@ static void test_windows_and_what_replaces_them(void **state)
     check_reported_as(true, "unregistered memory");
 }
 
-/* A refusal that comes late leaves no communicator to go on with: all ranks are told, and what does without. */
-static void test_window_refused_late(void **state)
+/* A refusal that comes late leaves no communicator to go on with: all ranks report it, and what does without. */
+TEST_WITH(test_window_refused_late, fake_as_new, NULL)
 {
     gift_factor = 1;
     for (int late = 1; late < 4; late++) {
@@ -582,7 +576,7 @@ static Status left_in_between(Comm *comm, Device *device, float *grads, int rank
     return FAIL(ERR_COMM, "rank %d has had enough", rank);
 }
 
-static void test_memory_outlives_its_kernels(void **state)
+TEST_WITH(test_memory_outlives_its_kernels, fake_as_new, NULL)
 {
     Group g = {.body = left_in_between, .any_order = true};
     group_live(&g, 2, 2);
@@ -598,8 +592,8 @@ static void start_with_failing_call(int rank)
     if (failing_ranks >> rank & 1) fake_gpu_fail_named(failing, 1);
 }
 
-/* Each call fails once, on one rank or on both: the sums are right, or all ranks are told. */
-static void test_failing_calls_about_memory(void **state)
+/* Each call fails once, on one rank or on both: the sums are right, or all ranks report it. */
+TEST_WITH(test_failing_calls_about_memory, fake_as_new, NULL)
 {
     static const char *const calls[] = {
         "ncclGetVersion",           "ncclMemAlloc",     "ncclMemFree",       "ncclCommWindowRegister",
@@ -627,7 +621,7 @@ static void test_failing_calls_about_memory(void **state)
 
 /* Which ranks make unique ids: the first of each part into which NCCL divides the ranks; only the first one if a library lacks
  * ncclCommInitRankScalable. */
-static void test_several_roots(void **state)
+TEST_WITH(test_several_roots, fake_as_new, NULL)
 {
     const int newest = FAKE_GPU_NCCL_VERSION;
     static const struct {
@@ -661,7 +655,7 @@ static void test_several_roots(void **state)
 }
 
 /* A root that makes no id ends all. */
-static void test_root_that_fails(void **state)
+TEST_WITH(test_root_that_fails, fake_as_new, NULL)
 {
     Group g = {.body = rounds, .on_start = start_with_failing_call, .config.root_ranks = 2};
     failing = "ncclGetUniqueId";
@@ -727,7 +721,7 @@ static bool check_failing(const char *name, int64_t nth)
 }
 
 /* From opening the device over windows and sums to the end: every call of a rank, but how often it asks. */
-static void test_every_call_of_one_rank(void **state)
+TEST_WITH(test_every_call_of_one_rank, fake_as_new, NULL)
 {
     char *name, *rest;
     int checked = 0;
@@ -751,7 +745,7 @@ static void test_every_call_of_one_rank(void **state)
 }
 
 /* Whole trainings: the mapping of towers to GPUs leaves no trace. */
-static void test_ordered_training(void **state)
+TEST_WITH(test_ordered_training, fake_as_new, NULL)
 {
     double first[GPU_RUN_STEPS + 1];
     for (int ranks = 1; ranks <= 4; ranks++) {
@@ -776,7 +770,7 @@ static Status broken_on_one(Comm *comm, Device *device, float *grads, int rank, 
     for (;;) TRY(rounds(comm, device, grads, rank, seen));
 }
 
-static void test_error_of_one_ends_all(void **state)
+TEST_WITH(test_error_of_one_ends_all, fake_as_new, NULL)
 {
     Group g = {.body = broken_on_one};
     group_live(&g, 3, 3);
@@ -806,7 +800,7 @@ static Status error_and_slow_abort(Comm *comm, Device *device, float *grads, int
     return broken_on_one(comm, device, grads, rank, seen);
 }
 
-static void test_slow_abort_keeps_nobody(void **state)
+TEST_WITH(test_slow_abort_keeps_nobody, fake_as_new, NULL)
 {
     Group g = {.body = error_and_slow_abort, .any_order = true};
     group_live(&g, RANKS, RANKS);
@@ -825,7 +819,7 @@ static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen 
     return st;
 }
 
-static void test_late_one_ends_all(void **state)
+TEST_WITH(test_late_one_ends_all, fake_as_new, NULL)
 {
     Group g = {.body = late_one, .config.timeout_ms = 2000};
     group_live(&g, 3, 3);
@@ -846,7 +840,7 @@ static Status busy_one(Comm *comm, Device *device, float *grads, int rank, Seen 
     return rounds(comm, device, grads, rank, seen);
 }
 
-static void test_busy_one_is_waited_for(void **state)
+TEST_WITH(test_busy_one_is_waited_for, fake_as_new, NULL)
 {
     gift_factor = 1;
     Group g = {.body = busy_one, .config.timeout_ms = TIMEOUT_MS};
@@ -863,7 +857,7 @@ static Status killed_one(Comm *comm, Device *device, float *grads, int rank, See
     for (;;) TRY(rounds(comm, device, grads, rank, seen));
 }
 
-static void test_killed_one_ends_all(void **state)
+TEST_WITH(test_killed_one_ends_all, fake_as_new, NULL)
 {
     Group g = {.body = killed_one};
     group_live(&g, 4, 4);
@@ -880,7 +874,7 @@ static void start_failing(int rank)
     if (rank == 1) fake_gpu_fail_call(fail_at);
 }
 
-static void test_failing_rank_ends_the_run(void **state)
+TEST_WITH(test_failing_rank_ends_the_run, fake_as_new, NULL)
 {
     int ended = 0;
     for (fail_at = 200; fail_at < 200000; fail_at = fail_at * 5 / 3) {
@@ -901,37 +895,4 @@ static void test_failing_rank_ends_the_run(void **state)
         gpu_run_close(&run);
     }
     assert_true(ended >= 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_sums_in_f32, fake_as_new),
-        cmocka_unit_test_setup(test_sums_of_several_hosts, fake_as_new),
-        cmocka_unit_test_setup(test_broadcasts_of_several_hosts, fake_as_new),
-        cmocka_unit_test_setup(test_broadcast_from_two_roots, fake_as_new),
-        cmocka_unit_test_setup(test_error_on_another_host, fake_as_new),
-        cmocka_unit_test_setup(test_open_that_fails_on_another_host, fake_as_new),
-        cmocka_unit_test_setup(test_missing_wait_is_noticed, fake_as_new),
-        cmocka_unit_test_setup(test_sums_in_16_bits, fake_as_new),
-        cmocka_unit_test_setup(test_ordered_sums_have_the_same_bits, fake_as_new),
-        cmocka_unit_test_setup(test_library_without_memory, fake_as_new),
-        cmocka_unit_test_setup(test_sums_in_place, fake_as_new),
-        cmocka_unit_test_setup(test_memory_of_a_sum, fake_as_new),
-        cmocka_unit_test_setup(test_windows_and_what_replaces_them, fake_as_new),
-        cmocka_unit_test_setup(test_window_refused_late, fake_as_new),
-        cmocka_unit_test_setup(test_memory_outlives_its_kernels, fake_as_new),
-        cmocka_unit_test_setup(test_failing_calls_about_memory, fake_as_new),
-        cmocka_unit_test_setup(test_several_roots, fake_as_new),
-        cmocka_unit_test_setup(test_root_that_fails, fake_as_new),
-        cmocka_unit_test_setup(test_every_call_of_one_rank, fake_as_new),
-        cmocka_unit_test_setup(test_ordered_training, fake_as_new),
-        cmocka_unit_test_setup(test_error_of_one_ends_all, fake_as_new),
-        cmocka_unit_test_setup(test_slow_abort_keeps_nobody, fake_as_new),
-        cmocka_unit_test_setup(test_late_one_ends_all, fake_as_new),
-        cmocka_unit_test_setup(test_busy_one_is_waited_for, fake_as_new),
-        cmocka_unit_test_setup(test_killed_one_ends_all, fake_as_new),
-        cmocka_unit_test_setup(test_failing_rank_ends_the_run, fake_as_new),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,12 +18,6 @@ static const char *const frozen[] = {
 };
 enum { CASES = sizeof frozen / sizeof *frozen };
 
-static int fake_as_new(void **state)
-{
-    fake_gpu_reset();
-    return scratch_make(state);
-}
-
 static void run_open(GpuRun *run, const Backend *backend, const char *freeze, int ranks)
 {
     gpu_run_open(run, ranks, ranks);
@@ -55,7 +49,7 @@ static void losses_near(const double *have, const double *wanted, double toleran
             fail_msg("%s, step %d: loss %.9g, on the CPU %.9g", freeze, step, have[step], wanted[step]);
 }
 
-static void test_losses_of_the_cpu(void **state)
+TEST_WITH(test_losses_of_the_cpu, fake_and_scratch_as_new, scratch_drop)
 {
     const Backend *cpu = cpu_or_skip();
     for (int k = 0; k < CASES; k++) {
@@ -99,7 +93,7 @@ static SafeTensors *weights_after(const Backend *backend, const char *freeze, in
 }
 
 /* A pattern of parameters names the statistics of a batch norm as well. */
-static void test_frozen_stay_bit_for_bit(void **state)
+TEST_WITH(test_frozen_stay_bit_for_bit, fake_and_scratch_as_new, scratch_drop)
 {
     const Backend *cpu = cpu_or_skip();
     for (int k = 0; k < CASES; k++) {
@@ -136,7 +130,7 @@ static void step_count(int64_t step)
     reduced[step] = fake_gpu_reduced();
 }
 
-static void test_no_traffic_for_the_frozen(void **state)
+TEST_WITH(test_no_traffic_for_the_frozen, fake_and_scratch_as_new, scratch_drop)
 {
     size_t bytes = (GPU_RUN_STEPS + 1) * sizeof *reduced;
     reduced = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -160,14 +154,4 @@ static void test_no_traffic_for_the_frozen(void **state)
         gpu_run_close(&run);
     }
     munmap(reduced, bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_losses_of_the_cpu, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_frozen_stay_bit_for_bit, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_no_traffic_for_the_frozen, fake_as_new, scratch_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

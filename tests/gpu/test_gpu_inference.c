@@ -10,12 +10,6 @@
 /* Pixels of a batch are more than a MiB, which go to the device on the copy stream; the last batch is smaller. */
 enum { BATCH = 64, LAST = 16, CANVAS = 80, BATCHES = 5, SAMPLES = (BATCHES - 1) * BATCH + LAST, CLASSES = 4 };
 
-static int fake_as_new(void **state)
-{
-    fake_gpu_reset();
-    return scratch_make(state);
-}
-
 typedef struct Subject {
     GpuRun run;
     Source *data;
@@ -100,7 +94,7 @@ static void infer(Subject *s, int ahead, Found *found)
 static Found first, again;
 
 /* Memory that is used again too early shows in the results. */
-static void test_same_results_ahead_or_not(void **state)
+TEST_WITH(test_same_results_ahead_or_not, fake_and_scratch_as_new, scratch_drop)
 {
     for (int k = 0; k < 6; k++) {
         Subject s;
@@ -115,7 +109,7 @@ static void test_same_results_ahead_or_not(void **state)
     for (int b = 1; b < BATCHES; b++) assert_true(first.loss[b] != first.loss[b - 1]);
 }
 
-static void test_nothing_waits(void **state)
+TEST_WITH(test_nothing_waits, fake_and_scratch_as_new, scratch_drop)
 {
     Subject s;
     subject_open(&s, &cuda_backend);
@@ -138,7 +132,7 @@ static void test_nothing_waits(void **state)
     assert_int_equal(fake_gpu_alive(stderr), 0);
 }
 
-static void test_cpu_is_never_ahead(void **state)
+TEST_WITH(test_cpu_is_never_ahead, fake_and_scratch_as_new, scratch_drop)
 {
     Subject s;
     const Backend *cpu;
@@ -184,7 +178,7 @@ static int64_t copies_that_wait(int blocks, char **confusion)
     return fake_gpu_count("implicit synchronization");
 }
 
-static void test_evaluation_of_a_run(void **state)
+TEST_WITH(test_evaluation_of_a_run, fake_and_scratch_as_new, scratch_drop)
 {
     char *confusion[2];
     int64_t counted = 0, waits = copies_that_wait(2, &confusion[0]);
@@ -199,7 +193,7 @@ static void test_evaluation_of_a_run(void **state)
 
 /* ---- prediction: weights of a run */
 
-static void test_weights_of_a_file(void **state)
+TEST_WITH(test_weights_of_a_file, fake_and_scratch_as_new, scratch_drop)
 {
     GpuRun run;
     Subject s;
@@ -221,16 +215,4 @@ static void test_weights_of_a_file(void **state)
     fake_gpu_guard(false);
     assert_memory_not_equal(first.prob, again.prob, sizeof first.prob);
     for (int b = 0; b < BATCHES; b++) assert_true(again.loss[b] > 0 && again.loss[b] < 1e3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_same_results_ahead_or_not, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_nothing_waits, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_cpu_is_never_ahead, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_evaluation_of_a_run, fake_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_weights_of_a_file, fake_as_new, scratch_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,12 +9,6 @@
 #include "towers/guard/capsule.h"
 #include "towers/replica/hooks.h"
 
-static int fake_as_new(void **state)
-{
-    fake_gpu_reset();
-    return 0;
-}
-
 static void sync_open(GpuRun *run, int towers)
 {
     gpu_run_open(run, towers, towers);
@@ -93,7 +87,7 @@ static void check_own_differ(void)
     assert_true(difference(parts, own, 3) > 1e-3);
 }
 
-static void test_towers_are_one_batch(void **state)
+TEST_WITH(test_towers_are_one_batch, fake_as_new, NULL)
 {
     Shares shares = {2, {last_idle[0], last_idle[1]}};
     int64_t first;
@@ -119,7 +113,7 @@ static void start_scheduled(int rank)
     fake_gpu_schedule(schedule, seed + (uint32_t)rank);
 }
 
-static void test_same_bits_under_all_schedules(void **state)
+TEST_WITH(test_same_bits_under_all_schedules, fake_as_new, NULL)
 {
     double first[GPU_RUN_STEPS + 1], again[GPU_RUN_STEPS + 1];
     starting = start_scheduled;
@@ -162,7 +156,7 @@ static void step_write_down(int64_t step)
 }
 
 /* Nothing in the list allocates or waits for the device; what lies between two batch norms is one launch. */
-static void test_warm_step_call_by_call(void **state)
+TEST_WITH(test_warm_step_call_by_call, fake_as_new, NULL)
 {
     GpuRun run;
     asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -229,7 +223,7 @@ static bool check_failure(int64_t number)
 }
 
 /* The calls of about one step; of those every 41st, or all. */
-static void test_failing_call_ends_the_run(void **state)
+TEST_WITH(test_failing_call_ends_the_run, fake_as_new, NULL)
 {
     int64_t step = getenv("TOWERS_TEST_ALL_CALLS") ? 1 : 41;
     GpuRun run;
@@ -248,7 +242,7 @@ static void test_failing_call_ends_the_run(void **state)
 
 #ifdef TOWERS_FAULTS
 /* Rank 0 is in the sum of its first batch norm, or of the last one's gradient, when rank 1 dies. */
-static void test_killed_rank_ends_the_run(void **state)
+TEST_WITH(test_killed_rank_ends_the_run, fake_as_new, NULL)
 {
     static const char *const faults[] = {"kill:tower=1,step=3,activity=forward",
                                          "kill:tower=1,step=5,activity=backward"};
@@ -267,15 +261,9 @@ static void test_killed_rank_ends_the_run(void **state)
     unsetenv("TOWERS_FAULT");
 }
 
-static int fake_and_scratch_as_new(void **state)
-{
-    fake_gpu_reset();
-    return scratch_make(state);
-}
-
 /* The towers run a step that is not finite again together; the one whose number was the first is named, and its capsule
  * has the sums that a replay without the others needs. */
-static void test_first_nan_is_found_and_replayed(void **state)
+TEST_WITH(test_first_nan_is_found_and_replayed, fake_and_scratch_as_new, scratch_drop)
 {
     static const char fault[] = "nan:tower=1,step=3,layer=a.conv,index=5";
     char path[PATH_BYTES];
@@ -308,18 +296,3 @@ static void test_first_nan_is_found_and_replayed(void **state)
     gpu_run_close(&run);
 }
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_towers_are_one_batch, fake_as_new),
-        cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
-        cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
-        cmocka_unit_test_setup(test_failing_call_ends_the_run, fake_as_new),
-#ifdef TOWERS_FAULTS
-        cmocka_unit_test_setup(test_killed_rank_ends_the_run, fake_as_new),
-        cmocka_unit_test_setup_teardown(test_first_nan_is_found_and_replayed, fake_and_scratch_as_new, scratch_drop),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -10,12 +10,6 @@
 #include "tests/support/unit.h"
 #include "towers/guard/digest.h"
 
-static int fake_as_new(void **state)
-{
-    fake_gpu_reset();
-    return 0;
-}
-
 static void must_live(GpuRun *run)
 {
     if (gpu_run_live(run) == OK) return;
@@ -62,7 +56,7 @@ static void check_schedules(int towers, int ranks)
     }
 }
 
-static void test_same_bits_under_all_schedules(void **state)
+TEST_WITH(test_same_bits_under_all_schedules, fake_as_new, NULL)
 {
     check_schedules(1, 1);
     check_schedules(3, 1);
@@ -71,7 +65,7 @@ static void test_same_bits_under_all_schedules(void **state)
 }
 
 /* The loss falls: what the reference computes is what the host code asked for. */
-static void test_it_learns(void **state)
+TEST_WITH(test_it_learns, fake_as_new, NULL)
 {
     GpuRun run;
     gpu_run_open(&run, 1, 1);
@@ -101,7 +95,7 @@ static void check_graphs(int towers, int ranks, Dtype compute)
     assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
 }
 
-static void test_graphs_give_the_same_bits(void **state)
+TEST_WITH(test_graphs_give_the_same_bits, fake_as_new, NULL)
 {
     check_graphs(1, 1, DTYPE_F32);
     check_graphs(2, 1, DTYPE_BF16);
@@ -142,7 +136,7 @@ static void check_phases(int towers, int ranks)
     }
 }
 
-static void test_phases(void **state)
+TEST_WITH(test_phases, fake_as_new, NULL)
 {
     check_phases(1, 1);
     check_phases(2, 1);
@@ -205,7 +199,7 @@ static void check_asked(int ranks, const char *wanted)
 }
 
 /* Nothing in the lists allocates or waits, and launches of kernels are in graphs. */
-static void test_warm_step_call_by_call(void **state)
+TEST_WITH(test_warm_step_call_by_call, fake_as_new, NULL)
 {
     asked = mmap(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(asked != MAP_FAILED);
@@ -216,12 +210,6 @@ static void test_warm_step_call_by_call(void **state)
 }
 
 /* ---- memory */
-
-static int fake_and_scratch_as_new(void **state)
-{
-    fake_gpu_reset();
-    return scratch_make(state);
-}
 
 /* A number of memory.json. */
 static size_t planned(const char *text, const char *name)
@@ -258,7 +246,7 @@ static size_t sum_bytes(Dtype reduce, bool ordered, size_t *gradients)
 }
 
 /* In f32 no second buffer of their size: statistics and extras alone. */
-static void test_memory_that_a_sum_takes(void **state)
+TEST_WITH(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop)
 {
     size_t gradients, plain = sum_bytes(DTYPE_F32, false, &gradients);
     assert_true(plain > 0 && plain < gradients / 8);
@@ -268,7 +256,7 @@ static void test_memory_that_a_sum_takes(void **state)
 }
 
 /* Buffers for uploads are as large as planned, and only uploads have them. */
-static void test_memory_of_uploads(void **state)
+TEST_WITH(test_memory_of_uploads, fake_as_new, NULL)
 {
     enum { LARGE = 3 << 20, SMALL = 1 << 10 };
     static const struct {
@@ -298,7 +286,7 @@ static void test_memory_of_uploads(void **state)
 
 /* Larger uploads than there are buffers for wait in the compute stream, and `uploaded` waits for both kinds. Buffers that
  * cannot grow stay. */
-static void test_uploads_of_two_sizes(void **state)
+TEST_WITH(test_uploads_of_two_sizes, fake_as_new, NULL)
 {
     enum { SIZES = 2, SMALL = 2 << 20, LARGE = 3 << 20 };
     static const size_t bytes[SIZES] = {LARGE, SMALL};
@@ -343,7 +331,7 @@ static int64_t copies_that_wait(int interval)
     return fake_gpu_count("implicit synchronization");
 }
 
-static void test_summaries(void **state)
+TEST_WITH(test_summaries, fake_and_scratch_as_new, scratch_drop)
 {
     char path[PATH_BYTES], *text;
     size_t bytes;
@@ -374,7 +362,7 @@ static int64_t kernels_of(double weight_decay)
     return fake_gpu_count("kernel");
 }
 
-static void test_l2_in_one_launch(void **state)
+TEST_WITH(test_l2_in_one_launch, fake_and_scratch_as_new, scratch_drop)
 {
     int64_t with = kernels_of(1e-4); /* of 4 steps; biases and norms do not decay, so there are several segments */
     assert_int_equal(with - kernels_of(0), 4);
@@ -385,7 +373,7 @@ static void test_l2_in_one_launch(void **state)
 /* ---- digests */
 
 /* Replicas are compared without memory on the host for them: p.scratch is NULL. */
-static void test_digest_on_the_device(void **state)
+TEST_WITH(test_digest_on_the_device, fake_as_new, NULL)
 {
     GpuRun run;
     TowerProcess p = {0};
@@ -426,7 +414,7 @@ static void run_with_fault(GpuRun *run, const char *fault)
 }
 
 /* The gate on the device keeps the weights, whenever the host hears of it, and it hears of the right step. */
-static void test_skipped_step(void **state)
+TEST_WITH(test_skipped_step, fake_as_new, NULL)
 {
     double loss[3][GPU_RUN_STEPS + 1];
     for (int k = 0; k < 3; k++) {
@@ -459,8 +447,8 @@ static void message_of(const char *fault, bool ordered, char *message)
     unsetenv("TOWERS_FAULT");
 }
 
-/* The sum lies where the towers' gradients were: who was at fault, and where, is told as if it lay elsewhere. */
-static void test_culprit_behind_a_sum_in_place(void **state)
+/* The sum lies where the towers' gradients were: who was at fault, and where, is reported as if it lay elsewhere. */
+TEST_WITH(test_culprit_behind_a_sum_in_place, fake_as_new, NULL)
 {
     static const char *const faults[][3] = {
         {"nan:tower=1,step=5,where=grad", "tower 1, step 5: the gradient is not finite", "gradient"},
@@ -480,7 +468,7 @@ static void test_culprit_behind_a_sum_in_place(void **state)
 
 /* Rank 0 looks at weights and gradients for its summaries. The others must not be further than it is by then, or they
  * hear of a step that is left out one step later, and wait for a sum that rank 0, in the search, does not begin. */
-static void test_skipped_step_before_a_summary(void **state)
+TEST_WITH(test_skipped_step_before_a_summary, fake_and_scratch_as_new, scratch_drop)
 {
     for (int step = 1; step <= 4; step++) {
         GpuRun run;
@@ -518,7 +506,7 @@ static char *weights_of(const char *name, int64_t steps, bool resume, size_t *by
 }
 
 /* A checkpoint waits for the gate's decision on all steps in flight: a run goes on from it as if it had never ended. */
-static void test_resume_after_a_skipped_step(void **state)
+TEST_WITH(test_resume_after_a_skipped_step, fake_and_scratch_as_new, scratch_drop)
 {
     size_t bytes[3];
     char *whole = weights_of("whole", GPU_RUN_STEPS, false, &bytes[0]);
@@ -535,7 +523,7 @@ static void test_resume_after_a_skipped_step(void **state)
 }
 
 /* A bit that flips in the memory of one GPU is found by the comparison of the replicas. */
-static void test_flipped_bit(void **state)
+TEST_WITH(test_flipped_bit, fake_as_new, NULL)
 {
     GpuRun run;
     run_with_fault(&run, "bitflip:tower=1,step=3");
@@ -549,28 +537,3 @@ static void test_flipped_bit(void **state)
     unsetenv("TOWERS_FAULT");
 }
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_it_learns, fake_as_new),
-        cmocka_unit_test_setup(test_same_bits_under_all_schedules, fake_as_new),
-        cmocka_unit_test_setup(test_phases, fake_as_new),
-        cmocka_unit_test_setup(test_digest_on_the_device, fake_as_new),
-        cmocka_unit_test_setup(test_graphs_give_the_same_bits, fake_as_new),
-        cmocka_unit_test_setup(test_warm_step_call_by_call, fake_as_new),
-        cmocka_unit_test_setup_teardown(test_summaries, fake_and_scratch_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_memory_that_a_sum_takes, fake_and_scratch_as_new, scratch_drop),
-        cmocka_unit_test_setup(test_memory_of_uploads, fake_as_new),
-        cmocka_unit_test_setup(test_uploads_of_two_sizes, fake_as_new),
-        cmocka_unit_test_setup_teardown(test_l2_in_one_launch, fake_and_scratch_as_new, scratch_drop),
-#ifdef TOWERS_FAULTS
-        cmocka_unit_test_setup(test_skipped_step, fake_as_new),
-        cmocka_unit_test_setup(test_culprit_behind_a_sum_in_place, fake_as_new),
-        cmocka_unit_test_setup_teardown(test_skipped_step_before_a_summary, fake_and_scratch_as_new, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_resume_after_a_skipped_step, fake_and_scratch_as_new, scratch_drop),
-        cmocka_unit_test_setup(test_flipped_bit, fake_as_new),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -49,7 +49,7 @@ static FILE *cache_file_open(const char *mode)
     return file;
 }
 
-static void test_found_again(void **state)
+TEST_WITH(test_found_again, folder_make, scratch_drop)
 {
     PlanCache *cache = cache_open();
     assert_null(plan_cache_find(cache, "forward f16 x 1x8x4x4"));
@@ -69,7 +69,7 @@ static void test_found_again(void **state)
     plan_cache_close(cache);
 }
 
-static void test_broken_lines(void **state)
+TEST_WITH(test_broken_lines, folder_make, scratch_drop)
 {
     PlanCache *cache = cache_open();
     assert_int_equal(plan_cache_add(cache, "good", "engine 1 knobs", 1), OK);
@@ -86,7 +86,7 @@ static void test_broken_lines(void **state)
     plan_cache_close(cache);
 }
 
-static void test_no_folder(void **state)
+TEST_WITH(test_no_folder, folder_make, scratch_drop)
 {
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     PlanCache *cache = cache_open();
@@ -96,28 +96,12 @@ static void test_no_folder(void **state)
     setenv("XDG_CACHE_HOME", scratch, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_found_again, folder_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_broken_lines, folder_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_no_folder, folder_make, scratch_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #else
 
-static void test_without_cuda(void **state)
+TEST(test_without_cuda)
 {
     printf("  this build has no CUDA backend\n");
     skip();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_cuda)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
 #endif

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Source this first: shared functions of the check_*.sh scripts.
+# A check_*.sh script, whose arguments are the source folder and the binary, sources this first: a clean environment, and shared functions.
+# It sets source_dir, towers (the program), weights (the driver that inspects them) and work, a folder that the script is in and that
+# is removed at the end.
 #
-#   check_begin NAME SOURCE_FOLDER BINARY   a clean environment; sets source_dir, towers (the program), weights (the driver that
-#                                           inspects them) and work, a folder that is removed at the end
 #   needs_python                            skip (77) without python3
 #   python_of NAME                          sets python: that of scripts/venv.sh NAME, or skip if pip cannot get its packages
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
@@ -12,21 +12,23 @@
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
 #                                           $err): for cases that mostly wait. together waits for all of them
 #   kill_at_row NAME ROWS COMMAND...        start it, kill the run NAME once metrics.jsonl has so many rows, wait until its lock is free
+#   refuses CODE TEXT COMMAND...            it ends with this exit code (a pattern) and says TEXT ($err); what it prints is in $out
+#   wait_until COMMAND...                   try it until it succeeds, at most a minute
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
 
-check_begin() {
-    source_dir=$2 towers=$3
-    weights=$(dirname "$towers")/tests/weights_driver
-    export LC_ALL=C GOMP_SPINCOUNT=1000
-    unset "${!TOWERS_@}"
-    export TOWERS_RECIPE=none # a folder of pictures is trained as other data are, unless the test is about the recipe
-    work=$(mktemp -d "${TMPDIR:-/tmp}/towers-$1.XXXXXX") || exit 1
-    export XDG_CONFIG_HOME=$work/config # where programs of several hosts keep their token
-    trap 'rm -rf "$work"' EXIT
-    failures=0 out=$work/out err=$work/err beside=()
-    . "$source_dir/tests/support/small_data.sh"
-}
+set -u
+source_dir=$(realpath "$1") towers=$(realpath "$2")
+weights=$(dirname "$towers")/tests/weights_driver
+export LC_ALL=C GOMP_SPINCOUNT=1000
+unset "${!TOWERS_@}"
+export TOWERS_RECIPE=none # a folder of pictures is trained as other data are, unless the test is about the recipe
+work=$(mktemp -d "${TMPDIR:-/tmp}/towers-work.XXXXXX") || exit 1
+export XDG_CONFIG_HOME=$work/config # where programs of several hosts keep their token
+trap 'rm -rf "$work"' EXIT
+failures=0 out=$work/out err=$work/err beside=()
+. "$source_dir/tests/support/small_data.sh"
+cd "$work" || exit 1
 
 needs_python() {
     command -v python3 >/dev/null || { echo "SKIPPED: no python3" >&2; exit 77; }
@@ -50,7 +52,7 @@ tensors() {
 }
 
 timeless() {
-    sed -E 's/,?"(images_per_sec|wall_seconds|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity)|gpu_[a-z_]+)":(\[[^]]*\]|[^,}]*)//g' "$1"
+    sed -E 's/,?"(images_per_sec|wall_seconds|arrival_us|(data|copy|forward|backward)_us|slow_(tower|activity)|sums|(sum_(begin|end|busy)|backward_end)_us|gpu_[a-z_]+)":(\[[^]]*\]|[^,}]*)//g' "$1"
 }
 
 left_out() {
@@ -84,6 +86,25 @@ kill_at_row() {
     kill -KILL "$(cat "runs/$name/.lock")" || complain "$name ended before it was killed"
     wait $job 2>/dev/null
     for ((i = 0; i < 500; i++)); do flock -n "runs/$name/.lock" true && break; sleep 0.02; done
+}
+
+refuses() {
+    local code=$1 text=$2 status
+    shift 2
+    "$@" >"$out" 2>"$err" </dev/null
+    status=$?
+    # shellcheck disable=SC2053 # a pattern
+    [[ $status == $code ]] || complain "$*: exit $status instead of $code: $(tail -n 3 "$err")"
+    grep -qF -- "$text" "$err" || complain "$*: wanted '$text', found: $(tail -n 3 "$err")"
+}
+
+wait_until() {
+    local tries
+    for ((tries = 0; tries < 1200; tries++)); do
+        "$@" 2>/dev/null && return
+        sleep 0.05
+    done
+    return 1
 }
 
 complain() {

@@ -1,9 +1,13 @@
 # shellcheck shell=bash
-# Source this after check_begin: several programs of one run, and hosts as network namespaces.
+# Source this after check.sh: several programs of one run, and hosts as network namespaces.
 #
 #   $work/program COMMAND...  what launchers start: runs the command, stores its exit code in $codes/RANK and hides it from the
 #                             launcher, which would kill the others; $codes/before-RANK is sourced before
 #   new NAME                  a fresh folder $codes
+#   mpirun_find               sets mpirun, the launcher of the program's MPI, to be followed by a number of programs; empty without one
+#   all_codes CODE NAME RANKS every program has ended with this exit code
+#   other_dies NAME ROWS SIGNAL COMMAND...  start it, send this to the program that is not rank 0 once metrics.jsonl of the run NAME has so
+#                             many rows; sets ended, the exit code of the launcher
 #   waits_for PATTERN FILE    until the file has it, at most a minute
 #   row TABLE CELL...         of docs/scaling.md; rows_match TABLE complains if the page has other faults or exit
 #                             codes than were seen, or copies the rows to $HOSTS_TABLES for scripts/hosts_tables.sh
@@ -35,6 +39,36 @@ esac
 new() {
     export codes=$work/codes-$1
     mkdir -p "$codes"
+}
+
+mpirun_find() {
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work
+    case $("$towers" doctor 2>/dev/null | grep -w mpi) in
+    *"Open MPI"*) mpirun=(mpirun.openmpi "${openmpi_waits[@]}" --oversubscribe --bind-to none -np) ;;
+    *MPICH*) mpirun=(mpirun.mpich -np) ;;
+    *) mpirun=() ;;
+    esac
+    command -v "${mpirun[0]:-none}" >/dev/null || mpirun=()
+}
+
+all_codes() {
+    local rank
+    for ((rank = 0; rank < $3; rank++)); do
+        [[ $(cat "$codes/$rank" 2>/dev/null) == "$1" ]] ||
+            complain "$2: rank $rank ended with '$(cat "$codes/$rank" 2>/dev/null)' instead of $1: $(tail -n 4 "$err")"
+    done
+}
+
+other_dies() {
+    local name=$1 rows=$2 signal=$3 job lead
+    shift 3
+    "$@" &
+    job=$!
+    wait_until awk -v rows="$rows" 'END { exit NR < rows }' "runs/$name/metrics.jsonl" || complain "$name has no $rows rows: $(cat "$err")"
+    lead=$(cat "runs/$name/.lock")
+    kill "-$signal" $(pgrep -P "$(ps -o ppid= "$lead" | tr -d ' ')" '^towers$' | grep -vx "$lead") || complain "$name ended before"
+    wait $job
+    ended=$?
 }
 
 waits_for() {

@@ -95,7 +95,8 @@ REFERENCE(image)
 
 /* ---- convolution: one sum of products x * w * y, of which each kind solves for one factor */
 
-typedef void Term(double *x, double *w, double *y);
+/* The products of one y with its row of channels in x and w. */
+typedef void Term(double *x, double *w, double *y, int channels);
 
 static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *term)
 {
@@ -106,26 +107,30 @@ static void conv_terms(Window k, RefTensor x, RefTensor w, RefTensor y, Term *te
                 int h = p.h * k.stride_h - k.pad_h + kh, v = p.w * k.stride_w - k.pad_w + kw;
                 if (h < 0 || v < 0 || h >= x.shape.h || v >= x.shape.w) continue;
                 for (int o = 0; o < w.shape.n; o++)
-                    for (int c = 0; c < w.shape.c; c++)
-                        term(&x.data[index_of(x.shape, p.n, c, h, v)], &w.data[index_of(w.shape, o, c, kh, kw)],
-                             &y.data[pixel * y.shape.c + o]);
+                    term(&x.data[index_of(x.shape, p.n, 0, h, v)], &w.data[index_of(w.shape, o, 0, kh, kw)],
+                         &y.data[pixel * y.shape.c + o], w.shape.c);
             }
     }
 }
 
-static void term_y(double *x, double *w, double *y)
+static void term_y(double *x, double *w, double *y, int channels)
 {
-    *y += *x * *w;
+    double sums[4] = {0}; /* that a processor can add side by side */
+    int c = 0;
+    for (; c + 4 <= channels; c += 4)
+        for (int i = 0; i < 4; i++) sums[i] += x[c + i] * w[c + i];
+    for (; c < channels; c++) sums[0] += x[c] * w[c];
+    *y += (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-static void term_x(double *x, double *w, double *y)
+static void term_x(double *x, double *w, double *y, int channels)
 {
-    *x += *w * *y;
+    for (int c = 0; c < channels; c++) x[c] += w[c] * *y;
 }
 
-static void term_w(double *x, double *w, double *y)
+static void term_w(double *x, double *w, double *y, int channels)
 {
-    *w += *x * *y;
+    for (int c = 0; c < channels; c++) w[c] += x[c] * *y;
 }
 
 static void add_bias_relu(RefTensor *y, const RefTensor *b, bool relu)

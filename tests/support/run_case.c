@@ -5,7 +5,6 @@
  * reference must be right and all others unchanged. Pointers may differ between prepare and launch, and do here. */
 #include "tests/support/run_case.h"
 
-#include "kernels/philox.h"
 #include "tests/support/interpret.h"
 
 #include <stdarg.h>

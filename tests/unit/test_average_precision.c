@@ -33,7 +33,7 @@ static Listed listed(const unsigned *has, int count)
     return l;
 }
 
-static void test_by_hand(void **state)
+TEST(test_by_hand)
 {
     /* Class 0: scores fall 1 0 1 0: (1/2)(1/1) + (1/2)(2/3). Class 1: all scores equal: 2/4. Class 2: nobody. Class 3: everybody. */
     const unsigned has[4] = {0xb, 0xa, 0x9, 0x8};
@@ -60,7 +60,7 @@ static void test_by_hand(void **state)
 }
 
 /* The mean over the samples with the class of the precision among the samples with at least their score. */
-static void test_against_ranks(void **state)
+TEST(test_against_ranks)
 {
     static unsigned has[SAMPLES];
     static float scores[SAMPLES][CLASSES];
@@ -93,7 +93,7 @@ static void test_against_ranks(void **state)
 }
 
 /* The network has more classes than the data. */
-static void test_mistakes(void **state)
+TEST(test_mistakes)
 {
     enum { MORE = 6 };
     const unsigned has[2] = {0x2, 0x9};
@@ -113,11 +113,4 @@ static void test_mistakes(void **state)
                               "1,\", sample 1\",\"a;d\",\"a\",0.600000,0.5\n"
                               "0,\", sample 0\",\"b\",\"a;b;5\",0.900000,1\n");
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_by_hand), cmocka_unit_test(test_against_ranks),
-                                       cmocka_unit_test(test_mistakes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static BatchFit fit_in(size_t bytes, int sharers, int32_t most)
 
 enum { MIB = 1 << 20, MANY = 1 << 16 };
 
-static void test_it_fits_and_the_next_does_not(void **state)
+TEST_WITH(test_it_fits_and_the_next_does_not, set_up, tear_down)
 {
     for (size_t memory = 8; memory <= 512; memory *= 4) {
         BatchFit fit = fit_in(memory * MIB, 1, MANY);
@@ -59,7 +59,7 @@ static void test_it_fits_and_the_next_does_not(void **state)
     }
 }
 
-static void test_limits(void **state)
+TEST_WITH(test_limits, set_up, tear_down)
 {
     assert_int_equal(fit_in((size_t)512 * MIB, 1, 100).n, 100);
     assert_int_equal(fit_in((size_t)512 * MIB, 1, 3).n, 3);
@@ -85,7 +85,7 @@ static void release_some(Device *device, void *memory)
     free(memory);
 }
 
-static void test_what_a_refusal_says(void **state)
+TEST_WITH(test_what_a_refusal_says, set_up, tear_down)
 {
     TrainJob job = {.backend = &fake->backend, .processes = 1};
     ReplicaConfig config = config_of();
@@ -105,7 +105,7 @@ static void test_what_a_refusal_says(void **state)
 }
 
 /* Nothing that is tried fits: the message names the last of eight attempts. */
-static void test_what_was_tried(void **state)
+TEST_WITH(test_what_was_tried, set_up, tear_down)
 {
     Source *data;
     BatchFit fit;
@@ -121,15 +121,4 @@ static void test_what_was_tried(void **state)
     snprintf(wanted, sizeof wanted, "a batch of %d does not fit either", n);
     assert_non_null(strstr(status_message(), wanted));
     source_close(data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_it_fits_and_the_next_does_not, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_limits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_a_refusal_says, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_was_tried, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void check(const size_t *ends, int count, size_t total, const Buckets *b)
     assert_int_equal(at, total);
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
     Buckets b;
     const size_t ends[] = {100, 250, 400, 1000, 1600, 1650};
@@ -42,7 +42,7 @@ static void test_sizes(void **state)
 }
 
 /* The bucket that is summed after backward has ended is no larger than the first bucket. */
-static void test_tail_is_small(void **state)
+TEST(test_tail_is_small)
 {
     Buckets b;
     const size_t ends[] = {100, 200, 210};
@@ -55,7 +55,7 @@ static void test_tail_is_small(void **state)
     assert_int_equal(b.bucket[b.count - 1].count, 10);
 }
 
-static void test_small_network_is_one_bucket(void **state)
+TEST(test_small_network_is_one_bucket)
 {
     Buckets b;
     const size_t ends[] = {10, 20};
@@ -67,7 +67,7 @@ static void test_small_network_is_one_bucket(void **state)
     assert_int_equal(b.bucket[0].count, 0);
 }
 
-static void test_random_networks(void **state)
+TEST(test_random_networks)
 {
     enum { ENDS = 300 };
     size_t ends[ENDS];
@@ -84,15 +84,4 @@ static void test_random_networks(void **state)
         buckets_cut(ends, count, at + sizes.v[1] % 16, sizes.v[2] % 4000, 1 + sizes.v[3] % 20000, &b);
         check(ends, count, at + sizes.v[1] % 16, &b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_tail_is_small),
-        cmocka_unit_test(test_small_network_is_one_bucket),
-        cmocka_unit_test(test_random_networks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

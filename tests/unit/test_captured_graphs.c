@@ -134,7 +134,7 @@ static int run_with(bool graphs, bool refusing)
     return launches;
 }
 
-static void test_recorded_and_repeated(void **state)
+TEST(test_recorded_and_repeated)
 {
     int one_by_one = run_with(false, false), step = one_by_one / STEPS;
     assert_int_equal(recordings, 0);
@@ -152,7 +152,7 @@ static void test_recorded_and_repeated(void **state)
     assert_int_equal(inside, step);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     int one_by_one = run_with(false, false);
     int recorded = run_with(true, true);
@@ -167,7 +167,7 @@ static Status count_launch(void *context)
 }
 
 /* Launches carry the number of samples that count: after a damaged image the graph of another number must not run. */
-static void test_another_count_is_another_graph(void **state)
+TEST(test_another_count_is_another_graph)
 {
     Device device;
     CapturedGraphs *graphs;
@@ -192,14 +192,4 @@ static void test_another_count_is_another_graph(void **state)
     assert_int_equal(recording[0].runs, 1);
     captured_graphs_destroy(graphs);
     fake_destroy(fake);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded_and_repeated),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_another_count_is_another_graph),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

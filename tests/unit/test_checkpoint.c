@@ -94,7 +94,25 @@ static int temporaries(void)
     return count;
 }
 
-static void saved_is_loaded(void **state)
+/* What could not be read once, for want of a descriptor, is read by the next call: a name with zeros looks like one of another
+ * boot, which is swept. The first test, because the process keeps what it has read. */
+TEST(a_boot_that_was_not_known_is_asked_again)
+{
+    static const char zeros[] = ".tmp-x-00000000-0000-0000-0000-000000000000-";
+    char unknown[PATH_BYTES], known[PATH_BYTES];
+    struct rlimit before, none = {3, 3};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    Status st = path_temporary(unknown, "x");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(st, OK);
+    assert_non_null(strstr(unknown, zeros));
+    assert_int_equal(path_temporary(known, "x"), OK);
+    assert_null(strstr(known, zeros));
+}
+
+TEST_WITH(saved_is_loaded, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], *text;
     size_t count;
@@ -111,7 +129,7 @@ static void saved_is_loaded(void **state)
     assert_int_equal(temporaries(), 0);
 }
 
-static void older_ones_are_pruned(void **state)
+TEST_WITH(older_ones_are_pruned, scratch_make, scratch_drop)
 {
     for (int step = 1; step <= 5; step++) assert_int_equal(save(step, 2, 1), OK);
     assert_true(exists("ckpt/step-0000000001")); /* protected */
@@ -128,7 +146,7 @@ static void older_ones_are_pruned(void **state)
 static const char *const files[] = {"MANIFEST", "model.safetensors", "train.safetensors", "state.json"};
 
 /* A disk that does not give back what was written: the save fails, and what was there before is all that counts. */
-static void what_was_written_is_read_back(void **state)
+TEST_WITH(what_was_written_is_read_back, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], *text;
     size_t count;
@@ -138,8 +156,7 @@ static void what_was_written_is_read_back(void **state)
         spoiled = files[i];
         Status st = save(2, 1, -1);
         spoiled = NULL;
-        assert_int_equal(st, ERR_IO);
-        assert_non_null(strstr(status_message(), "cannot be read back (is the disk failing?)"));
+        assert_fails(st, ERR_IO, "cannot be read back (is the disk failing?)");
         assert_non_null(strstr(status_message(), files[i]));
         assert_false(exists("ckpt/step-0000000002"));
         if (i) snprintf(number, sizeof number, ".%d", i);
@@ -185,7 +202,7 @@ static void bytes_put(const char *path, const char *bytes, size_t count)
 }
 
 /* fault: F6 */
-static void every_flipped_byte_is_found(void **state)
+TEST_WITH(every_flipped_byte_is_found, scratch_make, scratch_drop)
 {
     assert_int_equal(save(1, 1, -1), OK);
     for (int i = 0; i < 4; i++) {
@@ -194,8 +211,7 @@ static void every_flipped_byte_is_found(void **state)
         for (size_t at = 0; at < count; at++) {
             bytes[at] ^= (char)(1 << (at * 5 + 3) % 8);
             bytes_put(path, bytes, count);
-            assert_int_equal(open_step_1(), ERR_CHECKPOINT);
-            assert_non_null(strstr(status_message(), files[i]));
+            assert_fails(open_step_1(), ERR_CHECKPOINT, files[i]);
             bytes[at] ^= (char)(1 << (at * 5 + 3) % 8);
         }
         bytes_put(path, bytes, count);
@@ -205,7 +221,7 @@ static void every_flipped_byte_is_found(void **state)
 }
 
 /* fault: F5 */
-static void every_length_is_found(void **state)
+TEST_WITH(every_length_is_found, scratch_make, scratch_drop)
 {
     assert_int_equal(save(1, 1, -1), OK);
     for (int i = 0; i < 4; i++) {
@@ -214,8 +230,7 @@ static void every_length_is_found(void **state)
         for (size_t length = 0; length <= count + 1; length++) {
             if (length == count) continue;
             bytes_put(path, bytes, length); /* one more byte: the NUL behind the text */
-            assert_int_equal(open_step_1(), ERR_CHECKPOINT);
-            assert_non_null(strstr(status_message(), files[i]));
+            assert_fails(open_step_1(), ERR_CHECKPOINT, files[i]);
         }
         bytes_put(path, bytes, count);
         unlink(path);
@@ -226,7 +241,7 @@ static void every_length_is_found(void **state)
     assert_int_equal(open_step_1(), OK);
 }
 
-static void the_damaged_tensor_is_named(void **state)
+TEST_WITH(the_damaged_tensor_is_named, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], *bytes;
     assert_int_equal(save(1, 1, -1), OK);
@@ -234,11 +249,10 @@ static void the_damaged_tensor_is_named(void **state)
     bytes[count - 1] ^= 1;
     bytes_put(path, bytes, count);
     free(bytes);
-    assert_int_equal(open_step_1(), ERR_CHECKPOINT);
-    assert_non_null(strstr(status_message(), "tensor 'ballast' (500 bytes from data offset 288)"));
+    assert_fails(open_step_1(), ERR_CHECKPOINT, "tensor 'ballast' (500 bytes from data offset 288)");
 }
 
-static void the_older_one_is_used(void **state)
+TEST_WITH(the_older_one_is_used, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], note[1024];
     Checkpoint *checkpoint = NULL;
@@ -261,7 +275,7 @@ static void the_older_one_is_used(void **state)
 }
 
 /* All are damaged: every attempt says so of each, with the same words, and nothing gets another name. */
-static void none_that_is_whole_is_refused_for_ever(void **state)
+TEST_WITH(none_that_is_whole_is_refused_for_ever, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], first[STATUS_MESSAGE_BYTES];
     Checkpoint *checkpoint = NULL;
@@ -273,8 +287,8 @@ static void none_that_is_whole_is_refused_for_ever(void **state)
     scratch_path(path, "ckpt/step-0000000001/MANIFEST");
     assert_int_equal(unlink(path), 0);
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0), ERR_CHECKPOINT);
-        assert_non_null(strstr(status_message(), "step-0000000002/state.json' has 3 bytes"));
+        assert_fails(checkpoint_open_latest(scratch, true, &checkpoint, NULL, 0), ERR_CHECKPOINT,
+                     "step-0000000002/state.json' has 3 bytes");
         assert_non_null(strstr(status_message(), "step-0000000001/MANIFEST': No such file"));
         assert_non_null(strstr(status_message(), "--experiment"));
         if (round) assert_string_equal(status_message(), first);
@@ -285,7 +299,7 @@ static void none_that_is_whole_is_refused_for_ever(void **state)
 }
 
 /* A reader that is older than the format, or that cannot read today, condemns nothing and takes no older one. */
-static void what_cannot_be_read_keeps_its_name(void **state)
+TEST_WITH(what_cannot_be_read_keeps_its_name, scratch_make, scratch_drop)
 {
     static const char text[] = "towers-checkpoint 2\nstep 2\n";
     char path[PATH_BYTES];
@@ -309,7 +323,7 @@ static void what_cannot_be_read_keeps_its_name(void **state)
 
 /* Every allocation fails once while the newest checkpoint is read: no name changes, and no older one is taken. */
 /* fault: F53 */
-static void no_memory_condemns_nothing(void **state)
+TEST_WITH(no_memory_condemns_nothing, scratch_make, scratch_drop)
 {
     failing_malloc_or_skip();
     assert_int_equal(save(1, 9, -1), OK);
@@ -334,7 +348,7 @@ static void no_memory_condemns_nothing(void **state)
 }
 
 /* A save of the same step replaces the older one, and leaves nothing behind that looks damaged. */
-static void a_file_system_without_rename_flags_will_do(void **state)
+TEST_WITH(a_file_system_without_rename_flags_will_do, scratch_make, scratch_drop)
 {
     Sample sample;
     without_flags = true;
@@ -352,14 +366,14 @@ static void a_file_system_without_rename_flags_will_do(void **state)
     without_flags = false;
 }
 
-static void a_file_system_of_unknown_size_will_do(void **state)
+TEST_WITH(a_file_system_of_unknown_size_will_do, scratch_make, scratch_drop)
 {
     without_size = true;
     assert_int_equal(save(1, 9, -1), OK);
     without_size = false;
 }
 
-static void what_a_run_has_saved_is_seen(void **state)
+TEST_WITH(what_a_run_has_saved_is_seen, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], from[PATH_BYTES], list[2048];
     RunSaved saved;
@@ -385,7 +399,7 @@ static void what_a_run_has_saved_is_seen(void **state)
     assert_non_null(strstr(list, "last.safetensors"));
 }
 
-static void another_step_under_this_name_is_refused(void **state)
+TEST_WITH(another_step_under_this_name_is_refused, scratch_make, scratch_drop)
 {
     char from[PATH_BYTES], to[PATH_BYTES], note[1024];
     Checkpoint *checkpoint = NULL;
@@ -400,7 +414,7 @@ static void another_step_under_this_name_is_refused(void **state)
     checkpoint_close(checkpoint);
 }
 
-static void nonsense_is_not_saved(void **state)
+TEST_WITH(nonsense_is_not_saved, scratch_make, scratch_drop)
 {
     Sample sample;
     sample_make(&sample, 1, 1);
@@ -437,7 +451,7 @@ static pid_t holder_start(void)
     return pid;
 }
 
-static void a_run_has_one_trainer(void **state)
+TEST_WITH(a_run_has_one_trainer, scratch_make, scratch_drop)
 {
     int lock = -1;
     char wanted[200];
@@ -451,7 +465,7 @@ static void a_run_has_one_trainer(void **state)
     run_dir_release(lock);
 }
 
-static void what_the_dead_left_is_swept(void **state)
+TEST_WITH(what_the_dead_left_is_swept, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], temporary[PATH_BYTES], alive[PATH_BYTES];
     int lock;
@@ -481,24 +495,6 @@ static void what_the_dead_left_is_swept(void **state)
     assert_int_equal(newest(), 1);
 }
 
-/* What could not be read once, for want of a descriptor, is read by the next call: a name with zeros looks like one of another
- * boot, which is swept. The first test, because the process keeps what it has read. */
-static void a_boot_that_was_not_known_is_asked_again(void **state)
-{
-    static const char zeros[] = ".tmp-x-00000000-0000-0000-0000-000000000000-";
-    char unknown[PATH_BYTES], known[PATH_BYTES];
-    struct rlimit before, none = {3, 3};
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    none.rlim_max = before.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    Status st = path_temporary(unknown, "x");
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(st, OK);
-    assert_non_null(strstr(unknown, zeros));
-    assert_int_equal(path_temporary(known, "x"), OK);
-    assert_null(strstr(known, zeros));
-}
-
 static Status written_within(rlim_t bytes, Status (*put)(const char *, const void *, size_t), const char *path,
                              const char *text, size_t count)
 {
@@ -514,7 +510,7 @@ static Status written_within(rlim_t bytes, Status (*put)(const char *, const voi
 }
 
 /* A file that is first written under another name is reported by the name that was requested. */
-static void failures_name_the_file_that_was_meant(void **state)
+TEST_WITH(failures_name_the_file_that_was_meant, scratch_make, scratch_drop)
 {
     enum { LARGE = 100000 };
     char path[PATH_BYTES], named[PATH_BYTES + 16];
@@ -535,7 +531,7 @@ static void failures_name_the_file_that_was_meant(void **state)
 }
 
 /* fault: F48 */
-static void a_line_that_does_not_fit_leaves_nothing(void **state)
+TEST_WITH(a_line_that_does_not_fit_leaves_nothing, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES];
     scratch_path(path, "list.csv");
@@ -548,7 +544,7 @@ static void a_line_that_does_not_fit_leaves_nothing(void **state)
 }
 
 /* A file's sum is that of its bytes, whether they come in pieces that a buffer gathers or in one that is larger. */
-static void sums_are_of_all_bytes(void **state)
+TEST_WITH(sums_are_of_all_bytes, scratch_make, scratch_drop)
 {
     enum { LARGE = 1000003, SMALL = 1001 };
     static unsigned char bytes[LARGE];
@@ -569,14 +565,13 @@ static void sums_are_of_all_bytes(void **state)
 }
 
 /* An object that is not a regular file is not replaced: here a link, and the file that it points to. */
-static void a_link_is_not_replaced(void **state)
+TEST_WITH(a_link_is_not_replaced, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], *text;
     scratch_put("target", "precious");
     scratch_path(path, "link");
     assert_int_equal(symlink("target", path), 0);
-    assert_int_equal(file_replace(path, "other", 5), ERR_IO);
-    assert_non_null(strstr(status_message(), "is not a regular file"));
+    assert_fails(file_replace(path, "other", 5), ERR_IO, "is not a regular file");
     struct stat info;
     assert_int_equal(lstat(path, &info), 0);
     assert_true(S_ISLNK(info.st_mode));
@@ -585,7 +580,7 @@ static void a_link_is_not_replaced(void **state)
     free(text);
 }
 
-static void a_run_needs_a_place(void **state)
+TEST_WITH(a_run_needs_a_place, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES];
     int lock = -1;
@@ -601,41 +596,10 @@ static void a_run_needs_a_place(void **state)
 }
 
 /* fault: F10 */
-static void manifests_of_other_versions_are_told(void **state)
+TEST(manifests_of_other_versions_are_refused)
 {
     static const char text[] = "towers-checkpoint 7\nstep 1\n";
     Manifest *manifest = NULL;
-    assert_int_equal(manifest_parse(text, sizeof text - 1, "M", &manifest), ERR_NEWER);
-    assert_non_null(strstr(status_message(), "version 7; this program reads version 1"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_boot_that_was_not_known_is_asked_again),
-        cmocka_unit_test_setup_teardown(saved_is_loaded, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(older_ones_are_pruned, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(what_was_written_is_read_back, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(every_flipped_byte_is_found, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(every_length_is_found, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(the_damaged_tensor_is_named, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(the_older_one_is_used, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(none_that_is_whole_is_refused_for_ever, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(what_cannot_be_read_keeps_its_name, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(no_memory_condemns_nothing, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(what_a_run_has_saved_is_seen, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_file_system_of_unknown_size_will_do, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_file_system_without_rename_flags_will_do, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(another_step_under_this_name_is_refused, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(nonsense_is_not_saved, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_run_has_one_trainer, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(what_the_dead_left_is_swept, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(failures_name_the_file_that_was_meant, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_line_that_does_not_fit_leaves_nothing, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(sums_are_of_all_bytes, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_link_is_not_replaced, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_run_needs_a_place, scratch_make, scratch_drop),
-        cmocka_unit_test(manifests_of_other_versions_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_fails(manifest_parse(text, sizeof text - 1, "M", &manifest), ERR_NEWER,
+                 "version 7; this program reads version 1");
 }

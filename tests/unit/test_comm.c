@@ -100,6 +100,14 @@ static void all_ok(const Group *g)
         if (g->seen->status[r] != OK) fail_msg("rank %d: %s", r, g->seen->message[r]);
 }
 
+static void group_succeeds(int towers, int ranks, RankMain rank_main)
+{
+    Group g = group_start(towers, ranks, TIMEOUT_MS, rank_main);
+    group_wait(&g, 0);
+    all_ok(&g);
+    group_end(&g);
+}
+
 /* Every rank but those in `gone` ended with ERR_COMM and a message that holds `text`. */
 static void all_report(const Group *g, unsigned gone, const char *text)
 {
@@ -135,29 +143,21 @@ static Status sum_rounds(Comm *comm, int rank, Seen *seen)
     return OK;
 }
 
-static void test_sums_in_tower_order(void **state)
+TEST(test_sums_in_tower_order)
 {
     for (int towers = 1; towers <= 8; towers *= 2)
-        for (int ranks = 1; ranks <= towers && ranks <= 4; ranks *= 2) {
-            Group g = group_start(towers, ranks, TIMEOUT_MS, sum_rounds);
-            group_wait(&g, 0);
-            all_ok(&g);
-            group_end(&g);
-        }
+        for (int ranks = 1; ranks <= towers && ranks <= 4; ranks *= 2) group_succeeds(towers, ranks, sum_rounds);
 }
 
-static void test_uneven_mapping(void **state)
+TEST(test_uneven_mapping)
 {
-    Group g = group_start(7, 3, TIMEOUT_MS, sum_rounds);
-    group_wait(&g, 0);
-    all_ok(&g);
-    group_end(&g);
+    group_succeeds(7, 3, sum_rounds);
 }
 
 /* ---- broadcast and barrier */
 
 /* The towers of one process need one slot together: the pages of the other slots are never touched. */
-static void test_towers_of_a_process_share_a_slot(void **state)
+TEST(test_towers_of_a_process_share_a_slot)
 {
     enum { TOWERS = 16, LARGE = 1 << 20 };
     static float x[LARGE];
@@ -204,12 +204,9 @@ static Status broadcasts(Comm *comm, int rank, Seen *seen)
     return OK;
 }
 
-static void test_broadcast(void **state)
+TEST(test_broadcast)
 {
-    Group g = group_start(3, 3, TIMEOUT_MS, broadcasts);
-    group_wait(&g, 0);
-    all_ok(&g);
-    group_end(&g);
+    group_succeeds(3, 3, broadcasts);
 }
 
 static Status gathers(Comm *comm, int rank, Seen *seen)
@@ -231,12 +228,9 @@ static Status gathers(Comm *comm, int rank, Seen *seen)
     return OK;
 }
 
-static void test_gather(void **state)
+TEST(test_gather)
 {
-    Group g = group_start(3, 3, TIMEOUT_MS, gathers);
-    group_wait(&g, 0);
-    all_ok(&g);
-    group_end(&g);
+    group_succeeds(3, 3, gathers);
 }
 
 /* Nobody passes before the slowest has come. */
@@ -254,12 +248,9 @@ static Status barriers(Comm *comm, int rank, Seen *seen)
     return OK;
 }
 
-static void test_barrier(void **state)
+TEST(test_barrier)
 {
-    Group g = group_start(3, 3, TIMEOUT_MS, barriers);
-    group_wait(&g, 0);
-    all_ok(&g);
-    group_end(&g);
+    group_succeeds(3, 3, barriers);
 }
 
 /* ---- leaving */
@@ -271,7 +262,7 @@ static Status wait_for_ever(Comm *comm, int rank, Seen *seen)
 }
 
 /* fault: F30 */
-static void test_rank_that_dies(void **state)
+TEST(test_rank_that_dies)
 {
     Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
     siginfo_t info;
@@ -282,8 +273,8 @@ static void test_rank_that_dies(void **state)
     group_end(&g);
 }
 
-/* News of another host end the waits of all; the first abort is the one that is told. */
-static void test_news_from_another_group(void **state)
+/* A notice of another host ends the waits of all; the first abort is the one that is reported. */
+TEST(test_notice_of_another_group)
 {
     Group g = group_start(4, 4, TIMEOUT_MS, wait_for_ever);
     assert_int_equal(comm_shared_aborted(g.shared), -1);
@@ -306,7 +297,7 @@ static Status one_is_late(Comm *comm, int rank, Seen *seen)
     return comm_barrier(comm);
 }
 
-static void test_recorder(void **state)
+TEST(test_recorder)
 {
     char text[512];
     Group g = group_start(2, 2, 700, one_is_late);
@@ -343,7 +334,7 @@ static Status leave_one(Comm *comm, int rank, Seen *seen)
 }
 
 /* fault: F30 */
-static void test_rank_that_aborts(void **state)
+TEST(test_rank_that_aborts)
 {
     Group g = group_start(4, 4, TIMEOUT_MS, leave_one);
     group_wait(&g, 0);
@@ -371,7 +362,7 @@ static int64_t now_ms(void)
 }
 
 /* fault: F43 */
-static void test_rank_that_never_comes(void **state)
+TEST(test_rank_that_never_comes)
 {
     int64_t before = now_ms();
     Group g = group_start(3, 3, 1500, come_never);
@@ -402,7 +393,7 @@ static Status come_later(Comm *comm, int rank, Seen *seen)
     return comm_barrier(comm);
 }
 
-static void test_all_stopped_and_continued(void **state)
+TEST(test_all_stopped_and_continued)
 {
     Group g = group_start(2, 2, PATIENCE_MS, come_later);
     while (!g.seen->ready) usleep(1000);
@@ -417,7 +408,7 @@ static void test_all_stopped_and_continued(void **state)
 
 /* ---- misuse */
 
-static void test_misuse_is_refused(void **state)
+TEST(test_misuse_is_refused)
 {
     CommShared *shared;
     Comm *comm;
@@ -442,24 +433,4 @@ static void test_misuse_is_refused(void **state)
     comm_abort(NULL);
     comm_shared_destroy(shared);
     comm_shared_destroy(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_in_tower_order),
-        cmocka_unit_test(test_uneven_mapping),
-        cmocka_unit_test(test_towers_of_a_process_share_a_slot),
-        cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_recorder),
-        cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_barrier),
-        cmocka_unit_test(test_rank_that_dies),
-        cmocka_unit_test(test_news_from_another_group),
-        cmocka_unit_test(test_rank_that_aborts),
-        cmocka_unit_test(test_rank_that_never_comes),
-        cmocka_unit_test(test_all_stopped_and_continued),
-        cmocka_unit_test(test_misuse_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void check_read(const char *text, const char *expected)
     assert_string_equal(seen.text, expected);
 }
 
-static void reads_flat_scalars(void **state)
+TEST(reads_flat_scalars)
 {
     check_read("", "");
     check_read("# only a comment\n", "");
@@ -80,7 +80,7 @@ static const struct {
 };
 
 /* fault: F51 */
-static void refuses_everything_else(void **state)
+TEST(refuses_everything_else)
 {
     for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++) {
         Seen seen = {0};
@@ -94,7 +94,7 @@ static void refuses_everything_else(void **state)
 }
 
 /* fault: F51 */
-static void refuses_bombs(void **state)
+TEST(refuses_bombs)
 {
     const size_t bytes = CONFIG_MAX_BYTES + 1;
     char *text = malloc(bytes);
@@ -118,7 +118,7 @@ static Status stop_at_once(void *context, const ConfigEntry *entry)
     return FAIL(ERR_ARG, "enough: %s", entry->key);
 }
 
-static void relays_the_visitor(void **state)
+TEST(relays_the_visitor)
 {
     int calls = 0;
     assert_int_equal(config_parse("a", "x: 1\ny: 2\n", 10, stop_at_once, &calls), ERR_ARG);
@@ -126,7 +126,7 @@ static void relays_the_visitor(void **state)
     assert_string_equal(status_message(), "enough: x");
 }
 
-static void loads_regular_files_only(void **state)
+TEST(loads_regular_files_only)
 {
     char folder[] = "/tmp/towers-config-XXXXXX", path[64], *bytes = NULL;
     size_t count = 0;
@@ -148,16 +148,4 @@ static void loads_regular_files_only(void **state)
     assert_int_equal(config_load(path, &bytes, &count), ERR_ARG);
     unlink(path);
     rmdir(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_flat_scalars),
-        cmocka_unit_test(refuses_everything_else),
-        cmocka_unit_test(refuses_bombs),
-        cmocka_unit_test(relays_the_visitor),
-        cmocka_unit_test(loads_regular_files_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

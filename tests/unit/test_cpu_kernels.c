@@ -125,12 +125,12 @@ static void check_big_rows(Dtype dtype)
     assert_int_equal(report.unsupported, 0);
 }
 
-static void test_many_chunks_f32(void **state)
+TEST(test_many_chunks_f32)
 {
     check_big_rows(DTYPE_F32);
 }
 
-static void test_many_chunks_bf16(void **state)
+TEST(test_many_chunks_bf16)
 {
     check_big_rows(DTYPE_BF16);
 }
@@ -218,7 +218,7 @@ static void check_threads(const Case *row, Dtype dtype)
     call_destroy(&one);
 }
 
-static void test_threads_do_not_matter(void **state)
+TEST(test_threads_do_not_matter)
 {
     for (int i = 0; i < BIG_ROWS; i++) {
         check_threads(&big_rows[i], DTYPE_F32);
@@ -229,7 +229,7 @@ static void test_threads_do_not_matter(void **state)
 
 /* ---- hard numbers */
 
-static void test_batchnorm_of_a_far_mean(void **state)
+TEST(test_batchnorm_of_a_far_mean)
 {
     Case row = {.name = "far", .kind = OP_BATCHNORM, .attr = {.norm = {1e-3f, false}}};
     row.in[0] = (Operand)ACT(4, 3, 64, 64), row.in[1] = (Operand)VECTOR(3);
@@ -253,7 +253,7 @@ static void test_batchnorm_of_a_far_mean(void **state)
     call_destroy(&call);
 }
 
-static void test_batchnorm_of_one_pixel(void **state)
+TEST(test_batchnorm_of_one_pixel)
 {
     Case row = {.name = "one", .kind = OP_BATCHNORM, .attr = {.norm = {1e-3f, false}}};
     row.in[0] = (Operand)ACT(1, 5, 1, 1), row.in[1] = (Operand)VECTOR(5);
@@ -268,7 +268,7 @@ static void test_batchnorm_of_one_pixel(void **state)
 }
 
 /* A NaN anywhere must come out: ReLU and maximum do not hide it. */
-static void test_nan_is_seen(void **state)
+TEST(test_nan_is_seen)
 {
     const OpKind kinds[] = {OP_RELU, OP_MAX_POOL, OP_BATCHNORM, OP_ADD, OP_AVG_POOL};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -332,7 +332,7 @@ static void check_small_maximum(Dtype dtype, const OpCall *call, int64_t n, int6
 }
 
 /* At the border windows are cut and go through the plain loops, inside through those of the processor. */
-static void test_small_numbers_have_a_maximum(void **state)
+TEST(test_small_numbers_have_a_maximum)
 {
     for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
         Case row = {.name = "small", .kind = OP_MAX_POOL, .attr = POOL(3, 3, 1, 1, 1, 1)};
@@ -363,7 +363,7 @@ static OpCall softmax_call(void)
     return call_create(&row, DTYPE_F32);
 }
 
-static void test_bad_samples_make_a_nan_loss(void **state)
+TEST(test_bad_samples_make_a_nan_loss)
 {
     for (int bad = 0; bad < 3; bad++) {
         OpCall call = softmax_call();
@@ -381,7 +381,7 @@ static void test_bad_samples_make_a_nan_loss(void **state)
     }
 }
 
-static void test_ties_go_to_the_lower_class(void **state)
+TEST(test_ties_go_to_the_lower_class)
 {
     OpCall call = softmax_call();
     memset(call.in[0].data, 0, 14 * sizeof(float));
@@ -393,7 +393,7 @@ static void test_ties_go_to_the_lower_class(void **state)
     call_destroy(&call);
 }
 
-static void test_what_the_cpu_refuses(void **state)
+TEST(test_what_the_cpu_refuses)
 {
     Case row = {.name = "half", .kind = OP_RELU, .in = {ACT(1, 3, 4, 4)}, .out = {ACT(1, 3, 4, 4)}};
     OpCall call = call_create(&row, DTYPE_F16);
@@ -521,7 +521,7 @@ static void check_training(const Training *t, const char *what)
     }
 }
 
-static void test_optimizers_follow_the_reference(void **state)
+TEST(test_optimizers_follow_the_reference)
 {
     for (size_t k = 0; k < sizeof hypers / sizeof *hypers; k++) {
         char what[32];
@@ -541,7 +541,7 @@ static void test_optimizers_follow_the_reference(void **state)
     }
 }
 
-static void test_optimizer_threads_do_not_matter(void **state)
+TEST(test_optimizer_threads_do_not_matter)
 {
     for (size_t k = 0; k < sizeof hypers / sizeof *hypers; k++) {
         Training a = training_create(&hypers[k], DTYPE_BF16), b = training_create(&hypers[k], DTYPE_BF16);
@@ -556,7 +556,7 @@ static void test_optimizer_threads_do_not_matter(void **state)
     }
 }
 
-static void test_a_refused_step_changes_nothing(void **state)
+TEST(test_a_refused_step_changes_nothing)
 {
     Training t = training_create(&hypers[7], DTYPE_BF16);
     t.scalars = (OptimizerScalars){.lr = 0.01f, .step = 1, .grad_scale = 1, .ema_decay = 0.9f, .commit = 0};
@@ -599,7 +599,7 @@ static const struct {
 };
 enum { HARD = sizeof hard / sizeof *hard };
 
-static void test_half_copies_round_as_the_standard(void **state)
+TEST(test_half_copies_round_as_the_standard)
 {
     for (int dtype = DTYPE_BF16; dtype <= DTYPE_F16; dtype++) {
         float param[HARD + 1], grad[HARD + 1] = {0};
@@ -616,7 +616,7 @@ static void test_half_copies_round_as_the_standard(void **state)
     }
 }
 
-static void test_square_sum_and_average(void **state)
+TEST(test_square_sum_and_average)
 {
     float *x = floats_create(), running[3] = {1, 2, 3};
     double wanted = 0, sum[THREADS_MOST + 1];
@@ -642,24 +642,4 @@ static void test_square_sum_and_average(void **state)
     free(x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_chunks_f32),
-        cmocka_unit_test(test_many_chunks_bf16),
-        cmocka_unit_test(test_threads_do_not_matter),
-        cmocka_unit_test(test_batchnorm_of_a_far_mean),
-        cmocka_unit_test(test_batchnorm_of_one_pixel),
-        cmocka_unit_test(test_nan_is_seen),
-        cmocka_unit_test(test_small_numbers_have_a_maximum),
-        cmocka_unit_test(test_bad_samples_make_a_nan_loss),
-        cmocka_unit_test(test_ties_go_to_the_lower_class),
-        cmocka_unit_test(test_what_the_cpu_refuses),
-        cmocka_unit_test(test_optimizers_follow_the_reference),
-        cmocka_unit_test(test_optimizer_threads_do_not_matter),
-        cmocka_unit_test(test_a_refused_step_changes_nothing),
-        cmocka_unit_test(test_half_copies_round_as_the_standard),
-        cmocka_unit_test(test_square_sum_and_average),
-    };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
-}
+TESTS_WITH(open_devices, close_devices)

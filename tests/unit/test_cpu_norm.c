@@ -98,22 +98,22 @@ static void check_way(Way *way, Dtype dtype)
                 }
 }
 
-static void test_plain_f32(void **state)
+TEST(test_plain_f32)
 {
     check_way(norm_rows_plain, DTYPE_F32);
 }
 
-static void test_plain_bf16(void **state)
+TEST(test_plain_bf16)
 {
     check_way(norm_rows_plain, DTYPE_BF16);
 }
 
-static void test_avx512_f32(void **state)
+TEST(test_avx512_f32)
 {
     check_way(way_avx512, DTYPE_F32);
 }
 
-static void test_avx512_bf16(void **state)
+TEST(test_avx512_bf16)
 {
     check_way(way_avx512, DTYPE_BF16);
 }
@@ -130,19 +130,10 @@ static void check_nan(Way *way, Dtype dtype)
     for (int i = 0; i < ROWS * WIDTH; i++) assert_true(isnan(load(dtype, y, i)));
 }
 
-static void test_nan_stays(void **state)
+TEST(test_nan_stays)
 {
     check_nan(norm_rows_plain, DTYPE_F32);
     check_nan(norm_rows_plain, DTYPE_BF16);
     check_nan(way_avx512, DTYPE_F32);
     check_nan(way_avx512, DTYPE_BF16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_f32),   cmocka_unit_test(test_plain_bf16), cmocka_unit_test(test_avx512_f32),
-        cmocka_unit_test(test_avx512_bf16), cmocka_unit_test(test_nan_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static void expect(const char *isa, int (*find)(void), int wanted)
     assert_int_equal(WEXITSTATUS(status), wanted);
 }
 
-static void test_without_avx512(void **state)
+TEST(test_without_avx512)
 {
     if (!__builtin_cpu_supports("avx2")) {
         print_message("skipped: this processor has no AVX2\n");
@@ -71,14 +71,8 @@ static void test_without_avx512(void **state)
     expect("AVX2", bf16_takers, 0);
 }
 
-static void test_without_avx2(void **state)
+TEST(test_without_avx2)
 {
     expect("SSE41", f32_takers, 0);
     expect("SSE41", bf16_takers, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_without_avx512), cmocka_unit_test(test_without_avx2)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

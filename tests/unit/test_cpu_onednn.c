@@ -142,7 +142,7 @@ static void run_rows(Dtype dtype)
     assert_true(report.runs > 0);
 }
 
-static void test_this_library(void **state)
+TEST(test_this_library)
 {
     library.fault = FAULT_NONE;
     run_rows(DTYPE_F32);
@@ -150,7 +150,7 @@ static void test_this_library(void **state)
 }
 
 /* Each is found out by the trial, and something else computes the layer. */
-static void test_wrong_library(void **state)
+TEST(test_wrong_library)
 {
     for (Fault fault = FAULT_PACKED; fault <= FAULT_VALUE; fault++) {
         library.fault = fault;
@@ -182,7 +182,7 @@ static bool probe(const OnednnSpec *spec)
 }
 
 /* Only strided vectors are tried, so that no usual layer pays for it; and the trial tells right from wrong. */
-static void test_trial(void **state)
+TEST(test_trial)
 {
     OnednnSpec usual = product_spec(64, 300, 10, 32), packed = product_spec(64, 300, 1, 1),
                slice = product_spec(64, 300, 1, 17);
@@ -199,14 +199,4 @@ static void test_trial(void **state)
     slice.fit[ONEDNN_Y] = ONEDNN_PACKED;
     assert_false(onednn_is_suspect(&slice));
     assert_true(probe(&slice));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_this_library),
-        cmocka_unit_test(test_wrong_library),
-        cmocka_unit_test(test_trial),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,22 +159,16 @@ static int all_differ(Dtype dtype)
     return differ;
 }
 
-static void test_f32(void **state)
+TEST(test_f32)
 {
     assert_int_equal(all_differ(DTYPE_F32), 0);
 }
 
-static void test_bf16(void **state)
+TEST(test_bf16)
 {
     if (cpu_find()->computes(DTYPE_BF16) != OK) {
         print_message("skipped: this processor has no --amp: %s\n", status_message());
         skip();
     }
     assert_int_equal(all_differ(DTYPE_BF16), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,13 +145,13 @@ static void need_avx512(void)
     skip();
 }
 
-static void test_tiles_of_avx512(void **state)
+TEST(test_tiles_of_avx512)
 {
     need_avx512();
     for (int i = 0; i < CASES; i++) gradient_check(&avx512, &cases[i]);
 }
 
-static void test_tiles_of_f32(void **state)
+TEST(test_tiles_of_f32)
 {
     if (!wgrad_for_f32()) {
         print_message("skipped: this processor has no AVX-512 or AVX2\n");
@@ -164,7 +164,7 @@ static void test_tiles_of_f32(void **state)
 }
 
 /* Sums of many pixels are cut, so that their error does not grow with them. */
-static void test_error_of_f32_for_avx2(void **state)
+TEST(test_error_of_f32_for_avx2)
 {
     static const GradientCase many[] = {{"5x5", 4, 64, 48, 35, 35, 5, 5, 1, 1, 2, 2},
                                         {"1x1, one row of 9,800 pixels", 8, 48, 64, 35, 35, 1, 1, 1, 1, 0, 0}};
@@ -175,14 +175,14 @@ static void test_error_of_f32_for_avx2(void **state)
     }
 }
 
-static void test_tiles_of_amx_emulated(void **state)
+TEST(test_tiles_of_amx_emulated)
 {
     need_avx512();
     assert_true(emulated_amx.usable());
     for (int i = 0; i < CASES; i++) gradient_check(&emulated, &cases[i]);
 }
 
-static void test_tiles_of_amx(void **state)
+TEST(test_tiles_of_amx)
 {
     (void)state;
     if (!onednn_has_amx()) {
@@ -195,14 +195,14 @@ static void test_tiles_of_amx(void **state)
     gradient_check_threads(&amx, &(GradientCase){"one dw, several blocks", 9, 96, 320, 33, 31, 3, 3, 1, 1, 1, 1});
 }
 
-static void test_threads_change_no_bit(void **state)
+TEST(test_threads_change_no_bit)
 {
     need_avx512();
     gradient_check_threads(&avx512, &(GradientCase){"a dw for each slice", 17, 40, 50, 40, 41, 3, 3, 1, 1, 1, 1});
     gradient_check_threads(&avx512, &(GradientCase){"one dw", 7, 96, 112, 13, 11, 3, 3, 1, 1, 1, 1});
 }
 
-static void test_what_it_takes(void **state)
+TEST(test_what_it_takes)
 {
     Tensor x = {.shape = {4, 32, 12, 12}, .dtype = DTYPE_BF16, .pitch = 32}, dy = x, wide = x, one = x, thin = x;
     wide.dtype = DTYPE_F32;
@@ -238,18 +238,14 @@ static void test_what_it_takes(void **state)
     assert_string_equal(answers[3], "types are not f32");
 }
 
-int main(void)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles_of_avx512),       cmocka_unit_test(test_tiles_of_f32),
-        cmocka_unit_test(test_error_of_f32_for_avx2), cmocka_unit_test(test_tiles_of_amx_emulated),
-        cmocka_unit_test(test_tiles_of_amx),          cmocka_unit_test(test_threads_change_no_bit),
-        cmocka_unit_test(test_what_it_takes),
-    };
     all_by_avx512 = all_by_emulated_amx = conv_wgrad_avx512;
     all_by_amx = conv_wgrad_amx;
     all_by_f32 = conv_wgrad_f32;
     all_by_avx512.takes = all_by_emulated_amx.takes = all_by_amx.takes = all_by_f32.takes = takes_all;
     all_by_emulated_amx.create = emulated_create;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TESTS_WITH(set_up, NULL)

@@ -74,22 +74,22 @@ static void check_all(Dtype dtype, void (*check)(const GradientKernel *kernel, c
     check(&line, &line_alone);
 }
 
-static void test_bf16_against_loops(void **state)
+TEST(test_bf16_against_loops)
 {
     check_all(DTYPE_BF16, gradient_check);
 }
 
-static void test_f32_against_loops(void **state)
+TEST(test_f32_against_loops)
 {
     check_all(DTYPE_F32, gradient_check);
 }
 
-static void test_threads_change_no_bit_of_bf16(void **state)
+TEST(test_threads_change_no_bit_of_bf16)
 {
     check_all(DTYPE_BF16, gradient_check_threads);
 }
 
-static void test_threads_change_no_bit_of_f32(void **state)
+TEST(test_threads_change_no_bit_of_f32)
 {
     check_all(DTYPE_F32, gradient_check_threads);
 }
@@ -102,12 +102,12 @@ static void check_error(const GradientKernel *kernel, const GradientCase *c)
     if (!(error < most)) fail_msg("%s, %s: an error of %g, at most %g is known", kernel->name, c->name, error, most);
 }
 
-static void test_error_of_f32(void **state)
+TEST(test_error_of_f32)
 {
     check_all(DTYPE_F32, check_error);
 }
 
-static void test_what_it_takes(void **state)
+TEST(test_what_it_takes)
 {
     assert_false(takes(DTYPE_BF16, 1, 64)); /* a pair of which one is missing */
     assert_false(takes(DTYPE_BF16, 2, 40));
@@ -116,17 +116,4 @@ static void test_what_it_takes(void **state)
     assert_false(takes(DTYPE_F16, 2, 32));
     need(DTYPE_F32);
     assert_true(takes(DTYPE_F32, 1, 32));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_against_loops),
-        cmocka_unit_test(test_f32_against_loops),
-        cmocka_unit_test(test_threads_change_no_bit_of_bf16),
-        cmocka_unit_test(test_threads_change_no_bit_of_f32),
-        cmocka_unit_test(test_error_of_f32),
-        cmocka_unit_test(test_what_it_takes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,6 @@
 #include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
 #include "towers/guard/digest.h"
-#include "towers/replica/norm_sync.h"
 #include "towers/train/process.h"
 
 #include <sys/wait.h>
@@ -62,7 +61,7 @@ static void towers_live(const TrainJob *job, Ledger *ledger, CommShared *shared)
     }
 }
 
-static void test_no_false_alarm(void **state)
+TEST(test_no_false_alarm)
 {
     const Backend *cpu = NULL;
     Source *data;
@@ -93,7 +92,7 @@ static void element_counts(TowerProcess *p, float *memory, size_t element, const
 }
 
 /* Every element of every parameter, in the weights, both slots of Adam, and the average of the weights. */
-static void test_sees_every_element(void **state)
+TEST(test_sees_every_element)
 {
     const Backend *cpu = NULL;
     Source *data;
@@ -121,11 +120,4 @@ static void test_sees_every_element(void **state)
     free(p.scratch);
     replica_destroy(p.replica);
     source_close(data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sees_every_element),
-                                       cmocka_unit_test(test_no_false_alarm)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static Pixels pixels_of(int32_t h, int32_t w, int32_t c)
     return p;
 }
 
-static void test_crops(void **state)
+TEST(test_crops)
 {
     Boxes boxes = two_boxes();
     for (size_t i = 0; i < sizeof golden_crops / sizeof *golden_crops; i++) {
@@ -55,7 +55,7 @@ static void test_crops(void **state)
 }
 
 /* Boxes without area, turned around or outside count for nothing; those outside are refused when the image is made. */
-static void test_odd_boxes(void **state)
+TEST(test_odd_boxes)
 {
     const Rect all = {0, 0, 100, 100};
     const struct {
@@ -88,7 +88,7 @@ static void resize_whole(const Resize *to, const Pixels *from, float *out)
     resizer_tf_destroy(r);
 }
 
-static void test_resize(void **state)
+TEST(test_resize)
 {
     for (size_t k = 0; k < sizeof golden_resize_tf / sizeof *golden_resize_tf; k++) {
         int32_t h = golden_resize_tf[k].out_h, w = golden_resize_tf[k].out_w, c = golden_resize_tf[k].c;
@@ -107,7 +107,7 @@ static void test_resize(void **state)
 }
 
 /* A window is the same values of the whole, from no more of the input than resize_support names. */
-static void test_window(void **state)
+TEST(test_window)
 {
     enum { H = 61, W = 43, OUT_H = 30, OUT_W = 90 };
     static float whole[OUT_H * OUT_W * 3], part[OUT_H * OUT_W * 3];
@@ -133,7 +133,7 @@ static void test_window(void **state)
     pixels_free(&in);
 }
 
-static void test_colors(void **state)
+TEST(test_colors)
 {
     enum { COUNT = COLORS_H * COLORS_W };
     Pixels in = pixels_of(COLORS_H, COLORS_W, 3);
@@ -172,7 +172,7 @@ static void expect_quantiles(const double *draws, const float quantiles[QUANTILE
     }
 }
 
-static void test_distribution(void **state)
+TEST(test_distribution)
 {
     static const char *const names[4] = {"height", "width", "y", "x"};
     static double draws[4][DRAWS];
@@ -209,7 +209,7 @@ static void expect_uniform(double *draws, double low, double high)
 }
 
 /* One number below 4 stands for the original's thread: method = number, order of colors = number % 2. */
-static void test_threads_and_colors(void **state)
+TEST(test_threads_and_colors)
 {
     static double draws[4][DRAWS];
     int count[4] = {0};
@@ -234,7 +234,7 @@ static void test_threads_and_colors(void **state)
 }
 
 /* Boxes are those of the stored image: with --exif a crop of the upright image is turned back to be compared. */
-static void test_turned(void **state)
+TEST(test_turned)
 {
     float sides[BOX_SIDES] = {0.8f, 0.1f, 0.95f, 0.3f}; /* at the lower left of the stored image */
     Boxes one = {.at = sides, .count = 1};
@@ -252,7 +252,7 @@ static void test_turned(void **state)
 }
 
 /* The pixels of a plan: cut, resized in float, colors, and only then rounded. Mirroring is left to the network. */
-static void test_applied(void **state)
+TEST(test_applied)
 {
     enum { SIDE = 21, H = 40, W = 50 };
     static float sides[BOX_SIDES] = {0.2f, 0.2f, 0.9f, 0.9f};
@@ -302,8 +302,8 @@ static void test_applied(void **state)
     t = tf2016(SIDE);
     b.boxes.at[2] = 1.5f;
     transform_plan(&t, (SampleKey){1, 0, 0}, &info, &b.boxes, &p);
-    assert_int_equal(transform_apply(&t, &worker, &b, &info, &p, canvas, record), ERR_FORMAT);
-    assert_non_null(strstr(status_message(), "bounding box 0 (image/object/bbox/) has ymin 0.2, xmin 0.2, ymax 1.5"));
+    assert_fails(transform_apply(&t, &worker, &b, &info, &p, canvas, record), ERR_FORMAT,
+                 "bounding box 0 (image/object/bbox/) has ymin 0.2, xmin 0.2, ymax 1.5");
     t.crop = CROP_WHOLE; /* does not look at it */
     transform_plan(&t, (SampleKey){1, 0, 0}, &info, &b.boxes, &p);
     assert_int_equal(transform_apply(&t, &worker, &b, &info, &p, canvas, record), OK);
@@ -313,7 +313,7 @@ static void test_applied(void **state)
     transform_worker_free(&worker);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     Transform bad[] = {tf2016(8), tf2016(8), tf2016(8), tf2016(8)};
     bad[0].covered = 0;
@@ -342,21 +342,4 @@ static void test_refused(void **state)
     resizer_tf_destroy(tf);
     resizer_tf_destroy(NULL);
     pixels_free(&one);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crops),
-        cmocka_unit_test(test_odd_boxes),
-        cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_window),
-        cmocka_unit_test(test_colors),
-        cmocka_unit_test(test_distribution),
-        cmocka_unit_test(test_threads_and_colors),
-        cmocka_unit_test(test_turned),
-        cmocka_unit_test(test_applied),
-        cmocka_unit_test(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static void check(const DoctorMachine *machine, const char *topic, DoctorVerdict
     } while (0)
 
 /* fault: F49 */
-static void finds_each_fault(void **state)
+TEST(finds_each_fault)
 {
     DoctorMachine machine = healthy();
     check(&machine, "", DOCTOR_FINE, "");
@@ -85,7 +85,7 @@ static void finds_each_fault(void **state)
     assert_int_equal(report.hints, 1);
 }
 
-static void measures_this_machine(void **state)
+TEST(measures_this_machine)
 {
     static DoctorMachine machine;
     static DoctorReport report;
@@ -105,13 +105,4 @@ static void measures_this_machine(void **state)
     assert_int_equal(json_integer_value(json_object_get(all, "problems")), report.problems);
     json_decref(all);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_each_fault),
-        cmocka_unit_test(measures_this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

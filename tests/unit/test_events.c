@@ -7,7 +7,7 @@
 #include "towers/files/crc32c.h"
 #include "towers/record/events.h"
 
-static void vectors_of_the_rfc(void **state)
+TEST(vectors_of_the_rfc)
 {
     unsigned char zeros[32] = {0}, ones[32], up[32], down[32];
     static const unsigned char read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
@@ -33,7 +33,7 @@ static void vectors_of_the_rfc(void **state)
 }
 
 /* Any start, any length, any cut: hardware, tables and pieces agree. */
-static void pieces_make_the_whole(void **state)
+TEST(pieces_make_the_whole)
 {
     unsigned char bytes[257];
     for (int i = 0; i < 257; i++) bytes[i] = (unsigned char)(i * 37 + i / 8);
@@ -84,7 +84,7 @@ static void events_free(Tfevent__Event **events, int count)
     for (int i = 0; i < count; i++) tfevent__event__free_unpacked(events[i], NULL);
 }
 
-static void scalars_are_records(void **state)
+TEST_WITH(scalars_are_records, scratch_make, scratch_drop)
 {
     Tfevent__Event *read[8];
     Events *events;
@@ -106,7 +106,7 @@ static void scalars_are_records(void **state)
 }
 
 /* fault: F54 */
-static void a_resumed_run_starts_a_later_file(void **state)
+TEST_WITH(a_resumed_run_starts_a_later_file, scratch_make, scratch_drop)
 {
     Tfevent__Event *read[8];
     Events *first, *second;
@@ -129,7 +129,7 @@ static Status histogram_write(Events *events, int64_t step, const char *tag, con
     return events_histogram(events, step, tag, &histogram);
 }
 
-static void histograms_count_every_finite_value(void **state)
+TEST_WITH(histograms_count_every_finite_value, scratch_make, scratch_drop)
 {
     static const float values[] = {-3, -3, 0, 1e-20f, 1, 3e38f, NAN, INFINITY, -INFINITY};
     Tfevent__Event *read[4];
@@ -153,7 +153,7 @@ static void histograms_count_every_finite_value(void **state)
 }
 
 /* Each value alone: it lies below the limit of its bucket, and not below that of the bucket before. */
-static void values_are_in_their_buckets(void **state)
+TEST_WITH(values_are_in_their_buckets, scratch_make, scratch_drop)
 {
     enum { VALUES = 3000 };
     Tfevent__Event **read = calloc(VALUES + 1, sizeof *read);
@@ -182,7 +182,7 @@ static void values_are_in_their_buckets(void **state)
     free(values);
 }
 
-static void images_are_png(void **state)
+TEST_WITH(images_are_png, scratch_make, scratch_drop)
 {
     static const uint8_t pixels[2 * 3 * 3] = {1, 2, 3};
     Tfevent__Event *read[4];
@@ -199,24 +199,9 @@ static void images_are_png(void **state)
     events_free(read, count);
 }
 
-static void a_place_that_is_none_is_told(void **state)
+TEST(a_place_that_is_none_is_reported)
 {
     Events *events = NULL;
     assert_int_equal(events_open("/nonexistent/run", -1, &events), ERR_IO);
     assert_null(events);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_of_the_rfc),
-        cmocka_unit_test(pieces_make_the_whole),
-        cmocka_unit_test_setup_teardown(scalars_are_records, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_resumed_run_starts_a_later_file, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(histograms_count_every_finite_value, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(values_are_in_their_buckets, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(images_are_png, scratch_make, scratch_drop),
-        cmocka_unit_test(a_place_that_is_none_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static Value norm_plain(Graph *g, Value x, const char *name)
 
 /* ---- statistics */
 
-static void convolution_makes_the_sums(void **state)
+TEST(convolution_makes_the_sums)
 {
     Asked asked = {0};
     Net net = {.g = new_graph(true, DTYPE_F32)};
@@ -86,7 +86,7 @@ static void convolution_makes_the_sums(void **state)
 }
 
 /* Slices of one convolution are normalized by slices of its sums. */
-static void slices_have_slices_of_the_sums(void **state)
+TEST(slices_have_slices_of_the_sums)
 {
     Asked asked = {0};
     Net net = {.g = new_graph(true, DTYPE_F32)};
@@ -110,7 +110,7 @@ static void slices_have_slices_of_the_sums(void **state)
     graph_destroy(g);
 }
 
-static void others_keep_their_statistics(void **state)
+TEST(others_keep_their_statistics)
 {
     for (int row = 0; row < 5; row++) {
         Asked asked = {.refused = row == 0 ? OP_CONV_STATISTICS : OP_NONE};
@@ -131,7 +131,7 @@ static void others_keep_their_statistics(void **state)
     }
 }
 
-static void a_failed_graph_is_refused(void **state)
+TEST(a_failed_graph_is_refused)
 {
     Asked asked = {0};
     Joins joins = {answer, &asked, NULL};
@@ -165,7 +165,7 @@ static Net two_units(void)
     return net;
 }
 
-static void norm_moves_into_its_convolution(void **state)
+TEST(norm_moves_into_its_convolution)
 {
     Asked asked = {0};
     Net net = two_units();
@@ -190,7 +190,7 @@ static void norm_moves_into_its_convolution(void **state)
 }
 
 /* Without a kernel for one of its readers the value is made for all of them; the gradient is asked for by itself. */
-static void refused_norms_stay(void **state)
+TEST(refused_norms_stay)
 {
     static const struct {
         OpKind refused;
@@ -220,7 +220,7 @@ static double timed(void *context, const OpCall *call)
 }
 
 /* Together they must be faster than one pass more; where a time is not known, the kernel that is there is taken. */
-static void slower_kernels_are_not_taken(void **state)
+TEST(slower_kernels_are_not_taken)
 {
     static const struct {
         double time, gradient;
@@ -242,7 +242,7 @@ static void slower_kernels_are_not_taken(void **state)
 }
 
 /* A result, and a value that something else reads too, are made. */
-static void values_that_others_read_are_made(void **state)
+TEST(values_that_others_read_are_made)
 {
     for (int row = 0; row < 3; row++) {
         Asked asked = {0};
@@ -261,7 +261,7 @@ static void values_that_others_read_are_made(void **state)
 }
 
 /* A device is asked with the strides that the plan will give: those of the joined convolution of siblings. */
-static void strides_are_those_of_the_plan(void **state)
+TEST(strides_are_those_of_the_plan)
 {
     Asked asked = {0};
     Net net = {.g = new_graph(true, DTYPE_F32)};
@@ -316,7 +316,7 @@ static Net pooled_unit(bool with_relu)
     "(n.bn.dx) [grad of n.bn.bias] [grad of n.bn.weight]\n"                                                            \
     "%6 = conv_dw(x, %5) 1x1 -> 8x3x1x1 f32 (b.dw) [grad of b.w]\n"
 
-static void norm_moves_into_its_pool(void **state)
+TEST(norm_moves_into_its_pool)
 {
     for (int sums = 0; sums < 2; sums++) {
         Asked asked = {0};
@@ -334,7 +334,7 @@ static void norm_moves_into_its_pool(void **state)
 }
 
 /* One direction may be refused alone; without a ReLU, or with another reader of what lies between, both are. */
-static void other_pools_stay(void **state)
+TEST(other_pools_stay)
 {
     static const OpKind refused[] = {OP_NONE, OP_NONE, OP_MAX_POOL_NORM, OP_MAX_POOL_NORM_DX};
     for (int row = 0; row < 4; row++) {
@@ -355,7 +355,7 @@ static double timed_pool(void *context, const OpCall *call)
     return call->kind == OP_MAX_POOL_NORM || call->kind == OP_MAX_POOL_NORM_DX ? pooled_time : 10;
 }
 
-static void slower_pools_are_not_taken(void **state)
+TEST(slower_pools_are_not_taken)
 {
     static const struct {
         double time;
@@ -379,7 +379,7 @@ static bool joins_all(Device *device, const OpCall *call)
     return true;
 }
 
-static void levels_need_a_backend_that_joins(void **state)
+TEST(levels_need_a_backend_that_joins)
 {
     Backend without = {.name = "plain"}, with = {.name = "joining", .joins = joins_all};
     for (FuseLevel level = FUSE_AUTO; level <= FUSE_III_H; level++) {
@@ -471,7 +471,7 @@ static int compare(const Net *plain, Interpreter *a, const Net *joined, Interpre
     return compared;
 }
 
-static void numbers_stay(void **state)
+TEST(numbers_stay)
 {
     for (int recompute = 0; recompute < 2; recompute++) {
         Net plain = net_make(recompute, false), joined = net_make(recompute, true);
@@ -619,7 +619,7 @@ static double distance(const float *a, const float *b, size_t count)
     return sqrt(error / size);
 }
 
-static void plans_agree(void **state)
+TEST(plans_agree)
 {
     for (int siblings = 0; siblings < 2; siblings++) {
         Trained plain = train("inception_mini", 1, FUSE_II, siblings),
@@ -637,7 +637,7 @@ static void plans_agree(void **state)
     }
 }
 
-static void plans_of_pools_agree(void **state)
+TEST(plans_of_pools_agree)
 {
     Trained plain = train("resnet18", 3, FUSE_II, false), joined = train("resnet18", 3, FUSE_AUTO, false);
     assert_int_equal(joined.fusion.pools.inputs, 1);
@@ -651,7 +651,7 @@ static void plans_of_pools_agree(void **state)
     trained_free(&joined);
 }
 
-static void fusion_in_words(void **state)
+TEST(fusion_in_words)
 {
     char text[256];
     Fusion none = {.convolutions = 18},
@@ -662,28 +662,4 @@ static void fusion_in_words(void **state)
     assert_string_equal(text,
                         "sums in 17 of 18 convolutions, 9 normalize their input, 8 sum the gradient of it; so do 2 and "
                         "1 max pools");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolution_makes_the_sums),
-        cmocka_unit_test(slices_have_slices_of_the_sums),
-        cmocka_unit_test(others_keep_their_statistics),
-        cmocka_unit_test(norm_moves_into_its_convolution),
-        cmocka_unit_test(refused_norms_stay),
-        cmocka_unit_test(slower_kernels_are_not_taken),
-        cmocka_unit_test(values_that_others_read_are_made),
-        cmocka_unit_test(strides_are_those_of_the_plan),
-        cmocka_unit_test(norm_moves_into_its_pool),
-        cmocka_unit_test(other_pools_stay),
-        cmocka_unit_test(slower_pools_are_not_taken),
-        cmocka_unit_test(a_failed_graph_is_refused),
-        cmocka_unit_test(levels_need_a_backend_that_joins),
-        cmocka_unit_test(fusion_in_words),
-        cmocka_unit_test(numbers_stay),
-        cmocka_unit_test(plans_agree),
-        cmocka_unit_test(plans_of_pools_agree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

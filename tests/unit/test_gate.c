@@ -24,36 +24,27 @@ static void on_each_backend(void (*check)(Device *device))
     }
 }
 
-static void test_extras(void **state)
+TEST(test_extras)
 {
     on_each_backend(check_extras);
 }
 
-static void test_gates(void **state)
+TEST(test_gates)
 {
     on_each_backend(check_gates);
 }
 
-static void test_halt(void **state)
+TEST(test_halt)
 {
     on_each_backend(check_halt);
 }
 
-static void test_loss_scale(void **state)
+TEST(test_loss_scale)
 {
     on_each_backend(check_loss_scale);
 }
 
-static void test_scalars(void **state)
+TEST(test_scalars)
 {
     on_each_backend(check_scalars);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extras),     cmocka_unit_test(test_gates),   cmocka_unit_test(test_halt),
-        cmocka_unit_test(test_loss_scale), cmocka_unit_test(test_scalars),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

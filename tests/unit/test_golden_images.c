@@ -126,13 +126,9 @@ static void test_case(const Golden *g)
     free(input);
 }
 
-static void test_images(void **state)
+TEST(test_images)
 {
     for (size_t i = 0; i < sizeof golden_images / sizeof *golden_images; i++) test_case(&golden_images[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_images)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TESTS_WITH(set_up, tear_down)

@@ -269,7 +269,7 @@ static Built build_row(const Row *row)
     return b;
 }
 
-static void test_first_gradients(void **state)
+TEST(test_first_gradients)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char what[128];
@@ -298,7 +298,7 @@ static Value build_second(Built *b, Value *second)
     return loss;
 }
 
-static void test_second_gradients(void **state)
+TEST(test_second_gradients)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char what[128];
@@ -321,7 +321,7 @@ static void check_refusal(const char *what, Graph *g, const char *kind)
     assert_int_equal(st, ERR_UNSUPPORTED);
 }
 
-static void test_missing_second_gradients_are_named(void **state)
+TEST(test_missing_second_gradients_are_named)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].no_second) continue;
@@ -333,7 +333,7 @@ static void test_missing_second_gradients_are_named(void **state)
     }
 }
 
-static void test_missing_first_gradients_are_named(void **state)
+TEST(test_missing_first_gradients_are_named)
 {
     for (size_t i = 0; i < sizeof without_rule / sizeof *without_rule; i++) {
         const char *kind = op_name(without_rule[i].kind);
@@ -346,7 +346,7 @@ static void test_missing_first_gradients_are_named(void **state)
     }
 }
 
-static void test_every_kind_has_a_row(void **state)
+TEST(test_every_kind_has_a_row)
 {
     bool seen[OP_COUNT] = {true};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) seen[rows[i].kind] = true;
@@ -385,7 +385,7 @@ static int all_params(const Graph *g, Value *params)
 }
 
 /* One input under four branches, a concat, batch norm: contributions of several readers, slices of the concat. */
-static void test_inception_block(void **state)
+TEST(test_inception_block)
 {
     Graph *g = new_graph();
     Value params[MAX_WRT], x = graph_input(g, "x", (Shape){2, 3, 5, 5}, DTYPE_F32);
@@ -400,7 +400,7 @@ static void test_inception_block(void **state)
     check_network("inception block", g, loss, params, count);
 }
 
-static void test_conv_bn_relu_pool(void **state)
+TEST(test_conv_bn_relu_pool)
 {
     Graph *g = new_graph();
     Value params[MAX_WRT], x = graph_input(g, "x", (Shape){3, 2, 6, 6}, DTYPE_F32);
@@ -411,7 +411,7 @@ static void test_conv_bn_relu_pool(void **state)
 }
 
 /* A batch norm with fixed mean and variance passes its gradient on to the trained layer in front of it. */
-static void test_frozen_norm(void **state)
+TEST(test_frozen_norm)
 {
     for (int no_gamma = 0; no_gamma < 2; no_gamma++) {
         Graph *g = NULL;
@@ -427,7 +427,7 @@ static void test_frozen_norm(void **state)
 }
 
 /* A ReLU whose only reader is a pooling, and one with a second reader: the mask may move only in the first case. */
-static void test_relu_before_pool(void **state)
+TEST(test_relu_before_pool)
 {
     for (int second_reader = 0; second_reader < 2; second_reader++) {
         Graph *g = new_graph();
@@ -442,7 +442,7 @@ static void test_relu_before_pool(void **state)
 }
 
 /* y = relu(x + 0.2 conv(x)): a value read by its own successor, a sum that ends in a ReLU. */
-static void test_residual_block(void **state)
+TEST(test_residual_block)
 {
     Graph *g = new_graph();
     Value params[MAX_WRT], x = graph_input(g, "x", (Shape){2, 3, 4, 4}, DTYPE_F32);
@@ -468,7 +468,7 @@ static Value slices_loss(Graph *g, Value x, const int32_t firsts[2], const int32
 }
 
 /* Slices that cover a value once have a gradient, whatever their order; overlaps and gaps are refused aloud. */
-static void test_slices(void **state)
+TEST(test_slices)
 {
     static const int32_t firsts[4][2] = {{0, 2}, {3, 0}, {0, 1}, {0, 3}};
     static const int32_t channels[4][2] = {{2, 3}, {2, 3}, {2, 4}, {2, 2}};
@@ -487,7 +487,7 @@ static void test_slices(void **state)
 }
 
 /* f(x) f(y) with one set of weights: a parameter with two readers. */
-static void test_shared_weights(void **state)
+TEST(test_shared_weights)
 {
     Graph *g = new_graph();
     Value w = graph_param(g, "w", (Shape){2, 2, 3, 3}, small, true);
@@ -524,7 +524,7 @@ static Value gradient_penalty(Graph *g, Value x_hat, const Value *p)
     return total_of_product(g, distance, distance);
 }
 
-static void test_wgan_gp(void **state)
+TEST(test_wgan_gp)
 {
     Graph *g = new_graph();
     static const Shape shapes[5] = {{4, 2, 3, 3}, {1, 4, 1, 1}, {3, 4, 3, 3}, {1, 3, 1, 1}, {1, 3, 2, 2}};
@@ -535,24 +535,4 @@ static void test_wgan_gp(void **state)
     Value penalty = gradient_penalty(g, x_hat, p);
     Value loss = add(g, total(g, critic(g, fake, p)), affine(g, penalty, 10, 0));
     check_network("WGAN-GP", g, loss, p, 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_has_a_row),
-        cmocka_unit_test(test_first_gradients),
-        cmocka_unit_test(test_second_gradients),
-        cmocka_unit_test(test_missing_second_gradients_are_named),
-        cmocka_unit_test(test_missing_first_gradients_are_named),
-        cmocka_unit_test(test_inception_block),
-        cmocka_unit_test(test_conv_bn_relu_pool),
-        cmocka_unit_test(test_frozen_norm),
-        cmocka_unit_test(test_relu_before_pool),
-        cmocka_unit_test(test_residual_block),
-        cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_shared_weights),
-        cmocka_unit_test(test_wgan_gp),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

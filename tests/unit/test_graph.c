@@ -170,13 +170,13 @@ static void run_shape_case(const ShapeCase *row)
     graph_destroy(g);
 }
 
-static void shapes_follow_and_failures_tell(void **state)
+TEST(shapes_follow_and_failures_are_reported)
 {
     for (size_t i = 0; i < sizeof shape_cases / sizeof *shape_cases; i++) run_shape_case(&shape_cases[i]);
 }
 
 /* A window that cannot fit names its layer with its block. */
-static void failures_name_block_and_layer(void **state)
+TEST(failures_name_block_and_layer)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     graph_scope(g, "Mixed_6a");
@@ -185,7 +185,7 @@ static void failures_name_block_and_layer(void **state)
     graph_destroy(g);
 }
 
-static void errors_stick(void **state)
+TEST(errors_stick)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 4, 4), bad = add(g, x, new_input(g, "other", 2, 3, 4, 5));
@@ -203,7 +203,7 @@ static void errors_stick(void **state)
     graph_destroy(g);
 }
 
-static void names_are_unique_and_found(void **state)
+TEST(names_are_unique_and_found)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     graph_scope(g, "block");
@@ -221,7 +221,7 @@ static void names_are_unique_and_found(void **state)
     graph_destroy(g);
 }
 
-static void bad_leaves_are_refused(void **state)
+TEST(bad_leaves_are_refused)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     new_input(g, "x", 1 << 20, 1 << 20, 2, 1);
@@ -233,7 +233,7 @@ static void bad_leaves_are_refused(void **state)
     assert_int_equal(graph_create(&options, &g), ERR_ARG);
 }
 
-static void expectations_hold_for_the_canonical_side(void **state)
+TEST(expectations_hold_for_the_canonical_side)
 {
     const int32_t sides[][2] = {{9, 9}, {9, 8}, {8, 9}};
     for (int row = 0; row < 3; row++) {
@@ -259,7 +259,7 @@ static Value small_net(Graph *g, Value x)
 }
 
 /* Training and evaluation must agree on names, shapes and order of what is stored. */
-static void both_modes_store_the_same(void **state)
+TEST(both_modes_store_the_same)
 {
     Graph *graphs[2];
     for (int training = 0; training < 2; training++) {
@@ -286,7 +286,7 @@ static void both_modes_store_the_same(void **state)
     graph_destroy(graphs[1]);
 }
 
-static void batch_norm_feeds_its_states(void **state)
+TEST(batch_norm_feeds_its_states)
 {
     Graph *g = new_graph(true, DTYPE_BF16);
     Value x = graph_input(g, "x", (Shape){2, 3, 4, 4}, DTYPE_BF16);
@@ -304,7 +304,7 @@ static void batch_norm_feeds_its_states(void **state)
     graph_destroy(g);
 }
 
-static void gradients_keep_the_dtypes(void **state)
+TEST(gradients_keep_the_dtypes)
 {
     Graph *g = new_graph(true, DTYPE_BF16);
     const float half[3] = {0.5f, 0.5f, 0.5f};
@@ -327,7 +327,7 @@ static void gradients_keep_the_dtypes(void **state)
 
 /* ---- gradients as text */
 
-static void dense_net(void **state)
+TEST(dense_net)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 1, 1), labels = graph_input(g, "labels", (Shape){2, 1, 1, 1}, DTYPE_I32);
@@ -348,7 +348,7 @@ static void dense_net(void **state)
     graph_destroy(g);
 }
 
-static void relu_mask_moves_behind_the_pooling(void **state)
+TEST(relu_mask_moves_behind_the_pooling)
 {
     for (int shared = 0; shared < 2; shared++) {
         Graph *g = new_graph(true, DTYPE_F32);
@@ -367,7 +367,7 @@ static void relu_mask_moves_behind_the_pooling(void **state)
 }
 
 /* The gradient of the ReLU itself was asked for: it must not come masked. */
-static void asked_relu_keeps_its_mask(void **state)
+TEST(asked_relu_keeps_its_mask)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dy = new_input(g, "dy", 2, 3, 4, 4), wrt[2], grads[2];
@@ -381,7 +381,7 @@ static void asked_relu_keeps_its_mask(void **state)
 }
 
 /* Branches of one input: 1x1 convolutions and poolings add in their own pass, a 3x3 needs an ADD. */
-static void fan_in_chains_through_acc(void **state)
+TEST(fan_in_chains_through_acc)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     OpAttr point = window_attr(1, 1, 0), same = window_attr(3, 1, 1);
@@ -405,7 +405,7 @@ static void fan_in_chains_through_acc(void **state)
     graph_destroy(g);
 }
 
-static void more_contributions_than_add_takes(void **state)
+TEST(more_contributions_than_add_takes)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 1, 1, 1, 1), y = affine(g, x, 2, 0), dx;
@@ -427,7 +427,7 @@ static Value cut(Graph *g, Value x, int32_t first, int32_t channels)
     return graph_op(g, OP_SLICE, NULL, &x, 1, &attr, &s);
 }
 
-static void slices_join_when_they_cover(void **state)
+TEST(slices_join_when_they_cover)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), dx;
@@ -439,7 +439,7 @@ static void slices_join_when_they_cover(void **state)
     graph_destroy(g);
 }
 
-static void slices_that_leave_holes_are_refused(void **state)
+TEST(slices_that_leave_holes_are_refused)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), dx;
@@ -451,7 +451,7 @@ static void slices_that_leave_holes_are_refused(void **state)
     graph_destroy(g);
 }
 
-static void no_dx_that_nobody_asks_for(void **state)
+TEST(no_dx_that_nobody_asks_for)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), other = new_input(g, "other", 1, 1, 1, 1);
@@ -466,7 +466,7 @@ static void no_dx_that_nobody_asks_for(void **state)
 }
 
 /* Convolution is closed: the second derivative of the gradient's square is made of the same three kinds. */
-static void convolution_differentiates_twice(void **state)
+TEST(convolution_differentiates_twice)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     OpAttr same = window_attr(3, 1, 1);
@@ -487,7 +487,7 @@ static void convolution_differentiates_twice(void **state)
 }
 
 /* Behind two layers the second derivative passes through the mask of the leaky ReLU, but not into it. */
-static void second_derivative_passes_a_mask(void **state)
+TEST(second_derivative_passes_a_mask)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Shape scalar = {1, 1, 1, 1};
@@ -513,7 +513,7 @@ static void second_derivative_passes_a_mask(void **state)
     graph_destroy(g);
 }
 
-static void kinds_without_a_rule_say_so(void **state)
+TEST(kinds_without_a_rule_say_so)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dx, again;
@@ -525,7 +525,7 @@ static void kinds_without_a_rule_say_so(void **state)
 }
 
 /* Two parameters, one gradient value: each still gets a place of its own in the arena. */
-static void every_parameter_has_its_own_gradient(void **state)
+TEST(every_parameter_has_its_own_gradient)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Shape scalar = {1, 1, 1, 1};
@@ -539,7 +539,7 @@ static void every_parameter_has_its_own_gradient(void **state)
     graph_destroy(g);
 }
 
-static void dy_must_fit(void **state)
+TEST(dy_must_fit)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8), dx;
@@ -550,7 +550,7 @@ static void dy_must_fit(void **state)
 
 /* ---- layers */
 
-static void layers_check_their_numbers(void **state)
+TEST(layers_check_their_numbers)
 {
     const float half[3] = {0.5f, 0.5f, 0.5f}, zero[3] = {0};
     Graph *g = new_graph(true, DTYPE_F32);
@@ -564,7 +564,7 @@ static void layers_check_their_numbers(void **state)
     graph_destroy(g);
 }
 
-static void fits_and_styles(void **state)
+TEST(fits_and_styles)
 {
     Graph *g = new_graph(false, DTYPE_F32);
     Value x = new_input(g, "x", 2, 3, 8, 8);
@@ -585,35 +585,4 @@ static void fits_and_styles(void **state)
         "%7 = add(%5, %6) relu -> 2x4x2x2 f32 (add)\n"
         "%8 = affine(%7) scale 2 shift 1 -> 2x4x2x2 f32 (affine)\n");
     graph_destroy(g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_follow_and_failures_tell),
-        cmocka_unit_test(failures_name_block_and_layer),
-        cmocka_unit_test(errors_stick),
-        cmocka_unit_test(names_are_unique_and_found),
-        cmocka_unit_test(bad_leaves_are_refused),
-        cmocka_unit_test(expectations_hold_for_the_canonical_side),
-        cmocka_unit_test(both_modes_store_the_same),
-        cmocka_unit_test(batch_norm_feeds_its_states),
-        cmocka_unit_test(gradients_keep_the_dtypes),
-        cmocka_unit_test(dense_net),
-        cmocka_unit_test(relu_mask_moves_behind_the_pooling),
-        cmocka_unit_test(asked_relu_keeps_its_mask),
-        cmocka_unit_test(fan_in_chains_through_acc),
-        cmocka_unit_test(more_contributions_than_add_takes),
-        cmocka_unit_test(slices_join_when_they_cover),
-        cmocka_unit_test(slices_that_leave_holes_are_refused),
-        cmocka_unit_test(no_dx_that_nobody_asks_for),
-        cmocka_unit_test(convolution_differentiates_twice),
-        cmocka_unit_test(second_derivative_passes_a_mask),
-        cmocka_unit_test(kinds_without_a_rule_say_so),
-        cmocka_unit_test(every_parameter_has_its_own_gradient),
-        cmocka_unit_test(dy_must_fit),
-        cmocka_unit_test(layers_check_their_numbers),
-        cmocka_unit_test(fits_and_styles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,6 @@
 #include "tests/support/unit.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"
-#include "towers/replica/norm_sync.h"
-#include "towers/store/checkpoint.h"
 #include "towers/train/process.h"
 
 enum { A = 0, B, C, SAMPLES };
@@ -151,7 +149,7 @@ static void losses_check(const char *run_dir, const int32_t *batch, int towers)
     run_destroy(run);
 }
 
-static void test_step_by_hand(void **state)
+TEST(test_step_by_hand)
 {
     static const int32_t shares[][SAMPLES] = {{3}, {2, 1}, {1, 2}, {1, 1, 1}, {0, 3}, {1, 0, 2}};
     static const int towers[] = {1, 2, 2, 3, 2, 3};
@@ -173,8 +171,4 @@ static void test_step_by_hand(void **state)
     source_close(data);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_by_hand)};
-    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
-}
+TESTS_WITH(scratch_make, scratch_drop)

@@ -12,7 +12,7 @@ static const Hello hello = {"channel", &greeting, sizeof greeting};
 static const Secret ours = {{1}}, theirs = {{2}};
 
 /* python3 -c "import hmac; print(hmac.new(b'a token', (5).to_bytes(8, 'little'), 'sha256').hexdigest())" */
-static void test_secret(void **state)
+TEST(test_secret)
 {
     static const uint8_t wanted[SECRET_BYTES] = {0xda, 0x6c, 0x3d, 0xd0, 0x41, 0x03, 0x6d, 0x47, 0xec, 0x20, 0x89,
                                                  0xa3, 0x39, 0xc8, 0x85, 0xe0, 0x14, 0x17, 0xe7, 0x0e, 0xda, 0x9d,
@@ -24,7 +24,7 @@ static void test_secret(void **state)
     assert_memory_not_equal(secret.key, other.key, SECRET_BYTES);
 }
 
-static void test_both_sides(void **state)
+TEST(test_both_sides)
 {
     Challenge challenge, again;
     Proof proof;
@@ -36,7 +36,7 @@ static void test_both_sides(void **state)
     assert_false(handshake_holds(&ours, &hello, &again, &proof)); /* heard on another connection */
 }
 
-static void test_listener_without_the_secret(void **state)
+TEST(test_listener_without_the_secret)
 {
     Challenge challenge;
     Proof proof;
@@ -52,7 +52,7 @@ static void test_listener_without_the_secret(void **state)
 }
 
 /* An answer to another greeting, on another channel, or the listener's own proof sent back. */
-static void test_proofs_of_other_connections(void **state)
+TEST(test_proofs_of_other_connections)
 {
     Greeting other = greeting;
     other.nonce[NONCE_BYTES - 1] ^= 1;
@@ -71,15 +71,4 @@ static void test_proofs_of_other_connections(void **state)
     assert_false(handshake_holds(&ours, &hello, &challenge, &proof));
     const Hello large = {"channel", &greeting, HELLO_BYTES_MAX + 1};
     assert_int_equal(handshake_challenge(&ours, &large, &challenge), ERR_INTERNAL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_secret),
-        cmocka_unit_test(test_both_sides),
-        cmocka_unit_test(test_listener_without_the_secret),
-        cmocka_unit_test(test_proofs_of_other_connections),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static void sends_all(const TrainJob *job)
     CHECK(host_files_send(job, SINCE) == OK);
 }
 
-static void test_brought(void **state)
+TEST_WITH(test_brought, scratch_make, scratch_drop)
 {
     char problems[2048], path[PATH_BYTES], *large = large_text('s');
     struct timespec old[2] = {{.tv_sec = SINCE - 1}, {.tv_sec = SINCE - 1}};
@@ -203,7 +203,7 @@ static void sends_but_one(const TrainJob *job)
 }
 
 /* A file that cannot be brought, here a link, does not hold back those that are listed behind it. */
-static void test_held_back(void **state)
+TEST_WITH(test_held_back, scratch_make, scratch_drop)
 {
     static const char *const names[] = {"rank1-samples.csv", "rank1-bad-samples.csv", "stack-tower-2.txt",
                                         "stack-tower-3.txt"};
@@ -241,7 +241,7 @@ static void test_held_back(void **state)
 }
 
 /* A resumed run adds rows, or has rank 1 on a host that has not those from before: nothing that rank 0 has is lost. */
-static void test_resumed(void **state)
+TEST_WITH(test_resumed, scratch_make, scratch_drop)
 {
     char problems[2048], *large = large_text('r');
     directory_put("run");
@@ -309,7 +309,7 @@ static void sends_nonsense(const TrainJob *job)
     free(manifest);
 }
 
-static void test_nonsense(void **state)
+TEST_WITH(test_nonsense, scratch_make, scratch_drop)
 {
     char problems[2048];
     directory_put("run");
@@ -329,15 +329,4 @@ static void test_nonsense(void **state)
     free(earlier);
     assert_false(exists("run/nan-step-7-tower-2"));
     assert_int_equal(entries("run"), 2); /* and nothing temporary */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_brought, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_held_back, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_resumed, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_nonsense, scratch_make, scratch_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

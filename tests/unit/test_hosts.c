@@ -172,7 +172,7 @@ static Status everything(Comm *comm, int rank)
     return OK;
 }
 
-static void test_collectives(void **state)
+TEST(test_collectives)
 {
     Case c = {everything, PATIENT_MS, -1, -1, -1};
     case_live(&c);
@@ -208,7 +208,7 @@ static Status leader_4_stops(Comm *comm, int rank)
 }
 
 /* fault: F30 */
-static void test_process_that_fails(void **state)
+TEST(test_process_that_fails)
 {
     Case c = {rank_3_fails, PATIENT_MS, 3, -1, -1};
     case_live(&c);
@@ -217,7 +217,7 @@ static void test_process_that_fails(void **state)
 }
 
 /* fault: F30 */
-static void test_leader_that_dies(void **state)
+TEST(test_leader_that_dies)
 {
     Case c = {leader_2_dies, PATIENT_MS, 2, -1, -1};
     case_live(&c);
@@ -225,7 +225,7 @@ static void test_leader_that_dies(void **state)
 }
 
 /* fault: F43 */
-static void test_leader_that_stops(void **state)
+TEST(test_leader_that_stops)
 {
     Case c = {leader_4_stops, 5000, 4, -1, -1};
     case_live(&c);
@@ -299,7 +299,7 @@ static Status quiet_open(const CommConfig *config, Link **made)
     return OK;
 }
 
-static void test_all_are_there_but_no_message(void **state)
+TEST(test_all_are_there_but_no_message)
 {
     CommShared *shared;
     Comm *comm = NULL;
@@ -318,7 +318,7 @@ static void test_all_are_there_but_no_message(void **state)
 
 /* ---- meeting */
 
-static void test_group_that_does_not_come(void **state)
+TEST(test_group_that_does_not_come)
 {
     Case c = {everything, 4000, -1, 1, -1};
     case_live(&c);
@@ -330,7 +330,7 @@ static void test_group_that_does_not_come(void **state)
     munmap(c.seen, sizeof *c.seen);
 }
 
-static void test_group_of_another_job(void **state)
+TEST(test_group_of_another_job)
 {
     Case c = {everything, 4000, -1, -1, 2};
     case_live(&c);
@@ -343,7 +343,7 @@ static void test_group_of_another_job(void **state)
     munmap(c.seen, sizeof *c.seen);
 }
 
-static void test_intruder_in_place_of_a_group(void **state)
+TEST(test_intruder_in_place_of_a_group)
 {
     Case c = {everything, 4000, -1, GROUPS - 1, -1, .intruder = true};
     case_live(&c);
@@ -356,7 +356,7 @@ static void test_intruder_in_place_of_a_group(void **state)
     munmap(c.seen, sizeof *c.seen);
 }
 
-static void test_group_with_fewer_processes(void **state)
+TEST(test_group_with_fewer_processes)
 {
     Case c = {everything, PATIENT_MS, -1, -1, -1, .one_alone = true};
     case_live(&c);
@@ -368,7 +368,7 @@ static void test_group_with_fewer_processes(void **state)
 }
 
 /* Connections that say nothing take all places of strangers, but not for ever. */
-static void test_silent_strangers(void **state)
+TEST(test_silent_strangers)
 {
     Case c = {everything, PATIENT_MS, -1, -1, -1, .strangers = true};
     case_live(&c);
@@ -390,7 +390,7 @@ int socket(int family, int type, int protocol)
     return fd;
 }
 
-static void test_connection_to_itself(void **state)
+TEST(test_connection_to_itself)
 {
     char why[256] = "";
     int port = free_port();
@@ -402,7 +402,7 @@ static void test_connection_to_itself(void **state)
 }
 
 /* Where all programs are on one host nobody else can connect. */
-static void test_listener_for_this_host_alone(void **state)
+TEST(test_listener_for_this_host_alone)
 {
     static const struct {
         const char *master;
@@ -421,7 +421,7 @@ static void test_listener_for_this_host_alone(void **state)
     }
 }
 
-static void test_no_descriptor_to_listen_with(void **state)
+TEST(test_no_descriptor_to_listen_with)
 {
     int fd = -1, next = dup(0);
     struct rlimit was, none;
@@ -435,24 +435,4 @@ static void test_no_descriptor_to_listen_with(void **state)
     assert_int_equal(st, ERR_COMM);
     assert_int_equal(fd, -1);
     assert_string_equal(status_message(), "rank 0 cannot listen on port 0: Too many open files");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_collectives),
-        cmocka_unit_test(test_process_that_fails),
-        cmocka_unit_test(test_leader_that_dies),
-        cmocka_unit_test(test_leader_that_stops),
-        cmocka_unit_test(test_all_are_there_but_no_message),
-        cmocka_unit_test(test_group_that_does_not_come),
-        cmocka_unit_test(test_group_of_another_job),
-        cmocka_unit_test(test_intruder_in_place_of_a_group),
-        cmocka_unit_test(test_group_with_fewer_processes),
-        cmocka_unit_test(test_silent_strangers),
-        cmocka_unit_test(test_connection_to_itself),
-        cmocka_unit_test(test_listener_for_this_host_alone),
-        cmocka_unit_test(test_no_descriptor_to_listen_with),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,7 +208,7 @@ static Status sum_rounds(Comm *comm, int rank)
     return OK;
 }
 
-static void test_sums_in_tower_order(void **state)
+TEST(test_sums_in_tower_order)
 {
     Case c = {sum_rounds, {2, 3, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
@@ -243,7 +243,7 @@ static Status sum_beside(Comm *comm, int rank)
     return FAIL(ERR_COMM, "a sum has ended that has not begun");
 }
 
-static void test_sum_beside_the_computation(void **state)
+TEST(test_sum_beside_the_computation)
 {
     Case c = {sum_beside, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
@@ -263,7 +263,7 @@ static Status sum_steps(Comm *comm, int rank)
     return OK;
 }
 
-static void test_group_of_one_process_never_sleeps(void **state)
+TEST(test_group_of_one_process_never_sleeps)
 {
     Case c = {sum_steps, {1, 1, 1}, PATIENT_MS, -1, -1, 1};
     case_live(&c);
@@ -287,7 +287,7 @@ static Status sum_often(Comm *comm, int rank)
     return OK;
 }
 
-static void test_many_sums(void **state)
+TEST(test_many_sums)
 {
     Case c = {sum_often, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
@@ -308,7 +308,7 @@ static Status meet_elsewhere(Comm *comm, int rank)
     return comm_barrier(comm);
 }
 
-static void test_groups_in_different_collectives(void **state)
+TEST(test_groups_in_different_collectives)
 {
     Case c = {meet_elsewhere, {2, 2, 2}, PATIENT_MS, -1, -1};
     case_live(&c);
@@ -351,7 +351,7 @@ static Status rank_5_stops(Comm *comm, int rank)
 }
 
 /* fault: F30 */
-static void test_process_that_fails(void **state)
+TEST(test_process_that_fails)
 {
     Case c = {rank_3_fails, {2, 2, 2}, PATIENT_MS, 3, -1};
     case_live(&c);
@@ -361,7 +361,7 @@ static void test_process_that_fails(void **state)
 }
 
 /* fault: F30 */
-static void test_process_that_dies(void **state)
+TEST(test_process_that_dies)
 {
     Case c = {rank_5_dies, {2, 2, 2}, PATIENT_MS, 5, -1};
     case_live(&c);
@@ -369,7 +369,7 @@ static void test_process_that_dies(void **state)
 }
 
 /* fault: F43 */
-static void test_process_that_stops(void **state)
+TEST(test_process_that_stops)
 {
     Case c = {rank_5_stops, {2, 2, 2}, 4000, 5, -1};
     case_live(&c);
@@ -403,7 +403,7 @@ static Status rank_5_stops_in_the_sum(Comm *comm, int rank)
 }
 
 /* fault: F43 */
-static void test_process_that_stops_in_the_sum(void **state)
+TEST(test_process_that_stops_in_the_sum)
 {
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1};
     case_live(&c);
@@ -411,7 +411,7 @@ static void test_process_that_stops_in_the_sum(void **state)
 }
 
 /* Its group is patient, so the others ask: its leader is there, but does not say that all of its group are. */
-static void test_leader_answers_for_its_group(void **state)
+TEST(test_leader_answers_for_its_group)
 {
     Case c = {rank_5_stops_in_the_sum, {2, 2, 2}, 4000, 5, -1, .last_is_patient = true};
     case_live(&c);
@@ -425,7 +425,7 @@ static void test_leader_answers_for_its_group(void **state)
 }
 
 /* fault: F55 */
-static void test_process_without_a_thread(void **state)
+TEST(test_process_without_a_thread)
 {
     Case c = {sum_rounds, {2, 2, 2}, 4000, -1, 2};
     case_live(&c);
@@ -438,22 +438,4 @@ static void test_process_without_a_thread(void **state)
             !strstr(c.seen->message[r], "group 1 (tower processes 2..3) did not arrive"))
             fail_msg("rank %d: '%s'", r, c.seen->message[r]);
     munmap(c.seen, sizeof *c.seen);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_in_tower_order),
-        cmocka_unit_test(test_sum_beside_the_computation),
-        cmocka_unit_test(test_group_of_one_process_never_sleeps),
-        cmocka_unit_test(test_many_sums),
-        cmocka_unit_test(test_groups_in_different_collectives),
-        cmocka_unit_test(test_process_that_fails),
-        cmocka_unit_test(test_process_that_dies),
-        cmocka_unit_test(test_process_that_stops),
-        cmocka_unit_test(test_process_that_stops_in_the_sum),
-        cmocka_unit_test(test_leader_answers_for_its_group),
-        cmocka_unit_test(test_process_without_a_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

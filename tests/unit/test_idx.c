@@ -70,7 +70,7 @@ static void expect_refused(const Content *b, int dimensions, const char *message
     if (!strstr(status_message(), message)) fail_msg("expected '%s' in '%s'", message, status_message());
 }
 
-static void test_parse(void **state)
+TEST(test_parse)
 {
     Content plain = images_of(2, 3, 2, 12), gz = zipped(plain.data, plain.size);
     const Content *both[] = {&plain, &gz};
@@ -95,7 +95,7 @@ static Content color_of(uint32_t count, uint32_t rows, uint32_t columns, uint32_
     return b;
 }
 
-static void test_color(void **state)
+TEST(test_color)
 {
     Content b = color_of(2, 2, 2, 3, 24);
     Idx idx;
@@ -115,7 +115,7 @@ static void test_color(void **state)
 }
 
 /* fault: F26 */
-static void test_refused_headers(void **state)
+TEST(test_refused_headers)
 {
     Content b = labels_of(3, "\0\1\2", 3);
     expect_refused(&b, IDX_IMAGES,
@@ -136,7 +136,7 @@ static void test_refused_headers(void **state)
     for (; b.size < 16; b.size++) expect_refused(&b, IDX_IMAGES, "expected 12 bytes from offset 4 on");
 }
 
-static void test_refused_sizes(void **state)
+TEST(test_refused_sizes)
 {
     Content b = images_of(2, 2, 2, 7);
     expect_refused(&b, IDX_IMAGES, "declares 8 bytes from offset 16 on, found 7");
@@ -146,7 +146,7 @@ static void test_refused_sizes(void **state)
     expect_refused(&b, IDX_IMAGES, "declares 9213241720832000000 bytes");
 }
 
-static void test_refused_gzip(void **state)
+TEST(test_refused_gzip)
 {
     Content b = images_of(2, 2, 2, 7), gz = zipped(b.data, b.size);
     expect_refused(&gz, IDX_IMAGES, "ends at offset 23: expected 8 bytes from offset 16 on, found 7");
@@ -171,7 +171,7 @@ static void test_refused_gzip(void **state)
 
 /* A small file that expands to 2 MB although its header declares 3 bytes: stopped one byte after the promise. */
 /* fault: F26 */
-static void test_gzip_bomb(void **state)
+TEST(test_gzip_bomb)
 {
     size_t size = 2 << 20;
     uint8_t *data = calloc(1, size);
@@ -216,7 +216,7 @@ static Status sample_read(const Source *d, int64_t index, uint8_t *pixels, size_
     return st;
 }
 
-static void test_dataset(void **state)
+TEST_WITH(test_dataset, scratch_make, scratch_drop)
 {
     char inner[PATH_BYTES];
     scratch_path(inner, "fashion-mnist");
@@ -249,7 +249,7 @@ static void test_dataset(void **state)
     source_close(NULL);
 }
 
-static void test_dataset_without_name(void **state)
+TEST_WITH(test_dataset_without_name, scratch_make, scratch_drop)
 {
     Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\0", 1);
     write_file(scratch, "train-images-idx3-ubyte", &images);
@@ -262,7 +262,7 @@ static void test_dataset_without_name(void **state)
 }
 
 /* Fashion-MNIST is known by the name of its own folder, in torchvision's layout of the one above. */
-static void test_names_of_folders(void **state)
+TEST_WITH(test_names_of_folders, scratch_make, scratch_drop)
 {
     static const struct {
         const char *folder, *name, *first;
@@ -292,7 +292,7 @@ static void write_text(const char *folder, const char *name, const char *text)
 }
 
 /* Color, and classes of one's own: their number and names, of any length. */
-static void test_own_classes(void **state)
+TEST_WITH(test_own_classes, scratch_make, scratch_drop)
 {
     Content images = color_of(2, 2, 2, 3, 24), labels = labels_of(2, "\0\2", 2);
     write_file(scratch, "train-images-idx4-ubyte", &images);
@@ -321,7 +321,7 @@ static void test_own_classes(void **state)
     source_close(d);
 }
 
-static void test_own_classes_refused(void **state)
+TEST_WITH(test_own_classes_refused, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES], many[2 * 257 + 1];
     Content images = images_of(1, 1, 1, 1), labels = labels_of(1, "\2", 1);
@@ -345,7 +345,7 @@ static void test_own_classes_refused(void **state)
 }
 
 /* fault: F17 */
-static void test_dataset_refused(void **state)
+TEST_WITH(test_dataset_refused, scratch_make, scratch_drop)
 {
     char path[PATH_BYTES];
     expect_no_set("", ERR_ARG, "empty name");
@@ -369,7 +369,7 @@ static void test_dataset_refused(void **state)
     expect_no_set(scratch, ERR_FORMAT, "is not a regular file");
 }
 
-static void test_debian_fashion_mnist(void **state)
+TEST(test_debian_fashion_mnist)
 {
     struct stat info;
     if (stat(debian_set, &info) != 0) skip();
@@ -392,7 +392,7 @@ static void test_debian_fashion_mnist(void **state)
 
 /* ---- the synthetic reader */
 
-static void test_synthetic(void **state)
+TEST(test_synthetic)
 {
     Source *d = NULL, *other = NULL;
     uint8_t a[300], b[300];
@@ -428,25 +428,4 @@ static void test_synthetic(void **state)
     assert_int_equal(source_synthetic(1, 0, 10, 10, 3, 42, &d), ERR_ARG);
     assert_int_equal(source_synthetic(1, 1, 10, 0, 3, 42, &d), ERR_ARG);
     assert_int_equal(source_synthetic(1, 1, 10, 10, 2, 42, &d), ERR_ARG);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),
-        cmocka_unit_test(test_color),
-        cmocka_unit_test(test_refused_headers),
-        cmocka_unit_test(test_refused_sizes),
-        cmocka_unit_test(test_refused_gzip),
-        cmocka_unit_test(test_gzip_bomb),
-        cmocka_unit_test_setup_teardown(test_dataset, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_dataset_without_name, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_names_of_folders, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_own_classes, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_own_classes_refused, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(test_dataset_refused, scratch_make, scratch_drop),
-        cmocka_unit_test(test_debian_fashion_mnist),
-        cmocka_unit_test(test_synthetic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

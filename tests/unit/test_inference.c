@@ -142,7 +142,7 @@ static void network_is_as_exact(const char *name, int left)
     replica_destroy(r);
 }
 
-static void networks_are_as_exact(void **state)
+TEST(networks_are_as_exact)
 {
     for (size_t i = 0; i < sizeof pixels; i++) pixels[i] = (uint8_t)(i * 2654435761u >> 13);
     network_is_as_exact("inception_mini", 3);
@@ -152,7 +152,7 @@ static void networks_are_as_exact(void **state)
 }
 
 /* Joined weights are made when weights have changed, and not otherwise. */
-static void weights_are_joined_once(void **state)
+TEST(weights_are_joined_once)
 {
     double first[N * CLASSES], then[N * CLASSES];
     Replica *r = replica_of("inception_mini");
@@ -176,7 +176,7 @@ static void weights_are_joined_once(void **state)
 }
 
 /* A NaN in a network is not hidden by a ReLU. */
-static void nan_reaches_the_logits(void **state)
+TEST(nan_reaches_the_logits)
 {
     double logits[N * CLASSES];
     Replica *r = replica_of("inception_v3");
@@ -186,14 +186,4 @@ static void nan_reaches_the_logits(void **state)
     logits_run(r, &r->eval[0], 0, logits);
     for (int i = 0; i < N * CLASSES; i++) assert_true(isnan(logits[i]));
     replica_destroy(r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(networks_are_as_exact),
-        cmocka_unit_test(weights_are_joined_once),
-        cmocka_unit_test(nan_reaches_the_logits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

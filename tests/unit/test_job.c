@@ -28,7 +28,7 @@ static DeviceConfig device_of(const char *verb, char *const *flags)
     return device;
 }
 
-static void test_commands_open_the_same_device(void **state)
+TEST(test_commands_open_the_same_device)
 {
     static char *const cases[][ARGUMENTS] = {
         {NULL},
@@ -48,7 +48,7 @@ static void test_commands_open_the_same_device(void **state)
 }
 
 /* No flag changes its polarity on the way. */
-static void test_flags_reach_the_device(void **state)
+TEST(test_flags_reach_the_device)
 {
     static char *const none[] = {NULL};
     static char *const all[] = {"--deterministic", "--winograd", "--no-winograd-f32", "--no-winograd-bf16", NULL};
@@ -60,7 +60,7 @@ static void test_flags_reach_the_device(void **state)
 }
 
 /* Evaluation reads the test images in their order, by its own transform: a crop in the middle and no augmentation. */
-static void test_loaders_transform_as_they_should(void **state)
+TEST(test_loaders_transform_as_they_should)
 {
     Source *sources[2] = {(Source *)&sources[0], (Source *)&sources[1]}; /* only compared */
     TrainJob job = {.train = sources[0], .test = sources[1], .processes = 2};
@@ -87,7 +87,7 @@ static Status open_fails(const DeviceConfig *config, Device *device)
     return FAIL(ERR_DEVICE, "no such device");
 }
 
-static void test_process_uses_its_number_in_the_group(void **state)
+TEST(test_process_uses_its_number_in_the_group)
 {
     enum { TOWERS = 6, GROUPS = 2, EACH = 3, RANK = 4 };
     const Backend *cpu = NULL;
@@ -116,7 +116,7 @@ static void test_process_uses_its_number_in_the_group(void **state)
 }
 
 /* Messages say the timeout that the user has set; waits are longer, for the supervisor to be the first. */
-static void test_timeout_is_the_users(void **state)
+TEST(test_timeout_is_the_users)
 {
     TrainJob job = {.comm.timeout_ms = 4000};
     CommConfig config = job_comm(&job, (Placement){0});
@@ -132,7 +132,7 @@ static int32_t label_uneven(const Source *source, int64_t index)
     return index < 8 ? 0 : index < 11 ? 1 : 3;
 }
 
-static void test_class_weights(void **state)
+TEST(test_class_weights)
 {
     enum { CLASSES = 4 };
     static const struct {
@@ -162,17 +162,4 @@ static void test_class_weights(void **state)
                          (double)files.class_weight[k], rows[i].wanted[k]);
         free(files.class_weight);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_commands_open_the_same_device),
-        cmocka_unit_test(test_flags_reach_the_device),
-        cmocka_unit_test(test_loaders_transform_as_they_should),
-        cmocka_unit_test(test_process_uses_its_number_in_the_group),
-        cmocka_unit_test(test_timeout_is_the_users),
-        cmocka_unit_test(test_class_weights),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static const Case cases[] = {
     {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=65534"}, "MASTER_PORT is '65534'", {0}},
 };
 
-static void test_cases(void **state)
+TEST(test_cases)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *c = &cases[i];
@@ -131,7 +131,7 @@ static void test_cases(void **state)
 }
 
 /* Programs of one job have the same token and port; those of others do not. */
-static void test_tokens(void **state)
+TEST(test_tokens)
 {
     Launch a, b, other;
     char *const one[] = {OPEN_MPI, NULL};
@@ -168,7 +168,7 @@ static bool same_secret(const Launch *a, const Launch *b)
     return !memcmp(&a->secret, &b->secret, sizeof a->secret);
 }
 
-static void test_secret_of_a_variable(void **state)
+TEST(test_secret_of_a_variable)
 {
     Launch a, b, other;
     char *const set[] = {"TOWERS_TOKEN=a long random text", NULL}, *const else_set[] = {"TOWERS_TOKEN=another", NULL};
@@ -183,7 +183,7 @@ static void test_secret_of_a_variable(void **state)
 }
 
 /* The key of mpirun counts; what Slurm puts under the same name follows from the job's number and does not. */
-static void test_secret_of_mpirun(void **state)
+TEST(test_secret_of_mpirun)
 {
     char home[PATH_BYTES + 8];
     Launch one, two, slurm, file;
@@ -203,7 +203,7 @@ static void test_secret_of_mpirun(void **state)
 
 /* Programs that start at once agree on the file that one of them makes, which nobody else can read; without a number of
  * the job, too, and other users have another one. */
-static void test_secret_of_a_file(void **state)
+TEST(test_secret_of_a_file)
 {
     enum { PROGRAMS = 16 };
     Launch *seen = mmap(NULL, PROGRAMS * sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
@@ -231,7 +231,7 @@ static void test_secret_of_a_file(void **state)
     munmap(seen, PROGRAMS * sizeof *seen);
 }
 
-static void test_file_that_others_know(void **state)
+TEST(test_file_that_others_know)
 {
     char home[PATH_BYTES + 8], path[PATH_BYTES];
     Launch launch;
@@ -240,18 +240,15 @@ static void test_file_that_others_know(void **state)
     assert_int_equal(secret_of(environment, 0, &launch), OK);
     scratch_path(path, "home/.config/towers/token");
     assert_int_equal(chmod(path, 0640), 0);
-    assert_int_equal(secret_of(environment, 0, &launch), ERR_ARG);
-    assert_non_null(strstr(status_message(), "has mode 640, expected user"));
+    assert_fails(secret_of(environment, 0, &launch), ERR_ARG, "has mode 640, expected user");
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(secret_of(environment, 0, &launch), OK);
     assert_int_equal(truncate(path, 40), 0);
-    assert_int_equal(secret_of(environment, 0, &launch), ERR_ARG);
-    assert_non_null(strstr(status_message(), "does not hold a token of 64 hexadecimal digits"));
-    assert_int_equal(secret_of(homeless, 0, &launch), ERR_ARG);
-    assert_non_null(strstr(status_message(), "set TOWERS_TOKEN to the same random text for all of them"));
+    assert_fails(secret_of(environment, 0, &launch), ERR_ARG, "does not hold a token of 64 hexadecimal digits");
+    assert_fails(secret_of(homeless, 0, &launch), ERR_ARG, "set TOWERS_TOKEN to the same random text for all of them");
 }
 
-static void test_first_host(void **state)
+TEST(test_first_host)
 {
     static const struct {
         const char *list, *host;
@@ -280,16 +277,4 @@ static void test_first_host(void **state)
     assert_int_equal(launch_first_host("node1", narrow, sizeof narrow), ERR_ARG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_first_host),
-        cmocka_unit_test(test_secret_of_a_variable),
-        cmocka_unit_test(test_secret_of_mpirun),
-        cmocka_unit_test(test_secret_of_a_file),
-        cmocka_unit_test(test_file_that_others_know),
-    };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
-}
+TESTS_WITH(scratch_make, scratch_drop)

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void test_rows_are_shared_and_kept(void **state)
+TEST(test_rows_are_shared_and_kept)
 {
     Ledger *ledger;
     assert_int_equal(ledger_create(3, 2, &ledger), OK);
@@ -26,7 +26,7 @@ static void test_rows_are_shared_and_kept(void **state)
     ledger_destroy(ledger);
 }
 
-static void test_activities_take_time(void **state)
+TEST(test_activities_take_time)
 {
     Ledger *ledger;
     assert_int_equal(ledger_create(1, 1, &ledger), OK);
@@ -48,7 +48,7 @@ static void test_activities_take_time(void **state)
     ledger_destroy(ledger);
 }
 
-static void test_first_failure_stays_first(void **state)
+TEST(test_first_failure_stays_first)
 {
     Ledger *ledger;
     assert_int_equal(ledger_create(2, 2, &ledger), OK);
@@ -79,7 +79,7 @@ static int takes_nothing(const struct printf_info *info, size_t count, int *type
 }
 
 /* Two processes note something at once: both are kept, and neither is read before it is whole. */
-static void test_notes_at_once(void **state)
+TEST(test_notes_at_once)
 {
     const char *format = "%W, %d";
     assert_int_equal(ledger_create(1, 1, &noting), OK);
@@ -93,7 +93,7 @@ static void test_notes_at_once(void **state)
     ledger_destroy(noting);
 }
 
-static void test_notes(void **state)
+TEST(test_notes)
 {
     Ledger *ledger;
     char text[LEDGER_MESSAGE + 100], wanted[32];
@@ -113,23 +113,10 @@ static void test_notes(void **state)
     ledger_destroy(NULL);
 }
 
-static void test_every_activity_has_a_name(void **state)
+TEST(test_every_activity_has_a_name)
 {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = 0; b < a; b++) assert_string_not_equal(activity_name((Activity)a), activity_name((Activity)b));
     assert_string_equal(activity_name(ACTIVITY_REDUCE), "all-reduce");
     assert_string_equal(activity_name((Activity)99), "unknown activity");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_shared_and_kept),
-        cmocka_unit_test(test_activities_take_time),
-        cmocka_unit_test(test_first_failure_stays_first),
-        cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_notes_at_once),
-        cmocka_unit_test(test_every_activity_has_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

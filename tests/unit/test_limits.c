@@ -27,13 +27,13 @@ static Limits limits(void)
     return found;
 }
 
-static void no_groups_no_limits(void **state)
+TEST_WITH(no_groups_no_limits, scratch_make, scratch_drop)
 {
     Limits found = limits();
     assert_true(found.memory_bytes == INT64_MAX && found.memory_left_bytes == INT64_MAX && found.cores == 0);
 }
 
-static void version_2_counts_every_level(void **state)
+TEST_WITH(version_2_counts_every_level, scratch_make, scratch_drop)
 {
     put("proc/self", "cgroup", "0::/user.slice/job/step\n");
     put("sys/fs/cgroup/user.slice/job/step", "memory.max", "max\n");
@@ -52,7 +52,7 @@ static void version_2_counts_every_level(void **state)
     assert_int_equal(limits().memory_left_bytes, 212 * MIB); /* now the inner one is the tighter: 512 - 300 */
 }
 
-static void version_1_counts_every_level(void **state)
+TEST_WITH(version_1_counts_every_level, scratch_make, scratch_drop)
 {
     put("proc/self", "cgroup", "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n1:name=systemd:/x\n");
     put("sys/fs/cgroup/memory", "memory.limit_in_bytes", "9223372036854771712\n"); /* none */
@@ -70,22 +70,11 @@ static void version_1_counts_every_level(void **state)
 }
 
 /* In a container the path is often the host's, and its limit is that of the root that the container sees. */
-static void a_path_that_is_not_there_leads_to_the_root(void **state)
+TEST_WITH(a_path_that_is_not_there_leads_to_the_root, scratch_make, scratch_drop)
 {
     put("proc/self", "cgroup", "4:memory:/kubepods/pod7/abc\n");
     put("sys/fs/cgroup/memory", "memory.limit_in_bytes", "134217728\n");
     put("sys/fs/cgroup/memory", "memory.usage_in_bytes", "134217729\n");
     assert_int_equal(limits().memory_bytes, 128 * MIB);
     assert_int_equal(limits().memory_left_bytes, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_groups_no_limits, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(version_2_counts_every_level, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(version_1_counts_every_level, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_path_that_is_not_there_leads_to_the_root, scratch_make, scratch_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

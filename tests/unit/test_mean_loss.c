@@ -35,7 +35,7 @@ static double scaled(const TowerLoss *tower, int64_t samples)
     return tower->sum * loss_scale(samples, LOSS_DIVISOR_SAMPLES, samples);
 }
 
-static void test_reports(void **state)
+TEST(test_reports)
 {
     TowerLoss towers[2];
     even_towers(towers);
@@ -53,7 +53,7 @@ static void test_reports(void **state)
 }
 
 /* The numbers that other frameworks report for the same four losses. */
-static void test_scaled_per_replica(void **state)
+TEST(test_scaled_per_replica)
 {
     TowerLoss towers[2];
     even_towers(towers);
@@ -69,7 +69,7 @@ static void test_scaled_per_replica(void **state)
     assert_true(unscaled != mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4));
 }
 
-static void test_uneven(void **state)
+TEST(test_uneven)
 {
     TowerLoss towers[2] = {tower_of((double[]){2, 3}, 2), tower_of((double[]){4}, 1)};
     is((tower_loss_mean(&towers[0]) + tower_loss_mean(&towers[1])) / 2, 3.25); /* the mean of means, which we are not */
@@ -82,7 +82,7 @@ static void test_uneven(void **state)
     is(reported_loss(towers, 2, LOSS_REPORT_LAST, LOSS_DIVISOR_GLOBAL_BATCH, 4), 4); /* a tower's own mean stays it */
 }
 
-static void test_empty_towers(void **state)
+TEST(test_empty_towers)
 {
     const TowerLoss none = tower_of(NULL, 0);
     int culprit;
@@ -107,7 +107,7 @@ static void test_empty_towers(void **state)
 }
 
 /* An empty tower whose memory holds rubbish counts nothing. */
-static void test_empty_tower_with_rubbish(void **state)
+TEST(test_empty_tower_with_rubbish)
 {
     int culprit;
     TowerLoss towers[3];
@@ -126,7 +126,7 @@ typedef struct CheckCase {
     bool off, last, mean, all;
 } CheckCase;
 
-static void test_checks(void **state)
+TEST(test_checks)
 {
     static const CheckCase cases[] = {
         {NAN, 0, true, true, false, false},  /* the original prints 4.5 and trains on */
@@ -154,7 +154,7 @@ static void test_checks(void **state)
 }
 
 /* A finite loss with a gradient that is not: only `all` looks. */
-static void test_gradient_not_finite(void **state)
+TEST(test_gradient_not_finite)
 {
     int culprit;
     TowerLoss towers[2];
@@ -167,7 +167,7 @@ static void test_gradient_not_finite(void **state)
 }
 
 /* Inf in one tower and -Inf in the other: the sum is NaN, the first tower is named. */
-static void test_opposite_infinities(void **state)
+TEST(test_opposite_infinities)
 {
     int culprit;
     TowerLoss towers[2] = {tower_of((double[]){INFINITY}, 1), tower_of((double[]){-INFINITY}, 1)};
@@ -177,26 +177,10 @@ static void test_opposite_infinities(void **state)
 }
 
 /* `last` asks the last tower that had samples. */
-static void test_last_of_those_with_samples(void **state)
+TEST(test_last_of_those_with_samples)
 {
     int culprit;
     TowerLoss towers[3] = {tower_of((double[]){1}, 1), tower_of((double[]){NAN}, 1), tower_of(NULL, 0)};
     assert_false(nan_check_pass(towers, 3, NAN_CHECK_LAST, &culprit));
     assert_int_equal(culprit, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reports),
-        cmocka_unit_test(test_scaled_per_replica),
-        cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_empty_towers),
-        cmocka_unit_test(test_empty_tower_with_rubbish),
-        cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_gradient_not_finite),
-        cmocka_unit_test(test_opposite_infinities),
-        cmocka_unit_test(test_last_of_those_with_samples),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

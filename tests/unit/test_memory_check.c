@@ -69,7 +69,7 @@ static size_t least_of(const TrainJob *job)
     return high;
 }
 
-static void test_never_refuses_what_fits(void **state)
+TEST_WITH(test_never_refuses_what_fits, set_up, tear_down)
 {
     for (size_t memory = 32; memory <= 512; memory *= 4) {
         BatchFit fit;
@@ -85,21 +85,20 @@ static void test_never_refuses_what_fits(void **state)
     }
 }
 
-static void test_all_processes_count(void **state)
+TEST_WITH(test_all_processes_count, set_up, tear_down)
 {
     TrainJob one = job_of(1, 256), four = job_of(4, 256), uneven = job_of(4, 256);
     size_t alone = least_of(&one), together = least_of(&four);
     for (int t = 1; t < 4; t++) uneven.shares.batch[t] = 1;
     assert_true(together > 4 * alone - 8 * MIB && together < 4 * alone + 8 * MIB);
     assert_true(least_of(&uneven) < alone + (together - alone) / 2);
-    assert_int_equal(checked(&four, alone), ERR_MEMORY);
-    assert_non_null(strstr(status_message(), "4 processes"));
+    assert_fails(checked(&four, alone), ERR_MEMORY, "4 processes");
     assert_non_null(strstr(status_message(), "--batch-size max"));
 }
 
 /* Every tower has a slot for its gradients, also one that shares its process with others; but in the process that holds
  * tower 0 they have one together. */
-static void test_virtual_towers_have_slots(void **state)
+TEST_WITH(test_virtual_towers_have_slots, set_up, tear_down)
 {
     TrainJob one = job_of(1, 1), forty = job_of(40, 1), two = job_of(2, 1), halves = job_of(40, 1);
     forty.processes = 1;
@@ -111,42 +110,27 @@ static void test_virtual_towers_have_slots(void **state)
 
 /* Less than a GiB is not "0.0 GiB". */
 /* fault: F39 */
-static void test_small_amounts_are_in_mib(void **state)
+TEST_WITH(test_small_amounts_are_in_mib, set_up, tear_down)
 {
     TrainJob job = job_of(1, 256);
-    assert_int_equal(checked(&job, (size_t)12 * MIB), ERR_MEMORY);
-    assert_non_null(strstr(status_message(), "but only 12 MiB of"));
+    assert_fails(checked(&job, (size_t)12 * MIB), ERR_MEMORY, "but only 12 MiB of");
     assert_null(strstr(status_message(), "0.0 GiB"));
 }
 
-static void test_an_evaluation_that_is_too_large_is_told(void **state)
+TEST_WITH(test_an_evaluation_that_is_too_large_is_reported, set_up, tear_down)
 {
     TrainJob job = job_of(1, 4);
     job.test = test;
     job.eval_batch = 20000;
-    assert_int_equal(checked(&job, (size_t)256 * MIB), ERR_MEMORY);
-    assert_non_null(strstr(status_message(), "evaluation in batches of 20000"));
+    assert_fails(checked(&job, (size_t)256 * MIB), ERR_MEMORY, "evaluation in batches of 20000");
     job.eval_batch = 4;
     assert_int_equal(checked(&job, (size_t)256 * MIB), OK);
 }
 
-static void test_who_must_not_be_asked_is_not(void **state)
+TEST_WITH(test_who_must_not_be_asked_is_not, set_up, tear_down)
 {
     TrainJob job = job_of(1, 50000);
     assert_int_equal(checked(&job, MIB), ERR_MEMORY);
     fake->backend.memory_closed = false;
     assert_int_equal(checked(&job, MIB), OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_never_refuses_what_fits, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_all_processes_count, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_virtual_towers_have_slots, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_small_amounts_are_in_mib, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_an_evaluation_that_is_too_large_is_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_who_must_not_be_asked_is_not, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static size_t check(int local, Dtype compute, bool keeps_half, bool ema, bool ac
     return plan.bytes[MEMORY_HALF];
 }
 
-static void test_plan_is_what_is_taken(void **state)
+TEST(test_plan_is_what_is_taken)
 {
     assert_int_equal(check(1, DTYPE_F32, true, false, false), 0);
     assert_int_equal(check(1, DTYPE_BF16, false, false, false), 0);
@@ -78,7 +78,7 @@ static size_t thrice(size_t bytes)
     return 3 * bytes;
 }
 
-static void test_uploads(void **state)
+TEST(test_uploads)
 {
     Layout layout = {0};
     MemoryPlan plan;
@@ -119,7 +119,7 @@ static size_t library_mib(int ranks, int groups, int ctas, bool ordered, bool de
 }
 
 /* On H100s a connection takes 10 and 2 MiB. */
-static void test_nccl(void **state)
+TEST(test_nccl)
 {
     const Backend cpu = {.name = "cpu", .on_host = true};
     unsetenv("NCCL_BUFFSIZE");
@@ -139,11 +139,4 @@ static void test_nccl(void **state)
     setenv("NCCL_BUFFSIZE", "16777216", 1);
     assert_int_equal(library_mib(8, 0, 0, false, false), 2 * 3 * 24);
     unsetenv("NCCL_BUFFSIZE");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan_is_what_is_taken), cmocka_unit_test(test_uploads),
-                                       cmocka_unit_test(test_nccl)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void write_run(int64_t resume_step, int64_t from, int64_t to)
     metrics_close(metrics);
 }
 
-static void a_step_is_strict_json(void **state)
+TEST_WITH(a_step_is_strict_json, scratch_make, scratch_drop)
 {
     static const char
         end[] = ",\"skipped\":true}\n",
@@ -108,7 +108,7 @@ static const Column columns[] = {
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
 /* docs/records.md has the table of metrics.def, and names each tag. */
-static void the_page_lists_the_columns(void **state)
+TEST_WITH(the_page_lists_the_columns, scratch_make, scratch_drop)
 {
     char *page = NULL, *table = NULL;
     size_t bytes = 0;
@@ -130,7 +130,7 @@ static void the_page_lists_the_columns(void **state)
 }
 
 /* The page names every column of results.csv. */
-static void the_page_names_the_epoch(void **state)
+TEST(the_page_names_the_epoch)
 {
     char *page, *row, name[64];
     size_t count;
@@ -148,7 +148,7 @@ static void the_page_names_the_epoch(void **state)
 }
 
 /* With a loss scale a step says so, and whether it was left out for an overflow or for something worse. */
-static void an_overflow_is_told_apart(void **state)
+TEST_WITH(an_overflow_is_not_a_failure, scratch_make, scratch_drop)
 {
     static const TowerLoss tower = {1.5, 2, true};
     StepRecord record = {
@@ -162,7 +162,7 @@ static void an_overflow_is_told_apart(void **state)
 }
 
 /* fault: F56 */
-static void commas_of_a_locale_stay_out(void **state)
+TEST_WITH(commas_of_a_locale_stay_out, scratch_make, scratch_drop)
 {
     if (!german_begin()) skip();
     write_run(-1, 1, 2);
@@ -184,7 +184,7 @@ static void steps_are(const char *wanted)
     assert_string_equal(got, wanted);
 }
 
-static void a_resumed_run_has_each_step_once(void **state)
+TEST_WITH(a_resumed_run_has_each_step_once, scratch_make, scratch_drop)
 {
     char *text;
     write_run(-1, 1, 6);
@@ -206,7 +206,7 @@ static void a_resumed_run_has_each_step_once(void **state)
 }
 
 /* Its header gets the columns that rows have now. */
-static void a_run_of_an_older_version_goes_on(void **state)
+TEST_WITH(a_run_of_an_older_version_goes_on, scratch_make, scratch_drop)
 {
     scratch_put("results.csv", "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,"
                                "seconds\n1,2,0.5,0,nan,nan,0,0,0,3\n2,4,0.5,0,nan,nan,0,0,0,4\n");
@@ -221,7 +221,7 @@ static void a_run_of_an_older_version_goes_on(void **state)
 }
 
 /* A column more or less than those of some version, or another name, is no header. */
-static void headers_of_all_versions_are_known(void **state)
+TEST(headers_of_all_versions_are_known)
 {
     char now[EPOCH_TEXT], other[EPOCH_TEXT + 8];
     for (int several = 0; several < 2; several++) {
@@ -239,7 +239,7 @@ static void headers_of_all_versions_are_known(void **state)
 }
 
 /* --metrics-interval 4, of which the second step was refused. */
-static void rows_between_are_left_out(void **state)
+TEST_WITH(rows_between_are_left_out, scratch_make, scratch_drop)
 {
     Metrics *metrics;
     assert_int_equal(metrics_open(scratch, -1, 4, 1, false, &metrics), OK);
@@ -254,7 +254,7 @@ static void rows_between_are_left_out(void **state)
     steps_are("248");
 }
 
-static void layers_are_cut_with_the_steps(void **state)
+TEST_WITH(layers_are_cut_with_the_steps, scratch_make, scratch_drop)
 {
     static const LayerRecord layers[] = {{"a.weight", 0.5, NAN}, {"a.bias", 1, 0}};
     for (int turn = 0; turn < 2; turn++) { /* the second run goes on after step 10 */
@@ -270,7 +270,7 @@ static void layers_are_cut_with_the_steps(void **state)
 }
 
 /* fault: F54 */
-static void half_a_last_line_is_cut(void **state)
+TEST_WITH(half_a_last_line_is_cut, scratch_make, scratch_drop)
 {
     write_run(-1, 1, 2);
     char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
@@ -294,7 +294,7 @@ static void half_a_last_line_is_cut(void **state)
     free(log);
 }
 
-static void an_old_run_is_set_aside(void **state)
+TEST_WITH(an_old_run_is_set_aside, scratch_make, scratch_drop)
 {
     write_run(-1, 1, 3);
     write_run(-1, 1, 2);
@@ -304,7 +304,7 @@ static void an_old_run_is_set_aside(void **state)
     free(old);
 }
 
-static void a_log_line_is_one_line(void **state)
+TEST_WITH(a_log_line_is_one_line, scratch_make, scratch_drop)
 {
     Metrics *metrics = metrics_start(-1);
     metrics_log(metrics, "read '%s'", "a\n2026-01-01T00:00:00.000Z forged\x1b[31m");
@@ -326,7 +326,7 @@ static void files_limit(rlim_t bytes)
 }
 
 /* fault: F48 */
-static void a_full_disk_does_not_stop_training(void **state)
+TEST_WITH(a_full_disk_does_not_stop_training, scratch_make, scratch_drop)
 {
     Metrics *metrics = metrics_start(-1);
     signal(SIGXFSZ, SIG_IGN);
@@ -351,31 +351,9 @@ static void a_full_disk_does_not_stop_training(void **state)
     free(log);
 }
 
-static void a_place_that_is_none_is_told(void **state)
+TEST(a_place_that_is_none_is_reported)
 {
     Metrics *metrics = NULL;
     assert_int_equal(metrics_open("/nonexistent/run", -1, 1, 1, false, &metrics), ERR_IO);
     assert_null(metrics);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_step_is_strict_json, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(the_page_lists_the_columns, scratch_make, scratch_drop),
-        cmocka_unit_test(the_page_names_the_epoch),
-        cmocka_unit_test_setup_teardown(an_overflow_is_told_apart, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(commas_of_a_locale_stay_out, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_resumed_run_has_each_step_once, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_run_of_an_older_version_goes_on, scratch_make, scratch_drop),
-        cmocka_unit_test(headers_of_all_versions_are_known),
-        cmocka_unit_test_setup_teardown(rows_between_are_left_out, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(layers_are_cut_with_the_steps, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(half_a_last_line_is_cut, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(an_old_run_is_set_aside, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_log_line_is_one_line, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(a_full_disk_does_not_stop_training, scratch_make, scratch_drop),
-        cmocka_unit_test(a_place_that_is_none_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,7 @@ static double beta_cdf(double alpha, double x)
     return x <= 0.5 ? beta_part(alpha, x) / half : 1 - beta_part(alpha, 1 - x) / half;
 }
 
-static void test_shares_are_beta(void **state)
+TEST(test_shares_are_beta)
 {
     static const double alphas[] = {0.2, 0.4, 0.5, 0.8, 1, 2, 8};
     static double shares[DRAWS];
@@ -73,7 +73,7 @@ static double area_drawn(double alpha)
     return (double)(within(x + half) - within(x - half)) * (within(y + half) - within(y - half)) / (SIDE * SIDE);
 }
 
-static void test_areas(void **state)
+TEST(test_areas)
 {
     static double ours[DRAWS], theirs[DRAWS];
     srand48(1);
@@ -103,7 +103,7 @@ static void test_areas(void **state)
 
 /* ---- one of the two for each batch, and the same again for the same batch */
 
-static void test_choice(void **state)
+TEST(test_choice)
 {
     MixRule both = {0.4, 1};
     int cuts = 0, same = 0;
@@ -160,7 +160,7 @@ static double loss_run(Device *device, OpCall *forward, OpCall *back, float *z, 
 }
 
 /* As if towers had taken them one by one: sums of losses and weights, and gradients divided by the weights at the end. */
-static void test_targets_are_those_of_pytorch(void **state)
+TEST(test_targets_are_those_of_pytorch)
 {
     Device device;
     const Backend *cpu;
@@ -194,7 +194,7 @@ static void test_targets_are_those_of_pytorch(void **state)
 }
 
 /* Sums over samples taken one by one; the loss of a sample is the mean over its classes. */
-static void test_bce_is_that_of_pytorch(void **state)
+TEST(test_bce_is_that_of_pytorch)
 {
     Device device;
     const Backend *cpu;
@@ -227,7 +227,7 @@ static void test_bce_is_that_of_pytorch(void **state)
     cpu->close(&device);
 }
 
-static void test_targets_of_several_classes(void **state)
+TEST(test_targets_of_several_classes)
 {
     const int32_t own[] = {0, 3}, partner[] = {1, 3};
     TargetRule rule = {.classes = 5, .several = true};
@@ -241,7 +241,7 @@ static void test_targets_of_several_classes(void **state)
     assert_true(targets[0] == 0.25f && targets[1] == 0.375f && targets[3] == 0.375f);
 }
 
-static void test_sample_that_does_not_count(void **state)
+TEST(test_sample_that_does_not_count)
 {
     const float weights[2] = {2, 3};
     TargetRule rule = {2, 0.1f, weights};
@@ -287,7 +287,7 @@ static void see_losses(void *context, Ledger *ledger, int64_t step, double secon
     }
 }
 
-static void test_auxiliary_heads(void **state)
+TEST(test_auxiliary_heads)
 {
     double plain = 0;
     const Backend *cpu;
@@ -309,19 +309,4 @@ static void test_auxiliary_heads(void **state)
         assert_true(main_sum[1] != plain); /* mixed images and targets have another loss */
         plain = main_sum[1];
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares_are_beta),
-        cmocka_unit_test(test_areas),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_targets_are_those_of_pytorch),
-        cmocka_unit_test(test_bce_is_that_of_pytorch),
-        cmocka_unit_test(test_targets_of_several_classes),
-        cmocka_unit_test(test_sample_that_does_not_count),
-        cmocka_unit_test(test_auxiliary_heads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

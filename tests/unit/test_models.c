@@ -64,7 +64,7 @@ static int64_t forward_macs(const Program *program)
 
 /* ---- sizes */
 
-static void test_counts(void **state)
+TEST(test_counts)
 {
     static const struct {
         Form form;
@@ -101,7 +101,7 @@ static void test_counts(void **state)
 
 /* ---- names */
 
-static void test_names(void **state)
+TEST(test_names)
 {
     static const struct {
         Form form;
@@ -140,7 +140,7 @@ static void test_names(void **state)
 }
 
 /* tf2016 has no gamma; the variances of both have a correction. */
-static void test_variant(void **state)
+TEST(test_variant)
 {
     Program program;
     build((Form){"inception_v3", "tf2016", true}, 0, 1001, true, &program);
@@ -158,7 +158,7 @@ static void test_variant(void **state)
 
 /* ---- images of other sizes */
 
-static void test_smallest_images(void **state)
+TEST(test_smallest_images)
 {
     for (const Model *const *m = models_all(); *m; m++) {
         Form form = {(*m)->name, "", false};
@@ -176,7 +176,7 @@ static void test_smallest_images(void **state)
     }
 }
 
-static void test_other_sizes(void **state)
+TEST(test_other_sizes)
 {
     static const int32_t sides[] = {75, 100, 128, 139, 160, 224, 299, 331, 512};
     static const char *const models[] = {"inception_v3",        "googlenet", "inception_v4",
@@ -192,7 +192,7 @@ static void test_other_sizes(void **state)
 /* ---- evaluation */
 
 /* Every weight that evaluation reads is one that training makes, and the heads at the side are gone. */
-static void test_evaluation(void **state)
+TEST(test_evaluation)
 {
     for (const Model *const *m = models_all(); *m; m++) {
         Program training, evaluation;
@@ -232,7 +232,7 @@ static Status maps_build(Form form, int32_t side, Dtype compute, Program *progra
 }
 
 /* A place for each pixel of the map before the pool, for every network that has one; else the reason. */
-static void test_class_maps(void **state)
+TEST(test_class_maps)
 {
     Program program;
     static const char *const pooled[] = {
@@ -247,13 +247,13 @@ static void test_class_maps(void **state)
         assert_int_equal(maps->shape.c, model->classes);
         assert_in_range(maps->shape.h, 7, 8);
         program_destroy(&program);
-        assert_int_equal(maps_build(form, 0, DTYPE_BF16, &program), ERR_UNSUPPORTED);
-        assert_non_null(strstr(status_message(), "in bf16: its last layer must be dense, in f32"));
+        assert_fails(maps_build(form, 0, DTYPE_BF16, &program), ERR_UNSUPPORTED,
+                     "in bf16: its last layer must be dense, in f32");
     }
-    assert_int_equal(maps_build((Form){"fashion_cnn", "", false}, 0, DTYPE_F32, &program), ERR_UNSUPPORTED);
-    assert_non_null(strstr(status_message(), "fashion_cnn has no class activation maps at 28 x 28 pixels"));
-    assert_int_equal(maps_build((Form){"googlenet", "", false}, 32, DTYPE_F32, &program), ERR_UNSUPPORTED);
-    assert_non_null(strstr(status_message(), "the average of a map of several places (a global average pool)"));
+    assert_fails(maps_build((Form){"fashion_cnn", "", false}, 0, DTYPE_F32, &program), ERR_UNSUPPORTED,
+                 "fashion_cnn has no class activation maps at 28 x 28 pixels");
+    assert_fails(maps_build((Form){"googlenet", "", false}, 32, DTYPE_F32, &program), ERR_UNSUPPORTED,
+                 "the average of a map of several places (a global average pool)");
 }
 
 /* ---- the command line about models */
@@ -277,7 +277,7 @@ static Answer ask(const char *arguments)
     return answer;
 }
 
-static void test_bad_input(void **state)
+TEST(test_bad_input)
 {
     const Backend *any;
     if (backend_find("auto", &any, NULL, 0) != OK) {
@@ -303,14 +303,4 @@ static void test_bad_input(void **state)
         if (answer.code != 2 || !strstr(answer.text, rows[i][1]))
             fail_msg("towers %s: exit code %d, %s", rows[i][0], answer.code, answer.text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),          cmocka_unit_test(test_names),       cmocka_unit_test(test_variant),
-        cmocka_unit_test(test_smallest_images), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_class_maps),      cmocka_unit_test(test_bad_input),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

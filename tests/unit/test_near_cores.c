@@ -25,7 +25,7 @@ static NearCores near_read(const char *node, const char *list)
     return near;
 }
 
-static void reads_the_kernels_lists(void **state)
+TEST(reads_the_kernels_lists)
 {
     NearCores near;
     near_cores_read(scratch, "0000:99:00.0", &near);
@@ -38,7 +38,7 @@ static void reads_the_kernels_lists(void **state)
     assert_true(near.node == 0 && CPU_COUNT(&near.usable) == 0);
 }
 
-static void refuses_what_it_cannot_know(void **state)
+TEST(refuses_what_it_cannot_know)
 {
     static const char *const damaged[] = {"",    "\n",     "0-",    "-1",      "1-0",
                                           "0,",  "0,,1",   "0-1-2", "0 1",     "all",
@@ -58,7 +58,7 @@ static void assert_runs_on(const cpu_set_t *cores)
     assert_true(CPU_EQUAL(&now, cores));
 }
 
-static void moves_where_the_cores_suffice(void **state)
+TEST(moves_where_the_cores_suffice)
 {
     char one[16];
     cpu_set_t only;
@@ -74,14 +74,11 @@ static void moves_where_the_cores_suffice(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-int main(void)
+static int set_up(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_the_kernels_lists),
-        cmocka_unit_test(refuses_what_it_cannot_know),
-        cmocka_unit_test(moves_where_the_cores_suffice),
-    };
-    if (sched_getaffinity(0, sizeof before, &before) != 0) return 1;
+    if (sched_getaffinity(0, sizeof before, &before) != 0) return -1;
     while (!CPU_ISSET(core, &before)) core++;
-    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
+    return scratch_make(state);
 }
+
+TESTS_WITH(set_up, scratch_drop)

@@ -229,7 +229,7 @@ static bool backend_here(const Backend **backend)
 }
 
 /* 19: one element at a time on a GPU; 40: 16 bytes. */
-static void test_towers_are_one_batch(void **state)
+TEST(test_towers_are_one_batch)
 {
     static const int counts[] = {1, 19, 40};
     const Backend *backend;
@@ -244,10 +244,4 @@ static void test_towers_are_one_batch(void **state)
         }
     }
     backend->close(&device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_towers_are_one_batch)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static void refuses(const char *name)
     assert_int_equal(regular_open(path, O_RDWR | O_CREAT | O_TRUNC, NULL), NOT_REGULAR);
 }
 
-static void only_regular_files_are_opened(void **state)
+TEST(only_regular_files_are_opened)
 {
     char path[PATH_BYTES], link[PATH_BYTES];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -68,7 +68,7 @@ static void write_text(const char *name, const char *text, char path[PATH_BYTES]
     close(fd);
 }
 
-static void numbers_of_the_kernel(void **state)
+TEST(numbers_of_the_kernel)
 {
     char path[PATH_BYTES], text[6];
     write_text("meminfo", "MemTotal:  32 kB\nXMemFree: 1\nMemFree: 7 kB\nLimit: max\n", path);
@@ -87,9 +87,4 @@ static void numbers_of_the_kernel(void **state)
     assert_string_equal(text, "");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(only_regular_files_are_opened),
-                                       cmocka_unit_test(numbers_of_the_kernel)};
-    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
-}
+TESTS_WITH(scratch_make, scratch_drop)

@@ -79,27 +79,27 @@ static void check_backend(const char *name, Dtype dtype)
     if (failures) fail_msg("%d runs on %s in %s are wrong", failures, name, dtype_name(dtype));
 }
 
-static void test_cpu_f32(void **state)
+TEST(test_cpu_f32)
 {
     check_backend("cpu", DTYPE_F32);
 }
 
-static void test_cpu_bf16(void **state)
+TEST(test_cpu_bf16)
 {
     check_backend("cpu", DTYPE_BF16);
 }
 
-static void test_cuda_f32(void **state)
+TEST(test_cuda_f32)
 {
     check_backend("cuda", DTYPE_F32);
 }
 
-static void test_cuda_bf16(void **state)
+TEST(test_cuda_bf16)
 {
     check_backend("cuda", DTYPE_BF16);
 }
 
-static void test_cuda_f16(void **state)
+TEST(test_cuda_f16)
 {
     check_backend("cuda", DTYPE_F16);
 }
@@ -112,7 +112,7 @@ static const Case *first_row(OpKind kind)
     return NULL;
 }
 
-static void test_every_kind_has_a_row(void **state)
+TEST(test_every_kind_has_a_row)
 {
     for (int kind = 1; kind < OP_COUNT; kind++)
         if (!first_row((OpKind)kind)) fail_msg("%s has no row in tests/support/cases", op_name((OpKind)kind));
@@ -128,7 +128,7 @@ static void check_window_row(const Case *row, Window k)
     fail_msg("row '%s' of %s: %s does not become %s", row->name, op_name(row->kind), shape_text(x), shape_text(y));
 }
 
-static void test_rows_fit_their_windows(void **state)
+TEST(test_rows_fit_their_windows)
 {
     for (int t = 0; case_tables[t]; t++)
         for (int i = 0; i < case_tables[t]->count; i++) {
@@ -137,18 +137,4 @@ static void test_rows_fit_their_windows(void **state)
             if (row->kind == OP_MAX_POOL || (row->kind == OP_AVG_POOL && !row->attr.pool.adaptive))
                 check_window_row(row, row->attr.pool.window);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_has_a_row),
-        cmocka_unit_test(test_rows_fit_their_windows),
-        cmocka_unit_test(test_cpu_f32),
-        cmocka_unit_test(test_cpu_bf16),
-        cmocka_unit_test(test_cuda_f32),
-        cmocka_unit_test(test_cuda_bf16),
-        cmocka_unit_test(test_cuda_f16),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

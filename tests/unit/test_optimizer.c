@@ -31,47 +31,37 @@ static void on_each_backend(void (*check)(Device *device))
     if (!found) skip();
 }
 
-static void test_optimizers(void **state)
+TEST(test_optimizers)
 {
     on_each_backend(check_optimizers);
 }
 
-static void test_closed_gate(void **state)
+TEST(test_closed_gate)
 {
     on_each_backend(check_gate);
 }
 
-static void test_slot_counts(void **state)
+TEST(test_slot_counts)
 {
     check_slot_counts();
 }
 
-static void test_square_sum(void **state)
+TEST(test_square_sum)
 {
     on_each_backend(check_square_sum);
 }
 
-static void test_l2_term(void **state)
+TEST(test_l2_term)
 {
     on_each_backend(check_l2_term);
 }
 
-static void test_average(void **state)
+TEST(test_average)
 {
     on_each_backend(check_average);
 }
 
-static void test_memory(void **state)
+TEST(test_memory)
 {
     on_each_backend(check_memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_optimizers), cmocka_unit_test(test_closed_gate), cmocka_unit_test(test_slot_counts),
-        cmocka_unit_test(test_square_sum), cmocka_unit_test(test_l2_term),     cmocka_unit_test(test_average),
-        cmocka_unit_test(test_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static void check_refused(const char *command, char *const *environment, const c
     if (!strstr(status_message(), about)) fail_msg("'%s': wanted '%s', got: %s", command, about, status_message());
 }
 
-static void reads_every_spelling(void **state)
+TEST(reads_every_spelling)
 {
     Line line;
     check_parse(&line, "train m -b32 -j 3 --lr=1e-3 --gpus 0,2 --no-aux --report_loss worst --num_gpus 2 --amp=yes",
@@ -68,7 +68,7 @@ static void reads_every_spelling(void **state)
     options_close(&line.options);
 }
 
-static void ends_options_at_two_dashes(void **state)
+TEST(ends_options_at_two_dashes)
 {
     Line line;
     check_parse(&line, "compare a --json -- --b - -c", NULL);
@@ -84,7 +84,7 @@ static void ends_options_at_two_dashes(void **state)
     options_close(&line.options);
 }
 
-static void last_flag_counts(void **state)
+TEST(last_flag_counts)
 {
     Line line;
     check_parse(&line, "train m --lr 1 --lr 2 --amp --no-amp --no-aux --aux", NULL);
@@ -95,7 +95,7 @@ static void last_flag_counts(void **state)
 }
 
 /* Choices whatever their case, and under the names that other programs use. */
-static void reads_other_spellings_of_choices(void **state)
+TEST(reads_other_spellings_of_choices)
 {
     Line line;
     check_parse(&line, "train m --auto-augment ta_wide --lr-scheduler CosineAnnealingLR --dist-bn reduce", NULL);
@@ -173,7 +173,7 @@ static const char *const refusals[][2] = {
 };
 
 /* Each alias of the table: a message about the option, whose own name is in it, has the alias. */
-static void names_what_was_typed(void **state)
+TEST(names_what_was_typed)
 {
     int count = 0;
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
@@ -202,13 +202,13 @@ static void names_what_was_typed(void **state)
 }
 
 /* fault: F50 */
-static void refuses_with_advice(void **state)
+TEST(refuses_with_advice)
 {
     for (size_t k = 0; k < sizeof refusals / sizeof refusals[0]; k++)
         check_refused(refusals[k][0], NULL, refusals[k][1]);
 }
 
-static void reads_the_environment(void **state)
+TEST(reads_the_environment)
 {
     Line line;
     char *const good[] = {
@@ -234,7 +234,7 @@ static void reads_the_environment(void **state)
 }
 
 /* Four origins in every order: the result depends on the origins alone. */
-static void higher_origin_wins_in_any_order(void **state)
+TEST(higher_origin_wins_in_any_order)
 {
     static const OptionOrigin orders[][3] = {{1, 3, 4}, {1, 4, 3}, {3, 1, 4}, {3, 4, 1}, {4, 1, 3}, {4, 3, 1}};
     for (size_t k = 0; k < 6; k++) {
@@ -255,7 +255,7 @@ static void higher_origin_wins_in_any_order(void **state)
     }
 }
 
-static void exclusive_pairs_follow_origin(void **state)
+TEST(exclusive_pairs_follow_origin)
 {
     Line line;
     check_parse(&line, "train m --global-batch-size 128", (char *const[]){"TOWERS_BATCH_SIZE=3", NULL});
@@ -290,7 +290,7 @@ static const char *const bad_entries[][2] = {
     {"batches: none\n", "c:1:10: batches: 'none'"}, /* bench's, checked all the same */
 };
 
-static void refuses_bad_entries(void **state)
+TEST(refuses_bad_entries)
 {
     for (size_t k = 0; k < sizeof bad_entries / sizeof bad_entries[0]; k++) {
         Options o;
@@ -303,7 +303,7 @@ static void refuses_bad_entries(void **state)
     }
 }
 
-static void leaves_other_verbs_keys_alone(void **state)
+TEST(leaves_other_verbs_keys_alone)
 {
     Options o;
     options_init(&o);
@@ -315,7 +315,7 @@ static void leaves_other_verbs_keys_alone(void **state)
 }
 
 /* The output of --print-config reads back to the same values, in every field. */
-static void printed_config_reads_back(void **state)
+TEST(printed_config_reads_back)
 {
     Line line;
     Options again;
@@ -343,7 +343,7 @@ static void printed_config_reads_back(void **state)
     options_close(&line.options);
 }
 
-static void numbers_are_exact(void **state)
+TEST(numbers_are_exact)
 {
     int64_t whole;
     double real;
@@ -369,7 +369,7 @@ static void numbers_are_exact(void **state)
 }
 
 /* fault: F56 */
-static void numbers_ignore_the_locale(void **state)
+TEST(numbers_ignore_the_locale)
 {
     char text[32];
     double real = 0;
@@ -383,7 +383,7 @@ static void numbers_ignore_the_locale(void **state)
     assert_string_equal(text, "0.5");
 }
 
-static void distances(void **state)
+TEST(distances)
 {
     assert_int_equal(edit_distance("train", "train", 2), 0);
     assert_int_equal(edit_distance("trian", "train", 2), 1);
@@ -396,7 +396,7 @@ static void distances(void **state)
 
 /* The table itself: names unique over flags, aliases and letters; defaults inside the range or plainly unset; plain
  * flags. */
-static void table_is_sound(void **state)
+TEST(table_is_sound)
 {
     for (OptionId a = 0; a < OPTION_ID_COUNT; a++) {
         bool negated;
@@ -419,7 +419,7 @@ static void table_is_sound(void **state)
 }
 
 /* Examples in the help must be commands that the parser takes. */
-static void examples_parse(void **state)
+TEST(examples_parse)
 {
     for (const Example *example = help_examples(); example->command; example++) {
         Line line;
@@ -430,7 +430,7 @@ static void examples_parse(void **state)
     }
 }
 
-static void help_fits(void **state)
+TEST(help_fits)
 {
     static const int widths[] = {40, 63, 64, 80, 160};
     for (Verb verb = VERB_NONE; verb < VERB_COUNT; verb++) {
@@ -460,29 +460,4 @@ static void help_fits(void **state)
                 fail_msg("help of '%s' is %d columns wide in %d", verb_info(verb)->name, longest, widths[k]);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_spelling),
-        cmocka_unit_test(ends_options_at_two_dashes),
-        cmocka_unit_test(last_flag_counts),
-        cmocka_unit_test(reads_other_spellings_of_choices),
-        cmocka_unit_test(names_what_was_typed),
-        cmocka_unit_test(refuses_with_advice),
-        cmocka_unit_test(reads_the_environment),
-        cmocka_unit_test(higher_origin_wins_in_any_order),
-        cmocka_unit_test(exclusive_pairs_follow_origin),
-        cmocka_unit_test(refuses_bad_entries),
-        cmocka_unit_test(leaves_other_verbs_keys_alone),
-        cmocka_unit_test(printed_config_reads_back),
-        cmocka_unit_test(numbers_are_exact),
-        cmocka_unit_test(numbers_ignore_the_locale),
-        cmocka_unit_test(distances),
-        cmocka_unit_test(table_is_sound),
-        cmocka_unit_test(examples_parse),
-        cmocka_unit_test(help_fits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

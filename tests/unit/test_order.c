@@ -4,7 +4,7 @@
 #include "tests/support/unit.h"
 #include "towers/data/loading/share.h"
 
-static void test_permutes_any_count(void **state)
+TEST(test_permutes_any_count)
 {
     const int64_t counts[] = {1, 2, 3, 5, 64, 65, 1000, 4096, 10007, (1 << 18) + 1};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
@@ -20,7 +20,7 @@ static void test_permutes_any_count(void **state)
 
 /* Over many epochs a sample comes to all parts of the order equally often: chi square of 16 parts, 15 degrees of freedom,
  * is below 38 (p = 0.001). And within an epoch where a sample goes says nothing about where it came from. */
-static void test_permutes_fairly(void **state)
+TEST(test_permutes_fairly)
 {
     enum { EPOCHS = 16000, PARTS = 16 };
     int seen[PARTS] = {0};
@@ -41,7 +41,7 @@ static void test_permutes_fairly(void **state)
 
 /* Every permutation of a few items, such as shards, is equally likely: chi square of 120 and of 720 permutations per degree of
  * freedom is below 1.5 (its deviation is 0.13 and 0.05). */
-static void test_permutes_few_fairly(void **state)
+TEST(test_permutes_few_fairly)
 {
     enum { EPOCHS = 72000 };
     for (int count = 5; count <= 6; count++) {
@@ -60,7 +60,7 @@ static void test_permutes_few_fairly(void **state)
     }
 }
 
-static void test_small_sets_use_the_table(void **state)
+TEST(test_small_sets_use_the_table)
 {
     Order order;
     int32_t wanted[100];
@@ -76,7 +76,7 @@ static void test_small_sets_use_the_table(void **state)
     order_free(&order);
 }
 
-static void test_large_sets_need_none(void **state)
+TEST(test_large_sets_need_none)
 {
     Order order;
     assert_int_equal(order_init(&order, 9, ORDER_TABLE_MAX + 1, true), OK);
@@ -92,7 +92,7 @@ static void test_large_sets_need_none(void **state)
 }
 
 /* Every sample once; the samples of a window are those of its shards; shards and samples move with epoch and seed. */
-static void test_windows(void **state)
+TEST(test_windows)
 {
     enum { SHARDS = 23, WINDOW = 4 };
     int64_t first[SHARDS + 1] = {0};
@@ -147,14 +147,4 @@ static void test_windows(void **state)
     for (int64_t i = 0; i < 100; i++) stay += order_at(&order, 0, i) == order_at(&order, 1, i);
     assert_true(stay < 20);
     order_free(&order);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permutes_any_count),   cmocka_unit_test(test_permutes_fairly),
-        cmocka_unit_test(test_permutes_few_fairly),  cmocka_unit_test(test_small_sets_use_the_table),
-        cmocka_unit_test(test_large_sets_need_none), cmocka_unit_test(test_windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static int run_sibling_pass(Graph *g, Value *keep, int count)
 
 /* ---- pooling behind the convolution */
 
-static void pooling_moves_behind_its_convolution(void **state)
+TEST(pooling_moves_behind_its_convolution)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = relu(g, new_input(g, "x", 2, 8, 9, 9));
@@ -49,7 +49,7 @@ static void pooling_moves_behind_its_convolution(void **state)
 }
 
 /* Values that the caller keeps have the same meaning afterwards: the convolution's value is the pooling's now. */
-static void kept_values_and_results_follow(void **state)
+TEST(kept_values_and_results_follow)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value y = conv1x1(g, avg_pool(g, new_input(g, "x", 2, 8, 9, 9), 3, SAME), "c", 4, false);
@@ -67,7 +67,7 @@ typedef struct PoolCase {
     bool conv_relu, second_reader, kept, result;
 } PoolCase;
 
-static void pooling_stays_otherwise(void **state)
+TEST(pooling_stays_otherwise)
 {
     const PoolCase rows[] = {
         {"stride 2", 3, 4, HALVE_SAME},
@@ -100,7 +100,7 @@ static int run_fold_pass(Graph *g)
     return changed;
 }
 
-static void convolutions_include_their_norms(void **state)
+TEST(convolutions_include_their_norms)
 {
     Graph *g = new_graph(false, DTYPE_F32);
     layer_style(g, (LayerStyle){.bn_epsilon = 0.25f, .bn_no_gamma = true});
@@ -128,7 +128,7 @@ typedef struct NormCase {
     bool training, bias, conv_relu, pooled, second_reader, result;
 } NormCase;
 
-static void norms_stay_otherwise(void **state)
+TEST(norms_stay_otherwise)
 {
     const NormCase rows[] = {
         {"a bias", .bias = true},
@@ -154,7 +154,7 @@ static void norms_stay_otherwise(void **state)
 
 /* ---- siblings */
 
-static void siblings_become_one(void **state)
+TEST(siblings_become_one)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = relu(g, new_input(g, "x", 2, 8, 9, 9));
@@ -177,7 +177,7 @@ static void siblings_become_one(void **state)
 }
 
 /* Training through a PACK: one gradient for all members, none for each. */
-static void pack_has_the_gradient(void **state)
+TEST(pack_has_the_gradient)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1);
@@ -200,7 +200,7 @@ static void pack_has_the_gradient(void **state)
     graph_destroy(g);
 }
 
-static void member_alone_has_no_gradient(void **state)
+TEST(member_alone_has_no_gradient)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), grad;
@@ -213,7 +213,7 @@ static void member_alone_has_no_gradient(void **state)
 }
 
 /* Nine siblings: eight fit into a pack, the ninth has nobody left to join. */
-static void groups_are_as_large_as_a_pack(void **state)
+TEST(groups_are_as_large_as_a_pack)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 1, 1), y = x;
@@ -230,7 +230,7 @@ static void groups_are_as_large_as_a_pack(void **state)
     graph_destroy(g);
 }
 
-static void others_stay_apart(void **state)
+TEST(others_stay_apart)
 {
     for (int row = 0; row < 4; row++) {
         Graph *g = new_graph(true, DTYPE_F32);
@@ -247,7 +247,7 @@ static void others_stay_apart(void **state)
 }
 
 /* Weights with a second reader have gradients of their own and cannot go into a pack. */
-static void shared_weights_stay_apart(void **state)
+TEST(shared_weights_stay_apart)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value x = new_input(g, "x", 2, 8, 9, 9), y = relu(g, conv1x1(g, x, "a", 4, false));
@@ -269,7 +269,7 @@ static Value block(Graph *g, Value x)
     return CONCAT(g, b0, b1, b2);
 }
 
-static void block_becomes_one_convolution_and_branches(void **state)
+TEST(block_becomes_one_convolution_and_branches)
 {
     for (int training = 0; training < 2; training++) {
         Graph *g = new_graph(training, DTYPE_F32);
@@ -319,7 +319,7 @@ static void run_block(bool passes, bool include_pad, double *y_out, double *dw_o
     graph_destroy(g);
 }
 
-static void passes_leave_the_numbers_alone(void **state)
+TEST(passes_leave_the_numbers_alone)
 {
     enum { Y_COUNT = 2 * 13 * 5 * 5, DW_COUNT = 6 * 4 * 5 * 5 };
     static double y[2][Y_COUNT], dw[2][DW_COUNT];
@@ -335,7 +335,7 @@ static void passes_leave_the_numbers_alone(void **state)
     }
 }
 
-static void passes_refuse_a_failed_graph(void **state)
+TEST(passes_refuse_a_failed_graph)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Value y = add(g, new_input(g, "x", 2, 8, 9, 9), new_input(g, "z", 2, 8, 9, 8));
@@ -344,25 +344,4 @@ static void passes_refuse_a_failed_graph(void **state)
     assert_int_equal(pass_sibling_convs(g, &y, 1, &changed), ERR_SHAPE);
     assert_int_equal(changed, 0);
     graph_destroy(g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pooling_moves_behind_its_convolution),
-        cmocka_unit_test(kept_values_and_results_follow),
-        cmocka_unit_test(pooling_stays_otherwise),
-        cmocka_unit_test(convolutions_include_their_norms),
-        cmocka_unit_test(norms_stay_otherwise),
-        cmocka_unit_test(siblings_become_one),
-        cmocka_unit_test(pack_has_the_gradient),
-        cmocka_unit_test(member_alone_has_no_gradient),
-        cmocka_unit_test(groups_are_as_large_as_a_pack),
-        cmocka_unit_test(others_stay_apart),
-        cmocka_unit_test(shared_weights_stay_apart),
-        cmocka_unit_test(block_becomes_one_convolution_and_branches),
-        cmocka_unit_test(passes_leave_the_numbers_alone),
-        cmocka_unit_test(passes_refuse_a_failed_graph),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

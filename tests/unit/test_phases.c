@@ -9,7 +9,6 @@
 #include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/graph/layers.h"
-#include "towers/replica/norm_sync.h"
 #include "towers/store/safetensors.h"
 #include "towers/train/process.h"
 
@@ -225,7 +224,7 @@ static void check_places(const char *what, const TrainJob *job, const Place *wan
     }
 }
 
-static void test_places(void **state)
+TEST(test_places)
 {
     static const int32_t batch[] = {2};
     Source *source = source_make("places", 5); /* batches of 2, 2 and 1 */
@@ -298,7 +297,7 @@ static void wide_phase(Graph *g, Value x)
     train(g, dense(g, layer(g, x, "b.in"), "a.in", 4, false, (Init){INIT_CONSTANT, 1}), "b.*");
 }
 
-static void test_layout(void **state)
+TEST(test_layout)
 {
     Graph *g[] = {graph_of(first_phase), graph_of(second_phase), graph_of(greedy_phase), graph_of(wide_phase)};
     Layout *layout;
@@ -317,16 +316,14 @@ static void test_layout(void **state)
     layout_destroy(layout);
 
     const Graph *const twice[] = {g[0], g[2]}, *const other[] = {g[0], g[3]};
-    assert_int_equal(layout_create_phases(twice, 2, &layout), ERR_UNSUPPORTED);
-    assert_non_null(strstr(status_message(), "is trained by two phases"));
-    assert_int_equal(layout_create_phases(other, 2, &layout), ERR_SHAPE);
-    assert_non_null(strstr(status_message(), "in one phase and"));
+    assert_fails(layout_create_phases(twice, 2, &layout), ERR_UNSUPPORTED, "is trained by two phases");
+    assert_fails(layout_create_phases(other, 2, &layout), ERR_SHAPE, "in one phase and");
     for (int i = 0; i < 4; i++) graph_destroy(g[i]);
 }
 
 /* ---- the loss vector: two towers with the losses [2, 3] and [4, 5] */
 
-static void test_loss_vector(void **state)
+TEST(test_loss_vector)
 {
     static const int32_t batch[] = {2, 2};
     float weights[2];
@@ -361,7 +358,7 @@ static void test_loss_vector(void **state)
 }
 
 /* [2, 3], nothing, [4]: an uneven batch with an empty tower. */
-static void test_uneven(void **state)
+TEST(test_uneven)
 {
     static const int32_t batch[] = {2, 0, 1};
     float weights[2];
@@ -411,7 +408,7 @@ static double generator_step(Hand *h)
     return loss;
 }
 
-static void test_cycles(void **state)
+TEST(test_cycles)
 {
     static const int32_t batch[] = {1, 1};
     float weights[2];
@@ -449,7 +446,7 @@ static void test_cycles(void **state)
 }
 
 /* The running averages of a phase move in its own steps only. */
-static void test_statistics_of_phases(void **state)
+TEST(test_statistics_of_phases)
 {
     static const int32_t batch[] = {2};
     char path[PATH_BYTES];
@@ -470,11 +467,4 @@ static void test_statistics_of_phases(void **state)
     source_close(source);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places), cmocka_unit_test(test_layout), cmocka_unit_test(test_loss_vector),
-        cmocka_unit_test(test_uneven), cmocka_unit_test(test_cycles), cmocka_unit_test(test_statistics_of_phases),
-    };
-    return cmocka_run_group_tests_name("phases", tests, scratch_make, scratch_drop);
-}
+TESTS_WITH(scratch_make, scratch_drop)

@@ -51,7 +51,7 @@ static void same_pixels(int32_t width, int32_t height, int32_t channels)
     free(raw);
 }
 
-static void images(void **state)
+TEST(images)
 {
     same_pixels(1, 1, 1);
     same_pixels(28, 28, 1);
@@ -59,7 +59,7 @@ static void images(void **state)
     same_pixels(299, 301, 3);
 }
 
-static void refused(void **state)
+TEST(refused)
 {
     uint8_t pixel[4] = {0}, *bytes = NULL;
     size_t count;
@@ -67,10 +67,4 @@ static void refused(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         assert_int_equal(png_encode(pixel, sizes[i][0], sizes[i][1], sizes[i][2], &bytes, &count), ERR_ARG);
     assert_null(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(images), cmocka_unit_test(refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

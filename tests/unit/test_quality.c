@@ -27,7 +27,7 @@ static void close_to(double found, double wanted, double tolerance)
     if (!(fabs(found - wanted) <= tolerance)) fail_msg("%.12g, but %.12g was expected", found, wanted);
 }
 
-static void as_numpy(void **state)
+TEST(as_numpy)
 {
     for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
         FeatureSet x = features(golden[i].n, golden[i].d, 0), y = features(golden[i].m, golden[i].d, 1);
@@ -51,7 +51,7 @@ static void as_numpy(void **state)
 }
 
 /* Two samples of one distribution: zero within the error of the mean. A shifted one: far outside. */
-static void kid_of_subsets(void **state)
+TEST(kid_of_subsets)
 {
     FeatureSet x = features(900, 12, 0), y = x, other = features(900, 12, 1), same = {x.at + 450 * 12, 450, 12};
     Kid kid, again, elsewhere;
@@ -75,8 +75,8 @@ static void kid_of_subsets(void **state)
 }
 
 /* Each subset draws vectors of its own, of both sets. Where all vectors of one set are equal, what a subset adds to the mean
- * tells those of the other; the mean and the deviation are those of these numbers. */
-static void kid_of_each_subset(void **state)
+ * gives those of the other; the mean and the deviation are those of these numbers. */
+TEST(kid_of_each_subset)
 {
     enum { SUBSETS = 7, COUNT = 60, WIDTH = 12 };
     static float ones[COUNT * WIDTH];
@@ -100,7 +100,7 @@ static void kid_of_each_subset(void **state)
 
 /* Diagonal covariances commute: sum of (m1 - m2)^2 + (s1 - s2)^2. For any two of 2 x 2,
  * tr (S1 S2)^(1/2) = sqrt(tr(S1 S2) + 2 sqrt(det S1 det S2)). */
-static void gaussians(void **state)
+TEST(gaussians)
 {
     double m1[] = {1, -2, 0.5}, m2[] = {0, 1, 0.5}, s1[9] = {4, 0, 0, 0, 9, 0, 0, 0, 1},
            s2[9] = {1, 0, 0, 0, 16, 0, 0, 0, 0}, distance;
@@ -114,7 +114,7 @@ static void gaussians(void **state)
     close_to(distance, 5 + 6 - 2 * sqrt(trace_product + 2 * sqrt(determinants)), 1e-12);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
     float bad[] = {1, 2, 3, NAN};
     FeatureSet x = features(4, 3, 0), y = features(4, 2, 0), one = {x.at, 1, 3}, spoiled = {bad, 2, 2};
@@ -132,7 +132,7 @@ static void refusals(void **state)
     free((void *)y.at);
 }
 
-static void histograms(void **state)
+TEST(histograms)
 {
     int freedom;
     int64_t even[] = {50, 50, 0}, odd[] = {30, 70, 0}, twice[] = {100, 100, 0}, none[] = {0, 0, 0};
@@ -143,7 +143,7 @@ static void histograms(void **state)
     assert_int_equal(freedom, 0);
 }
 
-static void neighbors(void **state)
+TEST(neighbors)
 {
     Pictures real, made;
     Neighbour nearest[2];
@@ -166,7 +166,7 @@ static void neighbors(void **state)
 }
 
 /* A grid row by row, with black cells at the end; noise that depends on the seed alone. */
-static void grids(void **state)
+TEST(grids)
 {
     Pictures p, q;
     uint8_t *pixels;
@@ -188,7 +188,7 @@ static void grids(void **state)
 }
 
 /* Samples of a data set in an order that the seed determines, each once. */
-static void read_pictures(void **state)
+TEST(read_pictures)
 {
     Source *source;
     Pictures all, some;
@@ -213,14 +213,4 @@ static void read_pictures(void **state)
     pictures_free(&all);
     pictures_free(&some);
     source_close(source);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_numpy),  cmocka_unit_test(kid_of_subsets), cmocka_unit_test(kid_of_each_subset),
-        cmocka_unit_test(gaussians), cmocka_unit_test(refusals),       cmocka_unit_test(histograms),
-        cmocka_unit_test(neighbors), cmocka_unit_test(grids),          cmocka_unit_test(read_pictures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static Value gradient_of(const Graph *g, Value param)
 }
 
 /* No op of the backward pass reads what a batch norm, or a pool or concat behind one, wrote in the forward pass. */
-static void backward_reads_copies(void **state)
+TEST(backward_reads_copies)
 {
     Net net = net_make(true);
     const Graph *g = net.g;
@@ -85,7 +85,7 @@ static void run(bool recompute, double *dw, double *loss)
     graph_destroy(net.g);
 }
 
-static void numbers_stay(void **state)
+TEST(numbers_stay)
 {
     double loss[2], dw[2][DW_COUNT], size = 0;
     for (int k = 0; k < 2; k++) run(k, dw[k], &loss[k]);
@@ -95,7 +95,7 @@ static void numbers_stay(void **state)
     assert_true(size > 0);
 }
 
-static void nothing_to_do_without_batch_norm(void **state)
+TEST(nothing_to_do_without_batch_norm)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     Shape scalar = {1, 1, 1, 1};
@@ -110,7 +110,7 @@ static void nothing_to_do_without_batch_norm(void **state)
     graph_destroy(g);
 }
 
-static void a_failed_graph_is_refused(void **state)
+TEST(a_failed_graph_is_refused)
 {
     Graph *g = new_graph(true, DTYPE_F32);
     graph_fail(g, ERR_SHAPE, "on purpose");
@@ -118,15 +118,4 @@ static void a_failed_graph_is_refused(void **state)
     assert_int_equal(pass_recompute(g, 0, &changed), ERR_SHAPE);
     assert_int_equal(changed, 0);
     graph_destroy(g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backward_reads_copies),
-        cmocka_unit_test(numbers_stay),
-        cmocka_unit_test(nothing_to_do_without_batch_norm),
-        cmocka_unit_test(a_failed_graph_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

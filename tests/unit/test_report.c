@@ -127,7 +127,7 @@ static void check_curves(const char *page)
         fail_msg("mean_loss moves %g, the last tower %g", travel[paths - 1], travel[0]);
 }
 
-static void whole_run(void **state)
+TEST_WITH(whole_run, scratch_make, scratch_drop)
 {
     run_write(4, 600, 100);
     scratch_put("confusion.csv", "9,1\n2,8\n");
@@ -173,7 +173,7 @@ static void whole_run(void **state)
     free(page);
 }
 
-static void runs_of_every_size(void **state)
+TEST_WITH(runs_of_every_size, scratch_make, scratch_drop)
 {
     static const struct {
         int towers;
@@ -188,7 +188,7 @@ static void runs_of_every_size(void **state)
 }
 
 /* Decimal points, whatever the language. */
-static void other_locale(void **state)
+TEST_WITH(other_locale, scratch_make, scratch_drop)
 {
     run_write(2, 50, -1);
     char *plain = page_of_run(), *page;
@@ -209,7 +209,7 @@ static Run *run_of(int64_t limit)
 }
 
 /* Of a large file every row of a few, of each phase, besides the last ones and the one that was refused, unchanged. */
-static void thinned(void **state)
+TEST_WITH(thinned, scratch_make, scratch_drop)
 {
     enum { STEPS = 3000, CYCLE = 6, BAD = 1501, ENDING = 150 };
     run_write(2, STEPS, BAD - 1);
@@ -247,7 +247,7 @@ static void thinned(void **state)
     free(text);
 }
 
-static void no_run(void **state)
+TEST_WITH(no_run, scratch_make, scratch_drop)
 {
     assert_int_equal(report_write("/nonexistent"), ERR_ARG);
     assert_int_equal(report_write(scratch), ERR_FORMAT);
@@ -266,7 +266,7 @@ static void holds(const char *page, const char *text)
 }
 
 /* Waiting and its cause, damaged samples once each, the two sheets of pictures. */
-static void data_of_a_run(void **state)
+TEST_WITH(data_of_a_run, scratch_make, scratch_drop)
 {
     char *page, bad[64 * 1024] = "";
     run_write(2, 50, -1);
@@ -314,7 +314,7 @@ static void data_of_a_run(void **state)
 }
 
 /* With many classes env.json takes megabytes. */
-static void long_environment(void **state)
+TEST_WITH(long_environment, scratch_make, scratch_drop)
 {
     char *text = NULL;
     run_write(2, 50, -1);
@@ -327,7 +327,7 @@ static void long_environment(void **state)
 }
 
 /* Other files than the record may be damaged: the page is made without them. */
-static void odd_neighbors(void **state)
+TEST_WITH(odd_neighbors, scratch_make, scratch_drop)
 {
     run_write(2, 50, -1);
     scratch_put("env.json", "{nonsense");
@@ -340,19 +340,4 @@ static void odd_neighbors(void **state)
     char *page = page_of_run();
     check_page(page);
     free(page);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whole_run, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(runs_of_every_size, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(other_locale, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(data_of_a_run, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(thinned, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(no_run, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(long_environment, scratch_make, scratch_drop),
-        cmocka_unit_test_setup_teardown(odd_neighbors, scratch_make, scratch_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static void resize(int32_t in_h, int32_t in_w, int32_t out_h, int32_t out_w, int
     pixels_free(&from);
 }
 
-static void test_golden(void **state)
+TEST(test_golden)
 {
     for (size_t k = 0; k < sizeof golden / sizeof *golden; k++) {
         size_t n = (size_t)(golden[k].in_h * golden[k].in_w * golden[k].c);
@@ -42,7 +42,7 @@ static void test_golden(void **state)
     }
 }
 
-static void test_constant_stays(void **state)
+TEST(test_constant_stays)
 {
     uint8_t in[31 * 17], out[299 * 40];
     memset(in, 201, sizeof in);
@@ -52,7 +52,7 @@ static void test_constant_stays(void **state)
     for (size_t i = 0; i < 3 * 299; i++) assert_int_equal(out[i], 201);
 }
 
-static void test_pitch_leaves_the_rest(void **state)
+TEST(test_pitch_leaves_the_rest)
 {
     uint8_t in[12], out[4 * 10], packed[4 * 6];
     for (int i = 0; i < 12; i++) in[i] = (uint8_t)(20 * i);
@@ -66,7 +66,7 @@ static void test_pitch_leaves_the_rest(void **state)
 }
 
 /* A window is the same pixels of the whole, from no more of the input than resize_support names. */
-static void test_window_is_part_of_the_whole(void **state)
+TEST(test_window_is_part_of_the_whole)
 {
     enum { H = 90, W = 70, OUT_H = 40, OUT_W = 150 };
     static uint8_t in[H * W * 3], whole[OUT_H * OUT_W * 3], part[OUT_H * OUT_W * 3];
@@ -97,7 +97,7 @@ static void test_window_is_part_of_the_whole(void **state)
 }
 
 /* Resizing to the same size is a copy, whatever the filter and the window. */
-static void test_same_size_copies(void **state)
+TEST(test_same_size_copies)
 {
     enum { H = 28, W = 31 };
     const Rect windows[] = {{0, 0, H, W}, {1, 2, 20, 25}, {H - 1, W - 1, 1, 1}};
@@ -123,7 +123,7 @@ static void test_same_size_copies(void **state)
 }
 
 /* The AVX2 loops give what the plain ones give, in every byte. */
-static void test_processors_agree(void **state)
+TEST(test_processors_agree)
 {
     enum { ROWS = 9, WIDTH = 301, COUNT = 45 };
     static uint8_t in[ROWS * WIDTH * 3 + PIXELS_SLACK], plain[2][COUNT * 3 + 1], fast[2][COUNT * 3 + 1];
@@ -154,7 +154,7 @@ static void test_processors_agree(void **state)
         }
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     uint8_t value = 9, out[64];
     Pixels one = pixels_of(1, 1, 1, &value);
@@ -171,18 +171,4 @@ static void test_refused(void **state)
     pixels_free(&one);
     resizer_destroy(r);
     resizer_destroy(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_constant_stays),
-        cmocka_unit_test(test_pitch_leaves_the_rest),
-        cmocka_unit_test(test_window_is_part_of_the_whole),
-        cmocka_unit_test(test_same_size_copies),
-        cmocka_unit_test(test_processors_agree),
-        cmocka_unit_test(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static Status parse(const char *header, size_t data_bytes, SafeTensors **made)
     return safetensors_parse(bytes, file_make(bytes, header, data_bytes), "sample", made);
 }
 
-static void written_is_read(void **state)
+TEST(written_is_read)
 {
     char path[PATH_BYTES];
     Sample sample;
@@ -61,7 +61,7 @@ static void written_is_read(void **state)
     sample_free(&sample);
 }
 
-static void legal_corners_are_read(void **state)
+TEST(legal_corners_are_read)
 {
     static const struct {
         const char *header;
@@ -130,7 +130,7 @@ static const struct {
 };
 
 /* fault: F8 */
-static void lies_are_refused(void **state)
+TEST(lies_are_refused)
 {
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         SafeTensors *file = NULL;
@@ -142,7 +142,7 @@ static void lies_are_refused(void **state)
 }
 
 /* fault: F7 */
-static void impossible_lengths_are_refused(void **state)
+TEST(impossible_lengths_are_refused)
 {
     static const uint64_t lengths[] = {
         0, 1, 9, 100000001, 1ull << 63, UINT64_MAX, UINT64_MAX - 7, ST_MAX_HEADER + 1ull};
@@ -162,7 +162,7 @@ static void impossible_lengths_are_refused(void **state)
     assert_true(after.ru_maxrss - before.ru_maxrss < 1024); /* KiB */
 }
 
-static void deep_nesting_is_refused(void **state)
+TEST(deep_nesting_is_refused)
 {
     enum { DEPTH = 1 << 20 };
     char *header = malloc(DEPTH + 1);
@@ -177,7 +177,7 @@ static void deep_nesting_is_refused(void **state)
     free(bytes);
 }
 
-static void what_cannot_be_read_back_is_not_written(void **state)
+TEST(what_cannot_be_read_back_is_not_written)
 {
     static const float one = 1;
     char path[PATH_BYTES], longest[ST_MAX_NAME + 2];
@@ -197,7 +197,7 @@ static void what_cannot_be_read_back_is_not_written(void **state)
     }
 }
 
-static void what_is_not_a_file_is_refused(void **state)
+TEST(what_is_not_a_file_is_refused)
 {
     char path[PATH_BYTES];
     SafeTensors *file = NULL;
@@ -214,8 +214,8 @@ static void what_is_not_a_file_is_refused(void **state)
 
 #define BYTES(text) text, sizeof(text) - 1
 
-/* Files of other formats are named, and old ones of PyTorch with the line that converts them. */
-static void other_formats_are_named(void **state)
+/* Files of other formats are named. */
+TEST(other_formats_are_named)
 {
     static const struct {
         const char *name, *bytes;
@@ -234,7 +234,7 @@ static void other_formats_are_named(void **state)
     }
 }
 
-static void the_corpus_does_no_harm(void **state)
+TEST(the_corpus_does_no_harm)
 {
     const char *corpus = TOWERS_SOURCE_DIR "/tests/fuzz/corpus/safetensors";
     struct dirent *entry;
@@ -256,18 +256,4 @@ static void the_corpus_does_no_harm(void **state)
     assert_true(seen >= 10);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_is_read),
-        cmocka_unit_test(legal_corners_are_read),
-        cmocka_unit_test(lies_are_refused),
-        cmocka_unit_test(impossible_lengths_are_refused),
-        cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(what_cannot_be_read_back_is_not_written),
-        cmocka_unit_test(what_is_not_a_file_is_refused),
-        cmocka_unit_test(other_formats_are_named),
-        cmocka_unit_test(the_corpus_does_no_harm),
-    };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_drop);
-}
+TESTS_WITH(scratch_make, scratch_drop)

@@ -8,7 +8,7 @@ static void expect_lr(const Schedule *s, int64_t step, int64_t per_epoch, int64_
     if (!(fabs(found - wanted) <= 1e-12)) fail_msg("step %ld: wanted %.15g, found %.15g", (long)step, wanted, found);
 }
 
-static void test_constant(void **state)
+TEST(test_constant)
 {
     Schedule s = {.kind = SCHEDULE_CONSTANT, .lr = 0.25};
     expect_lr(&s, 0, 10, 100, 0.25);
@@ -16,7 +16,7 @@ static void test_constant(void **state)
 }
 
 /* Inception's own: 0.045 falling by 0.94 every two epochs; then int(10 * 0.25) = 2 steps a stair. */
-static void test_staircase(void **state)
+TEST(test_staircase)
 {
     Schedule s = {.kind = SCHEDULE_EXPONENTIAL, .lr = 0.045, .decay_rate = 0.94, .decay_epochs = 2};
     expect_lr(&s, 19, 10, 100, 0.045);
@@ -33,7 +33,7 @@ static void test_staircase(void **state)
     expect_lr(&s, 99, 10, 100, 1);
 }
 
-static void test_cosine(void **state)
+TEST(test_cosine)
 {
     Schedule s = {.kind = SCHEDULE_COSINE, .lr = 1, .min_lr = 0.2};
     expect_lr(&s, 0, 10, 90, 1);
@@ -43,7 +43,7 @@ static void test_cosine(void **state)
     expect_lr(&s, 500, 10, 90, 0.2);
 }
 
-static void test_polynomial(void **state)
+TEST(test_polynomial)
 {
     Schedule s = {.kind = SCHEDULE_POLYNOMIAL, .lr = 1, .min_lr = 0.1, .power = 2};
     expect_lr(&s, 0, 10, 100, 1);
@@ -51,7 +51,7 @@ static void test_polynomial(void **state)
     expect_lr(&s, 100, 10, 100, 0.1);
 }
 
-static void test_warmup(void **state)
+TEST(test_warmup)
 {
     Schedule s = {.kind = SCHEDULE_COSINE, .lr = 1, .warmup_epochs = 2, .warmup_lr = 0.1};
     expect_lr(&s, 0, 5, 30, 0.1);
@@ -70,7 +70,7 @@ static void test_warmup(void **state)
     expect_lr(&s, 45, 5, 30, 0);
 }
 
-static void test_one_cycle(void **state)
+TEST(test_one_cycle)
 {
     Schedule s = {.kind = SCHEDULE_ONE_CYCLE, .lr = 1, .min_lr = 0.2, .warmup_epochs = 5};
     expect_lr(&s, 0, 10, 100, 0.2);
@@ -84,7 +84,7 @@ static void test_one_cycle(void **state)
     expect_lr(&s, 30, 10, 100, 1);
 }
 
-static void test_pieces(void **state)
+TEST(test_pieces)
 {
     Schedule s = {.min_lr = 0.5, .warmup_epochs = 1};
     assert_int_equal(schedule_parse_pieces("0.1;2.5;1e-2;4;0", &s), OK);
@@ -102,7 +102,7 @@ static void test_pieces(void **state)
     expect_lr(&s, 99, 10, 100, 7);
 }
 
-static void test_pieces_refused(void **state)
+TEST(test_pieces_refused)
 {
     static const struct {
         const char *text, *message;
@@ -130,14 +130,4 @@ static void test_pieces_refused(void **state)
             fail_msg("'%s': wanted '%s' in '%s'", cases[i].text, cases[i].message, status_message());
         assert_memory_equal(&s, &before, sizeof s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant),   cmocka_unit_test(test_staircase),      cmocka_unit_test(test_cosine),
-        cmocka_unit_test(test_polynomial), cmocka_unit_test(test_warmup),         cmocka_unit_test(test_one_cycle),
-        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_pieces_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

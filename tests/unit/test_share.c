@@ -39,7 +39,7 @@ static void check_epoch(const Shares *s, int64_t count)
     assert_int_equal(next, count);
 }
 
-static void test_every_sample_once(void **state)
+TEST(test_every_sample_once)
 {
     uint32_t at = 0;
     for (int i = 0; i < 400; i++) {
@@ -61,7 +61,7 @@ static void expect_cut(const Shares *s, int64_t count, int64_t step, const int32
     }
 }
 
-static void test_by_hand(void **state)
+TEST(test_by_hand)
 {
     Shares s = {.towers = 4, .batch = {4, 0, 2, 2}};
     assert_int_equal(shares_global(&s), 8);
@@ -75,7 +75,7 @@ static void test_by_hand(void **state)
     expect_cut(&s, 17, 3, (int32_t[]){0, 0, 0, 0}); /* past the end */
 }
 
-static void test_order_is_permutation(void **state)
+TEST(test_order_is_permutation)
 {
     const int64_t counts[] = {1, 2, 3, 10, 1000, 65537};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
@@ -92,7 +92,7 @@ static void test_order_is_permutation(void **state)
     }
 }
 
-static void test_order_depends_on_seed_and_epoch(void **state)
+TEST(test_order_depends_on_seed_and_epoch)
 {
     int32_t a[100], b[100];
     epoch_order(1, 2, 100, a);
@@ -107,7 +107,7 @@ static void test_order_depends_on_seed_and_epoch(void **state)
 }
 
 /* The 24 orders of 4 samples over 24,000 epochs: chi square with 23 degrees of freedom is below 50 (p = 0.001). */
-static void test_order_is_fair(void **state)
+TEST(test_order_is_fair)
 {
     int seen[256] = {0}, kinds = 0;
     double chi2 = 0;
@@ -122,14 +122,4 @@ static void test_order_is_fair(void **state)
     }
     assert_int_equal(kinds, 24);
     assert_true(chi2 < 50);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_sample_once),    cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_order_is_permutation), cmocka_unit_test(test_order_depends_on_seed_and_epoch),
-        cmocka_unit_test(test_order_is_fair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static size_t frame_put(uint8_t *to, uint32_t kind, const void *content, uint32_
     return sizeof head + bytes;
 }
 
-static void test_frames(void **state)
+TEST(test_frames)
 {
     uint8_t bytes[4096];
     StarFrame frame;
@@ -514,7 +514,7 @@ static void run(int (*life)(Star *), int64_t timeout_ms, int killed)
 }
 
 /* More programs than there may be descriptors. */
-static void test_crowd(void **state)
+TEST(test_crowd)
 {
     struct rlimit limit, before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -525,13 +525,13 @@ static void test_crowd(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-static void test_stop(void **state)
+TEST(test_stop)
 {
     run(stops, TIMEOUT_MS, -1);
     run(stops_while_it_waits, TIMEOUT_MS, -1);
 }
 
-static void test_failure(void **state)
+TEST(test_failure)
 {
     run(fails, TIMEOUT_MS, -1);
     run(ends_differently, TIMEOUT_MS, -1);
@@ -539,7 +539,7 @@ static void test_failure(void **state)
     run(gives_less, TIMEOUT_MS, -1);
 }
 
-static void test_death(void **state)
+TEST(test_death)
 {
     run(dies, TIMEOUT_MS, 1);
     run(lose_the_root, TIMEOUT_MS, 0);
@@ -547,19 +547,19 @@ static void test_death(void **state)
     run(are_suspended, TIMEOUT_MS, -1);
 }
 
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
     run(reports_twice, TIMEOUT_MS, -1);
     run(reports_in_vain, 10000, -1);
     if (!SANITIZED) run(starves, TIMEOUT_MS, -1); /* sanitizers end a process without memory */
 }
 
-static void test_slow_disk(void **state)
+TEST(test_slow_disk)
 {
     run(writes_slowly, TIMEOUT_MS, -1);
 }
 
-static void test_misfits(void **state)
+TEST(test_misfits)
 {
     static const struct {
         int from;
@@ -583,7 +583,7 @@ static void test_misfits(void **state)
 
 /* fault: F44 */
 /* Whoever speaks another language is not listened to, and does not disturb the meeting. */
-static void test_strangers(void **state)
+TEST(test_strangers)
 {
     StarConfig config = config_of(2);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)config.port)};
@@ -658,7 +658,7 @@ static void impostor_meets(bool challenges)
 }
 
 /* fault: F44 */
-static void test_impostor_of_rank_0(void **state)
+TEST(test_impostor_of_rank_0)
 {
     impostor_meets(true);
     impostor_meets(false);
@@ -687,7 +687,7 @@ static void intruder_comes(int port)
 }
 
 /* fault: F44 */
-static void test_intruder_in_place_of_rank_1(void **state)
+TEST(test_intruder_in_place_of_rank_1)
 {
     StarConfig config = config_of(2);
     pid_t other = fork();
@@ -709,7 +709,7 @@ static void test_intruder_in_place_of_rank_1(void **state)
 
 /* fault: F45 */
 /* A program that was started as one of three is refused by rank 0 of two, and may come again as one of two. */
-static void test_other_number(void **state)
+TEST(test_other_number)
 {
     StarConfig config = config_of(2);
     pid_t other = fork();
@@ -730,23 +730,4 @@ static void test_other_number(void **state)
     star_close(c);
     waitpid(other, &status, 0);
     assert_int_equal(status, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_death),
-        cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_misfits),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_slow_disk),
-        cmocka_unit_test(test_other_number),
-        cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_impostor_of_rank_0),
-        cmocka_unit_test(test_intruder_in_place_of_rank_1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

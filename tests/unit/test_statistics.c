@@ -10,7 +10,7 @@ static void near(double got, double wanted, double tolerance)
     if (!(fabs(got - wanted) <= tolerance)) fail_msg("got %.9g, wanted %.9g within %g", got, wanted, tolerance);
 }
 
-static void quantiles(void **state)
+TEST(quantiles)
 {
     near(student_quantile(0.975, 1), 12.7062047, 1e-6); /* tables of Student's t */
     near(student_quantile(0.975, 9), 2.26215716, 1e-7);
@@ -22,7 +22,7 @@ static void quantiles(void **state)
     near(student_tail(1e8, 3), 0, 1e-12);
 }
 
-static void medians(void **state)
+TEST(medians)
 {
     double odd[] = {3, -1, 7}, even[] = {4, 1, 3, 2};
     assert_true(series_median(odd, 3) == 3);
@@ -31,7 +31,7 @@ static void medians(void **state)
     assert_true(isnan(series_median(even, 0)));
 }
 
-static void variances(void **state)
+TEST(variances)
 {
     double few[] = {3, -1, 7, 3};
     near(series_variance(few, 4), 32.0 / 3, 1e-12); /* unbiased */
@@ -39,7 +39,7 @@ static void variances(void **state)
     assert_true(isnan(series_variance(few, 1)));
 }
 
-static void inefficiency(void **state)
+TEST(inefficiency)
 {
     enum { N = 200000 };
     static const double memory[] = {0, 0.5, 0.9};
@@ -68,7 +68,7 @@ static double miss_share(double memory, int64_t count, int trials)
     return (double)missed / trials;
 }
 
-static void intervals_cover(void **state)
+TEST(intervals_cover)
 {
     static const struct {
         double memory;
@@ -82,7 +82,7 @@ static void intervals_cover(void **state)
     assert_true(miss_share(0, 1000, 1000) > 0.005); /* and not because they are endless */
 }
 
-static void short_and_still(void **state)
+TEST(short_and_still)
 {
     double few[] = {1, 2, 3}, still[20];
     for (int i = 0; i < 20; i++) still[i] = 0.25;
@@ -100,7 +100,7 @@ static void short_and_still(void **state)
     assert_true(isnan(series_estimate(NULL, 0).mean));
 }
 
-static void differences(void **state)
+TEST(differences)
 {
     double a[400], b[400];
     noise_series(1, 0, a, 400);
@@ -118,7 +118,7 @@ static void differences(void **state)
     near(share_difference(0, 0, 5, 5).p, 1, 0);
 }
 
-static void noise_of_a_course(void **state)
+TEST(noise_of_a_course)
 {
     enum { N = 4000 };
     double *x = malloc(3 * N * sizeof *x), *y = x + N, *z = y + N;
@@ -145,7 +145,7 @@ static void noise_of_a_course(void **state)
 }
 
 /* A loud beginning, a hundred times the variance, has no more say than any other stretch; and the interval covers. */
-static void noise_that_fades(void **state)
+TEST(noise_that_fades)
 {
     enum { N = 800, TRIALS = 300 };
     double *x = malloc(2 * N * sizeof *x), *y = x + N;
@@ -166,7 +166,7 @@ static void noise_that_fades(void **state)
     free(x);
 }
 
-static void windows(void **state)
+TEST(windows)
 {
     enum { N = 20000 };
     double *x = malloc(N * sizeof *x);
@@ -177,15 +177,4 @@ static void windows(void **state)
     noise_series(5, 0.9, x, N);
     assert_true(smoothing_window(x, N, 0.26) > 20); /* memory makes averaging slow */
     free(x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles),    cmocka_unit_test(medians),           cmocka_unit_test(variances),
-        cmocka_unit_test(inefficiency), cmocka_unit_test(intervals_cover),   cmocka_unit_test(short_and_still),
-        cmocka_unit_test(differences),  cmocka_unit_test(noise_of_a_course), cmocka_unit_test(noise_that_fades),
-        cmocka_unit_test(windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

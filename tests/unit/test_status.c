@@ -24,7 +24,7 @@ out:
     return st;
 }
 
-static void test_message_and_trace(void **state)
+TEST(test_message_and_trace)
 {
     int cleaned = 0;
     assert_int_equal(outermost(&cleaned), ERR_IO);
@@ -37,7 +37,7 @@ static void test_message_and_trace(void **state)
     assert_non_null(strstr(trace, "via test_status.c:"));
 }
 
-static void test_new_failure_replaces_the_old(void **state)
+TEST(test_new_failure_replaces_the_old)
 {
     int cleaned = 0;
     (void)outermost(&cleaned);
@@ -46,7 +46,7 @@ static void test_new_failure_replaces_the_old(void **state)
     assert_null(strstr(status_trace(), "middle()"));
 }
 
-static void test_kept_and_restored(void **state)
+TEST(test_kept_and_restored)
 {
     int cleaned = 0;
     StatusText kept;
@@ -59,14 +59,14 @@ static void test_kept_and_restored(void **state)
 }
 
 /* Putting a prefix before the current message reads and writes the same buffer. */
-static void test_message_may_quote_itself(void **state)
+TEST(test_message_may_quote_itself)
 {
     assert_int_equal(FAIL(ERR_IO, "disk full"), ERR_IO);
     assert_int_equal(FAIL(ERR_IO, "step 3: %s", status_message()), ERR_IO);
     assert_string_equal(status_message(), "step 3: disk full");
 }
 
-static void test_long_message_is_cut(void **state)
+TEST(test_long_message_is_cut)
 {
     char text[10000];
     memset(text, 'x', sizeof text - 1);
@@ -75,14 +75,14 @@ static void test_long_message_is_cut(void **state)
     assert_true(strlen(status_message()) > 1000 && strlen(status_message()) < sizeof text - 1);
 }
 
-static void test_deep_trace_is_cut(void **state)
+TEST(test_deep_trace_is_cut)
 {
     assert_int_equal(FAIL(ERR_ARG, "deep"), ERR_ARG);
     for (int i = 0; i < 10000; i++) (void)status_via(ERR_ARG, __FILE__, i, "recursion(i)");
     assert_true(strlen(status_trace()) < 8192);
 }
 
-static void test_codes(void **state)
+TEST(test_codes)
 {
     static const struct {
         Status code;
@@ -122,7 +122,7 @@ static char *printed(Status code, int trace)
     return text;
 }
 
-static void test_printing_escapes_control_characters(void **state)
+TEST(test_printing_escapes_control_characters)
 {
     char *text;
     Status st = FAIL(ERR_FORMAT, "name '\x1b[2J\r' in\n%s", "data");
@@ -140,27 +140,11 @@ static void *fail_elsewhere(void *context)
     return NULL;
 }
 
-static void test_each_thread_has_its_own(void **state)
+TEST(test_each_thread_has_its_own)
 {
     pthread_t thread;
     assert_int_equal(FAIL(ERR_ARG, "mine"), ERR_ARG);
     assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, NULL), 0);
     pthread_join(thread, NULL);
     assert_string_equal(status_message(), "mine");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_message_and_trace),
-        cmocka_unit_test(test_new_failure_replaces_the_old),
-        cmocka_unit_test(test_kept_and_restored),
-        cmocka_unit_test(test_message_may_quote_itself),
-        cmocka_unit_test(test_long_message_is_cut),
-        cmocka_unit_test(test_deep_trace_is_cut),
-        cmocka_unit_test(test_codes),
-        cmocka_unit_test(test_printing_escapes_control_characters),
-        cmocka_unit_test(test_each_thread_has_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

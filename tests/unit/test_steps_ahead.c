@@ -142,7 +142,7 @@ static bool no_cpu(void)
 
 /* ---- tests */
 
-static void test_late_results_change_nothing(void **state)
+TEST(test_late_results_change_nothing)
 {
     if (no_cpu()) skip();
     for (int towers = 1; towers <= 2; towers++) {
@@ -169,7 +169,7 @@ static void test_late_results_change_nothing(void **state)
     }
 }
 
-static void test_late_refusal(void **state)
+TEST(test_late_refusal)
 {
     if (no_cpu()) skip();
     TowerRun run;
@@ -184,7 +184,7 @@ static void test_late_refusal(void **state)
     tower_run_close(&run);
 }
 
-static void test_late_skip(void **state)
+TEST(test_late_skip)
 {
     if (no_cpu()) skip();
     uint64_t weights[STEPS];
@@ -230,7 +230,7 @@ static void check_capsule(int nan_limit, Status ends, int64_t weights)
 
 /* The host hears of step 4 when two more are under way. They move the weights that the capsule gets, unless the limit
  * has closed the gate. */
-static void test_capsule_says_whose_weights_it_has(void **state)
+TEST_WITH(test_capsule_says_whose_weights_it_has, scratch_make, scratch_drop)
 {
     if (no_cpu()) skip();
     check_capsule(1, OK, 4 + GATE_AHEAD);
@@ -288,7 +288,7 @@ static int losses_scaled(void)
     return count;
 }
 
-static void test_overflow_halves_the_scale(void **state)
+TEST(test_overflow_halves_the_scale)
 {
     TowerRun run;
     fake_run(&run, 0);
@@ -302,26 +302,12 @@ static void test_overflow_halves_the_scale(void **state)
     fake_end(&run);
 }
 
-static void test_fixed_scale_stays(void **state)
+TEST(test_fixed_scale_stays)
 {
     TowerRun run;
     fake_run(&run, 8);
-    assert_int_equal(run.status, ERR_NUMERIC);
-    assert_non_null(strstr(status_message(), "step 3: the gradient is not finite"));
+    assert_fails(run.status, ERR_NUMERIC, "step 3: the gradient is not finite");
     for (int i = 0; i < 2; i++) assert_true(unscale[i] == 0.125f && committed[i]);
     assert_false(committed[2]);
     fake_end(&run);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_late_results_change_nothing),
-        cmocka_unit_test(test_late_refusal),
-        cmocka_unit_test(test_late_skip),
-        cmocka_unit_test_setup_teardown(test_capsule_says_whose_weights_it_has, scratch_make, scratch_drop),
-        cmocka_unit_test(test_overflow_halves_the_scale),
-        cmocka_unit_test(test_fixed_scale_stays),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "golden_plateau.h"
 #include "tests/support/unit.h"
 
-static void a_plateau_is_pytorchs(void **state)
+TEST(a_plateau_is_pytorchs)
 {
     for (size_t k = 0; k < sizeof golden_plateau / sizeof *golden_plateau; k++) {
         StoppingRules rules = {.plateau_patience = golden_plateau[k].patience,
@@ -32,7 +32,7 @@ static void a_plateau_is_pytorchs(void **state)
 }
 
 /* The warm-up rises to --lr, whatever an evaluation has decided. */
-static void a_warm_up_comes_first(void **state)
+TEST(a_warm_up_comes_first)
 {
     Schedule schedule = {.kind = SCHEDULE_PLATEAU, .lr = 0.8, .warmup_epochs = 2, .warmup_lr = 0.2, .plateau_lr = 0.1};
     assert_true(schedule_warmup(&schedule, 3) == 6);
@@ -43,18 +43,8 @@ static void a_warm_up_comes_first(void **state)
 }
 
 /* A job that says nothing of it decides nothing. */
-static void nothing_is_decided_by_default(void **state)
+TEST(nothing_is_decided_by_default)
 {
     static TrainJob job;
     assert_true(stopping_is_off(&job));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plateau_is_pytorchs),
-        cmocka_unit_test(a_warm_up_comes_first),
-        cmocka_unit_test(nothing_is_decided_by_default),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static Straggler named_by(const Machine *m, int towers, uint32_t *at)
     return watch.named;
 }
 
-static void test_every_tower_and_activity(void **state)
+TEST(test_every_tower_and_activity)
 {
     uint32_t at = 0;
     for (int towers = 2; towers <= TOWERS; towers++)
@@ -74,7 +74,7 @@ static void test_every_tower_and_activity(void **state)
 
 /* A machine on which other programs run: every third activity of any tower is interrupted, some for longer than
  * the step. */
-static void test_noise_hides_nobody_and_accuses_nobody(void **state)
+TEST(test_noise_hides_nobody_and_accuses_nobody)
 {
     uint32_t at = 1000000;
     for (int i = 0; i < 500; i++) {
@@ -93,7 +93,7 @@ static void test_noise_hides_nobody_and_accuses_nobody(void **state)
 }
 
 /* A tower with more samples works longer, one with few has more to do per sample: neither is slow. */
-static void test_shares_are_no_fault(void **state)
+TEST(test_shares_are_no_fault)
 {
     uint32_t at = 2000000;
     for (int i = 0; i < 50; i++) {
@@ -109,7 +109,7 @@ static void test_shares_are_no_fault(void **state)
     assert_int_equal(named_by(&m, 2, &at).tower, 1);
 }
 
-static void test_too_little_is_nothing(void **state)
+TEST(test_too_little_is_nothing)
 {
     uint32_t at = 3000000;
     Machine m = usual;
@@ -137,7 +137,7 @@ static double others_of(const StragglerTimes *times, int towers, int tower, int 
 }
 
 /* An even and an odd number of towers, equal times, towers without samples in some steps. */
-static void test_others_are_those_of_each_tower(void **state)
+TEST(test_others_are_those_of_each_tower)
 {
     enum { MOST = 8 };
     uint32_t at = 4000000;
@@ -178,14 +178,14 @@ static size_t values_sorted(int towers)
     return sorted;
 }
 
-static void test_many_towers(void **state)
+TEST(test_many_towers)
 {
     size_t few = values_sorted(64), many = values_sorted(4096);
     if (few == 0 || many > 64 * few) fail_msg("64 towers: %zu values are sorted, 4096: %zu", few, many);
 }
 
 /* One window is not enough; a note comes once, again after many steps, and when it is over. */
-static void test_notes(void **state)
+TEST(test_notes)
 {
     StragglerWatch watch;
     Straggler nobody = {.tower = -1}, one = {.tower = 1, .activity = 2}, other = {.tower = 1, .activity = 0};
@@ -208,7 +208,7 @@ static void test_notes(void **state)
 
 /* Many programs on few cores: a tower that is short of a core for four windows is not named, one that is slow for good
  * is, and one that was named is reported as over after two. */
-static void test_loaded_machine(void **state)
+TEST(test_loaded_machine)
 {
     const Straggler nobody = {.tower = -1}, one = {.tower = 0, .activity = 2};
     StragglerWatch watch;
@@ -221,19 +221,4 @@ static void test_loaded_machine(void **state)
     assert_int_equal(straggler_window(&watch, &nobody, true, 13 * STEPS), STRAGGLER_GONE);
     assert_false(straggler_machine_loaded(2.2, 2)); /* what training alone makes */
     assert_true(straggler_machine_loaded(2.6, 2));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_tower_and_activity),
-        cmocka_unit_test(test_noise_hides_nobody_and_accuses_nobody),
-        cmocka_unit_test(test_shares_are_no_fault),
-        cmocka_unit_test(test_too_little_is_nothing),
-        cmocka_unit_test(test_others_are_those_of_each_tower),
-        cmocka_unit_test(test_many_towers),
-        cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_loaded_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static int count_of(const char *what)
     return count;
 }
 
-static void nice_ends(void **state)
+TEST(nice_ends)
 {
     static const double rows[][5] = {{0.03, 0.97, 0, 1, 0.2}, {-3, 11, -4, 12, 4},         {0, 0, 0, 1, 0.2},
                                      {5, 5, 2, 8, 1},         {1e-9, 9e-9, 0, 1e-8, 2e-9}, {0, 1e7, 0, 1e7, 2e6}};
@@ -54,7 +54,7 @@ static void nice_ends(void **state)
 }
 
 /* Every coordinate of every path is inside the area for data. */
-static void lines_stay_inside(void **state)
+TEST(lines_stay_inside)
 {
     double x[50], y[50];
     for (int i = 0; i < 50; i++) x[i] = 4 * i - 50, y[i] = i % 7 * 1e3 - 2e3; /* far outside on all sides */
@@ -72,7 +72,7 @@ static void lines_stay_inside(void **state)
 }
 
 /* Axes of any numbers end, with a handful of ticks: where a tick does not change a number, or is too small for one. */
-static void axes_of_any_numbers(void **state)
+TEST(axes_of_any_numbers)
 {
     static const double ends[][2] = {{1e16, 1e16 + 2},
                                      {5e-324, 1e-323},
@@ -109,7 +109,7 @@ static void axes_of_any_numbers(void **state)
     }
 }
 
-static void gaps(void **state)
+TEST(gaps)
 {
     double x[] = {0, 1, 2, 3, 4, 5}, y[] = {1, 2, NAN, 3, INFINITY, 4};
     SvgPlot plot = plot_start(0, 5, false);
@@ -132,7 +132,7 @@ static void gaps(void **state)
 }
 
 /* A hundred thousand points become few, and the one that matters is still there. */
-static void spikes_survive(void **state)
+TEST(spikes_survive)
 {
     enum { N = 100000 };
     double *x = calloc(2 * N, sizeof *x), *y = x + N;
@@ -149,7 +149,7 @@ static void spikes_survive(void **state)
     free(x);
 }
 
-static void log_axis(void **state)
+TEST(log_axis)
 {
     SvgPlot plot = plot_start(0.02, 700, true);
     plot_end(&plot);
@@ -170,7 +170,7 @@ static void log_axis(void **state)
     free(text);
 }
 
-static void labels_apart(void **state)
+TEST(labels_apart)
 {
     SvgPlot plot = plot_start(0, 1, false);
     for (int i = 0; i < 5; i++) svg_level(&plot, i < 3, "same height"); /* three at the top, two at the bottom */
@@ -185,7 +185,7 @@ static void labels_apart(void **state)
     free(text);
 }
 
-static void escapes(void **state)
+TEST(escapes)
 {
     FILE *to = open_memstream(&text, &bytes);
     svg_text(to, "<b a=\"1\">&\x01");
@@ -200,7 +200,7 @@ static void escapes(void **state)
     free(text);
 }
 
-static void heat_maps(void **state)
+TEST(heat_maps)
 {
     static const double share[] = {0, 0.5, 1, NAN, 2, -1};
     static const int64_t number[] = {0, 5, 10, 0, 20, 0};
@@ -227,14 +227,4 @@ static void heat_maps(void **state)
     assert_null(strstr(text, "fill-opacity=\"2"));
     assert_null(strstr(text, "fill-opacity=\"-"));
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nice_ends),    cmocka_unit_test(lines_stay_inside), cmocka_unit_test(axes_of_any_numbers),
-        cmocka_unit_test(gaps),         cmocka_unit_test(spikes_survive),    cmocka_unit_test(log_axis),
-        cmocka_unit_test(labels_apart), cmocka_unit_test(escapes),           cmocka_unit_test(heat_maps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

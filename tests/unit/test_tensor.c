@@ -6,7 +6,7 @@
 #include "tests/support/reference.h"
 #include "tests/support/unit.h"
 
-static void test_shapes(void **state)
+TEST(test_shapes)
 {
     Shape s = {64, 192, 35, 34}, big = {65535, 4096, 299, 299};
     assert_int_equal(shape_count(s), 64 * 192 * 35 * 34);
@@ -22,14 +22,14 @@ static void test_shapes(void **state)
 }
 
 /* Several in one message. */
-static void test_shape_text_is_a_ring(void **state)
+TEST(test_shape_text_is_a_ring)
 {
     const char *text[8];
     for (int i = 0; i < 8; i++) text[i] = shape_text((Shape){i + 1, 1, 1, 1});
     for (int i = 0; i < 8; i++) assert_int_equal(text[i][0], '1' + i);
 }
 
-static void test_dtypes(void **state)
+TEST(test_dtypes)
 {
     static const size_t bytes[DTYPE_COUNT] = {4, 2, 2, 1, 4};
     static const char *const names[DTYPE_COUNT] = {"f32", "bf16", "f16", "u8", "i32"};
@@ -43,7 +43,7 @@ static void test_dtypes(void **state)
 }
 
 /* Sides as PyTorch and torchvision have them. */
-static void test_windows(void **state)
+TEST(test_windows)
 {
     static const struct {
         int32_t side, k, stride, pad, floor, ceil;
@@ -63,7 +63,7 @@ static void test_windows(void **state)
 }
 
 /* No window of a rounded-up output may start behind the input and its left padding. */
-static void test_ceil_windows_start_inside(void **state)
+TEST(test_ceil_windows_start_inside)
 {
     for (int side = 1; side < 20; side++)
         for (int k = 1; k < 6; k++)
@@ -76,7 +76,7 @@ static void test_ceil_windows_start_inside(void **state)
                 }
 }
 
-static void test_op_table(void **state)
+TEST(test_op_table)
 {
     for (int kind = 1; kind < OP_COUNT; kind++) {
         OpKind k = (OpKind)kind;
@@ -88,7 +88,7 @@ static void test_op_table(void **state)
     assert_string_equal(op_name(OP_CONV_DX), "conv_dx");
 }
 
-static void test_macs(void **state)
+TEST(test_macs)
 {
     Tensor x = {.shape = {2, 3, 9, 9}}, w = {.shape = {8, 3, 3, 3}}, y = {.shape = {2, 8, 7, 7}};
     OpCall forward = {.kind = OP_CONV, .in = {x, w}, .out = {y}}, back = {.kind = OP_CONV_DX, .in = {y, w}, .out = {x}};
@@ -101,7 +101,7 @@ static void test_macs(void **state)
 }
 
 /* The known answers of the authors' test vectors: all bits zero, all bits one, the digits of pi. */
-static void test_philox(void **state)
+TEST(test_philox)
 {
     static const uint32_t wanted[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
                                           {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
@@ -121,7 +121,7 @@ static void check_rounding(Dtype dtype, double value, double wanted)
         fail_msg("%s of %.9g is %.9g, wanted %.9g", dtype_name(dtype), value, got, wanted);
 }
 
-static void test_sixteen_bits(void **state)
+TEST(test_sixteen_bits)
 {
     static const double kept[] = {0, 1, -1, 0.5, 1.5, -2.75, 96, INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -138,20 +138,4 @@ static void test_sixteen_bits(void **state)
     check_rounding(DTYPE_F16, ldexp(1, -24), ldexp(1, -24));
     check_rounding(DTYPE_F16, ldexp(-3, -16), ldexp(-3, -16));
     check_rounding(DTYPE_F16, ldexp(1, -26), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_shape_text_is_a_ring),
-        cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_ceil_windows_start_inside),
-        cmocka_unit_test(test_op_table),
-        cmocka_unit_test(test_macs),
-        cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_sixteen_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

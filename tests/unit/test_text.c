@@ -6,7 +6,7 @@
 #include "kernels/text.h"
 #include "tests/support/unit.h"
 
-static void pieces_fit(void **state)
+TEST(pieces_fit)
 {
     char buffer[16];
     Text text = text_start(buffer, sizeof buffer);
@@ -18,7 +18,7 @@ static void pieces_fit(void **state)
     assert_false(text.truncated);
 }
 
-static void what_does_not_fit_is_cut_off(void **state)
+TEST(what_does_not_fit_is_cut_off)
 {
     char memory[64];
     memset(memory, '#', sizeof memory);
@@ -32,14 +32,14 @@ static void what_does_not_fit_is_cut_off(void **state)
     }
 }
 
-static void nothing_is_written_where_there_is_no_room(void **state)
+TEST(nothing_is_written_where_there_is_no_room)
 {
     Text text = text_start(NULL, 0);
     text_add(&text, "x");
     assert_true(text.truncated && text.used == 0);
 }
 
-static void it_goes_on_behind_a_string(void **state)
+TEST(it_goes_on_behind_a_string)
 {
     char buffer[8] = "abc", full[4] = {'a', 'b', 'c', 'd'};
     Text text = text_behind(buffer, sizeof buffer), end = text_behind(full, sizeof full);
@@ -50,7 +50,7 @@ static void it_goes_on_behind_a_string(void **state)
 }
 
 /* fault: F27 */
-static void control_characters_are_shown(void **state)
+TEST(control_characters_are_shown)
 {
     char *shown = NULL;
     size_t bytes = 0;
@@ -62,7 +62,7 @@ static void control_characters_are_shown(void **state)
 }
 
 /* Each text of a format stays on its line; the format's own line breaks, widths and numbers are those of printf. */
-static void texts_stay_on_their_lines(void **state)
+TEST(texts_stay_on_their_lines)
 {
     char *shown = NULL, wanted[200];
     size_t bytes = 0;
@@ -79,7 +79,7 @@ static void texts_stay_on_their_lines(void **state)
 }
 
 /* A cell has its width on the terminal: umlauts of one and of two code points, characters that take two columns. */
-static void cells_count_columns(void **state)
+TEST(cells_count_columns)
 {
     static const char *const rows[][2] = {
         {"B\303\244ume", "B\303\244ume  |  B\303\244ume|"},
@@ -108,7 +108,7 @@ static void *lines_print(void *to)
 }
 
 /* As stderr, a file without a buffer is written piece by piece. */
-static void lines_of_threads_are_whole(void **state)
+TEST(lines_of_threads_are_whole)
 {
     char line[200];
     int whole = 0;
@@ -122,19 +122,4 @@ static void lines_of_threads_are_whole(void **state)
     while (fgets(line, sizeof line, to)) whole += !strcmp(line, "skipped: an image: what is wrong with it\n");
     assert_int_equal(whole, PRINTERS * LINES);
     fclose(to);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_fit),
-        cmocka_unit_test(what_does_not_fit_is_cut_off),
-        cmocka_unit_test(nothing_is_written_where_there_is_no_room),
-        cmocka_unit_test(control_characters_are_shown),
-        cmocka_unit_test(texts_stay_on_their_lines),
-        cmocka_unit_test(cells_count_columns),
-        cmocka_unit_test(lines_of_threads_are_whole),
-        cmocka_unit_test(it_goes_on_behind_a_string),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

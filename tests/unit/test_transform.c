@@ -42,7 +42,7 @@ static void expect_uniform(double *draws, size_t n, double low, double high)
         fail_msg("distance %g of %zu draws from uniform on %g .. %g", most, n, low, high);
 }
 
-static void test_pure(void **state)
+TEST(test_pure)
 {
     Transform t = random_crop_of(299);
     t.policy = POLICY_TRIVIAL;
@@ -66,7 +66,7 @@ static void test_pure(void **state)
 }
 
 /* On a square picture no draw is refused for its shape if areas are small, so areas and log ratios stay uniform. */
-static void test_random_crop(void **state)
+TEST(test_random_crop)
 {
     static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
     const ImageInfo large = {.h = 20000, .w = 20000, .c = 3, .orientation = 1};
@@ -94,7 +94,7 @@ static void test_random_crop(void **state)
     assert_memory_equal(&p.box, &((Rect){493, 0, 13, 10}), sizeof(Rect));
 }
 
-static void test_flips(void **state)
+TEST(test_flips)
 {
     Transform t = {.side = 8, .flip = FLIP_RANDOM}, alternate = {.side = 8, .flip = FLIP_ALTERNATE};
     int flips = 0, first = 0;
@@ -111,7 +111,7 @@ static void test_flips(void **state)
     assert_false(plan_of(&t, 0, 1).flip);
 }
 
-static void test_jitter(void **state)
+TEST(test_jitter)
 {
     static double amount[3][DRAWS], hue[DRAWS];
     int orders[4][4] = {{0}};
@@ -160,7 +160,7 @@ static void expect_policy(const Transform *t, AugmentKind kind, double amount, b
     if (!seen || (both_signs && !seen_other)) fail_msg("augmentation %d by %g does not come", kind, amount);
 }
 
-static void test_policies(void **state)
+TEST(test_policies)
 {
     Transform rand = {.side = 331, .policy = POLICY_RAND, .policy_ops = 2, .policy_magnitude = 9};
     expect_policy(&rand, AUGMENT_SHEAR_X, 0.09, true);
@@ -185,7 +185,7 @@ static void test_policies(void **state)
 }
 
 /* Areas below 0.29 are never refused for their shape, so those of them that come are as they were drawn. */
-static void test_erase(void **state)
+TEST(test_erase)
 {
     static double area[DRAWS], ratio[DRAWS], y[DRAWS], x[DRAWS];
     int erased = 0, kept = 0;
@@ -212,7 +212,7 @@ static void test_erase(void **state)
     expect_uniform(x, (size_t)kept, 0, 1);
 }
 
-static void test_evaluation_crops(void **state)
+TEST(test_evaluation_crops)
 {
     Transform center = {.side = 299, .crop = CROP_CENTER, .resize = 342},
               part = {.side = 299, .crop = CROP_FRACTION, .fraction = 0.875};
@@ -240,7 +240,7 @@ static Bytes picture_of(int32_t h, int32_t w, int32_t c)
     return b;
 }
 
-static void test_canvas_and_record(void **state)
+TEST(test_canvas_and_record)
 {
     enum { SIDE = 6, PAD = 2, FULL = SIDE + 2 * PAD };
     Bytes b = picture_of(SIDE, SIDE, 3);
@@ -277,7 +277,7 @@ static void test_canvas_and_record(void **state)
 }
 
 /* With operations on the pixels, mirroring happens before them and not in the network. */
-static void test_operations_mirror_first(void **state)
+TEST(test_operations_mirror_first)
 {
     enum { SIDE = 8 };
     Bytes b = picture_of(SIDE, SIDE, 3);
@@ -303,7 +303,7 @@ static void test_operations_mirror_first(void **state)
 }
 
 /* The eight orientations of one picture: stored turned, read upright, all crops are those of the upright picture. */
-static void test_orientation(void **state)
+TEST(test_orientation)
 {
     enum { H = 5, W = 7 };
     Pixels upright = {0}, stored = {0}, again = {0}, part = {0}, turned = {0};
@@ -335,7 +335,7 @@ static void test_orientation(void **state)
 }
 
 /* The box of a plan, cut out by hand, is transformed to the same pixels as by a crop, however the image is stored. */
-static void test_crops_of_turned_images(void **state)
+TEST(test_crops_of_turned_images)
 {
     enum { H = 23, W = 34, SIDE = 8, SAMPLES = 12 };
     const int inverse[9] = {0, 1, 2, 3, 4, 5, 8, 7, 6};
@@ -382,7 +382,7 @@ static void test_crops_of_turned_images(void **state)
 }
 
 /* The longer side that a thin image is resized to is larger than that of any image, and more than 31 bits hold. */
-static void test_thin(void **state)
+TEST(test_thin)
 {
     const int32_t longer[] = {300, 65500}, resize[] = {400, 65500};
     for (int i = 0; i < 2; i++) {
@@ -407,7 +407,7 @@ static void test_thin(void **state)
     }
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
     const Transform bad[] = {
         {.side = 0},
@@ -427,24 +427,4 @@ static void test_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(transform_check(&bad[i]), ERR_ARG);
     Transform good = random_crop_of(299);
     assert_int_equal(transform_check(&good), OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pure),
-        cmocka_unit_test(test_random_crop),
-        cmocka_unit_test(test_flips),
-        cmocka_unit_test(test_jitter),
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_erase),
-        cmocka_unit_test(test_evaluation_crops),
-        cmocka_unit_test(test_canvas_and_record),
-        cmocka_unit_test(test_operations_mirror_first),
-        cmocka_unit_test(test_orientation),
-        cmocka_unit_test(test_crops_of_turned_images),
-        cmocka_unit_test(test_thin),
-        cmocka_unit_test(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

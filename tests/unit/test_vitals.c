@@ -14,7 +14,7 @@ static void says(DeviceVitals vitals, const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-static void a_state_in_words(void **state)
+TEST(a_state_in_words)
 {
     DeviceVitals v = vitals_unknown();
     v.gpu_celsius = 88;
@@ -34,7 +34,7 @@ static void a_state_in_words(void **state)
 }
 
 /* A row has the columns only if a device has been read since the last one, and null for what it does not say; TensorBoard has what is known. */
-static void a_row_has_them(void **state)
+TEST_WITH(a_row_has_them, scratch_make, scratch_drop)
 {
     static const TowerLoss towers[2] = {{1, 1, true}, {1, 1, true}};
     DeviceVitals vitals[2] = {vitals_unknown(), vitals_unknown()};
@@ -66,11 +66,4 @@ static void a_row_has_them(void **state)
     assert_null(memmem(events, bytes, "tower_1/gpu_watts", 17));
     globfree(&found);
     free(events);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_state_in_words),
-                                       cmocka_unit_test_setup_teardown(a_row_has_them, scratch_make, scratch_drop)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

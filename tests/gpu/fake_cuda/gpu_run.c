@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/process.h"
@@ -154,4 +155,16 @@ Status gpu_run_live(GpuRun *run)
     for (int r = 0; r < ranks; r++)
         if (run->seen->rank[r].status != OK) return run->seen->rank[r].status;
     return OK;
+}
+
+int fake_as_new(void **state)
+{
+    fake_gpu_reset();
+    return 0;
+}
+
+int fake_and_scratch_as_new(void **state)
+{
+    fake_gpu_reset();
+    return scratch_make(state);
 }

@@ -36,3 +36,7 @@ void gpu_run_open(GpuRun *run, int towers, int ranks);
  * not OK. Never hangs: a child that takes a minute is ended, and has STATUS_COUNT. */
 Status gpu_run_live(GpuRun *run);
 void gpu_run_close(GpuRun *run);
+
+/* Set-ups of tests: the fake without faults; and a scratch folder. */
+int fake_as_new(void **state);
+int fake_and_scratch_as_new(void **state);
