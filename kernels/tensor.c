@@ -51,7 +51,8 @@ bool tensor_is_packed(const Tensor *t)
     return t->pitch == t->shape.c;
 }
 
-float half_to_float(uint16_t h)
+/* IEEE binary16, from its bits. */
+static float half_to_float(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023, bits;
     if (exponent == 31) {
@@ -66,4 +67,21 @@ float half_to_float(uint16_t h)
     float f;
     memcpy(&f, &bits, sizeof f);
     return f;
+}
+
+float element_read(Dtype dtype, const void *host, int64_t at)
+{
+    const char *from = (const char *)host + at * (int64_t)dtype_bytes(dtype);
+    uint16_t half;
+    uint32_t bits;
+    float value;
+    if (dtype == DTYPE_F32) {
+        memcpy(&value, from, sizeof value);
+        return value;
+    }
+    memcpy(&half, from, sizeof half);
+    if (dtype == DTYPE_F16) return half_to_float(half);
+    bits = (uint32_t)half << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }

@@ -33,7 +33,8 @@ static inline size_t align_up(size_t bytes, size_t alignment)
 size_t dtype_bytes(Dtype dtype);
 const char *dtype_name(Dtype dtype);
 
-float half_to_float(uint16_t half); /* IEEE binary16, from its bits */
+/* Element `at` of f32, f16 or bf16 in host memory, which need not be aligned. */
+float element_read(Dtype dtype, const void *host, int64_t at);
 
 int64_t shape_count(Shape s);  /* elements, without pitch */
 int64_t shape_pixels(Shape s); /* n * h * w */

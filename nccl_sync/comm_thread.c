@@ -1,10 +1,9 @@
 /* The thread of a communicator; see comm_thread.h. */
 #include "nccl_sync/comm_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
+#include "kernels/thread.h"
 #include "nccl_sync/bucket.h"
 
 enum { QUEUE = 2 * BUCKETS_MAX }; /* a step gives a sum for each bucket and one for the extras */
@@ -58,17 +57,13 @@ static void *thread_run(void *argument)
 
 Status comm_thread_start(Comm *comm, CommThread **made)
 {
-    sigset_t all, before;
     CommThread *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for the queue of the communication thread");
     t->comm = comm;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->more, NULL);
     pthread_cond_init(&t->fewer, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the main thread */
-    int error = pthread_create(&t->id, NULL, thread_run, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&t->id, thread_run, t);
     if (error == 0) {
         *made = t;
         return OK;

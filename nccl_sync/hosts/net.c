@@ -1,6 +1,8 @@
 /* TCP connections between hosts; see net.h. */
 #include "nccl_sync/hosts/net.h"
 
+#include "kernels/array.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -107,16 +109,6 @@ int net_connect(const char *host, int port, char *why, size_t bytes)
     return fd;
 }
 
-static Status room_make(uint8_t **memory, size_t *room, size_t wanted)
-{
-    if (wanted <= *room) return OK;
-    uint8_t *grown = realloc(*memory, 2 * wanted);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes between hosts", wanted);
-    *memory = grown;
-    *room = 2 * wanted;
-    return OK;
-}
-
 /* Sends what the connection takes now; the number of bytes. If it is broken, all of them: what the other side has sent
  * before can still be read, and then its end. */
 static size_t send_some(const NetPeer *peer, const uint8_t *from, size_t bytes, int flags)
@@ -153,7 +145,7 @@ Status net_send(NetPeer *peer, const void *head, size_t head_bytes, const void *
     if (of_head == head_bytes && bytes) of_content = send_some(peer, content, bytes, 0);
     size_t left = head_bytes - of_head + bytes - of_content;
     if (!left) return OK;
-    TRY(room_make(&peer->out, &peer->out_room, peer->out_used + left));
+    TRY(array_reserve(&peer->out, &peer->out_room, peer->out_used + left, 1, "a message between hosts"));
     memcpy(peer->out + peer->out_used, (const uint8_t *)head + of_head, head_bytes - of_head);
     peer->out_used += head_bytes - of_head;
     if (bytes) memcpy(peer->out + peer->out_used, (const uint8_t *)content + of_content, bytes - of_content);
@@ -166,7 +158,7 @@ Status net_receive(NetPeer *peer, size_t most)
 {
     enum { READ_BYTES = 1 << 16 };
     while (peer->fd >= 0 && !peer->closed && peer->in_used < most) {
-        TRY(room_make(&peer->in, &peer->in_room, peer->in_used + READ_BYTES));
+        TRY(array_reserve(&peer->in, &peer->in_room, peer->in_used + READ_BYTES, 1, "a message between hosts"));
         ssize_t got = recv(peer->fd, peer->in + peer->in_used, READ_BYTES, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return OK;

@@ -1,6 +1,7 @@
 /* Files that grow by whole records; see append.h. */
 #include "towers/files/append.h"
 
+#include "kernels/array.h"
 #include "towers/files/files.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
@@ -59,12 +60,7 @@ Status append_flush(AppendFile *file)
 Status append_record(AppendFile *file, const void *bytes, size_t count)
 {
     if (file->used && file->used + count > FLUSH_BYTES) TRY(append_flush(file));
-    if (file->used + count > file->room) {
-        char *grown = realloc(file->buffer, file->used + count);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for a record of %zu bytes for '%s'", count, file->path);
-        file->buffer = grown;
-        file->room = file->used + count;
-    }
+    TRY(array_reserve(&file->buffer, &file->room, file->used + count, 1, "a record of a file"));
     memcpy(file->buffer + file->used, bytes, count);
     file->used += count;
     return OK;

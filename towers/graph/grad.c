@@ -31,10 +31,9 @@ typedef struct Track { /* what the sweep knows about one value */
 
 typedef struct GradSweep {
     Graph *g;
-    /* owned */
     Track *tracks; /* by id */
-    Share *shares;
     bool *reached; /* by op: y depends on it */
+    Share *shares; /* owned */
     /* state */
     int value_count;
     int end; /* index of y's op + 1 */
@@ -230,14 +229,10 @@ static bool sweep_open(GradSweep *s, Value y)
 {
     s->end = graph_value(s->g, y)->op + 1;
     s->value_count = s->g->value_count;
-    s->tracks = calloc((size_t)s->value_count + 1, sizeof *s->tracks);
-    s->reached = calloc((size_t)s->end + 1, sizeof *s->reached);
-    if (!s->tracks || !s->reached) {
-        list_fail(s->g, ERR_MEMORY, "no memory for the gradient of %d values", s->value_count);
-        return false;
-    }
-    for (int id = 0; id <= s->value_count; id++) s->tracks[id].top = -1;
-    return true;
+    s->tracks = list_scratch(s->g, s->value_count, sizeof *s->tracks);
+    s->reached = list_scratch(s->g, s->end, sizeof *s->reached);
+    for (int id = 0; id <= s->value_count && !graph_failed(s->g); id++) s->tracks[id].top = -1;
+    return !graph_failed(s->g);
 }
 
 /* Operands that only select, whose derivative is 0 wherever it exists. */
@@ -320,9 +315,7 @@ void graph_grad(Graph *g, Value y, Value dy, const Value *wrt, int count, Value 
             if (s.reached[index]) visit(&s, index);
     }
     for (int i = 0; i < count && !graph_failed(g); i++) grads[i] = track_of(&s, wrt[i])->gradient;
-    free(s.tracks);
     free(s.shares);
-    free(s.reached);
     g->scope = scope;
 }
 
@@ -373,16 +366,11 @@ void graph_train(Graph *g, Value loss, Value dloss, const NameFilter *trains)
 {
     if (graph_failed(g)) return;
     int *readers = list_readers(g);
-    Value *wrt = calloc((size_t)g->value_count + 1, sizeof *wrt),
-          *grads = calloc((size_t)g->value_count + 1, sizeof *grads);
-    if (!wrt || !grads) list_fail(g, ERR_MEMORY, "no memory for the gradients of %d values", g->value_count);
+    Value *wrt = list_scratch(g, g->value_count, sizeof *wrt), *grads = list_scratch(g, g->value_count, sizeof *grads);
     int count = graph_failed(g) ? 0 : trained_values(g, readers, trains, wrt);
     const char *scope = g->scope;
     g->scope = "";
     if (count) graph_grad(g, loss, dloss, wrt, count, grads);
     for (int i = 0; i < count; i++) mark_gradient(g, wrt[i], grads[i]);
     g->scope = scope;
-    free(grads);
-    free(wrt);
-    free(readers);
 }

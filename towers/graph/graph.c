@@ -1,6 +1,7 @@
 /* The list itself: appending values and ops, names, the sticky error; see graph.h. Shapes come from rules_*.c,
  * gradients from grad.c, the textual form from print.c, changes of the list from rewrite.c. */
 #include "towers/graph/graph.h"
+#include "kernels/array.h"
 #include "kernels/text.h"
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
@@ -26,9 +27,16 @@ Status graph_create(const GraphOptions *options, Graph **made)
     return OK;
 }
 
+static void scratch_free(Graph *g)
+{
+    while (g->scratch_count > 0) free(g->scratch[--g->scratch_count]);
+}
+
 void graph_destroy(Graph *g)
 {
     if (!g) return;
+    scratch_free(g);
+    free(g->scratch);
     for (int i = 0; i < g->text_count; i++) free(g->texts[i]);
     free(g->texts);
     free(g->values);
@@ -45,6 +53,7 @@ const GraphOptions *graph_options(const Graph *g)
 
 Status graph_finish(Graph *g)
 {
+    scratch_free(g);
     return g->status == OK ? OK : FAIL(g->status, "%s", g->why);
 }
 
@@ -84,20 +93,19 @@ Value list_fail(Graph *g, Status code, const char *format, ...)
 /* ---- growing arrays */
 
 /* Makes room for one more item; false after failing the graph. */
-static bool list_grow(Graph *g, void *items, int count, int *room, size_t item_bytes)
+static bool list_grow(Graph *g, void *items, int count, size_t *room, size_t item_bytes)
 {
-    if (count < *room) return true;
-    int wanted = *room ? 2 * *room : 64;
-    void *old;
-    memcpy(&old, items, sizeof old);
-    void *grown = realloc(old, (size_t)wanted * item_bytes);
-    if (!grown) {
-        list_fail(g, ERR_MEMORY, "no memory for a graph of %d entries", wanted);
-        return false;
-    }
-    memcpy(items, &grown, sizeof grown);
-    *room = wanted;
-    return true;
+    if (array_reserve(items, room, (size_t)count + 1, item_bytes, "a graph") == OK) return true;
+    list_fail(g, ERR_MEMORY, "%s", status_message());
+    return false;
+}
+
+void *list_scratch(Graph *g, int count, size_t item_bytes)
+{
+    if (!list_grow(g, &g->scratch, g->scratch_count, &g->scratch_room, sizeof *g->scratch)) return NULL;
+    void *made = g->scratch[g->scratch_count++] = calloc((size_t)count + 1, item_bytes);
+    if (!made) list_fail(g, ERR_MEMORY, "no memory for work on %d ops", g->op_count);
+    return made;
 }
 
 const char *list_text(Graph *g, const char *format, ...)

@@ -13,10 +13,10 @@ struct Graph {
     Op *ops;
     ValueInfo *values;
     char **texts;
+    void **scratch;
     /* state */
-    int op_count, op_room;
-    int value_count, value_room; /* value_count ids in use: 1 .. value_count */
-    int text_count, text_room;
+    int op_count, value_count, text_count, scratch_count; /* value_count ids in use: 1 .. value_count */
+    size_t op_room, value_room, text_room, scratch_room;
     const char *scope;         /* one of `texts`, or "" */
     const char *weights_scope; /* of parameters and states; NULL: `scope`, and no parameter is used twice */
     int32_t canonical;
@@ -32,13 +32,16 @@ const char *list_text(Graph *g, const char *format, ...) __attribute__((format(p
 /* Fails without prepending the scope, for messages that name their layer. */
 Value list_fail(Graph *g, Status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The number of reads of each value, by id (value_count + 1 numbers, to be freed); NULL after failing the graph. */
+/* Zeroed memory that graph_finish frees; NULL after failing the graph. */
+void *list_scratch(Graph *g, int count, size_t item_bytes);
+/* The number of reads of each value, by id, as scratch memory. */
 int *list_readers(Graph *g);
 /* True for a PARAM that is a member of a PACK. */
 bool list_packed(const Graph *g, Value param);
 
-/* Replaces the list by `ops` (owned from now on, in topological order). Values keep their ids; each value that an op
- * wrote is written by one of `ops`, or its op is -1 and nobody reads it. */
+/* Replaces the list by `ops`, in topological order, unless the graph has failed. `ops` is scratch memory, and is exchanged for
+ * that of the list. Values keep their ids; each value that an op wrote is written by one of `ops`, or its op is -1 and nobody
+ * reads it. */
 void list_replace(Graph *g, Op *ops, int op_count);
 
 /* The op as a call with shapes, dtypes and pitches but fake addresses, for queries to a device. */

@@ -17,8 +17,8 @@ typedef struct StatisticsPass {
     Graph *g;
     const Joins *joins;
     int forward_end;
-    StatisticsSums *sums; /* owned, by op: those of a convolution */
-    Op *ops;              /* owned: the new list */
+    StatisticsSums *sums; /* by op: those of a convolution */
+    Op *ops;              /* the new list */
     int made, forward_made;
 } StatisticsPass;
 
@@ -115,9 +115,8 @@ Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int 
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
     StatisticsPass pass = {.g = g, .joins = joins, .forward_end = *forward_end};
-    pass.sums = calloc((size_t)g->op_count + 1, sizeof *pass.sums);
-    pass.ops = calloc(3 * (size_t)g->op_count + 1, sizeof *pass.ops);
-    if (!pass.sums || !pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    pass.sums = list_scratch(g, g->op_count, sizeof *pass.sums);
+    pass.ops = list_scratch(g, 3 * g->op_count, sizeof *pass.ops);
     int found = graph_failed(g) ? 0 : find_convs(&pass);
     if (found) {
         for (int index = 0; index < pass.g->op_count && !graph_failed(pass.g); index++) {
@@ -135,11 +134,8 @@ Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int 
     }
     if (found && !graph_failed(g)) {
         list_replace(g, pass.ops, pass.made);
-        pass.ops = NULL;
         *forward_end = pass.forward_made;
         *changed = found;
     }
-    free(pass.ops);
-    free(pass.sums);
     return graph_finish(g);
 }

@@ -68,16 +68,9 @@ Status pass_fold_norms(Graph *g, int *changed)
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
     int *readers = list_readers(g);
-    bool *folded = calloc((size_t)g->op_count + 1, sizeof *folded);
-    Op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
-    if (!folded || !ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
-    if (!graph_failed(g)) {
-        *changed = write_list(g, readers, folded, ops);
-        list_replace(g, ops, g->op_count); /* a fold for each batch norm */
-        ops = NULL;
-    }
-    free(ops);
-    free(folded);
-    free(readers);
+    bool *folded = list_scratch(g, g->op_count, sizeof *folded);
+    Op *ops = list_scratch(g, g->op_count, sizeof *ops);
+    if (!graph_failed(g)) *changed = write_list(g, readers, folded, ops);
+    list_replace(g, ops, g->op_count); /* a fold for each batch norm */
     return graph_finish(g);
 }

@@ -14,8 +14,8 @@
 typedef struct NormConvPass {
     Graph *g;
     const Joins *joins;
-    int *readers; /* owned, by value */
-    Op *ops;      /* owned: the new list */
+    int *readers; /* by value */
+    Op *ops;      /* the new list */
     NormJoins *made;
 } NormConvPass;
 
@@ -188,20 +188,14 @@ Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made)
     if (graph_failed(g)) return graph_finish(g);
     NormConvPass pass = {.g = g, .joins = joins, .made = made};
     pass.readers = list_readers(g);
-    pass.ops = calloc((size_t)g->op_count + 1, sizeof *pass.ops);
-    if (!pass.ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
-    if (!graph_failed(g)) {
-        memcpy(pass.ops, g->ops, (size_t)g->op_count * sizeof *pass.ops);
-        for (int i = 0; i < pass.g->op_count && !graph_failed(pass.g); i++) {
-            Op *op = &pass.ops[i];
-            if (op->kind == OP_BATCHNORM_SUMS && all_absorb(&pass, op) && dissolved_is_faster(&pass, op))
-                dissolve(&pass, op);
-            if (op->kind == OP_BATCHNORM_DX) join_gradient(&pass, op);
-        }
-        list_replace(g, pass.ops, g->op_count);
-        pass.ops = NULL;
+    pass.ops = list_scratch(g, g->op_count, sizeof *pass.ops);
+    if (!graph_failed(g)) memcpy(pass.ops, g->ops, (size_t)g->op_count * sizeof *pass.ops);
+    for (int i = 0; i < g->op_count && !graph_failed(g); i++) {
+        Op *op = &pass.ops[i];
+        if (op->kind == OP_BATCHNORM_SUMS && all_absorb(&pass, op) && dissolved_is_faster(&pass, op))
+            dissolve(&pass, op);
+        if (op->kind == OP_BATCHNORM_DX) join_gradient(&pass, op);
     }
-    free(pass.ops);
-    free(pass.readers);
+    list_replace(g, pass.ops, g->op_count);
     return graph_finish(g);
 }

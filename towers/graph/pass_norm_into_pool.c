@@ -11,8 +11,8 @@
 typedef struct NormPoolPass {
     Graph *g;
     const Joins *joins;
-    int *readers; /* owned, by value */
-    bool *gone;   /* owned, by op: leaves the list */
+    int *readers; /* by value */
+    bool *gone;   /* by op: leaves the list */
 } NormPoolPass;
 
 /* The time of an op, added to `sum`; false if the device does not know it. */
@@ -87,12 +87,8 @@ static bool join_backward(const NormPoolPass *pass, Op *norm_dx)
 static void list_shorten(Graph *g, const bool *gone, int *forward_end)
 {
     int made = 0, forward_made = *forward_end;
-    Op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
-    if (!ops) {
-        list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
-        return;
-    }
-    for (int i = 0; i < g->op_count; i++) {
+    Op *ops = list_scratch(g, g->op_count, sizeof *ops);
+    for (int i = 0; i < g->op_count && !graph_failed(g); i++) {
         if (!gone[i])
             ops[made++] = g->ops[i];
         else
@@ -108,15 +104,12 @@ Status pass_norm_into_pool(Graph *g, const Joins *joins, int *forward_end, NormJ
     *made = (NormJoins){0};
     if (graph_failed(g)) return graph_finish(g);
     NormPoolPass pass = {.g = g, .joins = joins, .readers = list_readers(g)};
-    pass.gone = calloc((size_t)g->op_count + 1, sizeof *pass.gone);
-    if (!pass.gone) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
+    pass.gone = list_scratch(g, g->op_count, sizeof *pass.gone);
     for (int i = 0; i < g->op_count && !graph_failed(g); i++) {
         Op *op = &g->ops[i];
         if (op->kind == OP_MAX_POOL) made->inputs += join_forward(&pass, op);
         if (op->kind == OP_BATCHNORM_DX) made->gradients += join_backward(&pass, op);
     }
     if (made->gradients && !graph_failed(g)) list_shorten(g, pass.gone, forward_end);
-    free(pass.gone);
-    free(pass.readers);
     return graph_finish(g);
 }

@@ -74,20 +74,10 @@ Status pass_pool_behind_conv(Graph *g, Value *keep, int count, int *changed)
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
     int *readers = list_readers(g);
-    int *pool_of = calloc((size_t)g->op_count + 1, sizeof *pool_of);
-    bool *moved = calloc((size_t)g->op_count + 1, sizeof *moved);
-    Op *ops = calloc((size_t)g->op_count + 1, sizeof *ops);
-    if (!pool_of || !moved || !ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
-    int found = graph_failed(g) ? 0 : find_pools(g, readers, keep, count, pool_of, moved);
-    if (found) {
-        int made = write_list(g, pool_of, moved, ops);
-        list_replace(g, ops, made);
-        ops = NULL;
-        *changed = found;
-    }
-    free(ops);
-    free(moved);
-    free(pool_of);
-    free(readers);
+    int *pool_of = list_scratch(g, g->op_count, sizeof *pool_of);
+    bool *moved = list_scratch(g, g->op_count, sizeof *moved);
+    Op *ops = list_scratch(g, g->op_count, sizeof *ops);
+    *changed = graph_failed(g) ? 0 : find_pools(g, readers, keep, count, pool_of, moved);
+    if (*changed) list_replace(g, ops, write_list(g, pool_of, moved, ops));
     return graph_finish(g);
 }

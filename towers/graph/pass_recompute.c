@@ -11,7 +11,6 @@
 typedef struct Recompute {
     Graph *g;
     int forward_end;
-    /* owned */
     bool *cheap; /* by value id: written by an op that is recomputed */
     Value *copy; /* by value id */
     Op *ops;
@@ -79,28 +78,17 @@ Status pass_recompute(Graph *g, int forward_end, int *changed)
 {
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
-    size_t values = (size_t)g->value_count + 1;
     Recompute r = {.g = g, .forward_end = forward_end};
-    r.cheap = calloc(values, sizeof *r.cheap);
-    r.copy = calloc(values, sizeof *r.copy);
-    r.ops = calloc(2 * (size_t)g->op_count + 1, sizeof *r.ops);
-    if (!r.cheap || !r.copy || !r.ops) {
-        list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
-    } else {
-        for (int index = 0; index < r.forward_end; index++) {
-            const Op *op = &r.g->ops[index];
-            Value y = op->out[0];
-            r.cheap[y.id] = r.g->values[y.id].role == ROLE_TEMP && op_is_cheap(&r, op);
-        }
-        write_list(&r);
+    r.cheap = list_scratch(g, g->value_count, sizeof *r.cheap);
+    r.copy = list_scratch(g, g->value_count, sizeof *r.copy);
+    r.ops = list_scratch(g, 2 * g->op_count, sizeof *r.ops);
+    for (int index = 0; index < r.forward_end && !graph_failed(g); index++) {
+        const Op *op = &r.g->ops[index];
+        Value y = op->out[0];
+        r.cheap[y.id] = r.g->values[y.id].role == ROLE_TEMP && op_is_cheap(&r, op);
     }
-    if (r.copies && !graph_failed(g)) {
-        list_replace(g, r.ops, r.made);
-        r.ops = NULL;
-    }
+    write_list(&r);
+    if (r.copies) list_replace(g, r.ops, r.made);
     *changed = r.copies;
-    free(r.cheap);
-    free(r.copy);
-    free(r.ops);
     return graph_finish(g);
 }

@@ -90,16 +90,9 @@ Status pass_sibling_convs(Graph *g, Value *keep, int count, int *changed)
     *changed = 0;
     if (graph_failed(g)) return graph_finish(g);
     int *readers = list_readers(g);
-    bool *taken = calloc((size_t)g->op_count + 1, sizeof *taken);
-    Op *ops = calloc(2 * (size_t)g->op_count + 1, sizeof *ops);
-    if (!taken || !ops) list_fail(g, ERR_MEMORY, "no memory to rewrite a list of %d ops", g->op_count);
-    int made = graph_failed(g) ? 0 : write_list(g, readers, taken, ops, changed);
-    if (*changed && !graph_failed(g)) {
-        list_replace(g, ops, made);
-        ops = NULL;
-    }
-    free(ops);
-    free(taken);
-    free(readers);
+    bool *taken = list_scratch(g, g->op_count, sizeof *taken);
+    Op *ops = list_scratch(g, 2 * g->op_count, sizeof *ops);
+    int made = write_list(g, readers, taken, ops, changed);
+    if (*changed) list_replace(g, ops, made);
     return graph_finish(g);
 }

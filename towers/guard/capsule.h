@@ -27,7 +27,8 @@ enum { CAPSULES_MAX = 3 /* per run directory; a run that skips steps may refuse 
 /* The results of all calls of Device.towers_sum in a step, in order. */
 typedef struct NormSums {
     float *values; /* owned */
-    int64_t count, room;
+    int64_t count;
+    size_t room;
 } NormSums;
 
 /* Inputs of a capsule besides the process that ran the step. Borrowed. */

@@ -1,6 +1,7 @@
 /* Search for the first value that is not finite; see forensics.h. */
 #include "towers/guard/forensics.h"
 
+#include "kernels/array.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"
 #include "towers/replica/norm_sync.h"
@@ -202,17 +203,6 @@ typedef struct Recorder {
     NormSums *kept;
 } Recorder;
 
-static Status sums_grow(NormSums *kept, int count)
-{
-    int64_t room = 2 * kept->room + count;
-    if (kept->count + count <= kept->room) return OK;
-    float *grown = realloc(kept->values, (size_t)room * sizeof *grown);
-    if (!grown) return FAIL(ERR_MEMORY, "no memory for the batch-norm sums (%lld floats)", (long long)room);
-    kept->values = grown;
-    kept->room = room;
-    return OK;
-}
-
 /* Summed in host memory, where the communicator detects a peer that does not answer. */
 static Status sum_and_keep(void *context, float *values, int count)
 {
@@ -220,7 +210,8 @@ static Status sum_and_keep(void *context, float *values, int count)
     NormSums *kept = recorder->kept;
     Device *device = recorder->device;
     size_t bytes = (size_t)count * sizeof *values;
-    TRY(sums_grow(kept, count));
+    TRY(array_reserve(&kept->values, &kept->room, (size_t)kept->count + (size_t)count, sizeof *values,
+                      "batch-norm sums"));
     float *to = kept->values + kept->count;
     kept->count += count;
     TRY(device->backend->download(device, to, values, bytes));

@@ -5,19 +5,6 @@
 
 /* ---- one tensor */
 
-static float element(Dtype dtype, const void *host, int64_t at)
-{
-    uint16_t half;
-    uint32_t bits;
-    float value;
-    if (dtype == DTYPE_F32) return ((const float *)host)[at];
-    memcpy(&half, (const char *)host + 2 * at, sizeof half);
-    if (dtype == DTYPE_F16) return half_to_float(half);
-    bits = (uint32_t)half << 16;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static void scan_add(TensorScan *scan, int64_t index, float value, double *sum, int64_t *finite)
 {
     if (!isfinite(value)) {
@@ -42,7 +29,7 @@ static void host_scan(const void *host, Dtype dtype, Shape shape, int64_t pitch,
     for (int64_t p = 0; p < pixels; p++) {
         if (p % of_sample == 0) before = scan->bad;
         for (int64_t c = 0; c < shape.c; c++)
-            scan_add(scan, p * shape.c + c, element(dtype, host, p * pitch + c), &sum, &finite);
+            scan_add(scan, p * shape.c + c, element_read(dtype, host, p * pitch + c), &sum, &finite);
         if (samples && p % of_sample == of_sample - 1) *samples += scan->bad > before;
     }
     scan->mean = finite ? sum / (double)finite : NAN;

@@ -38,16 +38,6 @@ void lines_close(RunLines *lines)
     free(lines->line);
 }
 
-Status line_fail(const RunLines *lines, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return FAIL(ERR_FORMAT, "'%s' line %lld: %s", lines->path, (long long)lines->number, what);
-}
-
 Status line_object(const RunLines *lines, const char *text, json_t **made)
 {
     json_error_t error;
@@ -55,7 +45,7 @@ Status line_object(const RunLines *lines, const char *text, json_t **made)
     if (!json_is_object(*made)) {
         json_decref(*made);
         *made = NULL;
-        return line_fail(lines, "not a JSON object (%s)", error.text);
+        return LINE_FAIL(lines, "not a JSON object (%s)", error.text);
     }
     return OK;
 }

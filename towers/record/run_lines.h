@@ -24,7 +24,8 @@ void lines_close(RunLines *lines);
 /* The next whole line without its newline, or NULL at the end. */
 char *lines_next(RunLines *lines);
 
-Status line_fail(const RunLines *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define LINE_FAIL(lines, format, ...)                                                                                  \
+    FAIL(ERR_FORMAT, "'%s' line %" PRId64 ": " format, (lines)->path, (lines)->number, ##__VA_ARGS__)
 NODISCARD Status line_object(const RunLines *lines, const char *text, json_t **made);
 
 /* False: `field` is something else, or NULL; the value is then NaN, or 0. */

@@ -28,21 +28,19 @@ static Status epoch_add(Run *run, const RunLines *lines, const char *line)
     if (lines->number == 1) {
         run->several = epoch_header_known(line, true);
         return run->several || epoch_header_known(line, false) ? OK
-                                                               : line_fail(lines, "expected the header of results.csv");
+                                                               : LINE_FAIL(lines, "expected the header of results.csv");
     }
     epoch_clear(&epoch);
     for (int i = 0; i < 2 + OLDEST || (i < 2 + EPOCH_COLUMNS && *line); i++)
         if (!number_next(&line, i < 2 ? &place[i] : epoch_number(&epoch, i - 2)))
-            return line_fail(lines, "column %d is not a number", i + 1);
-    if (*line) return line_fail(lines, "more than %d columns", 2 + EPOCH_COLUMNS);
+            return LINE_FAIL(lines, "column %d is not a number", i + 1);
+    if (*line) return LINE_FAIL(lines, "more than %d columns", 2 + EPOCH_COLUMNS);
     if (!(place[0] >= 0 && place[0] < 1e15 && place[1] >= 0 && place[1] < 1e15))
-        return line_fail(lines, "epoch or step out of range");
+        return LINE_FAIL(lines, "epoch or step out of range");
     epoch.epoch = (int64_t)place[0];
     epoch.step = (int64_t)place[1];
     epoch.several = run->several;
-    TRY(array_grow(&run->epoch, run->epochs, sizeof *run->epoch, "the epochs of a run"));
-    run->epoch[run->epochs++] = epoch;
-    return OK;
+    return ARRAY_ADD(run->epoch, run->epochs, "the epochs of a run", epoch);
 }
 
 /* The end of a field in quotes, or of one without, behind its comma. */
@@ -62,26 +60,26 @@ static Status confusion_row(Run *run, const RunLines *lines, const char *line)
         run->confusion_named = !strncmp(line, "class,", strlen("class,"));
         run->classes = !run->confusion_named;
         for (const char *at = field_end(line); *at; at = field_end(at)) run->classes++;
-        if (run->classes > CLASSES_LIMIT) return line_fail(lines, "%d classes", run->classes);
+        if (run->classes > CLASSES_LIMIT) return LINE_FAIL(lines, "%d classes", run->classes);
         run->confusion = calloc((size_t)run->classes * (size_t)run->classes, sizeof *run->confusion);
         if (!run->confusion) return FAIL(ERR_MEMORY, "no memory for the confusion matrix of %d classes", run->classes);
     }
     if (run->confusion_named && lines->number == 1) return OK;
     if (run->confusion_named) line = field_end(line);
-    if (row >= run->classes) return line_fail(lines, "expected as many rows as columns");
+    if (row >= run->classes) return LINE_FAIL(lines, "expected as many rows as columns");
     for (int c = 0; c < run->classes; c++) {
         double value;
         if (!number_next(&line, &value) || !(value >= 0 && value < 1e15 && value == floor(value)))
-            return line_fail(lines, "column %d is not a count", c + 1);
+            return LINE_FAIL(lines, "column %d is not a count", c + 1);
         run->confusion[row * run->classes + c] = (int64_t)value;
     }
-    return *line ? line_fail(lines, "more than %d columns", run->classes) : OK;
+    return *line ? LINE_FAIL(lines, "more than %d columns", run->classes) : OK;
 }
 
 static Status confusion_end(Run *run, const RunLines *lines)
 {
     if (lines->number == run->classes + run->confusion_named) return OK;
-    return line_fail(lines, "the file ends after this row: expected %d rows", run->classes);
+    return LINE_FAIL(lines, "the file ends after this row: expected %d rows", run->classes);
 }
 
 /* ---- layers.jsonl: {"step": 100, "layers": {"conv1.weight": [weight, gradient], ...}}, and norms.jsonl like it */
@@ -91,16 +89,15 @@ static Status pairs_add(RunPairs *to, const RunLines *lines, json_t *object, con
     RunPair row = {0};
     const char *name;
     json_t *pair, *pairs = json_object_get(object, key);
-    if (!read_count(json_object_get(object, "step"), &row.step)) return line_fail(lines, "'step' is not " KIND_COUNT);
-    if (!json_is_object(pairs)) return line_fail(lines, "'%s' is not an object", key);
+    if (!read_count(json_object_get(object, "step"), &row.step)) return LINE_FAIL(lines, "'step' is not " KIND_COUNT);
+    if (!json_is_object(pairs)) return LINE_FAIL(lines, "'%s' is not an object", key);
     json_object_foreach(pairs, name, pair)
     {
         if (json_array_size(pair) != 2 || !read_real(json_array_get(pair, 0), &row.value[0]) ||
             !read_real(json_array_get(pair, 1), &row.value[1]))
-            return line_fail(lines, "'%s': expected two numbers", name);
+            return LINE_FAIL(lines, "'%s': expected two numbers", name);
         TRY(name_find(&to->name, &to->names, name, &row.name));
-        TRY(array_grow(&to->pair, to->count, sizeof *to->pair, "the layers of a run"));
-        to->pair[to->count++] = row;
+        TRY(ARRAY_ADD(to->pair, to->count, "the layers of a run", row));
     }
     return OK;
 }
@@ -122,16 +119,14 @@ static Status kid_add(Run *run, const RunLines *lines, json_t *object)
     RunKid kid = {0};
     const json_t *value = json_object_get(object, "kid"), *features = json_object_get(object, "features"),
                  *deviation = json_object_get(object, "kid_deviation");
-    if (!read_count(json_object_get(object, "step"), &kid.step)) return line_fail(lines, "'step' is not " KIND_COUNT);
+    if (!read_count(json_object_get(object, "step"), &kid.step)) return LINE_FAIL(lines, "'step' is not " KIND_COUNT);
     if (!value) return OK;
-    if (!read_real(value, &kid.kid)) return line_fail(lines, "'kid' is not " KIND_REAL);
+    if (!read_real(value, &kid.kid)) return LINE_FAIL(lines, "'kid' is not " KIND_REAL);
     if (!deviation || !read_real(deviation, &kid.deviation))
-        return line_fail(lines, "'kid_deviation' is not " KIND_REAL);
-    if (!json_is_string(features)) return line_fail(lines, "'features' is not " KIND_WORD);
+        return LINE_FAIL(lines, "'kid_deviation' is not " KIND_REAL);
+    if (!json_is_string(features)) return LINE_FAIL(lines, "'features' is not " KIND_WORD);
     TRY(name_find(&run->features_name, &run->features_names, json_string_value(features), &kid.features));
-    TRY(array_grow(&run->kid, run->kids, sizeof *run->kid, "the KIDs of a run"));
-    run->kid[run->kids++] = kid;
-    return OK;
+    return ARRAY_ADD(run->kid, run->kids, "the KIDs of a run", kid);
 }
 
 /* ---- files of lines */

@@ -3,6 +3,8 @@
 #include "kernels/array.h"
 
 enum { TOWERS_LIMIT = 4096 };
+/* Of a step and its images, multiplied: the sum of all rows' images then fits an integer. */
+static const double SEEN_LIMIT = 1e17;
 
 static bool read_flag(const json_t *field, bool *value)
 {
@@ -30,7 +32,7 @@ static Status field_find(const RunLines *lines, const json_t *object, const char
 {
     *field = json_object_get(object, key);
     if (!*field && !strcmp(key, "slow_activity")) *field = json_object_get(object, "slow_phase"); /* in 0.1.0-dev */
-    return *field || need == LATER ? OK : line_fail(lines, "'%s' is missing", key);
+    return *field || need == LATER ? OK : LINE_FAIL(lines, "'%s' is missing", key);
 }
 
 /* An array with an element for each tower. Only numbers may be unknown: then it is empty, or older runs do not have
@@ -41,7 +43,7 @@ static Status array_find(const RunLines *lines, const json_t *object, const char
     TRY(field_find(lines, object, key, need, array));
     size_t count = json_array_size(*array);
     if (!*array || (json_is_array(*array) && (count == (size_t)towers || (numbers && count == 0)))) return OK;
-    return line_fail(lines, "'%s' needs %d elements", key, towers);
+    return LINE_FAIL(lines, "'%s' needs %d elements", key, towers);
 }
 
 enum {
@@ -65,7 +67,7 @@ static Status towers_read(const RunLines *lines, const json_t *object, int tower
     for (int t = 0; t < towers; t++) {                                                                                 \
         const json_t *element = json_array_get(array, (size_t)t);                                                      \
         if (!READ_##type(element, &key[t]) && element)                                                                 \
-            return line_fail(lines, "'%s' [%d] is not " KIND_##type, #key, t);                                         \
+            return LINE_FAIL(lines, "'%s' [%d] is not " KIND_##type, #key, t);                                         \
     }
 #define VITAL(key, tag, text)
 #include "towers/record/metrics.def"
@@ -78,7 +80,7 @@ static Status step_read(const RunLines *lines, const json_t *object, RunStep *s)
     const json_t *field;
 #define DERIVED(type, key, value, when, read, tag, text)                                                               \
     TRY(field_find(lines, object, #key, read, &field));                                                                \
-    if (!READ_##type(field, &s->key) && field) return line_fail(lines, "'%s' is not " KIND_##type, #key);
+    if (!READ_##type(field, &s->key) && field) return LINE_FAIL(lines, "'%s' is not " KIND_##type, #key);
 #include "towers/record/metrics.def"
     return OK;
 }
@@ -98,25 +100,24 @@ static Status terms_read(Run *run, const RunLines *lines, json_t *object, int64_
 {
     const char *name;
     json_t *value, *terms = json_object_get(object, "terms"), *all_towers = json_object_get(object, "tower_terms");
-    if (terms && !json_is_object(terms)) return line_fail(lines, "'terms' is not an object");
+    if (terms && !json_is_object(terms)) return LINE_FAIL(lines, "'terms' is not an object");
     json_object_foreach(terms, name, value)
     {
         RunTerm term = {.step = step};
         double *tower;
         json_t *of_towers = json_object_get(all_towers, name);
-        if (!read_real(value, &term.mean)) return line_fail(lines, "'terms': '%s' is not a number or null", name);
+        if (!read_real(value, &term.mean)) return LINE_FAIL(lines, "'terms': '%s' is not a number or null", name);
         if (of_towers && json_array_size(of_towers) != (size_t)run->towers)
-            return line_fail(lines, "'tower_terms': '%s' needs %d elements", name, run->towers);
+            return LINE_FAIL(lines, "'tower_terms': '%s' needs %d elements", name, run->towers);
         TRY(block_add(run, (size_t)run->towers, &tower));
         term.tower = tower;
         for (int t = 0; t < run->towers; t++) {
             const json_t *element = json_array_get(of_towers, (size_t)t);
             if (!read_real(element, &tower[t]) && element)
-                return line_fail(lines, "'tower_terms': '%s' [%d] is not a number or null", name, t);
+                return LINE_FAIL(lines, "'tower_terms': '%s' [%d] is not a number or null", name, t);
         }
         TRY(name_find(&run->term_name, &run->term_names, name, &term.name));
-        TRY(array_grow(&run->term, run->terms, sizeof *run->term, "the terms of a run"));
-        run->term[run->terms++] = term;
+        TRY(ARRAY_ADD(run->term, run->terms, "the terms of a run", term));
     }
     return OK;
 }
@@ -127,20 +128,19 @@ Status step_add(Run *run, const RunLines *lines, json_t *object)
     double *memory;
     size_t towers = json_array_size(json_object_get(object, "tower_loss"));
     if (!run->towers) {
-        if (towers < 1 || towers > TOWERS_LIMIT) return line_fail(lines, "%zu towers", towers);
+        if (towers < 1 || towers > TOWERS_LIMIT) return LINE_FAIL(lines, "%zu towers", towers);
         run->towers = (int)towers;
     }
-    if (towers != (size_t)run->towers) return line_fail(lines, "'tower_loss': expected %d elements", run->towers);
+    if (towers != (size_t)run->towers) return LINE_FAIL(lines, "'tower_loss': expected %d elements", run->towers);
     TRY(step_read(lines, object, &s));
     if (s.slow_tower >= run->towers || (json_object_get(object, "slow_tower") && !s.slow_activity[0]))
-        return line_fail(lines, "'slow_tower' is not the number of a tower, or 'slow_activity' is missing");
+        return LINE_FAIL(lines, "'slow_tower' is not the number of a tower, or 'slow_activity' is missing");
     if (run->steps && s.step <= run->step[run->steps - 1].step)
-        return line_fail(lines, "step %lld follows step %lld: expected increasing steps", (long long)s.step,
-                         (long long)run->step[run->steps - 1].step);
+        return LINE_FAIL(lines, "step %" PRId64 " follows step %" PRId64 ": expected increasing steps", s.step,
+                         run->step[run->steps - 1].step);
+    if ((double)s.step * (double)s.images > SEEN_LIMIT) return LINE_FAIL(lines, "'step' or 'images' is out of range");
     TRY(block_add(run, (size_t)run->towers * TOWER_ARRAYS, &memory));
     TRY(towers_read(lines, object, run->towers, memory, &s));
     TRY(terms_read(run, lines, object, s.step));
-    TRY(array_grow(&run->step, run->steps, sizeof *run->step, "the steps of a run"));
-    run->step[run->steps++] = s;
-    return OK;
+    return ARRAY_ADD(run->step, run->steps, "the steps of a run", s);
 }

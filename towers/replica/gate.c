@@ -34,9 +34,13 @@ static size_t lined(size_t bytes)
 
 /* ---- creation and destruction */
 
-static Status device_zeros(Gate *g, size_t bytes, void **made)
+/* `made` is a pointer to a pointer. */
+static Status device_zeros(Gate *g, size_t bytes, void *made)
 {
-    return g->replica->device.backend->alloc(&g->replica->device, bytes, made);
+    void *memory;
+    TRY(g->replica->device.backend->alloc(&g->replica->device, bytes, &memory));
+    memcpy(made, &memory, sizeof memory);
+    return OK;
 }
 
 Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
@@ -51,20 +55,13 @@ Status gate_create(Replica *replica, const GateConfig *config, Gate **made)
     g->l2_at = lined(sizeof(GateReport));
     g->extras_at = g->l2_at + lined(sizeof(double));
     g->bytes = g->extras_at + lined(sum_extra_count(config->towers) * sizeof(float));
-    void *memory;
     size_t local = (size_t)g->config.place.local_towers, extras = sum_extra_count(g->config.towers);
-    TRY_OUT(device_zeros(g, g->bytes, &memory));
-    g->block = memory;
-    if (local > 1) TRY_OUT(device_zeros(g, (local - 1) * extras * sizeof *g->extras, &memory));
-    g->extras = local > 1 ? memory : NULL;
-    TRY_OUT(device_zeros(g, local * sizeof *g->sums, &memory));
-    g->sums = memory;
-    TRY_OUT(device_zeros(g, (GATE_PARTS + 1) * sizeof *g->squares, &memory));
-    g->squares = memory;
-    TRY_OUT(device_zeros(g, sizeof *g->state, &memory));
-    g->state = memory;
-    TRY_OUT(device_zeros(g, sizeof *g->input, &memory));
-    g->input = memory;
+    TRY_OUT(device_zeros(g, g->bytes, &g->block));
+    if (local > 1) TRY_OUT(device_zeros(g, (local - 1) * extras * sizeof *g->extras, &g->extras));
+    TRY_OUT(device_zeros(g, local * sizeof *g->sums, &g->sums));
+    TRY_OUT(device_zeros(g, (GATE_PARTS + 1) * sizeof *g->squares, &g->squares));
+    TRY_OUT(device_zeros(g, sizeof *g->state, &g->state));
+    TRY_OUT(device_zeros(g, sizeof *g->input, &g->input));
     g->ring = pages_alloc(RING * g->bytes);
     TRY_OUT(g->ring ? OK : FAIL(ERR_MEMORY, "no memory for results of %d steps", RING));
     if (backend->pin) backend->pin(&replica->device, g->ring, RING * g->bytes, PIN_DOWNLOADS);

@@ -1,17 +1,26 @@
 /* One device with weights, optimizer slots and programs; see replica.h. */
 #include "towers/replica/replica.h"
 
+#include "kernels/array.h"
 #include "nccl_sync/bucket.h"
-#include "towers/store/weights.h"
 
 /* ---- memory */
 
+/* Device memory, which replica_destroy releases; `made` is a pointer to a pointer. */
+static Status device_bytes(Replica *r, size_t bytes, void *made)
+{
+    void **memory;
+    TRY(array_grow(&r->owned, r->owned_count, sizeof *r->owned, "the memory of a replica"));
+    memory = &r->owned[r->owned_count];
+    TRY(r->device.backend->alloc(&r->device, bytes ? bytes : sizeof(float), memory));
+    memcpy(made, memory, sizeof *memory);
+    r->owned_count++;
+    return OK;
+}
+
 static Status device_floats(Replica *r, size_t count, float **made)
 {
-    void *memory;
-    TRY(r->device.backend->alloc(&r->device, (count ? count : 1) * sizeof(float), &memory));
-    *made = memory;
-    return OK;
+    return device_bytes(r, count * sizeof **made, made);
 }
 
 static void arenas_grow(const Plan *plan, size_t bytes[ARENA_COUNT])
@@ -83,15 +92,12 @@ static Status optimizer_create(Replica *r)
     }
     if (r->config.ema) TRY(device_floats(r, r->layout->param_elements, &r->ema));
     TRY(device_floats(r, r->layout->state_elements, &r->eval_state));
-    void *memory;
-    TRY(backend->alloc(&r->device, sizeof(OptimizerScalars), &memory));
-    r->scalars = memory;
-    TRY(backend->alloc(&r->device, sizeof(double), &memory));
-    r->square = memory;
+    TRY(device_bytes(r, sizeof *r->scalars, &r->scalars));
+    TRY(device_bytes(r, sizeof *r->square, &r->square));
     size_t half = replica_half_bytes(&r->config, r->layout);
     r->half_stale = half > 0;
     r->fold_stale = true;
-    return half ? backend->alloc(&r->device, half, &r->half) : OK;
+    return half ? device_bytes(r, half, &r->half) : OK;
 }
 
 /* One segment per parameter of the phase, including the padding after it; adjacent segments of the same kind are
@@ -119,10 +125,7 @@ static Status optimizer_segments_create(Replica *r, int phase)
             u->segments[u->segment_count++] =
                 (OptimizerSegment){entry->first, end - entry->first, decay, rate, layerwise && decays, late};
     }
-    void *trust = NULL;
-    if (layerwise) TRY(r->device.backend->alloc(&r->device, (size_t)u->segment_count * sizeof *u->trust, &trust));
-    u->trust = trust;
-    return OK;
+    return layerwise ? device_bytes(r, (size_t)u->segment_count * sizeof *u->trust, &u->trust) : OK;
 }
 
 static Status ranges_create(Replica *r, int phase)
@@ -259,7 +262,7 @@ Status replica_build(Replica *r)
     for (int i = 0; i < r->eval_count; i++) arenas_grow(r->eval[i].plan, bytes);
     for (int a = 0; a < ARENA_COUNT; a++) {
         if (a == ARENA_STATE || a == ARENA_STAT || a == ARENA_GRAD) continue;
-        TRY(r->device.backend->alloc(&r->device, bytes[a] ? bytes[a] : 64, &r->arena[a]));
+        TRY(device_bytes(r, bytes[a] ? bytes[a] : 64, &r->arena[a]));
     }
     TRY(comm_memory_create(&r->device, bytes[ARENA_GRAD] ? bytes[ARENA_GRAD] : 64, &r->grad_memory));
     r->arena[ARENA_GRAD] = r->grad_memory.data;
@@ -292,11 +295,6 @@ Status replica_build(Replica *r)
     return values_start(r);
 }
 
-static void release(Replica *r, void *memory)
-{
-    if (memory) r->device.backend->release(&r->device, memory);
-}
-
 void replica_destroy(Replica *r)
 {
     if (!r) return;
@@ -305,21 +303,9 @@ void replica_destroy(Replica *r)
     for (int i = 0; i < r->eval_count; i++) program_destroy(&r->eval[i]);
     free(r->train);
     free(r->eval);
-    r->arena[ARENA_GRAD] = NULL;
     comm_memory_destroy(&r->device, &r->grad_memory);
-    for (int a = 0; a < ARENA_COUNT; a++) release(r, r->arena[a]);
-    for (int t = 0; t < r->config.local; t++) {
-        if (r->state) release(r, r->state[t]);
-        if (r->stat) release(r, r->stat[t]);
-        if (r->ema_state) release(r, r->ema_state[t]);
-        if (r->unbias) release(r, r->unbias[t]);
-        if (r->grad_sum) release(r, r->grad_sum[t]);
-        if (r->stat_mean) release(r, r->stat_mean[t]);
-    }
-    for (int s = 0; s < OPTIMIZER_SLOTS; s++) release(r, r->slot[s]);
-    for (int p = 0; p < PHASES_MAX; p++) release(r, r->update[p].trust);
-    void *singles[] = {r->ema, r->eval_state, r->scalars, r->square, r->one, r->keep_decay, r->half};
-    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) release(r, singles[i]);
+    for (int i = 0; i < r->owned_count; i++) r->device.backend->release(&r->device, r->owned[i]);
+    free(r->owned);
     if (r->device.backend) r->device.backend->close(&r->device);
     layout_destroy(r->layout);
     free(r->state);

@@ -51,6 +51,8 @@ typedef struct Replica {
     /* owned */
     ReplicaConfig config;
     Device device;
+    void **owned; /* device memory, all of it but grad_memory */
+    int owned_count;
     Layout *layout;
     Program *train, *eval; /* one for each batch size of config (and in training each phase), then a zeroed one */
     int train_count, eval_count;

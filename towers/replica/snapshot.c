@@ -7,14 +7,12 @@
  * files. */
 
 #include "towers/replica/snapshot.h"
+#include "kernels/thread.h"
 #include "towers/replica/about.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/run_state.h"
 #include "towers/store/checkpoint.h"
 #include "towers/store/pretrained.h"
-
-#include <pthread.h>
-#include <signal.h>
 
 /* ---- arenas to lists */
 
@@ -144,15 +142,10 @@ static void *saving_run(void *context)
     return NULL;
 }
 
-/* Signals are for the main thread: the one that asks for the call stack of a process that hangs means that. */
 static void saving_start(Saving *s)
 {
-    sigset_t all, before;
-    sigfillset(&all);
     s->threaded = true;
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&s->thread, NULL, saving_run, s) != 0) s->threaded = false;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (thread_start(&s->thread, saving_run, s) != 0) s->threaded = false;
     if (!s->threaded) saving_run(s);
 }
 

@@ -52,8 +52,7 @@ static Status steps_list(const char *ckpt, int64_t **steps, int *count)
     while (listing && (entry = readdir(listing))) {
         int64_t step = step_of_name(entry->d_name);
         if (step < 0) continue;
-        TRY_OUT(array_grow(&list, used, sizeof *list, "the list of checkpoints"));
-        list[used++] = step;
+        TRY_OUT(ARRAY_ADD(list, used, "the list of checkpoints", step));
     }
     if (list) qsort(list, (size_t)used, sizeof *list, compare_newest_first);
     *steps = list;

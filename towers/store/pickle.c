@@ -96,18 +96,15 @@ static Status take_line(Machine *m, const char **line, size_t *count)
 
 static Status push_number(Machine *m, uint32_t number)
 {
-    TRY(array_grow(&m->stack, m->depth, sizeof *m->stack, "the stack of a pickle"));
-    m->stack[m->depth++] = number;
-    return OK;
+    return ARRAY_ADD(m->stack, m->depth, "the stack of a pickle", number);
 }
 
 static Status push(Machine *m, PickleValue value)
 {
     Pickle *p = m->pickle;
     if (p->values == PICKLE_MAX_VALUES) return refuse(m, "more values than a state dict needs");
-    TRY(array_grow(&p->value, p->values, sizeof *p->value, "the values of a pickle"));
-    p->value[p->values] = value;
-    return push_number(m, (uint32_t)p->values++);
+    TRY(ARRAY_ADD(p->value, p->values, "the values of a pickle", value));
+    return push_number(m, (uint32_t)p->values - 1);
 }
 
 static int32_t floor_of(const Machine *m)
@@ -143,9 +140,7 @@ static Status pop_mark(Machine *m, int32_t *first, int32_t *count)
 
 static Status append(PickleValue *to, uint32_t number)
 {
-    TRY(array_grow(&to->item, to->count, sizeof *to->item, "a list of a pickle"));
-    to->item[to->count++] = number;
-    return OK;
+    return ARRAY_ADD(to->item, to->count, "a list of a pickle", number);
 }
 
 static Status push_tuple(Machine *m, int32_t first, int32_t count)
@@ -303,10 +298,7 @@ static Status memo_put(Machine *m, uint64_t index)
 {
     if (m->depth <= floor_of(m)) return refuse(m, "an instruction without its object");
     if (index > m->count) return refuse(m, "a memo with a number larger than the pickle");
-    while ((uint64_t)m->memos <= index) {
-        TRY(array_grow(&m->memo, m->memos, sizeof *m->memo, "the memo of a pickle"));
-        m->memo[m->memos++] = UINT32_MAX;
-    }
+    while ((uint64_t)m->memos <= index) TRY(ARRAY_ADD(m->memo, m->memos, "the memo of a pickle", UINT32_MAX));
     m->memo[index] = m->stack[m->depth - 1];
     return OK;
 }
@@ -377,9 +369,7 @@ static Status push_global(Machine *m)
 
 static Status set_mark(Machine *m)
 {
-    TRY(array_grow(&m->mark, m->marks, sizeof *m->mark, "the marks of a pickle"));
-    m->mark[m->marks++] = (uint32_t)m->depth;
-    return OK;
+    return ARRAY_ADD(m->mark, m->marks, "the marks of a pickle", (uint32_t)m->depth);
 }
 
 static Status pop_items(Machine *m, PickleKind kind)

@@ -121,19 +121,12 @@ Status states_pack(const WeightMap *map, const char *prefix, const float *arena,
 
 static float element(const StTensor *t, size_t i)
 {
-    uint16_t half;
-    uint32_t bits;
-    float f;
     double d;
     switch (t->dtype) {
-    case ST_F32: memcpy(&f, (const char *)t->data + 4 * i, sizeof f); return f;
     case ST_F64: memcpy(&d, (const char *)t->data + 8 * i, sizeof d); return (float)d;
-    case ST_F16: memcpy(&half, (const char *)t->data + 2 * i, sizeof half); return half_to_float(half);
-    default:
-        memcpy(&half, (const char *)t->data + 2 * i, sizeof half);
-        bits = (uint32_t)half << 16;
-        memcpy(&f, &bits, sizeof f);
-        return f;
+    case ST_F32: return element_read(DTYPE_F32, t->data, (int64_t)i);
+    case ST_F16: return element_read(DTYPE_F16, t->data, (int64_t)i);
+    default: return element_read(DTYPE_BF16, t->data, (int64_t)i);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Growable buffers; see pixels.h. */
 #include "towers/data/images/pixels.h"
+#include "kernels/array.h"
 
 Status bytes_reserve(Bytes *bytes, size_t room)
 {
@@ -26,12 +27,7 @@ void bytes_free(Bytes *bytes)
 
 Status boxes_shape(Boxes *boxes, int count)
 {
-    if (count > boxes->room) {
-        float *grown = realloc(boxes->at, (size_t)count * BOX_SIDES * sizeof *grown);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for %d bounding boxes", count);
-        boxes->at = grown;
-        boxes->room = count;
-    }
+    TRY(array_reserve(&boxes->at, &boxes->room, (size_t)count, BOX_SIDES * sizeof *boxes->at, "bounding boxes"));
     boxes->count = count;
     for (int i = 0; i < count * BOX_SIDES; i++) boxes->at[i] = NAN;
     return OK;

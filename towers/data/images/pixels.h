@@ -19,7 +19,7 @@ typedef struct Rect {
 typedef struct Boxes {
     float *at; /* owned */
     int count; /* 0: nothing is known of the objects */
-    int room;
+    size_t room;
 } Boxes;
 
 enum { BOX_SIDES = 4, BOXES_MAX = 1 << 16 };

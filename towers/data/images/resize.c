@@ -3,6 +3,7 @@
  * times max(r, 1). */
 #include "towers/data/images/resize.h"
 
+#include "kernels/array.h"
 #include "towers/data/images/resize_rows.h"
 #include "towers/data/images/resize_tf.h"
 
@@ -76,30 +77,12 @@ static Status axis_fill(Resizer *r, Axis *axis, ResizeFilter filter, int32_t in,
     double ratio = (double)in / out, reach = filter_reach(filter) * (ratio > 1 ? ratio : 1);
     int32_t taps = (2 * (int32_t)ceil(reach) + 1 + 3) / 4 * 4;
     size_t weights = 2 * (size_t)count * (size_t)taps;
-    if ((size_t)count > axis->room) {
-        free(axis->first);
-        free(axis->n);
-        axis->room = 0;
-        axis->first = malloc((size_t)count * sizeof *axis->first);
-        axis->n = malloc((size_t)count * sizeof *axis->n);
-        if (!axis->first || !axis->n) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
-        axis->room = (size_t)count;
-    }
-    if (weights > axis->weight_room) {
-        free(axis->weight);
-        axis->weight_room = 0;
-        axis->weight = malloc(weights * sizeof *axis->weight);
-        if (!axis->weight) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
-        axis->weight_room = weights;
-    }
+    TRY(array_reserve(&axis->first, &axis->first_room, 2 * (size_t)count, sizeof *axis->first, "the taps of a filter"));
+    TRY(array_reserve(&axis->weight, &axis->weight_room, weights, sizeof *axis->weight, "the weights of a filter"));
+    TRY(array_reserve(&r->exact, &r->exact_room, (size_t)taps, sizeof *r->exact, "the weights of a filter"));
+    axis->n = axis->first + count;
     axis->count = count;
     axis->taps = taps;
-    if ((size_t)taps > r->exact_room) {
-        free(r->exact);
-        r->exact = malloc((size_t)taps * sizeof *r->exact);
-        r->exact_room = r->exact ? (size_t)taps : 0;
-        if (!r->exact) return FAIL(ERR_MEMORY, "no memory to resize %d pixels to %d", in, out);
-    }
     for (int32_t i = 0; i < count; i++) weights_fill(axis, filter, in, out, from + i, i, r->exact);
     axis->first_of_all = axis->first[0];
     axis->end_of_all = axis->first[count - 1] + axis->n[count - 1];
@@ -109,7 +92,6 @@ static Status axis_fill(Resizer *r, Axis *axis, ResizeFilter filter, int32_t in,
 static void axis_free(Axis *axis)
 {
     free(axis->first);
-    free(axis->n);
     free(axis->weight);
 }
 
@@ -211,12 +193,7 @@ Status resizer_run(Resizer *r, const Resize *resize, const Pixels *in, uint8_t *
     TRY(axis_fill(r, &r->columns, resize->filter, resize->in_w, resize->out_w, w.x, w.w));
     size_t width = (size_t)w.w * (size_t)in->c;
     size_t bytes = (size_t)(r->rows.end_of_all - r->rows.first_of_all) * width;
-    if (bytes > r->scratch_room) {
-        free(r->scratch);
-        r->scratch = malloc(bytes + PIXELS_SLACK);
-        r->scratch_room = r->scratch ? bytes : 0;
-        if (!r->scratch) return FAIL(ERR_MEMORY, "no memory to resize %d x %d pixels", in->w, in->h);
-    }
+    TRY(array_reserve(&r->scratch, &r->scratch_room, bytes + PIXELS_SLACK, 1, "an image that is resized"));
     rows_run(r, in, width);
     const Axis *axis = &r->rows;
     void (*run)(const int16_t *, int32_t, int32_t, const uint8_t *, size_t, size_t, uint8_t *) =

@@ -15,10 +15,9 @@ typedef struct Axis {
     int32_t first_of_all, end_of_all; /* input pixels that any output depends on */
     int32_t count, taps;              /* outputs; words per output */
     int32_t *first;                   /* [count]: first input of an output */
-    int32_t *n;                       /* [count]: number of inputs */
+    int32_t *n;                       /* [count], behind `first`: number of inputs */
     int16_t *weight;                  /* [count][2][taps] */
-    size_t room;                      /* capacity: outputs */
-    size_t weight_room;
+    size_t first_room, weight_room;
 } Axis;
 
 /* Resize one row of `c` channels to axis->count pixels; `in` is pixel axis->first_of_all. The AVX2 version takes two

@@ -1,14 +1,15 @@
 /* Separable resampling in float; definition in resize_tf.h. Positions are computed in float like TensorFlow's, because their
  * rounding decides which pixel is taken. */
 #include "towers/data/images/resize_tf.h"
+#include "kernels/array.h"
 
 /* The taps of all outputs along one axis. */
 typedef struct TapAxis {
     int32_t taps;   /* words per output */
-    int32_t *first; /* [count]; owned, like the next two */
-    int32_t *n;     /* [count] */
-    float *weight;  /* [count][taps] */
-    size_t room, weight_room;
+    int32_t *first; /* [count]; owned */
+    int32_t *n;     /* [count], behind `first` */
+    float *weight;  /* [count][taps]; owned */
+    size_t first_room, weight_room;
 } TapAxis;
 
 struct ResizerTf {
@@ -72,18 +73,9 @@ static Status axis_fill(TapAxis *axis, ResizeFilter filter, int32_t in, int32_t 
     double ratio = (double)in / out;
     axis->taps = filter == RESIZE_TF_AREA ? (int32_t)ceil(ratio) + 2 : 4;
     size_t weights = (size_t)count * (size_t)axis->taps;
-    if ((size_t)count > axis->room || weights > axis->weight_room) {
-        free(axis->first);
-        free(axis->n);
-        free(axis->weight);
-        axis->first = malloc((size_t)count * sizeof *axis->first);
-        axis->n = malloc((size_t)count * sizeof *axis->n);
-        axis->weight = malloc(weights * sizeof *axis->weight);
-        bool made = axis->first && axis->n && axis->weight;
-        axis->room = made ? (size_t)count : 0;
-        axis->weight_room = made ? weights : 0;
-        if (!made) return FAIL(ERR_MEMORY, "no memory to resize to %d pixels", count);
-    }
+    TRY(array_reserve(&axis->first, &axis->first_room, 2 * (size_t)count, sizeof *axis->first, "the taps of a filter"));
+    TRY(array_reserve(&axis->weight, &axis->weight_room, weights, sizeof *axis->weight, "the weights of a filter"));
+    axis->n = axis->first + count;
     for (int32_t i = 0; i < count; i++) {
         int32_t end;
         tf_taps(filter, in, out, from + i, axis->weight + (size_t)i * (size_t)axis->taps, &axis->first[i], &end);
@@ -95,7 +87,6 @@ static Status axis_fill(TapAxis *axis, ResizeFilter filter, int32_t in, int32_t 
 static void axis_free(TapAxis *axis)
 {
     free(axis->first);
-    free(axis->n);
     free(axis->weight);
 }
 
@@ -137,16 +128,8 @@ Status resizer_tf_run(ResizerTf *r, const Resize *resize, const Pixels *in, floa
     TRY(axis_fill(&r->rows, resize->filter, resize->in_h, resize->out_h, w.y, w.h));
     TRY(axis_fill(&r->columns, resize->filter, resize->in_w, resize->out_w, w.x, w.w));
     size_t width = (size_t)w.w * (size_t)in->c, rows = (size_t)support.h;
-    if (rows * width > r->across_room || rows > r->done_room) {
-        free(r->across);
-        free(r->done);
-        r->across = malloc(rows * width * sizeof *r->across);
-        r->done = malloc(rows);
-        bool made = r->across && r->done;
-        r->across_room = made ? rows * width : 0;
-        r->done_room = made ? rows : 0;
-        if (!made) return FAIL(ERR_MEMORY, "no memory to resize %d x %d pixels", in->w, in->h);
-    }
+    TRY(array_reserve(&r->across, &r->across_room, rows * width, sizeof *r->across, "an image that is resized"));
+    TRY(array_reserve(&r->done, &r->done_room, rows, sizeof *r->done, "an image that is resized"));
     memset(r->done, 0, rows * sizeof *r->done);
     for (int32_t y = 0; y < w.h; y++, out += width) {
         memset(out, 0, width * sizeof *out);

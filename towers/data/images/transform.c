@@ -2,6 +2,7 @@
  * purpose has its own stream, so that enabling one augmentation does not change another. */
 #include "towers/data/images/transform.h"
 
+#include "kernels/array.h"
 #include "kernels/clock.h"
 #include "kernels/philox.h"
 
@@ -330,12 +331,7 @@ static Status resize_run(const Transform *t, TransformWorker *worker, const Samp
     size_t row = (size_t)t->side * (size_t)pixels->c, count = (size_t)t->side * row;
     if (!filter_tf) TRY(resizer_run(worker->resizer, &plan->resize, pixels, to, pitch));
     if (!filter_tf && !plan->distort) return OK;
-    if (count > worker->values_room) {
-        free(worker->values);
-        worker->values = malloc(count * sizeof *worker->values);
-        worker->values_room = worker->values ? count : 0;
-        if (!worker->values) return FAIL(ERR_MEMORY, "no memory for an image of %d x %d pixels", t->side, t->side);
-    }
+    TRY(array_reserve(&worker->values, &worker->values_room, count, sizeof *worker->values, "the floats of an image"));
     float *values = worker->values;
     for (size_t y = 0; y < (size_t)t->side && !filter_tf; y++)
         for (size_t x = 0; x < row; x++) values[y * row + x] = to[y * pitch + x];

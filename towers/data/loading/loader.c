@@ -6,12 +6,11 @@
  * alternate between epochs: the first thread that needs an epoch's order shuffles it, once no batch uses the table. */
 #include "towers/data/loading/loader.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "kernels/clock.h"
 #include "kernels/progress.h"
+#include "kernels/thread.h"
 #include "towers/data/loading/slot.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIECE = 8, PREPARING = -1 };
@@ -355,21 +354,16 @@ static Status set_sizes(Loader *l)
     return OK;
 }
 
-/* Signals are handled by the main thread: workers start with all of them blocked. */
 static Status start_workers(Loader *l)
 {
     Status st = OK;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < l->config.workers && st == OK; i++) {
-        int code = pthread_create(&l->threads[i], NULL, run_worker, &l->workers[i]);
+        int code = thread_start(&l->threads[i], run_worker, &l->workers[i]);
         l->threads_count += code == 0;
         if (code != 0)
             st = FAIL(ERR_DEVICE, "cannot start loader thread %d of %d: %s; lower the number of workers", i,
                       l->config.workers, strerror(code));
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return st;
 }
 

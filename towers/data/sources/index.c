@@ -197,13 +197,7 @@ void index_forget(const Index *index)
 Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset)
 {
     size_t bytes = strlen(text) + 1;
-    if (b->parts.strings_bytes + bytes > b->strings_room) {
-        size_t room = 2 * b->strings_room + bytes + 4096;
-        char *grown = realloc(b->parts.strings, room);
-        if (!grown) return FAIL(ERR_MEMORY, "no memory for the names of images");
-        b->parts.strings = grown;
-        b->strings_room = room;
-    }
+    TRY(array_reserve(&b->parts.strings, &b->strings_room, b->parts.strings_bytes + bytes, 1, "the names of images"));
     memcpy(b->parts.strings + b->parts.strings_bytes, text, bytes);
     *offset = b->parts.strings_bytes;
     b->parts.strings_bytes += bytes;
@@ -212,11 +206,9 @@ Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset)
 
 Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name)
 {
-    TRY(array_grow(&b->parts.samples, b->parts.samples_count, sizeof *b->parts.samples, "the index of images"));
     Sample added = *sample;
     TRY(index_string_add(b, name, &added.name));
-    b->parts.samples[b->parts.samples_count++] = added;
-    return OK;
+    return ARRAY_ADD(b->parts.samples, b->parts.samples_count, "the index of images", added);
 }
 
 Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels, int32_t count)
@@ -226,21 +218,16 @@ Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name
     b->parts.several = true;
     b->parts.list_first[number] = (uint64_t)b->parts.lists_count;
     TRY(index_sample_add(b, sample, name));
-    for (int32_t k = 0; k < count; k++) {
-        TRY(array_grow(&b->parts.lists, b->parts.lists_count, sizeof *b->parts.lists, "the index of images"));
-        b->parts.lists[b->parts.lists_count++] = labels[k];
-    }
+    for (int32_t k = 0; k < count; k++)
+        TRY(ARRAY_ADD(b->parts.lists, b->parts.lists_count, "the index of images", labels[k]));
     return OK;
 }
 
 Status index_watched_put(IndexBuilder *b, const char *path, const Watched *then)
 {
-    TRY(array_grow(&b->parts.watched, b->parts.watched_count, sizeof *b->parts.watched, "the index of images"));
-    Watched *added = &b->parts.watched[b->parts.watched_count];
-    *added = *then;
-    TRY(index_string_add(b, path, &added->path));
-    b->parts.watched_count++;
-    return OK;
+    Watched added = *then;
+    TRY(index_string_add(b, path, &added.path));
+    return ARRAY_ADD(b->parts.watched, b->parts.watched_count, "the index of images", added);
 }
 
 Status index_watched_add(IndexBuilder *b, const char *path)

@@ -17,17 +17,9 @@ typedef struct Reader {
     int group_column, columns;
 } Reader;
 
-#define LINE_FAIL(r, ...) line_fail(r, (r)->line, __VA_ARGS__)
-
-static Status __attribute__((format(printf, 3, 4))) line_fail(const Reader *r, int64_t line, const char *format, ...)
-{
-    char why[STATUS_MESSAGE_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why, sizeof why, format, args);
-    va_end(args);
-    return FAIL(ERR_FORMAT, "'%s', line %" PRId64 ": %s", r->path, line, why);
-}
+#define LINE_FAIL_AT(r, number, format, ...)                                                                           \
+    FAIL(ERR_FORMAT, "'%s', line %" PRId64 ": " format, (r)->path, number, ##__VA_ARGS__)
+#define LINE_FAIL(r, ...) LINE_FAIL_AT(r, (r)->line, __VA_ARGS__)
 
 /* ---- CSV */
 
@@ -96,8 +88,7 @@ static Status row_add(LabelFile *f, const Reader *r, const char *name)
 
 static Status label_add(LabelFile *f, int32_t class)
 {
-    TRY(array_grow(&f->labels, f->labels_count, sizeof *f->labels, "the labels of images"));
-    f->labels[f->labels_count++] = class;
+    TRY(ARRAY_ADD(f->labels, f->labels_count, "the labels of images", class));
     f->rows[f->rows_count - 1].count++;
     return OK;
 }
@@ -212,7 +203,8 @@ static Status labels_number(LabelFile *f, const Reader *r, char **labels)
         int32_t *own = f->labels + f->rows[i].first;
         if (f->rows[i].count > 1) qsort(own, (size_t)f->rows[i].count, sizeof *own, by_number);
         for (int32_t k = 1; k < f->rows[i].count; k++)
-            if (own[k] == own[k - 1]) return line_fail(r, f->rows[i].line, "the label '%s' twice", f->classes[own[k]]);
+            if (own[k] == own[k - 1])
+                return LINE_FAIL_AT(r, f->rows[i].line, "the label '%s' twice", f->classes[own[k]]);
     }
     return OK;
 }
@@ -256,7 +248,7 @@ static Status lists_read(LabelFile *f, Reader *r)
         row->first = f->labels_count;
         while ((label = label_next(&cell, separators))) {
             if (strlen(label) > LABEL_NAME_MAX)
-                TRY_OUT(line_fail(r, row->line, "a label of more than %d bytes: '%.40s...'", LABEL_NAME_MAX, label));
+                TRY_OUT(LINE_FAIL_AT(r, row->line, "a label of more than %d bytes: '%.40s...'", LABEL_NAME_MAX, label));
             TRY_OUT(array_grow(&labels, f->labels_count, sizeof *labels, "the labels of images"));
             labels[f->labels_count] = label;
             TRY_OUT(label_add(f, 0));
@@ -287,8 +279,7 @@ static Status header_read(LabelFile *f, Reader *r)
             continue;
         }
         if (f->classes_count == LABEL_CLASSES_MAX) return LINE_FAIL(r, "more than %d columns", COLUMNS_MAX);
-        TRY(array_grow(&f->classes, f->classes_count, sizeof *f->classes, "the classes of a labels file"));
-        f->classes[f->classes_count++] = field;
+        TRY(ARRAY_ADD(f->classes, f->classes_count, "the classes of a labels file", field));
     }
     if (r->group && !r->group_column)
         return FAIL(ERR_ARG, "--fold-group %s: '%s' has no such column; a number means a folder, 1: that of the image",
@@ -328,8 +319,8 @@ static Status names_check(const LabelFile *f, const Reader *r)
     qsort(sorted, (size_t)f->rows_count, sizeof *sorted, by_name);
     for (int64_t i = 1; st == OK && i < f->rows_count; i++)
         if (!strcmp(sorted[i]->name, sorted[i - 1]->name))
-            st = line_fail(r, sorted[i]->line, "'%.200s' is listed already, in line %" PRId64, sorted[i]->name,
-                           sorted[i - 1]->line);
+            st = LINE_FAIL_AT(r, sorted[i]->line, "'%.200s' is listed already, in line %" PRId64, sorted[i]->name,
+                              sorted[i - 1]->line);
     free(sorted);
     return st;
 }

@@ -1,10 +1,10 @@
 /* Threads that take item numbers from a counter; contract in parallel.h. */
 #include "towers/data/sources/parallel.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
+
+#include "kernels/thread.h"
 
 typedef struct Pool {
     const Parallel *config;
@@ -56,17 +56,13 @@ Status parallel_run(const Parallel *c)
     Pool p = {.config = c, .failed = c->count};
     int wanted = threads_wanted(c), started = 0;
     Thread *threads = calloc((size_t)wanted, sizeof *threads);
-    sigset_t all, before;
     if (!threads) return FAIL(ERR_MEMORY, "no memory for %d threads", wanted);
     pthread_mutex_init(&p.lock, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are handled by the main thread */
     for (; started < wanted; started++) {
         threads[started] = (Thread){.pool = &p, .number = started};
         atomic_fetch_add(&p.running, 1);
-        if (pthread_create(&threads[started].id, NULL, thread_run, &threads[started]) != 0) break;
+        if (thread_start(&threads[started].id, thread_run, &threads[started]) != 0) break;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (started < wanted) atomic_fetch_sub(&p.running, 1);
     while (c->progress && atomic_load(&p.running) > 0) {
         c->progress(c->progress_context, atomic_load(&p.done), c->count);
