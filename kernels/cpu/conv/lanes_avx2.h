@@ -17,30 +17,10 @@ enum {
 
 typedef __m256 Vector, Words;
 
-TILE_INLINE Vector vector_zero(void)
-{
-    return _mm256_setzero_ps();
-}
-
-TILE_INLINE Vector vector_add(Vector a, Vector b)
-{
-    return _mm256_add_ps(a, b);
-}
-
-TILE_INLINE Vector vector_sub(Vector a, Vector b)
-{
-    return _mm256_sub_ps(a, b);
-}
-
 /* The second operand is the result if one is NaN. */
 TILE_INLINE Vector vector_relu(Vector a)
 {
     return _mm256_max_ps(_mm256_setzero_ps(), a);
-}
-
-TILE_INLINE Vector vector_half(Vector a)
-{
-    return _mm256_mul_ps(_mm256_set1_ps(0.5f), a);
 }
 
 TILE_INLINE Vector floats_load(const float *from)

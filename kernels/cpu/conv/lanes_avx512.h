@@ -18,30 +18,10 @@ enum {
 typedef __m512 Vector; /* in f32 */
 typedef __m512i Words;
 
-TILE_INLINE Vector vector_zero(void)
-{
-    return _mm512_setzero_ps();
-}
-
-TILE_INLINE Vector vector_add(Vector a, Vector b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-TILE_INLINE Vector vector_sub(Vector a, Vector b)
-{
-    return _mm512_sub_ps(a, b);
-}
-
 /* The second operand is the result if one is NaN. */
 TILE_INLINE Vector vector_relu(Vector a)
 {
     return _mm512_max_ps(_mm512_setzero_ps(), a);
-}
-
-TILE_INLINE Vector vector_half(Vector a)
-{
-    return _mm512_mul_ps(_mm512_set1_ps(0.5f), a);
 }
 
 TILE_INLINE Vector floats_load(const float *from)

@@ -3,7 +3,27 @@
 #include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/conv/words_f32.h"
+#include <immintrin.h>
+
+#define WORDS_CODE __attribute__((target("avx512f")))
+#define WORDS_INLINE WORDS_CODE static inline __attribute__((always_inline))
+
+typedef __m512 Words;
+
+WORDS_INLINE Words words_load(const uint32_t *from)
+{
+    return _mm512_loadu_ps(from);
+}
+
+WORDS_INLINE Words words_spread(uint32_t word)
+{
+    return _mm512_castsi512_ps(_mm512_set1_epi32((int)word));
+}
+
+WORDS_INLINE __m512 words_multiply(__m512 sum, Words a, Words b)
+{
+    return _mm512_fmadd_ps(a, b, sum);
+}
 
 #include "kernels/cpu/conv/wgrad_tile.h"
 

@@ -24,7 +24,7 @@ TILE_INLINE void stretch_sum(const float *x, const float *dy, int64_t columns, i
 {
     Vector sum[OUTS][VECTORS];
     for (int m = 0; m < OUTS; m++)
-        for (int v = 0; v < vectors; v++) sum[m][v] = vector_zero();
+        for (int v = 0; v < vectors; v++) sum[m][v] = (Vector){0};
     for (int64_t k = 0; k < columns; k++, x += width, dy += WGRAD_LANES) {
         Vector b[VECTORS];
         for (int v = 0; v < vectors; v++) b[v] = floats_load(x + v * LANES);
@@ -36,7 +36,7 @@ TILE_INLINE void stretch_sum(const float *x, const float *dy, int64_t columns, i
     for (int m = 0; m < OUTS; m++)
         for (int v = 0; v < vectors; v++) {
             float *to = sums + (m * vectors + v) * LANES;
-            floats_store(to, vector_add(floats_load(to), sum[m][v]));
+            floats_store(to, floats_load(to) + sum[m][v]);
         }
 }
 
@@ -70,10 +70,12 @@ TILE_INLINE void sums_store(const float *sums, bool add, int left, float *to)
 {
     Vector value = floats_load(sums);
     if (left >= LANES) {
-        floats_store(to, add ? vector_add(floats_load(to), value) : value);
+        if (add) value += floats_load(to);
+        floats_store(to, value);
     } else if (left > 0) {
         __m256i mask = lanes_mask(left);
-        _mm256_maskstore_ps(to, mask, add ? vector_add(_mm256_maskload_ps(to, mask), value) : value);
+        if (add) value += _mm256_maskload_ps(to, mask);
+        _mm256_maskstore_ps(to, mask, value);
     }
 }
 

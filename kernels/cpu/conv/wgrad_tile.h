@@ -1,4 +1,4 @@
-/* Tiles of wgrad for the kind of words whose header (words_*.h) was included before: 16 outputs x up to 3 vectors of
+/* Tiles of wgrad for the kind of words (words_bf16.h, wgrad_f32.c) that was defined before: 16 outputs x up to 3 vectors of
  * inputs, in two halves of 8 outputs.
  *
  * A half keeps 8 x 3 sums in registers; for every pixel, one word of dy is spread over a vector and multiplied with
@@ -17,8 +17,8 @@ WORDS_INLINE void half_store(const WgradTile *tile, int first, const int vectors
             __mmask16 mask = left >= WGRAD_LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
             float *to = tile->dw + (first + m) * tile->dw_out + v * WGRAD_LANES;
             if (first + m >= tile->outs) return;
-            __m512 value = tile->add ? _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum[m][v]) : sum[m][v];
-            _mm512_mask_storeu_ps(to, mask, value);
+            if (tile->add) sum[m][v] += _mm512_maskz_loadu_ps(mask, to);
+            _mm512_mask_storeu_ps(to, mask, sum[m][v]);
         }
 }
 

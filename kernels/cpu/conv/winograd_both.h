@@ -44,20 +44,20 @@ TILE_CODE static void weights_chunk(void *context, int64_t first, int64_t end)
 
 TILE_INLINE void x_line(Vector a, Vector b, Vector c, Vector d, Vector to[4])
 {
-    to[0] = vector_sub(a, c);
-    to[1] = vector_add(b, c);
-    to[2] = vector_sub(c, b);
-    to[3] = vector_sub(b, d);
+    to[0] = a - c;
+    to[1] = b + c;
+    to[2] = c - b;
+    to[3] = b - d;
 }
 
 TILE_INLINE Vector back_even(Vector a, Vector b, Vector c)
 {
-    return vector_add(vector_add(a, b), c);
+    return a + b + c;
 }
 
 TILE_INLINE Vector back_odd(Vector b, Vector c, Vector d)
 {
-    return vector_sub(vector_sub(b, c), d);
+    return b - c - d;
 }
 
 /* Point 0 of tile `tile` of a block, where a point of a tile takes `width`. */
@@ -77,6 +77,6 @@ typedef struct Outputs {
 TILE_INLINE void output_store(Dtype dtype, const Outputs *out, int i, int64_t channel, Vector y)
 {
     if (!out->to[i]) return;
-    if (out->acc[i]) y = vector_add(y, vector_load(dtype, out->acc[i], channel));
+    if (out->acc[i]) y += vector_load(dtype, out->acc[i], channel);
     vector_store(dtype, out->to[i], channel, vector_finish(y, out->finish, out->channel + channel));
 }

@@ -23,7 +23,7 @@ typedef struct LineBlock {
 /* h: taps of a vector of outputs. After the points, taps as they are. */
 TILE_INLINE void weights_transform(const Vector *h, Vector *u)
 {
-    const Vector zero = vector_zero();
+    const Vector zero = (Vector){0};
     Vector columns[3][SIDE], row[SIDE];
     weights_line(h[0], h[2], zero, columns[0], 1);
     weights_line(h[1], h[3], h[5], columns[1], 1);
@@ -42,10 +42,10 @@ TILE_INLINE void weights_transform(const Vector *h, Vector *u)
 /* Channels c and following of a tile out of its 4 rows. Points are `step` apart. */
 TILE_INLINE void d_store(Dtype dtype, void *d, int64_t c, int64_t step, const Vector rows[SIDE][SIDE])
 {
-    for (int i = 0; i < 3; i++) vector_store(dtype, d, c + i * step, vector_sub(rows[0][i], rows[2][i]));
-    for (int i = 0; i < SIDE; i++) vector_store(dtype, d, c + (3 + i) * step, vector_add(rows[1][i], rows[2][i]));
-    for (int i = 0; i < SIDE; i++) vector_store(dtype, d, c + (7 + i) * step, vector_sub(rows[2][i], rows[1][i]));
-    for (int i = 1; i < SIDE; i++) vector_store(dtype, d, c + (10 + i) * step, vector_sub(rows[1][i], rows[3][i]));
+    for (int i = 0; i < 3; i++) vector_store(dtype, d, c + i * step, rows[0][i] - rows[2][i]);
+    for (int i = 0; i < SIDE; i++) vector_store(dtype, d, c + (3 + i) * step, rows[1][i] + rows[2][i]);
+    for (int i = 0; i < SIDE; i++) vector_store(dtype, d, c + (7 + i) * step, rows[2][i] - rows[1][i]);
+    for (int i = 1; i < SIDE; i++) vector_store(dtype, d, c + (10 + i) * step, rows[1][i] - rows[3][i]);
 }
 
 enum { STRETCH = 8, STRETCH_PIXELS = SIDE * STRETCH + TAPS - 1 };
@@ -117,13 +117,13 @@ TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t wi
     for (int64_t c = 0; c < width; c += LANES) {
         Vector p[POINTS], even[SIDE], odd[SIDE];
         for (int i = 0; i < POINTS; i++) p[i] = floats_load(m + i * step + c);
-        even[0] = back_even(p[0], p[1], p[2]), odd[0] = vector_sub(p[1], p[2]);
+        even[0] = back_even(p[0], p[1], p[2]), odd[0] = p[1] - p[2];
         for (int k = 1; k < 3; k++) {
             const Vector *row = p + SIDE * k - 1;
             even[k] = back_even(row[0], row[1], row[2]);
             odd[k] = back_odd(row[1], row[2], row[3]);
         }
-        even[3] = vector_add(p[11], p[12]), odd[3] = back_odd(p[11], p[12], p[13]);
+        even[3] = p[11] + p[12], odd[3] = back_odd(p[11], p[12], p[13]);
         output_store(dtype, out, 0, c, back_even(even[0], even[1], even[2]));
         output_store(dtype, out, 1, c, back_even(odd[0], odd[1], odd[2]));
         output_store(dtype, out, 2, c, back_odd(even[1], even[2], even[3]));

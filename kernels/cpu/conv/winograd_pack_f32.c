@@ -1,7 +1,10 @@
-/* winograd_pack.h for f32. */
+/* winograd_pack.h for f32 with AVX512F. */
 #include "kernels/cpu/conv/winograd_pack.h"
 
 #if defined(__x86_64__)
+#define WORDS_CODE __attribute__((target("avx512f")))
+enum { CHANNELS = 16 };
+
 #include "kernels/cpu/conv/words_f32.h"
 
 #include "kernels/cpu/conv/winograd_transforms.h"

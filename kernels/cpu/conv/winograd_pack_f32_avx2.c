@@ -2,7 +2,10 @@
 #include "kernels/cpu/conv/winograd_pack.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/conv/words_f32_avx2.h"
+#define WORDS_CODE __attribute__((target("avx2")))
+enum { CHANNELS = 8 };
+
+#include "kernels/cpu/conv/words_f32.h"
 
 #include "kernels/cpu/conv/winograd_transforms.h"
 

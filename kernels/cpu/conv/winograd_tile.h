@@ -37,10 +37,10 @@ TILE_INLINE void tap_load(const float *w, int taps, int64_t channels, bool rotat
 /* G = {1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1} of three taps; points are `step` vectors apart. */
 TILE_INLINE void weights_line(Vector a, Vector b, Vector c, Vector *to, int step)
 {
-    Vector outer = vector_half(vector_add(a, c)), inner = vector_half(b);
+    Vector outer = 0.5f * (a + c), inner = 0.5f * b;
     to[0] = a;
-    to[step] = vector_add(outer, inner);
-    to[2 * step] = vector_sub(outer, inner);
+    to[step] = outer + inner;
+    to[2 * step] = outer - inner;
     to[3 * step] = c;
 }
 
@@ -48,7 +48,7 @@ TILE_INLINE void weights_line(Vector a, Vector b, Vector c, Vector *to, int step
 
 TILE_INLINE Vector vector_finish(Vector y, const Finish *finish, int64_t channel)
 {
-    if (finish->bias) y = vector_add(y, floats_load(finish->bias + channel));
+    if (finish->bias) y += floats_load(finish->bias + channel);
     return finish->relu ? vector_relu(y) : y;
 }
 
@@ -59,7 +59,7 @@ TILE_INLINE void tiles_sum(Dtype dtype, const void *d, int64_t words, const uint
     const uint32_t *a = d;
     Vector sum[AT_ONCE][VECTORS];
     for (int t = 0; t < AT_ONCE; t++)
-        for (int v = 0; v < vectors; v++) sum[t][v] = vector_zero();
+        for (int v = 0; v < vectors; v++) sum[t][v] = (Vector){0};
     for (int64_t k = 0; k < words; k++, u += vectors * LANES) {
         Words b[VECTORS];
         for (int v = 0; v < vectors; v++) b[v] = words_load(u + v * LANES);

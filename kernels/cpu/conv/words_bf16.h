@@ -40,12 +40,12 @@ WORDS_INLINE Pixel pixel_load(const PixelRow *row, int64_t w)
 
 WORDS_INLINE Pixel pixel_add(Pixel a, Pixel b)
 {
-    return (Pixel){_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
+    return (Pixel){a.low + b.low, a.high + b.high};
 }
 
 WORDS_INLINE Pixel pixel_sub(Pixel a, Pixel b)
 {
-    return (Pixel){_mm512_sub_ps(a.low, b.low), _mm512_sub_ps(a.high, b.high)};
+    return (Pixel){a.low - b.low, a.high - b.high};
 }
 
 WORDS_INLINE void words_store(uint32_t *to, Pixel value)

@@ -96,17 +96,17 @@ NORM_INLINE void pair_stream(Dtype dtype, void *base, int64_t index, FloatPair v
 
 NORM_INLINE FloatPair pair_sub(FloatPair a, FloatPair b)
 {
-    return (FloatPair){_mm512_sub_ps(a.low, b.low), _mm512_sub_ps(a.high, b.high)};
+    return (FloatPair){a.low - b.low, a.high - b.high};
 }
 
 NORM_INLINE FloatPair pair_add(FloatPair a, FloatPair b)
 {
-    return (FloatPair){_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)};
+    return (FloatPair){a.low + b.low, a.high + b.high};
 }
 
 NORM_INLINE FloatPair pair_mul(FloatPair a, FloatPair b)
 {
-    return (FloatPair){_mm512_mul_ps(a.low, b.low), _mm512_mul_ps(a.high, b.high)};
+    return (FloatPair){a.low * b.low, a.high * b.high};
 }
 
 /* a b + c */

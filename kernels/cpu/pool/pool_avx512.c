@@ -118,7 +118,7 @@ POOL_INLINE __m512 sent(const Four *f, const Lanes *lanes, int w, int place, __m
 POOL_INLINE void pixel_store(Dtype dtype, const Four *f, int pixel, int64_t i, __m512 sum, __mmask16 mask)
 {
     if (!f->dx[pixel]) return;
-    if (f->acc[pixel]) sum = _mm512_add_ps(sum, lanes_load(dtype, f->acc[pixel], i, mask));
+    if (f->acc[pixel]) sum += lanes_load(dtype, f->acc[pixel], i, mask);
     lanes_store(dtype, f->dx[pixel], i, sum, mask);
 }
 

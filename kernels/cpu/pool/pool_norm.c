@@ -86,12 +86,5 @@ static Status pair_launch(Device *device, OpCall *call)
     return kernel_of(p->second.kind)->launch(device, &p->second);
 }
 
-static void pair_discard(Device *device, OpCall *call)
-{
-    (void)device;
-    free(call->state);
-    call->state = NULL;
-}
-
-const OpKernel cpu_max_pool_norm = {.prepare = pair_prepare, .launch = pair_launch, .discard = pair_discard};
-const OpKernel cpu_max_pool_norm_dx = {.prepare = pair_prepare, .launch = pair_launch, .discard = pair_discard};
+const OpKernel cpu_max_pool_norm = {.prepare = pair_prepare, .launch = pair_launch, .discard = cpu_discard};
+const OpKernel cpu_max_pool_norm_dx = {.prepare = pair_prepare, .launch = pair_launch, .discard = cpu_discard};
