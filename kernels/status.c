@@ -43,7 +43,7 @@ Status status_fail(Status code, const char *file, int line, const char *format, 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(message, text, sizeof message);
+    text_escape(message, sizeof message, text);
     trace[0] = 0;
     trace_add(file, line, status_name(code));
     return code;

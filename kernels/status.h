@@ -35,9 +35,10 @@ typedef enum Status {
 
 #define NODISCARD __attribute__((warn_unused_result))
 
-/* Describe a new failure and evaluate to its code. Replaces the thread's previous message and clears its trace. FAIL and
- * TRY evaluate to the code itself, not to what a function returns, so that a compiler knows it is not OK and that results
- * are written wherever OK is returned. */
+/* Describe a new failure and evaluate to its code. The message is one line, whatever names are in it: control characters
+ * are escaped, but for the line breaks of a list, whose lines begin with two spaces. Replaces the thread's previous message
+ * and clears its trace. FAIL and TRY evaluate to the code itself, not to what a function returns, so that a compiler knows
+ * it is not OK and that results are written wherever OK is returned. */
 #define FAIL(code, ...) (status_fail((code), __FILE__, __LINE__, __VA_ARGS__), (code))
 
 /* Relay: return the code upward, adding this frame to the trace. */

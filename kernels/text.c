@@ -49,28 +49,44 @@ void text_real(double value, char *text, size_t bytes)
     }
 }
 
-static void escaped_put(FILE *to, const char *text, const char *kept)
+/* The bytes of the control character that begins at `at`, in UTF-8; 0: it is none. */
+static int control_bytes(const unsigned char *at)
+{
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0) return 2; /* U+0080 to U+009F */
+    return *at < 0x20 || *at == 0x7f;
+}
+
+/* Control characters but those of `kept` become \xHH, and those of `quoted` get a backslash. */
+static void escaped_put(FILE *to, const char *text, const char *kept, const char *quoted)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        bool second = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0; /* U+0080 to U+009F in UTF-8 */
-        if ((*p < 0x20 && !strchr(kept, *p)) || *p == 0x7f)
-            fprintf(to, "\\x%02x", *p);
-        else if (second)
-            fprintf(to, "\\x%02x\\x%02x", p[0], p[1]);
-        else
-            fputc(*p, to);
-        p += second;
+        int bytes = strchr(kept, *p) ? 0 : control_bytes(p);
+        if (strchr(quoted, *p)) fputc('\\', to);
+        if (!bytes) fputc(*p, to);
+        for (int i = 0; i < bytes; i++) fprintf(to, "\\x%02x", p[i]);
+        if (bytes == 2) p++;
+    }
+}
+
+void text_escape(char *text, size_t bytes, const char *from)
+{
+    Text to = text_start(text, bytes);
+    for (const unsigned char *p = (const unsigned char *)from; *p; p++) {
+        int control = *p == '\n' && p[1] == ' ' && p[2] == ' ' ? 0 : control_bytes(p);
+        if (!control) text_add(&to, "%c", *p);
+        for (int i = 0; i < control; i++) text_add(&to, "\\x%02x", p[i]);
+        if (control == 2) p++;
     }
 }
 
 void text_print(FILE *to, const char *text)
 {
-    escaped_put(to, text, "\n\t");
+    escaped_put(to, text, "\n\t", "");
 }
 
 static void line_put(FILE *to, const char *text)
 {
-    escaped_put(to, text, "");
+    escaped_put(to, text, "", "");
 }
 
 /* How many columns of a terminal the character that begins at `at` takes, in UTF-8: none if the byte continues a
@@ -191,9 +207,24 @@ void text_shell(FILE *to, const char *word)
         fputs(word, to);
         return;
     }
+    const unsigned char *at = (const unsigned char *)word;
+    while (*at && !control_bytes(at)) at++;
+    fputs(*at ? "$'" : "'", to);
+    if (*at)
+        escaped_put(to, word, "", "'\\");
+    else
+        for (; *word; word++) fprintf(to, *word == '\'' ? "'\\''" : "%c", *word);
     fputc('\'', to);
-    for (; *word; word++) fprintf(to, *word == '\'' ? "'\\''" : "%c", *word);
-    fputc('\'', to);
+}
+
+const char *signal_text(int number, char text[SIGNAL_TEXT_BYTES])
+{
+    const char *name = sigabbrev_np(number);
+    if (name)
+        snprintf(text, SIGNAL_TEXT_BYTES, "SIG%s", name);
+    else
+        snprintf(text, SIGNAL_TEXT_BYTES, "signal %d", number);
+    return text;
 }
 
 Status draft_begin(Draft *draft, const char *what)

@@ -22,6 +22,12 @@ void text_vadd(Text *text, const char *format, va_list args) __attribute__((form
 /* The shortest of 15, 16 and 17 digits that reads back as `value`, in the locale of the caller. Needs 32 bytes. */
 void text_real(double value, char *text, size_t bytes);
 
+/* "SIGINT"; "signal 40" for one without a name. */
+enum { SIGNAL_TEXT_BYTES = 24 };
+const char *signal_text(int number, char text[SIGNAL_TEXT_BYTES]);
+
+/* `from` with its control characters as \xHH, but for line breaks before two spaces, which begin the lines of a list. */
+void text_escape(char *text, size_t bytes, const char *from);
 /* The columns that UTF-8 takes on a terminal. */
 int text_columns(const char *text);
 /* Print untrusted text (file names, words from a run's records): control characters, which could drive a terminal, are
@@ -50,7 +56,8 @@ NODISCARD Status draft_begin(Draft *draft, const char *what);
 /* `st`, what the printing gave; ERR_MEMORY if it gave OK, but the text is not whole. */
 NODISCARD Status draft_end(Draft *draft, Status st);
 
-/* A word as a shell reads it back: in single quotes, if it has characters that a shell would take for its own. */
+/* A word as a shell reads it back: in single quotes, if it has characters that a shell would take for its own, and as $'...' with
+ * escapes, which bash, zsh and POSIX.1-2024 know, if it has some that a terminal would obey. */
 void text_shell(FILE *to, const char *word);
 
 /* A file whose text the build has compiled into the program. */

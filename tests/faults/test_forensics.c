@@ -356,7 +356,7 @@ TEST(test_spoilt_weights_are_not_saved)
     assert_int_equal(run.ledger->search.found.place, FOUND_WEIGHT);
     assert_int_equal(newest_checkpoint(&run), -1);
     assert_int_equal(atomic_load(&run.ledger->run.notes), 1);
-    assert_non_null(strstr(run.ledger->run.note[0], "not saved as a checkpoint\nweights, tensor "));
+    assert_non_null(strstr(run.ledger->run.note[0], "not saved as a checkpoint\n  weights, tensor "));
     assert_non_null(strstr(run.message, "first in weights, tensor "));
     run_close(&run);
 }
@@ -372,7 +372,7 @@ TEST(test_run_does_not_end_well_with_spoilt_weights)
     run_live(&run, "");
     assert_int_equal(run.status, ERR_NUMERIC);
     assert_non_null(
-        strstr(run.message, "the state at the end of the run, after step 1, is not finite\nweights, tensor "));
+        strstr(run.message, "the state at the end of the run, after step 1, is not finite\n  weights, tensor "));
     assert_int_equal(newest_checkpoint(&run), -1);
     snprintf(path, sizeof path, "%s/last.safetensors", run.dir);
     assert_int_not_equal(access(path, F_OK), 0);

@@ -125,9 +125,10 @@ static char *printed(Status code, int trace)
 TEST(test_printing_escapes_control_characters)
 {
     char *text;
-    Status st = FAIL(ERR_FORMAT, "name '\x1b[2J\r' in\n%s", "data");
+    Status st = FAIL(ERR_FORMAT, "name '\x1b[2J\r' in\t%s", "da\nta:\n  a list\n");
     text = printed(st, 0);
-    assert_string_equal(text, "error: name '\\x1b[2J\\x0d' in\ndata\n");
+    assert_string_equal(text, "error: name '\\x1b[2J\\x0d' in\\x09da\\x0ata:\n  a list\\x0a\n");
+    assert_string_equal(status_message(), "name '\\x1b[2J\\x0d' in\\x09da\\x0ata:\n  a list\\x0a");
     free(text);
     text = printed(st, 1);
     assert_non_null(strstr(text, "via test_status.c:"));

@@ -1,6 +1,7 @@
 /* A text built of pieces stays inside its buffer: what does not fit is cut off and noted, and the text is always
  * terminated. */
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 
 #include "kernels/text.h"
@@ -61,6 +62,25 @@ TEST(control_characters_are_shown)
     free(shown);
 }
 
+/* A shell reads the word back, and a terminal does not obey it. */
+TEST(words_of_a_shell_are_quoted)
+{
+    static const char *const rows[][2] = {{"runs/a_1", "runs/a_1"},
+                                          {"", "''"},
+                                          {"it's a\\b", "'it'\\''s a\\b'"},
+                                          {"\303\251 $x", "'\303\251 $x'"},
+                                          {"it's a\\b\033[2J\n\302\233", "$'it\\'s a\\\\b\\x1b[2J\\x0a\\xc2\\x9b'"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *shown = NULL;
+        size_t bytes = 0;
+        FILE *to = open_memstream(&shown, &bytes);
+        text_shell(to, rows[i][0]);
+        assert_int_equal(fclose(to), 0);
+        assert_string_equal(shown, rows[i][1]);
+        free(shown);
+    }
+}
+
 /* Each text of a format stays on its line; the format's own line breaks, widths and numbers are those of printf. */
 TEST(texts_stay_on_their_lines)
 {
@@ -97,6 +117,15 @@ TEST(cells_count_columns)
         assert_string_equal(shown, rows[i][1]);
         free(shown);
     }
+}
+
+TEST(signals_have_names)
+{
+    char name[SIGNAL_TEXT_BYTES];
+    assert_string_equal(signal_text(SIGINT, name), "SIGINT");
+    assert_string_equal(signal_text(SIGXFSZ, name), "SIGXFSZ");
+    assert_string_equal(signal_text(40, name), "signal 40");
+    assert_string_equal(signal_text(-2000000000, name), "signal -2000000000");
 }
 
 enum { PRINTERS = 4, LINES = 2000 };

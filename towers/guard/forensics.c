@@ -342,7 +342,7 @@ Status forensics_state(TowerProcess *p, bool *finite)
     if (first == p->place.rank) {
         found.step = p->run.step;
         p->ledger->search = (LedgerSearch){.found = found};
-        report_finding(&p->ledger->search, "");
+        report_finding(&p->ledger->search, "  ");
     }
     return search_share(p, first);
 }

@@ -62,9 +62,10 @@ static Status train_process(TowerProcess *p, CommShared *shared)
     if (p->metrics) metrics_flush(p->metrics);
     process_activity(p, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
+    char name[SIGNAL_TEXT_BYTES];
     if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
-        return stop ? FAIL(ERR_INTERRUPTED, "stopped by signal %d after step %lld; --resume auto continues", stop,
-                           (long long)p->run.step)
+        return stop ? FAIL(ERR_INTERRUPTED, "stopped by %s after step %" PRId64 "; --resume auto continues",
+                           signal_text(stop, name), p->run.step)
                     : FAIL(ERR_INTERRUPTED,
                            "stopped by a signal to another host after step %" PRId64 "; --resume auto continues",
                            p->run.step);

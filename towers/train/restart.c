@@ -104,6 +104,7 @@ static Status restart_record(const TrainJob *job, int64_t step, const char *caus
 static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash, const char *cause,
                            const sigset_t *stops, int *number)
 {
+    char name[SIGNAL_TEXT_BYTES];
     int processes = job->processes, seconds = restarts->fruitless > 5 ? LONGEST_S : 1 << restarts->fruitless;
     if (job->restarts == job->max_restarts)
         return FAIL(crash, "%s (after %" PRId64 " restarts: --max-restarts)", cause, job->restarts);
@@ -115,7 +116,8 @@ static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash
                  job->max_restarts, seconds);
     *number = sigtimedwait(stops, NULL, &(struct timespec){seconds, 0});
     if (*number <= 0) return OK;
-    return FAIL(ERR_INTERRUPTED, "stopped by signal %d while waiting to start again after a crash: %s", *number, cause);
+    return FAIL(ERR_INTERRUPTED, "stopped by %s while waiting to start again after a crash: %s",
+                signal_text(*number, name), cause);
 }
 
 static bool has_checkpoint(const TrainJob *job)
@@ -175,9 +177,10 @@ bool stage_due(TrainJob *job, TrainResult *result, Status *st)
     if (*st != OK || !result->stage) return false;
     bool resumable = has_checkpoint(job);
     if (result->signal) {
+        char name[SIGNAL_TEXT_BYTES];
         result->saved = resumable;
-        *st = FAIL(ERR_INTERRUPTED, "stopped by signal %d before epoch %lld; --resume auto continues", result->signal,
-                   (long long)(result->stage / job_steps_per_epoch(job) + 1));
+        *st = FAIL(ERR_INTERRUPTED, "stopped by %s before epoch %" PRId64 "; --resume auto continues",
+                   signal_text(result->signal, name), result->stage / job_steps_per_epoch(job) + 1);
         return false;
     }
     if (resumable) resume_here(job);
