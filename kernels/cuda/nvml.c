@@ -8,12 +8,14 @@
 #include "kernels/text.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 
 static const char LIBRARY[] = "libnvidia-ml.so.1";
 
 typedef struct Gpu {
-    NvmlDevice device;
-    char name[48];                          /* "GPU-6fe2c1ab-...", as nvidia-smi -L prints it */
+    NvmlDevice device, part;                /* the GPU, and what of it is used: a slice or all of it */
+    unsigned instance;                      /* of the slice, or NVML_NO_INSTANCE */
+    char name[48];                          /* "GPU-6fe2c1ab-...", "MIG-...", as nvidia-smi -L prints it */
     unsigned broken;                        /* NVML_LOST, NVML_NEEDS_RESET: an answer of any call; else 0 */
     double joules;                          /* since the watch began */
     int64_t read_ns;                        /* the last reading */
@@ -87,12 +89,27 @@ static void nvml_close(void *watch)
     free(w);
 }
 
-static void name_write(const DeviceId *id, char *name, size_t bytes)
+static void name_write(const char *kind, const DeviceId *id, char *name, size_t bytes)
 {
     Text text = text_start(name, bytes);
-    text_add(&text, "GPU");
+    text_add(&text, "%s", kind);
     for (int i = 0; i < 16; i++)
         text_add(&text, "%s%02x", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id->uuid[i]);
+}
+
+static Status gpu_find(const Watch *w, const DeviceId *id, Gpu *gpu)
+{
+    name_write("GPU", id, gpu->name, sizeof gpu->name);
+    gpu->instance = NVML_NO_INSTANCE;
+    unsigned code = w->DeviceGetHandleByUUID(gpu->name, &gpu->device);
+    gpu->part = gpu->device;
+    if (code != NVML_NOT_FOUND || !w->DeviceGetDeviceHandleFromMigDeviceHandle || !w->DeviceGetGpuInstanceId)
+        return nvml_check(w, code, "NVML's search for ", gpu->name);
+    name_write("MIG", id, gpu->name, sizeof gpu->name);
+    TRY(nvml_check(w, w->DeviceGetHandleByUUID(gpu->name, &gpu->part), "NVML's search for ", gpu->name));
+    TRY(nvml_check(w, w->DeviceGetGpuInstanceId(gpu->part, &gpu->instance), "NVML's instance of ", gpu->name));
+    return nvml_check(w, w->DeviceGetDeviceHandleFromMigDeviceHandle(gpu->part, &gpu->device),
+                      "NVML's search for the GPU of ", gpu->name);
 }
 
 static Status nvml_open(const DeviceId *id, int count, void **watch)
@@ -104,11 +121,7 @@ static Status nvml_open(const DeviceId *id, int count, void **watch)
     TRY_OUT(library_open(w));
     TRY_OUT(nvml_check(w, w->Init_v2(), "nvmlInit", ""));
     w->begun = true;
-    for (int g = 0; g < count; g++) {
-        Gpu *gpu = &w->gpu[g];
-        name_write(&id[g], gpu->name, sizeof gpu->name);
-        TRY_OUT(nvml_check(w, w->DeviceGetHandleByUUID(gpu->name, &gpu->device), "NVML's search for ", gpu->name));
-    }
+    for (int g = 0; g < count; g++) TRY_OUT(gpu_find(w, &id[g], &w->gpu[g]));
     events_open(w);
     *watch = w;
     w = NULL;
@@ -126,7 +139,8 @@ static bool answered(Gpu *gpu, unsigned code)
     return code == NVML_DONE;
 }
 
-#define ASK(function, ...) (w->function && answered(gpu, w->function(gpu->device, __VA_ARGS__)))
+#define ASK_OF(of, function, ...) (w->function && answered(gpu, w->function(gpu->of, __VA_ARGS__)))
+#define ASK(function, ...) ASK_OF(device, function, __VA_ARGS__)
 
 /* Without a counter of energy, that of the power since the last reading. */
 static void energy_read(Watch *w, Gpu *gpu, DeviceVitals *v)
@@ -134,8 +148,8 @@ static void energy_read(Watch *w, Gpu *gpu, DeviceVitals *v)
     unsigned number;
     unsigned long long big;
     int64_t now = clock_ns();
-    if (ASK(DeviceGetPowerUsage, &number)) v->gpu_watts = number * 1e-3;
-    if (ASK(DeviceGetTotalEnergyConsumption, &big)) {
+    if (ASK_OF(part, DeviceGetPowerUsage, &number)) v->gpu_watts = number * 1e-3;
+    if (ASK_OF(part, DeviceGetTotalEnergyConsumption, &big)) {
         if (!gpu->energy_begun) gpu->energy = big;
         gpu->energy_begun = true;
         gpu->joules = (double)(big - gpu->energy) * 1e-3;
@@ -166,8 +180,8 @@ static void memory_read(Watch *w, Gpu *gpu, DeviceVitals *v)
 {
     NvmlMemory memory;
     NvmlUtilization rates;
-    if (ASK(DeviceGetMemoryInfo, &memory)) v->gpu_memory_bytes = (double)memory.used;
-    if (!ASK(DeviceGetUtilizationRates, &rates)) return;
+    if (ASK_OF(part, DeviceGetMemoryInfo, &memory)) v->gpu_memory_bytes = (double)memory.used;
+    if (!ASK_OF(part, DeviceGetUtilizationRates, &rates)) return;
     v->gpu_busy = rates.gpu;
     v->gpu_memory_busy = rates.memory;
 }
@@ -187,12 +201,14 @@ static void links_read(Watch *w, Gpu *gpu, DeviceVitals *v)
     }
 }
 
+/* ECC errors of other slices are none of this run's; those of its own slice are reported by an XID, too. */
 static void errors_read(Watch *w, Gpu *gpu, DeviceVitals *v)
 {
     unsigned number;
     unsigned long long big;
-    if (ASK(DeviceGetTotalEccErrors, NVML_CORRECTED, NVML_SINCE_DRIVER, &big)) v->gpu_ecc_corrected = (double)big;
-    if (ASK(DeviceGetTotalEccErrors, NVML_UNCORRECTED, NVML_SINCE_DRIVER, &big)) {
+    if (ASK_OF(part, DeviceGetTotalEccErrors, NVML_CORRECTED, NVML_SINCE_DRIVER, &big))
+        v->gpu_ecc_corrected = (double)big;
+    if (ASK_OF(part, DeviceGetTotalEccErrors, NVML_UNCORRECTED, NVML_SINCE_DRIVER, &big)) {
         if (!gpu->ecc_begun) gpu->uncorrected = big;
         gpu->ecc_begun = true;
         v->gpu_ecc_uncorrected = (double)big;
@@ -250,14 +266,19 @@ static const struct {
             {119, false, "its system processor does not answer"},
             {120, false, "its system processor has failed"}};
 
-static Status xid_report(const Gpu *gpu, unsigned long long number, char *note, size_t bytes)
+/* Others that the catalog says to ignore, and those that concern only power or another XID (154). A GB200 reports corrected
+ * errors of its link to the CPU (121) again and again. */
+static const unsigned char harmless[] = {37,  38,  44,  66,  67,  93,  106, 107, 121, 137,
+                                         141, 154, 157, 160, 161, 162, 163, 164, 165};
+
+static Status xid_report(const Gpu *gpu, uint64_t number, char *note, size_t bytes)
 {
     const char *text = "see NVIDIA's catalog of XIDs";
-    bool continues = false;
+    bool continues = number <= UCHAR_MAX && memchr(harmless, (int)number, sizeof harmless);
     for (size_t i = 0; i < sizeof xids / sizeof *xids; i++)
         if (xids[i].number == number) text = xids[i].text, continues = xids[i].continues;
-    if (!continues) return FAIL(ERR_DEVICE, "%s reports XID %llu: %s; dmesg has more", gpu->name, number, text);
-    snprintf(note, bytes, "%s reports XID %llu: %s", gpu->name, number, text);
+    if (!continues) return FAIL(ERR_DEVICE, "%s reports XID %" PRIu64 ": %s; dmesg has more", gpu->name, number, text);
+    snprintf(note, bytes, "%s reports XID %" PRIu64 ": %s", gpu->name, number, text);
     return OK;
 }
 
@@ -274,7 +295,8 @@ static Status nvml_wait(void *watch, int ms, int *device, char *note, size_t byt
     }
     if (code != NVML_DONE || !(event.type & NVML_EVENT_XID)) return OK;
     for (int g = 0; g < w->count; g++) {
-        if (w->gpu[g].device != event.device) continue;
+        bool concerns = event.gpu_instance == NVML_NO_INSTANCE || event.gpu_instance == w->gpu[g].instance;
+        if (w->gpu[g].device != event.device || !concerns) continue;
         *device = g;
         return xid_report(&w->gpu[g], event.data, note, bytes);
     }

@@ -9,12 +9,13 @@ typedef struct nvmlDevice_st *NvmlDevice;
 typedef struct nvmlEventSet_st *NvmlEvents;
 
 /* nvmlReturn_t */
-enum { NVML_DONE = 0, NVML_TIMED_OUT = 10, NVML_LOST = 15, NVML_NEEDS_RESET = 16 };
+enum { NVML_DONE = 0, NVML_NOT_FOUND = 6, NVML_TIMED_OUT = 10, NVML_LOST = 15, NVML_NEEDS_RESET = 16 };
 /* nvmlTemperatureSensors_t, nvmlClockType_t, nvmlMemoryErrorType_t, nvmlEccCounterType_t */
 enum { NVML_SENSOR_GPU = 0 };
 enum { NVML_CLOCK_OF_SM = 1, NVML_CLOCK_OF_MEMORY = 2 };
 enum { NVML_CORRECTED = 0, NVML_UNCORRECTED = 1, NVML_SINCE_DRIVER = 0 };
 enum { NVML_EVENT_XID = 0x8 }; /* nvmlEventTypeXidCriticalError */
+static const unsigned NVML_NO_INSTANCE = 0xFFFFFFFF;
 /* NVML_FI_DEV_NVLINK_*_TOTAL: of flits, of data, replays, recoveries */
 enum { NVML_CRC_FLIT = 38, NVML_CRC_DATA = 45, NVML_REPLAY = 52, NVML_RECOVERY = 59 };
 enum { NVML_VALUE_UNSIGNED = 1, NVML_VALUE_UNSIGNED_LONG = 2, NVML_VALUE_UNSIGNED_LONG_LONG = 3 }; /* nvmlValueType_t */
@@ -45,8 +46,8 @@ typedef struct NvmlField { /* nvmlFieldValue_t */
 
 typedef struct NvmlEvent { /* nvmlEventData_t */
     NvmlDevice device;
-    unsigned long long type, data; /* data: the number of the XID */
-    unsigned gpu_instance, compute_instance;
+    unsigned long long type, data;           /* data: the number of the XID */
+    unsigned gpu_instance, compute_instance; /* of MIG; NVML_NO_INSTANCE: it concerns the whole GPU */
 } NvmlEvent;
 
 extern const VitalsOps cuda_vitals;

@@ -60,6 +60,16 @@ has old gpu_ecc_uncorrected null,2
 has old gpu_nvlink_errors null,7
 column old gpu_joules | grep -qE '\[[0-9.e-]+,[0-9.e-]+\]' || complain "old: $(column old gpu_joules)"
 
+# ---- a slice of a GPU in MIG mode: its own memory, the temperature and clocks of the GPU, and no power, use or ECC errors of all slices
+FAKE_NVML="mig:0 slow:0" run slice 0 "${short[@]}"
+has slice gpu_memory_bytes 536870912,1073741824
+has slice gpu_mhz 1215,1980
+has slice gpu_celsius 88,60
+has slice gpu_ecc_corrected null,5
+has slice gpu_ecc_uncorrected null,2
+has slice gpu_watts null,301.5
+has slice gpu_busy null,97
+
 # ---- images per joule: two GPUs of 200 W
 "$gpu_towers" bench "${options[@]}" --json --warmup-batches 1 --batches 60 >"$out" 2>"$err" || complain "bench: $(tail -n 5 "$err")"
 awk -F'[:,]' '{ for (i = 1; i < NF; i++) v[$i] = $(i + 1) }
@@ -84,12 +94,19 @@ says lost 'tower 0 \(process 0\).*: GPU-[0-9a-f-]{36}: GPU is lost \(NVML 15\)'
 FAKE_NVML=xid:1=79 run xid 5 "${forever[@]}" --checkpoint-steps 1 --max-restarts 1
 says xid 'XID 79: it has fallen off the bus.*restart 1 of 1'
 says xid 'tower 1 \(process 1\).*: GPU-[0-9a-f-]{36} reports XID 79: it has fallen off the bus.*\(after 1 restarts'
-FAKE_NVML=xid:1=154 run unknown 5 "${forever[@]}"
-says unknown 'reports XID 154: see NVIDIA'
+FAKE_NVML=xid:1=167 run unknown 5 "${forever[@]}"
+says unknown 'reports XID 167: see NVIDIA'
 long=(--max-steps 30) # beyond the third reading, two seconds after the start
 FAKE_NVML="xid:1=31 mute" run mute 0 "${long[@]}"
-FAKE_NVML=xid:1=31 run other 0 "${long[@]}"
+FAKE_NVML="xid:0=121 xid:1=31" run other 0 "${long[@]}"
+for plot in power temperature clock utilization memory; do
+    grep -q "<h2>GPU $plot" "$work/other/report.html" || complain "other: the report has no plot of the GPUs' $plot"
+done
 says other "warning: process 1: GPU-[0-9a-f-]{36} reports XID 31: a program's kernel used memory that is not its own"
+says other "warning: process 0: GPU-[0-9a-f-]{36} reports XID 121: see NVIDIA"
+FAKE_NVML="mig:1 xid:1=79" run own 5 "${forever[@]}"
+says own 'tower 1 .*: MIG-[0-9a-f-]{36} reports XID 79'
+FAKE_NVML="mig:1 other:1=79 ecc:1" run neighbor 0 "${long[@]}"
 FAKE_NVML=hang:0 run hang 0 "${long[@]}"
 
 # ---- why a tower is slow

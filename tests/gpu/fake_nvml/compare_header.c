@@ -10,6 +10,7 @@
     SAME(sizeof(((our *)0)->our_field), sizeof(((their *)0)->their_field))
 
 SAME(NVML_DONE, NVML_SUCCESS);
+SAME(NVML_NOT_FOUND, NVML_ERROR_NOT_FOUND);
 SAME(NVML_TIMED_OUT, NVML_ERROR_TIMEOUT);
 SAME(NVML_LOST, NVML_ERROR_GPU_IS_LOST);
 SAME(NVML_NEEDS_RESET, NVML_ERROR_RESET_REQUIRED);
@@ -40,6 +41,7 @@ SAME(sizeof(NvmlEvent), sizeof(nvmlEventData_t));
 SAME_FIELD(NvmlEvent, device, nvmlEventData_t, device);
 SAME_FIELD(NvmlEvent, type, nvmlEventData_t, eventType);
 SAME_FIELD(NvmlEvent, data, nvmlEventData_t, eventData);
+SAME_FIELD(NvmlEvent, gpu_instance, nvmlEventData_t, gpuInstanceId);
 #ifdef nvmlTemperature_v1 /* newer than CUDA 11.8 */
 SAME(sizeof(NvmlTemperature) | 1 << 24, nvmlTemperature_v1);
 SAME_FIELD(NvmlTemperature, celsius, nvmlTemperature_v1_t, temperature);

@@ -2,8 +2,9 @@
  * than the library: what that leaves undefined, or refuses with a code, ends the program with the reason.
  *
  * FAKE_NVML is a list of words, read by nvmlInit: `permission` and `mute` (waiting for events fails), and for device D
- * slow:D (thermal slowdown), bare:D (an older GPU: no energy, ECC, links, reasons and events), and from the third reading on ecc:D,
- * lost:D, hang:D (calls do not return), xid:D=NUMBER. FAKE_NVML_LOG: a file that receives the process of each
+ * slow:D (thermal slowdown), bare:D (an older GPU: no energy, ECC, links, reasons and events), mig:D (a GPU in MIG mode, of which the
+ * program has a slice), and from the third reading on ecc:D, lost:D, hang:D (calls do not return), xid:D=NUMBER, other:D=NUMBER (an
+ * XID of another slice). FAKE_NVML_LOG: a file that receives the process of each
  * nvmlInit. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
 #include "kernels/cuda/nvml.h"
 
@@ -15,21 +16,22 @@
 #include "kernels/cuda/nvml.def"
 const char *nvmlErrorString(unsigned code);
 
-enum { DEVICES = 8, LATER = 3, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, OTHER_VERSION = 25, UNKNOWN = 999 };
-enum { EVENTS_KNOWN = 0xf69f, BASE_ENERGY = 2000000000 };
+enum { DEVICES = 8, LATER = 3, NOT_SUPPORTED = 3, NO_PERMISSION = 4, OTHER_VERSION = 25, UNKNOWN = 999 };
+enum { EVENTS_KNOWN = 0xf69f, BASE_ENERGY = 2000000000, OTHER_SLICE = 9 };
 
 struct nvmlDevice_st {
     int number, readings;
     bool slow, bare, loses, ecc, hangs;
     int xid; /* not delivered yet; 0: none */
-    bool registered;
+    bool registered, mig, other;
+    NvmlDevice of; /* a slice: of this GPU */
 };
 
 struct nvmlEventSet_st {
     bool live;
 };
 
-static struct nvmlDevice_st devices[DEVICES];
+static struct nvmlDevice_st devices[DEVICES], slices[DEVICES];
 static struct nvmlEventSet_st set;
 static int begun, waits;
 static pid_t owner;
@@ -50,10 +52,16 @@ static void entered(const char *of)
     abort();
 }
 
+static bool is_slice(NvmlDevice device)
+{
+    return device >= slices && device < slices + DEVICES;
+}
+
 /* The code for any call about a device. */
 static unsigned device_enter(const char *of, NvmlDevice device)
 {
     entered(of);
+    if (is_slice(device)) return device_enter(of, device->of) == NVML_LOST ? NVML_LOST : NOT_SUPPORTED;
     if (device < devices || device >= devices + DEVICES) {
         fprintf(stderr, "fake NVML: %s: not a device: %p\n", of, (void *)device);
         abort();
@@ -72,10 +80,10 @@ static unsigned device_enter(const char *of, NvmlDevice device)
 
 const char *nvmlErrorString(unsigned code)
 {
-    return code == NO_PERMISSION ? "Insufficient Permissions"
-           : code == NOT_FOUND   ? "Not Found"
-           : code == NVML_LOST   ? "GPU is lost"
-                                 : "Unknown Error";
+    return code == NO_PERMISSION    ? "Insufficient Permissions"
+           : code == NVML_NOT_FOUND ? "Not Found"
+           : code == NVML_LOST      ? "GPU is lost"
+                                    : "Unknown Error";
 }
 
 static void word_take(const char *word)
@@ -90,7 +98,9 @@ static void word_take(const char *word)
     d->ecc |= !strcmp(name, "ecc");
     d->loses |= !strcmp(name, "lost");
     d->hangs |= !strcmp(name, "hang");
-    if (!strcmp(name, "xid")) d->xid = number;
+    d->mig |= !strcmp(name, "mig");
+    d->other |= !strcmp(name, "other");
+    if (number) d->xid = number;
 }
 
 unsigned nvmlInit_v2(void)
@@ -101,7 +111,7 @@ unsigned nvmlInit_v2(void)
     if (strstr(words, "permission")) return NO_PERMISSION;
     if (begun++) return NVML_DONE;
     memset(devices, 0, sizeof devices);
-    for (int i = 0; i < DEVICES; i++) devices[i].number = i;
+    for (int i = 0; i < DEVICES; i++) devices[i].number = i, slices[i].of = &devices[i];
     for (char *word; (word = strsep(&rest, " "));)
         if (*word) word_take(word);
     owner = getpid();
@@ -144,13 +154,27 @@ unsigned nvmlDeviceGetHandleByUUID(const char *uuid, NvmlDevice *device)
         unsigned char b[8];
         char name[48];
         memcpy(b, &id, sizeof b);
-        snprintf(name, sizeof name, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-0000-000000000000", b[0], b[1], b[2], b[3],
-                 b[4], b[5], b[6], b[7]);
+        snprintf(name, sizeof name, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-0000-000000000000",
+                 devices[i].mig ? "MIG" : "GPU", b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
         if (strcmp(name, uuid) != 0) continue;
-        *device = &devices[i];
+        *device = devices[i].mig ? &slices[i] : &devices[i];
         return NVML_DONE;
     }
-    return NOT_FOUND;
+    return NVML_NOT_FOUND;
+}
+
+unsigned nvmlDeviceGetDeviceHandleFromMigDeviceHandle(NvmlDevice slice, NvmlDevice *device)
+{
+    entered(__func__);
+    CHECK(is_slice(slice) && device);
+    return *device = slice->of, NVML_DONE;
+}
+
+unsigned nvmlDeviceGetGpuInstanceId(NvmlDevice slice, unsigned *instance)
+{
+    entered(__func__);
+    CHECK(is_slice(slice) && instance);
+    return *instance = (unsigned)slice->of->number, NVML_DONE;
 }
 #endif
 
@@ -158,7 +182,7 @@ unsigned nvmlDeviceGetHandleByUUID(const char *uuid, NvmlDevice *device)
 
 unsigned nvmlDeviceGetPowerUsage(NvmlDevice device, unsigned *milliwatts)
 {
-    if (begun > 0) device->readings++; /* the first question of each reading */
+    if (begun > 0) (is_slice(device) ? device->of : device)->readings++; /* the first question of each reading */
     ENTER(device);
     CHECK(milliwatts);
     *milliwatts = 300500 + 1000 * (unsigned)device->number;
@@ -225,9 +249,11 @@ unsigned nvmlDeviceGetMaxClockInfo(NvmlDevice device, unsigned clock, unsigned *
 
 unsigned nvmlDeviceGetMemoryInfo(NvmlDevice device, NvmlMemory *memory)
 {
-    ENTER(device);
+    bool slice = is_slice(device);
+    ENTER(slice ? device->of : device);
     CHECK(memory);
-    *memory = (NvmlMemory){.total = 80ull << 30, .free = 79ull << 30, .used = 1ull << 30};
+    *memory = (NvmlMemory){.total = (slice ? 10ull : 80ull) << 30, .used = (slice ? 512ull : 1024ull) << 20};
+    memory->free = memory->total - memory->used;
     return NVML_DONE;
 }
 
@@ -235,6 +261,7 @@ unsigned nvmlDeviceGetUtilizationRates(NvmlDevice device, NvmlUtilization *rates
 {
     ENTER(device);
     CHECK(rates);
+    if (device->mig) return NOT_SUPPORTED;
     *rates = (NvmlUtilization){.gpu = 97, .memory = 41};
     return NVML_DONE;
 }
@@ -315,7 +342,8 @@ unsigned nvmlEventSetWait_v2(NvmlEvents events, NvmlEvent *event, unsigned ms)
     for (int i = 0; i < DEVICES; i++) {
         struct nvmlDevice_st *d = &devices[i];
         if (!d->xid || !d->registered || d->readings < LATER) continue;
-        *event = (NvmlEvent){d, NVML_EVENT_XID, (unsigned long long)d->xid, UINT32_MAX, UINT32_MAX};
+        unsigned instance = d->other ? OTHER_SLICE : d->mig ? (unsigned)i : NVML_NO_INSTANCE;
+        *event = (NvmlEvent){d, NVML_EVENT_XID, (unsigned long long)d->xid, instance, instance};
         d->xid = 0;
         return NVML_DONE;
     }
