@@ -91,8 +91,8 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
                      cuda->ordinal, cuda->name, cuda->sm / 10, cuda->sm % 10, cuda->sm));
     TRY_CUDA_OUT(filled);
     device->refused = (PlanRefusals){0};
+    TRY_OUT(cublas_open(&cuda->cublas)); /* before cuDNN, which looks for the library too */
     TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &device->refused, &cuda->cudnn));
-    TRY_OUT(cublas_open(&cuda->cublas));
     TRY_OUT(plan_cache_open(cuda->name, &cuda->plans));
     device->backend = &cuda_backend;
     device->config = *config;

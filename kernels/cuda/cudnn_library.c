@@ -32,6 +32,7 @@ Status cudnn_open(cudaStream_t stream, PlanRefusals *refused, CudnnLibrary **mad
     CudnnLibrary *library = calloc(1, sizeof *library);
     if (!library) return FAIL(ERR_MEMORY, "no memory for the cuDNN handle");
     library->refused = refused;
+    nvrtc_hold();
     TRY_CUDNN_OUT(cudnnCreate(&library->handle));
     TRY_CUDNN_OUT(cudnnSetStream(library->handle, stream));
     *made = library;
@@ -47,6 +48,7 @@ Status cudnn_open_described(const char *json, CudnnLibrary **made)
     TRY(descriptions_check());
     CudnnLibrary *library = calloc(1, sizeof *library);
     if (!library) return FAIL(ERR_MEMORY, "no memory for the cuDNN device description");
+    nvrtc_hold();
     TRY_OUT(descriptor_create(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &library->device));
     TRY_OUT(
         set(library->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(json), json));

@@ -14,6 +14,9 @@ void cudnn_close(CudnnLibrary *library);       /* NULL is fine */
 void cudnn_describe(char *text, size_t bytes); /* "cuDNN 9.19.0" */
 /* The last failure (status_message) is one that passes over a candidate. NULL: nobody counts them. */
 void plan_refused(PlanRefusals *refused);
+/* Keeps NVRTC loaded. cuDNN loads it for each plan that it considers and unloads it again, which takes most of the time of its
+ * search. */
+void nvrtc_hold(void);
 bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
 /* The description of a device of this machine. */
 NODISCARD Status cudnn_device_json(int ordinal, char *json, size_t bytes);

@@ -26,6 +26,7 @@ fi
 [ "$(wc -l <err)" -eq 1 ] || fail "--device cuda without a GPU: wanted one line, got: $(cat err)"
 grep -q '^error: ' err || fail "no error line: $(cat err)"
 [ ! -s out ] || fail "something on standard output: $(cat out)"
+LD_TRACE_LOADED_OBJECTS=1 "$towers" | grep -q cublasLt && fail "a start loads cuBLASLt, which takes 100 ms and 100 MiB"
 
 "$towers" doctor >out 2>err
 grep -q 'cuda backend.*NVIDIA driver' out || fail "doctor does not say what the GPU lacks: $(cat out)"

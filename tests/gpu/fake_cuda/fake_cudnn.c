@@ -5,7 +5,12 @@
  * convolution to TF32. A plan runs the operations of its graph in the order in which they were added: convolutions,
  * elementwise steps, statistics, and the sums of a batch normalization's gradient. What it refuses: fake_cudnn_rules.c. */
 #include "tests/gpu/fake_cuda/fake_cudnn.h"
+#include "kernels/cuda/cudnn_library.h"
 #include "tests/support/reference.h"
+
+void nvrtc_hold(void)
+{
+} /* the fake compiles nothing */
 
 enum { ENGINES = 8, ALWAYS = 6 /* in every answer */, TENSORS = 64, OPERATIONS = 16, NOTES = 2 };
 
