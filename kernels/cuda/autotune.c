@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/progress.h"
 
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE /* of each result */ };
 static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */
@@ -15,6 +16,7 @@ typedef struct Bench {
     size_t flush_bytes;
     float *sample[AUTOTUNE_CANDIDATES]; /* owned: of the candidates that were looked at */
     double time[AUTOTUNE_CANDIDATES];   /* INFINITY: it does not run */
+    bool starved;                       /* for one of them there was no memory */
 } Bench;
 
 /* ---- operands */
@@ -165,8 +167,8 @@ static Status choose(Device *device, Bench *b, const Candidates *c, int *best, d
         if (b->time[fastest] < INFINITY && (first < 0 || fastest < first)) first = fastest, first_time = time;
     }
     if (first < 0)
-        return FAIL(ERR_DEVICE, "none of the %d candidates could be run; the last error: %s", c->count,
-                    status_message());
+        return FAIL(b->starved ? ERR_MEMORY : ERR_DEVICE, "none of the %d candidates could be run; the last error: %s",
+                    c->count, status_message());
     device->unconfirmed++;
     *best = first;
     *microseconds = first_time;
@@ -188,8 +190,10 @@ Status autotune(Device *device, const Candidates *c, int *best, double *microsec
     TRY_OUT(c->reset(device, c->context));
     for (int i = 0; i < c->count; i++) {
         int fastest = fastest_of(&bench, c->count);
-        if (candidate_time(device, &bench, c, i, fastest < 0 ? INFINITY : bench.time[fastest]) != OK)
-            plan_refused(&device->refused);
+        Status ran = candidate_time(device, &bench, c, i, fastest < 0 ? INFINITY : bench.time[fastest]);
+        progress_made("the timing of a kernel");
+        if (ran != OK) plan_refused(&device->refused);
+        bench.starved |= ran == ERR_MEMORY;
     }
     TRY_OUT(choose(device, &bench, c, best, microseconds));
 out:

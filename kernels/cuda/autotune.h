@@ -19,7 +19,7 @@ typedef struct Candidates {
  * One that fails to launch, then or when it is run again, is counted in device->refused and loses, and so does one of
  * which no other one confirms every result. Where no two agree, the first that runs is taken, which the library's
  * heuristics name first, and counted in device->unconfirmed. ERR_DEVICE if none runs, ERR_MEMORY where there is none for
- * timing. `*best` is a candidate (the first) also in an error. */
+ * that or for timing. `*best` is a candidate (the first) also in an error. */
 NODISCARD Status autotune(Device *device, const Candidates *candidates, int *best, double *microseconds);
 
 /* Fill an operand (with what lies between its rows, if it is a slice) with random numbers, of a sequence of its own

@@ -2,12 +2,14 @@
  *
  * TRY_CUDA(call) returns from the function with an error message if the call failed; after a kernel launch,
  * TRY_CUDA(cudaGetLastError()). The _OUT forms are for functions that own things: a local `Status st`, a label `out:`.
- * A device out of memory is ERR_MEMORY, everything else ERR_DEVICE. */
+ * A lack of memory is ERR_MEMORY, everything else ERR_DEVICE. */
 #pragma once
 
 #include "kernels/status.h"
 
 #include <cuda_runtime_api.h>
+
+#define CUDA_MEMORY_REMEDY ": use a smaller batch, fewer towers per device or 16-bit activations (--amp)"
 
 NODISCARD Status cuda_failed(cudaError_t error, const char *file, int line, const char *call);
 NODISCARD Status cudnn_failed(int status, const char *file, int line, const char *call);  /* a cudnnStatus_t */

@@ -147,10 +147,12 @@ Status product_plans(CublasLibrary *library, const Product *product, int wanted,
     *found = 0;
     TRY_OUT(problem_create(product, &problem));
     TRY_OUT(preference_create(product, &preference));
-    if (cublasLtMatmulAlgoGetHeuristic(library->handle, problem.how, problem.a, problem.b, problem.d, problem.d,
-                                       preference, wanted < PRODUCT_PLANS ? wanted : PRODUCT_PLANS, results,
-                                       &offered) != CUBLAS_STATUS_SUCCESS)
-        offered = 0;
+    cublasStatus_t answer =
+        cublasLtMatmulAlgoGetHeuristic(library->handle, problem.how, problem.a, problem.b, problem.d, problem.d,
+                                       preference, wanted < PRODUCT_PLANS ? wanted : PRODUCT_PLANS, results, &offered);
+    if (answer == CUBLAS_STATUS_ALLOC_FAILED)
+        TRY_OUT(cublas_failed(answer, __FILE__, __LINE__, "cublasLtMatmulAlgoGetHeuristic"));
+    if (answer != CUBLAS_STATUS_SUCCESS) offered = 0;
     for (int i = 0; i < offered; i++) {
         if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
         TRY_OUT(plan_create(library, product, &results[i].algo, results[i].workspaceSize, &plans[*found]));
@@ -204,13 +206,12 @@ Status product_plan_named(CublasLibrary *library, const Product *product, const 
     if (sscanf(text, "product %zu%n", &workspace, &used) != 1)
         return FAIL(ERR_FORMAT, "'%s' is not the name of a cuBLASLt plan", text);
     for (size_t i = 0; i < sizeof algo.data / sizeof *algo.data; i++) {
-        unsigned long long word;
         int length = 0;
-        if (sscanf(text + used, " %llx%n", &word, &length) != 1)
+        if (sscanf(text + used, " %" SCNx64 "%n", &algo.data[i], &length) != 1)
             return FAIL(ERR_FORMAT, "'%s' is not the name of a cuBLASLt plan", text);
-        algo.data[i] = word;
         used += length;
     }
+    if (text[used]) return FAIL(ERR_FORMAT, "'%s' is not the name of a cuBLASLt plan", text);
     if (!sums_are_f32(&algo)) return FAIL(ERR_UNSUPPORTED, "the plan '%s' does not sum in f32", text);
     TRY_OUT(plan_create(library, product, &algo, workspace, &plan));
     TRY_CUBLAS_OUT(cublasLtMatmulAlgoCheck(library->handle, plan->problem.how, plan->problem.a, plan->problem.b,

@@ -59,6 +59,13 @@ static Status ordinal_check(int ordinal)
     return FAIL(ERR_ARG, "cuda device %d: this machine has %d, numbered from 0 (see --gpus)", ordinal, count);
 }
 
+/* No code for this GPU: none was compiled for it, and its driver cannot compile that for older ones. */
+static bool lacks_code(cudaError_t error)
+{
+    return error == cudaErrorNoKernelImageForDevice || error == cudaErrorUnsupportedPtxVersion ||
+           error == cudaErrorJitCompilerNotFound || error == cudaErrorJitCompilationDisabled;
+}
+
 static Status cuda_open(const DeviceConfig *config, Device *device)
 {
     Status st = OK;
@@ -84,12 +91,12 @@ static Status cuda_open(const DeviceConfig *config, Device *device)
     TRY_CUDA_OUT(cudaMalloc(&cuda->scratch, KERNEL_SQUARE_SUM_BYTES));
     cudaError_t filled =
         convert_fill(cuda->scratch, 0, KERNEL_SQUARE_SUM_BYTES / sizeof(float), cuda->stream[STREAM_COMPUTE]);
-    if (filled == cudaErrorNoKernelImageForDevice)
+    if (lacks_code(filled))
         TRY_OUT(FAIL(ERR_UNSUPPORTED,
                      "this build has no kernels for cuda device %d (%s, compute capability %d.%d): configure it with "
                      "-DTOWERS_CUDA_ARCHITECTURES=%d",
                      cuda->ordinal, cuda->name, cuda->sm / 10, cuda->sm % 10, cuda->sm));
-    TRY_CUDA_OUT(filled);
+    if (filled != cudaSuccess) TRY_OUT(cuda_failed(filled, __FILE__, __LINE__, "convert_fill"));
     device->refused = (PlanRefusals){0};
     TRY_OUT(cublas_open(&cuda->cublas)); /* before cuDNN, which looks for the library too */
     TRY_OUT(cudnn_open(cuda->stream[STREAM_COMPUTE], &device->refused, &cuda->cudnn));
@@ -119,11 +126,10 @@ static Status out_of_memory(const CudaDevice *cuda, size_t bytes)
         (void)cudaGetLastError();
         free_bytes = total = 0;
     }
-    return FAIL(ERR_MEMORY,
-                "out of memory on cuda device %d (%s): %zu MiB more are needed, %zu of %zu MiB are free: use a smaller "
-                "batch, fewer towers "
-                "per device or 16-bit activations (--amp)",
-                cuda->ordinal, cuda->name, bytes >> 20, free_bytes >> 20, total >> 20);
+    return FAIL(
+        ERR_MEMORY,
+        "out of memory on cuda device %d (%s): %zu MiB more are needed, %zu of %zu MiB are free" CUDA_MEMORY_REMEDY,
+        cuda->ordinal, cuda->name, bytes >> 20, free_bytes >> 20, total >> 20);
 }
 
 static Status cuda_memory(Device *device, size_t *free_bytes, size_t *total)

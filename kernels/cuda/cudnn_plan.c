@@ -1,6 +1,7 @@
 /* Plans of cuDNN; see cudnn_plan.h. */
 #include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/cudnn_descriptor.h"
+#include "kernels/progress.h"
 #include "kernels/text.h"
 
 struct CudnnPlan {
@@ -137,17 +138,19 @@ static Status configs_ask(CudnnLibrary *library, Descriptor graph, cudnnBackendH
     TRY_OUT(set_descriptor(question, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph));
     TRY_OUT(set(question, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode));
     if (library->device) TRY_OUT(set_descriptor(question, OF_DEVICE(ENGINEHEUR), library->device));
-    if (cudnnBackendFinalize(question) != CUDNN_STATUS_SUCCESS) goto out; /* nothing to offer */
-    if (cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &got,
-                                 NULL) != CUDNN_STATUS_SUCCESS)
-        got = 0;
-    room = got < room ? (int)got : room;
+    cudnnStatus_t answer = cudnnBackendFinalize(question);
+    if (answer == CUDNN_STATUS_SUCCESS)
+        answer = cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                          &got, NULL);
+    room = answer != CUDNN_STATUS_SUCCESS ? 0 : got < room ? (int)got : room;
     got = 0;
-    if (room == 0) goto out;
     for (int i = 0; i < room; i++) TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &configs[i]));
-    if (cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &got,
-                                 configs) != CUDNN_STATUS_SUCCESS)
-        got = 0;
+    if (room)
+        answer = cudnnBackendGetAttribute(question, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, room,
+                                          &got, configs);
+    if (answer == CUDNN_STATUS_SUCCESS) goto out;
+    got = 0; /* nothing to offer */
+    if (cudnn_failed(answer, __FILE__, __LINE__, "the heuristics") == ERR_MEMORY) st = ERR_MEMORY;
 out:
     *found = (int)got;
     descriptor_destroy(&question);
@@ -163,6 +166,7 @@ static Status plans_of_mode(CudnnLibrary *library, Descriptor graph, cudnnBacken
     TRY_OUT(configs_ask(library, graph, mode, configs, offers, &offered));
     for (int i = 0; i < offered && *found < wanted; i++) {
         Status made = plan_create(library, configs[i], rules, &plans[*found]);
+        progress_made("a plan of cuDNN");
         if (made == ERR_MEMORY) TRY_OUT(made); /* of no meaning for the plan: another process may have it */
         if (made != OK) plan_refused(library->refused);
         if (plans[*found]) (*found)++;
@@ -202,11 +206,10 @@ Status cudnn_plans(CudnnGraph *g, const CudnnRules *rules, int wanted, CudnnPlan
 static Status knobs_read(const char *text, Descriptor *choice, int *count)
 {
     int type, used;
-    long long value;
+    int64_t setting;
     *count = 0;
-    while (*count < KNOBS && sscanf(text, " %d=%lld%n", &type, &value, &used) == 2) {
+    while (*count < KNOBS && sscanf(text, " %d=%" SCNd64 "%n", &type, &setting, &used) == 2) {
         cudnnBackendKnobType_t knob = (cudnnBackendKnobType_t)type;
-        int64_t setting = value;
         TRY(descriptor_create(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &choice[*count]));
         Descriptor d = choice[(*count)++];
         TRY(set(d, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob));
@@ -222,12 +225,11 @@ Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text
     Status st = OK;
     CudnnLibrary *library;
     Descriptor graph, engine = NULL, config = NULL, choice[KNOBS] = {0};
-    long long number;
+    int64_t index;
     int used = 0, knobs = 0;
     *made = NULL;
-    if (sscanf(text, "engine %lld knobs%n", &number, &used) != 1 || !used)
+    if (sscanf(text, "engine %" SCNd64 " knobs%n", &index, &used) != 1 || !used)
         return FAIL(ERR_FORMAT, "'%s' is not the name of a cuDNN plan", text);
-    int64_t index = number;
     TRY(cudnn_graph_finish(g, &library, &graph));
     TRY_OUT(descriptor_create(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine));
     TRY_OUT(set_descriptor(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph));
@@ -240,6 +242,10 @@ Status cudnn_plan_named(CudnnGraph *g, const CudnnRules *rules, const char *text
     if (knobs) TRY_OUT(set(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, knobs, choice));
     TRY_OUT(finalize(config));
     TRY_OUT(plan_create(library, config, rules, made));
+    if (*made && strcmp((*made)->text, text) != 0) { /* a name that was cut off, or has another one's line behind it */
+        cudnn_plan_destroy(*made);
+        *made = NULL;
+    }
     if (!*made)
         st = FAIL(ERR_UNSUPPORTED, "the plan '%s' is rejected by cuDNN or does not meet the requirements", text);
 out:

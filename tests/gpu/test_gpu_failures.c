@@ -155,57 +155,27 @@ static void check_calls(bool deterministic, bool strict)
     assert_int_equal(mistakes, 0);
 }
 
-static void test_every_call(void **state)
-{
-    check_calls(true, true);
-}
-
-/* ---- a device that is lost: every call after the failed one fails, too */
-
-static void start_losing(int rank)
-{
-    fake_gpu_reset();
-    fake_gpu_lose_device(fail_at);
-}
-
-/* fault: F42 */
-static void test_lost_device(void **state)
-{
-    enum { TIMES = 16 };
-    int64_t calls = survey(false);
-    for (int i = 1; i <= TIMES; i++) {
-        GpuRun run;
-        pair_open(&run, false);
-        run.on_start = start_losing;
-        fail_at = calls * i / (TIMES + 4); /* at the very end only farewells are left */
-        Status st = gpu_run_live(&run);
-        const char *failed = run.seen->rank[0].failed, *message = run.seen->rank[0].message;
-        if (st == OK) complain(fail_at, failed, "the run went on without a device");
-        if (st != OK && !strstr(message, "a failure of the fake")) complain(fail_at, failed, message);
-        if (run.seen->rank[0].alive) complain(fail_at, run.seen->rank[0].failed, "objects are left behind");
-        gpu_run_close(&run);
-    }
-    assert_int_equal(mistakes, 0);
-}
-
-/* ---- devices that are not there */
+/* ---- devices that are not there: first, for a process asks for them once, and its children know its answer */
 
 typedef struct Wish {
     int devices; /* of the machine */
     const char *flags[5];
     Status status;
     const char *words;
+    const char *device, *broken; /* default cuda; the call that fails */
 } Wish;
 
 static Status wish_ask(const Wish *wish)
 {
-    char *argv[16] = {"towers", "train", "fashion_cnn", "--device", "cuda", "--dataset", "synthetic"};
+    char *argv[16] = {"towers", "train", "fashion_cnn", "--dataset", "synthetic", "--device", "cuda"};
     int argc = 7;
+    if (wish->device) argv[argc - 1] = (char *)wish->device;
     Options o;
     JobFiles files = {0};
     for (int i = 0; wish->flags[i]; i++) argv[argc++] = (char *)wish->flags[i];
     fake_gpu_reset();
     fake_gpu_devices(wish->devices);
+    if (wish->broken) fake_gpu_fail_named(wish->broken, 1);
     TRY(options_parse(argc, argv, NULL, &o));
     Status st = job_open(&o, 256, &files);
     job_close(&files);
@@ -214,7 +184,7 @@ static Status wish_ask(const Wish *wish)
 }
 
 /* fault: F40 */
-static void test_devices_that_are_not_there(void **state)
+TEST(test_devices_that_are_not_there)
 {
     static const Wish wishes[] = {
         {0, {NULL}, ERR_DEVICE, "no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"},
@@ -223,6 +193,13 @@ static void test_devices_that_are_not_there(void **state)
         {2, {"--towers", "3", "--processes", "3", NULL}, ERR_DEVICE, "exceeds the number of GPUs (2)"},
         {2, {"--gpus", "1,0", NULL}, OK, ""},
         {2, {"--towers", "4", NULL}, OK, ""},
+        {2, {NULL}, ERR_DEVICE, "or use --device cpu", .broken = "cudaGetDeviceCount"},
+        {2,
+         {NULL},
+         ERR_DEVICE,
+         "cuda device 0 does not answer: a failure of the fake",
+         .broken = "cudaGetDeviceProperties"},
+        {2, {NULL}, OK, "", "cpu", "cudaGetDeviceCount"}, /* which does not look for them */
     };
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
         int ending;
@@ -265,7 +242,7 @@ static Status run_with(int32_t batch, char *message)
 
 /* The batch size that --batch-size max finds runs; a batch that does not fit gets a message with one that does, which runs too. */
 /* fault: F38 */
-static void test_memory(void **state)
+TEST(test_memory)
 {
     GpuRun run;
     BatchFit fit = {.n = 64};
@@ -284,18 +261,82 @@ static void test_memory(void **state)
     if (!fits || !strstr(message, "more are needed") || !strstr(message, "MiB are free") ||
         !strstr(message, "a batch of 64 needs"))
         fail_msg("%s", message);
-    int32_t told = atoi(fits + strlen("try --batch-size "));
-    assert_true(told >= 1 && told < 64);
-    if (run_with(told, message) != OK) fail_msg("%d: %s", told, message);
+    int32_t advised = atoi(fits + strlen("try --batch-size "));
+    assert_true(advised >= 1 && advised < 64);
+    if (run_with(advised, message) != OK) fail_msg("%d: %s", advised, message);
 }
 
-int main(void)
+static const char *starved;
+
+static void start_starved(int rank)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices_that_are_not_there),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_every_call),
-        cmocka_unit_test(test_lost_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    fake_gpu_reset();
+    fake_gpu_fail_memory(starved);
+}
+
+/* Each library has codes of its own for a lack of memory: it is reported as one, whoever lacks it, with what to do. */
+TEST(test_memory_of_libraries)
+{
+    static const char *const names[] = {"cudaMalloc",
+                                        "cudaHostAlloc",
+                                        "kernel",
+                                        "cudnnCreate",
+                                        "cudnnBackendCreateDescriptor",
+                                        "cudnnBackendSetAttribute",
+                                        "cudnnBackendFinalize",
+                                        "cudnnBackendGetAttribute",
+                                        "cudnnBackendExecute",
+                                        "cublasLtCreate",
+                                        "cublasLtMatmul",
+                                        "cublasLtMatmulAlgoGetHeuristic"};
+    for (size_t i = 0; i < 2 * (sizeof names / sizeof *names); i++) {
+        GpuRun run;
+        starved = names[i / 2];
+        pair_open(&run, i % 2);
+        run.on_start = start_starved;
+        Status st = gpu_run_live(&run);
+        bool others =
+            i % 2 == 0 && strcmp(starved, "cublasLtMatmul") == 0; /* where candidates are timed, cuDNN's are left */
+        const char *message = run.seen->rank[0].message;
+        if (st != (others ? OK : ERR_MEMORY) || (st != OK && !strstr(message, ": use a smaller batch")))
+            complain(0, starved, message);
+        if (run.seen->rank[0].alive) complain(0, starved, "objects are left behind");
+        gpu_run_close(&run);
+    }
+    assert_int_equal(mistakes, 0);
+}
+
+/* ---- calls that fail */
+
+TEST(test_every_call)
+{
+    check_calls(true, true);
+}
+
+/* ---- a device that is lost: every call after the failed one fails, too */
+
+static void start_losing(int rank)
+{
+    fake_gpu_reset();
+    fake_gpu_lose_device(fail_at);
+}
+
+/* fault: F42 */
+TEST(test_lost_device)
+{
+    enum { TIMES = 16 };
+    int64_t calls = survey(false);
+    for (int i = 1; i <= TIMES; i++) {
+        GpuRun run;
+        pair_open(&run, false);
+        run.on_start = start_losing;
+        fail_at = calls * i / (TIMES + 4); /* at the very end only farewells are left */
+        Status st = gpu_run_live(&run);
+        const char *failed = run.seen->rank[0].failed, *message = run.seen->rank[0].message;
+        if (st == OK) complain(fail_at, failed, "the run went on without a device");
+        if (st != OK && !strstr(message, "a failure of the fake")) complain(fail_at, failed, message);
+        if (run.seen->rank[0].alive) complain(fail_at, run.seen->rank[0].failed, "objects are left behind");
+        gpu_run_close(&run);
+    }
+    assert_int_equal(mistakes, 0);
 }

@@ -19,6 +19,8 @@ int fake_enter(FakeLibrary library, const char *name);
         if (entered_) return entered_;                                                                                 \
     } while (0)
 void fake_note(const char *name); /* counted, cannot fail */
+/* CUDA has not been initialized here: a process that is forked now may use it. */
+void fake_processes_begin(void);
 /* Keeps the error of a call of the runtime until cudaGetLastError is called. Returns it. */
 cudaError_t fake_error(cudaError_t error);
 

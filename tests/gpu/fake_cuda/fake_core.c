@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <nccl.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAMES = 256 };
 
@@ -21,6 +22,7 @@ static const char *failed, *without_memory, *fails_name;
 static bool failed_in_capture, loses, lost;
 static uint64_t *survey;
 static int64_t survey_room;
+static pid_t begun; /* the process that has initialized CUDA; 0: none has */
 
 static struct {
     char *text;
@@ -65,6 +67,16 @@ static int failure_code(FakeLibrary library)
     return codes[library];
 }
 
+/* cublas_api.h, cudnn_graph.h; NCCL says of cudaErrorMemoryAllocation that a call of CUDA failed. */
+static int memory_code(FakeLibrary library)
+{
+    static const int codes[] = {[FAKE_CUDA] = cudaErrorMemoryAllocation,
+                                [FAKE_CUDNN] = CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED,
+                                [FAKE_CUBLAS] = CUBLAS_STATUS_ALLOC_FAILED,
+                                [FAKE_NCCL] = ncclUnhandledCudaError};
+    return codes[library];
+}
+
 static int capture_code(FakeLibrary library)
 {
     static const int codes[] = {[FAKE_CUDA] = cudaErrorStreamCaptureUnsupported,
@@ -74,15 +86,30 @@ static int capture_code(FakeLibrary library)
     return codes[library];
 }
 
+/* CUDA does not work in a process that was forked by one that has initialized it, which all but the versions do; cuInit
+ * returns CUDA_ERROR_NOT_INITIALIZED (issue 10443 of triton-lang/triton, on 8 H100). */
+static bool is_poisoned(FakeLibrary library, const char *name)
+{
+    if (library != FAKE_CUDA || strstr(name, "GetVersion")) return false;
+    if (!begun) begun = getpid();
+    return begun != getpid();
+}
+
+void fake_processes_begin(void)
+{
+    begun = 0;
+}
+
 int fake_enter(FakeLibrary library, const char *name)
 {
     fake_note(name);
+    if (is_poisoned(library, name)) return (int)fake_error(cudaErrorInitializationError);
     calls++;
     if (lost) return library == FAKE_CUDA ? (int)fake_error(cudaErrorLaunchFailure) : failure_code(library);
     if (calls < survey_room) survey[calls] = stack_number();
     if (without_memory && strcmp(name, without_memory) == 0) {
         failed = name;
-        return library == FAKE_CUDA ? (int)fake_error(cudaErrorMemoryAllocation) : (int)cudaErrorMemoryAllocation;
+        return library == FAKE_CUDA ? (int)fake_error(cudaErrorMemoryAllocation) : memory_code(library);
     }
     bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
     bool taken = fake_device_gone(), fails = calls == fail_at || is_named || taken;
@@ -200,6 +227,7 @@ int fake_gpu_alive(FILE *to)
 void fake_gpu_reset(void)
 {
     calls = 0;
+    fake_processes_begin();
     fake_gpu_fail_call(0);
     fake_gpu_fail_memory(NULL);
     fake_gpu_fail_named(NULL, 0);
@@ -207,10 +235,12 @@ void fake_gpu_reset(void)
     fake_gpu_log(NULL, 0);
     fake_gpu_schedule(GPU_LAZY, 1);
     fake_gpu_ignore_waits(false);
-    fake_gpu_without_kernels(false);
+    fake_gpu_without_kernels(0);
     fake_gpu_memory((size_t)256 << 20);
     fake_gpu_guard(false);
     fake_gpu_devices(1);
+    fake_gpu_hang(false);
+    fake_gpu_ends_after(0);
     fake_gpu_first(0);
     fake_gpu_gone(NULL);
     fake_gpu_nccl_version(FAKE_GPU_NCCL_VERSION);

@@ -24,13 +24,18 @@ void fake_gpu_memory(size_t bytes); /* of the device */
 /* Device memory that is made from now on is the device's alone: the host that touches it dies of SIGSEGV. Slow. */
 void fake_gpu_guard(bool on);
 void fake_gpu_devices(int count);
+/* The driver does not answer: who looks for devices waits for ever, and who waits for that by poll finds that its time is
+ * over. */
+void fake_gpu_hang(bool hangs);
+/* From now on a process that this one kills ends so much later; 0 as new. */
+void fake_gpu_ends_after(int64_t ms);
 /* Device k of this process is number first + k of the host; 0 as new. */
 void fake_gpu_first(int first);
 /* Bit k: device k is gone: the process that uses it has lost it for good, and none can open it any more. In memory that the
  * processes share. NULL: none is. */
 void fake_gpu_gone(const _Atomic unsigned *devices);
-/* The program was compiled for other GPUs: our own kernels cannot be launched. */
-void fake_gpu_without_kernels(bool without);
+/* The program was compiled for other GPUs: launches of our own kernels give this error (a cudaError_t); 0: they do not. */
+void fake_gpu_without_kernels(int error);
 /* cudaStreamWaitEvent does nothing: to see a test notice. */
 void fake_gpu_ignore_waits(bool ignore);
 

@@ -88,6 +88,7 @@ GpuWorld *fake_gpu_world_create(int ranks, size_t bytes)
     made->bytes = bytes;
     made->mapped = mapped;
     world = made;
+    fake_processes_begin();
     return made;
 }
 

@@ -2,16 +2,63 @@
 #include "kernels/near_cores.h"
 #include "tests/gpu/fake_cuda/fake.h"
 
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
 /* ---- the device */
 
 static int devices = 1, first_device, current;
 static const _Atomic unsigned *gone;
 static bool chosen; /* this process uses `current` */
+static bool hangs;
 static cudaError_t last_error;
 
 void fake_gpu_devices(int count)
 {
     devices = count;
+}
+
+void fake_gpu_hang(bool now)
+{
+    hangs = now;
+}
+
+int __real_poll(struct pollfd *of, nfds_t count, int ms);
+int __wrap_poll(struct pollfd *of, nfds_t count, int ms);
+int __wrap_poll(struct pollfd *of, nfds_t count, int ms)
+{
+    return hangs && ms > 0 ? 0 : __real_poll(of, count, ms);
+}
+
+/* What _FORTIFY_SOURCE makes of poll. */
+int __wrap___poll_chk(struct pollfd *of, nfds_t count, int ms, size_t room);
+int __wrap___poll_chk(struct pollfd *of, nfds_t count, int ms, size_t room)
+{
+    (void)room;
+    return __wrap_poll(of, count, ms);
+}
+
+/* The kernel ends a process only when the driver has given back what it had. */
+static int64_t ends_after_ms;
+static struct timespec killed_at;
+
+void fake_gpu_ends_after(int64_t ms)
+{
+    ends_after_ms = ms;
+    killed_at = (struct timespec){0};
+}
+
+int __real_kill(pid_t pid, int number);
+int __wrap_kill(pid_t pid, int number);
+int __wrap_kill(pid_t pid, int number)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (number == SIGKILL && !killed_at.tv_sec) killed_at = now;
+    int64_t ms = (now.tv_sec - killed_at.tv_sec) * 1000 + (now.tv_nsec - killed_at.tv_nsec) / 1000000;
+    return number == SIGKILL && ms < ends_after_ms ? 0 : __real_kill(pid, number);
 }
 
 void fake_gpu_first(int first)
@@ -46,6 +93,7 @@ bool fake_device_gone(void)
 cudaError_t cudaGetDeviceCount(int *count)
 {
     ENTER(CUDA, cudaGetDeviceCount);
+    while (hangs) pause();
     *count = devices;
     return devices ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -277,16 +325,16 @@ static void kernel_drop(void *context)
     free(kernel);
 }
 
-static bool without_kernels;
+static int without_kernels;
 
-void fake_gpu_without_kernels(bool without)
+void fake_gpu_without_kernels(int error)
 {
-    without_kernels = without;
+    without_kernels = error;
 }
 
 static int kernel_queue(const KernelJob *job, void *stream)
 {
-    int code = without_kernels ? (int)cudaErrorNoKernelImageForDevice : fake_enter(FAKE_CUDA, "kernel");
+    int code = without_kernels ? without_kernels : fake_enter(FAKE_CUDA, "kernel");
     fake_time_pass(fake_launch_time(false));
     if (code) (void)cudaGetLastError();
     Kernel *kernel = code ? NULL : malloc(sizeof *kernel);
