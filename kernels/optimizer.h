@@ -50,7 +50,7 @@ extern const struct OptimizerChoiceInfo {
     bool nesterov;
 } optimizer_choices[OPT_COUNT];
 
-enum { OPTIMIZER_SLOTS = 2, TRUST_PARTS = 8 };
+enum { OPTIMIZER_SLOTS = 2, TRUST_PARTS = 256 };
 
 typedef struct OptimizerHyper {
     OptimizerKind kind;

@@ -4,8 +4,9 @@
  * finds its segment by bisection and does UPDATE_CHUNK elements of it in blocks of 16 bytes. Everything that changes
  * from step to step is read from device memory, also the gate, so that a captured step can be replayed.
  * Bytes per element: momentum SGD 20, Adam 28, plus 8 for the average and 2 for the 16-bit copy. LARS (8 more) and LAMB
- * (24 for its moments and norms, 16 for the update) take two launches: TRUST_PARTS blocks sum up the squares of a segment,
- * and the last of them to end adds the parts in their order. */
+ * (24 for its moments and norms, 16 for the update) take two launches: a block for each TRUST_CHUNK elements of a segment,
+ * at most TRUST_PARTS, sums up squares, and the last of them to end adds the parts in an order that depends on the count
+ * alone. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/optimizer_rules.h"
 
@@ -187,7 +188,14 @@ template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
 
 /* ---- the trust ratios of layer-wise optimizers */
 
-enum { SQUARE_WARPS = BLOCK / WARP };
+enum { SQUARE_WARPS = BLOCK / WARP, TRUST_CHUNK = BLOCK * 32 };
+
+/* The blocks of a segment. */
+constexpr uint32_t trust_parts(uint32_t count)
+{
+    uint32_t parts = (count + TRUST_CHUNK - 1) / TRUST_CHUNK, most = TRUST_PARTS;
+    return parts < 1 ? 1 : parts > most ? most : parts;
+}
 
 /* The sum over the threads of a block, for its first thread. */
 DEVICE double squares_block_sum(double value, double *space)
@@ -202,19 +210,24 @@ DEVICE double squares_block_sum(double value, double *space)
     return value;
 }
 
+static_assert((int)TRUST_PARTS == (int)BLOCK, "a thread for each part");
+
+/* In `u` the number of a segment's first block is that of this kernel. */
 template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
 {
     SHARED_ARRAY(double, space, SQUARE_WARPS);
+    SHARED_ARRAY(bool, last, 1);
     if (u.scalars->commit == 0.0f) return;
-    uint32_t number = blockIdx.x / TRUST_PARTS, part = blockIdx.x % TRUST_PARTS;
+    uint32_t number = (uint32_t)segment_find(u.segment, u.segments, blockIdx.x);
     const UpdateSegment &segment = u.segment[number];
+    uint32_t part = blockIdx.x - segment.block, parts = trust_parts(segment.count);
     OptimizerTrust &trust = u.trust[number];
     OptimizerRule r = update_rule<KIND>(u, number);
     constexpr int early = update_kinds[KIND].early;
     bool adapts = segment.lr_factor != 0.0f && u.adapts[number / 32] >> number % 32 & 1,
          moves = early > 0 && segment.lr_factor != 0.0f;
     double params = 0, others = 0;
-    for (uint64_t i = part * BLOCK + threadIdx.x; (adapts || moves) && i < segment.count; i += TRUST_PARTS * BLOCK) {
+    for (uint64_t i = part * BLOCK + threadIdx.x; (adapts || moves) && i < segment.count; i += parts * BLOCK) {
         uint64_t at = segment.first + i;
         float p = u.param[at], a = early > 0 ? u.first[at] : 0, b = early > 1 ? u.second[at] : 0;
         float d = update_direction<KIND>(r, u.grad[at], p, &a, &b);
@@ -225,17 +238,19 @@ template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
     }
     params = squares_block_sum(params, space);
     others = squares_block_sum(others, space);
-    if (threadIdx.x != 0) return;
-    trust.part[part][0] = params;
-    trust.part[part][1] = others;
-    __threadfence();
-    if (atomicInc(&trust.arrived, TRUST_PARTS - 1) != TRUST_PARTS - 1) return;
-    __threadfence();
-    params = others = 0;
-    for (int k = 0; k < TRUST_PARTS; k++) {
-        params += __ldcg(&trust.part[k][0]);
-        others += __ldcg(&trust.part[k][1]);
+    if (threadIdx.x == 0) {
+        trust.part[part][0] = params;
+        trust.part[part][1] = others;
+        __threadfence();
+        last[0] = atomicInc(&trust.arrived, parts - 1) == parts - 1;
+        __threadfence();
     }
+    __syncthreads();
+    if (!last[0]) return;
+    bool holds = threadIdx.x < parts;
+    params = squares_block_sum(holds ? __ldcg(&trust.part[threadIdx.x][0]) : 0, space);
+    others = squares_block_sum(holds ? __ldcg(&trust.part[threadIdx.x][1]) : 0, space);
+    if (threadIdx.x != 0) return;
     trust.ratio = 1.0f;
     if (adapts && params != 0 && others != 0) trust.ratio = (float)update_ratio<KIND>(r, sqrt(params), sqrt(others));
 }
@@ -267,10 +282,19 @@ static Update update_of(const OptimizerUpdate *from)
     return u;
 }
 
+template <int KIND> static void trust_launch(Update u, cudaStream_t stream)
+{
+    uint32_t blocks = 0;
+    for (int k = 0; k < u.segments; k++) {
+        u.segment[k].block = blocks;
+        blocks += trust_parts(u.segment[k].count);
+    }
+    LAUNCH((trust_kernel<KIND>), blocks, BLOCK, stream, u);
+}
+
 template <int KIND> static void update_launch(const Update &u, uint32_t blocks, cudaStream_t stream)
 {
-    if constexpr (update_kinds[KIND].layerwise)
-        LAUNCH((trust_kernel<KIND>), (uint32_t)u.segments * TRUST_PARTS, BLOCK, stream, u);
+    if constexpr (update_kinds[KIND].layerwise) trust_launch<KIND>(u, stream);
     LAUNCH((update_kernel<KIND>), blocks, BLOCK, stream, u);
 }
 

@@ -2,8 +2,13 @@
  * in any order of threads and blocks, images padded for tensor cores, mixed types, long and unaligned tables of
  * segments, and the conversions around library calls. */
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "kernels/cuda/convert.h"
 #include "tests/gpu/emulation/emulated_backend.h"
+#include "tests/gpu/emulation/undefined.h"
 #include "tests/support/interpret.h"
 #include "tests/support/run_case.h"
 #include "tests/support/unit.h"
@@ -464,6 +469,46 @@ TEST(test_many_segments)
     free(param), free(grad), free(momentum), free(old), free(before);
 }
 
+/* The squares of a large tensor are summed up by as many blocks as it needs, at most TRUST_PARTS, in the same order whichever
+ * block ends first: the emulation turns the blocks round from launch to launch. */
+TEST(test_trust_of_large_tensors)
+{
+    enum { SEGMENTS = 3, LAUNCHES = 2, CHUNK = 8192, COUNT = 3 * CHUNK * TRUST_PARTS / 2 };
+    static const OptimizerSegment segments[SEGMENTS] = {
+        {0, CHUNK + 1, 1e-3f, 1, true}, {CHUNK + 4, 5, 0, 1, true}, {CHUNK + 12, COUNT - CHUNK - 12, 1e-2f, 1, true}};
+    static const int parts[SEGMENTS] = {2, 1, TRUST_PARTS};
+    static OptimizerTrust trust[LAUNCHES][SEGMENTS];
+    OptimizerScalars scalars = {0.1f, 1, 1, 0, 1, {0}};
+    float *param = random_floats(COUNT, 1), *grad = random_floats(COUNT, 2);
+    for (int launch = 0; launch < LAUNCHES; launch++) {
+        float *moved = random_floats(COUNT, 1), *momentum = random_floats(COUNT, 3);
+        OptimizerUpdate update = {.hyper = {.kind = OPTIMIZER_LARS, .momentum = 0.9f, .trust = 0.01f},
+                                  .param = moved,
+                                  .grad = grad,
+                                  .slot = {momentum},
+                                  .segments = segments,
+                                  .segment_count = SEGMENTS,
+                                  .scalars = &scalars,
+                                  .trust = trust[launch]};
+        must(emulated_backend.optimizer_apply(&device, &update));
+        free(moved), free(momentum);
+    }
+    assert_memory_equal(trust[0], trust[1], sizeof trust[0]);
+    for (int k = 0; k < SEGMENTS; k++) {
+        double params = 0, grads = 0;
+        int used = 0;
+        for (size_t i = segments[k].first; i < segments[k].first + segments[k].count; i++) {
+            params += (double)param[i] * (double)param[i];
+            grads += (double)grad[i] * (double)grad[i];
+        }
+        for (int part = 0; part < TRUST_PARTS; part++) used += trust[0][k].part[part][0] > 0;
+        assert_int_equal(used, parts[k]);
+        double ratio = 0.01 * sqrt(params) / (sqrt(grads) + (double)segments[k].weight_decay * sqrt(params));
+        assert_true(fabs((double)trust[0][k].ratio - ratio) <= 1e-7 * ratio);
+    }
+    free(param), free(grad);
+}
+
 /* ---- hashes */
 
 static uint64_t hash_of(const float *x, size_t count, uint64_t first)
@@ -687,6 +732,30 @@ TEST(test_bias)
         assert_int_equal(convert_bias(&t, bias, true, NULL), cudaSuccess);
         for (int i = 0; i < PIXELS * c; i++) assert_true(y[i] == fmaxf(0, (float)(i % 9) - 4 + bias[i % c]));
     }
+}
+
+/* ---- what is undefined on a GPU stops the emulation */
+
+static bool stops(void (*run)(int, int), int one, int other)
+{
+    int ending;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(STDERR_FILENO);
+        run(one, other);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &ending, 0), child);
+    return WIFSIGNALED(ending) && WTERMSIG(ending) == SIGABRT;
+}
+
+TEST(test_undefined_kernels)
+{
+    assert_false(stops(undefined_shuffle, 64, 32));
+    assert_true(stops(undefined_shuffle, 48, 32)); /* the second warp has 16 lanes */
+    assert_true(stops(undefined_shuffle, 64, 16)); /* half of the lanes have ended */
+    for (int fences = 0; fences < 4; fences++) assert_true(stops(undefined_sum, fences, 0) == (fences != 3));
 }
 
 TESTS_WITH(open_device, close_device)

@@ -20,8 +20,15 @@
 
 enum { LAUNCH_BOUND = 256, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, STACK_BYTES = 32 << 10, MAX_SHARED = 64 };
 
+/* Where a stack was left: for __builtin_setjmp. */
+struct Left {
+    void *words[5];
+};
+
 struct Fiber {
-    ucontext_t context;
+    ucontext_t begin;
+    Left left;
+    bool begun;
     char *stack;
     void *shadow;            /* the sanitizer's */
     EmulatedPlace place;     /* of the thread it runs, while it does not run */
@@ -38,7 +45,7 @@ struct Barrier {
 
 struct Warp {
     Barrier meeting;
-    int live;
+    unsigned live; /* bits of the lanes that there are */
     unsigned parity[32];
     uint64_t word[2][32];
 };
@@ -54,6 +61,7 @@ struct Block {
     void *context;
     int threads, begun, ended;
     bool backwards;
+    bool fenced, unread; /* unread: the last block to arrive, which has not fenced since */
     Barrier barrier;
     Warp warps[MAX_WARPS];
     SharedArray shared[MAX_SHARED];
@@ -76,7 +84,7 @@ static Block block;
 static Fiber *fibers[MAX_THREADS];
 static int fiber_count, parked; /* parked: fibers between two threads */
 static Fiber *running;
-static ucontext_t scheduler;
+static Left scheduler;
 #ifdef FIBER_SANITIZER
 static void *scheduler_shadow;
 static const void *scheduler_stack;
@@ -93,6 +101,16 @@ static void __attribute__((noreturn)) stop(const char *what)
 
 /* ---- fibers */
 
+/* Leave this stack for another: where that was left, or with `begin`. Unlike swapcontext it does not ask the kernel for the mask of
+ * signals, which took half of the time of a kernel with many barriers. */
+static void __attribute__((noinline, no_sanitize("address")))
+switch_stacks(Left *from, Left *to, const ucontext_t *begin)
+{
+    if (__builtin_setjmp(from->words)) return;
+    if (!begin) __builtin_longjmp(to->words, 1);
+    setcontext(begin);
+}
+
 static void switch_to_scheduler(void)
 {
     Fiber *self = running;
@@ -100,7 +118,7 @@ static void switch_to_scheduler(void)
 #ifdef FIBER_SANITIZER
     __sanitizer_start_switch_fiber(&self->shadow, scheduler_stack, scheduler_stack_bytes);
 #endif
-    swapcontext(&self->context, &scheduler);
+    switch_stacks(&self->left, &scheduler, NULL);
 #ifdef FIBER_SANITIZER
     __sanitizer_finish_switch_fiber(self->shadow, NULL, NULL);
 #endif
@@ -112,7 +130,7 @@ static void switch_to(Fiber *fiber)
 #ifdef FIBER_SANITIZER
     __sanitizer_start_switch_fiber(&scheduler_shadow, fiber->stack, STACK_BYTES);
 #endif
-    swapcontext(&scheduler, &fiber->context);
+    switch_stacks(&scheduler, &fiber->left, fiber->begun ? NULL : &fiber->begin);
 #ifdef FIBER_SANITIZER
     __sanitizer_finish_switch_fiber(scheduler_shadow, NULL, NULL);
 #endif
@@ -145,10 +163,9 @@ static void release_if_complete(Barrier *barrier, int expected)
 static void thread_end(void)
 {
     Warp *warp = &block.warps[thread_number() / 32];
+    if (warp->meeting.arrived) stop("a thread ends while others wait for it in a shuffle");
     block.ended++;
-    warp->live--;
-    warp->word[0][emulated_lane()] = warp->word[1][emulated_lane()] = 0;
-    release_if_complete(&warp->meeting, warp->live);
+    warp->live &= ~(1u << emulated_lane());
 }
 
 static void fiber_main(void)
@@ -156,6 +173,7 @@ static void fiber_main(void)
 #ifdef FIBER_SANITIZER
     __sanitizer_finish_switch_fiber(NULL, &scheduler_stack, &scheduler_stack_bytes);
 #endif
+    running->begun = true;
     for (;;) {
         while (block.begun < block.threads) {
             place_thread(block.begun);
@@ -176,11 +194,11 @@ static Fiber *fiber_create(void)
     if (!fiber || fiber_count == MAX_THREADS) stop("no more fibers");
     fiber->stack = (char *)malloc(STACK_BYTES);
     fiber->thread = -1; /* not parked: it has not run, and will at once */
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = fiber->stack;
-    fiber->context.uc_stack.ss_size = STACK_BYTES;
-    fiber->context.uc_link = NULL;
-    makecontext(&fiber->context, fiber_main, 0);
+    getcontext(&fiber->begin);
+    fiber->begin.uc_stack.ss_sp = fiber->stack;
+    fiber->begin.uc_stack.ss_size = STACK_BYTES;
+    fiber->begin.uc_link = NULL;
+    makecontext(&fiber->begin, fiber_main, 0);
     return fiber;
 }
 
@@ -244,26 +262,45 @@ int emulated_lane(void)
     return thread_number() % 32;
 }
 
-uint64_t emulated_exchange(uint64_t mine, int from_lane)
+/* The words of all lanes. That of a lane which is not in the mask, or has ended, is undefined (CUDA C++ Programming Guide, Warp
+ * Shuffle Functions); masks without some of the lanes that there are would be allowed, but are not needed here. */
+static const uint64_t *warp_words(unsigned mask, uint64_t mine)
 {
     Warp *warp = &block.warps[thread_number() / 32];
     int lane = emulated_lane();
     uint64_t *words = warp->word[warp->parity[lane]++ % 2];
+    if (mask != warp->live) stop("the mask of a shuffle is not the lanes that there are");
     words[lane] = mine;
-    wait_at(&warp->meeting, warp->live);
-    return words[from_lane];
+    wait_at(&warp->meeting, __builtin_popcount(mask));
+    return words;
 }
 
-unsigned emulated_ballot(int predicate)
+uint64_t emulated_exchange(unsigned mask, uint64_t mine, int from_lane)
+{
+    if (!(mask >> from_lane & 1)) stop("a shuffle from a lane that is not in its mask");
+    return warp_words(mask, mine)[from_lane];
+}
+
+unsigned emulated_ballot(unsigned mask, int predicate)
 {
     unsigned bits = 0;
-    Warp *warp = &block.warps[thread_number() / 32];
-    int lane = emulated_lane();
-    uint64_t *words = warp->word[warp->parity[lane]++ % 2];
-    words[lane] = predicate != 0;
-    wait_at(&warp->meeting, warp->live);
-    for (int i = 0; i < 32; i++) bits |= words[i] ? 1u << i : 0u;
+    const uint64_t *words = warp_words(mask, predicate != 0);
+    for (int i = 0; i < 32; i++) bits |= mask >> i & 1 && words[i] ? 1u << i : 0u;
     return bits;
+}
+
+/* ---- results of other blocks (CUDA C++ Programming Guide, Memory Fence Functions) */
+
+void emulated_fence(void)
+{
+    block.fenced = true;
+    block.unread = false;
+}
+
+void emulated_arrive(bool last)
+{
+    if (!block.fenced) stop("a block counts itself without a fence behind what it has written");
+    block.unread = last;
 }
 
 void *emulated_shared(const void *site, size_t bytes)
@@ -284,10 +321,12 @@ void *emulated_shared(const void *site, size_t bytes)
 static void run_block(void)
 {
     block.begun = block.ended = block.shared_count = 0;
+    block.fenced = block.unread = false;
     memset(&block.barrier, 0, sizeof block.barrier);
     memset(block.warps, 0, sizeof block.warps);
-    for (int i = 0; i < block.threads; i++) block.warps[i / 32].live++;
+    for (int i = 0; i < block.threads; i++) block.warps[i / 32].live |= 1u << i % 32;
     run_fibers();
+    if (block.unread) stop("the last block reads what others have written without a fence");
     for (int i = 0; i < block.shared_count; i++) free(block.shared[i].memory);
 }
 

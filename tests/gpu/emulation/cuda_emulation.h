@@ -4,7 +4,9 @@
  * fiber runs until it waits at a barrier or a shuffle (so a thread that never waits costs a function call). Blocks run
  * one after another, and every other launch takes threads and blocks in the opposite order, so that code that works in
  * one order by luck fails in the other. Shared memory is allocated per block and filled with NaN; a barrier that some
- * threads do not reach stops the program with a message. There is one stream, and it is synchronous.
+ * threads do not reach stops the program with a message. So does what is undefined on a GPU, though it would work here: a
+ * shuffle with lanes that have ended or are not there, and results of other blocks without the two fences that make them
+ * visible. There is one stream, and it is synchronous.
  * Not covered: speed, coalescing, registers, and races between threads that run at the same time between two barriers
  * and give the same result in both orders. */
 #pragma once
@@ -104,6 +106,7 @@ template <typename Body> struct EmulatedLaunch {
 template <typename Body>
 static void emulated_submit(const char *name, dim3 grid, dim3 block, void *stream, const Body &body)
 {
+    static_assert(sizeof(Body) <= 4096, "CUDA 12.0 takes no more arguments");
     if (!emulated_queue) {
         (void)emulated_run(name, grid, block, body);
         return;
@@ -137,50 +140,47 @@ void emulated_barrier(void);
 int emulated_barrier_or(int predicate);
 #define __syncthreads() emulated_barrier()
 #define __syncthreads_or(predicate) emulated_barrier_or(predicate)
-#define __syncwarp(...) ((void)emulated_exchange(0, 0))
-#define __threadfence() ((void)0)
+void emulated_fence(void);
+#define __threadfence() emulated_fence()
 
 /* ---- warps */
 
 enum { warpSize = 32 };
 
-/* All live lanes of the warp meet; each gets the word of lane (own lane ^ or + something, as the caller computes). */
-uint64_t emulated_exchange(uint64_t mine, int from_lane);
+/* All lanes of the warp meet, which the mask must name; each gets the word of lane (own lane ^ or + something, as the caller
+ * computes). */
+uint64_t emulated_exchange(unsigned mask, uint64_t mine, int from_lane);
 int emulated_lane(void);
-unsigned emulated_ballot(int predicate);
+unsigned emulated_ballot(unsigned mask, int predicate);
 
-template <typename T> static inline T emulated_shuffle(T value, int from)
+template <typename T> static inline T emulated_shuffle(unsigned mask, T value, int from)
 {
     uint64_t word = 0;
     memcpy(&word, &value, sizeof value);
-    word = emulated_exchange(word, from);
+    word = emulated_exchange(mask, word, from);
     memcpy(&value, &word, sizeof value);
     return value;
 }
 
 template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, int delta)
 {
-    (void)mask;
     int from = emulated_lane() + delta;
-    return emulated_shuffle(value, from < warpSize ? from : emulated_lane());
+    return emulated_shuffle(mask, value, from < warpSize ? from : emulated_lane());
 }
 
 template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int bits)
 {
-    (void)mask;
-    return emulated_shuffle(value, emulated_lane() ^ bits);
+    return emulated_shuffle(mask, value, emulated_lane() ^ bits);
 }
 
 template <typename T> static inline T __shfl_sync(unsigned mask, T value, int from)
 {
-    (void)mask;
-    return emulated_shuffle(value, from & (warpSize - 1));
+    return emulated_shuffle(mask, value, from & (warpSize - 1));
 }
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
-    (void)mask;
-    return emulated_ballot(predicate);
+    return emulated_ballot(mask, predicate);
 }
 
 /* ---- atomics and arithmetic */
@@ -192,10 +192,14 @@ template <typename T> static inline T atomicAdd(T *at, T value)
     return old;
 }
 
+/* Blocks count themselves by it when they have written their results; the last one reads those of all. */
+void emulated_arrive(bool last);
+
 static inline unsigned atomicInc(unsigned *at, unsigned most)
 {
     unsigned old = *at;
     *at = old >= most ? 0 : old + 1;
+    emulated_arrive(old >= most);
     return old;
 }
 
