@@ -39,7 +39,7 @@ typedef struct NcclComm {
     cudaStream_t stream;
     cudaEvent_t done;   /* owned: the end of the last collective */
     bool compute_waits; /* STREAM_COMPUTE is behind it already */
-    CommMemory sum;     /* owned: comm_space; ordered: [towers][max_count] */
+    CommMemory sum;     /* owned: comm_space; ordered: [towers][comm_slot] */
     CommMemory small;   /* owned: [gradients] of config.reduce, if that is a 16-bit format */
     float *guest;       /* owned, device: contributions that come from host memory; several local towers */
     void *relay;        /* owned, device: pieces of large broadcasts, on their way */

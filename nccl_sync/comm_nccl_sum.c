@@ -24,26 +24,18 @@ static Status copy_in(NcclComm *c, float *to, const float *from, bool on_host, s
                            "cudaMemcpyAsync of a tower's contribution");
 }
 
-/* One of our own kernels on f32 vectors: out = kind(in[0], in[1]), where in[1] may be absent. */
-static Status vector_run(NcclComm *c, OpKind kind, float scale, const float *a, const float *b, float *out,
+/* One of our own kernels on f32 vectors: out = kind(in[0], in[1], ...). */
+static Status vector_run(NcclComm *c, OpKind kind, float scale, const float *const *in, int ins, float *out,
                          size_t count)
 {
     const OpKernel *kernel = c->device->backend->kernels[kind];
     Tensor t = {.shape = {1, (int32_t)count, 1, 1}, .dtype = DTYPE_F32, .pitch = (int64_t)count};
-    OpCall call = {
-        .kind = kind, .name = "sum over towers", .in_count = b ? 2 : 1, .in = {t, t}, .out = {t}, .out_count = 1};
+    OpCall call = {.kind = kind, .name = "sum over towers", .in_count = ins, .out = {t}, .out_count = 1};
     if (kind == OP_AFFINE) call.attr.affine.scale = scale;
-    call.in[0].data = (void *)a;
-    call.in[1].data = (void *)b;
+    for (int k = 0; k < ins; k++) call.in[k] = t, call.in[k].data = (void *)in[k];
     call.out[0].data = out;
     TRY(kernel->prepare(c->device, &call)); /* these two keep no state */
     return kernel->launch(c->device, &call);
-}
-
-/* to[i] = a[i] + b[i], where `to` may be either */
-static Status add(NcclComm *c, const float *a, const float *b, float *to, size_t count)
-{
-    return vector_run(c, OP_ADD, 1, a, b, to, count);
 }
 
 /* The buffer for contributions to a range that cannot be summed in place. */
@@ -60,7 +52,7 @@ static char *small_at(const Comm *comm, const NcclComm *c, size_t first)
 
 static float *slot_at(const Comm *comm, const NcclComm *c, int tower, size_t first)
 {
-    return sum_at(comm, c, (size_t)tower * comm->config.max_count + first);
+    return sum_at(comm, c, (size_t)tower * comm_slot(&comm->config) + first);
 }
 
 /* ---- the exchange */
@@ -136,7 +128,7 @@ static Status tower_add(Comm *comm, NcclComm *c, int tower, float *from, bool on
         TRY(copy_in(c, guest, from, true, range->count));
         from = guest;
     }
-    return add(c, sum, from, range->at, range->count);
+    return vector_run(c, OP_ADD, 1, (const float *const[]){sum, from}, 2, range->at, range->count);
 }
 
 Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
@@ -161,14 +153,21 @@ Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, si
 /* The sum of the range in f32, to `to`. */
 static Status range_finish(Comm *comm, NcclComm *c, const ReduceRange *range, float *to)
 {
-    const float *sum = range->at;
-    for (int t = 1; comm->config.ordered && t < comm->config.towers; t++, sum = to)
-        TRY(add(c, sum, slot_at(comm, c, t, range->first), to, range->count));
-    if (!range->narrow || comm->config.ordered) return sum == to ? OK : copy_in(c, to, sum, false, range->count);
+    const float *in[OP_MAX_IN] = {range->at};
+    /* ADD adds its operands one after another: the bits do not depend on how many a launch has. */
+    for (int t = 1, ins = 1; comm->config.ordered && t < comm->config.towers; t++) {
+        in[ins++] = slot_at(comm, c, t, range->first);
+        if (ins < OP_MAX_IN && t + 1 < comm->config.towers) continue;
+        TRY(vector_run(c, OP_ADD, 1, in, ins, to, range->count));
+        in[0] = to, ins = 1;
+    }
+    if (!range->narrow || comm->config.ordered) return in[0] == to ? OK : copy_in(c, to, in[0], false, range->count);
     const char *small = small_at(comm, c, range->first);
     TRY(c->device->backend->convert(c->device, to, DTYPE_F32, small, comm->config.reduce, range->count));
     /* undoes the division of `op` */
-    return comm->config.reduce == DTYPE_F16 ? vector_run(c, OP_AFFINE, c->enlarge, to, NULL, to, range->count) : OK;
+    return comm->config.reduce == DTYPE_F16
+               ? vector_run(c, OP_AFFINE, c->enlarge, (const float *const[]){to}, 1, to, range->count)
+               : OK;
 }
 
 Status nccl_allreduce_end(Comm *comm, size_t first, float *to, size_t count)

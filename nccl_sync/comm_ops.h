@@ -33,6 +33,12 @@ typedef struct CommSpace {
 } CommSpace;
 enum { COMM_RELAY_BYTES = 1 << 22 };
 CommSpace comm_space(const CommConfig *config);
+/* Floats from one tower's contributions to the next one's, with `ordered`: whole lines, because NCCL's kernels and ours move
+ * 16 bytes at once only from addresses that are multiples of that. */
+static inline size_t comm_slot(const CommConfig *config)
+{
+    return (config->max_count + 15) / 16 * 16;
+}
 /* Floats of a round that may come from host memory, and where element `first` of them is kept. */
 static inline size_t comm_staged(const CommConfig *config)
 {

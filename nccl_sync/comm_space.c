@@ -7,7 +7,7 @@ CommSpace comm_space(const CommConfig *config)
 {
     bool several = config->place.local_towers > 1, narrow = config->reduce != DTYPE_F32 && config->place.ranks > 1;
     size_t room = config->max_count * sizeof(float), staged = comm_staged(config) * sizeof(float);
-    return (CommSpace){.sum = config->ordered ? (size_t)config->towers * room
+    return (CommSpace){.sum = config->ordered ? (size_t)config->towers * comm_slot(config) * sizeof(float)
                               : several       ? room
                                               : staged,
                        .small = narrow ? config->gradients * dtype_bytes(config->reduce) : 0,

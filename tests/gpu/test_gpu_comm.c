@@ -12,7 +12,7 @@
 #include "tests/support/free_port.h"
 #include "tests/support/unit.h"
 
-enum { COUNT = 500, EXTRAS = 4, RANKS = 4, PATIENCE_S = 200 };
+enum { COUNT = 500, EXTRAS = 5 /* odd, as of most numbers of towers */, RANKS = 4, PATIENCE_S = 200 };
 
 typedef struct Seen {
     volatile int ready;
@@ -75,6 +75,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     g->seen->reduced[rank] = fake_gpu_count("ncclAllReduce");
     g->seen->ids[rank] = fake_gpu_count("ncclGetUniqueId");
     g->seen->by_roots[rank] = fake_gpu_count("ncclCommInitRankScalable");
+    g->seen->misaligned[rank] = fake_gpu_count("misaligned collective");
     comm_close(comm);
     comm_memory_destroy(&device, &memory);
     cuda_backend.close(&device);
@@ -162,7 +163,7 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
 {
     const CommConfig *config = comm_config(comm);
     const size_t cut = 200;
-    float host[COUNT], extras[EXTRAS] = {1, 2, 3, 16777216};
+    float host[COUNT], extras[EXTRAS] = {1, 2, 3, 16777216, 5};
     for (int round = 0; round < 2; round++) {
         for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++) {
             for (size_t i = 0; i < COUNT; i++) host[i] = gift_factor * gift(t + 7 * round, i);
@@ -172,7 +173,9 @@ static Status rounds(Comm *comm, Device *device, float *grads, int rank, Seen *s
         }
         for (int t = config->place.first_tower; t < config->place.first_tower + config->place.local_towers; t++)
             TRY(comm_allreduce_begin(comm, t, COUNT, extras, EXTRAS));
+        int64_t before = fake_gpu_count("kernel");
         TRY(comm_allreduce_end(comm, 0, grads, cut));
+        seen->added[rank] = fake_gpu_count("kernel") - before;
         TRY(comm_allreduce_end(comm, cut, grads + cut, COUNT - cut));
         TRY(comm_allreduce_end(comm, COUNT, seen->sum[rank] + COUNT, EXTRAS));
         TRY(device->backend->download(device, seen->sum[rank], grads, sizeof host));
@@ -415,7 +418,7 @@ TEST_WITH(test_memory_of_a_sum, fake_as_new, NULL)
         {{.staged = 10}, 2, 2, relay + extras + 10 * sizeof(float)},
         {{.reduce = DTYPE_BF16}, 2, 2, relay + extras + COUNT * 2},
         {{.staged = 0}, 3, 1, all + extras}, /* the sum of the first towers, and what one brings from the host */
-        {{.ordered = true}, 3, 1, 3 * all},
+        {{.ordered = true}, 3, 1, 3 * ((all + 63) / 64 * 64)}, /* each in whole lines */
     };
     gift_factor = 1;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -477,6 +480,10 @@ TEST_WITH(test_ordered_sums_have_the_same_bits, fake_as_new, NULL)
         check_sums(&g, 1e-6);
         if (ranks == 1) memcpy(first, g.seen->sum[0], sizeof first);
         assert_memory_equal(first, g.seen->sum[0], sizeof first);
+        for (int r = 0; r < ranks; r++) {
+            assert_int_equal(g.seen->added[r], 1); /* all towers in one launch */
+            assert_int_equal(g.seen->misaligned[r], 0);
+        }
         group_end(&g);
     }
     Group fast = {.body = rounds};

@@ -75,7 +75,8 @@ bool fake_gpu_failed_in_capture(void);
 void fake_gpu_survey(uint64_t *stacks, int64_t room);
 
 /* Calls by name ("cudaMalloc") since fake_gpu_counts_clear. Names of things that are no calls: "kernel" (launches of
- * our own), "implicit synchronization" (copies into memory that is not pinned). */
+ * our own), "implicit synchronization" (copies into memory that is not pinned), "misaligned collective" (of memory that NCCL
+ * moves slowly). */
 int64_t fake_gpu_count(const char *name);
 /* ... of all whose names begin so */
 int64_t fake_gpu_count_like(const char *prefix);

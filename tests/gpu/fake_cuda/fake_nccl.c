@@ -630,6 +630,9 @@ static ncclResult_t collective_start(const Collective *wanted, ncclDataType_t ty
         return ncclInvalidArgument;
     }
     if (!sends) c->from = c->to; /* nothing of it is read */
+    /* NCCL moves 16 bytes at once only between addresses that allow it, else single elements, which are bytes in a broadcast
+     * (reduceCopy of device/common_kernel.h, collTaskAppend of enqueue.cc). */
+    if (((uintptr_t)c->from | (uintptr_t)c->to) % 16) fake_note("misaligned collective");
     cudaError_t error = fake_queue(stream, &(FakeWork){"collective", collective_run, collective_drop, c});
     return error == cudaSuccess ? begun : ncclUnhandledCudaError;
 }
