@@ -4,7 +4,7 @@
 #include "kernels/clock.h"
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_record.h"
-#include "nccl_sync/link.h"
+#include "nccl_sync/link_carried.h"
 
 #include <unistd.h>
 
@@ -13,13 +13,24 @@
 Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made)
 {
 #ifdef TOWERS_HAVE_MPI
-    return comm_hosts_open(config, shared, link_mpi_open, made);
+    return comm_hosts_open(config, shared, config->carrier ? link_carried_open : link_mpi_open, made);
 #else
     (void)shared, (void)made;
     return FAIL(ERR_UNSUPPORTED,
                 "tower processes of %d hosts, started by MPI, need MPI, which this build does not have: install "
                 "libopenmpi-dev or libmpich-dev, then configure and build again; or use one host",
                 config->place.groups);
+#endif
+}
+
+Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
+{
+#ifdef TOWERS_HAVE_MPI
+    return carrier_start(link_mpi_open, place, control, made);
+#else
+    (void)place, (void)control;
+    *made = NULL; /* comm_mpi_open says what is missing */
+    return OK;
 #endif
 }
 

@@ -35,6 +35,7 @@ typedef struct CommConfig {
     const char *master;
     int port;
     Secret secret;
+    struct Carrier *carrier; /* borrowed: keeps MPI for processes that follow each other; NULL: none do */
 } CommConfig;
 
 /* Memory shared by the tower processes of one group. The supervisor creates it before it forks them. It is an anonymous
@@ -58,8 +59,9 @@ void comm_shared_peers_progress(CommShared *shared, int64_t at_ns);
 bool comm_shared_waiting(const CommShared *shared, int process);
 
 /* The communicator for the towers of `device`: NCCL between GPUs, otherwise shared memory. Between groups messages go over
- * MPI, which the first process of each group initializes, so a process joins once; or over TCP for GPUs, if config->master
- * is given. ERR_UNSUPPORTED where MPI is needed and the build has none. `device` is borrowed and must outlive it. */
+ * MPI, which the first process of each group initializes, so a process joins once, and only the first of a program does,
+ * unless there is a carrier; or over TCP for GPUs, if config->master is given. ERR_UNSUPPORTED where MPI is needed and the
+ * build has none. `device` is borrowed and must outlive it. */
 NODISCARD Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made);
 NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Comm **made);
 /* The version of the MPI that this program uses, "Open MPI v4.1.4"; false, and "", in builds without MPI. */
@@ -68,6 +70,16 @@ void comm_nccl_text(char *text, size_t bytes); /* "NCCL 2.28.9"; "" in builds wi
 NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device,
                                 Comm **made); /* in builds with CUDA */
 void comm_close(Comm *comm);                  /* NULL is fine */
+
+/* Carrier: a process that keeps MPI while tower processes of a program are followed by others (link_carried.c). `place` is
+ * that of the program, `control` its channel, which the carrier must not keep open. Before any thread is started. */
+typedef struct Carrier Carrier;
+struct Star;
+NODISCARD Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made);
+/* At the end of the last tower processes: ends it, together with those of all programs after an orderly end. May be called
+ * repeatedly; NULL is fine. */
+void carrier_end(Carrier *carrier);
+void carrier_destroy(Carrier *carrier); /* ends it, too */
 
 /* Device memory that NCCL accesses fastest (ncclMemAlloc, from 2.19 on); without NCCL ordinary device memory. */
 typedef struct CommMemory {

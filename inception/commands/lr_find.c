@@ -18,7 +18,7 @@
 static const double SMOOTHING = 0.9, TOO_HIGH = 4;
 enum { COLUMNS = 64, ROWS = 12, DELAY = 9 /* steps by which the smoothed loss lags: s / (1 - s) */ };
 
-/* Every process has its own, and finds the same end; `result`, in shared memory, is that of rank 0's process. */
+/* Every process has its own, and finds the same end; `result`, in shared memory, is that of the program's first process. */
 typedef struct RateSweep {
     size_t bytes;
     struct RateSweep *result;
@@ -41,7 +41,7 @@ static double sweep_rate(const RateSweep *s, int64_t i)
     return schedule_lr(&s->job->schedule, i, 1, sweep_steps(s));
 }
 
-static bool step_seen(void *context, bool root, int64_t step, double loss)
+static bool step_seen(void *context, bool leads, int64_t step, double loss)
 {
     RateSweep *s = context;
     if (s->ended) return false;
@@ -56,7 +56,7 @@ static bool step_seen(void *context, bool root, int64_t step, double loss)
     if (step == s->begun || smooth < s->best) s->best = smooth;
     if (isfinite(smooth)) s->count = step;
     s->ended = !isfinite(smooth) || smooth > TOO_HIGH * s->best;
-    if (root) memcpy(s->result, s, s->bytes);
+    if (leads) memcpy(s->result, s, s->bytes);
     return !s->ended;
 }
 
@@ -86,7 +86,8 @@ static Status sweep_run(const Options *o, JobFiles *files, RateSweep **made)
     if (o->lr_to <= o->lr_from)
         return FAIL(ERR_ARG, "--lr-to %g is not above --lr-from %g, but the sweep rises from one to the other",
                     o->lr_to, o->lr_from);
-    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    if (hosts_lead(files))
+        TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
     TRY(memory_check(job));
     job->max_steps = job->epochs = o->lr_steps;
     job->schedule = (Schedule){.kind = SCHEDULE_EXPONENTIAL, /* by a factor in each step */
@@ -110,7 +111,7 @@ static Status sweep_run(const Options *o, JobFiles *files, RateSweep **made)
     job->report = LOSS_REPORT_MEAN;
     Status st = train_timed(job, &files->signal_number);
     free(own);
-    if (st == OK && hosts_lead(files) && !s->count)
+    if (st == OK && !s->count)
         st = FAIL(ERR_NUMERIC, "the loss of the first step, at rate %g, is not finite", o->lr_from);
     s->pick = pick_find(s->smoothed, s->count, o->lr_steps);
     if (st == OK)
@@ -199,18 +200,22 @@ Status lr_find_command(Options *o, JobFiles *files, FILE *to)
 Status lr_auto(Options *o, JobFiles *files)
 {
     Status st = OK;
-    JobFiles probe = {0};
+    bool leads = hosts_lead(files);
+    JobFiles probe = {.control = files->control, .carrier = files->carrier, .launch = files->launch};
     RateSweep *s = NULL;
     if (o->sched == SCHEDULE_PIECEWISE)
         return FAIL(ERR_ARG, "--lr auto has no effect with --sched piecewise, whose rates are those of --lr-schedule");
     o->lr = o->lr_to; /* the highest, for checks */
+    hosts_join(&probe);
     TRY_OUT(job_open(o, 0, &probe));
+    TRY_OUT(hosts_compare(o, &probe));
     TRY_OUT(sweep_run(o, &probe, &s));
     TRY_OUT(suggestion_check(s));
     o->lr = sweep_rate(s, s->pick);
-    if (!o->quiet)
-        text_printf(stderr, "--lr auto: %.3g, from %lld steps with rates between %g and %g\n", o->lr,
-                    (long long)s->count, o->lr_from, sweep_rate(s, s->count - 1));
+    if (probe.control) star_again(probe.control); /* for the run */
+    if (!o->quiet && leads)
+        text_printf(stderr, "--lr auto: %.3g, from %" PRId64 " steps with rates between %g and %g\n", o->lr, s->count,
+                    o->lr_from, sweep_rate(s, s->count - 1));
     if (o->lr_reference_batch > 0) /* which it will be multiplied by */
         o->lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
     json_t *root = sweep_json(s);
@@ -220,6 +225,8 @@ Status lr_auto(Options *o, JobFiles *files)
 out:
     if (s) munmap(s, s->bytes);
     files->signal_number = probe.signal_number;
+    probe.control = NULL; /* they are the run's */
+    probe.carrier = NULL;
     job_close(&probe);
     return st;
 }

@@ -100,7 +100,7 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
 {
     (void)to;
     TRY(hooks_load()); /* reports an invalid TOWERS_FAULT before anything starts */
-    bool automatic = isnan(options->lr) && !options->dry_run && !options->print_config;
+    bool trains = !options->dry_run && !options->print_config, automatic = isnan(options->lr) && trains;
     OptionOrigin origin = options->origin[OPTION_ID_lr];
     if (automatic && options->resume) { /* a run that is resumed has its rate */
         options->lr = option_defaults.lr;
@@ -109,18 +109,10 @@ Status train_open(Options *options, JobFiles *files, FILE *to)
     if (options->prometheus) TRY(prometheus_check(options->prometheus));
     TRY(hosts_meet(options, files));
     TRY(hosts_run_dir(options, files));
-    if ((options->unfreeze_epoch || options->img_size_schedule) && files->launch.ranks > 1)
-        return FAIL(
-            ERR_UNSUPPORTED,
-            "--%s works in one launched program only; train the first part as one run, and start another from its "
-            "weights: --pretrained RUN/last.safetensors",
-            options->unfreeze_epoch ? "unfreeze-epoch" : "img-size-schedule");
-    if (automatic && (!options->resume || files->nothing_to_resume)) {
-        if (files->launch.ranks > 1)
-            return FAIL(
-                ERR_UNSUPPORTED,
-                "--lr auto works in one launched program: launch `towers lr-find` in the same way, and give the "
-                "rate that it finds with --lr");
+    bool sweeps = automatic && (!options->resume || files->nothing_to_resume),
+         stages = options->unfreeze_epoch || options->img_size_schedule;
+    if (sweeps || (stages && trains)) TRY(hosts_carry(files));
+    if (sweeps) {
         options->origin[OPTION_ID_lr] = origin;
         TRY(lr_auto(options, files));
     }

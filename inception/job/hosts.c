@@ -19,7 +19,6 @@ bool hosts_lead(const JobFiles *files)
 
 Status hosts_meet(const Options *o, JobFiles *files)
 {
-    TrainJob *job = &files->job;
     files->console[0] = files->console[1] = -1;
     TRY(launch_read(environ, &files->launch));
     if (files->launch.ranks == 1) return OK;
@@ -35,10 +34,18 @@ Status hosts_meet(const Options *o, JobFiles *files)
                              .any_build = o->verb == VERB_DOCTOR,
                              .timeout_ms = (int64_t)(o->comm_timeout * 1000)};
     TRY(star_open(&star, &files->control));
-    job->control = files->control;
     if (o->max_restarts > 0)
         job_note(files, "--max-restarts has no effect here: only %s can start all programs again",
                  files->launch.origin);
+    hosts_join(files);
+    return OK;
+}
+
+void hosts_join(JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    if (!files->control) return;
+    job->control = files->control;
     job->launcher = files->launch.origin;
     job->host = star_host(files->control, files->launch.rank);
     job->user_signal = files->launch.user_signal;
@@ -47,7 +54,18 @@ Status hosts_meet(const Options *o, JobFiles *files)
     job->comm.master = files->launch.mpi && comm_mpi_text(mpi, sizeof mpi) ? NULL : files->launch.master;
     job->comm.port = files->launch.port + 1;
     job->comm.secret = files->launch.secret;
+    job->comm.carrier = files->carrier;
     job->group = files->launch.rank;
+}
+
+Status hosts_carry(JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    Placement place = {.group = files->launch.rank, .groups = files->launch.ranks, .origin = files->launch.origin};
+    if (!files->control || job->comm.master) return OK;
+    snprintf(place.host, sizeof place.host, "%s", job->host);
+    TRY(comm_carrier_start(&place, files->control, &files->carrier));
+    job->comm.carrier = files->carrier;
     return OK;
 }
 
@@ -263,6 +281,7 @@ void hosts_leave(JobFiles *files, Status status)
         snprintf(end.message, sizeof end.message, "%.*s", STAR_MESSAGE_BYTES - 1, status_message());
         star_fail(files->control, &end);
     }
+    carrier_end(files->carrier); /* once the others know of a failure: they end theirs, too */
     bool own =
         star_orphaned(files->control) || (star_failed(files->control, &failure) && failure.rank == files->launch.rank);
     fflush(NULL);

@@ -8,6 +8,10 @@
 /* Read the launcher's variables and connect to the other programs; for `train`, `lr-find` and
  * `doctor --hosts`, which meets other builds, too. */
 NODISCARD Status hosts_meet(const Options *options, JobFiles *files);
+/* Fill in what a job has from the channel and the launcher, if there are others. */
+void hosts_join(JobFiles *files);
+/* For a run whose tower processes are followed by others: start what keeps MPI meanwhile, if that connects them. */
+NODISCARD Status hosts_carry(JobFiles *files);
 /* Whether this program writes the records of the run, and prints: it is alone, or rank 0. */
 bool hosts_lead(const JobFiles *files);
 /* Choose the run directory (job_run_dir) on rank 0; the others take over its choice, and the settings of a resumed

@@ -531,6 +531,7 @@ void job_close(JobFiles *files)
     free(files->setting_defaults);
     free(files->resumed_settings);
     free(files->rates);
+    carrier_destroy(files->carrier);
     star_close(files->control);
     memset(files, 0, sizeof *files);
 }

@@ -24,7 +24,8 @@ typedef struct JobFiles {
     char *args_yaml, *env_json, *settings, *setting_defaults;
     char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
     size_t resumed_bytes;
-    Star *control; /* to the other programs of the run (hosts.h), or NULL */
+    Star *control;    /* to the other programs of the run (hosts.h), or NULL */
+    Carrier *carrier; /* of that run (hosts_carry), or NULL */
     Launch launch;
     int gpu_programs, gpu_program; /* programs that see the GPUs of this one, and its number among them (hosts_gpus) */
     int console[2];                /* copies of the standard streams, which another rank redirects; -1: none */

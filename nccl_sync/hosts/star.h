@@ -105,5 +105,7 @@ bool star_unwanted(Star *star, const StarFile *file);
 /* Give the result of this program, wait for the others', and receive the one that all exit with. Ranks that are dead or
  * silent are not waited for long. Other threads may call star_stop, star_turn and star_leave meanwhile. */
 void star_end(Star *star, const StarEnd *mine, StarEnd *result);
+/* After a star_end with success, where all programs go on: as before star_watch. A rank that has left by then has failed. */
+void star_again(Star *star);
 /* star_end waits no longer, and chooses from what is known. */
 void star_leave(Star *star);

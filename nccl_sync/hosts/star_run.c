@@ -164,6 +164,23 @@ void star_end(Star *c, const StarEnd *mine, StarEnd *result)
     pthread_mutex_unlock(&c->mutex);
 }
 
+void star_again(Star *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    c->watching = c->decided = false;
+    for (int r = 0; r < c->ranks; r++) {
+        Peer *peer = &c->peer[r];
+        peer->ended = false;
+        peer->alive_ns = 0;
+        bool connected = r != c->rank && (star_is_root(c) || r == 0);
+        if (!connected || peer->net.fd >= 0) continue;
+        c->orphaned |= r == 0;
+        failure_make(c, ERR_COMM, r, "its %s has ended without a message: it was killed, or its host is down",
+                     c->config.part);
+    }
+    pthread_mutex_unlock(&c->mutex);
+}
+
 void star_leave(Star *c)
 {
     pthread_mutex_lock(&c->mutex);

@@ -3,14 +3,16 @@
 # that is stopped or killed before, at and after a change and resumed ends with the bits of an undisturbed one, on one tower and several,
 # on any number of processes and launched programs; together with --unfreeze-epoch; branches; capsules; what is refused.
 . "$1/tests/support/check.sh"
+. "$source_dir/tests/support/hosts.sh"
 needs_python
 small_data data 96 64 || exit 77
 
-# run NAME ARGUMENT...: 6 steps an epoch
+# run NAME ARGUMENT...: 6 steps an epoch; in several programs if `launch` is a launcher
+launch=()
 run() {
     local name=$1
     shift
-    timeout 300 "$towers" train inception_mini --data-path data --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant --smoothing 0 \
+    timeout 300 "${launch[@]}" "$towers" train inception_mini --data-path data --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant --smoothing 0 \
         --augment --epochs 4 --seed 5 --summary-interval 2 --quiet --experiment "$name" "$@" >out 2>err </dev/null
 }
 sides='--img-size-schedule 8:0,12:1,16:3'

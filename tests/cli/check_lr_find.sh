@@ -3,6 +3,7 @@
 # --lr auto has the bits of one that is given the rate, and is resumed with it, also in several launched programs, which end together when
 # the sweep does not; what has no answer is refused.
 . "$1/tests/support/check.sh"
+. "$source_dir/tests/support/hosts.sh"
 needs_python
 small_data "$work/data" 1024 50 || exit 77
 

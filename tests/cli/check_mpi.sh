@@ -40,12 +40,21 @@ overlaps() {
         complain "$1, overlap: exit $?: $(cat "$folder"/rank-* "$folder/out")"
 }
 
-# leaves MPI CASE WHO TIMEOUT GIVEN: towers 2,2,2 in two processes each; all others end with an error that names rank WHO or its host
-leaves() {
-    local mpi=$1 case=$2 who=$3 timeout=$4 given=$5 rank folder
-    folder=$work/$mpi-$case-$who-$given
+# follows MPI: sums of three processes of each group after each other, with MPI in a carrier
+follows() {
+    local folder=$work/$1-follow
     mkdir "$folder"
-    launch "$mpi" 3 case="$case" towers=2,2,2 processes=2 who="$who" timeout="$timeout" given="$given" out="$folder" >"$folder/out" 2>&1
+    launch "$1" 3 case=sums towers=3,2,3 processes=2 before=2 out="$folder" >"$folder/out" 2>&1 ||
+        complain "$1, processes that follow others: exit $?: $(cat "$folder"/rank-* "$folder/out")"
+    cmp "$work/$1-sums-8:4/sum" "$folder/sum" || complain "$1, processes that follow others: other bits than on one host"
+}
+
+# leaves MPI CASE WHO TIMEOUT GIVEN BEFORE: towers 2,2,2 in two processes each; all others end with an error that names rank WHO or its host
+leaves() {
+    local mpi=$1 case=$2 who=$3 timeout=$4 given=$5 before=$6 rank folder
+    folder=$work/$mpi-$case-$who-$given-$before
+    mkdir "$folder"
+    launch "$mpi" 3 case="$case" towers=2,2,2 processes=2 who="$who" timeout="$timeout" given="$given" before="$before" out="$folder" >"$folder/out" 2>&1
     [[ $? != 0 || $mpi == mpich ]] || complain "$mpi: rank $who, $case: exit 0" # that of Hydra 4.2 is sometimes 0
     for rank in 0 1 2 3 4 5; do
         [[ $rank != "$who" && $((rank / 2)) != $((who / 2)) ]] || continue # its supervisor may have been ended by the launcher
@@ -60,9 +69,11 @@ for mpi in openmpi mpich; do
     tried=$((tried + 1))
     sums "$mpi"
     alongside overlaps "$mpi"
-    for case in abort:2:60000:0 abort:5:60000:1 kill:2:10000:1 kill:3:60000:0 stop:2:10000:0 stop:2:10000:1 stop:5:10000:0 stop:5:10000:1 late:0:10000:0; do
-        IFS=: read -r what who timeout given <<<"$case"
-        alongside leaves "$mpi" "$what" "$who" "$timeout" "$given"
+    alongside follows "$mpi"
+    for case in abort:2:60000:0:0 abort:5:60000:1:0 kill:2:10000:1:0 kill:3:60000:0:0 stop:2:10000:0:0 stop:2:10000:1:0 stop:5:10000:0:0 \
+        stop:5:10000:1:0 late:0:10000:0:0 abort:5:60000:1:1 kill:2:10000:0:1; do
+        IFS=: read -r what who timeout given before <<<"$case"
+        alongside leaves "$mpi" "$what" "$who" "$timeout" "$given" "$before"
     done
     together
 done

@@ -3,14 +3,16 @@
 # stopped or killed before, at and after that epoch and resumed ends with the bits of an undisturbed one, on one tower and several,
 # on any number of processes and launched programs; branches; what is refused.
 . "$1/tests/support/check.sh"
+. "$source_dir/tests/support/hosts.sh"
 needs_python
 small_data data 96 64 || exit 77
 
-# run NAME ARGUMENT...: 6 steps an epoch
+# run NAME ARGUMENT...: 6 steps an epoch; in several programs if `launch` is a launcher
+launch=()
 run() {
     local name=$1
     shift
-    timeout 300 "$towers" train inception_mini --data-path data --img-size 8 --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant \
+    timeout 300 "${launch[@]}" "$towers" train inception_mini --data-path data --img-size 8 --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant \
         --freeze '*,!fc*' --unfreeze-epoch 3 --epochs 4 --seed 5 --summary-interval 0 --quiet --experiment "$name" "$@" >out 2>err </dev/null
 }
 good() { run "$@" || complain "train $*: exit $?: $(tail -n 3 err)"; }
@@ -21,6 +23,9 @@ same() { # NAME OF_NAME
 
 good whole
 good frozen --epochs 2
+good early --stop-epoch 2 --json
+grep -q '"test_accuracy"' out || complain "a run that ends where layers would join does not report its accuracy: $(cat out)"
+cmp -s runs/early/last.safetensors runs/frozen/last.safetensors || complain "a run that ends where layers would join has other weights"
 good four --towers 4 --processes 1
 good four-processes --towers 4 --processes 2
 same four-processes four

@@ -380,8 +380,7 @@ def check(runs, seed, data, weights):
         ways.append(("many", c.arguments + ["--processes", str(rng.randint(2, c.towers))], None, 1))
     if steps > 1:
         ways.append(("killed", c.arguments + few, f"kill:tower={rng.randrange(c.towers)},step={rng.randint(2, steps)},activity=backward", 1))
-    one_program = {"--unfreeze-epoch", "--img-size-schedule"} & set(c.arguments)
-    if c.towers > 1 and not one_program and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]):
+    if c.towers > 1 and c.wide.random() < 0.3 and shutil.which(MPIRUN[0]):
         programs = rng.randint(2, c.towers)
         ways.append(("hosts", c.arguments, None, c.towers if c.sync else programs))
     for name, arguments, fault, programs in ways:

@@ -477,6 +477,54 @@ static int crowd(Star *c)
     return 0;
 }
 
+/* Only rank 2 lives: the others hear of it, and it hears of nobody. */
+static int one_lives(Star *c)
+{
+    CHECK(star_barrier(c, "meet") == OK);
+    star_watch(c);
+    int64_t end_ns = clock_ns() + 3000 * 1000000ll; /* signs of life are passed on once a second */
+    while (star_rank(c) == 2 ? clock_ns() < end_ns : !star_others_alive(c)) {
+        star_turn(c, star_rank(c) == 2 ? clock_ns() : 0);
+        nap();
+    }
+    CHECK(star_rank(c) != 2 || !star_others_alive(c));
+    StarEnd mine = {.rank = star_rank(c)}, all;
+    star_end(c, &mine, &all);
+    CHECK(all.status == OK);
+    return 0;
+}
+
+/* Results, one after the other; rank 1 leaves behind the last, and the others, which go on, learn it. */
+static int goes_on(Star *c)
+{
+    for (int turn = 0; turn < 3; turn++) {
+        int mine = 10 * turn + star_rank(c), all[RANKS];
+        StarEnd end = {.rank = star_rank(c)}, result;
+        CHECK(star_gather(c, &mine, sizeof mine, "its number", all) == OK);
+        for (int r = 0; r < RANKS; r++) CHECK(all[r] == 10 * turn + r);
+        star_watch(c);
+        for (int rounds = 0; rounds < 5 * star_rank(c); rounds++) { /* the last is waited for in each turn */
+            star_turn(c, clock_ns());
+            nap();
+        }
+        star_end(c, &end, &result);
+        CHECK(result.status == OK);
+        if (turn == 2 && star_rank(c) == 1) return 0;
+        for (int rounds = 0; turn == 2 && rounds < 100; rounds++) { /* by then it has left, unnoticed */
+            star_turn(c, clock_ns());
+            nap();
+        }
+        star_again(c);
+    }
+    StarEnd failure;
+    while (!star_failed(c, &failure)) {
+        star_turn(c, clock_ns());
+        nap();
+    }
+    CHECK(failure.status == ERR_COMM && failure.rank == 1);
+    return 0;
+}
+
 /* Runs `life` in `ranks` processes; `killed` ends by a signal, or stays stopped and is then killed. */
 static void run_ranks(int ranks, int (*life)(Star *), int64_t timeout_ms, int killed)
 {
@@ -523,6 +571,16 @@ TEST(test_crowd)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     run_ranks(CROWD, crowd, TIMEOUT_MS, -1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+TEST(test_going_on)
+{
+    run(goes_on, TIMEOUT_MS, -1);
+}
+
+TEST(test_signs_of_life)
+{
+    run(one_lives, TIMEOUT_MS, -1);
 }
 
 TEST(test_stop)

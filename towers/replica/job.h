@@ -143,8 +143,9 @@ typedef struct TrainJob {
     /* Benchmarks: called by rank 0's process after every step; context must be shared memory if the caller reads it. The
      * ledger's rows of step - 1 are complete, those of `step` up to the all-reduce. */
     void (*on_step)(void *context, Ledger *ledger, int64_t step, double seconds, double loss);
-    /* If not NULL, called by every process, with the same result in each: false ends the steps, as does a refused step. */
-    bool (*goes_on)(void *context, bool root, int64_t step, double loss);
+    /* If not NULL, called by every process, with the same result in each: false ends the steps, as does a refused step.
+     * leads: the process is the first of its program. */
+    bool (*goes_on)(void *context, bool leads, int64_t step, double loss);
     void *on_step_context;
 
     /* Called by rank 0's process before the first step, at the end of each epoch, and after every `observe_cycles` cycles

@@ -106,7 +106,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
         p->run.epoch_count = p->run.epoch_correct = p->run.epoch_steps = 0;
         if (is_root(&p->place) && p->job->on_step)
             p->job->on_step(p->job->on_step_context, p->ledger, p->done, (double)(now - before) * 1e-9, loss);
-        if (p->job->goes_on && !p->job->goes_on(p->job->on_step_context, is_root(&p->place), p->done, loss))
+        if (p->job->goes_on && !p->job->goes_on(p->job->on_step_context, leads_group(&p->place), p->done, loss))
             p->total_steps = p->run.step; /* those that have begun */
         before = now;
     }

@@ -9,6 +9,7 @@
  * changes no bit. */
 #include "towers/train/restart.h"
 
+#include "nccl_sync/hosts/star.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -175,7 +176,7 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
 bool stage_due(TrainJob *job, TrainResult *result, Status *st)
 {
     if (*st != OK || !result->stage) return false;
-    bool resumable = has_checkpoint(job);
+    bool resumable = result->begun || job->resume; /* in all programs alike: others may see no checkpoint */
     if (result->signal) {
         char name[SIGNAL_TEXT_BYTES];
         result->saved = resumable;
@@ -183,7 +184,8 @@ bool stage_due(TrainJob *job, TrainResult *result, Status *st)
                    signal_text(result->signal, name), result->stage / job_steps_per_epoch(job) + 1);
         return false;
     }
-    if (resumable) resume_here(job);
+    if (result->begun) resume_here(job);
+    if (job->control) star_again(job->control);
     job_stage(job, result->stage);
     return true;
 }

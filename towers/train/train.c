@@ -15,6 +15,7 @@ Status train_run(const TrainJob *job, TrainResult *result)
     job_stage(&now, 0);
     do st = supervise(&now, tower_process_train, result, NULL);
     while (stage_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
+    carrier_end(now.comm.carrier); /* now, as those of the other programs do */
     result->restarts = now.restarts;
     int rank = now.control ? star_rank(now.control) : 0;
     if ((result->begun || st == OK) && !result->abandoned) /* OK without a step: --epochs 0 */

@@ -1,9 +1,10 @@
 /* Groups of tower processes that only communicate: what mpirun starts in cli/check_mpi.sh. Each launched process is the
  * supervisor of one group, as in training; the group and their number come from the launcher's environment.
  *
- *   hosts_driver case=CASE towers=3,5 processes=2 out=FOLDER [who=RANK] [given=1] [timeout=MS]
+ *   hosts_driver case=CASE towers=3,5 processes=2 out=FOLDER [who=RANK] [given=1] [timeout=MS] [before=N]
  *
- * towers: those of each group; processes: of each group. Writes FOLDER/rank-N with the end of each rank: "OK" or the error
+ * towers: those of each group; processes: of each group; before: so many times other processes make sums first, and a
+ * carrier keeps MPI from them to the last ones. Writes FOLDER/rank-N with the end of each rank: "OK" or the error
  * and its message. Exit status 0 if all processes of the group ended as the case wants.
  *
  *   overlap a sum proceeds while its processes have not asked for it
@@ -18,6 +19,7 @@
 
 #include "kernels/clock.h"
 #include "nccl_sync/hosts.h"
+#include "nccl_sync/link_carried.h"
 #include "tests/support/arguments.h"
 #include "tests/support/gifts.h"
 
@@ -34,6 +36,8 @@ typedef struct Group {
     int towers[RANKS_MAX], all_towers, processes, who;
     bool given; /* `who` leaves behind comm_allreduce_begin */
     int64_t timeout_ms;
+    int before;         /* turns before the last one */
+    Carrier *carrier;   /* owned; NULL without such turns */
     CommShared *shared; /* owned */
     End *end;           /* owned, shared with the processes: [processes] */
     pid_t pid[RANKS_MAX];
@@ -156,13 +160,17 @@ static Status overlap(Comm *comm)
 
 static void rank_live(const Group *g, int process)
 {
-    CommConfig config = {
-        .place = place_of(g, process), .towers = g->all_towers, .max_count = COUNT, .timeout_ms = g->timeout_ms};
+    CommConfig config = {.place = place_of(g, process),
+                         .towers = g->all_towers,
+                         .max_count = COUNT,
+                         .timeout_ms = g->timeout_ms,
+                         .carrier = g->carrier};
     Comm *comm = NULL;
-    bool sum = !strcmp(g->cases, "sums"), overlaps = !strcmp(g->cases, "overlap");
+    bool sum = g->before > 0 || !strcmp(g->cases, "sums"), overlaps = !strcmp(g->cases, "overlap");
     alarm(HANG_S); /* a hang is a failure, not a wait */
-    Status st = g->place.groups > 1 ? comm_hosts_open(&config, g->shared, link_mpi_open, &comm)
-                                    : comm_shm_open(&config, g->shared, &comm);
+    Status st = g->place.groups > 1
+                    ? comm_hosts_open(&config, g->shared, g->carrier ? link_carried_open : link_mpi_open, &comm)
+                    : comm_shm_open(&config, g->shared, &comm);
     if (st == OK) st = sum ? sums(g, comm) : overlaps ? overlap(comm) : leave(g, comm, config.place.rank);
     if (st == OK && sum) st = broadcasts_and_gathers(comm);
     End *end = &g->end[process];
@@ -205,6 +213,37 @@ static void others_wait(const Group *g)
     }
 }
 
+/* Other than 0 if a process has failed. */
+static int turn_run(Group *g)
+{
+    if (comm_shared_create(g->towers[g->place.group], g->processes, COUNT, &g->shared) != OK) exit(5);
+    for (int i = 0; i < g->processes; i++) {
+        g->end[i].status = STATUS_COUNT;
+        g->pid[i] = fork();
+        if (g->pid[i] < 0) exit(5);
+        if (g->pid[i]) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        rank_live(g, i);
+    }
+    int failed = 0, status, leaver = g->who - g->place.rank;
+    bool mine = leaver >= 0 && leaver < g->processes;
+    bool stays = strcmp(g->cases, "abort") != 0; /* it does not end by itself */
+    for (int left = g->processes; left > 0; left--) {
+        pid_t pid = wait(&status);
+        int i = 0;
+        while (i < g->processes && g->pid[i] != pid) i++;
+        if (i == g->processes) exit(5); /* the carrier has ended */
+        failed |= status;
+        if (!status) continue;
+        if (WIFSIGNALED(status))
+            snprintf(g->end[i].message, sizeof g->end[i].message, "ended by signal %d", WTERMSIG(status));
+        comm_shared_abort(g->shared, i); /* as the supervisor does */
+        if (mine && stays && pid != g->pid[leaver]) kill(g->pid[leaver], SIGKILL);
+    }
+    comm_shared_destroy(g->shared);
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const rank_names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", NULL}, *const size_names[] = {
@@ -231,31 +270,14 @@ int main(int argc, char **argv)
     g.place.ranks = g.place.groups * g.processes;
     snprintf(g.place.host, sizeof g.place.host, "host%d", g.place.group);
     size_t bytes = (size_t)g.processes * sizeof *g.end;
-    if (comm_shared_create(g.towers[g.place.group], g.processes, COUNT, &g.shared) != OK) return 5;
     g.end = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (g.end == MAP_FAILED) return 5;
-    for (int i = 0; i < g.processes; i++) {
-        g.end[i].status = STATUS_COUNT;
-        g.pid[i] = fork();
-        if (g.pid[i] < 0) return 5;
-        if (g.pid[i]) continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        rank_live(&g, i);
-    }
-    int failed = 0, status, leaver = g.who - g.place.rank;
-    bool mine = leaver >= 0 && leaver < g.processes;
-    bool stays = strcmp(g.cases, "abort") != 0; /* it does not end by itself */
+    g.before = (int)number_argument(argc, argv, "before", 0);
+    if (g.before && carrier_start(link_mpi_open, &g.place, NULL, &g.carrier) != OK) return 5;
     alarm(HANG_S);
-    for (pid_t pid; (pid = wait(&status)) > 0;) {
-        int i = 0;
-        while (g.pid[i] != pid) i++;
-        failed |= status;
-        if (!status) continue;
-        if (WIFSIGNALED(status))
-            snprintf(g.end[i].message, sizeof g.end[i].message, "ended by signal %d", WTERMSIG(status));
-        comm_shared_abort(g.shared, i); /* as the supervisor does */
-        if (mine && stays && pid != g.pid[leaver]) kill(g.pid[leaver], SIGKILL);
-    }
+    int failed = turn_run(&g);
+    while (!failed && g.before-- > 0) failed = turn_run(&g);
+    carrier_end(g.carrier);
     for (int i = 0; i < g.processes; i++) end_write(&g, i);
     if (failed) others_wait(&g);
     return failed ? 7 : 0;

@@ -1,0 +1,401 @@
+/* A link that outlives tower processes: a process of its own, the carrier, opens it and makes all calls, for the leaders
+ * that follow each other in a program. MPI needs this: in what a launcher has started it can be initialized only once, so
+ * the second process that tries is ended (Open MPI 4.1, MPICH 4.0).
+ *
+ * Leader and carrier share the memory of `Carrier`. The leader copies what it sends into a parcel and gives its number to a
+ * queue; the carrier begins operations in that order, and says in the parcel when one has ended. Notices have two rings. */
+#include "nccl_sync/link_carried.h"
+
+#include "kernels/clock.h"
+#include "nccl_sync/hosts/star.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PARCEL_BYTES = 1 << 19, /* a chunk of a sum, a piece of a broadcast, or the cards of all leaders */
+    NOTICES = 4096,         /* one to each leader; a power of two, because counters wrap */
+    SPINS = 200,            /* rounds without a pause after something has moved */
+    PAUSE_NS = 20000,
+    PAUSE_MAX_NS = 1000000,
+    IDLE_MS = 5,     /* between looks for notices while nothing is in progress */
+    END_MS = 10000,  /* for the other carriers to end, too */
+    LEAVE_MS = 4000, /* for a killed one to end; one that the kernel holds is left */
+    LOOK_EVERY = 64  /* tests between looks whether the carrier lives */
+};
+
+typedef enum Operation { OPERATION_SEND = 0, OPERATION_RECEIVE, OPERATION_BROADCAST, OPERATION_GATHER } Operation;
+
+typedef struct Parcel {
+    Operation operation;
+    int peer; /* or the root of a broadcast */
+    size_t bytes;
+    int request; /* of the carrier's link */
+    _Atomic bool ended;
+    char data[PARCEL_BYTES];
+} Parcel;
+
+/* Written by one side, read by the other. */
+typedef struct NoticeRing {
+    _Atomic uint32_t written, read;
+    int to[NOTICES];
+    Notice notice[NOTICES];
+} NoticeRing;
+
+typedef enum CarrierState { CARRIER_CLOSED = 0, CARRIER_OPENING, CARRIER_OPEN, CARRIER_FAILED } CarrierState;
+
+struct Carrier {
+    pid_t pid; /* 0: it has ended */
+    LinkOpen open;
+    Placement place; /* of a leader, but for its towers */
+    _Atomic uint32_t bell;
+    _Atomic int state; /* CarrierState */
+    Status status;     /* of the failure */
+    StatusText words;
+    _Atomic bool orderly; /* the last leader has closed the link together with all others */
+    _Atomic bool ends;
+    _Atomic bool flushed;
+    _Atomic uint32_t given;
+    int queue[LINK_REQUESTS]; /* numbers of parcels */
+    Parcel parcel[LINK_REQUESTS];
+    NoticeRing out, in;
+};
+
+static void ring_bell(Carrier *c)
+{
+    atomic_fetch_add(&c->bell, 1);
+    syscall(SYS_futex, &c->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+/* False if it is full: a notice may be lost. */
+static bool ring_write(NoticeRing *ring, int to, const Notice *notice)
+{
+    uint32_t at = atomic_load(&ring->written);
+    if (at - atomic_load(&ring->read) == NOTICES) return false;
+    ring->to[at % NOTICES] = to;
+    ring->notice[at % NOTICES] = *notice;
+    atomic_store(&ring->written, at + 1);
+    return true;
+}
+
+static bool ring_read(NoticeRing *ring, int *to, Notice *notice)
+{
+    uint32_t at = atomic_load(&ring->read);
+    if (at == atomic_load(&ring->written)) return false;
+    *to = ring->to[at % NOTICES];
+    *notice = ring->notice[at % NOTICES];
+    atomic_store(&ring->read, at + 1);
+    return true;
+}
+
+/* ---- the carrier */
+
+static Status parcel_begin(Link *link, Parcel *p)
+{
+    const LinkOps *ops = link->ops;
+    switch (p->operation) {
+    case OPERATION_SEND: return ops->send(link, p->peer, p->data, p->bytes, &p->request);
+    case OPERATION_RECEIVE: return ops->receive(link, p->peer, p->data, p->bytes, &p->request);
+    case OPERATION_BROADCAST: return ops->broadcast(link, p->data, p->bytes, p->peer, &p->request);
+    default: return ops->gather(link, p->data, p->bytes, &p->request);
+    }
+}
+
+/* What the carrier has in progress. */
+typedef struct Underway {
+    uint32_t taken;
+    int active[LINK_REQUESTS], count;
+} Underway;
+
+static Status operations_move(Carrier *c, Link *link, Underway *work, bool *moved)
+{
+    for (; work->taken != atomic_load(&c->given); work->taken++) {
+        int parcel = c->queue[work->taken % LINK_REQUESTS];
+        TRY(parcel_begin(link, &c->parcel[parcel]));
+        work->active[work->count++] = parcel;
+        *moved = true;
+    }
+    for (int i = 0; i < work->count;) {
+        bool ended;
+        Parcel *p = &c->parcel[work->active[i]];
+        TRY(link->ops->test(link, p->request, &ended));
+        if (!ended) {
+            i++;
+            continue;
+        }
+        work->active[i] = work->active[--work->count];
+        atomic_store(&p->ended, true);
+        *moved = true;
+    }
+    return OK;
+}
+
+/* Also after a failure, because the leader then notifies the others of it. */
+static Status notices_move(Carrier *c, Link *link, bool *moved)
+{
+    int to;
+    Notice notice;
+    bool heard;
+    while (ring_read(&c->out, &to, &notice)) {
+        TRY(link->ops->notify(link, to, &notice));
+        *moved = true;
+    }
+    atomic_store(&c->flushed, link->ops->flushed(link));
+    if (atomic_load(&c->in.written) - atomic_load(&c->in.read) == NOTICES) return OK; /* the link keeps the others */
+    TRY(link->ops->poll(link, &notice, &heard));
+    if (heard) ring_write(&c->in, 0, &notice);
+    *moved |= heard;
+    return OK;
+}
+
+static void carrier_fail(Carrier *c, Status st)
+{
+    if (st == OK || atomic_load(&c->state) == CARRIER_FAILED) return;
+    c->status = st;
+    status_keep(&c->words);
+    atomic_store(&c->state, CARRIER_FAILED);
+}
+
+/* While an operation is in progress, or the leader is sending a notice, with pauses that become longer; else until the bell
+ * rings. */
+static void carrier_pause(Carrier *c, bool busy, int rounds, uint32_t bell)
+{
+    int64_t longer = (int64_t)PAUSE_NS * (rounds / SPINS);
+    struct timespec pause = {.tv_nsec = longer < PAUSE_MAX_NS ? longer : PAUSE_MAX_NS},
+                    idle = {.tv_nsec = IDLE_MS * 1000000l};
+    if (busy && rounds > SPINS) nanosleep(&pause, NULL);
+    if (!busy) syscall(SYS_futex, &c->bell, FUTEX_WAIT, bell, &idle, NULL, 0);
+}
+
+static _Noreturn void carrier_run(Carrier *c)
+{
+    Link *link = NULL;
+    Underway work = {0};
+    for (int rounds = 0; !atomic_load(&c->ends); rounds++) {
+        uint32_t bell = atomic_load(&c->bell);
+        bool moved = false;
+        if (atomic_load(&c->state) == CARRIER_OPENING) {
+            CommConfig config = {.place = c->place};
+            Status st = c->open(&config, &link);
+            carrier_fail(c, st);
+            if (st == OK) atomic_store(&c->state, CARRIER_OPEN);
+        }
+        if (atomic_load(&c->state) == CARRIER_OPEN) carrier_fail(c, operations_move(c, link, &work, &moved));
+        if (link) carrier_fail(c, notices_move(c, link, &moved));
+        if (moved) rounds = 0;
+        bool failed = atomic_load(&c->state) == CARRIER_FAILED;
+        carrier_pause(c, moved || (work.count > 0 && !failed), rounds, bell);
+    }
+    if (link) link->ops->close(link, atomic_load(&c->orderly));
+    comm_exit(0);
+}
+
+Status carrier_start(LinkOpen open, const Placement *place, Star *control, Carrier **made)
+{
+    pid_t parent = getpid();
+    Carrier *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (c == MAP_FAILED)
+        return FAIL(ERR_MEMORY, "cannot map %zu MiB for messages between programs: %s", sizeof *c >> 20,
+                    strerror(errno));
+    c->open = open;
+    c->place = *place;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) {
+        munmap(c, sizeof *c);
+        return FAIL(ERR_MEMORY, "cannot start the process that carries messages between programs: %s", strerror(errno));
+    }
+    if (pid == 0) {
+        star_forget(control);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(1);
+        prctl(PR_SET_NAME, "carrier");
+        static const int ignored[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGPIPE}; /* a supervisor's affair */
+        for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
+        carrier_run(c);
+    }
+    c->pid = pid;
+    *made = c;
+    return OK;
+}
+
+void carrier_end(Carrier *c)
+{
+    if (!c || !c->pid) return;
+    struct timespec moment = {.tv_nsec = 1000000};
+    int64_t end = clock_ns() + END_MS * 1000000ll;
+    bool orderly = atomic_load(&c->orderly) && atomic_load(&c->state) == CARRIER_OPEN;
+    atomic_store(&c->ends, true);
+    ring_bell(c);
+    while (orderly && clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) nanosleep(&moment, NULL);
+    if (waitpid(c->pid, NULL, WNOHANG) == 0) {
+        kill(c->pid, SIGKILL);
+        end = clock_ns() + LEAVE_MS * 1000000ll;
+        while (clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) nanosleep(&moment, NULL);
+    }
+    c->pid = 0;
+}
+
+void carrier_destroy(Carrier *c)
+{
+    carrier_end(c);
+    if (c) munmap(c, sizeof *c);
+}
+
+/* ---- the leader */
+
+typedef struct CarriedLink {
+    Link link;
+    Carrier *carrier;        /* borrowed */
+    void *to[LINK_REQUESTS]; /* where what comes goes; NULL: nowhere */
+    size_t bytes[LINK_REQUESTS];
+    bool used[LINK_REQUESTS];
+    int tests;
+} CarriedLink;
+
+static Status carrier_check(CarriedLink *l)
+{
+    Carrier *c = l->carrier;
+    if (atomic_load(&c->state) == CARRIER_FAILED) return status_restore(c->status, &c->words);
+    if (l->tests++ % LOOK_EVERY || kill(c->pid, 0) == 0) return OK;
+    return FAIL(ERR_COMM, "the process that carries messages to other programs, %ld, has ended", (long)c->pid);
+}
+
+/* from: what is sent, behind `before` bytes of the parcel; to: where all bytes of the parcel go in the end. */
+static Status operation_give(Link *link, Operation operation, int peer, size_t bytes, const void *from, size_t before,
+                             void *to, size_t all, int *request)
+{
+    CarriedLink *l = (CarriedLink *)link;
+    Carrier *c = l->carrier;
+    int i = 0;
+    while (i < LINK_REQUESTS && l->used[i]) i++;
+    if (i == LINK_REQUESTS || all > PARCEL_BYTES)
+        return FAIL(ERR_INTERNAL, "a message of %zu bytes, or more than %d messages in progress", all, LINK_REQUESTS);
+    Parcel *p = &c->parcel[i];
+    p->operation = operation;
+    p->peer = peer;
+    p->bytes = bytes;
+    atomic_store(&p->ended, false);
+    if (from) memcpy(p->data + before, from, bytes);
+    l->to[i] = to;
+    l->bytes[i] = all;
+    l->used[i] = true;
+    uint32_t given = atomic_load(&c->given);
+    c->queue[given % LINK_REQUESTS] = i;
+    atomic_store(&c->given, given + 1);
+    ring_bell(c);
+    *request = i;
+    return OK;
+}
+
+static Status carried_send(Link *link, int to, const void *from, size_t bytes, int *request)
+{
+    return operation_give(link, OPERATION_SEND, to, bytes, from, 0, NULL, bytes, request);
+}
+
+static Status carried_receive(Link *link, int from, void *to, size_t bytes, int *request)
+{
+    return operation_give(link, OPERATION_RECEIVE, from, bytes, NULL, 0, to, bytes, request);
+}
+
+static Status carried_broadcast(Link *link, void *buf, size_t bytes, int root, int *request)
+{
+    bool mine = ((CarriedLink *)link)->carrier->place.group == root;
+    return operation_give(link, OPERATION_BROADCAST, root, bytes, mine ? buf : NULL, 0, mine ? NULL : buf, bytes,
+                          request);
+}
+
+static Status carried_gather(Link *link, void *all, size_t bytes, int *request)
+{
+    const Placement *place = &((CarriedLink *)link)->carrier->place;
+    size_t before = (size_t)place->group * bytes;
+    return operation_give(link, OPERATION_GATHER, 0, bytes, (const char *)all + before, before, all,
+                          (size_t)place->groups * bytes, request);
+}
+
+static Status carried_test(Link *link, int request, bool *ended)
+{
+    CarriedLink *l = (CarriedLink *)link;
+    Parcel *p = &l->carrier->parcel[request];
+    *ended = atomic_load(&p->ended);
+    if (!*ended) return carrier_check(l);
+    if (l->to[request]) memcpy(l->to[request], p->data, l->bytes[request]);
+    l->used[request] = false;
+    return OK;
+}
+
+static Status carried_notify(Link *link, int to, const Notice *notice)
+{
+    Carrier *c = ((CarriedLink *)link)->carrier;
+    atomic_store(&c->flushed, false);
+    ring_write(&c->out, to, notice);
+    ring_bell(c);
+    return OK;
+}
+
+static Status carried_poll(Link *link, Notice *notice, bool *heard)
+{
+    int to;
+    *heard = ring_read(&((CarriedLink *)link)->carrier->in, &to, notice);
+    return *heard ? OK : carrier_check((CarriedLink *)link);
+}
+
+static bool carried_flushed(Link *link)
+{
+    const Carrier *c = ((CarriedLink *)link)->carrier;
+    return atomic_load(&c->flushed) && atomic_load(&c->out.read) == atomic_load(&c->out.written);
+}
+
+static void carried_close(Link *link, bool orderly)
+{
+    atomic_store(&((CarriedLink *)link)->carrier->orderly, orderly);
+    free(link);
+}
+
+static const LinkOps carried_ops = {
+    .send = carried_send,
+    .receive = carried_receive,
+    .broadcast = carried_broadcast,
+    .gather = carried_gather,
+    .test = carried_test,
+    .notify = carried_notify,
+    .poll = carried_poll,
+    .flushed = carried_flushed,
+    .close = carried_close,
+};
+
+Status link_carried_open(const CommConfig *config, Link **made)
+{
+    Carrier *c = config->carrier;
+    struct timespec moment = {.tv_nsec = 1000000};
+    CarriedLink *l = calloc(1, sizeof *l);
+    if (!l) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", config->place.groups);
+    l->link.ops = &carried_ops;
+    l->carrier = c;
+    atomic_store(&c->in.read, atomic_load(&c->in.written)); /* of the leader before this one */
+    int closed = CARRIER_CLOSED;
+    bool first = atomic_compare_exchange_strong(&c->state, &closed, CARRIER_OPENING);
+    bool clean = atomic_exchange(&c->orderly, false) || first; /* else parcels may be in use */
+    if (first) ring_bell(c);
+    progress_made("MPI_Init_thread");
+    Status st = carrier_check(l);
+    if (st == OK && !clean)
+        st = FAIL(ERR_COMM, "the tower processes before these did not end their messages to other programs together");
+    while (st == OK && atomic_load(&c->state) != CARRIER_OPEN) {
+        st = carrier_check(l);
+        nanosleep(&moment, NULL);
+    }
+    progress_made("MPI_Init_thread");
+    if (st == OK)
+        *made = &l->link;
+    else
+        free(l);
+    return st;
+}
