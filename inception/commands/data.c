@@ -1,7 +1,6 @@
 /* towers data: dispatch, and the subcommands bench and show; see data.h. */
 #include "inception/commands/data.h"
 #include "inception/commands/commands.h"
-#include "inception/job/cores.h"
 #include "inception/job/job.h"
 #include "inception/options/conditions.h"
 #include "inception/options/recipe.h"

@@ -231,14 +231,20 @@ static bool is_folder_name(const char *name)
     return *name && *name != '.' && !strchr(name, '/') && strlen(name) < 200;
 }
 
-/* A reader sorts them, and must find the same labels: the names of the classes if that is their order, else numbers. */
-static Status class_folders_make(Convert *c)
+static bool names_are_folders(const SourceInfo *info)
 {
-    const SourceInfo *info = source_info(c->source);
     bool named = true;
     for (int i = 0; i < info->classes; i++)
         named = named && is_folder_name(info->class_names[i]) &&
                 (i == 0 || strcmp(info->class_names[i - 1], info->class_names[i]) < 0);
+    return named;
+}
+
+/* A reader sorts them, and must find the same labels: the names of the classes if that is their order, else numbers. */
+static Status class_folders_make(Convert *c)
+{
+    const SourceInfo *info = source_info(c->source);
+    bool named = names_are_folders(info);
     c->class_folder = calloc((size_t)info->classes + 1, sizeof *c->class_folder);
     if (!c->class_folder) return FAIL(ERR_MEMORY, "no memory for the names of %d folders", info->classes);
     for (int i = 0; i < info->classes; i++)
@@ -247,10 +253,17 @@ static Status class_folders_make(Convert *c)
     return OK;
 }
 
-/* A class without training images gets no folder, so whoever reads the folders numbers the classes behind it anew. */
+/* Of folders with numbers for names; and of classes without training images, which get no folder, so that whoever reads
+ * the folders numbers the classes behind them anew. */
 static Status class_folders_warn(const Source *train)
 {
     const SourceInfo *info = source_info(train);
+    if (!names_are_folders(info))
+        fprintf(stderr,
+                "warning: the folders are numbers, 0000000 to %07d, in the order of the labels: the classes have no "
+                "names, or names that cannot be folders or are not sorted as these are (--format tar and mds keep "
+                "names and order)\n",
+                info->classes - 1);
     int64_t *images = calloc((size_t)info->classes + 1, sizeof *images);
     int empty = 0;
     if (!images) return FAIL(ERR_MEMORY, "no memory to count the images of %d classes", info->classes);

@@ -120,6 +120,9 @@ for format in tar mds; do
     data 0 info "folder-of-$format"
     grep -qE '^ +2 +40 +8  cow$' out || complain "a folder from $format: $(cat out)"
 done
+cp -r numbers unnamed && cp numbers/test-00000-of-00001 unnamed/train-00000-of-00001
+data 0 convert unnamed folder-of-unnamed --label-base 0
+grep -q 'warning: the folders are numbers, 0000000 to 0000002, in the order of the labels: the classes have no names' err || complain "folders of numbers: $(cat err)"
 cp -r sets/folder grown
 data 0 convert grown grown-tar --format tar --shard-samples 7
 cp grown/val/cow/"$(ls grown/val/cow | head -n 1)" grown/val/cow/new.png # another number of images has another order

@@ -117,9 +117,9 @@ def field(number, data):
 
 
 def feature(value, packed=True):
-    if isinstance(value, bytes):
-        return field(1, field(1, value))
     values = value if isinstance(value, list) else [value]
+    if isinstance(values[0], bytes):
+        return field(1, b"".join(field(1, v) for v in values))
     if isinstance(values[0], float):
         return field(2, field(1, b"".join(struct.pack("<f", v) for v in values)) if packed
                      else b"".join(b"\x0d" + struct.pack("<f", v) for v in values))

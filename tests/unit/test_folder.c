@@ -371,6 +371,9 @@ TEST_WITH(test_ignored, set_up, scratch_drop)
     Source *all;
     assert_int_equal(paths_source_open(paths, 1, &all), OK);
     assert_int_equal(source_info(all)->count, 10); /* with the one beside, and that of val */
+    assert_int_equal(source_info(all)->ignored, 6);
+    assert_non_null(strstr(source_info(all)->ignored_kinds, "2 .gif"));
+    assert_non_null(strstr(source_info(all)->first_ignored, "train/a/1.gif"));
     source_close(all);
 }
 

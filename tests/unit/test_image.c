@@ -457,7 +457,9 @@ TEST(test_progress)
 TEST(test_exif)
 {
     static const uint8_t block[] = {'I', 'I', '*', 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0};
+    static const uint8_t wide[] = {'M', 'M', 0, '*', 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 4, 0, 0, 0, 1, 0, 0, 0, 6};
     assert_int_equal(exif_orientation(block, sizeof block), 6);
+    assert_int_equal(exif_orientation(wide, sizeof wide), 6); /* as a number of 32 bits, which Pillow reads, too */
     for (size_t size = 0; size < sizeof block; size++) {
         uint8_t *copy = malloc(size ? size : 1);
         assert_non_null(copy);

@@ -529,6 +529,7 @@ TEST(test_memory)
     Loader *l = create(&c);
     assert_true(loader_pixels(l, 3, &memory, &bytes));
     assert_int_equal(bytes, 500);
+    assert_int_equal((uintptr_t)memory % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
     assert_false(loader_pixels(l, 4, &memory, &bytes));
     loader_destroy(l);
     c.targets.classes = 25; /* as many bytes as the pixels have */

@@ -81,8 +81,8 @@ Status image_probe(const Bytes *bytes, ImageInfo *info)
         return FAIL(ERR_FORMAT, "%s of %d x %d pixels: sides must be from 1 to %d", image_format_name(found.format),
                     found.w, found.h, IMAGE_SIDE_MAX);
     if ((int64_t)found.h * found.w > image_pixels_max())
-        return FAIL(ERR_FORMAT, "%s of %d x %d pixels: expected at most %" PRId64 " pixels: see --max-pixels",
-                    image_format_name(found.format), found.w, found.h, image_pixels_max());
+        return FAIL(ERR_FORMAT, "%s of %d x %d pixels: expected at most %" PRId64 " pixels%s",
+                    image_format_name(found.format), found.w, found.h, image_pixels_max(), image_pixels_remedy());
     *info = found;
     return OK;
 }

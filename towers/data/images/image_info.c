@@ -12,7 +12,7 @@ static uint32_t number(const uint8_t *at, int bytes, bool little)
 
 int exif_orientation(const uint8_t *tiff, size_t size)
 {
-    enum { TAG = 0x0112, SHORT = 3, ENTRY = 12 };
+    enum { TAG = 0x0112, SHORT = 3, LONG = 4, ENTRY = 12 };
     if (size < 8 || (memcmp(tiff, "II*\0", 4) != 0 && memcmp(tiff, "MM\0*", 4) != 0)) return 1;
     bool little = tiff[0] == 'I';
     size_t first = number(tiff + 4, 4, little);
@@ -22,8 +22,8 @@ int exif_orientation(const uint8_t *tiff, size_t size)
         size_t at = first + 2 + i * ENTRY;
         if (at + ENTRY > size) return 1;
         if (number(tiff + at, 2, little) != TAG) continue;
-        uint32_t value = number(tiff + at + 8, 2, little);
-        return number(tiff + at + 2, 2, little) == SHORT && value >= 1 && value <= 8 ? (int)value : 1;
+        uint32_t type = number(tiff + at + 2, 2, little), value = number(tiff + at + 8, type == LONG ? 4 : 2, little);
+        return (type == SHORT || type == LONG) && value >= 1 && value <= 8 ? (int)value : 1;
     }
     return 1;
 }

@@ -8,15 +8,22 @@ enum { PIXELS_DEFAULT = 178956970, PIXEL_BYTES = 16 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t given = PTHREAD_COND_INITIALIZER;
 static int64_t pixels_max = PIXELS_DEFAULT, taken_bytes;
+static const char *remedy = "";
 
 void image_pixels_limit(int64_t pixels)
 {
+    remedy = pixels > 0 ? ": see --max-pixels" : "";
     pixels_max = pixels > 0 ? pixels : PIXELS_DEFAULT;
 }
 
 int64_t image_pixels_max(void)
 {
     return pixels_max;
+}
+
+const char *image_pixels_remedy(void)
+{
+    return remedy;
 }
 
 int64_t image_memory_take(int64_t bytes)

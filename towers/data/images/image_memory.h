@@ -13,6 +13,7 @@
  * decode. */
 void image_pixels_limit(int64_t pixels);
 int64_t image_pixels_max(void);
+const char *image_pixels_remedy(void); /* ": see --max-pixels" where it was set by this option; "" in a library */
 
 /* Wait for `bytes` of the budget, or for all of it if they are more; returns what was taken, which is to be given
  * back. A thread that holds a part must not take another one. */

@@ -1,6 +1,7 @@
 /* What a batch holds; see slot.h. */
 #include "towers/data/loading/slot.h"
 #include "kernels/array.h"
+#include "kernels/backend.h"
 #include "kernels/clock.h"
 #include "kernels/progress.h"
 
@@ -21,7 +22,7 @@ bool slot_init(const LoaderConfig *config, int32_t capacity, BatchSlot *slot)
     bool mixes = mix_is_on(&config->mix);
     slot->config = config;
     slot->image_bytes = slot_image_bytes(config);
-    slot->pixels = calloc(n, slot->image_bytes);
+    if (n < SIZE_MAX / 2 / slot->image_bytes) slot->pixels = pages_alloc(n * slot->image_bytes); /* for Backend.pin */
     slot->labels = calloc(n, sizeof *slot->labels);
     slot->augment = calloc(n, IMAGE_RECORD * sizeof *slot->augment);
     slot->ids = calloc(n, sizeof *slot->ids);

@@ -70,7 +70,6 @@ static bool line_next(Reader *r)
 /* Names of files lie below the folder of the labels file. */
 static Status name_check(const Reader *r, const char *name)
 {
-    if (!*name) return LINE_FAIL(r, "expected the name of a file");
     bool leaves = *name == '/';
     for (const char *part = name; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
         leaves = leaves || (part[0] == '.' && part[1] == '.' && (!part[2] || part[2] == '/'));
@@ -78,12 +77,29 @@ static Status name_check(const Reader *r, const char *name)
     return OK;
 }
 
-static Status row_add(LabelFile *f, const Reader *r, const char *name)
+/* In place, so that a file has one name: without "./" and "//". */
+static void name_tidy(char *name)
+{
+    char *to = name;
+    for (const char *part = name; *part;) {
+        size_t bytes = strcspn(part, "/"), step = bytes + (part[bytes] == '/');
+        bool here = bytes == 0 || (bytes == 1 && *part == '.');
+        if (!here) {
+            memmove(to, part, step);
+            to += step;
+        }
+        part += step;
+    }
+    *to = 0;
+}
+
+static Status row_add(LabelFile *f, const Reader *r, char *name)
 {
     TRY(name_check(r, name));
-    TRY(array_grow(&f->rows, f->rows_count, sizeof *f->rows, "the rows of a labels file"));
-    f->rows[f->rows_count++] = (LabelRow){.name = name, .line = r->line, .first = f->labels_count};
-    return OK;
+    name_tidy(name);
+    if (!*name) return LINE_FAIL(r, "expected the name of a file");
+    return ARRAY_ADD(f->rows, f->rows_count, "the rows of a labels file",
+                     (LabelRow){.name = name, .line = r->line, .first = f->labels_count});
 }
 
 static Status label_add(LabelFile *f, int32_t class)

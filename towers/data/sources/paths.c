@@ -1,22 +1,30 @@
 /* Lists files and reads them as samples; see paths.h. */
 #include "towers/data/sources/paths.h"
 
-#include <errno.h>
 #include <fts.h>
-#include <sys/stat.h>
 
 #include "towers/data/sources/endings.h"
 #include "towers/data/sources/names.h"
 #include "towers/data/sources/reader.h"
+#include "towers/files/files.h"
 
 typedef struct PathsSource {
     Source base;
     Names paths;
+    Ignored ignored;
+    char ignored_kinds[IGNORED_TEXT_BYTES];
 } PathsSource;
 
 static int by_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static Status file_ignore(PathsSource *p, const FTSENT *file)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%.*s", (int)file->fts_pathlen - (int)file->fts_namelen - 1, file->fts_path);
+    return ignored_add(&p->ignored, folder, file->fts_name);
 }
 
 static Status folder_add(PathsSource *p, char *path)
@@ -32,8 +40,11 @@ static Status folder_add(PathsSource *p, char *path)
             st = FAIL(ERR_IO, "cannot read '%s': %s", entry->fts_path, strerror(entry->fts_errno));
         if (entry->fts_info == FTS_DC)
             st = FAIL(ERR_FORMAT, "'%s' is a symbolic link to a folder that contains it", entry->fts_path);
-        if ((entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE) && ending_is_image(entry->fts_name))
+        bool file = entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE;
+        if (file && ending_is_image(entry->fts_name))
             st = names_add(&p->paths, entry->fts_path);
+        else if (file && entry->fts_name[0] != '.')
+            st = file_ignore(p, entry);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
     fts_close(walk);
@@ -61,6 +72,7 @@ static void paths_close(Source *source)
     PathsSource *p = (PathsSource *)source;
     if (!p) return;
     names_free(&p->paths);
+    ignored_free(&p->ignored);
     free(p);
 }
 
@@ -81,7 +93,13 @@ Status paths_source_open(char *const *paths, int count, Source **made)
         TRY_OUT(S_ISDIR(info.st_mode) ? folder_add(p, paths[i]) : names_add(&p->paths, paths[i]));
     }
     p->base.info.count = p->paths.count;
-    if (p->base.info.count == 0) TRY_OUT(FAIL(ERR_ARG, "no image (" IMAGE_ENDINGS ") in '%s'", paths[0]));
+    ignored_text(&p->ignored, p->ignored_kinds);
+    p->base.info.ignored = p->ignored.count;
+    p->base.info.ignored_kinds = p->ignored_kinds;
+    p->base.info.first_ignored = p->ignored.first;
+    if (p->base.info.count == 0)
+        TRY_OUT(FAIL(ERR_ARG, "no image (" IMAGE_ENDINGS ") in '%s'%s%s", paths[0],
+                     p->ignored.count ? ", only other files: " : "", p->ignored_kinds));
     *made = &p->base;
     p = NULL;
 out:

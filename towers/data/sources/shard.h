@@ -34,9 +34,6 @@ NODISCARD Status shard_add(ShardList *list, const char *where, uint64_t offset, 
 /* The name of a label's class; the first that is given counts. */
 NODISCARD Status shard_class(ShardList *list, int64_t label, const char *name);
 
-/* The kind of a file, by its first bytes. */
-ShardKind shard_sniff(const char *path);
-
 /* List a WebDataset tar by the rules of the Python library: a sample is the consecutive regular members with one key,
  * which is the path up to the first dot of the base name. Image: an ending of endings.h; label: the decimal
  * number in .cls, else the member "label" (or "cls", "class") of the object in .json. */

@@ -3,7 +3,9 @@
 
 #include <dirent.h>
 
+#include "kernels/open.h"
 #include "towers/data/sources/class_names.h"
+#include "towers/data/sources/tfrecord.h"
 
 static const char *const kind_names[SHARD_KINDS] = {
     [SHARD_TAR] = "WebDataset tars", [SHARD_TFRECORD] = "TFRecords", [SHARD_MDS] = "MDS shards"};
@@ -13,6 +15,68 @@ void shard_set_free(ShardSet *set)
     for (int s = 0; s <= SPLITS; s++) names_free(&set->of[s]);
     index_builder_free(&set->index);
 }
+
+/* ---- the kind of a file, by its first bytes */
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
+}
+
+static bool is_named_tar(const char *base)
+{
+    static const char *const parts[] = {".tgz", ".tbz2", ".txz", ".tzst"};
+    bool named = strstr(base, ".tar") != NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) named = named || ends_with(base, parts[i]);
+    return named;
+}
+
+/* Names by the original builders and TensorFlow Datasets: "train-00000-of-01024", "flowers.tfrecord". */
+static bool is_named_tfrecord(const char *base)
+{
+    const char *of = strstr(base, "-of-");
+    return strstr(base, "tfrecord") || strstr(base, "TFRecord") ||
+           (of && of - base >= 5 && strspn(of - 5, "0123456789") >= 5 && strspn(of + 4, "0123456789") >= 5);
+}
+
+static bool is_packed(const uint8_t *head)
+{
+    static const struct {
+        size_t count;
+        uint8_t bytes[6];
+    } marks[] = {{2, {0x1f, 0x8b}},
+                 {3, {'B', 'Z', 'h'}},
+                 {4, {0x28, 0xb5, 0x2f, 0xfd}},
+                 {6, {0xfd, '7', 'z', 'X', 'Z', 0}},
+                 {4, {0x04, 0x22, 0x4d, 0x18}}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (!memcmp(head, marks[i].bytes, marks[i].count)) return true;
+    return false;
+}
+
+static ShardKind shard_sniff(const char *path)
+{
+    enum { HEAD_BYTES = 512, TAR_MAGIC = 257 };
+    static const char *const beside[] = {".idx", ".txt",  ".json", ".md",     ".index",  ".md5",  ".sha1",
+                                         ".csv", ".yaml", ".log",  ".sha256", ".sha512", ".pbtxt"};
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    uint8_t head[HEAD_BYTES] = {0};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (ends_with(base, beside[i])) return SHARD_NONE;
+    int fd = regular_open(path, O_RDONLY, NULL);
+    ShardKind named = is_named_tar(base) ? SHARD_TAR : is_named_tfrecord(base) ? SHARD_TFRECORD : SHARD_NONE;
+    if (named && (ends_with(base, ".parquet") || ends_with(base, ".arrow"))) named = SHARD_TABLE;
+    if (fd < 0) return named;
+    ssize_t got = pread(fd, head, sizeof head, 0);
+    close(fd);
+    if (got < 0) got = 0;
+    if (got >= TAR_MAGIC + 5 && !memcmp(head + TAR_MAGIC, "ustar", 5)) return SHARD_TAR;
+    if (got >= TFRECORD_HEAD && tfrecord_begins(head)) return SHARD_TFRECORD;
+    return named && is_packed(head) ? SHARD_PACKED : named; /* a damaged shard is not passed over */
+}
+
+/* ---- the split of a file */
 
 /* By the words in a file's name: "imagenet-train-000012.tar", "validation-00001-of-00128". */
 static Split split_of_name(const char *name)
@@ -38,6 +102,8 @@ static Split split_of_path(const char *path)
     slash = strrchr(folder, '/');
     return split_of_name(slash ? slash + 1 : folder);
 }
+
+/* ---- folders and lists */
 
 /* Whether a folder directly holds shards, and folders. */
 static void folder_look(const char *path, bool *shards, bool *folders)

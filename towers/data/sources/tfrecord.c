@@ -70,8 +70,10 @@ Status tfrecord_image(Bytes *bytes, uint32_t crc, const char *where)
     if (crc32c_masked(bytes->data, bytes->size) != crc)
         return FAIL(ERR_FORMAT, "%s: the CRC of its %zu bytes is not %08x: damaged", where, bytes->size, crc);
     TRY(example_find(&example, keys, KEYS, found));
-    TRY(feature_bytes(&example, feature_either(found, KEY_IMAGE), &begin, &size));
+    const Feature *image = feature_either(found, KEY_IMAGE);
+    TRY(feature_bytes(&example, image, &begin, &size));
     if (size == 0) return FAIL(ERR_FORMAT, "%s has no image (image/encoded or image)", where);
+    if (begin + size < image->end) return FAIL(ERR_FORMAT, "%s has several images: expected one", where);
     TRY(boxes_take(&example, &found[KEY_BOX], &bytes->boxes));
     memmove(bytes->data, bytes->data + begin, (size_t)size);
     bytes->size = (size_t)size;
