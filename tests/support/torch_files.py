@@ -55,9 +55,9 @@ def storage(key="0", elements=4, kind="FloatStorage"):
     return tuple_of(text("storage"), name("torch", kind), text(key), text("cpu"), number(elements)) + b"Q"
 
 
-def tensor(of=None, offset=0, size=(4,), stride=(1,)):
+def tensor(of=None, offset=0, size=(4,), stride=(1,), marks=b""):
     parts = [of or storage(), number(offset), tuple_of(*map(number, size)), tuple_of(*map(number, stride)), b"\x89"]
-    return name("torch._utils", "_rebuild_tensor_v2") + tuple_of(*parts, name("collections", "OrderedDict") + b")R") + b"R"
+    return name("torch._utils", "_rebuild_tensor_v2") + tuple_of(*parts, name("collections", "OrderedDict") + b")R", marks) + b"R"
 
 
 def state(**items):
@@ -73,7 +73,35 @@ def archive(path, data, storages=(("0", FOUR),), compression=zipfile.ZIP_STORED,
             file.writestr(zipfile.ZipInfo("archive/" + entry), content, compression)
 
 
+def sequence(folder, what, data, keys=("0",), storages=((4, FOUR),), version=1001, little=True):
+    """The form before version 1.6: pickles of a magic number, its version, the machine, the state, the keys; then the storages."""
+    pickles = [b"\x8a\x0a" + bytes.fromhex("6cfc9c46f9206aa85019"), number(version), b"}" + text("little_endian") + (b"\x88" if little else b"\x89") + b"s",
+               data[2:-1], b"]" + MARK + b"".join(map(text, keys)) + b"e"]  # fmt: skip
+    with open(os.path.join(folder, f"bad-sequence_{what}.pth"), "wb") as file:
+        file.write(b"".join(b"\x80\x02" + p + STOP for p in pickles))
+        file.write(b"".join(struct.pack("<q", count) + content for count, content in storages))
+
+
+def hostile_sequences(folder):
+    sequence(folder, "none", state(w=tensor()))  # good, as the next one, which Python 2 would have written
+    pair = b"]" + MARK + text("w") + tensor().replace(b"_rebuild_tensor_v2", b"_rebuild_tensor") + b"e"
+    sequence(folder, "python2", b"\x80\x02" + name("collections", "OrderedDict") + b"]" + pair + b"a\x85R" + STOP)
+    sequence(folder, "odd_pair", b"\x80\x02" + name("collections", "OrderedDict") + b"]" + text("w") + b"a\x85R" + STOP)
+    sequence(folder, "version", state(w=tensor()), version=1002)
+    sequence(folder, "big_endian", state(w=tensor()), little=False)
+    sequence(folder, "short", state(w=tensor()), storages=((2, FOUR[:8]),))
+    sequence(folder, "cut", state(w=tensor()), storages=((4, FOUR[:12]),))
+    sequence(folder, "huge", state(w=tensor()), storages=((2**62, FOUR),))
+    sequence(folder, "unnamed", state(w=tensor()), keys=("0", "1"), storages=((4, FOUR),) * 2)
+    sequence(folder, "twice", state(w=tensor()), keys=("0", "0"), storages=((4, FOUR),) * 2)
+    sequence(folder, "missing", state(w=tensor()), keys=(), storages=())
+    viewed = tuple_of(text("storage"), name("torch", "FloatStorage"), text("0"), text("cpu"), number(4), tuple_of(text("1"), number(0), number(4)))
+    sequence(folder, "view", state(w=tensor(viewed + b"Q")))
+
+
 def hostile(folder):
+    hostile_sequences(folder)
+
     def make(what, data, **options):
         archive(os.path.join(folder, f"bad-{what}.pth"), data, **options)
 
@@ -109,6 +137,7 @@ def hostile(folder):
     make("overflow", state(w=tensor(size=(2**31 - 1,) * 3, stride=(0, 0, 0))))
     make("rank", state(w=tensor(size=(1,) * 9, stride=(1,) * 9)))
     make("rank_differs", state(w=tensor(size=(4, 1))))
+    make("negated", state(w=tensor(marks=b"}" + text("neg") + b"\x88s")))
     make("missing", state(w=tensor(storage("9"))))
     make("short", state(w=tensor()), storages=[("0", FOUR[:8])])
     make("long", state(w=tensor()), storages=[("0", FOUR * 2)])

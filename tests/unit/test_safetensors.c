@@ -222,7 +222,7 @@ TEST(other_formats_are_named)
         size_t count;
         const char *about;
     } cases[] = {
-        {"old.pt", BYTES("\200\2\212\nl\374\234F\371 j\250P\31.\200\2M\351\3."), "of the form before version 1.6"},
+        {"w.pkl", BYTES("\200\4\225\25\0\0\0\0\0\0\0}\224."), "is a pickle, but not of torch.save"},
         {"w.npz", BYTES("PK\3\4\24\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0w.npy"), "is a zip archive"},
         {"w.h5", BYTES("\211HDF\r\n\032\n\0\0\0\0\0\10\10\0"), "is an HDF5 file"},
         {"w.onnx", BYTES("\10\10\22\6towers\32\5"), "is an ONNX model"},

@@ -3,6 +3,7 @@
 
 #include "tests/support/unit.h"
 #include "towers/files/files.h"
+#include "towers/store/torch_file.h"
 #include "towers/store/weights.h"
 
 #define FOLDER TOWERS_SOURCE_DIR "/tests/unit/torch/"
@@ -32,7 +33,7 @@ static const StTensor *wanted(const SafeTensors *file, const char *name, StDtype
 /* The state dict, alone or inside of what trainers save, with and without a prefix. */
 TEST(state_dicts_are_read)
 {
-    static const char *const names[] = {"plain", "checkpoint", "module", "average"};
+    static const char *const names[] = {"plain", "checkpoint", "module", "average", "old"};
     static const float weight[] = {0, 1, 2, 3, 4, 5}, bias[] = {10, 11}, one[] = {1, 1};
     for (int v = 0; v < VERSIONS; v++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -91,7 +92,6 @@ TEST(other_saved_files_are_named)
     static const char *const rows[][2] = {
         {"expand", "tensor 'e' repeats its numbers (expand)"},
         {"whole_model", "save the weights alone: torch.save(model.state_dict(), 'weights.pth')"},
-        {"old", "of the form before version 1.6"},
         {"script", "is a TorchScript module"},
     };
     for (int v = 0; v < VERSIONS; v++)
@@ -105,6 +105,20 @@ TEST(other_saved_files_are_named)
 /* A sequence of pickles and storages that ends anywhere is no shorter set of weights. */
 TEST(a_sequence_ends_where_it_should)
 {
+    char *bytes;
+    size_t count;
+    SafeTensors *file = NULL;
+    assert_int_equal(file_read(FOLDER "2.15-old.pth", 1 << 20, &bytes, &count), OK);
+    for (size_t part = 16; part < count; part++)
+        assert_int_equal(torch_file_parse(bytes, part, "part", &file), ERR_CHECKPOINT);
+    assert_int_equal(torch_file_parse(bytes, count, "whole", &file), OK);
+    safetensors_close(file);
+    free(bytes);
+}
+
+TEST(hostile_files_are_refused)
+{
+    static const float four[] = {1, 2, 3, 4};
     static const char *const rows[][2] = {
         {"none", NULL},
         {"system", "wants posix.system at offset 2, which no state dict needs"},
@@ -138,7 +152,8 @@ TEST(a_sequence_ends_where_it_should)
         {"overflow", "tensor 'w' is too large"},
         {"rank", "sizes or strides make no sense"},
         {"rank_differs", "sizes or strides make no sense"},
-        {"missing", "tensor 'w' has a storage that the archive lacks"},
+        {"negated", "a lazily negated or conjugated tensor at offset 157"},
+        {"missing", "tensor 'w' has a storage that the file lacks"},
         {"short", "has 8 bytes, but its pickle says 4 numbers of type F32"},
         {"long", "has 32 bytes, but its pickle says 4 numbers of type F32"},
         {"two_types", "gives storage 0 two types or sizes"},
@@ -150,6 +165,18 @@ TEST(a_sequence_ends_where_it_should)
         {"no_pickle", "is a zip archive without data.pkl"},
         {"half", "is a damaged zip archive"},
         {"views", "is one view too many of the same numbers"},
+        {"sequence_none", NULL},
+        {"sequence_python2", NULL},
+        {"sequence_odd_pair", "an OrderedDict of something else than pairs"},
+        {"sequence_version", "of another version than 1001"},
+        {"sequence_big_endian", "was written on a big-endian machine"},
+        {"sequence_short", "'0' has 8 bytes, but its pickle says 4 numbers of type F32"},
+        {"sequence_cut", "it ends within its weights"},
+        {"sequence_huge", "it ends within its weights"},
+        {"sequence_unnamed", "lists a storage that its pickle does not name"},
+        {"sequence_twice", "has '0' twice"},
+        {"sequence_missing", "tensor 'w' has a storage that the file lacks"},
+        {"sequence_view", "a storage that is a view of another one"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char path[PATH_BYTES];
@@ -158,6 +185,7 @@ TEST(a_sequence_ends_where_it_should)
         Status st = weights_open(path, &file);
         if (!rows[i][1]) {
             if (st != OK) fail_msg("%s: %s", rows[i][0], status_message());
+            assert_memory_equal(wanted(file, "w", ST_F32, 1, 4, 0)->data, four, sizeof four);
             safetensors_close(file);
         } else if (st != ERR_CHECKPOINT || !strstr(status_message(), rows[i][1])) {
             fail_msg("%s: %d, %s", rows[i][0], st, st == OK ? "accepted" : status_message());

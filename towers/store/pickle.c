@@ -14,6 +14,7 @@ static const struct {
 } callables[] = {
     {"collections", "OrderedDict", MAKES_DICT, 0},
     {"torch._utils", "_rebuild_tensor_v2", MAKES_TENSOR, 0},
+    {"torch._utils", "_rebuild_tensor", MAKES_TENSOR, 0}, /* before version 0.4 */
     {"torch._utils", "_rebuild_parameter", MAKES_PARAMETER, 0},
     {"torch._utils", "_rebuild_parameter_with_state", MAKES_PARAMETER, 0},
     {"torch", "DoubleStorage", IS_STORAGE, ST_F64},
@@ -232,7 +233,8 @@ static bool are_ints(const Machine *m, const PickleValue *tuple)
     return true;
 }
 
-/* _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks) */
+/* _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata): the last is there
+ * only of a lazy view, whose numbers are the negative or the conjugate of those in its storage. */
 static Status push_tensor(Machine *m, const PickleValue *args)
 {
     const PickleValue *storage = argument(m, args, 0, PICKLE_STORAGE), *offset = argument(m, args, 1, PICKLE_INT);
@@ -240,12 +242,36 @@ static Status push_tensor(Machine *m, const PickleValue *args)
     if (!storage || !offset || !sizes || !strides || sizes->count != strides->count || sizes->count > ST_MAX_RANK ||
         !are_ints(m, sizes) || !are_ints(m, strides))
         return refuse(m, "a tensor whose storage, sizes or strides make no sense");
+    if (args->count > 6)
+        return FAIL(ERR_CHECKPOINT,
+                    "'%s': its pickle has a lazily negated or conjugated tensor at offset %zu: save it after "
+                    "resolve_neg() or resolve_conj()",
+                    m->label, m->op_at);
     PickleValue tensor = {.kind = PICKLE_TENSOR, .count = 4};
     tensor.item = malloc(4 * sizeof *tensor.item);
     if (!tensor.item) return FAIL(ERR_MEMORY, "no memory for a tensor of a pickle");
     memcpy(tensor.item, args->item, 4 * sizeof *tensor.item);
     Status st = push(m, tensor);
     if (st != OK) free(tensor.item);
+    return st;
+}
+
+/* OrderedDict(), or as Python 2 wrote it: OrderedDict([[key, value], ...]). */
+static Status push_ordered(Machine *m, const PickleValue *args)
+{
+    const PickleValue *pairs = argument(m, args, 0, PICKLE_LIST);
+    if (args->count > 1 || (args->count && !pairs)) return refuse(m, "an OrderedDict of something else than pairs");
+    PickleValue dict = {.kind = PICKLE_DICT};
+    Status st = OK;
+    for (int32_t i = 0; pairs && i < pairs->count; i++) {
+        const PickleValue *pair = pickle_at(m->pickle, pairs->item[i]);
+        bool is_pair = pair->count == 2 && (pair->kind == PICKLE_LIST || pair->kind == PICKLE_TUPLE);
+        if (!is_pair) TRY_OUT(refuse(m, "an OrderedDict of something else than pairs"));
+        for (int k = 0; k < 2; k++) TRY_OUT(append(&dict, pair->item[k]));
+    }
+    st = push(m, dict);
+out:
+    if (st != OK) free(dict.item);
     return st;
 }
 
@@ -259,9 +285,7 @@ static Status call(Machine *m)
     if (args->kind != PICKLE_TUPLE || what->kind != PICKLE_CALLABLE)
         return refuse(m, "a call of something that is no function");
     switch (callables[what->number].role) {
-    case MAKES_DICT:
-        if (args->count) return refuse(m, "an OrderedDict with arguments");
-        return push(m, (PickleValue){.kind = PICKLE_DICT});
+    case MAKES_DICT: return push_ordered(m, args);
     case MAKES_TENSOR: return push_tensor(m, args);
     case MAKES_PARAMETER:
         if (!argument(m, args, 0, PICKLE_TENSOR)) return refuse(m, "a parameter without a tensor");
@@ -272,7 +296,8 @@ static Status call(Machine *m)
     return refuse(m, "a call of a storage's type");
 }
 
-/* The persistent id ("storage", torch.FloatStorage, "0", "cpu", 1024) */
+/* The persistent id ("storage", torch.FloatStorage, "0", "cpu", 1024). Before version 1.6 a last None said that the storage is
+ * no view of another one. */
 static Status push_storage(Machine *m)
 {
     uint32_t number = 0;
@@ -285,6 +310,7 @@ static Status push_storage(Machine *m)
     if (!type || callables[type->number].role != IS_STORAGE || !key || key->number > 64 || !elements ||
         elements->number < 0)
         return refuse(m, "a storage of an unknown kind");
+    if (id->count > 5 && !argument(m, id, 5, PICKLE_NONE)) return refuse(m, "a storage that is a view of another one");
     return push(m, (PickleValue){.kind = PICKLE_STORAGE,
                                  .dtype = callables[type->number].dtype,
                                  .text = key->text,
@@ -457,9 +483,7 @@ Status pickle_parse(const void *bytes, size_t count, const char *label, Pickle *
     Status st = OK;
     *made = (Pickle){0};
     Machine m = {.bytes = bytes, .count = count, .label = label, .pickle = made};
-    if (count > PICKLE_MAX_BYTES)
-        return FAIL(ERR_CHECKPOINT, "'%s': its pickle has %zu bytes; at most %d are accepted", label, count,
-                    PICKLE_MAX_BYTES);
+    if (count > PICKLE_MAX_BYTES) m.count = PICKLE_MAX_BYTES; /* it ends before, or is refused as cut off */
     for (;;) {
         const unsigned char *op = NULL;
         m.op_at = m.at;
@@ -469,6 +493,7 @@ Status pickle_parse(const void *bytes, size_t count, const char *label, Pickle *
     }
     if (m.marks) TRY_OUT(refuse(&m, "its end in a list"));
     TRY_OUT(pop(&m, &made->root));
+    made->bytes = m.at;
 out:
     free(m.stack);
     free(m.mark);

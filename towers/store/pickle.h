@@ -37,9 +37,11 @@ typedef struct Pickle {
     PickleValue *value; /* owned */
     int32_t values;
     uint32_t root;
+    size_t bytes; /* up to its end: more may follow */
 } Pickle;
 
-/* `bytes` is borrowed by the result; `label` is the file's name in messages. Errors: ERR_CHECKPOINT with the offset. */
+/* The pickle at the beginning of `bytes`, which are borrowed by the result; `label` is the file's name in messages. Errors:
+ * ERR_CHECKPOINT with the offset. */
 NODISCARD Status pickle_parse(const void *bytes, size_t count, const char *label, Pickle *made);
 void pickle_clear(Pickle *pickle);
 

@@ -82,10 +82,9 @@ static Status other_formats_refuse(const char *label, const unsigned char *bytes
     if (count > LENGTH_BYTES && bytes[LENGTH_BYTES] == '{') return OK;
     if (count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5)
         return FAIL(ERR_CHECKPOINT,
-                    "'%s' is a PyTorch file of the form before version 1.6 (a pickle without an archive), which is not "
-                    "read; write it anew in Python:\n  import torch; torch.save(torch.load('%s', map_location='cpu', "
-                    "weights_only=True), 'converted.pth')",
-                    label, label);
+                    "'%s' is a pickle, but not of torch.save; save the weights in Python:\n  "
+                    "torch.save(model.state_dict(), 'weights.pth')",
+                    label);
     if (begins_with(bytes, count, "PK\003\004", 4))
         return FAIL(ERR_CHECKPOINT, "'%s' is a zip archive, but a safetensors file was expected", label);
     if (begins_with(bytes, count, "\211HDF\r\n\032\n", 8))

@@ -1,5 +1,5 @@
-/* The reader of torch_file.h: finds the pickle in the archive (libarchive), the state dict in the pickle, then copies the
- * storages that its tensors use. */
+/* The reader of torch_file.h: finds the pickle in the archive (libarchive) or sequence, the state dict in the pickle, then
+ * copies the storages that its tensors use. */
 #include "towers/store/torch_file.h"
 #include "towers/store/pickle.h"
 
@@ -7,8 +7,8 @@
 #include <archive_entry.h>
 
 typedef struct TorchFile {
-    const void *bytes; /* borrowed */
-    size_t count;
+    const char *bytes; /* borrowed */
+    size_t count, at;  /* of a sequence: what comes next */
     const char *label;
     char *pickle_bytes; /* owned; the pickle's texts lie in it */
     Pickle pickle;
@@ -22,9 +22,18 @@ typedef struct TorchFile {
     int tensors, owned_count;
 } TorchFile;
 
+/* The first pickle of a sequence: the number 0x1950a86a20f9469cfc6c. */
+static const char sequence_begin[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
+enum { BEGIN_BYTES = sizeof sequence_begin - 1, SEQUENCE_VERSION = 1001, COUNT_BYTES = 8 };
+
+static bool is_sequence(const void *bytes, size_t count)
+{
+    return count >= BEGIN_BYTES && memcmp(bytes, sequence_begin, BEGIN_BYTES) == 0;
+}
+
 bool torch_file_is(const void *bytes, size_t count)
 {
-    return count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0;
+    return is_sequence(bytes, count) || (count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0);
 }
 
 /* ---- the archive */
@@ -88,6 +97,11 @@ out:
 
 /* ---- the pickle */
 
+static Status order_refuse(const TorchFile *f)
+{
+    return FAIL(ERR_CHECKPOINT, "'%s' was written on a big-endian machine; save it on a little-endian one", f->label);
+}
+
 static Status pickle_visit(TorchFile *f, struct archive *archive, struct archive_entry *entry)
 {
     const char *name = inner_name(entry);
@@ -96,9 +110,7 @@ static Status pickle_visit(TorchFile *f, struct archive *archive, struct archive
         char order[6] = "";
         TRY(entry_bytes(f, entry, &bytes));
         TRY(entry_take(f, archive, order, bytes < 6 ? bytes : 6));
-        if (memcmp(order, "little", 6))
-            return FAIL(ERR_CHECKPOINT, "'%s' was written on a big-endian machine; save it on a little-endian one",
-                        f->label);
+        if (memcmp(order, "little", 6)) return order_refuse(f);
     }
     if (strcmp(name, "data.pkl")) return OK;
     if (f->pickle_bytes) return FAIL(ERR_CHECKPOINT, "'%s' has two pickles, data.pkl", f->label);
@@ -110,6 +122,46 @@ static Status pickle_visit(TorchFile *f, struct archive *archive, struct archive
     if (!f->pickle_bytes) return FAIL(ERR_MEMORY, "no memory for the pickle of '%s'", f->label);
     TRY(entry_take(f, archive, f->pickle_bytes, bytes));
     return pickle_parse(f->pickle_bytes, bytes, f->label, &f->pickle);
+}
+
+static Status archive_pickle(TorchFile *f)
+{
+    TRY(entries_visit(f, pickle_visit));
+    if (f->pickle_bytes) return OK;
+    return FAIL(
+        ERR_CHECKPOINT,
+        "'%s' is a zip archive without data.pkl (.npz, .keras), but weights are read from safetensors files and "
+        "those of torch.save",
+        f->label);
+}
+
+/* The pickle of a sequence at f->at, which moves behind it. */
+static Status next_pickle(TorchFile *f, Pickle *made)
+{
+    TRY(pickle_parse(f->bytes + f->at, f->count - f->at, f->label, made));
+    f->at += made->bytes;
+    return OK;
+}
+
+/* The second one is the version of the form, the third says what kind of machine wrote it. */
+static Status sequence_pickle(TorchFile *f)
+{
+    Status st = OK;
+    Pickle version = {0}, machine = {0};
+    f->at = BEGIN_BYTES;
+    TRY_OUT(next_pickle(f, &version));
+    const PickleValue *number = pickle_at(&version, version.root);
+    if (number->kind != PICKLE_INT || number->number != SEQUENCE_VERSION)
+        TRY_OUT(FAIL(ERR_CHECKPOINT, "'%s' is of another version than %d of PyTorch's old form", f->label,
+                     SEQUENCE_VERSION));
+    TRY_OUT(next_pickle(f, &machine));
+    const PickleValue *little = pickle_get(&machine, pickle_at(&machine, machine.root), "little_endian");
+    if (!little || little->kind != PICKLE_BOOL || !little->number) TRY_OUT(order_refuse(f));
+    TRY_OUT(next_pickle(f, &f->pickle));
+out:
+    pickle_clear(&version);
+    pickle_clear(&machine);
+    return st;
 }
 
 static bool has_tensor(const TorchFile *f, const PickleValue *dict)
@@ -177,16 +229,11 @@ static int slot_find(const TorchFile *f, const PickleValue *wanted)
     return found ? (int)(found - f->slot) : -1;
 }
 
-static Status storage_visit(TorchFile *f, struct archive *archive, struct archive_entry *entry)
+/* Memory for the storage of slot i, which the file says has so many bytes. */
+static Status storage_make(TorchFile *f, int i, const char *name, size_t bytes)
 {
-    const char *name = inner_name(entry);
-    size_t bytes = 0;
-    if (strncmp(name, "data/", 5) || strlen(name) > 69) return OK;
-    int i = slot_find(f, &(PickleValue){.text = name + 5, .text_bytes = (int32_t)strlen(name + 5)});
-    if (i < 0) return OK;
     const PickleValue *v = f->slot[i];
     if (f->storage[i]) return FAIL(ERR_CHECKPOINT, "'%s' has '%s' twice", f->label, name);
-    TRY(entry_bytes(f, entry, &bytes));
     if ((uint64_t)v->number > f->count || bytes != (size_t)v->number * st_dtype_bytes(v->dtype))
         return FAIL(ERR_CHECKPOINT, "'%s': '%s' has %zu bytes, but its pickle says %" PRId64 " numbers of type %s",
                     f->label, name, bytes, v->number, st_dtype_name(v->dtype));
@@ -195,7 +242,52 @@ static Status storage_visit(TorchFile *f, struct archive *archive, struct archiv
     f->storage[i] = malloc(bytes + 1);
     if (!f->storage[i]) return FAIL(ERR_MEMORY, "no memory for the weights in '%s' (%zu bytes)", f->label, bytes);
     f->owned[f->owned_count++] = f->storage[i];
+    return OK;
+}
+
+static Status storage_visit(TorchFile *f, struct archive *archive, struct archive_entry *entry)
+{
+    const char *name = inner_name(entry);
+    size_t bytes = 0;
+    if (strncmp(name, "data/", 5) || strlen(name) > 69) return OK;
+    int i = slot_find(f, &(PickleValue){.text = name + 5, .text_bytes = (int32_t)strlen(name + 5)});
+    if (i < 0) return OK;
+    TRY(entry_bytes(f, entry, &bytes));
+    TRY(storage_make(f, i, name, bytes));
     return entry_take(f, archive, f->storage[i], bytes);
+}
+
+/* The storage at f->at, which moves behind it. */
+static Status next_storage(TorchFile *f, const PickleValue *key)
+{
+    uint64_t elements = 0, left = f->count - f->at;
+    char name[65];
+    int i = -1;
+    if (key->kind == PICKLE_TEXT && key->number <= 64)
+        i = slot_find(f, &(PickleValue){.text = key->text, .text_bytes = (int32_t)key->number});
+    if (i < 0) return FAIL(ERR_CHECKPOINT, "'%s' lists a storage that its pickle does not name", f->label);
+    if (left >= COUNT_BYTES) memcpy(&elements, f->bytes + f->at, COUNT_BYTES);
+    size_t element = st_dtype_bytes(f->slot[i]->dtype);
+    if (left < COUNT_BYTES || elements > (left - COUNT_BYTES) / element)
+        return FAIL(ERR_CHECKPOINT, "'%s' is cut off: it ends within its weights; download or save it again", f->label);
+    snprintf(name, sizeof name, "%.*s", (int)key->number, key->text);
+    TRY(storage_make(f, i, name, elements * element));
+    memcpy(f->storage[i], f->bytes + f->at + COUNT_BYTES, elements * element);
+    f->at += COUNT_BYTES + elements * element;
+    return OK;
+}
+
+static Status sequence_storages(TorchFile *f)
+{
+    Status st = OK;
+    Pickle keys = {0};
+    TRY_OUT(next_pickle(f, &keys));
+    const PickleValue *list = pickle_at(&keys, keys.root);
+    if (list->kind != PICKLE_LIST) TRY_OUT(FAIL(ERR_CHECKPOINT, "'%s' has no list of its storages", f->label));
+    for (int32_t i = 0; i < list->count; i++) TRY_OUT(next_storage(f, pickle_at(&keys, list->item[i])));
+out:
+    pickle_clear(&keys);
+    return st;
 }
 
 /* ---- tensors */
@@ -252,7 +344,7 @@ static Status tensor_add(TorchFile *f, const char *name, const PickleValue *valu
     const void *from = slot < 0 ? NULL : f->storage[slot];
     View view;
     StTensor *t = &f->tensor[f->tensors];
-    if (!from) return tensor_refuse(f, name, "has a storage that the archive lacks");
+    if (!from) return tensor_refuse(f, name, "has a storage that the file lacks");
     TRY(view_read(f, name, value, storage->number, &view));
     size_t element = st_dtype_bytes(storage->dtype);
     *t = (StTensor){.name = name, .dtype = storage->dtype, .rank = view.rank, .bytes = (size_t)view.count * element};
@@ -341,15 +433,11 @@ Status torch_file_parse(const void *bytes, size_t count, const char *name, SafeT
     Status st = OK;
     const PickleValue *dict = NULL;
     TorchFile f = {.bytes = bytes, .count = count, .label = name};
-    TRY_OUT(entries_visit(&f, pickle_visit));
-    if (!f.pickle_bytes)
-        TRY_OUT(FAIL(ERR_CHECKPOINT,
-                     "'%s' is a zip archive without data.pkl (.npz, .keras), but weights are read from "
-                     "safetensors files and those of torch.save",
-                     name));
+    bool sequence = is_sequence(bytes, count);
+    TRY_OUT(sequence ? sequence_pickle(&f) : archive_pickle(&f));
     TRY_OUT(state_dict_find(&f, &dict));
     TRY_OUT(arrays_create(&f, dict));
-    TRY_OUT(entries_visit(&f, storage_visit));
+    TRY_OUT(sequence ? sequence_storages(&f) : entries_visit(&f, storage_visit));
     TRY_OUT(tensors_take(&f, dict));
     TRY_OUT(safetensors_wrap(name, f.tensor, f.tensors, f.owned, f.owned_count, made));
     f.tensor = NULL;
