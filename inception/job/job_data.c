@@ -2,6 +2,7 @@
 #include "inception/job/job.h"
 
 #include "inception/job/run_settings.h"
+#include "inception/models/published.h"
 #include "inception/options/recipe.h"
 #include "towers/data/loading/fold.h"
 #include "towers/data/sources/endings.h"
@@ -184,20 +185,29 @@ static void ignored_note(JobFiles *files, const SourceInfo *info)
                  (long long)info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
 }
 
-/* Classes of another data set than that of the training are the same ones if their names are. */
+static bool is_synset(const char *name)
+{
+    return name[0] == 'n' && strspn(name + 1, "0123456789") == 8 && !name[9];
+}
+
+/* Classes of another data set than that of the training are the same ones if their names are, or if their ids in WordNet
+ * are those of ImageNet's names. */
 static Status classes_match(JobFiles *files)
 {
     Status st = OK;
+    const SourceInfo *data = source_info(files->test ? files->test : files->train);
+    json_t *synsets = is_synset(data->class_names[data->classes - 1]) ? published_synsets(files->trained) : NULL;
     int count = (int)json_array_size(files->trained);
     const char **names = calloc((size_t)count + 1, sizeof *names);
-    if (!names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", count);
+    if (!names) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the names of %d classes", count));
     for (int i = 0; i < count; i++) {
-        const char *name = json_string_value(json_array_get(files->trained, (size_t)i));
+        const char *name = json_string_value(json_array_get(synsets ? synsets : files->trained, (size_t)i));
         names[i] = name ? name : "";
     }
     if (files->train) TRY_OUT(source_match(&files->train, names, count));
     if (files->test) TRY_OUT(source_match(&files->test, names, count));
 out:
+    json_decref(synsets);
     free(names);
     return st;
 }

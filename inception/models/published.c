@@ -2,17 +2,26 @@
 #include "inception/models/published.h"
 
 #include "inception/models/models.h"
+#include "kernels/array.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 
 #include <ctype.h>
 
-enum { TABLE_BYTES = 16 << 20, ROWS_MAX = 4096, WORD_MAX = 64, ADDRESS_MAX = 2000, SHA256_DIGITS = 64 };
+enum {
+    TABLE_BYTES = 16 << 20,
+    ROWS_MAX = 4096,
+    WORD_MAX = 64,
+    ADDRESS_MAX = 2000,
+    SHA256_LEAST = 8,
+    SHA256_DIGITS = 64,
+    SYNSET_BYTES = 10 /* "n01440764 " before the name of a class */
+};
 
 struct Published {
-    json_t *root[2];   /* owned: that of --weights-table, the built-in one */
-    json_t *imagenet;  /* owned */
-    PublishedRow *row; /* owned */
+    json_t *root[2];               /* owned: that of --weights-table, the built-in one */
+    json_t *imagenet, *background; /* owned: names of ImageNet's classes; "background", then these */
+    PublishedRow *row;             /* owned */
     int count;
 };
 
@@ -40,7 +49,8 @@ int setting_is_plain(const char *text)
 
 static int is_digest(const char *text)
 {
-    return strlen(text) == SHA256_DIGITS && strspn(text, "0123456789abcdef") == SHA256_DIGITS;
+    size_t digits = strspn(text, "0123456789abcdef");
+    return digits >= SHA256_LEAST && digits <= SHA256_DIGITS && !text[digits];
 }
 
 static int is_address(const char *text)
@@ -110,18 +120,18 @@ static Status settings_check(RowPlace place, const json_t *settings)
     return OK;
 }
 
-static Status names_read(RowPlace place, const json_t *value, const json_t *imagenet, const json_t **names)
+static Status names_read(RowPlace place, const json_t *value, const Published *table, const json_t **names)
 {
     const char *list = json_string_value(value);
     size_t i;
     json_t *name;
     *names = NULL;
     if (!value) return OK;
-    if (list && !strcmp(list, "imagenet")) {
-        *names = imagenet;
-        return OK;
-    }
-    if (!json_is_array(value)) return wrong(place, "class_names", "a list of names, or \"imagenet\"");
+    if (list && !strcmp(list, "imagenet")) *names = table->imagenet;
+    if (list && !strcmp(list, "imagenet-background")) *names = table->background;
+    if (*names) return OK;
+    if (!json_is_array(value))
+        return wrong(place, "class_names", "a list of names, \"imagenet\" or \"imagenet-background\"");
     json_array_foreach((json_t *)value, i, name)
     {
         const char *text = json_string_value(name);
@@ -132,7 +142,7 @@ static Status names_read(RowPlace place, const json_t *value, const json_t *imag
     return OK;
 }
 
-static Status row_read(RowPlace place, const json_t *row, const json_t *imagenet, PublishedRow *to)
+static Status row_read(RowPlace place, const json_t *row, const Published *table, PublishedRow *to)
 {
     static const char *const known[] = {"model",  "name",  "title",       "license",  "address",
                                         "sha256", "bytes", "class_names", "settings", NULL};
@@ -152,14 +162,14 @@ static Status row_read(RowPlace place, const json_t *row, const json_t *imagenet
     TRY(text_read(place, row, "title", is_line, "a line of text", &to->title));
     TRY(text_read(place, row, "license", is_line, "a line of text", &to->license));
     TRY(text_read(place, row, "address", is_address, "an address that begins with http:// or https://", &to->address));
-    TRY(text_read(place, row, "sha256", is_digest, "64 hexadecimal digits in lower case", &to->sha256));
+    TRY(text_read(place, row, "sha256", is_digest, "8 to 64 hexadecimal digits in lower case", &to->sha256));
     to->file = strrchr(to->address, '/') + 1;
     if (!is_file(to->file)) return wrong(place, "address", "one that ends in the name of a file");
     value = json_object_get(row, "bytes");
     to->bytes = json_integer_value(value);
     if (value && (!json_is_integer(value) || to->bytes < 1)) return wrong(place, "bytes", "a size");
     TRY(settings_check(place, to->settings));
-    return names_read(place, json_object_get(row, "class_names"), imagenet, &to->names);
+    return names_read(place, json_object_get(row, "class_names"), table, &to->names);
 }
 
 /* ---- tables */
@@ -174,11 +184,9 @@ static Status table_add(Published *table, int slot, const char *text, size_t byt
     size_t rows = json_array_size(root);
     if (!json_is_array(root) || rows > ROWS_MAX)
         return FAIL(ERR_ARG, "%s: expected a list of at most %d rows", name, ROWS_MAX);
-    PublishedRow *all = realloc(table->row, ((size_t)table->count + rows + 1) * sizeof *all);
-    if (!all) return FAIL(ERR_MEMORY, "no memory for %zu rows of %s", rows, name);
-    table->row = all;
     for (size_t i = 0; i < rows; i++) {
-        TRY(row_read((RowPlace){name, i}, json_array_get(root, i), table->imagenet, &all[table->count]));
+        TRY(array_grow(&table->row, table->count, sizeof *table->row, "the table of published weights"));
+        TRY(row_read((RowPlace){name, i}, json_array_get(root, i), table, &table->row[table->count]));
         table->count++;
     }
     return OK;
@@ -187,15 +195,16 @@ static Status table_add(Published *table, int slot, const char *text, size_t byt
 static Status table_begin(Published **made)
 {
     Published *table = calloc(1, sizeof *table);
-    if (!table || !(table->imagenet = json_array())) {
+    if (!table || !(table->imagenet = json_array()) || !(table->background = json_pack("[s]", "background"))) {
         published_close(table);
         return FAIL(ERR_MEMORY, "no memory for the table of published weights");
     }
     for (const char *line = embedded("imagenet"); *line;) {
         size_t length = strcspn(line, "\n");
-        json_array_append_new(table->imagenet, json_stringn(line, length));
+        json_array_append_new(table->imagenet, json_stringn(line + SYNSET_BYTES, length - SYNSET_BYTES));
         line += length + (line[length] == '\n');
     }
+    json_array_extend(table->background, table->imagenet);
     *made = table;
     return OK;
 }
@@ -235,6 +244,7 @@ void published_close(Published *table)
     if (!table) return;
     for (int i = 0; i < 2; i++) json_decref(table->root[i]);
     json_decref(table->imagenet);
+    json_decref(table->background);
     free(table->row);
     free(table);
 }
@@ -269,4 +279,26 @@ const PublishedRow *published_file(const Published *table, const char *file)
     for (int i = 0; i < table->count; i++)
         if (!strcmp(table->row[i].file, file)) return &table->row[i];
     return NULL;
+}
+
+/* ---- ImageNet's classes */
+
+json_t *published_synsets(const json_t *names)
+{
+    enum { CLASSES = 1000 };
+    size_t count = json_array_size(names), first = count == CLASSES + 1;
+    const char *line = embedded("imagenet");
+    json_t *ids = count == CLASSES + first ? json_array() : NULL;
+    if (first) json_array_append(ids, json_array_get(names, 0));
+    for (size_t i = first; ids && i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        size_t length = strcspn(line, "\n") - SYNSET_BYTES;
+        if (!name || strlen(name) != length || strncmp(name, line + SYNSET_BYTES, length) != 0) {
+            json_decref(ids);
+            return NULL;
+        }
+        json_array_append_new(ids, json_stringn(line, SYNSET_BYTES - 1));
+        line += SYNSET_BYTES + length + 1;
+    }
+    return ids;
 }

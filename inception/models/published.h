@@ -5,8 +5,10 @@
  *   model, name            what a user writes: "resnet18", "imagenet"
  *   title, license         for people
  *   address                http or https; the last part is the name of the file in the cache
- *   sha256, bytes          of the file; bytes may be absent
- *   class_names            a list of names, or "imagenet" for those of imagenet.txt
+ *   sha256                 of the file, or its first 8 or more digits if no more are published (those in the file's name)
+ *   bytes                  of the file; may be absent
+ *   class_names            a list of names, or "imagenet" for those of imagenet.txt, or "imagenet-background" for these after
+ *                          a class "background", which is 0
  *   settings               texts under the keys of about.h: img_size, mean, std, crop, eval_resize, eval_crop, interpolation
  *
  * A table is untrusted text. Everything is checked when it is read; ERR_ARG names the row and what is wrong. */
@@ -39,7 +41,13 @@ Status published_refuse(const Published *table, const char *model, const char *n
 /* The row whose file has this name. */
 const PublishedRow *published_file(const Published *table, const char *file);
 
+/* If these are the names of ImageNet's classes, with a background before them or without: their ids in WordNet, which
+ * ImageNet's folders have ("n01440764"), in the same order, as an array that the caller owns; otherwise NULL. */
+json_t *published_synsets(const json_t *names);
+
 /* True if `text` consists of letters, digits and the characters of numbers and lists, so that it can be a setting. */
 int setting_is_plain(const char *text);
 
-extern const EmbeddedText model_texts[]; /* imagenet.txt and weights.json; the last has a NULL name */
+/* weights.json, and imagenet.txt: of each class of ImageNet, in order, its id in WordNet and its name. The last has a NULL
+ * name. */
+extern const EmbeddedText model_texts[];

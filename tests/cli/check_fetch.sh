@@ -100,7 +100,7 @@ refused 2 "does not end in the name of a file" fetch "$base/good/"
 refused 2 "does not end in the name of a file" fetch "$base/good/.hidden-12345678.bin"
 refused 2 "does not end in the name of a file" fetch "$base/good/a-12345678.bin?x=y"
 refused 2 "expected 64 hexadecimal digits" fetch "$base/good/$name" --sha256 1234
-known="are known, only resnet18:imagenet, resnet50:imagenet, resnet50:imagenet-v2, inception_v3:imagenet: choose one of these"
+known="are known, only resnet18:imagenet, resnet50:imagenet, resnet50:imagenet-v2, inception_v3:imagenet, googlenet:imagenet, inception_v4:imagenet, inception_resnet_v2:imagenet: choose one of these"
 refused 2 "no published weights 'none' of resnet18 $known" fetch resnet18:none
 refused 2 "no published weights of fashion_cnn $known" fetch fashion_cnn
 refused 2 "no published weights 'imagenet' of fashion_cnn $known" train fashion_cnn --pretrained imagenet --dataset synthetic
@@ -112,12 +112,12 @@ refused 2 "--dry-run needs weights" fetch --dry-run
 
 # the list, the commands for another machine, and a table of one's own
 "$towers" fetch >"$out" 2>"$err" || complain "the list: $(cat "$err")"
-for row in resnet18:imagenet resnet50:imagenet resnet50:imagenet-v2 inception_v3:imagenet; do
+for row in resnet18:imagenet resnet50:imagenet resnet50:imagenet-v2 inception_v3:imagenet googlenet:imagenet inception_v4:imagenet inception_resnet_v2:imagenet; do
     grep -q "^$row " "$out" || complain "the list lacks $row"
     "$towers" fetch "$row" --dry-run >"$work/commands" || complain "--dry-run of $row"
     grep -q '^curl -fL' "$work/commands" && grep -q '^sha256sum .* | grep ' "$work/commands" || complain "--dry-run of $row: $(cat "$work/commands")"
 done
-"$towers" fetch --json | python3 -c 'import json, sys; rows = [json.loads(line) for line in sys.stdin]; assert all(r["address"].rsplit("/", 1)[1].rsplit("-", 1)[1][:8] == r["sha256"][:8] and not r["cached"] for r in rows) and len(rows) >= 4' ||
+"$towers" fetch --json | python3 -c 'import json, sys; rows = [json.loads(line) for line in sys.stdin]; assert all(r["address"].rsplit("/", 1)[1].rsplit("-", 1)[1][:8] == r["sha256"][:8] and not r["cached"] for r in rows) and len(rows) >= 7' ||
     complain "the list as JSON"
 rm -rf "$cache"
 "$towers" fetch "$base/good/$name" --dry-run >"$work/commands" && bash "$work/commands" >/dev/null 2>"$err" || complain "the commands of --dry-run: $(cat "$err")"
@@ -215,7 +215,7 @@ import json
 row = json.load(open("table.json"))[0]
 bad = {"model": ["resnet19", 7, ""], "name": ["a b", "x" * 65, "\u0000a"], "title": ["", "a\nb"], "license": [None],
        "address": ["ftp://a/b", "http://a/", "http://a/..", "file:///etc/passwd", "http://a/b c", "http://a/\u001b[31m"],
-       "sha256": ["0" * 63, "G" * 64, "A" * 64], "bytes": [0, -1, 1.5, "7"], "class_names": ["other", [1], ["a\nb"]],
+       "sha256": ["0" * 7, "0" * 65, "G" * 64, "A" * 64], "bytes": [0, -1, 1.5, "7"], "class_names": ["other", [1], ["a\nb"]],
        "settings": [[], {"lr": "1"}, {"mean": "0.5\nlr: 1"}, {"mean": 0.5}, {"std": ""}], "more": [1]}
 count = 0
 for key, values in bad.items():

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; published_at(table, i); i++) {
         const PublishedRow *row = published_at(table, i);
         if (!published_find(table, row->model, row->name) || !published_file(table, row->file)) abort();
-        if (strchr(row->file, '/') || row->file[0] == '.' || !*row->file || strlen(row->sha256) != 64) abort();
+        if (strchr(row->file, '/') || row->file[0] == '.' || !*row->file || strlen(row->sha256) < 8) abort();
     }
     published_close(table);
     return 0;
