@@ -95,6 +95,7 @@ typedef struct GateRules {
 typedef struct GateReport {
     double grad_norm; /* of the averaged gradient */
     float scale;      /* that it was computed with */
+    float refill;     /* gate_refill, which grad_norm includes */
     float next_scale;
     int32_t commit, overflow, halted, good;
 } GateReport;
@@ -244,6 +245,7 @@ GATE_CALL void gate_rules_apply(const GateDecideCall *v)
     GateReport *report = v->report;
     report->grad_norm = norm;
     report->scale = phase->scale;
+    report->refill = (float)refill;
     report->commit = commit;
     report->overflow = overflow && !state->halted;
     report->halted = state->halted;

@@ -66,7 +66,7 @@ def main():
     outcome = follow_run.ended(args.run)
     if not outcome:
         return
-    for path in follow_run.existing(args.run, *follow_run.FILES, follow_run.WEIGHTS):
+    for path in follow_run.existing(args.run, *follow_run.FILES) + follow_run.weights(args.run):
         client.log_artifact(number, path)
     status = {"finished": "FINISHED", "ended early": "FINISHED", "failed": "FAILED"}.get(outcome["outcome"], "KILLED")
     client.set_terminated(number, status)

@@ -3,19 +3,20 @@
     for kind, number, values in follow(run, after_step, after_epoch, wait): ...
 
 `kind` is "step" (a row of metrics.jsonl) or "epoch" (a row of results.csv); `number` is the step, `values` {name: number}.
-Lists become a number for each tower, tower_loss/0. Ends when the run has ended and everything has been read, or, with
+Lists become a number for each tower, tower_loss/0; the names of a GAN begin with the phase, critic/mean_loss. Ends when the run has ended and everything has been read, or, with
 wait=False, at the end of what there is now."""
 import argparse
+import ast
 import csv
 import hashlib
 import json
 import math
 import os
+import re
 import time
 
 
 FILES = ("report.html", "args.yaml", "env.json", "first-batch.jpg", "mistakes.jpg", "mistakes.csv", "confusion.csv")
-WEIGHTS = "best.safetensors"
 
 
 def arguments(description, group):
@@ -36,14 +37,19 @@ def existing(run, *names):
     return [path for path in (os.path.join(run, name) for name in names) if os.path.exists(path)]
 
 
+def weights(run):
+    """The best ones, or the last of a run that was not evaluated."""
+    return existing(run, "best.safetensors", "last.safetensors")[:1]
+
+
 def settings(run):
     """args.yaml without comments and unset options."""
     found = {}
     with open(os.path.join(run, "args.yaml"), encoding="utf-8") as lines:
         for line in lines:
             key, _, rest = line.partition(": ")
-            quoted = rest.startswith('"') # which may hold anything, the mark of a comment as well
-            value = json.JSONDecoder().raw_decode(rest)[0] if quoted else rest.split(" # from ")[0].strip()
+            quoted = re.match(r'"(?:[^"\\]|\\.)*"', rest) # which may hold anything, the mark of a comment as well; Python has its escapes
+            value = ast.literal_eval(quoted[0]) if quoted else rest.split(" # from ")[0].strip()
             if value and not line.startswith("#"):
                 found[key] = value
     return found
@@ -71,13 +77,14 @@ def ended(run):
 
 
 def numbers(row):
-    found = {}
+    found, phase = {}, f"{row['phase']}/" if "phase" in row else "" # a GAN's steps are of two networks
     for key, value in row.items():
+        key = phase + key
         if isinstance(value, dict): # terms of a GAN
             found.update({f"{key}/{name}": one for name, one in numbers(value).items()})
         elif isinstance(value, list):
             found.update({f"{key}/{i}": float(one) for i, one in enumerate(value) if one is not None})
-        elif isinstance(value, (int, float)) and key != "step":
+        elif isinstance(value, (int, float)) and key != phase + "step":
             found[key] = float(value)
     return {key: value for key, value in found.items() if math.isfinite(value)}
 

@@ -51,7 +51,7 @@ def main():
     if outcome:
         for path in follow_run.existing(args.path, *follow_run.FILES):
             run.save(path, base_path=args.path, policy="now")
-        for path in follow_run.existing(args.path, follow_run.WEIGHTS):
+        for path in follow_run.weights(args.path):
             artifact = wandb.Artifact(f"towers-{mark}", type="model")
             artifact.add_file(path)
             run.log_artifact(artifact)

@@ -34,6 +34,13 @@ run own --towers 4 --batch-size 8
 "$weights" close "$work/start/last.safetensors" "$work/one-2/last.safetensors" "$work/own/last.safetensors" 0.5 >/dev/null 2>&1 &&
     complain "towers that normalize by themselves train the same?"
 
+# A short last batch that leaves the first tower out moves the statistics that are exported.
+small_data "$work/nine" 9 8 || exit $?
+data=$work/nine run nine --towers 1 --batch-size 8 --lr 0
+data=$work/nine run nine-sync --tower-batch 1,4,3 --processes 3 --bn-stats sync --lr 0
+"$weights" near "$work/nine/last.safetensors" "$work/nine-sync/last.safetensors" 1e-5 Conv2d_1a_3x3.bn.running_{mean,var} ||
+    complain "sync: the statistics of a tower that had no samples in the last step are exported"
+
 # ---- towers that take turns cannot meet in a layer
 "$towers" train inception_mini --data-path "$work/data" --device cpu --towers 4 --processes 2 --bn-stats sync --output-dir "$work" --experiment turns >/dev/null 2>"$work/err"
 [[ $? == 2 ]] && grep -q 'for 4 towers use --processes 4' "$work/err" || complain "turns: $(cat "$work/err")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # scripts/follow_mlflow.py and follow_wandb.py with the real packages, offline: every number of a live run, of a finished and of a
-# failed one, once each, whatever killed or ended the follower between; settings, state and the best weights.
+# failed one and of a GAN, once each, whatever killed or ended the follower between; settings, state and the best weights.
 # The packages are installed once into virtual environments in the user's cache. Arguments: source folder, binary.
 . "$1/tests/support/check.sh"
 needs_python
@@ -40,11 +40,18 @@ follow wandb runs/live || complain "wandb, at its first end: $(tail -n 3 follow.
 train live --towers 4 --batch-size 2 --epochs 20 --max-steps 320 --resume auto || complain "the run goes on: $(tail -n 3 train.out)"
 train one --batch-size 16 --epochs 2 || complain "one: $(tail -n 3 train.out)"
 train bad --batch-size 16 --epochs 2 --opt momentum --lr 1e6 && complain "a run with a rate of a million ends well"
-for run in live one bad; do
+"$towers" train wgan_gp --width 4 --img-size 8 --data-path data --threads 1 --batch-size 16 --max-steps 12 --quiet --experiment gan >train.out 2>&1 </dev/null ||
+    complain "gan: $(tail -n 3 train.out)"
+for run in live one bad gan; do
     for kind in mlflow wandb mlflow wandb; do
         follow $kind runs/$run || complain "$kind of $run: $(tail -n 3 follow.out)"
     done
 done
+name=$'d \U1F600 \\ " # from' # a text of args.yaml may hold anything
+ln -s data "$name"
+"$towers" train fashion_cnn --data-path "$name" --threads 1 --max-steps 1 --quiet --experiment face >train.out 2>&1 || complain "face: $(tail -n 3 train.out)"
+python3 -c 'import os, sys; sys.path.insert(0, sys.argv[1]); import follow_run; found = follow_run.settings("runs/face")["data-path"]; assert os.fsencode(found) == os.fsencode(sys.argv[2]), found' \
+    "$source_dir/scripts" "$name" || complain "the settings of a run whose data have an emoji in their name"
 follow mlflow nowhere && complain "mlflow: no run is accepted"
 follow wandb nowhere && complain "wandb: no run is accepted"
 
@@ -56,11 +63,13 @@ def wanted(run):
     found = {}
     for line in open(f"runs/{run}/metrics.jsonl"):
         row = json.loads(line)
-        for key, value in row.items():
+        step, phase = row.pop("step"), row.pop("phase", None)
+        parts = [("", row), *((f"{key}/", row.pop(key)) for key in ("terms", "tower_terms") if key in row)]
+        for key, value in ((part + key, value) for part, values in parts for key, value in values.items()):
             values = {f"{key}/{i}": v for i, v in enumerate(value)} if isinstance(value, list) else {key: value}
             for name, v in values.items():
-                if key != "step" and isinstance(v, (int, float)) and math.isfinite(v):
-                    found[name, row["step"]] = float(v)
+                if isinstance(v, (int, float)) and math.isfinite(v):
+                    found[f"{phase}/{name}" if phase else name, step] = float(v)
     for row in csv.DictReader(open(f"runs/{run}/results.csv")):
         for key, value in row.items():
             if key != "step" and math.isfinite(float(value)):
@@ -80,7 +89,7 @@ from rows import same
 client = MlflowClient()
 number = client.get_experiment_by_name("towers").experiment_id
 runs = {r.info.run_name: r for r in client.search_runs([number])}
-assert sorted(runs) == ["bad", "live", "one"], sorted(runs)
+assert sorted(runs) == ["bad", "gan", "live", "one"], sorted(runs)
 for name, run in runs.items():
     have = {}
     for key in run.data.metrics:
@@ -91,7 +100,8 @@ for name, run in runs.items():
     same(name, have)
     assert run.info.status == {"bad": "FAILED"}.get(name, "FINISHED"), (name, run.info.status)
     files = {f.path for f in client.list_artifacts(run.info.run_id)}
-    assert {"report.html", "args.yaml"} <= files and ("best.safetensors" in files) == (name != "bad"), (name, files)
+    weights = {"bad": set(), "gan": {"last.safetensors"}}.get(name, {"best.safetensors"})
+    assert {"report.html", "args.yaml"} | weights <= files and len(weights) == sum("safetensors" in f for f in files), (name, files)
 assert runs["live"].data.params["towers"] == "4" and runs["bad"].data.params["lr"] == "1000000", runs["live"].data.params
 folder = client.download_artifacts(runs["one"].info.run_id, "best.safetensors")
 assert open(folder, "rb").read() == open("runs/one/best.safetensors", "rb").read()
@@ -136,11 +146,11 @@ for path in sorted(glob.glob("wandb/offline-run-*/*.wandb")):
                     at = (run, key, row["epoch/epoch"] if key.startswith("epoch/") else row.get("_step", record.history.step.num))
                     assert at not in numbers, (names[run], at)
                     numbers[at] = float(value)
-assert sorted(names.values()) == ["bad", "live", "one"], names
+assert sorted(names.values()) == ["bad", "gan", "live", "one"], names
 for run, name in names.items():
     steps = {float(r["epoch"]): int(r["step"]) for r in csv.DictReader(open(f"runs/{name}/results.csv"))}
     same(name, {(key, steps[at] if key.startswith("epoch/") else at): v for (r, key, at), v in numbers.items() if r == run})
-assert {names[r]: codes[-1] for r, codes in ends.items()} == {"bad": 1, "live": 0, "one": 0}, ends
-assert {names[r]: n for r, n in saved.items()} == {"live": 2, "one": 1}, saved # a version for each of its ends
+assert {names[r]: codes[-1] for r, codes in ends.items()} == {"bad": 1, "gan": 0, "live": 0, "one": 0}, ends
+assert {names[r]: n for r, n in saved.items()} == {"live": 2, "one": 1, "gan": 1}, saved # a version for each of its ends
 PYTHON
 check_end "MLflow and W&B have every number of live, resumed, finished and failed runs, once, and the best weights"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --prometheus: the file has the numbers of a step as metrics.jsonl has them, with one tower and with several; it is always whole, and
+# --prometheus: the file has the numbers of a step as metrics.jsonl has them, with one tower, with several and of a GAN; it is always whole, and
 # replaced at most once a second; names of runs are escaped; what is refused.
 . "$1/tests/support/check.sh"
 needs_python
@@ -34,10 +34,13 @@ assert all(gap > 0.9 for gap in gaps), gaps
 PYTHON
 wait $job
 [[ -z $(ls -A collector | grep -v '^towers.prom$') ]] || complain "left in the folder: $(ls -A collector)"
+"$towers" train wgan_gp --width 4 --img-size 8 --dataset synthetic --threads 1 --batch-size 8 --max-steps 12 --quiet --experiment gan --prometheus gan.prom \
+    >out 2>err </dev/null || complain "gan: $(cat err)"
 python3 - <<'PYTHON' || complain "the numbers of the last step"
 import json, math, re
-for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\', 'collector/towers.prom', 3, 600)):
+for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\', 'collector/towers.prom', 3, 600), ('runs/gan', 'gan.prom', 1, 12)):
     row = json.loads(open(f'{run}/metrics.jsonl').read().splitlines()[-1])
+    phase = f',phase="{row["phase"]}"' if 'phase' in row else ''
     label = run.replace('\\', '\\\\').replace('"', '\\"')
     numbers, kinds = {}, set()
     for line in open(path).read().splitlines():
@@ -55,10 +58,10 @@ for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\
         if isinstance(value, list):
             assert len(value) == towers, key
             for t, one in enumerate(value):
-                have = numbers.pop((f'towers_{key}', f',tower="{t}"'))
+                have = numbers.pop((f'towers_{key}', f'{phase},tower="{t}"'))
                 assert have == one or (one is None and math.isnan(have)), (key, have, one)
-        elif not isinstance(value, str):
-            have = numbers.pop((f'towers_{key}', ''))
+        elif not isinstance(value, (str, dict)):
+            have = numbers.pop((f'towers_{key}', phase))
             assert have == value or (value is None and math.isnan(have)), (key, have, value)
     assert not numbers, numbers
 PYTHON

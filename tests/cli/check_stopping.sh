@@ -102,6 +102,14 @@ wanted=$(awk -F, -v goal="$goal" 'NR > 1 && $5 + 0 <= goal + 0 { print $1; exit 
 train goal --lr 0.05 --opt momentum --epochs 12 --stop-at "$goal" --monitor loss || complain "--stop-at: $(cat "$err")"
 [[ $(epochs goal) == "$wanted" ]] && grep -q "has reached --stop-at" "$err" || complain "--stop-at $goal: $(epochs goal) epochs, wanted $wanted: $(cat "$err")"
 
+# The best weights of a run that was lengthened may be those of its first end, within an epoch; its records then say so.
+fall=(--opt momentum --sched piecewise --lr-schedule "0.05;4.45;50" --clip-norm 1)
+train kept "${fall[@]}" --max-steps 40 || complain "--max-steps: $(cat "$err")"
+train kept --resume auto "${fall[@]}" --max-steps 45 || complain "a longer run: $(cat "$err")"
+expected=$(awk -F, 'NR > 1 && $6 > best { best = $6; step = $2 } END { print step ": " best }' runs/kept/results.csv)
+"$towers" eval runs/kept --json >"$out" 2>"$err" || complain "eval: $(cat "$err")"
+[[ $expected == 40:* ]] && grep -q "\"top1\": *${expected#40: }" "$out" || complain "the best epoch is that of step $expected, its weights have $(cat "$out")"
+
 # The learning rate follows the losses of results.csv by PyTorch's rule; killed and resumed, in one process and in one for each of four
 # towers, with the same bits.
 plateau=(--opt momentum --lr 0.05 --epochs 9 --patience 7 --min-delta 0.001 --monitor loss --sched plateau --plateau-patience 0 --plateau-threshold 0.3
@@ -114,8 +122,12 @@ for count in 1 4; do
         if (best == "" || $5 < best * 0.7) { best = $5; bad = 0 } else bad++
         if (cooldown > 0) { cooldown--; bad = 0 }
         if (bad > 0) { lr *= 0.5; cooldown = 1; bad = 0; fell++ }
-    } END { if (!fell) { print "the rate never fell"; exit 1 } }' "runs/whole$count/results.csv" >"$work/told" || complain "$count towers: $(cat "$work/told")"
-    grep -q "^learning rate 0.05 -> 0.025 after step" "$err" || complain "the new rate is not told: $(cat "$err")"
+    } END { if (!fell) { print "the rate never fell"; exit 1 } }' "runs/whole$count/results.csv" >"$work/rates" || complain "$count towers: $(cat "$work/rates")"
+    grep -q "^learning rate 0.05 -> 0.025 after step" "$err" || complain "the new rate is not reported: $(cat "$err")"
+    # The evaluation in the middle of an epoch, at the end of a run that a longer one continues, decides nothing.
+    train "longer$count" --towers $count --processes 1 "${plateau[@]}" --max-steps 13 || complain "--max-steps, $count towers: $(cat "$err")"
+    train "longer$count" --resume auto --towers $count --processes 1 "${plateau[@]}" --max-steps 81 || complain "a longer run, $count towers: $(cat "$err")"
+    cmp -s <(cut -d, -f1-8 "runs/whole$count/results.csv") <(cut -d, -f1-8 "runs/longer$count/results.csv" | grep -v ^2,13,) || complain "$count towers: other epochs in a run that was lengthened"
     train "killed$count" --towers $count --processes $count "${plateau[@]}" &
     for ((i = 0; i < 600; i++)); do
         [[ -e runs/killed$count/ckpt/latest && $(cat "runs/killed$count/ckpt/latest") > step-0000000020 ]] && break

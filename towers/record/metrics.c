@@ -374,11 +374,6 @@ static int64_t csv_line_step(const char *line, size_t count)
     return comma ? line_number(comma + 1, count - (size_t)(comma + 1 - line)) : -1;
 }
 
-static int64_t csv_line_epoch(const char *line, size_t count)
-{
-    return line_number(line, count);
-}
-
 /* For the log, from which only an incomplete last line is removed. */
 static int64_t log_line_step(const char *line, size_t count)
 {
@@ -398,11 +393,11 @@ static Status file_prepare(const char *run_dir, RecordFile file, int64_t resume_
     return append_open(path, false, &metrics->file[file]);
 }
 
-Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch)
+Status metrics_forget_epochs(const char *run_dir, int64_t last_step)
 {
     char path[PATH_BYTES];
     TRY(path_join(path, run_dir, "results.csv"));
-    return lines_cut(path, last_epoch, csv_line_epoch);
+    return lines_cut(path, last_step, csv_line_step);
 }
 
 Status metrics_forget_end(const char *run_dir, int64_t step)

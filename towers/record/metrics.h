@@ -52,8 +52,8 @@ static inline double last_loss(const StepRecord *r)
 }
 
 typedef struct Metrics Metrics;
-/* Removes the rows of later epochs from results.csv, which need not exist. */
-NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_epoch);
+/* Removes the rows of epochs that ended after this step from results.csv, which need not exist. */
+NODISCARD Status metrics_forget_epochs(const char *run_dir, int64_t last_step);
 /* Removes what the end of an epoch at this step has recorded, before it is recorded again. */
 NODISCARD Status metrics_forget_end(const char *run_dir, int64_t step);
 /* `resume_step` >= 0 keeps rows up to and including it. `row_interval`: steps between rows of metrics.jsonl, which has

@@ -11,8 +11,9 @@ static void help_put(FILE *to, const char *key, const char *text)
     fprintf(to, "\n# TYPE towers_%s gauge\n", key);
 }
 
-/* `place`: the label of what the number belongs to besides the run, "tower" or "head"; NULL: nothing. */
-static void number_put(FILE *to, const char *key, const char *run, const char *place, int index, double value)
+/* `phase`: the step's, or NULL. `place`: the label of what the number belongs to besides, "tower" or "head"; NULL: nothing. */
+static void number_put(FILE *to, const char *key, const char *run, const char *phase, const char *place, int index,
+                       double value)
 {
     char text[40];
     fprintf(to, "towers_%s{run=\"", key);
@@ -22,6 +23,7 @@ static void number_put(FILE *to, const char *key, const char *run, const char *p
         else
             fprintf(to, strchr("\\\"", *p) ? "\\%c" : "%c", *p);
     }
+    if (phase) fprintf(to, "\",phase=\"%s", phase);
     if (place) fprintf(to, "\",%s=\"%d", place, index);
     text_real(value, text, sizeof text);
     fprintf(to, "\"} %s\n", isfinite(value) ? text : isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
@@ -43,14 +45,15 @@ static void step_put(FILE *to, const char *run, const StepRecord *r)
 #define DERIVED(type, key, value, when, read, tag, text)                                                               \
     if (IS_##type && (when)) {                                                                                         \
         help_put(to, #key, text);                                                                                      \
-        number_put(to, #key, run, NULL, 0, NUMBER_##type(value));                                                      \
+        number_put(to, #key, run, r->phase, NULL, 0, NUMBER_##type(value));                                            \
     }
 #define TOWER_DERIVED(type, key, value, known, read, tag, text)                                                        \
     if (known) help_put(to, #key, text);                                                                               \
-    for (int t = 0; (known) && t < r->towers; t++) number_put(to, #key, run, "tower", t, NUMBER_##type(value));
+    for (int t = 0; (known) && t < r->towers; t++)                                                                     \
+        number_put(to, #key, run, r->phase, "tower", t, NUMBER_##type(value));
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     if (when) help_put(to, #key, text);                                                                                \
-    for (int t = 0; (when) && t < r->heads - 1; t++) number_put(to, #key, run, "head", t, value);
+    for (int t = 0; (when) && t < r->heads - 1; t++) number_put(to, #key, run, r->phase, "head", t, value);
 #include "towers/record/metrics.def"
 }
 

@@ -227,5 +227,8 @@ void gate_read(const Gate *g, int64_t number, GateResult *result, TowerResult *t
     result->report = *(const GateReport *)block;
     result->l2 = g->config.l2 ? *(const double *)(block + g->l2_at) : 0;
     result->stop = extras[SUM_EXTRA_STOP] > 0;
-    for (int t = 0; t < g->config.towers; t++) towers[t] = tower_read(extras + SUM_EXTRAS + t * GATE_EXTRAS);
+    for (int t = 0; t < g->config.towers; t++) {
+        towers[t] = tower_read(extras + SUM_EXTRAS + t * GATE_EXTRAS);
+        towers[t].grad_norm *= (double)result->report.refill;
+    }
 }

@@ -129,12 +129,17 @@ void job_stage(TrainJob *job, int64_t step)
     job->program.freeze = NULL;
 }
 
+int64_t job_unfreeze_step(const TrainJob *job)
+{
+    return (job->unfreeze_epoch - 1) * job_steps_per_epoch(job);
+}
+
 bool job_stage_ends(const TrainJob *job, int64_t step)
 {
-    int64_t epoch = step / job_steps_per_epoch(job), joins = (job->unfreeze_epoch - 1) * job_steps_per_epoch(job);
+    int64_t epoch = step / job_steps_per_epoch(job);
     bool goes_on = step < job_total_steps(job);
     return (goes_on && stage_side(job, epoch) != job->program.train_side) ||
-           (frozen_join(job, epoch) && (goes_on || step > joins));
+           (frozen_join(job, epoch) && (goes_on || step > job_unfreeze_step(job)));
 }
 
 /* ---- numbers of steps */

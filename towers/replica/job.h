@@ -177,6 +177,8 @@ int job_cycle(const TrainJob *job); /* steps */
 int job_phase_of(const TrainJob *job, int64_t step);
 int64_t job_batches_per_epoch(const TrainJob *job); /* of the data */
 int64_t job_steps_per_epoch(const TrainJob *job);
+/* The step after which frozen parameters join (--unfreeze-epoch). */
+int64_t job_unfreeze_step(const TrainJob *job);
 /* Bring what differs between the stages of a run, train_side and joined, to those of the step after this one. A new stage
  * begins on new processes (restart.h): whether that step needs them. */
 void job_stage(TrainJob *job, int64_t step);

@@ -82,14 +82,16 @@ out:
     return st;
 }
 
-/* The first or last tower that has samples in any step. */
-static int tower_with_samples(const TrainJob *job, bool last)
+/* The first or last tower that has samples in any step. With BN_STATS_SYNC all that have samples have the same statistics:
+ * the first of the largest share, which has some in every step (share.h). */
+static int tower_with_samples(const TrainJob *job)
 {
-    int found = 0;
+    const int32_t *batch = job->shares.batch;
+    int found = -1;
     for (int t = 0; t < job->shares.towers; t++) {
-        if (job->shares.batch[t] == 0) continue;
-        found = t;
-        if (!last) break;
+        if (batch[t] == 0) continue;
+        if (found < 0 || job->bn_stats == BN_STATS_LAST || (job->bn_stats == BN_STATS_SYNC && batch[t] > batch[found]))
+            found = t;
     }
     return found;
 }
@@ -155,7 +157,7 @@ static Status states_merge(TowerProcess *p, float **states, float *merged)
     float weight[TOWERS_MAX];
     BnStats policy = p->job->bn_stats;
     if (policy != BN_STATS_MEAN && policy != BN_STATS_POOLED)
-        return states_sum(p, states, (Pick){.only = tower_with_samples(p->job, policy == BN_STATS_LAST)}, merged);
+        return states_sum(p, states, (Pick){.only = tower_with_samples(p->job)}, merged);
     bool pooled = policy == BN_STATS_POOLED && p->ledger->towers > 1;
     weights_fill(p->job, pooled, weight);
     TRY(states_sum(p, states, (Pick){.only = -1, .weight = weight, .biased = pooled}, merged));

@@ -294,7 +294,7 @@ static Status slot_read(TowerProcess *p, const char *prefix, const SafeTensors *
     WeightMap map = map_of(p, SNAPSHOT_TRAINED);
     WeightMatch match;
     int joining = 0;
-    bool here = p->job->joined && p->run.step == unfreeze_step(p);
+    bool here = p->job->joined && p->run.step == job_unfreeze_step(p->job);
     for (int i = 0; here && i < map.count; i++) joining += names_match(p->job->joined, layout->params[i].name);
     for (size_t i = 0; here && i < layout->trained_elements; i++) p->scratch[i] = fresh;
     if (joining) TRY(weights_unpack(&map, prefix, file, NULL, p->scratch, NULL, &match));
@@ -322,7 +322,7 @@ static Status content_restore(TowerProcess *p, const Checkpoint *checkpoint)
     const SafeTensors *model = checkpoint ? checkpoint->model : NULL, *train = checkpoint ? checkpoint->train : NULL;
     if (checkpoint) TRY(run_state_parse(p, checkpoint->state_json, checkpoint->path));
     TRY(comm_broadcast(p->comm, &p->run, sizeof p->run, 0));
-    if (p->job->joined && p->run.step == unfreeze_step(p)) p->run.joined_updates = p->run.phase[0].updates;
+    if (p->job->joined && p->run.step == job_unfreeze_step(p->job)) p->run.joined_updates = p->run.phase[0].updates;
     r->joined = (float)p->run.joined_updates;
     TRY(arena_unpack(p, r->ema ? "raw." : "", r->ema ? train : model, r->arena[ARENA_PARAM], SNAPSHOT_PARAMS));
     if (r->ema) TRY(arena_unpack(p, "", model, r->ema, SNAPSHOT_PARAMS));

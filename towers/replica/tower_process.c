@@ -136,11 +136,6 @@ bool epoch_end_is_owed(const TowerProcess *p)
     return epoch_ended(p) && p->run.epoch_told != p->run.step;
 }
 
-int64_t unfreeze_step(const TowerProcess *p)
-{
-    return (p->job->unfreeze_epoch - 1) * p->steps_per_epoch;
-}
-
 bool rollback_leaves_out(const RunState *run, int64_t step)
 {
     for (int64_t i = 0; i < run->rollbacks; i++)

@@ -128,7 +128,5 @@ void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 bool epoch_ended(const TowerProcess *p); /* with the last step */
 /* True after a signal during an evaluation: the end of the epoch is left to a resumed run, or one that returns here. */
 bool epoch_end_is_owed(const TowerProcess *p);
-/* The step after which frozen parameters join (--unfreeze-epoch). */
-int64_t unfreeze_step(const TowerProcess *p);
 /* True if an earlier rollback excludes this step (from 1). */
 bool rollback_leaves_out(const RunState *run, int64_t step);

@@ -110,7 +110,9 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
         atomic_store(&p->ledger->run.epochs_done, epoch);
         metrics_epoch(p->metrics, &rec);
     }
-    if (p->job->stopping.monitor == MONITOR_KID ? observed : evaluated) stopping_take(p, &rec);
+    /* The evaluation at the end of a run does not count if a longer run, which may continue this one, makes none here. */
+    bool counts = p->job->stopping.monitor == MONITOR_KID ? observed : evaluated && epoch % p->job->eval_interval == 0;
+    if (counts && run->step % p->steps_per_epoch == 0) stopping_take(p, &rec);
     stopping_decide(p);
     return OK;
 }

@@ -55,7 +55,8 @@ static Status train_process(TowerProcess *p, CommShared *shared)
         return status_restore(st, &words);
     }
     TRY(st);
-    if (!p->stop && job_stage_ends(p->job, p->run.step)) return stage_end(p);
+    bool over = p->loader && p->run.step == p->total_steps; /* also by --patience, or by --stop-epoch */
+    if (!p->stop && !over && job_stage_ends(p->job, p->run.step)) return stage_end(p);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
     summary_finish(p);

@@ -124,8 +124,10 @@ static Status run_introduce(TowerProcess *p)
 static Status records_open(TowerProcess *p, bool restored)
 {
     if (!is_root(&p->place)) return OK;
-    if (restored && p->run.step < p->total_steps) /* an interrupted epoch will be recorded again */
-        TRY(metrics_forget_epochs(p->job->run_dir, p->run.step / p->steps_per_epoch));
+    /* An interrupted epoch will be recorded again. The row of its first end stays if the best weights are from there. */
+    int64_t whole = p->run.step - p->run.step % p->steps_per_epoch;
+    if (restored && p->run.step < p->total_steps)
+        TRY(metrics_forget_epochs(p->job->run_dir, p->run.best_step > whole ? p->run.best_step : whole));
     bool again = epoch_end_is_owed(p) || p->run.step == 0; /* the grid of step 0 is drawn again, too */
     if (restored && again) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->metrics_interval, p->job->scalar_interval,
@@ -139,12 +141,12 @@ static Status records_open(TowerProcess *p, bool restored)
         if (note) metrics_log(p->metrics, "%s", note);
     }
     if (p->job->restarts)
-        metrics_log(p->metrics, "restart %lld of %lld (--max-restarts)", (long long)p->job->restarts,
-                    (long long)p->job->max_restarts);
-    if (restored) metrics_log(p->metrics, "resumed after step %lld", (long long)p->run.step);
-    if (p->job->joined && p->run.step == unfreeze_step(p)) {
-        ledger_inform(p->ledger, "epoch %lld: %s join", (long long)p->job->unfreeze_epoch, p->job->joined);
-        metrics_log(p->metrics, "epoch %lld: %s join", (long long)p->job->unfreeze_epoch, p->job->joined);
+        metrics_log(p->metrics, "restart %" PRId64 " of %" PRId64 " (--max-restarts)", p->job->restarts,
+                    p->job->max_restarts);
+    if (restored) metrics_log(p->metrics, "resumed after step %" PRId64, p->run.step);
+    if (p->job->joined && p->run.step == job_unfreeze_step(p->job)) {
+        ledger_inform(p->ledger, "epoch %" PRId64 ": %s join", p->job->unfreeze_epoch, p->job->joined);
+        metrics_log(p->metrics, "epoch %" PRId64 ": %s join", p->job->unfreeze_epoch, p->job->joined);
     }
     int32_t side = p->job->program.train_side;
     if (side) {
@@ -192,7 +194,7 @@ Status process_open(TowerProcess *p, CommShared *shared)
                     "; raise them to continue",
                     p->job->run_dir, p->run.step, p->total_steps);
     p->good_step = restored ? p->run.step : -1;
-    bool late = p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step > unfreeze_step(p);
+    bool late = p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step > job_unfreeze_step(p->job);
     if (job_stage_ends(p->job, p->run.step) && (late || !epoch_end_is_owed(p)))
         return OK; /* the next processes begin here; if late, these would save no slots of what has joined */
     TRY(steps_open(p));

@@ -21,6 +21,7 @@ typedef struct Step {
     int culprit;      /* first tower at fault, or -1 */
     bool commit, overflow;
     float loss_scale;              /* used in this step */
+    float unscale;                 /* makes the summed gradients those of the mean loss */
     int64_t skipped;               /* samples that could not be decoded */
     double seconds, wall;          /* of the step; since the one before ended, with what came between */
     TowerResult found[TOWERS_MAX]; /* of all towers; not cleared before, because that would take time */

@@ -207,7 +207,7 @@ Status step_record(TowerProcess *p, const Step *step)
     row->record = record_of(p, step, row);
     if (p->replica->phases == 1) averages_move(&p->run, row->record.base_loss, row->record.total_loss, &row->record);
     if (p->done == step->number) run_show(p, step, row); /* except a step that ends the run */
-    return step->commit ? summary_step(p, step->number) : OK;
+    return step->commit ? summary_step(p, step->number, step->unscale) : OK;
 }
 
 /* ---- times, and the row */

@@ -62,6 +62,7 @@ static Status result_read(TowerProcess *p, Step *step)
     step->commit = result.report.commit;
     step->overflow = result.report.overflow;
     step->loss_scale = result.report.scale;
+    step->unscale = result.report.refill / result.report.scale;
     nan_check_pass(step->loss, p->ledger->towers, p->job->gate.check, &step->culprit);
     if (step->overflow) step->culprit = -1;
     p->stop |= result.stop;

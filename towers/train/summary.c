@@ -214,7 +214,8 @@ struct Summary {
     Counted *counted;    /* owned */
     LayerRecord *layers; /* owned: [param_count] */
     int64_t step;
-    int phase; /* the one that it updated; gradients of others are those of an earlier step */
+    float unscale; /* of the gradients, as they are when the step has ended */
+    int phase;     /* the one that it updated; gradients of others are those of an earlier step */
     pthread_t thread;
     bool counting; /* `thread` must be joined */
     bool filled;   /* `counted` must be written */
@@ -233,6 +234,7 @@ static void *count_all(void *context)
 {
     Summary *s = context;
     const Layout *layout = s->layout;
+    for (size_t i = 0; i < layout->trained_elements; i++) s->values[i] *= s->unscale;
     count_arena(layout, s->values, layout->trained_count, s->counted);
     count_arena(layout, s->values + layout->trained_elements, layout->param_count, s->counted + layout->trained_count);
     return NULL;
@@ -332,7 +334,7 @@ out:
     return st;
 }
 
-Status summary_step(TowerProcess *p, int64_t step)
+Status summary_step(TowerProcess *p, int64_t step, float unscale)
 {
     if (!summary_is_due(p, step)) return OK;
     TRY(trust_events(p, step));
@@ -351,6 +353,7 @@ Status summary_step(TowerProcess *p, int64_t step)
                                   s->layout->param_elements * sizeof *s->values));
     TRY(device->backend->finish(device, STREAM_COMPUTE));
     s->step = step;
+    s->unscale = unscale;
     s->phase = job_phase_of(p->job, step - 1);
     s->filled = true;
     s->counting = pthread_create(&s->thread, NULL, count_all, s) == 0;

@@ -20,7 +20,8 @@ NODISCARD Status summary_images(TowerProcess *p, const Batch *batch);
 NODISCARD Status summary_data(TowerProcess *p);
 /* True if step `step` completes a summary interval. */
 bool summary_is_due(const TowerProcess *p, int64_t step);
-NODISCARD Status summary_step(TowerProcess *p, int64_t step);
+/* `unscale`: a factor of the gradients (Step). */
+NODISCARD Status summary_step(TowerProcess *p, int64_t step, float unscale);
 /* Write the results of the last summary, unless they are written. */
 void summary_finish(TowerProcess *p);
 /* summary_finish, then free everything; before the replica and the metrics are closed. */
