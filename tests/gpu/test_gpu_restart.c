@@ -6,29 +6,70 @@
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/restart.h"
 #include "towers/train/train.h"
 
-enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2 };
+enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2, HANGS_MS = 10000 };
 
 /* In memory that all processes share. */
 static struct Seen {
-    _Atomic unsigned gone; /* devices, a bit each */
-    _Atomic bool lost;     /* the failure has happened */
-    int victim;            /* the device that is lost */
+    _Atomic unsigned gone;   /* devices, a bit each */
+    _Atomic bool lost;       /* the failure has happened */
+    _Atomic int64_t lost_ns; /* when */
+    _Atomic bool saved;      /* rank 0 has come to the end of its slow save */
+    int victim;              /* the device that is lost */
+    bool saves_slowly;
 } * seen;
+
+static bool victim_lose(void)
+{
+    if (atomic_exchange(&seen->lost, true)) return false;
+    atomic_store(&seen->lost_ns, clock_ns());
+    atomic_store(&seen->gone, 1u << seen->victim);
+    return true;
+}
+
+enum { SAVING_MS = 8000, PIECE_MS = 50 };
+
+/* While rank 0 saves slowly, the other device is lost. */
+static void save_slowly(int tower, int64_t step, Activity activity)
+{
+    if (tower > 0 || step != SAVED_EVERY || activity != ACTIVITY_SAVE || !victim_lose()) return;
+    for (int done = 0; done < SAVING_MS; done += PIECE_MS) {
+        progress_made("a file");
+        usleep(PIECE_MS * 1000);
+    }
+    atomic_store(&seen->saved, true);
+}
+
+static Status slow_saves_begin(void)
+{
+    static RunHooks hooks;
+    TRY(hooks_load_text("delay:step=1000"));
+    hooks = *run_hooks;
+    hooks.activity = save_slowly;
+    run_hooks = &hooks;
+    return OK;
+}
 
 /* Runs in rank 0's process: a device is lost, for the process that uses it and for those to come. */
 static Status lose_device(void *context, Observation *observation)
 {
-    if (observation->step != LOST_AT || atomic_exchange(&seen->lost, true)) return OK;
-    atomic_store(&seen->gone, 1u << seen->victim);
+    if (seen->saves_slowly) TRY(slow_saves_begin());
+    if (observation->step == LOST_AT) (void)victim_lose();
     return OK;
 }
 
-/* A run in the folder `name` of scratch. victim: the device that it loses, -1: none. */
-static Status run_live(const char *name, int gpus, int victim, int64_t max_restarts, TrainResult *result)
+static void abort_hangs(void)
+{
+    for (;;) pause();
+}
+
+/* A run in the folder `name` of scratch. victim: the device that it loses, -1: none. leave_ms: the other process hangs when
+ * it leaves, and ends so long after it was killed; 0: it leaves by itself. */
+static Status run_live(const char *name, int gpus, int victim, int64_t max_restarts, int leave_ms, TrainResult *result)
 {
     GpuRun run;
     Layout *layout;
@@ -36,6 +77,8 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     fake_gpu_reset();
     fake_gpu_devices(GPUS);
     fake_gpu_gone(&seen->gone);
+    fake_gpu_ends_after(leave_ms);
+    if (leave_ms) fake_gpu_on_abort(abort_hangs);
     atomic_store(&seen->gone, 0);
     atomic_store(&seen->lost, victim < 0);
     seen->victim = victim;
@@ -51,6 +94,7 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     for (int i = 0; i < gpus; i++) job->gpu[i] = i;
     job->comm.ordered = true;
     job->max_steps = STEPS;
+    if (leave_ms) job->comm.timeout_ms = HANGS_MS; /* who hangs is killed */
     job->checkpoint.steps = SAVED_EVERY;
     job->checkpoint.keep = STEPS;
     job->max_restarts = max_restarts;
@@ -82,13 +126,13 @@ TEST(test_the_others_go_on)
 {
     TrainResult result;
     size_t bytes, same_bytes;
-    if (run_live("whole", GPUS, -1, 1, &result) != OK) fail_msg("%s", status_message());
+    if (run_live("whole", GPUS, -1, 1, 0, &result) != OK) fail_msg("%s", status_message());
     assert_int_equal(result.restarts, 0);
     char *weights = run_text("whole", "last.safetensors", &bytes);
     for (int victim = 0; victim < GPUS; victim++) { /* that of rank 0, and another */
         char name[16];
         snprintf(name, sizeof name, "lost-%d", victim);
-        if (run_live(name, GPUS, victim, 1, &result) != OK) fail_msg("%s", status_message());
+        if (run_live(name, GPUS, victim, 1, 0, &result) != OK) fail_msg("%s", status_message());
         assert_int_equal(result.restarts, 1);
         assert_int_equal(result.first_step, SAVED_EVERY);
         assert_int_equal(result.step, STEPS);
@@ -116,15 +160,48 @@ TEST(test_the_others_go_on)
 TEST(test_a_slow_end)
 {
     TrainResult result;
-    assert_int_equal(run_live("alone", 1, 0, 3, &result), ERR_DEVICE);
-    assert_non_null(strstr(status_message(), "not started again: no GPU works any more"));
+    if (run_live("slow", GPUS, 1, 1, 6000, &result) != OK) fail_msg("%s", status_message());
+    assert_int_equal(result.restarts, 1);
+    assert_int_equal(result.step, STEPS);
+}
+
+/* A run of two processes that both hang at their end, after the second's device is lost; milliseconds until it ended. */
+static int64_t failure_hangs(const char *name)
+{
+    TrainResult result;
+    Status st = run_live(name, GPUS, 1, 0, 1, &result);
+    if (st != ERR_DEVICE || !strstr(status_message(), "a failure of the fake")) fail_msg("%s", status_message());
+    return (clock_ns() - atomic_load(&seen->lost_ns)) / 1000000;
+}
+
+/* A process that hangs after its failure is killed at half of --comm-timeout, and the run ends with that failure. */
+/* fault: F58 */
+TEST(test_a_failure_that_does_not_end)
+{
+    int64_t ms = failure_hangs("hangs");
+    if (ms < HANGS_MS / 2 || ms >= HANGS_MS) fail_msg("it ended after %lld ms", (long long)ms);
+}
+
+/* Not if the other process is saving then. */
+TEST(test_a_save_beside_a_failure)
+{
+    seen->saves_slowly = true;
+    (void)failure_hangs("saves");
+    seen->saves_slowly = false;
+    assert_true(atomic_load(&seen->saved));
+}
+
+TEST(test_no_other_device)
+{
+    TrainResult result;
+    assert_fails(run_live("alone", 1, 0, 3, 0, &result), ERR_DEVICE, "not started again: no GPU works any more");
     assert_int_equal(result.restarts, 0);
 }
 
 TEST(test_not_asked_for)
 {
     TrainResult result;
-    assert_int_equal(run_live("once", GPUS, 0, 0, &result), ERR_DEVICE);
+    assert_int_equal(run_live("once", GPUS, 0, 0, 0, &result), ERR_DEVICE);
     assert_int_equal(result.restarts, 0);
 }
 

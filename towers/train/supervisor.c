@@ -3,7 +3,7 @@
  * It uses no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at once
  * (its exit wakes the loop), a hanging one by its missing heartbeat. The first failure is the root cause and determines
  * the exit code. A tower that does not end even when killed, because of a blocked system call, is abandoned after
- * LEAVE_MS. A separate thread receives stop signals, so that they work even if the console blocks.
+ * LEAVE_MS, or DEVICE_LEAVE_MS. A separate thread receives stop signals, so that they work even if the console blocks.
  *
  * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
@@ -25,11 +25,13 @@ enum {
     TICK_MS = 50,
     GRACE_MS = 1500, /* for the other towers to end, after one has failed */
     PAUSE_MS = 1000,
-    JITTER_MS = 300,    /* of messages between supervisors */
-    LEAVE_MS = 4000,    /* for a killed process to end */
+    JITTER_MS = 300, /* of messages between supervisors */
+    LEAVE_MS = 4000, /* for a killed process to end */
+    /* as long for one with a GPU, which the driver takes back: more than 30 s were seen (sgl-project/sglang 36589) */
+    DEVICE_LEAVE_MS = 60000,
     STUCK_MS = 5000,    /* without a sign of life, after a second stop signal */
     BLOCKED_MS = 10000, /* for this process to end after that: its console may block */
-    WARN_MS = 60000     /* silence before a warning; at most half of --comm-timeout */
+    WARN_MS = 60000     /* silence before a warning, or the end of who has failed; at most half of --comm-timeout */
 };
 
 typedef struct Supervisor {
@@ -39,6 +41,7 @@ typedef struct Supervisor {
     int64_t ticked_ns,
         awake_ns;       /* the last tick; silence is counted from awake_ns, when this process itself was continued */
     int64_t kill_at_ns; /* 0: no process has failed yet */
+    int64_t failed_ns;  /* when the ledger's first failure was noticed */
     int64_t warned_ns[TOWERS_MAX]; /* last sign of life for which silence has been reported */
     int hung;                      /* the process that the run ends for because it was silent; -1: none */
     pthread_t listener;            /* receives the stop signals */
@@ -79,14 +82,20 @@ static void root_cause(Supervisor *s, Status status)
     if (s->control && !s->secondary) star_fail(s->control, &end);
 }
 
+/* The failure that process `first` has written to the ledger is the root cause. */
+static void failure_take(Supervisor *s, int first)
+{
+    const LedgerProcess *failed = &s->towers.ledger->process[first];
+    if (s->status == OK) s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
+    root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
+}
+
 static void failure_note(Supervisor *s, int r, int wait_status)
 {
     ChildPlace at = child_place(&s->towers, r);
     int first = atomic_load(&s->towers.ledger->first_failed) - 1;
     if (first >= 0 && atomic_load(&s->towers.ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
-        const LedgerProcess *failed = &s->towers.ledger->process[first];
-        if (s->status == OK) s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
-        root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
+        failure_take(s, first);
     } else if (WIFSIGNALED(wait_status)) {
         int number = WTERMSIG(wait_status);
         root_cause(s,
@@ -113,7 +122,7 @@ static int64_t warn_after_ns(const Supervisor *s)
 static void silence_warn(Supervisor *s, int64_t now)
 {
     int silent = children_silent(&s->towers, now, warn_after_ns(s));
-    if (silent < 0 || s->kill_at_ns) return;
+    if (silent < 0) return;
     int64_t life = child_life(&s->towers, silent);
     if (s->warned_ns[silent] == life) return;
     s->warned_ns[silent] = life;
@@ -124,20 +133,59 @@ static void silence_warn(Supervisor *s, int64_t now)
                  (double)s->job->comm.timeout_ms * 1e-3);
 }
 
+/* A failure on which all towers agree. They save then, which may take any time. */
+static bool is_agreed(Status status)
+{
+    return status == ERR_NUMERIC || status == ERR_INTERRUPTED;
+}
+
+/* The process whose failure is the ledger's first, or -1. */
+static int failed_first(const Supervisor *s)
+{
+    int first = atomic_load(&s->towers.ledger->first_failed) - 1;
+    return first >= 0 && !is_agreed((Status)atomic_load(&s->towers.ledger->process[first].status)) ? first : -1;
+}
+
+/* A process that has failed may hang before it ends, in ncclCommAbort or in the driver of a lost device. That does not end
+ * the run while another one shows signs of life: it may be saving. */
+static bool failed_hangs(Supervisor *s, int64_t now)
+{
+    int64_t limit = warn_after_ns(s);
+    if (failed_first(s) < 0) return false;
+    if (!s->failed_ns) s->failed_ns = now;
+    return now - s->failed_ns > limit && now - s->awake_ns > limit && children_all_silent(&s->towers, limit);
+}
+
+static void silence_end(Supervisor *s, int silent, int64_t limit)
+{
+    ChildPlace at = child_place(&s->towers, silent);
+    if (failed_first(s) == s->towers.first + silent) {
+        failure_take(s, failed_first(s));
+        console_warn(&s->console, "%s: has failed, but has not ended for %.0f s; ending the run", at.text,
+                     (double)limit * 1e-9);
+    } else {
+        root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run", at.text,
+                           (double)limit * 1e-9));
+    }
+    s->hung = silent;
+    kill(s->towers.pid[silent], STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
+    others_abort(s, silent);
+}
+
 static void silence_check(Supervisor *s)
 {
     int64_t now = clock_ns(), limit = s->job->comm.timeout_ms * 1000000ll, warn = warn_after_ns(s);
     if (now - s->ticked_ns > PAUSE_MS * 1000000ll)
         s->awake_ns = now; /* this process was stopped, and so may the towers have been */
     s->ticked_ns = now;
+    if (s->kill_at_ns) return;
+    if (failed_hangs(s, now)) {
+        silence_end(s, failed_first(s) - s->towers.first, warn);
+        return;
+    }
     if (now - s->awake_ns > warn) silence_warn(s, now);
     int silent = now - s->awake_ns > limit ? children_silent(&s->towers, now, limit) : -1;
-    if (silent < 0 || s->kill_at_ns) return;
-    root_cause(s, FAIL(ERR_COMM, "%s: no sign of life for %.1f s (--comm-timeout); ending the run",
-                       child_place(&s->towers, silent).text, (double)limit * 1e-9));
-    s->hung = silent;
-    kill(s->towers.pid[silent], STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
-    others_abort(s, silent);
+    if (silent >= 0) silence_end(s, silent, limit);
 }
 
 /* Append to the message about a process that hung the name of the file with its call stack. */
@@ -179,7 +227,8 @@ static void collectives_report(Supervisor *s)
  * answer. Such a process cannot be ended, and is not waited for. */
 static bool towers_are_stuck(Supervisor *s)
 {
-    if (!s->towers.killed_ns || clock_ns() - s->towers.killed_ns < LEAVE_MS * 1000000ll) return false;
+    int64_t leave_ms = s->job->backend->on_host ? LEAVE_MS : DEVICE_LEAVE_MS;
+    if (!s->towers.killed_ns || clock_ns() - s->towers.killed_ns < leave_ms * 1000000) return false;
     for (int r = 0; r < s->towers.count; r++) {
         if (!s->towers.pid[r]) continue;
         ChildPlace at = child_place(&s->towers, r);
@@ -196,12 +245,11 @@ static bool towers_are_stuck(Supervisor *s)
 /* Adopt the failure of another program as the root cause. `s` may already have failed as a consequence of it. */
 static void failure_adopt(Supervisor *s, const StarEnd *failure)
 {
-    bool by_agreement = failure->status == ERR_NUMERIC || failure->status == ERR_INTERRUPTED;
     if (failure->rank == star_rank(s->control) || (s->status != OK && !s->secondary)) return;
     s->secondary = false;
-    s->status = by_agreement ? FAIL((Status)failure->status, "%s", failure->message)
-                             : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
-                                    star_host(s->control, failure->rank), failure->message);
+    s->status = is_agreed((Status)failure->status) ? FAIL((Status)failure->status, "%s", failure->message)
+                                                   : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
+                                                          star_host(s->control, failure->rank), failure->message);
     status_keep(&s->words);
 }
 
@@ -299,18 +347,19 @@ static void listener_end(Supervisor *s)
 static void stop_asked(Supervisor *s)
 {
     int signals = atomic_load(&s->signals), number = atomic_load(&s->last_signal);
+    char name[SIGNAL_TEXT_BYTES];
     if (!signals || s->towers.killed_ns) return;
     if (s->stop_at_once)
-        root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d", number));
+        root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by %s", signal_text(number, name)));
     else if (atomic_load(&s->towers.ledger->run.steps) == 0) /* run_announce has not run: there is nothing to save */
-        root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by signal %d before the first step", number));
+        root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by %s before the first step", signal_text(number, name)));
     else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
     else if (signals > 1 && children_all_silent(&s->towers, STUCK_MS * 1000000ll))
         root_cause(s, FAIL(ERR_INTERRUPTED,
-                           "signal %d was the second, and no tower has shown a sign of life for %d s: stopped without "
+                           "%s was the second, and no tower has shown a sign of life for %d s: stopped without "
                            "saving",
-                           number, STUCK_MS / 1000));
+                           signal_text(number, name), STUCK_MS / 1000));
     else
         return;
     children_kill(&s->towers);
