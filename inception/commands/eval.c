@@ -37,8 +37,14 @@ static Status eval_classes_note(JobFiles *files)
     const SourceInfo *test = source_info(files->test);
     char names[1024];
     Text text = text_start(names, sizeof names);
-    int absent = 0;
-    if (!files->trained || !*test->class_names[0]) return OK;
+    int absent = 0, outputs = files->job.program.options.classes;
+    bool named = files->trained && *test->class_names[0];
+    if (!named && test->classes < outputs)
+        job_note(files,
+                 "warning: %s has %d classes and the network %d, and their names are not known on both sides: they are "
+                 "compared by number, the first with the first",
+                 test->name, test->classes, outputs);
+    if (!named) return OK;
     int64_t *count = calloc((size_t)test->classes + 1, sizeof *count);
     if (!count) return FAIL(ERR_MEMORY, "no memory for the counts of %d classes", test->classes);
     source_classes_count(files->test, count);
@@ -53,7 +59,25 @@ static Status eval_classes_note(JobFiles *files)
     return OK;
 }
 
-/* TFRecords without names tell by their labels alone where these begin (shard_index.c), which the training's, too, do. */
+/* Another division than that of the training lets images that were trained on be evaluated. */
+static void eval_division_note(const Options *o, JobFiles *files)
+{
+    char now[40];
+    const SourceInfo *test = source_info(files->test);
+    json_t *env = json_of_run(o->weights, "env.json");
+    const char *then = json_string_value(json_object_get(json_object_get(env, "evaluation_data"), "fingerprint"));
+    snprintf(now, sizeof now, "%016" PRIx64 "%016" PRIx64, test->fingerprint[0], test->fingerprint[1]);
+    bool divided = (o->val_split > 0 || o->fold) && (o->split == PART_AUTO || o->split == PART_VAL),
+         own = option_origin(o, "data-path") <= ORIGIN_RECIPE; /* the data are those of the run */
+    if (then && divided && own && strcmp(then, now) != 0)
+        job_note(files,
+                 "warning: %s is divided otherwise than in the training, because its images or the settings of the "
+                 "division have changed: some of these images may have been trained on",
+                 test->name);
+    json_decref(env);
+}
+
+/* Where the labels of TFRecords without names begin is guessed from the labels alone (shard_index.c), in training too. */
 static Status eval_labels_check(const Options *o, const JobFiles *files)
 {
     static const char records[] = "TFRecords", from_one[] = "labels from 1";
@@ -119,8 +143,14 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
     return st;
 }
 
+/* ROC and precision-recall need the probabilities of all samples, of which each has one of two classes. */
+static bool has_curves(const ProgramConfig *program)
+{
+    return program->options.classes == 2 && program->loss == LOSS_SOFTMAX && !program->several;
+}
+
 /* The counts of every class, confusion, calibration, and the curves of two classes. */
-static Status exclusive_count(const JobFiles *files, const EvalSample *samples, Scores *s)
+static Status exclusive_count(const JobFiles *files, const EvalSample *samples, const float *probability, Scores *s)
 {
     ReliabilityBin bins[RELIABILITY_BINS];
     int64_t images = s->info->count;
@@ -137,22 +167,23 @@ static Status exclusive_count(const JobFiles *files, const EvalSample *samples, 
         if (s->confusion) s->confusion[one->label * s->count + one->predicted]++;
     }
     s->calibration = calibration_error(samples, images, bins);
-    bool curves = s->count == 2 && files->job.program.loss == LOSS_SOFTMAX;
-    return curves ? binary_curves(samples, images, &s->roc_auc, &s->average_precision) : OK;
+    return has_curves(&files->job.program)
+               ? binary_curves(samples, probability, images, &s->roc_auc, &s->average_precision)
+               : OK;
 }
 
-static Status scores_make(const JobFiles *files, const EvalSample *samples, const float *scores, Scores *s)
+static Status scores_make(const JobFiles *files, const EvalSample *samples, const float *probability, Scores *s)
 {
     int64_t with_samples = 0;
     *s = (Scores){.info = source_info(files->test),
                   .count = files->job.program.options.classes,
-                  .several = scores != NULL,
+                  .several = files->job.program.several,
                   .roc_auc = NAN,
                   .average_precision = NAN};
     s->class = calloc((size_t)s->count, sizeof *s->class);
     if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
-    TRY(scores ? several_count(files, samples, scores, s) : exclusive_count(files, samples, s));
+    TRY(s->several ? several_count(files, samples, probability, s) : exclusive_count(files, samples, probability, s));
     for (int c = 0; c < s->count; c++) {
         const ClassScore *one = &s->class[c];
         if (!one->samples) continue;
@@ -268,7 +299,8 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
     if (scores)
         scores_csv(scores, draft.to);
     else
-        st = errors_print(files->test, samples, probability, files->job.program.options.classes, draft.to);
+        st = errors_print(files->test, samples, files->job.program.several ? probability : NULL,
+                          files->job.program.options.classes, draft.to);
     st = draft_end(&draft, st);
     if (st == OK) st = file_replace(path, draft.text, draft.bytes);
     free(draft.text);
@@ -372,8 +404,8 @@ static void result_print(const Options *o, const EvalResult *result, bool top5, 
         fprintf(stderr, "--class-scores FILE writes the scores of all %d classes\n", scores->count);
 }
 
-/* To stdout, --errors and --class-scores to their files. `samples` [of the test set], `probability` [of the test
- * set][classes] or NULL, as eval_run gives them. `made`: by --calibrate, or NULL. */
+/* To stdout, then --errors and --class-scores to their files, which may fail. `samples` [of the test set], `probability` [of
+ * the test set][classes] or NULL, as eval_run gives them. `made`: by --calibrate, or NULL. */
 static Status eval_print(const Options *o, const JobFiles *files, const EvalResult *result, const EvalSample *samples,
                          const float *probability, const Calibration *made)
 {
@@ -381,9 +413,7 @@ static Status eval_print(const Options *o, const JobFiles *files, const EvalResu
     int64_t skipped = source_info(files->test)->count - result->count;
     TRY(scores_make(files, samples, probability, &scores));
     Status st = OK;
-    if (o->errors) TRY_OUT(file_write(o->errors, files, samples, probability, NULL));
-    if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, probability, &scores));
-    if (skipped > 0) fprintf(stderr, "%lld damaged images were skipped (--bad-samples)\n", (long long)skipped);
+    if (skipped > 0) fprintf(stderr, "%" PRId64 " damaged images were skipped (--bad-samples)\n", skipped);
     if (o->json)
         TRY_OUT(result_json(&files->job, result, skipped, &scores, made));
     else
@@ -391,6 +421,8 @@ static Status eval_print(const Options *o, const JobFiles *files, const EvalResu
     if (made && !o->json)
         printf("temperature %.4f: calibration error %.4f before and %.4f after, loss %.5f before and %.5f after\n",
                made->temperature, made->error[0], made->error[1], made->loss[0], made->loss[1]);
+    if (o->errors) TRY_OUT(file_write(o->errors, files, samples, probability, NULL));
+    if (o->class_scores) TRY_OUT(file_write(o->class_scores, files, samples, probability, &scores));
 out:
     free(scores.class);
     free(scores.confusion);
@@ -430,7 +462,8 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
     if (files->trained && options->classes <= 0) options->classes = (int64_t)json_array_size(files->trained);
     TRY(job_open(options, 0, files));
     TRY(eval_labels_check(options, files));
-    files->job.keep_scores = options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
+    options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
+    files->job.keep_scores = options->calibrate || has_curves(&files->job.program);
     return OK;
 }
 
@@ -448,22 +481,26 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     files->job.program.maps = false;
     if (options->cam && !files->job.group) TRY(directory_create(options->cam));
     TRY(eval_classes_note(files));
+    eval_division_note(options, files);
     if (!options->quiet) {
         text_print(stderr, files->notes);
         eval_introduce(files);
     }
     if (!options->calibrate && files->job.program.loss == LOSS_SOFTMAX)
         TRY(calibration_read(options, weights, &files->job.temperature));
-    bool several = files->job.program.several, keeps = several || options->calibrate;
+    files->job.program.logits = files->job.tta != TTA_NONE || files->job.temperature > 0;
+    bool keeps = files->job.program.several || files->job.keep_scores;
     size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;
     EvalSample *samples = calloc(count, sizeof *samples);
     float *scores = keeps ? calloc(count * classes, sizeof *scores) : NULL;
     Status st = samples && (scores || !keeps)
                     ? eval_run(&files->job, weights, &result, samples, scores, &files->signal_number)
                     : FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
+    if (st == OK && !result.count)
+        st = FAIL(ERR_FORMAT, "%s: none of its %zu images can be decoded; towers data check says why",
+                  source_info(files->test)->name, count);
     if (st == OK && options->calibrate) st = calibrate(options, files, weights, &result, samples, scores, &made);
-    if (st == OK)
-        st = eval_print(options, files, &result, samples, several ? scores : NULL, options->calibrate ? &made : NULL);
+    if (st == OK) st = eval_print(options, files, &result, samples, scores, options->calibrate ? &made : NULL);
     if (st == OK && options->cam && !files->job.group) st = mistake_maps_write(options, files, weights, samples);
     free(scores);
     free(samples);

@@ -6,12 +6,13 @@
 
 #include "inception/commands/networks.h"
 #include "inception/job/cores.h"
+#include "inception/job/run_argument.h"
 #include "inception/quality/coverage.h"
 #include "inception/quality/frechet.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/json.h"
 
-enum { USUAL_COUNT = 10000, BATCH = 100, SUBSETS = 100, SUBSET_SIZE = 1000 };
+enum { USUAL_COUNT = 10000, LEAST_COUNT = 4 /* two subsets of two */, BATCH = 100, SUBSETS = 100, SUBSET_SIZE = 1000 };
 static const size_t search_limit = (size_t)1 << 30; /* bytes of training images that are searched for neighbors */
 
 /* The sets of images; the first is what the others are compared with. */
@@ -32,6 +33,7 @@ typedef struct Comparison {
     const Options *options;
     JobFiles *files;
     FeatureNet net;
+    json_t *names; /* owned: of the classifier's classes; NULL: not known */
     Device device;
     Generator generator; /* zeroed if a folder is measured */
     Source *folder;      /* or this; owned */
@@ -67,7 +69,7 @@ static Status source_pictures(const Comparison *c, const Source *source, int64_t
                              .seed = (uint64_t)c->options->seed,
                              .count = count,
                              .workers = cores_allowed()};
-    if (own) config.transform = (Transform){.side = c->side};
+    if (own) config.transform = (Transform){.side = c->side, .crop = CROP_CENTER, .resize = c->side};
     TRY(pictures_read(&config, pictures));
     return pictures_to_channels(pictures, source_info(c->files->train)->c);
 }
@@ -160,17 +162,15 @@ out:
 
 static void classes_print(const Comparison *c, FILE *to)
 {
-    const SourceInfo *info = source_info(c->files->train);
     int classes = c->net.config.options.classes;
-    if (classes != info->classes || classes > 20)
-        return; /* other classes than those of the data, or too many to read */
+    if (classes > 20) return; /* too many to read */
     text_printf(to, "\n%-20s  %9s  %9s  %9s\n", "predicted class", "generated", "test set", "training");
     for (int k = 0; k < classes; k++) {
+        const char *name = json_string_value(json_array_get(c->names, (size_t)k));
         char number[16];
         snprintf(number, sizeof number, "%d", k);
-        text_printf(to, "%-20.20s  %9lld  %9lld  %9lld\n", *info->class_names[k] ? info->class_names[k] : number,
-                    (long long)c->set[SET_GENERATED].histogram[k], (long long)c->set[SET_TEST].histogram[k],
-                    (long long)c->set[SET_TRAIN].histogram[k]);
+        text_printf(to, "%-20.20s  %9" PRId64 "  %9" PRId64 "  %9" PRId64 "\n", name ? name : number,
+                    c->set[SET_GENERATED].histogram[k], c->set[SET_TEST].histogram[k], c->set[SET_TRAIN].histogram[k]);
     }
 }
 
@@ -245,6 +245,8 @@ static Status job_make(Options *o, const FeatureConfig *features, Comparison *c,
         TRY(job_model(o, c->files));
         job->program.options.side = c->side;
         job->program.options.channels = 3;
+        if (o->eval_resize <= 0 && o->crop_pct <= 0 && o->eval_crop <= 0)
+            o->eval_resize = c->side; /* real images become as large as those of the folder, too */
     } else {
         TRY(generator_find(o, c->files, weights));
         c->side = job->program.options.side;
@@ -263,6 +265,10 @@ static Status count_choose(const Options *o, Comparison *c)
                     " for testing%s)",
                     o->count, most, train, test, c->folder ? ", and those of the folder" : "");
     c->count = o->count > 0 ? o->count : most < USUAL_COUNT ? most : USUAL_COUNT;
+    if (c->count < LEAST_COUNT)
+        return FAIL(ERR_ARG, "fid compares sets of at least %d images, but %s %" PRId64 "%s", LEAST_COUNT,
+                    o->count > 0 ? "--count is" : "one set has", c->count,
+                    o->count > 0 ? "" : " (training, evaluation, or those of the folder)");
     c->queries = (int)(o->neighbors < c->count ? o->neighbors : c->count);
     return OK;
 }
@@ -277,6 +283,7 @@ static void comparison_close(Comparison *c)
     features_close(&c->net);
     generator_close(&c->generator);
     source_close(c->folder);
+    json_decref(c->names);
     if (c->device.backend) c->device.backend->close(&c->device);
 }
 
@@ -299,6 +306,7 @@ Status fid_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(networks_device(&files->job, &c.device));
     features.device = &c.device;
     TRY_OUT(features_open(&features, &c.net));
+    c.names = run_class_names(o, classifier);
     if (!c.folder) TRY_OUT(generator_load(&files->job, weights, &c.device, BATCH, &c.generator));
     for (SetKind kind = 0; kind < SET_COUNT; kind++) TRY_OUT(set_measure(&c, kind));
     TRY_OUT(sets_compare(&c));

@@ -63,30 +63,33 @@ double calibration_error(const EvalSample *samples, int64_t count, ReliabilityBi
     return answers ? sum / (double)answers : NAN;
 }
 
-/* The probability of one class tells that of the other. */
-static double positive(const EvalSample *sample)
-{
-    return sample->predicted ? (double)sample->probability : 1 - (double)sample->probability;
-}
+typedef struct TwoClassed {
+    float prob[2];
+    bool positive;
+} TwoClassed;
 
-static int by_positive(const void *a, const void *b)
+/* By the odds, which tell apart what rounds to 1; a product of two floats is exact. */
+static int by_odds(const void *a, const void *b)
 {
-    double x = positive(a), y = positive(b);
+    const float *p = ((const TwoClassed *)a)->prob, *q = ((const TwoClassed *)b)->prob;
+    double x = (double)p[1] * (double)q[0], y = (double)q[1] * (double)p[0];
     return (x < y) - (x > y);
 }
 
-Status binary_curves(const EvalSample *samples, int64_t count, double *roc_auc, double *average_precision)
+Status binary_curves(const EvalSample *samples, const float *prob, int64_t count, double *roc_auc,
+                     double *average_precision)
 {
     double hits = 0, misses = 0, area = 0, precision = 0;
     int64_t n = 0;
-    EvalSample *sorted = calloc((size_t)count + 1, sizeof *sorted);
-    if (!sorted) return FAIL(ERR_MEMORY, "no memory for %lld predictions", (long long)count);
+    TwoClassed *sorted = calloc((size_t)count + 1, sizeof *sorted);
+    if (!sorted) return FAIL(ERR_MEMORY, "no memory for %" PRId64 " predictions", count);
     for (int64_t i = 0; i < count; i++)
-        if (samples[i].label != LABEL_NONE) sorted[n++] = samples[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_positive);
+        if (samples[i].label != LABEL_NONE)
+            sorted[n++] = (TwoClassed){{prob[2 * i], prob[2 * i + 1]}, samples[i].label == 1};
+    qsort(sorted, (size_t)n, sizeof *sorted, by_odds);
     for (int64_t i = 0, end; i < n; i = end) { /* equal ones together */
         double hits_before = hits, misses_before = misses;
-        for (end = i; end < n && !by_positive(&sorted[end], &sorted[i]); end++) sorted[end].label ? hits++ : misses++;
+        for (end = i; end < n && !by_odds(&sorted[end], &sorted[i]); end++) sorted[end].positive ? hits++ : misses++;
         area += (misses - misses_before) * (hits + hits_before) / 2;
         precision += (hits - hits_before) * hits / (hits + misses);
     }

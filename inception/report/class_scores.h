@@ -30,10 +30,11 @@ typedef struct ReliabilityBin {
  * probability| of each, weighted by its samples. NaN without samples that have a label. `bins` receives what a reliability
  * diagram shows. */
 double calibration_error(const EvalSample *samples, int64_t count, ReliabilityBin bins[RELIABILITY_BINS]);
-/* For two classes, where class 1 is the positive one: the area under the ROC curve, and average precision, which is the
- * area under the precision-recall curve without interpolation: scikit-learn's roc_auc_score and
- * average_precision_score. NaN if one of the classes has no samples. Errors: ERR_MEMORY. */
-NODISCARD Status binary_curves(const EvalSample *samples, int64_t count, double *roc_auc, double *average_precision);
+/* For two classes with the probabilities prob[count][2], where class 1 is the positive one: the area under the ROC
+ * curve, and average precision, which is the area under the precision-recall curve without interpolation: scikit-learn's
+ * roc_auc_score and average_precision_score. NaN if one of the classes has no samples. Errors: ERR_MEMORY. */
+NODISCARD Status binary_curves(const EvalSample *samples, const float *prob, int64_t count, double *roc_auc,
+                               double *average_precision);
 
 /* The lowest recall first. */
 void class_scores_sort(ClassScore *scores, int count);

@@ -32,6 +32,9 @@ idx("t10k", 120)
 for i in range(120):
     png(f"real/{i:03}.png", bars(i % 3))
     png(f"one/{i:03}.png", bars(0))
+for part, count in ("train", 240), ("val", 120):
+    for i in range(count):
+        png(f"photos/{part}/{('left', 'middle', 'right')[i % 3]}/{i:03}.png", bars(i % 3))
 PYTHON
 "$towers" train fashion_cnn --data-path data --img-size 16 --batch-size 16 --epochs 3 --experiment classifier --workers 0 --quiet --seed 1 ||
     complain "the classifier cannot be trained"
@@ -40,8 +43,24 @@ measure() { "$towers" fid "$@" --features runs/classifier --data-path data >out 
 measure real --json && cp out first
 measure real --json
 cmp -s out first || complain "the same seed gives other numbers: $(diff out first)"
+cp runs/classifier/best.safetensors alone.safetensors # which says the size and the normalization of its images
+"$towers" fid real --features alone.safetensors --data-path data --json 2>err | cmp -s - first || complain "a file of weights gives other numbers than its run: $(cat err)"
+sed 's/"mean":"0"/"mean":"1"/' alone.safetensors >shifted.safetensors
+"$towers" fid real --features shifted.safetensors --data-path data --json >out 2>err || complain "another mean: $(cat err)"
+grep -q '"kid"' out && ! cmp -s <(sed 's/.*"generated"//' out) <(sed 's/.*"generated"//' first) || complain "the mean of the weights does not count: $(cat out)"
+sed 's/"img_size":"16"/"img_size":"0x"/' alone.safetensors >sizeless.safetensors
+"$towers" fid real --features sizeless.safetensors --data-path data >out 2>err
+[[ $? == 4 ]] && grep -q "the metadata img_size is '0x'" err || complain "a size that is no number: $(cat err)"
 measure one --json && cp out one.json
 measure real && cp out table
+# a folder of the evaluation images themselves: real images are not enlarged and cropped where those of the folder are not
+"$towers" train fashion_cnn --data-path photos --img-size 16 --batch-size 16 --epochs 2 --experiment colors --workers 0 --quiet --seed 1 || complain "the classifier of folders cannot be trained"
+"$towers" fid photos/val --features runs/colors --data-path photos --json >out 2>err || complain "folders: $(cat err)"
+python3 -c 'import json; r = json.load(open("out")); g, t = r["generated"]["fid"], r["test"]["fid"]; assert abs(g - t) < 1e-3 * r["noise"]["fid"], (g, t)' ||
+    complain "the same images in a folder have another FID: $(cat out)"
+cp -r data other && printf 'a\nb\nd\n' >other/classes.txt # data of other classes: those that the classifier predicts are its own
+"$towers" fid real --features runs/classifier --data-path other >out 2>err || complain "data of other classes: $(cat err)"
+grep -qE '^left +[0-9]+ +[0-9]+ +[0-9]+$' out && ! grep -qE '^[abd] ' out || complain "the classes of the classifier have names of the data: $(cat out)"
 python3 - <<'PYTHON' || complain "the numbers are wrong"
 import json
 real, one = json.load(open("first")), json.load(open("one.json"))

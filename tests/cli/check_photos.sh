@@ -40,6 +40,18 @@ assert abs(correct / 12 - accuracy) < 1e-6, (correct, accuracy)
 PYTHON
 "$towers" data check photos >check.out 2>&1 || complain "data check of a whole set: $(cat check.out)"
 
+
+# ---- a divided set that has grown: images have moved between its parts
+cp -r photos/train grown
+train grown grown --val-split 0.25 || complain "train of a divided set: $(tail -3 grown.err)"
+"$towers" eval runs/grown --device cpu --json >/dev/null 2>grown.err && ! grep -q 'divided otherwise' grown.err || complain "eval of a divided set: $(cat grown.err)"
+cp photos/val/red/0.png grown/red/new.png
+"$towers" eval runs/grown --device cpu --json >/dev/null 2>grown.err && grep -q 'warning: grown is divided otherwise than in the training' grown.err ||
+    complain "eval says nothing of images that may have been trained on: $(cat grown.err)"
+mkdir -p ruined/red && touch ruined/red/{1,2}.jpg
+"$towers" eval runs/whole --device cpu --data-path ruined --bad-samples skip --json >ruined.out 2>&1
+[[ $? == 3 ]] && grep -q 'none of its 2 images can be decoded' ruined.out && ! grep -q loss ruined.out || complain "an evaluation of nothing: $(cat ruined.out)"
+
 # ---- the mistakes of an evaluation and the scores of its classes are those of the predictions
 "$towers" eval runs/whole --device cpu --errors errors.csv --class-scores scores.csv >eval.out 2>eval.err || complain "eval --errors: $(cat eval.err)"
 "$towers" eval runs/whole --device cpu --errors both.csv --class-scores ./both.csv >both.out 2>&1

@@ -92,6 +92,33 @@ assert "balanced accuracy %.4f, calibration error %.4f" % (found["mean_recall"],
 assert "ROC curve %.4f, average precision %.4f (class light)" % (found["roc_auc"], found["average_precision"]) in text, text
 assert all(" ".join(map(str, row)) in " ".join(text.split()) for row in found["confusion"]), text
 PYTHON
+# ---- of a network that is sure, whose probabilities round to 1: its odds, of which a probability tells only those below
+"$python" - <<'PYTHON'
+import json, struct
+import numpy as np
+data = bytearray(open("runs/run/best.safetensors", "rb").read())
+size = struct.unpack("<Q", data[:8])[0]
+head = json.loads(data[8:8 + size])
+last = [name for name in head if name.startswith("fc")][-1].rsplit(".", 1)[0]
+for part in "weight", "bias":
+    begin, end = (8 + size + at for at in head[f"{last}.{part}"]["data_offsets"])
+    data[begin:end] = (np.frombuffer(bytes(data[begin:end]), "<f4") * 12).tobytes()
+open("sure.safetensors", "wb").write(data)
+PYTHON
+"$towers" eval sure.safetensors --data-path photos --json >sure.json 2>err || complain "eval: $(cat err)"
+"$towers" predict sure.safetensors photos/val --json --top 2 >sure.jsonl 2>err || complain "predict: $(cat err)"
+"$python" - <<'PYTHON' || failures=$((failures + 1))
+import json
+import numpy as np
+from sklearn import metrics
+found, rows = json.load(open("sure.json")), [json.loads(line) for line in open("sure.jsonl")]
+labels = np.array([int("/light/" in row["file"]) for row in rows])
+dark, light = (np.array([next(c["probability"] for c in row["predictions"] if c["name"] == name) for row in rows]) for name in ("dark", "light"))
+odds, rounded = np.log(light) - np.log(dark), np.where(light > dark, light, 1 - dark)
+for name, score in ("roc_auc", metrics.roc_auc_score), ("average_precision", metrics.average_precision_score):
+    assert abs(found[name] - score(labels, odds)) < 1e-9, (name, found[name], score(labels, odds))
+    assert abs(score(labels, rounded) - score(labels, odds)) > 1e-4, f"{name} does not show what rounding does"
+PYTHON
 # ---- --tta flip: the mean of what is predicted for the images and for mirrored copies of them, on one and on three towers
 "$python" - <<'PYTHON'
 import os
@@ -128,6 +155,33 @@ assert abs(found["loss"] + np.mean(np.log(np.where(labels, light, 1 - light)))) 
 wrong = {os.sep.join(row["file"].split(os.sep)[-2:]) for row in csv.DictReader(open("errors1.csv"))}
 assert wrong == {name for name, sure in mean.items() if (sure > 0.5) != name.startswith("light")}
 PYTHON
+# a network that is so sure that probabilities are 0 in f32: its logits are those of the run times 400, and the loss is finite and theirs
+cp -r runs/run runs/sure
+"$python" - <<'PYTHON'
+import json, struct
+import numpy as np
+for name in "best", "last":
+    data = bytearray(open(f"runs/sure/{name}.safetensors", "rb").read())
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    for key, entry in json.loads(data[8:end]).items():
+        if key.startswith("fc2."):
+            first, last = (end + at for at in entry["data_offsets"])
+            data[first:last] = (400 * np.frombuffer(data[first:last], dtype="<f4")).astype("<f4").tobytes()
+    open(f"runs/sure/{name}.safetensors", "wb").write(data)
+PYTHON
+"$towers" eval runs/sure --json --tta flip >sure.json 2>err || complain "eval --tta flip of sure weights: $(cat err)"
+"$python" - <<'PYTHON' || failures=$((failures + 1))
+import json, os
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+def logits_of(file):
+    rows = {os.sep.join(row["file"].split(os.sep)[-2:]): row["predictions"] for row in map(json.loads, open(file))}
+    return {name: 400 * np.log([next(c["probability"] for c in row if c["name"] == n) for n in ("dark", "light")]) for name, row in rows.items()}
+views = [logits_of(file) for file in ("predicted.jsonl", "mirrored.jsonl")]
+losses = [np.log(2) - logsumexp([log_softmax(view[name])[int(name.startswith("light"))] for view in views]) for name in views[0]]
+found = json.load(open("sure.json"))["loss"]
+assert max(losses) > 110 and abs(found - np.mean(losses)) < 1e-3 * np.mean(losses), (found, np.mean(losses), max(losses))
+PYTHON
 # the top five of eight classes, of a network that has learned nothing
 "$python" - <<'PYTHON'
 import os
@@ -149,7 +203,10 @@ found, wanted = json.load(open("many.json")), [sum(r < few for r in rank) / 96 f
 assert len(rank) == 96 and 0.3 < wanted[1] < 0.9 and [found["top1"], found["top5"]] == wanted, (found["top1"], found["top5"], wanted)
 PYTHON
 "$towers" predict runs/run photos/val --embeddings nowhere/e.npy >/dev/null 2>err
-[[ $? == 6 ]] && grep -q -- '--embeddings nowhere/e.npy: .*: No such file or directory' err || complain "--embeddings into no folder: $(cat err)"
+[[ $? == 6 ]] && grep -q "cannot create 'nowhere/e.npy'.*: No such file or directory" err || complain "--embeddings into no folder: $(cat err)"
+echo old >e.npy
+(ulimit -f 1; "$towers" predict runs/run photos/val --embeddings e.npy --top 1) 2>err | cat >/dev/null
+[[ $(cat e.npy) == old ]] || complain "--embeddings that do not fit take the place of the old file: $(stat -c %s e.npy) bytes, $(cat err)"
 "$towers" predict runs/run photos/val --tta flip --embeddings e.npy >/dev/null 2>err && complain "--tta with --embeddings is accepted"
 grep -q -- '--embeddings and --tta exclude each other' err || complain "--tta with --embeddings: $(cat err)"
 # ---- --calibrate: the temperature of the least loss, which eval and predict then use; classes stay the same

@@ -95,6 +95,7 @@ static void classifier_build(const ProgramConfig *config, Value x, Program *p)
     options.aux = options.aux && config->training;
     config->model->build(p->graph, &options, x, &heads);
     p->loss = loss_of_heads(p->graph, config, &heads, p);
+    if (config->logits && !config->training) p->logits = heads.logits;
     if ((config->features || config->maps) && !config->training && !graph_failed(p->graph))
         last_layer_keep(config, heads.logits, p);
 }
@@ -157,7 +158,7 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     if (p->weight.id) p->weight_sum = affine(g, p->weight, 1, 0);
     Value *const held[] = {&p->pixels,          &p->labels,   &p->targets, &p->weight,  &p->augment,
                            &p->positive_weight, &p->dloss,    &p->loss,    &p->correct, &p->prob,
-                           &p->weight_sum,      &p->features, &p->maps};
+                           &p->weight_sum,      &p->features, &p->maps,    &p->logits};
     enum { KEEP = sizeof held / sizeof *held };
     Value keep[KEEP];
     int changed;
@@ -171,6 +172,7 @@ static Status graph_build(const ProgramConfig *config, Program *p)
     if (!config->training) graph_result(g, p->prob, "prob");
     if (p->features.id) graph_result(g, p->features, "features");
     if (p->maps.id) graph_result(g, p->maps, "maps");
+    if (p->logits.id) graph_result(g, p->logits, "logits");
     p->forward_end = graph_op_count(g);
     NameFilter trains = {.only = phase->trains, .except = config->freeze};
     if (config->training) graph_train(g, p->loss, p->dloss, &trains);

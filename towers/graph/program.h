@@ -33,6 +33,7 @@ typedef struct ProgramConfig {
                               evaluation, so that all programs have the same layout */
     bool recompute;        /* cheap activations are recomputed instead of kept */
     bool features, maps;   /* evaluation keeps them (Program); not in a capsule, which never evaluates */
+    bool logits;           /* likewise: what softmax or sigmoid read, from which losses are exact */
     bool separate_storage; /* every value has its own: for comparison */
 } ProgramConfig;
 
@@ -50,6 +51,7 @@ typedef struct Program {
     Value features;  /* result of an evaluation with ProgramConfig.features: what the last layer reads */
     Value maps;      /* result of an evaluation with ProgramConfig.maps: the class activation maps {n, classes, h, w} */
     Value prob;      /* result of an evaluation: of every class; else Value 0 */
+    Value logits;    /* result of an evaluation with ProgramConfig.logits, in the network's type */
     int fold_end;    /* ops [0, fold_end) make the weights that include batch norms; 0 in training */
     int forward_end; /* ops [0, forward_end) are the forward pass */
     int recomputed;  /* ops that run again in the backward pass */

@@ -57,12 +57,12 @@ out:
     return st;
 }
 
-/* 0 for no value. */
+/* The floats that the value takes, whatever its type; 0 for no value. */
 static size_t value_floats(const Program *program, Value v)
 {
     if (!v.id) return 0;
     Tensor t = plan_tensor(program->plan, v);
-    return (size_t)(shape_pixels(t.shape) * t.pitch);
+    return align_up((size_t)(shape_pixels(t.shape) * t.pitch) * dtype_bytes(t.dtype), sizeof(float)) / sizeof(float);
 }
 
 static Status slots_create(Inference *q, Tta tta)
@@ -72,8 +72,9 @@ static Status slots_create(Inference *q, Tta tta)
     size_t side = (size_t)r->config.program.canvas, image = side * side * (size_t)r->config.program.data_channels;
     for (int i = 0; i < r->eval_count; i++) {
         const Program *program = &r->eval[i];
-        size_t n = (size_t)program->n,
-               needed = value_floats(program, program->features) + value_floats(program, program->maps);
+        size_t n = (size_t)program->n, needed = value_floats(program, program->features) +
+                                                value_floats(program, program->maps) +
+                                                value_floats(program, program->logits);
         if (q->prob) needed += value_floats(program, program->prob);
         if (n > most) most = n;
         if (needed > floats) floats = needed;
@@ -151,9 +152,10 @@ static Status value_send(const Inference *q, const Program *program, Value v, fl
     return st;
 }
 
-/* To the floats at `to`. */
-static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot, float *to)
+/* Of the images, or of their mirror images. */
+static Status results_send(const Inference *q, const Program *program, InferenceSlot *slot, bool mirror)
 {
+    float *to = slot->floats + mirror * q->view;
     Device *device = &q->replica->device;
     const Backend *backend = device->backend;
     float *place = to + HEADER;
@@ -164,7 +166,8 @@ static Status results_send(const Inference *q, const Program *program, Inference
     slot->result.prob = prob.data;
     slot->result.pitch = prob.pitch;
     TRY(value_send(q, program, program->features, &place, &slot->result.features));
-    return value_send(q, program, program->maps, &place, &slot->result.maps);
+    TRY(value_send(q, program, program->maps, &place, &slot->result.maps));
+    return value_send(q, program, program->logits, &place, &slot->result.logits[mirror]);
 }
 
 /* The images of a batch, each row from right to left. A border has equal sides, so that the central crop is mirrored. */
@@ -176,13 +179,13 @@ static void batch_mirror(const Batch *batch, uint8_t *to)
             memcpy(to + (y * width + x) * c, batch->pixels + ((y + 1) * width - 1 - x) * c, c);
 }
 
-static Status view_run(Inference *q, Program *program, InferenceSlot *slot, const Batch *batch, float *to)
+static Status view_run(Inference *q, Program *program, InferenceSlot *slot, const Batch *batch, bool mirror)
 {
     Device *device = &q->replica->device;
     TRY(replica_feed(q->replica, program, batch, 0, &(RandomKey){0}, 0)); /* nothing random is evaluated */
     TRY(replica_fold(q->replica));
     TRY(plan_run(program->plan, program->fold_end, plan_op_count(program->plan)));
-    TRY(results_send(q, program, slot, to));
+    TRY(results_send(q, program, slot, mirror));
     return device->backend->uploaded ? device->backend->uploaded(device) : OK;
 }
 
@@ -210,9 +213,9 @@ Status inference_begin(Inference *q, const Batch *batch)
         Batch view = *batch;
         batch_mirror(batch, q->mirrored);
         view.pixels = q->mirrored;
-        TRY(view_run(q, program, slot, &view, slot->floats + q->view));
+        TRY(view_run(q, program, slot, &view, true));
     }
-    TRY(view_run(q, program, slot, batch, slot->floats));
+    TRY(view_run(q, program, slot, batch, false));
     return backend->mark ? backend->mark(device, (int)((q->begun - 1) % SLOTS)) : OK;
 }
 

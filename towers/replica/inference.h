@@ -24,6 +24,7 @@ typedef struct Inferred {
     const float *prob;  /* [n][pitch]; NULL unless requested */
     int64_t pitch;
     Tensor features, maps; /* of the program (program.h), in host memory; data is NULL if it has none */
+    Tensor logits[2];      /* likewise; those of the mirror images are the second, which only TTA_FLIP has */
 } Inferred;
 
 /* Both are borrowed and must outlive it; the memory of the loader's pixels stays pinned until inference_close. Evaluation

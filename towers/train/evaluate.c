@@ -60,6 +60,45 @@ static EvalSample sample_evaluate(const TrainJob *job, const Batch *batch, int32
     return sample;
 }
 
+/* ---- losses of changed probabilities, from logits: finite where a probability is 0 in f32 */
+
+static double logit_of(const Tensor *logits, int64_t sample, int64_t class)
+{
+    return (double)element_read(logits->dtype, logits->data, sample * logits->pitch + class);
+}
+
+/* ln(sum of exp(x[k])), less ln(parts). */
+static double log_sum(const double *x, int64_t count, int parts)
+{
+    double most = x[0], sum = 0;
+    for (int64_t k = 1; k < count; k++) most = x[k] > most ? x[k] : most;
+    for (int64_t k = 0; k < count; k++) sum += exp(x[k] - most);
+    return most + log(sum / parts);
+}
+
+/* Of the mean of the probabilities of a sample's views, scaled by the temperature. `x`: room for the classes. */
+static double loss_of_logits(const TrainJob *job, const Inferred *found, int32_t i, const uint8_t *has, double *x)
+{
+    const Tensor *logits = found->logits;
+    int views = logits[1].data ? 2 : 1;
+    int64_t classes = job->program.options.classes;
+    double view[2], whole[2] = {0}, loss = 0;
+    bool softmax = job->program.loss == LOSS_SOFTMAX;
+    for (int v = 0; softmax && v < views; v++) {
+        for (int64_t k = 0; k < classes; k++) x[k] = logit_of(&logits[v], i, k);
+        whole[v] = log_sum(x, classes, 1);
+    }
+    for (int64_t k = 0; k < classes; k++) {
+        for (int v = 0; v < views; v++) {
+            double one = logit_of(&logits[v], i, k), away = has[k] ? -one : one;
+            view[v] = softmax ? one - whole[v] : -fmax(away, 0) - log1p(exp(-fabs(away)));
+        }
+        x[k] = log_sum(view, views, views) / (job->temperature > 0 ? job->temperature : 1);
+        loss -= softmax ? 0 : x[k] / (double)classes;
+    }
+    return softmax ? log_sum(x, classes, 1) - x[found->batch.labels[i]] : loss;
+}
+
 /* Whether one of the sample's classes is among the `few` most probable ones; of equal ones the lower come first. */
 static bool is_near(const float *probability, const uint8_t *has, int64_t classes, int few)
 {
@@ -84,12 +123,15 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
     bool averaged = job->tta != TTA_NONE, scaled = averaged || job->temperature > 0;
     double loss = 0;
     TRY(inference_end(inference, &found));
-    uint8_t *has = malloc((size_t)classes);
-    if (!has) return FAIL(ERR_MEMORY, "no memory for the classes of a sample");
+    double *room = malloc((size_t)classes * (sizeof *room + 1));
+    if (!room) return FAIL(ERR_MEMORY, "no memory for the classes of a sample");
+    uint8_t *has = (uint8_t *)(room + classes);
     const Batch *batch = &found->batch;
     for (int32_t i = 0; found->prob && i < batch->n; i++) {
         const float *probability = found->prob + i * found->pitch;
         EvalSample sample = sample_evaluate(job, batch, i, probability, has);
+        if (found->logits[0].data && sample.label != LABEL_NONE)
+            sample.loss = (float)loss_of_logits(job, found, i, has, room);
         if (ledger->sample) ledger->sample[batch->ids[i]] = sample;
         if (ledger->score)
             memcpy(ledger->score + batch->ids[i] * classes, probability, (size_t)classes * sizeof *probability);
@@ -103,7 +145,7 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
     to[BLOCK_LOSS] = (float)(scaled ? loss : found->loss);
     to[BLOCK_COUNT] = (float)(batch->n - batch->skipped);
     for (int k = 0; k < 2; k++) to[BLOCK_TOP1 + k] = (float)(averaged ? correct[k] : found->correct[k]);
-    free(has);
+    free(room);
     return OK;
 }
 
@@ -200,7 +242,7 @@ static EvalResult blocks_total(const float *fields, int64_t blocks)
         total.correct[0] += (int64_t)fields[BLOCK_TOP1];
         total.correct[1] += (int64_t)fields[BLOCK_TOP5];
     }
-    total.loss = total.count ? total.loss / (double)total.count : 0;
+    total.loss = total.count ? total.loss / (double)total.count : NAN;
     return total;
 }
 
