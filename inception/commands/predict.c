@@ -3,8 +3,8 @@
 #include "inception/commands/class_maps.h"
 #include "inception/commands/commands.h"
 #include "inception/job/cores.h"
+#include "inception/job/job.h"
 #include "inception/library/classifier.h"
-#include "kernels/open.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
 #include "towers/data/sources/shard_set.h"
@@ -18,7 +18,8 @@ typedef struct Prediction {
     Classifier classifier;
     const Source *source;
     FILE *to;
-    FILE *embeddings; /* of --embeddings, or NULL */
+    DurableFile *embeddings;    /* owned: what becomes the file of --embeddings, or NULL */
+    char temporary[PATH_BYTES]; /* its name until it is whole */
     int64_t damaged, rotated;
 } Prediction;
 
@@ -59,6 +60,26 @@ static void json_print(const Prediction *p, const char *where, const char *pictu
     json_decref(root);
 }
 
+/* Each image has a row, so that rows and those of --embeddings are of the same images. */
+static void empty_row(const Prediction *p, const char *where)
+{
+    csv_text(p->to, where);
+    fputs(",0,\"\",\n", p->to);
+}
+
+static void damaged_print(const Prediction *p, int64_t id, const char *why)
+{
+    char where[PATH_BYTES];
+    source_where(p->source, id, where, sizeof where);
+    text_printf(stderr, "damaged: %s\n", why);
+    if (p->options->csv) empty_row(p, where);
+    if (!p->options->json) return;
+    json_t *root = json_pack("{s:o, s:[], s:o}", "file", json_text(where), "predictions", "error", json_text(why));
+    json_dumpf(root, p->to, JSON_COMPACT);
+    fputc('\n', p->to);
+    json_decref(root);
+}
+
 static void result_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
 {
     char number[32];
@@ -67,6 +88,7 @@ static void result_print(const Prediction *p, const char *where, const char *pic
         return;
     }
     if (!p->options->csv) text_printf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
+    if (p->options->csv && !top) empty_row(p, where);
     for (int k = 0; k < top; k++) {
         const char *name = class_name(p, rank[k].class, number);
         if (!p->options->csv) {
@@ -81,15 +103,16 @@ static void result_print(const Prediction *p, const char *where, const char *pic
 }
 
 /* A row for each image; of a damaged one it is NaN. */
-static void embeddings_put(Prediction *p, const Inferred *found, int32_t i, bool good)
+static Status embeddings_put(Prediction *p, const Inferred *found, int32_t i, bool good)
 {
     const float none = NAN, *features = found->features.data;
     Shape shape = found->features.shape;
     int64_t places = (int64_t)shape.h * shape.w;
     for (int64_t place = 0; place < places; place++)
         for (int64_t k = 0; k < shape.c; k++)
-            fwrite(good ? &features[(i * places + place) * found->features.pitch + k] : &none, sizeof none, 1,
-                   p->embeddings);
+            TRY(durable_write(p->embeddings, good ? &features[(i * places + place) * found->features.pitch + k] : &none,
+                              sizeof none));
+    return OK;
 }
 
 /* Number of classes of --cam: the most probable one, or those of --top. */
@@ -129,9 +152,9 @@ static Status batch_print(void *context, const Inferred *found)
     if (!rank) return FAIL(ERR_MEMORY, "no memory for predictions of %d images", batch->n);
     for (int32_t i = 0, bad = 0; i < batch->n; i++) {
         bool good = batch->labels[i] != LABEL_NONE;
-        if (p->embeddings) embeddings_put(p, found, i, good);
+        if (p->embeddings && (st = embeddings_put(p, found, i, good)) != OK) break;
         if (!good) {
-            text_printf(stderr, "damaged: %s\n", batch->bad[bad++].why);
+            damaged_print(p, batch->ids[i], batch->bad[bad++].why);
             continue;
         }
         for (int64_t k = 0; k < classes; k++) rank[k] = (RankedClass){k, found->prob[i * found->pitch + k]};
@@ -208,37 +231,37 @@ static Status images_open(const Options *o, Source **made)
 /* --embeddings: NumPy's format, version 1.0: magic, length of the header, the header with the shape padded to 64 bytes, then f32. */
 static Status embeddings_begin(Prediction *p, int64_t count)
 {
-    enum { HEADER = 118 };
+    enum { MAGIC = 10, HEADER = 118 };
     const Program *program = &p->classifier.replica->eval[0];
     Shape shape = graph_shape(program->graph, program->features);
-    char header[HEADER + 1];
-    int fd = regular_open(p->options->embeddings, O_WRONLY | O_CREAT | O_TRUNC, NULL);
-    p->embeddings = fd < 0 ? NULL : fdopen(fd, "wb");
-    if (!p->embeddings)
-        return FAIL(ERR_IO, "--embeddings %s: the file cannot be written: %s", p->options->embeddings,
-                    fd == NOT_REGULAR ? "not a regular file" : strerror(errno));
-    int length =
-        snprintf(header, sizeof header, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %d), }", count,
-                 shape.c * shape.h * shape.w);
-    memset(header + length, ' ', (size_t)(HEADER - length));
-    header[HEADER - 1] = '\n';
-    fwrite("\x93NUMPY\x01\x00", 1, 8, p->embeddings);
-    fputc(HEADER & 255, p->embeddings);
-    fputc(HEADER >> 8, p->embeddings);
-    fwrite(header, 1, HEADER, p->embeddings);
-    return OK;
+    int size = shape.c * shape.h * shape.w;
+    struct stat info;
+    if (lstat(p->options->embeddings, &info) == 0 && !S_ISREG(info.st_mode))
+        return FAIL(ERR_IO, "--embeddings %s: not a regular file; it was not replaced", p->options->embeddings);
+    char header[MAGIC + HEADER + 1];
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", MAGIC);
+    Text text = text_start(header + MAGIC, HEADER + 1);
+    text_add(&text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %d), }", count, size);
+    memset(header + MAGIC + text.used, ' ', HEADER - text.used);
+    header[MAGIC + HEADER - 1] = '\n';
+    TRY(path_temporary(p->temporary, p->options->embeddings));
+    TRY(durable_create(p->temporary, MAGIC + HEADER + (uint64_t)count * (uint64_t)size * sizeof(float),
+                       &p->embeddings));
+    return durable_write(p->embeddings, header, MAGIC + HEADER);
 }
 
 static Status embeddings_end(Prediction *p)
 {
     if (!p->embeddings) return OK;
-    bool failed = ferror(p->embeddings) != 0;
-    failed |= fclose(p->embeddings) != 0;
-    return failed ? FAIL(ERR_IO, "--embeddings %s: not all of it could be written", p->options->embeddings) : OK;
+    TRY(durable_finish(p->embeddings, NULL));
+    Status st = file_publish(p->temporary, p->options->embeddings);
+    if (st != OK) unlink(p->temporary);
+    return st;
 }
 
 static Status images_run(Prediction *p)
 {
+    char ignored[IGNORED_WARNING_BYTES];
     const Options *o = p->options;
     int64_t count = source_info(p->source)->count;
     int32_t sizes[] = {(int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH),
@@ -253,6 +276,8 @@ static Status images_run(Prediction *p)
     TRY(classifier_load(o, source_info(p->source)->c, sizes, &p->classifier));
     if (o->cam) TRY(directory_create(o->cam));
     if (o->embeddings) TRY(embeddings_begin(p, count));
+    if (source_info(p->source)->ignored > 0)
+        text_printf(stderr, "%s\n", ignored_warning(source_info(p->source), ignored));
     if (o->csv) fprintf(p->to, "file,rank,class,probability\n");
     TRY(classifier_run(&p->classifier, p->source, PREDICT_BATCH, workers, batch_print, p));
     if (p->rotated && !p->classifier.files->job.data.eval.exif && !o->quiet)
@@ -284,9 +309,8 @@ out:
     if (st == OK || st == ERR_FORMAT) {
         Status written = embeddings_end(&p);
         if (st == OK) st = written;
-    } else if (p.embeddings) {
-        fclose(p.embeddings);
     }
+    durable_destroy(p.embeddings);
     source_close(source);
     classifier_close(&p.classifier);
     return st;

@@ -43,6 +43,9 @@ extern const char *program_commit; /* that the program was built from, as main.c
 
 /* Adds a line to the notes. */
 void job_note(JobFiles *files, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The warning about the files of a folder that are no images, and how to convert them, where there are some. */
+enum { IGNORED_WARNING_BYTES = 2 * PATH_BYTES };
+const char *ignored_warning(const SourceInfo *info, char text[IGNORED_WARNING_BYTES]);
 /* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's
  * default settings to `options`. */
 NODISCARD Status job_model(Options *options, JobFiles *files);

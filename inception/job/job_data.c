@@ -176,13 +176,13 @@ Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
     return OK;
 }
 
-static void ignored_note(JobFiles *files, const SourceInfo *info)
+const char *ignored_warning(const SourceInfo *info, char text[IGNORED_WARNING_BYTES])
 {
-    if (info->ignored > 0)
-        job_note(files,
-                 "warning: %lld files are ignored (%s), the first is %s; images are files that end in %s; "
-                 "ImageMagick converts others: mogrify -format png FILE",
-                 (long long)info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
+    snprintf(text, IGNORED_WARNING_BYTES,
+             "warning: %" PRId64 " files are ignored (%s), the first is %s; images are files that end in %s; "
+             "ImageMagick converts others: mogrify -format png FILE",
+             info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
+    return text;
 }
 
 static bool is_synset(const char *name)
@@ -339,13 +339,14 @@ static Status sets_open(const Options *o, JobFiles *files)
     job->data_path = path;
     if (o->classes <= 0) job->program.options.classes = train->classes;
     if (train->shard_first && train->classes > train->count)
-        job_note(
-            files,
-            "warning: %s has %d classes, more than its %lld training images, because its largest label says so; is "
-            "that label right?",
-            train->name, train->classes, (long long)train->count);
-    ignored_note(files, train);
-    if (test != train) ignored_note(files, test);
+        job_note(files,
+                 "warning: %s has %d classes, more than its %" PRId64
+                 " training images, because its largest label says so; is "
+                 "that label right?",
+                 train->name, train->classes, train->count);
+    char ignored[IGNORED_WARNING_BYTES];
+    if (train->ignored > 0) job_note(files, "%s", ignored_warning(train, ignored));
+    if (test != train && test->ignored > 0) job_note(files, "%s", ignored_warning(test, ignored));
     return OK;
 }
 

@@ -122,8 +122,9 @@ for e in errors:
     assert set(filter(None, e["label"].split(";"))) == truth[f] and set(filter(None, e["predicted"].split(";"))) == answers[f], e
 printed = {}
 for row in csv.DictReader(open(f"{work}/half.csv")):
-    printed.setdefault("images/" + os.path.basename(row["file"]), set()).add(row["class"])
-assert all(printed.get(f, set()) == answers[f] for f in truth)
+    assert (row["rank"], row["probability"]) == ("0", "") if not row["class"] else row["rank"] > "0", row
+    printed.setdefault("images/" + os.path.basename(row["file"]), set()).update(filter(None, [row["class"]]))
+assert printed == {f: answers[f] for f in truth} and not all(answers.values()), "an image without a class has a row, too"
 assert list(csv.DictReader(open(f"{work}/scores.csv")))[0]["average_precision"]
 PY
 "$towers" eval "$work/learned" --device cpu 2>/dev/null | grep -qE '^mAP = [01]\.[0-9]+ Exact match = ' || complain "eval prints $("$towers" eval "$work/learned" --device cpu 2>/dev/null | head -1)"
