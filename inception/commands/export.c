@@ -127,7 +127,7 @@ static bool ends_in(const char *text, const char *end)
 static Status about_make(const Export *x, About *about)
 {
     Status st = OK;
-    static const char *const kept[] = {"crop", "eval_resize",     "eval_crop",       "interpolation",
+    static const char *const kept[] = {"crop", "eval_crop",       "interpolation",
                                        "exif", "several_classes", "data_fingerprint"};
     json_t *names = json_object_get(x->facts, "class_names");
     size_t count = json_array_size(names);
@@ -138,6 +138,8 @@ static Status about_make(const Export *x, About *about)
     about_begin(&x->config, NULL, about);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (facts_text(x->facts, kept[i])) about_add(about, kept[i], facts_text(x->facts, kept[i]));
+    int64_t resize = facts_resize(x->facts, x->config.options.side);
+    if (resize > 0) about_number(about, "eval_resize", resize);
     if (all) st = about_classes(about, list, (int)count);
     free(list);
     return st;
@@ -152,8 +154,9 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
     TRY_OUT(about_make(x, &about));
     if (onnx) { /* its reader must not normalize once more */
         about_add(&about, "input",
-                  preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
-                             : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
+                  x->generator ? "independent standard normal numbers; the images are NCHW, pixels in [0, 1]"
+                  : preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
+                               : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
         const Graph *graph = x->generator ? x->generator : x->evaluation.graph;
         if (x->ranges.range) graph = activation_ranges_graph(&x->ranges);
         TRY_OUT(onnx_write(x->to, model->name, graph, &x->list, about.pair + 1, about.count - 1,
@@ -178,10 +181,9 @@ static Status form_check(const Options *o, bool onnx, const Model *model)
 /* What --preprocess adds to the network, as towers predict computes it. */
 static Status preprocess_ask(const Options *o, Export *x)
 {
-    const char *several = facts_text(x->facts, "several_classes");
     double temperature = 0;
-    x->bytes.several = several && !strcmp(several, "true");
-    if (!x->bytes.several) TRY(calibration_read(o, x->from, &temperature));
+    x->bytes.sigmoid = x->config.loss == LOSS_BCE;
+    if (!x->bytes.sigmoid) TRY(calibration_read(o, x->from, &temperature));
     x->bytes.temperature = temperature > 0 ? (float)temperature : 1;
     return OK;
 }

@@ -2,12 +2,13 @@
 #include "inception/commands/networks.h"
 
 #include "inception/job/cores.h"
+#include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
-#include "inception/options/config.h"
+#include "inception/options/values.h"
 #include "towers/store/pretrained.h"
 
-enum { FID_CLASSES = 1008 /* outputs of pt_inception-2015-12-05 */ };
+enum { FID_CLASSES = 1008 /* outputs of pt_inception-2015-12-05 */, SIDE_MAX = 4096 };
 
 Status networks_device(const TrainJob *job, Device *device)
 {
@@ -48,24 +49,18 @@ Status generator_load(const TrainJob *job, const char *weights, Device *device, 
 
 /* ---- the classifier */
 
-/* The image size and variant of a run, from its args.yaml; nothing for a file. */
-static Status run_options(const char *given, ModelOptions *options)
+/* Size and normalization of its input, as far as the file says them. */
+static Status input_of_file(const SafeTensors *file, const char *path, ModelOptions *options)
 {
-    char path[PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    Options run;
-    struct stat info;
-    if (stat(given, &info) != 0 || !S_ISDIR(info.st_mode)) return OK;
-    TRY(path_join(path, given, "args.yaml"));
-    if (access(path, F_OK) != 0) return OK; /* a checkpoint */
-    TRY(config_load(path, &text, &bytes));
-    options_init(&run);
-    run.verb = VERB_EVAL;
-    Status st = options_apply_bytes(&run, text, bytes, ORIGIN_RUN, path);
-    if (st == OK && run.img_size > 0) options->side = (int32_t)run.img_size;
-    options_close(&run);
-    free(text);
-    return st;
+    const char *text = safetensors_metadata(file, "img_size"), *mean = safetensors_metadata(file, "mean"),
+               *std = safetensors_metadata(file, "std");
+    int64_t side = options->side;
+    if (text && (text_to_int(text, &side) != VALUE_OK || side < 1 || side > SIDE_MAX))
+        return FAIL(ERR_CHECKPOINT, "%s: the metadata img_size is '%s'; expected 1 to %d", path, text, SIDE_MAX);
+    options->side = (int32_t)side;
+    if (!mean || !std) return OK;
+    TRY(channels_parse("the metadata mean", mean, -10, options->mean));
+    return channels_parse("the metadata std", std, 1e-6, options->std);
 }
 
 static Status model_of_file(const SafeTensors *file, const char *path, const Model **model, const char **variant)
@@ -105,7 +100,7 @@ Status classifier_find(const char *given, FeatureConfig *config, char weights[PA
                                      .side = model->side,
                                      .channels = model->adapts ? file_channels(file, model) : model->channels,
                                      .variant = variant};
-    TRY_OUT(run_options(given, &config->options));
+    TRY_OUT(input_of_file(file, weights, &config->options));
     ProgramConfig program = {.model = model, .options = config->options, .data_channels = config->options.channels};
     program.canvas = model->side;
     TRY_OUT(head_names(&program, &heads));

@@ -1,6 +1,7 @@
 /* Facts about a file of weights; see facts.h. */
 #include "inception/job/facts.h"
 
+#include "inception/job/job.h"
 #include "inception/models/published.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -21,6 +22,7 @@ static const struct {
     {"exif", "exif"},
     {"variant", "variant"},
     {"width", "width"},
+    {"loss", "loss"},
 };
 static const char *const others[] = {"model", "classes",         "channels",         "crop",
                                      "maps",  "several_classes", "data_fingerprint", "towers_version"};
@@ -104,19 +106,42 @@ const char *facts_text(const json_t *facts, const char *key)
 
 /* ---- as settings */
 
+static int64_t number_of(const json_t *facts, const char *key)
+{
+    const char *text = facts_text(facts, key);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+int64_t resize_in_proportion(int64_t resize, int64_t own, int64_t side)
+{
+    if (own <= 0 || own == side || resize <= 0) return resize;
+    if (resize == job_usual_resize(own)) return job_usual_resize(side); /* as a run, to the pixel */
+    return llrint((double)resize * (double)side / (double)own);
+}
+
+int64_t facts_resize(const json_t *facts, int64_t side)
+{
+    return resize_in_proportion(number_of(facts, "eval_resize"), number_of(facts, "img_size"), side);
+}
+
 Status facts_apply(const json_t *facts, const char *path, Options *o)
 {
     char yaml[1024];
     Text text = text_start(yaml, sizeof yaml);
     bool cropped = option_origin(o, "eval-resize") > ORIGIN_RECIPE || option_origin(o, "eval-crop") > ORIGIN_RECIPE ||
                    option_origin(o, "crop-pct") > ORIGIN_RECIPE; /* one of the three is enough */
+    bool sized = option_origin(o, "img-size") > ORIGIN_RECIPE;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         const char *value = facts_text(facts, settings[i].key);
         if (cropped && !strncmp(settings[i].key, "eval_", 5)) continue;
-        if (value && *value) text_add(&text, "%s: %s\n", settings[i].flag, value);
+        if (value && *value && sized && !strcmp(settings[i].key, "eval_resize"))
+            text_add(&text, "%s: %" PRId64 "\n", settings[i].flag, facts_resize(facts, o->img_size));
+        else if (value && *value)
+            text_add(&text, "%s: %s\n", settings[i].flag, value);
     }
     const char *several = facts_text(facts, "several_classes");
-    if (several && !strcmp(several, "true")) text_add(&text, "loss: bce\n");
+    if (several && !strcmp(several, "true") && !facts_text(facts, "loss"))
+        text_add(&text, "loss: bce\n"); /* earlier files */
     return options_apply_yaml(o, yaml, ORIGIN_RECIPE, path);
 }
 

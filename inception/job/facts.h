@@ -15,6 +15,11 @@ NODISCARD Status facts_read(const Options *options, const char *path, json_t **f
 void facts_put(json_t *facts, const char *key, const char *text);
 const char *facts_text(const json_t *facts, const char *key); /* NULL if absent */
 
+/* The shorter side before the center crop to `side` pixels, of which `resize` was for `own`. 0: no such crop. */
+int64_t resize_in_proportion(int64_t resize, int64_t own, int64_t side);
+/* The same, of a file for an input of `side` pixels. */
+int64_t facts_resize(const json_t *facts, int64_t side);
+
 /* How images become the network's input, as settings below everything that the user gives: for eval, predict and export.
  * ERR_ARG names the key that does not fit. */
 NODISCARD Status facts_apply(const json_t *facts, const char *path, Options *options);

@@ -348,34 +348,38 @@ static Status towers_fill(const Options *o, JobFiles *files)
 /* ---- the learning rate */
 
 /* Contradictory rates are errors; a recipe's warm-up that is longer than the run only gives a warning. */
-static Status rates_check(const Options *o, JobFiles *files)
+static Status rates_check(const Options *o, const Schedule *schedule, JobFiles *files)
 {
-    bool ends_at_min = o->sched != SCHEDULE_CONSTANT && o->sched != SCHEDULE_PIECEWISE;
+    bool pieces = o->sched == SCHEDULE_PIECEWISE;
+    double first = schedule->lr; /* of piecewise, that of the first piece */
+    const char *name = pieces ? "the first rate of --lr-schedule" : "--lr";
+    bool ends_at_min = o->sched != SCHEDULE_CONSTANT && !pieces;
     if (ends_at_min && o->min_lr > o->lr)
         return FAIL(ERR_ARG, "--min-lr %g is above --lr %g, but the learning rate falls from --lr to --min-lr",
                     o->min_lr, o->lr);
-    if (o->warmup_epochs > 0 && o->warmup_lr > o->lr && o->lr_reference_batch <= 0) /* else in rates_scale */
-        return FAIL(ERR_ARG, "--warmup-lr %g is above --lr %g, but the warm-up rises from --warmup-lr to --lr",
-                    o->warmup_lr, o->lr);
+    if (o->warmup_epochs > 0 && o->warmup_lr > first && o->lr_reference_batch <= 0) /* else in rates_scale */
+        return FAIL(ERR_ARG, "--warmup-lr %g is above %s %g, but the warm-up rises from --warmup-lr to it",
+                    o->warmup_lr, name, first);
     if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
         return OK;
     if (o->origin[OPTION_ID_warmup_epochs] > ORIGIN_CONFIG) /* a run's args.yaml must train it again */
         return FAIL(ERR_ARG,
-                    "--warmup-epochs %g does not end before --epochs %lld, so the learning rate never reaches --lr; "
-                    "use a shorter warm-up or more epochs",
-                    o->warmup_epochs, (long long)o->epochs);
+                    "--warmup-epochs %g does not end before --epochs %" PRId64
+                    ", so the learning rate never reaches %s; use a shorter warm-up or more epochs",
+                    o->warmup_epochs, o->epochs, name);
     job_note(files,
-             "warning: the warm-up of %g epochs does not end within --epochs %lld: the learning rate never reaches %g",
-             o->warmup_epochs, (long long)o->epochs, o->lr);
+             "warning: the warm-up of %g epochs does not end within --epochs %" PRId64
+             ": the learning rate never reaches %g",
+             o->warmup_epochs, o->epochs, first);
     return OK;
 }
 
 static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
 {
-    TRY(rates_check(o, files));
-    if (o->sched != SCHEDULE_PIECEWISE) return OK;
-    if (!o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
-    return schedule_parse_pieces(o->lr_schedule, schedule);
+    if (o->sched == SCHEDULE_PIECEWISE && !o->lr_schedule)
+        return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
+    if (o->sched == SCHEDULE_PIECEWISE) TRY(schedule_parse_pieces(o->lr_schedule, schedule));
+    return rates_check(o, schedule, files);
 }
 
 /* --lr-reference-batch: the linear scaling rule (Goyal et al., arXiv:1706.02677). --warmup-lr is not scaled, because a

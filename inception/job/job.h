@@ -63,6 +63,7 @@ int modules_list(const Program *program, NameFactor modules[RATES_MAX]);
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */
 void job_transforms(const Options *options, TrainJob *job, bool photos);
+int32_t job_usual_resize(int64_t side); /* the shorter side before a center crop to `side`, unless it is given */
 /* Channels of a network that adapts to its data: those of the weights that it starts from, if any, else `channels`. */
 NODISCARD Status job_channels(const Options *options, TrainJob *job, int32_t channels);
 /* Whether a data set has what --sampler and --shuffle-window need: ERR_ARG, ERR_UNSUPPORTED. */

@@ -24,6 +24,11 @@ static const int64_t SCORES_MAX = INT64_C(1) << 30;
 
 /* ---- transforms */
 
+int32_t job_usual_resize(int64_t side)
+{
+    return (int32_t)lrint((double)side * 342.0 / 299.0);
+}
+
 void job_transforms(const Options *o, TrainJob *job, bool photos)
 {
     Transform *train = &job->data.train, *eval = &job->data.eval;
@@ -39,7 +44,7 @@ void job_transforms(const Options *o, TrainJob *job, bool photos)
         eval->crop = CROP_CENTER;
         eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize
                        : o->crop_pct > 0  ? (int32_t)floor(side / o->crop_pct) /* timm, transforms_imagenet_eval */
-                                          : (int32_t)lrint(side * 342.0 / 299.0);
+                                          : job_usual_resize(side);
     }
     *train = *eval;
     train->filter = o->interpolation;

@@ -7,13 +7,13 @@
 #include "inception/models/models.h"
 #include "inception/options/config.h"
 #include "towers/data/sources/shard_set.h"
-#include "towers/files/files.h"
 
 /* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
 static const char *const kept_keys[] = {
-    "data-path",     "dataset",     "val-split", "fold",     "fold-group", "seed",    "label-base", "background",
-    "interpolation", "eval-resize", "eval-crop", "exif",     "img-size",   "classes", "variant",    "width",
-    "amp",           "amp-dtype",   "loss",      "crop-pct", "mean",       "std",     NULL};
+    "data-path",  "dataset",       "val-split",    "fold",          "fold-group", "seed",     "label-base",
+    "background", "interpolation", "eval-resize",  "eval-crop",     "exif",       "img-size", "classes",
+    "variant",    "width",         "amp",          "amp-dtype",     "loss",       "crop-pct", "mean",
+    "std",        "winograd",      "winograd-f32", "winograd-bf16", NULL};
 
 /* A run's seed divides its data; elsewhere it draws noise, which is the call's own. */
 static bool is_kept(const char *line, Verb verb)
@@ -51,15 +51,14 @@ static void data_settings_drop(Options *options, const Options *own)
                 options->data_path, division, from ? from : "Fashion-MNIST");
 }
 
-static Status settings_apply(Options *options, const char *run)
+static Status settings_apply(Options *options, const char *run, const Model *model)
 {
     static const char not_set[] = "# data-path: not set";
     char path[PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     bool usual = false; /* the run found its data at their usual place */
     Options own;
-    TRY(path_join(path, run, "args.yaml"));
-    TRY(config_load(path, &text, &bytes));
+    TRY(run_settings_load(run, path, &text, &bytes));
     options_init(&own);
     own.verb = options->verb;
     /* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
@@ -75,22 +74,26 @@ static Status settings_apply(Options *options, const char *run)
     if (st == OK && usual && own.dataset == DATASET_AUTO)
         st = options_apply_yaml(options, "dataset: fmnist\n", ORIGIN_RECIPE, path);
     if (st == OK) data_settings_drop(options, &own);
+    int64_t side = own.img_size > 0 ? own.img_size : model->side;
+    if (st == OK && option_origin(options, "eval-resize") <= ORIGIN_RECIPE && options->img_size > 0)
+        options->eval_resize = resize_in_proportion(options->eval_resize, side, options->img_size);
     options_close(&own);
     free(text);
     return st;
 }
 
-/* MODEL with --weights FILE. */
+/* MODEL with --weights FILE, or with those of a run. */
 static Status file_facts_apply(Options *options, const Model *model)
 {
-    struct stat info;
     char path[PATH_BYTES];
     json_t *facts;
     options->arguments[0] = (char *)model->name;
-    if (!options->weights || (stat(options->weights, &info) == 0 && S_ISDIR(info.st_mode))) return OK;
+    if (!options->weights) return OK;
     TRY(job_weights(options, options->weights, path, sizeof path));
     TRY(facts_read(options, path, &facts));
-    Status st = facts_apply(facts, path, options);
+    const char *of = facts_text(facts, "model");
+    bool other = of && strcmp(of, model->name) != 0; /* its weights will be refused by name, not for its settings */
+    Status st = other ? OK : facts_apply(facts, path, options);
     json_decref(facts);
     return st;
 }
@@ -113,6 +116,22 @@ static Status file_argument_apply(Options *options, char *file)
     return file_facts_apply(options, model);
 }
 
+/* Of a copy of a run without its settings the weights can be used. */
+static Status run_files_check(const Options *options, const char *run)
+{
+    static const char *const needed[] = {"env.json", "args.yaml"};
+    char path[PATH_BYTES], weights[PATH_BYTES];
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        TRY(path_join(path, run, needed[i]));
+        if (access(path, F_OK) != 0 && job_weights(options, run, weights, sizeof weights) == OK)
+            return FAIL(ERR_ARG,
+                        "'%s' has no %s, as a run has; its weights say themselves how images are prepared: give '%s' "
+                        "in its place",
+                        run, needed[i], weights);
+    }
+    return OK;
+}
+
 static Status argument_apply(Options *options)
 {
     struct stat info;
@@ -129,8 +148,9 @@ static Status argument_apply(Options *options)
         return FAIL(ERR_ARG, "%s; and there is no run directory '%s' here", unknown, run);
     }
     if (!S_ISDIR(info.st_mode)) return file_argument_apply(options, run);
+    TRY(run_files_check(options, run));
     TRY(run_model(run, &model));
-    TRY(settings_apply(options, run));
+    TRY(settings_apply(options, run, model));
     options->arguments[0] = (char *)model->name;
     if (!options->weights) options->weights = run;
     return OK;

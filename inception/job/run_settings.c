@@ -4,7 +4,6 @@
 
 #include "inception/models/models.h"
 #include "inception/options/config.h"
-#include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/record/setting_line.h"
 
@@ -38,13 +37,22 @@ static bool was_given(const char *origin)
     return false;
 }
 
+Status run_settings_load(const char *run, char path[PATH_BYTES], char **text, size_t *bytes)
+{
+    TRY(path_join(path, run, "args.yaml"));
+    TRY(config_load(path, text, bytes));
+    Status st = settings_whole(path, *text);
+    if (st != OK) free(*text), *text = NULL;
+    return st;
+}
+
 Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes)
 {
     char path[PATH_BYTES];
     SettingLine setting;
     TRY(path_join(path, run, "args.yaml"));
     if (access(path, F_OK) != 0) return OK;
-    TRY(config_load(path, text, bytes));
+    TRY(run_settings_load(run, path, text, bytes));
     for (char *line = *text, *end = line + *bytes; line < end;) { /* keep line numbers for messages */
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;

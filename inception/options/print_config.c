@@ -1,7 +1,7 @@
 /* --print-config: the options of a verb as flat YAML that config.c reads back to the same values.
  *
  * Texts are double-quoted with every byte outside of printable ASCII escaped (YAML 1.1, section 5.6). A text that is not
- * UTF-8 cannot be written in YAML and becomes a comment. */
+ * UTF-8 cannot be written in YAML and becomes a comment. The word off is quoted, too: alone it means false. */
 
 #include "inception/options/options.h"
 #include "towers/files/utf8.h"
@@ -55,7 +55,7 @@ static void print_option(const Options *options, OptionId id, FILE *to)
         return;
     }
     int columns = fprintf(to, "%s: ", info->flag);
-    columns += text ? print_text(value, to) : fprintf(to, "%s", value);
+    columns += text || !strcmp(value, "off") ? print_text(value, to) : fprintf(to, "%s", value);
     fprintf(to, "%*s# from %s", columns < COMMENT_COLUMN ? COMMENT_COLUMN - columns : 1, "",
             origin_names[options->origin[id]]);
     if (options->where[id]) {

@@ -69,6 +69,16 @@ assert result["top1"] > 0.5, result["top1"]
 assert 0.01 < result["loss"] < 0.4, result["loss"]  # the mean over ten classes; softmax cross-entropy would be about ten times as much
 PY
 
+# ---- the weights say it, so that a file alone gives the probabilities of its run
+{ printf 'P5 28 28 255\n'; head -c 784 "$towers"; } >"$work/image.pgm"
+"$towers" predict "$work/start" "$work/image.pgm" --json --top 10 >"$work/wanted" 2>"$work/err" || complain "predict: $(cat "$work/err")"
+"$towers" export "$work/start" "$work/out.safetensors" --quiet || complain "export"
+for from in "$work/start/last.safetensors" "fashion_cnn --weights $work/start" "$work/out.safetensors"; do
+    "$towers" predict $from "$work/image.pgm" --json --top 10 2>"$work/err" | cmp -s - "$work/wanted" || complain "predict $from is not that of the run: $(cat "$work/err")"
+done
+python3 -c 'import json, sys; assert sum(p["probability"] for p in json.load(sys.stdin)["predictions"]) > 2' <"$work/wanted" ||
+    complain "the probabilities are those of a softmax: $(cat "$work/wanted")"
+
 # ---- auxiliary heads: each loss in the record, and in the sum
 "$towers" train googlenet --dataset synthetic --device cpu --threads 2 -b 2 --img-size 33 --classes 5 --loss bce --max-steps 1 --output-dir "$work" \
     --experiment aux >/dev/null 2>"$work/err" </dev/null || complain "aux: $(tail -2 "$work/err")"

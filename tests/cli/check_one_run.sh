@@ -123,6 +123,18 @@ ends 2 "--data-path has no effect with --dataset synthetic" eval runs/one --data
 cp -r runs/one runs/usual # a run that found its data at their usual place, and one whose args.yaml could not name them
 sed -i 's/^data-path: .*/# data-path: not set/' runs/usual/args.yaml
 "$towers" eval runs/usual --print-config 2>&1 | grep -q '^dataset: fmnist\|^towers: no data: --data-path was not given' || complain "the usual data"
+# settings that were lost in part are no defaults
+cp -r runs/one runs/cut
+for bytes in 0 900; do
+    head -c $bytes runs/one/args.yaml >runs/cut/args.yaml
+    for command in eval "predict runs/cut $work/data" export "train fashion_cnn --resume runs/cut" card "compare runs/one"; do
+        [[ $command == *runs/cut* ]] || command+=" runs/cut"
+        ends 3 "runs/cut/args.yaml is $([[ $bytes == 0 ]] && echo empty || echo cut short)" $command
+    done
+    ends 0 "runs/cut/args.yaml is" runs runs/cut
+done
+sed '1,/^quiet:/d; /^[#]* *\(towers-view\|color\):/d' runs/one/args.yaml >rest # a cut behind it loses nothing that decides a result
+[ ! -s rest ] || complain "settings stand behind 'quiet', by which a whole file is known: $(cat rest)"
 cp -r data $'data\377'
 ends 0 "run directory" train fashion_cnn --device cpu --data-path $'data\377' -b 16 --max-steps 1 --experiment bytes
 ends 2 "no data given: towers eval finds the data of a run only where its args.yaml names them" eval runs/bytes

@@ -116,6 +116,7 @@ onnx.checker.check_model(proto, full_check=True)
 session = onnxruntime.InferenceSession(model + ".onnx", providers=["CPUExecutionProvider"])
 (entry,), (out,) = session.get_inputs(), session.get_outputs()
 assert entry.name == "z" and out.name == "image" and isinstance(entry.shape[0], str), (entry, out)
+assert "standard normal" in session.get_modelmeta().custom_metadata_map["input"], session.get_modelmeta().custom_metadata_map
 channels, side = out.shape[1:3]
 z = np.fromfile(model + ".z", np.float32).reshape(3, entry.shape[1])
 ours = np.fromfile(model + ".images", np.float32).reshape(3, side, side, channels).transpose(0, 3, 1, 2)
@@ -165,15 +166,17 @@ small_data data 512 128 || status=1
 "$towers" export $run calibrated.onnx --preprocess --quiet || status=1
 temperature=$(grep -o '"temperature": *[0-9.]*' $run/calibration.json | grep -o '[0-9.]*$')
 [[ $temperature != 1 ]] && probabilities calibrated.onnx "np.exp(x / $temperature) / np.exp(x / $temperature).sum(1, keepdims=True)" || status=1
-"$python" - $run/best.safetensors several.safetensors <<'PYTHON' || status=1
+for fact in several_classes=true loss=bce; do # the first alone, as in earlier files
+    "$python" - $run/best.safetensors $fact.safetensors "$fact" <<'PYTHON' || status=1
 import sys
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 with safe_open(sys.argv[1], "np") as file:
-    save_file(load_file(sys.argv[1]), sys.argv[2], {**file.metadata(), "several_classes": "true"})
+    save_file(load_file(sys.argv[1]), sys.argv[2], {**file.metadata(), **dict([sys.argv[3].split("=")])})
 PYTHON
-"$towers" export fashion_cnn several.onnx --preprocess --weights several.safetensors --quiet || status=1
-probabilities several.onnx "1 / (1 + np.exp(-x))" || status=1
+    "$towers" export fashion_cnn $fact.onnx --preprocess --weights $fact.safetensors --quiet || status=1
+    probabilities $fact.onnx "1 / (1 + np.exp(-x))" || status=1
+done
 "$towers" export $run x.safetensors --preprocess 2>err && status=1
 grep -q "expected a classifier as ONNX, found safetensors" err || { cat err; status=1; }
 "$towers" export wgan_gp x.onnx --preprocess --weights wgan_gp.safetensors 2>err && status=1

@@ -54,6 +54,8 @@ mkdir -p ruined/red && touch ruined/red/{1,2}.jpg
 
 # ---- the mistakes of an evaluation and the scores of its classes are those of the predictions
 "$towers" eval runs/whole --device cpu --errors errors.csv --class-scores scores.csv >eval.out 2>eval.err || complain "eval --errors: $(cat eval.err)"
+"$towers" eval runs/whole --device cpu --errors nowhere/errors.csv >lost.out 2>&1
+[[ $? == 6 ]] && grep -q "^Accuracy" lost.out && grep -q "cannot create 'nowhere/errors.csv'" lost.out || complain "a folder that is not there: $(cat lost.out)"
 "$towers" eval runs/whole --device cpu --errors both.csv --class-scores ./both.csv >both.out 2>&1
 [[ $? == 2 && ! -e both.csv ]] && grep -q -- '--errors and --class-scores are both written to both.csv' both.out || complain "two tables for one file: $(cat both.out)"
 grep -qE "^data .*photos.*12 val images, 3 classes" eval.err || complain "eval does not name its data: $(cat eval.err)"
@@ -141,6 +143,18 @@ train limit broken --bad-samples limit:2 --max-steps 6 && complain "--bad-sample
 "$towers" predict runs/whole broken/train/red/1.jpg photos/val/red/0.png >one.out 2>one.err && complain "predict of a broken image exits 0"
 grep -q "red/1.jpg" one.err one.out || complain "predict does not name the broken image"
 grep -q "val/red/0.png" one.out || complain "predict leaves out the whole image beside a broken one"
+mkdir -p mixed/below && cp broken/train/red/1.jpg mixed/1.jpg && cp photos/val/red/0.png mixed/2.png && touch mixed/raw.CR3 mixed/below/{a,b}.heic
+"$towers" predict runs/whole mixed --json --embeddings rows.npy >rows.jsonl 2>one.err
+[[ $? == 3 ]] && grep -q 'warning: 3 files are ignored (.*2 .heic.*), the first is mixed/' one.err || complain "predict says nothing of the files that it leaves out: $(cat one.err)"
+"$towers" predict runs/whole mixed --csv --top 1 >rows.csv 2>one.err
+/usr/bin/python3 - <<'PYTHON' || complain "a damaged image has no row: $(cat rows.jsonl rows.csv)"
+import csv, json
+rows, table = [json.loads(line) for line in open("rows.jsonl")], list(csv.DictReader(open("rows.csv")))
+assert [row["file"] for row in rows] == [row["file"] for row in table] == ["mixed/1.jpg", "mixed/2.png"]
+assert rows[0]["predictions"] == [] and "mixed/1.jpg" in rows[0]["error"] and "error" not in rows[1]
+assert [table[0][key] for key in ("rank", "class", "probability")] == ["0", "", ""] and table[1]["rank"] == "1"
+assert b"(2, " in open("rows.npy", "rb").read(128)
+PYTHON
 
 # ---- a NaN names the files of its samples, and its capsule runs again without them
 if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --dataset synthetic >/dev/null 2>&1; then

@@ -31,7 +31,7 @@ for split, count in (("train", 16), ("val", 6)):
 PYTHON
 new="images/val/owl/3.png"
 
-"$towers" train resnet18 --device cpu --data-path images --img-size 40 --eval-resize 47 -b 16 --epochs 1 --lr 0.0002 --bn-decay 0.3 --mean 0.4,0.5,0.6 --std 0.2,0.25,0.3 \
+"$towers" train resnet18 --device cpu --data-path images --img-size 40 --eval-resize 47 --interpolation bicubic -b 16 --epochs 1 --lr 0.0002 --bn-decay 0.3 --mean 0.4,0.5,0.6 --std 0.2,0.25,0.3 \
     --experiment run --quiet 2>"$err" || complain "training: $(cat "$err")"
 mkdir far
 cp runs/run/best.safetensors far/w.safetensors
@@ -45,6 +45,7 @@ same() { # NAME COMMAND...: the command prints what the run does
 grep -q 'dog, big' wanted || complain "the run's predictions have no names"
 same "the file alone" "$towers" predict far/w.safetensors images/val --device cpu --json
 same "the model with --weights" "$towers" predict resnet18 --weights far/w.safetensors images/val --device cpu --json
+same "the model with its run" "$towers" predict resnet18 --weights runs/run images/val --device cpu --json
 "$towers" export far/w.safetensors far/again.safetensors --quiet || complain "export of the file"
 same "the exported file" "$towers" predict far/again.safetensors images/val --device cpu --json
 for file in env.json args.yaml; do
@@ -60,11 +61,21 @@ cmp -s "$out" wanted && complain "--mean does nothing"
 grep -qE '^mean: "?0.4,0.5,0.6' runs/tuned/args.yaml || complain "the normalization of pretrained weights is not taken over: $(grep mean runs/tuned/args.yaml)"
 "$towers" train resnet18 --device cpu --data-path images --max-steps 2 --resume auto --experiment tuned --quiet 2>"$err" || complain "resuming it: $(cat "$err")"
 
+# another size of the input: as much of the picture is cropped, and a run has the pixels of its file
+"$towers" predict runs/run images/val --img-size 80 --device cpu --json >wanted || complain "predict at twice the size"
+same "the file at twice the size" "$towers" predict far/w.safetensors images/val --img-size 80 --device cpu --json
+"$towers" export far/w.safetensors far/large.safetensors --img-size 80 --quiet && "$towers" info far/large.safetensors >"$out" || complain "export at another size"
+grep -q '^eval_resize  *94$' "$out" || complain "at twice the size, not twice 47: $(grep eval_resize "$out")"
+"$towers" predict runs/tuned images/val --img-size 90 --device cpu --json >wanted || complain "predict at another size"
+same "the file at another size" "$towers" predict runs/tuned/best.safetensors images/val --img-size 90 --device cpu --json
+"$towers" export runs/tuned far/large.safetensors --img-size 90 --quiet || complain "export at another size"
+same "the file exported at another size" "$towers" predict far/large.safetensors images/val --device cpu --json
+
 "$towers" export runs/run model.onnx --quiet || complain "export of ONNX"
 for file in far/w.safetensors model.onnx; do
     "$towers" info "$file" >"$out" || complain "info $file"
     for line in 'model  *resnet18' 'classes  *3' 'img_size  *40' 'mean  *0.4,0.5,0.6' 'std  *0.2,0.25,0.3' 'crop  *center' 'eval_resize  *47' \
-        'interpolation  *bilinear' 'data_fingerprint  *[0-9a-f]\{32\}' 'towers_version' 'class_names  *3: café, dog, big, owl'; do
+        'interpolation  *bicubic' 'data_fingerprint  *[0-9a-f]\{32\}' 'towers_version' 'class_names  *3: café, dog, big, owl'; do
         grep -q "^$line" "$out" || complain "info $file lacks '$line': $(cat "$out")"
     done
     "$towers" info "$file" --json | "$pil" -c 'import json, sys; assert json.load(sys.stdin)["class_names"] == ["café", "dog, big", "owl"]' || complain "info $file --json"

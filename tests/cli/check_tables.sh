@@ -58,4 +58,22 @@ found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found
 PYTHON
 
+# An option of training and of what follows it is kept by a run (run_argument.c), or stands here: as the call's own, or the machine's,
+# for it changes no result but in the last bits.
+python3 - "$source_dir" "$towers" <<'PYTHON' || complain "the settings of a run that eval, predict, export and libtowers keep"
+import re, subprocess, sys
+own = set("""aux bad-samples batch-size comm-timeout config cpu-affinity data-memory deterministic device features fuse-siblings gpus json max-pixels
+    mirror pool-behind-conv print-config processes quiet share-storage stall threads towers weights-table workers""".split())
+text = open(sys.argv[1] + "/inception/job/run_argument.c").read()
+kept = set(re.findall('"([a-z0-9-]+)"', re.search(r"kept_keys\[\] = \{(.*?)\}", text, re.S)[1]))
+both = set()
+for line in subprocess.run([sys.argv[2], "man", "--markdown"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
+    row = re.match(r"- `(?:-., )?--(?:\[no-\])?([a-z0-9-]+).*Commands: ([a-z, -]+)\.", line)
+    commands = set(row[2].split(", ")) if row else set()
+    if "train" in commands and commands & {"eval", "predict", "export", "generate", "fid"}:
+        both.add(row[1])
+assert len(both) > 40 and not own & kept, (len(both), own & kept)
+assert both == own | kept, f"neither kept nor the call's own: {both - own - kept}; listed, but no such option: {(own | kept) - both}"
+PYTHON
+
 check_end "tables are what scripts wrote"

@@ -29,7 +29,7 @@ TrainJob job_plain(const Backend *backend, const Model *model, const Source *dat
         .max_steps = -1,
         .gate.check = NAN_CHECK_ALL,
         .comm.timeout_ms = 30000,
-        .args_yaml = "",
+        .args_yaml = "# of a test\nquiet: true\n",
         .env_json = "{}",
         .settings = "",
         .checkpoint.keep = 1,

@@ -458,7 +458,7 @@ TEST_WITH(what_is_written_is_read, scratch_make, scratch_drop)
     char text[64];
     steps_write(5);
     scratch_put("args.yaml", "# towers train\nlr: 0.5 # from default\nname: \"a b\"\nempty:\n"
-                             "path: \"q\\\"#\\\\ # from x \\u00E9\\U0001F600\" # from file \"f:3\"\nlast: 1");
+                             "path: \"q\\\"#\\\\ # from x \\u00E9\\U0001F600\" # from file \"f:3\"\nquiet: 1");
     scratch_put("confusion.csv", "3,1\n0,4\n");
     scratch_put("generated.jsonl", "{\"step\":0,\"file\":\"a.png\"}\n{\"step\":4,\"kid\":1.5,\"kid_deviation\":0.25,"
                                    "\"features\":\"net 1f\"}\n");
@@ -492,10 +492,25 @@ TEST_WITH(what_is_written_is_read, scratch_make, scratch_drop)
     assert_string_equal(text, "a b");
     assert_true(run_argument(run, "path", text, sizeof text));
     assert_string_equal(text, "q\"#\\ # from x \xc3\xa9\xf0\x9f\x98\x80");
-    assert_true(run_argument(run, "last", text, sizeof text));
+    assert_true(run_argument(run, "quiet", text, sizeof text));
     assert_false(run_argument(run, "empty", text, sizeof text));
     assert_false(run_argument(run, "l", text, sizeof text));
     run_destroy(run);
+}
+
+/* What is cut off would mean defaults; a run without the file is read. */
+TEST_WITH(settings_cut_short_are_refused, scratch_make, scratch_drop)
+{
+    static const char *const cut[] = {"", "# towers train\nlr: 0.5 # from default\n", "# towers train\nlr: 0.5\nqui"};
+    Run *run;
+    steps_write(3);
+    assert_int_equal(run_read(scratch, 0, &run), OK);
+    run_destroy(run);
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        scratch_put("args.yaml", cut[i]);
+        assert_int_equal(run_read(scratch, 0, &run), ERR_FORMAT);
+        assert_non_null(strstr(status_message(), i ? "args.yaml is cut short" : "args.yaml is empty"));
+    }
 }
 
 /* Cut at every byte: the whole lines are read, nothing else, and nothing fails. */

@@ -332,6 +332,7 @@ TEST(printed_config_reads_back)
     fclose(to);
     assert_non_null(strstr(text, "# from command line \"--lr\""));
     assert_non_null(strstr(text, "# from file \"c:1\""));
+    assert_non_null(strstr(text, "nan-check: \"off\" ")); /* other readers of YAML 1.1 take it for false */
     options_init(&again);
     again.verb = VERB_TRAIN;
     if (options_apply_yaml(&again, text, ORIGIN_CONFIG, "printed") != OK) fail_msg("%s\n%s", status_message(), text);

@@ -140,9 +140,8 @@ TEST_WITH(whole_run, scratch_make, scratch_drop)
     scratch_put("env.json",
                 "{\"model\": \"a<b\", \"data\": \"d\", \"class_names\": [\"x<script>\", \"y\\\"&\"], \"command\": "
                 "\"towers train '<script>alert(1)</script>'\", \"cores\": 2, \"started\": \"<i>6-07-23T<b>05:06\"}");
-    scratch_put(
-        "args.yaml",
-        "# towers train\nlr: 0.5   # from command line \"--lr\"\nname: \"<script>\"  # from default\n# x: not set\n");
+    scratch_put("args.yaml", "# towers train\nlr: 0.5   # from command line \"--lr\"\nname: \"<script>\"  # from "
+                             "default\n# x: not set\nquiet: false\n");
     char *page = page_of_run();
     check_page(page);
     static const char *const there[] = {"a&lt;b on d",
@@ -332,7 +331,7 @@ TEST_WITH(odd_neighbors, scratch_make, scratch_drop)
     run_write(2, 50, -1);
     scratch_put("env.json", "{nonsense");
     scratch_put("memory.json", "[]");
-    scratch_put("args.yaml", "::::\nlr\n\n: # from\n#");
+    scratch_put("args.yaml", "::::\nlr\n\n: # from\nquiet: #");
     scratch_put("data.json", "{\"images\": \"many\"}");
     scratch_put("bad-samples.csv", "\n,\n,,\n\"");
     scratch_put("mistakes.csv", "");

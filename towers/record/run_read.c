@@ -219,7 +219,9 @@ static Status files_read(Run *run, int64_t limit)
     char path[PATH_BYTES];
     for (size_t i = 0; i < sizeof line_files / sizeof *line_files; i++) TRY(lines_read(run, &line_files[i], limit));
     TRY(path_join(path, run->path, "args.yaml"));
+    bool there = access(path, F_OK) == 0; /* before it is read: a run may just begin */
     TRY(text_read(path, &run->args));
+    if (there) TRY(settings_whole(path, run->args));
     TRY(path_join(path, run->path, "env.json"));
     return text_read(path, &run->environment);
 }

@@ -67,3 +67,12 @@ bool setting_line_read(const char *line, SettingLine *setting)
     snprintf(setting->origin, sizeof setting->origin, "%.*s", (int)(end - from), from);
     return true;
 }
+
+Status settings_whole(const char *path, const char *text)
+{
+    if (strstr(text, "\nquiet: ")) return OK; /* what follows it concerns the console only */
+    return FAIL(ERR_FORMAT,
+                "%s is %s: the run's settings, which end with 'quiet' and others, are lost; restore it from a copy, or "
+                "remove it and say with options what matters",
+                path, *text ? "cut short" : "empty");
+}

@@ -12,3 +12,5 @@ typedef struct SettingLine {
 
 /* `line` ends at a newline or NUL. False for a comment and for a line without key or value. */
 bool setting_line_read(const char *line, SettingLine *setting);
+/* ERR_FORMAT if `text`, of the file `path`, ends before the last settings: what is cut off would mean defaults. */
+NODISCARD Status settings_whole(const char *path, const char *text);

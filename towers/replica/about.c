@@ -29,6 +29,11 @@ __attribute__((format(printf, 3, 4))) static void text_put(About *about, const c
     about_add(about, key, to);
 }
 
+void about_number(About *about, const char *key, int64_t value)
+{
+    text_put(about, key, "%" PRId64, value);
+}
+
 /* The fewest digits that read back as this float. */
 static const char *float_text(float value, char text[32])
 {
@@ -54,7 +59,7 @@ static void transform_put(About *about, const Transform *eval)
     static const char *const crops[] = {[CROP_WHOLE] = "whole", [CROP_CENTER] = "center", [CROP_FRACTION] = "fraction"};
     char text[32];
     about_add(about, "crop", crops[eval->crop]);
-    if (eval->crop == CROP_CENTER) text_put(about, "eval_resize", "%d", eval->resize);
+    if (eval->crop == CROP_CENTER) about_number(about, "eval_resize", eval->resize);
     if (eval->crop == CROP_FRACTION) text_put(about, "eval_crop", "%s", float_text((float)eval->fraction, text));
     about_add(about, "interpolation", filters[eval->filter]);
     about_add(about, "exif", eval->exif ? "true" : "false");
@@ -75,6 +80,7 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
     channels_put(about, "std", model_std(program->model, options), options->channels);
     if (eval) transform_put(about, eval);
     if (program->model->generate) about_add(about, "maps", "channels first");
+    if (program->loss == LOSS_BCE) about_add(about, "loss", "bce");
     if (program->several) about_add(about, "several_classes", "true");
     about_add(about, "towers_version", TOWERS_VERSION);
 }

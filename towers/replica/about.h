@@ -5,6 +5,7 @@
  *   crop, eval_resize, eval_crop, interpolation, exif   how an image becomes that input (transform.h): crop "center" (eval_resize is
  *                                                       the shorter side before it), "fraction" (eval_crop of each side) or "whole"
  *   maps                                                "channels first": the order of outputs that become a map (weights.h)
+ *   loss                                                "bce" if every class has a probability of its own
  *   several_classes, class_names                        "true" if an image has any number of classes; a JSON array of names
  *   data_fingerprint, towers_version                    of the training data, as the settings of a run have it; of this program
  *
@@ -29,5 +30,6 @@ void about_begin(const ProgramConfig *program, const Transform *eval, About *abo
 /* An unnamed class or more than 4 MiB of names: none are written. */
 NODISCARD Status about_classes(About *about, const char *const *names, int count);
 void about_add(About *about, const char *key, const char *value); /* borrows both */
-NODISCARD Status about_job(const TrainJob *job, About *about);    /* all keys of a training job */
+void about_number(About *about, const char *key, int64_t value);
+NODISCARD Status about_job(const TrainJob *job, About *about); /* all keys of a training job */
 void about_close(About *about);

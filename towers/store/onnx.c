@@ -331,12 +331,12 @@ static void write_bytes(Writer *w)
 static void write_probabilities(Writer *w)
 {
     Node *scale = node_add(w, "Div", "probabilities"),
-         *last = node_add(w, w->bytes->several ? "Sigmoid" : "Softmax", "probabilities");
+         *last = node_add(w, w->bytes->sigmoid ? "Sigmoid" : "Softmax", "probabilities");
     node_reads(scale, "logits");
     node_reads(scale, constant_scalar(w, "temperature", w->bytes->temperature));
     node_writes(scale, "logits_scaled");
     node_reads(last, "logits_scaled");
-    if (!w->bytes->several) attribute_int(last, "axis", 1);
+    if (!w->bytes->sigmoid) attribute_int(last, "axis", 1);
     node_writes(last, "probabilities");
 }
 
@@ -353,10 +353,10 @@ static Status model_write(Writer *w, const char *path, const char *name, const S
     } else if (w->bytes) {
         input = port_fill(&in, "image", "NHWC, bytes", 4, (const int64_t[]){0, image.h, image.w, image.c});
         in.tensor.elem_type = ONNX_UINT8;
-        output = port_fill(&out, "probabilities", w->bytes->several ? "of each class" : "their sum is 1", 2, out_dims);
+        output = port_fill(&out, "probabilities", w->bytes->sigmoid ? "of each class" : "their sum is 1", 2, out_dims);
     } else {
         input = port_fill(&in, "image", "NCHW, pixels in [0, 1]", 4, in_dims);
-        output = port_fill(&out, "logits", "before the softmax", 2, out_dims);
+        output = port_fill(&out, "logits", "of each class, before softmax or sigmoid", 2, out_dims);
     }
     Onnx__OperatorSetIdProto opset = ONNX__OPERATOR_SET_ID_PROTO__INIT, *opsets = &opset;
     Onnx__GraphProto graph = ONNX__GRAPH_PROTO__INIT;

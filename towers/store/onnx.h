@@ -23,7 +23,7 @@ typedef struct OnnxPixels {
 
 /* What a classifier's file computes besides the network: pixels from bytes, probabilities from logits. */
 typedef struct OnnxBytes {
-    bool several;      /* classes for an image: a sigmoid of each logit instead of the softmax */
+    bool sigmoid;      /* of each logit, instead of the softmax */
     float temperature; /* by which logits are divided; 1: as they are */
 } OnnxBytes;
 
