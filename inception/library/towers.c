@@ -3,16 +3,15 @@
 
 #include "inception/job/cores.h"
 #include "inception/library/classifier.h"
+#include "inception/library/worker.h"
 #include "towers/data/sources/reader.h"
-
-#include <pthread.h>
 
 #define PUBLIC __attribute__((visibility("default")))
 
 enum { BATCH_MAX = 1024, SIZES = 12, CHANNELS = 3 };
 
 struct towers_network {
-    pthread_mutex_t lock;
+    NetworkWorker worker; /* opens, computes and closes */
     Options options;
     JobFiles files;
     Classifier classifier;
@@ -126,8 +125,9 @@ static Status options_take(towers_network *t, const char *path, const towers_opt
     return OK;
 }
 
-static Status network_load(towers_network *t)
+static Status network_load(void *network)
 {
+    towers_network *t = network;
     Classifier *c = &t->classifier;
     char *path = t->options.arguments[0];
     Status st = classifier_open(&t->options, &t->files, c);
@@ -143,17 +143,26 @@ static Status network_load(towers_network *t)
     return OK;
 }
 
-PUBLIC void towers_close(towers_network *t)
+static Status network_unload(void *network)
 {
-    if (!t) return;
+    towers_network *t = network;
     classifier_close(&t->classifier);
     job_close(&t->files);
+    return OK;
+}
+
+/* A fork of the process that opened it leaves it as it is: it has copies of the memory alone, not of threads and device. */
+PUBLIC void towers_close(towers_network *t)
+{
+    if (!t || (t->worker.process && !worker_is_ours(&t->worker))) return;
+    Status st = t->worker.process ? worker_run(&t->worker, network_unload, t) : OK;
+    (void)st; /* it is always OK */
+    worker_stop(&t->worker);
     free(t->options.arguments);
     t->options.arguments = NULL;
     t->options.argument_count = 0;
     t->options.weights = NULL;
     options_close(&t->options);
-    pthread_mutex_destroy(&t->lock);
     free(t);
 }
 
@@ -163,9 +172,9 @@ PUBLIC towers_status towers_open(const char *path, const towers_options *options
     if (!path || !made) return report(FAIL(ERR_ARG, "towers_open: path and made must not be NULL"), error);
     towers_network *t = calloc(1, sizeof *t);
     if (!t) return report(FAIL(ERR_MEMORY, "no memory for a network"), error);
-    pthread_mutex_init(&t->lock, NULL);
     Status st = options_take(t, path, options);
-    if (st == OK) st = network_load(t);
+    if (st == OK) st = worker_start(&t->worker);
+    if (st == OK) st = worker_run(&t->worker, network_load, t);
     towers_status status = report(st, error);
     if (st == OK)
         *made = t;
@@ -211,7 +220,9 @@ PUBLIC int towers_embedding_size(const towers_network *t)
 /* ---- classify */
 
 typedef struct Results {
-    const towers_network *network;
+    towers_network *network;
+    const towers_image *images; /* [count] */
+    int count;
     float *probabilities, *embeddings; /* from the first image of this run on */
     int64_t done;
     char *damaged; /* [STATUS_MESSAGE_BYTES]: why the first damaged image is, or "" */
@@ -253,9 +264,12 @@ static Status image_check(const towers_image *image, int index)
 }
 
 /* The largest batches that fit, then smaller ones. */
-static Status images_run(towers_network *t, const towers_image *images, int count, Results *results)
+static Status images_run(void *of)
 {
     static const char *const names[] = {""};
+    Results *results = of;
+    towers_network *t = results->network;
+    int count = results->count;
     for (int k = 0, done = 0; done < count; k++) {
         int share = (count - done) / t->size[k] * t->size[k];
         if (!share) continue;
@@ -267,7 +281,7 @@ static Status images_run(towers_network *t, const towers_image *images, int coun
                                                  .c = CHANNELS},
                                         .read = memory_read,
                                         .where = memory_where},
-                               .image = images + done,
+                               .image = results->images + done,
                                .first = done};
         int workers = share > 1 ? (share < t->threads ? share : t->threads) : 0;
         TRY(classifier_run(&t->classifier, &source.base, t->size[k], workers, results_take, results));
@@ -282,16 +296,16 @@ PUBLIC towers_status towers_classify(towers_network *t, const towers_image *imag
     Status st = OK;
     char damaged[STATUS_MESSAGE_BYTES] = "";
     if (!t || count < 0 || (count && (!images || !probabilities)))
-        return report(FAIL(ERR_ARG, "towers_classify: network, images and probabilities must not be NULL"), error);
+        return report(
+            FAIL(ERR_ARG, "towers_classify: network, images and probabilities must not be NULL, nor count negative"),
+            error);
     if (embeddings && !t->embedding)
         return report(FAIL(ERR_ARG, "embeddings were not asked for when the network was opened (towers_options)"),
                       error);
     for (int i = 0; i < count && st == OK; i++) st = image_check(&images[i], i);
     if (st != OK) return report(st, error);
-    Results results = {.network = t, .probabilities = probabilities, .embeddings = embeddings, .damaged = damaged};
-    pthread_mutex_lock(&t->lock);
-    st = images_run(t, images, count, &results);
-    pthread_mutex_unlock(&t->lock);
+    Results results = {t, images, count, probabilities, embeddings, .damaged = damaged};
+    st = worker_run(&t->worker, images_run, &results);
     if (st == OK && *damaged) st = FAIL(ERR_FORMAT, "%s", damaged);
     return report(st, error);
 }

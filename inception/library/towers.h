@@ -10,7 +10,8 @@
  *
  * Results are those of `towers predict`. The library never prints, never ends the process and keeps no state but its
  * handles. Any number of handles may be used by any number of threads at the same time; calls with one handle wait for
- * each other.
+ * each other, and it is closed after the last of them. Each handle computes in threads of its own. A process that was
+ * forked opens its own handles.
  *
  * The functions and structs of this header stay compatible within a major version. A struct is only extended behind its
  * end, and `struct_size` says which fields the caller knows. */

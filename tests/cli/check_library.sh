@@ -59,6 +59,11 @@ done
 "$towers" predict runs/run images --json --top 1 --threads 1 | cmp -s - wanted || complain "predict --threads 1 gives another answer"
 ./threads runs/run images/*.ppm >"$out" 2>"$err" || complain "threads: $(cat "$out" "$err")"
 [[ $(cat "$out") == ok && ! -s $err ]] || complain "the library prints: $(cat "$out" "$err")"
+if localedef -i de_DE -f UTF-8 "$work/de_DE.UTF-8" 2>"$err"; then # a caller with decimal commas, as programs with windows are
+    LOCPATH=$work LC_ALL=de_DE.UTF-8 ./threads runs/run/best.safetensors images/*.ppm >"$out" 2>"$err" || complain "decimal commas: $(cat "$out" "$err")"
+else
+    left_out "localedef cannot make the German locale (package locales)"
+fi
 
 if [[ $python == none ]]; then
     left_out "the package for Python: no Python with NumPy"
@@ -71,7 +76,7 @@ else
         export PYTHONPATH=$package
     fi
     TOWERS_LIBRARY=$lib/libtowers.so "$python" - <<'PYTHON' >"$out" 2>"$err" || complain "the package for Python: $(tail -4 "$err")"
-import glob, json, sys, threading
+import glob, json, sys, threading, time
 import numpy, towers
 def pixels(path):
     _, size, _, body = open(path, "rb").read().split(b"\n", 3)
@@ -116,6 +121,21 @@ try:
     raise AssertionError("accepted")
 except ValueError as error:
     assert "the network is closed" in str(error), error
+network, ends = towers.Network("runs/run", threads=1, batch=4), [] # closed while others use it
+def use():
+    try:
+        while True:
+            network.classify([pixels(f) for f in files])
+    except Exception as error:
+        ends.append(str(error))
+users = [threading.Thread(target=use) for _ in range(3)]
+for user in users:
+    user.start()
+time.sleep(0.3)
+network.close()
+for user in users:
+    user.join()
+assert ends == ["the network is closed"] * 3, ends
 with towers.Network("runs/gray") as network: # it reads the luma of colors, encoded or not; gray pixels as they are
     rgb = pixels(files[0]).astype(int)
     luma = ((rgb @ [19595, 38470, 7471] + 32768) >> 16).astype(numpy.uint8)

@@ -1,11 +1,14 @@
-/* Two handles, each used by two threads at once, and damaged and impossible images between: every answer is that of one thread alone. Compiled
- * by check_library.sh: library_threads RUN IMAGE... */
+/* Two handles, each used by two threads at once, and damaged and impossible images between: every answer is that of one thread alone; the
+ * caller's rounding and locale stay, and a fork opens the network anew. Compiled by check_library.sh: library_threads RUN IMAGE... */
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <towers.h>
+#include <unistd.h>
 
 enum { IMAGES = 16, ROUNDS = 6 };
 static towers_image images[IMAGES];
@@ -23,7 +26,7 @@ static void *work(void *network)
     float *found = malloc((size_t)(count * classes) * sizeof *found);
     towers_error error;
     for (int round = 0; round < ROUNDS; round++) {
-        towers_image bad = {.bytes = "not an image", .size = 12},
+        towers_image bad = {.bytes = "not an image", .size = 12}, wide = {.bytes = "P5 60000 60000 255\n", .size = 19},
                      huge = {.bytes = "x", .size = 1, .height = 70000, .width = 1, .channels = 1};
         if (towers_classify(network, images, count, found, NULL, &error)) fail(error.text);
         for (int i = 0; i < count * classes; i++)
@@ -31,6 +34,8 @@ static void *work(void *network)
         if (towers_classify(network, &bad, 1, found, NULL, &error) != TOWERS_FORMAT || !isnan(found[0]))
             fail("a damaged image");
         if (!strstr(error.text, "image 0")) fail(error.text);
+        if (towers_classify(network, &wide, 1, found, NULL, &error) != TOWERS_FORMAT) fail("3,600 million pixels");
+        if (!strstr(error.text, "at most 178956970 pixels") || strstr(error.text, "--")) fail(error.text);
         if (towers_classify(network, &huge, 1, found, NULL, &error) != TOWERS_ARGUMENT) fail("an impossible image");
         if (towers_classify(network, images, 1, found, found, &error) != TOWERS_ARGUMENT)
             fail("embeddings that were not asked for");
@@ -41,13 +46,35 @@ static void *work(void *network)
     return NULL;
 }
 
+/* The team of threads that computed before the fork is not there after it: what the child opened answers, what it inherited says why not. */
+static void child_run(const char *run, const towers_options *options, towers_network *inherited)
+{
+    float *found = malloc((size_t)(count * classes) * sizeof *found);
+    towers_network *own;
+    towers_error error;
+    alarm(100);
+    if (towers_classify(inherited, images, count, found, NULL, &error) != TOWERS_ARGUMENT)
+        fail("a network of another process");
+    if (!strstr(error.text, "before its fork; open it again")) fail(error.text);
+    towers_close(inherited);
+    if (towers_open(run, options, &own, &error) || towers_classify(own, images, count, found, NULL, &error))
+        fail(error.text);
+    for (int i = 0; i < count * classes; i++)
+        if (fabsf(found[i] - expected[i]) > 1e-6f) fail("another answer after a fork");
+    towers_close(own);
+    _exit(0);
+}
+
 int main(int argc, char **argv)
 {
+    volatile float tiny = 1e-40f;
     towers_network *network[2], *none = NULL;
     towers_error error;
-    towers_options options = {.struct_size = sizeof options, .threads = 1, .batch = 5},
+    towers_options options = {.struct_size = sizeof options, .threads = 2, .batch = 5},
                    wrong = {.struct_size = sizeof wrong, .batch = 4000};
     pthread_t thread[4];
+    if (!setlocale(LC_ALL, "") || *localeconv()->decimal_point != (getenv("LOCPATH") ? ',' : '.'))
+        fail("another locale");
     for (int i = 2; i < argc && count < IMAGES; i++, count++) {
         FILE *file = fopen(argv[i], "rb");
         char *bytes = malloc(1 << 20);
@@ -64,6 +91,13 @@ int main(int argc, char **argv)
     expected = malloc((size_t)(count * classes) * sizeof *expected);
     for (int i = 0; i < count; i++)
         if (towers_classify(network[0], &images[i], 1, expected + i * classes, NULL, &error)) fail(error.text);
+    if (getenv("LOCPATH") && strtod("0,5", NULL) != 0.5) fail("the caller's locale is another");
+    if (!(tiny * 1 > 0)) fail("the caller's small numbers are rounded to 0");
+    fflush(stdout);
+    pid_t child = fork();
+    int status;
+    if (!child) child_run(argv[1], &options, network[0]);
+    if (waitpid(child, &status, 0) != child || status != 0) fail("the child ends badly");
     for (int k = 0; k < 4; k++) pthread_create(&thread[k], NULL, work, network[k % 2]);
     for (int k = 0; k < 4; k++) pthread_join(thread[k], NULL);
     for (int k = 0; k < 2; k++) towers_close(network[k]);

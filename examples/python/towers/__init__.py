@@ -2,6 +2,7 @@
 import ctypes
 import ctypes.util
 import os
+import threading
 
 import numpy
 
@@ -55,7 +56,7 @@ class Network:
     """An open network. It may be used by several threads; close it, or use it in a with statement."""
 
     def __init__(self, path, threads=0, batch=1, embeddings=False):
-        error, self._handle = _Error(), ctypes.c_void_p()
+        error, self._handle, self._used = _Error(), ctypes.c_void_p(), threading.Lock()
         options = _Options(ctypes.sizeof(_Options), threads, batch, bool(embeddings))
         if _towers.towers_open(os.fsencode(path), options, ctypes.byref(self._handle), ctypes.byref(error)):
             raise TowersError(error)
@@ -67,8 +68,6 @@ class Network:
 
     def classify(self, images):
         """The probabilities of a list of images as float32 [images][classes]; and embeddings [images][embedding_size], or None."""
-        if not self._handle:
-            raise ValueError("the network is closed")
         if isinstance(images, numpy.ndarray) and images.ndim != 4:
             raise TypeError("an array of images must be [images][height][width][channels]; for one image give [image]")
         kept, list_ = [], (_Image * len(images))()
@@ -88,15 +87,20 @@ class Network:
         probabilities = numpy.empty((len(images), len(self.class_names)), numpy.float32)
         embeddings = numpy.empty((len(images), self.embedding_size), numpy.float32) if self.embedding_size else None
         error = _Error()
-        if _towers.towers_classify(self._handle, list_, len(images), probabilities.ctypes.data,
-                                   embeddings.ctypes.data if self.embedding_size else None, ctypes.byref(error)):
-            raise TowersError(error, (probabilities, embeddings))
+        with self._used:
+            if not self._handle:
+                raise ValueError("the network is closed")
+            if _towers.towers_classify(self._handle, list_, len(images), probabilities.ctypes.data,
+                                       embeddings.ctypes.data if self.embedding_size else None, ctypes.byref(error)):
+                raise TowersError(error, (probabilities, embeddings))
         return probabilities, embeddings
 
     def close(self):
-        handle, self._handle = self._handle, None
-        if handle:
-            _towers.towers_close(handle)
+        """Waits for a classify of another thread."""
+        with self._used:
+            handle, self._handle = self._handle, None
+            if handle:
+                _towers.towers_close(handle)
 
     def __enter__(self):
         return self
