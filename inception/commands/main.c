@@ -54,9 +54,9 @@ Status compare_command(Options *options, JobFiles *files, FILE *to)
 {
     Draft draft;
     (void)files;
-    if (options->json) return compare_runs(options->arguments, options->argument_count, true, to);
+    if (options->json) return compare_runs(options->arguments, options->argument_count, true, options->out, to);
     TRY(draft_begin(&draft, "the comparison of runs"));
-    TRY(draft_end(&draft, compare_runs(options->arguments, options->argument_count, false, draft.to)));
+    TRY(draft_end(&draft, compare_runs(options->arguments, options->argument_count, false, options->out, draft.to)));
     text_print(to, draft.text);
     free(draft.text);
     return OK;

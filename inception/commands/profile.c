@@ -245,6 +245,24 @@ static void kinds_print(const OpTime *times, int count, double total, const Peak
     free(table.cell);
 }
 
+/* A line for each set of reasons, with the layers that it holds for. */
+static void passed_print(Device *device, const OpTime *times, int count, FILE *to)
+{
+    KernelChoice choice[TOP_LAYERS];
+    bool printed[TOP_LAYERS] = {0};
+    for (int i = 0; i < count; i++) choice[i] = kernel_chosen(device, times[i].call);
+    fputs("Kernels not used, and why:\n\n", to);
+    for (int i = 0; i < count; i++) {
+        if (!choice[i].passed[0] || printed[i]) continue;
+        for (int j = i; j < count; j++) {
+            if (times[j].call->kind != times[i].call->kind || strcmp(choice[j].passed, choice[i].passed) != 0) continue;
+            text_printf(to, "%s%s", j == i ? "- " : ", ", times[j].call->name);
+            printed[j] = true;
+        }
+        text_printf(to, " (%s): %s\n", op_name(times[i].call->kind), choice[i].passed);
+    }
+}
+
 static void profile_print(Device *device, OpTime *times, int count, const TrainJob *job, const Peak *peak, FILE *to)
 {
     double total = 0;
@@ -271,12 +289,7 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
         if (row) numbers_fill(row + 4, &times[i], total, peak);
     }
     table_print(&table, terminal, to);
-    fputs("Kernels not used, and why:\n\n", to);
-    for (int i = 0; i < count && i < TOP_LAYERS; i++) {
-        KernelChoice choice = kernel_chosen(device, times[i].call);
-        if (choice.passed[0])
-            text_printf(to, "- %s %s: %s\n", times[i].call->name, op_name(times[i].call->kind), choice.passed);
-    }
+    passed_print(device, times, count < TOP_LAYERS ? count : TOP_LAYERS, to);
     fputc('\n', to);
     free(table.cell);
     fprintf(to, "effective: arithmetic of the op's definition, per second; real: arithmetic of the algorithm used "

@@ -1,6 +1,7 @@
 /* The compare command: tables and JSON of loss truth and of differences between runs; see compare.h. */
 #include "inception/report/compare.h"
 
+#include "inception/report/compare_page.h"
 #include "inception/report/fold_scores.h"
 #include "inception/report/norm_drift.h"
 #include "inception/report/ranking.h"
@@ -376,7 +377,7 @@ static Status run_compare(const Run *first, const Run *run, json_t *runs, json_t
     return OK;
 }
 
-Status compare_runs(char *const *paths, int count, bool json, FILE *to)
+Status compare_runs(char *const *paths, int count, bool json, const char *page, FILE *to)
 {
     Status st = OK;
     Run **run = NULL;
@@ -395,6 +396,7 @@ Status compare_runs(char *const *paths, int count, bool json, FILE *to)
         TRY_OUT(fold_scores((const Run *const *)run, count, root, to));
     }
     if (count > 2) TRY_OUT(ranking_emit(run, count, root, to));
+    if (page) TRY_OUT(compare_page(run, count, page));
     if (json) st = json_emit(json_incref(root), JSON_INDENT(2), to);
 out:
     for (int i = 0; run && i < count; i++) run_destroy(run[i]);

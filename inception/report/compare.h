@@ -4,5 +4,6 @@
 
 #include "kernels/status.h"
 
-/* Compare the first run with each of the others. Errors: ERR_ARG if there is none; those of run_read and loss_truth. */
-NODISCARD Status compare_runs(char *const *paths, int count, bool json, FILE *to);
+/* Compare the first run with each of the others. `page`: where to write compare_page.h's; NULL: nowhere. Errors: ERR_ARG if there
+ * is no run; ERR_IO; those of run_read and loss_truth. */
+NODISCARD Status compare_runs(char *const *paths, int count, bool json, const char *page, FILE *to);

@@ -323,9 +323,10 @@ static Status content_write(const void *context, FILE *to)
     title_write(page);
     cards_write(page);
     static void (*const figures[])(Figures *) = {
-        figure_losses,    figure_terms,    figure_kid,        figure_noise,     figure_bias,        figure_ending,
-        figure_deviation, figure_accuracy, figure_epoch_loss, figure_speed,     figure_waiting,     figure_arrival,
-        figure_gradients, figure_rate,     figure_sweep,      figure_confusion, figure_reliability, figure_layers,
+        figure_losses,  figure_terms,     figure_kid,         figure_accuracy,  figure_epoch_loss,
+        figure_noise,   figure_bias,      figure_ending,      figure_deviation, figure_speed,
+        figure_waiting, figure_arrival,   figure_vitals,      figure_gradients, figure_rate,
+        figure_sweep,   figure_confusion, figure_reliability, figure_layers,
     };
     Figures f;
     TRY(figures_open(&f, page->to, page->run, &page->truth));

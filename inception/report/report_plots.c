@@ -91,7 +91,7 @@ static double *numbers_of(const json_t *array, size_t count)
 /* What --lr auto has found: losses above those of the first half are cut, as they would hide the fall. */
 void figure_sweep(Figures *f)
 {
-    char note[160];
+    char note[200];
     SvgPlot plot;
     json_t *root = json_of_run(f->run->path, "lr-find.json"), *rates = json_object_get(root, "lr");
     size_t n = json_array_size(rates);
@@ -108,7 +108,9 @@ void figure_sweep(Figures *f)
         for (size_t i = 0; i < n; i++) y[i] = y[i] > most ? NAN : y[i];
         frame.x_low = x[0], frame.x_high = x[n - 1];
         snprintf(note, sizeof note,
-                 "Smoothed loss of a sweep before the run. The mark is at %.3g, where the loss falls most steeply.",
+                 "Smoothed loss of a sweep before the run, nine steps late. The mark is at %.3g, where the loss itself "
+                 "falls most "
+                 "steeply.",
                  pick);
         figure_open(f, &plot, &frame, frame.title, note);
         svg_line(&plot, x, y, (int64_t)n, 2, 1.6, NULL);
@@ -181,11 +183,56 @@ void figure_arrival(Figures *f)
         for (int t = 0; t < shown; t++) {
             char name[SVG_LABEL_BYTES];
             snprintf(name, sizeof name, "tower %d", t);
-            svg_line(&plot, x, value + t * columns, columns, t % SVG_TINTS, 1.5, name);
+            svg_line(&plot, x, value + t * columns, columns, t, 1.5, name);
         }
         figure_close(f, &plot);
     }
     free(value);
+}
+
+/* ---- the GPUs' vitals */
+
+/* One of them, of the rows that have it; `part` of it is the unit of the plot. */
+static void vital_figure(Figures *f, const char *title, const char *note, size_t place, double part)
+{
+    const Run *run = f->run;
+    SvgPlot plot;
+    SvgFrame frame = figure_steps(f, title, FIGURE_HALF, FIGURE_LOW);
+    int64_t rows = 0;
+    for (int64_t i = 0; i < run->steps; i++) rows += run->step[i].vitals != NULL;
+    double *x = calloc((size_t)rows * ((size_t)run->towers + 1) + 1, sizeof *x), *value = x + rows;
+    if (!x) return;
+    rows = 0;
+    for (int64_t i = 0; i < run->steps; i++)
+        if (run->step[i].vitals) x[rows++] = f->x[i];
+    for (int t = 0; t < run->towers; t++) {
+        double *at = value + t * rows;
+        for (int64_t i = 0; i < run->steps; i++)
+            if (run->step[i].vitals) *at++ = *(const double *)((const char *)&run->step[i].vitals[t] + place) / part;
+    }
+    svg_extent(value, run->towers * rows, &frame.y_low, &frame.y_high);
+    if (rows > 1 && frame.y_low <= frame.y_high) {
+        figure_open(f, &plot, &frame, title, note);
+        for (int t = 0; t < run->towers; t++) {
+            char name[SVG_LABEL_BYTES];
+            snprintf(name, sizeof name, "tower %d", t);
+            svg_line(&plot, x, value + t * rows, rows, t, 1.3, name);
+        }
+        figure_close(f, &plot);
+    }
+    free(x);
+}
+
+void figure_vitals(Figures *f)
+{
+#define VITAL_FIGURE(title, note, key, part) vital_figure(f, title, note, offsetof(DeviceVitals, key), part)
+    VITAL_FIGURE("GPU power", "Watts of each tower's GPU, once a second.", gpu_watts, 1);
+    VITAL_FIGURE("GPU temperature", "Degrees Celsius of each tower's GPU.", gpu_celsius, 1);
+    VITAL_FIGURE("GPU clock",
+                 "Megahertz of the multiprocessors: a GPU that is slower than the others makes their towers wait.",
+                 gpu_mhz, 1);
+    VITAL_FIGURE("GPU utilization", "Per cent of the time in which a kernel ran on each tower's GPU.", gpu_busy, 1);
+    VITAL_FIGURE("GPU memory", "GiB in use on each tower's GPU, by all programs.", gpu_memory_bytes, 1 << 30);
 }
 
 /* ---- gradients and layers */
@@ -318,13 +365,20 @@ void figure_confusion(Figures *f)
         for (int c = 0; c < n; c++) share[r * n + c] = all ? sqrt((double)run->confusion[r * n + c] / (double)all) : 0;
     }
     bool named = f->class_count == n && n <= NAMED_CLASSES;
+    char number[NAMED_CLASSES][8];
+    const char *numbers[NAMED_CLASSES];
+    for (int c = 0; c < n && c < NAMED_CLASSES; c++) {
+        snprintf(number[c], sizeof number[c], "%d", c);
+        numbers[c] = number[c];
+    }
+    const char *const *names = named ? f->classes : n <= NAMED_CLASSES ? numbers : NULL;
     SvgHeat heat = {.title = "confusion matrix",
                     .rows = n,
                     .columns = n,
                     .share = share,
                     .number = n <= NAMED_CLASSES ? run->confusion : NULL,
-                    .row_names = named ? f->classes : NULL,
-                    .column_names = named ? f->classes : NULL,
+                    .row_names = names,
+                    .column_names = names,
                     .x_label = "predicted",
                     .y_label = "true",
                     .width = FIGURE_WIDE,

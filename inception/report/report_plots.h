@@ -21,6 +21,7 @@ void figure_sweep(Figures *f); /* of --lr auto */
 void figure_speed(Figures *f);
 void figure_waiting(Figures *f);
 void figure_arrival(Figures *f);
+void figure_vitals(Figures *f); /* a plot for each number that the GPUs have reported */
 void figure_gradients(Figures *f);
 void figure_layers(Figures *f);
 void figure_confusion(Figures *f);

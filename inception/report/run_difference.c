@@ -265,6 +265,25 @@ static void difference_verdict(RunDifference *d)
     text_add(&verdict, none || !d->same ? "." : ". All losses are equal bit for bit.");
 }
 
+const char *const loss_formulas[LOSS_FORMULAS][2] = {
+    {"loss", "softmax"}, {"smoothing", "0"}, {"class-weights", "0"}, {"mixup", "0"}, {"cutmix", "0"}};
+
+static void losses_report(const Run *a, const Run *b, Text *to)
+{
+    bool differ = false;
+    for (int i = 0; i < LOSS_FORMULAS; i++) {
+        const char *name = loss_formulas[i][0], *off = loss_formulas[i][1];
+        char x[64], y[64];
+        if (!run_argument(a, name, x, sizeof x)) snprintf(x, sizeof x, "%s", off);
+        if (!run_argument(b, name, y, sizeof y)) snprintf(y, sizeof y, "%s", off);
+        if (!strcmp(x, y)) continue;
+        if (!differ) text_add(to, "%sThe runs differ in ", to->used ? " " : "");
+        text_add(to, "%s%s (%s, %s)", differ ? ", " : "", name, x, y);
+        differ = true;
+    }
+    if (differ) text_add(to, ": their losses do not measure the same thing.");
+}
+
 bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
 {
     static const char *const keys[] = {"model", "data", "classes"};
@@ -305,5 +324,7 @@ Status run_difference(const Run *a, const Run *b, RunDifference *d)
     TRY(speed_compare(a, b, d));
     difference_verdict(d);
     subjects_equal(a, b, d->subjects);
+    Text subjects = text_behind(d->subjects, sizeof d->subjects);
+    losses_report(a, b, &subjects);
     return OK;
 }

@@ -20,7 +20,7 @@ typedef struct RunDifference {
     int64_t steps;                  /* number of pairs of losses */
     int64_t images_from, images_to; /* range of images that these pairs cover; 0, 0 if there are none */
     bool same;                      /* all losses are equal bit for bit */
-    char subjects[VERDICT_BYTES];   /* a sentence if models, data or classes are others; else "" */
+    char subjects[VERDICT_BYTES];   /* sentences if models, data, classes or formulas of the loss are others; else "" */
     char verdict[VERDICT_BYTES];
 } RunDifference;
 
@@ -35,5 +35,9 @@ const RunKid *run_last_kid(const Run *run);
 /* Whether two runs are of the same model, data and classes; `text` says what differs, "" if nothing: what differs between
  * runs of other subjects was not changed by a setting alone. */
 bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES]);
+
+/* Settings by which the same outputs of a network have another loss, and their values when off: older runs lack some. */
+enum { LOSS_FORMULAS = 5 };
+extern const char *const loss_formulas[LOSS_FORMULAS][2];
 
 NODISCARD Status run_difference(const Run *a, const Run *b, RunDifference *difference);

@@ -94,17 +94,26 @@ bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double
     return kind < than_kind || (kind <= SCORED_BY_MAP ? score > than : score < than);
 }
 
+double epoch_score(const EpochRecord *e, ScoreKind kind)
+{
+    switch (kind) {
+    case SCORED_BY_ACCURACY: return e->several ? NAN : e->test_top1;
+    case SCORED_BY_MAP: return e->several ? e->test_top1 : NAN;
+    case SCORED_BY_KID: return e->kid;
+    case SCORED_BY_LOSS: return e->train_loss;
+    default: return NAN;
+    }
+}
+
 void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best)
 {
     *kind = NOT_SCORED;
     *best = NAN;
-    for (int64_t i = 0; i < run->epochs && run->epoch[i].epoch <= last_epoch; i++) {
-        const EpochRecord *e = &run->epoch[i];
-        const double score[] = {run->several ? NAN : e->test_top1, run->several ? e->test_top1 : NAN, e->kid,
-                                e->train_loss};
-        for (ScoreKind k = SCORED_BY_ACCURACY; k < NOT_SCORED; k++)
-            if (run_scores_better(k, score[k], *kind, *best)) *kind = k, *best = score[k];
-    }
+    for (int64_t i = 0; i < run->epochs && run->epoch[i].epoch <= last_epoch; i++)
+        for (ScoreKind k = SCORED_BY_ACCURACY; k < NOT_SCORED; k++) {
+            double score = epoch_score(&run->epoch[i], k);
+            if (run_scores_better(k, score, *kind, *best)) *kind = k, *best = score;
+        }
 }
 
 const EpochRecord *run_best_epoch(const Run *run)

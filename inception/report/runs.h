@@ -13,6 +13,7 @@ const char *run_score_name(ScoreKind kind);
 double run_score_scale(ScoreKind kind);                                      /* 100 for per cent */
 void run_score_text(ScoreKind kind, double score, char *text, size_t bytes); /* "accuracy 91.20 %" */
 bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double than);
+double epoch_score(const EpochRecord *epoch, ScoreKind kind); /* NaN: it has none of this kind */
 /* The best score of the epochs up to `last_epoch`; NOT_SCORED and NaN if there is none. */
 void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best);
 

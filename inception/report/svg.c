@@ -205,7 +205,7 @@ static void label_add(SvgPlot *p, double y, int tint, const char *name)
 {
     if (!name || p->labels == SVG_LABELS || !isfinite(y)) return;
     p->label[p->labels].y = place_y(p, y);
-    p->label[p->labels].tint = tint;
+    p->label[p->labels].tint = tint % SVG_TINTS;
     snprintf(p->label[p->labels++].text, SVG_LABEL_BYTES, "%s", name);
 }
 
@@ -237,12 +237,27 @@ static void column_put(const SvgPlot *p, const double *x, const double *y, int64
     if (low != high) point_put(p, x[low < high ? high : low], y[low < high ? high : low], pen_down);
 }
 
+/* Its color, and beyond the colors its dashes. */
+static void line_begin(FILE *to, int tint, double width)
+{
+    static const char *const dashes[] = {"", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 4\""};
+    fprintf(to, "<path class=\"line l%d\"%s stroke-width=\"%g\" d=\"", tint % SVG_TINTS, dashes[tint / SVG_TINTS % 3],
+            width);
+}
+
+void svg_sample(FILE *to, int tint)
+{
+    fputs("<svg class=\"sample\" viewBox=\"0 0 40 10\" aria-hidden=\"true\">", to);
+    line_begin(to, tint, 2.5);
+    fputs("M2 5L38 5\"/></svg>", to);
+}
+
 void svg_line(SvgPlot *p, const double *x, const double *y, int64_t count, int tint, double width, const char *name)
 {
     bool pen_down = false;
     int64_t columns = count > 2 * COLUMNS_MAX ? COLUMNS_MAX : count;
     double last = NAN;
-    fprintf(p->to, "<path class=\"line l%d\" stroke-width=\"%g\" d=\"", tint, width);
+    line_begin(p->to, tint, width);
     for (int64_t k = 0; k < columns; k++)
         column_put(p, x, y, count * k / columns, count * (k + 1) / columns, &pen_down);
     fputs("\"/>", p->to);
@@ -255,8 +270,8 @@ void svg_dots(SvgPlot *p, const double *x, const double *y, int64_t count, int t
 {
     for (int64_t i = 0; i < count; i++)
         if (isfinite(y[i]))
-            fprintf(p->to, "<circle class=\"f%d\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>", tint, place_x(p, x[i]),
-                    place_y(p, y[i]));
+            fprintf(p->to, "<circle class=\"f%d\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>", tint % SVG_TINTS,
+                    place_x(p, x[i]), place_y(p, y[i]));
 }
 
 /* The edge of a band: one extreme per column; `side` > 0: the maximum of `values`. */

@@ -7,7 +7,7 @@
 
 #include "kernels/text.h"
 
-enum { SVG_TINTS = 6, SVG_LABELS = 16, SVG_LABEL_BYTES = 48 };
+enum { SVG_TINTS = 9, SVG_LABELS = 16, SVG_LABEL_BYTES = 48 };
 
 typedef struct SvgFrame {
     const char *title;    /* for screen readers, not drawn */
@@ -37,7 +37,8 @@ void svg_text(FILE *to, const char *text); /* escaped for HTML and SVG */
 void svg_printf(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame);
-/* `name` is drawn at the end of the line; NULL: no label. `tint`: 0 .. SVG_TINTS - 1. */
+/* `name` is drawn at the end of the line; NULL: no label. `tint`: 0 .. SVG_TINTS - 1; of lines and dots any number: the
+ * colors begin again, the lines dashed. */
 void svg_line(SvgPlot *plot, const double *x, const double *y, int64_t count, int tint, double width, const char *name);
 void svg_dots(SvgPlot *plot, const double *x, const double *y, int64_t count, int tint);
 void svg_band(SvgPlot *plot, const double *x, const double *low, const double *high, int64_t count, int tint,
@@ -47,6 +48,7 @@ void svg_whisker(SvgPlot *plot, double x, double y, double low, double high, int
 void svg_level(SvgPlot *plot, double y, const char *name); /* a dashed horizontal line */
 void svg_mark(SvgPlot *plot, double x);                    /* a vertical warning line */
 void svg_close(SvgPlot *plot);
+void svg_sample(FILE *to, int tint); /* of a line, for a legend outside the plot */
 
 typedef struct SvgHeat {
     const char *title;

@@ -30,12 +30,21 @@ grep -q "The second run differs: its loss after the same number of images is" te
 grep -A5 "^Ranking by loss" ranks | grep -qE "^ +1 .* runs/other$" || { echo "FAILED: no ranking in: $(cat ranks)"; exit 1; }
 must train large --max-steps 30 --batch-size 32
 "$towers" compare runs/first runs/large --json >batches.json || exit 1
+# ---- the page: curves laid over each other; names that are markup; twenty runs are told apart
+evil='runs/<b>&"x'
+cp -r runs/seen "$evil"
+"$towers" compare runs/first "$evil" runs/large -o page.html >text 2>err || { echo "FAILED: compare -o: $(cat err)"; exit 1; }
+many=()
+for ((i = 0; i < 20; i++)); do many+=(runs/first); done
+"$towers" compare "${many[@]}" --json -o many.html >many.json || exit 1
+"$towers" compare runs/first -o nowhere/page.html >/dev/null 2>err && { echo "FAILED: a page in a folder that is not there"; exit 1; }
 TOWERS_FAULT="nan:tower=0,step=50,where=both" train bad --max-steps 120
 faults=$?
 "$towers" compare runs/bad --json >bad.json || exit 1
 
 python3 - $faults <<'PY'
-import json, sys
+import json, re, sys
+from xml.etree import ElementTree
 failed = []
 def expect(good, what):
     if not good:
@@ -71,6 +80,38 @@ seen = [[int(n) for n in line.split(',')[1:]] for line in list(open('runs/seen/c
 accuracy = float(open('runs/seen/results.csv').read().splitlines()[-1].split(',')[5])
 expect(sum(map(sum, seen)) == 1024 and len(seen) == 10, f'confusion of {sum(map(sum, seen))} samples')
 expect(sum(seen[i][i] for i in range(10)) == round(1024 * accuracy), f'confusion and accuracy {accuracy} disagree: {seen}')
+
+# The page, read by means of its axes: a point for each step, or the mean of several, over the images seen.
+def plots(path):
+    page = open(path).read()
+    found = {}
+    for figure in re.findall('<figure.*?</figure>', page, re.S):
+        figure = ElementTree.fromstring(figure)
+        svg, title = figure.find('.//svg'), figure.findtext('.//h2')
+        def axis(kind, place, shift):
+            ticks = [(float(e.text), float(e.get(place)) - shift) for e in svg if e.get('class') == kind and re.match('-?[0-9.]+$', e.text)]
+            (a, at_a), (b, at_b) = ticks[0], ticks[-1]
+            return lambda at: a + (at - at_a) * (b - a) / (at_b - at_a)
+        x, y = axis('mid', 'x', 0), axis('end', 'y', 4)
+        found[title] = ([[(x(float(u)), y(float(v))) for u, v in re.findall('[ML]([0-9.]+) ([0-9.]+)', e.get('d'))] for e in svg if e.tag == 'path'],
+                        [e.text for e in svg if e.get('class') == 'name'])
+    table = ElementTree.fromstring(re.search('<section class="table"><h2>Runs.*?</section>', page, re.S)[0])
+    return found, table
+found, table = plots('page.html')
+curves, names = found['Training loss']
+expect(sorted(names) == ['1 first', '2 <b>&"x', '3 large'], names)
+expect([row[1].text for row in table.iter('tr')] == ['run', 'runs/first', 'runs/<b>&"x', 'runs/large'], 'the runs of the page')
+for curve, name in zip(curves, ('first', '<b>&"x', 'large')):
+    steps = [json.loads(line) for line in open(f'runs/{name}/metrics.jsonl')]
+    wanted = [(step['step'] * step['images'], step['mean_loss']) for step in steps]
+    expect(len(curve) == len(wanted) and all(abs(x - u) < 12 and abs(y - v) < 0.01 for (x, y), (u, v) in zip(curve, wanted)), (name, curve, wanted))
+row = open('runs/seen/results.csv').read().splitlines()[-1].split(',')
+expect(len(found['Test accuracy'][0]) == 3 and found['Test accuracy'][0][0] == [] and '2 <b>&"x' in found['Test accuracy'][1], found['Test accuracy'])
+page = open('page.html').read()
+expect('<b>&"x' not in page and re.search('<tr><th>batch-size</th><td class="">8</td><td class="">8</td><td class="">32</td>', page), 'the settings of the page')
+samples = [(e.get('class'), e.get('stroke-dasharray')) for e in plots('many.html')[1].iter('path')]
+expect(len(set(samples)) == 20 and len({s for s in samples if s[1] is None}) == 9, samples)
+expect(len(json.load(open('many.json'))['differences']) == 19, 'JSON beside a page')
 
 for what in failed:
     print('FAILED:', what)

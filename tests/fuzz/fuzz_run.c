@@ -43,7 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     files_write(data, size);
     FILE *to = open_memstream(&text, &bytes);
     if (!to) abort();
-    if (report_write(folder) == OK && compare_runs(runs, 1, true, to) == OK) (void)!compare_runs(runs, 2, false, to);
+    if (path_join(page, folder, "compare.html") == OK && report_write(folder) == OK &&
+        compare_runs(runs, 1, true, NULL, to) == OK)
+        (void)!compare_runs(runs, 2, false, page, to);
     fclose(to);
     free(text);
     return 0;

@@ -183,6 +183,14 @@ TEST(other_models_and_data_are_reported)
     assert_int_equal(run_difference(x, y, &difference), OK);
     assert_string_equal(difference.subjects,
                         "The runs differ in model (a, b), classes: their numbers do not measure the same thing.");
+    free(x->args);
+    free(y->args);
+    x->args = strdup("smoothing: 0.1   # from command line\nmixup: 0   # from default\n");
+    y->args = strdup("smoothing: 0   # from default\nclass-weights: auto   # from command line\n");
+    assert_int_equal(run_difference(x, y, &difference), OK);
+    assert_non_null(strstr(difference.subjects,
+                           "thing. The runs differ in smoothing (0.1, 0), class-weights (0, auto): "
+                           "their losses do not measure the same thing."));
     run_destroy(x);
     run_destroy(y);
 }
@@ -543,6 +551,7 @@ TEST_WITH(wrong_lines_are_refused, scratch_make, scratch_drop)
         {"\"step\":2", "\"step\":1"},
         {"\"step\":2", "\"step\":-2"},
         {"\"step\":2", "\"step\":\"2\""},
+        {"\"images\":", "\"images\":100000000000000000"},
         {"\"lr\":", "\"lx\":"},
         {"\"finite\":[true,true]", "\"finite\":[true]"},
         {"\"skipped\":false", "\"skipped\":0"},

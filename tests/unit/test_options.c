@@ -160,8 +160,9 @@ static const char *const refusals[][2] = {
     {"predict r i --json --csv", "--csv and --json exclude each other"},
     {"train m n", "unexpected argument"},
     {"train m -x", "-x is not an option; long"},
-    {"export r -o x.onnx", "-o is not an option of 'towers export'; the commands that have it: data, generate, card; "
-                           "usage: towers export MODEL|RUN|FILE [FILE] [OPTIONS]"},
+    {"export r -o x.onnx",
+     "-o is not an option of 'towers export'; the commands that have it: data, generate, compare, card; "
+     "usage: towers export MODEL|RUN|FILE [FILE] [OPTIONS]"},
     {"-b 3", "-b must follow a command that has this option: train, lr-find"},
     {"train m -hb", "single-letter options separately"},
     {"doctor x", "unexpected argument"},

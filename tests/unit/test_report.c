@@ -168,6 +168,8 @@ TEST_WITH(whole_run, scratch_make, scratch_drop)
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         if (!strstr(page, there[i])) fail_msg("the page lacks '%s'", there[i]);
     assert_true(strlen(page) < 500000);
+    assert_true(strstr(page, "<h2>Loss per epoch") <
+                strstr(page, "<h2>Variance ratio")); /* What was learned comes first. */
     check_curves(page);
     free(page);
 }
@@ -312,6 +314,51 @@ TEST_WITH(data_of_a_run, scratch_make, scratch_drop)
     free(page);
 }
 
+/* Adds keys behind the first one of some rows of metrics.jsonl. */
+static void rows_add(const int *rows, const char *const *keys, int count)
+{
+    char *rest = scratch_text("metrics.jsonl"), *text = rest, *made = NULL, *line;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&made, &bytes);
+    assert_non_null(to);
+    for (int row = 1, k = 0; (line = strsep(&rest, "\n")) && *line; row++) {
+        const char *comma = strchr(line, ',');
+        bool more = k < count && rows[k] == row;
+        fprintf(to, "%.*s%s%s%s\n", (int)(comma - line), line, more ? "," : "", more ? keys[k++] : "", comma);
+    }
+    assert_int_equal(fclose(to), 0);
+    scratch_put("metrics.jsonl", made);
+    free(made);
+    free(text);
+}
+
+/* What GPUs reported in three rows: a line for each of those that did, and no plot of what none has reported. */
+TEST_WITH(vitals, scratch_make, scratch_drop)
+{
+    static const int rows[] = {10, 30, 50};
+    static const char *const readings[] = {"\"gpu_watts\":[300,null],\"gpu_celsius\":[60,70]",
+                                           "\"gpu_watts\":[301,null],\"gpu_celsius\":[70,70]",
+                                           "\"gpu_watts\":[305,null],\"gpu_celsius\":[80,null]"};
+    run_write(2, 50, -1);
+    char *page = page_of_run();
+    lacks(page, "GPU");
+    free(page);
+    rows_add(rows, readings, 3);
+    page = page_of_run();
+    check_page(page);
+    holds(page, "<h2>GPU power");
+    /* steps 1 to 50 from 56 to 414, 60 to 80 degrees from 192 to 10 */
+    const char *plot = strstr(page, "<h2>GPU temperature");
+    assert_non_null(plot);
+    holds(plot, "l0\" stroke-width=\"1.3\" d=\"M121.8 192.0L267.9 101.0L414.0 10.0\"");
+    holds(plot, "l1\" stroke-width=\"1.3\" d=\"M121.8 101.0L267.9 101.0\"");
+    lacks(page, "<h2>GPU clock");
+    free(page);
+    rows_add((int[]){20}, (const char *const[]){"\"gpu_watts\":[300]"}, 1);
+    assert_int_equal(report_write(scratch), ERR_FORMAT);
+    holds(status_message(), "'gpu_watts' needs 2 elements");
+}
+
 /* With many classes env.json takes megabytes. */
 TEST_WITH(long_environment, scratch_make, scratch_drop)
 {
@@ -336,7 +383,9 @@ TEST_WITH(odd_neighbors, scratch_make, scratch_drop)
     scratch_put("bad-samples.csv", "\n,\n,,\n\"");
     scratch_put("mistakes.csv", "");
     scratch_put("mistakes.jpg", "\xff\xd8\xff");
+    scratch_put("confusion.csv", "97,25\n26,88\n");
     char *page = page_of_run();
     check_page(page);
+    holds(strstr(page, "<h2>Confusion"), ">1</text>"); /* Classes without names have numbers. */
     free(page);
 }

@@ -185,6 +185,27 @@ TEST(labels_apart)
     free(text);
 }
 
+/* Lines are told apart by colors, and from the tenth on by dashes too. */
+TEST(many_lines)
+{
+    enum { LINES = 27 };
+    static const double ends[] = {0, 1};
+    char *style[LINES];
+    SvgPlot plot = plot_start(0, 1, false);
+    for (int i = 0; i < LINES; i++) svg_line(&plot, ends, ends, 2, i, 1, NULL);
+    plot_end(&plot);
+    const char *at = text;
+    for (int i = 0; i < LINES; i++, at++) {
+        at = strstr(at, "<path");
+        assert_non_null(at);
+        style[i] = strndup(at, (size_t)(strstr(at, " d=") - at));
+        assert_int_equal(strstr(style[i], "dasharray") != NULL, i >= 9);
+        for (int k = 0; k < i; k++) assert_string_not_equal(style[k], style[i]);
+    }
+    for (int i = 0; i < LINES; i++) free(style[i]);
+    free(text);
+}
+
 TEST(escapes)
 {
     FILE *to = open_memstream(&text, &bytes);

@@ -95,6 +95,27 @@ static Status block_add(Run *run, size_t count, double **made)
     return OK;
 }
 
+/* The devices' vitals, all of them or none. */
+static Status vitals_read(Run *run, const RunLines *lines, const json_t *object, RunStep *s)
+{
+    enum { VITALS = sizeof(DeviceVitals) / sizeof(double) };
+    double *memory;
+    const json_t *array;
+    if (!json_object_get(object, "gpu_watts")) return OK;
+    TRY(block_add(run, (size_t)run->towers * VITALS, &memory));
+    DeviceVitals *vitals = (void *)memory;
+    s->vitals = vitals;
+#define VITAL(key, tag, text)                                                                                          \
+    TRY(array_find(lines, object, #key, LATER, true, run->towers, &array));                                            \
+    for (int t = 0; t < run->towers; t++) {                                                                            \
+        const json_t *element = json_array_get(array, (size_t)t);                                                      \
+        if (!read_real(element, &vitals[t].key) && element)                                                            \
+            return LINE_FAIL(lines, "'%s' [%d] is not " KIND_REAL, #key, t);                                           \
+    }
+#include "kernels/vitals.def"
+    return OK;
+}
+
 /* "terms": {NAME: mean, ...} and "tower_terms": {NAME: [of each tower], ...}, of models with several phases. */
 static Status terms_read(Run *run, const RunLines *lines, json_t *object, int64_t step)
 {
@@ -141,6 +162,7 @@ Status step_add(Run *run, const RunLines *lines, json_t *object)
     if ((double)s.step * (double)s.images > SEEN_LIMIT) return LINE_FAIL(lines, "'step' or 'images' is out of range");
     TRY(block_add(run, (size_t)run->towers * TOWER_ARRAYS, &memory));
     TRY(towers_read(lines, object, run->towers, memory, &s));
+    TRY(vitals_read(run, lines, object, &s));
     TRY(terms_read(run, lines, object, s.step));
     return ARRAY_ADD(run->step, run->steps, "the steps of a run", s);
 }

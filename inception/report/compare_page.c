@@ -1,0 +1,205 @@
+/* Drawing and writing the page of a comparison; see compare_page.h. */
+#include "inception/report/compare_page.h"
+
+#include "inception/report/figure.h"
+#include "inception/report/report.h"
+#include "inception/report/report_data.h"
+#include "inception/report/runs.h"
+#include "inception/report/setting_differences.h"
+#include "towers/files/files.h"
+#include "towers/files/json.h"
+#include "towers/files/utf8.h"
+#include "towers/record/run_view.h"
+
+enum { POINTS = 200 /* of a curve over steps */, LABEL = 16 /* bytes of a name at the end of a line */ };
+
+typedef struct Overlays {
+    Run *const *run; /* borrowed, as are the views */
+    Run *view;       /* [count]: their first phases */
+    int count;
+    double *x, *y; /* room for a curve */
+} Overlays;
+
+/* A curve of a run: what `of` stands for is the function's. Returns the number of points. */
+typedef int64_t CurveMake(const Run *run, size_t of, double *x, double *y);
+
+/* A column of the steps, at `of` in RunStep, over the images seen: means of equally many rows. */
+static int64_t curve_steps(const Run *run, size_t of, double *x, double *y)
+{
+    int64_t points = run->steps < POINTS ? run->steps : POINTS, seen = 0, before = 0;
+    for (int64_t k = 0; k < points; k++) {
+        double sum = 0;
+        int64_t finite = 0;
+        for (int64_t i = run->steps * k / points; i < run->steps * (k + 1) / points; i++) {
+            const RunStep *s = &run->step[i];
+            double value = *(const double *)((const char *)s + of);
+            if (isfinite(value)) sum += value, finite++;
+            seen += (s->step - before) * s->images;
+            before = s->step;
+        }
+        x[k] = (double)seen;
+        y[k] = finite ? sum / (double)finite : NAN;
+    }
+    return points;
+}
+
+/* A score of the epochs; `of`: ScoreKind, NOT_SCORED: the test loss. */
+static int64_t curve_epochs(const Run *run, size_t of, double *x, double *y)
+{
+    for (int64_t i = 0; i < run->epochs; i++) {
+        const EpochRecord *e = &run->epoch[i];
+        x[i] = (double)e->epoch;
+        y[i] = of == NOT_SCORED ? e->test_loss : run_score_scale((ScoreKind)of) * epoch_score(e, (ScoreKind)of);
+    }
+    return run->epochs;
+}
+
+/* `logarithmic`: if the values need it. */
+static void overlay(const Overlays *c, FILE *to, const SvgFrame *like, bool logarithmic, const char *note,
+                    CurveMake *make, size_t of)
+{
+    Figures figures = {.to = to};
+    SvgFrame frame = *like;
+    SvgPlot plot;
+    frame.x_low = INFINITY, frame.x_high = -INFINITY;
+    for (int i = 0; i < c->count; i++) {
+        int64_t count = make(&c->view[i], of, c->x, c->y);
+        svg_extent(c->x, count, &frame.x_low, &frame.x_high);
+        svg_extent(c->y, count, &frame.y_low, &frame.y_high);
+    }
+    if (!(frame.y_low <= frame.y_high)) return;
+    frame.y_log = logarithmic && frame.y_low > 0 && frame.y_high > 50 * frame.y_low;
+    figure_open(&figures, &plot, &frame, frame.title, note);
+    for (int i = 0; i < c->count; i++) {
+        char name[LABEL], label[SVG_LABEL_BYTES];
+        int64_t count = make(&c->view[i], of, c->x, c->y);
+        utf8_escape(name, sizeof name, c->view[i].name);
+        snprintf(label, sizeof label, "%d %s", i + 1, name);
+        svg_line(&plot, c->x, c->y, count, i, 1.6, label);
+        if (count == 1) svg_dots(&plot, c->x, c->y, count, i);
+    }
+    figure_close(&figures, &plot);
+}
+
+static void overlays_write(const Overlays *c, FILE *to)
+{
+    static const char *const titles[] = {"Test accuracy", "Test mAP", "KID"};
+    static const char *const notes[] = {"Per cent, after each epoch.", "Per cent, after each epoch.",
+                                        "Of generated images against the training images: lower is closer."};
+    char title[64] = "Training loss";
+    SvgFrame wide;
+    for (int i = 0; i < c->count; i++)
+        if (c->view[i].phase) snprintf(title, sizeof title, "Loss of the phase %s", c->view[i].phase);
+    wide = figure_half(title, "images seen");
+    wide.width = FIGURE_WIDE, wide.height = FIGURE_TALL;
+    fputs("<section class=\"grid\">\n", to);
+    overlay(c, to, &wide, true, "mean_loss over the images seen; long runs as 200 means of equally many steps.",
+            curve_steps, offsetof(RunStep, mean_loss));
+    for (size_t kind = SCORED_BY_ACCURACY; kind <= SCORED_BY_KID; kind++) {
+        SvgFrame half = figure_half(titles[kind], "epoch");
+        overlay(c, to, &half, kind == SCORED_BY_KID, notes[kind], curve_epochs, kind);
+    }
+    SvgFrame half = figure_half("Test loss", "epoch");
+    overlay(c, to, &half, true, "After each epoch.", curve_epochs, NOT_SCORED);
+    half = figure_half("Learning rate", "images seen");
+    overlay(c, to, &half, false, "As used by the optimizer.", curve_steps, offsetof(RunStep, lr));
+    half = figure_half("Throughput", "images seen");
+    overlay(c, to, &half, false, "Images per second.", curve_steps, offsetof(RunStep, images_per_sec));
+    fputs("</section>\n", to);
+}
+
+static void cell(FILE *to, const char *kind, const char *text)
+{
+    svg_printf(to, "<td class=\"%s\">%s</td>", kind, text);
+}
+
+/* The legend. */
+static void runs_table(const Overlays *c, FILE *to)
+{
+    static const char *const heads[] = {"run", "model", "state", "step", "best"};
+    section_open(to, "Runs");
+    fputs("<table><tr><th>line</th>", to);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell(to, i < 3 ? "o" : "n o", heads[i]);
+    fputs("</tr>", to);
+    for (int i = 0; i < c->count; i++) {
+        char path[PATH_BYTES], step[32], best[48] = "-";
+        RunRow row;
+        run_row_of(c->run[i], c->run[i]->path, "", &row);
+        utf8_escape(path, sizeof path, c->run[i]->path);
+        snprintf(step, sizeof step, "%" PRId64, row.step);
+        if (row.kind != NOT_SCORED) run_score_text(row.kind, row.score, best, sizeof best);
+        fprintf(to, "<tr><th>%d ", i + 1);
+        svg_sample(to, i);
+        fputs("</th>", to);
+        cell(to, "", path);
+        cell(to, "", row.model);
+        cell(to, "", row.state);
+        cell(to, "n", step);
+        cell(to, "n", best);
+        fputs("</tr>", to);
+    }
+    fputs("</table></section>\n", to);
+}
+
+static Status settings_table(const Overlays *c, FILE *to)
+{
+    const char *key;
+    json_t *values, *root = json_object();
+    if (!root) return FAIL(ERR_MEMORY, "no memory for the settings of %d runs", c->count);
+    Status st = setting_differences((const Run *const *)c->run, c->count, root, to);
+    json_t *settings = json_object_get(root, "settings");
+    if (st == OK && json_object_size(settings)) {
+        section_open(to, "Settings that differ");
+        fputs("<table><tr><th>setting</th>", to);
+        for (int i = 0; i < c->count; i++) fprintf(to, "<td class=\"o\">%d</td>", i + 1);
+        fputs("</tr>", to);
+        json_object_foreach(settings, key, values)
+        {
+            svg_printf(to, "<tr><th>%s</th>", key);
+            for (int i = 0; i < c->count; i++) {
+                const char *value = json_string_value(json_array_get(values, (size_t)i));
+                cell(to, "", value ? value : "-");
+            }
+            fputs("</tr>", to);
+        }
+        fputs("</table></section>\n", to);
+    }
+    json_decref(root);
+    return st;
+}
+
+static Status content_write(const void *context, FILE *to)
+{
+    const Overlays *c = context;
+    fprintf(to, "<header><p class=\"eyebrow\">Comparison</p><h1>%d run%s</h1></header>\n", c->count,
+            c->count == 1 ? "" : "s");
+    overlays_write(c, to);
+    runs_table(c, to);
+    return settings_table(c, to);
+}
+
+Status compare_page(Run *const *runs, int count, const char *path)
+{
+    Status st = OK;
+    bool found;
+    size_t most = POINTS;
+    Draft page = {0};
+    Overlays c = {.run = runs, .count = count, .view = calloc((size_t)count, sizeof *c.view)};
+    for (int i = 0; i < count; i++)
+        if ((size_t)runs[i]->epochs > most) most = (size_t)runs[i]->epochs;
+    c.x = calloc(2 * most, sizeof *c.x);
+    if (!c.view || !c.x) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the curves of %d runs", count));
+    c.y = c.x + most;
+    for (int i = 0; i < count; i++) TRY_OUT(run_phase(runs[i], 0, &c.view[i], &found));
+    TRY_OUT(draft_begin(&page, "the page of the comparison"));
+    st = page_frame(page.to, "Comparison of runs", "the records of the runs by <b>towers compare</b>.", content_write,
+                    &c);
+    st = draft_end(&page, st);
+    if (st == OK) st = file_replace(path, page.text, page.bytes);
+    free(page.text);
+out:
+    for (int i = 0; c.view && i < count; i++) run_view_free(&c.view[i]);
+    free(c.view);
+    free(c.x);
+    return st;
+}
