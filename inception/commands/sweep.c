@@ -31,6 +31,7 @@ typedef struct SweepRun {
     pid_t pid;      /* 0: it does not run */
     int place;      /* of the machine's parts, while it runs */
     int64_t target; /* epochs to which it was started */
+    bool settled;   /* its outcome is written: one that was killed after the last epoch's row may lack its weights */
     bool ended;     /* it cannot come further: finished, or ended early by its own rules */
 } SweepRun;
 
@@ -79,16 +80,26 @@ static void run_refresh(const Sweep *s, SweepRun *run)
     if (run_read(path, RUN_BYTES, &records) != OK) records = NULL;
     run_row_of(records, path, name, &run->row.run);
     run->row.epochs = records && records->epochs ? records->epoch[records->epochs - 1].epoch : 0;
+    free(run->row.epoch);
+    run->row.epoch = NULL;
+    run->row.epoch_count = 0;
     for (int k = 0; k < s->plan->rungs; k++) {
         run->row.score[k] = NAN;
         run->row.kind[k] = NOT_SCORED;
         if (records) run_score(records, s->plan->rung[k], &run->row.kind[k], &run->row.score[k]);
     }
+    if (records) {
+        run->row.epoch = records->epoch;
+        run->row.epoch_count = records->epochs;
+        records->epoch = NULL;
+    }
     run_destroy(records);
     json_t *outcome = json_of_run(path, "outcome.json");
     const char *word = json_string_value(json_object_get(outcome, "outcome"));
     run->row.failed = word && !strcmp(word, "failed");
-    run->ended = word && (!strcmp(word, "finished") || (!s->plan->halving && !strcmp(word, "ended early")));
+    bool early = word && !strcmp(word, "ended early"), finished = word && !strcmp(word, "finished");
+    run->settled = finished || early;
+    run->ended = finished || (!s->plan->halving && early);
     json_decref(outcome);
 }
 
@@ -96,7 +107,7 @@ static void run_refresh(const Sweep *s, SweepRun *run)
 
 static bool run_complete(const Sweep *s, const SweepRun *run, int rung)
 {
-    return !run->pid && (run->row.failed || run->ended || run->row.epochs >= s->plan->rung[rung]);
+    return !run->pid && (run->row.failed || run->ended || (run->settled && run->row.epochs >= s->plan->rung[rung]));
 }
 
 static bool setting_complete(const Sweep *s, int setting, int rung)
@@ -224,7 +235,7 @@ static void arguments_make(const Sweep *s, int setting, int repeat, int rung, in
         argument_add(a, "--%s=%s", option_info(plan->dimension[d].id)->flag,
                      sweep_value(plan, setting, repeat, d, text));
     gpus_add(s, place, a);
-    if (plan->halving) argument_add(a, "--stop-epoch=%lld", rung + 1 < plan->rungs ? (long long)plan->rung[rung] : 0LL);
+    if (plan->halving) argument_add(a, "--stop-epoch=%" PRId64, rung + 1 < plan->rungs ? plan->rung[rung] : INT64_C(0));
     argument_add(a, "--output-dir=%s", s->folder);
     argument_add(a, "--experiment=%s", run_at(s, setting, repeat)->row.run.name);
     argument_add(a, "--resume=auto");
@@ -315,6 +326,7 @@ static void run_ended(Sweep *s, SweepRun *run, int status)
     s->place[run->place] = false;
     s->running--;
     run_refresh(s, run);
+    run->settled |= good;                                         /* a full disk has no room for an outcome */
     if (good && run->row.epochs < run->target) run->ended = true; /* by its own rules */
     if (!good && !s->signal) {
         char *why = run->row.run.why;
@@ -477,6 +489,7 @@ static Status outcome_of(const Sweep *s)
 static Status sweep_run(Sweep *s, FILE *to)
 {
     int lock = -1;
+    char name[SIGNAL_TEXT_BYTES];
     TRY(directory_create(s->folder));
     TRY(run_dir_take(s->folder, &lock));
     Status st = folder_check(s);
@@ -485,7 +498,8 @@ static Status sweep_run(Sweep *s, FILE *to)
     if (st == OK) st = runs_train(s);
     if (st == OK && !s->signal) st = result_make(s, to);
     if (st == OK)
-        st = s->signal ? FAIL(ERR_INTERRUPTED, "stopped by signal %d; the same command continues the sweep", s->signal)
+        st = s->signal ? FAIL(ERR_INTERRUPTED, "stopped by %s; the same command continues the sweep",
+                              signal_text(s->signal, name))
                        : outcome_of(s);
     run_dir_release(lock);
     return st;
@@ -494,13 +508,14 @@ static Status sweep_run(Sweep *s, FILE *to)
 Status sweep_command(Options *options, JobFiles *files, FILE *to)
 {
     Sweep s = {.options = options};
+    size_t runs = 0;
     Status st = OK;
     if (options->argument_count == 0) return FAIL(ERR_ARG, "no file given; usage: towers sweep FILE.yaml");
     TRY(folder_name(options, s.folder));
     TRY(sweep_plan_read(options->arguments[0], options, &s.plan));
     TRY_OUT(conditions_check(options));
     TRY_OUT(folder_name(options, s.folder)); /* the file may name it */
-    size_t runs = (size_t)s.plan->settings * (size_t)s.plan->repeats;
+    runs = (size_t)s.plan->settings * (size_t)s.plan->repeats;
     s.run = calloc(runs, sizeof *s.run);
     s.rung = calloc((size_t)s.plan->settings, sizeof *s.rung);
     if (!s.run || !s.rung) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a sweep of %zu runs", runs));
@@ -511,6 +526,7 @@ Status sweep_command(Options *options, JobFiles *files, FILE *to)
         TRY_OUT(sweep_run(&s, to));
 out:
     files->signal_number = s.signal;
+    for (size_t i = 0; s.run && i < runs; i++) free(s.run[i].row.epoch);
     free(s.run);
     free(s.rung);
     sweep_plan_destroy(s.plan);

@@ -1,5 +1,8 @@
 /* Drawing and writing the page of a sweep; see sweep_page.h.
  *
+ * Curves: a line for each run, so that repetitions of a setting show their own spread, and one that ended early does not bend a
+ * mean of theirs.
+ *
  * Parallel coordinates (Inselberg 1985): an axis for each option that was varied and one for the score, from the lowest to
  * the highest value; a setting is a line that crosses each axis at its value. An axis of positive numbers over two powers
  * of ten or more is logarithmic; one of words has them at equal distances, in the order in which they occur. */
@@ -7,6 +10,8 @@
 
 #include "inception/report/figure.h"
 #include "inception/report/report.h"
+#include "inception/report/report_data.h"
+#include "inception/report/setting_effects.h"
 #include "towers/files/files.h"
 
 enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
@@ -18,38 +23,6 @@ typedef struct Axes {
     const char *labels[AXES_MOST];
     double *at; /* owned: [settings][count], from 0 to 1; NaN: no score */
 } Axes;
-
-static const char *value_of(const SweepResult *result, int setting, const char *key)
-{
-    return json_string_value(json_object_get(result->settings[setting].values, key));
-}
-
-/* The number of a value: its own, or if it is a word, which of the different words it is. */
-static double place_of(const SweepResult *result, int setting, const char *key, bool words)
-{
-    const char *own = value_of(result, setting, key);
-    int different = 0;
-    if (!words) return strtod(own, NULL);
-    for (int i = 0; i < result->count; i++) {
-        const char *one = value_of(result, i, key);
-        bool before = false;
-        for (int k = 0; k < i && !before; k++) before = !strcmp(value_of(result, k, key), one);
-        if (!strcmp(one, own)) return different;
-        different += !before;
-    }
-    return different;
-}
-
-static bool has_words(const SweepResult *result, const char *key)
-{
-    for (int i = 0; i < result->count; i++) {
-        const char *text = value_of(result, i, key);
-        char *end;
-        strtod(text, &end);
-        if (end == text || *end) return true;
-    }
-    return false;
-}
 
 /* Scale the values of an axis, which are in axes->at, to 0 .. 1. */
 static void axis_scale(const SweepResult *result, Axes *axes, int axis, bool words)
@@ -68,15 +41,15 @@ static void axis_scale(const SweepResult *result, Axes *axes, int axis, bool wor
 static void option_axis(const SweepResult *result, Axes *axes, int axis, const char *key)
 {
     int low = 0, high = 0;
-    bool words = has_words(result, key);
+    bool words = option_has_words(result, key);
     double *at = axes->at + axis;
     for (int i = 0; i < result->count; i++) {
-        at[i * axes->count] = place_of(result, i, key, words);
+        at[i * axes->count] = setting_place(result, i, key, words);
         if (at[i * axes->count] < at[low * axes->count]) low = i;
         if (at[i * axes->count] > at[high * axes->count]) high = i;
     }
-    snprintf(axes->label[axis], AXIS_BYTES, "%.60s %.20s to %.20s", key, value_of(result, low, key),
-             value_of(result, high, key));
+    snprintf(axes->label[axis], AXIS_BYTES, "%.60s %.20s to %.20s", key, setting_value(&result->settings[low], key),
+             setting_value(&result->settings[high], key));
     axis_scale(result, axes, axis, words);
 }
 
@@ -105,6 +78,18 @@ static Status axes_make(const SweepResult *result, Axes *axes)
     return OK;
 }
 
+static int tint_of(int rank)
+{
+    return rank < NAMED ? rank : 5; /* gray */
+}
+
+/* The name that the three best have in the plots; NULL for others. */
+static const char *name_of(const SweepResult *result, int rank, char text[32])
+{
+    snprintf(text, 32, "%d: t%03d", rank + 1, result->settings[rank].number);
+    return rank < NAMED ? text : NULL;
+}
+
 /* The worst first, so that the best lie above the others. */
 static void lines_draw(const SweepResult *result, const Axes *axes, FILE *to)
 {
@@ -120,12 +105,66 @@ static void lines_draw(const SweepResult *result, const Axes *axes, FILE *to)
                       .category_count = axes->count};
     svg_open(&plot, to, &frame);
     for (int i = result->count - 1; i >= 0; i--) {
-        bool best = i < NAMED;
         for (int k = 0; k < axes->count; k++) x[k] = k, y[k] = axes->at[i * axes->count + k];
-        snprintf(name, sizeof name, "%d: t%03d", i + 1, result->settings[i].number);
-        svg_line(&plot, x, y, axes->count, best ? 0 : 1, best ? 2.5 : 1, best ? name : NULL);
+        svg_line(&plot, x, y, axes->count, tint_of(i), i < NAMED ? 2.5 : 1, name_of(result, i, name));
     }
     svg_close(&plot);
+}
+
+/* The scores of a run's epochs, as the plot shows them, up to the last one. */
+static int64_t curve_of(const SweepRow *row, ScoreKind kind, double *x, double *y)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < row->epoch_count; i++) {
+        x[i] = (double)row->epoch[i].epoch;
+        y[i] = run_score_scale(kind) * epoch_score(&row->epoch[i], kind);
+        if (isfinite(y[i])) count = i + 1;
+    }
+    return count;
+}
+
+static void curves_draw(const SweepResult *result, const Figures *figures, ScoreKind kind, double *x, double *y)
+{
+    char note[256], name[32];
+    SvgPlot plot;
+    SvgFrame frame = figure_half("Curves", "epoch");
+    frame.width = FIGURE_WIDE, frame.height = FIGURE_TALL;
+    frame.x_low = INFINITY, frame.x_high = -INFINITY;
+    for (int i = 0; i < result->count * result->repeats; i++) {
+        int64_t count = curve_of(result->settings[i / result->repeats].rows[i % result->repeats], kind, x, y);
+        svg_extent(x, count, &frame.x_low, &frame.x_high);
+        svg_extent(y, count, &frame.y_low, &frame.y_high);
+    }
+    if (!(frame.y_low <= frame.y_high)) return;
+    frame.y_log = kind > SCORED_BY_MAP && frame.y_low > 0 && frame.y_high > 50 * frame.y_low;
+    snprintf(
+        note, sizeof note,
+        "After each epoch: %s%s%s. A line is a run; the dot is where it ended%s. The three best settings have names, "
+        "thick lines and colors of their own.",
+        kind == SCORED_BY_LOSS ? "training " : "", run_score_name(kind), kind <= SCORED_BY_MAP ? " in per cent" : "",
+        result->rungs > 1 ? ", or halving stopped it" : "");
+    figure_open(figures, &plot, &frame, frame.title, note);
+    for (int i = result->count - 1; i >= 0; i--)
+        for (int r = 0; r < result->repeats; r++) {
+            int64_t count = curve_of(result->settings[i].rows[r], kind, x, y);
+            svg_line(&plot, x, y, count, tint_of(i), i < NAMED ? 2.2 : 1, r ? NULL : name_of(result, i, name));
+            if (count) svg_dots(&plot, x + count - 1, y + count - 1, 1, tint_of(i));
+        }
+    figure_close(figures, &plot);
+}
+
+static Status curves_write(const SweepResult *result, const Figures *figures)
+{
+    int64_t most = 1;
+    for (int i = 0; i < result->count * result->repeats; i++) {
+        const SweepRow *row = result->settings[i / result->repeats].rows[i % result->repeats];
+        if (row->epoch_count > most) most = row->epoch_count;
+    }
+    double *x = calloc(2 * (size_t)most, sizeof *x);
+    if (!x) return FAIL(ERR_MEMORY, "no memory for curves of %" PRId64 " epochs", most);
+    curves_draw(result, figures, score_of(result, 0).kind, x, x + most);
+    free(x);
+    return OK;
 }
 
 static void cell(FILE *to, const char *kind, const char *text)
@@ -142,8 +181,12 @@ static void ranking_row(const SweepResult *result, int rank, FILE *to)
     json_t *value;
     if (score.count) run_score_text(score.kind, score.mean, best, sizeof best);
     if (score.count > 1) snprintf(deviation, sizeof deviation, "%.3g", run_score_scale(score.kind) * score.deviation);
-    snprintf(epochs, sizeof epochs, "%lld", (long long)sweep_epochs(setting, result->repeats));
-    fprintf(to, "<tr><th>t%03d</th>", setting->number);
+    snprintf(epochs, sizeof epochs, "%" PRId64, sweep_epochs(setting, result->repeats));
+    fprintf(to, "<tr><th>t%03d", setting->number);
+    for (int r = 0; r < result->repeats; r++)
+        if (setting->rows[r]->epoch_count)
+            svg_printf(to, " <a href=\"%s/report.html\">run %d</a>", setting->rows[r]->run.name, r + 1);
+    fputs("</th>", to);
     cell(to, "n", best);
     cell(to, "n", deviation);
     cell(to, "n", epochs);
@@ -173,24 +216,72 @@ static void ranking_write(const SweepResult *result, FILE *to)
     fputs("</table></section>\n", to);
 }
 
+static void effects_write(const SettingEffects *effects, FILE *to)
+{
+    if (!effects->count) return;
+    section_open(to, "Settings that mattered");
+    svg_printf(
+        to,
+        "<p>The share of the spread of the scores that the values of an option explain, %s. p: how often chance alone "
+        "explains as much. Trend: +1 if more is always better, &minus;1 if less is. Each option by itself; by ranks "
+        "(epsilon squared; permutation test; Spearman).</p><table><tr><th>option</th>",
+        effects->of);
+    static const char *const heads[] = {"explains", "p", "trend", "best"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell(to, "n o", heads[i]);
+    fputs("</tr>", to);
+    for (int i = 0; i < effects->count; i++) {
+        const SettingEffect *e = &effects->row[i];
+        svg_printf(to, "<tr><th>%s</th><td class=\"n\">%.0f %%</td><td class=\"n\">%.3f</td>", e->option,
+                   100 * e->explained, e->p);
+        fprintf(to, isfinite(e->trend) ? "<td class=\"n\">%+.2f</td>" : "<td class=\"n\">-</td>", e->trend);
+        cell(to, "n", e->best);
+        fputs("</tr>", to);
+    }
+    fputs("</table></section>\n", to);
+}
+
+/* The winner in a sentence. */
+static void best_write(const SweepResult *result, FILE *to)
+{
+    SweepScore score = score_of(result, 0);
+    char text[48];
+    const char *key, *before = ": ";
+    json_t *value;
+    if (!score.count) return;
+    run_score_text(score.kind, score.mean, text, sizeof text);
+    svg_printf(to, "<p class=\"verdict\">The best setting is t%03d, with %s", result->settings[0].number, text);
+    if (score.count > 1)
+        fprintf(to, " (mean of %d runs, deviation %.3g)", score.count, run_score_scale(score.kind) * score.deviation);
+    json_object_foreach(result->settings[0].values, key, value)
+    {
+        svg_printf(to, "%s%s %s", before, key, json_string_value(value));
+        before = ", ";
+    }
+    fputs(".</p>\n", to);
+}
+
 static Status content_write(const void *context, FILE *to)
 {
     const SweepResult *result = context;
     Figures figures = {.to = to};
+    SettingEffects effects;
     Axes axes;
+    TRY(setting_effects(result, &effects));
     TRY(axes_make(result, &axes));
-    svg_printf(to,
-               "<header><p class=\"eyebrow\">Sweep</p><h1>%s</h1><p>%d settings, %d run%s of each</p></header>\n"
-               "<section class=\"grid\">\n",
+    svg_printf(to, "<header><p class=\"eyebrow\">Sweep</p><h1>%s</h1><p>%d settings, %d run%s of each</p></header>\n",
                result->folder, result->count, result->repeats, result->repeats == 1 ? "" : "s");
+    best_write(result, to);
+    fputs("<section class=\"grid\">\n", to);
     figure_begin(&figures, true, "Settings and scores",
                  "A line is a setting; it crosses each axis at its value, from the lowest (0) to the highest (1). "
                  "Axes over two powers of ten or more are logarithmic. The three best are drawn thick.");
     lines_draw(result, &axes, to);
     figure_end(&figures);
-    fputs("</section>\n", to);
-    ranking_write(result, to);
     free(axes.at);
+    TRY(curves_write(result, &figures));
+    fputs("</section>\n", to);
+    effects_write(&effects, to);
+    ranking_write(result, to);
     return OK;
 }
 

@@ -1,5 +1,5 @@
-/* The page of a sweep: FOLDER/sweep.html with the settings as parallel coordinates and their ranking. Self-contained, as
- * the report of a run is. */
+/* The page of a sweep: FOLDER/sweep.html with the settings as parallel coordinates, the curves of all runs, the options
+ * that mattered and the ranking. Self-contained, as the report of a run is. */
 #pragma once
 
 #include "inception/report/sweep_table.h"

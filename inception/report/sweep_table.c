@@ -1,6 +1,8 @@
 /* Ranking and printing the settings of a sweep; see sweep_table.h. */
 #include "inception/report/sweep_table.h"
 
+#include "inception/report/run_difference.h"
+#include "inception/report/setting_effects.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
@@ -20,6 +22,39 @@ SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)
     if (s.count > 1) s.deviation = sqrt(series_variance(values, s.count));
     free(values);
     return s;
+}
+
+/* ---- values */
+
+const char *setting_value(const SweepSetting *setting, const char *option)
+{
+    return json_string_value(json_object_get(setting->values, option));
+}
+
+bool option_has_words(const SweepResult *result, const char *option)
+{
+    for (int i = 0; i < result->count; i++) {
+        const char *text = setting_value(&result->settings[i], option);
+        char *end;
+        strtod(text, &end);
+        if (end == text || *end) return true;
+    }
+    return false;
+}
+
+double setting_place(const SweepResult *result, int setting, const char *option, bool words)
+{
+    const char *own = setting_value(&result->settings[setting], option);
+    int different = 0;
+    if (!words) return strtod(own, NULL);
+    for (int i = 0; i < result->count; i++) {
+        const char *one = setting_value(&result->settings[i], option);
+        bool before = false;
+        for (int k = 0; k < i && !before; k++) before = !strcmp(setting_value(&result->settings[k], option), one);
+        if (!strcmp(one, own)) return different;
+        different += !before;
+    }
+    return different;
 }
 
 /* ---- the order */
@@ -110,19 +145,49 @@ static json_t *setting_json(const SweepResult *result, int rank)
                      "score", json_finite(score.mean), "deviation", json_finite(score.deviation), "runs", runs);
 }
 
+/* Without an evaluation settings are ranked by training losses, whose formulas may differ. */
+static void formulas_warn(const SweepResult *result)
+{
+    char names[128] = "";
+    Text text = text_start(names, sizeof names);
+    for (int k = 0; k < LOSS_FORMULAS; k++) {
+        const char *first = NULL;
+        bool differ = false;
+        for (int i = 0; i < result->count; i++) {
+            const char *value = setting_value(&result->settings[i], loss_formulas[k][0]);
+            if (!value ||
+                sweep_score(result->settings[i].rows, result->repeats, result->settings[i].rung).kind != SCORED_BY_LOSS)
+                continue;
+            differ |= first && strcmp(first, value) != 0;
+            first = value;
+        }
+        if (differ) text_add(&text, "%s--%s", text.used ? ", " : "", loss_formulas[k][0]);
+    }
+    if (*names)
+        fprintf(stderr,
+                "warning: the ranking compares training losses of different %s, which do not measure the same thing; "
+                "rank by an evaluation, e.g. with val-split: 0.1 and without eval-interval: 0\n",
+                names);
+}
+
 Status sweep_table(SweepResult *result, bool json, FILE *to)
 {
-    json_t *all = json ? json_array() : NULL, *rungs = json ? json_array() : NULL;
+    SettingEffects effects;
     qsort_r(result->settings, (size_t)result->count, sizeof *result->settings, by_rank, &result->repeats);
+    TRY(setting_effects(result, &effects));
+    formulas_warn(result);
+    json_t *all = json ? json_array() : NULL, *rungs = json ? json_array() : NULL;
     if (!json) head_print(result, to);
     for (int i = 0; i < result->count; i++)
         if (json)
             json_array_append_new(all, setting_json(result, i));
         else
             setting_print(result, i, to);
+    if (!json) setting_effects_print(&effects, to);
     if (!json) return OK;
     for (int k = 0; k < result->rungs; k++)
         json_array_append_new(rungs, result->rung[k] == INT64_MAX ? json_null() : json_integer(result->rung[k]));
-    return json_emit(json_pack("{s:o, s:o, s:o}", "sweep", json_text(result->folder), "rungs", rungs, "settings", all),
+    return json_emit(json_pack("{s:o, s:o, s:o, s:o}", "sweep", json_text(result->folder), "rungs", rungs, "settings",
+                               all, "effects", setting_effects_json(&effects)),
                      JSON_INDENT(2), to);
 }

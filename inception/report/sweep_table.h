@@ -1,4 +1,4 @@
-/* The ranking of a sweep's settings: a table or JSON. Those that reached a higher rung come first, then those with the
+/* The ranking of a sweep's settings, and what mattered: a table or JSON. Those that reached a higher rung come first, then those with the
  * better mean score of their repetitions; settings without a score come last, with the reason. */
 #pragma once
 
@@ -11,7 +11,9 @@ enum { SWEEP_RUNGS = 24 };
 /* A run of a sweep, from its records. */
 typedef struct SweepRow {
     RunRow run;
-    int64_t epochs; /* completed */
+    int64_t epochs;     /* completed */
+    EpochRecord *epoch; /* owned: [epoch_count] */
+    int64_t epoch_count;
     bool failed;
     double score[SWEEP_RUNGS]; /* the best one until the end of each rung; NaN: none */
     ScoreKind kind[SWEEP_RUNGS];
@@ -37,6 +39,11 @@ typedef struct SweepResult {
     SweepSetting *settings; /* [count]; sweep_table sorts them */
 } SweepResult;
 
+const char *setting_value(const SweepSetting *setting, const char *option);
+/* Whether a value of the option is no number; the number of a setting's value: its own, or if there are words, which of the
+ * different ones it is. */
+bool option_has_words(const SweepResult *result, const char *option);
+double setting_place(const SweepResult *result, int setting, const char *option, bool words);
 SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung);
 int64_t sweep_epochs(const SweepSetting *setting, int repeats);          /* of its longest run */
 const SweepRow *sweep_failure(const SweepSetting *setting, int repeats); /* a run that failed; NULL: none */

@@ -29,9 +29,17 @@ head -n 8 more | cmp -s - commands || complain "more trials changed the earlier 
 "$towers" sweep halved.yaml >table 2>err || complain "the table of a sweep that has ended: $(cat err)"
 [[ ! -s err ]] || complain "a sweep that has ended trained again: $(cat err)"
 
+# ---- training losses of different formulas have no common ranking
+for mixup in "0.2 | 0" "0 | 0"; do
+    printf 'model: fashion_cnn\ndata-path: data\nbatch-size: 16\nthreads: 1\nepochs: 1\neval-interval: 0\nlr: choices(0.1 | 0.01)\nmixup: choices(%s)\n' "${mixup/0 | 0/0}" >mixed.yaml
+    "$towers" sweep mixed.yaml --experiment "mixed${mixup%% *}" >ranked 2>err </dev/null || complain "mixed: $(tail -n 3 err)"
+    grep -c 'warning: the ranking compares training losses of different --mixup, which' err
+done >warned
+[[ $(cat warned) == $'1\n0' ]] || complain "losses with and without --mixup: warned $(cat warned err)"
+
 # ---- killed and stopped, again and again
 stops=0
-for seconds in 0.3 0.7 1 1.5 0.6 1.1; do
+for seconds in 0.05 0.1 0.2 0.3 0.15 0.4 0.25; do
     "$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null &
     sweep=$!
     sleep $seconds
@@ -49,6 +57,8 @@ for seconds in 0.3 0.7 1 1.5 0.6 1.1; do
     done
 done
 ((stops > 2)) || complain "only $stops interruptions"
+"$towers" sweep halved.yaml --experiment again >out 2>err </dev/null || complain "again: $(tail -n 3 err)"
+rm runs/again/t00[23]-1/{outcome.json,last.safetensors} # as if killed between the last epoch's row and its weights
 "$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null || complain "again: $(tail -n 3 err)"
 for run in runs/halved/t*/; do
     name=$(basename "$run")
@@ -67,14 +77,14 @@ summary-interval: 0
 opt: momentum
 epochs: 2
 lr: choices(0.01 | 1000000 | 0.001)
-momentum: choices(0.5 | 0.9)
+momentum: choices(0.5 | 0.9 | 0.7 | 0.8)
 YAML
 "$towers" sweep grid.yaml --parallel 2 --json >grid.json 2>err </dev/null || complain "grid: $(tail -n 3 err)"
 "$towers" sweep grid.yaml >table.grid 2>err || complain "grid: the table: $(cat err)"
 sed -e 's/^lr:.*/lr: choices(1000000 | 900000)/' -e '/^momentum/d' grid.yaml >fails.yaml
 "$towers" sweep fails.yaml >out 2>err </dev/null && complain "a sweep in which every run fails ends with 0"
 grep -q "all runs failed; the first, t001: " err || complain "a sweep in which every run fails: $(tail -n 1 err)"
-(($(ls -d runs/grid/t*/ | wc -l) == 6)) || complain "a run of the grid is missing"
+(($(ls -d runs/grid/t*/ | wc -l) == 12)) || complain "a run of the grid is missing"
 
 # ---- settings that end by their own rules before the first rung rise without a run, and do not end the sweep
 sed -e '/^seed\|^trials/d' -e 's/^lr:.*/lr: choices(0.01 | 0.02 | 0.03)/' -e 's/^epochs:.*/epochs: 8/' halved.yaml >early.yaml
@@ -83,7 +93,7 @@ printf 'stop-at: 0\nfirst-rung: 4\n' >>early.yaml
 
 # ---- the best run is an ordinary one
 python3 - <<'PYTHON' || failures=$((failures + 1))
-import csv, html, json, re, shlex, statistics, sys
+import csv, html, json, os, re, shlex, statistics, sys
 from xml.etree import ElementTree
 failed = []
 def expect(good, what):
@@ -139,13 +149,33 @@ for line, s in zip(lines, reversed(settings)):
     expect(len(points) == 6, line.get('d')) # lr, opt, score
     ends[s['setting']] = points[5]
 expect(sorted(ends, key=ends.get) == sorted(ends, key=lambda n: -numbers[n]['score']), (ends, settings)) # y goes down
-expect(re.findall(r'<th>(t\d+)</th>', page) == [f"t{s['setting']:03d}" for s in settings], 'the ranking of the page')
+expect(f"The best setting is t{settings[0]['setting']:03d}, with accuracy {100 * settings[0]['score']:.2f} % (mean of 2 runs" in page, 'the best setting')
+
+# Its curves: a line for each run, up to where it ended, with a dot; read by means of the axes.
+svg = ElementTree.fromstring(page[page.rindex('<svg'):page.rindex('</svg>') + 6])
+def axis(kind, place, shift):
+    ticks = [(float(e.text), float(e.get(place)) - shift) for e in svg.iter() if e.get('class') == kind and re.match('-?[0-9]', e.text)]
+    (a, at_a), (b, at_b) = ticks[0], ticks[-1]
+    return lambda at: a + (at - at_a) * (b - a) / (at_b - at_a)
+x_of, y_of = axis('mid', 'x', 0), axis('end', 'y', 4)
+curves = [[(x_of(float(x)), y_of(float(y))) for x, y in re.findall('[ML]([0-9.]+) ([0-9.]+)', e.get('d'))] for e in svg.iter() if e.tag.endswith('path')]
+dots = [(x_of(float(e.get('cx'))), y_of(float(e.get('cy')))) for e in svg.iter() if e.tag.endswith('circle')]
+wanted = [[(int(row['epoch']), 100 * float(row['test_top1'])) for row in epochs('halved/' + run['run'])] for s in reversed(settings) for run in s['runs']]
+near = lambda a, b: len(a) == len(b) and all(abs(x - u) < 0.02 and abs(y - v) < 0.3 for (x, y), (u, v) in zip(a, b))
+expect(len(curves) == len(wanted) == 8 and all(map(near, curves, wanted)), ('curves', curves, wanted))
+expect(near(dots, [run[-1] for run in wanted]), ('ends of the curves', dots))
+names = [e.text for e in svg.iter() if e.get('class') == 'name']
+expect(sorted(names) == [f"{i + 1}: t{s['setting']:03d}" for i, s in enumerate(settings[:3])], names)
+expect(result['effects']['options'] == [] and 'mattered' not in page + open('table').read(), 'too few settings mattered')
+expect(re.findall(r'<th>(t\d+) <a', page) == [f"t{s['setting']:03d}" for s in settings], 'the ranking of the page')
+links = re.findall('href="([^"]*)"', page)
+expect(links == [run['run'] + '/report.html' for s in settings for run in s['runs']] and all(os.path.exists('runs/halved/' + link) for link in links), links)
 
 early = json.load(open('early.json'))['settings']
 expect(len(early) == 6 and all(s['epochs'] == 1 and s['score'] for s in early), ('settings that were not begun', early))
 
 grid = json.load(open('grid.json'))['settings']
-expect(len(grid) == 6 and [s['rank'] for s in grid] == [1, 2, 3, 4, None, None], [s['rank'] for s in grid])
+expect(len(grid) == 12 and [s['rank'] for s in grid] == [*range(1, 9)] + 4 * [None], [s['rank'] for s in grid])
 for s in grid:
     run = s['runs'][0]
     bad = s['values']['lr'] == '1000000'
@@ -155,7 +185,27 @@ for s in grid:
 scores = [s['score'] for s in grid if s['score'] is not None]
 expect(scores == sorted(scores, reverse=True), scores)
 table = open('table.grid').read().splitlines()
-expect(len(table) == 7 and table[5].split()[0] == '-' and ' failed: ' in table[5], table)
+expect(table[9].split()[0] == '-' and ' failed: ' in table[9], table)
+# What mattered, by the definitions: epsilon squared and the correlation of ranks.
+def ranks(values):
+    return [sum(v < value for v in values) + (sum(v == value for v in values) + 1) / 2 for value in values]
+effects = json.load(open('grid.json'))['effects']
+expect((effects['settings'], effects['left_out'], effects['epoch']) == (8, 4, None), effects)
+scored = [s for s in grid if s['score'] is not None]
+rank = ranks([s['score'] for s in scored])
+for effect in effects['options']:
+    values = [float(s['values'][effect['option']]) for s in scored]
+    groups = {v: [r for r, value in zip(rank, values) if value == v] for v in values}
+    within = sum((len(g) - 1) * statistics.variance(g) for g in groups.values()) / (8 - len(groups))
+    explained = 1 - within / statistics.variance(rank)
+    at, mean = ranks(values), statistics.mean
+    trend = (mean(a * b for a, b in zip(at, rank)) - mean(at) * mean(rank)) / statistics.pstdev(at) / statistics.pstdev(rank)
+    expect(abs(effect['explained'] - max(explained, 0)) < 1e-9 and abs(effect['trend'] - trend) < 1e-9, (effect, explained, trend))
+    expect(mean(groups[float(effect['best'])]) == max(map(mean, groups.values())) and 0 < effect['p'] <= 1, (effect, groups))
+    line = [line.split() for line in table if line.startswith(f"  {effect['option']} ")][0]
+    expect(line == [effect['option'], f"{100 * effect['explained']:.0f}", '%', f"{effect['p']:.3f}", f"{effect['trend']:+.2f}", effect['best']], line)
+    expect(f"<tr><th>{effect['option']}</th><td class=\"n\">{100 * effect['explained']:.0f} %</td>" in open('runs/grid/sweep.html').read(), effect)
+expect({e['option'] for e in effects['options']} == {'lr', 'momentum'} and any('What mattered, over 8 settings; 4 without' in line for line in table), table)
 values = [line.split() for line in open('table')]
 expect(values[1][0] == '1' and values[1][2] == '2/2' and values[1][3] == '4', values[1])
 command = shlex.split(open('commands').read().splitlines()[2 * (settings[0]['setting'] - 1)])
