@@ -2,7 +2,10 @@
 #
 # nvcc is called by rules of our own, and libraries are found by name: that works with a system toolkit, with Python wheels
 # and with distribution packages alike, links with the C compiler, and lets sanitizers of the host code be.
-set(TOWERS_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile for, as compute capabilities: 75;80;86;89;90;100;120")
+# Code of X.0 runs on all later X.y (CUDA C++ Programming Guide, "Binary Compatibility"): 8.0 on 8.6 and 8.9, 10.0 on 10.3, 12.0 on
+# 12.1. The driver compiles the last one's PTX for what has no code here: 11.0, what is newer, and Blackwell if CUDA is older than 12.8.
+# Volta (7.0) is left out: CUDA 13 and cuDNN 9.11 do not support it any more.
+set(TOWERS_CUDA_ARCHITECTURES "75;80;100;120;90" CACHE STRING "GPUs to compile for, as compute capabilities, the last one also as PTX")
 set(TOWERS_CUDA_HOST_COMPILER "" CACHE STRING "C++ compiler that nvcc uses for its host code (default: its own choice)")
 
 # cuda_missing(WHAT): the backend cannot be built; an error if it was asked for
@@ -69,8 +72,12 @@ foreach(arch ${TOWERS_CUDA_ARCHITECTURES})
     list(APPEND cuda_built ${arch})
   endif()
 endforeach()
-list(GET cuda_built -1 newest)
-list(APPEND cuda_codes -gencode=arch=compute_${newest},code=compute_${newest}) # newer GPUs compile this one at start
+if(NOT cuda_built)
+  cuda_missing("CUDA ${TOWERS_NVCC_VERSION} compiles for none of TOWERS_CUDA_ARCHITECTURES (${TOWERS_CUDA_ARCHITECTURES})")
+  return()
+endif()
+list(GET cuda_built -1 last)
+list(APPEND cuda_codes -gencode=arch=compute_${last},code=compute_${last})
 set(cuda_flags -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR} -I${CUDART_INCLUDE_DIR}
   -Xcompiler=-fPIC,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers)
 if(TOWERS_WERROR)
@@ -93,10 +100,12 @@ endforeach()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 
 # ---- host code
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # the libraries may lie where only this build looks, as in Python wheels
 file(GLOB_RECURSE CUDA_SOURCES CONFIGURE_DEPENDS kernels/cuda/*.c)
 add_library(towers_cuda STATIC ${CUDA_SOURCES} nccl_sync/comm_nccl.c nccl_sync/comm_nccl_sum.c nccl_sync/comm_nccl_memory.c ${cuda_objects})
 set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 target_include_directories(towers_cuda SYSTEM PUBLIC ${CUDART_INCLUDE_DIR} ${CUBLAS_INCLUDE_DIR})
+# cuBLASLt is here for its folder, where cublas_library.c finds it: programs are linked with what they need only
 target_link_libraries(towers_cuda PUBLIC towers_flags towers_lib CUDNN::cudnn NCCL::NCCL ${CUBLASLT_LIBRARY} ${CUDART_LIBRARY} Threads::Threads rt dl m)
 target_link_libraries(towers_backends INTERFACE towers_cuda)
 target_compile_definitions(towers_flags INTERFACE TOWERS_HAVE_CUDA=1)

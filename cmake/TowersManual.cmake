@@ -1,4 +1,9 @@
-# What the program writes about itself, made when it is built and installed beside it: manual page and shell completions.
+# What is installed beside the program: README, pages and examples; manual page and shell completions, which it writes about itself
+# when it is built.
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN *.json EXCLUDE PATTERN decisions EXCLUDE)
+
 if(CMAKE_CROSSCOMPILING)
   message(STATUS "cross compiling: manual page and completions are left out (towers man, towers completion write them)")
   return()
@@ -21,4 +26,3 @@ install(FILES ${manual_folder}/towers.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
 install(FILES ${manual_folder}/towers DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 install(FILES ${manual_folder}/_towers DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES ${manual_folder}/towers.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Check that every source file is formatted by .clang-format, has no tabs or trailing spaces, and is spelled correctly (codespell).
+# Check that every source file is formatted by .clang-format, has no tabs or trailing spaces, and is spelled correctly (codespell), and
+# that the worked examples of CONTRIBUTING still apply, which one changed word of a line beside theirs prevents.
 # Exits 77, which ctest shows as skipped, if everything but the formatting could be checked.
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -12,6 +13,9 @@ if grep -nP '\t| +$' "${sources[@]}"; then
     echo "format: tabs or trailing spaces" >&2
     exit 1
 fi
+for example in tests/examples/*.patch; do
+    patch -p1 -F0 --dry-run -s -r- <"$example" >&2 || { echo "format: $example does not apply: take over what changed around it" >&2; exit 1; }
+done
 if command -v codespell >/dev/null; then
     codespell -q 3 --skip '*.proto,golden_*,*/corpus/*,imagenet.txt' -L te,inout,ans,nd,fo,trian README.md docs kernels nccl_sync towers inception scripts tests
 else

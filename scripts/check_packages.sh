@@ -31,12 +31,11 @@ for suite in "${suites[@]}"; do
     cp "$machine"/root/towers/build/towers_*.deb "$fresh/$suite/"
     machine_make packages-use
     mv "$fresh/$suite"/towers_*.deb "$machine/root/"
-    cp -r examples/library/classify.c examples/python "$machine/root/"
-    step install "$install ./towers_*.deb dataset-fashion-mnist && towers version"
+    step install "$install ./towers_*.deb dataset-fashion-mnist && towers version && cp -r /usr/share/doc/towers/examples . && ls /usr/share/doc/towers/README.md"
     step train "towers train inception_mini --towers 2 --epochs 1 --experiment first"
-    step library "$install gcc libc6-dev pkg-config >/dev/null && gcc classify.c \$(pkg-config --cflags --libs towers) -o classify && ldd classify | grep libtowers && ./classify runs/first runs/first/first-batch.jpg"
+    step library "$install gcc libc6-dev pkg-config >/dev/null && gcc examples/library/classify.c \$(pkg-config --cflags --libs towers) -o classify && ldd classify | grep libtowers && ./classify runs/first runs/first/first-batch.jpg"
     step python "$install python3-venv python3-numpy python3-setuptools python3-wheel >/dev/null && python3 -m venv --system-site-packages venv &&
-        venv/bin/pip install -q --no-index --no-build-isolation ./python && venv/bin/pip list 2>/dev/null | tail -n +3 | xargs &&
+        venv/bin/pip install -q --no-index --no-build-isolation examples/python && venv/bin/pip list 2>/dev/null | tail -n +3 | xargs &&
         venv/bin/python -c 'import towers; n = towers.Network(\"runs/first\"); print(n.classify([open(\"runs/first/first-batch.jpg\", \"rb\").read()]))'"
     step remove "apt-get remove -y -qq towers && ! command -v towers"
 done

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Collect what a bare GPU machine needs to build and check Towers offline: headers and static libraries of the small C libraries,
-# cmocka, the generated protocol code, and Fashion-MNIST, into third_party/bundle (about 35 MB, not in git).
-# usage: scripts/gpu_bundle.sh        (on a Debian or Ubuntu machine where scripts/setup.sh test has run)
+# cmocka, the generated protocol code, and Fashion-MNIST, into third_party/bundle (about 45 MB, not in git).
+# usage: scripts/gpu_bundle.sh [FOLDER]      (on a Debian or Ubuntu machine where scripts/setup.sh test has run)
 # Then copy the working tree with that folder to the machine and run scripts/gpu_check.sh there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bundle=$PWD/third_party/bundle
+bundle=$(realpath -m "${1:-third_party/bundle}")
 rm -rf "$bundle"
 mkdir -p "$bundle"/{include,lib/pkgconfig,bin,proto,data}
 
@@ -47,15 +47,38 @@ take zlib zlib.h zconf.h
 take libjpeg jpeglib.h jmorecfg.h jerror.h
 take spng spng.h
 take libwebp webp/decode.h webp/types.h
-take libarchive archive.h archive_entry.h # of its static library only tars are linked, which need nothing else
+take libarchive archive.h archive_entry.h
 take cmocka cmocka.h
 for header in zconf.h jconfig.h; do
     [ ! -f "/usr/include/$multi/$header" ] || cp "/usr/include/$multi/$header" "$bundle/include/"
 done
 [ ! -d "/usr/include/$multi/openssl" ] || cp "/usr/include/$multi/openssl/"*.h "$bundle/include/openssl/"
 
+# What is linked, but never called there, would bring a dozen libraries more: FID's matrices, downloads, tars. They end the program.
+stub() { # LIBRARY FUNCTION...
+    local library=$1 name
+    shift
+    {
+        echo '#include <stdio.h>'
+        echo '#include <stdlib.h>'
+        for name in "$@"; do echo "void $name(void) { fputs(\"$name: third_party/bundle has none\\n\", stderr); abort(); }"; done
+    } | gcc -c -fPIC -x c -o "$bundle/lib/stub.o" -
+    rm -f "$bundle/lib/$library.a"
+    ar rcs "$bundle/lib/$library.a" "$bundle/lib/stub.o"
+    rm "$bundle/lib/stub.o"
+}
+mapfile -t fortran < <(grep -oh '\<[a-z]*_(' inception/quality/frechet.c | tr -d '(' | sort -u)
+stub libblas sgemm_ "${fortran[@]}" # CMake asks for sgemm_ and cheev_
+stub liblapack cheev_
+mapfile -t curl < <(cd "$(pkg-config --variable=includedir libcurl)" && ls curl/*.h)
+take libcurl "${curl[@]}"
+for library in curl archive; do
+    mapfile -t names < <(grep -rohE "\\<${library}_[a-z0-9_]+ ?\(" "$bundle/include/$library"* | tr -d ' (' | sort -u)
+    stub "lib$library" "${names[@]}"
+done
+
 # The generated protocol code, and a replacement for protoc-c that copies it.
-protoc-c --proto_path=towers/record --c_out="$bundle/proto" towers/record/*.proto
+for proto in towers/*/*.proto; do protoc-c --proto_path="$(dirname "$proto")" --c_out="$bundle/proto" "$proto"; done
 cat >"$bundle/bin/protoc-c" <<'STUB'
 #!/usr/bin/env bash
 # Replaces protoc-c: copies code that was generated when the bundle was made.

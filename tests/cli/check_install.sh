@@ -13,6 +13,10 @@ fail() {
 
 cmake --install "$build" --prefix "$work" >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
 [[ $("$work/bin/towers" version) == towers\ * ]] || fail "the installed program does not run"
+cudnn=$(sed -n 's|^CUDNN_LIBRARY:FILEPATH=\(/.*\)/.*|\1|p' "$build/CMakeCache.txt")
+if readelf -d "$2" | grep -q libcudnn && [[ $cudnn != /usr/lib/* ]]; then
+    readelf -d "$work/bin/towers" | grep -q "R.*PATH.*$cudnn" || fail "the installed program does not look for libraries in $cudnn"
+fi
 for file in man/man1/towers.1 bash-completion/completions/towers zsh/site-functions/_towers \
     fish/vendor_completions.d/towers.fish doc/towers/LICENSE; do
     [[ -s $work/share/$file ]] || fail "share/$file is missing or empty: $(cat "$work/log")"

@@ -53,6 +53,12 @@ mkdir "$work/house/inception/commands"
 echo 'fprintf(to, "%d images of %-8s", count, name);' >"$work/house/inception/commands/a.c"
 finds "inception/commands/a.c prints a text as it is"
 house
+echo 'fprintf(to, "%9lld", (long long)count);' >"$work/house/towers/data/a.c"
+finds "towers/data/a.c prints or reads a long long"
+house
+echo 'news_tell("told"); /* tell */' >"$work/house/towers/data/a.c"
+finds "towers/data/a.c has the name news_tell"
+house
 echo >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"
 echo >"$work/house/towers/data/ab.c"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A build with the CUDA backend on a machine without a GPU: it starts, prints in one line what is missing, and trains on the CPU unless
-# told otherwise. Skipped in other builds and on other machines.
+# told otherwise; no start pays for cuBLASLt. Builds have code for all GPUs that run. Skipped in other builds and on other machines.
 # usage: check_cuda.sh SOURCE_FOLDER BINARY
 set -uo pipefail
 towers=$2
@@ -35,4 +35,10 @@ if "$towers" train fashion_cnn --device cpu --dry-run --dataset synthetic >out 2
     "$towers" train fashion_cnn --dataset synthetic --epochs 1 --max-steps 1 --output-dir runs >out 2>err || fail "auto: $(cat err)"
     [ "$(grep -c 'running on the CPU: ' out err | awk -F: '{n += $2} END {print n}')" -eq 1 ] || fail "auto does not say once why it uses the CPU: $(cat out err)"
 fi
+
+cmake -S "$1" -B build -DTOWERS_CUDA=ON -DTOWERS_DNNL=OFF -DTOWERS_TESTS=OFF >out 2>&1 || fail "$(tail -n 20 out)"
+new=' 100 120' # Blackwell
+grep -qE 'CUDA 12\.[0-7],' out && new=''
+grep -q "for sm 75 80$new 90\$" out || fail "a build lacks code: $(grep 'for sm' out)"
+grep -rqF -- '-gencode=arch=compute_90,code=compute_90' build || fail "no PTX of 9.0, for other GPUs"
 echo "ok"

@@ -17,7 +17,7 @@ JOB = {
         "runtimePatches": [{"manager": str, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [
             {"name": str, "template": {"spec": {"template": {"spec": {
                 "serviceAccountName": str, "nodeSelector": dict, "tolerations": [dict],
-                "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str, "readOnly": bool}}],
+                "volumes": [{"name": str, "persistentVolumeClaim": {"claimName": str, "readOnly": bool}, "emptyDir": {"medium": str}}],
                 "containers": [{"name": str, "volumeMounts": [
                     {"name": str, "mountPath": str, "subPath": str, "readOnly": bool}]}]}}}}}]}}}}],
     },
@@ -45,6 +45,7 @@ mounts = {m["mountPath"]: m["name"] for m in pod["containers"][0]["volumeMounts"
 assert set(mounts.values()) <= {v["name"] for v in pod["volumes"]}, "a volume is missing"
 command = spec["trainer"]["command"] + spec["trainer"]["args"]
 assert {"/data", "/runs"} <= set(mounts) and {"/data", "/runs"} <= set(command), "the command uses other paths than are mounted"
+assert {"name": mounts.get("/dev/shm"), "emptyDir": {"medium": "Memory"}} in pod["volumes"], "NCCL has 64 MB of shared memory (NVIDIA/nccl, issue 525)"
 assert spec["trainer"]["numNodes"] == 2
 assert [e["name"] for e in spec["trainer"]["env"]] == ["TOWERS_TOKEN"], "pods share no home, so they need a token"
 print(shlex.join(command))

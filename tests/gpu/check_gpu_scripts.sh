@@ -21,6 +21,21 @@ grep -q "expects a whole number" "$work/err" || fail "--seconds soon: $(cat "$wo
 "$source/scripts/gpu_check.sh" --total 20 --out "$work/none" 2>"$work/err" && fail "--total 20 was accepted"
 grep -q "expects more than 20 seconds" "$work/err" || fail "--total 20: $(cat "$work/err")"
 
+# On a machine with nothing of ours the bundle is enough for the configuration and has all generated code. The compiler's machine has
+# more, which CMake is told not to look at; oneDNN is not called.
+"$source/scripts/gpu_bundle.sh" "$work/bundle" >"$work/took" 2>&1 || fail "no bundle: $(cat "$work/took")"
+mkdir "$work/dnnl"
+touch "$work/dnnl/dnnl_version.h"
+cmake -S "$source" -B "$work/bundled" -G Ninja "-DCMAKE_MAKE_PROGRAM=$(command -v ninja)" "-DCMAKE_C_COMPILER=$(command -v cc)" \
+    "-DCMAKE_PREFIX_PATH=$work/bundle" -DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF -DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF \
+    "-DPKG_CONFIG_EXECUTABLE=$work/bundle/bin/bundle-pkg-config" -DTOWERS_CUDA=OFF -DTOWERS_MPI=OFF -DTOWERS_OPENMP=OFF \
+    "-DDNNL_INCLUDE_DIR=$work/dnnl" -DDNNL_LIBRARY=dnnl >"$work/took" 2>&1 || fail "the bundle lacks something: $(cat "$work/took")"
+grep -E '^(LAPACK|BLAS|pkgcfg|ZLIB|PROTOC).*=/' "$work/bundled/CMakeCache.txt" | grep -v "=$work/bundle/" && fail "CMake has looked outside of the bundle"
+echo 'int main(void) { return 0; }' |
+    cc -no-pie -o "$work/whole" -x c - -x none -Wl,--whole-archive "$work"/bundle/lib/*.a -Wl,--no-whole-archive -lm 2>"$work/took" ||
+    fail "libraries of the bundle need others: $(tail -n 5 "$work/took")"
+cmake --build "$work/bundled" --target towers_proto >"$work/took" 2>&1 || fail "the bundle lacks generated code: $(cat "$work/took")"
+
 # The toolkit that we install is new enough for the fastest sums.
 needed=$(sed -n 's/.*library_is(NCCL_VERSION(\([0-9]*\), \([0-9]*\), \([0-9]*\))).*/\1.\2.\3/p' "$source/nccl_sync/comm_nccl_memory.c" | sort -V | tail -n 1)
 pinned=$(sed -n 's/.*nvidia-nccl-cu13==\([0-9.]*\).*/\1/p' "$source/scripts/requirements/cuda.txt")
@@ -90,6 +105,7 @@ echo 'raise ImportError("no PyTorch in this test")' >"$work/without/torch.py" # 
 export PYTHONPATH=$work/without
 cat >"$work/slow/cmake" <<'STUB'
 #!/bin/sh
+[ "$1" = --build ] || echo "$*" >"$STUB_BUILT.asked"
 [ -e "$STUB_BUILT" ] || { [ "$1" = --build ] && sleep 900 || sleep 4; }
 STUB
 cat >"$work/b/towers" <<'STUB'
@@ -100,7 +116,8 @@ mkdir -p "${plans%/*}"
 printf 'task\tplan\t1.0\n' >"$plans"
 sleep 900
 STUB
-chmod +x "$work/slow/cmake" "$work/b/towers"
+printf '#!/bin/sh\nprintf "9.0\\n8.9\\n8.0\\n"\n' >"$work/slow/nvidia-smi"
+chmod +x "$work/slow/cmake" "$work/slow/nvidia-smi" "$work/b/towers"
 rehearse() { # SECONDS ARGUMENT...: one call, within this time
     local begun=$SECONDS
     env -u XDG_CACHE_HOME PATH="$work/slow:/usr/bin:/bin" STUB_BUILT="$work/built" STUB_FAST="$work/fast" TOWERS_GPU_BUILD="$work/b" \
@@ -108,8 +125,10 @@ rehearse() { # SECONDS ARGUMENT...: one call, within this time
     [ $((SECONDS - begun)) -lt "$1" ] || fail "gpu_check.sh ${*:2} took $((SECONDS - begun)) s: $(cat "$work/run")"
 }
 rehearse 14 --total 30 # which the configuration and the build share
+grep -q 'ARCHITECTURES=80;90' "$work/built.asked" || fail "the build is not for the GPUs that are here: $(cat "$work/built.asked")"
 grep -q 'the build was cut off after .* the next call continues it' "$work/run" || fail "a slow build: $(cat "$work/run")"
 touch "$work/built"
+rm "$work/slow/nvidia-smi"
 rehearse 200 --total 55
 for part in model bench ops profile scale compile; do
     grep -q -E 'cut off after|no time left|breaks the device|no Fashion-MNIST' "$work/total/$part.json" || fail "$part does not say what it lacks: $(cat "$work/total/$part.json")"
