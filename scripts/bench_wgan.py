@@ -2,7 +2,7 @@
 """Time critic updates of wgan_gp beside PyTorch, in turns; see scripts/bench_wgan.sh.
 
 usage: bench_wgan.py [--repetitions N] [--updates N] [--widths 16,64] [--check] [--processor-time]
-       bench_wgan.py --serve torch|tensorflow --width W --batch N --layout nchw|nhwc --updates N [--compile]    a peer, run by the first
+       bench_wgan.py --serve --peer torch|tensorflow --width W --batch N --layout nchw|nhwc --updates N [--compile]    a peer, run by the first
 
 A critic update draws noise, generates a batch without keeping its gradient, scores real and generated images, takes the gradient
 penalty at points between them (torch.autograd.grad with create_graph=True; in TensorFlow two nested GradientTapes, compiled by
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from bench_cpu import Server
+from bench_cpu import Server, kind_of, machine
 
 TABLE, BATCH = "docs/results/cpu.md", 50
 WANTED = {16: 2.5, 64: 1.5}
@@ -125,7 +125,7 @@ def tensorflow_update(options):
 
 
 def serve(options):
-    update, version = {"torch": torch_update, "tensorflow": tensorflow_update}[options.serve](options)
+    update, version = {"torch": torch_update, "tensorflow": tensorflow_update}[options.peer](options)
     for _ in range(10):
         update()
     print(json.dumps({"version": version}), flush=True)
@@ -162,7 +162,7 @@ def towers_processor_ms(width, updates):
 
 def peer_command(peer, width, updates, options, *more):
     python = os.environ.get(f"{peer.upper()}_PYTHON", "/usr/bin/python3")
-    return [python, __file__, "--serve", peer, "--width", str(width), "--batch", str(BATCH), "--updates", str(updates), "--threads",
+    return [python, __file__, "--peer", peer, "--width", str(width), "--batch", str(BATCH), "--updates", str(updates), "--threads",
             str(options.threads), *more] + ["--processor-time"] * options.processor_time
 
 
@@ -180,6 +180,8 @@ def compare(width, options, refused):
         try:
             servers[name], times[name] = Server({"command": peer_command(peer, width, updates, options, *more)}), []
         except RuntimeError as error:
+            if "--compile" not in more:
+                raise
             refused.append(str(error).splitlines()[-1])
     for _ in range(options.repetitions):
         times["towers"].append(towers_processor_ms(width, updates) if options.processor_time
@@ -204,7 +206,8 @@ def table(width, times):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--serve", choices=["torch", "tensorflow"])
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--peer", choices=["torch", "tensorflow"])
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw")
@@ -228,9 +231,10 @@ def main():
         lines += rows
         print("\n".join(rows), flush=True)
         if ratio < WANTED.get(width, 0):
-            low.append(f"width {width}: {ratio:.2f} times PyTorch's best, wanted {WANTED[width]}")
+            low.append(f"width {width}: {ratio:.2f} times the best peer, wanted {WANTED[width]}")
     how = "1 thread, processor time" if options.processor_time else f"{options.threads} threads"
-    head = f"One critic update of `wgan_gp`, batch {BATCH}, f32, {how}, commit {commit}, {version}."
+    kind = kind_of({"machine": machine(options.threads)})
+    head = f"One critic update of `wgan_gp`{kind}, batch {BATCH}, f32, {how}, commit {commit}, {version}."
     lines += [f"PyTorch compiled does not run: {why}" for why in refused] + [""]
     filled = subprocess.run(["scripts/fill_section.sh", TABLE, "wgan"], input="\n".join([head, ""] + lines[:-1]) + "\n", text=True)
     for line in low:

@@ -61,19 +61,37 @@ def rates_row(ours, make):
     return "equal", f"rates of {EPOCHS} epochs, largest difference {worst:.0e}"
 
 
-def timm_cosine():
+def timm_rates(name, **settings):
+    """The rates of the epochs, with the flags' defaults."""
     import torch
-    from timm.scheduler import CosineLRScheduler
+    from timm.scheduler import create_scheduler_v2
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-    schedule = CosineLRScheduler(optimizer, t_initial=EPOCHS, lr_min=0.001)
-    wanted = []
+    schedule, rates = create_scheduler_v2(optimizer, name, num_epochs=EPOCHS, **settings)[0], []
     for epoch in range(EPOCHS):
-        wanted.append(optimizer.param_groups[0]["lr"])
+        rates.append(optimizer.param_groups[0]["lr"])
         schedule.step(epoch + 1)
-    found = rates_of("--sched", "cosine", "--min-lr", "0.001")
+    return rates
+
+
+def timm_cosine():
+    wanted, found = timm_rates("cosine", min_lr=0.001), rates_of("--sched", "cosine", "--min-lr", "0.001")
     worst = max(abs(a - b) for a, b in zip(wanted, found))
     assert worst < 1e-7, f"wanted {wanted}, found {found}"
     return "equal", f"at the beginning of each epoch, largest difference {worst:.0e}; here the rate changes in each step"
+
+
+WARMUP = {"warmup_epochs": 2, "warmup_lr": 0.01}
+
+
+def warmup(name, equal, ours=(), **settings):
+    """The rates at the beginning of each epoch with a warm-up; those of the first `equal` epochs are timm's."""
+    wanted, found = timm_rates(name, **WARMUP, **settings), rates_of("--sched", name, "--warmup-epochs", "2", "--warmup-lr", "0.01", *ours)
+    differ = [epoch for epoch in range(EPOCHS) if abs(wanted[epoch] - found[epoch]) > 1e-7]
+    assert differ == list(range(equal, EPOCHS)), f"wanted {wanted}, found {found}"
+    if not differ:
+        return "equal", f"at the beginning of each of {EPOCHS} epochs"
+    return "differs", (f"the rise is timm's; the whole curve follows it here, in timm what is left of it by then: the rate of epoch {equal + 1} "
+                       f"of {EPOCHS} is {found[equal]:.3g} here and {wanted[equal]:.3g} in timm")
 
 
 def plateau_row():
@@ -497,6 +515,9 @@ def rows():
     yield "`--sched poly --power 2`", "timm", lambda: rates_row(
         ["--sched", "poly", "--power", "2"], lambda lib, o: lib.PolynomialLR(o, EPOCHS, 2))
     yield "`--sched cosine --min-lr 0.001`", "timm", timm_cosine
+    yield "`--sched cosine --warmup-epochs 2 --warmup-lr 0.01`", "timm", lambda: warmup("cosine", 2, min_lr=0)
+    yield "`--sched step --warmup-epochs 2 --warmup-lr 0.01`", "timm", lambda: warmup(
+        "step", EPOCHS, ("--decay-epochs", "2", "--decay-rate", "0.5"), decay_epochs=2, decay_rate=0.5)
     yield "`--lr-scheduler cosineannealinglr --lr-min 0.001`", "torchvision", lambda: rates_row(
         ["--lr-scheduler", "cosineannealinglr", "--lr-min", "0.001"], lambda lib, o: lib.CosineAnnealingLR(o, EPOCHS, 0.001))
     yield "`--lr-scheduler reducelronplateau`, `--sched plateau --patience-epochs --cooldown-epochs --decay-rate`", "PyTorch", plateau_row

@@ -10,12 +10,13 @@ cd "$(dirname "$0")/.."
 # fixed existed and failed.
 why() {
     cat <<'END'
-feature;files of weights that say what they are, and are fetched;^(store: let files of weights|job: compare --pretrained)
+feature;files of weights that say what they are, and are fetched;^(store: let files of weights|job: compare --pretrained|models: fetch)
 feature;sweeps;^sweep:
-feature;files of torch.save, read without Python;^store: (read what torch|number the outputs)
+feature;files of torch.save, read without Python;^store: (read what torch|read the weights that PyTorch|number the outputs)
 feature;folds, learning rates found by a sweep of steps;^(data: divide training|lr-find[:,])
 feature;list of runs, settings that differ, model card;^(compare: list|card:)
-feature;GPUs watched by NVML;^train: read the GPUs
+feature;GPUs watched by NVML;^(train: read the GPUs|cuda: watch slices)
+feature;curves of sweeps, of several runs and of GPUs in reports;^report: (draw a sweep|lay the curves|plot what the GPUs|lead from the page)
 feature;scores of two classes, calibration, mirror images, class maps;^(eval: (print|average|fit|draw)|predict: draw|report: draw reliability)
 feature;stopping by evaluations, outcome of a run;^(train: one table of epoch|train: compare the plateau|docs: say that a run which)
 feature;batch norms folded into convolutions, bench --inference;^(graph: fold batch|bench: time forward)
@@ -23,7 +24,7 @@ feature;libtowers;^library:
 feature;max pools that normalize what they read;^graph: normalize inside
 feature;hosts that prove to know the secret of their job;^hosts: let programs prove
 feature;kernels chosen once for a run, replicas hashed on GPUs;^cuda: (choose kernels|hash replicas)
-feature;learning rates by layer, layers that join later, rising image sizes;^(job: learning rates|train: --(unfreeze|img-size))
+feature;learning rates by layer, layers that join later, rising image sizes;^(job: learning rates|train: (--(unfreeze|img-size)|change stages)|nccl_sync: keep MPI|cli: let --lr)
 feature;checkpoints written beside training;^checkpoints:
 feature;classes of other data matched by name;^eval: match the classes
 feature;numbers for Prometheus;^record: --prometheus
@@ -36,10 +37,10 @@ fix;parts of a data set under all their names;^data: take the parts
 fix;images judged by their headers, ignored files named;^data: (judge an image|count and name|tell a folder)
 fix;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a second)
 fix;large records, many hosts, memory of GPUs;^(report: read a large|hosts: allow|nccl_sync: (announce|send|count|keep|start)|replica: plan)
-fix;messages, refused options, files opened safely;^(options: (refuse|--crop|say (that|in one))|commands: print names|files:|samples:|text: print|job:)
+fix;messages, refused options, files opened safely;^(options: (refuse|--crop|say (that|in one))|code: escape|commands: print names|files:|samples:|text: print|job:|kernels: keep names|report: warn)
 fix;kernels whose sums depended on threads or candidates;^(cuda:|kernels: (cut|compute|keep)|graph: join)
-fix;data, names and arguments as other tools write them;^(data|cli|eval|predict|fetch): (show|name|align|say|do not|know|count|refuse|keep|let|take (the orientation|an image)|tell|read byte|warn|ask|divide no|look|call|put|find|list|write|quote|follow)
-fix;records, resumes and rollbacks at their edges;^((train|record|store): (keep|write|make|evaluate|compare|go|let|leave|ask)|compare: (say|tell))
+fix;data, names and arguments as other tools write them;^(data|cli|eval|predict|fetch|fid): (show|rank|prepare|give|replace|print the results|name|align|say|do not|know|count|refuse|keep|let|take (the orientation|an image)|tell|read byte|warn|ask|divide no|look|call|put|find|list|write|quote|follow|compute losses)
+fix;records, resumes and rollbacks at their edges;^(report: say when|replica: export synch|(train|record|store): (end|keep|record gradients|continue|wait|tell|write|make|evaluate|compare|go|let|leave|ask)|compare: (say|tell))
 structure;crowded files divided, a type for each name;^(train|nccl_sync|kernels|data|record|replica|code|kernels, graph|store): (divide|part|read and write|give|names)
 structure;tables of options, commands, optimizers, operands;^(options: say in the table|kernels: (give each|say in ops))
 structure;headers included once, and through one door;^(headers|includes):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Registers, spills, local and shared memory of every CUDA kernel of this project, from ptxas.
 #
-#   scripts/cuda_kernel_table.sh [--write] [--arch "75 80 90 100"]    compiles kernels/cuda/*.cu, warnings as errors
+#   scripts/cuda_kernel_table.sh [--write] [--arch "75 80 90 100 120"]    compiles kernels/cuda/*.cu, warnings as errors
 #   scripts/cuda_kernel_table.sh --logs BUILD/cuda                    reads the logs of a build
 #
 # Prints a table in Markdown with a column of registers for each architecture; --write writes it to docs/results/cuda-kernels.md. Exits with 1
@@ -11,7 +11,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 write=0
-archs="75 80 90 100"
+archs="75 80 90 100 120"
 logs=
 while [ $# -gt 0 ]; do
     case $1 in

@@ -1,16 +1,32 @@
 #!/usr/bin/env bash
 # Write docs/results/cudnn-plans.md: which kernels cuDNN has for which convolutions, determined on this machine without a GPU.
-# usage: scripts/cudnn_plans.sh BUILD_FOLDER   (a build with CUDA and tests)
+# usage: scripts/cudnn_plans.sh BUILD_FOLDER [CUDNN_FOLDER...]
+# A build with CUDA and tests; further versions of cuDNN, each a folder with its libcudnn.so.9, are asked whether a step starts.
+# Versions that need the driver's libcuda.so.1 (9.28) take CUDA's stub of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-test=${1:?usage: scripts/cudnn_plans.sh BUILD_FOLDER}/tests/test_cudnn_plans
+test=${1:?usage: scripts/cudnn_plans.sh BUILD_FOLDER [CUDNN_FOLDER...]}/tests/test_cudnn_plans
 [ -x "$test" ] || { echo "cudnn_plans: $test does not exist; build with -DTOWERS_CUDA=ON" >&2; exit 2; }
-table=$(mktemp)
-trap 'rm -f "$table"' EXIT
-TOWERS_PLANS_TABLE=$table "$test" >"$table.log" 2>&1 || { cat "$table.log" >&2; exit 1; }
-rm -f "$table.log"
-version=$(cmake -L -N "${1}" 2>/dev/null | sed -n 's/^CUDNN_INCLUDE_DIR:PATH=//p')
-version=$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9]*\).*/\2/p' "${version:-$CUDA_HOME/include}/cudnn_version.h" | paste -sd.)
+cuda=$(sed -n 's/^CUDNN_INCLUDE_DIR:PATH=//p' "$1/CMakeCache.txt")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+ln -s "$(find -L "$cuda/.." -name libcuda.so -path '*stubs*' | head -n 1)" "$work/libcuda.so.1"
+
+# ask NUMBER FOLDER: the version of a library, and its rows
+ask() {
+    export LD_LIBRARY_PATH=$2
+    python3 -c 'import ctypes; v = ctypes.CDLL("libcudnn.so.9").cudnnGetVersion(); print(f"{v // 10000}.{v // 100 % 100}.{v % 100}")' >"$work/$1.version"
+    [ "$1" = 0 ] || export LD_LIBRARY_PATH=$2:$work TOWERS_TEST_ONLY=test_steps_start
+    TOWERS_PLANS_TABLE=$work/$1.table "$test" >"$work/$1.log" 2>&1 || { cat "$work/$1.log" >&2; return 1; }
+}
+folders=("$cuda/../lib" "${@:2}")
+for i in "${!folders[@]}"; do
+    ask "$i" "${folders[i]}" &
+    asked+=($!)
+done
+for process in "${asked[@]}"; do wait "$process"; done
+version=$(cat "$work/0.version")
+table=$work/0.table
 {
     cat <<TEXT
 # Which convolutions cuDNN has a kernel for
@@ -33,7 +49,7 @@ normalized inputs that are slices of a joined convolution's output keep their pi
 | model | batch | GPU | type | convolutions | forward | data | filter | statistics | apply+statistics | data+sums | apply+filter |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 TEXT
-    grep -v '^step' "$table"
+    grep '^|' "$table"
     cat <<'TEXT'
 
 ## What a training step joins
@@ -45,6 +61,27 @@ that the memory plan gives it.
 |---|---|---|---|---|---|---|---|
 TEXT
     sed -n 's/^step//p' "$table"
+    cat <<'TEXT'
+
+## Does a step start
+
+Every operation that a step at batch 256 needs a plan for: convolutions and matrix products, forward and both gradients, as they lie in
+memory, by the rules of a run (f32 without tensor cores, the same bits every time). *all*: each has a plan of an engine that
+comes compiled. *slow*: so many have only engines that compile at the start or need more than 512 MiB; *without*: so many have none,
+and a run ends at its start. *joins a + b + c*: joined kernels for sums, normalized inputs, gradients with sums; what is not
+joined runs as separate kernels. For products and convolutions by a pixel a run asks cuBLASLt first, which describes no
+device; that cuDNN has a plan for each is enough.
+TEXT
+    for i in "${!folders[@]}"; do
+        grep ^start "$work/$i.table" >"$work/$i.start"
+        first=0
+        while ! cmp -s "$work/$first.start" "$work/$i.start"; do first=$((first + 1)); done
+        names[first]+=${names[first]:+, }$(cat "$work/$i.version")
+    done
+    for i in "${!names[@]}"; do
+        printf '\ncuDNN %s:\n\n| model | type | operations | A100 | H100 | H200 | B200 | L40S |\n|---|---|---|---|---|---|---|---|\n' "${names[i]}"
+        sed 's/^start//' "$work/$i.start"
+    done
     cat <<'TEXT'
 
 What is missing, and what runs instead:

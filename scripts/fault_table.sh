@@ -48,13 +48,13 @@ F37|stopped and continued, suspended|no false timeout|-
 F38|GPU memory runs out|needed and free memory are reported; no tower hangs|5
 F39|host memory runs out|reported before the run starts, with the largest batch size|5
 F40|GPUs that are not visible, or listed twice|the number of visible GPUs and the remedy|2/5
-F41|no driver, too old a driver|one line with the remedy; `--device auto` uses the CPU|5
+F41|no driver, too old a driver, a driver that does not answer for 180 s, a GPU that does not|one line with the remedy; `--device auto` uses the CPU, and `--device cpu` does not look for GPUs|5
 F42|sticky CUDA error, lost GPU|no CUDA call follows; the run ends, or with `--max-restarts` continues on the other GPUs|5
 F43|a process never joins|named after the deadline|7
 F44|garbage at the port where programs of several hosts meet|dropped|-
 F45|a launched program that expects another number of programs|refused with both numbers; the others end at `--comm-timeout`, because it is missing|2/7
 F46|programs of another build, other options or other data|the rank that differs is named|2
-F47|a program or a tower on another host dies|the others end with its name: within 10 s if the machines are not busy; the tests allow 60|7
+F47|a program, a tower or the process that keeps MPI on another host dies|the others end with its name: within 10 s if the machines are not busy; the tests allow 60|7
 F48|run directory that cannot be written, disk full later|an error before training; later, logs are reduced with a warning, but `--log-samples` ends the run|6
 F49|small `/dev/shm`, `memlock`, `nofile`|`towers doctor` names the limit and the remedy|-
 F50|bad command lines|exit code 2 with a suggestion; nothing is created|2
@@ -64,7 +64,8 @@ F53|an allocation, the start of a thread or an open fails, at any call (about 60
 F54|records cut by a crash, then resumed|complete lines, no step twice|0
 F55|a tower or thread cannot be started|those already started are ended|5
 F56|locale with decimal commas|the same files byte for byte|0
-F57|a GPU that reports an ECC error it could not correct or an XID, or is lost to its driver|the run ends with tower, GPU and error, or with `--max-restarts` continues; XIDs of single programs are warnings|5
+F57|a GPU that reports an ECC error it could not correct or an XID, or is lost to its driver|the run ends with tower, GPU and error, or with `--max-restarts` continues; XIDs of single programs, and those that NVIDIA says to ignore, are warnings|5
+F58|a process that has failed does not end, in `ncclCommAbort` or in the driver|after 60 s (half of `--comm-timeout`, if that is less) without a sign of life of any process the run ends with that failure; saving is a sign of life|5/7
 TABLE
 }
 

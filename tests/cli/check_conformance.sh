@@ -2,7 +2,6 @@
 # Borrowed names: those of docs/results/conformance.md that are refused end with exit code 2 and say what to use; where torch, torchvision
 # and timm are installed, scripts/conformance.py compares all of them again and finds the verdicts of the page.
 . "$1/tests/support/check.sh"
-check_begin conformance "$@"
 page=$source_dir/docs/results/conformance.md
 
 refused=0
@@ -46,7 +45,7 @@ fi
 python_with torch
 if [ -n "$python" ]; then
     (cd "$source_dir/scripts" && "$python" -) >"$out" 2>"$err" <<'PYTHON' || complain "bench_wgan.py: $(tail -n 1 "$err")"
-import io, sys, types
+import argparse, io, sys
 import bench_wgan
 images, networks = [], bench_wgan.networks
 def counted(*arguments):
@@ -54,7 +53,9 @@ def counted(*arguments):
     critic.register_forward_pre_hook(lambda _, given: images.append(len(given[0])))
     return generator, critic
 bench_wgan.networks, sys.stdin = counted, io.StringIO()
-bench_wgan.serve(types.SimpleNamespace(serve="torch", width=1, batch=3, layout="nchw", updates=1, compile=False, threads=1, processor_time=False))
+options = argparse.Namespace(updates=1, threads=1, processor_time=False)
+sys.argv = [*bench_wgan.peer_command("torch", 1, 1, options)[1:], "--batch", "3", "--serve"]  # as Server starts it
+bench_wgan.main()
 assert images[:4] == [3, 6, 3, 6], images
 PYTHON
 else

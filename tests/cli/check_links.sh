@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# What pages refer to is there: links have a file or a heading as their target, docs/README.md lists every page of docs/, commands of
-# this program have the options that are given to them, other options are in some source, and files that are named exist. `towers
-# train` accepts the lines of sh blocks. Arguments: source folder, binary.
-set -u
+# What pages refer to is there: links have a file or a heading as their target, and a file in C the name that its link shows;
+# docs/README.md lists every page of docs/, commands of this program have the options that are given to them, other options are in some
+# source, and files that are named exist. `towers train` accepts the lines of sh blocks. Arguments: source folder, binary.
 . "$1/tests/support/check.sh"
 needs_python
-check_begin links "$@"
 
 pages() { # of the folder $1
     python3 - "$1" <<'PYTHON'
@@ -35,6 +33,10 @@ for page in sorted(pages):
             print(f"{page}: {link} is not there")
         elif heading and heading not in anchors.get(target, ()):
             print(f"{page}: {link}: no such heading")
+    for name, path in re.findall(r"\[`(\w+)`\]\(([^)\s]+\.[ch])\)", text[page]):
+        source = os.path.normpath(os.path.join(os.path.dirname(page), path))
+        if os.path.exists(source) and not re.search(rf"\b{name}\b", open(source, encoding="utf-8").read()):
+            print(f"{page}: {name} is not in {source}")
 for page in sorted(pages):
     if page.startswith("docs/") and page != "docs/README.md" and page not in reached:
         print(f"docs/README.md does not list {page}")
@@ -96,17 +98,17 @@ PYTHON
 [[ -z $(pages "$source_dir") ]] || complain "$(pages "$source_dir")"
 small_data "$work/data" 1000 50 || exit 77
 "$towers" man --markdown >"$work/manual" || complain "towers man --markdown"
-cd "$work" || exit 1
 names "$source_dir" manual >found
 [[ ! -s found ]] || complain "$(cat found)"
 
 mkdir -p "$work/docs"
-printf '# A\n[b](docs/b.md#some-words) [c](docs/c.md) [d](docs/b.md#none) <img src="no.png">\n' >"$work/README.md"
+printf '# A\n[b](docs/b.md#some-words) [c](docs/c.md) [d](docs/b.md#none) <img src="no.png"> [`here`](a.c) [`gone`](a.c)\n' >"$work/README.md"
+echo 'int here;' >"$work/a.c"
 printf '# Some `words`\n[up](../README.md) [web](https://example.org)\n' >"$work/docs/b.md"
 printf '# docs\n' >"$work/docs/README.md"
 pages "$work" >"$work/found"
 printf '%s\n' "README.md: docs/c.md is not there" "README.md: docs/b.md#none: no such heading" "README.md: no.png is not there" \
-    "docs/README.md does not list docs/b.md" | cmp - "$work/found" || complain "of a page with bad links: $(cat "$work/found")"
+    "README.md: gone is not in a.c" "docs/README.md does not list docs/b.md" | cmp - "$work/found" || complain "of a page with bad links: $(cat "$work/found")"
 
 mkdir tree
 printf '%s\n' 'See `--lr`, `--rl`, `--no-augment` and `towers/none.c`.' '```sh' 'towers eval RUN --epochs 3   # x' 'towers train fashion_cnn \' \

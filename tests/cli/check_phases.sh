@@ -2,9 +2,7 @@
 # Training in phases, on WGAN-GP: N towers compute what one computes, in any shares and any number of processes; runs that are
 # stopped, killed, rolled back or branched in the middle of a cycle end with the same bits; a NaN names tower, phase and layer and can
 # be replayed; what a generator cannot do is refused by name. Arguments: source folder, binary.
-set -u
 . "$1/tests/support/check.sh"
-check_begin phases "$@"
 small_data "$work/data" 304 50 || exit $? # 4.75 batches of 64
 
 model=wgan_gp
@@ -41,7 +39,7 @@ towers_are_one() { # NAME PART ARGUMENT... The bias of the score cancels in the 
 }
 towers_are_one sgd 1e-3 --opt sgd --lr 0.002
 towers_are_one adam 2e-2 --recipe iwt # divides by small second moments, which enlarges roundings
-run 0 short --opt sgd --lr 0.002 --towers 1 --batch-size 63 # the comparison itself can tell
+run 0 short --opt sgd --lr 0.002 --towers 1 --batch-size 63 # the comparison itself detects it
 "$weights" close "$work/start/last.safetensors" "$work/sgd/last.safetensors" "$work/short/last.safetensors" 0.02 critic.score.bias >/dev/null 2>&1 &&
     complain "another batch size is the same training?"
 # The generator of the Keras example has batch norm, whose statistics are then those of all towers.
@@ -71,7 +69,7 @@ awk -F'"penalty":\\[|\\],"slope"|"tower_count":\\[|\\],"finite"|"penalty":' '/"c
     if (tower[1] != "null" || (n != 64 && n != 48) || d > 1e-9 + 1e-9 * mean) { print; bad = 1 }
 } END { exit bad }' "$work/sgd-uneven/metrics.jsonl" || complain "the penalty is not the mean over the samples"
 
-# The console shows what tells how a GAN fares; the estimate is that of the record.
+# The console shows how a GAN fares; the estimate is that of the record.
 grep -qE "critic -?[0-9.]+  generator -?[0-9.]+  wasserstein -?[0-9.e-]+  penalty [0-9.e-]+  slope [0-9.]+  lr" "$work/adam.err" || complain "console: $(cat "$work/adam.err")"
 paste <(column adam wasserstein) <(column adam critic_real) <(column adam critic_fake) |
     awk '$1 !~ /step/ { d = $1 - ($2 - $3); if (d < 0) d = -d; n++; if (d > 1e-5) { print; bad = 1 } } END { exit bad || n != 17 }' ||

@@ -199,7 +199,7 @@ def against_tensorflow():
     import tensorflow as tf
     v1, raw, failed = tf.compat.v1, tf.raw_ops, []
 
-    def tell(what, difference, most):
+    def report(what, difference, most):
         print("%-24s %.3g (at most %.3g)" % (what, difference, most), flush=True)
         if not difference <= most:
             failed.append(what)
@@ -211,7 +211,7 @@ def against_tensorflow():
             image = pixels(h, w, c)
             theirs = v1.image.resize_images(image[None].astype(f32), (oh, ow), method=number, align_corners=False)[0].numpy()
             worst = max(worst, abs(resize(method, image, oh, ow) - theirs).max())
-        tell("resize " + method, worst, 2e-2)
+        report("resize " + method, worst, 2e-2)
     worst = 0
     for case in COLORS:
         second, b, s, h, c = case
@@ -223,7 +223,7 @@ def against_tensorflow():
             x = step(x)
         theirs = tf.clip_by_value(x, 0.0, 1.0).numpy()
         worst = max(worst, 255 * abs(colors(pixels(37, 53, 3) / 255, *case) - theirs).max())
-    tell("colors, levels of 255", worst, 0.5)
+    report("colors, levels of 255", worst, 0.5)
     count = 1500
     for name, boxes in (("no boxes", []), ("boxes", BOXES)):
         ours = reference_draws(boxes, count)
@@ -237,7 +237,7 @@ def against_tensorflow():
         for what, a, b in zip(("height", "width", "y", "x"), ours, theirs):
             every = np.concatenate([a, b])
             distance = abs(np.searchsorted(np.sort(a), every, "right") - np.searchsorted(np.sort(b), every, "right")).max() / count
-            tell("crop, %s, %s" % (name, what), distance, 1.95 * math.sqrt(2 / count))
+            report("crop, %s, %s" % (name, what), distance, 1.95 * math.sqrt(2 / count))
     print("TensorFlow %s: %s" % (tf.__version__, "failed: " + ", ".join(failed) if failed else "agrees"))
     return 1 if failed else 0
 

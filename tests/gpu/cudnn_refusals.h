@@ -374,9 +374,9 @@ static void assert_refusals(const char *json)
         const Refusal *r = &refusals[i];
         Asked a = row_ask(r, json);
         if (a.stage == r->stage && a.by == r->by && a.status == r->status) continue;
-        printf("  row %zu (part %d, attribute %d, change %d to %lld): stage %d by part %d with %d (%s), expected %d, "
-               "%d, %d\n",
-               i, r->part, r->attribute, r->change, (long long)r->to, a.stage, a.by, a.status,
+        printf("  row %zu (part %d, attribute %d, change %d to %" PRId64
+               "): stage %d by part %d with %d (%s), expected %d, %d, %d\n",
+               i, r->part, r->attribute, r->change, r->to, a.stage, a.by, a.status,
                cudnnGetErrorString((cudnnStatus_t)a.status), r->stage, r->by, r->status);
         wrong++;
     }
