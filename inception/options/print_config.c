@@ -1,7 +1,8 @@
 /* --print-config: the options of a verb as flat YAML that config.c reads back to the same values.
  *
  * Texts are double-quoted with every byte outside of printable ASCII escaped (YAML 1.1, section 5.6). A text that is not
- * UTF-8 cannot be written in YAML and becomes a comment. The word off is quoted, too: alone it means false. */
+ * UTF-8 cannot be written in YAML and becomes a comment. The word off is quoted, too: alone it means false. Numbers have
+ * a point before their exponent, without which they are texts (YAML 1.1, tag float). */
 
 #include "inception/options/options.h"
 #include "towers/files/utf8.h"
@@ -35,12 +36,20 @@ static int print_text(const char *text, FILE *to)
     return columns + fprintf(to, "\"");
 }
 
+/* Returns the columns written. */
+static int print_value(const OptionInfo *info, const char *value, FILE *to)
+{
+    if (info->type == OPTION_IS_TEXT || !strcmp(value, "off")) return print_text(value, to);
+    size_t digits = strcspn(value, ".e");
+    if (info->type != OPTION_IS_REAL || value[digits] != 'e') return fprintf(to, "%s", value);
+    return fprintf(to, "%.*s.0%s", (int)digits, value, value + digits);
+}
+
 static void print_option(const Options *options, OptionId id, FILE *to)
 {
     char buffer[OPTION_FORMAT_BYTES];
     const OptionInfo *info = option_info(id);
     const char *value = option_format(options, id, buffer, sizeof buffer);
-    bool text = info->type == OPTION_IS_TEXT;
     if (!*value) {
         fprintf(to, "# %s: not set\n", info->flag);
         return;
@@ -50,12 +59,12 @@ static void print_option(const Options *options, OptionId id, FILE *to)
         fprintf(to, "# %s: replaced by --%s\n", info->flag, option_info(other)->flag);
         return;
     }
-    if (text && !utf8_valid(value)) {
+    if (info->type == OPTION_IS_TEXT && !utf8_valid(value)) {
         fprintf(to, "# %s: not valid UTF-8, so it cannot be written as YAML\n", info->flag);
         return;
     }
     int columns = fprintf(to, "%s: ", info->flag);
-    columns += text || !strcmp(value, "off") ? print_text(value, to) : fprintf(to, "%s", value);
+    columns += print_value(info, value, to);
     fprintf(to, "%*s# from %s", columns < COMMENT_COLUMN ? COMMENT_COLUMN - columns : 1, "",
             origin_names[options->origin[id]]);
     if (options->where[id]) {

@@ -220,6 +220,18 @@ shown "batch-size: 64" train $model --print-config # of pairs that exclude each 
 cp "$work/out" "$work/files/first.yaml"
 shown "batch-size: 64" train $model -c "$work/files/first.yaml" --print-config
 diff <(sed 's/ *# from .*//' "$work/files/first.yaml") <(sed 's/ *# from .*//' "$work/out") || complain "--print-config of train does not read back"
+if python3 -c 'import yaml' 2>/dev/null; then # as PyYAML reads it: numbers are numbers, true and false are flags, everything else is text
+    shown "lr: 1.0e-05" train $model --lr 1e-5 --nan-check off --tower-batch 32,32 --towers 2 --sched exponential --print-config
+    python3 - "$work/out" <<'PYTHON' || complain "PyYAML reads --print-config otherwise"
+import re, sys, yaml
+for key, text in re.findall(r"^([a-z-]+): (.+?) +# from ", open(sys.argv[1]).read(), re.M):
+    value = yaml.safe_load(f"{key}: {text}")[key]
+    number = re.fullmatch(r"[-+0-9.e]*[0-9]", text)
+    wanted = (int, float) if number else bool if text in ("true", "false") else str
+    if not isinstance(value, wanted) or isinstance(value, bool) != (wanted is bool):
+        sys.exit(f"{key}: {text} is {value!r}")
+PYTHON
+fi
 
 # printed ARGUMENT...: ends as by SIGPIPE and says nothing when the reader has left before the first line, also where that signal
 # was ignored; but a full disk is an error

@@ -322,7 +322,9 @@ TEST(printed_config_reads_back)
     Options again;
     char *text = NULL, first[OPTION_FORMAT_BYTES], second[OPTION_FORMAT_BYTES];
     size_t bytes = 0;
-    check_parse(&line, "train m --global-batch-size 12 --lr 0.1 --gpus 3,1 --no-aux --opt nesterov --nan-check off",
+    check_parse(&line,
+                "train m --global-batch-size 12 --lr 0.1 --gpus 3,1 --no-aux --opt nesterov --nan-check off "
+                "--min-lr 1e-5 --warmup-lr 2.5e-06",
                 NULL);
     assert_int_equal(options_apply_yaml(&line.options,
                                         "data-path: \"a\\\"b\\\\ \\u00fc \\U0001F600 \\x07\"\nresume: 'true'\n",
@@ -334,6 +336,8 @@ TEST(printed_config_reads_back)
     assert_non_null(strstr(text, "# from command line \"--lr\""));
     assert_non_null(strstr(text, "# from file \"c:1\""));
     assert_non_null(strstr(text, "nan-check: \"off\" ")); /* other readers of YAML 1.1 take it for false */
+    assert_non_null(strstr(text, "min-lr: 1.0e-05 "));    /* they take 1e-05 for a text */
+    assert_non_null(strstr(text, "warmup-lr: 2.5e-06 "));
     options_init(&again);
     again.verb = VERB_TRAIN;
     if (options_apply_yaml(&again, text, ORIGIN_CONFIG, "printed") != OK) fail_msg("%s\n%s", status_message(), text);
