@@ -34,16 +34,16 @@ assert all(gap > 0.9 for gap in gaps), gaps
 PYTHON
 wait $job
 [[ -z $(ls -A collector | grep -v '^towers.prom$') ]] || complain "left in the folder: $(ls -A collector)"
-"$towers" train wgan_gp --width 4 --img-size 8 --dataset synthetic --threads 1 --batch-size 8 --max-steps 12 --quiet --experiment gan --prometheus gan.prom \
+"$towers" train wgan_gp --width 4 --img-size 8 --dataset synthetic --threads 1 --batch-size 8 --max-steps 12 --quiet --experiment $'gan\xff' --prometheus gan.prom \
     >out 2>err </dev/null || complain "gan: $(cat err)"
 python3 - <<'PYTHON' || complain "the numbers of the last step"
 import json, math, re
-for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\', 'collector/towers.prom', 3, 600), ('runs/gan', 'gan.prom', 1, 12)):
+for run, path, towers, steps in (('runs/one', 'one.prom', 1, 5), ('runs/a "run\\', 'collector/towers.prom', 3, 600), ('runs/gan\udcff', 'gan.prom', 1, 12)):
     row = json.loads(open(f'{run}/metrics.jsonl').read().splitlines()[-1])
     phase = f',phase="{row["phase"]}"' if 'phase' in row else ''
-    label = run.replace('\\', '\\\\').replace('"', '\\"')
+    label = run.replace('\\', '\\\\').replace('"', '\\"').replace('\udcff', r'\\xff') # bytes that are not UTF-8
     numbers, kinds = {}, set()
-    for line in open(path).read().splitlines():
+    for line in open(path, encoding='utf-8').read().splitlines():
         if line.startswith('#'):
             match = re.fullmatch(r'# (HELP (towers_\w+) .+|TYPE (towers_\w+) gauge)', line)
             assert match, line

@@ -3,6 +3,9 @@
 
 #include "kernels/open.h"
 #include "towers/files/files.h"
+#include "towers/files/utf8.h"
+
+enum { RUN_BYTES = 1024 };
 
 static void help_put(FILE *to, const char *key, const char *text)
 {
@@ -74,8 +77,10 @@ static Status text_write(const char *path, const char *text, size_t bytes)
 Status prometheus_write(const char *path, const char *run, const StepRecord *record)
 {
     Draft draft;
+    char shown[RUN_BYTES];
+    utf8_escape(shown, sizeof shown, run); /* the collector drops a whole file with other bytes */
     TRY(draft_begin(&draft, "the numbers of --prometheus"));
-    step_put(draft.to, run, record);
+    step_put(draft.to, shown, record);
     TRY(draft_end(&draft, OK));
     Status st = text_write(path, draft.text, draft.bytes);
     free(draft.text);
