@@ -309,21 +309,22 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
 
 /* ---- calibration */
 
-/* --calibrate: fit the temperature, apply it to the results and store it. */
+/* --calibrate: fit the temperature, apply it to the results and store it. `scores`: logarithms of probabilities, from here on
+ * the probabilities of the temperature. */
 static Status calibrate(const Options *o, JobFiles *files, const char *weights, EvalResult *result, EvalSample *samples,
-                        float *probability, Calibration *made)
+                        float *scores, Calibration *made)
 {
     int64_t count = source_info(files->test)->count, classes = files->job.program.options.classes;
     Calibration c = {.images = result->count, .loss[0] = result->loss};
-    TRY(temperature_fit(samples, probability, count, classes, &c.temperature));
+    TRY(temperature_fit(samples, scores, count, classes, &c.temperature));
     c.error[0] = calibration_error(samples, count, c.bins[0]);
     for (int64_t i = 0; i < count; i++) {
-        float *prob = probability + i * classes;
+        float *score = scores + i * classes;
         if (samples[i].label == LABEL_NONE) continue;
-        temperature_apply(c.temperature, prob, classes);
-        samples[i].probability = prob[samples[i].predicted];
-        samples[i].loss = -logf(prob[samples[i].label]);
-        c.loss[1] += (double)samples[i].loss / (double)result->count;
+        double loss = temperature_apply_logs(c.temperature, score, classes, samples[i].label);
+        samples[i].probability = score[samples[i].predicted];
+        samples[i].loss = (float)loss;
+        c.loss[1] += loss / (double)result->count;
     }
     c.error[1] = calibration_error(samples, count, c.bins[1]);
     result->loss = c.loss[1];
@@ -463,6 +464,7 @@ Status eval_open(Options *options, JobFiles *files, FILE *to)
     TRY(job_open(options, 0, files));
     TRY(eval_labels_check(options, files));
     options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
+    files->job.keep_logs = options->calibrate;
     files->job.keep_scores = options->calibrate || has_curves(&files->job.program);
     return OK;
 }
@@ -488,7 +490,8 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     }
     if (!options->calibrate && files->job.program.loss == LOSS_SOFTMAX)
         TRY(calibration_read(options, weights, &files->job.temperature));
-    files->job.program.logits = files->job.tta != TTA_NONE || files->job.temperature > 0;
+    files->job.program.logits =
+        files->job.tta != TTA_NONE || files->job.temperature > 0 || options->calibrate || options->errors;
     bool keeps = files->job.program.several || files->job.keep_scores;
     size_t count = (size_t)source_info(files->test)->count, classes = (size_t)files->job.program.options.classes;
     EvalSample *samples = calloc(count, sizeof *samples);

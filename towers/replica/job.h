@@ -70,6 +70,7 @@ typedef struct TrainJob {
     Tta tta;
     double temperature; /* of the probabilities (temperature.h); 0: they stay as they are */
     bool keep_scores;   /* those of every sample (Ledger.score), although samples have one class */
+    bool keep_logs;     /* as the logarithms of the probabilities; needs program.logits */
 
     /* towers */
     const Backend *backend;

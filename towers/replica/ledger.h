@@ -147,9 +147,9 @@ typedef struct Ledger {
     LedgerTower *tower;               /* [towers], inside the segment */
     EvalSample *sample;               /* [samples] of the last evaluation, a mapping of its own; NULL */
     int64_t samples;
-    float *
-        score; /* [samples][classes] probabilities, a mapping of its own; NULL unless samples have any number of classes, or
-                  a temperature is fitted */
+    /* [samples][classes] probabilities, or their logarithms (TrainJob.keep_logs), of samples with a label; a mapping of its
+     * own; NULL unless samples have any number of classes or TrainJob.keep_scores. */
+    float *score;
     int classes;
     size_t bytes;
 } Ledger;

@@ -10,36 +10,44 @@ static double log_of(float prob)
     return log((double)(prob < FLT_MIN ? FLT_MIN : prob)); /* NaN stays NaN */
 }
 
-static double log_of_most(const float *prob, int64_t classes)
+static double greatest(const float *x, int64_t count)
 {
-    int64_t most = 0;
-    for (int64_t k = 1; k < classes; k++)
-        if (prob[k] > prob[most]) most = k;
-    return log_of(prob[most]);
+    float most = x[0];
+    for (int64_t k = 1; k < count; k++) most = x[k] > most ? x[k] : most;
+    return (double)most;
 }
 
 void temperature_apply(double temperature, float *prob, int64_t classes)
 {
-    double sum = 0, top = log_of_most(prob, classes);
+    double sum = 0, top = log_of((float)greatest(prob, classes));
     for (int64_t k = 0; k < classes; k++) sum += exp((log_of(prob[k]) - top) / temperature);
     for (int64_t k = 0; k < classes; k++) prob[k] = (float)(exp((log_of(prob[k]) - top) / temperature) / sum);
 }
 
-/* Adds the slope and the curvature of a sample's loss. */
-static void sample_add(const float *prob, int64_t classes, int32_t label, double b, double *slope, double *curvature)
+double temperature_apply_logs(double temperature, float *log_prob, int64_t classes, int32_t label)
 {
-    double sum = 0, first = 0, second = 0, top = log_of_most(prob, classes);
+    double sum = 0, top = greatest(log_prob, classes), away = (top - (double)log_prob[label]) / temperature;
+    for (int64_t k = 0; k < classes; k++) sum += exp(((double)log_prob[k] - top) / temperature);
+    for (int64_t k = 0; k < classes; k++) log_prob[k] = (float)(exp(((double)log_prob[k] - top) / temperature) / sum);
+    return away + log(sum);
+}
+
+/* Adds the slope and the curvature of a sample's loss. */
+static void sample_add(const float *log_prob, int64_t classes, int32_t label, double b, double *slope,
+                       double *curvature)
+{
+    double sum = 0, first = 0, second = 0, top = greatest(log_prob, classes);
     for (int64_t k = 0; k < classes; k++) {
-        double l = log_of(prob[k]) - top, mass = exp(b * l);
+        double l = (double)log_prob[k] - top, mass = exp(b * l);
         sum += mass;
         first += mass * l;
         second += mass * l * l;
     }
-    *slope += first / sum - (log_of(prob[label]) - top);
+    *slope += first / sum - ((double)log_prob[label] - top);
     *curvature += second / sum - first / sum * (first / sum);
 }
 
-Status temperature_fit(const EvalSample *samples, const float *prob, int64_t count, int64_t classes,
+Status temperature_fit(const EvalSample *samples, const float *log_prob, int64_t count, int64_t classes,
                        double *temperature)
 {
     enum { ROUNDS = 100 };
@@ -48,8 +56,8 @@ Status temperature_fit(const EvalSample *samples, const float *prob, int64_t cou
         double slope = 0, curvature = 0;
         for (int64_t i = 0; i < count; i++)
             if (samples[i].label != LABEL_NONE)
-                sample_add(prob + i * classes, classes, samples[i].label, b, &slope, &curvature);
-        if (!isfinite(slope)) return FAIL(ERR_ARG, "no temperature fits: some probabilities are not finite");
+                sample_add(log_prob + i * classes, classes, samples[i].label, b, &slope, &curvature);
+        if (!isfinite(slope)) return FAIL(ERR_ARG, "no temperature fits: some logits are not finite");
         *(slope > 0 ? &high : &low) = b;
         double next = b - slope / curvature;
         if (!(next > low && next < high) && slope != 0) next = (low + high) / 2;

@@ -12,8 +12,10 @@
 
 /* In place, in double precision; a probability below the least normal f32 counts as that. */
 void temperature_apply(double temperature, float *prob, int64_t classes);
+/* The same from logarithms of probabilities, which are finite where those are 0 in f32. Returns the loss of `label`. */
+double temperature_apply_logs(double temperature, float *log_prob, int64_t classes, int32_t label);
 
-/* The temperature of the least mean negative log-likelihood of the samples' labels. `prob` [count][classes]; samples with
- * LABEL_NONE are left out. ERR_ARG if there is no minimum in the range above. */
-NODISCARD Status temperature_fit(const EvalSample *samples, const float *prob, int64_t count, int64_t classes,
+/* The temperature of the least mean negative log-likelihood of the samples' labels. `log_prob` [count][classes]; samples
+ * with LABEL_NONE are left out. ERR_ARG if there is no minimum in the range above. */
+NODISCARD Status temperature_fit(const EvalSample *samples, const float *log_prob, int64_t count, int64_t classes,
                                  double *temperature);

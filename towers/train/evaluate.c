@@ -76,7 +76,8 @@ static double log_sum(const double *x, int64_t count, int parts)
     return most + log(sum / parts);
 }
 
-/* Of the mean of the probabilities of a sample's views, scaled by the temperature. `x`: room for the classes. */
+/* Of the mean of the probabilities of a sample's views, scaled by the temperature. `x` [classes] receives the logarithms of
+ * that mean, over the temperature. */
 static double loss_of_logits(const TrainJob *job, const Inferred *found, int32_t i, const uint8_t *has, double *x)
 {
     const Tensor *logits = found->logits;
@@ -133,9 +134,9 @@ static Status block_take(const TowerProcess *p, Inference *inference, float *fie
         if (found->logits[0].data && sample.label != LABEL_NONE)
             sample.loss = (float)loss_of_logits(job, found, i, has, room);
         if (ledger->sample) ledger->sample[batch->ids[i]] = sample;
-        if (ledger->score)
-            memcpy(ledger->score + batch->ids[i] * classes, probability, (size_t)classes * sizeof *probability);
         if (sample.label == LABEL_NONE) continue;
+        for (int64_t k = 0; ledger->score && k < classes; k++)
+            ledger->score[batch->ids[i] * classes + k] = job->keep_logs ? (float)room[k] : probability[k];
         if (confusion) confusion[sample.label * classes + sample.predicted]++;
         loss += (double)sample.loss;
         correct[0] += !sample.wrong;

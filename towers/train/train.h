@@ -11,7 +11,7 @@ NODISCARD Status train_run(const TrainJob *job, TrainResult *result);
  * and below *signal_number receives the signal that requested a stop, or 0. */
 NODISCARD Status train_timed(const TrainJob *job, int *signal_number);
 
-/* Evaluate weights, every sample exactly once. `samples` [of the test set] receives the result of each; `scores` the
- * probabilities [of the test set][classes], if samples have any number of classes or job->keep_scores (else NULL). */
+/* Evaluate weights, every sample exactly once. `samples` [of the test set] receives the result of each; `scores`
+ * [of the test set][classes] the probabilities or their logarithms, as Ledger.score (else NULL). */
 NODISCARD Status eval_run(const TrainJob *job, const char *weights, EvalResult *result, EvalSample *samples,
                           float *scores, int *signal_number);
