@@ -17,20 +17,21 @@ train 'a "run\' --towers 3 --batch-size 4 --max-steps 600 --prometheus collector
 job=$!
 python3 - <<'PYTHON' || complain "the file while the run goes on"
 import os, time
-path, seen, inodes, begun = 'collector/towers.prom', 0, {}, time.time()
+path, written, begun = 'collector/towers.prom', {}, time.time()
 while time.time() - begun < 100 and not os.path.exists('runs/a "run\\/last.safetensors'):
     try:
-        text, inode = open(path).read(), os.stat(path).st_ino
+        with open(path) as file:
+            text, when = file.read(), os.fstat(file.fileno()).st_mtime
     except FileNotFoundError:
         continue
     assert text.endswith('\n') and text.count('towers_tower_loss{') == 3 and 'towers_restarts' not in text, text
     step = text.split('towers_step{')[1].split('} ')[1].split('\n')[0]
-    inodes.setdefault(step, time.time())
+    written[step] = when
     time.sleep(0.002)
-times = sorted(inodes.values())
+times = sorted(written.values())
 gaps = [b - a for a, b in zip(times, times[1:])][:-1] # the last step is always written
 assert times, 'the run wrote nothing'
-assert all(gap > 0.9 for gap in gaps), gaps
+assert all(gap > 0.5 for gap in gaps), gaps # a second; a busy machine writes later than it decides
 PYTHON
 wait $job
 [[ -z $(ls -A collector | grep -v '^towers.prom$') ]] || complain "left in the folder: $(ls -A collector)"
