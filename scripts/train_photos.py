@@ -221,10 +221,13 @@ def study(binary, cache, path, minutes):
     runs, start = results_read(path), time.monotonic()
     made = {key(run) for run in runs}
 
+    def is_late():
+        return time.monotonic() - start > 60 * minutes
+
     def one(wanted):
-        while wanted["recipe"] == "finetune" and not os.path.exists(weights_of(cache, FROM[wanted["case"]])):
+        while wanted["recipe"] == "finetune" and not is_late() and not os.path.exists(weights_of(cache, FROM[wanted["case"]])):
             time.sleep(1)
-        return None if time.monotonic() - start > 60 * minutes else train(binary, cache, wanted)
+        return None if is_late() else train(binary, cache, wanted)
 
     with concurrent.futures.ThreadPoolExecutor(2) as workers:
         for done in concurrent.futures.as_completed([workers.submit(one, wanted) for wanted in plan() if key(wanted) not in made]):

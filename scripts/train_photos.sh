@@ -22,8 +22,10 @@ done
 
 photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos results=docs/results/photos.json
 python=$(scripts/venv.sh elpv) # Pillow is in it, too
-TORCH_PYTHON=$(scripts/venv.sh torch) TRAINERS_PYTHON=$(scripts/venv.sh trainers)
-export TORCH_PYTHON TRAINERS_PYTHON
+if [ "$minutes" != 0 ]; then
+    TORCH_PYTHON=$(scripts/venv.sh torch) TRAINERS_PYTHON=$(scripts/venv.sh trainers)
+    export TORCH_PYTHON TRAINERS_PYTHON
+fi
 for package in openclipart-png tuxpaint-stamps-default; do
     [ ! -e "$photos/packages/usr/share/doc/$package" ] || continue
     mkdir -p "$photos/packages"
