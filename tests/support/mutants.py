@@ -16,18 +16,22 @@ towers). Nothing else is built again. A test that passes without the mutant and 
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 PASSED, SKIPPED = "passed", "skipped"
-HANGS_S = 900  # of wall time: several times what the slowest of the tests takes, check_hosts
+UNCHANGED_S = 900  # of wall time, for a test without a mutant: several times what the slowest takes, check_hosts
+HANGS_S, TIMES_SLOWER = 60, 6  # with a mutant: so many seconds, and so many times the time without it
 HEAD = re.compile(r"(\S+?)(?: in (\S+?))?(?: \[(!?\w+)\])?:(.*)")
 Mutant = collections.namedtuple("Mutant", "number title file source needs tests old new")  # source: what is compiled, mostly file
 
@@ -160,10 +164,12 @@ class Build:
         return next(((name, link) for name, link in self.links.items() if os.path.basename(name) == wanted), (None, None))
 
     def baseline(self, test, name):
-        """How the test ends without a mutant, as test_run returns it; each is tried once."""
+        """How the test ends without a mutant, as test_run returns it, and in how many seconds; each is tried once."""
         with self.locks[test]:
             if test not in self.baselines:
-                self.baselines[test] = test_run(self, test, os.path.join(self.build, name))
+                begun = time.monotonic()
+                ended = test_run(self, test, os.path.join(self.build, name), UNCHANGED_S)
+                self.baselines[test] = ended, time.monotonic() - begun
             return self.baselines[test]
 
     def compiled(self, mutant, link, folder, text):
@@ -206,20 +212,26 @@ class Build:
         return None if done.returncode == 0 else "does not link:\n" + done.stderr[-1500:]
 
 
-def test_run(build, test, program):
-    """PASSED, SKIPPED (77; cmocka's skips count as passed), or how it ended."""
+def test_run(build, test, program, limit):
+    """PASSED, SKIPPED (77; cmocka's skips count as passed), or how it ended; `limit`: seconds."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TOWERS_")}
     environment.update(OMP_WAIT_POLICY="PASSIVE")
     command = [program]
     if test.startswith("check_"):
         found = [os.path.join(build.source, "tests", room, test + ".sh") for room in ("cli", "faults", "gpu")]
         command = ["bash", next(path for path in found if os.path.exists(path)), build.source, program]
-    try:
-        done = subprocess.run(command, env=environment, cwd=os.path.dirname(program), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=HANGS_S, start_new_session=True)
-    except subprocess.TimeoutExpired:
-        return f"did not end within {HANGS_S} s"
-    return {0: PASSED, 77: SKIPPED}.get(done.returncode, f"exit {done.returncode}")
+    with subprocess.Popen(command, env=environment, cwd=os.path.dirname(program), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as child:
+        try:
+            child.wait(limit)
+        except subprocess.TimeoutExpired:
+            pass
+        ended = child.poll()
+        with contextlib.suppress(ProcessLookupError):  # what the mistake left running, too
+            os.killpg(child.pid, signal.SIGKILL)
+    if ended is None:
+        return f"did not end within {limit:.0f} s"
+    return {0: PASSED, 77: SKIPPED}.get(ended, f"exit {ended}")
 
 
 def try_mutant(build, mutant):
@@ -233,7 +245,7 @@ def try_mutant(build, mutant):
             name, link = build.program(test)
             if not link:
                 continue
-            usual = build.baseline(test, name)
+            usual, seconds = build.baseline(test, name)
             if usual == SKIPPED:
                 continue
             if usual != PASSED:
@@ -251,7 +263,7 @@ def try_mutant(build, mutant):
             if problem:
                 return "broken", problem
             ran = True
-            ended = test_run(build, test, program)
+            ended = test_run(build, test, program, HANGS_S + TIMES_SLOWER * seconds)
             if ended not in (PASSED, SKIPPED):
                 return "caught", f"{test}: {ended}"
     return ("survived" if ran else "not run here"), " ".join(mutant.tests)
