@@ -215,6 +215,8 @@ static void file_grow(const char *name)
     assert_int_equal(fclose(to), 0);
 }
 
+enum { SETTLES_US = 100000 }; /* before, an index is not trusted, whatever it says */
+
 /* Such a file is damaged for who has the old index, and the next start scans its folder again. */
 TEST_WITH(test_changed_in_place, set_up, scratch_drop)
 {
@@ -227,6 +229,7 @@ TEST_WITH(test_changed_in_place, set_up, scratch_drop)
         if (several) scratch_put("set/val/labels.csv", "file,labels\na/1.pgm,x\n");
         file_make("train/a/1.pgm", 1);
         file_make("val/a/1.pgm", 1);
+        usleep(SETTLES_US);
         Source *s = opened(SPLIT_TRAIN, 0);
         assert_int_equal(source_info(s)->several, several);
         file_grow("train/a/1.pgm");
@@ -238,8 +241,6 @@ TEST_WITH(test_changed_in_place, set_up, scratch_drop)
     }
     bytes_free(&bytes);
 }
-
-enum { SETTLES_US = 100000 }; /* before, an index is not trusted, whatever it says */
 
 static void file_late(void *context, int64_t done, int64_t all)
 {
