@@ -8,7 +8,7 @@ needs_python
 small_data "$work/data" 1024 50 || exit 77
 
 find_rate() { # OUT ARGUMENT...
-    "$towers" lr-find fashion_cnn --data-path data --threads 1 --device cpu --quiet --global-batch-size 32 "${@:2}" >"$1" 2>err ||
+    timeout 200 "$towers" lr-find fashion_cnn --data-path data --threads 1 --device cpu --quiet --global-batch-size 32 "${@:2}" >"$1" 2>err ||
         complain "${*:2}: exit $?: $(cat err)"
 }
 train() { # NAME ARGUMENT...
@@ -23,6 +23,7 @@ find_rate four.json --json --towers 4 --processes 2
 find_rate sgd.json --json --opt sgd
 find_rate short.json --json --lr-from 1e-4 --lr-to 1 --lr-steps 40
 find_rate high.json --json --lr-to 1e4
+find_rate together.json --json --lr-to 1e4 --towers 2 --processes 2
 find_rate text
 cmp -s one.json again.json || complain "a second sweep gives other numbers"
 [ ! -e runs ] || complain "the sweep has left a run directory"

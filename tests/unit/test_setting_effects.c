@@ -79,6 +79,18 @@ TEST(first_rung)
     settings_free(&s);
 }
 
+/* A repetition that failed has scores of the epochs before. */
+TEST(a_failed_run_does_not_count)
+{
+    SweepRow run[] = {{.score = {.8}, .kind = {SCORED_BY_ACCURACY}, .failed = true},
+                      {.score = {.5}, .kind = {SCORED_BY_ACCURACY}},
+                      {.score = {.7}, .kind = {SCORED_BY_ACCURACY}}};
+    const SweepRow *rows[] = {&run[0], &run[1], &run[2]};
+    SweepScore score = sweep_score(rows, 3, 0);
+    assert_int_equal(score.count, 2);
+    assert_true(fabs(score.mean - .6) < 1e-12);
+}
+
 TEST(too_few)
 {
     Sweep s = {.result.rungs = 1}, same = {.result.rungs = 1};
