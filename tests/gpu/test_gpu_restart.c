@@ -21,6 +21,8 @@ static struct Seen {
     _Atomic bool saved;      /* rank 0 has come to the end of its slow save */
     int victim;              /* the device that is lost */
     bool saves_slowly;
+    size_t memory; /* of the second GPU; 0: enough */
+    const Backend *backend;
 } * seen;
 
 static bool victim_lose(void)
@@ -67,6 +69,13 @@ static void abort_hangs(void)
     for (;;) pause();
 }
 
+/* Only the second GPU has too little memory: another program uses it, too. */
+static Status open_beside_others(const DeviceConfig *config, Device *device)
+{
+    if (config->ordinal == 1) fake_gpu_memory(seen->memory);
+    return seen->backend->open(config, device);
+}
+
 /* A run in the folder `name` of scratch. victim: the device that it loses, -1: none. leave_ms: the other process hangs when
  * it leaves, and ends so long after it was killed; 0: it leaves by itself. */
 static Status run_live(const char *name, int gpus, int victim, int64_t max_restarts, int leave_ms, TrainResult *result)
@@ -87,6 +96,10 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     assert_int_equal(directory_create(ckpt), OK);
     gpu_run_open(&run, TOWERS, gpus);
     TrainJob *job = &run.job;
+    Backend beside_others = *job->backend;
+    beside_others.open = open_beside_others;
+    seen->backend = job->backend;
+    if (seen->memory) job->backend = &beside_others;
     job->run_dir = path;
     job->settings = gpus > 1 ? "device: cuda\nprocesses: 2\ntowers: 3\n" : "processes: 1\n";
     job->setting_defaults = "";
@@ -107,6 +120,7 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     assert_non_null(world);
     *result = (TrainResult){0};
     Status st = train_run(job, result);
+    seen->memory = 0;
     fake_gpu_world_destroy(world);
     gpu_run_close(&run);
     return st;
@@ -196,6 +210,15 @@ TEST(test_no_other_device)
     TrainResult result;
     assert_fails(run_live("alone", 1, 0, 3, 0, &result), ERR_DEVICE, "not started again: no GPU works any more");
     assert_int_equal(result.restarts, 0);
+}
+
+/* One process lacks memory: the run ends for that, with the batch that fits, although the other process, which waits for it,
+ * ends first. */
+TEST(test_memory_of_one_process)
+{
+    TrainResult result;
+    seen->memory = (size_t)4200 << 10; /* enough for the first layers */
+    assert_fails(run_live("starved", GPUS, -1, 0, 0, &result), ERR_MEMORY, "a batch of 2 needs");
 }
 
 TEST(test_not_asked_for)

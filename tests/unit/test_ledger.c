@@ -52,14 +52,27 @@ TEST(test_first_failure_stays_first)
 {
     Ledger *ledger;
     assert_int_equal(ledger_create(2, 2, &ledger), OK);
-    assert_int_equal(atomic_load(&ledger->first_failed), 0);
-    ledger_fail(ledger, 1, FAIL(ERR_NUMERIC, "the cause"));
-    ledger_fail(ledger, 0, FAIL(ERR_COMM, "a consequence"));
-    assert_int_equal(atomic_load(&ledger->first_failed), 2);
+    assert_int_equal(ledger_failed(ledger), -1);
+    ledger_fail(ledger, 1, FAIL(ERR_NUMERIC, "the cause"), false);
+    ledger_fail(ledger, 0, FAIL(ERR_COMM, "a consequence"), false);
+    assert_int_equal(ledger_failed(ledger), 1);
     assert_string_equal(ledger->process[1].words.message, "the cause");
     assert_string_equal(ledger->process[0].words.message, "a consequence");
     assert_int_equal(atomic_load(&ledger->process[1].status), ERR_NUMERIC);
     assert_non_null(strstr(ledger->process[1].words.trace, "ERR_NUMERIC"));
+    ledger_destroy(ledger);
+}
+
+/* A process that waits for another one may learn that it has left, and write that down, before that one has written why. */
+TEST(test_a_consequence_comes_before_its_cause)
+{
+    Ledger *ledger;
+    assert_int_equal(ledger_create(3, 3, &ledger), OK);
+    ledger_fail(ledger, 2, FAIL(ERR_COMM, "process 1 has left"), true);
+    ledger_fail(ledger, 0, FAIL(ERR_COMM, "process 1 has left"), true);
+    assert_int_equal(ledger_failed(ledger), 2);
+    ledger_fail(ledger, 1, FAIL(ERR_DEVICE, "its device is lost"), false);
+    assert_int_equal(ledger_failed(ledger), 1);
     ledger_destroy(ledger);
 }
 

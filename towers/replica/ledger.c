@@ -136,11 +136,17 @@ int64_t ledger_vitals(const Ledger *ledger, int process, DeviceVitals *vitals)
     return number ? row->vitals[number % 2].at_ns : 0;
 }
 
-void ledger_fail(Ledger *ledger, int process, Status status)
+void ledger_fail(Ledger *ledger, int process, Status status, bool follows)
 {
     LedgerProcess *row = &ledger->process[process];
     status_keep(&row->words);
     atomic_store(&row->status, (int)status);
     int nobody = 0;
-    atomic_compare_exchange_strong(&ledger->first_failed, &nobody, process + 1);
+    atomic_compare_exchange_strong(follows ? &ledger->first_follower : &ledger->first_failed, &nobody, process + 1);
+}
+
+int ledger_failed(const Ledger *ledger)
+{
+    int first = atomic_load(&ledger->first_failed);
+    return (first ? first : atomic_load(&ledger->first_follower)) - 1;
 }

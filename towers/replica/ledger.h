@@ -96,7 +96,7 @@ typedef struct LedgerRun {
     _Atomic int64_t noted[LEDGER_NOTES]; /* n + 1 of the one that is there; 0: it is being written */
 } LedgerRun;
 
-/* A process: its error, if it failed (the first one wins `first_failed`), and what its device says. */
+/* A process: its error, if it failed, and what its device says. */
 typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
@@ -142,7 +142,8 @@ typedef struct Ledger {
     LedgerSearch search;
     EvalResult eval;                  /* of an evaluation run */
     EpochRecord epoch[LEDGER_EPOCHS]; /* of epoch e: epoch[e % LEDGER_EPOCHS] */
-    _Atomic int first_failed;         /* process + 1 that failed first, 0 = none */
+    _Atomic int first_failed;         /* process + 1 that failed first by itself, 0 = none */
+    _Atomic int first_follower;       /* process + 1 that failed first because another one had left, 0 = none */
     LedgerProcess *process;           /* [processes], inside the segment */
     LedgerTower *tower;               /* [towers], inside the segment */
     EvalSample *sample;               /* [samples] of the last evaluation, a mapping of its own; NULL */
@@ -173,5 +174,7 @@ void ledger_vitals_put(Ledger *ledger, int process, const DeviceVitals *vitals);
 int64_t ledger_vitals(const Ledger *ledger, int process, DeviceVitals *vitals);
 /* Warning number n, or NULL while it is being written, or after a later one has replaced it. */
 const char *ledger_noted(const Ledger *ledger, int64_t n);
-/* Copy the thread's error message into the process's row; the first process to do so is the root cause. */
-void ledger_fail(Ledger *ledger, int process, Status status);
+/* Copy the thread's error message into the process's row. The first process to do so is the root cause; one that `follows`
+ * failed because another one had left, which may be written down only after it. */
+void ledger_fail(Ledger *ledger, int process, Status status, bool follows);
+int ledger_failed(const Ledger *ledger); /* the process that is the root cause, so far; -1: none has failed */

@@ -173,7 +173,8 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     Status st = hooks_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
-        ledger_fail(ledger, rank, st);
+        int left = comm_shared_aborted(shared);
+        ledger_fail(ledger, rank, st, st == ERR_COMM && left >= 0 && left != process);
         if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) {
             comm_shared_abort(shared, process);
             comm_abort(p.comm); /* an unfinished collective would block the releases below */

@@ -18,10 +18,12 @@ enum { FIRST_BUCKET_BYTES = 4 << 20, BUCKET_BYTES = 25 << 20 };
 
 /* ---- device and replica */
 
-/* The other processes learn that this one lacks memory before the search for a batch that fits begins. */
+/* The other processes learn that this one lacks memory before the search for a batch that fits begins; the ledger before
+ * them, so that it is the root cause. */
 static Status memory_explain(TowerProcess *p, const ReplicaConfig *config)
 {
     StatusText words;
+    ledger_fail(p->ledger, p->place.rank, ERR_MEMORY, false);
     status_keep(&words);
     comm_abort(p->comm);
     comm_close(p->comm);

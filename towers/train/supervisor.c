@@ -23,7 +23,8 @@
 
 enum {
     TICK_MS = 50,
-    GRACE_MS = 1500, /* for the other towers to end, after one has failed */
+    GRACE_MS = 1500,    /* for the other towers to end, after one has failed */
+    EXPLAIN_MS = 20000, /* for one that lacks memory to find a batch that fits */
     PAUSE_MS = 1000,
     JITTER_MS = 300, /* of messages between supervisors */
     LEAVE_MS = 4000, /* for a killed process to end */
@@ -50,6 +51,7 @@ typedef struct Supervisor {
     bool stop_at_once;                            /* nothing to save: the first signal ends the run */
     Status status;                                /* root cause */
     StatusText words;                             /* its message */
+    bool written;                                 /* they stand in the ledger */
     bool secondary;       /* a tower failed because another program has left; that one knows the root cause */
     int64_t others_ns;    /* the last sign of life of other programs' towers that this one's know of */
     bool elsewhere;       /* the failure of another program has been noticed */
@@ -86,14 +88,16 @@ static void root_cause(Supervisor *s, Status status)
 static void failure_take(Supervisor *s, int first)
 {
     const LedgerProcess *failed = &s->towers.ledger->process[first];
-    if (s->status == OK) s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
+    if (s->status != OK) return;
+    s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
+    s->written = true;
     root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
 }
 
 static void failure_note(Supervisor *s, int r, int wait_status)
 {
     ChildPlace at = child_place(&s->towers, r);
-    int first = atomic_load(&s->towers.ledger->first_failed) - 1;
+    int first = ledger_failed(s->towers.ledger);
     if (first >= 0 && atomic_load(&s->towers.ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
         failure_take(s, first);
     } else if (WIFSIGNALED(wait_status)) {
@@ -106,10 +110,26 @@ static void failure_note(Supervisor *s, int r, int wait_status)
     }
 }
 
+/* When all towers have ended: a cause may be written down after what followed from it, and be explained after that. */
+static void failure_settle(Supervisor *s)
+{
+    if (!s->written || s->device_reported) return;
+    s->status = OK;
+    failure_take(s, ledger_failed(s->towers.ledger));
+}
+
+/* Does the process that failed first still look for a batch that fits? */
+static bool failure_explains(const Supervisor *s)
+{
+    int first = ledger_failed(s->towers.ledger), r = first - s->towers.first;
+    return first >= 0 && s->towers.pid[r] && atomic_load(&s->towers.ledger->process[first].status) == ERR_MEMORY;
+}
+
 static void others_abort(Supervisor *s, int r)
 {
     comm_shared_abort(s->towers.shared, r);
-    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
+    int64_t grace_ms = failure_explains(s) ? EXPLAIN_MS : GRACE_MS;
+    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + grace_ms * 1000000ll;
 }
 
 static int64_t warn_after_ns(const Supervisor *s)
@@ -142,7 +162,7 @@ static bool is_agreed(Status status)
 /* The process whose failure is the ledger's first, or -1. */
 static int failed_first(const Supervisor *s)
 {
-    int first = atomic_load(&s->towers.ledger->first_failed) - 1;
+    int first = ledger_failed(s->towers.ledger);
     return first >= 0 && !is_agreed((Status)atomic_load(&s->towers.ledger->process[first].status)) ? first : -1;
 }
 
@@ -246,7 +266,7 @@ static bool towers_are_stuck(Supervisor *s)
 static void failure_adopt(Supervisor *s, const StarEnd *failure)
 {
     if (failure->rank == star_rank(s->control) || (s->status != OK && !s->secondary)) return;
-    s->secondary = false;
+    s->secondary = s->written = false;
     s->status = is_agreed((Status)failure->status) ? FAIL((Status)failure->status, "%s", failure->message)
                                                    : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
                                                           star_host(s->control, failure->rank), failure->message);
@@ -452,6 +472,7 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
         result_fill(&s, result);
         console_end(&s.console);
     }
+    failure_settle(&s);
     if (s.status != OK) devices_check(&s);
     result->unanswered = !device_watch_end(s.devices);
     hung_stack_add(&s);
