@@ -24,6 +24,26 @@ has() { # NAME COLUMN VALUES
     [[ $(column "$1" "$2") == "\"$2\":[$3]" ]] || complain "$1: $2 is '$(column "$1" "$2")', not [$3]"
 }
 short=(--max-steps 3)
+forever=(--epochs 100000)
+
+# run_until NAME COMMAND: a run that is stopped when the command succeeds, which it does within a minute; then that it goes on until
+# then, and ends as it should. Steps take as long as this machine likes, GPUs are read every second.
+run_until() {
+    rm -f "$work/nvml.log"
+    "$gpu_towers" "${training[@]}" --summary-interval 0 --experiment "$1" "${forever[@]}" >"$out" 2>"$err" </dev/null &
+    local run=$! code=0 i
+    for ((i = 0; i < 300; i++)); do
+        ! $2 || break
+        kill -0 $run 2>/dev/null || break
+        sleep 0.2
+    done
+    $2 || complain "$1: '$2' never comes true"
+    kill $run 2>/dev/null
+    wait $run || code=$?
+    [[ $code == 143 ]] || complain "$1: exit $code instead of 143: $(tail -n 20 "$err")"
+}
+# that of so many GPUs, and what there is to hear behind it
+third_reading() { [[ $(grep -c later "$work/nvml.log") -ge $1 ]] && sleep 1.2; } 2>/dev/null
 
 # ---- the records; the weights are those of a run that is not watched
 summaries=1 run watched 0 "${short[@]}"
@@ -42,7 +62,8 @@ has watched gpu_pcie_replays 6,6
 has watched gpu_nvlink_errors 7,7
 column watched gpu_joules | grep -qE '\[[0-9.e-]+,[0-9.e-]+\]' || complain "watched: $(column watched gpu_joules)"
 grep -qa 'tower_1/gpu_watts' "$work"/watched/events.* || complain "watched: no scalar of TensorBoard"
-[[ $(sort -u "$work/nvml.log" | wc -l) == 1 ]] || complain "watched: NVML was begun in $(sort -u "$work/nvml.log" | wc -l) processes"
+begun_in=$(grep -v later "$work/nvml.log" | sort -u | wc -l)
+[[ $begun_in == 1 ]] || complain "watched: NVML was begun in $begun_in processes"
 
 unwatched() { # NAME TEXT
     run "$1" 0 "${short[@]}"
@@ -78,15 +99,18 @@ awk -F'[:,]' '{ for (i = 1; i < NF; i++) v[$i] = $(i + 1) }
 
 # ---- several programs: rank 0 records the GPUs of all
 export TOWERS_WORLD_SIZE=2 TOWERS_MASTER_ADDR=localhost TOWERS_MASTER_PORT=$((20000 + RANDOM % 10000)) FAKE_GPUS=1
-TOWERS_RANK=1 NCCL_HOSTID=b FAKE_NVML=slow:0 "$gpu_towers" "${training[@]}" --summary-interval 0 --experiment hosts --max-steps 30 >/dev/null 2>"$work/err-1" </dev/null &
-TOWERS_RANK=0 NCCL_HOSTID=a run hosts 0 --max-steps 30
-wait $! || complain "hosts: rank 1: $(tail -n 5 "$work/err-1")"
+TOWERS_RANK=1 NCCL_HOSTID=b FAKE_NVML=slow:0 "$gpu_towers" "${training[@]}" --summary-interval 0 --experiment hosts "${forever[@]}" \
+    >/dev/null 2>"$work/err-1" </dev/null &
+other=$!
+reading_of_both() { column hosts gpu_mhz | grep -q '\[[0-9]*,[0-9]*\]'; } 2>/dev/null
+TOWERS_RANK=0 NCCL_HOSTID=a run_until hosts reading_of_both
+wait $other
+[[ $? == 143 ]] || complain "hosts: rank 1: $(tail -n 5 "$work/err-1")"
 has hosts gpu_mhz 1980,1215
 unset TOWERS_WORLD_SIZE TOWERS_MASTER_ADDR TOWERS_MASTER_PORT
 export FAKE_GPUS=2
 
 # ---- errors that end the run, and one that does not
-forever=(--epochs 100000)
 FAKE_NVML=ecc:1 run ecc 5 "${forever[@]}"
 says ecc 'tower 1 \(process 1\), step [0-9]+, activity [a-z-]+.*: GPU-[0-9a-f-]{36}: its memory has lost data: 1 ECC error'
 FAKE_NVML=lost:0 run lost 5 "${forever[@]}"
@@ -96,9 +120,9 @@ says xid 'XID 79: it has fallen off the bus.*restart 1 of 1'
 says xid 'tower 1 \(process 1\).*: GPU-[0-9a-f-]{36} reports XID 79: it has fallen off the bus.*\(after 1 restarts'
 FAKE_NVML=xid:1=167 run unknown 5 "${forever[@]}"
 says unknown 'reports XID 167: see NVIDIA'
-long=(--max-steps 30) # beyond the third reading, two seconds after the start
-FAKE_NVML="xid:1=31 mute" run mute 0 "${long[@]}"
-FAKE_NVML="xid:0=121 xid:1=31" run other 0 "${long[@]}"
+FAKE_NVML="xid:1=31 mute" run_until mute 'third_reading 2'
+both_warn() { [[ $(grep -c 'warning: .* reports XID' "$err") == 2 ]]; }
+FAKE_NVML="xid:0=121 xid:1=31" run_until other both_warn
 for plot in power temperature clock utilization memory; do
     grep -q "<h2>GPU $plot" "$work/other/report.html" || complain "other: the report has no plot of the GPUs' $plot"
 done
@@ -106,8 +130,8 @@ says other "warning: process 1: GPU-[0-9a-f-]{36} reports XID 31: a program's ke
 says other "warning: process 0: GPU-[0-9a-f-]{36} reports XID 121: see NVIDIA"
 FAKE_NVML="mig:1 xid:1=79" run own 5 "${forever[@]}"
 says own 'tower 1 .*: MIG-[0-9a-f-]{36} reports XID 79'
-FAKE_NVML="mig:1 other:1=79 ecc:1" run neighbor 0 "${long[@]}"
-FAKE_NVML=hang:0 run hang 0 "${long[@]}"
+FAKE_NVML="mig:1 other:1=79 ecc:1" run_until neighbor 'third_reading 2'
+FAKE_NVML=hang:0 run_until hang 'third_reading 1'
 
 # ---- why a tower is slow
 if ! TOWERS_FAULT=none: "$gpu_towers" "${training[@]}" --dry-run >/dev/null 2>&1; then

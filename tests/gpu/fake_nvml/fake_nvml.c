@@ -4,8 +4,8 @@
  * FAKE_NVML is a list of words, read by nvmlInit: `permission` and `mute` (waiting for events fails), and for device D
  * slow:D (thermal slowdown), bare:D (an older GPU: no energy, ECC, links, reasons and events), mig:D (a GPU in MIG mode, of which the
  * program has a slice), and from the third reading on ecc:D, lost:D, hang:D (calls do not return), xid:D=NUMBER, other:D=NUMBER (an
- * XID of another slice). FAKE_NVML_LOG: a file that receives the process of each
- * nvmlInit. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
+ * XID of another slice). FAKE_NVML_LOG: a file that receives the process of each nvmlInit, and "later" at each device's third
+ * reading. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
 #include "kernels/cuda/nvml.h"
 
 #include "kernels/clock.h"
@@ -103,10 +103,19 @@ static void word_take(const char *word)
     if (number) d->xid = number;
 }
 
+static void log_line(const char *format, int number)
+{
+    const char *log = getenv("FAKE_NVML_LOG");
+    FILE *to = log ? fopen(log, "a") : NULL;
+    if (!to) return;
+    fprintf(to, format, number);
+    fclose(to);
+}
+
 unsigned nvmlInit_v2(void)
 {
     char words[256], *rest = words;
-    const char *text = getenv("FAKE_NVML"), *log = getenv("FAKE_NVML_LOG");
+    const char *text = getenv("FAKE_NVML");
     snprintf(words, sizeof words, "%s", text ? text : "");
     if (strstr(words, "permission")) return NO_PERMISSION;
     if (begun++) return NVML_DONE;
@@ -116,9 +125,7 @@ unsigned nvmlInit_v2(void)
         if (*word) word_take(word);
     owner = getpid();
     begun_ns = clock_ns();
-    FILE *to = log ? fopen(log, "a") : NULL;
-    if (to) fprintf(to, "%d\n", (int)owner);
-    if (to) fclose(to);
+    log_line("%d\n", (int)owner);
     return NVML_DONE;
 }
 
@@ -182,7 +189,8 @@ unsigned nvmlDeviceGetGpuInstanceId(NvmlDevice slice, unsigned *instance)
 
 unsigned nvmlDeviceGetPowerUsage(NvmlDevice device, unsigned *milliwatts)
 {
-    if (begun > 0) (is_slice(device) ? device->of : device)->readings++; /* the first question of each reading */
+    int *readings = &(is_slice(device) ? device->of : device)->readings;
+    if (begun > 0 && ++*readings == LATER) log_line("later\n", 0); /* the first question of each reading */
     ENTER(device);
     CHECK(milliwatts);
     *milliwatts = 300500 + 1000 * (unsigned)device->number;
