@@ -51,6 +51,9 @@ enum { COMM_NOTICE_BYTES = 384, COMM_ABORTED_ELSEWHERE = 1 << 16 };
 void comm_shared_abort_by(CommShared *shared, const char *what);
 /* The process that left first, COMM_ABORTED_ELSEWHERE, or -1 if none has. */
 int comm_shared_aborted(const CommShared *shared);
+/* Whether a process that fails with ERR_COMM does so because another one has left, or because others gave up waiting for it:
+ * then somebody else knows why. */
+bool comm_shared_follows(const CommShared *shared, int process);
 /* The progress slot of a process in the shared memory: deadlines are extended while a missing peer makes progress. */
 ProgressSlot *comm_shared_progress(CommShared *shared, int process);
 /* Called by the supervisor when a heartbeat reports progress in another group; at_ns: clock_ns() of this host. */

@@ -105,8 +105,15 @@ Status shared_fail_aborted(const CommConfig *config, const CommShared *shared)
                 rank_of(config, left));
 }
 
+bool comm_shared_follows(const CommShared *shared, int process)
+{
+    int left = comm_shared_aborted(shared);
+    return left >= 0 && (left != process || atomic_load(&shared->late));
+}
+
 static Status fail_deadline(const CommConfig *config, CommShared *shared, int missing)
 {
+    if (comm_shared_aborted(shared) < 0) atomic_store(&shared->late, true);
     comm_shared_abort(shared, missing);
     return FAIL(ERR_COMM, "tower process %d did not arrive at the collective within %.1f s (--comm-timeout)",
                 rank_of(config, missing), (double)config->timeout_ms / 1000);

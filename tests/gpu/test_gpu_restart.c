@@ -11,7 +11,7 @@
 #include "towers/train/restart.h"
 #include "towers/train/train.h"
 
-enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2, HANGS_MS = 10000 };
+enum { GPUS = 2, TOWERS = 3, STEPS = 6, LOST_AT = 3, SAVED_EVERY = 2, HANGS_MS = 16000 };
 
 /* In memory that all processes share. */
 static struct Seen {
@@ -21,7 +21,8 @@ static struct Seen {
     _Atomic bool saved;      /* rank 0 has come to the end of its slow save */
     int victim;              /* the device that is lost */
     bool saves_slowly;
-    size_t memory; /* of the second GPU; 0: enough */
+    char mark[PATH_BYTES]; /* the checkpoint that must be there when the device is lost */
+    size_t memory;         /* of the second GPU; 0: enough */
     const Backend *backend;
 } * seen;
 
@@ -33,7 +34,7 @@ static bool victim_lose(void)
     return true;
 }
 
-enum { SAVING_MS = 8000, PIECE_MS = 50 };
+enum { SAVING_MS = 12000, PIECE_MS = 50 };
 
 /* While rank 0 saves slowly, the other device is lost. */
 static void save_slowly(int tower, int64_t step, Activity activity)
@@ -60,7 +61,12 @@ static Status slow_saves_begin(void)
 static Status lose_device(void *context, Observation *observation)
 {
     if (seen->saves_slowly) TRY(slow_saves_begin());
-    if (observation->step == LOST_AT) (void)victim_lose();
+    if (observation->step != LOST_AT || atomic_load(&seen->lost)) return OK;
+    for (int ms = 0; ms < 60000 && access(seen->mark, F_OK) != 0; ms++) {
+        progress_made("a checkpoint");
+        usleep(1000);
+    }
+    (void)victim_lose();
     return OK;
 }
 
@@ -93,6 +99,7 @@ static Status run_live(const char *name, int gpus, int victim, int64_t max_resta
     seen->victim = victim;
     scratch_path(path, name);
     assert_int_equal(path_join(ckpt, path, "ckpt"), OK);
+    assert_int_equal(path_join(seen->mark, ckpt, "step-0000000002"), OK);
     assert_int_equal(directory_create(ckpt), OK);
     gpu_run_open(&run, TOWERS, gpus);
     TrainJob *job = &run.job;

@@ -101,6 +101,7 @@ typedef struct LedgerProcess {
     _Atomic int status; /* Status; written after the text */
     StatusText words;
     _Atomic bool stack_written; /* it has written the calls that it hangs in */
+    _Atomic bool explains;      /* it lacks memory, and looks for a batch that fits */
     _Atomic int64_t readings;   /* of its device so far; number n is in vitals[n % 2] */
     struct {
         int64_t at_ns;

@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-enum { BEAT_SECONDS = 10, LEAVE_SECONDS = 2 };
+enum { BEAT_SECONDS = 10, LEAVE_SECONDS = 10 };
 
 void now_text(char text[32])
 {

@@ -173,8 +173,7 @@ static Status process_live(const TrainJob *job, int rank, Ledger *ledger, CommSh
     Status st = hooks_load();
     if (st == OK) st = life(&p, shared);
     if (st != OK) {
-        int left = comm_shared_aborted(shared);
-        ledger_fail(ledger, rank, st, st == ERR_COMM && left >= 0 && left != process);
+        ledger_fail(ledger, rank, st, st == ERR_COMM && comm_shared_follows(shared, process));
         if (st != ERR_INTERRUPTED && st != ERR_NUMERIC) {
             comm_shared_abort(shared, process);
             comm_abort(p.comm); /* an unfinished collective would block the releases below */

@@ -31,7 +31,10 @@ static Status memory_explain(TowerProcess *p, const ReplicaConfig *config)
     p->comm = NULL;
     p->replica = NULL;
     Status st = status_restore(ERR_MEMORY, &words);
-    return st == ERR_MEMORY ? batch_explain(p->job, config) : st;
+    atomic_store(&p->ledger->process[p->place.rank].explains, true);
+    if (st == ERR_MEMORY) st = batch_explain(p->job, config);
+    atomic_store(&p->ledger->process[p->place.rank].explains, false);
+    return st;
 }
 
 static Status replica_finish(TowerProcess *p)

@@ -23,8 +23,9 @@
 
 enum {
     TICK_MS = 50,
-    GRACE_MS = 1500,    /* for the other towers to end, after one has failed */
-    EXPLAIN_MS = 20000, /* for one that lacks memory to find a batch that fits */
+    GRACE_MS = 1500, /* for the other towers to end, after one has failed */
+    /* longer for one that lacks memory and looks for a batch that fits; less than other programs wait for this one */
+    EXPLAIN_MS = 6000,
     PAUSE_MS = 1000,
     JITTER_MS = 300, /* of messages between supervisors */
     LEAVE_MS = 4000, /* for a killed process to end */
@@ -51,7 +52,7 @@ typedef struct Supervisor {
     bool stop_at_once;                            /* nothing to save: the first signal ends the run */
     Status status;                                /* root cause */
     StatusText words;                             /* its message */
-    bool written;                                 /* they stand in the ledger */
+    int taken;                                    /* the process + 1 whose failure it is in the ledger; 0: none */
     bool secondary;       /* a tower failed because another program has left; that one knows the root cause */
     int64_t others_ns;    /* the last sign of life of other programs' towers that this one's know of */
     bool elsewhere;       /* the failure of another program has been noticed */
@@ -90,15 +91,23 @@ static void failure_take(Supervisor *s, int first)
     const LedgerProcess *failed = &s->towers.ledger->process[first];
     if (s->status != OK) return;
     s->secondary = s->control && atomic_load(&failed->status) == ERR_COMM;
-    s->written = true;
+    s->taken = first + 1;
     root_cause(s, status_restore((Status)atomic_load(&failed->status), &failed->words));
+}
+
+/* A failure on which all towers agree. They save then, which may take any time. */
+static bool is_agreed(Status status)
+{
+    return status == ERR_NUMERIC || status == ERR_INTERRUPTED;
 }
 
 static void failure_note(Supervisor *s, int r, int wait_status)
 {
     ChildPlace at = child_place(&s->towers, r);
     int first = ledger_failed(s->towers.ledger);
-    if (first >= 0 && atomic_load(&s->towers.ledger->process[first].status) != OK && WIFEXITED(wait_status)) {
+    Status written = first < 0 ? OK : (Status)atomic_load(&s->towers.ledger->process[first].status);
+    bool in_leaving = first == s->towers.first + r && !is_agreed(written); /* it was killed after it had failed */
+    if (written != OK && (WIFEXITED(wait_status) || in_leaving)) {
         failure_take(s, first);
     } else if (WIFSIGNALED(wait_status)) {
         int number = WTERMSIG(wait_status);
@@ -110,26 +119,29 @@ static void failure_note(Supervisor *s, int r, int wait_status)
     }
 }
 
-/* When all towers have ended: a cause may be written down after what followed from it, and be explained after that. */
+/* A cause may be written down after what followed from it; and be explained, until all towers have ended. */
 static void failure_settle(Supervisor *s)
 {
-    if (!s->written || s->device_reported) return;
+    int first = ledger_failed(s->towers.ledger);
+    if (!s->taken || (s->taken == first + 1 && s->towers.alive > 0)) return;
+    if (s->hung != first - s->towers.first) s->hung = -1; /* the calls that it was in do not explain this failure */
+    s->device_reported = false;                           /* what a device says is added again */
     s->status = OK;
-    failure_take(s, ledger_failed(s->towers.ledger));
+    failure_take(s, first);
 }
 
 /* Does the process that failed first still look for a batch that fits? */
 static bool failure_explains(const Supervisor *s)
 {
-    int first = ledger_failed(s->towers.ledger), r = first - s->towers.first;
-    return first >= 0 && s->towers.pid[r] && atomic_load(&s->towers.ledger->process[first].status) == ERR_MEMORY;
+    int first = ledger_failed(s->towers.ledger);
+    return first >= 0 && s->towers.pid[first - s->towers.first] &&
+           atomic_load(&s->towers.ledger->process[first].explains);
 }
 
 static void others_abort(Supervisor *s, int r)
 {
     comm_shared_abort(s->towers.shared, r);
-    int64_t grace_ms = failure_explains(s) ? EXPLAIN_MS : GRACE_MS;
-    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + grace_ms * 1000000ll;
+    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
 }
 
 static int64_t warn_after_ns(const Supervisor *s)
@@ -151,12 +163,6 @@ static void silence_warn(Supervisor *s, int64_t now)
                  child_loads(&s->towers, silent) ? ": it is waiting for its data loader; check the storage of the data"
                                                  : "",
                  (double)s->job->comm.timeout_ms * 1e-3);
-}
-
-/* A failure on which all towers agree. They save then, which may take any time. */
-static bool is_agreed(Status status)
-{
-    return status == ERR_NUMERIC || status == ERR_INTERRUPTED;
 }
 
 /* The process whose failure is the ledger's first, or -1. */
@@ -266,7 +272,8 @@ static bool towers_are_stuck(Supervisor *s)
 static void failure_adopt(Supervisor *s, const StarEnd *failure)
 {
     if (failure->rank == star_rank(s->control) || (s->status != OK && !s->secondary)) return;
-    s->secondary = s->written = false;
+    s->secondary = false;
+    s->taken = 0;
     s->status = is_agreed((Status)failure->status) ? FAIL((Status)failure->status, "%s", failure->message)
                                                    : FAIL((Status)failure->status, "rank %d on %s: %s", failure->rank,
                                                           star_host(s->control, failure->rank), failure->message);
@@ -405,9 +412,11 @@ static void tick(Supervisor *s)
             others_abort(s, r);
         }
     }
+    failure_settle(s);
     silence_check(s);
     devices_check(s);
-    if (s->kill_at_ns && clock_ns() > s->kill_at_ns) children_kill(&s->towers);
+    int64_t grace_ns = failure_explains(s) ? EXPLAIN_MS * 1000000ll : 0;
+    if (s->kill_at_ns && clock_ns() > s->kill_at_ns + grace_ns) children_kill(&s->towers);
     console_update(&s->console);
 }
 
@@ -472,7 +481,7 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
         result_fill(&s, result);
         console_end(&s.console);
     }
-    failure_settle(&s);
+    if (s.towers.ledger) failure_settle(&s);
     if (s.status != OK) devices_check(&s);
     result->unanswered = !device_watch_end(s.devices);
     hung_stack_add(&s);
