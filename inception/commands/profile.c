@@ -7,7 +7,7 @@
 #include "towers/data/loading/loader.h"
 #include "towers/replica/replica.h"
 
-enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 4, COPY_BYTES = 128 << 20 };
+enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 12, COPY_BYTES = 128 << 20 };
 enum { ROUNDS = 7, ASK_ROUNDS = 50 };
 static const double FAST_MS = 2, LEAST_MS = 1e-4;
 

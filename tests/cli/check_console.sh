@@ -23,10 +23,10 @@ def run(columns, arguments, environment={}, resize=None):
     """What the program wrote. `resize`: the width of the window after three drawings of the bar."""
     pid, fd = pty.fork()
     if pid == 0:
+        size_set(0, columns)
         os.environ.update({'TERM': 'xterm-256color', 'LC_ALL': 'C.UTF-8', **environment})
         os.execv(towers, [towers, 'train', 'fashion_cnn', '--dataset', 'synthetic', '--threads', '1', '--workers', '1',
                           '--batch-size', '8', '--output-dir', 'runs'] + arguments)
-    size_set(fd, columns)
     text, seen = b'', 0
     while True:
         try:
@@ -78,51 +78,58 @@ def expect(good, what):
     if not good:
         failures.append(what)
 
-steps = ['--towers', '2', '--max-steps', '150', '--eval-interval', '0']
+def steps(count):
+    return ['--towers', '2', '--max-steps', str(count), '--eval-interval', '0']
+
+def draw(columns, name, arguments=[], environment={}, resize=None):
+    """The text, the drawings and the steps of a run that is long enough to be drawn, however fast or busy the machine is."""
+    for count in 1500 if resize else 150, 1500, 15000:
+        text = run(columns, steps(count) + ['--experiment', f'{name}-{count}'] + arguments, environment, resize)
+        drawn = bars(text)
+        if len(drawn) > 1 and (not resize or len(drawn[-1][0]) < resize):
+            break
+    return text, drawn, count
+
 for columns in 60, 120, 200, 30:
-    text = run(columns, steps + ['--experiment', f'w{columns}'])
-    drawn = bars(text)
+    text, drawn, count = draw(columns, f'w{columns}')
     expect(drawn, f'{columns} columns: no bar: {text[-300:]!r}')
     for lines in drawn:
         expect(len(lines[0]) < columns, f'{columns} columns: a bar of {len(lines[0])}: {lines[0]!r}')
         expect('mean_loss' in lines[0] or columns < 60, f'{columns} columns: no loss in {lines[0]!r}')
     if columns == 60:
-        expect('eta' in drawn[-1][0], f'no eta in {drawn[-1][0]!r}')
+        expect(drawn and 'eta' in drawn[-1][0], f'no eta in {drawn[-1:]!r}')
     if columns == 200:
-        for word in 'epoch', '/150', 'mean_loss', '..', 'acc', 'lr', 'img/s', 'data-wait', 'eta':
-            expect(word in drawn[-1][0], f"no '{word}' in {drawn[-1][0]!r}")
+        for word in 'epoch', f'/{count}', 'mean_loss', '..', 'acc', 'lr', 'img/s', 'data-wait', 'eta':
+            expect(drawn and word in drawn[-1][0], f"no '{word}' in {drawn[-1:]!r}")
     expect('Epoch 1, Loss: ' in text, 'no line of the epoch')
     expect('\x1b[36m' in text, 'no color')
 
-longer = ['1500' if word == '150' else word for word in steps] # time for several drawings, however fast the machine
-text = run(120, longer + ['--experiment', 'resized'], resize=50)
-drawn = bars(text)
+text, drawn, _ = draw(120, 'resized', resize=50)
 expect(drawn and len(drawn[-1][0]) < 50, f'after a resize to 50 columns: {drawn[-1][0] if drawn else text!r}')
 expect(drawn and len(drawn[0][0]) > 60, 'before the resize')
 wide = [len(lines[0]) for lines in drawn if len(lines[0]) > 50]
 expect(wide and f'\x1b[{(wide[-1] - 1) // 50}A\r\x1b[J' in text, 'the rows of the wide bar stay in the narrow window')
 
-text = run(100, steps + ['--experiment', 'view', '--towers-view'])
-drawn = bars(text)
+text, drawn, _ = draw(100, 'view', ['--towers-view'])
 expect(drawn and len(drawn[-1]) >= 3 and 'tower 0' in drawn[-1][1] and 'tower 1' in drawn[-1][2],
        f'no line for every tower: {drawn[-1] if drawn else text[-300:]!r}')
 picture(text, 'console.svg')
 expect(all(word in open('console.svg').read() for word in ('tower 0', 'tower 1', 'eta', 'tspan')), 'the picture lacks something')
 expect(text.count('\x1b[2A') >= len(drawn), 'the cursor does not return to the bar')
 
-text = run(50, steps + ['--experiment', 'narrow-view', '--towers-view'])
-for lines in bars(text):
+text, drawn, _ = draw(50, 'narrow-view', ['--towers-view'])
+for lines in drawn:
     for line in lines[1:3]:
         expect(re.fullmatch(r'  tower [01]   loss [0-9.]+ *( gradient [0-9.e+-]+ *)?( \+[0-9.]+ ms)?(  [a-z-]+)?', line) and len(line) < 50,
                f'a line of a tower that was cut: {line!r}')
 expect(not re.search(r'tower 1[^\n]* record', text), 'tower 1 records nothing')
 
-text = run(100, steps + ['--experiment', 'mono'], {'NO_COLOR': '1'})
-expect(all(lines[0].count('━') < 22 for lines in bars(text)[:-1]) and '┄' in text, 'a bar that looks full without colors')
-expect(bars(text) and not re.search(r'\x1b\[[0-9;]*m', text), 'colors in spite of NO_COLOR')
-text = run(100, steps + ['--experiment', 'ascii'], {'LC_ALL': 'C'})
-expect(bars(text) and text.isascii(), 'letters that are not ASCII in the C locale')
-text = run(100, steps + ['--experiment', 'dumb'], {'TERM': 'dumb'})
+text, drawn, _ = draw(100, 'mono', [], {'NO_COLOR': '1'})
+expect(all(lines[0].count('━') < 22 for lines in drawn[:-1]) and '┄' in text, 'a bar that looks full without colors')
+expect(drawn and not re.search(r'\x1b\[[0-9;]*m', text), 'colors in spite of NO_COLOR')
+text, drawn, _ = draw(100, 'ascii', [], {'LC_ALL': 'C'})
+expect(drawn and text.isascii(), 'letters that are not ASCII in the C locale')
+text = run(100, steps(150) + ['--experiment', 'dumb'], {'TERM': 'dumb'})
 expect('\x1b' not in text and 'step 150/150' in text, f'TERM=dumb: {text[-200:]!r}')
 
 for failure in failures:

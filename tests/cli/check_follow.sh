@@ -24,18 +24,21 @@ follow() { # mlflow|wandb RUN ARGUMENT...
 }
 
 # ---- a live run of four towers: the follower is killed, again and again; it is stopped and goes on, too
+export TOWERS_FAULT=delay:tower=0,step=1,ms=25 # so that the run is there for some seconds
 train live --towers 4 --batch-size 2 --epochs 20 --max-steps 288 &
+unset TOWERS_FAULT
 trainer=$!
 for ((i = 0; i < 500; i++)); do [ -s runs/live/metrics.jsonl ] && break; sleep 0.02; done
 for seconds in 1.3 1.5; do
-    follow mlflow runs/live &
+    "$mlflow" "$source_dir/scripts/follow_mlflow.py" runs/live >follow.out 2>&1 &
     follower=$!
     sleep $seconds
-    pkill -KILL -P $follower 2>/dev/null
+    kill -KILL $follower 2>/dev/null
     wait $follower 2>/dev/null
     follow wandb runs/live --once || complain "wandb, live: $(tail -n 3 follow.out)"
 done
 wait $trainer
+sleep 1.1 # the folders of offline runs are named by the second
 follow wandb runs/live || complain "wandb, at its first end: $(tail -n 3 follow.out)"
 train live --towers 4 --batch-size 2 --epochs 20 --max-steps 320 --resume auto || complain "the run goes on: $(tail -n 3 train.out)"
 train one --batch-size 16 --epochs 2 || complain "one: $(tail -n 3 train.out)"

@@ -23,7 +23,7 @@ launched() {
 # ---- programs that only meet
 
 # meet NAME TEXT RANK:CODE...: three programs by TOWERS_*, of which those named are started; TEXT is in the output of one of them
-port=$((20000 + RANDOM % 10000))
+port=$((10000 + RANDOM % 1500)) # each test has a range of its own
 meet() {
     local name=$1 text=$2 one rank pids=()
     shift 2
@@ -43,18 +43,18 @@ meet() {
     [[ ! -e $work/$name ]] || complain "$name: a run directory although the programs did not agree"
     row faults "${what:-$name}" "${*#*:}" "\`$text\`"
 }
-what="a program does not come" wait=3 meet missing "of 3 programs rank 1 did not connect to port" 0:7 2:7
+what="a program does not come" wait=10 meet missing "of 3 programs rank 1 did not connect to port" 0:7 2:7
 what="rank 0 does not come" wait=3 meet nobody "cannot meet rank 0 at localhost" 1:7
 what="CPU towers under a launcher without MPI" meet without-mpi "sums with MPI, but TOWERS_RANK starts programs without it" 0:5 1:5 2:5
 # fault: F46
-new build && cp "$towers" "$work/another" && echo x >>"$work/another" && echo "program=$work/another" >"$codes/before-1"
+new build && cp "$towers" "$work/another" && echo x >>"$work/another" && echo "program=$work/another; sleep 2" >"$codes/before-1" # it comes last
 what="another build on one host" meet build "rank 1 on $(hostname) runs another build of towers" 0:2 1:2 2:2
 new token && echo 'export TOWERS_TOKEN=theirs' >"$codes/before-2"
-what="a program of another job" wait=5 meet token "1 connections did not prove to be of this job (TOWERS_TOKEN, the number of programs), the last as rank 2 of 3 on " 0:7 1:7 2:2
+what="a program of another job" wait=10 meet token "1 connections did not prove to be of this job (TOWERS_TOKEN, the number of programs), the last as rank 2 of 3 on " 0:7 1:7 2:2
 grep -q 'has found the rank 0 of another job' "$codes/out-2" || complain "token: $(cat "$codes/out-2")"
 # fault: F45
 new count && echo 'export TOWERS_WORLD_SIZE=4' >"$codes/before-2"
-what="another number of programs on one host" wait=5 meet count "rank 2 on $(hostname) is one of 4 programs, but rank 0 is one of 3" 0:7 1:7 2:2
+what="another number of programs on one host" wait=10 meet count "rank 2 on $(hostname) is one of 4 programs, but rank 0 is one of 3" 0:7 1:7 2:2
 new twice && echo 'export TOWERS_RANK=1' >"$codes/before-2"
 what="two programs with one rank" meet twice "rank 1 has come twice" 0:2 1:2 2:2
 TOWERS_RANK=0 TOWERS_WORLD_SIZE=2 "$towers" "${run[@]}" >"$out" 2>"$err" </dev/null
@@ -293,7 +293,7 @@ else
         dies tower-1 KILL 1 tower4 "rank 1 on $(hostname): tower [4-7] .* killed by signal 9"
         dies tower-0 KILL 0 tower0 "tower [0-3] .* killed by signal 9"
     fi
-    dies silent-1 STOP 1 tower4 "error: .*comm-timeout.*" --comm-timeout 4
+    dies silent-1 STOP 1 tower4 "error: .*comm-timeout.*" --comm-timeout 12
     rows_match faults
 fi
 

@@ -46,10 +46,11 @@ part "bits over a bad network"
 network delay 20
 network loss 1
 new bad
-net_mpirun 4 "$towers" "${run[@]}" --towers 8 --max-steps 12 --experiment bad --comm-timeout 20 >"$out" 2>"$err" </dev/null || complain "a bad network: exit $?"
+net_mpirun 4 "$towers" "${run[@]}" --towers 8 --max-steps 12 --experiment bad --comm-timeout 60 >"$out" 2>"$err" </dev/null || complain "a bad network: exit $?"
 network plain
 codes_are bad 0 0 1 2 3
-grep -E 'no sign of life|warning' "$err" "$work"/bad/log*.txt && complain "a bad network: a false alarm"
+# The request for a connection is lost twice in one of some hundred runs: then the warning is true.
+grep -hE 'no sign of life|warning' "$err" "$work"/bad/log*.txt | grep -v 'warning: rank [0-9] on host[0-9] cannot connect to rank' && complain "a bad network: a false alarm"
 cmp "$work/one/last.safetensors" "$work/bad/last.safetensors" || complain "a bad network: other weights than on one host"
 
 part "meeting"
@@ -115,7 +116,7 @@ starts() {
         "${@:3}" >"$out" 2>"$err" </dev/null &
     launched=$!
     ((step == 0)) && return
-    for ((i = 0; i < 2400; i++)); do
+    for ((i = 0; i < 6000; i++)); do
         grep -q "\"step\":$step," "$work/$name/metrics.jsonl" 2>/dev/null && return
         [[ -s $codes/0 ]] && break
         sleep 0.05

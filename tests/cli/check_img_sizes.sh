@@ -59,8 +59,9 @@ done
     good both-parts --resume auto --max-steps 24
     same both-parts both
 }
+slow=delay:tower=0,step=1,ms=100 # so that no run ends before it is killed
 # shellcheck disable=SC2086
-for rows in 4 6 9 18; do kill_at_row killed "$rows" run killed $sides --resume auto --checkpoint-steps 1; done
+for rows in 4 6 9 18; do TOWERS_FAULT=$slow kill_at_row killed "$rows" run killed $sides --resume auto --checkpoint-steps 1; done
 good killed --resume auto
 same killed whole
 good branch --resume "$(ls -d runs/stopped-9/ckpt/step-*18)"
@@ -77,8 +78,8 @@ if ((${#mpirun[@]})); then
         good both-two $sides --freeze '*,!fc*' --unfreeze-epoch 3 --ema-decay 0.9 --towers 4 --max-steps 6
         launch=("${mpirun[@]}" 4)
         good both-two --resume auto --max-steps 13
-        kill_at_row both-two 18 run both-two --resume auto --max-steps 24 --checkpoint-steps 1
-        other_dies both-two 19 KILL run both-two --resume auto --max-steps 24 --checkpoint-steps 1
+        TOWERS_FAULT=$slow kill_at_row both-two 18 run both-two --resume auto --max-steps 24 --checkpoint-steps 1
+        TOWERS_FAULT=$slow other_dies both-two 19 KILL run both-two --resume auto --max-steps 24 --checkpoint-steps 1
         ((ended)) || complain "rank 1 was killed, and the run goes on"
         good both-two --resume auto --max-steps 24
     }

@@ -177,7 +177,7 @@ grep -q 'test mAP' "$work/learned/report.html" || complain "no mAP in the report
 "$towers" compare "$work/learned" "$work/learned" 2>&1 | grep -q 'test mAP, %' || complain "compare: $("$towers" compare "$work/learned" "$work/learned" 2>&1 | head -8)"
 
 # ---- several programs: each has evaluated a part of the images; rank 0 has all probabilities
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$work # its session's folder would be shared with other tests
 case $("$towers" doctor 2>/dev/null | grep -w mpi) in
 *"Open MPI"*) mpirun=(mpirun.openmpi --oversubscribe --bind-to none -np 2) ;;
 *MPICH*) mpirun=(mpirun.mpich -np 2) ;;

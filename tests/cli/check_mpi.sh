@@ -70,8 +70,8 @@ for mpi in openmpi mpich; do
     sums "$mpi"
     alongside overlaps "$mpi"
     alongside follows "$mpi"
-    for case in abort:2:60000:0:0 abort:5:60000:1:0 kill:2:10000:1:0 kill:3:60000:0:0 stop:2:10000:0:0 stop:2:10000:1:0 stop:5:10000:0:0 \
-        stop:5:10000:1:0 late:0:10000:0:0 abort:5:60000:1:1 kill:2:10000:0:1; do
+    for case in abort:2:60000:0:0 abort:5:60000:1:0 kill:2:30000:1:0 kill:3:60000:0:0 stop:2:30000:0:0 stop:2:30000:1:0 stop:5:30000:0:0 \
+        stop:5:30000:1:0 late:0:30000:0:0 abort:5:60000:1:1 kill:2:30000:0:1; do
         IFS=: read -r what who timeout given before <<<"$case"
         alongside leaves "$mpi" "$what" "$who" "$timeout" "$given" "$before"
     done

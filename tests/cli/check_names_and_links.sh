@@ -107,7 +107,7 @@ stopped() { # STATUS started|stepped FAULT SIGNALS...: the first signal comes wh
     TOWERS_FAULT=$fault "$towers" "${loud[@]}" --data-path small --max-steps 40 --log-interval 1 --experiment stopped >out 2>err </dev/null &
     pid=$!
     wait_until "$reached"
-    for signal in "$@"; do kill "-$signal" $pid; sleep 0.1; done
+    for signal in "$@"; do kill "-$signal" $pid; sleep 0.5; done
     wait $pid
     local status=$?
     [[ $status == "$wanted" ]] || complain "signals $*: exit $status instead of $wanted: $(cat err)"
@@ -115,9 +115,9 @@ stopped() { # STATUS started|stepped FAULT SIGNALS...: the first signal comes wh
 begin=$SECONDS
 stopped 143 started "delay:tower=0,step=1,activity=start,ms=30000" TERM
 ((SECONDS - begin < 20)) || complain "a signal in the set-up waits"
-stopped 143 stepped "delay:tower=0,step=3,ms=1500" TERM INT
+stopped 143 stepped "delay:tower=0,step=3,ms=4000" TERM INT
 [[ -f runs/stopped/ckpt/latest ]] || complain "SIGTERM, then SIGINT: nothing was saved: $(cat err)"
-stopped 130 stepped "delay:tower=0,step=3,ms=1500" INT INT
+stopped 130 stepped "delay:tower=0,step=3,ms=4000" INT INT
 [[ ! -f runs/stopped/ckpt/latest ]] || complain "SIGINT twice saves"
 
 check_end "links, pipes, names and early signals do no harm"

@@ -18,20 +18,22 @@ job=$!
 python3 - <<'PYTHON' || complain "the file while the run goes on"
 import os, time
 path, written, begun = 'collector/towers.prom', {}, time.time()
-while time.time() - begun < 100 and not os.path.exists('runs/a "run\\/last.safetensors'):
+while True:
+    over = os.path.exists('runs/a "run\\/last.safetensors') or time.time() - begun > 100
     try:
         with open(path) as file:
             text, when = file.read(), os.fstat(file.fileno()).st_mtime
     except FileNotFoundError:
+        if over: break
         continue
     assert text.endswith('\n') and text.count('towers_tower_loss{') == 3 and 'towers_restarts' not in text, text
     step = text.split('towers_step{')[1].split('} ')[1].split('\n')[0]
     written[step] = when
+    if over: break
     time.sleep(0.002)
 times = sorted(written.values())
-gaps = [b - a for a, b in zip(times, times[1:])][:-1] # the last step is always written
 assert times, 'the run wrote nothing'
-assert all(gap > 0.5 for gap in gaps), gaps # a second; a busy machine writes later than it decides
+assert len(times) <= times[-1] - times[0] + 3, times # once a second, and at the last step; a busy machine may write late
 PYTHON
 wait $job
 [[ -z $(ls -A collector | grep -v '^towers.prom$') ]] || complain "left in the folder: $(ls -A collector)"

@@ -8,7 +8,8 @@ needs_python
 small_data "$work/data" 203 90 || exit $?
 needs_faults "$work/data"
 
-mkdir "$work/runs"
+mkdir "$work/runs" "$work/tmp"
+export TMPDIR=$work/tmp # the folder of Open MPI's sessions would be shared with other tests
 tries() { # TOWERS FIRST_SEED COUNT
     python3 "$source_dir/tests/support/random_runs.py" "$1" "$work/data" "$work/runs" "$2" "$3"
 }

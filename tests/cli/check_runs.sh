@@ -18,7 +18,7 @@ PYTHONPATH=$source_dir/scripts PYTHONDONTWRITEBYTECODE=1 python3 -c '
 import follow_run
 settings = follow_run.settings("runs/none # from x")
 assert (settings["experiment"], settings["epochs"]) == ("none # from x", "0"), settings' || complain "the settings that a follower reads"
-train lives --towers 2 --max-steps 100000 --eval-interval 0 --metrics-interval 4 --batch-size 1 & # its first epoch is long
+train lives --towers 2 --max-steps 100000 --eval-interval 0 --metrics-interval 4 --batch-size 1 --checkpoint-steps 100 & # whose rows come within an epoch
 trainer=$!
 for ((i = 0; i < 300; i++)); do [ -s runs/lives/metrics.jsonl ] && break; sleep 0.1; done
 "$towers" runs --json >living.json || complain "runs of a live run: $(cat err)"

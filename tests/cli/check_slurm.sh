@@ -12,7 +12,7 @@ for program in munged slurmctld slurmd sbatch; do command -v $program >/dev/null
 "$towers" doctor 2>/dev/null | grep -q 'Open MPI' || skip "this build has no Open MPI"
 small_data "$work/data" 96 30 || exit $?
 
-port=$((20000 + RANDOM % 10000)) daemons=()
+port=$((14000 + RANDOM % 1500)) daemons=()
 tear_down() {
     scancel --full --signal=KILL --user=root 2>/dev/null
     for pid in "${daemons[@]}"; do kill "$pid"; done 2>/dev/null
@@ -92,7 +92,7 @@ export PATH=$work/bin:$PATH TMPDIR=$work TOWERS_OUTPUT_DIR=$work/runs TOWERS_DAT
     ASAN_OPTIONS=detect_leaks=0
 needs_faults "$work/data"
 
-job=$(sbatch --parsable --cpus-per-task=1 --time=1 --signal=USR1@50 "$source_dir/examples/slurm/cpu.sbatch" fashion_cnn) || complain "sbatch refuses examples/slurm/cpu.sbatch"
+job=$(sbatch --parsable --cpus-per-task=1 --time=2 --signal=USR1@70 "$source_dir/examples/slurm/cpu.sbatch" fashion_cnn) || complain "sbatch refuses examples/slurm/cpu.sbatch"
 fast=1 towers train fashion_cnn --device cpu --towers 8 --experiment one >"$out" 2>"$err" </dev/null || complain "one program: $(tail -n 3 "$err")"
 if [[ -x $gpu_towers ]]; then
     gpu_job=$(TOWERS_MAX_STEPS=2 TOWERS_BATCH_SIZE=1 TOWERS_REDUCE=ordered sbatch --parsable --cpus-per-task=1 --gpus-per-node=2 "$source_dir/examples/slurm/gpu.sbatch" fashion_cnn) ||

@@ -9,7 +9,7 @@ needs_faults "$work/data"
 
 batch=(--towers 2 --batch-size 8)
 run() { # NAME ARGUMENT...
-    timeout -s KILL 120 "$towers" train fashion_cnn --data-path "$work/data" --threads 1 "${batch[@]}" --eval-interval 0 \
+    timeout -s KILL 400 "$towers" train fashion_cnn --data-path "$work/data" --threads 1 "${batch[@]}" --eval-interval 0 \
         --epochs 100 --device cpu --quiet --output-dir "$work" --experiment "$@" >/dev/null 2>"$work/err" </dev/null ||
         complain "$1: exit $?: $(tail -3 "$work/err")"
 }

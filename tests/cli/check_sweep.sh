@@ -40,7 +40,7 @@ done >warned
 # ---- killed and stopped, again and again
 stops=0
 for seconds in 0.05 0.1 0.2 0.3 0.15 0.4 0.25; do
-    "$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null &
+    TOWERS_FAULT=delay:tower=0,step=1,ms=20 "$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null &
     sweep=$!
     sleep $seconds
     signal=KILL

@@ -47,7 +47,8 @@ good average-parts --ema-decay 0.9 --opt momentum --resume auto --max-steps 24
 same average-parts average
 
 # Killed while it runs, once it has come so far: what is left is a state that continues exactly.
-for rows in 4 9 12 13 17; do kill_at_row killed "$rows" run killed --resume auto --checkpoint-steps 1; done
+slow=delay:tower=0,step=1,ms=60 # so that no run ends before it is killed
+for rows in 4 9 12 13 17; do TOWERS_FAULT=$slow kill_at_row killed "$rows" run killed --resume auto --checkpoint-steps 1; done
 good killed --resume auto
 same killed whole
 
@@ -71,8 +72,8 @@ if ((${#mpirun[@]})); then
     good branch-2 --resume "$(ls -d runs/at-12/ckpt/step-*12)"
     cmp -s runs/branch-2/last.safetensors runs/four/last.safetensors || complain "a branch in two programs has other weights"
     for rows in 10 12 13; do
-        kill_at_row killed-2 "$rows" run killed-2 --towers 4 --resume auto --checkpoint-steps 1
-        other_dies "others-$rows" "$rows" KILL run "others-$rows" --towers 4 --checkpoint-steps 1
+        TOWERS_FAULT=$slow kill_at_row killed-2 "$rows" run killed-2 --towers 4 --resume auto --checkpoint-steps 1
+        TOWERS_FAULT=$slow other_dies "others-$rows" "$rows" KILL run "others-$rows" --towers 4 --checkpoint-steps 1
         ((ended)) || complain "rank 1 was killed behind step $rows, and the run goes on"
         launch=()
         good "others-$rows" --resume auto
@@ -81,7 +82,7 @@ if ((${#mpirun[@]})); then
     done
     good killed-2 --resume auto
     same killed-2 four
-    other_dies stopped-2 12 TERM run stopped-2 --towers 4
+    TOWERS_FAULT=$slow other_dies stopped-2 12 TERM run stopped-2 --towers 4
     ((ended)) || complain "rank 1 was asked to stop behind step 12, and the run goes on"
     good stopped-2 --resume auto
     same stopped-2 four

@@ -118,7 +118,7 @@ towers_that_go() {
     TOWERS_FAULT="kill:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: killed by signal 9" kill
     TOWERS_FAULT="exit:tower=0,step=5,activity=backward" ended 7 "tower 0 (process 0), step 5, activity backward: ended unexpectedly with exit code 42" exit
     TOWERS_FAULT="kill:tower=5,step=5" ended 7 "tower 5 (process 1), step 5, activity forward: killed by signal 9" kill-virtual --towers 8 --processes 2 --batch-size 2
-    TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 6.0 s" hang --comm-timeout 6
+    TOWERS_FAULT="hang:tower=1,step=5" ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 12.0 s" hang --comm-timeout 12
     # fault: F31 (and it wrote where it hangs before it was killed)
     local calls=$work/hang/stack-tower-1.txt
     grep -qF "; the calls it was in are in $calls" "$err" || complain "hang: the calls are not named: $(cat "$err")"
@@ -244,9 +244,9 @@ late_trainer() {
 # ---- stopped and continued: no false timeout
 # fault: F37
 paused() {
-    delay=20 started paused --max-steps 60 --log-interval 1 --comm-timeout 5
+    delay=20 started paused --max-steps 200 --log-interval 1 --comm-timeout 12
     kill -STOP "$pid" $(pgrep -P "$pid")
-    sleep 7
+    sleep 14
     kill -CONT "$pid" $(pgrep -P "$pid")
     finished 0 ""
 }

@@ -63,7 +63,7 @@ left() {
 # fault: F31 F32
 stuck() {
     given=(LD_PRELOAD="$shim" FAIL_CALL=kill:1+ TOWERS_FAULT="hang:tower=1,step=5")
-    ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 4.0 s" stuck --comm-timeout 4
+    ended 7 "tower 1 (process 1), step 5, activity forward: no sign of life for 12.0 s" stuck --comm-timeout 12
     says stuck '^warning: tower 1 \(process 1\), step 5, activity forward: no sign of life for [0-9]+ s'
     says stuck '^warning: .*killed, but process [0-9]* does not end'
     ended 0 "" stuck --resume auto
@@ -73,7 +73,7 @@ stuck() {
 behind() {
     local batch=(--tower-batch 1,200)
     given=(TOWERS_FAULT="hang:tower=1,step=2,activity=backward")
-    ended 7 "tower 1 (process 1), step 2, activity backward: no sign of life for 4.0 s" behind --comm-timeout 4
+    ended 7 "tower 1 (process 1), step 2, activity backward: no sign of life for 12.0 s" behind --comm-timeout 12
     says behind '^warning: collectives: rank 0 waits in collective [0-9]+, an? [^;]*, for [0-9.]+ s; rank 1 ended collective [0-9]+, '
 }
 
@@ -110,7 +110,7 @@ blocked() {
 # fault: F37
 crawl() {
     given=(TOWERS_FAULT="crawl:tower=0,step=3,ms=16000")
-    ended 0 "" crawl --comm-timeout 8
+    ended 0 "" crawl --comm-timeout 12
     grep -q 'warning: .*step 3, ' "$err" && complain "crawl: a warning: $(cat "$err")" # a busy machine may be silent elsewhere
 }
 # Tower 1, which has waited for tower 0 for 16 s, gets no processor when tower 0 has come: both are in the sum then, but one has just
@@ -133,8 +133,8 @@ wakes_late() {
 }
 # fault: F22 (the data stalls: the loader is named, not the sum, and the run goes on)
 stall() {
-    given=(TOWERS_FAULT="delay:tower=0,step=12,activity=data,ms=6000")
-    ended 0 "" stall --comm-timeout 8
+    given=(TOWERS_FAULT="delay:tower=0,step=12,activity=data,ms=12000")
+    ended 0 "" stall --comm-timeout 16
     says stall 'tower 0 \(process 0\), step 12, activity data: no sign of life for [0-9]+ s: it is waiting for its data loader'
 }
 

@@ -8,7 +8,7 @@ small_data "$work/data" 64 12 || exit $?
 export TMPDIR=$work XDG_CACHE_HOME=$work/cache ASAN_OPTIONS=detect_leaks=0
 run=(train fashion_cnn --data-path "$work/data" --workers 1 --towers 4 --batch-size 1 --max-steps 4 --checkpoint-steps 2
     --eval-batch-size 4 --eval-interval 1 --log-interval 1 --summary-interval 0 --output-dir "$work" --comm-timeout 120 --reduce ordered)
-port=$((20000 + RANDOM % 10000))
+port=$((12000 + RANDOM % 1500))
 
 # programs NAME COUNT ARGUMENT...: as many as there are hosts, one on each; exit codes in $codes. Variables of all: FAKE_GPUS. before_RANK
 # is evaluated in one of them, and may set other variables and `more` arguments.

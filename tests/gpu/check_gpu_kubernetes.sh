@@ -58,7 +58,7 @@ small_data "$work/data" 64 12 || exit $?
 mkdir "$work/bin" "$work/runs"
 ln -s "$gpu_towers" "$work/bin/towers"
 export PATH=$work/bin:$PATH TMPDIR=$work ASAN_OPTIONS=detect_leaks=0 FAKE_GPUS=1 TOWERS_MAX_STEPS=2 TOWERS_BATCH_SIZE=1 TOWERS_WORKERS=1 TOWERS_EVAL_BATCH_SIZE=4 \
-    TOWERS_REDUCE=ordered PET_NNODES=2 PET_NPROC_PER_NODE=auto PET_MASTER_ADDR=localhost PET_MASTER_PORT=$((20000 + RANDOM % 10000))
+    TOWERS_REDUCE=ordered PET_NNODES=2 PET_NPROC_PER_NODE=auto PET_MASTER_ADDR=localhost PET_MASTER_PORT=$((17600 + RANDOM % 1500))
 # A small network, and folders of this machine in place of those mounted.
 command=$(sed "s|inception_v3|fashion_cnn|; s|/data|$work/data|; s|/runs|$work/runs|" "$work/command")
 FAKE_GPUS=2 towers train fashion_cnn --data-path "$work/data" --output-dir "$work/runs" --experiment one >"$out" 2>"$err" </dev/null || complain "one program: $(tail -n 3 "$err")"

@@ -96,7 +96,7 @@ grep -q '"passed": "no"' "$work/results/ops.json" || fail "ops passed"
 # A sanitizer that was cut off is neither clean nor unclean.
 printf '#!/bin/sh\nsleep 900\n' >"$work/b/compute-sanitizer"
 chmod +x "$work/b/compute-sanitizer"
-PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 5 ops >"$work/run"
+PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data /d --out "$work/results" --seconds 10 ops >"$work/run"
 grep -q '"clean": "cut off"' "$work/results/ops.json" || fail "a sanitizer was cut off: $(cat "$work/results/ops.json")"
 # The whole script in a world where everything is slow: it ends in time when the build does not, which the next call continues; then
 # the budget is kept, every part says what it lacks, and there are tables. Another machine continues with the plans that were found.
@@ -124,7 +124,7 @@ rehearse() { # SECONDS ARGUMENT...: one call, within this time
         OUT="$work/total" "$source/scripts/gpu_check.sh" "${@:2}" >"$work/run" 2>&1 && fail "a run with problems ended well"
     [ $((SECONDS - begun)) -lt "$1" ] || fail "gpu_check.sh ${*:2} took $((SECONDS - begun)) s: $(cat "$work/run")"
 }
-rehearse 14 --total 30 # which the configuration and the build share
+rehearse 20 --total 30 # which the configuration and the build share
 grep -q 'ARCHITECTURES=80;90' "$work/built.asked" || fail "the build is not for the GPUs that are here: $(cat "$work/built.asked")"
 grep -q 'the build was cut off after .* the next call continues it' "$work/run" || fail "a slow build: $(cat "$work/run")"
 touch "$work/built"

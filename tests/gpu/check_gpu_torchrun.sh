@@ -13,7 +13,7 @@ mkdir "$work/bin"
 ln -s "$gpu_towers" "$work/bin/towers"
 printf '#!/bin/sh\nfor i in $(seq "$FAKE_GPUS"); do echo "GPU $i: Fake GPU"; done\n' >"$work/bin/nvidia-smi"
 chmod +x "$work/bin/nvidia-smi"
-export PATH=$work/bin:$PATH TMPDIR=$work ASAN_OPTIONS=detect_leaks=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 10000))
+export PATH=$work/bin:$PATH TMPDIR=$work ASAN_OPTIONS=detect_leaks=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((19200 + RANDOM % 700))
 run=(fashion_cnn --data-path "$work/data" --workers 1 --batch-size 1 --max-steps 6 --checkpoint-steps 2 --eval-batch-size 4 --log-interval 1
     --summary-interval 0 --output-dir "$work" --comm-timeout 120 --reduce ordered)
 

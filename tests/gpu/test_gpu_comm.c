@@ -828,9 +828,9 @@ static Status late_one(Comm *comm, Device *device, float *grads, int rank, Seen 
 
 TEST_WITH(test_late_one_ends_all, fake_as_new, NULL)
 {
-    Group g = {.body = late_one, .config.timeout_ms = 2000};
+    Group g = {.body = late_one, .config.timeout_ms = 6000};
     group_live(&g, 3, 3);
-    check_reports(&g, 5, "did not end within 2.0 s (--comm-timeout)", "left the run; the others");
+    check_reports(&g, 5, "did not end within 6.0 s (--comm-timeout)", "left the run; the others");
     group_end(&g);
 }
 
@@ -893,9 +893,8 @@ TEST_WITH(test_failing_rank_ends_the_run, fake_as_new, NULL)
             if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %" PRId64 ": rank %d hung", fail_at, r);
             if (run.seen->rank[r].alive) fail_msg("call %" PRId64 ": rank %d left objects", fail_at, r);
         }
-        const char *failed = run.seen->rank[1].failed; /* maybe the last question of a run: then rank 0 is through */
-        bool asked_last = run.seen->rank[0].status == OK && (may_fail(failed) || !strcmp(failed, "cudaEventQuery"));
-        if (!asked_last && (run.seen->rank[0].status == OK) != (run.seen->rank[1].status == OK))
+        /* Rank 0 is through only if rank 1 has given its part of every sum: it may have failed behind the last. */
+        if (run.seen->rank[1].status == OK && run.seen->rank[0].status != OK)
             fail_msg("call %" PRId64 " (%s): rank 0: '%s', rank 1: '%s'", fail_at, run.seen->rank[1].failed,
                      run.seen->rank[0].message, run.seen->rank[1].message);
         ended += st != OK;

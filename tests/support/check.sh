@@ -75,15 +75,17 @@ together() {
 }
 
 kill_at_row() {
-    local name=$1 rows=$2 job
+    local name=$1 rows=$2 job pid='' before
     shift 2
+    before=$(cat "runs/$name/.lock" 2>/dev/null) # of an earlier start, as its rows are
     "$@" &
     job=$!
-    for ((i = 0; i < 2000; i++)); do
-        (($(wc -l 2>/dev/null <"runs/$name/metrics.jsonl" || echo 0) >= rows)) && break
+    for ((i = 0; i < 6000; i++)); do
+        pid=$(cat "runs/$name/.lock" 2>/dev/null)
+        [[ $pid && $pid != "$before" ]] && (($(wc -l 2>/dev/null <"runs/$name/metrics.jsonl" || echo 0) >= rows)) && break
         sleep 0.01
     done
-    kill -KILL "$(cat "runs/$name/.lock")" || complain "$name ended before it was killed"
+    kill -KILL "$pid" || complain "$name ended before it was killed"
     wait $job 2>/dev/null
     for ((i = 0; i < 500; i++)); do flock -n "runs/$name/.lock" true && break; sleep 0.02; done
 }

@@ -60,10 +60,12 @@ all_codes() {
 }
 
 other_dies() {
-    local name=$1 rows=$2 signal=$3 job lead
+    local name=$1 rows=$2 signal=$3 job lead before
     shift 3
+    before=$(cat "runs/$name/.lock" 2>/dev/null) # of an earlier start, as its rows are
     "$@" &
     job=$!
+    wait_until bash -c '[[ -s $1 && $(cat "$1") != "$2" ]]' - "runs/$name/.lock" "$before"
     wait_until awk -v rows="$rows" 'END { exit NR < rows }' "runs/$name/metrics.jsonl" || complain "$name has no $rows rows: $(cat "$err")"
     lead=$(cat "runs/$name/.lock")
     kill "-$signal" $(pgrep -P "$(ps -o ppid= "$lead" | tr -d ' ')" '^towers$' | grep -vx "$lead") || complain "$name ended before"

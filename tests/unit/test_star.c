@@ -601,7 +601,7 @@ TEST(test_death)
 {
     run(dies, TIMEOUT_MS, 1);
     run(lose_the_root, TIMEOUT_MS, 0);
-    run(is_silent, 3000, 2);
+    run(is_silent, 8000, 2);
     run(are_suspended, TIMEOUT_MS, -1);
 }
 

@@ -5,7 +5,7 @@
  * slow:D (thermal slowdown), bare:D (an older GPU: no energy, ECC, links, reasons and events), mig:D (a GPU in MIG mode, of which the
  * program has a slice), and from the third reading on ecc:D, lost:D, hang:D (calls do not return), xid:D=NUMBER, other:D=NUMBER (an
  * XID of another slice). FAKE_NVML_LOG: a file that receives the process of each nvmlInit, and "later" at each device's third
- * reading. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
+ * reading. FAKE_NVML_BEHIND: a file without which nothing is later. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
 #include "kernels/cuda/nvml.h"
 
 #include "kernels/clock.h"
@@ -57,6 +57,12 @@ static bool is_slice(NvmlDevice device)
     return device >= slices && device < slices + DEVICES;
 }
 
+static bool is_later(NvmlDevice device)
+{
+    const char *behind = getenv("FAKE_NVML_BEHIND");
+    return device->readings >= LATER && (!behind || access(behind, F_OK) == 0);
+}
+
 /* The code for any call about a device. */
 static unsigned device_enter(const char *of, NvmlDevice device)
 {
@@ -66,8 +72,8 @@ static unsigned device_enter(const char *of, NvmlDevice device)
         fprintf(stderr, "fake NVML: %s: not a device: %p\n", of, (void *)device);
         abort();
     }
-    while (device->hangs && device->readings >= LATER) hangs = true, pause();
-    return device->loses && device->readings >= LATER ? NVML_LOST : NVML_DONE;
+    while (device->hangs && is_later(device)) hangs = true, pause();
+    return device->loses && is_later(device) ? NVML_LOST : NVML_DONE;
 }
 
 #define ENTER(device)                                                                                                  \
@@ -279,7 +285,7 @@ unsigned nvmlDeviceGetTotalEccErrors(NvmlDevice device, unsigned type, unsigned 
     ENTER(device);
     CHECK(errors && type <= NVML_UNCORRECTED && counter <= 1);
     if (device->bare) return NOT_SUPPORTED;
-    bool now = device->ecc && device->readings >= LATER;
+    bool now = device->ecc && is_later(device);
     *errors = type == NVML_CORRECTED ? 5 : counter == NVML_SINCE_DRIVER ? 2 + now : 9;
     return NVML_DONE;
 }
@@ -349,7 +355,7 @@ unsigned nvmlEventSetWait_v2(NvmlEvents events, NvmlEvent *event, unsigned ms)
     if (mute) return UNKNOWN;
     for (int i = 0; i < DEVICES; i++) {
         struct nvmlDevice_st *d = &devices[i];
-        if (!d->xid || !d->registered || d->readings < LATER) continue;
+        if (!d->xid || !d->registered || !is_later(d)) continue;
         unsigned instance = d->other ? OTHER_SLICE : d->mig ? (unsigned)i : NVML_NO_INSTANCE;
         *event = (NvmlEvent){d, NVML_EVENT_XID, (unsigned long long)d->xid, instance, instance};
         d->xid = 0;
