@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Borrowed names: those of docs/results/conformance.md that are refused end with exit code 2 and say what to use; where torch, torchvision
-# and timm are installed, scripts/conformance.py compares all of them again and finds the verdicts of the page.
+# and timm are installed, scripts/conformance.py compares all of them again and finds the verdicts of the page, and weights that timm
+# has saved give its probabilities.
 . "$1/tests/support/check.sh"
 page=$source_dir/docs/results/conformance.md
 
@@ -28,8 +29,9 @@ for recipe in $recipes; do
     grep -qF "\`--recipe $recipe\`" <<<"$rows" || complain "$page has no row of the recipe $recipe"
 done
 
-python_with() { # MODULES: sets python to one that has them, or to nothing
-    for python in "${TORCH_PYTHON:-}" "${XDG_CACHE_HOME:-$HOME/.cache}/towers/torch/bin/python" python3 ''; do
+kept=${XDG_CACHE_HOME:-$HOME/.cache}/towers
+python_with() { # MODULES [PYTHON]...: sets python to one that has them, or to nothing
+    for python in "${TORCH_PYTHON:-}" "$kept/torch/bin/python" "${@:2}" python3 ''; do
         [ -z "$python" ] || ! "$python" -c "import $1" 2>/dev/null || return 0
     done
 }
@@ -39,6 +41,41 @@ if [ -n "$python" ]; then
     "$python" "$source_dir/scripts/conformance.py" --check "$towers" "$page" >"$out" 2>"$err" || complain "$(grep WRONG "$out"; cat "$err")"
 else
     left_out "borrowed names against the packages: no Python with torch, torchvision and timm"
+fi
+
+# Weights as timm saves them, of networks that only timm has, and of one that both have.
+python_with 'torch, timm, PIL' "$kept/timm/bin/python" # which scripts/fidelity.sh has installed
+if [ -n "$python" ]; then
+    cat >"$work/saves.py" <<'PYTHON'
+import sys, numpy, timm, torch
+from PIL import Image
+name, folder = sys.argv[1:]
+torch.manual_seed(7)
+network = timm.create_model(name, num_classes=5)
+for module in network.modules():
+    if isinstance(module, torch.nn.BatchNorm2d):
+        module.running_mean.normal_(0, 0.1)
+        module.running_var.uniform_(0.5, 1.5)
+network.get_classifier().weight.data.normal_(0, 0.1)  # so that images differ
+torch.save(network.state_dict(), f"{folder}/{name}.pth")
+pixels = numpy.random.default_rng(3).integers(0, 256, (139, 139, 3), dtype=numpy.uint8)
+Image.fromarray(pixels).save(f"{folder}/pixels.png")
+images = (torch.tensor(pixels).double().permute(2, 0, 1)[None] / 255 - 0.5) / 0.5
+with torch.no_grad():
+    print(network.double().eval()(images).softmax(1)[0].tolist())
+PYTHON
+    for name in inception_v4 inception_resnet_v2 resnet18; do
+        "$python" "$work/saves.py" $name "$work" >"$work/wanted" 2>"$err" || complain "timm's $name: $(tail -n 1 "$err")"
+        "$towers" predict $name --weights "$work/$name.pth" "$work/pixels.png" --device cpu --img-size 139 --eval-resize 139 --classes 5 \
+            --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5 --json >"$out" 2>"$err" || complain "$name with timm's weights: $(tail -n 1 "$err")"
+        python3 -c '
+import json, sys
+wanted, found = json.load(open(sys.argv[1])), {p["class"]: p["probability"] for p in json.load(open(sys.argv[2]))["predictions"]}
+assert max(abs(found[k] / p - 1) for k, p in enumerate(wanted)) < 3e-6, (wanted, found)' "$work/wanted" "$out" 2>"$err" || complain "$name: $(tail -n 1 "$err")"
+        rm -f "$work/$name.pth"
+    done
+else
+    left_out "weights that timm has saved: no Python with torch and timm"
 fi
 
 # The critic that Towers is timed beside scores real and generated images in one pass, too, after those of the penalty.
