@@ -18,6 +18,7 @@
 #include <errno.h>
 
 #include "kernels/clock.h"
+#include "kernels/cuda/check.h"
 #include "nccl_sync/comm_nccl.h"
 #include "nccl_sync/link.h"
 
@@ -64,10 +65,20 @@ static void nccl_end(NcclComm *c)
     c->nccl = NULL;
 }
 
+/* NCCL has no code for a lack of memory, of the device or of the host; its last message tells (NCCL's checks.h, alloc.h). A
+ * message may be older than a failure of another rank. */
+static bool lacks_memory(ncclResult_t result, const char *message)
+{
+    bool own = result == ncclUnhandledCudaError || result == ncclSystemError;
+    return own && (strstr(message, "out of memory") || strstr(message, "Failed to malloc"));
+}
+
 Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
 {
-    Status st = FAIL(ERR_COMM, "NCCL: %s in %s (%s)", ncclGetErrorString(result), what,
-                     c->nccl ? ncclGetLastError(c->nccl) : "no communicator");
+    const char *message = ncclGetLastError(c->nccl); /* that of the process, with or without a communicator */
+    bool memory = lacks_memory(result, message);
+    Status st = FAIL(memory ? ERR_MEMORY : ERR_COMM, "NCCL: %s in %s (%s)%s", ncclGetErrorString(result), what, message,
+                     memory ? CUDA_MEMORY_REMEDY : "");
     nccl_leave(c);
     return st;
 }

@@ -873,6 +873,31 @@ TEST_WITH(test_killed_one_ends_all, fake_as_new, NULL)
     group_end(&g);
 }
 
+/* NCCL lacks memory: the run ends as for any other lack of memory, and says what to do. */
+static const char *starved;
+
+static void start_starved(int rank)
+{
+    if (rank == 1) fake_gpu_fail_memory(starved);
+}
+
+TEST_WITH(test_memory_of_nccl, fake_as_new, NULL)
+{
+    static const char *const calls[] = {"ncclCommInitRankConfig", "ncclAllReduce"};
+    for (int i = 0; i < 2; i++) {
+        GpuRun run;
+        starved = calls[i];
+        gpu_run_open(&run, 2, 2);
+        run.on_start = start_starved;
+        (void)gpu_run_live(&run);
+        const char *message = run.seen->rank[1].message;
+        if (run.seen->rank[1].status != ERR_MEMORY || !strstr(message, "'out of memory'): use a smaller batch") ||
+            run.seen->rank[0].status != ERR_COMM)
+            fail_msg("%s: '%s', rank 0: '%s'", starved, message, run.seen->rank[0].message);
+        gpu_run_close(&run);
+    }
+}
+
 /* A whole run of two ranks in which a call of one fails: both end, neither hangs. */
 static int64_t fail_at;
 

@@ -270,6 +270,7 @@ TEST(test_rank_that_dies)
     comm_shared_abort(g.shared, 1); /* as the supervisor does */
     group_wait(&g, 1u << 1);
     all_report(&g, 1u << 1, "tower process 1 has left the run");
+    assert_true(comm_shared_follows(g.shared, 0) && !comm_shared_follows(g.shared, 1));
     group_end(&g);
 }
 
@@ -376,6 +377,7 @@ TEST(test_rank_that_never_comes)
                     strstr(g.seen->message[2], "tower process 1 did not arrive at the collective within 4.0 s");
     if (!reported) fail_msg("'%s', '%s'", g.seen->message[0], g.seen->message[2]);
     assert_true(now_ms() - before >= 4000);
+    for (int r = 0; r < 3; r++) assert_true(comm_shared_follows(g.shared, r)); /* the late one is told so by the others */
     assert_int_equal(g.seen->status[1], OK);
     group_end(&g);
 }

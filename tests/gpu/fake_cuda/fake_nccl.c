@@ -76,6 +76,7 @@ static int64_t reduced;
 static int version = FAKE_GPU_NCCL_VERSION, groups;
 static void (*on_abort)(void);
 static ncclResult_t broken;
+static const char *last_message = "no details";
 static GpuWindows windows;
 static ncclComm_t of_group;
 
@@ -199,8 +200,13 @@ const char *ncclGetErrorString(ncclResult_t result)
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-    (void)comm;
-    return "no details";
+    (void)comm; /* nccl.h: "currently unused and can be set to NULL" */
+    return last_message;
+}
+
+void fake_nccl_message(const char *message)
+{
+    last_message = message;
 }
 
 ncclResult_t ncclMemAlloc(void **made, size_t bytes)
