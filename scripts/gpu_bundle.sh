@@ -11,9 +11,18 @@ mkdir -p "$bundle"/{include,lib/pkgconfig,bin,proto,data}
 
 multi=$(gcc -print-multiarch 2>/dev/null || true)
 
+# With what a static library was built, but for the system's; stubs replace two of them below, which were built with dozens.
+libraries_of() { # PKG_CONFIG_NAME
+    case $1 in
+    libcurl | libarchive) pkg-config --libs-only-l "$1" ;;
+    *) pkg-config --static --libs-only-l "$1" | tr ' ' '\n' | grep -vxE -- '|-l(m|c|dl|rt|pthread)' | paste -sd ' ' ;;
+    esac
+}
+
 # take PKG_CONFIG_NAME HEADER... : copy the headers and the library (static if available), and write a .pc file for the copy
 take() {
-    local name=$1 libdir includedir flag library
+    local name=$1 libdir includedir flag library libraries
+    libraries=$(libraries_of "$name")
     shift
     libdir=$(pkg-config --variable=libdir "$name")
     includedir=$(pkg-config --variable=includedir "$name")
@@ -23,11 +32,11 @@ take() {
         mkdir -p "$bundle/include/$(dirname "$header")"
         cp "$includedir/$header" "$bundle/include/$header"
     done
-    for flag in $(pkg-config --libs-only-l "$name"); do
+    for flag in $libraries; do
         library=lib${flag#-l}
         if [ -f "$libdir/$library.a" ]; then
             cp "$libdir/$library.a" "$bundle/lib/"
-        else
+        else # fails if the library is not installed
             cp -L "$libdir/$library.so" "$bundle/lib/$library.so"
             soname=$(objdump -p "$libdir/$library.so" | sed -n 's/^ *SONAME *//p')
             ln -sf "$library.so" "$bundle/lib/$soname"
@@ -35,7 +44,7 @@ take() {
     done
     # shellcheck disable=SC2016 # pcfiledir is pkg-config's variable
     printf 'prefix=${pcfiledir}/../..\nName: %s\nDescription: %s\nVersion: %s\nLibs: -L${prefix}/lib %s\nCflags: -I${prefix}/include\n' \
-        "$name" "$name" "$(pkg-config --modversion "$name")" "$(pkg-config --libs-only-l "$name")" >"$bundle/lib/pkgconfig/$name.pc"
+        "$name" "$name" "$(pkg-config --modversion "$name")" "$libraries" >"$bundle/lib/pkgconfig/$name.pc"
 }
 take jansson jansson.h jansson_config.h
 take yaml-0.1 yaml.h
