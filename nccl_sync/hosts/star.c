@@ -191,11 +191,11 @@ bool peer_receive(Peer *peer)
 }
 
 /* Whether a frame cannot be taken yet: bytes, before those that came first have been taken, unless nobody will take them
- * any more; a part of a file, while another one is being written. */
+ * any more; a part of a file, while another one is being written, or as long as rank 0 may still say who takes files. */
 static bool frame_waits(const Star *c, const Peer *peer, StarKind kind)
 {
     if (kind == STAR_BYTES) return peer->bytes && !c->failed && !c->watching;
-    return (kind == STAR_FILE || kind == STAR_PIECE) && c->taking >= 0;
+    return (kind == STAR_FILE || kind == STAR_PIECE) && (c->taking >= 0 || (!c->take && !c->watching));
 }
 
 /* All complete frames of a peer, and then its end. */

@@ -91,7 +91,8 @@ bool star_orphaned(Star *star);
 
 /* On rank 0: called for each STAR_FILE and STAR_PIECE of another rank, by any thread that calls the star, one at a
  * time and without the star's lock, so that heartbeats go on while it writes. False: rank 0 does not want the file
- * of this head. NULL ends it. Not before the last barrier or gathering, which hold no lock. */
+ * of this head. NULL ends it. Not before the last barrier or gathering, which hold no lock; before star_watch, which files
+ * wait for that come earlier. */
 typedef bool StarTake(void *context, int rank, StarKind kind, const void *content, size_t bytes);
 void star_take(Star *star, StarTake *take, void *context);
 /* To rank 0, from another rank. Waits until the message can be queued: ERR_COMM if rank 0 is gone, or takes nothing: for
