@@ -30,7 +30,7 @@ same() { # NAME OF_NAME
     good four-processes $sides --towers 4 --processes 2
 }
 same four-processes four
-diff <(head -n 6 runs/whole/metrics.jsonl | timeless /dev/stdin) <(timeless runs/small/metrics.jsonl) >/dev/null ||
+diff <(timeless <(head -n 6 runs/whole/metrics.jsonl)) <(timeless runs/small/metrics.jsonl) >/dev/null ||
     complain "the first epoch is not that of a run of its size"
 for text in 'images of 8 x 8 pixels after step 0' 'images of 12 x 12 pixels after step 6' 'images of 16 x 16 pixels after step 18'; do
     grep -q "$text" runs/whole/log.txt || complain "log.txt does not say: $text"
