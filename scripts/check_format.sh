@@ -17,7 +17,7 @@ for example in tests/examples/*.patch; do
     patch -p1 -F0 --dry-run -s -r- <"$example" >&2 || { echo "format: $example does not apply: take over what changed around it" >&2; exit 1; }
 done
 if command -v codespell >/dev/null; then
-    codespell -q 3 --skip '*.proto,golden_*,*/corpus/*,imagenet.txt' -L te,inout,ans,nd,fo,trian README.md docs kernels nccl_sync towers inception scripts tests
+    codespell -q 3 --skip '*.proto,golden_*,*/corpus/*,imagenet.txt' -L te,inout,ans,nd,fo,trian,caf,abd README.md docs kernels nccl_sync towers inception scripts tests
 else
     echo "SKIPPED: codespell is not installed" >&2
     formatted=77
