@@ -18,7 +18,6 @@
 #include <errno.h>
 
 #include "kernels/clock.h"
-#include "kernels/cuda/check.h"
 #include "nccl_sync/comm_nccl.h"
 #include "nccl_sync/link.h"
 
@@ -65,7 +64,7 @@ static void nccl_end(NcclComm *c)
     c->nccl = NULL;
 }
 
-/* NCCL has no code for a lack of memory, of the device or of the host; its last message tells (NCCL's checks.h, alloc.h). A
+/* NCCL has no code for a lack of memory, of the device or of the host; its last message tells (CUDACHECK and ncclCalloc write it). A
  * message may be older than a failure of another rank. */
 static bool lacks_memory(ncclResult_t result, const char *message)
 {
@@ -78,7 +77,7 @@ Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
     const char *message = ncclGetLastError(c->nccl); /* that of the process, with or without a communicator */
     bool memory = lacks_memory(result, message);
     Status st = FAIL(memory ? ERR_MEMORY : ERR_COMM, "NCCL: %s in %s (%s)%s", ncclGetErrorString(result), what, message,
-                     memory ? CUDA_MEMORY_REMEDY : "");
+                     memory ? ": use a smaller batch or fewer towers per device" : "");
     nccl_leave(c);
     return st;
 }

@@ -377,7 +377,8 @@ TEST(test_rank_that_never_comes)
                     strstr(g.seen->message[2], "tower process 1 did not arrive at the collective within 4.0 s");
     if (!reported) fail_msg("'%s', '%s'", g.seen->message[0], g.seen->message[2]);
     assert_true(now_ms() - before >= 4000);
-    for (int r = 0; r < 3; r++) assert_true(comm_shared_follows(g.shared, r)); /* the late one is told so by the others */
+    for (int r = 0; r < 3; r++)
+        assert_true(comm_shared_follows(g.shared, r)); /* the late one is told so by the others */
     assert_int_equal(g.seen->status[1], OK);
     group_end(&g);
 }
