@@ -124,6 +124,7 @@ stopped=$(sed -n 's/^stopped after step //p' "slurm-$job.out")
 # The signal may come before the first step, when there is nothing to save.
 [[ $stopped == 0 || -e runs/slurm-$job/ckpt/step-$(printf %010d "$stopped")/MANIFEST ]] ||
     complain "the signal did not save the run after step '$stopped': $(scontrol -o show job "$job"; ls "runs/slurm-$job/ckpt"; tail -n 5 "slurm-$job.out")"
+[[ ! -e runs/slurm-$job/stack-tower-0.txt && ! -e runs/slurm-$job/stack-tower-4.txt ]] || complain "towers that did not hang have written their calls"
 # Slurm itself waits two minutes. It refuses a job that begins in the second in which its first start was ended. No signal this time.
 waits_for 300 "the job does not wait for its second start" pending
 scontrol update JobId="$job" StartTime=now+2 TimeLimit=60

@@ -10,7 +10,9 @@
 #include "towers/replica/job.h"
 #include "towers/replica/ledger.h"
 
-enum { STACK_SIGNAL = SIGUSR1 };
+/* Ignored by who does not expect it, and sent by nobody else: Slurm sends SIGUSR1 to all processes of a job that it is about
+ * to end. */
+enum { STACK_SIGNAL = SIGURG };
 
 /* The file for the call stack of process `rank`: path[PATH_BYTES]. ERR_ARG if it is too long or there is no run
  * directory. */

@@ -36,7 +36,7 @@ static _Noreturn void child_run(const Children *c, int r, pid_t parent, TowerMai
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);
-    if (c->job->user_signal) signal(SIGUSR1, SIG_IGN); /* until stack_watch */
+    if (c->job->user_signal) signal(SIGUSR1, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     sigprocmask(SIG_SETMASK, mask, NULL);
     Status st = tower_main(c->job, c->first + r, c->ledger, c->shared);
