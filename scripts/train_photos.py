@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 # ---- the pictures
@@ -126,12 +127,11 @@ def wanted_run(recipe, case, settings, seen, seed, network=None):
 
 
 def plan():
-    """Screening first, which is short, then the finalists seed by seed; beside them other programs, and larger networks."""
-    for recipe, grid in (("photos", PHOTOS), ("finetune", FINETUNE)):
-        for settings in grid:
-            for case in CASES if recipe == "photos" else FROM:
-                yield wanted_run(recipe, case, settings, SEEN, SEEDS[0])
+    """Screening first, which is short, then the finalists; seed by seed; beside them other programs, and larger networks."""
     for seed in SEEDS:
+        for recipe, grid, cases in (("photos", PHOTOS, CASES), ("finetune", FINETUNE, FROM)):
+            for settings, case in itertools.product(grid, cases):
+                yield wanted_run(recipe, case, settings, SEEN, seed)
         for recipe, settings, case in itertools.product(("photos", "finetune"), ("constant Adam", CHOSEN), ("stamps", "drawings-500")):
             yield wanted_run(recipe, case, settings, LONG, seed)
     for settings in OTHERS:
@@ -218,15 +218,21 @@ def results_read(path):
 
 def study(binary, cache, path, minutes):
     """Two runs at once with a thread each. A killed study goes on where it was."""
-    runs, start = results_read(path), time.monotonic()
+    runs, start, weights_lock = results_read(path), time.monotonic(), threading.Lock()
     made = {key(run) for run in runs}
 
     def is_late():
         return time.monotonic() - start > 60 * minutes
 
+    def weights_make(case):
+        """A study that another machine has begun lacks them."""
+        with weights_lock:
+            if not os.path.exists(weights_of(cache, case)):
+                train(binary, cache, wanted_run("photos", case, WEIGHTS, SEEN, SEEDS[0]))
+
     def one(wanted):
-        while wanted["recipe"] == "finetune" and not is_late() and not os.path.exists(weights_of(cache, FROM[wanted["case"]])):
-            time.sleep(1)
+        if wanted["recipe"] == "finetune" and not is_late():
+            weights_make(FROM[wanted["case"]])
         return None if is_late() else train(binary, cache, wanted)
 
     with concurrent.futures.ThreadPoolExecutor(2) as workers:
