@@ -26,6 +26,7 @@ enum {
     GRACE_MS = 1500, /* for the other towers to end, after one has failed */
     /* longer for one that lacks memory and looks for a batch that fits; less than other programs wait for this one */
     EXPLAIN_MS = 6000,
+    AGREED_MS = 20000, /* to leave, after all have agreed to */
     PAUSE_MS = 1000,
     JITTER_MS = 300, /* of messages between supervisors */
     LEAVE_MS = 4000, /* for a killed process to end */
@@ -136,6 +137,13 @@ static bool failure_explains(const Supervisor *s)
     int first = ledger_failed(s->towers.ledger);
     return first >= 0 && s->towers.pid[first - s->towers.first] &&
            atomic_load(&s->towers.ledger->process[first].explains);
+}
+
+/* All towers have agreed to end. They leave together, which MPI wants to be told: Slurm kills a step of which a process has
+ * ended without that. */
+static void others_leave(Supervisor *s)
+{
+    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + AGREED_MS * 1000000ll;
 }
 
 static void others_abort(Supervisor *s, int r)
@@ -409,7 +417,10 @@ static void tick(Supervisor *s)
             s->towers.alive--;
             if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
             failure_note(s, r, wait_status);
-            others_abort(s, r);
+            if (WIFEXITED(wait_status) && is_agreed(s->status))
+                others_leave(s);
+            else
+                others_abort(s, r);
         }
     }
     failure_settle(s);
