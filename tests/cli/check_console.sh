@@ -4,11 +4,12 @@
 # multiples of the interval. Arguments: source folder, binary. With CONSOLE_PICTURES=DIR a picture of the console with a line per
 # tower is kept there.
 set -u
-towers=$2
+towers=$(realpath "$2") pictures=${CONSOLE_PICTURES:+$(realpath -m "$CONSOLE_PICTURES")}
 command -v python3 >/dev/null || { echo "SKIPPED: no python3"; exit 77; }
 python3 -c 'import pty; pty.openpty()' 2>/dev/null || { echo "SKIPPED: no pseudo-terminals here (is devpts mounted?)"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
 unset "${!TOWERS_@}" NO_COLOR COLUMNS LINES CLICOLOR_FORCE
 export GOMP_SPINCOUNT=1000
 cat >console.py <<'PY'
@@ -137,7 +138,7 @@ for failure in failures:
 sys.exit(bool(failures))
 PY
 timeout 600 python3 console.py "$towers" || exit 1
-[[ -n ${CONSOLE_PICTURES:-} ]] && mkdir -p "$CONSOLE_PICTURES" && cp console.svg "$CONSOLE_PICTURES"
+[[ -n $pictures ]] && mkdir -p "$pictures" && cp console.svg "$pictures"
 
 # Not a terminal: plain lines at exact multiples, nothing else.
 timeout 100 "$towers" train fashion_cnn --dataset synthetic --batch-size 8 --towers 2 --threads 1 --max-steps 100 \
