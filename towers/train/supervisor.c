@@ -139,17 +139,15 @@ static bool failure_explains(const Supervisor *s)
            atomic_load(&s->towers.ledger->process[first].explains);
 }
 
-/* All towers have agreed to end. They leave together, which MPI wants to be told: Slurm kills a step of which a process has
- * ended without that. */
-static void others_leave(Supervisor *s)
+static void kill_in(Supervisor *s, int64_t ms)
 {
-    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + AGREED_MS * 1000000ll;
+    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + ms * 1000000;
 }
 
 static void others_abort(Supervisor *s, int r)
 {
     comm_shared_abort(s->towers.shared, r);
-    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
+    kill_in(s, GRACE_MS);
 }
 
 static int64_t warn_after_ns(const Supervisor *s)
@@ -297,7 +295,7 @@ static void failure_receive(Supervisor *s)
     failure_adopt(s, &failure);
     if (failure.rank == star_rank(s->control)) return;
     comm_shared_abort_by(s->towers.shared, s->words.message);
-    if (!s->kill_at_ns) s->kill_at_ns = clock_ns() + GRACE_MS * 1000000ll;
+    kill_in(s, GRACE_MS);
 }
 
 /* Heartbeats in both directions, and stop requests of others. */
@@ -418,7 +416,8 @@ static void tick(Supervisor *s)
             if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
             failure_note(s, r, wait_status);
             if (WIFEXITED(wait_status) && is_agreed(s->status))
-                others_leave(s);
+                kill_in(s,
+                        AGREED_MS); /* they leave MPI together: Slurm kills a step that a process leaves without that */
             else
                 others_abort(s, r);
         }
