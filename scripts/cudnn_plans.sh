@@ -42,9 +42,9 @@ Only engines that are compiled in advance and not marked as nondeterministic are
 - *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue (\`iii-h\`).
 
 The joined forms need f16; in bf16 cuDNN has none for Inception v3 on the H200, and was not asked elsewhere. The first convolution has no gradient of
-its input and no normalization before it, so it counts only where it applies. Strides are those of the trained graph:
-normalized inputs that are slices of a joined convolution's output keep their pitch. The image's channels are padded to
-8. *As written* is the model without the joining of sibling convolutions.
+its input and no normalization before it, so it counts only where it applies. All tensors are packed: the joined forms are not
+used for slices, which cuDNN's kernels would read as if they were packed. The image's channels are padded to 8. *As written* is
+the model without the joining of sibling convolutions.
 
 | model | batch | GPU | type | convolutions | forward | data | filter | statistics | apply+statistics | data+sums | apply+filter |
 |---|---|---|---|---|---|---|---|---|---|---|---|

@@ -125,7 +125,18 @@ static Status result_find(Device *device, Bench *b, const Candidates *c, int num
     return OK;
 }
 
-/* Does some other candidate find the same? The fastest ones are asked first. */
+/* The fastest that has not been asked; the witness alone, if there is one. -1: none is left. */
+static int next_to_ask(const Bench *b, const Candidates *c, const bool *asked)
+{
+    int next = -1;
+    for (int i = 0; i < c->count; i++) {
+        bool may = !asked[i] && b->time[i] < INFINITY && (!c->witness || i == c->witness - 1);
+        if (may && (next < 0 || b->time[i] < b->time[next])) next = i;
+    }
+    return next;
+}
+
+/* Does some other candidate, or the witness, find the same? The fastest ones are asked first. */
 static Status confirm(Device *device, Bench *b, const Candidates *c, int number, bool *confirmed)
 {
     bool asked[AUTOTUNE_CANDIDATES] = {[0] = false};
@@ -133,9 +144,7 @@ static Status confirm(Device *device, Bench *b, const Candidates *c, int number,
     *confirmed = false;
     TRY(result_find(device, b, c, number));
     while (!*confirmed && b->time[number] < INFINITY) {
-        int next = -1;
-        for (int i = 0; i < c->count; i++)
-            if (!asked[i] && b->time[i] < INFINITY && (next < 0 || b->time[i] < b->time[next])) next = i;
+        int next = next_to_ask(b, c, asked);
         if (next < 0) return OK;
         asked[next] = true;
         TRY(result_find(device, b, c, next));
@@ -157,7 +166,7 @@ static Status choose(Device *device, Bench *b, const Candidates *c, int *best, d
     for (int i = 0; i < c->count; i++) runs += b->time[i] < INFINITY;
     for (int fastest; (fastest = fastest_of(b, c->count)) >= 0; b->time[fastest] = INFINITY) {
         double time = b->time[fastest];
-        bool confirmed = runs == 1 || !c->results;
+        bool confirmed = runs == 1 || !c->results || fastest == c->witness - 1;
         if (!confirmed) TRY(confirm(device, b, c, fastest, &confirmed));
         if (confirmed) {
             *best = fastest;

@@ -42,9 +42,9 @@ static cudnnDataType_t data_type(Dtype dtype)
     return dtype == DTYPE_F16 ? CUDNN_DATA_HALF : dtype == DTYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-static Status tensor_fill(Descriptor d, int64_t id, Shape s, Dtype dtype, int64_t pitch, bool is_virtual)
+static Status tensor_fill(Descriptor d, int64_t id, Shape s, Dtype dtype, bool is_virtual)
 {
-    int64_t dims[4] = {s.n, s.c, s.h, s.w}, strides[4] = {s.h * s.w * pitch, 1, s.w * pitch, pitch}, alignment = 16;
+    int64_t c = s.c, dims[4] = {s.n, c, s.h, s.w}, strides[4] = {s.h * s.w * c, 1, s.w * c, c}, alignment = 16;
     cudnnDataType_t type = data_type(dtype);
     TRY(set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id));
     TRY(set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type));
@@ -55,7 +55,7 @@ static Status tensor_fill(Descriptor d, int64_t id, Shape s, Dtype dtype, int64_
     return finalize(d);
 }
 
-static int tensor_add(CudnnGraph *g, Shape shape, Dtype dtype, int64_t pitch, bool is_virtual)
+static int tensor_add(CudnnGraph *g, Shape shape, Dtype dtype, bool is_virtual)
 {
     if (g->status != OK) return 0;
     if (g->tensors == CUDNN_TENSORS) {
@@ -64,24 +64,24 @@ static int tensor_add(CudnnGraph *g, Shape shape, Dtype dtype, int64_t pitch, bo
     }
     int id = ++g->tensors;
     Status st = descriptor_create(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &g->tensor[id]);
-    if (st == OK) st = tensor_fill(g->tensor[id], id, shape, dtype, pitch ? pitch : shape.c, is_virtual);
+    if (st == OK) st = tensor_fill(g->tensor[id], id, shape, dtype, is_virtual);
     keep(g, st);
     return id;
 }
 
-int cudnn_tensor(CudnnGraph *g, Shape shape, Dtype dtype, int64_t pitch)
+int cudnn_tensor(CudnnGraph *g, Shape shape, Dtype dtype)
 {
-    return tensor_add(g, shape, dtype, pitch, false);
+    return tensor_add(g, shape, dtype, false);
 }
 
 int cudnn_virtual(CudnnGraph *g, Shape shape, Dtype dtype)
 {
-    return tensor_add(g, shape, dtype, 0, true);
+    return tensor_add(g, shape, dtype, true);
 }
 
 int cudnn_channels(CudnnGraph *g, int32_t c, Dtype dtype)
 {
-    return tensor_add(g, (Shape){1, c, 1, 1}, dtype, 0, false);
+    return tensor_add(g, (Shape){1, c, 1, 1}, dtype, false);
 }
 
 /* Room for one more operation, and for a helper that it refers to. */

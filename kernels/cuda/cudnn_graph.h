@@ -15,9 +15,9 @@ typedef enum CudnnPointwise { CUDNN_ADD, CUDNN_SUB, CUDNN_MUL, CUDNN_RELU, CUDNN
 NODISCARD Status cudnn_graph_create(CudnnLibrary *library, CudnnGraph **made);
 void cudnn_graph_destroy(CudnnGraph *graph); /* NULL is fine; plans live on */
 
-int cudnn_tensor(CudnnGraph *g, Shape shape, Dtype dtype, int64_t pitch); /* in memory; pitch 0: packed */
-int cudnn_virtual(CudnnGraph *g, Shape shape, Dtype dtype);               /* only inside the graph */
-int cudnn_channels(CudnnGraph *g, int32_t c, Dtype dtype);                /* {1, c, 1, 1} */
+int cudnn_tensor(CudnnGraph *g, Shape shape, Dtype dtype);  /* in memory, packed */
+int cudnn_virtual(CudnnGraph *g, Shape shape, Dtype dtype); /* only inside the graph */
+int cudnn_channels(CudnnGraph *g, int32_t c, Dtype dtype);  /* {1, c, 1, 1} */
 
 /* Forward: y = x * w. Data: x = y * transpose(w) + beta x. Filter: w = sum of x * y. Sums are f32. */
 void cudnn_conv(CudnnGraph *g, CudnnConv kind, const Window *window, int x, int w, int y, float beta);

@@ -401,6 +401,46 @@ TEST_WITH(test_nothing_is_confirmed, device_open, device_close)
     }
 }
 
+static const char *joined_choice(OpCall *call)
+{
+    const OpKernel *kernel = device.backend->kernels[call->kind];
+    if (kernel->prepare(&device, call) != OK) fail_msg("%s", status_message());
+    kernel->discard(&device, call);
+    return plan_cache_find(cuda_device(&device)->plans, "statistics f16 x 8x16x8x8 w 16x16x3x3 stride 1x1 pad 1x1");
+}
+
+/* Joined kernels that agree with each other are proved by the ops that they join alone. */
+TEST_WITH(test_joined_kernels_do_not_prove_each_other, device_open, device_close)
+{
+    for (int wrong = 0; wrong <= 1; wrong++) {
+        OpCall call = joined_call();
+        if (wrong) assert_int_equal(device_close(state) | device_open(state), 0);
+        fake_gpu_launch_time(500, 50);
+        fake_gpu_joined_wrong(wrong);
+        const char *known = joined_choice(&call);
+        fake_gpu_joined_wrong(false);
+        assert_int_equal(strncmp(known, "engine", 6) == 0, !wrong);
+        assert_int_equal(strcmp(known, "separate") == 0, wrong);
+    }
+}
+
+/* cuDNN's joined kernels take slices for packed tensors: they are not asked for them. */
+TEST_WITH(test_slices_are_not_joined, device_open, device_close)
+{
+    OpCall call = joined_call(), *c = &call;
+    const Shape coefficients = {1, 32, 1, 1};
+    assert_true(device.backend->joins(&device, c));
+    c->in[0].pitch = 24; /* is packed before: nothing is read by the kernel itself */
+    assert_true(device.backend->joins(&device, c));
+    c->in_count = 3;
+    c->in[2] = (Tensor){c->in[0].data, coefficients, DTYPE_F16, 32};
+    assert_false(device.backend->joins(&device, c));
+    c->in[0].pitch = 16;
+    assert_true(device.backend->joins(&device, c));
+    c->out[0].pitch = 24;
+    assert_true(device.backend->joins(&device, c));
+}
+
 /* The gradient of weights is f32: a plan that writes it in 16 bits takes the time of the cast, too. */
 TEST_WITH(test_cast_is_timed, device_open, device_close)
 {

@@ -255,8 +255,8 @@ TEST_WITH(test_operands, device_open, device_close)
     void *memory[4];
     int found = 0;
     assert_int_equal(cudnn_graph_create(cuda_device(&device)->cudnn, &g), OK);
-    int x = cudnn_tensor(g, shape, DTYPE_F32, 0), w = cudnn_tensor(g, shape, DTYPE_F32, 0),
-        y = cudnn_tensor(g, shape, DTYPE_F32, 0);
+    int x = cudnn_tensor(g, shape, DTYPE_F32), w = cudnn_tensor(g, shape, DTYPE_F32),
+        y = cudnn_tensor(g, shape, DTYPE_F32);
     cudnn_conv(g, CUDNN_CONV_FORWARD, &pixel, x, w, y, 0);
     assert_int_equal(cudnn_plans(g, &rules, 1, &plan, &found), OK);
     for (int i = 0; i < 3; i++) assert_int_equal(device.backend->alloc(&device, BYTES + 16, &memory[i]), OK);

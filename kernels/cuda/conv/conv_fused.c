@@ -1,8 +1,8 @@
 /* A joined convolution as one cuDNN graph: the choice of the graph, and its operands.
  *
- * As in conv.c, the weights are the optimizer's 16-bit copy or a copy in workspace, and images are padded. cuDNN's
- * joined kernels accept slices only for the input that they normalize and for the result of the gradient; all other
- * operands are packed first. */
+ * As in conv.c, the weights are the optimizer's 16-bit copy or a copy in workspace, and images are padded. cuDNN makes plans for
+ * slices, but its joined kernels read and write them as if they were packed (9.19.0 on an H200), so the input that is normalized and
+ * the result of the gradient must be packed, and all other operands are packed first. */
 #include "kernels/cuda/conv/conv_joined.h"
 #include "kernels/cuda/convert.h"
 
@@ -29,22 +29,16 @@ static ConvPattern pattern_of(const OpCall *call)
     return call->in_count > 2 && call->in[2].data ? PATTERN_APPLY_STATISTICS : PATTERN_STATISTICS;
 }
 
-static int64_t pitch_of(const Tensor *t)
-{
-    return tensor_is_packed(t) ? 0 : t->pitch;
-}
-
 bool conv_joined_shape(const OpCall *call, ConvPattern *pattern, ConvShape *shape)
 {
     FusedOperands o = operands_of(call);
     *pattern = pattern_of(call);
     *shape = (ConvShape){
         .x = o.x->shape, .w = o.w->shape, .y = o.y->shape, .window = call->attr.conv.window, .dtype = o.y->dtype};
-    if (*pattern == PATTERN_DATA_SUMS) shape->dx_pitch = pitch_of(o.x);
-    if (o.z) shape->z_pitch = pitch_of(o.z);
+    bool packed = (!o.z || tensor_is_packed(o.z)) && (*pattern != PATTERN_DATA_SUMS || tensor_is_packed(o.x));
     if (!o.z) shape->x.c = shape->w.c = (o.x->shape.c + CHANNEL_STEP - 1) / CHANNEL_STEP * CHANNEL_STEP;
-    return shape->dtype == DTYPE_F16 && o.x->dtype == DTYPE_F16 && shape->x.c % CHANNEL_STEP == 0 &&
-           shape->y.c % CHANNEL_STEP == 0 && shape->z_pitch % CHANNEL_STEP == 0 && shape->dx_pitch % CHANNEL_STEP == 0;
+    return packed && shape->dtype == DTYPE_F16 && o.x->dtype == DTYPE_F16 && shape->x.c % CHANNEL_STEP == 0 &&
+           shape->y.c % CHANNEL_STEP == 0;
 }
 
 /* ---- workspace */

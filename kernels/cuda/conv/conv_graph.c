@@ -19,7 +19,7 @@ const char *conv_pattern_name(ConvPattern pattern)
 /* relu(scale z + shift), inside the graph; `inner` is the dtype of what lies between. */
 static int apply(CudnnGraph *g, const ConvShape *s, Dtype inner, ConvTensors *t)
 {
-    t->x = cudnn_tensor(g, s->x, s->dtype, s->z_pitch);
+    t->x = cudnn_tensor(g, s->x, s->dtype);
     t->scale = cudnn_channels(g, s->x.c, s->dtype);
     t->shift = cudnn_channels(g, s->x.c, s->dtype);
     int scaled = cudnn_virtual(g, s->x, inner), shifted = cudnn_virtual(g, s->x, inner),
@@ -39,17 +39,17 @@ static void statistics(CudnnGraph *g, const ConvShape *s, ConvTensors *t)
 
 static void plain(CudnnGraph *g, CudnnConv kind, const ConvShape *s, ConvTensors *t)
 {
-    t->x = cudnn_tensor(g, s->x, s->dtype, 0);
-    t->w = cudnn_tensor(g, s->w, s->dtype, 0);
-    t->y = cudnn_tensor(g, s->y, s->dtype, 0);
+    t->x = cudnn_tensor(g, s->x, s->dtype);
+    t->w = cudnn_tensor(g, s->w, s->dtype);
+    t->y = cudnn_tensor(g, s->y, s->dtype);
     cudnn_conv(g, kind, &s->window, t->x, t->w, t->y, s->accumulate ? 1 : 0);
 }
 
 static void apply_statistics(CudnnGraph *g, const ConvShape *s, ConvTensors *t)
 {
     int a = apply(g, s, DTYPE_F32, t);
-    t->w = cudnn_tensor(g, s->w, s->dtype, 0);
-    t->y = cudnn_tensor(g, s->y, s->dtype, 0);
+    t->w = cudnn_tensor(g, s->w, s->dtype);
+    t->y = cudnn_tensor(g, s->y, s->dtype);
     cudnn_conv(g, CUDNN_CONV_FORWARD, &s->window, a, t->w, t->y, 0);
     statistics(g, s, t);
 }
@@ -57,8 +57,8 @@ static void apply_statistics(CudnnGraph *g, const ConvShape *s, ConvTensors *t)
 static void apply_filter(CudnnGraph *g, const ConvShape *s, ConvTensors *t)
 {
     int a = apply(g, s, s->dtype, t);
-    t->w = cudnn_tensor(g, s->w, s->dtype, 0);
-    t->y = cudnn_tensor(g, s->y, s->dtype, 0);
+    t->w = cudnn_tensor(g, s->w, s->dtype);
+    t->y = cudnn_tensor(g, s->y, s->dtype);
     cudnn_conv(g, CUDNN_CONV_FILTER, &s->window, a, t->w, t->y, 0);
 }
 
@@ -67,12 +67,12 @@ static int masked(CudnnGraph *g, const ConvShape *s, int da, ConvTensors *t)
 {
     int steps[4];
     for (int i = 0; i < 4; i++) steps[i] = cudnn_virtual(g, s->x, DTYPE_F32);
-    t->z = cudnn_tensor(g, s->x, s->dtype, s->z_pitch);
+    t->z = cudnn_tensor(g, s->x, s->dtype);
     t->mean = cudnn_channels(g, s->x.c, DTYPE_F32);
     t->inverse_deviation = cudnn_channels(g, s->x.c, DTYPE_F32);
     t->gamma = cudnn_channels(g, s->x.c, DTYPE_F32);
     t->beta = cudnn_channels(g, s->x.c, DTYPE_F32);
-    t->x = cudnn_tensor(g, s->x, s->dtype, s->dx_pitch);
+    t->x = cudnn_tensor(g, s->x, s->dtype);
     cudnn_pointwise(g, CUDNN_SUB, t->z, t->mean, steps[0]);
     cudnn_pointwise(g, CUDNN_MUL, steps[0], t->inverse_deviation, steps[1]);
     cudnn_pointwise(g, CUDNN_MUL, steps[1], t->gamma, steps[2]);
@@ -84,8 +84,8 @@ static int masked(CudnnGraph *g, const ConvShape *s, int da, ConvTensors *t)
 static void data_sums(CudnnGraph *g, const ConvShape *s, ConvTensors *t)
 {
     int da = cudnn_virtual(g, s->x, DTYPE_F32);
-    t->w = cudnn_tensor(g, s->w, s->dtype, 0);
-    t->y = cudnn_tensor(g, s->y, s->dtype, 0);
+    t->w = cudnn_tensor(g, s->w, s->dtype);
+    t->y = cudnn_tensor(g, s->y, s->dtype);
     cudnn_conv(g, CUDNN_CONV_DATA, &s->window, da, t->w, t->y, 0);
     int dx = masked(g, s, da, t), *made[] = {&t->dgamma, &t->dbeta, &t->dy_factor, &t->x_factor, &t->constant};
     for (int i = 0; i < 5; i++) *made[i] = cudnn_channels(g, s->x.c, DTYPE_F32);

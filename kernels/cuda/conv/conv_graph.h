@@ -23,8 +23,6 @@ typedef enum ConvPattern {
 
 typedef struct ConvShape {
     Shape x, w, y;
-    int64_t z_pitch;  /* of the normalized input of the joined forms, which may be a slice; 0: packed */
-    int64_t dx_pitch; /* of the result of PATTERN_DATA_SUMS, likewise */
     Window window;
     Dtype dtype;
     bool accumulate; /* PATTERN_DATA: dx is added to what is there */

@@ -38,9 +38,8 @@ bool conv_joined_exists(CudnnLibrary *library, const OpCall *call)
 static void task_text(ConvPattern pattern, const ConvShape *s, char *text, size_t bytes)
 {
     const Window *v = &s->window;
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d pitch %" PRId64 " %" PRId64,
-             conv_pattern_name(pattern), dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h,
-             v->stride_w, v->pad_h, v->pad_w, s->z_pitch, s->dx_pitch);
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d", conv_pattern_name(pattern), dtype_name(s->dtype),
+             shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w, v->pad_h, v->pad_w);
 }
 
 /* A task that was seen before is known to have a plan, to be better off without, or to have none. */
@@ -169,7 +168,13 @@ static Status choose_by_time(Device *device, JoinedChoice *c, int *best, double 
 {
     *best = 0;
     Status st = operands_create(device, c);
-    const Candidates candidates = {c->count + 1, c, candidate_run, operands_fill, candidate_result, c->call.out_count};
+    const Candidates candidates = {.count = c->count + 1,
+                                   .context = c,
+                                   .run = candidate_run,
+                                   .reset = operands_fill,
+                                   .result = candidate_result,
+                                   .results = c->call.out_count,
+                                   .witness = 1 + c->count};
     if (st == OK) st = autotune(device, &candidates, best, time);
     for (int i = 0; i < c->held; i++) device->backend->release(device, c->memory[i]);
     return st == ERR_MEMORY ? OK : st;

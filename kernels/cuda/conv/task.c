@@ -36,8 +36,8 @@ static Product product_of(const Device *device, const TaskSpec *s)
 static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
 {
     TRY(cudnn_graph_create(cuda_device(device)->cudnn, made));
-    int x = cudnn_tensor(*made, s->x, s->dtype, 0), w = cudnn_tensor(*made, s->w, s->dtype, 0),
-        y = cudnn_tensor(*made, s->y, s->dtype, 0);
+    int x = cudnn_tensor(*made, s->x, s->dtype), w = cudnn_tensor(*made, s->w, s->dtype),
+        y = cudnn_tensor(*made, s->y, s->dtype);
     cudnn_conv(*made, s->kind, &s->window, x, w, y, s->accumulate ? 1 : 0);
     return OK;
 }
