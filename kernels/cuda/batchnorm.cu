@@ -14,32 +14,44 @@
 
 /* ---- y = relu?((x - mean) a + beta), or relu(a x + b) of coefficients */
 
+/* Behind the end the last pixel. */
+template <typename T, int V>
+DEVICE void norm_fetch(const Norm &norm, const Rows &rows, uint32_t pixel, uint32_t channel,
+                       typename Lanes<T, V>::Block *x)
+{
+    UNROLL
+    for (int s = 0; s < NORM_STEPS; s++)
+        x[s] = Lanes<T, V>::fetch(norm.x, min(pixel + s * rows.down, rows.pixels - 1) * norm.x.pitch + channel);
+}
+
 template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ Norm norm, const Rows rows)
 {
     uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
     if (channel >= rows.vectors * V) return;
+    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
+    typename Lanes<T, V>::Block fetched[NORM_STEPS];
+    norm_fetch<T, V>(norm, rows, pixel, channel, fetched);
     NormVectors<V> own;
     if (norm.coefficients.data)
         own.load_coefficients(norm, channel);
     else
         own.template load<T>(norm, channel);
-    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
-    for (uint32_t step = 0; step < norm.each; step += NORM_STEPS, pixel += NORM_STEPS * rows.down) {
-        float x[NORM_STEPS][V];
+    for (uint32_t step = 0;;) {
         UNROLL
-        for (int s = 0; s < NORM_STEPS; s++)
-            if (pixel + s * rows.down < rows.pixels)
-                Lanes<T, V>::load(norm.x, (pixel + s * rows.down) * norm.x.pitch + channel, x[s]);
-        UNROLL
-        for (int s = 0; s < NORM_STEPS; s++) {
-            if (pixel + s * rows.down >= rows.pixels) return;
+        for (int s = 0; s < NORM_STEPS; s++, pixel += rows.down) {
+            float x[V];
+            if (pixel >= rows.pixels) return;
+            Lanes<T, V>::spread(fetched[s], x);
             UNROLL
             for (int i = 0; i < V; i++) {
-                float y = own.applied(x[s][i] - own.mean[i], i);
-                x[s][i] = norm.floor > y ? norm.floor : y;
+                float y = own.applied(x[i] - own.mean[i], i);
+                x[i] = norm.floor > y ? norm.floor : y;
             }
-            Lanes<T, V>::store(norm.y, (pixel + s * rows.down) * norm.y.pitch + channel, x[s]);
+            Lanes<T, V>::store(norm.y, pixel * norm.y.pitch + channel, x);
         }
+        step += NORM_STEPS;
+        if (step >= norm.each || pixel >= rows.pixels) return;
+        norm_fetch<T, V>(norm, rows, pixel, channel, fetched);
     }
 }
 
@@ -88,14 +100,16 @@ struct NormStatistics : Norm {
             Lanes<T, V>::load(norm.x, channel, shift);
         }
     };
-    template <int V> struct Loads {
-        float x[V];
-        template <typename T> MEMBER void load(const NormStatistics &norm, uint32_t pixel, uint32_t channel)
+    template <typename T, int V> struct Loads {
+        typename Lanes<T, V>::Block block;
+        MEMBER void fetch(const NormStatistics &norm, uint32_t pixel, uint32_t channel)
         {
-            Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
+            block = Lanes<T, V>::fetch(norm.x, pixel * norm.x.pitch + channel);
         }
         MEMBER void add(const Vectors<V> &own, float *first, float *second) const
         {
+            float x[V];
+            Lanes<T, V>::spread(block, x);
             UNROLL
             for (int i = 0; i < V; i++) {
                 float a = x[i] - own.shift[i];

@@ -131,8 +131,17 @@ template <int V, typename Body> DEVICE void columns_finish(const Columns &plan, 
     body.finish(channel, first, second);
 }
 
+/* Pixels pixel, pixel + stride, ... at once; behind the end the last one, which is not added. */
+template <typename Loads, typename Body>
+DEVICE void columns_fetch(const Columns &plan, const Body &body, uint32_t pixel, uint32_t stride, uint32_t channel,
+                          Loads *loads)
+{
+    UNROLL
+    for (int s = 0; s < Body::STEPS; s++) loads[s].fetch(body, min(pixel + s * stride, plan.rows.pixels - 1), channel);
+}
+
 /* A body has STEPS (pixels loaded before the first is added), Vectors<V> (per-channel values: load<T>(body, channel)),
- * Loads<V> (operands of a pixel: load<T>(body, pixel, channel)), add(vectors, loads, first, second) and
+ * Loads<T, V> (operands of a pixel: fetch(body, pixel, channel), add(vectors, first, second)) and
  * finish(channel, first, second). */
 template <typename T, int V, typename Body> DEVICE void columns_run(const Columns &plan, const Body &body)
 {
@@ -145,23 +154,18 @@ template <typename T, int V, typename Body> DEVICE void columns_run(const Column
         uint32_t channel = vector * V, stride = gridDim.x * plan.rows.down;
         uint32_t pixel = blockIdx.x * plan.rows.down + threadIdx.y;
         typename Body::template Vectors<V> own;
-        own.template load<T>(body, channel);
-        for (; pixel + (STEPS - 1) * stride < plan.rows.pixels; pixel += STEPS * stride) {
-            typename Body::template Loads<V> loads[STEPS];
-            UNROLL
-            for (int s = 0; s < STEPS; s++) loads[s].template load<T>(body, pixel + s * stride, channel);
+        typename Body::template Loads<T, V> loads[STEPS];
+        columns_fetch(plan, body, pixel, stride, channel, loads);
+        own.template load<T>(body, channel); /* while the pixels are on their way */
+        while (pixel + (STEPS - 1) * stride < plan.rows.pixels) {
             UNROLL
             for (int s = 0; s < STEPS; s++) loads[s].add(own, first, second);
+            pixel += STEPS * stride;
+            if (pixel < plan.rows.pixels) columns_fetch(plan, body, pixel, stride, channel, loads);
         }
-        if (pixel < plan.rows.pixels) { /* the rest, at once too: behind the end the last pixel, which is not added */
-            typename Body::template Loads<V> loads[STEPS];
-            UNROLL
-            for (int s = 0; s < STEPS; s++)
-                loads[s].template load<T>(body, min(pixel + s * stride, plan.rows.pixels - 1), channel);
-            UNROLL
-            for (int s = 0; s < STEPS; s++)
-                if (pixel + s * stride < plan.rows.pixels) loads[s].add(own, first, second);
-        }
+        UNROLL
+        for (int s = 0; s < STEPS; s++)
+            if (pixel + s * stride < plan.rows.pixels) loads[s].add(own, first, second);
     }
     columns_block<V>(plan, first, second);
     if (columns_last(plan)) columns_finish<V>(plan, body);

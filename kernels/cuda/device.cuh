@@ -68,15 +68,24 @@ DEVICE unsigned pair_bits(BF16, float low, float high)
     return bf16_bits(low) | (unsigned)bf16_bits(high) << 16;
 }
 
-/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first. `round`: to what a store would keep */
+/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first. A load is a fetch, after which they are
+ * on their way, and a spread, which waits for them: with several to load, fetch all first. `round`: to what a store would keep */
 
 template <typename T, int V> struct Lanes;
 
 template <> struct Lanes<float, 4> {
+    typedef float4 Block;
+    static MEMBER Block fetch(const Tensor &t, int64_t index)
+    {
+        return *(const float4 *)((const float *)t.data + index);
+    }
+    static MEMBER void spread(const Block &block, float *to)
+    {
+        to[0] = block.x, to[1] = block.y, to[2] = block.z, to[3] = block.w;
+    }
     static MEMBER void load(const Tensor &t, int64_t index, float *to)
     {
-        float4 block = *(const float4 *)((const float *)t.data + index);
-        to[0] = block.x, to[1] = block.y, to[2] = block.z, to[3] = block.w;
+        spread(fetch(t, index), to);
     }
     static MEMBER void store(const Tensor &t, int64_t index, const float *from)
     {
@@ -88,9 +97,17 @@ template <> struct Lanes<float, 4> {
 };
 
 template <typename Half> struct HalfLanes {
+    typedef uint4 Block;
+    static MEMBER Block fetch(const Tensor &t, int64_t index)
+    {
+        return *(const uint4 *)((const Half *)t.data + index);
+    }
     static MEMBER void load(const Tensor &t, int64_t index, float *to)
     {
-        uint4 block = *(const uint4 *)((const Half *)t.data + index);
+        spread(fetch(t, index), to);
+    }
+    static MEMBER void spread(const Block &block, float *to)
+    {
         unsigned words[4] = {block.x, block.y, block.z, block.w};
         UNROLL
         for (int i = 0; i < 4; i++) {
@@ -126,6 +143,17 @@ template <> struct Lanes<BF16, 8> : HalfLanes<BF16> {
 };
 
 template <> struct Lanes<Any, 1> {
+    typedef float Block;
+    static MEMBER Block fetch(const Tensor &t, int64_t index)
+    {
+        float x;
+        load(t, index, &x);
+        return x;
+    }
+    static MEMBER void spread(const Block &block, float *to)
+    {
+        to[0] = block;
+    }
     static MEMBER void load(const Tensor &t, int64_t index, float *to)
     {
         if (t.dtype == DTYPE_F32)

@@ -17,6 +17,7 @@ struct NormTowers {
 };
 
 struct Norm {
+    enum { GRAD_STEPS = NORM_STEPS };       /* pixels loaded before the first dx is made */
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
     const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
     const float *sum, *square_sum;          /* of all pixels, for mean_out and var_out */
@@ -30,11 +31,18 @@ struct Norm {
     float pixels, share;  /* count, and 1 / count */
     uint32_t each;        /* pixels of a thread */
     double count;
-    /* V channels of a pixel of dy */
-    template <typename T, int V> MEMBER void load_dy(uint32_t pixel, uint32_t channel, float *to) const
-    {
-        Lanes<T, V>::load(dy, pixel * dy.pitch + channel, to);
-    }
+    /* V channels of a pixel of dy, on their way */
+    template <typename T, int V> struct Dy {
+        typename Lanes<T, V>::Block block;
+        MEMBER void fetch(const Norm &norm, uint32_t pixel, uint32_t channel)
+        {
+            block = Lanes<T, V>::fetch(norm.dy, pixel * norm.dy.pitch + channel);
+        }
+        MEMBER void spread(float *to) const
+        {
+            Lanes<T, V>::spread(block, to);
+        }
+    };
 };
 
 DEVICE float norm_rstd(const Norm &norm, float var)
@@ -99,16 +107,21 @@ static inline dim3 norm_grid(const Rows &rows, Norm *norm)
 struct NormGradSums : Norm {
     enum { STEPS = 2 };
     template <int V> using Vectors = NormVectors<V>;
-    template <int V> struct Loads {
-        float x[V], dy[V], floor;
-        template <typename T> MEMBER void load(const NormGradSums &norm, uint32_t pixel, uint32_t channel)
+    template <typename T, int V, typename From = Dy<T, V>> struct Loads {
+        typename Lanes<T, V>::Block of_x;
+        From of_dy;
+        float floor;
+        template <typename Body> MEMBER void fetch(const Body &norm, uint32_t pixel, uint32_t channel)
         {
-            Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
-            Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
+            of_x = Lanes<T, V>::fetch(norm.x, pixel * norm.x.pitch + channel);
+            of_dy.fetch(norm, pixel, channel);
             floor = norm.floor;
         }
         MEMBER void add(const Vectors<V> &own, float *first, float *second) const
         {
+            float x[V], dy[V];
+            Lanes<T, V>::spread(of_x, x);
+            of_dy.spread(dy);
             UNROLL
             for (int i = 0; i < V; i++) {
                 float a = x[i] - own.mean[i], g = own.applied(a, i) > floor ? dy[i] : 0.0f;
@@ -158,11 +171,30 @@ DEVICE void norm_slopes(const Norm &norm, uint32_t channel, const float *scale, 
     }
 }
 
-/* Body: a Norm, which says where dy comes from. */
+/* The operands of some pixels, `down` apart; behind the end the last one. */
+template <typename T, int V, typename Body> struct GradPixels {
+    typename Lanes<T, V>::Block x[Body::GRAD_STEPS];
+    typename Body::template Dy<T, V> dy[Body::GRAD_STEPS];
+    MEMBER void fetch(const Body &norm, const Rows &rows, uint32_t pixel, uint32_t channel)
+    {
+        UNROLL
+        for (int s = 0; s < Body::GRAD_STEPS; s++) {
+            uint32_t at = min(pixel + s * rows.down, rows.pixels - 1);
+            x[s] = Lanes<T, V>::fetch(norm.x, at * norm.x.pitch + channel);
+            dy[s].fetch(norm, at, channel);
+        }
+    }
+};
+
+/* Body: a Norm, which says where dy comes from. The first pixels are on their way before the values of the channels are, as in
+ * every kernel here: small tensors have so few for each thread that it would wait as long for the one as for the other. */
 template <typename T, int V, typename Body> BOUNDED norm_grad_kernel(const __grid_constant__ Body norm, const Rows rows)
 {
     uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
     if (channel >= rows.vectors * V) return;
+    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
+    GradPixels<T, V, Body> p;
+    p.fetch(norm, rows, pixel, channel);
     NormVectors<V> own;
     float slope[V], offset[V];
     own.template load<T>(norm, channel);
@@ -172,18 +204,23 @@ template <typename T, int V, typename Body> BOUNDED norm_grad_kernel(const __gri
         load_vector<V>(norm.slope + channel, slope);
         load_vector<V>(norm.offset + channel, offset);
     }
-    uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
-    for (uint32_t step = 0; step < norm.each; step++, pixel += rows.down) {
-        float x[V], dy[V];
-        if (pixel >= rows.pixels) return;
-        norm.template load_dy<T, V>(pixel, channel, dy);
-        Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
+    for (uint32_t step = 0;;) {
         UNROLL
-        for (int i = 0; i < V; i++) {
-            float a = x[i] - own.mean[i], g = own.applied(a, i) > norm.floor ? dy[i] : 0.0f;
-            x[i] = __fmaf_rn(g, own.scale[i], __fmaf_rn(a, slope[i], offset[i]));
+        for (int s = 0; s < Body::GRAD_STEPS; s++, pixel += rows.down) {
+            float x[V], dy[V];
+            if (pixel >= rows.pixels) return;
+            Lanes<T, V>::spread(p.x[s], x);
+            p.dy[s].spread(dy);
+            UNROLL
+            for (int i = 0; i < V; i++) {
+                float a = x[i] - own.mean[i], g = own.applied(a, i) > norm.floor ? dy[i] : 0.0f;
+                x[i] = __fmaf_rn(g, own.scale[i], __fmaf_rn(a, slope[i], offset[i]));
+            }
+            Lanes<T, V>::store(norm.y, pixel * norm.y.pitch + channel, x);
         }
-        Lanes<T, V>::store(norm.y, pixel * norm.y.pitch + channel, x);
+        step += Body::GRAD_STEPS;
+        if (step >= norm.each || pixel >= rows.pixels) return;
+        p.fetch(norm, rows, pixel, channel);
     }
 }
 

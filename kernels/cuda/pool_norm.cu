@@ -25,7 +25,7 @@ struct Normalized : Norm {
 
 /* dy is that of the pooling: pool.in. */
 struct PooledGradSums : NormGradSums {
-    enum { STEPS = 1 }; /* as many registers as there are */
+    enum { STEPS = 1, GRAD_STEPS = 1 }; /* as many registers as there are */
     PoolOperands pool;
     template <typename T, int V> MEMBER void load_dy(uint32_t pixel, uint32_t channel, float *to) const
     {
@@ -33,14 +33,19 @@ struct PooledGradSums : NormGradSums {
         pool_gather<T, V, 1, false>(pool, n, (int32_t)i, (int32_t)j, channel, to);
         Lanes<T, V>::round(x.dtype, to);
     }
-    template <int V> struct Loads : NormGradSums::Loads<V> {
-        template <typename T> MEMBER void load(const PooledGradSums &norm, uint32_t pixel, uint32_t channel)
+    template <typename T, int V> struct Dy {
+        float dy[V];
+        MEMBER void fetch(const PooledGradSums &norm, uint32_t pixel, uint32_t channel)
         {
-            norm.template load_dy<T, V>(pixel, channel, this->dy);
-            Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, this->x);
-            this->floor = norm.floor;
+            norm.template load_dy<T, V>(pixel, channel, dy);
+        }
+        MEMBER void spread(float *to) const
+        {
+            UNROLL
+            for (int i = 0; i < V; i++) to[i] = dy[i];
         }
     };
+    template <typename T, int V> using Loads = NormGradSums::Loads<T, V, Dy<T, V>>;
 };
 
 cudaError_t kernel_max_pool_norm(const OpCall *call, cudaStream_t stream)

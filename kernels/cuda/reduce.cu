@@ -16,14 +16,16 @@ struct ChannelSum {
         {
         }
     };
-    template <int V> struct Loads {
-        float x[V];
-        template <typename T> MEMBER void load(const ChannelSum &body, uint32_t pixel, uint32_t channel)
+    template <typename T, int V> struct Loads {
+        typename Lanes<T, V>::Block block;
+        MEMBER void fetch(const ChannelSum &body, uint32_t pixel, uint32_t channel)
         {
-            Lanes<T, V>::load(body.x, pixel * body.x.pitch + channel, x);
+            block = Lanes<T, V>::fetch(body.x, pixel * body.x.pitch + channel);
         }
         MEMBER void add(const Vectors<V> &, float *first, float *) const
         {
+            float x[V];
+            Lanes<T, V>::spread(block, x);
             UNROLL
             for (int i = 0; i < V; i++) first[i] += x[i];
         }
@@ -68,14 +70,16 @@ struct ChannelSums {
         {
         }
     };
-    template <int V> struct Loads {
-        float x[V];
-        template <typename T> MEMBER void load(const ChannelSums &body, uint32_t pixel, uint32_t channel)
+    template <typename T, int V> struct Loads {
+        typename Lanes<T, V>::Block block;
+        MEMBER void fetch(const ChannelSums &body, uint32_t pixel, uint32_t channel)
         {
-            Lanes<T, V>::load(body.x, pixel * body.x.pitch + channel, x);
+            block = Lanes<T, V>::fetch(body.x, pixel * body.x.pitch + channel);
         }
         MEMBER void add(const Vectors<V> &, float *first, float *second) const
         {
+            float x[V];
+            Lanes<T, V>::spread(block, x);
             UNROLL
             for (int i = 0; i < V; i++) {
                 first[i] += x[i];
