@@ -1,26 +1,11 @@
-/* Maximum and mean over windows and their gradients, as kernels/cpu/pool/ computes them.
+/* Maximum and mean over windows and the gradient of the mean, as kernels/cpu/pool/ computes them.
  *
- * A thread computes V channels of one pixel of the output. Gradients gather: each pixel of dx is computed from the
+ * A thread computes V channels of one pixel of the output. The gradient gathers: each pixel of dx is computed from the
  * windows that cover it, so the order of the sum is fixed and dx is written once. Windows overlap, so neighbors read
- * the same lines from the cache; memory sees each operand about once: x, y and one byte of argmax forward, dy, argmax,
- * dx (acc, y) backward. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts
+ * the same lines from the cache; memory sees each operand about once: x, y and one byte of argmax for the maximum, x
+ * and y for the mean, dy and dx (acc) for its gradient. Mean: with `adaptive`, output i of n averages the pixels that touch the i-th of n equal parts
  * of the side. */
 #include "kernels/cuda/pool.cuh"
-
-template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
-{
-    PoolPlace at;
-    if (!pool_place(o, rows, V, &at)) return;
-    float sum[V];
-    pool_gather<T, V, POOL_COVER, true>(o, at.n, (int32_t)at.i, (int32_t)at.j, at.channel, sum);
-    if (o.acc.data) {
-        float acc[V];
-        Lanes<T, V>::load(o.acc, at.pixel * o.acc.pitch + at.channel, acc);
-        UNROLL
-        for (int k = 0; k < V; k++) sum[k] += acc[k];
-    }
-    Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, sum);
-}
 
 /* ---- mean: out[i, j] = p[i] q[j] sum of u[a] v[b] in[a, b] over the a and b that belong to i and j */
 
@@ -129,15 +114,6 @@ template <typename T, int V> BOUNDED avg_pool_dx_kernel(const __grid_constant__ 
 
 /* ---- launchers */
 
-#define POOL_LAUNCHER(name)                                                                                            \
-    template <typename T, int V> static void name##_launch(const PoolOperands &o, cudaStream_t stream)                 \
-    {                                                                                                                  \
-        Rows rows = rows_plan(pixels_of(o.out), o.out.shape.c, V, WARP);                                               \
-        dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);                                        \
-        LAUNCH((name##_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, o, rows);                            \
-    }
-
-POOL_LAUNCHER(max_pool_dx)
 POOL_LAUNCHER(avg_pool)
 POOL_LAUNCHER(avg_pool_dx)
 
@@ -146,16 +122,6 @@ cudaError_t kernel_max_pool(const OpCall *call, cudaStream_t stream)
     PoolOperands o = pool_operands(call);
     o.argmax = call->out[1];
     BY_FORMAT(o.in.dtype, pool_wide(o), max_pool, o, AsIs(), stream);
-    return LAUNCH_ERROR();
-}
-
-cudaError_t kernel_max_pool_dx(const OpCall *call, cudaStream_t stream)
-{
-    PoolOperands o = pool_operands(call);
-    o.argmax = call->in[1];
-    o.acc = call->in[2];
-    o.relu_y = call->in[3];
-    BY_FORMAT(o.in.dtype, pool_wide(o), max_pool_dx_launch, o, stream);
     return LAUNCH_ERROR();
 }
 

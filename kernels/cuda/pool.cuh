@@ -1,4 +1,4 @@
-/* Shared by the kernels of pooling (pool.cu, pool_norm.cu): where a thread is, the maximum over a window, and the
+/* Shared by the kernels of pooling (pool.cu, pool_max_dx.cu, pool_norm.cu): where a thread is, the maximum over a window, and the
  * gradient that windows send to a pixel. */
 #pragma once
 
@@ -188,3 +188,12 @@ static void max_pool(const PoolOperands &o, const Body &body, cudaStream_t strea
     dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);
     LAUNCH((max_pool_kernel<T, V, Body>), grid, dim3(rows.across, rows.down), stream, o, body, rows);
 }
+
+/* name_launch<T, V>(o, stream) of a name_kernel<T, V> that makes pixels of `out`. */
+#define POOL_LAUNCHER(name)                                                                                            \
+    template <typename T, int V> static void name##_launch(const PoolOperands &o, cudaStream_t stream)                 \
+    {                                                                                                                  \
+        Rows rows = rows_plan(pixels_of(o.out), o.out.shape.c, V, WARP);                                               \
+        dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);                                        \
+        LAUNCH((name##_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, o, rows);                            \
+    }
