@@ -21,7 +21,7 @@ DEVICE void norm_fetch(const Norm &norm, const Rows &rows, uint32_t pixel, uint3
 {
     UNROLL
     for (int s = 0; s < NORM_STEPS; s++)
-        x[s] = Lanes<T, V>::fetch(norm.x, min(pixel + s * rows.down, rows.pixels - 1) * norm.x.pitch + channel);
+        x[s] = Lanes<T, V>::block(norm.x, min(pixel + s * rows.down, rows.pixels - 1) * norm.x.pitch + channel);
 }
 
 template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ Norm norm, const Rows rows)
@@ -41,7 +41,7 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
         for (int s = 0; s < NORM_STEPS; s++, pixel += rows.down) {
             float x[V];
             if (pixel >= rows.pixels) return;
-            Lanes<T, V>::spread(fetched[s], x);
+            Lanes<T, V>::widen(fetched[s], x);
             UNROLL
             for (int i = 0; i < V; i++) {
                 float y = own.applied(x[i] - own.mean[i], i);
@@ -104,12 +104,12 @@ struct NormStatistics : Norm {
         typename Lanes<T, V>::Block block;
         MEMBER void fetch(const NormStatistics &norm, uint32_t pixel, uint32_t channel)
         {
-            block = Lanes<T, V>::fetch(norm.x, pixel * norm.x.pitch + channel);
+            block = Lanes<T, V>::block(norm.x, pixel * norm.x.pitch + channel);
         }
         MEMBER void add(const Vectors<V> &own, float *first, float *second) const
         {
             float x[V];
-            Lanes<T, V>::spread(block, x);
+            Lanes<T, V>::widen(block, x);
             UNROLL
             for (int i = 0; i < V; i++) {
                 float a = x[i] - own.shift[i];

@@ -68,24 +68,30 @@ DEVICE unsigned pair_bits(BF16, float low, float high)
     return bf16_bits(low) | (unsigned)bf16_bits(high) << 16;
 }
 
-/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first. A load is a fetch, after which they are
- * on their way, and a spread, which waits for them: with several to load, fetch all first. `round`: to what a store would keep */
+/* ---- loads and stores of V neighbors; `index` counts elements from the tensor's first
+ *
+ * Who loads far ahead keeps Blocks, as they lie in memory, and widens them when they are used: that halves the registers
+ * of 16-bit formats. `nothing`: -0, which changes no sum, not even one that is -0. `round`: to what a store would keep. */
 
 template <typename T, int V> struct Lanes;
 
 template <> struct Lanes<float, 4> {
     typedef float4 Block;
-    static MEMBER Block fetch(const Tensor &t, int64_t index)
+    static MEMBER Block nothing()
+    {
+        return make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+    }
+    static MEMBER Block block(const Tensor &t, int64_t index)
     {
         return *(const float4 *)((const float *)t.data + index);
     }
-    static MEMBER void spread(const Block &block, float *to)
+    static MEMBER void widen(const Block &block, float *to)
     {
         to[0] = block.x, to[1] = block.y, to[2] = block.z, to[3] = block.w;
     }
     static MEMBER void load(const Tensor &t, int64_t index, float *to)
     {
-        spread(fetch(t, index), to);
+        widen(block(t, index), to);
     }
     static MEMBER void store(const Tensor &t, int64_t index, const float *from)
     {
@@ -98,15 +104,20 @@ template <> struct Lanes<float, 4> {
 
 template <typename Half> struct HalfLanes {
     typedef uint4 Block;
-    static MEMBER Block fetch(const Tensor &t, int64_t index)
+    static MEMBER Block nothing()
+    {
+        uint4 block = {0x80008000u, 0x80008000u, 0x80008000u, 0x80008000u};
+        return block;
+    }
+    static MEMBER Block block(const Tensor &t, int64_t index)
     {
         return *(const uint4 *)((const Half *)t.data + index);
     }
     static MEMBER void load(const Tensor &t, int64_t index, float *to)
     {
-        spread(fetch(t, index), to);
+        widen(block(t, index), to);
     }
-    static MEMBER void spread(const Block &block, float *to)
+    static MEMBER void widen(const Block &block, float *to)
     {
         unsigned words[4] = {block.x, block.y, block.z, block.w};
         UNROLL
@@ -144,13 +155,17 @@ template <> struct Lanes<BF16, 8> : HalfLanes<BF16> {
 
 template <> struct Lanes<Any, 1> {
     typedef float Block;
-    static MEMBER Block fetch(const Tensor &t, int64_t index)
+    static MEMBER Block nothing()
+    {
+        return -0.0f;
+    }
+    static MEMBER Block block(const Tensor &t, int64_t index)
     {
         float x;
         load(t, index, &x);
         return x;
     }
-    static MEMBER void spread(const Block &block, float *to)
+    static MEMBER void widen(Block block, float *to)
     {
         to[0] = block;
     }

@@ -36,11 +36,11 @@ struct Norm {
         typename Lanes<T, V>::Block block;
         MEMBER void fetch(const Norm &norm, uint32_t pixel, uint32_t channel)
         {
-            block = Lanes<T, V>::fetch(norm.dy, pixel * norm.dy.pitch + channel);
+            block = Lanes<T, V>::block(norm.dy, pixel * norm.dy.pitch + channel);
         }
         MEMBER void spread(float *to) const
         {
-            Lanes<T, V>::spread(block, to);
+            Lanes<T, V>::widen(block, to);
         }
     };
 };
@@ -113,14 +113,14 @@ struct NormGradSums : Norm {
         float floor;
         template <typename Body> MEMBER void fetch(const Body &norm, uint32_t pixel, uint32_t channel)
         {
-            of_x = Lanes<T, V>::fetch(norm.x, pixel * norm.x.pitch + channel);
+            of_x = Lanes<T, V>::block(norm.x, pixel * norm.x.pitch + channel);
             of_dy.fetch(norm, pixel, channel);
             floor = norm.floor;
         }
         MEMBER void add(const Vectors<V> &own, float *first, float *second) const
         {
             float x[V], dy[V];
-            Lanes<T, V>::spread(of_x, x);
+            Lanes<T, V>::widen(of_x, x);
             of_dy.spread(dy);
             UNROLL
             for (int i = 0; i < V; i++) {
@@ -180,7 +180,7 @@ template <typename T, int V, typename Body> struct GradPixels {
         UNROLL
         for (int s = 0; s < Body::GRAD_STEPS; s++) {
             uint32_t at = min(pixel + s * rows.down, rows.pixels - 1);
-            x[s] = Lanes<T, V>::fetch(norm.x, at * norm.x.pitch + channel);
+            x[s] = Lanes<T, V>::block(norm.x, at * norm.x.pitch + channel);
             dy[s].fetch(norm, at, channel);
         }
     }
@@ -209,7 +209,7 @@ template <typename T, int V, typename Body> BOUNDED norm_grad_kernel(const __gri
         for (int s = 0; s < Body::GRAD_STEPS; s++, pixel += rows.down) {
             float x[V], dy[V];
             if (pixel >= rows.pixels) return;
-            Lanes<T, V>::spread(p.x[s], x);
+            Lanes<T, V>::widen(p.x[s], x);
             p.dy[s].spread(dy);
             UNROLL
             for (int i = 0; i < V; i++) {

@@ -1,4 +1,4 @@
-/* Shared by the kernels of pooling (pool.cu, pool_max_dx.cu, pool_norm.cu): where a thread is, the maximum over a window, and the
+/* Shared by the kernels of pooling (pool.cu, pool_max_dx.cu, pool_mean.cu, pool_norm.cu): where a thread is, the maximum over a window, and the
  * gradient that windows send to a pixel. */
 #pragma once
 
@@ -34,6 +34,12 @@ DEVICE bool pool_place(const PoolOperands &o, const Rows &rows, int lanes, PoolP
 DEVICE int64_t pool_pixel(Shape s, uint32_t n, int32_t i, int32_t j)
 {
     return ((int64_t)n * s.h + i) * s.w + j;
+}
+
+/* 32 bits are multiplied, as far as they suffice: pixels are fewer than 2^31, and so are the channels of a buffer. */
+DEVICE int64_t pool_index(const Tensor &t, uint32_t pixel, uint32_t channel)
+{
+    return (int64_t)((uint64_t)pixel * (uint32_t)t.pitch + channel);
 }
 
 /* Pixels j, j + 1, ... of row i of o.in, none behind `end`. */
@@ -169,6 +175,11 @@ static inline PoolOperands pool_operands(const OpCall *call)
     o.width = divider(o.out.shape.w);
     o.height = divider(o.out.shape.h);
     return o;
+}
+
+static inline bool window_is(const Window &w, int32_t k, int32_t stride)
+{
+    return w.kh == k && w.kw == k && w.stride_h == stride && w.stride_w == stride;
 }
 
 static inline bool pool_wide(const PoolOperands &o)

@@ -47,12 +47,6 @@ template <int V> struct __attribute__((aligned(V == 8 ? 8 : 4))) PlaceWords {
     }
 };
 
-/* 32 bits are multiplied, as far as they suffice: pixels are fewer than 2^31, and so are the channels of a buffer. */
-DEVICE int64_t pool_index(const Tensor &t, uint32_t pixel, uint32_t channel)
-{
-    return (int64_t)((uint64_t)pixel * (uint32_t)t.pitch + channel);
-}
-
 template <typename T, int V> struct PoolSent {
     float dy[V];
     PlaceWords<V> places;
@@ -161,11 +155,6 @@ template <typename T, int V, int K, int S> static void max_pool_dx_blocks(PoolOp
     Rows rows = rows_plan(s.n * down * across, s.c, V, WARP);
     dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);
     LAUNCH((max_pool_dx_blocks_kernel<T, V, K, S>), grid, dim3(rows.across, rows.down), stream, o, rows);
-}
-
-static bool window_is(const Window &w, int32_t k, int32_t stride)
-{
-    return w.kh == k && w.kw == k && w.stride_h == stride && w.stride_w == stride;
 }
 
 template <typename T, int V> static void max_pool_dx(const PoolOperands &o, cudaStream_t stream)

@@ -20,12 +20,12 @@ struct ChannelSum {
         typename Lanes<T, V>::Block block;
         MEMBER void fetch(const ChannelSum &body, uint32_t pixel, uint32_t channel)
         {
-            block = Lanes<T, V>::fetch(body.x, pixel * body.x.pitch + channel);
+            block = Lanes<T, V>::block(body.x, pixel * body.x.pitch + channel);
         }
         MEMBER void add(const Vectors<V> &, float *first, float *) const
         {
             float x[V];
-            Lanes<T, V>::spread(block, x);
+            Lanes<T, V>::widen(block, x);
             UNROLL
             for (int i = 0; i < V; i++) first[i] += x[i];
         }
@@ -74,12 +74,12 @@ struct ChannelSums {
         typename Lanes<T, V>::Block block;
         MEMBER void fetch(const ChannelSums &body, uint32_t pixel, uint32_t channel)
         {
-            block = Lanes<T, V>::fetch(body.x, pixel * body.x.pitch + channel);
+            block = Lanes<T, V>::block(body.x, pixel * body.x.pitch + channel);
         }
         MEMBER void add(const Vectors<V> &, float *first, float *second) const
         {
             float x[V];
-            Lanes<T, V>::spread(block, x);
+            Lanes<T, V>::widen(block, x);
             UNROLL
             for (int i = 0; i < V; i++) {
                 first[i] += x[i];

@@ -98,6 +98,9 @@ static const Case rows[] = {
 
     AVG_ROWS("3x3 same, padding counts",  true,  (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
     AVG_ROWS("3x3 same, padding not",     false, (2, 16, 7, 7), (2, 16, 7, 7), 3, 3, 1, 1, 1, 1, false),
+    AVG_ROWS("3x3 stride 1, pads unequal", false, (2, 8, 6, 11), (2, 8, 6, 9), 3, 3, 1, 1, 1, 0, false),
+    AVG_ROWS("3x3 stride 1, no padding",  false, (2, 8, 10, 7), (2, 8, 8, 5), 3, 3, 1, 1, 0, 0, false),
+    AVG_ROWS("3x3 same, one row",         true,  (1, 8, 1, 4),  (1, 8, 1, 4), 3, 3, 1, 1, 1, 1, false),
     AVG_ROWS("whole image",               true,  (3, 20, 8, 8), (3, 20, 1, 1), 8, 8, 1, 1, 0, 0, false),
     AVG_ROWS("5x5 stride 3",              true,  (2, 8, 17, 17), (2, 8, 5, 5), 5, 5, 3, 3, 0, 0, false),
     AVG_ROWS("2x2 stride 2, rest",        false, (2, 5, 7, 9),  (2, 5, 3, 4),  2, 2, 2, 2, 0, 0, false),
