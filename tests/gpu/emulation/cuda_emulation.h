@@ -314,3 +314,22 @@ static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 value)
 {
     return value.bits;
 }
+
+struct __half2 {
+    __half x, y;
+};
+struct __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+};
+
+static inline __half2 __floats2half2_rn(float x, float y)
+{
+    __half2 made = {__float2half_rn(x), __float2half_rn(y)};
+    return made;
+}
+
+static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
+{
+    __nv_bfloat162 made = {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
+    return made;
+}
