@@ -36,6 +36,49 @@ DEVICE int64_t pool_pixel(Shape s, uint32_t n, int32_t i, int32_t j)
     return ((int64_t)n * s.h + i) * s.w + j;
 }
 
+/* Places of V channels as words of four: bytes of a register are dear. */
+template <int V> struct __attribute__((aligned(V == 8 ? 8 : 4))) PlaceWords {
+    uint32_t word[(V + 3) / 4];
+    MEMBER void load(const unsigned char *from)
+    {
+        if constexpr (V == 1)
+            word[0] = *from;
+        else
+            *this = *(const PlaceWords *)from;
+    }
+    MEMBER void store(unsigned char *to) const
+    {
+        if constexpr (V == 1)
+            *to = (unsigned char)word[0];
+        else
+            *(PlaceWords *)to = *this;
+    }
+    MEMBER void fill(uint32_t place)
+    {
+        UNROLL
+        for (int k = 0; k < V; k += 4) word[k / 4] = place * 0x01010101u;
+    }
+    /* No sum exceeds a byte. */
+    MEMBER void add(uint32_t place)
+    {
+        UNROLL
+        for (int k = 0; k < V; k += 4) word[k / 4] += place * 0x01010101u;
+    }
+    MEMBER void take(int k, const PlaceWords &from)
+    {
+        uint32_t mask = 0xFFu << k % 4 * 8;
+        word[k / 4] = (word[k / 4] & ~mask) | (from.word[k / 4] & mask);
+    }
+    MEMBER void close(int k)
+    {
+        word[k / 4] |= 0xFFu << k % 4 * 8;
+    }
+    MEMBER bool is(int k, uint32_t place) const
+    {
+        return (word[k / 4] & 0xFFu << k % 4 * 8) == place << k % 4 * 8;
+    }
+};
+
 /* 32 bits are multiplied, as far as they suffice: pixels are fewer than 2^31, and so are the channels of a buffer. */
 DEVICE int64_t pool_index(const Tensor &t, uint32_t pixel, uint32_t channel)
 {
@@ -113,6 +156,94 @@ BOUNDED max_pool_kernel(const __grid_constant__ PoolOperands o, const __grid_con
         }
     if (o.out.data) Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, best);
     if (o.argmax.data) *(Places<V> *)((unsigned char *)o.argmax.data + at.pixel * o.argmax.pitch + at.channel) = places;
+}
+
+/* ---- maximum over windows of 3x3 with stride 2, in strips
+ *
+ * A thread makes MAX_STRIP outputs, one below another. The maximum of a row that two of them share is computed once, so
+ * that a thread looks at 27 pixels for four outputs instead of 36. Instead of a pixel outside, the nearest one that is
+ * in the window is looked at, under its own place: that changes nothing. */
+enum { MAX_SIDE = 3, MAX_STRIDE = 2, MAX_STRIP = 4 };
+
+/* The first of the largest, or the last NaN: it is the same whether elements are taken one by one or row by row. */
+template <int V> struct Maximum {
+    float best[V];
+    PlaceWords<V> places;
+    MEMBER void take(const float *x, const PlaceWords<V> &at)
+    {
+        UNROLL
+        for (int k = 0; k < V; k++)
+            if (x[k] > best[k] || x[k] != x[k]) best[k] = x[k], places.take(k, at);
+    }
+};
+
+template <typename T, int V, typename Body> struct MaxStrip {
+    typename Body::template Vectors<V> own;
+    uint32_t n, channel;
+    int32_t column[MAX_SIDE], left;
+    MEMBER void find(const PoolOperands &o, const PoolPlace &at)
+    {
+        n = at.n, channel = at.channel;
+        left = (int32_t)at.j * MAX_STRIDE - o.window.pad_w;
+        UNROLL
+        for (int c = 0; c < MAX_SIDE; c++) column[c] = min(max(left + c, 0), o.in.shape.w - 1);
+    }
+    /* The maximum of `row`; places are those of a window's first row. */
+    MEMBER void row_maximum(const PoolOperands &o, const Body &body, int32_t row, Maximum<V> *made) const
+    {
+        float x[MAX_SIDE][V];
+        PlaceWords<V> at;
+        UNROLL
+        for (int c = 0; c < MAX_SIDE; c++) {
+            uint32_t pixel = (n * o.in.shape.h + row) * o.in.shape.w + column[c];
+            Lanes<T, V>::load(o.in, pool_index(o.in, pixel, channel), x[c]);
+        }
+        UNROLL
+        for (int c = 0; c < MAX_SIDE; c++) {
+            own.template apply<T>(body, x[c]);
+            at.fill((uint32_t)(column[c] - left));
+            if (c > 0) {
+                made->take(x[c], at);
+                continue;
+            }
+            UNROLL
+            for (int k = 0; k < V; k++) made->best[k] = x[c][k];
+            made->places = at;
+        }
+    }
+};
+
+/* at: of a strip; o.height counts strips. */
+template <typename T, int V, typename Body>
+BOUNDED max_pool_strip_kernel(const __grid_constant__ PoolOperands o, const __grid_constant__ Body body,
+                              const Rows rows)
+{
+    PoolPlace at;
+    if (!pool_place(o, rows, V, &at)) return;
+    MaxStrip<T, V, Body> strip;
+    strip.own.template load<T>(body, at.channel);
+    strip.find(o, at);
+    int32_t i = (int32_t)at.i * MAX_STRIP, end = min(i + MAX_STRIP, o.out.shape.h), bottom = o.in.shape.h - 1;
+    int32_t top = i * MAX_STRIDE - o.window.pad_h, row = min(max(top, 0), bottom);
+    Maximum<V> window, line;
+    strip.row_maximum(o, body, row, &line);
+    UNROLL_BY(1)
+    for (; i < end; i++, top += MAX_STRIDE) {
+        window = line;
+        window.places.add((uint32_t)(row - top) * MAX_SIDE);
+        UNROLL_BY(1)
+        for (int r = 1; r < MAX_SIDE; r++) {
+            row = min(max(top + r, 0), bottom);
+            strip.row_maximum(o, body, row, &line);
+            PlaceWords<V> places = line.places;
+            places.add((uint32_t)(row - top) * MAX_SIDE);
+            window.take(line.best, places);
+        }
+        uint32_t pixel = (at.n * o.out.shape.h + i) * o.out.shape.w + at.j;
+        if (o.out.data) Lanes<T, V>::store(o.out, pool_index(o.out, pixel, at.channel), window.best);
+        if (o.argmax.data)
+            window.places.store((unsigned char *)o.argmax.data + pool_index(o.argmax, pixel, at.channel));
+    }
 }
 
 /* The windows along one axis that cover `at`: first, and one past the last. */
@@ -193,8 +324,22 @@ static inline bool pool_wide(const PoolOperands &o)
 }
 
 template <typename T, int V, typename Body>
+static void max_pool_strips(PoolOperands o, const Body &body, cudaStream_t stream)
+{
+    int64_t down = ceil_divided(o.out.shape.h, MAX_STRIP);
+    o.height = divider(down);
+    Rows rows = rows_plan(o.out.shape.n * down * o.out.shape.w, o.out.shape.c, V, WARP);
+    dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);
+    LAUNCH((max_pool_strip_kernel<T, V, Body>), grid, dim3(rows.across, rows.down), stream, o, body, rows);
+}
+
+template <typename T, int V, typename Body>
 static void max_pool(const PoolOperands &o, const Body &body, cudaStream_t stream)
 {
+    if (window_is(o.window, MAX_SIDE, MAX_STRIDE)) {
+        max_pool_strips<T, V, Body>(o, body, stream);
+        return;
+    }
     Rows rows = rows_plan(pixels_of(o.out), o.out.shape.c, V, WARP);
     dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);
     LAUNCH((max_pool_kernel<T, V, Body>), grid, dim3(rows.across, rows.down), stream, o, body, rows);

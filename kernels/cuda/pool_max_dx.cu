@@ -26,27 +26,8 @@ template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ 
 
 /* ---- blocks: square windows whose side and stride are known here */
 
-/* What the windows over a block send, places as words of four: bytes of a register are dear. A window that is not there,
- * and an element whose ReLU is closed, has a place that no window of K x K has. */
-template <int V> struct __attribute__((aligned(V == 8 ? 8 : 4))) PlaceWords {
-    uint32_t word[(V + 3) / 4];
-    MEMBER void load(const unsigned char *from)
-    {
-        if constexpr (V == 1)
-            word[0] = *from;
-        else
-            *this = *(const PlaceWords *)from;
-    }
-    MEMBER void close(int k)
-    {
-        word[k / 4] |= 0xFFu << k % 4 * 8;
-    }
-    MEMBER bool is(int k, uint32_t place) const
-    {
-        return (word[k / 4] & 0xFFu << k % 4 * 8) == place << k % 4 * 8;
-    }
-};
-
+/* What a window sends. A window that is not there, and an element whose ReLU is closed, has a place that no window of
+ * K x K has. */
 template <typename T, int V> struct PoolSent {
     float dy[V];
     PlaceWords<V> places;

@@ -1,10 +1,10 @@
 /* Max pooling of a batch normalization with ReLU, and the gradient of both, neither of which stores what lies between
  * the two.
  *
- * Forward: each thread normalizes the elements of its windows while it looks for the maximum. Backward: both passes of
- * the batch norm's gradient gather dy from the windows that cover a pixel instead of reading a sum that was stored.
- * What would be stored is rounded as the store would round it, and the sums have the order of batchnorm.cu, so that
- * the results are those of the separate kernels, bit for bit. Bytes per element of x with windows of 3x3 and stride 2,
+ * Forward: each thread normalizes the elements of its windows while it looks for the maximum (a row that two windows of
+ * 3x3 share once for both). Backward: both passes of the batch norm's gradient gather dy from the windows that cover a
+ * pixel instead of reading a sum that was stored. What would be stored is rounded as the store would round it, and the
+ * sums have the order of batchnorm.cu, so that the results are those of the separate kernels, bit for bit. Bytes per element of x with windows of 3x3 and stride 2,
  * in 16 bits: 2.75 forward instead of 6.75 (without the statistics), 7.5 backward instead of 12.75. */
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/pool.cuh"

@@ -370,6 +370,45 @@ TEST(test_pool_of_norm)
         }
 }
 
+/* Of equal elements the first is the maximum; of NaNs, which are larger than all else, the last. */
+static int32_t place_of_maximum(Dtype dtype, const void *x, Window w, int64_t image, int32_t i, int32_t j, int32_t channel)
+{
+    int32_t place = -1;
+    double best = 0;
+    for (int32_t k = 0; k < w.kh * w.kw; k++) {
+        int32_t row = i * w.stride_h - w.pad_h + k / w.kw, column = j * w.stride_w - w.pad_w + k % w.kw;
+        if (row < 0 || row >= POOLED_SIDE || column < 0 || column >= POOLED_SIDE) continue;
+        int64_t pixel = (image * POOLED_SIDE + row) * POOLED_SIDE + column;
+        double value = dtype_load(dtype, x, pixel * POOLED_C + channel);
+        if (place < 0 || value > best || value != value) best = value, place = k;
+    }
+    return place;
+}
+
+TEST(test_places_of_maxima)
+{
+    static const Window windows[] = {
+        {3, 3, 2, 2, 0, 0, false}, {3, 3, 2, 2, 1, 1, true}, {3, 3, 2, 2, 2, 2, false}, {3, 3, 1, 1, 1, 1, false}};
+    static float x[POOLED_COUNT], dy[POOLED_COUNT], y[POOLED_COUNT];
+    static uint8_t argmax[POOLED_COUNT];
+    for (Dtype dtype = DTYPE_F32; dtype <= DTYPE_F16; dtype++)
+        for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
+            Window w = windows[k];
+            int32_t side = window_out(POOLED_SIDE, w.kh, w.stride_h, w.pad_h, w.ceil);
+            OpAttr pool = {.pool = {.window = w}};
+            pooled_values(dtype, x, dy);
+            for (int i = 0; i < POOLED_COUNT; i += 29) dtype_store(dtype, x, i, NAN);
+            run_call((OpCall){OP_MAX_POOL, pool, "places", .in = {pooled_tensor(x, dtype, POOLED_C, POOLED_SIDE)},
+                              .out = {pooled_tensor(y, dtype, POOLED_C, side),
+                                      pooled_tensor(argmax, DTYPE_U8, POOLED_C, side)},
+                              .in_count = 1, .out_count = 2});
+            for (int32_t at = 0; at < POOLED_N * side * side * POOLED_C; at++) {
+                int32_t pixel = at / POOLED_C, j = pixel % side, i = pixel / side % side, image = pixel / side / side;
+                assert_int_equal(argmax[at], place_of_maximum(dtype, x, w, image, i, j, at % POOLED_C));
+            }
+        }
+}
+
 /* ---- images whose rows end with zeros */
 
 TEST(test_padded_image)
