@@ -53,6 +53,15 @@ cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream);
 /* rstd = 1 / sqrt(var + epsilon) */
 cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream);
 
+/* ---- convolutions of images (conv_direct.cu) */
+typedef struct DirectConv {
+    Tensor x, w, y; /* of one 16-bit dtype; rows of x and w begin at multiples of 8 bytes; y is packed */
+    Window window;
+    int32_t channels; /* of x and w; behind them are zeros, up to the fourth */
+} DirectConv;
+bool kernel_conv_direct_takes(const DirectConv *conv); /* whatever its operands' data */
+cudaError_t kernel_conv_direct(const DirectConv *conv, cudaStream_t stream);
+
 /* ---- channels: `c` channels of every pixel from channel `from_channel` of one to `to_channel` of the other */
 cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const Tensor *to, int32_t to_channel,
                                  int32_t c, cudaStream_t stream);

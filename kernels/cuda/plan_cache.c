@@ -44,7 +44,7 @@ static void path_make(const char *libraries, char *path)
         if (mkdir(path, 0777) != 0 && errno != EEXIST) goto none;
     }
     char *name = path + text.used + 1;
-    text_add(&text, "/%s-3.txt", libraries); /* 2: names have all knobs; 3: casts of gradients are timed */
+    text_add(&text, "/%s-4.txt", libraries); /* 3: casts of gradients are timed; 4: our kernels are others */
     for (; *name; name++)
         if (!isalnum((unsigned char)*name) && *name != '.') *name = '_';
     return;

@@ -1,4 +1,4 @@
-/* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN and cuBLASLt.
+/* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN, cuBLASLt and our own kernel for images.
  *
  * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
  * parameter arena, slices have gaps, tensor cores need 8 channels, not 3) goes through workspace: converted before the
@@ -126,6 +126,7 @@ static Status conv_prepare(Device *device, OpCall *call)
                      .x = o.held[X].shape,
                      .w = o.held[W].shape,
                      .y = o.held[Y].shape,
+                     .channels = o.held[X].shape.c,
                      .dtype = dtype,
                      .window = o.window,
                      .accumulate = o.has_acc,

@@ -35,11 +35,14 @@ bool conv_joined_exists(CudnnLibrary *library, const OpCall *call)
     return exists;
 }
 
-static void task_text(ConvPattern pattern, const ConvShape *s, char *text, size_t bytes)
+/* A padded image is named as such: its separate kernels are others (task.h). */
+static void task_text(ConvPattern pattern, const ConvShape *s, int32_t channels, char *text, size_t bytes)
 {
     const Window *v = &s->window;
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d", conv_pattern_name(pattern), dtype_name(s->dtype),
-             shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w, v->pad_h, v->pad_w);
+    char of[16] = "";
+    if (pattern == PATTERN_STATISTICS && channels < s->x.c) snprintf(of, sizeof of, " of %d", channels);
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s", conv_pattern_name(pattern), dtype_name(s->dtype),
+             shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w, v->pad_h, v->pad_w, of);
 }
 
 /* A task that was seen before is known to have a plan, to be better off without, or to have none. */
@@ -51,7 +54,7 @@ static bool conv_joins(Device *device, const OpCall *call)
     const CudaDevice *cuda = cuda_device(device);
     if (!cudnn_joins() || !conv_joined_shape(call, &pattern, &shape)) return false;
     if (device->config.deterministic) return conv_joined_exists(cuda->cudnn, call);
-    task_text(pattern, &shape, text, sizeof text);
+    task_text(pattern, &shape, call->in[0].shape.c, text, sizeof text);
     const char *known = plan_cache_find(cuda->plans, text);
     if (known) return strcmp(known, "none") != 0;
     bool exists = conv_joined_exists(cuda->cudnn, call);
@@ -200,7 +203,7 @@ static Status choose(Device *device, JoinedChoice *c, CudnnGraph *graph, int *be
     bool deterministic = device->config.deterministic;
     CudnnRules rules = joined_rules();
     *best = 0;
-    task_text(c->joined->fused.pattern, &c->joined->fused.shape, task, sizeof task);
+    task_text(c->joined->fused.pattern, &c->joined->fused.shape, c->call.in[0].shape.c, task, sizeof task);
     if (!deterministic && choose_known(device, c, graph, task)) return OK;
     /* Whatever the library says of the graph, the separate ops are left. */
     Status st = cudnn_plans(graph, &rules, deterministic ? 1 : CANDIDATES, c->plan, &c->count);

@@ -2,11 +2,12 @@
 #include "kernels/cuda/conv/task.h"
 
 #include "kernels/cuda/autotune.h"
+#include "kernels/cuda/convert.h"
 #include "kernels/cuda/plan_cache.h"
 
 /* Plans of cuDNN, more of them where much depends on the choice. */
 enum { FEW_CANDIDATES = 10, CUDNN_CANDIDATES = 22, PRODUCT_CANDIDATES = 4 };
-enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES };
+enum { CANDIDATES = CUDNN_CANDIDATES + PRODUCT_CANDIDATES + 1 /* direct */ };
 static const double LARGE_PRODUCTS = 2e10; /* 0.1 ms of an H200 */
 static const size_t WORKSPACE_MAX = (size_t)512 << 20;
 
@@ -33,6 +34,21 @@ static Product product_of(const Device *device, const TaskSpec *s)
                      .workspace_max = (size_t)64 << 20};
 }
 
+static DirectConv direct_of(const TaskSpec *s)
+{
+    return (DirectConv){.x = {NULL, s->x, s->dtype, s->x.c},
+                        .w = {NULL, s->w, s->dtype, s->w.c},
+                        .y = {NULL, s->y, s->dtype, s->y.c},
+                        .window = s->window,
+                        .channels = s->channels};
+}
+
+static bool direct_fits(const TaskSpec *s)
+{
+    DirectConv direct = direct_of(s);
+    return s->kind == CUDNN_CONV_FORWARD && !s->accumulate && !s->dense && kernel_conv_direct_takes(&direct);
+}
+
 static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
 {
     TRY(cudnn_graph_create(cuda_device(device)->cudnn, made));
@@ -53,6 +69,11 @@ static void offer_product(TaskChoice *c, ProductPlan *plan)
     c->candidate[c->count++] = (Task){.product = plan,
                                       .w_dtype = c->spec->kind == CUDNN_CONV_FILTER ? DTYPE_F32 : c->spec->dtype,
                                       .workspace_bytes = product_plan_workspace(plan)};
+}
+
+static void offer_direct(TaskChoice *c)
+{
+    c->candidate[c->count++] = (Task){.direct = direct_of(c->spec), .w_dtype = c->spec->dtype};
 }
 
 /* The rules that every plan must follow, however it was found. */
@@ -91,7 +112,7 @@ static Status offer_products(TaskChoice *c, Device *device, int wanted)
     return OK;
 }
 
-/* All of them, or only the first. */
+/* All of them, or only the first of a library. */
 static Status offer_all(TaskChoice *c, Device *device, bool first)
 {
     bool product = c->spec->dense || window_is_point(&c->spec->window);
@@ -100,17 +121,21 @@ static Status offer_all(TaskChoice *c, Device *device, bool first)
     const TaskSpec *s = c->spec;
     bool large = (double)shape_pixels(s->y) * (double)shape_count(s->w) > LARGE_PRODUCTS;
     Status st = offer_plans(c, device, first ? 1 : large ? CUDNN_CANDIDATES : FEW_CANDIDATES);
+    if (st == ERR_MEMORY) return st;
+    if (!first && direct_fits(s)) offer_direct(c); /* last: the first is taken where nothing can be timed */
     return c->count ? OK : st;
 }
 
 /* ---- the plan cache */
+
+static const char DIRECT[] = "direct";
 
 void task_plan_text(const Task *task, char *text, size_t bytes)
 {
     if (task->product)
         product_plan_text(task->product, text, bytes);
     else
-        snprintf(text, bytes, "%s", cudnn_plan_text(task->plan));
+        snprintf(text, bytes, "%s", task->plan ? cudnn_plan_text(task->plan) : DIRECT);
 }
 
 /* A plan from the cache; one that this library refuses, or that breaks a rule, is no failure: it is found anew. */
@@ -121,6 +146,11 @@ static bool offer_named(TaskChoice *c, Device *device, const char *text)
     ProductPlan *made = NULL;
     Product product = product_of(device, c->spec);
     CudnnRules rules = rules_of(device, c->spec);
+    if (strcmp(text, DIRECT) == 0) {
+        if (!direct_fits(c->spec)) return false;
+        offer_direct(c);
+        return true;
+    }
     if (strncmp(text, "product", 7) == 0) {
         if (product_plan_named(cuda_device(device)->cublas, &product, text, &made) != OK) return false;
         offer_product(c, made);
@@ -144,6 +174,19 @@ static Status candidate_run(Device *device, void *context, int number)
     return device->backend->convert(device, c->cast, DTYPE_F32, c->w, made, (size_t)shape_count(c->spec->w));
 }
 
+/* Weights of a padded image as they will be, zeros behind its channels: only then do all candidates find the same. The
+ * memory was made for f32, so the random numbers fit behind the weights. */
+static Status weights_pad(Device *device, const TaskChoice *c)
+{
+    const TaskSpec *s = c->spec;
+    Tensor to = {c->w, s->w, s->dtype, s->w.c}, from = to;
+    from.data = (char *)c->w + (size_t)shape_count(s->w) * dtype_bytes(s->dtype);
+    from.shape.c = from.pitch = s->channels;
+    TRY(autotune_fill(device, &from, 1, true));
+    TRY_CUDA(convert_pixels(&to, &from, cuda_stream(device, STREAM_COMPUTE)));
+    return OK;
+}
+
 static Status operands_fill(Device *device, void *context)
 {
     const TaskChoice *c = context;
@@ -151,6 +194,7 @@ static Status operands_fill(Device *device, void *context)
     const Tensor operands[] = {
         {c->x, s->x, s->dtype, s->x.c}, {c->w, s->w, s->dtype, s->w.c}, {c->y, s->y, s->dtype, s->y.c}};
     for (uint32_t k = 0; k < 3; k++) TRY(autotune_fill(device, &operands[k], k, true));
+    if (direct_fits(s) && s->channels < s->w.c) TRY(weights_pad(device, c));
     return OK;
 }
 
@@ -194,9 +238,11 @@ static void task_name(const Device *device, const TaskSpec *s, char *text, size_
     static const char *const kinds[] = {"forward", "data", "filter"};
     const Window *v = &s->window;
     bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
-    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s", kinds[s->kind],
+    char of[16] = "";
+    if (direct_fits(s)) snprintf(of, sizeof of, " of %d", s->channels); /* with 8 of 8 it has other candidates */
+    snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s%s", kinds[s->kind],
              tf32 ? "tf32" : dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w,
-             v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "");
+             v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "", of);
 }
 
 static Status choose(TaskChoice *c, Device *device, int *best)
@@ -248,5 +294,11 @@ Status task_run(Device *device, const Task *task, void *x, void *w, void *y, voi
     static const int tensors[] = {1, 2, 3}; /* in the order in which the graph declares them */
     void *memory[] = {x, w, y};
     if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, STREAM_COMPUTE));
+    if (!task->plan) {
+        DirectConv direct = task->direct;
+        direct.x.data = x, direct.w.data = w, direct.y.data = y;
+        TRY_CUDA(kernel_conv_direct(&direct, cuda_stream(device, STREAM_COMPUTE)));
+        return OK;
+    }
     return cudnn_plan_run(task->plan, tensors, memory, 3, workspace);
 }

@@ -1,18 +1,20 @@
-/* Task: one convolution or matrix product by a library, with the best plan that was found for it.
+/* Task: one convolution or matrix product, with the best plan that was found for it.
  *
- * Operands are packed NHWC, of one dtype, aligned to 16 bytes. Candidates are cuDNN's plans and, where the window is
- * one pixel, cuBLASLt's; the fastest on this device is taken, from the plan cache or by timing. On a deterministic
- * device nothing is timed: the first candidate that gives the same bits every time is taken, so that all runs take the
- * same one. */
+ * Operands are packed NHWC, of one dtype, aligned to 16 bytes. Candidates are cuDNN's plans, where the window is one
+ * pixel cuBLASLt's, and where x is an image our own kernel ("direct"); the fastest on this device is taken, from the
+ * plan cache or by timing. On a deterministic device nothing is timed: the library's first candidate that gives the same
+ * bits every time is taken, so that all runs take the same one. */
 #pragma once
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_plan.h"
+#include "kernels/cuda/kernels.h"
 
 typedef struct TaskSpec {
     CudnnConv kind;
     Shape x, w, y;
+    int32_t channels; /* of x; behind them are zeros, in w too */
     Dtype dtype;
     Window window;
     bool accumulate; /* the result is added to what is there; not for CUDNN_CONV_FILTER */
@@ -20,8 +22,9 @@ typedef struct TaskSpec {
 } TaskSpec;
 
 typedef struct Task {
-    CudnnPlan *plan;      /* owned: one of the two */
+    CudnnPlan *plan;      /* owned: one of the two, or neither */
     ProductPlan *product; /* owned */
+    DirectConv direct;    /* if there is neither; without data */
     Dtype w_dtype;        /* of w: spec.dtype, except that products write the gradient of the weights in f32 */
     size_t workspace_bytes;
 } Task;
@@ -29,6 +32,6 @@ typedef struct Task {
 /* `name` for messages. */
 NODISCARD Status task_choose(Device *device, const char *name, const TaskSpec *spec, Task *task);
 void task_free(Device *device, Task *task);
-/* The library's name of the plan, as in the plan cache. */
+/* The name of the plan, as in the plan cache. */
 void task_plan_text(const Task *task, char *text, size_t bytes);
 NODISCARD Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace);

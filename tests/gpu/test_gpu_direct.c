@@ -1,0 +1,290 @@
+/* Our own convolution of images: its results by emulation against the reference, and its choice among the library's plans
+ * on the fake GPU: by time, from the cache, from the choices of a run. */
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/plan_cache.h"
+#include "tests/gpu/fake_cuda/fake_gpu.h"
+#include "tests/support/reference.h"
+#include "tests/support/scratch.h"
+#include "tests/support/unit.h"
+
+static Device device;
+
+static void device_open(bool deterministic)
+{
+    const Backend *backend;
+    const DeviceConfig config = {.threads = 1, .deterministic = deterministic};
+    assert_int_equal(backend_find("cuda", &backend, NULL, 0), OK);
+    if (backend->open(&config, &device) != OK) fail_msg("%s", status_message());
+}
+
+static int setup(void **state)
+{
+    fake_gpu_reset();
+    if (scratch_make(state) != 0 || setenv("XDG_CACHE_HOME", scratch, 1) != 0) return -1;
+    device_open(false);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    device.backend->close(&device);
+    int alive = fake_gpu_alive(stderr);
+    return scratch_drop(state) == 0 ? alive : -1;
+}
+
+/* ---- one convolution */
+
+typedef struct Row {
+    const char *name;
+    Shape x;
+    int32_t pitch; /* of x; zeros behind the channels */
+    int32_t outs;
+    Window window;
+} Row;
+
+typedef struct Conv {
+    OpCall call;
+    void *memory[4];
+    RefTensor in[OP_MAX_IN], out[OP_MAX_OUT];
+    Dtype dtype;
+} Conv;
+
+static Shape result_shape(const Row *row)
+{
+    const Window *k = &row->window;
+    return (Shape){row->x.n, row->outs, window_out(row->x.h, k->kh, k->stride_h, k->pad_h, k->ceil),
+                   window_out(row->x.w, k->kw, k->stride_w, k->pad_w, k->ceil)};
+}
+
+static void *uploaded(const void *host, size_t bytes)
+{
+    void *memory;
+    assert_int_equal(device.backend->alloc(&device, bytes, &memory), OK);
+    assert_int_equal(device.backend->upload(&device, memory, host, bytes), OK);
+    assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
+    return memory;
+}
+
+static void *image_uploaded(const Row *row, Dtype dtype, RefTensor *x)
+{
+    size_t bytes = (size_t)(shape_pixels(row->x) * row->pitch) * dtype_bytes(dtype);
+    void *host = calloc(1, bytes);
+    for (int64_t i = 0; i < shape_count(row->x); i++) {
+        x->data[i] = dtype_round(dtype, sin((double)i * 0.7));
+        dtype_store(dtype, host, i / row->x.c * row->pitch + i % row->x.c, x->data[i]);
+    }
+    void *memory = uploaded(host, bytes);
+    free(host);
+    return memory;
+}
+
+static void *weights_uploaded(Dtype dtype, RefTensor *w)
+{
+    int64_t count = shape_count(w->shape);
+    float *host = calloc((size_t)count, sizeof *host);
+    for (int64_t i = 0; i < count; i++) host[i] = (float)(w->data[i] = dtype_round(dtype, cos((double)i * 1.3)));
+    void *memory = uploaded(host, (size_t)count * sizeof *host);
+    free(host);
+    return memory;
+}
+
+static void conv_create(Conv *c, const Row *row, Dtype dtype)
+{
+    Shape w = {row->outs, row->x.c, row->window.kh, row->window.kw}, y = result_shape(row);
+    *c = (Conv){.dtype = dtype, .call = {.kind = OP_CONV, .name = row->name, .in_count = 2, .out_count = 1}};
+    c->in[0] = ref_create(row->x), c->in[1] = ref_create(w), c->out[0] = ref_create(y);
+    c->memory[0] = image_uploaded(row, dtype, &c->in[0]);
+    c->memory[1] = weights_uploaded(dtype, &c->in[1]);
+    assert_int_equal(device.backend->alloc(&device, (size_t)shape_count(y) * dtype_bytes(dtype), &c->memory[2]), OK);
+    c->call.in[0] = (Tensor){c->memory[0], row->x, dtype, row->pitch};
+    c->call.in[1] = (Tensor){c->memory[1], w, DTYPE_F32, w.c};
+    c->call.out[0] = (Tensor){c->memory[2], y, dtype, y.c};
+    c->call.padded_in = row->pitch > row->x.c;
+    c->call.attr.conv.window = row->window;
+}
+
+static void conv_destroy(Conv *c)
+{
+    device.backend->kernels[OP_CONV]->discard(&device, &c->call);
+    for (int i = 0; i < 4; i++)
+        if (c->memory[i]) device.backend->release(&device, c->memory[i]);
+    ref_destroy(&c->in[0]), ref_destroy(&c->in[1]), ref_destroy(&c->out[0]);
+}
+
+/* What the cache calls the task: `of` ends its name. */
+static void task_text(const Row *row, Dtype dtype, const char *of, char *text, size_t bytes)
+{
+    const Window *k = &row->window;
+    const Shape x = {row->x.n, 8, row->x.h, row->x.w}, w = {(row->outs + 7) / 8 * 8, 8, k->kh, k->kw};
+    snprintf(text, bytes, "forward %s x %s w %s stride %dx%d pad %dx%d%s", dtype_name(dtype), shape_text(x),
+             shape_text(w), k->stride_h, k->stride_w, k->pad_h, k->pad_w, of);
+}
+
+static const char *plan_in_cache(const Row *row, Dtype dtype, const char *of)
+{
+    char text[256];
+    task_text(row, dtype, of, text, sizeof text);
+    const char *plan = plan_cache_find(cuda_device(&device)->plans, text);
+    return plan ? plan : "";
+}
+
+static void conv_prepare(Conv *c, char *chosen, size_t bytes)
+{
+    const OpKernel *kernel = device.backend->kernels[OP_CONV];
+    KernelChoice choice = {.name = ""};
+    if (kernel->prepare(&device, &c->call) != OK) fail_msg("%s: %s", c->call.name, status_message());
+    kernel->explain(&device, &c->call, &choice);
+    snprintf(chosen, bytes, "%s", choice.name);
+}
+
+/* Every element within a rounding of the sum in double precision. */
+static void conv_check(Conv *c)
+{
+    int64_t count = shape_count(c->out[0].shape);
+    double step = c->dtype == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
+    void *y = calloc((size_t)count, dtype_bytes(c->dtype));
+    assert_int_equal(device.backend->alloc(&device, c->call.workspace_bytes, &c->memory[3]), OK);
+    c->call.workspace = c->memory[3];
+    if (device.backend->kernels[OP_CONV]->launch(&device, &c->call) != OK) fail_msg("%s", status_message());
+    assert_int_equal(device.backend->download(&device, y, c->memory[2], (size_t)count * dtype_bytes(c->dtype)), OK);
+    assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
+    reference_run(OP_CONV, &c->call.attr, c->in, c->out);
+    for (int64_t i = 0; i < count; i++) {
+        double found = dtype_load(c->dtype, y, i), wanted = c->out[0].data[i];
+        if (!(fabs(found - wanted) <= step * fabs(wanted) + 1e-4))
+            fail_msg("%s in %s: element %" PRId64 " is %g, not %g", c->call.name, dtype_name(c->dtype), i, found,
+                     wanted);
+    }
+    free(y);
+}
+
+/* ---- results */
+
+static void check_row(const Row *row, Dtype dtype)
+{
+    Conv c;
+    char task[256], of[16], chosen[256];
+    snprintf(of, sizeof of, " of %d", row->x.c);
+    task_text(row, dtype, of, task, sizeof task);
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "direct", -1), OK);
+    conv_create(&c, row, dtype);
+    conv_prepare(&c, chosen, sizeof chosen);
+    if (strcmp(chosen, "direct") != 0) fail_msg("%s: '%s'", row->name, chosen);
+    conv_check(&c);
+    conv_destroy(&c);
+}
+
+TEST_WITH(test_results, setup, teardown)
+{
+    static const Row rows[] = {
+        {"3x3 / 2, odd sides, as in Inception", {2, 3, 19, 67}, 8, 32, {3, 3, 2, 2, 0, 0, false}},
+        {"7x7 / 2, as in ResNets", {1, 3, 35, 70}, 8, 64, {7, 7, 2, 2, 3, 3, false}},
+        {"5x5, packed", {2, 3, 9, 33}, 3, 8, {5, 5, 1, 1, 2, 2, false}},
+        {"3x3, packed, one channel", {3, 1, 8, 32}, 1, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"3x3, four channels, a tile and a pixel", {1, 4, 9, 33}, 8, 16, {3, 3, 1, 1, 1, 1, false}},
+        {"7x7 / 2, four channels", {1, 4, 21, 65}, 8, 40, {7, 7, 2, 2, 3, 3, false}},
+        {"7x7, smaller than the window", {2, 3, 4, 5}, 8, 24, {7, 7, 1, 1, 3, 3, false}},
+        {"1x1 / 2, two channels", {2, 2, 7, 9}, 8, 8, {1, 1, 2, 2, 0, 0, false}},
+        {"1x7", {1, 3, 5, 40}, 8, 8, {1, 7, 1, 1, 0, 3, false}},
+        {"5x2 / 2x1", {1, 3, 23, 34}, 8, 72, {5, 2, 2, 1, 1, 0, false}},
+        {"3x3 / 1x2, twelve out", {1, 3, 10, 64}, 8, 12, {3, 3, 1, 2, 2, 1, false}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_row(&rows[i], DTYPE_BF16);
+        check_row(&rows[i], DTYPE_F16);
+    }
+}
+
+/* ---- the choice */
+
+static const Row image = {"image", {1, 3, 9, 9}, 8, 8, {3, 3, 2, 2, 1, 1, false}};
+
+/* The name of the plan that is taken where every engine takes so long, and a launch of ours so long. */
+static void choice(const Row *row, int64_t engines, int64_t kernel, char *chosen, size_t bytes)
+{
+    Conv c;
+    for (int engine = 0; engine < 8; engine++) fake_gpu_engine(engine, engines, false);
+    fake_gpu_launch_time(kernel, engines);
+    conv_create(&c, row, DTYPE_BF16);
+    fake_gpu_counts_clear();
+    conv_prepare(&c, chosen, bytes);
+    conv_check(&c);
+    conv_destroy(&c);
+    assert_int_equal(device.unconfirmed, 0); /* all candidates find the same */
+}
+
+/* The fastest is taken, and by the next process from the cache, without a run of the others. */
+TEST_WITH(test_fastest_is_taken_and_kept, setup, teardown)
+{
+    char chosen[256], old[256];
+    task_text(&image, DTYPE_BF16, "", old, sizeof old); /* the cache of a version that did not have this kernel */
+    assert_int_equal(plan_cache_add(cuda_device(&device)->plans, old, "engine 4 knobs", 900), OK);
+    choice(&image, 1000, 100, chosen, sizeof chosen);
+    assert_string_equal(chosen, "direct");
+    assert_true(fake_gpu_count("cudnnBackendExecute") > 0);
+    assert_string_equal(plan_in_cache(&image, DTYPE_BF16, " of 3"), "direct");
+    device.backend->close(&device);
+    device_open(false);
+    choice(&image, 1, 100, chosen, sizeof chosen);
+    assert_string_equal(chosen, "direct");
+    assert_int_equal(fake_gpu_count("cudnnBackendExecute"), 0);
+}
+
+TEST_WITH(test_slower_is_not_taken, setup, teardown)
+{
+    char chosen[256];
+    choice(&image, 100, 1000, chosen, sizeof chosen);
+    assert_memory_equal(chosen, "engine ", 7);
+    assert_string_equal(plan_in_cache(&image, DTYPE_BF16, " of 3"), chosen);
+}
+
+/* Nothing is timed there, and runs of earlier versions have the library's first. */
+TEST_WITH(test_deterministic_is_as_it_was, setup, teardown)
+{
+    char chosen[256];
+    device.backend->close(&device);
+    device_open(true);
+    choice(&image, 1000, 100, chosen, sizeof chosen);
+    assert_memory_equal(chosen, "engine ", 7);
+}
+
+/* The choices of a run, taken by a device that has never timed anything. */
+TEST_WITH(test_choices_of_a_run, setup, teardown)
+{
+    char chosen[256], *choices, path[PATH_BYTES];
+    int anew;
+    bool taken;
+    choice(&image, 1000, 100, chosen, sizeof chosen);
+    assert_int_equal(device.backend->choices_text(&device, &choices, &anew), OK);
+    assert_non_null(strstr(choices, " of 3\tdirect\t"));
+    device.backend->close(&device);
+    scratch_path(path, "towers");
+    assert_int_equal(tree_remove(path), OK);
+    device_open(false);
+    assert_int_equal(device.backend->choices_take(&device, choices, &taken), OK);
+    assert_true(taken);
+    free(choices);
+    choice(&image, 1, 100, chosen, sizeof chosen);
+    assert_string_equal(chosen, "direct");
+    assert_int_equal(device.backend->choices_text(&device, &choices, &anew), OK);
+    assert_int_equal(anew, 0);
+    free(choices);
+}
+
+/* Eight real channels, a long stride, a large window: the kernel is none of their candidates, and a cache that names it is wrong. */
+TEST_WITH(test_only_for_images, setup, teardown)
+{
+    static const Row rows[] = {
+        {"eight channels", {1, 8, 9, 9}, 8, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"a long stride", {1, 3, 9, 9}, 8, 8, {3, 3, 3, 3, 1, 1, false}},
+        {"a large window", {1, 3, 9, 9}, 8, 8, {9, 9, 1, 1, 4, 4, false}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char chosen[256], task[256];
+        task_text(&rows[i], DTYPE_BF16, "", task, sizeof task);
+        assert_int_equal(plan_cache_add(cuda_device(&device)->plans, task, "direct", -1), OK);
+        choice(&rows[i], 1000, 1, chosen, sizeof chosen);
+        assert_memory_equal(chosen, "engine ", 7);
+    }
+}
