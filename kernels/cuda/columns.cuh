@@ -142,7 +142,7 @@ DEVICE void columns_fetch(const Columns &plan, const Body &body, uint32_t pixel,
 
 /* A body has STEPS (pixels loaded before the first is added), Vectors<V> (per-channel values: load<T>(body, channel)),
  * Loads<T, V> (operands of a pixel: fetch(body, pixel, channel), add(vectors, first, second)) and
- * finish(channel, first, second). */
+ * finish(channel, first, second); columns_launch also needs PER_SM (blocks that a multiprocessor shall hold). */
 template <typename T, int V, typename Body> DEVICE void columns_run(const Columns &plan, const Body &body)
 {
     uint32_t vector = rows_vector(plan.rows);
@@ -172,14 +172,17 @@ template <typename T, int V, typename Body> DEVICE void columns_run(const Column
 }
 
 template <typename T, int V, typename Body>
-BOUNDED columns_kernel(const __grid_constant__ Columns plan, const __grid_constant__ Body body)
+__global__ void __launch_bounds__(BLOCK, Body::PER_SM)
+    columns_kernel(const __grid_constant__ Columns plan, const __grid_constant__ Body body)
 {
     columns_run<T, V>(plan, body);
 }
 
 template <typename T, int V, typename Body>
-static void columns_launch(const Columns &plan, const Body &body, cudaStream_t stream)
+static void columns_launch(Columns plan, const Body &body, cudaStream_t stream)
 {
+    int64_t resident = COLUMN_BLOCKS / BLOCKS_PER_SM * Body::PER_SM;
+    plan.parts = (uint32_t)clamped(resident / plan.rows.chunks, 1, plan.parts); /* none waits for a second turn */
     LAUNCH((columns_kernel<T, V, Body>), dim3(plan.parts, plan.rows.chunks), dim3(plan.rows.across, plan.rows.down),
            stream, plan, body);
 }

@@ -22,7 +22,7 @@
 #define DEVICE __device__ static __forceinline__
 #define MEMBER __device__ __forceinline__
 
-/* Threads of a block. Nothing here needs more than 85 registers, so that three blocks fit a multiprocessor. */
+/* Threads of a block. What needs no more than 85 registers is BOUNDED, so that three blocks fit a multiprocessor. */
 enum { BLOCK = 256, WARP = 32, BLOCKS_PER_SM = 3 };
 #define BOUNDED __global__ void __launch_bounds__(BLOCK, BLOCKS_PER_SM)
 

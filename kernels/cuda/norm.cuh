@@ -17,7 +17,10 @@ struct NormTowers {
 };
 
 struct Norm {
-    enum { GRAD_STEPS = NORM_STEPS };       /* pixels loaded before the first dx is made */
+    enum {
+        GRAD_STEPS = NORM_STEPS, /* pixels loaded before the first dx is made */
+        PER_SM = BLOCKS_PER_SM,  /* blocks that a multiprocessor shall hold */
+    };
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
     const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
     const float *sum, *square_sum;          /* of all pixels, for mean_out and var_out */
@@ -92,6 +95,16 @@ template <int V> struct NormVectors {
     {
         return __fmaf_rn(centered, scale[i], beta[i]);
     }
+    /* to the sums of g and g (x - mean), where g = dy where y > floor */
+    MEMBER void grad_add(float floor, const float *x, const float *dy, float *first, float *second) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            float a = x[i] - mean[i], g = applied(a, i) > floor ? dy[i] : 0.0f;
+            first[i] += g;
+            second[i] = __fmaf_rn(g, a, second[i]);
+        }
+    }
 };
 
 /* Sets norm->each. */
@@ -122,12 +135,7 @@ struct NormGradSums : Norm {
             float x[V], dy[V];
             Lanes<T, V>::widen(of_x, x);
             of_dy.spread(dy);
-            UNROLL
-            for (int i = 0; i < V; i++) {
-                float a = x[i] - own.mean[i], g = own.applied(a, i) > floor ? dy[i] : 0.0f;
-                first[i] += g;
-                second[i] = __fmaf_rn(g, a, second[i]);
-            }
+            own.grad_add(floor, x, dy, first, second);
         }
     };
     MEMBER void finish(uint32_t channel, double first, double second) const
@@ -171,6 +179,30 @@ DEVICE void norm_slopes(const Norm &norm, uint32_t channel, const float *scale, 
     }
 }
 
+/* What dx is made of. */
+template <int V> struct NormGradVectors : NormVectors<V> {
+    float slope[V], offset[V];
+    template <typename T> MEMBER void load(const Norm &norm, uint32_t channel)
+    {
+        NormVectors<V>::template load<T>(norm, channel);
+        if (norm.dbeta_in) {
+            norm_slopes<V>(norm, channel, this->scale, slope, offset);
+        } else {
+            load_vector<V>(norm.slope + channel, slope);
+            load_vector<V>(norm.offset + channel, offset);
+        }
+    }
+    /* x becomes dx. */
+    MEMBER void grad(float floor, float *x, const float *dy) const
+    {
+        UNROLL
+        for (int i = 0; i < V; i++) {
+            float a = x[i] - this->mean[i], g = this->applied(a, i) > floor ? dy[i] : 0.0f;
+            x[i] = __fmaf_rn(g, this->scale[i], __fmaf_rn(a, slope[i], offset[i]));
+        }
+    }
+};
+
 /* The operands of some pixels, `down` apart; behind the end the last one. */
 template <typename T, int V, typename Body> struct GradPixels {
     typename Lanes<T, V>::Block x[Body::GRAD_STEPS];
@@ -188,22 +220,17 @@ template <typename T, int V, typename Body> struct GradPixels {
 
 /* Body: a Norm, which says where dy comes from. The first pixels are on their way before the values of the channels are, as in
  * every kernel here: small tensors have so few for each thread that it would wait as long for the one as for the other. */
-template <typename T, int V, typename Body> BOUNDED norm_grad_kernel(const __grid_constant__ Body norm, const Rows rows)
+template <typename T, int V, typename Body>
+__global__ void __launch_bounds__(BLOCK, Body::PER_SM)
+    norm_grad_kernel(const __grid_constant__ Body norm, const Rows rows)
 {
     uint32_t channel = rows_vector(rows) * V, block = gridDim.x - 1 - blockIdx.x;
     if (channel >= rows.vectors * V) return;
     uint32_t pixel = block * (rows.down * norm.each) + threadIdx.y;
     GradPixels<T, V, Body> p;
     p.fetch(norm, rows, pixel, channel);
-    NormVectors<V> own;
-    float slope[V], offset[V];
+    NormGradVectors<V> own;
     own.template load<T>(norm, channel);
-    if (norm.dbeta_in) {
-        norm_slopes<V>(norm, channel, own.scale, slope, offset);
-    } else {
-        load_vector<V>(norm.slope + channel, slope);
-        load_vector<V>(norm.offset + channel, offset);
-    }
     for (uint32_t step = 0;;) {
         UNROLL
         for (int s = 0; s < Body::GRAD_STEPS; s++, pixel += rows.down) {
@@ -211,11 +238,7 @@ template <typename T, int V, typename Body> BOUNDED norm_grad_kernel(const __gri
             if (pixel >= rows.pixels) return;
             Lanes<T, V>::widen(p.x[s], x);
             p.dy[s].spread(dy);
-            UNROLL
-            for (int i = 0; i < V; i++) {
-                float a = x[i] - own.mean[i], g = own.applied(a, i) > norm.floor ? dy[i] : 0.0f;
-                x[i] = __fmaf_rn(g, own.scale[i], __fmaf_rn(a, slope[i], offset[i]));
-            }
+            own.grad(norm.floor, x, dy);
             Lanes<T, V>::store(norm.y, pixel * norm.y.pitch + channel, x);
         }
         step += Body::GRAD_STEPS;
@@ -268,12 +291,17 @@ static inline bool norm_wide(const Norm &norm)
     return wide;
 }
 
+static inline Columns norm_columns_plan(const OpCall *call, const Norm &norm, int lanes)
+{
+    int64_t c = norm.x.shape.c;
+    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(c) + norm_towers_bytes(c);
+    return columns_plan(pixels_of(norm.x), c, lanes, partial, call->state);
+}
+
 template <typename T, int V, typename Body>
 static void norm_columns(const OpCall *call, const Body &body, cudaStream_t stream)
 {
-    int64_t c = body.x.shape.c;
-    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(c) + norm_towers_bytes(c);
-    columns_launch<T, V>(columns_plan(pixels_of(body.x), body.x.shape.c, V, partial, call->state), body, stream);
+    columns_launch<T, V>(norm_columns_plan(call, body, V), body, stream);
 }
 
 /* of: x, beta, mean, var, gamma */

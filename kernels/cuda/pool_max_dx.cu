@@ -2,12 +2,11 @@
  *
  * It gathers: each pixel of dx is computed from the windows that cover it, so the order of the sum is fixed and dx is
  * written once. Windows of 3x3 and 2x2 with stride 2 go block by block: the S x S pixels of a block, counted from the
- * edge of the padding, lie in the same windows, and which place of a window is which pixel is a constant. So a thread
- * reads each window once for all pixels of its block, and a pixel costs one comparison and one sum; with a thread for
- * each pixel, instructions took four times as long as memory. Other windows have a thread for each pixel. Bytes moved:
- * dy, argmax (y) once, as neighbors find theirs in the cache; dx (acc) once: per element of dx with stride 2 and in 16
- * bits 2.75, 5.25 with both options. */
-#include "kernels/cuda/pool.cuh"
+ * edge of the padding, lie in the same windows (pool_blocks.cuh). So a thread reads each window once for all pixels of
+ * its block, and a pixel costs one comparison and one sum; with a thread for each pixel, instructions took four times as
+ * long as memory. Other windows have a thread for each pixel. Bytes moved: dy, argmax (y) once, as neighbors find theirs
+ * in the cache; dx (acc) once: per element of dx with stride 2 and in 16 bits 2.75, 5.25 with both options. */
+#include "kernels/cuda/pool_blocks.cuh"
 
 template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {
@@ -24,88 +23,26 @@ template <typename T, int V> BOUNDED max_pool_dx_kernel(const __grid_constant__ 
     Lanes<T, V>::store(o.out, at.pixel * o.out.pitch + at.channel, sum);
 }
 
-/* ---- blocks: square windows whose side and stride are known here */
+/* ---- blocks: at is that of a block; o.width and o.height count blocks */
 
-/* What a window sends. A window that is not there, and an element whose ReLU is closed, has a place that no window of
- * K x K has. */
-template <typename T, int V> struct PoolSent {
-    float dy[V];
-    PlaceWords<V> places;
-    uint32_t pixel; /* the window's */
-    MEMBER void load(const PoolOperands &o, uint32_t n, int32_t i, int32_t j, uint32_t channel)
-    {
-        Shape s = o.in.shape;
-        bool exists = (uint32_t)i < (uint32_t)s.h && (uint32_t)j < (uint32_t)s.w;
-        pixel = (n * s.h + min(max(i, 0), s.h - 1)) * s.w + min(max(j, 0), s.w - 1);
-        Lanes<T, V>::load(o.in, pool_index(o.in, pixel, channel), dy);
-        places.load((const unsigned char *)o.argmax.data + pool_index(o.argmax, pixel, channel));
-        UNROLL
-        for (int k = 0; k < V; k += 4)
-            if (!exists) places.word[k / 4] = 0xFFFFFFFFu;
-    }
-    MEMBER void mask(const PoolOperands &o, uint32_t channel)
-    {
-        float y[V];
-        Lanes<T, V>::load(o.relu_y, pool_index(o.relu_y, pixel, channel), y);
-        UNROLL
-        for (int k = 0; k < V; k++)
-            if (!(y[k] > 0.0f)) places.close(k);
-    }
-    MEMBER void add(uint32_t place, float *sum) const
-    {
-        UNROLL
-        for (int k = 0; k < V; k++)
-            if (places.is(k, place)) sum[k] += dy[k];
-    }
-};
-
-/* Block (i, j) of all, the first of which begins at the edge of the padding: OVER windows along a side lie over it, the
- * last of them at its own place. */
-template <typename T, int V, int K, int S>
-DEVICE void block_gather(const PoolOperands &o, const PoolPlace &at, int32_t i, int32_t j, float (*sum)[V])
-{
-    enum { OVER = (K - 1) / S + 1 };
-    PoolSent<T, V> sent[OVER * OVER];
-    UNROLL
-    for (int q = 0; q < OVER * OVER; q++)
-        sent[q].load(o, at.n, i - OVER + 1 + q / OVER, j - OVER + 1 + q % OVER, at.channel);
-    if (o.relu_y.data) {
-        UNROLL
-        for (int q = 0; q < OVER * OVER; q++) sent[q].mask(o, at.channel);
-    }
-    UNROLL
-    for (int q = 0; q < OVER * OVER; q++) {
-        UNROLL
-        for (int p = 0; p < S * S; p++) {
-            int row = p / S + (OVER - 1 - q / OVER) * S, column = p % S + (OVER - 1 - q % OVER) * S;
-            if (row < K && column < K) sent[q].add((uint32_t)(row * K + column), sum[p]);
-        }
-    }
-}
-
-/* at: of a block; o.width and o.height count blocks. */
 template <typename T, int V, int K, int S>
 BOUNDED max_pool_dx_blocks_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
 {
     PoolPlace at;
     if (!pool_place(o, rows, V, &at)) return;
-    Shape s = o.out.shape;
-    int32_t i = (int32_t)at.i + o.window.pad_h / S, j = (int32_t)at.j + o.window.pad_w / S;
-    int32_t y = i * S - o.window.pad_h, x = j * S - o.window.pad_w;
-    float sum[S * S][V] = {};
-    block_gather<T, V, K, S>(o, at, i, j, sum);
-    bool exists[S * S];
-    uint32_t pixel[S * S];
+    PoolBlock<S> block;
+    block.find(o, at.n, at.i, at.j);
+    BlockWindows<T, V, K, S> windows;
+    windows.fetch(o, block, at.channel);
+    if (o.relu_y.data) windows.mask(o, at.channel);
+    float sum[S * S][V];
     UNROLL
-    for (int p = 0; p < S * S; p++) {
-        exists[p] = (uint32_t)(y + p / S) < (uint32_t)s.h && (uint32_t)(x + p % S) < (uint32_t)s.w;
-        pixel[p] = (at.n * s.h + y + p / S) * s.w + x + p % S;
-    }
+    for (int p = 0; p < S * S; p++) windows.gather(p, sum[p]);
     if (o.acc.data) {
         float acc[S * S][V] = {};
         UNROLL
         for (int p = 0; p < S * S; p++)
-            if (exists[p]) Lanes<T, V>::load(o.acc, pool_index(o.acc, pixel[p], at.channel), acc[p]);
+            if (block.exists(p)) Lanes<T, V>::load(o.acc, pool_index(o.acc, block.pixel[p], at.channel), acc[p]);
         UNROLL
         for (int p = 0; p < S * S; p++) {
             UNROLL
@@ -114,26 +51,16 @@ BOUNDED max_pool_dx_blocks_kernel(const __grid_constant__ PoolOperands o, const 
     }
     UNROLL
     for (int p = 0; p < S * S; p++)
-        if (exists[p]) Lanes<T, V>::store(o.out, pool_index(o.out, pixel[p], at.channel), sum[p]);
+        if (block.exists(p)) Lanes<T, V>::store(o.out, pool_index(o.out, block.pixel[p], at.channel), sum[p]);
 }
 
 /* ---- launchers */
 
 POOL_LAUNCHER(max_pool_dx)
 
-/* Blocks of `size` pixels along a side of which the first `pad` are padding; none of them is only that. */
-static int64_t blocks_along(int64_t side, int64_t pad, int64_t size)
-{
-    return (pad + side - 1) / size - pad / size + 1;
-}
-
 template <typename T, int V, int K, int S> static void max_pool_dx_blocks(PoolOperands o, cudaStream_t stream)
 {
-    Shape s = o.out.shape;
-    int64_t down = blocks_along(s.h, o.window.pad_h, S), across = blocks_along(s.w, o.window.pad_w, S);
-    o.height = divider(down);
-    o.width = divider(across);
-    Rows rows = rows_plan(s.n * down * across, s.c, V, WARP);
+    Rows rows = rows_plan(pool_blocks(&o, S), o.out.shape.c, V, WARP);
     dim3 grid((uint32_t)ceil_divided(rows.pixels, rows.down), rows.chunks);
     LAUNCH((max_pool_dx_blocks_kernel<T, V, K, S>), grid, dim3(rows.across, rows.down), stream, o, rows);
 }

@@ -9,7 +9,7 @@
 /* ---- sum over pixels */
 
 struct ChannelSum {
-    enum { STEPS = 4 };
+    enum { STEPS = 4, PER_SM = BLOCKS_PER_SM };
     Tensor x, y;
     template <int V> struct Vectors {
         template <typename T> MEMBER void load(const ChannelSum &, uint32_t)
@@ -62,7 +62,7 @@ cudaError_t kernel_channel_sum(const OpCall *call, cudaStream_t stream)
 /* ---- sums of x and x^2 */
 
 struct ChannelSums {
-    enum { STEPS = 4 };
+    enum { STEPS = 4, PER_SM = BLOCKS_PER_SM };
     Tensor x;
     float *sum, *square_sum;
     template <int V> struct Vectors {

@@ -93,6 +93,11 @@ static const Case rows[] = {
     NORM_ROWS("norm, 3x3 stride 2",        16, (2, 16, 9, 9), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, false),
     NORM_ROWS("norm, 3x3 stride 2, ceil",  16, (2, 16, 8, 8), (2, 16, 4, 4), 3, 3, 2, 2, 0, 0, true),
     NORM_ROWS("norm, 3x3 stride 2, pad 1", 8,  (2, 8, 11, 7), (2, 8, 6, 4),  3, 3, 2, 2, 1, 1, false),
+    NORM_ROWS("norm, 3x3 stride 2, odd channels", 5, (2, 5, 7, 10), (2, 5, 3, 5), 3, 3, 2, 2, 0, 1, false),
+    NORM_ROWS("norm, 3x3 stride 2, pads unequal", 24, (1, 24, 5, 13), (1, 24, 3, 6), 3, 3, 2, 2, 1, 0, false),
+    NORM_ROWS("norm, 3x3 of 2x2, ceil",    16, (2, 16, 2, 2), (2, 16, 1, 1), 3, 3, 2, 2, 0, 0, true),
+    NORM_ROWS("norm, 3x3 of 1x3, pad 1",   8,  (3, 8, 1, 3),  (3, 8, 1, 2),  3, 3, 2, 2, 1, 1, false),
+    NORM_ROWS("norm, 2x2 pad 1",           8,  (2, 8, 6, 7),  (2, 8, 4, 4),  2, 2, 2, 2, 1, 1, false),
     NORM_ROWS("norm, 2x2, rest",           5,  (2, 5, 7, 9),  (2, 5, 3, 4),  2, 2, 2, 2, 0, 0, false),
     NORM_ROWS("norm, odd channels",        37, (2, 37, 9, 6), (2, 37, 9, 5), 3, 2, 1, 1, 1, 0, false),
 
