@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The parts of scripts/gpu_check.sh: run checks and measurements on a GPU and write the results as JSON.
 
-gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, compile, profile, scale)
+gpu_check.py --build DIR --data DIR --out DIR [--dry-run] PART...   runs parts (ops, model, bench, resume, compile, profile, scale)
 gpu_check.py torch --dtype D --batch N --mode M --steps N             one PyTorch measurement, JSON on standard output
 gpu_check.py whole --driver PROGRAM --side N --steps N TYPE...        one network against PyTorch in types, JSON on standard output
 
@@ -12,6 +12,7 @@ is available for ten minutes at a time; with --total, all of them together have 
 
 import argparse
 import glob
+import hashlib
 import json
 import os
 import re
@@ -24,8 +25,8 @@ import threading
 import time
 import traceback
 
-BUDGETS = {"ops": 500, "model": 500, "bench": 540, "compile": 540, "profile": 240, "scale": 540}  # seconds
-SHARES = {"model": 30, "bench": 45, "ops": 12, "profile": 6, "scale": 4, "compile": 3}  # of --total
+BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540, "profile": 240, "scale": 540}  # seconds
+SHARES = {"model": 26, "bench": 43, "resume": 6, "ops": 12, "profile": 6, "scale": 4, "compile": 3}  # of --total
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
@@ -68,7 +69,8 @@ class Part:
             print("  would run: " + " ".join(command), flush=True)
             return None
         if limit < 2:
-            self.problem("no time left for: " + " ".join(command))
+            self.result.setdefault("left_out", []).append("no time left for: " + brief(command))
+            self.save()
             return None
         try:
             child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, env=env)
@@ -89,8 +91,13 @@ class Part:
         if code:
             lines = ((err or "").strip() or (out or "").strip()).splitlines()
             what = f"cut off after {limit:.0f} s" if code == 124 else f"exit {code}"
-            self.problem(f"{what}: {' '.join(command)}: " + " | ".join(lines[-6:])[-1500:])
+            self.problem(f"{what}: {brief(command)}: " + " | ".join(lines[-6:])[-1500:])
         return subprocess.CompletedProcess(command, code, out or "", err or "")
+
+
+def brief(command):
+    """Without the folders of this machine."""
+    return " ".join(os.path.basename(word) for word in command)
 
 
 class MemoryWatch:
@@ -211,11 +218,11 @@ def part_ops(part):
         done = part.run([sanitizer, "--tool", tool, "--error-exitcode", "9", os.path.join(tests, "test_ops")], 60, env=dict(plain, TOWERS_TEST_OP=op))
         if done:
             part.add({"tool": tool, "op": op, "clean": cleanliness(done)})
-    # A whole step: input, all kinds of kernels, optimizer, copies.
+    # A whole step: input, all kinds of kernels, optimizer, copies. NCCL asks the driver for memory that it may be denied, and takes other.
     step = [os.path.join(part.args.build, "towers"), "bench", "inception_mini", "--device", "cuda", "--towers", "1", "-b", "8", "--warmup-batches", "0",
             "--batches", "2", "--deterministic"]
     for tool in ("memcheck", "initcheck") if os.path.exists(sanitizer) or part.args.dry_run else ():
-        done = part.run([sanitizer, "--tool", tool, "--target-processes", "all", "--error-exitcode", "9", *step], 120, env=plain)
+        done = part.run([sanitizer, "--tool", tool, "--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", "9", *step], 120, env=plain)
         if done:
             part.add({"tool": tool, "op": "a training step", "clean": cleanliness(done)})
     shutil.rmtree(plain["XDG_CACHE_HOME"], ignore_errors=True)
@@ -286,12 +293,18 @@ def whole_main(args):
             whole_rows(f"inception_v3, {args.side}x{args.side}, {kind}, {args.steps} step{'s' if args.steps > 1 else ''}", groups, ours, theirs, double)
 
 
+def has_data(part):
+    found = part.args.dry_run or glob.glob(part.args.data + "/train-images-idx3-ubyte*")
+    if not found:
+        part.problem(f"no Fashion-MNIST in {part.args.data}: nothing is trained (scripts/gpu_bundle.sh brings it)")
+    return bool(found)
+
+
 def part_model(part):
     """First whether a run learns at all, then how right its numbers are, then the other types."""
     kinds = [(name, AMP[name]) for name in ("f16", "bf16", "tf32", "f32")]
     kinds.append(("bf16, 2 towers on one GPU", ["--amp", "--towers", "2", "--processes", "1", "-b", "64"]))
-    if not part.args.dry_run and not glob.glob(part.args.data + "/train-images-idx3-ubyte*"):
-        part.problem(f"no Fashion-MNIST in {part.args.data}: nothing is trained (scripts/gpu_bundle.sh brings it)")
+    if not has_data(part):
         kinds = []
     for kind in kinds[:1]:
         mini_trains(part, *kind)
@@ -326,6 +339,44 @@ def memory_row(part, name, runs, watch):
     return {"memory_mib": watch.most, "planned_mib": planned}
 
 
+# ---- resume
+
+
+def part_resume(part):
+    """A run that ends after an epoch and goes on has the same weights as one that did not, to the bit. What goes on has an empty plan
+    cache: with kernels chosen by time, it takes those that the run has kept."""
+    if not has_data(part):
+        return
+    for name, more in (("bf16", AMP["bf16"]), ("f32, deterministic", ["--deterministic"])):
+        runs = tempfile.mkdtemp(prefix="towers-runs-")
+        words = [os.path.join(part.args.build, "towers"), "train", "inception_mini", "--device", "cuda", "--towers", "1", "--data-path", part.args.data,
+                 "--epochs", "2", "-b", "128", *more]
+        whole, halted = os.path.join(runs, "whole"), os.path.join(runs, "halted")
+        ended = [ends_well(part, [*words, "--output-dir", whole], runs, "cache"), ends_well(part, [*words, "--output-dir", halted, "--stop-epoch", "1"], runs, "cache")]
+        run = glob.glob(halted + "/*") or ["auto"]
+        ended.append(ends_well(part, [*words, "--output-dir", halted, "--stop-epoch", "2", "--resume", run[0]], runs, "empty"))
+        if all(ended):
+            sums = [weights_sum(whole), weights_sum(halted)]
+            part.add({"resumed": name, "same_bits": "yes" if sums[0] == sums[1] else "no", "sums": sums})
+            if sums[0] != sums[1]:
+                part.problem(f"inception_mini in {name}: a resumed run has other weights than one that was not stopped")
+        shutil.rmtree(runs, ignore_errors=True)
+
+
+def ends_well(part, command, runs, cache):
+    """Whether the program ended well."""
+    ended = part.run(command, 60, dict(os.environ, XDG_CACHE_HOME=os.path.join(runs, cache)))
+    return ended is not None and ended.returncode == 0
+
+
+def weights_sum(folder):
+    digest = hashlib.sha256()
+    for path in glob.glob(folder + "/*/last.safetensors"):
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
 # ---- bench
 
 
@@ -334,7 +385,8 @@ def ours(part, dtype, batch, steps, fuse="auto"):
     found = tail_json(done.stdout) if done else None
     if found:
         part.add({"system": "towers" if fuse == "auto" else f"towers --fuse {fuse}", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1),
-                  "jitter": round(found.get("jitter", 0), 1), "loss": found.get("last_average_loss")})
+                  "jitter": round(found.get("jitter", 0), 1), "loss": found.get("last_average_loss"),
+                  **{key: round(found[key], 2) for key in ("watts", "images_per_joule") if key in found}})
     plans_keep(part)
 
 
@@ -589,7 +641,7 @@ def parts_run(args):
             used += SHARES[name]
             seconds = started + args.total * used / shares - time.monotonic()
         part = Part(args, name, seconds)
-        run = {"ops": part_ops, "model": part_model, "bench": part_bench, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name]
+        run = {"ops": part_ops, "model": part_model, "bench": part_bench, "resume": part_resume, "compile": part_compile, "profile": part_profile, "scale": part_scale}[name]
         for step in (run, plans_keep):
             try:
                 step(part)

@@ -6,23 +6,24 @@
 #                 model    inception_mini on Fashion-MNIST in f16: accuracy; inception_v3 against PyTorch in f16, bf16, TF32, f32: logits,
 #                          loss, gradients, ten steps; then inception_mini in the other types, and on virtual towers
 #                 bench    inception_v3, ours and eager PyTorch alternately, with plans searched before; device memory
+#                 resume   a run that was stopped and went on against one that was not: the same bits
 #                 compile  the same against PyTorch's compiler, which searches for minutes
 #                 profile  time of every kind of operation against the device's limits
 #                 scale    1, 2, 4 and 8 towers, a process and a GPU each: images per second, and that they learn
 #                 (may be repeated; default: all, in this order)
 #   --out DIR     folder for results: one JSON file per part, written as soon as results are known (default $OUT, else
-#                 docs/results); also plans.txt, the fastest plan of every convolution, from which the next call begins, and
+#                 docs/results/gpu); also plans.txt, the fastest plan of every convolution, from which the next call begins, and
 #                 build.log if the build fails
 #   --seconds N   time limit of each part, without the build (default: a budget per part, at most 9 minutes)
 #   --total N     seconds for everything, the build and the tables included: the parts in order of value, each with a share
 #   --dry-run     build everything, print what would run, run nothing
 # On a machine that is available for a few minutes at a time, run one part per call: the build and the plans are kept in
-# $TOWERS_GPU_BUILD (default build-gpu). The tables of docs/performance.md are made from the results; with --out they are written
-# to DIR/performance.md instead.
+# $TOWERS_GPU_BUILD (default build-gpu). The tables of docs/results/gpu.md are made from the results; with --out they are written
+# to DIR/gpu.md instead.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-root=$PWD out=${OUT:-docs/results} page=${OUT:+$OUT/performance.md} seconds= total= dry=no parts=()
-page=${page:-$PWD/docs/performance.md}
+root=$PWD out=${OUT:-docs/results/gpu} page=${OUT:+$OUT/gpu.md} seconds= total= dry=no parts=()
+page=${page:-$PWD/docs/results/gpu.md}
 while [ $# -gt 0 ]; do
     case $1 in
     --only) parts+=("${2:?--only needs a part}"); shift 2 ;;
@@ -30,13 +31,13 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=${2:?--seconds needs a number}; shift 2 ;;
     --total) total=${2:?--total needs a number}; shift 2 ;;
     --dry-run) dry=yes; shift ;;
-    -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: unknown option '$1' (see --help)" >&2; exit 2 ;;
     esac
 done
-[ ${#parts[@]} -gt 0 ] || if [ -n "$total" ]; then parts=(model bench ops profile scale compile); else parts=(ops model bench compile profile scale); fi
+[ ${#parts[@]} -gt 0 ] || if [ -n "$total" ]; then parts=(model bench resume ops profile scale compile); else parts=(ops model bench resume compile profile scale); fi
 for part in "${parts[@]}"; do
-    case $part in ops | model | bench | compile | profile | scale) ;; *) echo "gpu_check: unknown part '$part'; use ops, model, bench, compile, profile or scale" >&2; exit 2 ;; esac
+    case $part in ops | model | bench | resume | compile | profile | scale) ;; *) echo "gpu_check: unknown part '$part'; use ops, model, bench, resume, compile, profile or scale" >&2; exit 2 ;; esac
 done
 for number in "--seconds=$seconds" "--total=$total"; do
     case ${number#*=} in *[!0-9]*) echo "gpu_check: ${number%%=*} expects a whole number (got '${number#*=}')" >&2; exit 2 ;; esac
@@ -44,7 +45,7 @@ done
 [ "${total:-60}" -gt 20 ] || { echo "gpu_check: --total expects more than 20 seconds, which are kept for what follows the build (got $total)" >&2; exit 2; }
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-page=${page:-$out/performance.md}
+page=${page:-$out/gpu.md}
 
 # ---- build
 bundle=$root/third_party/bundle

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/performance.md from the results of scripts/gpu_check.sh.
+"""Write the tables of docs/results/gpu.md from the results of scripts/gpu_check.sh.
 
 usage: gpu_tables.py RESULTS_FOLDER DOCUMENT
+       gpu_tables.py --line RESULTS_FOLDER         one sentence about the speed, for the README
 The part of DOCUMENT between the lines <!-- gpu results --> and <!-- end of gpu results --> is replaced; if there are no such lines
 it is appended.
 """
@@ -20,17 +21,20 @@ def table(heads, rows):
 
 
 def bench(part):
-    speeds = {}
+    speeds, power = {}, {}
     for row in part["results"]:
         if "plans" in row:
             continue
-        speeds.setdefault((row["batch"], row["type"], row["system"]), []).append(row["images_per_second"])
+        kind = row["batch"], row["type"], row["system"]
+        speeds.setdefault(kind, []).append(row["images_per_second"])
+        if "watts" in row:
+            power.setdefault(kind, []).append(row["watts"])
     rows = []
     for (batch, dtype, system), values in sorted(speeds.items(), key=lambda item: (-item[0][0], item[0][1], item[0][2])):
         mine = speeds.get((batch, dtype, "towers"))
         ratio = f"{statistics.median(mine) / statistics.median(values):.2f}" if mine and system != "towers" else ""
-        rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio))
-    lines = ["### inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by"), rows)
+        rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio, f"{statistics.median(power[batch, dtype, system]):.0f}" if (batch, dtype, system) in power else ""))
+    lines = ["## inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by", "W"), rows)
     searches = [(r["batch"], r["plans"], r["fuse"], f"{r['search_seconds']:.0f}", r["found"], f"{r['memory_mib']:,}" if r.get("memory_mib") else "") for r in part["results"] if "plans" in r]
     if searches:
         lines += ["", "Time until the first step, with the search for plans where the cache had none, and most memory of the device:", ""]
@@ -44,10 +48,15 @@ def shown(word):
 
 def scale(part):
     rows = [(r["type"], r["scale"], f"{r['images_per_second']:,.0f}" if "images_per_second" in r else r["skipped"], r.get("efficiency", "")) for r in part["results"] if "scale" in r]
-    lines = [f"### Several GPUs: inception_v3, 256 images a tower ({part.get('gpus', 1)} in the machine)", ""]
+    lines = [f"## Several GPUs: inception_v3, 256 images a tower ({part.get('gpus', 1)} in the machine)", ""]
     lines += table(("type", "towers", "images/s", "efficiency"), rows)
     trained = [(r["trained"], r["test_accuracy"]) for r in part["results"] if "trained" in r]
     return lines + (["", "inception_mini on Fashion-MNIST, two epochs:", ""] + table(("towers", "test accuracy"), trained) if trained else [])
+
+
+def resume(part):
+    rows = [(r["resumed"], shown(r["same_bits"])) for r in part["results"]]
+    return ["## Runs that were stopped and went on", "", "Compared with one that was not stopped:", ""] + table(("inception_mini in", "the same weights, to the bit"), rows)
 
 
 def number(value):
@@ -56,7 +65,7 @@ def number(value):
 
 def ops(part):
     rows = [(r["op"], r["dtype"], r["runs"], number(r["max_error"]), f"{r['percent_of_allowed']} %", r["unsupported"] or "") for r in part["results"] if "runs" in r]
-    lines = ["### Operations against the reference", "", f"All passed: {shown(part.get('passed'))}.", ""]
+    lines = ["## Operations against the reference", "", f"All passed: {shown(part.get('passed'))}.", ""]
     lines += table(("operation", "type", "runs", "largest error", "of what is allowed", "unsupported"), rows)
     tools = [(r["tool"], r["op"], shown(r["clean"])) for r in part["results"] if "tool" in r]
     return lines + ([""] + table(("compute-sanitizer", "operation", "clean"), tools) if tools else [])
@@ -65,7 +74,7 @@ def ops(part):
 def whole(results):
     rows = [(r["whole"], r["group"], r["tensors"], f"{r['error']:.1e}", f"{r['pytorch_error']:.1e}", r["median_ratio"], "yes" if r["right"] else "**no**") for r in results]
     heads = ("network", "what", "tensors", "worst error", "PyTorch's", "median ratio", "right")
-    return ["### inception_v3 against PyTorch on the same GPU", "", "Errors are distances from PyTorch in float64, relative to its norm.", ""] + table(heads, rows) + [""]
+    return ["## inception_v3 against PyTorch on the same GPU", "", "Errors are distances from PyTorch in float64, relative to its norm.", ""] + table(heads, rows) + [""]
 
 
 def model(part):
@@ -74,20 +83,40 @@ def model(part):
     keys = [key for key in ("type", "towers", "epochs", "step", "test_accuracy", "best_accuracy", "seconds", "memory_mib", "planned_mib") if any(key in r for r in trained)]
     if not trained:
         return lines
-    return lines + ["### inception_mini on Fashion-MNIST", ""] + table(keys, [[row.get(key, "") for key in keys] for row in trained])
+    return lines + ["## inception_mini on Fashion-MNIST", ""] + table(keys, [[row.get(key, "") for key in keys] for row in trained])
 
 
 def profile(part):
-    lines = ["### Time of every kind of operation, inception_v3, batch 256", ""]
+    lines = ["## Time of every kind of operation, inception_v3, batch 256", ""]
     for row in part["results"]:
         lines += [row["type"] + ":", "", "```", row["text"].strip(), "```", ""]
     return lines
 
 
+def line(folder):
+    """What each type of the largest batch gains over PyTorch's eager mode."""
+    with open(os.path.join(folder, "bench.json"), encoding="utf-8") as file:
+        part = json.load(file)
+    speeds = {}
+    for row in part["results"]:
+        if row.get("batch") == 256 and "images_per_second" in row:
+            speeds.setdefault((row["type"], row["system"]), []).append(row["images_per_second"])
+    (peer,) = {system for _, system in speeds if system.startswith("pytorch ") and system.endswith(" eager")}
+    said = []
+    for dtype in ("bf16", "f16"):
+        mine, other = statistics.median(speeds[dtype, "towers"]), statistics.median(speeds[dtype, peer])
+        said.append(f"{mine:,.0f} images/s in {dtype}, {mine / other:.1f} times")
+    return (f"On one {part['device'].split(',')[0]}, `inception_v3` trains at {said[0]}, and {said[1]} what {peer.replace('pytorch', 'PyTorch').replace(' eager', '')} "
+            "trains there in eager mode (batch 256, one measurement).")
+
+
 def main():
+    if sys.argv[1] == "--line":
+        print(line(sys.argv[2]))
+        return
     folder, document = sys.argv[1:3]
-    lines = [BEGIN, "## On a GPU", ""]
-    for name, make in (("bench", bench), ("compile", bench), ("scale", scale), ("ops", ops), ("model", model), ("profile", profile)):
+    lines = [BEGIN, ""]
+    for name, make in (("bench", bench), ("compile", bench), ("resume", resume), ("scale", scale), ("ops", ops), ("model", model), ("profile", profile)):
         path = os.path.join(folder, name + ".json")
         if not os.path.exists(path):
             continue
@@ -95,7 +124,8 @@ def main():
             part = json.load(file)
         if not part["results"]:
             continue
-        lines += make(part) + ["", f"{part['device']}; {part['started']}."] + ["- problem: " + text for text in part["problems"]] + [""]
+        left = [f"There was no time for {len(part['left_out'])} more commands of this part."] if part.get("left_out") else []
+        lines += make(part) + ["", " ".join([f"{part['device']}; {part['started']}."] + left)] + ["- problem: " + text for text in part["problems"]] + [""]
     text = "\n".join(lines + [END]) + "\n"
     old = ""
     if os.path.exists(document):
@@ -107,7 +137,7 @@ def main():
     elif old:
         text = old.rstrip("\n") + "\n\n" + text
     else:
-        text = "# Performance\n\n" + text
+        text = "# Measurements on a GPU\n\n" + text
     with open(document, "w", encoding="utf-8") as file:
         file.write(text)
 

@@ -13,7 +13,7 @@ fail() {
 }
 
 "$source/scripts/gpu_check.sh" --help | grep -q -- '--only PART' || fail "--help does not name --only"
-"$source/scripts/gpu_check.sh" --help | grep -q 'docs/performance.md' || fail "--help ends early"
+"$source/scripts/gpu_check.sh" --help | grep -q 'docs/results/gpu.md' || fail "--help ends early"
 "$source/scripts/gpu_check.sh" --only nothing 2>"$work/err" && fail "--only nothing was accepted"
 grep -q "unknown part 'nothing'" "$work/err" || fail "--only nothing: $(cat "$work/err")"
 "$source/scripts/gpu_check.sh" --seconds soon 2>"$work/err" && fail "--seconds soon was accepted"
@@ -42,9 +42,9 @@ pinned=$(sed -n 's/.*nvidia-nccl-cu13==\([0-9.]*\).*/\1/p' "$source/scripts/requ
 [ "$(printf '%s\n' "$needed" "$pinned" | sort -V | tail -n 1)" = "$pinned" ] || fail "cuda.txt has NCCL $pinned, windows need $needed"
 
 mkdir "$work/out"
-python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench compile profile scale >"$work/dry" || fail "the dry run failed"
+python3 "$source/scripts/gpu_check.py" --build /b --data /d --out "$work/out" --dry-run ops model bench resume compile profile scale >"$work/dry" || fail "the dry run failed"
 for word in test_ops memcheck racecheck initcheck gpu_driver 'whole --driver' 'train inception_mini' 'bench inception_v3' 'torch --dtype bf16 --batch 256 --mode eager' \
-    'mode compile' '-b 64' '-b 128' --profile '--towers 8 ' '--processes 2' '--sdc-check' '--amp-dtype tf32'; do
+    'mode compile' '-b 64' '-b 128' --profile '--towers 8 ' '--processes 2' '--sdc-check' '--stop-epoch 1' '--amp-dtype tf32'; do
     grep -q -- "$word" "$work/dry" || fail "the dry run does not mention: $word"
 done
 
@@ -130,10 +130,10 @@ grep -q 'the build was cut off after .* the next call continues it' "$work/run" 
 touch "$work/built"
 rm "$work/slow/nvidia-smi"
 rehearse 200 --total 55
-for part in model bench ops profile scale compile; do
+for part in model bench resume ops profile scale compile; do
     grep -q -E 'cut off after|no time left|breaks the device|no Fashion-MNIST' "$work/total/$part.json" || fail "$part does not say what it lacks: $(cat "$work/total/$part.json")"
 done
-grep -q 'Operations against the reference' "$work/total/performance.md" || fail "no tables: $(cat "$work/total/performance.md")"
+grep -q 'Operations against the reference' "$work/total/gpu.md" || fail "no tables: $(cat "$work/total/gpu.md")"
 grep -q '"found": "cut off"' "$work/total/bench.json" || fail "the search for plans was not cut off: $(cat "$work/total/bench.json")"
 rm -r "$work/b/cache"
 touch "$work/fast"
@@ -156,9 +156,11 @@ case " $* " in *' --warmup-batches 8 '*)
     rm -f "$STUB_BUSY" "$STUB_BUSY.seen"
     ;;
 esac
-case " $* " in *' --sdc-check '*) ;; *' --output-dir '*) watched=yes ;; esac
+case " $* " in *' --sdc-check '* | *' --towers 1 '*) ;; *' --output-dir '*) watched=yes ;; esac
+case " $* " in *' --resume '*) resumed=yes ;; esac
 while [ $# -gt 0 ]; do [ "$1" = --output-dir ] && runs=$2; shift; done
 [ -z "$runs" ] || { mkdir -p "$runs/run" && echo '{"weights": 1, "in all": 1048576}' >"$runs/run/memory.json"; }
+case "$resumed$STUB_OTHER" in yesyes) echo other ;; *) echo same ;; esac >"${runs:-$STUB_SCRATCH}/run/last.safetensors"
 touch "$STUB_BUSY"
 tries=0
 while [ -n "$watched" ] && [ ! -e "$STUB_BUSY.seen" ] && [ $tries -lt 1000 ]; do sleep 0.01; tries=$((tries + 1)); done
@@ -168,22 +170,29 @@ STUB
 chmod +x "$work/b/nvidia-smi" "$work/b/towers"
 mkdir "$work/d"
 touch "$work/d/train-images-idx3-ubyte"
-export STUB_BUSY=$work/busy STUB_CALLS=$work/calls
+mkdir -p "$work/none/run"
+export STUB_BUSY=$work/busy STUB_CALLS=$work/calls STUB_SCRATCH=$work/none
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 scale model >"$work/run"
 for word in '"efficiency": 0.95' '"skipped": "2 GPUs here"' '"trained": 2'; do grep -q "$word" "$work/results/scale.json" || fail "lacks '$word': $(cat "$work/results/scale.json")"; done
 head -n 1 "$work/calls" | grep -q -- '--warmup-batches 0 --batches 1' || fail "the plans are not found first: $(head -n 1 "$work/calls")"
 for word in '"memory_mib": 9000' '"planned_mib": 1' 'takes 9000 MiB of the device, memory.json says 1'; do
     grep -q "$word" "$work/results/model.json" || fail "lacks '$word': $(cat "$work/results/model.json")"
 done
+for other in no yes; do # the weights of a run that goes on
+    STUB_OTHER=$other PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 resume >"$work/run"
+    [ "$(grep -c "\"same_bits\": \"$([ $other = yes ] && echo no || echo yes)\"" "$work/results/resume.json")" = 2 ] || fail "other weights: $other, but: $(cat "$work/results/resume.json")"
+done
+grep -q 'has other weights' "$work/run" || fail "other weights are no problem: $(cat "$work/run")"
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 bench >"$work/run"
 grep -q '"system": "towers"' "$work/results/bench.json" || fail "no speed: $(cat "$work/results/bench.json")"
 grep 'watched while it was timed' "$work/calls" && fail "the driver is asked for memory during a run that is timed"
 python3 "$source/scripts/gpu_tables.py" "$work/results" "$work/doc0.md" || fail "no tables of the stubs' results"
 
 cat >"$work/out/bench.json" <<'JSON'
-{"part": "bench", "device": "G", "started": "now", "problems": ["cut off"], "results": [
- {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 300.0}, {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 100.0},
- {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 200.0}, {"system": "pytorch eager", "type": "bf16", "batch": 256, "images_per_second": 100.0}]}
+{"part": "bench", "device": "G", "started": "now", "problems": ["cut off"], "left_out": ["no time left for: a"], "results": [
+ {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 300.0, "watts": 650.4}, {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 100.0},
+ {"system": "towers", "type": "bf16", "batch": 256, "images_per_second": 200.0}, {"system": "pytorch 2.1 eager", "type": "bf16", "batch": 256, "images_per_second": 100.0},
+ {"system": "towers", "type": "f16", "batch": 256, "images_per_second": 2500.0}, {"system": "pytorch 2.1 eager", "type": "f16", "batch": 256, "images_per_second": 1000.0}]}
 JSON
 cat >"$work/out/ops.json" <<'JSON'
 {"part": "ops", "device": "G", "started": "now", "problems": [], "passed": "no", "results": [
@@ -206,9 +215,11 @@ JSON
 echo "# Performance" >"$work/doc.md"
 echo "kept" >>"$work/doc.md"
 for _ in 1 2; do python3 "$source/scripts/gpu_tables.py" "$work/out" "$work/doc.md" || fail "the tables failed"; done
-[ "$(grep -c '## On a GPU' "$work/doc.md")" -eq 1 ] || fail "tables made twice are there twice"
-for line in kept '| 256 | bf16 | towers | 200 | 300, 100, 200 |  |' '| 256 | bf16 | pytorch eager | 100 | 100 | 2.00 |' 'All passed: \*\*no\*\*' 'a training step | \*\*no\*\*' 'conv_dw | \*\*cut off\*\*' '| bf16 | 2 | 1,900 | 0.95 |' '| bf16 | 4 | 2 GPUs here |  |' '| 2 | 0.9 |' \
+[ "$(grep -c '## inception_v3, training' "$work/doc.md")" -eq 1 ] || fail "tables made twice are there twice"
+for line in kept '| 256 | bf16 | towers | 200 | 300, 100, 200 |  | 650 |' '| 256 | bf16 | pytorch 2.1 eager | 100 | 100 | 2.00 |  |' 'no time for 1 more' 'All passed: \*\*no\*\*' 'a training step | \*\*no\*\*' 'conv_dw | \*\*cut off\*\*' '| bf16 | 2 | 1,900 | 0.95 |' '| bf16 | 4 | 2 GPUs here |  |' '| 2 | 0.9 |' \
     'gradients | 292 | 1.0e-04 | 1.0e-04 | 1.0 | \*\*no\*\*' '| f32 | 2 | 0.9 | 9 |' '- problem: cut off' '| op | calls |'; do
     grep -q -- "$line" "$work/doc.md" || fail "the tables lack: $line in $(cat "$work/doc.md")"
 done
+python3 "$source/scripts/gpu_tables.py" --line "$work/out" >"$work/line" || fail "no sentence"
+grep -q 'at 200 images/s in bf16, 2.0 times, and 2,500 images/s in f16, 2.5 times what PyTorch 2.1 trains' "$work/line" || fail "the sentence: $(cat "$work/line")"
 echo "ok"
