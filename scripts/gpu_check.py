@@ -287,7 +287,7 @@ def whole_main(args):
             half = getattr(torch, HALF[kind]) if kind in HALF else None
             scale = 1024 if kind == "f16" else 1  # small gradients are 0 in f16
             theirs = fidelity.pytorch_singles(case, state, pixels, labels, lr, momentum, half=half, scale=scale)
-            # Deterministic: a search would take most of the time, and a joined kernel is taken wherever there is one.
+            # Deterministic: a search would take most of the time, and max pools normalize what they read.
             ours = fidelity.driver_run(args.driver, case, work, 1, lr, momentum, device=args.device, tf32=int(kind == "tf32"), deterministic=1,
                                        compute=kind if half else "f32", loss_scale=scale)
             whole_rows(f"inception_v3, {args.side}x{args.side}, {kind}, {args.steps} step{'s' if args.steps > 1 else ''}", groups, ours, theirs, double)
@@ -380,32 +380,32 @@ def weights_sum(folder):
 # ---- bench
 
 
-def ours(part, dtype, batch, steps, fuse="auto"):
-    done = part.run([*bench_words(part, dtype, batch, fuse), "--warmup-batches", "8", "--batches", str(steps)], 120)
+def ours(part, dtype, batch, steps):
+    done = part.run([*bench_words(part, dtype, batch), "--warmup-batches", "8", "--batches", str(steps)], 120)
     found = tail_json(done.stdout) if done else None
     if found:
-        part.add({"system": "towers" if fuse == "auto" else f"towers --fuse {fuse}", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1),
+        part.add({"system": "towers", "type": dtype, "batch": batch, "images_per_second": round(found["images_per_sec"], 1),
                   "jitter": round(found.get("jitter", 0), 1), "loss": found.get("last_average_loss"),
                   **{key: round(found[key], 2) for key in ("watts", "images_per_joule") if key in found}})
     plans_keep(part)
 
 
-def bench_words(part, dtype, batch, fuse="auto", towers=1):
+def bench_words(part, dtype, batch, towers=1):
     return [os.path.join(part.args.build, "towers"), "bench", "inception_v3", "--device", "cuda", "--towers", str(towers), "-b", str(batch), "--opt", "momentum",
-            "--workers", "4", "--fuse", fuse, "--json", *AMP[dtype]]
+            "--workers", "4", "--json", *AMP[dtype]]
 
 
-def plans_warm(part, dtype, batch, fuse="auto"):
+def plans_warm(part, dtype, batch):
     """Find the plans before timing: the search is not part of a step and has a time limit of its own. Its second run, which
     only trains, is the one whose memory is watched: asking the driver would slow down a run that is timed."""
     started = time.monotonic()
-    one_step = [*bench_words(part, dtype, batch, fuse), "--warmup-batches", "0", "--batches", "1"]
+    one_step = [*bench_words(part, dtype, batch), "--warmup-batches", "0", "--batches", "1"]
     done = part.run(one_step, 240)
     seconds = round(time.monotonic() - started, 1)
     with MemoryWatch(part.args) as watch:
         part.run(one_step, 60)
     if done:
-        part.add({"plans": dtype, "batch": batch, "fuse": fuse, "search_seconds": seconds, "found": cleanliness(done), "memory_mib": watch.most})
+        part.add({"plans": dtype, "batch": batch, "search_seconds": seconds, "found": cleanliness(done), "memory_mib": watch.most})
     plans_keep(part)
 
 
@@ -448,9 +448,6 @@ def part_bench(part):
                 plans_warm(part, dtype, 256)
             ours(part, dtype, 256, 30)
             theirs(part, dtype, 256, "eager", 30)
-    for fuse in ("ii", "ii-s"):
-        plans_warm(part, "f16", 256, fuse)
-        ours(part, "f16", 256, 30, fuse)
     for dtype, batch in (("tf32", 256), ("f32", 128), ("bf16", 128), ("bf16", 64)):
         plans_warm(part, dtype, batch)
         ours(part, dtype, batch, 30)

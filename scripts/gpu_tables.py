@@ -35,10 +35,10 @@ def bench(part):
         ratio = f"{statistics.median(mine) / statistics.median(values):.2f}" if mine and system != "towers" else ""
         rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio, f"{statistics.median(power[batch, dtype, system]):.0f}" if (batch, dtype, system) in power else ""))
     lines = ["## inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by", "W"), rows)
-    searches = [(r["batch"], r["plans"], r["fuse"], f"{r['search_seconds']:.0f}", r["found"], f"{r['memory_mib']:,}" if r.get("memory_mib") else "") for r in part["results"] if "plans" in r]
+    searches = [(r["batch"], r["plans"], f"{r['search_seconds']:.0f}", r["found"], f"{r['memory_mib']:,}" if r.get("memory_mib") else "") for r in part["results"] if "plans" in r]
     if searches:
         lines += ["", "Time until the first step, with the search for plans where the cache had none, and most memory of the device:", ""]
-        lines += table(("batch", "type", "--fuse", "s", "ended", "MiB"), searches)
+        lines += table(("batch", "type", "s", "ended", "MiB"), searches)
     return lines
 
 

@@ -249,7 +249,6 @@ static Status recompute_row(const ProgramConfig *config, int32_t n, const Layout
 static void phase_rows(const Model *model, const Program *program, FILE *to)
 {
     PlanReport report;
-    char joined[256];
     plan_report(program->plan, &report);
     if (model->phases)
         text_printf(to, "  phase %s: %.1f MiB of activations and their gradients, %.1f MiB of workspace\n",
@@ -260,8 +259,9 @@ static void phase_rows(const Model *model, const Program *program, FILE *to)
             "  activations: %" PRId64 " elements live at most, %" PRId64
             " in total; %d tensors share storage, %d concat inputs are copied\n",
             report.peak_elements, report.all_elements, report.shared_values, report.copied_concats);
-    fusion_text(&program->fusion, joined, sizeof joined);
-    text_printf(to, "  joined kernels: %s\n", joined);
+    if (program->pools.inputs + program->pools.gradients)
+        fprintf(to, "  max pools: %d normalize their input, %d batch norms gather the gradient of theirs\n",
+                program->pools.inputs, program->pools.gradients);
 }
 
 static void kernels_print(Device *device, const Plan *plan, FILE *to)

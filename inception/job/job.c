@@ -173,7 +173,6 @@ Status job_model(Options *o, JobFiles *files)
     job->program.model = model;
     job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
     job->program.separate_storage = !o->share_storage;
-    TRY(fuse_check(job->program.fuse, job->backend));
     TRY(compute_dtype(o, job->backend, &job->program.compute));
     TRY(pretrained_facts(o, files, model));
     TRY(job_sides(o, job));
@@ -464,10 +463,7 @@ static Status sync_check(TrainJob *job)
                     "--bn-stats sync needs one process per tower, because towers in one process run in turns; for %d "
                     "towers use --processes %d, or use --bn-stats pooled",
                     job->shares.towers, job->shares.towers);
-    if (job->program.fuse > FUSE_II)
-        return FAIL(ERR_ARG, "--bn-stats sync does not work with fused convolutions, whose sums cover one tower; use "
-                             "--fuse auto or ii, or --bn-stats pooled");
-    job->program.fuse = FUSE_II;
+    job->program.norm_into_pool = false; /* its sums cover one tower */
     return OK;
 }
 

@@ -166,7 +166,11 @@ Status job_texts(const Options *o, JobFiles *files)
         TRY(draft_begin(&draft, what));
         if (i == 0) options_print_config(o, draft.to);
         if (i == 1) settings_print(o, files, draft.to);
-        if (i == 2) options_print(&option_defaults, false, draft.to);
+        if (i == 2) {
+            options_print(&option_defaults, false, draft.to);
+#define FLAG_FORMER(flag, instead) fputs(flag ":\n", draft.to);
+#include "inception/options/options.def"
+        }
         TRY(draft_end(&draft, OK));
         *made[i] = draft.text;
     }

@@ -107,6 +107,7 @@ static Status refuse_flag(Verb verb, const char *typed)
 #define FLAG_REFUSED(flag, instead)                                                                                    \
     if (same_name(typed, flag, strlen(flag)))                                                                          \
         return FAIL(ERR_ARG, "--%s is not an option of 'towers%s%s': %s", typed, gap, name, instead);
+#define FLAG_FORMER FLAG_REFUSED
 #include "inception/options/options.def"
     suggest_option(verb, typed, "--", hint, sizeof hint);
     return FAIL(ERR_ARG, "--%s is not an option of 'towers%s%s'%s ('towers%s%s --help-all' lists all options)", typed,
@@ -263,12 +264,21 @@ typedef struct Entries {
     int line[OPTION_ID_COUNT]; /* where each option was set; 0: not yet */
 } Entries;
 
+static bool is_former(const char *key)
+{
+#define FLAG_FORMER(flag, instead)                                                                                     \
+    if (same_name(key, flag, strlen(flag))) return true;
+#include "inception/options/options.def"
+    return false;
+}
+
 static Status visit_entry(void *context, const ConfigEntry *entry)
 {
     Entries *entries = context;
     char label[LABEL_BYTES], where[LABEL_BYTES];
     bool negated = false;
     OptionId id = option_find(entry->key, &negated);
+    if (id == OPTION_ID_COUNT && is_former(entry->key)) return OK;
     if (id == OPTION_ID_COUNT) {
         char hint[LABEL_BYTES];
         suggest_option(entries->options->verb, entry->key, "", hint, sizeof hint);

@@ -12,7 +12,6 @@
 #include "towers/data/images/transform.h"
 #include "towers/data/loading/order.h"
 #include "towers/data/sources/source.h"
-#include "towers/graph/fuse_level.h"
 #include "towers/graph/loss_kind.h"
 #include "towers/replica/policy.h"
 #include "towers/replica/schedule.h"

@@ -18,7 +18,7 @@ declare -A other=(
     [threads]="--threads 2" [cpu-affinity]=--no-cpu-affinity [comm-timeout]="--comm-timeout 30" [self-test]=--no-self-test [workers]="--workers 0" [data-memory]="--data-memory 64" [max-pixels]="--max-pixels 1000000" [log-samples]=--log-samples
     [eval-batch-size]="--eval-batch-size 7" [report-loss]="--report-loss worst" [report-l2]="--report-l2"
     [nan-check]="--nan-check mean" [nan-policy]="--nan-policy skip" [nan-limit]="--nan-policy skip --nan-limit 3"
-    [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [checkpoint-steps]="--checkpoint-steps 1"
+    [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [norm-into-pool]=--no-norm-into-pool [checkpoint-steps]="--checkpoint-steps 1"
     [checkpoint-minutes]="--checkpoint-minutes 0.0001" [keep]="--keep 1" [max-restarts]="--max-restarts 2" [preempt-exit]="--preempt-exit 85" [log-style]="--log-style tf2016"
     [features]=- [sample-interval]=- [log-interval]="--log-interval 1" [eval-interval]="--eval-interval 0" [patience]="--patience 5" [min-delta]="--patience 5 --min-delta 0.1" [stop-at]="--stop-at 1" [stop-epoch]="--stop-epoch 5" [prometheus]="--prometheus $work/x.prom" [metrics-interval]="--metrics-interval 4" [summary-interval]="--summary-interval 1"
     [json]=--json [towers-view]=--towers-view [color]=--no-color
@@ -63,14 +63,16 @@ small_data "$work/fewer" 69 30
 refused "then training data: 70 samples" --data-path "$work/fewer"
 
 # A run of a program that did not have three of the options yet: with their defaults it continues with the same bits as one that has
-# them, any other value is refused by name.
+# them, any other value is refused by name. It had another one, --fuse, which is passed over.
 later=(shuffle-window random-erase critic-batches)
 older() { # NAME
     cp -a "$work/runs/base" "$work/runs/$1"
     rm -rf "$work/runs/$1/ckpt"
     for key in "${later[@]}"; do sed -i "/^\(# \)\?$key:/d" "$work/runs/$1/args.yaml"; done
-    "$(dirname "$towers")/tests/checkpoint_driver" older "$work/runs/base/ckpt/step-0000000006" "$work/runs/$1" "${later[@]}" 2>"$work/err" ||
+    echo "fuse: ii-s   # from command line" >>"$work/runs/$1/args.yaml"
+    "$(dirname "$towers")/tests/checkpoint_driver" older "$work/runs/base/ckpt/step-0000000006" "$work/runs/$1" "${later[@]/%random-erase/random-erase=fuse}" 2>"$work/err" ||
         complain "checkpoint_driver: $(cat "$work/err")"
+    grep -q "\\\\nfuse: " "$work/runs/$1"/ckpt/*/state.json || complain "no --fuse in the checkpoint of $1"
     grep -q "shuffle-window" "$work/runs/$1/args.yaml" "$work/runs/$1"/ckpt/*/state.json && complain "$1 knows --shuffle-window"
 }
 older old

@@ -751,19 +751,18 @@ TEST(test_capsule_without_place_of_its_batch)
     run_close(&run);
 }
 
-/* Whatever --fuse was. */
-TEST(test_capsule_of_joined_kernels_is_read)
+TEST(test_capsule_keeps_norm_into_pool)
 {
     needs(true);
     Run run;
     Capsule *capsule;
     char path[600];
     run_make(&run, "joined");
-    run.job.program.fuse = FUSE_III_H;
+    run.job.program.norm_into_pool = true;
     run_live(&run, "nan:tower=0,step=2,layer=fc1");
     snprintf(path, sizeof path, "%s/nan-step-2-tower-0", run.dir);
     if (capsule_open(path, &capsule) != OK) fail_msg("%s", status_message());
-    assert_int_equal(capsule->program.fuse, FUSE_III_H);
+    assert_true(capsule->program.norm_into_pool);
     capsule_close(capsule);
     run_close(&run);
 }

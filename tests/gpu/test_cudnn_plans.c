@@ -91,7 +91,7 @@ static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *row
     Program program;
     Layout *layout;
     FakeBackend *fake = described_gpu(&device);
-    if (described_step(model, n, rewrite, DTYPE_F16, FUSE_AUTO, &device, &layout, &program) != OK)
+    if (described_step(model, n, rewrite, DTYPE_F16, &device, &layout, &program) != OK)
         fail_msg("%s", status_message());
     rows_collect(&program, rows);
     program_destroy(&program);
@@ -283,81 +283,7 @@ TEST(test_other_models)
     assert_int_equal(lost, 0);
 }
 
-/* ---- what a training step joins */
-
 static CudnnLibrary *asked;
-
-static bool library_joins(Device *device, const OpCall *call)
-{
-    return conv_joined_exists(asked, call);
-}
-
-/* The joined ops of the step: each must have its plan with the strides that the memory plan gave it. */
-static int joined_check(const Program *p)
-{
-    int lost = 0;
-    for (int i = 0; i < plan_op_count(p->plan); i++) {
-        const OpCall *call = plan_call(p->plan, i);
-        bool joined =
-            call->kind == OP_CONV_STATISTICS || call->kind == OP_CONV_DX_SUMS || call->kind == OP_CONV_DW_APPLY;
-        if (!joined || conv_joined_exists(asked, call)) continue;
-        printf("  lost: no plan for %s '%s' as it lies in memory\n", op_name(call->kind), call->name);
-        lost++;
-    }
-    return lost;
-}
-
-static void step_row(const char *model, int32_t n, int device, Dtype dtype, const Fusion *f)
-{
-    FILE *table = table_open("a");
-    char text[256];
-    fusion_text(f, text, sizeof text);
-    printf("  step of %-20s %4d %s %s: %s\n", model, n, devices[device].name, dtype_name(dtype), text);
-    if (table)
-        fprintf(table, "step| %s | %d | %s | %s | %d | %d | %d | %d |\n", model, n, devices[device].name,
-                dtype_name(dtype), f->convolutions, f->statistics, f->norms.inputs, f->norms.gradients);
-    if (table) fclose(table);
-}
-
-static Fusion step_check(const Model *model, int32_t n, int gpu, Dtype dtype)
-{
-    Device device;
-    Program program;
-    Layout *layout;
-    FakeBackend *fake = described_gpu(&device);
-    fake->backend.joins = library_joins;
-    asked = library_of(gpu);
-    if (described_step(model, n, true, dtype, FUSE_AUTO, &device, &layout, &program) != OK)
-        fail_msg("%s", status_message());
-    Fusion fusion = program.fusion;
-    step_row(model->name, n, gpu, dtype, &fusion);
-    int lost = joined_check(&program);
-    program_destroy(&program);
-    layout_destroy(layout);
-    fake_destroy(fake);
-    cudnn_close(asked);
-    if (lost) fail_msg("%d joined ops of %s have no plan", lost, model->name);
-    return fusion;
-}
-
-/* What Inception v3 joins must not become less; the other models are counted. Of 68 convolutions 15 read a concat, a
- * pooling or the image; 8 share their input, whose gradient is a sum. */
-TEST(test_step_joins)
-{
-    static const NormJoins known[DEVICES] = {{31, 27}, {31, 24}, {0, 24}};
-    static const int statistics[DEVICES] = {68, 68, 0}; /* all that the B200 has are marked as nondeterministic */
-    for (int gpu = 0; gpu < DEVICES; gpu++) {
-        Fusion fusion = step_check(inception_v3(), 256, gpu, DTYPE_F16);
-        assert_int_equal(fusion.convolutions, 68);
-        assert_int_equal(fusion.statistics, statistics[gpu]);
-        assert_int_equal(fusion.norms.inputs, known[gpu].inputs);
-        assert_int_equal(fusion.norms.gradients, known[gpu].gradients);
-    }
-    Fusion bf16 = step_check(inception_v3(), 256, 0, DTYPE_BF16);
-    assert_int_equal(bf16.statistics + bf16.norms.inputs + bf16.norms.gradients, 0);
-    for (const Model *const *model = models_all(); *model; model++)
-        if (*model != inception_v3() && !(*model)->phases) step_check(*model, 256, 0, DTYPE_F16);
-}
 
 /* ---- does every operation of a step find a plan? */
 
@@ -437,7 +363,6 @@ static bool task_same(const StepTask *a, const StepTask *b)
 
 typedef struct Start {
     int ops, slow, without; /* slow: by engines that are compiled at the start, or with a large workspace */
-    Fusion fusion;
 } Start;
 
 static void task_ask(CudnnLibrary *library, const OpCall *call, const StepTask *task, bool tensor_cores, int *answer)
@@ -461,11 +386,8 @@ static Start start_of(const Model *model, int gpu, Dtype dtype, bool tf32)
     Start start = {0};
     int count = 0;
     FakeBackend *fake = described_gpu(&device);
-    fake->backend.joins = library_joins;
     asked = library_of(gpu);
-    if (described_step(model, 256, true, dtype, FUSE_AUTO, &device, &layout, &program) != OK)
-        fail_msg("%s", status_message());
-    start.fusion = program.fusion;
+    if (described_step(model, 256, true, dtype, &device, &layout, &program) != OK) fail_msg("%s", status_message());
     for (int i = 0; i < plan_op_count(program.plan); i++) {
         const OpCall *call = plan_call(program.plan, i);
         if (!task_of_call(call, &tasks[count])) continue;
@@ -490,8 +412,6 @@ static Start start_of(const Model *model, int gpu, Dtype dtype, bool tf32)
 static void start_write(FILE *table, const Start *s)
 {
     fprintf(table, s->without ? " | **%d without**" : s->slow ? " | %d slow" : " | all", s->without + s->slow);
-    if (s->fusion.statistics + s->fusion.norms.inputs + s->fusion.norms.gradients)
-        fprintf(table, ", joins %d + %d + %d", s->fusion.statistics, s->fusion.norms.inputs, s->fusion.norms.gradients);
 }
 
 static int model_starts(const Model *model)

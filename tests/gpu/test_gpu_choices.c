@@ -5,7 +5,6 @@
 #include "tests/gpu/fake_cuda/gpu_run.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
-#include "towers/graph/fuse_level.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/norm_sync.h"
 #include "towers/train/train.h"
@@ -39,7 +38,7 @@ static Status status_of_run(const char *name, int ranks, int steps, uint32_t see
     for (int t = 0; t < TOWERS; t++) job->shares.batch[t] = 2 + (t >= TOWERS / 2);
     job->device.deterministic = false;
     job->program.compute = compute;
-    job->program.fuse = FUSE_III_H;
+    job->program.norm_into_pool = true;
     job->comm.ordered = true;
     job->max_steps = steps;
     job->checkpoint.keep = STEPS;

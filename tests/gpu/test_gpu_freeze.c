@@ -58,7 +58,7 @@ TEST_WITH(test_losses_of_the_cpu, fake_and_scratch_as_new, scratch_drop)
         run_open(&on_gpu, &cuda_backend, frozen[k], 2);
         run_open(&in_f16, &cuda_backend, frozen[k], 2);
         in_f16.job.program.compute = DTYPE_F16;
-        in_f16.job.program.fuse = FUSE_III_H;
+        in_f16.job.program.norm_into_pool = true;
         in_f16.job.loss_scale = 128;
         must_live(&on_cpu);
         must_live(&on_gpu);

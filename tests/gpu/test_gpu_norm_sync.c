@@ -13,7 +13,6 @@ static void sync_open(GpuRun *run, int towers)
 {
     gpu_run_open(run, towers, towers);
     run->job.bn_stats = BN_STATS_SYNC;
-    run->job.program.fuse = FUSE_II;
     run->job.program.options.dropout = 0;
     run->job.max_steps = GPU_RUN_STEPS;
     run->job.test = run->data; /* gives a program to a tower without samples */

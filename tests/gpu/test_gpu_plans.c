@@ -11,7 +11,6 @@
 #include "tests/support/reference.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
-#include "towers/graph/fuse.h"
 #include "towers/graph/layers.h"
 #include "towers/graph/plan.h"
 
@@ -553,20 +552,16 @@ typedef struct NetPlan {
     void *arena[ARENA_COUNT];
 } NetPlan;
 
-/* Gradients, joined ops, and a plan in memory of the device. */
-static void net_train(NetPlan *p, Value x, FuseLevel level)
+/* Gradients, and a plan in memory of the device. */
+static void net_train(NetPlan *p, Value x)
 {
     static const Shape one = {1, 1, 1, 1};
     Graph *g = p->graph;
-    int forward_end;
-    Fusion fusion;
     Value labels = graph_input(g, "labels", (Shape){N, 1, 1, 1}, DTYPE_I32),
           dloss = graph_input(g, "dloss", one, DTYPE_F32);
     Value loss = softmax_loss(g, dense(g, x, "fc", 4, false, (Init){INIT_NORMAL, 0.1f}), labels, 0, NULL, NULL);
-    forward_end = graph_op_count(g);
     graph_train(g, loss, dloss, NULL);
     if (graph_finish(g) != OK) fail_msg("%s", status_message());
-    assert_int_equal(fuse_graph(g, level, &device, &forward_end, &fusion), OK);
     assert_int_equal(layout_create(g, &p->layout), OK);
     if (plan_create(g, p->layout, &device, NULL, &p->plan) != OK) fail_msg("%s", status_message());
     for (int a = 0; a < ARENA_COUNT; a++) {
@@ -585,7 +580,7 @@ static void image_net_create(NetPlan *p, Dtype compute, bool pooled)
     Value pixels = graph_input(g, "pixels", (Shape){N, 3, SIDE, SIDE}, DTYPE_U8),
           x = image(g, pixels, (Value){0}, 3, SIDE, mean, std);
     if (pooled) graph_result(g, global_avg_pool(g, x), "colors");
-    net_train(p, conv_bn_relu(g, x, (ConvUnit){"stem", 8, 3, 3, SAME}), FUSE_II);
+    net_train(p, conv_bn_relu(g, x, (ConvUnit){"stem", 8, 3, 3, SAME}));
 }
 
 static void net_destroy(NetPlan *p)
@@ -623,29 +618,6 @@ TEST_WITH(test_rows_of_an_image, device_open_deterministic, device_close)
         assert_int_equal(kernels_of(&p, OP_IMAGE, pitch), 1);
         assert_int_equal(kernels_of(&p, OP_CONV, pitch), 1 + pooled);    /* the weights; the image */
         assert_int_equal(kernels_of(&p, OP_CONV_DW, pitch), 1 + pooled); /* the result; the image */
-        net_destroy(&p);
-    }
-}
-
-/* 1 / sqrt(var + epsilon) comes from the op that has made the variance; a batch norm without gamma has ones. */
-TEST_WITH(test_deviation_is_made_once, device_open_deterministic, device_close)
-{
-    for (int k = 0; k < 4; k++) {
-        int gamma = k & 1;
-        NetPlan p = {0};
-        if (k == 2) {
-            fake_gpu_engines(2); /* many joined convolutions have one plan, as engine 0 may not be taken: only the
-                                    separate kernels can confirm it */
-            device.config.deterministic = false;
-        }
-        GraphOptions options = {.training = true, .compute = DTYPE_F16};
-        assert_int_equal(graph_create(&options, &p.graph), OK);
-        layer_style(p.graph, (LayerStyle){.bn_no_gamma = !gamma});
-        Value x = graph_input(p.graph, "x", (Shape){N, 8, SIDE, SIDE}, DTYPE_F16);
-        x = conv_bn_relu(p.graph, x, (ConvUnit){"a", 16, 3, 3, SAME});
-        net_train(&p, conv_bn_relu(p.graph, x, (ConvUnit){"b", 16, 3, 3, SAME}), FUSE_III_H);
-        assert_int_equal(device.unconfirmed, 0);
-        if (k < 2) assert_int_equal(kernels_of(&p, OP_CONV_DX_SUMS, 0), 1); /* the weights in 16 bits */
         net_destroy(&p);
     }
 }

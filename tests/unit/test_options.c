@@ -119,6 +119,7 @@ static const char *const refusals[][2] = {
     {"train m --no-auxx", "did you mean --no-aux?"},
     {"train m --frobnicate", "--frobnicate is not an option of 'towers train'"},
     {"train m --no-lr", "--no-lr is not an option"},
+    {"train m --fuse auto", "--fuse is not an option of 'towers train': convolutions are not joined"},
     {"train m --batches 3", "the commands that have it: bench"},
     {"train m --version", "--version cannot follow a command; use: towers --version"},
     {"train m --batch-size", "needs a value"},
@@ -304,12 +305,14 @@ TEST(refuses_bad_entries)
     }
 }
 
+/* And those of an earlier version, as --fuse. */
 TEST(leaves_other_verbs_keys_alone)
 {
     Options o;
     options_init(&o);
     o.verb = VERB_EVAL;
-    assert_int_equal(options_apply_yaml(&o, "lr: 3\nbatch_size: 8\nnan-check: off\n", ORIGIN_CONFIG, "c"), OK);
+    assert_int_equal(options_apply_yaml(&o, "lr: 3\nbatch_size: 8\nnan-check: off\nfuse: auto\n", ORIGIN_CONFIG, "c"),
+                     OK);
     assert_true(o.lr == 0.001);
     assert_int_equal(o.batch_size, 8);
     options_close(&o);

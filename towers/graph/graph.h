@@ -12,6 +12,7 @@
 #include "towers/graph/names.h"
 
 typedef struct Graph Graph;
+typedef struct Device Device; /* kernels/backend.h */
 
 typedef struct Value {
     int32_t id; /* 0: none (an optional operand that is absent, or the result after an error) */
@@ -106,8 +107,8 @@ Value graph_pack(Graph *g, const Value *params, int count);
 
 /* Append an op. `in` holds `count` operands (Value 0 for an absent optional one). Outputs are created by the shape
  * rule; returns the first. `shape` is read only by kinds whose output shape does not follow from their inputs (CONV_DX,
- * CONV_DW, CONV_DW_APPLY, MAX_POOL_DX, an adaptive AVG_POOL, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO,
- * SPREAD_TO, CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
+ * CONV_DW, MAX_POOL_DX, an adaptive AVG_POOL, AVG_POOL_DX, DENSE_DX, DENSE_DW, SLICE, RESHAPE, SUM_TO, SPREAD_TO,
+ * CHANNEL_SPREAD, RANDOM, IMAGE); else pass NULL. */
 Value graph_op(Graph *g, OpKind kind, const char *name, const Value *in, int count, const OpAttr *attr,
                const Shape *shape);
 /* Output `out` of the op that wrote `v`. */
@@ -161,25 +162,11 @@ NODISCARD Status pass_fold_norms(Graph *g, int *changed);
  * pass instead of being kept. `changed` counts ops added. */
 NODISCARD Status pass_recompute(Graph *g, int forward_end, int *changed);
 
-/* The device's joined kernels (Backend.joins): passes make only joined ops with a kernel. `time` (Backend.op_time, or
- * NULL) decides if joined ops are slower than those that they replace. */
-typedef struct Joins {
-    bool (*ask)(void *context, const OpCall *call);
-    void *context;
-    double (*time)(void *context, const OpCall *call);
-} Joins;
-
-/* After graph_train: a convolution whose result is normalized computes the sums for it (CONV_STATISTICS), and the batch
- * norms that follow read them (BATCHNORM_SUMS). `forward_end` moves with the list; `changed` counts convolutions. */
-NODISCARD Status pass_conv_statistics(Graph *g, const Joins *joins, int *forward_end, int *changed);
-
-typedef struct NormJoins {
-    int inputs;    /* convolutions, or pools, that normalize their input */
-    int gradients; /* those that mask and sum the gradient of their input */
-} NormJoins;
-/* After pass_conv_statistics: batch norms with ReLU move into the convolutions that read them (CONV_STATISTICS with
- * coefficients, CONV_DW_APPLY), and their gradients' sums into CONV_DX_SUMS. Ops keep their places. */
-NODISCARD Status pass_norm_into_conv(Graph *g, const Joins *joins, NormJoins *made);
-/* After pass_conv_statistics: batch norms with ReLU that only a max pool reads move into it (MAX_POOL_NORM), and the gradient that
- * the pool sends back into theirs (MAX_POOL_NORM_DX). `forward_end` moves with the list. */
-NODISCARD Status pass_norm_into_pool(Graph *g, const Joins *joins, int *forward_end, NormJoins *made);
+typedef struct NormPools {
+    int inputs;    /* max pools that normalize their input */
+    int gradients; /* batch norms that gather the gradient of their pool */
+} NormPools;
+/* After graph_train, for a device that knows the times of ops (Backend.op_time): batch norms with ReLU that only a max pool
+ * reads move into it (MAX_POOL_NORM), and the gradient that the pool sends back into theirs (MAX_POOL_NORM_DX), where that is as
+ * fast. `forward_end` moves with the list. */
+NODISCARD Status pass_norm_into_pool(Graph *g, Device *device, int *forward_end, NormPools *made);

@@ -1,16 +1,16 @@
 /* Moves batch norms into the max pools behind them, so that neither their results nor the gradients of these are
  * stored.
  *
- * Forward: BATCHNORM or BATCHNORM_SUMS with ReLU, whose result a MAX_POOL alone reads, keeps making the statistics,
- * and the pool becomes MAX_POOL_NORM, which reads what the batch norm has read. Backward: MAX_POOL_DX whose result a
- * BATCHNORM_DX alone reads leaves the list, and that becomes MAX_POOL_NORM_DX. The two are independent of each other,
- * and no bit of a result changes. If the device knows times, joined ops must be as fast as those that they replace.
- * Runs after pass_conv_statistics. */
+ * Forward: BATCHNORM with ReLU, whose result a MAX_POOL alone reads, keeps making the statistics, and the pool becomes
+ * MAX_POOL_NORM, which reads what the batch norm has read. Backward: MAX_POOL_DX whose result a BATCHNORM_DX alone
+ * reads leaves the list, and that becomes MAX_POOL_NORM_DX. The two are independent of each other, and no bit of a
+ * result changes. Joined ops must be as fast as those that they replace, as far as the device knows their times. */
+#include "kernels/backend.h"
 #include "towers/graph/list.h"
 
 typedef struct NormPoolPass {
     Graph *g;
-    const Joins *joins;
+    Device *device;
     int *readers; /* by value */
     bool *gone;   /* by op: leaves the list */
 } NormPoolPass;
@@ -20,19 +20,16 @@ static bool time_add(const NormPoolPass *pass, const Op *op, bool result, double
 {
     OpCall call = list_call(pass->g, op);
     if (!result) call.out[0] = (Tensor){0};
-    double time = pass->joins->time(pass->joins->context, &call);
+    double time = pass->device->backend->op_time(pass->device, &call);
     *sum += time;
     return time >= 0;
 }
 
-/* Whether the device has the joined op, which replaces `last` and what it reads from `first`. The first op stays for
- * its other results if it has any. */
+/* Whether the joined op, which replaces `last` and what it reads from `first`, is as fast. The first op stays for its
+ * other results if it has any. */
 static bool joined_is_better(const NormPoolPass *pass, const Op *first, bool stays, const Op *last, const Op *joined)
 {
     double apart = 0, together = 0;
-    OpCall call = list_call(pass->g, joined);
-    if (!pass->joins->ask(pass->joins->context, &call)) return false;
-    if (!pass->joins->time) return true;
     bool known = time_add(pass, first, true, &apart) && time_add(pass, last, true, &apart) &&
                  time_add(pass, joined, true, &together) && (!stays || time_add(pass, first, false, &together));
     return !known || together <= apart;
@@ -49,8 +46,7 @@ static const Op *source_of(const NormPoolPass *pass, const Op *op)
 static bool join_forward(const NormPoolPass *pass, Op *pool)
 {
     const Op *norm = source_of(pass, pool);
-    if (!norm || (norm->kind != OP_BATCHNORM && norm->kind != OP_BATCHNORM_SUMS) || !norm->attr.norm.relu) return false;
-    int gamma = norm->kind == OP_BATCHNORM ? 2 : 4;
+    if (!norm || norm->kind != OP_BATCHNORM || !norm->attr.norm.relu) return false;
     Op joined = *pool;
     joined.kind = OP_MAX_POOL_NORM;
     joined.attr.pool.epsilon = norm->attr.norm.epsilon;
@@ -59,7 +55,7 @@ static bool join_forward(const NormPoolPass *pass, Op *pool)
     joined.in[2] = norm->out[1];
     joined.in[3] = norm->out[2];
     joined.in_count = 4;
-    if (norm->in_count > gamma) joined.in[joined.in_count++] = norm->in[gamma];
+    if (norm->in_count > 2) joined.in[joined.in_count++] = norm->in[2];
     if (!joined_is_better(pass, norm, true, pool, &joined)) return false;
     *pool = joined;
     return true;
@@ -99,11 +95,11 @@ static void list_shorten(Graph *g, const bool *gone, int *forward_end)
     *forward_end = forward_made;
 }
 
-Status pass_norm_into_pool(Graph *g, const Joins *joins, int *forward_end, NormJoins *made)
+Status pass_norm_into_pool(Graph *g, Device *device, int *forward_end, NormPools *made)
 {
-    *made = (NormJoins){0};
+    *made = (NormPools){0};
     if (graph_failed(g)) return graph_finish(g);
-    NormPoolPass pass = {.g = g, .joins = joins, .readers = list_readers(g)};
+    NormPoolPass pass = {.g = g, .device = device, .readers = list_readers(g)};
     pass.gone = list_scratch(g, g->op_count, sizeof *pass.gone);
     for (int i = 0; i < g->op_count && !graph_failed(g); i++) {
         Op *op = &g->ops[i];

@@ -63,8 +63,7 @@ bool alias_skips(const Alias *alias, int op)
 /* The y of a batch norm, without which it makes its statistics alone. */
 static bool only_sums(const Alias *alias, int32_t id)
 {
-    OpKind kind = graph_op_at(alias->graph, value_info(alias, id)->op)->kind;
-    return kind == OP_BATCHNORM || kind == OP_BATCHNORM_SUMS;
+    return graph_op_at(alias->graph, value_info(alias, id)->op)->kind == OP_BATCHNORM;
 }
 
 static bool takes_strided_out(const Alias *alias, const ValueInfo *info)

@@ -241,8 +241,8 @@ Status program_create(const ProgramConfig *config, int32_t n, const Layout *layo
     Status st = OK;
     PlanOptions options = {.no_alias = config->separate_storage};
     TRY(running_graph(config, n, program));
-    if (config->training)
-        TRY_OUT(fuse_graph(program->graph, config->fuse, device, &program->forward_end, &program->fusion));
+    if (config->training && config->norm_into_pool && device->backend->op_time)
+        TRY_OUT(pass_norm_into_pool(program->graph, device, &program->forward_end, &program->pools));
     TRY_OUT(plan_create(program->graph, layout, device, &options, &program->plan));
 out:
     if (st != OK) program_destroy(program);

@@ -6,7 +6,6 @@
  * arenas, so batch norm sees real samples only. */
 #pragma once
 
-#include "towers/graph/fuse.h"
 #include "towers/graph/loss_kind.h"
 #include "towers/graph/model.h"
 #include "towers/graph/plan.h"
@@ -27,8 +26,7 @@ typedef struct ProgramConfig {
     Dtype compute;
     bool training;
     int phase; /* of the model's: program_phase; 0 of a classifier */
-    bool fuse_siblings, pool_behind_conv;
-    FuseLevel fuse;
+    bool fuse_siblings, pool_behind_conv, norm_into_pool;
     const char *freeze;    /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
                               evaluation, so that all programs have the same layout */
     bool recompute;        /* cheap activations are recomputed instead of kept */
@@ -55,7 +53,7 @@ typedef struct Program {
     int fold_end;    /* ops [0, fold_end) make the weights that include batch norms; 0 in training */
     int forward_end; /* ops [0, forward_end) are the forward pass */
     int recomputed;  /* ops that run again in the backward pass */
-    Fusion fusion;   /* set by program_create: joined ops */
+    NormPools pools; /* set by program_create: joined ops */
 } Program;
 
 /* The phases of a model's training: its own, or those of a classifier, which has one, "train". */
@@ -65,7 +63,7 @@ const Phase *program_phase(const Model *model, int phase);
 /* A configuration of training, whose side and canvas are those of its images (train_side). */
 ProgramConfig program_training(const ProgramConfig *config);
 
-/* The graph alone, before a device joins ops of it: for `info`, for the layout, and for tests. */
+/* The graph alone, before ops are joined for a device: for `info`, for the layout, and for tests. */
 NODISCARD Status program_graph(const ProgramConfig *config, int32_t n, Program *program);
 /* The layout of all phases in training, made from their graphs of this batch size; `phase` and `training` are ignored. */
 NODISCARD Status program_layout(const ProgramConfig *config, int32_t n, Layout **layout);

@@ -119,7 +119,7 @@ static void network_read(Fields *f, Capsule *c)
     program->several = newer_boolean(f, "several");
     c->positive_weights = newer_boolean(f, "positive_weights");
     if (program->loss == LOSS_BCE) field(f, "targets", program->targets);
-    program->fuse = (FuseLevel)integer(f, "fuse", FUSE_AUTO, FUSE_III_H);
+    program->norm_into_pool = newer_boolean(f, "norm_into_pool");
     program->training = true;
     program->compute = DTYPE_COUNT;
     for (int d = DTYPE_F32; d <= DTYPE_F16; d++)

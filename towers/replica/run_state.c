@@ -149,8 +149,8 @@ static void change_add(Text *table, const char *then, int then_bytes, const char
 
 /* OK if the settings of this run are those of the checkpoint. One that the checkpoint lacks has come with a later version
  * of the program; it passes with its default, which is what older versions do. So does the number of processes after a
- * restart, which takes the devices that are left. Otherwise every setting that differs is named, including those that only
- * the checkpoint has. */
+ * restart, which takes the devices that are left, and what only the checkpoint has and defaults name: an option of an earlier
+ * version. Otherwise every setting that differs is named, including those that only the checkpoint has. */
 static Status settings_compare(const TrainJob *job, const char *path, const char *then)
 {
     char text[2048];
@@ -166,8 +166,9 @@ static Status settings_compare(const TrainJob *job, const char *path, const char
     }
     for (const char *line = then; *line; line += before, line += *line == '\n') {
         const char *found = setting_find(job->settings, line, &after);
+        setting_find(job->setting_defaults, line, &usual);
         before = (int)strcspn(line, "\n");
-        if (after == 0) change_add(&table, line, before, found, 0);
+        if (after == 0 && usual == 0) change_add(&table, line, before, found, 0);
     }
     if (!*text) return OK;
     return FAIL(ERR_ARG,

@@ -44,18 +44,17 @@ static Status memory_write(TowerProcess *p)
     return draft_replace(&draft, OK, p->job->run_dir, "memory.json");
 }
 
-static void fusion_log(TowerProcess *p)
+static void pools_log(TowerProcess *p)
 {
-    char text[256];
-    const Fusion *fusion = &p->replica->train[0].fusion;
-    if (!fusion->possible) return;
-    fusion_text(fusion, text, sizeof text);
-    metrics_log(p->metrics, "joined kernels: %s", text);
+    const NormPools *pools = &p->replica->train[0].pools;
+    if (pools->inputs + pools->gradients)
+        metrics_log(p->metrics, "max pools: %d normalize their input, %d batch norms gather the gradient of theirs",
+                    pools->inputs, pools->gradients);
 }
 
 Status summary_start(TowerProcess *p)
 {
-    fusion_log(p);
+    pools_log(p);
     if (p->job->event_interval > 0) TRY(settings_text(p));
     return memory_write(p);
 }

@@ -5,7 +5,8 @@
  *   checkpoint_driver open DIRECTORY                 open one
  *   checkpoint_driver take RUN                       take and release the run directory (sweeps)
  *   checkpoint_driver older DIRECTORY RUN KEY...     save the checkpoint of DIRECTORY to RUN without these settings, as a
- *                                                    program wrote it that did not have them
+ *                                                    program wrote it that did not have them; KEY=OTHER: with another in
+ *                                                    its place, of a shorter name
  * Exits as `towers` does. */
 
 #include "tests/support/sample_checkpoint.h"
@@ -31,10 +32,14 @@ static int save(const char *run, char **argv)
 /* Cut the line "KEY: value" out of the settings, a JSON string in which newlines are written as \\n. */
 static int setting_cut(char *state, const char *key)
 {
-    char line[128];
-    snprintf(line, sizeof line, "\\n%s: ", key);
+    char line[128], other[128];
+    int length = (int)strcspn(key, "=");
+    snprintf(line, sizeof line, "\\n%.*s: ", length, key);
+    snprintf(other, sizeof other, "\\n%s: ", key + length + (key[length] == '='));
     char *at = strstr(state, line), *next = at ? strstr(at + 2, "\\n") : NULL;
-    if (next)
+    if (next && key[length])
+        memmove(mempcpy(at, other, strlen(other)), at + strlen(line), strlen(at + strlen(line)) + 1);
+    else if (next)
         memmove(at, next, strlen(next) + 1);
     else
         fprintf(stderr, "%s is not among the settings\n", key);

@@ -1,13 +1,12 @@
 /* What a training step costs a GPU at its practical limits, for scripts/roofline.sh: launches, bytes and products of
- * each op that its plan launches, and the time that these take. The op list, fused, and the plan are the program's
- * own.
+ * each op that its plan launches, and the time that these take. The op list and the plan are the program's own.
  *
  * An op reads each operand from memory once in each of its launches, and nothing stays in the caches in between. Its
  * time is that of its bytes or of its products, whichever is longer, and a gap for every launch. Products are counted
  * in tiles of TILE rows and columns. The update of the weights, the sum over towers and the copies of the host are not
  * part of it.
  *
- *   roofline_driver [model=inception_v3] [n=256] [dtype=f16] [fuse=auto] [gpu=H200] [print=groups|total|joins] */
+ *   roofline_driver [model=inception_v3] [n=256] [dtype=f16] [gpu=H200] [print=groups|total] */
 
 #include "inception/models/models.h"
 #include "tests/support/arguments.h"
@@ -83,13 +82,6 @@ static void norm_cost(const OpCall *call, Cost *cost)
     case OP_BATCHNORM_DX:
         if (applied) launch_beside(cost, first + tensor_bytes(&call->in[1], false));
         break;
-    case OP_BATCHNORM_SUMS: /* mean and variance are made of the sums, in a launch of their own */
-        if (applied)
-            cost->launches++;
-        else
-            cost->bytes -= first;
-        break;
-    case OP_BATCHNORM_FINISH: cost->bytes -= first; break;
     case OP_MAX_POOL_NORM_DX:
         launch_beside(cost, first + tensor_bytes(&call->in[1], false) + tensor_bytes(&call->in[2], false));
         break;
@@ -109,16 +101,13 @@ static bool product_of(const OpCall *call, const Tensor **x, const Tensor **w, c
     *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
     switch (call->kind) {
     case OP_CONV:
-    case OP_CONV_STATISTICS:
     case OP_DENSE: *tiled = tiles((*w)->shape.n); return true;
     case OP_CONV_DX:
-    case OP_CONV_DX_SUMS:
     case OP_DENSE_DX:
         *x = &call->out[0], *y = &call->in[0];
         *tiled = tiles((*w)->shape.c);
         return true;
     case OP_CONV_DW:
-    case OP_CONV_DW_APPLY:
     case OP_DENSE_DW:
         *w = &call->out[0], *y = &call->in[1];
         *tiled = tiles((*w)->shape.n) * tiles((double)shape_count((*w)->shape) / (*w)->shape.n);
@@ -127,13 +116,11 @@ static bool product_of(const OpCall *call, const Tensor **x, const Tensor **w, c
     }
 }
 
-/* The libraries want packed operands, but for the one that they normalize and the gradient that they sum. */
+/* The libraries want packed operands. */
 static bool is_copied(const OpCall *call, const Tensor *t)
 {
-    bool applies = (call->kind == OP_CONV_STATISTICS && call->in_count > 2) || call->kind == OP_CONV_DW_APPLY;
     bool dense = call->kind == OP_DENSE || call->kind == OP_DENSE_DX || call->kind == OP_DENSE_DW;
-    if (dense || tensor_is_packed(t) || (t == &call->in[0] && (call->padded_in & 1))) return false;
-    return !(t == &call->in[0] && applies) && !(t == &call->out[0] && call->kind == OP_CONV_DX_SUMS);
+    return !dense && !tensor_is_packed(t) && !(t == &call->in[0] && (call->padded_in & 1));
 }
 
 /* Where a convolution is a product, cuBLASLt writes its gradient of 16-bit operands in f32. cuDNN writes 16 bits
@@ -217,11 +204,7 @@ static void row_print(const char *name, const Cost *cost, const Cost *total, int
 static void roofline_print(const Roofline *roofline, const Program *program, int32_t n, const char *what)
 {
     const Cost *total = &roofline->total;
-    const Fusion *fusion = &program->fusion;
     double casts = gap * total->casts + total->cast_bytes / (roofline->gpu->bandwidth * share_of_bandwidth);
-    if (!strcmp(what, "joins"))
-        printf("%d | %d | %d | %d\n", fusion->convolutions, fusion->statistics, fusion->norms.inputs,
-               fusion->norms.gradients);
     if (!strcmp(what, "total"))
         printf("%d | %d | %.2f | %.1f | %.2f | %.0f | %.1f\n", total->launches, total->casts, casts * 1e3,
                (total->bytes + total->beside) / n / 1e6, total->seconds * 1e3, n / total->seconds,
@@ -240,27 +223,25 @@ static bool is_named(const char *wanted, const char *const *names, int count, in
 
 static Status drive(int argc, char **argv, Roofline *roofline)
 {
-    static const char *const levels[] = {"auto", "ii", "ii-s", "iii-h"}, *const dtypes[] = {"f32", "f16", "bf16"};
+    static const char *const dtypes[] = {"f32", "f16", "bf16"};
     static const Dtype dtype_of[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     const char *const names[] = {gpus[0].name, gpus[1].name};
     const Model *model;
     Layout *layout = NULL;
     Program program = {0};
     Device device;
-    int level, dtype, gpu;
+    int dtype, gpu;
     int32_t n = (int32_t)number_argument(argc, argv, "n", 256);
     TRY(model_find(argument(argc, argv, "model", "inception_v3"), &model));
-    if (n < 1 || !is_named(argument(argc, argv, "fuse", "auto"), levels, 4, &level) ||
-        !is_named(argument(argc, argv, "dtype", "f16"), dtypes, 3, &dtype) ||
+    if (n < 1 || !is_named(argument(argc, argv, "dtype", "f16"), dtypes, 3, &dtype) ||
         !is_named(argument(argc, argv, "gpu", "H200"), names, 2, &gpu))
-        return FAIL(ERR_ARG, "expected n=1 or more, fuse=auto|ii|ii-s|iii-h, dtype=f32|f16|bf16, gpu=H200|H100");
+        return FAIL(ERR_ARG, "expected n=1 or more, dtype=f32|f16|bf16, gpu=H200|H100");
     FakeBackend *fake = described_gpu(&device);
     if (!fake) return FAIL(ERR_MEMORY, "no memory for a described GPU");
-    fake->backend.joins = described_joins;
     fake->on_launch = op_add;
     fake->context = roofline;
     roofline->gpu = &gpus[gpu];
-    Status st = described_step(model, n, true, dtype_of[dtype], (FuseLevel)level, &device, &layout, &program);
+    Status st = described_step(model, n, true, dtype_of[dtype], &device, &layout, &program);
     for (int a = 0; st == OK && a < ARENA_COUNT; a++)
         plan_bind(program.plan, (Arena)a, (void *)((uintptr_t)(a + 1) << 44));
     if (st == OK) st = plan_run(program.plan, 0, plan_op_count(program.plan));
