@@ -72,7 +72,6 @@ typedef struct OpKernel {
     void (*discard)(Device *device, OpCall *call); /* frees call->state; NULL: nothing to free */
     uint32_t pads_in;  /* bit k: wants in[k] with rows of whole vectors of 16 bytes (OpCall.padded_in) */
     uint32_t pads_out; /* bit k: can make out[k] so, where all its readers want that (OpCall.padded_out) */
-    bool (*joins)(Device *device, const OpCall *call); /* Backend.joins for calls of this kind; NULL: never */
     void (*explain)(Device *device, const OpCall *call,
                     KernelChoice *choice); /* after prepare; NULL: the op has one kernel */
 } OpKernel;
@@ -128,13 +127,11 @@ struct Backend {
     const OpKernel *const *kernels; /* [OP_COUNT] */
     const OpStorage *storage;       /* [OP_COUNT]: what the kernels accept; usually op_storage */
 
-    /* Whether the device has one kernel for this joined op (a convolution with parts of a batch normalization). Every
-     * backend computes every op; passes join ops only if this is true. The call has the pitches of a plan. NULL: never. */
-    bool (*joins)(Device *device, const OpCall *call);
-    /* Microseconds of one launch of this op, measured once and cached. Negative if unknown: no memory to measure it, or
-     * a deterministic device. NULL: always unknown. */
+    /* Microseconds of one launch of this op, measured once and cached, by which passes choose between equivalent graphs.
+     * Negative if unknown: no memory to measure it, or a deterministic device. NULL: ops that are joined are never
+     * faster here, and none are. */
     double (*op_time)(Device *device, const OpCall *call);
-    /* All that this device has chosen by time so far (in prepare, joins and op_time), as text that the caller frees;
+    /* All that this device has chosen by time so far (in prepare and op_time), as text that the caller frees;
      * `chosen`: how many of these choices were made although others had been given. A device that takes such a text
      * makes the same choices instead of timing, unless it is another kind of device, or has other libraries: then
      * nothing is taken. NULL: nothing is chosen by time. */

@@ -57,12 +57,9 @@ bool window_is_point(const Window *w)
 int64_t op_macs(const OpCall *call)
 {
     switch (call->kind) {
-    case OP_CONV:
-    case OP_CONV_STATISTICS: return shape_pixels(call->out[0].shape) * shape_count(call->in[1].shape);
-    case OP_CONV_DX:
-    case OP_CONV_DX_SUMS: return shape_pixels(call->in[0].shape) * shape_count(call->in[1].shape);
-    case OP_CONV_DW:
-    case OP_CONV_DW_APPLY: return shape_pixels(call->in[1].shape) * shape_count(call->out[0].shape);
+    case OP_CONV: return shape_pixels(call->out[0].shape) * shape_count(call->in[1].shape);
+    case OP_CONV_DX: return shape_pixels(call->in[0].shape) * shape_count(call->in[1].shape);
+    case OP_CONV_DW: return shape_pixels(call->in[1].shape) * shape_count(call->out[0].shape);
     case OP_DENSE: return (int64_t)call->in[0].shape.n * shape_count(call->in[1].shape);
     case OP_DENSE_DX: return (int64_t)call->in[0].shape.n * shape_count(call->in[1].shape);
     case OP_DENSE_DW: return (int64_t)call->in[0].shape.n * shape_count(call->out[0].shape);

@@ -6,7 +6,7 @@
 #include "kernels/status.h"
 #include "kernels/tensor.h"
 
-enum { OP_MAX_IN = 8, OP_MAX_OUT = 4 };
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 3 };
 
 typedef enum OpKind {
     OP_NONE = 0,
@@ -53,8 +53,7 @@ typedef union OpAttr {
     } image;
     struct {
         Window window;
-        bool relu;     /* OP_CONV only */
-        float epsilon; /* OP_CONV_DX_SUMS only: of the batch norm */
+        bool relu; /* OP_CONV only */
     } conv;
     struct {
         bool relu; /* OP_DENSE only */

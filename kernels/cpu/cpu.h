@@ -44,10 +44,6 @@ typedef struct CpuDevice {
 NODISCARD Status cpu_check(Device *device, OpCall *call);
 void cpu_discard(Device *device, OpCall *call); /* of ops whose state is one block */
 
-/* The first half of BATCHNORM_DX, for the ops that join it: out[0] = dy where the ReLU is open, else 0, with dbeta and
- * dgamma. Takes the call of a BATCHNORM_DX that cpu_batchnorm_dx has prepared; out[0] may be in[0]. */
-Status cpu_batchnorm_mask(Device *device, OpCall *call);
-
 /* y = relu?(y + bias); `bias` may be NULL (bias_relu.c). */
 void cpu_bias_relu(const Device *device, const Tensor *y, const float *bias, bool relu);
 

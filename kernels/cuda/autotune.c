@@ -7,7 +7,7 @@
 #include "kernels/cuda/kernels.h"
 #include "kernels/progress.h"
 
-enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE /* of each result */ };
+enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE };
 static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */
 
 typedef struct Bench {
@@ -92,16 +92,13 @@ static Status result_sample(Device *device, Bench *b, const Tensor *t, float *sa
 static Status sample_take(Device *device, Bench *b, const Candidates *c, int number)
 {
     if (b->sample[number]) return OK;
-    float *sample = calloc((size_t)c->results * SAMPLE, sizeof *sample);
+    float *sample = calloc(SAMPLE, sizeof *sample);
     if (!sample) return FAIL(ERR_MEMORY, "no memory for the result of a candidate");
     b->sample[number] = sample;
     TRY(c->reset(device, c->context));
     TRY(c->run(device, c->context, number));
-    for (int k = 0; k < c->results; k++) {
-        Tensor t = c->result(c->context, number, k);
-        if (t.data) TRY(result_sample(device, b, &t, sample + (size_t)k * SAMPLE));
-    }
-    return OK;
+    Tensor result = c->result(c->context, number);
+    return result_sample(device, b, &result, sample);
 }
 
 static bool samples_agree(const float *one, const float *other)
@@ -125,18 +122,18 @@ static Status result_find(Device *device, Bench *b, const Candidates *c, int num
     return OK;
 }
 
-/* The fastest that has not been asked; the witness alone, if there is one. -1: none is left. */
+/* The fastest that has not been asked; -1: none is left. */
 static int next_to_ask(const Bench *b, const Candidates *c, const bool *asked)
 {
     int next = -1;
     for (int i = 0; i < c->count; i++) {
-        bool may = !asked[i] && b->time[i] < INFINITY && (!c->witness || i == c->witness - 1);
+        bool may = !asked[i] && b->time[i] < INFINITY;
         if (may && (next < 0 || b->time[i] < b->time[next])) next = i;
     }
     return next;
 }
 
-/* Does some other candidate, or the witness, find the same? The fastest ones are asked first. */
+/* Does some other candidate find the same? The fastest ones are asked first. */
 static Status confirm(Device *device, Bench *b, const Candidates *c, int number, bool *confirmed)
 {
     bool asked[AUTOTUNE_CANDIDATES] = {[0] = false};
@@ -148,12 +145,7 @@ static Status confirm(Device *device, Bench *b, const Candidates *c, int number,
         if (next < 0) return OK;
         asked[next] = true;
         TRY(result_find(device, b, c, next));
-        bool agree = b->time[next] < INFINITY;
-        for (int k = 0; k < c->results; k++) {
-            size_t first = (size_t)k * SAMPLE;
-            agree = agree && samples_agree(b->sample[number] + first, b->sample[next] + first);
-        }
-        *confirmed = agree;
+        *confirmed = b->time[next] < INFINITY && samples_agree(b->sample[number], b->sample[next]);
     }
     return OK;
 }
@@ -166,7 +158,7 @@ static Status choose(Device *device, Bench *b, const Candidates *c, int *best, d
     for (int i = 0; i < c->count; i++) runs += b->time[i] < INFINITY;
     for (int fastest; (fastest = fastest_of(b, c->count)) >= 0; b->time[fastest] = INFINITY) {
         double time = b->time[fastest];
-        bool confirmed = runs == 1 || !c->results || fastest == c->witness - 1;
+        bool confirmed = runs == 1 || !c->result;
         if (!confirmed) TRY(confirm(device, b, c, fastest, &confirmed));
         if (confirmed) {
             *best = fastest;

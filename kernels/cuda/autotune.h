@@ -11,14 +11,12 @@ typedef struct Candidates {
     void *context;                                            /* borrowed: of the functions */
     Status (*run)(Device *device, void *context, int number); /* enqueue it once on STREAM_COMPUTE */
     Status (*reset)(Device *device, void *context);           /* fill the operands: alike every time */
-    Tensor (*result)(void *context, int number, int result);  /* where it leaves its results; no data: not compared */
-    int results;                                              /* how many; 0: they are not compared */
-    int witness; /* 1 + the number of the one that must confirm the others, being of another make; 0: any may */
+    Tensor (*result)(void *context, int number); /* where it leaves its result; NULL: they are not compared */
 } Candidates;
 
 /* The fastest of the candidates: the least time of a few runs; one that is three times as slow as another is given up.
  * One that fails to launch, then or when it is run again, is counted in device->refused and loses, and so does one of
- * which no other one (or not the witness) confirms every result. Where no two agree, the first that runs is taken, which the library's
+ * which no other one confirms the result. Where no two agree, the first that runs is taken, which the library's
  * heuristics name first, and counted in device->unconfirmed. ERR_DEVICE if none runs, ERR_MEMORY where there is none for
  * that or for timing. `*best` is a candidate (the first) also in an error. */
 NODISCARD Status autotune(Device *device, const Candidates *candidates, int *best, double *microseconds);

@@ -44,24 +44,9 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
     return OK;
 }
 
-LAUNCH_KERNEL(batchnorm_sums)
 PLAIN(batchnorm_apply)
 PLAIN(norm_fold)
-LAUNCH_KERNEL(batchnorm_finish)
-PLAIN(batchnorm_dx_apply)
 
 const OpKernel cuda_batchnorm = {.prepare = batchnorm_prepare, .launch = batchnorm_launch, .discard = counters_destroy};
 const OpKernel cuda_batchnorm_dx = {
     .prepare = batchnorm_prepare, .launch = batchnorm_dx_launch, .discard = counters_destroy};
-
-static Status batchnorm_sums_prepare(Device *device, OpCall *call)
-{
-    TRY(cuda_check(device, call));
-    call->workspace_bytes = kernel_batchnorm_sums_bytes(call->in[0].shape);
-    return column_counters_create(device, call, &call->in[0]);
-}
-
-const OpKernel cuda_batchnorm_sums = {
-    .prepare = batchnorm_sums_prepare, .launch = batchnorm_sums_launch, .discard = counters_destroy};
-const OpKernel cuda_batchnorm_finish = {
-    .prepare = batchnorm_sums_prepare, .launch = batchnorm_finish_launch, .discard = counters_destroy};

@@ -1,18 +1,16 @@
 /* Batch normalization with ReLU, the formulas of kernels/cpu/norm/batchnorm.c.
  *
- * Forward, if a convolution has computed the sums: a block computes mean and variance of a chunk of channels from them, and
- * many blocks read x again for chunks with a variance that is lost to cancellation in f32. Otherwise: one pass for the statistics
- * (sums of x - shift and its square, where shift is the first pixel), whose last block writes mean and variance; one
- * pass y = relu?((x - mean) a + beta), which may go into a slice of a concat. Backward: one pass for sum g and sum g (x
- * - mean), where g = dy where y > 0, recomputed from x; one pass for dx. The second pass of each runs from the end of
- * the tensor, where the first has just left it in the cache. Bytes per element of x, in 16 bits: 2 + 4 forward, 4 + 6
- * backward, less what the cache keeps.
+ * Forward: one pass for the statistics (sums of x - shift and its square, where shift is the first pixel), whose last
+ * block writes mean and variance; one pass y = relu?((x - mean) a + beta), which may go into a slice of a concat.
+ * Backward: one pass for sum g and sum g (x - mean), where g = dy where y > 0, recomputed from x; one pass for dx. The
+ * second pass of each runs from the end of the tensor, where the first has just left it in the cache. Bytes per element
+ * of x, in 16 bits: 2 + 4 forward, 4 + 6 backward, less what the cache keeps.
  *
  * Over the batches of all towers the last block leaves this tower's part in workspace instead, the caller sums it over
  * the towers, and kernels with one thread per channel continue from there. */
 #include "kernels/cuda/norm.cuh"
 
-/* ---- y = relu?((x - mean) a + beta), or relu(a x + b) of coefficients */
+/* ---- y = relu?((x - mean) a + beta) */
 
 /* Behind the end the last pixel. */
 template <typename T, int V>
@@ -32,10 +30,7 @@ template <typename T, int V> BOUNDED norm_apply_kernel(const __grid_constant__ N
     typename Lanes<T, V>::Block fetched[NORM_STEPS];
     norm_fetch<T, V>(norm, rows, pixel, channel, fetched);
     NormVectors<V> own;
-    if (norm.coefficients.data)
-        own.load_coefficients(norm, channel);
-    else
-        own.template load<T>(norm, channel);
+    own.template load<T>(norm, channel);
     for (uint32_t step = 0;;) {
         UNROLL
         for (int s = 0; s < NORM_STEPS; s++, pixel += rows.down) {
@@ -79,17 +74,7 @@ cudaError_t kernel_batchnorm_apply(const OpCall *call, cudaStream_t stream)
     return norm_forward(norm, stream);
 }
 
-cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
-                                       cudaStream_t stream)
-{
-    Norm norm = Norm();
-    norm.x = *x;
-    norm.y = *y;
-    norm.coefficients = *coefficients;
-    return norm_forward(norm, stream); /* floor: 0 */
-}
-
-/* ---- forward, with statistics of its own */
+/* ---- forward */
 
 struct NormStatistics : Norm {
     enum { STEPS = 4 };
@@ -169,118 +154,6 @@ cudaError_t kernel_batchnorm(const OpCall *call, cudaStream_t stream)
     return norm_forward(norm, stream);
 }
 
-/* ---- forward, with sums that a convolution has made */
-
-/* Sums in f32 know the variance of a channel to about mean^2 / 10^6. Where it is less than 1 / NORM_CANCELLED of
- * mean^2, that is no longer 0.1 % of it, and the channel is read again: with those beside it, by the blocks of their chunk. In other
- * chunks the first block works alone. */
-enum { NORM_CANCELLED = 1024, FINISH_BLOCKS = COLUMN_BLOCKS / 3 };
-
-/* The product is exact inside the fused multiply-add, so the variance is as good as the sums. Coefficients of a channel
- * whose sums are not finite are 0 and +Inf: a joined convolution's ReLU may make 0 of NaN, but not of Inf, and the loss must
- * show it. */
-struct NormFinish : NormStatistics {
-    MEMBER bool from_sums(uint32_t channel, float *mean, float *var) const
-    {
-        *mean = norm_mean(*this, sum[channel]);
-        *var = __fmaf_rn(-*mean, *mean, norm_mean(*this, square_sum[channel]));
-        return !(*var * (float)NORM_CANCELLED < *mean * *mean && *mean * *mean < INFINITY);
-    }
-    /* first, second: sums of x - shift and its square, if the channel was read again */
-    MEMBER void finish(uint32_t channel, double first, double second) const
-    {
-        float mean, var;
-        if (!from_sums(channel, &mean, &var)) {
-            float shift;
-            Lanes<Any, 1>::load(x, channel, &shift);
-            first /= count;
-            mean = (float)(first + (double)shift);
-            var = (float)(second / count - first * first);
-        }
-        var = var < 0 ? 0.0f : var; /* NaN stays NaN */
-        if (mean_out) mean_out[channel] = mean;
-        if (var_out) var_out[channel] = var;
-        if (rstd_out) rstd_out[channel] = norm_rstd(*this, var);
-        if (!coefficients.data) return;
-        float a = norm_rstd(*this, var) * (gamma ? gamma[channel] : 1.0f), b = beta[channel];
-        b = __fmaf_rn(-mean, a, b);
-        if (!(var < INFINITY && fabsf(mean) < INFINITY)) a = 0, b = INFINITY;
-        Lanes<Any, 1>::store(coefficients, channel, &a);
-        Lanes<Any, 1>::store(coefficients, (uint32_t)x.shape.c + channel, &b);
-    }
-};
-
-template <typename T, int V>
-BOUNDED norm_finish_kernel(const __grid_constant__ Columns plan, const __grid_constant__ NormFinish norm)
-{
-    SHARED_ARRAY(bool, again, 1);
-    uint32_t width = plan.rows.across * V, thread = threadIdx.y * plan.rows.across + threadIdx.x;
-    uint32_t channel = blockIdx.y * width + thread;
-    bool mine = thread < width && channel < plan.c;
-    float mean, var;
-    if (thread == 0) again[0] = false;
-    __syncthreads();
-    if (mine && !norm.from_sums(channel, &mean, &var)) again[0] = true;
-    __syncthreads();
-    if (again[0])
-        columns_run<T, V>(plan, norm);
-    else if (mine && blockIdx.x == 0)
-        norm.finish(channel, 0, 0);
-}
-
-template <typename T, int V> static void norm_finish(const OpCall *call, const NormFinish &norm, cudaStream_t stream)
-{
-    void *partial = (char *)call->workspace + 2 * norm_vector_bytes(norm.x.shape.c);
-    Columns plan = columns_plan(pixels_of(norm.x), norm.x.shape.c, V, partial, call->state);
-    plan.parts = (uint32_t)clamped(FINISH_BLOCKS / plan.rows.chunks, 1, plan.parts);
-    LAUNCH((norm_finish_kernel<T, V>), dim3(plan.parts, plan.rows.chunks), dim3(plan.rows.across, plan.rows.down),
-           stream, plan, norm);
-}
-
-static void norm_finish_run(const OpCall *call, const NormFinish &norm, cudaStream_t stream)
-{
-    bool wide = wide_enough(norm.x, norm.x.dtype, norm.x.shape.c, false);
-    BY_FORMAT(norm.x.dtype, wide, norm_finish, call, norm, stream);
-}
-
-/* The arguments of BATCHNORM_SUMS and BATCHNORM_FINISH. */
-static NormFinish norm_of_sums(const OpCall *call)
-{
-    NormFinish norm = norm_body<NormFinish>(call, call->in[0]);
-    norm.beta = (const float *)call->in[1].data;
-    norm.sum = (const float *)call->in[2].data;
-    norm.square_sum = (const float *)call->in[3].data;
-    norm.gamma = (const float *)call->in[4].data;
-    norm.mean_out = (float *)call->out[1].data;
-    norm.var_out = (float *)call->out[2].data;
-    norm.rstd_out = (float *)call->out[3].data;
-    return norm;
-}
-
-cudaError_t kernel_batchnorm_finish(const OpCall *call, cudaStream_t stream)
-{
-    NormFinish norm = norm_of_sums(call);
-    norm.coefficients = call->out[0];
-    norm_finish_run(call, norm, stream);
-    return LAUNCH_ERROR();
-}
-
-size_t kernel_batchnorm_sums_bytes(Shape x)
-{
-    return 2 * norm_vector_bytes(x.c) + columns_bytes(x);
-}
-
-cudaError_t kernel_batchnorm_sums(const OpCall *call, cudaStream_t stream)
-{
-    NormFinish norm = norm_of_sums(call);
-    if (!norm.mean_out) norm.mean_out = (float *)call->workspace;
-    if (!norm.var_out) norm.var_out = (float *)((char *)call->workspace + norm_vector_bytes(norm.x.shape.c));
-    norm_finish_run(call, norm, stream);
-    norm.mean = norm.mean_out;
-    norm.var = norm.var_out;
-    return norm_forward(norm, stream);
-}
-
 /* ---- the gradient */
 
 static bool norm_grad_wide(const Norm &norm)
@@ -305,57 +178,6 @@ cudaError_t kernel_batchnorm_dx(const OpCall *call, cudaStream_t stream)
     NormGradSums norm = norm_grad_sums<NormGradSums>(call, &call->in[1]);
     norm_grad_sums_run(call, norm, stream);
     return norm_grad_run(norm, stream);
-}
-
-/* The half that a convolution leaves: it has summed, and masked dy. */
-cudaError_t kernel_batchnorm_dx_apply(const OpCall *call, cudaStream_t stream)
-{
-    Norm norm = norm_body<Norm>(call, call->in[1]);
-    norm.floor = -INFINITY; /* dy is masked: beta is not known, and any numbers do */
-    norm.dy = call->in[0];
-    norm.mean = norm.beta = (const float *)call->in[2].data;
-    norm.var = (const float *)call->in[3].data;
-    norm.dbeta_in = (const float *)call->in[4].data;
-    norm.dgamma_in = (const float *)call->in[5].data;
-    norm.gamma = (const float *)call->in[6].data;
-    return norm_grad_run(norm, stream);
-}
-
-template <typename T, int V> BOUNDED norm_mask_kernel(const __grid_constant__ Norm norm, const Rows rows)
-{
-    uint32_t channel = rows_vector(rows) * V;
-    if (channel >= rows.vectors * V) return;
-    NormVectors<V> own;
-    own.template load<T>(norm, channel);
-    uint32_t pixel = blockIdx.x * (rows.down * norm.each) + threadIdx.y;
-    for (uint32_t step = 0; step < norm.each; step++, pixel += rows.down) {
-        float x[V], dy[V];
-        if (pixel >= rows.pixels) return;
-        Lanes<T, V>::load(norm.x, pixel * norm.x.pitch + channel, x);
-        Lanes<T, V>::load(norm.dy, pixel * norm.dy.pitch + channel, dy);
-        UNROLL
-        for (int i = 0; i < V; i++) dy[i] = own.applied(x[i] - own.mean[i], i) > norm.floor ? dy[i] : 0.0f;
-        Lanes<T, V>::store(norm.dy, pixel * norm.dy.pitch + channel, dy);
-    }
-}
-
-template <typename T, int V> static void norm_mask(Norm norm, cudaStream_t stream)
-{
-    Rows rows = rows_plan(pixels_of(norm.x), norm.x.shape.c, V, WARP);
-    dim3 grid = norm_grid(rows, &norm);
-    LAUNCH((norm_mask_kernel<T, V>), grid, dim3(rows.across, rows.down), stream, norm, rows);
-}
-
-cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream)
-{
-    Norm norm = norm_body<Norm>(call, call->in[1]);
-    norm.dy = call->in[0];
-    norm.beta = (const float *)call->in[2].data;
-    norm.mean = (const float *)call->in[3].data;
-    norm.var = (const float *)call->in[4].data;
-    norm.gamma = (const float *)call->in[5].data;
-    BY_FORMAT(norm.x.dtype, norm_grad_wide(norm), norm_mask, norm, stream);
-    return LAUNCH_ERROR();
 }
 
 /* ---- over the batches of all towers: what a tower gives to the sums over them, and what it makes of the sums */
@@ -492,17 +314,5 @@ cudaError_t kernel_norm_fold(const OpCall *call, cudaStream_t stream)
     fold.row = fold.count / (uint32_t)call->in[0].shape.n;
     fold.epsilon = (double)call->attr.norm.epsilon;
     LAUNCH(norm_fold_kernel, (uint32_t)ceil_divided(fold.count, BLOCK), BLOCK, stream, fold);
-    return LAUNCH_ERROR();
-}
-
-BOUNDED norm_rstd_kernel(const float *var, float epsilon, float *rstd, uint32_t channels)
-{
-    uint32_t channel = blockIdx.x * VECTOR_BLOCK + threadIdx.x;
-    if (channel < channels) rstd[channel] = rsqrtf(var[channel] + epsilon);
-}
-
-cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream)
-{
-    LAUNCH(norm_rstd_kernel, vector_blocks(channels), VECTOR_BLOCK, stream, var, epsilon, rstd, (uint32_t)channels);
     return LAUNCH_ERROR();
 }

@@ -142,8 +142,10 @@ DEVICE void columns_fetch(const Columns &plan, const Body &body, uint32_t pixel,
 
 /* A body has STEPS (pixels loaded before the first is added), Vectors<V> (per-channel values: load<T>(body, channel)),
  * Loads<T, V> (operands of a pixel: fetch(body, pixel, channel), add(vectors, first, second)) and
- * finish(channel, first, second); columns_launch also needs PER_SM (blocks that a multiprocessor shall hold). */
-template <typename T, int V, typename Body> DEVICE void columns_run(const Columns &plan, const Body &body)
+ * finish(channel, first, second), and PER_SM (blocks that a multiprocessor shall hold). */
+template <typename T, int V, typename Body>
+__global__ void __launch_bounds__(BLOCK, Body::PER_SM)
+    columns_kernel(const __grid_constant__ Columns plan, const __grid_constant__ Body body)
 {
     uint32_t vector = rows_vector(plan.rows);
     float first[V], second[V];
@@ -169,13 +171,6 @@ template <typename T, int V, typename Body> DEVICE void columns_run(const Column
     }
     columns_block<V>(plan, first, second);
     if (columns_last(plan)) columns_finish<V>(plan, body);
-}
-
-template <typename T, int V, typename Body>
-__global__ void __launch_bounds__(BLOCK, Body::PER_SM)
-    columns_kernel(const __grid_constant__ Columns plan, const __grid_constant__ Body body)
-{
-    columns_run<T, V>(plan, body);
 }
 
 template <typename T, int V, typename Body>

@@ -274,12 +274,6 @@ static const OpKernel *const kernels[OP_COUNT] = {
 #include "kernels/ops.def"
 };
 
-static bool cuda_joins(Device *device, const OpCall *call)
-{
-    const OpKernel *kernel = kernels[call->kind];
-    return kernel->joins && kernel->joins(device, call);
-}
-
 static Status cuda_choices_text(Device *device, char **text, int *chosen)
 {
     return plan_cache_text(cuda_device(device)->plans, text, chosen);
@@ -311,7 +305,6 @@ const Backend cuda_backend = {
     .upload_bytes = cuda_upload_bytes,
     .kernels = kernels,
     .storage = op_storage,
-    .joins = cuda_joins,
     .op_time = cuda_op_time,
     .choices_text = cuda_choices_text,
     .choices_take = cuda_choices_take,

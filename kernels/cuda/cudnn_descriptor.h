@@ -40,6 +40,8 @@ static inline Status finalize(Descriptor d)
     return OK;
 }
 
+enum { CUDNN_OPERANDS = 3 /* x, w, y: the tensors 1, 2, 3 of a graph */ };
+
 /* Descriptions of devices came with 9.8. */
 #if CUDNN_VERSION >= 90800
 #define DESCRIBED true

@@ -2,23 +2,17 @@
 #include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/cudnn_descriptor.h"
 
-/* The engines of joined graphs came with 9.8, as did descriptions of devices. */
-enum { OLDEST = 90000, WITH_JOINS = 90800 };
+enum { OLDEST = 90000, WITH_DESCRIPTIONS = 90800 /* of devices */ };
 
 void plan_refused(PlanRefusals *refused)
 {
     if (refused && refused->count++ == 0) snprintf(refused->first, sizeof refused->first, "%s", status_message());
 }
 
-bool cudnn_joins(void)
-{
-    return cudnnGetVersion() >= WITH_JOINS;
-}
-
 static Status descriptions_check(void)
 {
     char text[64];
-    if (DESCRIBED && cudnn_joins()) return OK;
+    if (DESCRIBED && cudnnGetVersion() >= WITH_DESCRIPTIONS) return OK;
     cudnn_describe(text, sizeof text);
     return FAIL(ERR_UNSUPPORTED, "%s cannot describe a device that is not present: expected cuDNN 9.8 or newer", text);
 }

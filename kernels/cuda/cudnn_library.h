@@ -17,6 +17,5 @@ void plan_refused(PlanRefusals *refused);
 /* Keeps NVRTC loaded. cuDNN loads it for each plan that it considers and unloads it again, which takes most of the time of its
  * search. */
 void nvrtc_hold(void);
-bool cudnn_joins(void); /* 9.8 or newer: the library has engines for joined convolutions (conv_graph.h) */
 /* The description of a device of this machine. */
 NODISCARD Status cudnn_device_json(int ordinal, char *json, size_t bytes);

@@ -8,7 +8,7 @@ struct CudnnPlan {
     CudnnLibrary *library; /* borrowed */
     Descriptor plan, pack; /* owned; pack: the pointers of the last run */
     int64_t workspace_bytes;
-    void *memory[CUDNN_TENSORS + 1]; /* what pack holds */
+    void *memory[CUDNN_OPERANDS + 1]; /* what pack holds: the operands, the workspace */
     char text[CUDNN_PLAN_BYTES];
 };
 
@@ -267,33 +267,31 @@ const char *cudnn_plan_text(const CudnnPlan *plan)
 
 /* ---- running */
 
-static Status pack_create(CudnnPlan *p, const int *tensor, void *const *memory, int count, void *workspace)
+static Status pack_create(CudnnPlan *p, void *const *memory)
 {
+    static const int64_t ids[CUDNN_OPERANDS] = {1, 2, 3};
     Status st = OK;
     Descriptor pack = NULL;
-    int64_t ids[CUDNN_TENSORS];
-    for (int i = 0; i < count; i++) ids[i] = tensor[i];
     TRY_OUT(descriptor_create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids));
-    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, memory));
-    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace));
+    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, CUDNN_OPERANDS, ids));
+    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, CUDNN_OPERANDS, memory));
+    TRY_OUT(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &memory[CUDNN_OPERANDS]));
     TRY_OUT(finalize(pack));
     descriptor_destroy(&p->pack);
     p->pack = pack;
     pack = NULL;
-    memcpy(p->memory, memory, (size_t)count * sizeof *memory);
-    p->memory[CUDNN_TENSORS] = workspace;
+    memcpy(p->memory, memory, sizeof p->memory);
 out:
     descriptor_destroy(&pack);
     return st;
 }
 
 /* The pack is made anew only when the memory has changed: in a training run, once. */
-Status cudnn_plan_run(CudnnPlan *p, const int *tensor, void *const *memory, int count, void *workspace)
+Status cudnn_plan_run(CudnnPlan *p, void *x, void *w, void *y, void *workspace)
 {
-    bool same = p->pack && p->memory[CUDNN_TENSORS] == workspace &&
-                memcmp(p->memory, memory, (size_t)count * sizeof *memory) == 0;
-    if (!same) TRY(pack_create(p, tensor, memory, count, workspace));
+    void *const memory[CUDNN_OPERANDS + 1] = {x, w, y, workspace};
+    bool same = p->pack && memcmp(p->memory, memory, sizeof memory) == 0;
+    if (!same) TRY(pack_create(p, memory));
     TRY_CUDNN(cudnnBackendExecute(p->library->handle, p->plan, p->pack));
     return OK;
 }

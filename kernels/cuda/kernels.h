@@ -32,8 +32,7 @@ static const int64_t KERNEL_MAX_ELEMENTS = (int64_t)1 << 31;
 #include "kernels/ops.def"
 
 /* ---- batch normalization */
-size_t kernel_batchnorm_bytes(Shape x);      /* workspace of batchnorm, batchnorm_dx and max_pool_norm_dx */
-size_t kernel_batchnorm_sums_bytes(Shape x); /* workspace */
+size_t kernel_batchnorm_bytes(Shape x); /* workspace of batchnorm, batchnorm_dx and max_pool_norm_dx */
 
 /* Batch norm over the batches of all towers, in parts: between them the caller sums over the towers what lies in
  * workspace, f32. Forward: give, sums[1 + c], mean, squares[c], apply; backward: give, sums[1 + 2c], apply. */
@@ -44,14 +43,6 @@ cudaError_t kernel_batchnorm_towers_mean(const OpCall *call, cudaStream_t stream
 cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
-
-/* y = relu(a x + b); rows a and b of `coefficients`. */
-cudaError_t kernel_batchnorm_normalize(const Tensor *x, const Tensor *coefficients, const Tensor *y,
-                                       cudaStream_t stream);
-/* The mask of a BATCHNORM_DX call: in[0] becomes 0 where the ReLU is closed. */
-cudaError_t kernel_batchnorm_mask(const OpCall *call, cudaStream_t stream);
-/* rstd = 1 / sqrt(var + epsilon) */
-cudaError_t kernel_batchnorm_rstd(const float *var, float epsilon, float *rstd, int32_t channels, cudaStream_t stream);
 
 /* ---- convolutions of images (conv_direct.cu) */
 typedef struct DirectConv {
@@ -68,9 +59,6 @@ cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const
 
 /* ---- sums and spreads */
 size_t kernel_channel_sum_bytes(Shape x);
-/* sum[c], square_sum[c] of x and x^2 over its pixels (f32; NULL: not wanted); workspace: kernel_channel_sum_bytes. */
-cudaError_t kernel_channel_sums(const Tensor *x, float *sum, float *square_sum, void *workspace, void *counters,
-                                cudaStream_t stream);
 
 /* ---- loss */
 size_t kernel_loss_bytes(int32_t samples);

@@ -23,15 +23,12 @@ struct Norm {
     };
     Tensor x, dy, y;                        /* y: what is written, y or dx; dy: backward only */
     const float *mean, *var, *beta, *gamma; /* gamma: NULL for 1 */
-    const float *sum, *square_sum;          /* of all pixels, for mean_out and var_out */
-    const float *dbeta_in, *dgamma_in;      /* in place of slope and offset: the sums of the gradient */
-    Tensor coefficients;                    /* in place of all vectors: relu(a x + b) */
-    float *mean_out, *var_out, *rstd_out;   /* forward; NULL: nobody reads it */
+    float *mean_out, *var_out;              /* forward */
     float *dbeta, *dgamma;                  /* NULL: nobody reads it */
     float *slope, *offset;                  /* backward: dx = a g + slope (x - mean) + offset */
     NormTowers towers;
     float epsilon, floor; /* floor: 0 for ReLU, else -inf */
-    float pixels, share;  /* count, and 1 / count */
+    float pixels;         /* count */
     uint32_t each;        /* pixels of a thread */
     double count;
     /* V channels of a pixel of dy, on their way */
@@ -53,13 +50,6 @@ DEVICE float norm_rstd(const Norm &norm, float var)
     return rsqrtf(var + norm.epsilon);
 }
 
-/* x / count to the last bit, without the branches of a division: every thread does it for all its channels. */
-DEVICE float norm_mean(const Norm &norm, float x)
-{
-    float mean = x * norm.share;
-    return __fmaf_rn(__fmaf_rn(-mean, norm.pixels, x), norm.share, mean);
-}
-
 /* (x - mean) a + beta: one expression for y and for the mask of its gradient, so that their signs agree. */
 template <int V> struct NormVectors {
     float mean[V], scale[V], beta[V];
@@ -67,21 +57,6 @@ template <int V> struct NormVectors {
     {
         load_vector<V>(norm.mean + channel, mean);
         load_vector<V>(norm.var + channel, scale);
-        load_affine(norm, channel);
-    }
-    /* a x + b */
-    MEMBER void load_coefficients(const Norm &norm, uint32_t channel)
-    {
-        UNROLL
-        for (int i = 0; i < V; i++) {
-            mean[i] = 0;
-            Lanes<Any, 1>::load(norm.coefficients, channel + i, &scale[i]);
-            Lanes<Any, 1>::load(norm.coefficients, norm.x.shape.c + channel + i, &beta[i]);
-        }
-    }
-    /* `scale` holds the variance. */
-    MEMBER void load_affine(const Norm &norm, uint32_t channel)
-    {
         load_vector<V>(norm.beta + channel, beta);
         UNROLL
         for (int i = 0; i < V; i++) scale[i] = norm_rstd(norm, scale[i]);
@@ -164,33 +139,14 @@ struct NormGradSums : Norm {
     }
 };
 
-/* slope and offset from the sums of the gradient, for those who have no block that comes last to make them. */
-template <int V>
-DEVICE void norm_slopes(const Norm &norm, uint32_t channel, const float *scale, float *slope, float *offset)
-{
-    float var[V];
-    load_vector<V>(norm.var + channel, var);
-    load_vector<V>(norm.dgamma_in + channel, slope);
-    load_vector<V>(norm.dbeta_in + channel, offset);
-    UNROLL
-    for (int i = 0; i < V; i++) {
-        slope[i] *= norm_mean(norm, -scale[i] * norm_rstd(norm, var[i]));
-        offset[i] *= norm_mean(norm, -scale[i]);
-    }
-}
-
 /* What dx is made of. */
 template <int V> struct NormGradVectors : NormVectors<V> {
     float slope[V], offset[V];
     template <typename T> MEMBER void load(const Norm &norm, uint32_t channel)
     {
         NormVectors<V>::template load<T>(norm, channel);
-        if (norm.dbeta_in) {
-            norm_slopes<V>(norm, channel, this->scale, slope, offset);
-        } else {
-            load_vector<V>(norm.slope + channel, slope);
-            load_vector<V>(norm.offset + channel, offset);
-        }
+        load_vector<V>(norm.slope + channel, slope);
+        load_vector<V>(norm.offset + channel, offset);
     }
     /* x becomes dx. */
     MEMBER void grad(float floor, float *x, const float *dy) const
@@ -278,16 +234,14 @@ template <typename Body> static Body norm_body(const OpCall *call, const Tensor 
     norm.floor = of_pool || call->attr.norm.relu ? 0.0f : -INFINITY;
     norm.count = (double)pixels_of(x);
     norm.pixels = (float)norm.count;
-    norm.share = (float)(1 / norm.count);
     return norm;
 }
 
 static inline bool norm_wide(const Norm &norm)
 {
-    const float *const vectors[] = {norm.mean,  norm.var,    norm.beta,     norm.gamma,
-                                    norm.slope, norm.offset, norm.dbeta_in, norm.dgamma_in};
+    const float *const vectors[] = {norm.mean, norm.var, norm.beta, norm.gamma, norm.slope, norm.offset};
     bool wide = wide_enough(norm.x, norm.x.dtype, norm.x.shape.c, false);
-    for (int i = 0; i < 8; i++) wide = wide && aligned_16(vectors[i]);
+    for (int i = 0; i < 6; i++) wide = wide && aligned_16(vectors[i]);
     return wide;
 }
 

@@ -27,15 +27,13 @@ static void operand_add(Text *text, const Tensor *t)
 static void call_text(const OpCall *call, char *buffer)
 {
     Text text = text_start(buffer, TEXT_BYTES);
-    bool conv = call->kind == OP_CONV_STATISTICS || call->kind == OP_CONV_DW || call->kind == OP_CONV_DW_APPLY ||
-                call->kind == OP_CONV_DX || call->kind == OP_CONV_DX_SUMS;
     bool pool = call->kind == OP_MAX_POOL || call->kind == OP_MAX_POOL_DX || call->kind == OP_MAX_POOL_NORM ||
                 call->kind == OP_MAX_POOL_NORM_DX;
-    const Window *v = pool ? &call->attr.pool.window : &call->attr.conv.window;
+    const Window *v = &call->attr.pool.window;
     text_add(&text, "time of %s", op_name(call->kind));
     for (int k = 0; k < call->in_count; k++) operand_add(&text, &call->in[k]);
     for (int k = 0; k < call->out_count; k++) operand_add(&text, &call->out[k]);
-    if (conv || pool)
+    if (pool)
         text_add(&text, " window %dx%d stride %dx%d pad %dx%d", v->kh, v->kw, v->stride_h, v->stride_w, v->pad_h,
                  v->pad_w);
 }
@@ -57,12 +55,11 @@ static Status timed_run(Device *device, void *context, int number)
     return device->backend->kernels[t->call.kind]->launch(device, &t->call);
 }
 
-/* Whether an operand is a sum of squares, a variance, or 1 / sqrt(variance + epsilon). */
+/* Whether an operand is a variance. */
 static bool is_positive(OpKind kind, int k)
 {
-    return (kind == OP_BATCHNORM_SUMS && k == 3) || (kind == OP_BATCHNORM_DX && k == 4) ||
-           (kind == OP_BATCHNORM_DX_APPLY && k == 3) || (kind == OP_CONV_DX_SUMS && (k == 5 || k == 7)) ||
-           (kind == OP_MAX_POOL_NORM && k == 3) || (kind == OP_MAX_POOL_NORM_DX && k == 5);
+    return (kind == OP_BATCHNORM_DX && k == 4) || (kind == OP_MAX_POOL_NORM && k == 3) ||
+           (kind == OP_MAX_POOL_NORM_DX && k == 5);
 }
 
 /* Places in a window stay zeros, the first of each. */

@@ -62,15 +62,7 @@ const OpKernel cuda_channel_sum = {
 
 /* ---- max pools that normalize what they read */
 
-static bool always_joins(Device *device, const OpCall *call)
-{
-    (void)device, (void)call;
-    return true;
-}
-
-LAUNCH_KERNEL(max_pool_norm)
-
-const OpKernel cuda_max_pool_norm = {.prepare = cuda_check, .launch = max_pool_norm_launch, .joins = always_joins};
+PLAIN(max_pool_norm)
 
 static Status max_pool_norm_dx_prepare(Device *device, OpCall *call)
 {
@@ -81,10 +73,8 @@ static Status max_pool_norm_dx_prepare(Device *device, OpCall *call)
 
 LAUNCH_KERNEL(max_pool_norm_dx)
 
-const OpKernel cuda_max_pool_norm_dx = {.prepare = max_pool_norm_dx_prepare,
-                                        .launch = max_pool_norm_dx_launch,
-                                        .discard = counters_destroy,
-                                        .joins = always_joins};
+const OpKernel cuda_max_pool_norm_dx = {
+    .prepare = max_pool_norm_dx_prepare, .launch = max_pool_norm_dx_launch, .discard = counters_destroy};
 
 /* ---- sums over some axes */
 

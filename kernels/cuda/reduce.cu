@@ -59,56 +59,6 @@ cudaError_t kernel_channel_sum(const OpCall *call, cudaStream_t stream)
     return LAUNCH_ERROR();
 }
 
-/* ---- sums of x and x^2 */
-
-struct ChannelSums {
-    enum { STEPS = 4, PER_SM = BLOCKS_PER_SM };
-    Tensor x;
-    float *sum, *square_sum;
-    template <int V> struct Vectors {
-        template <typename T> MEMBER void load(const ChannelSums &, uint32_t)
-        {
-        }
-    };
-    template <typename T, int V> struct Loads {
-        typename Lanes<T, V>::Block block;
-        MEMBER void fetch(const ChannelSums &body, uint32_t pixel, uint32_t channel)
-        {
-            block = Lanes<T, V>::block(body.x, pixel * body.x.pitch + channel);
-        }
-        MEMBER void add(const Vectors<V> &, float *first, float *second) const
-        {
-            float x[V];
-            Lanes<T, V>::widen(block, x);
-            UNROLL
-            for (int i = 0; i < V; i++) {
-                first[i] += x[i];
-                second[i] = __fmaf_rn(x[i], x[i], second[i]);
-            }
-        }
-    };
-    MEMBER void finish(uint32_t channel, double first, double second) const
-    {
-        if (sum) sum[channel] = (float)first;
-        if (square_sum) square_sum[channel] = (float)second;
-    }
-};
-
-template <typename T, int V>
-static void channel_sums_launch(const ChannelSums &body, void *workspace, void *counters, cudaStream_t stream)
-{
-    columns_launch<T, V>(columns_plan(pixels_of(body.x), body.x.shape.c, V, workspace, counters), body, stream);
-}
-
-cudaError_t kernel_channel_sums(const Tensor *x, float *sum, float *square_sum, void *workspace, void *counters,
-                                cudaStream_t stream)
-{
-    ChannelSums body = {*x, sum, square_sum};
-    bool wide = wide_enough(*x, x->dtype, x->shape.c, false);
-    BY_FORMAT(x->dtype, wide, channel_sums_launch, body, workspace, counters, stream);
-    return LAUNCH_ERROR();
-}
-
 /* ---- sum to a smaller shape */
 
 struct Fold {

@@ -16,20 +16,15 @@ static void assert_refusals(const char *json)
 }
 #else
 
-/* The descriptors of the graph y = x * w with the statistics of y, or its gradient of w; and an elementwise sum. */
+/* The descriptors of the graph y = x * w, or its gradient of w. */
 typedef enum Part {
     PART_NONE = 0,
     PART_X,
     PART_W,
     PART_Y,
-    PART_SUM,
-    PART_SQUARES,
     PART_WINDOW,
     PART_CONV,
     PART_FILTER,
-    PART_STATISTICS,
-    PART_MODE,
-    PART_ADD,
     PART_GRAPH,
     PART_QUESTION,
     PART_ENGINE,
@@ -58,8 +53,6 @@ typedef struct Refusal {
 #define WINDOW(name) CUDNN_ATTR_CONVOLUTION_##name
 #define CONV(name) CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_##name
 #define FILTER(name) CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_##name
-#define STATISTICS(name) CUDNN_ATTR_OPERATION_GENSTATS_##name
-#define ADD(name) CUDNN_ATTR_OPERATION_POINTWISE_##name
 #define BAD CUDNN_STATUS_BAD_PARAM
 #define BAD_TYPE CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE
 #define BAD_ORDER CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED
@@ -70,7 +63,6 @@ static const Refusal refusals[] = {
     {PART_X, TENSOR(UNIQUE_ID), TYPED, CUDNN_TYPE_INT32, 0, AT_SET, PART_X, BAD_TYPE},
     {PART_X, TENSOR(DATA_TYPE), TYPED, CUDNN_TYPE_INT64, 0, AT_SET, PART_X, BAD_TYPE},
     {PART_X, TENSOR(DIMENSIONS), TYPED, CUDNN_TYPE_INT32, 0, AT_SET, PART_X, BAD_TYPE},
-    {PART_X, TENSOR(IS_VIRTUAL), TYPED, CUDNN_TYPE_INT64, 0, AT_SET, PART_X, BAD_TYPE},
     {PART_X, TENSOR(UNIQUE_ID), COUNTED, 2, 0, AT_SET, PART_X, BAD},
     {PART_WINDOW, WINDOW(SPATIAL_DIMS), TYPED, CUDNN_TYPE_INT32, 0, AT_SET, PART_WINDOW, BAD},
     {PART_CONV, CONV(X), TYPED, CUDNN_TYPE_VOID_PTR, 0, AT_SET, PART_CONV, BAD},
@@ -110,14 +102,7 @@ static const Refusal refusals[] = {
     {PART_Y, TENSOR(DIMENSIONS), VALUED, 4, 0, AT_FINALIZE, PART_CONV, BAD},
     {PART_Y, TENSOR(DIMENSIONS), VALUED, 16, 1, AT_FINALIZE, PART_CONV, BAD},
     {PART_Y, TENSOR(DIMENSIONS), VALUED, 7, 2, AT_FINALIZE, PART_CONV, BAD},
-    /* "xDesc.getNbDims() != bDesc.getNbDims()" */
-    {PART_ADD, ADD(XDESC), LEFT_OUT, 0, 0, AT_FINALIZE, PART_ADD, BAD},
-    {PART_ADD, ADD(BDESC), LEFT_OUT, 0, 0, AT_FINALIZE, PART_ADD, BAD},
-    {PART_ADD, ADD(YDESC), LEFT_OUT, 0, 0, AT_FINALIZE, PART_ADD, BAD},
-    /* "tensor_->isFinalized() == false", "outputGraph.buildDAG()", "desc->isFinalized() == false" */
-    {PART_STATISTICS, STATISTICS(XDESC), LEFT_OUT, 0, 0, AT_FINALIZE, PART_GRAPH, BAD},
-    {PART_STATISTICS, STATISTICS(SUMDESC), LEFT_OUT, 0, 0, AT_FINALIZE, PART_GRAPH, BAD},
-    {PART_STATISTICS, STATISTICS(SQSUMDESC), LEFT_OUT, 0, 0, AT_FINALIZE, PART_GRAPH, BAD},
+    /* "outputGraph.buildDAG()", "desc->isFinalized() == false" */
     {PART_GRAPH, CUDNN_ATTR_OPERATIONGRAPH_OPS, LEFT_OUT, 0, 0, AT_FINALIZE, PART_GRAPH, BAD},
     {PART_CONV, 0, NOT_FINALIZED, 0, 0, AT_SET, PART_GRAPH, BAD_ORDER},
     /* "nullptr == opset_ptr", "opset_ptr->isFinalized() == false" */
@@ -127,8 +112,6 @@ static const Refusal refusals[] = {
     {PART_X, TENSOR(DATA_TYPE), LEFT_OUT, 0, 0, AT_ANSWER, PART_QUESTION, 0},
     {PART_X, TENSOR(DATA_TYPE), VALUED, CUDNN_DATA_FLOAT, 0, AT_ANSWER, PART_QUESTION, 0},
     {PART_X, TENSOR(BYTE_ALIGNMENT), VALUED, 2, 0, AT_ANSWER, PART_QUESTION, 0},
-    {PART_SUM, TENSOR(DATA_TYPE), VALUED, CUDNN_DATA_HALF, 0, AT_ANSWER, PART_QUESTION, 0},
-    {PART_WINDOW, WINDOW(COMP_TYPE), VALUED, CUDNN_DATA_HALF, 0, AT_ANSWER, PART_QUESTION, 0},
     {PART_FILTER, 0, NOTHING, 0, 0, NOWHERE, PART_NONE, 0},
     {PART_FILTER, FILTER(DW), LEFT_OUT, 0, 0, AT_FINALIZE, PART_FILTER, BAD},
     /* a gradient of 16-bit operands has 16 bits (docs/performance.md counts what its cast costs) */
@@ -147,8 +130,6 @@ static const Refusal refusals[] = {
 #undef WINDOW
 #undef CONV
 #undef FILTER
-#undef STATISTICS
-#undef ADD
 #undef BAD
 #undef BAD_TYPE
 #undef BAD_ORDER
@@ -224,13 +205,11 @@ static cudnnBackendDescriptor_t tensor_make(Asked *a, Part part, int64_t n, int6
 {
     cudnnBackendDescriptor_t d = part_create(a, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const int64_t dims[] = {n, c, h, h}, strides[] = {h * h * c, 1, h * c, c}, alignment = 16, id = a->count;
-    bool hidden = false;
     part_sizes(a, d, part, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
     part_number(a, d, part, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, (int32_t)type);
     part_sizes(a, d, part, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, dims);
     part_sizes(a, d, part, CUDNN_ATTR_TENSOR_STRIDES, 4, strides);
     part_sizes(a, d, part, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment);
-    part_set(a, d, part, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &hidden, sizeof hidden);
     part_finish(a, d, part);
     return d;
 }
@@ -251,58 +230,28 @@ static cudnnBackendDescriptor_t window_make(Asked *a)
     return d;
 }
 
-static void add_make(Asked *a, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b)
-{
-    cudnnBackendDescriptor_t how = part_create(a, CUDNN_BACKEND_POINTWISE_DESCRIPTOR),
-                             d = part_create(a, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    part_number(a, how, PART_MODE, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
-    part_number(a, how, PART_MODE, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-    part_finish(a, how, PART_MODE);
-    part_link(a, d, PART_ADD, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    part_link(a, d, PART_ADD, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    part_link(a, d, PART_ADD, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    part_link(a, d, PART_ADD, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
-              tensor_make(a, PART_NONE, 8, 32, 8, CUDNN_DATA_HALF));
-    part_finish(a, d, PART_ADD);
-}
-
-/* The operations of the graph; returns how many. */
-static int operations_make(Asked *a, cudnnBackendDescriptor_t *ops)
+static cudnnBackendDescriptor_t operation_make(Asked *a)
 {
     bool filter = a->row->part == PART_FILTER;
     Part part = filter ? PART_FILTER : PART_CONV;
     float one = 1, zero = 0;
     cudnnBackendDescriptor_t x = tensor_make(a, PART_X, 8, 16, 8, CUDNN_DATA_HALF),
                              w = tensor_make(a, filter ? PART_FILTER : PART_W, 32, 16, 3, CUDNN_DATA_HALF),
-                             y = tensor_make(a, PART_Y, 8, 32, 8, CUDNN_DATA_HALF),
-                             sum = tensor_make(a, PART_SUM, 1, 32, 1, CUDNN_DATA_FLOAT),
-                             squares = tensor_make(a, PART_SQUARES, 1, 32, 1, CUDNN_DATA_FLOAT),
-                             window = window_make(a);
-    ops[0] = part_create(a, filter ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR
-                                   : CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+                             y = tensor_make(a, PART_Y, 8, 32, 8, CUDNN_DATA_HALF), window = window_make(a);
+    cudnnBackendDescriptor_t op = part_create(a, filter ? CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR
+                                                        : CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
 #define EITHER(forward, backward)                                                                                      \
     (filter ? CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_##backward                                                   \
             : CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_##forward)
-    part_link(a, ops[0], part, EITHER(CONV_DESC, CONV_DESC), window);
-    part_link(a, ops[0], part, EITHER(X, X), x);
-    part_link(a, ops[0], part, EITHER(W, DW), w);
-    part_link(a, ops[0], part, EITHER(Y, DY), y);
-    part_set(a, ops[0], part, EITHER(ALPHA, ALPHA), CUDNN_TYPE_FLOAT, 1, &one, sizeof one);
-    part_set(a, ops[0], part, EITHER(BETA, BETA), CUDNN_TYPE_FLOAT, 1, &zero, sizeof zero);
+    part_link(a, op, part, EITHER(CONV_DESC, CONV_DESC), window);
+    part_link(a, op, part, EITHER(X, X), x);
+    part_link(a, op, part, EITHER(W, DW), w);
+    part_link(a, op, part, EITHER(Y, DY), y);
+    part_set(a, op, part, EITHER(ALPHA, ALPHA), CUDNN_TYPE_FLOAT, 1, &one, sizeof one);
+    part_set(a, op, part, EITHER(BETA, BETA), CUDNN_TYPE_FLOAT, 1, &zero, sizeof zero);
 #undef EITHER
-    part_finish(a, ops[0], part);
-    if (filter) return 1;
-    add_make(a, y, sum);
-    ops[1] = part_create(a, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
-    part_number(a, ops[1], PART_STATISTICS, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE,
-                CUDNN_GENSTATS_SUM_SQSUM);
-    part_number(a, ops[1], PART_STATISTICS, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE,
-                CUDNN_DATA_FLOAT);
-    part_link(a, ops[1], PART_STATISTICS, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, y);
-    part_link(a, ops[1], PART_STATISTICS, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, sum);
-    part_link(a, ops[1], PART_STATISTICS, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, squares);
-    part_finish(a, ops[1], PART_STATISTICS);
-    return 2;
+    part_finish(a, op, part);
+    return op;
 }
 
 /* The heuristics' answer, and what is made of its first configuration. */
@@ -346,16 +295,14 @@ static void plans_make(Asked *a, cudnnBackendDescriptor_t graph, cudnnBackendDes
 static Asked row_ask(const Refusal *row, const char *json)
 {
     Asked a = {.row = row};
-    cudnnBackendDescriptor_t ops[2], device = part_create(&a, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    cudnnBackendDescriptor_t device = part_create(&a, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     assert_int_equal(cudnnBackendSetAttribute(device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
                                               (int64_t)strlen(json), json),
                      CUDNN_STATUS_SUCCESS);
     assert_int_equal(cudnnBackendFinalize(device), CUDNN_STATUS_SUCCESS);
-    int count = operations_make(&a, ops);
-    cudnnBackendDescriptor_t graph = part_create(&a, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR),
+    cudnnBackendDescriptor_t op = operation_make(&a), graph = part_create(&a, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR),
                              question = part_create(&a, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    part_set(&a, graph, PART_GRAPH, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops,
-             sizeof *ops);
+    part_link(&a, graph, PART_GRAPH, CUDNN_ATTR_OPERATIONGRAPH_OPS, op);
     part_finish(&a, graph, PART_GRAPH);
     part_link(&a, question, PART_QUESTION, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     part_number(&a, question, PART_QUESTION, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);

@@ -1,7 +1,7 @@
 /* Plans for every convolution of every model, requested from cuDNN for described GPUs; no GPU is needed or used.
  *
- * The graphs are those of training (siblings fused, pools moved), with the strides of a training step's plan on the CUDA
- * backend. A convolution that loses a plan it had fails the test. TOWERS_PLANS_TABLE=FILE writes the results as a table
+ * The convolutions are those of a training step (siblings joined, pools moved). One that loses a plan it had fails the
+ * test. TOWERS_PLANS_TABLE=FILE writes the results as a table
  * (scripts/cudnn_plans.sh makes docs/results/cudnn-plans.md from it); a step of every model is asked for then, else
  * of the smallest. */
 
@@ -10,7 +10,7 @@
 #ifdef TOWERS_HAVE_CUDA
 
 #include "inception/models/models.h"
-#include "kernels/cuda/conv/conv_joined.h"
+#include "kernels/cuda/cudnn_plan.h"
 #include "tests/gpu/cudnn_refusals.h"
 #include "tests/support/described_gpu.h"
 #include "tests/support/gpu_descriptions.h"
@@ -19,7 +19,10 @@
 
 extern const Backend cuda_backend;
 
-enum { ROWS_MAX = 2048, TASKS_MAX = 512, DEVICES = 3, ALL_DEVICES = 5, PLAIN_PATTERNS = 3 };
+enum { ROWS_MAX = 2048, TASKS_MAX = 512, DEVICES = 3, ALL_DEVICES = 5, KINDS = 3 };
+
+static const char *const kinds[KINDS] = {
+    [CUDNN_CONV_FORWARD] = "forward", [CUDNN_CONV_DATA] = "data", [CUDNN_CONV_FILTER] = "filter"};
 
 static const struct {
     const char *name, *json;
@@ -28,11 +31,11 @@ static const struct {
 
 /* One distinct convolution. */
 typedef struct Row {
-    char name[96]; /* the first layer that has it */
-    ConvShape shape;
-    int layers; /* convolutions of the model that are like this */
-    bool first; /* of the image: it needs no gradient of its input, and has no normalization before it */
-    bool found[PATTERN_COUNT];
+    char name[96];  /* the first layer that has it */
+    CudnnSpec spec; /* of any kind */
+    int layers;     /* convolutions of the model that are like this */
+    bool first;     /* of the image: it needs no gradient of its input */
+    bool found[KINDS];
 } Row;
 
 typedef struct Rows {
@@ -48,23 +51,23 @@ static int32_t padded(int32_t c)
     return (c + 7) / 8 * 8;
 }
 
-static bool row_same(const ConvShape *a, const ConvShape *b)
+static bool row_same(const CudnnSpec *a, const CudnnSpec *b)
 {
     return shape_equal(a->x, b->x) && shape_equal(a->w, b->w) && shape_equal(a->y, b->y) &&
            memcmp(&a->window, &b->window, sizeof a->window) == 0;
 }
 
-static void row_add(Rows *rows, const char *name, const ConvShape *shape, bool first)
+static void row_add(Rows *rows, const char *name, const CudnnSpec *spec, bool first)
 {
     rows->layers++;
     for (int i = 0; i < rows->count; i++)
-        if (rows->row[i].first == first && row_same(&rows->row[i].shape, shape)) {
+        if (rows->row[i].first == first && row_same(&rows->row[i].spec, spec)) {
             rows->row[i].layers++;
             return;
         }
     assert_in_range(rows->count, 0, ROWS_MAX - 1);
     Row *row = &rows->row[rows->count++];
-    *row = (Row){.shape = *shape, .layers = 1, .first = first};
+    *row = (Row){.spec = *spec, .layers = 1, .first = first};
     snprintf(row->name, sizeof row->name, "%s", name);
 }
 
@@ -75,7 +78,7 @@ static void rows_collect(const Program *p, Rows *rows)
         if (op->kind != OP_CONV) continue;
         int32_t maker = graph_value(p->graph, op->in[0])->op;
         bool first = maker < 0 || graph_op_at(p->graph, maker)->kind == OP_IMAGE;
-        ConvShape s = {.x = graph_shape(p->graph, op->in[0]),
+        CudnnSpec s = {.x = graph_shape(p->graph, op->in[0]),
                        .w = graph_shape(p->graph, op->in[1]),
                        .y = graph_shape(p->graph, op->out[0]),
                        .window = op->attr.conv.window};
@@ -101,23 +104,17 @@ static void rows_of_model(const Model *model, int32_t n, bool rewrite, Rows *row
 
 /* ---- plans */
 
-static bool pattern_applies(const Row *row, ConvPattern pattern)
+static bool kind_applies(const Row *row, CudnnConv kind)
 {
-    bool needs_input = pattern == PATTERN_DATA || pattern == PATTERN_APPLY_STATISTICS || pattern == PATTERN_DATA_SUMS ||
-                       pattern == PATTERN_APPLY_FILTER;
-    return !(row->first && needs_input);
+    return !(row->first && kind == CUDNN_CONV_DATA);
 }
 
-static bool plan_exists(CudnnLibrary *library, ConvPattern pattern, const ConvShape *shape, char *text, size_t bytes)
+static bool plan_exists(CudnnLibrary *library, const CudnnSpec *spec, const CudnnRules *rules)
 {
-    const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
-    ConvTensors tensors;
     CudnnGraph *graph = NULL;
     CudnnPlan *plan = NULL;
     int found = 0;
-    bool made = conv_graph_create(library, pattern, shape, &tensors, &graph) == OK &&
-                cudnn_plans(graph, &rules, 1, &plan, &found) == OK;
-    if (made && text) snprintf(text, bytes, "%s, %zu MiB", cudnn_plan_text(plan), cudnn_plan_workspace(plan) >> 20);
+    bool made = cudnn_graph_create(library, spec, &graph) == OK && cudnn_plans(graph, rules, 1, &plan, &found) == OK;
     cudnn_plan_destroy(plan);
     cudnn_graph_destroy(graph);
     return made;
@@ -134,25 +131,27 @@ static CudnnLibrary *library_of(int device)
     return library;
 }
 
-/* Convolutions (layers, not rows) to which a pattern applies, and those that have a plan. */
-static void rows_count(const Rows *rows, ConvPattern pattern, int *wanted, int *found)
+/* Convolutions (layers, not rows) to which a kind applies, and those that have a plan. */
+static void rows_count(const Rows *rows, CudnnConv kind, int *wanted, int *found)
 {
     *wanted = *found = 0;
     for (int i = 0; i < rows->count; i++) {
-        if (!pattern_applies(&rows->row[i], pattern)) continue;
+        if (!kind_applies(&rows->row[i], kind)) continue;
         *wanted += rows->row[i].layers;
-        *found += rows->row[i].found[pattern] ? rows->row[i].layers : 0;
+        *found += rows->row[i].found[kind] ? rows->row[i].layers : 0;
     }
 }
 
-static void rows_ask(CudnnLibrary *library, Dtype dtype, int patterns, Rows *rows)
+static void rows_ask(CudnnLibrary *library, Dtype dtype, Rows *rows)
 {
+    const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
     for (int i = 0; i < rows->count; i++) {
         Row *row = &rows->row[i];
-        row->shape.dtype = dtype;
-        for (int p = 0; p < patterns; p++)
-            row->found[p] =
-                pattern_applies(row, (ConvPattern)p) && plan_exists(library, (ConvPattern)p, &row->shape, NULL, 0);
+        row->spec.dtype = dtype;
+        for (CudnnConv kind = 0; kind <= CUDNN_CONV_FILTER; kind++) {
+            row->spec.kind = kind;
+            row->found[kind] = kind_applies(row, kind) && plan_exists(library, &row->spec, &rules);
+        }
     }
 }
 
@@ -164,18 +163,17 @@ static FILE *table_open(const char *mode)
     return path ? fopen(path, mode) : NULL;
 }
 
-static void table_row(const char *model, int32_t n, const char *device, Dtype dtype, int patterns, const Rows *rows)
+static void table_row(const char *model, int32_t n, const char *device, Dtype dtype, const Rows *rows)
 {
     FILE *table = table_open("a");
     printf("  %-20s %4d %s %s %3d:", model, n, device, dtype_name(dtype), rows->layers);
     if (table) fprintf(table, "| %s | %d | %s | %s | %d |", model, n, device, dtype_name(dtype), rows->layers);
-    for (int p = 0; p < patterns; p++) {
+    for (CudnnConv kind = 0; kind <= CUDNN_CONV_FILTER; kind++) {
         int wanted, found;
-        rows_count(rows, (ConvPattern)p, &wanted, &found);
+        rows_count(rows, kind, &wanted, &found);
         printf(" %d/%d", found, wanted);
         if (table) fprintf(table, wanted == found ? " %d |" : " **%d** of %d |", found, wanted);
     }
-    for (int p = patterns; table && p < PATTERN_COUNT; p++) fprintf(table, " not asked |");
     printf("\n");
     if (table) fputc('\n', table);
     if (table) fclose(table);
@@ -183,54 +181,21 @@ static void table_row(const char *model, int32_t n, const char *device, Dtype dt
 
 /* ---- what must be there */
 
-enum {
-    JOINED =
-        1 << PATTERN_STATISTICS | 1 << PATTERN_APPLY_STATISTICS | 1 << PATTERN_DATA_SUMS | 1 << PATTERN_APPLY_FILTER
-};
-
-/* Plans that cuDNN is known to lack, for which separate kernels are used. */
-static const struct {
-    const char *model, *layer; /* NULL: any */
-    int device;                /* -1: any */
-    Dtype dtype;
-    uint32_t patterns;
-} lacking[] = {
-    {NULL, NULL, -1, DTYPE_BF16, JOINED},
-    {NULL, NULL, 2, DTYPE_F16, 1 << PATTERN_STATISTICS | 1 << PATTERN_APPLY_STATISTICS},
-    {"googlenet", "conv1.conv", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
-    {"resnet18", "conv1", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
-    {"resnet50", "conv1", -1, DTYPE_F16, 1 << PATTERN_STATISTICS},
-};
-
-static bool known_to_lack(const char *model, const char *layer, int device, Dtype dtype, int pattern)
-{
-    for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
-        if ((!lacking[i].model || !strcmp(lacking[i].model, model)) &&
-            (!lacking[i].layer || !strcmp(lacking[i].layer, layer)) &&
-            (lacking[i].device < 0 || lacking[i].device == device) && lacking[i].dtype == dtype &&
-            lacking[i].patterns >> pattern & 1)
-            return true;
-    return false;
-}
-
 static int rows_check(const char *model, int device, Dtype dtype, const Rows *rows)
 {
     int lost = 0;
     for (int i = 0; i < rows->count; i++)
-        for (int p = 0; p < PATTERN_COUNT; p++) {
+        for (CudnnConv kind = 0; kind <= CUDNN_CONV_FILTER; kind++) {
             const Row *row = &rows->row[i];
-            if (row->found[p] || !pattern_applies(row, (ConvPattern)p)) continue;
-            if (known_to_lack(model, row->name, device, dtype, p)) continue;
+            if (row->found[kind] || !kind_applies(row, kind)) continue;
             printf("  lost: %s on %s in %s: no plan '%s' for '%s' (x %s, w %s)\n", model, devices[device].name,
-                   dtype_name(dtype), conv_pattern_name((ConvPattern)p), row->name, shape_text(row->shape.x),
-                   shape_text(row->shape.w));
+                   dtype_name(dtype), kinds[kind], row->name, shape_text(row->spec.x), shape_text(row->spec.w));
             lost++;
         }
     return lost;
 }
 
-/* bf16 has no joined forms: where `all` is not said only its plain ones are asked for. */
-static int model_check(const Model *model, int32_t n, bool rewrite, int device_count, bool all)
+static int model_check(const Model *model, int32_t n, bool rewrite, int device_count)
 {
     static Row storage[ROWS_MAX];
     static const Dtype dtypes[] = {DTYPE_F16, DTYPE_BF16};
@@ -242,10 +207,8 @@ static int model_check(const Model *model, int32_t n, bool rewrite, int device_c
         char name[64];
         snprintf(name, sizeof name, "%s%s", model->name, rewrite ? "" : ", as written");
         for (int k = 0; k < 2; k++) {
-            for (int i = 0; i < rows.count; i++) memset(rows.row[i].found, 0, sizeof rows.row[i].found);
-            int patterns = k && !all ? PLAIN_PATTERNS : PATTERN_COUNT;
-            rows_ask(library, dtypes[k], patterns, &rows);
-            table_row(name, n, devices[d].name, dtypes[k], patterns, &rows);
+            rows_ask(library, dtypes[k], &rows);
+            table_row(name, n, devices[d].name, dtypes[k], &rows);
             lost += rows_check(model->name, d, dtypes[k], &rows);
         }
         cudnn_close(library);
@@ -262,36 +225,28 @@ static const Model *inception_v3(void)
 
 TEST(test_inception_v3_as_written)
 {
-    assert_int_equal(model_check(inception_v3(), 256, false, 1, true), 0);
+    assert_int_equal(model_check(inception_v3(), 256, false, 1), 0);
 }
 
 TEST(test_inception_v3_on_all_devices)
 {
-    assert_int_equal(model_check(inception_v3(), 256, true, DEVICES, false), 0);
+    assert_int_equal(model_check(inception_v3(), 256, true, DEVICES), 0);
 }
 
 TEST(test_small_batch)
 {
-    assert_int_equal(model_check(inception_v3(), 32, true, 1, false), 0);
+    assert_int_equal(model_check(inception_v3(), 32, true, 1), 0);
 }
 
 TEST(test_other_models)
 {
     int lost = 0;
     for (const Model *const *model = models_all(); *model; model++) /* those with phases compute in f32 only */
-        if (*model != inception_v3() && !(*model)->phases) lost += model_check(*model, 256, true, 1, false);
+        if (*model != inception_v3() && !(*model)->phases) lost += model_check(*model, 256, true, 1);
     assert_int_equal(lost, 0);
 }
 
-static CudnnLibrary *asked;
-
 /* ---- does every operation of a step find a plan? */
-
-/* What the convolutions and products of a step ask for: each plan that a run needs, joined kernels or not. */
-typedef struct StepTask {
-    ConvPattern pattern;
-    ConvShape shape;
-} StepTask;
 
 static int32_t padded_for(int32_t c, Dtype dtype)
 {
@@ -304,32 +259,28 @@ static Tensor flat(const Tensor *t)
 }
 
 /* As conv.c asks. False for ops of another kind. */
-static bool task_of_call(const OpCall *call, StepTask *task)
+static bool spec_of_call(const OpCall *call, CudnnSpec *s)
 {
     const Tensor *in = call->in, *out = call->out;
     Tensor x = in[0], w = in[1], y = out[0];
     bool dense = false;
-    *task = (StepTask){.pattern = PATTERN_FORWARD};
+    *s = (CudnnSpec){.kind = CUDNN_CONV_FORWARD};
     switch (call->kind) {
     case OP_DENSE_DX: dense = true; /* fall through */
     case OP_CONV_DX:
-    case OP_CONV_DX_SUMS:
-        task->pattern = PATTERN_DATA;
+        s->kind = CUDNN_CONV_DATA;
         x = out[0], y = in[0];
-        task->shape.accumulate = call->kind == OP_CONV_DX && call->in_count > 2 && in[2].data;
+        s->accumulate = call->kind == OP_CONV_DX && call->in_count > 2 && in[2].data;
         break;
     case OP_DENSE_DW: dense = true; /* fall through */
     case OP_CONV_DW:
-    case OP_CONV_DW_APPLY:
-        task->pattern = PATTERN_FILTER;
+        s->kind = CUDNN_CONV_FILTER;
         w = out[0], y = in[1];
         break;
     case OP_DENSE: dense = true; /* fall through */
-    case OP_CONV:
-    case OP_CONV_STATISTICS: break;
+    case OP_CONV: break;
     default: return false;
     }
-    ConvShape *s = &task->shape;
     s->window = dense ? (Window){.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1} : call->attr.conv.window;
     s->dtype = x.dtype != DTYPE_F32 ? x.dtype : y.dtype;
     if (dense) x = flat(&x), w = flat(&w);
@@ -339,46 +290,32 @@ static bool task_of_call(const OpCall *call, StepTask *task)
     return true;
 }
 
-/* By the rules of task.c: compiled engines with a bounded workspace first, then any. */
-static bool task_has_plan(CudnnLibrary *library, const StepTask *task, bool tensor_cores, bool any)
+static bool spec_same(const CudnnSpec *a, const CudnnSpec *b)
 {
-    const CudnnRules rules = {
-        .tensor_cores = tensor_cores, .no_runtime_compile = !any, .workspace_max = any ? 0 : (size_t)512 << 20};
-    ConvTensors tensors;
-    CudnnGraph *graph = NULL;
-    CudnnPlan *plan = NULL;
-    int found;
-    bool has = conv_graph_create(library, task->pattern, &task->shape, &tensors, &graph) == OK &&
-               cudnn_plans(graph, &rules, 1, &plan, &found) == OK;
-    cudnn_plan_destroy(plan);
-    cudnn_graph_destroy(graph);
-    return has;
-}
-
-static bool task_same(const StepTask *a, const StepTask *b)
-{
-    return a->pattern == b->pattern && a->shape.dtype == b->shape.dtype && a->shape.accumulate == b->shape.accumulate &&
-           row_same(&a->shape, &b->shape);
+    return a->kind == b->kind && a->dtype == b->dtype && a->accumulate == b->accumulate && row_same(a, b);
 }
 
 typedef struct Start {
     int ops, slow, without; /* slow: by engines that are compiled at the start, or with a large workspace */
 } Start;
 
-static void task_ask(CudnnLibrary *library, const OpCall *call, const StepTask *task, bool tensor_cores, int *answer)
+/* By the rules of task.c: compiled engines with a bounded workspace first, then any. */
+static int spec_ask(CudnnLibrary *library, const OpCall *call, const CudnnSpec *spec, bool tensor_cores)
 {
-    *answer = task_has_plan(library, task, tensor_cores, false)  ? 2
-              : task_has_plan(library, task, tensor_cores, true) ? 1
-                                                                 : 0;
-    if (*answer < 2)
-        printf("  %s %s '%s' (%s), x %s, w %s\n", *answer ? "slow start:" : "no plan:", op_name(call->kind), call->name,
-               dtype_name(task->shape.dtype), shape_text(task->shape.x), shape_text(task->shape.w));
+    const CudnnRules first = {
+        .tensor_cores = tensor_cores, .no_runtime_compile = true, .workspace_max = (size_t)512 << 20};
+    const CudnnRules any = {.tensor_cores = tensor_cores};
+    int answer = plan_exists(library, spec, &first) ? 2 : plan_exists(library, spec, &any) ? 1 : 0;
+    if (answer < 2)
+        printf("  %s %s '%s' (%s), x %s, w %s\n", answer ? "slow start:" : "no plan:", op_name(call->kind), call->name,
+               dtype_name(spec->dtype), shape_text(spec->x), shape_text(spec->w));
+    return answer;
 }
 
 /* cuBLASLt, which takes dense layers and convolutions by a pixel, describes no device: cuDNN is asked for these, too. */
 static Start start_of(const Model *model, int gpu, Dtype dtype, bool tf32)
 {
-    static StepTask tasks[TASKS_MAX];
+    static CudnnSpec specs[TASKS_MAX];
     static int answers[TASKS_MAX];
     Device device;
     Program program;
@@ -386,15 +323,15 @@ static Start start_of(const Model *model, int gpu, Dtype dtype, bool tf32)
     Start start = {0};
     int count = 0;
     FakeBackend *fake = described_gpu(&device);
-    asked = library_of(gpu);
+    CudnnLibrary *library = library_of(gpu);
     if (described_step(model, 256, true, dtype, &device, &layout, &program) != OK) fail_msg("%s", status_message());
     for (int i = 0; i < plan_op_count(program.plan); i++) {
         const OpCall *call = plan_call(program.plan, i);
-        if (!task_of_call(call, &tasks[count])) continue;
+        if (!spec_of_call(call, &specs[count])) continue;
         int seen = 0;
-        while (!task_same(&tasks[seen], &tasks[count])) seen++;
+        while (!spec_same(&specs[seen], &specs[count])) seen++;
         if (seen == count) {
-            task_ask(asked, call, &tasks[count], tf32 || dtype != DTYPE_F32, &answers[count]);
+            answers[count] = spec_ask(library, call, &specs[count], tf32 || dtype != DTYPE_F32);
             count++;
             assert_in_range(count, 0, TASKS_MAX - 1);
         }
@@ -405,7 +342,7 @@ static Start start_of(const Model *model, int gpu, Dtype dtype, bool tf32)
     program_destroy(&program);
     layout_destroy(layout);
     fake_destroy(fake);
-    cudnn_close(asked);
+    cudnn_close(library);
     return start;
 }
 
@@ -440,8 +377,7 @@ static int model_starts(const Model *model)
     return without;
 }
 
-/* A step of a model starts where every operation has a plan: a joined kernel may be missing, a convolution may not. The
- * table has all models, a test the smallest. */
+/* A step of a model starts where every operation has a plan. The table has all models, a test the smallest. */
 TEST(test_steps_start)
 {
     static const char *const names[] = {"inception_mini", "inception_v3",        "inception_v4",
@@ -456,18 +392,17 @@ TEST(test_steps_start)
 /* A plan can be named and made again from its name: what the cache of plans relies on. */
 TEST(test_plan_by_name)
 {
-    ConvShape shape = {.x = {32, 64, 35, 35},
-                       .w = {96, 64, 3, 3},
-                       .y = {32, 96, 35, 35},
-                       .window = {3, 3, 1, 1, 1, 1, false},
-                       .dtype = DTYPE_F16};
+    const CudnnSpec spec = {.x = {32, 64, 35, 35},
+                            .w = {96, 64, 3, 3},
+                            .y = {32, 96, 35, 35},
+                            .dtype = DTYPE_F16,
+                            .window = {3, 3, 1, 1, 1, 1, false}};
     const CudnnRules rules = {.tensor_cores = true, .no_runtime_compile = true};
     CudnnLibrary *library = library_of(0);
     CudnnPlan *plans[8], *again;
     CudnnGraph *graph;
-    ConvTensors tensors;
     int found;
-    assert_int_equal(conv_graph_create(library, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    assert_int_equal(cudnn_graph_create(library, &spec, &graph), OK);
     assert_int_equal(cudnn_plans(graph, &rules, 8, plans, &found), OK);
     assert_int_equal(found, 8);
     for (int i = 0; i < found; i++) {
@@ -497,7 +432,7 @@ static bool first_is_strict(CudnnGraph *graph, const CudnnRules *strict)
     return st == OK;
 }
 
-/* f32 stays f32: every plain convolution of Inception has a plan without tensor cores, which would round the operands
+/* f32 stays f32: every convolution of Inception has a plan without tensor cores, which would round the operands
  * to TF32 (11 bits), and a deterministic one among them. Where tensor cores are allowed, all but one or two of the first plans use them. */
 TEST(test_f32_without_tensor_cores)
 {
@@ -508,16 +443,16 @@ TEST(test_f32_without_tensor_cores)
     int asked_for = 0, refused = 0;
     rows_of_model(inception_v3(), 256, true, &rows);
     for (int i = 0; i < rows.count; i++)
-        for (int p = 0; p < PLAIN_PATTERNS; p++) {
-            if (!pattern_applies(&rows.row[i], (ConvPattern)p)) continue;
-            ConvTensors tensors;
+        for (CudnnConv kind = 0; kind <= CUDNN_CONV_FILTER; kind++) {
+            if (!kind_applies(&rows.row[i], kind)) continue;
             CudnnGraph *graph;
             CudnnPlan *plan;
             int found;
-            rows.row[i].shape.dtype = DTYPE_F32;
-            assert_int_equal(conv_graph_create(library, (ConvPattern)p, &rows.row[i].shape, &tensors, &graph), OK);
+            rows.row[i].spec.dtype = DTYPE_F32;
+            rows.row[i].spec.kind = kind;
+            assert_int_equal(cudnn_graph_create(library, &rows.row[i].spec, &graph), OK);
             if (cudnn_plans(graph, &strict, 1, &plan, &found) != OK)
-                fail_msg("no plan '%s' in f32 for '%s'", conv_pattern_name((ConvPattern)p), rows.row[i].name);
+                fail_msg("no plan '%s' in f32 for '%s'", kinds[kind], rows.row[i].name);
             cudnn_plan_destroy(plan);
             asked_for++;
             refused += !first_is_strict(graph, &strict);
@@ -544,16 +479,12 @@ TEST(test_bad_graph)
     CudnnGraph *graph;
     int found;
     const CudnnRules rules = {0};
-    ConvTensors tensors;
-    ConvShape shape = {.x = {32, 64, 35, 35}, .w = {96, 60, 3, 3}, .y = {32, 96, 35, 35}, .window = {3, 3, 1, 1, 1, 1}};
-    assert_int_equal(conv_graph_create(library, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    const CudnnSpec spec = {
+        .x = {32, 64, 35, 35}, .w = {96, 60, 3, 3}, .y = {32, 96, 35, 35}, .window = {3, 3, 1, 1, 1, 1}};
+    assert_int_equal(cudnn_graph_create(library, &spec, &graph), OK);
     assert_true(cudnn_plans(graph, &rules, 1, &plan, &found) != OK);
     assert_int_equal(found, 0);
     assert_true(strlen(status_message()) > 0);
-    cudnn_graph_destroy(graph);
-    assert_int_equal(cudnn_graph_create(library, &graph), OK);
-    for (int i = 0; i <= CUDNN_TENSORS; i++) cudnn_channels(graph, 8, DTYPE_F32);
-    assert_int_equal(cudnn_plans(graph, &rules, 1, &plan, &found), ERR_INTERNAL);
     cudnn_graph_destroy(graph);
     cudnn_close(library);
 }
@@ -568,24 +499,17 @@ TEST(test_adding_and_deterministic)
     rows_of_model(inception_v3(), 256, true, &rows);
     for (int i = 0; i < rows.count; i++) {
         if (rows.row[i].first) continue;
-        rows.row[i].shape.accumulate = true;
+        CudnnSpec *spec = &rows.row[i].spec;
+        spec->accumulate = true;
+        spec->kind = CUDNN_CONV_DATA;
         for (int k = 0; k < 2; k++) {
-            rows.row[i].shape.dtype = k ? DTYPE_BF16 : DTYPE_F16;
-            if (!plan_exists(library, PATTERN_DATA, &rows.row[i].shape, NULL, 0))
-                fail_msg("no plan that adds for '%s'", rows.row[i].name);
+            spec->dtype = k ? DTYPE_BF16 : DTYPE_F16;
+            if (!plan_exists(library, spec, &rules)) fail_msg("no plan that adds for '%s'", rows.row[i].name);
         }
-        rows.row[i].shape.accumulate = false;
-        for (int p = 0; p < PLAIN_PATTERNS; p++) {
-            ConvTensors tensors;
-            CudnnGraph *graph;
-            CudnnPlan *plan;
-            int found;
-            assert_int_equal(conv_graph_create(library, (ConvPattern)p, &rows.row[i].shape, &tensors, &graph), OK);
-            if (cudnn_plans(graph, &rules, 1, &plan, &found) != OK)
-                fail_msg("no deterministic plan '%s' for '%s'", conv_pattern_name((ConvPattern)p), rows.row[i].name);
-            cudnn_plan_destroy(plan);
-            cudnn_graph_destroy(graph);
-        }
+        spec->accumulate = false;
+        for (spec->kind = 0; spec->kind <= CUDNN_CONV_FILTER; spec->kind++)
+            if (!plan_exists(library, spec, &rules))
+                fail_msg("no deterministic plan '%s' for '%s'", kinds[spec->kind], rows.row[i].name);
     }
     cudnn_close(library);
 }

@@ -1,7 +1,6 @@
 /* The choice of a convolution's plan on the fake GPU: the rounding that f32 allows, and the choice without memory for
  * timing. */
 
-#include "kernels/cuda/conv/conv_graph.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/plan_cache.h"
@@ -176,14 +175,13 @@ TEST_WITH(test_cached_plan_breaks_a_rule, device_open, device_close)
 
 static CudnnGraph *forward_graph(void)
 {
-    ConvShape shape = {.x = {N, C, SIDE, SIDE},
-                       .w = {K, C, 3, 3},
-                       .y = {N, K, SIDE, SIDE},
-                       .window = {3, 3, 1, 1, 1, 1, false},
-                       .dtype = DTYPE_F16};
+    const CudnnSpec spec = {.x = {N, C, SIDE, SIDE},
+                            .w = {K, C, 3, 3},
+                            .y = {N, K, SIDE, SIDE},
+                            .dtype = DTYPE_F16,
+                            .window = {3, 3, 1, 1, 1, 1, false}};
     CudnnGraph *graph;
-    ConvTensors tensors;
-    assert_int_equal(conv_graph_create(cuda_device(&device)->cudnn, PATTERN_FORWARD, &shape, &tensors, &graph), OK);
+    assert_int_equal(cudnn_graph_create(cuda_device(&device)->cudnn, &spec, &graph), OK);
     return graph;
 }
 
@@ -281,57 +279,53 @@ TEST_WITH(test_refused_engine_is_passed_over, device_open_deterministic, device_
 
 /* ---- versions */
 
-static OpCall joined_call(void)
-{
-    const Shape x = {8, 16, 8, 8}, w = {16, 16, 3, 3}, sums = {1, 16, 1, 1};
-    OpCall call = {.kind = OP_CONV_STATISTICS, .name = "joined", .in_count = 2, .out_count = 3};
-    void *somewhere = (void *)256;
-    call.attr.conv.window = (Window){3, 3, 1, 1, 1, 1, false};
-    call.in[0] = (Tensor){somewhere, x, DTYPE_F16, 16};
-    call.in[1] = (Tensor){somewhere, w, DTYPE_F32, 16};
-    call.out[0] = (Tensor){somewhere, x, DTYPE_F16, 16};
-    for (int k = 1; k < 3; k++) call.out[k] = (Tensor){somewhere, sums, DTYPE_F32, 16};
-    return call;
-}
-
-/* An older cuDNN computes everything but joined convolutions; one of another generation is refused at once. */
+/* An older cuDNN of this generation computes everything; one of another is refused at once. */
 TEST_WITH(test_older_library, device_open, device_close)
 {
-    OpCall call = joined_call();
     Device other;
     DeviceConfig config = {.threads = 1};
-    assert_true(device.backend->joins(&device, &call));
     fake_gpu_cudnn_version(90100);
-    assert_false(device.backend->joins(&device, &call));
     assert_true(error_of_a_run() < 1e-6);
     fake_gpu_cudnn_version(8907);
     assert_fails(device.backend->open(&config, &other), ERR_UNSUPPORTED, "8907");
 }
 
-/* A graph is chosen by minutes of plans and times, before any op of it is prepared: each shows that the process lives. */
+static OpCall relu_call(void)
+{
+    OpCall call = {.kind = OP_RELU, .name = "relu", .in_count = 1, .out_count = 1};
+    call.in[0] = call.out[0] = packed((Shape){N, C, SIDE, SIDE}, (void *)256);
+    return call;
+}
+
+/* Plans and times take minutes, before any op is prepared: each shows that the process lives. */
 TEST_WITH(test_signs_of_life_of_a_search, device_open, device_close)
 {
-    OpCall call = joined_call(), relu = {.kind = OP_RELU, .name = "relu", .in_count = 1, .out_count = 1};
+    const CudnnRules rules = {.tensor_cores = true};
+    CudnnPlan *plan;
+    CudnnGraph *graph = forward_graph();
+    OpCall relu = relu_call();
     ProgressSlot slot = {0};
-    relu.in[0] = relu.out[0] = call.in[0];
+    int found;
     progress_to(&slot);
-    assert_true(device.backend->joins(&device, &call));
+    assert_int_equal(cudnn_plans(graph, &rules, 1, &plan, &found), OK);
     assert_string_equal(slot.what, "a plan of cuDNN");
     assert_true(device.backend->op_time(&device, &relu) >= 0);
     assert_string_equal(slot.what, "the timing of a kernel");
     progress_to(NULL);
+    cudnn_plan_destroy(plan);
+    cudnn_graph_destroy(graph);
 }
 
 /* A device measures how long an op takes, and remembers it; one that is to be the same in every run does not. */
 TEST_WITH(test_time_of_an_op, device_open, device_close)
 {
-    OpCall call = joined_call();
-    for (int engine = 0; engine < 7; engine++) fake_gpu_engine(engine, 700, false);
+    OpCall call = relu_call();
+    fake_gpu_launch_time(700, 50);
     double first = device.backend->op_time(&device, &call);
     assert_true(first >= 700 && first < 800);
-    int64_t runs = fake_gpu_count("cudnnBackendExecute");
-    assert_true(fabs(device.backend->op_time(&device, &call) - first) < 0.01);
-    assert_int_equal(fake_gpu_count("cudnnBackendExecute"), runs);
+    int64_t runs = fake_gpu_count("kernel");
+    assert_true(runs > 0 && fabs(device.backend->op_time(&device, &call) - first) < 0.01);
+    assert_int_equal(fake_gpu_count("kernel"), runs);
     device.config.deterministic = true;
     assert_true(device.backend->op_time(&device, &call) < 0);
 }
@@ -400,46 +394,6 @@ TEST_WITH(test_nothing_is_confirmed, device_open, device_close)
     }
 }
 
-static const char *joined_choice(OpCall *call)
-{
-    const OpKernel *kernel = device.backend->kernels[call->kind];
-    if (kernel->prepare(&device, call) != OK) fail_msg("%s", status_message());
-    kernel->discard(&device, call);
-    return plan_cache_find(cuda_device(&device)->plans, "statistics f16 x 8x16x8x8 w 16x16x3x3 stride 1x1 pad 1x1");
-}
-
-/* Joined kernels that agree with each other are proved by the ops that they join alone. */
-TEST_WITH(test_joined_kernels_do_not_prove_each_other, device_open, device_close)
-{
-    for (int wrong = 0; wrong <= 1; wrong++) {
-        OpCall call = joined_call();
-        if (wrong) assert_int_equal(device_close(state) | device_open(state), 0);
-        fake_gpu_launch_time(500, 50);
-        fake_gpu_joined_wrong(wrong);
-        const char *known = joined_choice(&call);
-        fake_gpu_joined_wrong(false);
-        assert_int_equal(strncmp(known, "engine", 6) == 0, !wrong);
-        assert_int_equal(strcmp(known, "separate") == 0, wrong);
-    }
-}
-
-/* cuDNN's joined kernels take slices for packed tensors: they are not asked for them. */
-TEST_WITH(test_slices_are_not_joined, device_open, device_close)
-{
-    OpCall call = joined_call(), *c = &call;
-    const Shape coefficients = {1, 32, 1, 1};
-    assert_true(device.backend->joins(&device, c));
-    c->in[0].pitch = 24; /* is packed before: nothing is read by the kernel itself */
-    assert_true(device.backend->joins(&device, c));
-    c->in_count = 3;
-    c->in[2] = (Tensor){c->in[0].data, coefficients, DTYPE_F16, 32};
-    assert_false(device.backend->joins(&device, c));
-    c->in[0].pitch = 16;
-    assert_true(device.backend->joins(&device, c));
-    c->out[0].pitch = 24;
-    assert_true(device.backend->joins(&device, c));
-}
-
 /* The gradient of weights is f32: a plan that writes it in 16 bits takes the time of the cast, too. */
 TEST_WITH(test_cast_is_timed, device_open, device_close)
 {
@@ -501,46 +455,6 @@ TEST_WITH(test_wrong_result_is_not_taken, device_open, device_close)
     fake_gpu_engine(6, 900, false);
     assert_true(error_of_a_run() < 1e-6);
     assert_int_equal(chosen_engine(), 6);
-}
-
-/* Where the library refuses a part of the joined graph, or to answer for it, the separate kernels are left. */
-TEST_WITH(test_refused_graph_is_passed_over, device_open_deterministic, device_close)
-{
-    enum { PARTS = 5 + 1 + 2 + 1 /* tensors, window, operations, graph */, REST = 2 /* question, plan */ };
-    int64_t calls = 0;
-    for (int part = -1; part < PARTS + REST; part++) {
-        OpCall call = joined_call();
-        KernelChoice choice = {.name = ""};
-        const OpKernel *kernel = device.backend->kernels[call.kind];
-        device.refused = (PlanRefusals){0};
-        fake_gpu_counts_clear();
-        if (part >= 0) fake_gpu_fail_named("cudnnBackendFinalize", calls - PARTS - REST + part + 1);
-        if (kernel->prepare(&device, &call) != OK) fail_msg("part %d: %s", part, status_message());
-        if (part < 0) calls = fake_gpu_count("cudnnBackendFinalize");
-        kernel->explain(&device, &call, &choice);
-        bool separate = part >= 0 && part < PARTS;
-        assert_memory_equal(choice.name, separate ? "separate kernels" : "one kernel", separate ? 16 : 10);
-        assert_int_equal(device.refused.count, separate || part == PARTS + REST - 1);
-        kernel->discard(&device, &call);
-    }
-}
-
-/* `towers info --kernels`: a joined convolution names its one kernel, or that of the separate convolution where cuDNN
- * joins nothing, and why the other way is not used. */
-TEST_WITH(test_joined_kernel_is_named, device_open_deterministic, device_close)
-{
-    for (int older = 0; older < 2; older++) {
-        OpCall call = joined_call();
-        KernelChoice choice = {.name = ""};
-        const OpKernel *kernel = device.backend->kernels[call.kind];
-        if (older) fake_gpu_cudnn_version(90100);
-        assert_int_equal(kernel->prepare(&device, &call), OK);
-        kernel->explain(&device, &call, &choice);
-        assert_memory_equal(choice.name, older ? "separate kernels (engine " : "one kernel (engine ", older ? 25 : 19);
-        assert_string_equal(choice.passed, older ? "one kernel: cuDNN has none for this task"
-                                                 : "separate kernels: used only if there is no single kernel");
-        kernel->discard(&device, &call);
-    }
 }
 
 /* ---- plans of small networks */

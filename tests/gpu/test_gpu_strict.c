@@ -238,36 +238,27 @@ TEST_WITH(test_pinned_memory_in_use, device_open, device_close)
 
 enum { CHANNELS = 8, BYTES = CHANNELS * CHANNELS * (int)sizeof(float) };
 
-static Status run_at(CudnnPlan *plan, char *x, char *w, char *y, void *workspace)
-{
-    static const int tensors[] = {1, 2, 3};
-    void *memory[] = {x, w, y};
-    return cudnn_plan_run(plan, tensors, memory, 3, workspace);
-}
-
 TEST_WITH(test_operands, device_open, device_close)
 {
-    static const Window pixel = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1};
     const Shape shape = {CHANNELS, CHANNELS, 1, 1};
+    const CudnnSpec spec = {
+        .x = shape, .w = shape, .y = shape, .window = {.kh = 1, .kw = 1, .stride_h = 1, .stride_w = 1}};
     CudnnGraph *g = NULL;
     CudnnPlan *plan = NULL;
     CudnnRules rules = {0};
     void *memory[4];
     int found = 0;
-    assert_int_equal(cudnn_graph_create(cuda_device(&device)->cudnn, &g), OK);
-    int x = cudnn_tensor(g, shape, DTYPE_F32), w = cudnn_tensor(g, shape, DTYPE_F32),
-        y = cudnn_tensor(g, shape, DTYPE_F32);
-    cudnn_conv(g, CUDNN_CONV_FORWARD, &pixel, x, w, y, 0);
+    assert_int_equal(cudnn_graph_create(cuda_device(&device)->cudnn, &spec, &g), OK);
     assert_int_equal(cudnn_plans(g, &rules, 1, &plan, &found), OK);
     for (int i = 0; i < 3; i++) assert_int_equal(device.backend->alloc(&device, BYTES + 16, &memory[i]), OK);
     assert_int_equal(device.backend->alloc(&device, cudnn_plan_workspace(plan), &memory[3]), OK);
     char *a = memory[0], *b = memory[1], *c = memory[2];
-    assert_int_equal(run_at(plan, a, b, c, memory[3]), OK);
-    assert_int_equal(run_at(plan, a, b, c + 16, memory[3]), OK);
-    assert_int_equal(run_at(plan, a + 4, b, c, memory[3]), ERR_DEVICE);          /* not aligned */
-    assert_int_equal(run_at(plan, a, b + 32, c, memory[3]), ERR_DEVICE);         /* over the end */
-    assert_int_equal(run_at(plan, a, b, NULL, memory[3]), ERR_DEVICE);           /* nowhere */
-    assert_int_equal(run_at(plan, a, b, c, (char *)memory[3] + 16), ERR_DEVICE); /* too little workspace */
+    assert_int_equal(cudnn_plan_run(plan, a, b, c, memory[3]), OK);
+    assert_int_equal(cudnn_plan_run(plan, a, b, c + 16, memory[3]), OK);
+    assert_int_equal(cudnn_plan_run(plan, a + 4, b, c, memory[3]), ERR_DEVICE);          /* not aligned */
+    assert_int_equal(cudnn_plan_run(plan, a, b + 32, c, memory[3]), ERR_DEVICE);         /* over the end */
+    assert_int_equal(cudnn_plan_run(plan, a, b, NULL, memory[3]), ERR_DEVICE);           /* nowhere */
+    assert_int_equal(cudnn_plan_run(plan, a, b, c, (char *)memory[3] + 16), ERR_DEVICE); /* too little workspace */
     assert_int_equal(device.backend->finish(&device, STREAM_COMPUTE), OK);
     for (int i = 0; i < 4; i++) device.backend->release(&device, memory[i]);
     cudnn_plan_destroy(plan);

@@ -28,9 +28,6 @@ typedef enum Fill {
     FILL_ARGMAX,      /* a place of the window that lies in the input */
     FILL_MEAN,        /* of in[1], per channel */
     FILL_VAR,
-    FILL_RSTD, /* 1 / sqrt(in[5] + epsilon), of a convolution joined with a batch norm */
-    FILL_SUM,  /* of in[0], per channel */
-    FILL_SQUARE_SUM,
     FILL_PROB /* rows that sum to 1 */
 } Fill;
 

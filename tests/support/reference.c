@@ -148,67 +148,10 @@ REFERENCE(conv)
     add_bias_relu(&out[0], &in[2], attr->conv.relu);
 }
 
-/* relu(a x + b) with the rows of `coefficients`, or x without them; to be destroyed. */
-static RefTensor normalized(const RefTensor *x, const RefTensor *coefficients)
-{
-    RefTensor a = ref_create(x->shape);
-    int64_t channels = x->shape.c;
-    for (int64_t i = 0; i < shape_count(x->shape); i++) {
-        const double *row = coefficients->data ? coefficients->data + i % channels : NULL;
-        a.data[i] = row ? relu_if(true, row[0] * x->data[i] + row[channels]) : x->data[i];
-    }
-    return a;
-}
-
-REFERENCE(conv_statistics)
-{
-    RefTensor a = normalized(&in[0], &in[2]);
-    ref_zero(&out[0]);
-    conv_terms(attr->conv.window, a, in[1], out[0], term_y);
-    ref_destroy(&a);
-    for (int64_t c = 0; c < out[0].shape.c; c++) {
-        double sum = 0, square = 0;
-        for (int64_t i = c; i < shape_count(out[0].shape); i += out[0].shape.c) {
-            sum += out[0].data[i];
-            square += out[0].data[i] * out[0].data[i];
-        }
-        if (out[1].data) out[1].data[c] = sum;
-        if (out[2].data) out[2].data[c] = square;
-    }
-}
-
 REFERENCE(conv_dx)
 {
     ref_start(&out[0], &in[2]);
     conv_terms(attr->conv.window, out[0], in[1], in[0], term_x);
-}
-
-REFERENCE(conv_dx_sums)
-{
-    const RefTensor *x = &in[2];
-    int64_t channels = x->shape.c;
-    ref_zero(&out[0]);
-    conv_terms(attr->conv.window, out[0], in[1], in[0], term_x);
-    for (int64_t c = 0; c < channels; c++) {
-        double inverse = 1 / sqrt(in[5].data[c] + (double)attr->conv.epsilon), gamma = channel_value(&in[6], c, 1);
-        double dbeta = 0, dgamma = 0;
-        for (int64_t i = c; i < shape_count(x->shape); i += channels) {
-            double hat = (x->data[i] - in[4].data[c]) * inverse;
-            if (gamma * hat + in[3].data[c] <= 0) out[0].data[i] = 0;
-            dbeta += out[0].data[i];
-            dgamma += out[0].data[i] * hat;
-        }
-        if (out[1].data) out[1].data[c] = dbeta;
-        if (out[2].data) out[2].data[c] = dgamma;
-    }
-}
-
-REFERENCE(conv_dw_apply)
-{
-    RefTensor a = normalized(&in[0], &in[2]);
-    ref_zero(&out[0]);
-    conv_terms(attr->conv.window, a, out[0], in[1], term_w);
-    ref_destroy(&a);
 }
 
 REFERENCE(conv_dw)
@@ -270,45 +213,6 @@ REFERENCE(batchnorm)
             out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - mean) + in[1].data[c]);
         if (out[1].data) out[1].data[c] = mean;
         if (out[2].data) out[2].data[c] = var;
-    }
-}
-
-REFERENCE(batchnorm_sums)
-{
-    int64_t channels = in[0].shape.c, pixels = shape_pixels(in[0].shape);
-    for (int64_t c = 0; c < channels; c++) {
-        double mean = in[2].data[c] / (double)pixels, var = in[3].data[c] / (double)pixels - mean * mean;
-        double scale = channel_value(&in[4], c, 1) / sqrt(var + (double)attr->norm.epsilon);
-        for (int64_t i = c; i < shape_count(in[0].shape); i += channels)
-            out[0].data[i] = relu_if(attr->norm.relu, scale * (in[0].data[i] - mean) + in[1].data[c]);
-        if (out[1].data) out[1].data[c] = mean;
-        if (out[2].data) out[2].data[c] = var;
-        if (out[3].data) out[3].data[c] = 1 / sqrt(var + (double)attr->norm.epsilon);
-    }
-}
-
-REFERENCE(batchnorm_finish)
-{
-    int64_t channels = in[0].shape.c, pixels = shape_pixels(in[0].shape);
-    for (int64_t c = 0; c < channels; c++) {
-        double mean = in[2].data[c] / (double)pixels, var = in[3].data[c] / (double)pixels - mean * mean;
-        double a = channel_value(&in[4], c, 1) / sqrt(var + (double)attr->norm.epsilon);
-        if (out[0].data) out[0].data[c] = a, out[0].data[channels + c] = in[1].data[c] - a * mean;
-        if (out[1].data) out[1].data[c] = mean;
-        if (out[2].data) out[2].data[c] = var;
-        if (out[3].data) out[3].data[c] = 1 / sqrt(var + (double)attr->norm.epsilon);
-    }
-}
-
-REFERENCE(batchnorm_dx_apply)
-{
-    int64_t channels = in[1].shape.c, pixels = shape_pixels(in[1].shape);
-    for (int64_t i = 0; i < shape_count(in[1].shape); i++) {
-        int64_t c = i % channels;
-        double inverse = 1 / sqrt(in[3].data[c] + (double)attr->norm.epsilon);
-        double hat = (in[1].data[i] - in[2].data[c]) * inverse;
-        out[0].data[i] = channel_value(&in[6], c, 1) * inverse *
-                         (in[0].data[i] - (in[4].data[c] + hat * in[5].data[c]) / (double)pixels);
     }
 }
 

@@ -107,13 +107,6 @@ static void fill_moments(Fill fill, const RefTensor *x, RefTensor *t)
     reference_run(OP_BATCHNORM, &attr, in, out);
 }
 
-static void fill_sums(Fill fill, const RefTensor *x, RefTensor *t)
-{
-    memset(t->data, 0, (size_t)t->shape.c * sizeof(double));
-    for (int64_t i = 0; i < shape_count(x->shape); i++)
-        t->data[i % x->shape.c] += fill == FILL_SUM ? x->data[i] : x->data[i] * x->data[i];
-}
-
 static void fill_argmax(const Case *row, RefTensor *t)
 {
     RefTensor in[OP_MAX_IN] = {ref_create(row->out[0].shape)}, out[OP_MAX_OUT] = {{{0}, NULL}, *t};
@@ -142,10 +135,7 @@ static void fill_operand(const Case *row, int k, Dtype dtype, RefTensor *in)
     if (operand->fill == FILL_CROP) memset(t->data, 0, (size_t)count * sizeof(double)), fill_crops(row, t);
     if (operand->fill == FILL_PROB) fill_probabilities(t);
     if (operand->fill == FILL_MEAN || operand->fill == FILL_VAR) fill_moments(operand->fill, &in[1], t);
-    if (operand->fill == FILL_SUM || operand->fill == FILL_SQUARE_SUM) fill_sums(operand->fill, &in[0], t);
     if (operand->fill == FILL_ARGMAX) fill_argmax(row, t);
-    for (int64_t i = 0; operand->fill == FILL_RSTD && i < count; i++)
-        t->data[i] = 1 / sqrt(in[5].data[i] + (double)row->attr.conv.epsilon);
     Dtype held = operand->type == TYPE_WEIGHT ? dtype : operand_dtype(operand, dtype);
     for (int64_t i = 0; i < count; i++) t->data[i] = dtype_round(held, t->data[i]);
 }
@@ -418,7 +408,6 @@ static int first_optional(const Case *row)
 {
     switch (row->kind) {
     case OP_BATCHNORM:
-    case OP_BATCHNORM_SUMS:
     case OP_BATCHNORM_DX:
     case OP_MAX_POOL_NORM_DX:
     case OP_SOFTMAX_LOSS:

@@ -35,9 +35,6 @@ static void print_attr(const Op *op, FILE *to)
     case OP_CONV:
     case OP_CONV_DX:
     case OP_CONV_DW:
-    case OP_CONV_STATISTICS:
-    case OP_CONV_DX_SUMS:
-    case OP_CONV_DW_APPLY:
         print_window(&a->conv.window, to);
         relu = a->conv.relu;
         break;
@@ -56,9 +53,6 @@ static void print_attr(const Op *op, FILE *to)
     case OP_BATCHNORM_DX:
     case OP_BATCHNORM_APPLY:
     case OP_NORM_FOLD:
-    case OP_BATCHNORM_SUMS:
-    case OP_BATCHNORM_FINISH:
-    case OP_BATCHNORM_DX_APPLY:
         fprintf(to, " eps %g", (double)a->norm.epsilon);
         relu = a->norm.relu;
         break;

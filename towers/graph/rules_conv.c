@@ -4,8 +4,6 @@
  * an expression linear in x, w and dy, the gradients of each of the three are the other two; so second
  * derivatives (a gradient penalty) need no further kernels. CONV_DX is also the transposed convolution.
  *
- * Joined forms enter the list after the gradients, so they have no gradient rules.
- *
  * The gradients of bias and weights come before that of x: they are final one op earlier, and if this op is the last
  * reader of x, its storage is free for its gradient. */
 #include "towers/graph/rules.h"
@@ -41,20 +39,6 @@ void shape_conv(ShapeCall *c)
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
-void shape_conv_statistics(ShapeCall *c)
-{
-    Shape vector = shape_vector(c->in[1].n);
-    Shape coefficients = {2, c->in[0].c, 1, 1};
-    conv_dtypes(c, 1);
-    Shape y = rule_window(c, c->in[0], &c->op->attr.conv.window, c->in[1].n);
-    conv_fits(c, c->in[0], c->in[1], y);
-    rule_shape(c, 2, "shape of the coefficients", coefficients);
-    rule_dtype(c, 2, "dtype of the coefficients", c->dtype[0]);
-    rule_out(c, 0, NULL, y, c->dtype[0]);
-    rule_out(c, 1, "sum", vector, DTYPE_F32);
-    rule_out(c, 2, "square_sum", vector, DTYPE_F32);
-}
-
 void shape_conv_dx(ShapeCall *c)
 {
     Shape x = rule_asked(c);
@@ -65,21 +49,6 @@ void shape_conv_dx(ShapeCall *c)
     rule_out(c, 0, NULL, x, c->dtype[0]);
 }
 
-void shape_conv_dx_sums(ShapeCall *c)
-{
-    Shape x = c->in[2], vector = shape_vector(x.c);
-    conv_dtypes(c, 1);
-    conv_fits(c, x, c->in[1], c->in[0]);
-    rule_dtype(c, 2, "dtype of x", c->dtype[0]);
-    for (int i = 3; i < 8; i++) {
-        rule_shape(c, i, "one number per channel", vector);
-        rule_dtype(c, i, "dtype of the numbers per channel", DTYPE_F32);
-    }
-    rule_out(c, 0, NULL, x, c->dtype[0]);
-    rule_out(c, 1, "dbeta", vector, DTYPE_F32);
-    rule_out(c, 2, "dgamma", vector, DTYPE_F32);
-}
-
 void shape_conv_dw(ShapeCall *c)
 {
     Shape w = rule_asked(c);
@@ -87,14 +56,6 @@ void shape_conv_dw(ShapeCall *c)
     conv_fits(c, c->in[0], w, c->in[1]);
     rule_dtype(c, 1, "dtype of dy", c->dtype[0]);
     rule_out(c, 0, NULL, w, DTYPE_F32);
-}
-
-void shape_conv_dw_apply(ShapeCall *c)
-{
-    Shape coefficients = {2, c->in[0].c, 1, 1};
-    shape_conv_dw(c);
-    rule_shape(c, 2, "shape of the coefficients", coefficients);
-    rule_dtype(c, 2, "dtype of the coefficients", c->dtype[0]);
 }
 
 static OpAttr without_relu(const GradCall *c)
@@ -153,10 +114,6 @@ void grad_conv_dw(GradCall *c)
     give_conv(c, 1, c->op.in[0], c->dy[0]);
     give_conv_dx(c, 0, c->op.in[1], c->dy[0]);
 }
-
-NO_GRADIENT(conv_statistics)
-NO_GRADIENT(conv_dx_sums)
-NO_GRADIENT(conv_dw_apply)
 
 /* ---- dense */
 

@@ -3,8 +3,7 @@
  * BATCHNORM_APPLY takes a given mean and variance: running averages, in evaluation and in frozen layers.
  *
  * BATCHNORM emits the batch mean and biased variance as values of their own: they feed the running averages and
- * BATCHNORM_DX. Differentiating through them is refused, as is the second derivative. Joined forms enter the list after the
- * gradients. */
+ * BATCHNORM_DX. Differentiating through them is refused, as is the second derivative. */
 #include "towers/graph/rules.h"
 
 static void channel_vectors(ShapeCall *c, int32_t channels, int first, int end)
@@ -19,34 +18,6 @@ void shape_batchnorm(ShapeCall *c)
     rule_like_first(c);
     rule_out(c, 1, "mean", vector, DTYPE_F32);
     rule_out(c, 2, "var", vector, DTYPE_F32);
-}
-
-void shape_batchnorm_sums(ShapeCall *c)
-{
-    Shape vector = shape_vector(c->in[0].c);
-    channel_vectors(c, vector.c, 1, 5);
-    rule_like_first(c);
-    rule_out(c, 1, "mean", vector, DTYPE_F32);
-    rule_out(c, 2, "var", vector, DTYPE_F32);
-    rule_out(c, 3, "rstd", vector, DTYPE_F32);
-}
-
-void shape_batchnorm_finish(ShapeCall *c)
-{
-    Shape vector = shape_vector(c->in[0].c), coefficients = {2, vector.c, 1, 1};
-    channel_vectors(c, vector.c, 1, 5);
-    rule_out(c, 0, NULL, coefficients, c->dtype[0]);
-    rule_out(c, 1, "mean", vector, DTYPE_F32);
-    rule_out(c, 2, "var", vector, DTYPE_F32);
-    rule_out(c, 3, "rstd", vector, DTYPE_F32);
-}
-
-void shape_batchnorm_dx_apply(ShapeCall *c)
-{
-    rule_shape(c, 1, "shape of x", c->in[0]);
-    rule_dtype(c, 1, "dtype of x", c->dtype[0]);
-    channel_vectors(c, c->in[0].c, 2, 7);
-    rule_like_first(c);
 }
 
 void shape_batchnorm_dx(ShapeCall *c)
@@ -95,9 +66,6 @@ void grad_batchnorm(GradCall *c)
 }
 
 NO_GRADIENT(batchnorm_dx)
-NO_GRADIENT(batchnorm_sums)
-NO_GRADIENT(batchnorm_finish)
-NO_GRADIENT(batchnorm_dx_apply)
 
 /* With fixed mean and variance y is linear in x: dx = gamma / sqrt(var + epsilon) * dy, which is the same op with a mean
  * and beta of 0. */

@@ -228,51 +228,6 @@ static Status batchnorm_launch(Device *device, OpCall *call)
 
 const OpKernel cpu_batchnorm = {.prepare = norm_prepare, .launch = batchnorm_launch};
 
-/* ---- the same with sums that another op has made */
-
-static void norm_given_sums(const Norm *norm, const OpCall *call)
-{
-    const float *sum = call->in[2].data, *square_sum = call->in[3].data;
-    float *mean = norm->offset + norm->columns.width, *var = mean + norm->columns.c;
-    for (int64_t i = 0; i < norm->columns.c; i++) {
-        double first = (double)sum[i] / (double)norm->columns.pixels;
-        double second = (double)square_sum[i] / (double)norm->columns.pixels - first * first;
-        mean[i] = (float)first;
-        var[i] = second < 0 ? 0.0f : (float)second;
-    }
-    size_t bytes = (size_t)norm->columns.c * sizeof(float);
-    if (call->out[1].data) memcpy(call->out[1].data, mean, bytes);
-    if (call->out[2].data) memcpy(call->out[2].data, var, bytes);
-    norm_coefficients(norm, call, mean, var, call->in[1].data, call->in[4].data);
-    if (call->out[3].data) memcpy(call->out[3].data, norm->rstd, bytes);
-}
-
-static Status batchnorm_sums_launch(Device *device, OpCall *call)
-{
-    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
-    norm_given_sums(&norm, call);
-    if (call->out[0].data) norm_write(device, &norm, NORM_APPLY, false);
-    return OK;
-}
-
-const OpKernel cpu_batchnorm_sums = {.prepare = norm_prepare, .launch = batchnorm_sums_launch};
-
-static Status batchnorm_finish_launch(Device *device, OpCall *call)
-{
-    (void)device;
-    Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
-    const Tensor *made = &call->out[0];
-    int64_t c = norm.columns.c;
-    norm_given_sums(&norm, call);
-    for (int64_t i = 0; made->data && i < c; i++) {
-        store(made->dtype, made->data, i, norm.scale[i]);
-        store(made->dtype, made->data, c + i, norm.beta[i] - norm.scale[i] * norm.mean[i]);
-    }
-    return OK;
-}
-
-const OpKernel cpu_batchnorm_finish = {.prepare = norm_prepare, .launch = batchnorm_finish_launch};
-
 static Status batchnorm_apply_launch(Device *device, OpCall *call)
 {
     Norm norm = norm_bind(call, &call->in[0], &call->in[0]);
@@ -339,43 +294,3 @@ static Status batchnorm_dx_launch(Device *device, OpCall *call)
 }
 
 const OpKernel cpu_batchnorm_dx = {.prepare = batchnorm_dx_prepare, .launch = batchnorm_dx_launch};
-
-/* ---- gradients in two halves */
-
-static Status batchnorm_dx_apply_prepare(Device *device, OpCall *call)
-{
-    TRY(cpu_check(device, call));
-    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
-    call->workspace_bytes = norm_bytes(&norm.columns);
-    return OK;
-}
-
-/* The mask is in dy already, so that none is applied: beta is not known, and 0 does. */
-static Status batchnorm_dx_apply_launch(Device *device, OpCall *call)
-{
-    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
-    const float *dbeta = call->in[4].data, *dgamma = call->in[5].data;
-    double count = (double)norm.columns.pixels;
-    norm_coefficients(&norm, call, call->in[2].data, call->in[3].data, call->in[2].data, call->in[6].data);
-    norm.relu = false;
-    for (int64_t i = 0; i < norm.columns.c; i++) {
-        norm.slope[i] = (float)(-(double)norm.scale[i] * (double)norm.rstd[i] * (double)dgamma[i] / count);
-        norm.offset[i] = (float)(-(double)norm.scale[i] * (double)dbeta[i] / count);
-    }
-    norm_tile(&norm, norm.slope);
-    norm_tile(&norm, norm.offset);
-    norm_write(device, &norm, NORM_GRAD, false);
-    return OK;
-}
-
-const OpKernel cpu_batchnorm_dx_apply = {.prepare = batchnorm_dx_apply_prepare, .launch = batchnorm_dx_apply_launch};
-
-Status cpu_batchnorm_mask(Device *device, OpCall *call)
-{
-    Norm norm = norm_bind(call, &call->in[1], &call->in[0]);
-    norm_coefficients(&norm, call, call->in[3].data, call->in[4].data, call->in[2].data, call->in[5].data);
-    norm_sums(device, &norm, NORM_GRAD_SUM);
-    norm_grad_params(&norm, call->out[1].data, call->out[2].data);
-    norm_write(device, &norm, NORM_MASK, true);
-    return OK;
-}

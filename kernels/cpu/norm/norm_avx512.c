@@ -209,16 +209,16 @@ NORM_INLINE void apply_block(Dtype dtype, bool whole, int streams, const NormBlo
     }
 }
 
-NORM_INLINE void grad_block(Dtype dtype, bool whole, int streams, const NormBlock *b, bool mask_only)
+NORM_INLINE void grad_block(Dtype dtype, bool whole, int streams, const NormBlock *b)
 {
     FloatPair mean = vector_load(b, b->rows->mean, whole), scale = vector_load(b, b->rows->scale, whole),
-              beta = vector_load(b, b->rows->beta, whole), slope = mean, offset = mean;
-    if (!mask_only) slope = vector_load(b, b->rows->slope, whole), offset = vector_load(b, b->rows->offset, whole);
+              beta = vector_load(b, b->rows->beta, whole), slope = vector_load(b, b->rows->slope, whole),
+              offset = vector_load(b, b->rows->offset, whole);
     __m512 floor = _mm512_set1_ps(b->rows->floor);
     for (int k = 0; k < streams; k++) {
         FloatPair a = centered_load(dtype, whole, b, k, mean);
         FloatPair g = pair_masked(dy_load(dtype, whole, b, k), a, scale, beta, floor);
-        y_store(dtype, whole, b, k, mask_only ? g : pair_fma(g, scale, pair_fma(a, slope, offset)));
+        y_store(dtype, whole, b, k, pair_fma(g, scale, pair_fma(a, slope, offset)));
     }
 }
 
@@ -231,8 +231,7 @@ NORM_INLINE void block_run(NormPass pass, Dtype dtype, bool whole, int streams, 
     case NORM_STAT: stat_block(dtype, whole, streams, b, sum, second); break;
     case NORM_GRAD_SUM: grad_sum_block(dtype, whole, streams, b, sum, second); break;
     case NORM_APPLY: apply_block(dtype, whole, streams, b); break;
-    case NORM_GRAD: grad_block(dtype, whole, streams, b, false); break;
-    case NORM_MASK: grad_block(dtype, whole, streams, b, true); break;
+    case NORM_GRAD: grad_block(dtype, whole, streams, b); break;
     }
 }
 
@@ -272,7 +271,6 @@ NORM_CODE static void passes_run(NormPass pass, const NormRows *r, float *sum, f
     case NORM_GRAD_SUM: pass_run(NORM_GRAD_SUM, r, sum, second); break;
     case NORM_APPLY: pass_run(NORM_APPLY, r, sum, second); break;
     case NORM_GRAD: pass_run(NORM_GRAD, r, sum, second); break;
-    case NORM_MASK: pass_run(NORM_MASK, r, sum, second); break;
     }
 }
 

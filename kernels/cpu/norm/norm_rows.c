@@ -69,7 +69,7 @@ VECTOR_INLINE void grad_sum_rows(Dtype dtype, const NormRows *rows, float *sum, 
     for (; row < r.rows; row++) grad_sum_group(dtype, 1, &r, row, sum, product);
 }
 
-VECTOR_INLINE void grad_rows(Dtype dtype, const NormRows *rows, bool mask_only)
+VECTOR_INLINE void grad_rows(Dtype dtype, const NormRows *rows)
 {
     const NormRows r = *rows; /* a copy that no store can change */
     for (int64_t row = 0; row < r.rows; row++) {
@@ -77,7 +77,7 @@ VECTOR_INLINE void grad_rows(Dtype dtype, const NormRows *rows, bool mask_only)
         for (int64_t i = 0; i < r.width; i++) {
             float a = load(dtype, r.x, row * r.x_stride + i) - r.mean[i];
             float g = masked(load(dtype, r.dy, row * r.dy_stride + i), a, r.scale[i], r.beta[i], r.floor);
-            store(dtype, r.y, row * r.y_stride + i, mask_only ? g : g * r.scale[i] + (a * r.slope[i] + r.offset[i]));
+            store(dtype, r.y, row * r.y_stride + i, g * r.scale[i] + (a * r.slope[i] + r.offset[i]));
         }
     }
 }
@@ -88,8 +88,7 @@ CPU_CLONES void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, fl
     case NORM_STAT: BY_DTYPE(r->dtype, stat_rows, r, sum, second); break;
     case NORM_APPLY: BY_DTYPE(r->dtype, apply_rows, r); break;
     case NORM_GRAD_SUM: BY_DTYPE(r->dtype, grad_sum_rows, r, sum, second); break;
-    case NORM_GRAD: BY_DTYPE(r->dtype, grad_rows, r, false); break;
-    case NORM_MASK: BY_DTYPE(r->dtype, grad_rows, r, true); break;
+    case NORM_GRAD: BY_DTYPE(r->dtype, grad_rows, r); break;
     }
 }
 

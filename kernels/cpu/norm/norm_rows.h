@@ -4,13 +4,12 @@
  *   NORM_STAT      sum += a, second += a a
  *   NORM_APPLY     y
  *   NORM_GRAD_SUM  sum += g, second += g a
- *   NORM_GRAD      dx = g scale + (a slope + offset)
- *   NORM_MASK      dx = g */
+ *   NORM_GRAD      dx = g scale + (a slope + offset) */
 #pragma once
 
 #include "kernels/cpu/vector.h"
 
-typedef enum NormPass { NORM_STAT, NORM_APPLY, NORM_GRAD_SUM, NORM_GRAD, NORM_MASK } NormPass;
+typedef enum NormPass { NORM_STAT, NORM_APPLY, NORM_GRAD_SUM, NORM_GRAD } NormPass;
 
 /* `rows` rows of `width` elements; the vectors have `width` elements, too. Unused fields are not read. */
 typedef struct NormRows {

@@ -1,8 +1,8 @@
 /* MAX_POOL_NORM and MAX_POOL_NORM_DX, composed of the ops that they join.
  *
  * The caches of a processor hold what lies between the two for a few rows at best, so these are no faster than the
- * separate ops, and passes do not join ops on a CPU (Backend.joins). They compute the same as a GPU's kernels, so that
- * graphs of joined ops can be tested without one. */
+ * separate ops, and passes do not join ops on a CPU (it has no Backend.op_time). They compute the same as a GPU's
+ * kernels, so that graphs of joined ops can be tested without one. */
 #include "kernels/cpu/span.h"
 
 /* The inner calls. The workspace holds what the first gives to the second, then what either of them needs. */

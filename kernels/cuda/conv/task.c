@@ -51,11 +51,8 @@ static bool direct_fits(const TaskSpec *s)
 
 static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
 {
-    TRY(cudnn_graph_create(cuda_device(device)->cudnn, made));
-    int x = cudnn_tensor(*made, s->x, s->dtype), w = cudnn_tensor(*made, s->w, s->dtype),
-        y = cudnn_tensor(*made, s->y, s->dtype);
-    cudnn_conv(*made, s->kind, &s->window, x, w, y, s->accumulate ? 1 : 0);
-    return OK;
+    const CudnnSpec spec = {s->kind, s->x, s->w, s->y, s->dtype, s->window, s->accumulate};
+    return cudnn_graph_create(cuda_device(device)->cudnn, &spec, made);
 }
 
 static void offer_plan(TaskChoice *c, CudnnPlan *plan)
@@ -198,9 +195,8 @@ static Status operands_fill(Device *device, void *context)
     return OK;
 }
 
-static Tensor candidate_result(void *context, int number, int result)
+static Tensor candidate_result(void *context, int number)
 {
-    (void)result;
     const TaskChoice *c = context;
     const TaskSpec *s = c->spec;
     if (s->kind == CUDNN_CONV_FILTER) return (Tensor){c->w, s->w, c->candidate[number].w_dtype, s->w.c};
@@ -226,7 +222,7 @@ static Status choose_by_time(TaskChoice *c, Device *device, int *best, double *t
     if (st == OK) st = device->backend->alloc(device, workspace, &memory[3]);
     if (st == OK && c->spec->kind == CUDNN_CONV_FILTER) st = buffer(device, c->spec->w, &memory[4]);
     c->x = memory[0], c->w = memory[1], c->y = memory[2], c->workspace = memory[3], c->cast = memory[4];
-    const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result, 1};
+    const Candidates candidates = {c->count, c, candidate_run, operands_fill, candidate_result};
     if (st == OK) st = autotune(device, &candidates, best, time);
     for (int i = 0; i < 5; i++)
         if (memory[i]) device->backend->release(device, memory[i]);
@@ -291,8 +287,6 @@ void task_free(Device *device, Task *task)
 
 Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace)
 {
-    static const int tensors[] = {1, 2, 3}; /* in the order in which the graph declares them */
-    void *memory[] = {x, w, y};
     if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, STREAM_COMPUTE));
     if (!task->plan) {
         DirectConv direct = task->direct;
@@ -300,5 +294,5 @@ Status task_run(Device *device, const Task *task, void *x, void *w, void *y, voi
         TRY_CUDA(kernel_conv_direct(&direct, cuda_stream(device, STREAM_COMPUTE)));
         return OK;
     }
-    return cudnn_plan_run(task->plan, tensors, memory, 3, workspace);
+    return cudnn_plan_run(task->plan, x, w, y, workspace);
 }

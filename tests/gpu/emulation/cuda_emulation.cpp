@@ -71,7 +71,6 @@ struct Block {
 EmulatedPlace emulated_place;
 int (*emulated_queue)(const EmulatedJob *job, void *stream);
 int emulated_error;
-uint64_t emulated_blocks;
 
 int emulated_take_error(void)
 {
@@ -342,7 +341,6 @@ int emulated_launch(const char *name, dim3 grid, dim3 size, EmulatedBody *body, 
     if (grid.x < 1 || grid.x > 2147483647u || grid.y < 1 || grid.z < 1 || grid.y > 65535 || grid.z > 65535)
         stop("not a grid");
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-    emulated_blocks = blocks;
     for (uint64_t i = 0; i < blocks; i++) {
         uint64_t number = block.backwards ? blocks - 1 - i : i;
         emulated_place.grid = grid;

@@ -95,7 +95,6 @@ struct EmulatedJob {
 extern "C" int (*emulated_queue)(const EmulatedJob *job, void *stream);
 int emulated_take_error(void); /* the last error of a launch that nobody has asked for yet */
 extern int emulated_error;
-extern "C" uint64_t emulated_blocks; /* of the last launch that ran */
 
 template <typename Body> struct EmulatedLaunch {
     const char *name;

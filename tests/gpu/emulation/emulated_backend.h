@@ -6,7 +6,5 @@
 
 extern const Backend emulated_backend;
 
-extern uint64_t emulated_blocks; /* of the last launch */
-
 /* Whether this kind has a kernel of our own. */
 bool emulated_has(OpKind kind);

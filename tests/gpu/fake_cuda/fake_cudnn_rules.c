@@ -50,20 +50,14 @@ static cudnnBackendAttributeType_t type_wanted(cudnnBackendAttributeName_t name)
     case CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE:
     case CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS: return CUDNN_TYPE_INT64;
     case CUDNN_ATTR_TENSOR_DATA_TYPE:
-    case CUDNN_ATTR_CONVOLUTION_COMP_TYPE:
-    case CUDNN_ATTR_POINTWISE_MATH_PREC:
-    case CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC:
-    case CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC: return CUDNN_TYPE_DATA_TYPE;
+    case CUDNN_ATTR_CONVOLUTION_COMP_TYPE: return CUDNN_TYPE_DATA_TYPE;
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA:
     case CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA: return CUDNN_TYPE_FLOAT;
-    case CUDNN_ATTR_TENSOR_IS_VIRTUAL: return CUDNN_TYPE_BOOLEAN;
     case CUDNN_ATTR_CONVOLUTION_CONV_MODE: return CUDNN_TYPE_CONVOLUTION_MODE;
-    case CUDNN_ATTR_POINTWISE_MODE: return CUDNN_TYPE_POINTWISE_MODE;
-    case CUDNN_ATTR_OPERATION_GENSTATS_MODE: return CUDNN_TYPE_GENSTATS_MODE;
     case CUDNN_ATTR_ENGINEHEUR_MODE: return CUDNN_TYPE_HEUR_MODE;
     case CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE: return CUDNN_TYPE_KNOB_TYPE;
     case CUDNN_ATTR_OPERATIONGRAPH_HANDLE:
@@ -101,7 +95,6 @@ static bool attribute_belongs(cudnnBackendDescriptorType_t type, int name)
         cudnnBackendDescriptorType_t type;
         int first, last;
     } blocks[] = {
-        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 99},
         {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 199},
         {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 200, 299},
         {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 300, 399},
@@ -110,13 +103,10 @@ static bool attribute_belongs(cudnnBackendDescriptorType_t type, int name)
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 700, 705},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, 706, 711},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, 712, 717},
-        {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, 750, 769},
-        {CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, 770, 779},
         {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, 800, 899},
         {CUDNN_BACKEND_TENSOR_DESCRIPTOR, 900, 999},
         {CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, 1000, 1099},
         {CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1300, 1399},
-        {CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR, 1620, 1630},
         {CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 2700, 2799},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
@@ -245,46 +235,17 @@ static bool conv_parts(Descriptor *op, Descriptor *part[4])
     return false;
 }
 
-static bool has_all(Descriptor *d, int first, int last)
-{
-    for (int name = first; name <= last; name++) {
-        Descriptor *to = linked(d, (cudnnBackendAttributeName_t)name);
-        if (!to || !to->finalized) return false;
-    }
-    return true;
-}
-
-static bool pointwise_right(Descriptor *op)
-{
-    Descriptor *how = linked(op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-    int64_t mode = how ? number_at(how, CUDNN_ATTR_POINTWISE_MODE, 0, -1) : -1;
-    if (mode < 0 || !linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) return false;
-    if (mode == CUDNN_POINTWISE_RELU_BWD)
-        return has_all(op, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC);
-    return linked(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC) &&
-           (mode == CUDNN_POINTWISE_RELU_FWD || linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
-}
-
 static bool operation_right(Descriptor *op)
 {
     Descriptor *part[4];
-    if (conv_parts(op, part)) return conv_right(part[0], part[1], part[2], part[3]);
-    if (op->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) return pointwise_right(op);
-    if (op->type == CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR)
-        return has_all(op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS);
-    return true; /* GEN_STATS is looked at with the graph */
+    return !conv_parts(op, part) || conv_right(part[0], part[1], part[2], part[3]);
 }
 
+/* One operation is all that the project asks for. */
 static bool graph_right(Descriptor *graph)
 {
     const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    for (int64_t i = 0; ops && i < ops->count; i++) {
-        Descriptor *op = ((Descriptor **)ops->values)[i];
-        if (op->type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR &&
-            !has_all(op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC))
-            return false;
-    }
-    return ops != NULL;
+    return ops && ops->count == 1;
 }
 
 /* What a descriptor is made of must be there, and final. */
@@ -319,71 +280,15 @@ cudnnStatus_t fake_cudnn_finalize(Descriptor *d)
 
 /* ---- a graph */
 
-/* Operands of one 16-bit or 32-bit type, aligned for vectors, summed in f32. Only what lies in memory is loaded by vectors. */
-static bool conv_computes(Descriptor *part[4])
-{
-    int64_t type = number_at(part[1], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1);
-    for (int k = 1; k < 4; k++) {
-        bool hidden = attribute_of(part[k], CUDNN_ATTR_TENSOR_IS_VIRTUAL) &&
-                      *(bool *)attribute_of(part[k], CUDNN_ATTR_TENSOR_IS_VIRTUAL)->values;
-        if (hidden) continue;
-        if (number_at(part[k], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) !=
-            number_at(part[2], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1))
-            return false;
-        if (number_at(part[k], CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0, 0) % 16) return false;
-    }
-    return type >= 0 && number_at(part[0], CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 0, -1) == CUDNN_DATA_FLOAT;
-}
-
-/* One value a channel, in f32. */
-static bool is_sum(Descriptor *sum, Descriptor *of)
-{
-    return size_of(sum, 0) == 1 && size_of(sum, 1) == size_of(of, 1) && size_of(sum, 2) == 1 && size_of(sum, 3) == 1 &&
-           number_at(sum, CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) == CUDNN_DATA_FLOAT;
-}
-
-static bool sums_right(Descriptor *op)
-{
-    static const cudnnBackendAttributeName_t vectors[] = {
-        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC,       CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC,
-        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC,   CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC,
-        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC,   CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC,
-        CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS};
-    Descriptor *x = linked(op, CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC);
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-        if (!is_sum(linked(op, vectors[i]), x)) return false;
-    return true;
-}
-
-/* b has the size of x, or 1, in every direction. */
-static bool broadcasts(Descriptor *x, Descriptor *b)
-{
-    for (int64_t k = 0; b && k < 4; k++)
-        if (size_of(b, k) != size_of(x, k) && size_of(b, k) != 1) return false;
-    return true;
-}
-
-static bool operation_fits(Descriptor *op)
-{
-    Descriptor *part[4], *x;
-    if (conv_parts(op, part)) return conv_computes(part);
-    switch (op->type) {
-    case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
-        return broadcasts(linked(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC),
-                          linked(op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
-    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
-        x = linked(op, CUDNN_ATTR_OPERATION_GENSTATS_XDESC);
-        return is_sum(linked(op, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC), x) &&
-               is_sum(linked(op, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC), x);
-    case CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR: return sums_right(op);
-    default: return false;
-    }
-}
-
+/* Operands of one 16-bit or 32-bit type, aligned for vectors, summed in f32: the library would take 16 bits, too. */
 bool fake_cudnn_graph_fits(Descriptor *graph)
 {
-    const Attribute *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-    for (int64_t i = 0; i < ops->count; i++)
-        if (!operation_fits(((Descriptor **)ops->values)[i])) return false;
-    return true;
+    Descriptor *part[4];
+    if (!conv_parts(linked(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS), part)) return false;
+    int64_t type = number_at(part[1], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1);
+    for (int k = 1; k < 4; k++)
+        if (number_at(part[k], CUDNN_ATTR_TENSOR_DATA_TYPE, 0, -1) != type ||
+            number_at(part[k], CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 0, 0) % 16)
+            return false;
+    return type >= 0 && number_at(part[0], CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 0, -1) == CUDNN_DATA_FLOAT;
 }

@@ -41,8 +41,6 @@ void fake_gpu_ignore_waits(bool ignore);
 
 /* A run of this engine takes so long, as events see it; and computes rubbish. Negative: no engine. */
 void fake_gpu_engine(int engine, int64_t microseconds, bool wrong);
-/* All engines compute the same rubbish for graphs of more than a convolution, as cuDNN 9.19's do on an H200 for slices. */
-void fake_gpu_joined_wrong(bool wrong);
 /* So do a launch of our own and a product of cuBLASLt. */
 void fake_gpu_launch_time(int64_t kernel, int64_t product);
 /* The heuristics know so many engines, 8 at first; 0: none. */

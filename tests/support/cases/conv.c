@@ -1,25 +1,9 @@
-/* Convolutions. One line of the list makes thirteen rows: forward with and without bias and ReLU, both gradients, and all
- * kinds fused with batch normalization.
+/* Convolutions. One line of the list makes seven rows: forward with and without bias and ReLU, and both gradients.
  *
  * A sum with acc may be rounded twice, and its first part may be larger than the sum. */
 #include "tests/support/cases.h"
 
 #define BIAS_OF(n, c, h, w) VECTOR(n)
-#define SUMS_OF(n, c, h, w) VECTOR(n)
-#define OF_X(n, c, h, w) VECTOR(c)
-#define SPREAD_OF_X(n, c, h, w)                                                                                        \
-    {                                                                                                                  \
-        {1, c, 1, 1}, TYPE_F32, FILL_POSITIVE                                                                          \
-    }
-#define RSTD_OF_X(n, c, h, w)                                                                                          \
-    {                                                                                                                  \
-        {1, c, 1, 1}, TYPE_F32, FILL_RSTD                                                                              \
-    }
-#define COEFFICIENTS(n, c, h, w) ACT(2, c, 1, 1)
-#define NORM_ATTR(...)                                                                                                 \
-    {                                                                                                                  \
-        .conv = {.window = {__VA_ARGS__}, .epsilon = 1e-3f }                                                           \
-    }
 #define CONV_ATTR(relu_, ...)                                                                                          \
     {                                                                                                                  \
         .conv = { {__VA_ARGS__}, relu_ }                                                                               \
@@ -33,34 +17,6 @@
         {label ", bias", OP_CONV, CONV_ATTR(false, __VA_ARGS__), {ACT X, WEIGHT W, BIAS_OF W}, {ACT Y}},               \
         {label ", relu", OP_CONV, CONV_ATTR(true, __VA_ARGS__), {ACT X, WEIGHT W}, {ACT Y}},                           \
         {label ", bias, relu", OP_CONV, CONV_ATTR(true, __VA_ARGS__), {ACT X, WEIGHT W, BIAS_OF W}, {ACT Y}},          \
-        {label,                                                                                                        \
-         OP_CONV_STATISTICS,                                                                                           \
-         CONV_ATTR(false, __VA_ARGS__),                                                                                \
-         {ACT X, WEIGHT W},                                                                                            \
-         {ACT Y, SUMS_OF W, SUMS_OF W},                                                                                \
-         .sums_rounded = true,                                                                                         \
-         .roundings = R},                                                                                              \
-        {label ", normalized",          OP_CONV_STATISTICS,                                                            \
-         CONV_ATTR(false, __VA_ARGS__), {ACT X, WEIGHT W, COEFFICIENTS X},                                             \
-         {ACT Y, SUMS_OF W, SUMS_OF W}, .roundings = 3 * R,                                                            \
-         .sums_rounded = true},                                                                                        \
-        {label,                                                                                                        \
-         OP_CONV_DX_SUMS,                                                                                              \
-         NORM_ATTR(__VA_ARGS__),                                                                                       \
-         {ACT Y, WEIGHT W, ACT X, OF_X X, OF_X X, SPREAD_OF_X X},                                                      \
-         {ACT X, OF_X X, OF_X X},                                                                                      \
-         .roundings = 2 * R,                                                                                           \
-         .sums_rounded = true},                                                                                        \
-        {label ", rstd",          OP_CONV_DX_SUMS,                                                                     \
-         NORM_ATTR(__VA_ARGS__),  {ACT Y, WEIGHT W, ACT X, OF_X X, OF_X X, SPREAD_OF_X X, ABSENT, RSTD_OF_X X},        \
-         {ACT X, OF_X X, OF_X X}, .roundings = 2 * R,                                                                  \
-         .sums_rounded = true},                                                                                        \
-        {label ", gamma, rstd",   OP_CONV_DX_SUMS,                                                                     \
-         NORM_ATTR(__VA_ARGS__),  {ACT Y, WEIGHT W, ACT X, OF_X X, OF_X X, SPREAD_OF_X X, OF_X X, RSTD_OF_X X},        \
-         {ACT X, OF_X X, OF_X X}, .roundings = 2 * R,                                                                  \
-         .sums_rounded = true},                                                                                        \
-        {label,     OP_CONV_DW_APPLY,   CONV_ATTR(false, __VA_ARGS__), {ACT X, ACT Y, COEFFICIENTS X},                 \
-         {PLAIN W}, .roundings = 2 * R, .sums_rounded = true},                                                         \
         {label, OP_CONV_DX, CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W}, {ACT X}, .roundings = R},                \
         {label ", acc", OP_CONV_DX,        CONV_ATTR(false, __VA_ARGS__), {ACT Y, WEIGHT W, ACT X},                    \
          {ACT X},       .roundings = 3 * R},                                                                           \

@@ -1,5 +1,4 @@
-/* Batch normalization: training, from sums, its gradient, and with given averages; each with and without gamma and
- * ReLU. */
+/* Batch normalization: training, its gradient, and with given averages; each with and without gamma and ReLU. */
 #include "tests/support/cases.h"
 
 #define MEAN(c)                                                                                                        \
@@ -9,14 +8,6 @@
 #define VAR(c)                                                                                                         \
     {                                                                                                                  \
         {1, c, 1, 1}, TYPE_F32, FILL_VAR                                                                               \
-    }
-#define SUM(c)                                                                                                         \
-    {                                                                                                                  \
-        {1, c, 1, 1}, TYPE_F32, FILL_SUM                                                                               \
-    }
-#define SQUARE_SUM(c)                                                                                                  \
-    {                                                                                                                  \
-        {1, c, 1, 1}, TYPE_F32, FILL_SQUARE_SUM                                                                        \
     }
 #define NORM(relu_)                                                                                                    \
     {                                                                                                                  \
@@ -40,36 +31,6 @@
          NORM(relu_),                                                                                                  \
          {ACT(n, c, h, w), ACT(n, c, h, w), VECTOR(c), MEAN(c), VAR(c), SPREAD(c)},                                    \
          {ACT(n, c, h, w), VECTOR(c), VECTOR(c)}},                                                                     \
-        {label,                                                                                                        \
-         OP_BATCHNORM_SUMS,                                                                                            \
-         NORM(relu_),                                                                                                  \
-         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c)},                                                          \
-         {ACT(n, c, h, w), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
-        {label ", gamma",                                                                                              \
-         OP_BATCHNORM_SUMS,                                                                                            \
-         NORM(relu_),                                                                                                  \
-         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
-         {ACT(n, c, h, w), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
-        {label,                                                                                                        \
-         OP_BATCHNORM_FINISH,                                                                                          \
-         NORM(relu_),                                                                                                  \
-         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c)},                                                          \
-         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
-        {label ", gamma",                                                                                              \
-         OP_BATCHNORM_FINISH,                                                                                          \
-         NORM(relu_),                                                                                                  \
-         {ACT(n, c, h, w), VECTOR(c), SUM(c), SQUARE_SUM(c), SPREAD(c)},                                               \
-         {ACT(2, c, 1, 1), VECTOR(c), VECTOR(c), VECTOR(c)}},                                                          \
-        {label,                                                                                                        \
-         OP_BATCHNORM_DX_APPLY,                                                                                        \
-         NORM(relu_),                                                                                                  \
-         {ACT(n, c, h, w), ACT(n, c, h, w), MEAN(c), VAR(c), VECTOR(c), VECTOR(c)},                                    \
-         {ACT(n, c, h, w)}},                                                                                           \
-        {label ", gamma",                                                                                              \
-         OP_BATCHNORM_DX_APPLY,                                                                                        \
-         NORM(relu_),                                                                                                  \
-         {ACT(n, c, h, w), ACT(n, c, h, w), MEAN(c), VAR(c), VECTOR(c), VECTOR(c), SPREAD(c)},                         \
-         {ACT(n, c, h, w)}},                                                                                           \
         {label,                                                                                                        \
          OP_BATCHNORM_APPLY,                                                                                           \
          NORM(relu_),                                                                                                  \
