@@ -35,32 +35,13 @@ Made by \`scripts/cudnn_plans.sh\` with cuDNN $version, which builds plans for a
 used, and nothing here says how fast a plan is. \`tests/gpu/test_cudnn_plans.c\` asks the same and fails if a convolution loses a plan.
 Only engines that are compiled in advance and not marked as nondeterministic are counted.
 
-- *forward*, *data*, *filter*: a convolution and its two gradients. These are what the trainer runs.
-- *statistics*: convolution with the sums that batch normalization needs in its epilogue (\`--fuse ii-s\`).
-- *apply+statistics*: the same, with the normalization and ReLU of its input in its prologue (\`--fuse iii-h\`).
-- *data+sums*: gradient of the input with the ReLU's mask and the sums of batch normalization's gradient (\`iii-h\`).
-- *apply+filter*: gradient of the weights, with the normalization and ReLU of its input in its prologue (\`iii-h\`).
+*Forward*, *data*, *filter*: a convolution and its two gradients. The first convolution has no gradient of its input. The image's
+channels are padded to 8. *As written* is the model without the joining of sibling convolutions.
 
-The joined forms need f16; in bf16 cuDNN has none for Inception v3 on the H200, and was not asked elsewhere. The first convolution has no gradient of
-its input and no normalization before it, so it counts only where it applies. All tensors are packed: the joined forms are not
-used for slices, which cuDNN's kernels would read as if they were packed. The image's channels are padded to 8. *As written* is
-the model without the joining of sibling convolutions.
-
-| model | batch | GPU | type | convolutions | forward | data | filter | statistics | apply+statistics | data+sums | apply+filter |
-|---|---|---|---|---|---|---|---|---|---|---|---|
-TEXT
-    grep '^|' "$table"
-    cat <<'TEXT'
-
-## What a training step joins
-
-The joined ops that `--fuse auto` makes of each model (siblings joined, pools moved), each asked for with the strides
-that the memory plan gives it.
-
-| model | batch | GPU | type | convolutions | with sums | that normalize their input | gradients with sums |
+| model | batch | GPU | type | convolutions | forward | data | filter |
 |---|---|---|---|---|---|---|---|
 TEXT
-    sed -n 's/^step//p' "$table"
+    grep '^|' "$table"
     cat <<'TEXT'
 
 ## Does a step start
@@ -68,9 +49,8 @@ TEXT
 Every operation that a step at batch 256 needs a plan for: convolutions and matrix products, forward and both gradients, as they lie in
 memory, by the rules of a run (f32 without tensor cores, the same bits every time). *all*: each has a plan of an engine that
 comes compiled. *slow*: so many have only engines that compile at the start or need more than 512 MiB; *without*: so many have none,
-and a run ends at its start. *joins a + b + c*: joined kernels for sums, normalized inputs, gradients with sums; what is not
-joined runs as separate kernels. For products and convolutions by a pixel a run asks cuBLASLt first, which describes no
-device; that cuDNN has a plan for each is enough.
+and a run ends at its start. For products and convolutions by a pixel a run asks cuBLASLt first, which describes no device; that
+cuDNN has a plan for each is enough.
 TEXT
     for i in "${!folders[@]}"; do
         grep ^start "$work/$i.table" >"$work/$i.start"
@@ -84,17 +64,8 @@ TEXT
     done
     cat <<'TEXT'
 
-What is missing, and what runs instead:
-
-- bf16, all joined forms: the separate kernels (convolution, then statistics, then apply).
-- B200, *statistics* and *apply+statistics*: the separate kernels. All that cuDNN has of the first are marked as nondeterministic.
-- GoogLeNet's first convolution (7x7, stride 2), *statistics*: the separate statistics kernel.
-
-That a plan exists is one thing, that it is faster another: on a GPU each joined op is timed against the separate
-kernels at its first start, and the winner runs.
-
-The deterministic plans of the plain forms, and the gradient of the input that adds to what is there, exist for every
-convolution of Inception v3 on the H200 (tested, not listed).
+The deterministic plans, and the gradient of the input that adds to what is there, exist for every convolution of Inception v3
+on the H200 (tested, not listed).
 TEXT
 } >docs/results/cudnn-plans.md
 echo "wrote docs/results/cudnn-plans.md"
