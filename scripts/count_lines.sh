@@ -33,6 +33,7 @@ feature;the collective in which each process waits;^nccl_sync: record in which
 feature;processes on the cores near their GPU;^kernels: run each process
 feature;a recipe for small sets of pictures;^inception: give small
 feature;export with the preparation of images, with eight bits;^export:
+feature;pools and convolutions of images at the speed of a GPU's memory;^gpu: (make the gradient of a (maximum|normalizing)|average windows|look for maxima|round two|offer a kernel|load pixels)
 fix;parts of a data set under all their names;^data: take the parts
 fix;images judged by their headers, ignored files named;^data: (judge an image|count and name|tell a folder)
 fix;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a second)
@@ -50,6 +51,7 @@ structure;convolutions on CPUs planned and run once;^(cpu|cpu/conv|kernels/cpu):
 structure;one star of connections, one table of its messages;^hosts: one star
 moved;fault points, to tests/;^tests: keep the fault points
 removed;bandwidth and clocks of hosts (decision 15);^doctor: leave clocks
+removed;convolutions joined with batch norms (decision 17);^(graph: remove the passes that join|kernels: remove the ops of joined)
 structure;everything else;^
 END
 }

@@ -30,11 +30,15 @@ def bench(part):
         if "watts" in row:
             power.setdefault(kind, []).append(row["watts"])
     rows = []
+
+    def power_of(*kind):
+        return ([f"{statistics.median(power[kind]):.0f}"] if kind in power else [""]) if power else []
+
     for (batch, dtype, system), values in sorted(speeds.items(), key=lambda item: (-item[0][0], item[0][1], item[0][2])):
         mine = speeds.get((batch, dtype, "towers"))
         ratio = f"{statistics.median(mine) / statistics.median(values):.2f}" if mine and system != "towers" else ""
-        rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio, f"{statistics.median(power[batch, dtype, system]):.0f}" if (batch, dtype, system) in power else ""))
-    lines = ["## inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by", "W"), rows)
+        rows.append((batch, dtype, system, f"{statistics.median(values):,.0f}", ", ".join(f"{v:,.0f}" for v in values), ratio, *power_of(batch, dtype, system)))
+    lines = ["## inception_v3, training", ""] + table(("batch", "type", "system", "images/s", "single runs", "towers is faster by", *(["W"] if power else [])), rows)
     searches = [(r["batch"], r["plans"], f"{r['search_seconds']:.0f}", r["found"], f"{r['memory_mib']:,}" if r.get("memory_mib") else "") for r in part["results"] if "plans" in r]
     if searches:
         lines += ["", "Time until the first step, with the search for plans where the cache had none, and most memory of the device:", ""]
@@ -115,7 +119,7 @@ def main():
         print(line(sys.argv[2]))
         return
     folder, document = sys.argv[1:3]
-    lines = [BEGIN, ""]
+    lines = [BEGIN, "", "Made by `scripts/gpu_check.sh`; each part says on which GPU and when. The rows are in `docs/results/gpu/`.", ""]
     for name, make in (("bench", bench), ("compile", bench), ("resume", resume), ("scale", scale), ("ops", ops), ("model", model), ("profile", profile)):
         path = os.path.join(folder, name + ".json")
         if not os.path.exists(path):
