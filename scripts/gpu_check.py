@@ -511,7 +511,7 @@ def torch_main(args):
     torch.cuda.synchronize()
     seconds = (time.perf_counter() - start) / args.steps
     print(json.dumps({"system": f"pytorch {torch.__version__} {args.mode}", "type": args.dtype, "batch": args.batch,
-                      "images_per_second": round(args.batch / seconds, 1), "loss": round(float(loss), 4)}))
+                      "images_per_second": round(args.batch / seconds, 1), "loss": round(float(loss), 4) if torch.isfinite(loss) else None}))
 
 
 # ---- profile
