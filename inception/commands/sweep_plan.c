@@ -133,6 +133,7 @@ static Status fixed_read(PlanReader *r, const ConfigEntry *e, OptionId id, bool 
 {
     SweepPlan *plan = r->plan;
     TRY(value_apply(r, e, e->value, &r->train));
+    if (id == OPTION_ID_COUNT) return OK; /* one that there was: it is passed over */
     if (plan->fixes == SWEEP_FIXED) return refuse(r, e, "is one line too many");
     SweepFixed *fixed = &plan->fixed[plan->fixes];
     *fixed = (SweepFixed){id, negated, strdup(e->value)};

@@ -18,7 +18,7 @@ declare -A other=(
     [threads]="--threads 2" [cpu-affinity]=--no-cpu-affinity [comm-timeout]="--comm-timeout 30" [self-test]=--no-self-test [workers]="--workers 0" [data-memory]="--data-memory 64" [max-pixels]="--max-pixels 1000000" [log-samples]=--log-samples
     [eval-batch-size]="--eval-batch-size 7" [report-loss]="--report-loss worst" [report-l2]="--report-l2"
     [nan-check]="--nan-check mean" [nan-policy]="--nan-policy skip" [nan-limit]="--nan-policy skip --nan-limit 3"
-    [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [norm-into-pool]=--no-norm-into-pool [checkpoint-steps]="--checkpoint-steps 1"
+    [sdc-check]="--sdc-check 2" [sdc-policy]="--sdc-policy warn" [graphs]=--no-graphs [checkpoint-steps]="--checkpoint-steps 1"
     [checkpoint-minutes]="--checkpoint-minutes 0.0001" [keep]="--keep 1" [max-restarts]="--max-restarts 2" [preempt-exit]="--preempt-exit 85" [log-style]="--log-style tf2016"
     [features]=- [sample-interval]=- [log-interval]="--log-interval 1" [eval-interval]="--eval-interval 0" [patience]="--patience 5" [min-delta]="--patience 5 --min-delta 0.1" [stop-at]="--stop-at 1" [stop-epoch]="--stop-epoch 5" [prometheus]="--prometheus $work/x.prom" [metrics-interval]="--metrics-interval 4" [summary-interval]="--summary-interval 1"
     [json]=--json [towers-view]=--towers-view [color]=--no-color
@@ -57,6 +57,7 @@ refused "then winograd-f32: true, now winograd-f32: false" --no-winograd-f32
 refused "then winograd: false, now winograd: true" --winograd
 refused "then fuse-siblings: true, now fuse-siblings: false" --no-fuse-siblings
 refused "then pool-behind-conv: true, now pool-behind-conv: false" --no-pool-behind-conv
+refused "then norm-into-pool: true, now norm-into-pool: false" --no-norm-into-pool
 refused "then share-storage: true, now share-storage: false" --no-share-storage
 refused "then seed: 3, now seed: 0" --seed 0 # which is the default
 small_data "$work/fewer" 69 30

@@ -31,7 +31,7 @@ head -n 8 more | cmp -s - commands || complain "more trials changed the earlier 
 
 # ---- training losses of different formulas have no common ranking
 for mixup in "0.2 | 0" "0 | 0"; do
-    printf 'model: fashion_cnn\ndata-path: data\nbatch-size: 16\nthreads: 1\nepochs: 1\neval-interval: 0\nlr: choices(0.1 | 0.01)\nmixup: choices(%s)\n' "${mixup/0 | 0/0}" >mixed.yaml
+    printf 'model: fashion_cnn\ndata-path: data\nbatch-size: 16\nthreads: 1\nepochs: 1\neval-interval: 0\nlr: choices(0.1 | 0.01)\nfuse: auto\nmixup: choices(%s)\n' "${mixup/0 | 0/0}" >mixed.yaml
     "$towers" sweep mixed.yaml --experiment "mixed${mixup%% *}" >ranked 2>err </dev/null || complain "mixed: $(tail -n 3 err)"
     grep -c 'warning: the ranking compares training losses of different --mixup, which' err
 done >warned

@@ -3,8 +3,8 @@
  *
  * Forward: BATCHNORM with ReLU, whose result a MAX_POOL alone reads, keeps making the statistics, and the pool becomes
  * MAX_POOL_NORM, which reads what the batch norm has read. Backward: MAX_POOL_DX whose result a BATCHNORM_DX alone
- * reads leaves the list, and that becomes MAX_POOL_NORM_DX. The two are independent of each other, and no bit of a
- * result changes. Joined ops must be as fast as those that they replace, as far as the device knows their times. */
+ * reads leaves the list, and that becomes MAX_POOL_NORM_DX. The two are independent of each other. On a GPU the
+ * joined gradient adds up its sums in another order. Joined ops must be as fast as those that they replace, as far as the device knows their times. */
 #include "kernels/backend.h"
 #include "towers/graph/list.h"
 

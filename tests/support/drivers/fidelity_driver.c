@@ -74,6 +74,7 @@ static Status arguments_read(int argc, char **argv, Driver *d)
         .aux_weight = (float)number_argument(argc, argv, "aux_weight", model->aux_weight),
         .fuse_siblings = passes,
         .pool_behind_conv = passes,
+        .norm_into_pool = passes,
     };
     return OK;
 }
