@@ -30,6 +30,7 @@ SHARES = {"model": 26, "bench": 43, "resume": 6, "ops": 12, "profile": 6, "scale
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
 OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
+STEPS = 150  # some seconds each: NVML measures power once a second
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
 
 
@@ -370,11 +371,9 @@ def ends_well(part, command, runs, cache):
 
 
 def weights_sum(folder):
-    digest = hashlib.sha256()
-    for path in glob.glob(folder + "/*/last.safetensors"):
-        with open(path, "rb") as file:
-            digest.update(file.read())
-    return digest.hexdigest()
+    (path,) = glob.glob(folder + "/*/last.safetensors")
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 # ---- bench
@@ -446,20 +445,20 @@ def part_bench(part):
         for dtype in ("bf16", "f16"):
             if not again:
                 plans_warm(part, dtype, 256)
-            ours(part, dtype, 256, 30)
-            theirs(part, dtype, 256, "eager", 30)
+            ours(part, dtype, 256, STEPS)
+            theirs(part, dtype, 256, "eager", STEPS // 3)
     for dtype, batch in (("tf32", 256), ("f32", 128), ("bf16", 128), ("bf16", 64)):
         plans_warm(part, dtype, batch)
-        ours(part, dtype, batch, 30)
-        theirs(part, dtype, batch, "eager", 30)
+        ours(part, dtype, batch, STEPS)
+        theirs(part, dtype, batch, "eager", STEPS // 3)
 
 
 def part_compile(part):
     """PyTorch's compiler, which searches for minutes, and Towers, under the same clock."""
     for dtype in ("bf16", "f16"):
         plans_warm(part, dtype, 256)
-        ours(part, dtype, 256, 30)
-        theirs(part, dtype, 256, "compile", 30)
+        ours(part, dtype, 256, STEPS)
+        theirs(part, dtype, 256, "compile", STEPS // 3)
 
 
 def compiled(model, mode):
