@@ -41,7 +41,7 @@ fix;large records, many hosts, memory of GPUs;^(report: read a large|hosts: allo
 fix;messages, refused options, files opened safely;^(options: (refuse|write|--crop|say (that|in one))|code: escape|commands: print names|files:|samples:|text: print|job:|kernels: keep names|report: warn)
 fix;kernels whose sums depended on threads or candidates;^(cuda:|kernels: (cut|compute|keep)|graph: join)
 fix;data, names and arguments as other tools write them;^(data|cli|eval|predict|fetch|fid|record): (show|rank|prepare|give|replace|print the results|name|align|say|do not|know|count|refuse|keep|let|take (the orientation|an image)|tell|read byte|warn|ask|divide no|look|call|put|find|list|write|quote|follow|compute losses)
-fix;records, resumes and rollbacks at their edges;^(report: say when|replica: export synch|(train|record|store): (end|keep|record gradients|continue|wait|tell|write|make|evaluate|compare|go|let|leave|ask)|compare: (say|tell))
+fix;records, resumes and rollbacks at their edges;^(report: say when|replica: export synch|(train|record|store): (end|keep|record gradients|continue|wait|tell|write|make|evaluate|compare|go|let|leave|ask)|compare: (say|tell)|sweep: let)
 fix;causes of failures, and ends on which all agree;^(towers: (find the cause|settle the cause|ask a hung|let towers that)|nccl: tell a lack|nccl: take the remedy|hosts: let files)
 structure;crowded files divided, a type for each name;^(train|nccl_sync|kernels|data|record|replica|code|kernels, graph|store): (divide|part|read and write|give|names)
 structure;tables of options, commands, optimizers, operands;^(options: say in the table|kernels: (give each|say in ops))

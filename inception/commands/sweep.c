@@ -31,6 +31,7 @@ typedef struct SweepRun {
     pid_t pid;      /* 0: it does not run */
     int place;      /* of the machine's parts, while it runs */
     int64_t target; /* epochs to which it was started */
+    int64_t begun;  /* epochs of which it has records, be they of a few steps */
     bool settled;   /* its outcome is written: one that was killed after the last epoch's row may lack its weights */
     bool ended;     /* it cannot come further: finished, or ended early by its own rules */
 } SweepRun;
@@ -80,6 +81,7 @@ static void run_refresh(const Sweep *s, SweepRun *run)
     if (run_read(path, RUN_BYTES, &records) != OK) records = NULL;
     run_row_of(records, path, name, &run->row.run);
     run->row.epochs = records && records->epochs ? records->epoch[records->epochs - 1].epoch : 0;
+    run->begun = records && records->steps ? (int64_t)records->step[records->steps - 1].epoch + 1 : 0;
     free(run->row.epoch);
     run->row.epoch = NULL;
     run->row.epoch_count = 0;
@@ -172,7 +174,8 @@ static SweepRun *run_next(Sweep *s, int *rung)
     return run;
 }
 
-/* Finds how far each setting of a sweep that continues had been sent. */
+/* Finds how far each setting of a sweep that continues had been sent: a run that was interrupted within an epoch had been sent
+ * to its end, and would be cut off there by an earlier one. */
 static void rungs_find(Sweep *s)
 {
     char path[PATH_BYTES];
@@ -183,7 +186,7 @@ static void rungs_find(Sweep *s)
             int k = 0;
             run_refresh(s, run);
             if (run_path(s, run, path) != OK || !is_run(path)) continue;
-            while (k + 1 < s->plan->rungs && s->plan->rung[k] < run->row.epochs) k++;
+            while (k + 1 < s->plan->rungs && s->plan->rung[k] < run->begun) k++;
             if (k > s->rung[i]) s->rung[i] = k;
         }
     }

@@ -60,8 +60,25 @@ done
 "$towers" sweep halved.yaml --experiment again >out 2>err </dev/null || complain "again: $(tail -n 3 err)"
 rm runs/again/t00[23]-1/{outcome.json,last.safetensors} # as if killed between the last epoch's row and its weights
 "$towers" sweep halved.yaml --experiment again --json >again.json 2>err </dev/null || complain "again: $(tail -n 3 err)"
+# Stopped within the second epoch of a run, which the first rung had let go on: it goes on, and is not cut off at that rung.
+within_epoch() {
+    local rows
+    for rows in runs/within/t*-1/metrics.jsonl; do # the other repetition has not followed
+        rows=$(wc -l <"$rows")
+        ((rows > 6 && rows < 12)) && return
+    done
+    return 1
+}
+for seconds in 1.8 2 2.2 2.4 2.6 1.6 2.8 3 3.6 4.2 5 6 7 8; do
+    rm -rf runs/within
+    TOWERS_FAULT=delay:tower=0,step=1,ms=60 timeout -s TERM $seconds "$towers" sweep halved.yaml --experiment within >out 2>err </dev/null
+    within_epoch && break
+done
+within_epoch || complain "the sweep was never stopped within the second epoch of a run"
+"$towers" sweep halved.yaml --experiment within >out 2>err </dev/null || complain "within: $(tail -n 3 err)"
 for run in runs/halved/t*/; do
     name=$(basename "$run")
+    cmp -s "$run/last.safetensors" "runs/within/$name/last.safetensors" || complain "$name has other weights when its sweep was stopped within an epoch"
     cmp -s "$run/last.safetensors" "runs/again/$name/last.safetensors" || complain "$name has other weights after interruptions"
     diff <(timeless "$run/metrics.jsonl") <(timeless "runs/again/$name/metrics.jsonl") >/dev/null || complain "$name: other records"
 done
