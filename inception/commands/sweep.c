@@ -174,8 +174,8 @@ static SweepRun *run_next(Sweep *s, int *rung)
     return run;
 }
 
-/* Finds how far each setting of a sweep that continues had been sent: a run that was interrupted within an epoch had been sent
- * to its end, and would be cut off there by an earlier one. */
+/* Finds how far each setting of a sweep that continues had been sent. A run with steps behind the epoch of a rung was sent
+ * beyond that rung: told to end there once more, it would end within its epoch. */
 static void rungs_find(Sweep *s)
 {
     char path[PATH_BYTES];

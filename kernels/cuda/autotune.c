@@ -126,10 +126,8 @@ static Status result_find(Device *device, Bench *b, const Candidates *c, int num
 static int next_to_ask(const Bench *b, const Candidates *c, const bool *asked)
 {
     int next = -1;
-    for (int i = 0; i < c->count; i++) {
-        bool may = !asked[i] && b->time[i] < INFINITY;
-        if (may && (next < 0 || b->time[i] < b->time[next])) next = i;
-    }
+    for (int i = 0; i < c->count; i++)
+        if (!asked[i] && b->time[i] < INFINITY && (next < 0 || b->time[i] < b->time[next])) next = i;
     return next;
 }
 

@@ -415,9 +415,9 @@ static void tick(Supervisor *s)
             s->towers.alive--;
             if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
             failure_note(s, r, wait_status);
+            /* Those that agreed leave MPI together: Slurm kills a step that a process leaves without that. */
             if (WIFEXITED(wait_status) && is_agreed(s->status))
-                kill_in(s,
-                        AGREED_MS); /* they leave MPI together: Slurm kills a step that a process leaves without that */
+                kill_in(s, AGREED_MS);
             else
                 others_abort(s, r);
         }
