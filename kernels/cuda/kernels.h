@@ -44,14 +44,20 @@ cudaError_t kernel_batchnorm_towers_apply(const OpCall *call, cudaStream_t strea
 cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t stream);
 cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
 
-/* ---- convolutions of images (conv_direct.cu) */
+/* ---- convolutions with few channels (conv_direct.cu), gradients of their weights (conv_direct_dw.cu) */
 typedef struct DirectConv {
-    Tensor x, w, y; /* of one 16-bit dtype; rows of x and w begin at multiples of 8 bytes; y is packed */
+    Tensor x, w,
+        y; /* of one 16-bit dtype, a gradient w f32; rows of x and w begin at multiples of 8 bytes; y is packed */
     Window window;
     int32_t channels; /* of x and w; behind them are zeros, up to the fourth */
 } DirectConv;
 bool kernel_conv_direct_takes(const DirectConv *conv); /* whatever its operands' data */
 cudaError_t kernel_conv_direct(const DirectConv *conv, cudaStream_t stream);
+/* x has all channels of w here, and rows of 16 bytes. For GPUs with DIRECT_DW_SM or newer, and that much workspace. */
+enum { DIRECT_DW_SM = 80 };
+bool kernel_conv_direct_dw_takes(const DirectConv *conv);
+size_t kernel_conv_direct_dw_bytes(const DirectConv *conv);
+cudaError_t kernel_conv_direct_dw(const DirectConv *conv, void *workspace, cudaStream_t stream);
 
 /* ---- channels: `c` channels of every pixel from channel `from_channel` of one to `to_channel` of the other */
 cudaError_t kernel_copy_channels(const Tensor *from, int32_t from_channel, const Tensor *to, int32_t to_channel,

@@ -34,19 +34,28 @@ static Product product_of(const Device *device, const TaskSpec *s)
                      .workspace_max = (size_t)64 << 20};
 }
 
+/* Products and our own kernel write the gradient of the weights in f32. */
+static Dtype own_w_dtype(const TaskSpec *s)
+{
+    return s->kind == CUDNN_CONV_FILTER ? DTYPE_F32 : s->dtype;
+}
+
 static DirectConv direct_of(const TaskSpec *s)
 {
     return (DirectConv){.x = {NULL, s->x, s->dtype, s->x.c},
-                        .w = {NULL, s->w, s->dtype, s->w.c},
+                        .w = {NULL, s->w, own_w_dtype(s), s->w.c},
                         .y = {NULL, s->y, s->dtype, s->y.c},
                         .window = s->window,
                         .channels = s->channels};
 }
 
-static bool direct_fits(const TaskSpec *s)
+static bool direct_fits(const Device *device, const TaskSpec *s)
 {
     DirectConv direct = direct_of(s);
-    return s->kind == CUDNN_CONV_FORWARD && !s->accumulate && !s->dense && kernel_conv_direct_takes(&direct);
+    if (s->accumulate || s->dense) return false;
+    if (s->kind == CUDNN_CONV_FORWARD) return kernel_conv_direct_takes(&direct);
+    bool cores = cuda_device(device)->sm >= DIRECT_DW_SM;
+    return s->kind == CUDNN_CONV_FILTER && cores && kernel_conv_direct_dw_takes(&direct);
 }
 
 static Status graph_create(Device *device, const TaskSpec *s, CudnnGraph **made)
@@ -63,14 +72,16 @@ static void offer_plan(TaskChoice *c, CudnnPlan *plan)
 
 static void offer_product(TaskChoice *c, ProductPlan *plan)
 {
-    c->candidate[c->count++] = (Task){.product = plan,
-                                      .w_dtype = c->spec->kind == CUDNN_CONV_FILTER ? DTYPE_F32 : c->spec->dtype,
-                                      .workspace_bytes = product_plan_workspace(plan)};
+    c->candidate[c->count++] =
+        (Task){.product = plan, .w_dtype = own_w_dtype(c->spec), .workspace_bytes = product_plan_workspace(plan)};
 }
 
 static void offer_direct(TaskChoice *c)
 {
-    c->candidate[c->count++] = (Task){.direct = direct_of(c->spec), .w_dtype = c->spec->dtype};
+    Task task = {.direct = direct_of(c->spec), .w_dtype = own_w_dtype(c->spec)};
+    task.direct_dw = c->spec->kind == CUDNN_CONV_FILTER;
+    if (task.direct_dw) task.workspace_bytes = kernel_conv_direct_dw_bytes(&task.direct);
+    c->candidate[c->count++] = task;
 }
 
 /* The rules that every plan must follow, however it was found. */
@@ -119,7 +130,7 @@ static Status offer_all(TaskChoice *c, Device *device, bool first)
     bool large = (double)shape_pixels(s->y) * (double)shape_count(s->w) > LARGE_PRODUCTS;
     Status st = offer_plans(c, device, first ? 1 : large ? CUDNN_CANDIDATES : FEW_CANDIDATES);
     if (st == ERR_MEMORY) return st;
-    if (!first && direct_fits(s)) offer_direct(c); /* last: the first is taken where nothing can be timed */
+    if (!first && direct_fits(device, s)) offer_direct(c); /* last: the first is taken where nothing can be timed */
     return c->count ? OK : st;
 }
 
@@ -144,7 +155,7 @@ static bool offer_named(TaskChoice *c, Device *device, const char *text)
     Product product = product_of(device, c->spec);
     CudnnRules rules = rules_of(device, c->spec);
     if (strcmp(text, DIRECT) == 0) {
-        if (!direct_fits(c->spec)) return false;
+        if (!direct_fits(device, c->spec)) return false;
         offer_direct(c);
         return true;
     }
@@ -191,7 +202,7 @@ static Status operands_fill(Device *device, void *context)
     const Tensor operands[] = {
         {c->x, s->x, s->dtype, s->x.c}, {c->w, s->w, s->dtype, s->w.c}, {c->y, s->y, s->dtype, s->y.c}};
     for (uint32_t k = 0; k < 3; k++) TRY(autotune_fill(device, &operands[k], k, true));
-    if (direct_fits(s) && s->channels < s->w.c) TRY(weights_pad(device, c));
+    if (s->kind == CUDNN_CONV_FORWARD && direct_fits(device, s) && s->channels < s->w.c) TRY(weights_pad(device, c));
     return OK;
 }
 
@@ -235,7 +246,8 @@ static void task_name(const Device *device, const TaskSpec *s, char *text, size_
     const Window *v = &s->window;
     bool tf32 = s->dtype == DTYPE_F32 && device->config.tf32;
     char of[16] = "";
-    if (direct_fits(s)) snprintf(of, sizeof of, " of %d", s->channels); /* with 8 of 8 it has other candidates */
+    if (direct_fits(device, s))
+        snprintf(of, sizeof of, " of %d", s->channels); /* with 8 of 8 it has other candidates */
     snprintf(text, bytes, "%s %s x %s w %s stride %dx%d pad %dx%d%s%s%s", kinds[s->kind],
              tf32 ? "tf32" : dtype_name(s->dtype), shape_text(s->x), shape_text(s->w), v->stride_h, v->stride_w,
              v->pad_h, v->pad_w, s->accumulate ? " add" : "", s->dense ? " dense" : "", of);
@@ -288,11 +300,13 @@ void task_free(Device *device, Task *task)
 Status task_run(Device *device, const Task *task, void *x, void *w, void *y, void *workspace)
 {
     if (task->product) return product_run(task->product, x, w, y, workspace, cuda_stream(device, STREAM_COMPUTE));
-    if (!task->plan) {
-        DirectConv direct = task->direct;
-        direct.x.data = x, direct.w.data = w, direct.y.data = y;
-        TRY_CUDA(kernel_conv_direct(&direct, cuda_stream(device, STREAM_COMPUTE)));
-        return OK;
-    }
-    return cudnn_plan_run(task->plan, x, w, y, workspace);
+    if (task->plan) return cudnn_plan_run(task->plan, x, w, y, workspace);
+    cudaStream_t stream = cuda_stream(device, STREAM_COMPUTE);
+    DirectConv direct = task->direct;
+    direct.x.data = x, direct.w.data = w, direct.y.data = y;
+    if (task->direct_dw)
+        TRY_CUDA(kernel_conv_direct_dw(&direct, workspace, stream));
+    else
+        TRY_CUDA(kernel_conv_direct(&direct, stream));
+    return OK;
 }

@@ -1,9 +1,9 @@
 /* Task: one convolution or matrix product, with the best plan that was found for it.
  *
  * Operands are packed NHWC, of one dtype, aligned to 16 bytes. Candidates are cuDNN's plans, where the window is one
- * pixel cuBLASLt's, and where x is an image our own kernel ("direct"); the fastest on this device is taken, from the
- * plan cache or by timing. On a deterministic device nothing is timed: the library's first candidate that gives the same
- * bits every time is taken, so that all runs take the same one. */
+ * pixel cuBLASLt's, and where there are few channels our own kernels ("direct"); the fastest on this device is taken,
+ * from the plan cache or by timing. On a deterministic device nothing is timed: the library's first candidate that
+ * gives the same bits every time is taken, so that all runs take the same one. */
 #pragma once
 
 #include "kernels/cuda/cublas.h"
@@ -18,14 +18,15 @@ typedef struct TaskSpec {
     Dtype dtype;
     Window window;
     bool accumulate; /* the result is added to what is there; not for CUDNN_CONV_FILTER */
-    bool dense;      /* a matrix product, not a convolution: cuBLASLt alone */
+    bool dense;      /* a matrix product, not a convolution */
 } TaskSpec;
 
 typedef struct Task {
     CudnnPlan *plan;      /* owned: one of the two, or neither */
     ProductPlan *product; /* owned */
     DirectConv direct;    /* if there is neither; without data */
-    Dtype w_dtype;        /* of w: spec.dtype, except that products write the gradient of the weights in f32 */
+    bool direct_dw;       /* it is the gradient of the weights */
+    Dtype w_dtype;        /* of w: spec.dtype, except that all but cuDNN write the gradient of the weights in f32 */
     size_t workspace_bytes;
 } Task;
 

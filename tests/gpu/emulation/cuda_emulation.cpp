@@ -7,6 +7,8 @@
 
 #include <ucontext.h>
 
+#include <vector>
+
 #if defined(__SANITIZE_ADDRESS__)
 #define FIBER_SANITIZER 1
 #elif defined(__has_feature)
@@ -50,6 +52,18 @@ struct Warp {
     uint64_t word[2][32];
 };
 
+/* A copy that has not arrived; group: the number of those before it. */
+struct Copy {
+    void *to;
+    const void *from;
+    int group;
+};
+
+struct Copies {
+    std::vector<Copy> pending;
+    int groups;
+};
+
 struct SharedArray {
     const void *site;
     void *memory;
@@ -80,6 +94,7 @@ int emulated_take_error(void)
 }
 
 static Block block;
+static Copies copies[MAX_THREADS];
 static Fiber *fibers[MAX_THREADS];
 static int fiber_count, parked; /* parked: fibers between two threads */
 static Fiber *running;
@@ -163,6 +178,7 @@ static void thread_end(void)
 {
     Warp *warp = &block.warps[thread_number() / 32];
     if (warp->meeting.arrived) stop("a thread ends while others wait for it in a shuffle");
+    if (!copies[thread_number()].pending.empty()) stop("a thread ends before its copies have arrived");
     block.ended++;
     warp->live &= ~(1u << emulated_lane());
 }
@@ -288,6 +304,83 @@ unsigned emulated_ballot(unsigned mask, int predicate)
     return bits;
 }
 
+/* ---- copies that do not wait (PTX ISA, cp.async) */
+
+void emulated_copy(void *to, const void *from)
+{
+    Copies *own = &copies[thread_number()];
+    if (((uintptr_t)to | (uintptr_t)from) % 16)
+        stop("a copy of 16 bytes from or to an address that is not aligned to them");
+    memset(to, 0xff, 16); /* neither the old nor the new, until it has arrived */
+    own->pending.push_back(Copy{to, from, own->groups});
+}
+
+void emulated_copy_commit(void)
+{
+    copies[thread_number()].groups++;
+}
+
+void emulated_copy_wait(int groups)
+{
+    Copies *own = &copies[thread_number()];
+    std::vector<Copy> later;
+    for (const Copy &copy : own->pending) {
+        if (copy.group >= own->groups - groups)
+            later.push_back(copy);
+        else if (copy.from)
+            memcpy(copy.to, copy.from, 16);
+        else
+            memset(copy.to, 0, 16);
+    }
+    own->pending = later;
+}
+
+/* ---- tensor cores (PTX ISA, ldmatrix and mma.m16n8k16: which lane holds what) */
+
+void emulated_transpose(const void *row, unsigned *words)
+{
+    int lane = emulated_lane();
+    if ((uintptr_t)row % 16) stop("a row of ldmatrix that is not aligned to 16 bytes");
+    const uint64_t *rows = warp_words(~0u, (uint64_t)(uintptr_t)row);
+    for (int m = 0; m < 4; m++) {
+        const unsigned short *upper = (const unsigned short *)(uintptr_t)rows[m * 8 + lane % 4 * 2];
+        const unsigned short *lower = (const unsigned short *)(uintptr_t)rows[m * 8 + lane % 4 * 2 + 1];
+        words[m] = upper[lane / 4] | (unsigned)lower[lane / 4] << 16;
+    }
+}
+
+static uint64_t both(unsigned low, unsigned high)
+{
+    return (uint64_t)high << 32 | low;
+}
+
+/* Two columns of a row of a, or two rows of a column of b, lie in a word. */
+static void spread(unsigned short *to, int pair, unsigned word)
+{
+    to[2 * pair] = (unsigned short)word;
+    to[2 * pair + 1] = (unsigned short)(word >> 16);
+}
+
+EmulatedOperands emulated_operands(const unsigned *a, const unsigned *b)
+{
+    EmulatedOperands of;
+    int row = emulated_lane() / 4, column = emulated_lane() % 4 * 2;
+    for (int half = 0; half < 2; half++) { /* of the 16 elements that are multiplied */
+        const uint64_t *words = warp_words(~0u, both(a[2 * half], a[2 * half + 1]));
+        for (int q = 0; q < 4; q++) {
+            spread(of.a[0], half * 4 + q, (unsigned)words[row * 4 + q]);
+            spread(of.a[1], half * 4 + q, (unsigned)(words[row * 4 + q] >> 32));
+        }
+    }
+    const uint64_t *words = warp_words(~0u, both(b[0], b[1]));
+    for (int j = 0; j < 2; j++)
+        for (int q = 0; q < 4; q++) {
+            spread(of.b[j], q, (unsigned)words[(column + j) * 4 + q]);
+            spread(of.b[j], 4 + q, (unsigned)(words[(column + j) * 4 + q] >> 32));
+        }
+    return of;
+}
+
 /* ---- results of other blocks (CUDA C++ Programming Guide, Memory Fence Functions) */
 
 void emulated_fence(void)
@@ -323,6 +416,7 @@ static void run_block(void)
     block.fenced = block.unread = false;
     memset(&block.barrier, 0, sizeof block.barrier);
     memset(block.warps, 0, sizeof block.warps);
+    for (int i = 0; i < block.threads; i++) copies[i].groups = 0;
     for (int i = 0; i < block.threads; i++) block.warps[i / 32].live |= 1u << i % 32;
     run_fibers();
     if (block.unread) stop("the last block reads what others have written without a fence");

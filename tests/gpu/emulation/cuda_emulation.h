@@ -182,6 +182,51 @@ static inline unsigned __ballot_sync(unsigned mask, int predicate)
     return emulated_ballot(mask, predicate);
 }
 
+/* ---- copies that do not wait, tensor cores: the functions of kernels/cuda/tensor_cores.cuh */
+
+/* 16 bytes, zeros from NULL, which arrive at a wait and no earlier: what lies there before that is not the copy's. */
+void emulated_copy(void *to, const void *from);
+void emulated_copy_commit(void);
+void emulated_copy_wait(int groups);
+
+static inline void copy_async(void *to, const void *from, bool inside)
+{
+    emulated_copy(to, inside ? from : NULL);
+}
+
+static inline void copy_commit()
+{
+    emulated_copy_commit();
+}
+
+template <int GROUPS> static inline void copy_wait()
+{
+    emulated_copy_wait(GROUPS);
+}
+
+void emulated_transpose(const void *row, unsigned *words); /* ldmatrix .x4 .trans */
+
+/* The operands of this lane's four sums, rows and columns of 16 elements: mma .m16n8k16. */
+struct EmulatedOperands {
+    unsigned short a[2][16], b[2][16];
+};
+EmulatedOperands emulated_operands(const unsigned *a, const unsigned *b);
+
+static inline void load_transposed(const void *row, unsigned *words)
+{
+    emulated_transpose(row, words);
+}
+
+template <typename Half> static inline void multiply_add(Half, const unsigned *a, const unsigned *b, float *sum)
+{
+    EmulatedOperands of = emulated_operands(a, b);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) {
+            Half x = {of.a[i / 2][k]}, y = {of.b[i % 2][k]};
+            sum[i] = fmaf(widened(x), widened(y), sum[i]);
+        }
+}
+
 /* ---- atomics and arithmetic */
 
 template <typename T> static inline T atomicAdd(T *at, T value)
