@@ -29,6 +29,7 @@ BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540
 SHARES = {"model": 26, "bench": 43, "resume": 6, "ops": 12, "profile": 6, "scale": 4, "compile": 3}  # of --total
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
 HALF = {"f16": "float16", "bf16": "bfloat16"}  # PyTorch's names
+LAYOUTS = ("contiguous", "channels_last")  # of fidelity.pytorch_singles
 OVERHEAD_MIB = 1536  # memory of driver and libraries, not counted in memory.json
 STEPS = 150  # some seconds each: NVML measures power once a second
 LOST = re.compile(r"the device is lost after (\w+) in (\w+)")  # tests/unit/test_ops.c
@@ -249,21 +250,25 @@ def whole_network(part, device="cuda"):
 
 def whole_rows(title, groups, ours, theirs, double):
     """One row per group of tensors. A result is right if its distance from float64 is at most twice (in the median) that of PyTorch in
-    the same type, and nowhere much larger than PyTorch's worst; a few differ because another pixel wins a pooling window."""
+    the same type, and nowhere much larger than PyTorch's worst; a few differ because another pixel wins a pooling window. Of PyTorch's
+    two layouts, one that is ten times as far from float64 as the other is wrong, no measure of rounding: it is named, and left out."""
     import fidelity
     import numpy as np
 
     nothing = fidelity.vanishing(double)
     for label, prefix in groups:
         names = [n for n in double if n.startswith(prefix) and n in ours and n not in nothing]
-        mine = np.array([fidelity.error(ours[n], double[n]) for n in names])
-        other = np.array([max(fidelity.error(run[n], double[n]) for run in theirs) for n in names])
         if not names:
             continue
+        mine = np.array([fidelity.error(ours[n], double[n]) for n in names])
+        others = {layout: np.array([fidelity.error(run[n], double[n]) for n in names]) for layout, run in zip(LAYOUTS, theirs)}
+        least = min(float(np.median(errors)) for errors in others.values())
+        wrong = {layout: float(f"{np.median(errors):.2e}") for layout, errors in others.items() if np.median(errors) > 10 * least + 1e-3}
+        other = np.max([errors for layout, errors in others.items() if layout not in wrong], axis=0)
         ratio = float(np.median(mine / np.maximum(other, np.finfo(np.float32).eps)))
         print(json.dumps({"whole": title, "group": label, "tensors": len(names), "error": float(f"{mine.max():.2e}"),
                           "pytorch_error": float(f"{other.max():.2e}"), "median_ratio": round(ratio, 2),
-                          "right": bool(ratio <= 2 and mine.max() <= 4 * other.max() + 1e-6)}), flush=True)
+                          "right": bool(ratio <= 2 and mine.max() <= 4 * other.max() + 1e-6), **({"pytorch_wrong": wrong} if wrong else {})}), flush=True)
 
 
 def whole_main(args):
@@ -454,24 +459,11 @@ def part_bench(part):
 
 
 def part_compile(part):
-    """PyTorch's compiler, which searches for minutes, and Towers, under the same clock."""
+    """PyTorch's compiler, which takes minutes, and Towers, under the same clock."""
     for dtype in ("bf16", "f16"):
         plans_warm(part, dtype, 256)
         ours(part, dtype, 256, STEPS)
         theirs(part, dtype, 256, "compile", STEPS // 3)
-
-
-def compiled(model, mode):
-    """torch.compile with max-autotune. Convolutions are left to cuDNN, because searching Triton's for 96 of them takes many minutes
-    and they are slower; `compile-all` searches them, too."""
-    import torch
-    import torch._inductor.config as inductor
-
-    if mode == "compile":
-        for name in ("max_autotune_conv_backends", "max_autotune_gemm_backends"):
-            if hasattr(inductor, name):
-                setattr(inductor, name, "ATEN")
-    return torch.compile(model, mode="max-autotune")
 
 
 def torch_main(args):
@@ -489,7 +481,8 @@ def torch_main(args):
     images = torch.randn(args.batch, 3, 299, 299, device="cuda").to(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (args.batch,), device="cuda")
     loss_of = torch.nn.CrossEntropyLoss()
-    run = model if args.mode == "eager" else compiled(model, args.mode)
+    # With CUDA graphs, as its guide advises. max-autotune had not ended after 260 s on 16 cores.
+    run = model if args.mode == "eager" else torch.compile(model, mode="reduce-overhead")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
