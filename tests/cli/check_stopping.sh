@@ -76,7 +76,12 @@ else
     train late --resume auto "${paused[@]}" || complain "resuming in an evaluation: $(cat "$err")"
     cmp -s <(cut -d, -f1-8 runs/paused/results.csv) <(cut -d, -f1-8 runs/late/results.csv) || complain "another row of an epoch that is made up for"
 
-    # So does one that returns to the checkpoint which lacks that evaluation.
+    # Resumed within an epoch behind --stop-epoch, a run ends with that epoch, not within it.
+    TOWERS_FAULT=kill:tower=0,step=22 train within --epochs 4 --checkpoint-steps 1 && complain "tower 0 was not killed"
+    train within --resume auto --epochs 4 --stop-epoch 2 || complain "--stop-epoch of an earlier epoch: $(cat "$err")"
+    [[ $(epochs within) == 3 && $(tail -n 1 runs/within/results.csv | cut -d, -f2) == 27 ]] || complain "stopped within an epoch: $(cat runs/within/results.csv)"
+
+    # A run that returns to the checkpoint which lacks that evaluation makes up for it, too.
     back=(--epochs 4 --stop-epoch 3 --sched cosine --eval-batch-size 8 --nan-policy rollback --checkpoint-steps 1000)
     TOWERS_FAULT=nan:tower=0,step=20 train undisturbed "${back[@]}" || complain "--nan-policy rollback: $(cat "$err")"
     TOWERS_FAULT=nan:tower=0,step=20 train returned --resume auto "${back[@]}" || complain "a return behind a resume: $(cat "$err")"

@@ -113,8 +113,8 @@ void stopping_decide(TowerProcess *p)
     const TrainJob *job = p->job;
     const StoppingRules *rules = &job->stopping;
     const Stopping *state = &p->run.stopping;
-    bool off = stopping_is_off(job),
-         pauses = rules->stop_epoch && p->run.step >= rules->stop_epoch * p->steps_per_epoch;
+    bool off = stopping_is_off(job), epoch_ends = p->run.step % p->steps_per_epoch == 0;
+    bool pauses = rules->stop_epoch && epoch_ends && p->run.step >= rules->stop_epoch * p->steps_per_epoch;
     bool higher = higher_is_better(job), tired = !off && rules->patience > 0 && state->bad >= rules->patience;
     bool reached =
         !off && rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at);
