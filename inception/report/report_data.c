@@ -1,4 +1,4 @@
-/* Writing the sections about data and restarts. */
+/* Sections of data, damaged samples, restarts, pictures and generated images. */
 #include "inception/report/report_data.h"
 
 #include "inception/report/svg.h"

@@ -12,7 +12,7 @@ enum {
     NOTICES_MAX = 64    /* messages that nobody has heard */
 };
 
-/* A connection. */
+/* A program at the other end, and what is known of it. */
 typedef struct Peer {
     NetPeer net;
     int64_t heard_ns, alive_ns; /* when the last frame came; the last sign of life of its towers, 0: none yet */

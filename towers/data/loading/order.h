@@ -1,4 +1,4 @@
-/* The order of an epoch: a permutation of 0 .. count - 1 that is a pure function of (seed, epoch). Up to
+/* The order of an epoch: a pure function of (seed, epoch), a permutation of 0 .. count - 1 unless it is balanced. Up to
  * ORDER_TABLE_MAX samples it is a table (epoch_order, share.h) that must be prepared. Above, it is a keyed permutation
  * without a table: a Feistel network on ceil(log2 count) bits with Philox as its round function, repeated until the
  * result is below count (cycle walking; Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), at most twice
