@@ -22,6 +22,8 @@ static const Case cases[] = {
     {"3x3 gray, same, bias", 1, 1, 32, 28, 28, 3, 3, 1, 1, 1, .bias = true},
     {"5x5 gray, few outputs", 3, 1, 6, 12, 12, 5, 5, 1, 2, 2, .bias = true, .relu = true},
     {"3x3 color, stride 2", 3, 3, 32, 15, 17, 3, 3, 2, 0, 0},
+    {"3x3 color, same, many images, to a slice", 11, 3, 16, 9, 8, 3, 3, 1, 1, 1, .y_gap = 8},
+    {"5x3 of four channels, stride 2", 9, 4, 24, 10, 11, 5, 3, 2, 2, 1},
     {"7x7 color, stride 2, same", 1, 3, 16, 20, 20, 7, 7, 2, 3, 3, .relu = true},
     {"3x3 five channels", 3, 5, 7, 9, 8, 3, 3, 1, 1, 1, .bias = true, .acc = true},
     {"3x3 valid", 3, 16, 48, 9, 7, 3, 3, 1, 0, 0, .bias = true},

@@ -9,7 +9,7 @@
 #include "kernels/cpu/conv/winograd_panels.h"
 #include "tests/support/unit.h"
 
-enum { SQUARE = 1, LINE = 2, SQUARE_DW = 4, LINE_DW = 8, WINOGRAD = 15, PRODUCTS_F32 = 16, NEWER = 32 };
+enum { SQUARE = 1, LINE = 2, SQUARE_DW = 4, LINE_DW = 8, WINOGRAD = 15, PRODUCTS_F32 = 16, NEWER = 32, IMAGE_DW = 64 };
 
 /* Which of our own implementations take a problem that is made for them. */
 static int takers(Dtype dtype)
@@ -26,6 +26,9 @@ static int takers(Dtype dtype)
     taken |= conv_winograd_dw.takes(&device, &square) ? 0 : SQUARE_DW;
     taken |= conv_winograd_line_dw.takes(&device, &line) ? 0 : LINE_DW;
     taken |= conv_wgrad_f32.takes(&device, &large) ? 0 : PRODUCTS_F32;
+    const Tensor image = {.shape = {.n = 2, .c = 3, .h = 20, .w = 20}, .dtype = dtype, .pitch = 3};
+    ConvProblem first = {.kind = OP_CONV_DW, .x = &image, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}};
+    taken |= conv_image_dw.takes(&device, &first) ? 0 : IMAGE_DW;
     bool newer = !conv_wgrad_amx.takes(&device, &square) || !conv_wgrad_avx512.takes(&device, &square);
     return taken | (newer ? NEWER : 0);
 }
@@ -67,7 +70,7 @@ TEST(test_without_avx512)
         skip();
     }
     expect("AVX2", code_is_for_avx2, true);
-    expect("AVX2", f32_takers, WINOGRAD | PRODUCTS_F32);
+    expect("AVX2", f32_takers, WINOGRAD | PRODUCTS_F32 | IMAGE_DW);
     expect("AVX2", bf16_takers, 0);
 }
 

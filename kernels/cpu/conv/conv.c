@@ -15,7 +15,7 @@ static const ConvImpl *const weights_list[] = {
 #if defined(__x86_64__)
     &conv_winograd_dw, &conv_winograd_line_dw,
     &conv_wgrad_amx,   &conv_wgrad_avx512,
-    &conv_wgrad_f32,
+    &conv_wgrad_f32,   &conv_image_dw,
 #endif
     &conv_onednn_dw,   NULL,
 };

@@ -36,7 +36,7 @@ typedef struct ConvImpl {
 extern const ConvImpl conv_winograd, conv_winograd_line, conv_positions, conv_onednn; /* CONV and CONV_DX */
 extern const ConvImpl conv_columns_dx, conv_phases_dx;                                /* CONV_DX */
 extern const ConvImpl conv_winograd_dw, conv_winograd_line_dw, conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32,
-    conv_onednn_dw;
+    conv_image_dw, conv_onednn_dw; /* CONV_DW */
 
 /* Operand k of a call, NULL if it is absent. */
 const Tensor *conv_optional(const OpCall *call, int k);

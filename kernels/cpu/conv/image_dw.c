@@ -1,0 +1,158 @@
+/* Weight gradients of the convolution of an image, which has few channels, on processors with AVX2 and without AVX-512.
+ *
+ * oneDNN's code for AVX2 fills its vectors with the channels of x, of which an image has 1 or 3. Here a vector holds 8
+ * channels of dy, and nine terms (a tap of the window and a channel of x; all of a 3 x 3 window over a gray image) are
+ * summed at once in registers: for each pixel one load of dy and nine of x for nine products.
+ *
+ * The images are cut into parts by shape alone, each summed row by row by one thread; the parts are added in order. */
+#include "kernels/cpu/conv/conv_impl.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/conv/lanes_avx2.h"
+#include "kernels/cpu/onednn_isa.h"
+#include "kernels/cpu/span.h"
+
+enum { IMAGE_CHANNELS_MAX = 4, TERMS = 9, PARTS_MAX = 8 };
+
+typedef struct ImageDw {
+    Window window;
+    Shape x, y;                   /* x: padded */
+    int32_t terms, groups, parts; /* groups: of nine terms, the last one filled up */
+    bool pads;
+    size_t sums_floats, padded_floats; /* of a part */
+} ImageDw;
+
+static const char *image_dw_takes(const Device *device, const ConvProblem *p)
+{
+    (void)device;
+    if (onednn_has_avx512() || !onednn_has_avx2()) return "processor has AVX-512, or no AVX2";
+    if (p->x->shape.c > IMAGE_CHANNELS_MAX) return "more than 4 channels";
+    if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
+    if (p->y->shape.c % LANES) return "outputs are not multiples of 8";
+    return tensor_is_packed(p->x) ? NULL : "x is a slice";
+}
+
+static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
+{
+    (void)device;
+    const Window *v = &p->window;
+    ImageDw *state = calloc(1, sizeof *state);
+    if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
+    state->window = *v;
+    state->x = p->x->shape, state->y = p->y->shape;
+    state->pads = v->pad_h || v->pad_w;
+    state->x.h += 2 * v->pad_h, state->x.w += 2 * v->pad_w;
+    state->terms = v->kh * v->kw * p->x->shape.c;
+    state->groups = (state->terms + TERMS - 1) / TERMS;
+    state->parts = (int32_t)smaller(PARTS_MAX, p->x->shape.n);
+    state->sums_floats = (size_t)state->groups * TERMS * (size_t)p->y->shape.c;
+    state->padded_floats = state->pads ? align_up((size_t)(shape_count(state->x) / state->x.n), 16) : 0;
+    *made = state;
+    return OK;
+}
+
+static size_t image_dw_workspace(const void *made)
+{
+    const ImageDw *state = made;
+    return (size_t)state->parts * (state->sums_floats + state->padded_floats) * sizeof(float);
+}
+
+/* One image, with zeros around it. */
+static void image_pad(const ImageDw *state, const float *image, float *padded)
+{
+    const Window *v = &state->window;
+    int32_t row = state->x.w * state->x.c, inner = row - 2 * v->pad_w * state->x.c;
+    memset(padded, 0, state->padded_floats * sizeof *padded);
+    for (int32_t h = 0; h < state->x.h - 2 * v->pad_h; h++)
+        memcpy(padded + (h + v->pad_h) * row + v->pad_w * state->x.c, image + h * inner,
+               (size_t)inner * sizeof *padded);
+}
+
+/* Early enough that the sums become registers. */
+#define ALL_TERMS _Pragma("GCC unroll 9")
+
+/* sums += nine terms of the pixels of a row of dy, for eight of its channels; x: of each term, its first place. */
+TILE_CODE static void row_multiply(const float *const *x, int64_t x_step, const float *dy, int64_t dy_step,
+                                   int64_t pixels, float *sums)
+{
+    Vector sum[TERMS];
+    ALL_TERMS for (int t = 0; t < TERMS; t++) sum[t] = (Vector){0};
+    for (int64_t i = 0, at = 0; i < pixels; i++, at += x_step, dy += dy_step) {
+        Vector sent = floats_load(dy);
+        ALL_TERMS for (int t = 0; t < TERMS; t++) sum[t] =
+            _mm256_fmadd_ps(_mm256_broadcast_ss(x[t] + at), sent, sum[t]);
+    }
+    ALL_TERMS for (int t = 0; t < TERMS; t++)
+        floats_store(sums + t * LANES, _mm256_add_ps(floats_load(sums + t * LANES), sum[t]));
+}
+
+/* sums: [vectors of channels][groups][TERMS][LANES] */
+static void image_multiply(const ImageDw *state, const float *image, const float *dy, int64_t dy_pitch, float *sums)
+{
+    const Window *v = &state->window;
+    int32_t across = v->kw * state->x.c; /* terms of a row of the window, side by side in x */
+    int64_t x_row = (int64_t)state->x.w * state->x.c, x_step = (int64_t)v->stride_w * state->x.c;
+    for (int32_t h = 0; h < state->y.h; h++) {
+        const float *x = image + h * v->stride_h * x_row, *row = dy + h * state->y.w * dy_pitch;
+        for (int32_t group = 0; group < state->groups; group++) {
+            const float *first[TERMS];
+            for (int t = 0; t < TERMS; t++) {
+                int32_t term = (int32_t)smaller(group * TERMS + t, state->terms - 1);
+                first[t] = x + term / across * x_row + term % across;
+            }
+            for (int32_t c = 0; c < state->y.c; c += LANES)
+                row_multiply(first, x_step, row + c, dy_pitch, state->y.w,
+                             sums + ((int64_t)(c / LANES) * state->groups + group) * TERMS * LANES);
+        }
+    }
+}
+
+typedef struct ImageDwRun {
+    const ImageDw *state;
+    const OpCall *call;
+} ImageDwRun;
+
+static float *part_sums(const ImageDwRun *run, int64_t part)
+{
+    return (float *)run->call->workspace + (size_t)part * (run->state->sums_floats + run->state->padded_floats);
+}
+
+static void parts_chunk(void *context, int64_t first, int64_t end)
+{
+    const ImageDwRun *run = context;
+    const ImageDw *state = run->state;
+    const Tensor *x = &run->call->in[0], *dy = &run->call->in[1];
+    int64_t pixels = shape_count(x->shape) / x->shape.n, sent = (int64_t)state->y.h * state->y.w * dy->pitch;
+    for (int64_t part = first; part < end; part++) {
+        float *sums = part_sums(run, part), *padded = sums + state->sums_floats;
+        memset(sums, 0, state->sums_floats * sizeof *sums);
+        for (int64_t n = x->shape.n * part / state->parts; n < x->shape.n * (part + 1) / state->parts; n++) {
+            const float *image = (const float *)x->data + n * pixels;
+            if (state->pads) image_pad(state, image, padded);
+            image_multiply(state, state->pads ? padded : image, (const float *)dy->data + n * sent, dy->pitch, sums);
+        }
+    }
+}
+
+static Status image_dw_run(const void *made, Device *device, OpCall *call)
+{
+    const ImageDw *state = made;
+    ImageDwRun run = {state, call};
+    float *dw = call->out[0].data, *sums = part_sums(&run, 0);
+    chunks_run(device, state->parts, 1, parts_chunk, &run);
+    for (int32_t part = 1; part < state->parts; part++)
+        row_add(sums, part_sums(&run, part), (int64_t)state->sums_floats);
+    for (int32_t k = 0; k < state->y.c; k++)
+        for (int32_t term = 0; term < state->terms; term++)
+            dw[k * state->terms + term] =
+                sums[((int64_t)(k / LANES) * state->groups * TERMS + term) * LANES + k % LANES];
+    return OK;
+}
+
+const ConvImpl conv_image_dw = {.name = "vectors of outputs, AVX2",
+                                .takes = image_dw_takes,
+                                .create = image_dw_create,
+                                .workspace = image_dw_workspace,
+                                .run = image_dw_run,
+                                .destroy = free};
+#endif
