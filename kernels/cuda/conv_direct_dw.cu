@@ -6,8 +6,8 @@
  * block walks down strips of 32 columns. For each row of dy it stages that row and the rows of x that the window has
  * not seen yet, in two rings of shared memory, some rows before they are used. A warp multiplies them from there for
  * all nine taps, into registers that last until the block's end; then its sums are a part, and a second kernel adds the
- * parts in their order, in f64. The grid depends on the shape alone: the same bits every time. Bytes moved: dy once, x
- * 34/32 times, the parts twice. */
+ * parts in their order, in f64. The grid depends on the shape alone: the same bits every time. Bytes moved: dy once, x a
+ * little more than once, for the columns and rows that strips and blocks share, the parts twice. */
 #include "kernels/cuda/map.cuh"
 #include "kernels/cuda/tensor_cores.cuh"
 
@@ -22,7 +22,7 @@ enum {
     DW_INS = DW_WARPS * DW_V, /* channels at most */
     DW_OUTS = 64,
     DW_ROWS = 8, /* at least so many for a block, before there are more blocks */
-    DW_SMS = 132 /* multiprocessors of the largest GPUs */
+    DW_SMS = 132 /* multiprocessors of an H100 or H200 */
 };
 
 /* OUTS: channels of dy, with zeros up to it. GROUPS: of 8 channels of x. Four groups: each warp has one of them, and all
@@ -277,6 +277,19 @@ static DwPlan dw_plan(const DirectConv *c)
     return plan;
 }
 
+/* Whether the code that this GPU runs was made for one with such tensor cores: a build may be for older ones alone. */
+static bool compiled_for_cores(void)
+{
+#ifdef TOWERS_EMULATE_CUDA
+    return true;
+#else
+    cudaFuncAttributes of;
+    if (cudaFuncGetAttributes(&of, dw_kernel<BF16, DW_OUTS, 1>) == cudaSuccess) return of.ptxVersion >= DIRECT_DW_SM;
+    (void)cudaGetLastError();
+    return false;
+#endif
+}
+
 bool kernel_conv_direct_dw_takes(const DirectConv *c)
 {
     const Window *k = &c->window;
@@ -286,7 +299,7 @@ bool kernel_conv_direct_dw_takes(const DirectConv *c)
     bool rows = c->x.pitch % DW_V == 0 && packed(c->y) && packed(c->w);
     bool window = k->kh == DW_SIDE && k->kw == DW_SIDE && k->stride_h == k->stride_w &&
                   k->stride_w <= (c->x.shape.c > DW_V ? 1 : 2);
-    return halves && channels && rows && window;
+    return halves && channels && rows && window && compiled_for_cores();
 }
 
 size_t kernel_conv_direct_dw_bytes(const DirectConv *c)

@@ -45,9 +45,9 @@ cudaError_t kernel_batchnorm_dx_towers_give(const OpCall *call, cudaStream_t str
 cudaError_t kernel_batchnorm_dx_towers_apply(const OpCall *call, cudaStream_t stream);
 
 /* ---- convolutions with few channels (conv_direct.cu), gradients of their weights (conv_direct_dw.cu) */
+/* Operands have one 16-bit dtype, but a gradient w is f32. Rows of x and w begin at multiples of 8 bytes; y is packed. */
 typedef struct DirectConv {
-    Tensor x, w,
-        y; /* of one 16-bit dtype, a gradient w f32; rows of x and w begin at multiples of 8 bytes; y is packed */
+    Tensor x, w, y;
     Window window;
     int32_t channels; /* of x and w; behind them are zeros, up to the fourth */
 } DirectConv;

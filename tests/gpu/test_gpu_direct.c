@@ -48,7 +48,8 @@ typedef struct Conv {
     OpCall call;
     void *memory[4];
     RefTensor in[OP_MAX_IN], out[OP_MAX_OUT];
-    Dtype dtype, rounded; /* of the result; to which the chosen candidate rounds it */
+    Dtype dtype;   /* of the result */
+    Dtype rounded; /* the one to which the chosen candidate rounds it */
 } Conv;
 
 static Shape result_shape(const Row *row)
@@ -214,6 +215,8 @@ TEST_WITH(test_results, setup, teardown)
         {"dw of 3x3, 16 in, 24 out, wide padding", OP_CONV_DW, {1, 16, 5, 40}, 16, 24, {3, 3, 1, 1, 2, 2, false}},
         {"dw of 3x3, 24 in, 56 out", OP_CONV_DW, {5, 24, 6, 33}, 24, 56, {3, 3, 1, 1, 0, 1, false}},
         {"dw of 3x3, smaller than the window", OP_CONV_DW, {2, 8, 1, 2}, 8, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"dw of 3x3, strips of one row", OP_CONV_DW, {9, 8, 1, 5}, 8, 8, {3, 3, 1, 1, 1, 1, false}},
+        {"dw of 3x3, strips of one row, 32 in", OP_CONV_DW, {9, 32, 1, 5}, 32, 32, {3, 3, 1, 1, 1, 1, false}},
         {"dw of 3x3, packed, one channel", OP_CONV_DW, {3, 1, 8, 32}, 1, 8, {3, 3, 1, 1, 1, 1, false}},
         {"dw of 3x3, twelve out", OP_CONV_DW, {2, 32, 7, 9}, 32, 12, {3, 3, 1, 1, 1, 1, false}},
     };

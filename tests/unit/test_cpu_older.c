@@ -26,7 +26,7 @@ static int takers(Dtype dtype)
     taken |= conv_winograd_dw.takes(&device, &square) ? 0 : SQUARE_DW;
     taken |= conv_winograd_line_dw.takes(&device, &line) ? 0 : LINE_DW;
     taken |= conv_wgrad_f32.takes(&device, &large) ? 0 : PRODUCTS_F32;
-    const Tensor image = {.shape = {.n = 2, .c = 3, .h = 20, .w = 20}, .dtype = dtype, .pitch = 3};
+    const Tensor image = {.shape = {.n = 8, .c = 3, .h = 20, .w = 20}, .dtype = dtype, .pitch = 3};
     ConvProblem first = {.kind = OP_CONV_DW, .x = &image, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}};
     taken |= conv_image_dw.takes(&device, &first) ? 0 : IMAGE_DW;
     bool newer = !conv_wgrad_amx.takes(&device, &square) || !conv_wgrad_avx512.takes(&device, &square);

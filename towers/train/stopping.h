@@ -3,8 +3,8 @@
  *
  * --patience N --min-delta D: end the run when the monitored number has not been better than its best by more than D
  * for N evaluations in a row. --stop-at V: end it when the number is V or better.
- * --stop-epoch N: end it after that epoch, with the schedule of the whole run; one that is resumed within a later epoch
- * ends with it. --sched plateau: PyTorch's
+ * --stop-epoch N: end it after that epoch, with the schedule of the whole run; a run that is resumed within a later epoch
+ * ends behind that later one. --sched plateau: PyTorch's
  * torch.optim.lr_scheduler.ReduceLROnPlateau with its eps of 1e-8; factor is --decay-rate. Evaluations during the
  * warm-up do not count for it. */
 #pragma once

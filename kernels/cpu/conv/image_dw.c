@@ -4,15 +4,17 @@
  * channels of dy, and nine terms (a tap of the window and a channel of x; all of a 3 x 3 window over a gray image) are
  * summed at once in registers: for each pixel one load of dy and nine of x for nine products.
  *
- * The images are cut into parts by shape alone, each summed row by row by one thread; the parts are added in order. */
+ * The images are cut into parts by their number alone, each summed row by row by one thread; the parts are added in
+ * order. */
 #include "kernels/cpu/conv/conv_impl.h"
 
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/lanes_avx2.h"
+#include "kernels/cpu/conv/wgrad.h"
 #include "kernels/cpu/onednn_isa.h"
 #include "kernels/cpu/span.h"
 
-enum { IMAGE_CHANNELS_MAX = 4, TERMS = 9, PARTS_MAX = 8 };
+enum { IMAGE_CHANNELS_MAX = 4, TERMS = 9, TERMS_MAX = 256, SHORT = 8, PARTS_MIN = 8, PARTS_MAX = 64 };
 
 typedef struct ImageDw {
     Window window;
@@ -25,10 +27,14 @@ typedef struct ImageDw {
 static const char *image_dw_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
-    if (onednn_has_avx512() || !onednn_has_avx2()) return "processor has AVX-512, or no AVX2";
+    if (onednn_has_avx512()) return "processor has AVX-512";
+    if (!onednn_has_avx2() || !wgrad_f32_avx2.usable()) return "processor has no AVX2";
     if (p->x->shape.c > IMAGE_CHANNELS_MAX) return "more than 4 channels";
     if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
     if (p->y->shape.c % LANES) return "outputs are not multiples of 8";
+    if (p->x->shape.n < PARTS_MIN) return "too few images for many threads";
+    if (p->y->shape.w < SHORT || p->window.kh * p->window.kw * p->x->shape.c > TERMS_MAX)
+        return "rows are short, or the window is large";
     return tensor_is_packed(p->x) ? NULL : "x is a slice";
 }
 
@@ -61,7 +67,7 @@ static size_t image_dw_workspace(const void *made)
 static void image_pad(const ImageDw *state, const float *image, float *padded)
 {
     const Window *v = &state->window;
-    int32_t row = state->x.w * state->x.c, inner = row - 2 * v->pad_w * state->x.c;
+    int64_t row = (int64_t)state->x.w * state->x.c, inner = row - 2 * (int64_t)v->pad_w * state->x.c;
     memset(padded, 0, state->padded_floats * sizeof *padded);
     for (int32_t h = 0; h < state->x.h - 2 * v->pad_h; h++)
         memcpy(padded + (h + v->pad_h) * row + v->pad_w * state->x.c, image + h * inner,

@@ -21,7 +21,7 @@ typedef struct MaxPoolGrad {
     Cover *covers; /* [threads][most] */
 } MaxPoolGrad;
 
-/* x or 0, by its bits: for a choice gcc makes masked stores, of which AMD's processors without AVX-512 do one in ten cycles. */
+/* x or 0, by its bits: for a choice gcc makes masked stores, which take AMD's processors ten cycles each. */
 VECTOR_INLINE float kept(bool keep, float x)
 {
     uint32_t bits;

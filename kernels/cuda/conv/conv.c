@@ -1,4 +1,4 @@
-/* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN, cuBLASLt and our own kernel for images.
+/* CONV, CONV_DX, CONV_DW, DENSE, DENSE_DX, DENSE_DW over cuDNN, cuBLASLt and our own kernels for few channels.
  *
  * Each is a task (task.h) on packed operands of one dtype. An operand that is held otherwise (weights are f32 in the
  * parameter arena, slices have gaps, tensor cores need 8 channels, not 3) goes through workspace: converted before the
