@@ -34,6 +34,7 @@ feature;processes on the cores near their GPU;^kernels: run each process
 feature;a recipe for small sets of pictures;^inception: give small
 feature;export with the preparation of images, with eight bits;^export:
 feature;pools and convolutions of images for GPUs;^gpu: (make the gradient of a (maximum|normalizing)|average windows|look for maxima|round two|offer a kernel|load pixels)
+feature;gradients of narrow convolutions on tensor cores and AVX2;^(cuda: sum gradients of narrow|cpu: sum weight gradients of images)
 fix;parts of a data set under all their names;^data: take the parts
 fix;images judged by their headers, ignored files named;^data: (judge an image|count and name|tell a folder)
 fix;shards kept open, shuffled fairly;^data: (keep shards|shuffle few|notice a second)
