@@ -33,8 +33,8 @@ template <int OUTS, int GROUPS> struct DwRoom {
         OWN = GROUPS > 1 ? TILES : 1,              /* tiles of a warp */
         TURNS = GROUPS > 1 ? 1 : DW_WARPS / TILES, /* parts of a block */
         AHEAD = GROUPS > 1 ? 2 : 3,                /* rows that are copied before they are used */
-        PER_SM = GROUPS > 1 && TILES > 2 ? 2 : 4,
-        ODD = DW_ACROSS + 1, /* where the odd columns of a row of x begin if the stride is 2 */
+        PER_SM = GROUPS > 1 ? 4 - TILES / 2 : 4,   /* as many as registers allow */
+        ODD = DW_ACROSS + 1,                       /* where the odd columns of a row of x begin if the stride is 2 */
         X_PIXELS = GROUPS > 1 ? DW_ACROSS + DW_SIDE - 1 : 2 * DW_ACROSS + 1,
         X_STEP = GROUPS > 1 ? (GROUPS + 1) * DW_BYTES : DW_BYTES, /* odd, in 16 bytes: no bank conflicts */
         Y_STEP = (OUTS / DW_V + 1) * DW_BYTES,
