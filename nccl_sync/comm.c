@@ -4,65 +4,6 @@
 #include "kernels/clock.h"
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_record.h"
-#include "nccl_sync/link_carried.h"
-
-#include <unistd.h>
-
-/* ---- what depends on the build */
-
-Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made)
-{
-#ifdef TOWERS_HAVE_MPI
-    return comm_hosts_open(config, shared, config->carrier ? link_carried_open : link_mpi_open, made);
-#else
-    (void)shared, (void)made;
-    return FAIL(ERR_UNSUPPORTED,
-                "tower processes of %d hosts, started by MPI, need MPI, which this build does not have: install "
-                "libopenmpi-dev or libmpich-dev, then configure and build again; or use one host",
-                config->place.groups);
-#endif
-}
-
-Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
-{
-#ifdef TOWERS_HAVE_MPI
-    return carrier_start(link_mpi_open, place, control, made);
-#else
-    (void)place, (void)control;
-    *made = NULL; /* comm_mpi_open says what is missing */
-    return OK;
-#endif
-}
-
-bool comm_mpi_text(char *text, size_t bytes)
-{
-#ifdef TOWERS_HAVE_MPI
-    link_mpi_text(text, bytes);
-    return true;
-#else
-    if (bytes) *text = 0;
-    return false;
-#endif
-}
-
-_Noreturn void comm_exit(int code)
-{
-#ifdef TOWERS_HAVE_MPI
-    link_mpi_exit(code);
-#else
-    _exit(code);
-#endif
-}
-
-#ifndef TOWERS_HAVE_CUDA
-#pragma weak comm_nccl_open /* nobody calls these: no device is one of NCCL's */
-#pragma weak comm_nccl_memory_create
-#pragma weak comm_nccl_memory_destroy
-void comm_nccl_text(char *text, size_t bytes)
-{
-    if (bytes) *text = 0;
-}
-#endif
 
 /* ---- opening and closing */
 
@@ -80,18 +21,6 @@ Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Com
     return OK;
 }
 
-Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
-{
-    if (device->backend->nccl)
-        TRY(comm_nccl_open(config, shared, device, made));
-    else if (config->place.groups > 1)
-        TRY(comm_mpi_open(config, shared, made));
-    else
-        TRY(comm_shm_open(config, shared, made));
-    comm_record_in(*made, shared);
-    return OK;
-}
-
 void comm_close(Comm *comm)
 {
     if (!comm) return;
@@ -104,33 +33,12 @@ const CommConfig *comm_config(const Comm *comm)
     return &comm->config;
 }
 
-/* ---- memory that NCCL knows */
-
-Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
-{
-    const Backend *backend = device->backend;
-    *made = (CommMemory){0};
-    made->special = backend->nccl && comm_nccl_memory_create(bytes, &made->data);
-    if (!made->special) return backend->alloc(device, bytes, &made->data);
-    Status st = backend->fill(device, made->data, 0, bytes / sizeof(float));
-    if (st == OK) st = backend->finish(device, STREAM_COMPUTE);
-    if (st != OK) comm_memory_destroy(device, made);
-    return st;
-}
-
-void comm_memory_destroy(Device *device, CommMemory *memory)
-{
-    if (memory->data && memory->special) comm_nccl_memory_destroy(memory->data);
-    if (memory->data && !memory->special) device->backend->release(device, memory->data);
-    *memory = (CommMemory){0};
-}
+/* ---- collectives */
 
 Status comm_register(Comm *comm, const CommMemory *memory, size_t bytes)
 {
     return comm->ops->register_memory ? comm->ops->register_memory(comm, memory, bytes) : OK;
 }
-
-/* ---- collectives */
 
 static Status range_check(const Comm *comm, size_t first, size_t count)
 {
@@ -143,8 +51,7 @@ static Status range_check(const Comm *comm, size_t first, size_t count)
 Status comm_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count)
 {
     TRY(range_check(comm, first, count));
-    if (tower < comm->config.place.first_tower ||
-        tower >= comm->config.place.first_tower + comm->config.place.local_towers)
+    if (!is_local_tower(&comm->config.place, tower))
         return FAIL(ERR_INTERNAL, "rank %d contributes for tower %d, which belongs to another rank",
                     comm->config.place.rank, tower);
     return comm->ops->allreduce_begin(comm, tower, first, from, count);

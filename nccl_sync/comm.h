@@ -70,9 +70,7 @@ NODISCARD Status comm_shm_open(const CommConfig *config, CommShared *shared, Com
 /* The version of the MPI that this program uses, "Open MPI v4.1.4"; false, and "", in builds without MPI. */
 bool comm_mpi_text(char *text, size_t bytes);
 void comm_nccl_text(char *text, size_t bytes); /* "NCCL 2.28.9"; "" in builds without CUDA */
-NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device,
-                                Comm **made); /* in builds with CUDA */
-void comm_close(Comm *comm);                  /* NULL is fine */
+void comm_close(Comm *comm);                   /* NULL is fine */
 
 /* Carrier: a process that keeps MPI while tower processes of a program are followed by others (link_carried.c). `place` is
  * that of the program, `control` its channel, which the carrier must not keep open. Before any thread is started. */

@@ -17,9 +17,7 @@
  * running kernels and may itself hang. After an error the content of device memory is undefined. */
 #include <errno.h>
 
-#include "kernels/clock.h"
 #include "nccl_sync/comm_nccl.h"
-#include "nccl_sync/link.h"
 
 /* It came after the oldest supported version; NULL if the library at run time does not have it. */
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
@@ -36,113 +34,10 @@ static ncclResult_t ncclCommInitRankScalable(ncclComm_t *made, int ranks, int ra
 #endif
 
 enum {
-    POLL_NS = 20000,
-    SPINS = 200,
     ROOT_RANKS = 128, /* PyTorch's and XLA's choice, too */
     ROOTS_MAX = 32,
     RELAY_MIN = 1 << 16 /* bytes of a broadcast that NCCL makes */
 };
-
-/* ---- waiting */
-
-static void pause_between(int polls)
-{
-    struct timespec t = {.tv_nsec = POLL_NS};
-    if (polls > SPINS) nanosleep(&t, NULL);
-}
-
-static void nccl_leave(NcclComm *c)
-{
-    c->left = true;
-    comm_shared_abort(c->shared, c->process);
-}
-
-static void nccl_end(NcclComm *c)
-{
-    c->left = true;
-    if (c->nccl) ncclCommAbort(c->nccl);
-    c->nccl = NULL;
-}
-
-/* NCCL has no code for a lack of memory, of the device or of the host; its last message tells (CUDACHECK and ncclCalloc write it). A
- * message may be older than a failure of another rank. */
-static bool lacks_memory(ncclResult_t result, const char *message)
-{
-    bool own = result == ncclUnhandledCudaError || result == ncclSystemError;
-    return own && (strstr(message, "out of memory") || strstr(message, "Failed to malloc"));
-}
-
-Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
-{
-    const char *message = ncclGetLastError(c->nccl); /* that of the process, with or without a communicator */
-    bool memory = lacks_memory(result, message);
-    Status st = FAIL(memory ? ERR_MEMORY : ERR_COMM, "NCCL: %s in %s (%s)%s", ncclGetErrorString(result), what, message,
-                     memory ? ": use a smaller batch or fewer towers per device" : "");
-    nccl_leave(c);
-    return st;
-}
-
-/* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
-static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what)
-{
-    Status st = comm_look(c->control, wait);
-    if (st == OK && wait->left_ms > 0) return OK;
-    nccl_leave(c);
-    return st != OK ? st
-                    : FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what,
-                           comm->config.place.rank, (double)comm->config.timeout_ms / 1000);
-}
-
-Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
-{
-    CommWait wait = {0};
-    for (int polls = 0; !nccl_failed(result); polls++) {
-        ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
-        if (asked != ncclSuccess) return nccl_fail(c, asked, "ncclCommGetAsyncError");
-        if (result != ncclInProgress) break;
-        if (polls % 64 == 0) {
-            Status st = still_together(comm, c, &wait, what);
-            if (st != OK) return st;
-        }
-        pause_between(polls);
-    }
-    return result == ncclSuccess ? OK : nccl_fail(c, result, what);
-}
-
-Status nccl_cuda_check(NcclComm *c, cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess) return OK;
-    nccl_leave(c);
-    return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
-}
-
-Status nccl_fail_left(const Comm *comm)
-{
-    return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
-}
-
-/* An error that the communicator has found by itself. */
-static Status error_ask(NcclComm *c, const char *what)
-{
-    ncclResult_t result = ncclSuccess, asked = c->nccl ? ncclCommGetAsyncError(c->nccl, &result) : ncclSuccess;
-    if (asked == ncclSuccess && !nccl_failed(result)) return OK;
-    return nccl_fail(c, asked != ncclSuccess ? asked : result, what);
-}
-
-Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what)
-{
-    CommWait wait = {0};
-    for (int polls = 0;; polls++) {
-        cudaError_t error = cudaEventQuery(c->done);
-        if (error != cudaErrorNotReady) return nccl_cuda_check(c, error, "cudaEventQuery of a collective");
-        (void)cudaGetLastError(); /* clears it for the check after the next launch */
-        if (polls % 64 == 0) {
-            TRY(still_together(comm, c, &wait, what));
-            TRY(error_ask(c, what));
-        }
-        pause_between(polls);
-    }
-}
 
 /* ---- the other collectives, between the hosts' processors */
 
@@ -192,14 +87,11 @@ static Status nccl_barrier(Comm *comm)
     return comm_barrier(((NcclComm *)comm->impl)->control);
 }
 
-static Status nccl_look(Comm *comm, CommWait *wait)
+static void nccl_end(NcclComm *c)
 {
-    NcclComm *c = comm->impl;
-    Status st = comm_look(c->control, wait);
-    if (st != OK) nccl_leave(c);
-    TRY(st);
-    if (c->left) return nccl_fail_left(comm);
-    return error_ask(c, "the sum over the towers (ncclCommGetAsyncError)");
+    c->left = true;
+    if (c->nccl) ncclCommAbort(c->nccl);
+    c->nccl = NULL;
 }
 
 static void nccl_abort(Comm *comm)
@@ -380,24 +272,17 @@ static Status op_open(Comm *comm, NcclComm *c)
                        "ncclRedOpCreatePreMulSum");
 }
 
-static Status control_open(const CommConfig *config, CommShared *shared, Comm **made)
-{
-    if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
-    if (!config->master) return comm_mpi_open(config, shared, made);
-    return comm_hosts_open(config, shared, link_star_open, made);
-}
-
-Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
+Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device, Comm *control, Comm **made)
 {
     Status st = OK;
     Comm *comm = NULL;
     const CommSpace space = comm_space(config);
     NcclComm *c = calloc(1, sizeof *c);
-    if (!c) return FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank);
+    if (!c) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the communicator of rank %d", config->place.rank));
+    c->control = control;
     c->shared = shared;
     c->process = group_rank(&config->place);
     c->device = device;
-    TRY_OUT(control_open(config, shared, &c->control));
     TRY_OUT(memory_open(config, c));
     if (config->ordered) TRY_OUT(ranks_learn(config, c));
     TRY_OUT(comm_create(config, &nccl_ops, c, &comm));
@@ -408,7 +293,8 @@ Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *devi
     *made = comm;
     return OK;
 out:
-    comm_abort(c->control); /* the others learn of it, and do not wait for this rank until their deadline */
+    comm_abort(control); /* the others learn of it, and do not wait for this rank until their deadline */
+    if (!c) comm_close(control);
     nccl_destroy(c);
     free(comm);
     return st;

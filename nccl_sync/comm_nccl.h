@@ -59,8 +59,9 @@ static inline bool nccl_failed(ncclResult_t result)
     return result != ncclSuccess && result != ncclInProgress;
 }
 
-/* Both leave the communicator in an error. nccl_settle waits until a call has ended, whatever the call itself returned:
- * some return ncclSuccess from a communicator that does not block while a thread of the library still works on them. */
+/* comm_nccl_wait.c. Both leave the communicator in an error. nccl_settle waits until a call has ended, whatever the call
+ * itself returned: some return ncclSuccess from a communicator that does not block while a thread of the library still works
+ * on them. */
 NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);
 NODISCARD Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what);
 
@@ -68,6 +69,7 @@ NODISCARD Status nccl_cuda_check(NcclComm *c, cudaError_t error, const char *wha
 NODISCARD Status nccl_fail_left(const Comm *comm); /* a call after an error */
 /* Waits until the last collective has ended on the device. */
 NODISCARD Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what);
+NODISCARD Status nccl_look(Comm *comm, CommWait *wait); /* as comm_look */
 
 /* comm_nccl_sum.c */
 NODISCARD Status nccl_allreduce_begin(Comm *comm, int tower, size_t first, float *from, size_t count);

@@ -58,4 +58,9 @@ void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_n
 /* The last sign of progress of all ranks but this process of the group. */
 int64_t comm_shared_progress_of_others(const CommShared *shared, int process);
 
+/* In builds with CUDA. `control`, between the processors of these processes, belongs to the new one, and is closed if this
+ * fails. */
+NODISCARD Status comm_nccl_open(const CommConfig *config, CommShared *shared, Device *device, Comm *control,
+                                Comm **made);
+
 NODISCARD Status comm_create(const CommConfig *config, const CommOps *ops, void *impl, Comm **made);

@@ -1,5 +1,10 @@
-/* How much memory a communicator takes: planned before the device is filled. */
+/* The memory of a communicator: how much it takes, planned before the device is filled, and what NCCL knows of it. */
 #include "nccl_sync/comm_ops.h"
+
+#ifndef TOWERS_HAVE_CUDA
+#pragma weak comm_nccl_memory_create /* nobody calls these: no device is one of NCCL's */
+#pragma weak comm_nccl_memory_destroy
+#endif
 
 /* The last tower's gradients become the sum in place. The gradients of a rank's other towers are overwritten by then, so
  * their sum has a buffer; with `ordered` every tower's contribution has one. */
@@ -47,4 +52,25 @@ size_t comm_library_bytes(const Backend *backend, const CommConfig *config, bool
     if (added > most) added = most;
     if (local > SWITCH_GPUS) local = SWITCH_GPUS;
     return channels * (rings ? 1 : 3) * ((received + UNIT - 1) / UNIT * UNIT + UNIT) + added * local * SWITCH;
+}
+
+/* ---- memory that NCCL knows */
+
+Status comm_memory_create(Device *device, size_t bytes, CommMemory *made)
+{
+    const Backend *backend = device->backend;
+    *made = (CommMemory){0};
+    made->special = backend->nccl && comm_nccl_memory_create(bytes, &made->data);
+    if (!made->special) return backend->alloc(device, bytes, &made->data);
+    Status st = backend->fill(device, made->data, 0, bytes / sizeof(float));
+    if (st == OK) st = backend->finish(device, STREAM_COMPUTE);
+    if (st != OK) comm_memory_destroy(device, made);
+    return st;
+}
+
+void comm_memory_destroy(Device *device, CommMemory *memory)
+{
+    if (memory->data && memory->special) comm_nccl_memory_destroy(memory->data);
+    if (memory->data && !memory->special) device->backend->release(device, memory->data);
+    *memory = (CommMemory){0};
 }

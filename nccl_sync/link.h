@@ -42,9 +42,6 @@ enum { LINK_REQUESTS = 64 }; /* in progress at a time */
 typedef Status (*LinkOpen)(const CommConfig *config, Link **made);
 NODISCARD Status comm_hosts_open(const CommConfig *config, CommShared *shared, LinkOpen link_open, Comm **made);
 
-/* With MPI; ERR_UNSUPPORTED in builds without it. */
-NODISCARD Status comm_mpi_open(const CommConfig *config, CommShared *shared, Comm **made);
-
 /* In builds with MPI. Initializes MPI, in a leader. */
 NODISCARD Status link_mpi_open(const CommConfig *config, Link **made);
 /* Meets the leaders of all groups at config->master. */

@@ -61,7 +61,7 @@ static Status rank_live(const Group *g, int rank, CommShared *shared)
     if (g->on_start) g->on_start(rank);
     TRY(cuda_backend.open(&device_config, &device));
     size_t before = free_bytes(&device);
-    Status st = comm_nccl_open(&config, shared, &device, &comm);
+    Status st = comm_join(&config, shared, &device, &comm);
     if (st == OK && getenv("NCCL_SOCKET_IFNAME")) st = FAIL(ERR_INTERNAL, "NCCL does not choose its interfaces itself");
     g->seen->taken[rank] = before - free_bytes(&device);
     g->seen->planned[rank] = comm_bytes(&cuda_backend, &config);

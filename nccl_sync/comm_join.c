@@ -1,0 +1,82 @@
+/* Joins a process to those of its run: chooses the communicator that its device, its groups and this build allow. What
+ * else the build decides is here, too. */
+#include "nccl_sync/comm_ops.h"
+#include "nccl_sync/comm_record.h"
+#include "nccl_sync/link_carried.h"
+
+#include <unistd.h>
+
+#ifndef TOWERS_HAVE_CUDA
+#pragma weak comm_nccl_open /* nobody calls it: no device is one of NCCL's */
+#endif
+
+static Status mpi_join(const CommConfig *config, CommShared *shared, Comm **made)
+{
+#ifdef TOWERS_HAVE_MPI
+    return comm_hosts_open(config, shared, config->carrier ? link_carried_open : link_mpi_open, made);
+#else
+    (void)shared, (void)made;
+    return FAIL(ERR_UNSUPPORTED,
+                "tower processes of %d hosts, started by MPI, need MPI, which this build does not have: install "
+                "libopenmpi-dev or libmpich-dev, then configure and build again; or use one host",
+                config->place.groups);
+#endif
+}
+
+Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
+{
+#ifdef TOWERS_HAVE_MPI
+    return carrier_start(link_mpi_open, place, control, made);
+#else
+    (void)place, (void)control;
+    *made = NULL; /* mpi_join says what is missing */
+    return OK;
+#endif
+}
+
+/* Between processors; NCCL uses it beside its own collectives, and needs no MPI for that. */
+static Status processors_join(const CommConfig *config, CommShared *shared, bool nccl, Comm **made)
+{
+    if (config->place.groups <= 1) return comm_shm_open(config, shared, made);
+    if (nccl && config->master) return comm_hosts_open(config, shared, link_star_open, made);
+    return mpi_join(config, shared, made);
+}
+
+Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
+{
+    Comm *comm;
+    TRY(processors_join(config, shared, device->backend->nccl, &comm));
+    if (device->backend->nccl) TRY(comm_nccl_open(config, shared, device, comm, &comm));
+    comm_record_in(comm, shared);
+    *made = comm;
+    return OK;
+}
+
+/* ---- what else depends on the build */
+
+bool comm_mpi_text(char *text, size_t bytes)
+{
+#ifdef TOWERS_HAVE_MPI
+    link_mpi_text(text, bytes);
+    return true;
+#else
+    if (bytes) *text = 0;
+    return false;
+#endif
+}
+
+_Noreturn void comm_exit(int code)
+{
+#ifdef TOWERS_HAVE_MPI
+    link_mpi_exit(code);
+#else
+    _exit(code);
+#endif
+}
+
+#ifndef TOWERS_HAVE_CUDA
+void comm_nccl_text(char *text, size_t bytes)
+{
+    if (bytes) *text = 0;
+}
+#endif

@@ -1,0 +1,107 @@
+/* Waiting for NCCL without blocking in it, and its errors; see comm_nccl.c. */
+#include "kernels/clock.h"
+#include "nccl_sync/comm_nccl.h"
+
+enum { POLL_NS = 20000, SPINS = 200 };
+
+static void pause_between(int polls)
+{
+    struct timespec t = {.tv_nsec = POLL_NS};
+    if (polls > SPINS) nanosleep(&t, NULL);
+}
+
+static void nccl_leave(NcclComm *c)
+{
+    c->left = true;
+    comm_shared_abort(c->shared, c->process);
+}
+
+/* NCCL has no code for a lack of memory, of the device or of the host; its last message tells (CUDACHECK and ncclCalloc write it). A
+ * message may be older than a failure of another rank. */
+static bool lacks_memory(ncclResult_t result, const char *message)
+{
+    bool own = result == ncclUnhandledCudaError || result == ncclSystemError;
+    return own && (strstr(message, "out of memory") || strstr(message, "Failed to malloc"));
+}
+
+Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what)
+{
+    const char *message = ncclGetLastError(c->nccl); /* that of the process, with or without a communicator */
+    bool memory = lacks_memory(result, message);
+    Status st = FAIL(memory ? ERR_MEMORY : ERR_COMM, "NCCL: %s in %s (%s)%s", ncclGetErrorString(result), what, message,
+                     memory ? ": use a smaller batch or fewer towers per device" : "");
+    nccl_leave(c);
+    return st;
+}
+
+/* Which peers a collective waits for is not known: the deadline moves while any of them shows progress. */
+static Status still_together(Comm *comm, NcclComm *c, CommWait *wait, const char *what)
+{
+    Status st = comm_look(c->control, wait);
+    if (st == OK && wait->left_ms > 0) return OK;
+    nccl_leave(c);
+    return st != OK ? st
+                    : FAIL(ERR_COMM, "%s of rank %d did not end within %.1f s (--comm-timeout)", what,
+                           comm->config.place.rank, (double)comm->config.timeout_ms / 1000);
+}
+
+Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *what)
+{
+    CommWait wait = {0};
+    for (int polls = 0; !nccl_failed(result); polls++) {
+        ncclResult_t asked = ncclCommGetAsyncError(c->nccl, &result);
+        if (asked != ncclSuccess) return nccl_fail(c, asked, "ncclCommGetAsyncError");
+        if (result != ncclInProgress) break;
+        if (polls % 64 == 0) {
+            Status st = still_together(comm, c, &wait, what);
+            if (st != OK) return st;
+        }
+        pause_between(polls);
+    }
+    return result == ncclSuccess ? OK : nccl_fail(c, result, what);
+}
+
+Status nccl_cuda_check(NcclComm *c, cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess) return OK;
+    nccl_leave(c);
+    return FAIL(ERR_DEVICE, "CUDA: %s in %s", cudaGetErrorString(error), what);
+}
+
+Status nccl_fail_left(const Comm *comm)
+{
+    return FAIL(ERR_COMM, "rank %d takes part in a collective after it has left the run", comm->config.place.rank);
+}
+
+/* An error that the communicator has found by itself. */
+static Status error_ask(NcclComm *c, const char *what)
+{
+    ncclResult_t result = ncclSuccess, asked = c->nccl ? ncclCommGetAsyncError(c->nccl, &result) : ncclSuccess;
+    if (asked == ncclSuccess && !nccl_failed(result)) return OK;
+    return nccl_fail(c, asked != ncclSuccess ? asked : result, what);
+}
+
+Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what)
+{
+    CommWait wait = {0};
+    for (int polls = 0;; polls++) {
+        cudaError_t error = cudaEventQuery(c->done);
+        if (error != cudaErrorNotReady) return nccl_cuda_check(c, error, "cudaEventQuery of a collective");
+        (void)cudaGetLastError(); /* clears it for the check after the next launch */
+        if (polls % 64 == 0) {
+            TRY(still_together(comm, c, &wait, what));
+            TRY(error_ask(c, what));
+        }
+        pause_between(polls);
+    }
+}
+
+Status nccl_look(Comm *comm, CommWait *wait)
+{
+    NcclComm *c = comm->impl;
+    Status st = comm_look(c->control, wait);
+    if (st != OK) nccl_leave(c);
+    TRY(st);
+    if (c->left) return nccl_fail_left(comm);
+    return error_ask(c, "the sum over the towers (ncclCommGetAsyncError)");
+}
