@@ -1,10 +1,10 @@
-/* Layout: the order of parameters and batch-norm states in the flat arenas; see plan.h.
+/* Layout: the order of parameters and batch-norm states in the flat arenas; see layout.h.
  *
  * The parameters of a phase are in the order in which its list completes their gradients, so that a prefix of them is
  * final as early as possible and can be reduced while the rest is computed; frozen ones, without gradients, come last. A
  * unit is one PARAM, or one PACK with contiguous members; units start at multiples of 16 elements (64 bytes), and the
  * gaps always hold zeros. layout_init.c sets initial values; plan.c places the values of a graph. */
-#include "towers/graph/plan.h"
+#include "towers/graph/layout.h"
 
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-/* Starting values of parameters and states; see plan.h.
+/* Starting values of parameters and states; see layout.h.
  *
  * Element i of a parameter takes lane i % 4 of Philox(seed; i / 4, attempt, XXH3-64 of the name), i counted in OHWI
  * order inside the parameter: a value depends only on the seed, the name and its place in the tensor.
@@ -6,7 +6,7 @@
  * within two standard deviations. */
 #include "kernels/philox.h"
 #include "kernels/progress.h"
-#include "towers/graph/plan.h"
+#include "towers/graph/layout.h"
 
 #include <xxhash.h>
 

@@ -1,4 +1,4 @@
-/* Internals of a Graph, for the files of this folder that append to it or rewrite it (graph.c, grad.c, pass_*.c).
+/* Internals of a Graph, for the files of this folder that append to it or rewrite it (graph.c, rules.c, grad.c, pass_*.c).
  *
  * Values are numbered from 1; values[0] stands for "none". Names are owned by the graph and never move, so they may be
  * shared between ops, values and a rewritten list. Pointers into `ops` and `values` are valid until the next append. */
@@ -27,6 +27,7 @@ struct Graph {
 
 /* Append without checking shapes. On failure the graph has failed, and the result is Value 0, -1 or "". */
 Value list_value(Graph *g, const ValueInfo *info);
+int list_op(Graph *g, const Op *op);
 const char *list_text(Graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Fails without prepending the scope, for messages that name their layer. */

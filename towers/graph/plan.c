@@ -3,9 +3,10 @@
  *
  * Until an arena is bound, its operands have fake addresses: prepare may only test whether operands exist and compare
  * addresses inside an arena. Binding adds the base to a list of (pointer, offset) made once. */
-#include "towers/graph/plan_internal.h"
+#include "towers/graph/plan.h"
 
 #include "kernels/progress.h"
+#include "towers/graph/plan_internal.h"
 
 #include <errno.h>
 

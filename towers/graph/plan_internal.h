@@ -2,7 +2,8 @@
  * plan_place.c). */
 #pragma once
 
-#include "towers/graph/plan.h"
+#include "kernels/backend.h"
+#include "towers/graph/layout.h"
 
 /* Operand `in` of op `op` reads the value. */
 typedef struct Use {

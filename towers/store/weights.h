@@ -3,7 +3,7 @@
  * rank 1. Outputs that become a map are in CHW order, too (that of PyTorch's view). */
 #pragma once
 
-#include "towers/graph/plan.h"
+#include "towers/graph/layout.h"
 #include "towers/store/safetensors.h"
 
 /* A file of weights that its user names: safetensors, or torch.save's (torch_file.h), told apart by its first bytes. */
