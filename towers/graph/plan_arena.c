@@ -17,7 +17,8 @@ static const ValueInfo *value_info(const Assign *a, int32_t id)
     return graph_value(a->alias->graph, (Value){id});
 }
 
-static Status check_entry(const LayoutEntry *entry, const ValueInfo *info, const char *what)
+/* The first element of an entry of the layout, which must be of this value. */
+static Status find_entry(const LayoutEntry *entry, const ValueInfo *info, const char *what, size_t *first)
 {
     if (!entry)
         return FAIL(ERR_ARG,
@@ -30,15 +31,13 @@ static Status check_entry(const LayoutEntry *entry, const ValueInfo *info, const
     if (info->dtype != DTYPE_F32)
         return FAIL(ERR_INTERNAL, "%s '%s' is %s, but arenas of the layout are f32", what, info->name,
                     dtype_name(info->dtype));
+    *first = entry->first;
     return OK;
 }
 
 static Status find_param(const Assign *a, const ValueInfo *info, size_t *first)
 {
-    const LayoutEntry *entry = layout_param(a->layout, info->name);
-    TRY(check_entry(entry, info, "parameter"));
-    *first = entry->first;
-    return OK;
+    return find_entry(layout_param(a->layout, info->name), info, "parameter", first);
 }
 
 static Status find_pack(const Assign *a, const ValueInfo *info, size_t *first)
@@ -60,17 +59,12 @@ static Status find_pack(const Assign *a, const ValueInfo *info, size_t *first)
 
 static Status find_parameters(const Assign *a, const ValueInfo *info, size_t *first)
 {
-    if (info->role == ROLE_PACK) TRY(find_pack(a, info, first));
-    if (info->role == ROLE_PARAM) TRY(find_param(a, info, first));
-    return OK;
+    return info->role == ROLE_PACK ? find_pack(a, info, first) : find_param(a, info, first);
 }
 
 static Status find_state(const Assign *a, const ValueInfo *info, size_t *first)
 {
-    const LayoutEntry *entry = layout_state(a->layout, info->name);
-    TRY(check_entry(entry, info, "state"));
-    *first = entry->first;
-    return OK;
+    return find_entry(layout_state(a->layout, info->name), info, "state", first);
 }
 
 static void append(const Assign *a, int32_t id, Arena arena)

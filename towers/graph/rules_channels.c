@@ -3,6 +3,14 @@
  * a PAD. */
 #include "towers/graph/rules.h"
 
+/* The gradient is an op of dy alone, with the shape of the operand. */
+#define GRADIENT_OF_DY(name, KIND)                                                                                     \
+    void grad_##name(GradCall *c)                                                                                      \
+    {                                                                                                                  \
+        Shape x = grad_shape(c, 0);                                                                                    \
+        grad_give(c, 0, grad_op(c, OP_##KIND, "dx", OPERANDS(c->dy[0]), NULL, &x));                                    \
+    }
+
 void shape_concat(ShapeCall *c)
 {
     Shape y = c->in[0];
@@ -52,11 +60,7 @@ void shape_reshape(ShapeCall *c)
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
-void grad_reshape(GradCall *c)
-{
-    Shape x = grad_shape(c, 0);
-    grad_give(c, 0, grad_op(c, OP_RESHAPE, "dx", OPERANDS(c->dy[0]), NULL, &x));
-}
+GRADIENT_OF_DY(reshape, RESHAPE)
 
 void shape_pad(ShapeCall *c)
 {
@@ -97,11 +101,7 @@ void shape_sum_to(ShapeCall *c)
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
-void grad_sum_to(GradCall *c)
-{
-    Shape x = grad_shape(c, 0);
-    grad_give(c, 0, grad_op(c, OP_SPREAD_TO, "dx", OPERANDS(c->dy[0]), NULL, &x));
-}
+GRADIENT_OF_DY(sum_to, SPREAD_TO)
 
 void shape_spread_to(ShapeCall *c)
 {
@@ -112,22 +112,14 @@ void shape_spread_to(ShapeCall *c)
     rule_out(c, 0, NULL, y, c->dtype[0]);
 }
 
-void grad_spread_to(GradCall *c)
-{
-    Shape x = grad_shape(c, 0);
-    grad_give(c, 0, grad_op(c, OP_SUM_TO, "dx", OPERANDS(c->dy[0]), NULL, &x));
-}
+GRADIENT_OF_DY(spread_to, SUM_TO)
 
 void shape_channel_sum(ShapeCall *c)
 {
     rule_out(c, 0, NULL, shape_vector(c->in[0].c), DTYPE_F32);
 }
 
-void grad_channel_sum(GradCall *c)
-{
-    Shape x = grad_shape(c, 0);
-    grad_give(c, 0, grad_op(c, OP_CHANNEL_SPREAD, "dx", OPERANDS(c->dy[0]), NULL, &x));
-}
+GRADIENT_OF_DY(channel_sum, CHANNEL_SPREAD)
 
 void shape_channel_spread(ShapeCall *c)
 {
@@ -137,7 +129,4 @@ void shape_channel_spread(ShapeCall *c)
     rule_out(c, 0, NULL, y, graph_options(c->g)->compute);
 }
 
-void grad_channel_spread(GradCall *c)
-{
-    grad_give(c, 0, grad_op(c, OP_CHANNEL_SUM, "dx", OPERANDS(c->dy[0]), NULL, NULL));
-}
+GRADIENT_OF_DY(channel_spread, CHANNEL_SUM)

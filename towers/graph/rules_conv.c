@@ -58,63 +58,6 @@ void shape_conv_dw(ShapeCall *c)
     rule_out(c, 0, NULL, w, DTYPE_F32);
 }
 
-static OpAttr without_relu(const GradCall *c)
-{
-    OpAttr attr = {.conv.window = c->op.attr.conv.window};
-    return attr;
-}
-
-/* Contributions to operands of a convolution, whichever of the three kinds the op is. */
-static void give_conv(GradCall *c, int i, Value x, Value w)
-{
-    OpAttr attr = without_relu(c);
-    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_CONV, "dy", OPERANDS(x, w), &attr, NULL));
-}
-
-static void give_conv_dw(GradCall *c, int i, Value x, Value dy)
-{
-    OpAttr attr = without_relu(c);
-    Shape w = grad_shape(c, i);
-    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_CONV_DW, "dw", OPERANDS(x, dy), &attr, &w));
-}
-
-/* Adding inside the kernel is free for a 1x1 convolution (a matrix product); others would need an extra pass. */
-static void give_conv_dx(GradCall *c, int i, Value dy, Value w)
-{
-    OpAttr attr = without_relu(c);
-    Shape x = grad_shape(c, i);
-    if (!grad_wanted(c, i)) return;
-    Value acc = window_is_point(&attr.conv.window) ? grad_take(c, i) : (Value){0};
-    grad_give(c, i, grad_op(c, OP_CONV_DX, "dx", OPERANDS(dy, w, acc), &attr, &x));
-}
-
-static void give_bias(GradCall *c, int i, Value dy)
-{
-    if (c->op.in[i].id && grad_wanted(c, i))
-        grad_give(c, i, grad_op(c, OP_CHANNEL_SUM, "db", OPERANDS(dy), NULL, NULL));
-}
-
-void grad_conv(GradCall *c)
-{
-    Value dy = c->op.attr.conv.relu ? grad_before_relu(c) : c->dy[0];
-    give_bias(c, 2, dy);
-    give_conv_dw(c, 1, c->op.in[0], dy);
-    give_conv_dx(c, 0, dy, c->op.in[1]);
-}
-
-void grad_conv_dx(GradCall *c)
-{
-    give_conv_dw(c, 1, c->dy[0], c->op.in[0]);
-    give_conv(c, 0, c->dy[0], c->op.in[1]);
-    grad_give(c, 2, c->dy[0]);
-}
-
-void grad_conv_dw(GradCall *c)
-{
-    give_conv(c, 1, c->op.in[0], c->dy[0]);
-    give_conv_dx(c, 0, c->op.in[1], c->dy[0]);
-}
-
 /* ---- dense */
 
 static void dense_fits(ShapeCall *c, Shape x, Shape w, Shape y)
@@ -154,39 +97,62 @@ void shape_dense_dw(ShapeCall *c)
     rule_out(c, 0, NULL, w, DTYPE_F32);
 }
 
-static void give_dense(GradCall *c, int i, Value x, Value w)
+/* ---- gradients */
+
+/* The gradient of operand i by an op of `kind`: y of x and w, dx of dy and w, or dw of x and dy. Adding inside the kernel
+ * is free for a 1x1 convolution (a matrix product); others would need an extra pass. */
+static void give(GradCall *c, int i, OpKind kind, const char *name, Value a, Value b)
 {
-    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_DENSE, "dy", OPERANDS(x, w), NULL, NULL));
+    if (!grad_wanted(c, i)) return;
+    bool conv = kind == OP_CONV || kind == OP_CONV_DX || kind == OP_CONV_DW;
+    OpAttr attr = {.conv.window = c->op.attr.conv.window}; /* without the ReLU */
+    Shape shape = grad_shape(c, i);
+    Value acc = kind == OP_CONV_DX && window_is_point(&attr.conv.window) ? grad_take(c, i) : (Value){0};
+    grad_give(c, i, grad_op(c, kind, name, OPERANDS(a, b, acc), conv ? &attr : NULL, &shape));
 }
 
-static void give_dense_dx(GradCall *c, int i, Value dy, Value w)
+static void give_bias(GradCall *c, Value dy)
 {
-    Shape x = grad_shape(c, i);
-    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_DENSE_DX, "dx", OPERANDS(dy, w), NULL, &x));
+    if (grad_wanted(c, 2)) grad_give(c, 2, grad_op(c, OP_CHANNEL_SUM, "db", OPERANDS(dy), NULL, NULL));
 }
 
-static void give_dense_dw(GradCall *c, int i, Value x, Value dy)
+void grad_conv(GradCall *c)
 {
-    Shape w = grad_shape(c, i);
-    if (grad_wanted(c, i)) grad_give(c, i, grad_op(c, OP_DENSE_DW, "dw", OPERANDS(x, dy), NULL, &w));
+    Value dy = c->op.attr.conv.relu ? grad_before_relu(c) : c->dy[0];
+    give_bias(c, dy);
+    give(c, 1, OP_CONV_DW, "dw", c->op.in[0], dy);
+    give(c, 0, OP_CONV_DX, "dx", dy, c->op.in[1]);
+}
+
+void grad_conv_dx(GradCall *c)
+{
+    give(c, 1, OP_CONV_DW, "dw", c->dy[0], c->op.in[0]);
+    give(c, 0, OP_CONV, "dy", c->dy[0], c->op.in[1]);
+    grad_give(c, 2, c->dy[0]);
+}
+
+void grad_conv_dw(GradCall *c)
+{
+    give(c, 1, OP_CONV, "dy", c->op.in[0], c->dy[0]);
+    give(c, 0, OP_CONV_DX, "dx", c->op.in[1], c->dy[0]);
 }
 
 void grad_dense(GradCall *c)
 {
     Value dy = c->op.attr.dense.relu ? grad_before_relu(c) : c->dy[0];
-    give_bias(c, 2, dy);
-    give_dense_dw(c, 1, c->op.in[0], dy);
-    give_dense_dx(c, 0, dy, c->op.in[1]);
+    give_bias(c, dy);
+    give(c, 1, OP_DENSE_DW, "dw", c->op.in[0], dy);
+    give(c, 0, OP_DENSE_DX, "dx", dy, c->op.in[1]);
 }
 
 void grad_dense_dx(GradCall *c)
 {
-    give_dense_dw(c, 1, c->dy[0], c->op.in[0]);
-    give_dense(c, 0, c->dy[0], c->op.in[1]);
+    give(c, 1, OP_DENSE_DW, "dw", c->dy[0], c->op.in[0]);
+    give(c, 0, OP_DENSE, "dy", c->dy[0], c->op.in[1]);
 }
 
 void grad_dense_dw(GradCall *c)
 {
-    give_dense(c, 1, c->op.in[0], c->dy[0]);
-    give_dense_dx(c, 0, c->op.in[1], c->dy[0]);
+    give(c, 1, OP_DENSE, "dy", c->op.in[0], c->dy[0]);
+    give(c, 0, OP_DENSE_DX, "dx", c->op.in[1], c->dy[0]);
 }

@@ -72,30 +72,27 @@ void shape_sigmoid_loss_dx(ShapeCall *c)
 }
 
 /* Only the loss itself can be differentiated. */
-static bool of_the_loss(GradCall *c)
+static void give_loss(GradCall *c, OpKind kind)
 {
-    if (!c->dy[1].id && !c->dy[2].id) return true;
-    graph_fail(c->g, ERR_UNSUPPORTED, "%s: the probabilities and correct counts of %s have no gradient rule",
-               c->op.name, op_name(c->op.kind));
-    return false;
+    const Op *op = &c->op;
+    if (c->dy[1].id || c->dy[2].id) {
+        graph_fail(c->g, ERR_UNSUPPORTED, "%s: the probabilities and correct counts of %s have no gradient rule",
+                   op->name, op_name(op->kind));
+        return;
+    }
+    Value in[] = {op->out[1], op->in[1], c->dy[0], op->in[2], op->in[3]};
+    grad_give(c, 0, grad_op(c, kind, "dx", in, 5, &op->attr, NULL));
+}
+
+void grad_softmax_loss(GradCall *c)
+{
+    give_loss(c, OP_SOFTMAX_LOSS_DX);
 }
 
 void grad_sigmoid_loss(GradCall *c)
 {
-    const Op *op = &c->op;
-    if (!of_the_loss(c)) return;
-    const Value in[] = {op->out[1], op->in[1], c->dy[0], op->in[2], op->in[3]};
-    grad_give(c, 0, grad_op(c, OP_SIGMOID_LOSS_DX, "dx", in, op->in[3].id ? 5 : 4, &op->attr, NULL));
+    give_loss(c, OP_SIGMOID_LOSS_DX);
 }
 
 NO_GRADIENT(sigmoid_loss_dx)
-
-void grad_softmax_loss(GradCall *c)
-{
-    const Op *op = &c->op;
-    if (!of_the_loss(c)) return;
-    const Value in[] = {op->out[1], op->in[1], c->dy[0], op->in[2]};
-    grad_give(c, 0, grad_op(c, OP_SOFTMAX_LOSS_DX, "dx", in, op->in[2].id ? 4 : 3, &op->attr, NULL));
-}
-
 NO_GRADIENT(softmax_loss_dx)

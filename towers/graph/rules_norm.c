@@ -45,10 +45,7 @@ void shape_norm_fold(ShapeCall *c)
     rule_out(c, 1, "bias", shape_vector(c->in[0].n), DTYPE_F32);
 }
 
-void grad_norm_fold(GradCall *c)
-{
-    grad_no_rule(c);
-}
+NO_GRADIENT(norm_fold)
 
 void grad_batchnorm(GradCall *c)
 {
