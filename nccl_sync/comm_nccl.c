@@ -25,12 +25,7 @@
 #define HAS_ROOTS (ncclCommInitRankScalable != NULL)
 #else
 #define HAS_ROOTS false
-static ncclResult_t ncclCommInitRankScalable(ncclComm_t *made, int ranks, int rank, int count, ncclUniqueId *ids,
-                                             ncclConfig_t *config)
-{
-    (void)made, (void)ranks, (void)rank, (void)count, (void)ids, (void)config;
-    return ncclInvalidUsage;
-}
+#define ncclCommInitRankScalable nccl_lacks
 #endif
 
 enum {

@@ -12,6 +12,13 @@
 typedef void *ncclWindow_t;
 #endif
 
+/* In the place of functions that a header of NCCL before them lacks, whatever their arguments. */
+static inline ncclResult_t nccl_lacks(const void *argument, ...)
+{
+    (void)argument;
+    return ncclInvalidUsage;
+}
+
 enum { REGISTERED_MAX = 4, RANGES_MAX = BUCKETS_MAX + 8 };
 
 /* How a piece of memory is registered with NCCL. */

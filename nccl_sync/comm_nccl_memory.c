@@ -17,26 +17,10 @@
 #define HAS_MEMORY (ncclMemAlloc && ncclMemFree && ncclCommRegister && ncclCommDeregister)
 #else
 #define HAS_MEMORY false
-static ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
-{
-    (void)memory, (void)bytes;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclMemFree(void *memory)
-{
-    (void)memory;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
-{
-    (void)comm, (void)memory, (void)bytes, (void)handle;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    (void)comm, (void)handle;
-    return ncclInvalidUsage;
-}
+#define ncclMemAlloc nccl_lacks
+#define ncclMemFree nccl_lacks
+#define ncclCommRegister nccl_lacks
+#define ncclCommDeregister nccl_lacks
 #endif
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
@@ -46,16 +30,8 @@ static ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 #else
 #define HAS_WINDOWS false
 #define NCCL_WIN_COLL_SYMMETRIC 1
-static ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
-{
-    (void)comm, (void)memory, (void)bytes, (void)window, (void)flags;
-    return ncclInvalidUsage;
-}
-static ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
-{
-    (void)comm, (void)window;
-    return ncclInvalidUsage;
-}
+#define ncclCommWindowRegister nccl_lacks
+#define ncclCommWindowDeregister nccl_lacks
 #endif
 
 bool nccl_library_is(int version)
