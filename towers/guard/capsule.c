@@ -380,7 +380,6 @@ void capsule_close(Capsule *capsule)
 static Status weights_read(const Capsule *capsule, Replica *r)
 {
     Status st = OK;
-    const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements, states = r->layout->state_elements;
     WeightMap map = weight_map(r->layout);
     float *host = calloc(params + states + 1, sizeof *host);
@@ -388,9 +387,7 @@ static Status weights_read(const Capsule *capsule, Replica *r)
         return FAIL(ERR_MEMORY, "no memory for the weights of '%s' (%zu MiB)", capsule->path,
                     params * sizeof *host >> 20);
     TRY_OUT(weights_unpack_exact(&map, "", capsule->weights, host, host + params));
-    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
-    TRY_OUT(backend->upload(&r->device, r->state[0], host + params, states * sizeof *host));
-    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
+    TRY_OUT(replica_values_set(r, host, host + params));
 out:
     free(host);
     return st;

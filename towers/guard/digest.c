@@ -33,11 +33,9 @@ static int parts_list(const Replica *r, DigestPart parts[PARTS_MAX])
 
 static Status part_fetch(TowerProcess *p, const DigestPart *part)
 {
-    const Backend *backend = p->replica->device.backend;
     const Layout *layout = p->replica->layout;
     size_t elements = part->entries == layout->param_count ? layout->param_elements : layout->trained_elements;
-    TRY(backend->download(&p->replica->device, p->scratch, part->memory, elements * sizeof(float)));
-    return backend->finish(&p->replica->device, STREAM_COMPUTE);
+    return replica_download(p->replica, p->scratch, part->memory, elements * sizeof(float));
 }
 
 static uint64_t entry_digest(const TowerProcess *p, const LayoutEntry *entry, uint64_t seed)
@@ -60,8 +58,7 @@ static Status parts_hash(TowerProcess *p, const DigestPart *parts, int count, ui
         for (int i = 0; i < parts[k].entries; i++)
             TRY_OUT(backend->hash(device, parts[k].memory + entry[i].first, entry[i].count, entry[i].first,
                                   (uint64_t *)memory + k));
-    TRY_OUT(backend->download(device, sums, memory, bytes));
-    TRY_OUT(backend->finish(device, STREAM_COMPUTE));
+    TRY_OUT(replica_download(p->replica, sums, memory, bytes));
     *digest = XXH3_64bits(sums, bytes);
 out:
     backend->release(device, memory);

@@ -104,15 +104,13 @@ static Status tower_give(TowerProcess *p, int tower, int only, int round)
 
 static Status sum_take(TowerProcess *p)
 {
-    const Backend *backend = p->replica->device.backend;
     size_t count = grad_count(p);
     for (int b = 0; b < bucket_count(p); b++) {
         const Bucket *bucket = bucket_at(p, b);
         TRY(comm_allreduce_end(p->comm, bucket->first, grads(p) + bucket->first, bucket->count));
     }
     TRY(comm_allreduce_end(p->comm, count, p->scratch + count, SUM_EXTRAS));
-    TRY(backend->download(&p->replica->device, p->scratch, grads(p), count * sizeof(float)));
-    TRY(backend->finish(&p->replica->device, STREAM_COMPUTE));
+    TRY(replica_download(p->replica, p->scratch, grads(p), count * sizeof(float)));
     if (run_hooks) run_hooks->self_test(p->place.first_tower, ACTIVITY_REDUCE, p->scratch + last_bucket(p)->first);
     return OK;
 }

@@ -35,16 +35,13 @@ static void host_scan(const void *host, Dtype dtype, Shape shape, int64_t pitch,
     scan->mean = finite ? sum / (double)finite : NAN;
 }
 
-static Status device_scan(Device *device, const Tensor *t, TensorScan *scan, int *samples)
+static Status device_scan(Replica *r, const Tensor *t, TensorScan *scan, int *samples)
 {
-    Status st = OK;
     size_t bytes = (size_t)((shape_pixels(t->shape) - 1) * t->pitch + t->shape.c) * dtype_bytes(t->dtype);
     void *host = calloc(1, bytes);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the copy of a tensor (%zu MiB)", bytes >> 20);
-    TRY_OUT(device->backend->download(device, host, t->data, bytes));
-    TRY_OUT(device->backend->finish(device, STREAM_COMPUTE));
-    host_scan(host, t->dtype, t->shape, t->pitch, scan, samples);
-out:
+    Status st = replica_download(r, host, t->data, bytes);
+    if (st == OK) host_scan(host, t->dtype, t->shape, t->pitch, scan, samples);
     free(host);
     return st;
 }
@@ -79,8 +76,7 @@ static Status arena_scan(Replica *r, const float *arena, const LayoutEntry *entr
     if (!host)
         return FAIL(ERR_MEMORY, "no memory for the host copy of the %s (%zu MiB)", label,
                     elements * sizeof *host >> 20);
-    TRY_OUT(r->device.backend->download(&r->device, host, arena, elements * sizeof *host));
-    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+    TRY_OUT(replica_download(r, host, arena, elements * sizeof *host));
     for (int i = 0; i < count && found->place == FOUND_NOTHING; i++) {
         TensorScan scan;
         char tensor[sizeof found->tensor];
@@ -169,7 +165,7 @@ static Status output_look(const TraceJob *job, Program *program, int op, int out
     if (!call->out[out].data || info->dtype == DTYPE_U8 || info->dtype == DTYPE_I32) return OK;
     layer_name(program, op, layer, sizeof layer);
     TraceRow row = {op, place_of(program, op), call, layer, info->name, info->shape, info->dtype, {0}};
-    TRY(device_scan(&job->replica->device, &call->out[out], &row.scan,
+    TRY(device_scan(job->replica, &call->out[out], &row.scan,
                     (info->role == ROLE_TEMP && info->shape.n == program->n) ? &samples : NULL));
     if (job->row) job->row(job->context, &row);
     if (row.scan.bad == 0) return OK;

@@ -206,6 +206,11 @@ static inline int job_group_processes(const TrainJob *job)
     return job->processes / job_groups(job);
 }
 int job_tower_rank(const TrainJob *job, int tower); /* the process that runs it */
+/* The number of its program. */
+static inline int job_tower_group(const TrainJob *job, int tower)
+{
+    return job_tower_rank(job, tower) / job_group_processes(job);
+}
 /* The place of the process of this rank, and its towers: consecutive ones for each group, and in it for each process. */
 Placement job_placement(const TrainJob *job, int rank);
 /* The transform of images in training, or in evaluation. */

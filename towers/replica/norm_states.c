@@ -33,13 +33,11 @@ static void states_pick(const TowerProcess *p, const Pick *pick, int tower, floa
 static Status states_sum(TowerProcess *p, float **states, Pick pick, float *sum)
 {
     Status st = OK;
-    const Backend *backend = p->replica->device.backend;
     size_t elements = p->replica->layout->state_elements;
     float *mine = calloc(elements, sizeof *mine);
     if (!mine) return FAIL(ERR_MEMORY, "no memory for the statistics of a tower (%zu floats)", elements);
     for (int slot = 0; slot < p->place.local_towers; slot++) {
-        TRY_OUT(backend->download(&p->replica->device, mine, states[slot], elements * sizeof *mine));
-        TRY_OUT(backend->finish(&p->replica->device, STREAM_COMPUTE));
+        TRY_OUT(replica_download(p->replica, mine, states[slot], elements * sizeof *mine));
         states_pick(p, &pick, p->place.first_tower + slot, mine);
         TRY_OUT(comm_allreduce_begin(p->comm, p->place.first_tower + slot, 0, mine, elements));
     }
@@ -182,8 +180,7 @@ Status statistics_export(TowerProcess *p)
     TRY_OUT(states_merge(p, r->ema ? r->ema_state : r->state, merged));
     TRY_OUT(frozen_copy(r, r->ema ? r->ema_state[0] : r->state[0], merged));
     r->fold_stale = true;
-    TRY_OUT(r->device.backend->upload(&r->device, r->eval_state, merged, elements * sizeof *merged));
-    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+    TRY_OUT(replica_upload(r, r->eval_state, merged, elements * sizeof *merged));
 out:
     free(merged);
     return st;

@@ -187,24 +187,40 @@ static void program_bind(const Replica *r, Plan *plan, float *state)
     plan_bind(plan, ARENA_STAT, r->stat[0]);
 }
 
+Status replica_download(Replica *r, void *host, const void *from, size_t bytes)
+{
+    TRY(r->device.backend->download(&r->device, host, from, bytes));
+    return r->device.backend->finish(&r->device, STREAM_COMPUTE);
+}
+
+Status replica_upload(Replica *r, void *to, const void *host, size_t bytes)
+{
+    TRY(r->device.backend->upload(&r->device, to, host, bytes));
+    return r->device.backend->finish(&r->device, STREAM_COMPUTE);
+}
+
+Status replica_values_set(Replica *r, const float *params, const float *states)
+{
+    const Backend *backend = r->device.backend;
+    size_t param_bytes = r->layout->param_elements * sizeof *params,
+           state_bytes = r->layout->state_elements * sizeof *states;
+    for (int t = 0; t < r->config.local; t++) {
+        TRY(backend->upload(&r->device, r->state[t], states, state_bytes));
+        if (r->ema_state[t]) TRY(backend->upload(&r->device, r->ema_state[t], states, state_bytes));
+    }
+    if (r->ema) TRY(backend->upload(&r->device, r->ema, params, param_bytes));
+    replica_weights_changed(r);
+    return replica_upload(r, r->arena[ARENA_PARAM], params, param_bytes);
+}
+
 static Status values_start(Replica *r)
 {
-    Status st = OK;
-    const Backend *backend = r->device.backend;
-    size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements * sizeof(float);
-    float *host = calloc(1, params + states + sizeof(float));
-    if (!host) return FAIL(ERR_MEMORY, "no memory for the initial weights (%zu MiB)", (params + states) >> 20);
-    float *host_states = host + r->layout->param_elements;
+    size_t params = r->layout->param_elements, elements = params + r->layout->state_elements;
+    float *host = calloc(elements + 1, sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for the initial weights (%zu MiB)", elements * sizeof *host >> 20);
     layout_init_params(r->layout, r->config.seed, host);
-    layout_init_states(r->layout, host_states);
-    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params));
-    if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, host, params));
-    for (int t = 0; t < r->config.local; t++) {
-        TRY_OUT(backend->upload(&r->device, r->state[t], host_states, states));
-        if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host_states, states));
-    }
-    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
-out:
+    layout_init_states(r->layout, host + params);
+    Status st = replica_values_set(r, host, host + params);
     free(host);
     return st;
 }
@@ -444,10 +460,8 @@ Status replica_read_loss(Replica *r, const Program *program, LossRead *read)
 
 Status replica_square_sum(Replica *r, const float *x, size_t count, double *sum)
 {
-    const Backend *backend = r->device.backend;
-    TRY(backend->square_sum(&r->device, x, count, r->square));
-    TRY(backend->download(&r->device, sum, r->square, sizeof *sum));
-    return backend->finish(&r->device, STREAM_COMPUTE);
+    TRY(r->device.backend->square_sum(&r->device, x, count, r->square));
+    return replica_download(r, sum, r->square, sizeof *sum);
 }
 
 Status replica_l2_term(Replica *r, int phase, double *term)
@@ -504,16 +518,13 @@ float replica_unbias(const Replica *r, size_t i, int64_t samples)
 
 Status replica_statistics_over(Replica *r, int slot, int64_t samples)
 {
-    Status st = OK;
     size_t elements = r->layout->state_elements;
     if (r->unbias_over[slot] == samples) return OK;
     float *unbias = calloc(elements + 1, sizeof *unbias);
     if (!unbias) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
     for (size_t i = 0; i < elements; i++) unbias[i] = replica_unbias(r, i, samples);
-    TRY_OUT(r->device.backend->upload(&r->device, r->unbias[slot], unbias, elements * sizeof *unbias));
-    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
-    r->unbias_over[slot] = samples;
-out:
+    Status st = replica_upload(r, r->unbias[slot], unbias, elements * sizeof *unbias);
+    if (st == OK) r->unbias_over[slot] = samples;
     free(unbias);
     return st;
 }

@@ -124,6 +124,11 @@ typedef struct LossRead {
 } LossRead;
 /* Call after the forward pass. */
 NODISCARD Status replica_read_loss(Replica *replica, const Program *program, LossRead *read);
+/* Copies between the host and the device, which have ended when they return. */
+NODISCARD Status replica_download(Replica *replica, void *host, const void *from, size_t bytes);
+NODISCARD Status replica_upload(Replica *replica, void *to, const void *host, size_t bytes);
+/* The weights, with their average, and the running statistics of every tower become these. */
+NODISCARD Status replica_values_set(Replica *replica, const float *params, const float *states);
 /* Sum of squares of f32 device memory. */
 NODISCARD Status replica_square_sum(Replica *replica, const float *x, size_t count, double *sum);
 /* *term (device memory) = the L2 term of a phase's loss: sum over its decayed parameters of w^2 / 2, times weight

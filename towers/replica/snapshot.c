@@ -35,8 +35,7 @@ Status snapshot_pack(TowerProcess *p, const char *prefix, const float *arena, Sn
 {
     Replica *r = p->replica;
     WeightMap map = map_of(p, part);
-    TRY(r->device.backend->download(&r->device, p->scratch, arena, elements_of(r->layout, part) * sizeof(float)));
-    TRY(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+    TRY(replica_download(r, p->scratch, arena, elements_of(r->layout, part) * sizeof(float)));
     return part == SNAPSHOT_STATES ? states_pack(&map, prefix, p->scratch, tracked, list)
                                    : weights_pack(&map, prefix, p->scratch, list);
 }
@@ -53,9 +52,7 @@ static Status arena_unpack(TowerProcess *p, const char *prefix, const SafeTensor
     if (is_root(&p->place))
         TRY(weights_unpack_exact(&map, prefix, file, states ? NULL : p->scratch, states ? p->scratch : NULL));
     TRY(comm_broadcast(p->comm, p->scratch, count * sizeof(float), 0));
-    if (!arena) return OK;
-    TRY(r->device.backend->upload(&r->device, arena, p->scratch, count * sizeof(float)));
-    return r->device.backend->finish(&r->device, STREAM_COMPUTE);
+    return arena ? replica_upload(r, arena, p->scratch, count * sizeof(float)) : OK;
 }
 
 static Status model_pack(TowerProcess *p, WeightList *list)
@@ -164,10 +161,11 @@ static void saving_wait(Saving *s)
     s->threaded = false;
 }
 
+static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
+
 static Status content_copy(TowerProcess *p, Saving *s)
 {
     Replica *r = p->replica;
-    static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     for (int i = 0; i < OPTIMIZER_SLOTS; i++)
         if (r->slot[i]) TRY(snapshot_pack(p, slot_prefix[i], r->slot[i], SNAPSHOT_TRAINED, -1, &s->train));
     if (r->ema) TRY(snapshot_pack(p, "raw.", r->arena[ARENA_PARAM], SNAPSHOT_PARAMS, -1, &s->train));
@@ -305,14 +303,13 @@ static Status slot_read(TowerProcess *p, const char *prefix, const SafeTensors *
 /* `file`: known on rank 0 only. Collective. */
 static Status slot_restore(TowerProcess *p, int slot, const SafeTensors *file)
 {
-    static const char *const prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
     Replica *r = p->replica;
     size_t bytes = r->layout->trained_elements * sizeof(float);
     memset(p->scratch, 0, bytes); /* padding between parameters */
-    if (is_root(&p->place)) TRY(slot_read(p, prefix[slot], file, optimizer_slot_start(&r->config.optimizer, slot)));
+    if (is_root(&p->place))
+        TRY(slot_read(p, slot_prefix[slot], file, optimizer_slot_start(&r->config.optimizer, slot)));
     TRY(comm_broadcast(p->comm, p->scratch, bytes, 0));
-    TRY(r->device.backend->upload(&r->device, r->slot[slot], p->scratch, bytes));
-    return r->device.backend->finish(&r->device, STREAM_COMPUTE);
+    return replica_upload(r, r->slot[slot], p->scratch, bytes);
 }
 
 /* `checkpoint`: NULL on all ranks but 0. Collective. */
@@ -409,14 +406,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
                                 p->scratch, host, absent, sizeof absent));
     TRY_OUT(comm_broadcast(p->comm, p->scratch, params, 0));
     TRY_OUT(comm_broadcast(p->comm, host, states * sizeof *host, 0));
-    TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], p->scratch, params));
-    replica_weights_changed(r);
-    if (r->ema) TRY_OUT(backend->upload(&r->device, r->ema, p->scratch, params));
-    for (int t = 0; states && t < p->place.local_towers; t++) {
-        TRY_OUT(backend->upload(&r->device, r->state[t], host, states * sizeof *host));
-        if (r->ema_state[t]) TRY_OUT(backend->upload(&r->device, r->ema_state[t], host, states * sizeof *host));
-    }
-    TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
+    TRY_OUT(replica_values_set(r, p->scratch, host));
 out:
     free(host);
     return st;

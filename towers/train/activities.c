@@ -24,18 +24,12 @@ static void window_read(const TowerProcess *p, int64_t last, StragglerTimes *tim
     }
 }
 
-/* The number of the program that runs a tower. */
-static int tower_group(const TowerProcess *p, int tower)
-{
-    return job_tower_rank(p->job, tower) / job_group_processes(p->job);
-}
-
 /* "tower 5", or "tower 5 on HOST" in a run of several programs. */
 static void tower_text(const TowerProcess *p, int tower, char *text, size_t bytes)
 {
     const Star *control = p->job->control;
     snprintf(text, bytes, "tower %d%s%s", tower, control ? " on " : "",
-             control ? star_host(control, tower_group(p, tower)) : "");
+             control ? star_host(control, job_tower_group(p->job, tower)) : "");
 }
 
 int64_t activities_vitals(const TowerProcess *p, DeviceVitals *vitals)
@@ -98,7 +92,7 @@ static Status window_check(TowerProcess *p, int64_t step)
     window_read(p, step, times);
     Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);
-    bool elsewhere = found.tower >= 0 && p->place.group != tower_group(p, found.tower);
+    bool elsewhere = found.tower >= 0 && p->place.group != job_tower_group(p->job, found.tower);
     bool loaded = elsewhere ? p->elsewhere_loaded[found.tower] : machine_loaded();
     StragglerChange change = straggler_window(&p->watch, &found, loaded, step);
     if (change != STRAGGLER_SAME) straggler_report(p, change, &was, step);

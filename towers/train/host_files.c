@@ -28,11 +28,6 @@ static void file_name(int rank, const StarFile *file, char *name, size_t bytes)
         snprintf(name, bytes, "rank%d-%s", rank, file->kind == FILE_SAMPLES ? SAMPLES_FILE : BAD_SAMPLES_FILE);
 }
 
-static int tower_program(const TrainJob *job, int tower)
-{
-    return job_tower_rank(job, tower) / job_group_processes(job);
-}
-
 /* ---- receiving */
 
 /* What comes from one rank: a file, and the capsule that it belongs to. */
@@ -106,7 +101,7 @@ static Status file_begin(HostFiles *files, int rank, const StarFile *head, bool 
     in->came = 0;
     *wanted = false;
     bool named = head->kind == FILE_SAMPLES || head->kind == FILE_BAD_SAMPLES;
-    if (!named && (head->tower >= files->job->shares.towers || tower_program(files->job, head->tower) != rank))
+    if (!named && (head->tower >= files->job->shares.towers || job_tower_group(files->job, head->tower) != rank))
         return FAIL(ERR_COMM, "tower %d is not one of its towers", head->tower);
     if (files->taken + head->bytes > RUN_MAX)
         return FAIL(ERR_IO, "the others have sent more than %" PRIu64 " bytes", RUN_MAX);
@@ -309,7 +304,7 @@ static bool name_read(const TrainJob *job, const char *name, StarFile *head)
         return false;
     }
     return !strcmp(name, same) && head->tower >= 0 && head->tower < job->shares.towers && head->step >= 0 &&
-           tower_program(job, head->tower) == job->group;
+           job_tower_group(job, head->tower) == job->group;
 }
 
 Status host_files_send(const TrainJob *job, time_t since)

@@ -309,8 +309,7 @@ static Status trust_events(TowerProcess *p, int64_t step)
     if (!u->trust) return OK;
     OptimizerTrust *trust = calloc((size_t)u->segment_count + 1, sizeof *trust);
     if (!trust) return FAIL(ERR_MEMORY, "no memory for %d trust ratios", u->segment_count);
-    TRY_OUT(r->device.backend->download(&r->device, trust, u->trust, (size_t)u->segment_count * sizeof *trust));
-    TRY_OUT(r->device.backend->finish(&r->device, STREAM_COMPUTE));
+    TRY_OUT(replica_download(r, trust, u->trust, (size_t)u->segment_count * sizeof *trust));
     for (int k = 0; k < u->segment_count; k++) {
         if (!u->segments[k].adapts) continue;
         double ratio = (double)trust[k].ratio;
