@@ -50,10 +50,11 @@ static Status event_write(Events *events, Tfevent__Event *event)
 }
 
 /* An event with one value of a summary. */
-static Status value_write(Events *events, int64_t step, Tfevent__Summary__Value *value)
+static Status value_write(Events *events, int64_t step, const char *tag, Tfevent__Summary__Value *value)
 {
     Tfevent__Summary summary = TFEVENT__SUMMARY__INIT;
     Tfevent__Event event = TFEVENT__EVENT__INIT;
+    value->tag = (char *)tag;
     summary.n_value = 1;
     summary.value = &value;
     event.step = step;
@@ -118,10 +119,9 @@ out:
 Status events_scalar(Events *events, int64_t step, const char *tag, double number)
 {
     Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
-    value.tag = (char *)tag;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
     value.simple_value = (float)number;
-    return value_write(events, step, &value);
+    return value_write(events, step, tag, &value);
 }
 
 /* Upper limits of the buckets: 1e-12 growing by a tenth up to 1e20, then the largest number; the same below 0; 0
@@ -201,10 +201,9 @@ Status events_histogram(Events *events, int64_t step, const char *tag, const His
         histogram.bucket_limit[histogram.n_bucket_limit++] = limits[i];
         histogram.bucket[histogram.n_bucket++] = h->bucket[i];
     }
-    value.tag = (char *)tag;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_HISTO;
     value.histo = &histogram;
-    return value_write(events, step, &value);
+    return value_write(events, step, tag, &value);
 }
 
 /* A string tensor of one element, marked for the text dashboard. */
@@ -223,10 +222,10 @@ Status events_text(Events *events, int64_t step, const char *tag, const char *te
     tensor.n_string_val = 1, tensor.string_val = &data;
     plugin.plugin_name = "text";
     metadata.plugin_data = &plugin;
-    value.tag = (char *)tag, value.metadata = &metadata;
+    value.metadata = &metadata;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_TENSOR;
     value.tensor = &tensor;
-    return value_write(events, step, &value);
+    return value_write(events, step, tag, &value);
 }
 
 Status events_image(Events *events, int64_t step, const char *tag, const uint8_t *pixels, int32_t width, int32_t height,
@@ -241,10 +240,9 @@ Status events_image(Events *events, int64_t step, const char *tag, const uint8_t
     picture.height = height;
     picture.colorspace = channels;
     picture.encoded_image_string = (ProtobufCBinaryData){count, bytes};
-    value.tag = (char *)tag;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_IMAGE;
     value.image = &picture;
-    Status st = value_write(events, step, &value);
+    Status st = value_write(events, step, tag, &value);
     free(bytes);
     return st;
 }

@@ -65,10 +65,17 @@ double series_mean(const double *x, int64_t count)
     return count ? sum / (double)count : NAN;
 }
 
+/* The sum of products of deviations from `mean`, `lag` apart; lag 0: of their squares. */
+static double deviation_sum(const double *x, int64_t count, double mean, int64_t lag)
+{
+    double sum = 0;
+    for (int64_t i = 0; i + lag < count; i++) sum += (x[i] - mean) * (x[i + lag] - mean);
+    return sum;
+}
+
 double series_variance(const double *x, int64_t count)
 {
-    double mean = series_mean(x, count), sum = 0;
-    for (int64_t i = 0; i < count; i++) sum += (x[i] - mean) * (x[i] - mean);
+    double sum = deviation_sum(x, count, series_mean(x, count), 0);
     return count > 1 ? sum / (double)(count - 1) : NAN;
 }
 
@@ -92,22 +99,17 @@ double series_median(double *x, int64_t count)
 
 Scatter series_scatter(double *x, int64_t count)
 {
-    double mean = series_mean(x, count), square = 0;
-    for (int64_t i = 0; i < count; i++) square += (x[i] - mean) * (x[i] - mean);
-    double middle = series_median(x, count);
+    double square = deviation_sum(x, count, series_mean(x, count), 0), middle = series_median(x, count);
     for (int64_t i = 0; i < count; i++) x[i] = fabs(x[i] - middle);
     return (Scatter){sqrt(square) / (double)count, 1.4826 * series_median(x, count)};
 }
 
 double series_inefficiency(const double *x, int64_t count)
 {
-    double mean = series_mean(x, count), variance = 0, g = 1;
-    for (int64_t i = 0; i < count; i++) variance += (x[i] - mean) * (x[i] - mean);
+    double mean = series_mean(x, count), variance = deviation_sum(x, count, mean, 0), g = 1;
     if (!(variance > 0)) return 1;
     for (int64_t lag = 1; lag < count / 3 && (double)lag < 5 * g; lag++) {
-        double sum = 0;
-        for (int64_t i = 0; i + lag < count; i++) sum += (x[i] - mean) * (x[i + lag] - mean);
-        g += 2 * sum / variance;
+        g += 2 * deviation_sum(x, count, mean, lag) / variance;
         if (g < 1) return 1;
     }
     return g;
@@ -122,10 +124,8 @@ static double forgetting_inefficiency(double r, double decay, int64_t count)
 
 static double autocorrelation(const double *x, int64_t count, int64_t lag)
 {
-    double mean = series_mean(x, count), all = 0, sum = 0;
-    for (int64_t i = 0; i < count; i++) all += (x[i] - mean) * (x[i] - mean);
-    for (int64_t i = 0; i + lag < count; i++) sum += (x[i] - mean) * (x[i + lag] - mean);
-    double r = all > 0 ? sum / all : 0;
+    double mean = series_mean(x, count), all = deviation_sum(x, count, mean, 0);
+    double r = all > 0 ? deviation_sum(x, count, mean, lag) / all : 0;
     return r + (1 + 4 * r) / (double)count; /* the estimate is biased low in a short series (Kendall) */
 }
 

@@ -144,18 +144,23 @@ static Status append(PickleValue *to, uint32_t number)
     return ARRAY_ADD(to->item, to->count, "a list of a pickle", number);
 }
 
+/* A value of these items; `what` is it for messages. */
+static Status push_items(Machine *m, PickleKind kind, const uint32_t *items, int32_t count, const char *what)
+{
+    PickleValue value = {.kind = kind, .count = count};
+    if (count) {
+        value.item = malloc((size_t)count * sizeof *items);
+        if (!value.item) return FAIL(ERR_MEMORY, "no memory for %s of a pickle", what);
+        memcpy(value.item, items, (size_t)count * sizeof *items);
+    }
+    Status st = push(m, value);
+    if (st != OK) free(value.item);
+    return st;
+}
+
 static Status push_tuple(Machine *m, int32_t first, int32_t count)
 {
-    PickleValue tuple = {.kind = PICKLE_TUPLE};
-    if (count) {
-        tuple.item = malloc((size_t)count * sizeof *tuple.item);
-        if (!tuple.item) return FAIL(ERR_MEMORY, "no memory for a tuple of a pickle");
-        memcpy(tuple.item, m->stack + first, (size_t)count * sizeof *tuple.item);
-        tuple.count = count;
-    }
-    Status st = push(m, tuple);
-    if (st != OK) free(tuple.item);
-    return st;
+    return push_items(m, PICKLE_TUPLE, m->stack + first, count, "a tuple");
 }
 
 static Status push_top_tuple(Machine *m, int32_t count)
@@ -247,13 +252,7 @@ static Status push_tensor(Machine *m, const PickleValue *args)
                     "'%s': its pickle has a lazily negated or conjugated tensor at offset %zu: save it after "
                     "resolve_neg() or resolve_conj()",
                     m->label, m->op_at);
-    PickleValue tensor = {.kind = PICKLE_TENSOR, .count = 4};
-    tensor.item = malloc(4 * sizeof *tensor.item);
-    if (!tensor.item) return FAIL(ERR_MEMORY, "no memory for a tensor of a pickle");
-    memcpy(tensor.item, args->item, 4 * sizeof *tensor.item);
-    Status st = push(m, tensor);
-    if (st != OK) free(tensor.item);
-    return st;
+    return push_items(m, PICKLE_TENSOR, args->item, 4, "a tensor");
 }
 
 /* OrderedDict(), or as Python 2 wrote it: OrderedDict([[key, value], ...]). */

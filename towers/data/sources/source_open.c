@@ -21,14 +21,12 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
     if (!config->unlabeled && !idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
     bool folder = folder_is_in(path) || ((config->unlabeled || config->whole) && folder_is_flat(path));
     if (!idx_is_in(path) && folder) {
-        char why[STATUS_MESSAGE_BYTES];
         Status st = folder_source_open(config, split, made);
         if (st != ERR_FORMAT || !shards_are_beside_folders(path)) return st;
-        snprintf(why, sizeof why, "%s", status_message());
         return FAIL(
             st,
             "%s; there are shards beside the folders: if these are the data, move the folders away or name the shards",
-            why);
+            status_message());
     }
     if (config->val_split > 0)
         return FAIL(ERR_ARG,
