@@ -77,7 +77,7 @@ static void weights_write(const Graph *g, const char *path)
         const ValueInfo *info = graph_value(g, (Value){id});
         if (info->role == ROLE_PARAM || info->role == ROLE_STATE) tensor_add(&list, info);
     }
-    assert_int_equal(safetensors_write(path, list.tensor, list.count, NULL, 0), OK);
+    assert_int_equal(safetensors_write(path, list.tensor, list.count, NULL, 0, NULL), OK);
     weight_list_clear(&list);
 }
 

@@ -34,7 +34,7 @@ TEST(written_is_read)
     struct stat info;
     sample_make(&sample, 3, 100);
     scratch_path(path, "written.safetensors");
-    assert_int_equal(safetensors_write(path, sample.model, SAMPLE_MODEL, sample.metadata, 2), OK);
+    assert_int_equal(safetensors_write(path, sample.model, SAMPLE_MODEL, sample.metadata, 2, NULL), OK);
     assert_int_equal(safetensors_bytes(sample.model, SAMPLE_MODEL, sample.metadata, 2, &wanted), OK);
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_size, wanted);
@@ -53,7 +53,7 @@ TEST(written_is_read)
     assert_null(safetensors_at(file, SAMPLE_MODEL));
     assert_string_equal(safetensors_metadata(file, "model"), "sample \"quoted\" \xc3\xbc");
     safetensors_close(file);
-    assert_int_equal(safetensors_write(path, sample.model, SAMPLE_MODEL, NULL, 0), ERR_IO); /* it exists */
+    assert_int_equal(safetensors_write(path, sample.model, SAMPLE_MODEL, NULL, 0, NULL), ERR_IO); /* it exists */
     assert_int_equal(safetensors_replace(path, sample.train, SAMPLE_TRAIN, NULL, 0), OK);
     assert_int_equal(safetensors_open(path, &file), OK);
     assert_int_equal(safetensors_count(file), SAMPLE_TRAIN);
@@ -192,7 +192,7 @@ TEST(what_cannot_be_read_back_is_not_written)
     scratch_path(path, "bad.safetensors");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         StTensor both[] = {good, bad[i]};
-        assert_int_equal(safetensors_write(path, both, 2, NULL, 0), ERR_ARG);
+        assert_int_equal(safetensors_write(path, both, 2, NULL, 0, NULL), ERR_ARG);
         assert_int_equal(access(path, F_OK), -1);
     }
 }

@@ -106,7 +106,7 @@ Status manifest_write_tensors(Manifest *manifest, const char *directory, const c
     char path[PATH_BYTES];
     FileSum sum;
     TRY(path_join(path, directory, name));
-    TRY(safetensors_write_summed(path, tensors, count, metadata, pairs, &sum));
+    TRY(safetensors_write(path, tensors, count, metadata, pairs, &sum));
     return manifest_add(manifest, name, &sum, tensors, count);
 }
 

@@ -520,8 +520,8 @@ Status safetensors_bytes(const StTensor *tensors, int count, const StPair *metad
     return st;
 }
 
-Status safetensors_write_summed(const char *path, const StTensor *tensors, int count, const StPair *metadata, int pairs,
-                                FileSum *sum)
+Status safetensors_write(const char *path, const StTensor *tensors, int count, const StPair *metadata, int pairs,
+                         FileSum *sum)
 {
     Status st = OK;
     const StTensor **order = NULL;
@@ -545,17 +545,12 @@ out:
     return st;
 }
 
-Status safetensors_write(const char *path, const StTensor *tensors, int count, const StPair *metadata, int pairs)
-{
-    return safetensors_write_summed(path, tensors, count, metadata, pairs, NULL);
-}
-
 Status safetensors_replace(const char *path, const StTensor *tensors, int count, const StPair *metadata, int pairs)
 {
     char temporary[PATH_BYTES];
     TRY(path_temporary(temporary, path));
     unlink(temporary); /* left by an earlier failed attempt of this process */
-    TRY(safetensors_write(temporary, tensors, count, metadata, pairs));
+    TRY(safetensors_write(temporary, tensors, count, metadata, pairs, NULL));
     Status st = file_publish(temporary, path);
     if (st != OK) unlink(temporary);
     return st;

@@ -58,16 +58,14 @@ const StTensor *safetensors_at(const SafeTensors *file, int index); /* in file o
 const StTensor *safetensors_find(const SafeTensors *file, const char *name);
 const char *safetensors_metadata(const SafeTensors *file, const char *key); /* NULL if absent */
 
-/* Write and fsync `path` (which must not exist). Tensors are written in alignment order, then by name. */
+/* Write and fsync `path` (which must not exist). Tensors are written in alignment order, then by name. *sum: size and hash of
+ * the file; NULL: not wanted. */
 NODISCARD Status safetensors_write(const char *path, const StTensor *tensors, int count, const StPair *metadata,
-                                   int pairs);
+                                   int pairs, FileSum *sum);
 
 /* Write to a name that may exist: after a crash the file is complete, old or new. */
 NODISCARD Status safetensors_replace(const char *path, const StTensor *tensors, int count, const StPair *metadata,
                                      int pairs);
-/* safetensors_write that also returns size and hash of the file. */
-NODISCARD Status safetensors_write_summed(const char *path, const StTensor *tensors, int count, const StPair *metadata,
-                                          int pairs, FileSum *sum);
 /* The size of the file that safetensors_write would write. Errors: ERR_ARG naming a tensor that cannot be written. */
 NODISCARD Status safetensors_bytes(const StTensor *tensors, int count, const StPair *metadata, int pairs,
                                    uint64_t *bytes);

@@ -35,7 +35,7 @@ static Status weights_write(const Model *model, const ModelOptions *options, con
         states[i] += 0.1f * philox_unit(philox(3, (uint32_t)i, 0, 0, 0).v[0]);
     TRY(weights_pack(&map, "", params, &list));
     TRY(states_pack(&map, "", states, 0, &list));
-    TRY(safetensors_write(path, list.tensor, list.count, pairs, 1));
+    TRY(safetensors_write(path, list.tensor, list.count, pairs, 1, NULL));
     weight_list_clear(&list);
     layout_destroy(layout);
     graph_destroy(graph);

@@ -89,7 +89,7 @@ static Status all_write(const char *directory)
     TRY(directory_create(directory));
     TRY(path_join(path, directory, "sample.safetensors"));
     sample_make(&sample, 5, 10);
-    Status st = safetensors_write(path, sample.model, SAMPLE_MODEL, sample.metadata, 2);
+    Status st = safetensors_write(path, sample.model, SAMPLE_MODEL, sample.metadata, 2, NULL);
     sample_free(&sample);
     TRY(st);
     TRY(run_write(directory, -1));
