@@ -36,6 +36,12 @@ Status path_join(char path[PATH_BYTES], const char *directory, const char *name)
     return OK;
 }
 
+bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
+}
+
 /* Zeros if it cannot be read, as without a free descriptor; then the next call tries again. */
 static const char *boot_id(void)
 {
@@ -273,8 +279,8 @@ out:
 Status text_replace(const char *directory, const char *name, const char *text)
 {
     char path[PATH_BYTES];
-    TRY(path_join(path, directory, name));
-    return file_replace(path, text, strlen(text));
+    if (directory) TRY(path_join(path, directory, name));
+    return file_replace(directory ? path : name, text, strlen(text));
 }
 
 Status draft_replace(Draft *draft, Status st, const char *directory, const char *name)

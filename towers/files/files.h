@@ -33,7 +33,8 @@ void durable_destroy(DurableFile *file);
 
 /* Write `count` bytes to `path` so that a crash leaves the old or the new file, whole. */
 NODISCARD Status file_replace(const char *path, const void *bytes, size_t count);
-/* file_replace for a text, and for one that was printed with the status `st`; ends the draft. */
+/* file_replace for a text, and for one that was printed with the status `st`; ends the draft. `directory` NULL: `name` is the
+ * path. */
 NODISCARD Status text_replace(const char *directory, const char *name, const char *text);
 NODISCARD Status draft_replace(Draft *draft, Status st, const char *directory, const char *name);
 /* Rename `from` (finished, same directory) to `path`, and fsync the directory. */
@@ -67,6 +68,7 @@ NODISCARD Status file_sum(const char *path, FileSum *sum);
 NODISCARD Status run_file_copy(const char *from, const char *to);
 void memory_sum(const void *bytes, size_t count, FileSum *sum);
 
+bool ends_with(const char *name, const char *end);
 /* Whether both names lead to the same file or directory, which exists. */
 bool is_same_file(const char *a, const char *b);
 NODISCARD Status path_join(char path[PATH_BYTES], const char *directory, const char *name);

@@ -35,6 +35,23 @@ json_t *json_of_run(const char *run, const char *name)
     return NULL;
 }
 
+const char *json_word(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+int64_t json_whole(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+json_t *json_counts(const int64_t *values, int64_t count)
+{
+    json_t *all = json_array();
+    for (int64_t i = 0; i < count; i++) json_array_append_new(all, json_integer((json_int_t)values[i]));
+    return all;
+}
+
 Status json_emit(json_t *root, size_t flags, FILE *to)
 {
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");

@@ -8,6 +8,11 @@
 
 json_t *json_text(const char *bytes); /* bytes that are not UTF-8 as \\xNN; NULL without memory; owned by the caller */
 json_t *json_finite(double value);    /* null for NaN and Inf; owned by the caller */
+json_t *json_counts(const int64_t *values, int64_t count); /* a list of them; owned by the caller */
+
+/* The text, and the integer, that an object has under a key; NULL, and 0, if it has none. Borrowed. */
+const char *json_word(const json_t *object, const char *key);
+int64_t json_whole(const json_t *object, const char *key);
 
 /* Print `root`, which this function owns, as a line (flags: JSON_COMPACT, JSON_INDENT), as all commands do with --json.
  * ERR_MEMORY if it is NULL, ERR_IO. */

@@ -18,12 +18,6 @@ void shard_set_free(ShardSet *set)
 
 /* ---- the kind of a file, by its first bytes */
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && !strcmp(name + n - m, end);
-}
-
 static bool is_named_tar(const char *base)
 {
     static const char *const parts[] = {".tgz", ".tbz2", ".txz", ".tzst"};
