@@ -6,7 +6,6 @@
 #include "inception/models/models.h"
 #include "inception/options/conditions.h"
 #include "inception/options/help.h"
-#include "inception/report/card.h"
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "inception/report/runs.h"

@@ -13,7 +13,6 @@
 #include "inception/commands/sweep_plan.h"
 #include "inception/options/conditions.h"
 #include "inception/report/runs.h"
-#include "inception/report/sweep_page.h"
 #include "kernels/open.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"

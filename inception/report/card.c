@@ -1,20 +1,15 @@
-/* Writing a model card, section by section; see card.h. Names of classes, paths and settings come from anywhere: they
+/* Writing a model card, section by section; see report.h. Names of classes, paths and settings come from anywhere: they
  * are escaped, so that they remain text in Markdown and stay on their line. */
-#include "inception/report/card.h"
+#include "inception/report/report.h"
 
 #include "inception/models/models.h"
 #include "inception/report/class_scores.h"
 #include "inception/report/runs.h"
-#include "towers/files/json.h"
 #include "towers/files/utf8.h"
-#include "towers/record/run_read.h"
 #include "towers/record/setting_line.h"
 
-enum {
-    WORD_BYTES = 1024,
-    FEW_IMAGES = 30 /* of a class: its recall is uncertain by about a fifth */,
-    NAMES_SHOWN = 12
-};
+enum { WORD_BYTES = 1024, NAMES_SHOWN = 12 };
+enum { FEW_IMAGES = 30 /* of a class: its recall is uncertain by about a fifth */ };
 
 typedef struct Card {
     FILE *to;
@@ -47,12 +42,6 @@ __attribute__((format(printf, 2, 3))) static void put(const Card *card, const ch
     va_end(args);
 }
 
-static const char *known(const Card *card, const char *key)
-{
-    const char *text = json_string_value(json_object_get(card->environment, key));
-    return text ? text : "";
-}
-
 static bool setting(const Card *card, const char *key, char text[WORD_BYTES])
 {
     return run_argument(card->run, key, text, WORD_BYTES) && *text;
@@ -83,7 +72,8 @@ static void share(const Card *card, double value)
 static void head_write(const Card *card)
 {
     FILE *to = card->to;
-    const char *model = known(card, "model"), *data = known(card, "data");
+    const char *model = environment_word(card->environment, "model"),
+               *data = environment_word(card->environment, "data");
     put(card, "# %s%s%s", *model ? model : card->run->name, *data ? " on " : "", data);
     put(card, "\n\nRun %s", card->run->name);
     put(card, ": %s after step %" PRId64, card->row.state, card->row.step);
@@ -99,12 +89,11 @@ static void head_write(const Card *card)
 static void part_row(const Card *card, const char *what, const char *key)
 {
     const json_t *part = json_object_get(card->environment, key);
-    const char *fingerprint = json_string_value(json_object_get(part, "fingerprint"));
     if (!part)
         put(card, "| %s | not recorded | |\n", what);
     else if (json_is_integer(json_object_get(part, "images")))
-        put(card, "| %s | %" JSON_INTEGER_FORMAT " | %s |\n", what, json_integer_value(json_object_get(part, "images")),
-            fingerprint ? fingerprint : "");
+        put(card, "| %s | %" PRId64 " | %s |\n", what, json_whole(part, "images"),
+            environment_word(part, "fingerprint"));
 }
 
 static void division_write(const Card *card)
@@ -122,19 +111,18 @@ static void division_write(const Card *card)
 static void data_write(const Card *card)
 {
     char path[WORD_BYTES];
-    fputs("\n## Data\n\n", card->to);
-    fputs("| part | images | fingerprint |\n|---|---:|---|\n", card->to);
+    const char *format = environment_word(card->environment, "data_format");
+    fputs("\n## Data\n\n| part | images | fingerprint |\n|---|---:|---|\n", card->to);
     part_row(card, "training", "training_data");
     part_row(card, "evaluation", "evaluation_data");
     division_write(card);
     if (card->generates)
         fputs("\nLabels are not used", card->to);
     else
-        fprintf(card->to, "\n%" JSON_INTEGER_FORMAT " classes",
-                json_integer_value(json_object_get(card->environment, "classes")));
+        fprintf(card->to, "\n%" PRId64 " classes", json_whole(card->environment, "classes"));
     if (json_is_true(json_object_get(card->environment, "several_classes")))
         fputs(", any number for an image", card->to);
-    put(card, "; format: %s", *known(card, "data_format") ? known(card, "data_format") : "not recorded");
+    put(card, "; format: %s", *format ? format : "not recorded");
     if (setting(card, "data-path", path)) put(card, "; read from %s", path);
     fputs(".\n", card->to);
 }
@@ -206,10 +194,10 @@ static void calibration_write(const Card *card)
     fputs("\n## Calibration\n\n", card->to);
     if (json_is_real(json_object_get(c, "temperature")))
         fprintf(card->to,
-                "Temperature %.4f, fitted on %" JSON_INTEGER_FORMAT
+                "Temperature %.4f, fitted on %" PRId64
                 " images: calibration error %.4f before and %.4f after, loss %.4g before and %.4g after. It belongs to "
                 "the weights for which it was fitted.\n",
-                json_number_value(json_object_get(c, "temperature")), json_integer_value(json_object_get(c, "images")),
+                json_number_value(json_object_get(c, "temperature")), json_whole(c, "images"),
                 pair_number(c, "calibration_error", 0), pair_number(c, "calibration_error", 1),
                 pair_number(c, "loss", 0), pair_number(c, "loss", 1));
     else
@@ -248,10 +236,9 @@ static void limits_write(const Card *card)
               "theirs.\n",
               to);
         if (card->run->epochs > 1)
-            fputs(
-                "- The best epoch was chosen by the same images, so its score is a little too good. Images that no run "
-                "has used (`towers eval RUN --split test`, `--data-path`) tell more.\n",
-                to);
+            fputs("- The best epoch was chosen by the same images, so its score is a little too good. Images that no "
+                  "run has used (`towers eval RUN --split test`, `--data-path`) tell more.\n",
+                  to);
         if (!card->run->classes && card->chooses)
             fputs("- The scores of single classes are not recorded: `towers eval RUN` prints them.\n", to);
         classes_below(card, 0, 1, "Without an image for evaluation, so not tested");
@@ -269,20 +256,16 @@ static void limits_write(const Card *card)
 
 static void origin_write(const Card *card)
 {
-    char place[WORD_BYTES];
-    const char *command = known(card, "command");
+    const json_t *e = card->environment;
+    const char *command = environment_word(e, "command");
     fputs("\n## Reproducing it\n\n| | |\n|---|---|\n", card->to);
-    row(card, "version", known(card, "towers"));
-    row(card, "commit", known(card, "commit"));
-    row(card, "compiler", known(card, "compiler"));
-    snprintf(place, sizeof place, "%s %s, %s", known(card, "system"), known(card, "release"), known(card, "backend"));
-    row(card, "machine", place);
-    snprintf(place, sizeof place,
-             "%" JSON_INTEGER_FORMAT " in %" JSON_INTEGER_FORMAT " processes of %" JSON_INTEGER_FORMAT " threads",
-             json_integer_value(json_object_get(card->environment, "towers_count")),
-             json_integer_value(json_object_get(card->environment, "processes")),
-             json_integer_value(json_object_get(card->environment, "threads")));
-    row(card, "towers of the run", place);
+    row(card, "version", environment_word(e, "towers"));
+    row(card, "commit", environment_word(e, "commit"));
+    row(card, "compiler", environment_word(e, "compiler"));
+    put(card, "| machine | %s %s, %s |\n", environment_word(e, "system"), environment_word(e, "release"),
+        environment_word(e, "backend"));
+    put(card, "| towers of the run | %" PRId64 " in %" PRId64 " processes of %" PRId64 " threads |\n",
+        json_whole(e, "towers_count"), json_whole(e, "processes"), json_whole(e, "threads"));
     fputs("\n```sh\n", card->to);
     fputs(*command && !strpbrk(command, "\n`") ? command : "# the command is not recorded", card->to);
     fputs(card->generates ? "\ntowers generate " : "\ntowers eval ", card->to);
@@ -306,7 +289,7 @@ Status card_print(const char *run_dir, FILE *to)
     run_row_of(run, run_dir, run->name, &card.row);
     card.environment = json_of_run(run_dir, "env.json");
     card.calibration = json_of_run(run_dir, "calibration.json");
-    card.generates = model_find(known(&card, "model"), &model) == OK && model->phases;
+    card.generates = model_find(environment_word(card.environment, "model"), &model) == OK && model->phases;
     card.chooses = !card.generates && !run->several && !(setting(&card, "loss", loss) && !strcmp(loss, "bce"));
     static void (*const sections[])(const Card *) = {head_write,        data_write,   settings_write, scores_write,
                                                      calibration_write, limits_write, origin_write};

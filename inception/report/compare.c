@@ -1,15 +1,9 @@
 /* The compare command: tables and JSON of loss truth and of differences between runs; see compare.h. */
 #include "inception/report/compare.h"
 
-#include "inception/report/compare_page.h"
-#include "inception/report/fold_scores.h"
-#include "inception/report/norm_drift.h"
-#include "inception/report/ranking.h"
+#include "inception/report/report_data.h"
 #include "inception/report/run_difference.h"
-#include "inception/report/setting_differences.h"
-#include "inception/report/waiting.h"
 #include "kernels/text.h"
-#include "towers/files/json.h"
 #include "towers/files/utf8.h"
 #include "towers/record/run_view.h"
 
@@ -99,18 +93,13 @@ static void difference_row(const char *what, const Measured *m, double unit, FIL
 }
 
 /* Several terms are tested, so each must be clearer. */
-static bool term_differs(const TermDifference *term, int count)
-{
-    return term->measured.change.p < DIFFERENCE_LEVEL / count;
-}
-
 static void terms_verdict(const TermDifference *terms, int count, FILE *to)
 {
     bool any = false;
     for (int i = 0; i < count; i++) {
-        if (!term_differs(&terms[i], count)) continue;
-        text_printf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name,
-                    terms[i].measured.change.p);
+        double p = terms[i].measured.change.p;
+        if (!(p < DIFFERENCE_LEVEL / count)) continue;
+        text_printf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name, p);
         any = true;
     }
     if (any) fputs(".\n", to);
@@ -232,11 +221,7 @@ static json_t *difference_json(const Run *a, const Run *b, const RunDifference *
 
 static double later_mean(const Run *run)
 {
-    double sum = 0;
-    int64_t count = 0;
-    for (int64_t i = run->steps / 2; i < run->steps; i++)
-        if (isfinite(run->step[i].mean_loss)) sum += run->step[i].mean_loss, count++;
-    return count ? sum / (double)count : NAN;
+    return steps_mean(run, run->steps / 2, offsetof(RunStep, mean_loss));
 }
 
 static void term_row(const char *name, const Run *view, const LossTruth *truth, FILE *to)
@@ -278,19 +263,20 @@ static Status terms_truth(const Run *run, json_t *all, FILE *to)
         utf8_escape(name, sizeof name, run->term_name[k]);
         TRY(run_term(run, k, &view, &found));
         Status st = found ? loss_truth(&view, &truth) : OK;
-        if (found && st == OK && all)
+        bool made = found && st == OK;
+        if (made && all)
             json_array_append_new(all,
                                   json_pack("{s:o, s:o, s:o, s:o, s:o}", "term", json_text(name), "mean",
                                             json_finite(later_mean(&view)), "mean_noise", json_finite(truth.mean_noise),
                                             "last_noise", json_finite(truth.last_noise), "tower", towers_json(&truth)));
-        if (found && st == OK && !all) {
+        if (made && !all) {
             if (!any)
                 text_printf(to, "\n  %-22s %12s   %12s%s\n", "term", "later half", "noise",
                             run->towers > 1 ? "     last tower   noise variance / that of the mean   expected" : "");
             any = true;
             term_row(name, &view, &truth, to);
         }
-        if (found && st == OK) loss_truth_clear(&truth);
+        if (made) loss_truth_clear(&truth);
         run_view_free(&view);
         TRY(st);
     }
@@ -329,45 +315,46 @@ static Status terms_compare(const Run *a, const Run *b, TermDifference terms[TER
 /* ---- the command */
 
 /* One phase of a run, and its difference from the same phase of the first run (NULL: this is the first). */
-static Status phase_compare(const Run *first, const Run *run, json_t *runs, json_t *pairs, FILE *to)
+static Status phase_compare(const Run *first, const Run *run, json_t *root, FILE *to)
 {
     LossTruth truth;
     RunDifference difference;
     TermDifference terms[TERMS_MAX];
-    json_t *row = NULL, *all = runs && run->term_names ? json_array() : NULL;
+    json_t *row = NULL, *all = root && run->term_names ? json_array() : NULL;
     int count;
     TRY(loss_truth(run, &truth));
-    if (runs)
-        json_array_append_new(runs, row = truth_json(run, &truth));
+    if (root)
+        json_array_append_new(json_object_get(root, "runs"), row = truth_json(run, &truth));
     else
         truth_print(run, &truth, to);
     if (all) json_object_set_new(row, "terms", all);
     Status st = terms_truth(run, all, to);
     kid_report(run, row, to);
-    if (!runs) text_printf(to, "\n%s\n", truth.verdict);
+    if (!root) text_printf(to, "\n%s\n", truth.verdict);
     loss_truth_clear(&truth);
     TRY(st);
     if (!first) return OK;
     TRY(run_difference(first, run, &difference));
     TRY(terms_compare(first, run, terms, &count));
-    if (pairs)
-        json_array_append_new(pairs, difference_json(first, run, &difference, terms, count));
+    if (root)
+        json_array_append_new(json_object_get(root, "differences"),
+                              difference_json(first, run, &difference, terms, count));
     else
         difference_print(first, run, &difference, terms, count, to);
     return OK;
 }
 
-static Status run_compare(const Run *first, const Run *run, json_t *runs, json_t *pairs, FILE *to)
+static Status run_compare(const Run *first, const Run *run, json_t *root, FILE *to)
 {
     bool found = true, also = false;
     for (int phase = 0; found; phase++) {
         Run view, other = {0};
         TRY(run_phase(run, phase, &view, &found));
         Status st = found && first ? run_phase(first, phase, &other, &also) : OK;
-        if (found && phase > 0 && !runs) fputc('\n', to);
+        if (found && phase > 0 && !root) fputc('\n', to);
         bool same = also && (view.phase ? other.phase && !strcmp(view.phase, other.phase) : !other.phase);
-        if (found && st == OK) st = phase_compare(same ? &other : NULL, &view, runs, pairs, to);
-        if (found && st == OK && first && !same && !runs)
+        if (found && st == OK) st = phase_compare(same ? &other : NULL, &view, root, to);
+        if (found && st == OK && first && !same && !root)
             text_printf(to, "\nnot compared with %s, which has no phase %s\n", first->path,
                         view.phase ? view.phase : "train");
         run_view_free(&view);
@@ -381,18 +368,22 @@ Status compare_runs(char *const *paths, int count, bool json, const char *page, 
 {
     Status st = OK;
     Run **run = NULL;
-    json_t *runs = json ? json_array() : NULL, *pairs = json ? json_array() : NULL,
-           *root = json ? json_pack("{s:O, s:O}", "runs", runs, "differences", pairs) : NULL;
+    json_t *settings, *root = json ? json_pack("{s:[], s:[]}", "runs", "differences") : NULL;
     if (count < 1) TRY_OUT(FAIL(ERR_ARG, "no run given; usage: towers compare RUN..."));
     if (count > 0) run = calloc((size_t)count, sizeof *run);
     if (!run) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %d runs", count));
     for (int i = 0; i < count; i++) {
         TRY_OUT(run_read(paths[i], 0, &run[i]));
         if (i > 0 && !json) fputc('\n', to);
-        TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], runs, pairs, to));
+        TRY_OUT(run_compare(i > 0 ? run[0] : NULL, run[i], root, to));
     }
     if (count > 1) {
-        TRY_OUT(setting_differences((const Run *const *)run, count, root, to));
+        TRY_OUT(setting_differences((const Run *const *)run, count, &settings));
+        if (root)
+            json_object_set_new(root, "settings", settings);
+        else
+            setting_differences_print((const Run *const *)run, count, settings, to);
+        if (!root) json_decref(settings);
         TRY_OUT(fold_scores((const Run *const *)run, count, root, to));
     }
     if (count > 2) TRY_OUT(ranking_emit(run, count, root, to));
@@ -402,7 +393,5 @@ out:
     for (int i = 0; run && i < count; i++) run_destroy(run[i]);
     free(run);
     json_decref(root);
-    json_decref(runs);
-    json_decref(pairs);
     return st;
 }

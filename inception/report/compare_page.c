@@ -1,13 +1,11 @@
-/* Drawing and writing the page of a comparison; see compare_page.h. */
-#include "inception/report/compare_page.h"
+/* Drawing and writing the page of a comparison; see compare.h. */
+#include "inception/report/compare.h"
 
 #include "inception/report/figure.h"
 #include "inception/report/report.h"
 #include "inception/report/report_data.h"
 #include "inception/report/runs.h"
-#include "inception/report/setting_differences.h"
 #include "towers/files/files.h"
-#include "towers/files/json.h"
 #include "towers/files/utf8.h"
 #include "towers/record/run_view.h"
 
@@ -108,18 +106,13 @@ static void overlays_write(const Overlays *c, FILE *to)
     fputs("</section>\n", to);
 }
 
-static void cell(FILE *to, const char *kind, const char *text)
-{
-    svg_printf(to, "<td class=\"%s\">%s</td>", kind, text);
-}
-
 /* The legend. */
 static void runs_table(const Overlays *c, FILE *to)
 {
     static const char *const heads[] = {"run", "model", "state", "step", "best"};
     section_open(to, "Runs");
     fputs("<table><tr><th>line</th>", to);
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell(to, i < 3 ? "o" : "n o", heads[i]);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell_write(to, i < 3 ? "o" : "n o", heads[i]);
     fputs("</tr>", to);
     for (int i = 0; i < c->count; i++) {
         char path[PATH_BYTES], step[32], best[48] = "-";
@@ -131,11 +124,11 @@ static void runs_table(const Overlays *c, FILE *to)
         fprintf(to, "<tr><th>%d ", i + 1);
         svg_sample(to, i);
         fputs("</th>", to);
-        cell(to, "", path);
-        cell(to, "", row.model);
-        cell(to, "", row.state);
-        cell(to, "n", step);
-        cell(to, "n", best);
+        cell_write(to, "", path);
+        cell_write(to, "", row.model);
+        cell_write(to, "", row.state);
+        cell_write(to, "n", step);
+        cell_write(to, "n", best);
         fputs("</tr>", to);
     }
     fputs("</table></section>\n", to);
@@ -144,11 +137,9 @@ static void runs_table(const Overlays *c, FILE *to)
 static Status settings_table(const Overlays *c, FILE *to)
 {
     const char *key;
-    json_t *values, *root = json_object();
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the settings of %d runs", c->count);
-    Status st = setting_differences((const Run *const *)c->run, c->count, root, to);
-    json_t *settings = json_object_get(root, "settings");
-    if (st == OK && json_object_size(settings)) {
+    json_t *values, *settings;
+    TRY(setting_differences((const Run *const *)c->run, c->count, &settings));
+    if (json_object_size(settings)) {
         section_open(to, "Settings that differ");
         fputs("<table><tr><th>setting</th>", to);
         for (int i = 0; i < c->count; i++) fprintf(to, "<td class=\"o\">%d</td>", i + 1);
@@ -156,16 +147,13 @@ static Status settings_table(const Overlays *c, FILE *to)
         json_object_foreach(settings, key, values)
         {
             svg_printf(to, "<tr><th>%s</th>", key);
-            for (int i = 0; i < c->count; i++) {
-                const char *value = json_string_value(json_array_get(values, (size_t)i));
-                cell(to, "", value ? value : "-");
-            }
+            for (int i = 0; i < c->count; i++) cell_write(to, "", setting_text(values, i));
             fputs("</tr>", to);
         }
         fputs("</table></section>\n", to);
     }
-    json_decref(root);
-    return st;
+    json_decref(settings);
+    return OK;
 }
 
 static Status content_write(const void *context, FILE *to)
@@ -194,9 +182,7 @@ Status compare_page(Run *const *runs, int count, const char *path)
     TRY_OUT(draft_begin(&page, "the page of the comparison"));
     st = page_frame(page.to, "Comparison of runs", "the records of the runs by <b>towers compare</b>.", content_write,
                     &c);
-    st = draft_end(&page, st);
-    if (st == OK) st = file_replace(path, page.text, page.bytes);
-    free(page.text);
+    st = draft_replace(&page, st, NULL, path);
 out:
     for (int i = 0; c.view && i < count; i++) run_view_free(&c.view[i]);
     free(c.view);

@@ -60,14 +60,9 @@ double *figure_column(Figures *f, int slot, size_t place)
     return f->scratch[slot];
 }
 
-double *figure_tower(Figures *f, int slot, StepValue *value, int tower)
+void figure_range(Figures *f, StepValue *value)
 {
-    for (int64_t i = 0; i < f->run->steps; i++) f->scratch[slot][i] = value(&f->run->step[i], tower);
-    return f->scratch[slot];
-}
-
-void figure_range(Figures *f, StepValue *value, double *low, double *high)
-{
+    double *low = f->scratch[2], *high = f->scratch[3];
     for (int64_t i = 0; i < f->run->steps; i++) {
         low[i] = INFINITY, high[i] = -INFINITY;
         for (int t = 0; t < f->run->towers; t++) {

@@ -34,6 +34,5 @@ SvgFrame figure_steps(const Figures *f, const char *title, double width, double 
 double *figure_column(Figures *f, int slot, size_t place);
 /* A value of a tower in a step. NaN: unknown. */
 typedef double StepValue(const RunStep *step, int tower);
-double *figure_tower(Figures *f, int slot, StepValue *value, int tower);
-/* Its minimum and maximum over the towers for every step; NaN if no tower has a value. */
-void figure_range(Figures *f, StepValue *value, double *low, double *high);
+/* Its minimum and maximum over the towers for every step, in scratch[2] and [3]; NaN if no tower has a value. */
+void figure_range(Figures *f, StepValue *value);

@@ -1,10 +1,12 @@
-/* Grouping runs by setting, and the paired test; see fold_scores.h. */
-#include "inception/report/fold_scores.h"
+/* Scores over the folds of a cross-validation: mean and deviation of each setting, and whether settings differ; see compare.h.
+ *
+ * Settings are compared by the differences of their scores in the same folds. The training sets of folds overlap, so these
+ * differences are not independent: the variance of their mean is taken as (1/n + 1/(N - 1)) s^2 for n of N folds, the
+ * corrected resampled t-test (Nadeau & Bengio, "Inference for the Generalization Error", 2003). */
+#include "inception/report/compare.h"
 
 #include "inception/report/run_difference.h"
-#include "inception/report/setting_differences.h"
 #include "kernels/text.h"
-#include "towers/files/json.h"
 #include "towers/record/statistics.h"
 
 typedef struct ScoredRun {
@@ -57,17 +59,6 @@ static int settings_number(ScoredRun *all, int count)
     return settings;
 }
 
-static int setting_take(const ScoredRun *all, int count, int setting, double *scores, const ScoredRun **first)
-{
-    int found = 0;
-    for (int i = 0; i < count; i++) {
-        if (all[i].setting != setting) continue;
-        if (!found) *first = &all[i];
-        scores[found++] = all[i].score;
-    }
-    return found;
-}
-
 static FoldDifference settings_compare(const ScoredRun *all, int count, int other, double *differences)
 {
     FoldDifference d = {.mean = NAN, .deviation = NAN, .low = NAN, .high = NAN, .p = NAN};
@@ -91,8 +82,15 @@ static FoldDifference settings_compare(const ScoredRun *all, int count, int othe
     return d;
 }
 
-static void setting_report(const ScoredRun *first, int number, const double *scores, int found, json_t *rows, FILE *to)
+static void setting_report(const ScoredRun *all, int count, int setting, double *scores, json_t *rows, FILE *to)
 {
+    const ScoredRun *first = NULL;
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        if (all[i].setting != setting) continue;
+        if (!found) first = &all[i];
+        scores[found++] = all[i].score;
+    }
     double mean = series_mean(scores, found), deviation = found > 1 ? sqrt(series_variance(scores, found)) : NAN;
     char text[32] = "-";
     if (rows) {
@@ -102,7 +100,7 @@ static void setting_report(const ScoredRun *first, int number, const double *sco
         return;
     }
     if (isfinite(deviation)) snprintf(text, sizeof text, "%.3f", 100 * deviation);
-    text_printf(to, "  %7c  %3d of %-3d  %12.3f  %9s   %s\n", 'A' + number % 26, found, first->folds, 100 * mean, text,
+    text_printf(to, "  %7c  %3d of %-3d  %12.3f  %9s   %s\n", 'A' + setting % 26, found, first->folds, 100 * mean, text,
                 first->run->path);
 }
 
@@ -127,11 +125,7 @@ static void settings_report(const ScoredRun *all, int count, int settings, doubl
     if (!root)
         text_printf(to, "\nOver folds\n\n  setting       folds  %12s  deviation   first run\n",
                     all[0].run->several ? "test mAP, %" : "accuracy, %");
-    for (int s = 0; s < settings; s++) {
-        const ScoredRun *first = NULL;
-        int found = setting_take(all, count, s, numbers, &first);
-        setting_report(first, s, numbers, found, rows, to);
-    }
+    for (int s = 0; s < settings; s++) setting_report(all, count, s, numbers, rows, to);
     for (int s = 1; s < settings; s++) {
         FoldDifference d = settings_compare(all, count, s, numbers);
         difference_report(&d, s, differences, to);

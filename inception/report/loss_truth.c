@@ -17,40 +17,39 @@ static bool step_full(const LossTruth *truth, const RunStep *step)
 
 /* Losses of the full steps: mean_loss and every tower's loss. */
 typedef struct Series {
-    int64_t count;
-    double *mean, **tower, *spare; /* owned; tower: pointers into one piece */
+    int64_t count, room;
+    double *mean;          /* owned: [room] */
+    double *spare, *tower; /* behind it: [room]; [towers][room] */
 } Series;
-
-static void series_free(Series *series)
-{
-    free(series->mean);
-    free(series->tower);
-    *series = (Series){0};
-}
 
 static Status series_make(const Run *run, const LossTruth *truth, Series *series)
 {
-    size_t room = run->steps ? (size_t)run->steps : 1, rows = (size_t)run->towers;
-    *series = (Series){.mean = calloc(room * (rows + 2), sizeof(double)), .tower = calloc(rows, sizeof(double *))};
-    if (!series->mean || !series->tower) {
-        series_free(series);
+    *series =
+        (Series){.room = run->steps, .mean = calloc((size_t)run->steps, (size_t)(run->towers + 2) * sizeof(double))};
+    if (!series->mean)
         return FAIL(ERR_MEMORY, "no memory for losses of %" PRId64 " steps of %d towers", run->steps, run->towers);
-    }
-    for (size_t t = 0; t < rows; t++) series->tower[t] = series->mean + room * (t + 1);
-    series->spare = series->mean + room * (rows + 1);
+    series->spare = series->mean + series->room;
+    series->tower = series->spare + series->room;
     for (int64_t i = 0; i < run->steps; i++) {
         if (!step_full(truth, &run->step[i])) continue;
         series->mean[series->count] = run->step[i].mean_loss;
-        for (size_t t = 0; t < rows; t++) series->tower[t][series->count] = run->step[i].tower_loss[t];
+        for (int t = 0; t < run->towers; t++)
+            series->tower[t * series->room + series->count] = run->step[i].tower_loss[t];
         series->count++;
     }
     return OK;
 }
 
+static const double *tower_losses(const Series *series, int tower)
+{
+    return series->tower + tower * series->room;
+}
+
 /* The tower's loss minus mean_loss, in series->spare. */
 static const double *deviation(Series *series, int tower)
 {
-    for (int64_t i = 0; i < series->count; i++) series->spare[i] = series->tower[tower][i] - series->mean[i];
+    const double *losses = tower_losses(series, tower);
+    for (int64_t i = 0; i < series->count; i++) series->spare[i] = losses[i] - series->mean[i];
     return series->spare;
 }
 
@@ -62,20 +61,19 @@ static void noise_measure(LossTruth *truth, Series *series)
     for (int t = 0; t < truth->towers; t++) {
         TowerTruth *tower = &truth->tower[t];
         if (!tower->share) continue;
-        tower->ratio = noise_ratio(series->tower[t], series->mean, series->count);
+        tower->ratio = noise_ratio(tower_losses(series, t), series->mean, series->count);
         tower->bias = series_estimate(deviation(series, t), series->count);
     }
     truth->mean_noise = sqrt(mean_variance);
-    truth->last_noise = sqrt(noise_variance(series->tower[truth->last], series->count));
+    truth->last_noise = sqrt(noise_variance(tower_losses(series, truth->last), series->count));
     double sum = 0;
     int pairs = 0;
-    for (int a = 0; a < truth->towers; a++) {
+    for (int a = 0; a < truth->towers; a++)
         for (int b = a + 1; b < truth->towers; b++) {
             if (!truth->tower[a].share || !truth->tower[b].share) continue;
-            sum += noise_correlation(series->tower[a], series->tower[b], series->count);
+            sum += noise_correlation(tower_losses(series, a), tower_losses(series, b), series->count);
             pairs++;
         }
-    }
     truth->correlation = pairs ? sum / pairs : NAN;
     /* The deviation of one tower from the mean has no trend, and has 1 - share of the variance of the tower's own
      * noise. */
@@ -85,19 +83,16 @@ static void noise_measure(LossTruth *truth, Series *series)
 
 /* ---- NaN and Inf */
 
-/* True if bad steps were committed, so that later steps of this run show what checking only the last tower does. */
-static bool run_goes_on(const Run *run)
-{
-    char check[16];
-    return run_argument(run, "nan-check", check, sizeof check) && (!strcmp(check, "last") || !strcmp(check, "off"));
-}
-
 /* After an update with a gradient that is not finite no weight is finite, and every tower's next loss shows it. */
 static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, const BadStep *bad, bool *measured)
 {
+    char check[16];
     const RunStep *step = &run->step[index];
+    /* If bad steps were committed, later steps of this run show what checking only the last tower does. */
+    bool committed =
+        run_argument(run, "nan-check", check, sizeof check) && (!strcmp(check, "last") || !strcmp(check, "off"));
     bool seen = truth->last >= 0 && step->tower_count[truth->last] && !isfinite(step->tower_loss[truth->last]);
-    *measured = seen || (run_goes_on(run) && index + 1 < run->steps);
+    *measured = seen || (committed && index + 1 < run->steps);
     if (seen) return 0;
     if (!*measured) return bad->gradient ? 1 : -1;
     for (int64_t i = index + 1; i < run->steps; i++)
@@ -205,7 +200,7 @@ Status loss_truth(const Run *run, LossTruth *truth)
     TRY_OUT(bad_find(run, truth));
     verdict_write(truth);
 out:
-    series_free(&series);
+    free(series.mean);
     if (st != OK) loss_truth_clear(truth);
     return st;
 }

@@ -1,7 +1,8 @@
-/* Drift of batch-norm statistics between towers; see norm_drift.h. */
-#include "inception/report/norm_drift.h"
+/* Drift of batch-norm statistics between towers; see report_data.h. */
+#include "inception/report/report_data.h"
 
 #include "inception/report/svg.h"
+#include "towers/files/files.h"
 #include "towers/files/json.h"
 
 enum { LAYERS_SHOWN = 8 };
@@ -20,8 +21,7 @@ static void layer_text(const Run *run, const RunPair *norm, char *text, size_t b
 {
     static const char ending[] = ".running_var";
     const char *name = run->norms.name[norm->name];
-    size_t length = strlen(name), tail = sizeof ending - 1;
-    if (length > tail && !strcmp(name + length - tail, ending)) length -= tail;
+    size_t length = strlen(name) - (ends_with(name, ending) ? strlen(ending) : 0);
     snprintf(text, bytes, "%.*s", (int)length, name);
 }
 
@@ -74,10 +74,11 @@ static int by_drift(const void *a, const void *b)
 void norm_drift_html(const Run *run, FILE *to)
 {
     int64_t first = last_record(run), count = run->norms.count - first;
-    RunPair *rows = calloc((size_t)count + 1, sizeof *rows);
+    RunPair *rows = count ? calloc((size_t)count, sizeof *rows) : NULL;
     if (!rows) return;
-    if (count) memcpy(rows, run->norms.pair + first, (size_t)count * sizeof *rows);
+    memcpy(rows, run->norms.pair + first, (size_t)count * sizeof *rows);
     qsort(rows, (size_t)count, sizeof *rows, by_drift);
+    section_open(to, "Batch-norm statistics at the end");
     fputs("<table><tr><th>largest spread between towers</th><td class=\"n\">means, deviations</td>"
           "<td class=\"n\">variances, %</td></tr>",
           to);
@@ -87,6 +88,6 @@ void norm_drift_html(const Run *run, FILE *to)
         svg_printf(to, "<tr><th>%s</th><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>", layer,
                    rows[i].value[MEAN], 100 * rows[i].value[VARIANCE]);
     }
-    fputs("</table>", to);
+    fputs("</table></section>\n", to);
     free(rows);
 }

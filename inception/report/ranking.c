@@ -1,5 +1,5 @@
-/* The ranking of several runs as text and as JSON; see ranking.h. */
-#include "inception/report/ranking.h"
+/* The ranking of several runs as text and as JSON; see compare.h. */
+#include "inception/report/compare.h"
 
 #include "inception/report/run_difference.h"
 #include "kernels/text.h"
@@ -27,28 +27,26 @@ static int by_score(const void *a, const void *b)
 
 /* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
  * later half of the images that all runs have seen. */
-static Status ranks_make(Run *const *runs, int count, RankedRun *ranks, int64_t *images, RankedBy *by)
+static Status ranks_make(const Run *runs, int count, RankedRun *ranks, int64_t *images, RankedBy *by)
 {
     bool accuracies = true, kids = true, phases = false;
     *images = INT64_MAX;
     for (int i = 0; i < count; i++) {
         int64_t seen;
-        TRY(run_images(runs[i], &seen));
+        TRY(run_images(&runs[i], &seen));
         *images = seen < *images ? seen : *images;
     }
     for (int i = 0; i < count; i++) {
-        RunDifference itself;
-        TRY(run_difference(runs[i], runs[i], &itself));
-        ranks[i] = (RankedRun){.run = runs[i],
-                               .number = i + 1,
-                               .accuracy = itself.accuracy.a,
-                               .kid = itself.kid.a,
-                               .speed = itself.speed.a};
-        TRY(run_loss_over(runs[i], *images / 2, *images, &ranks[i].loss));
-        accuracies &= isfinite(ranks[i].accuracy) && runs[i]->several == runs[0]->several;
-        phases |= runs[i]->phase != NULL;
-        TRY(run_difference(runs[0], runs[i], &itself));
-        kids &= isfinite(ranks[i].kid) && !itself.other_features;
+        RunDifference d;
+        TRY(run_difference(&runs[0], &runs[i], &d));
+        ranks[i] = (RankedRun){&runs[i], i + 1, .kid = d.kid.b};
+        kids &= isfinite(d.kid.b) && !d.other_features;
+        TRY(run_difference(&runs[i], &runs[i], &d));
+        ranks[i].accuracy = d.accuracy.a;
+        ranks[i].speed = d.speed.a;
+        TRY(run_loss_over(&runs[i], *images / 2, *images, &ranks[i].loss));
+        accuracies &= isfinite(ranks[i].accuracy) && runs[i].several == runs[0].several;
+        phases |= runs[i].phase != NULL;
     }
     *by = accuracies ? RANKED_BY_ACCURACY : kids ? RANKED_BY_KID : phases ? RANKED_BY_NOTHING : RANKED_BY_LOSS;
     if (*by == RANKED_BY_NOTHING) return OK;
@@ -75,11 +73,8 @@ static const char *const ranked_by[] = {"loss", "accuracy", "kid"};
 
 static json_t *ranks_json(const RankedRun *ranks, int count, int64_t images, RankedBy by)
 {
+    if (by == RANKED_BY_NOTHING) return json_null();
     json_t *rows = json_array();
-    if (by == RANKED_BY_NOTHING) {
-        json_decref(rows);
-        return json_null();
-    }
     for (int i = 0; i < count; i++) {
         const RankedRun *r = &ranks[i];
         json_t *row = json_pack("{s:i, s:o, s:o, s:o, s:o, s:o}", "rank", i + 1, "run", json_text(r->run->path),
@@ -129,14 +124,11 @@ Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to)
     bool found;
     int64_t images;
     RankedBy by;
-    Run *view = calloc((size_t)count, sizeof *view), **of = calloc((size_t)count, sizeof *of);
+    Run *view = calloc((size_t)count, sizeof *view);
     RankedRun *ranks = calloc((size_t)count, sizeof *ranks);
-    if (!view || !of || !ranks) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
-    for (int i = 0; i < count; i++) {
-        TRY_OUT(run_phase(runs[i], 0, &view[i], &found));
-        of[i] = &view[i];
-    }
-    TRY_OUT(ranks_make(of, count, ranks, &images, &by));
+    if (!view || !ranks) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
+    for (int i = 0; i < count; i++) TRY_OUT(run_phase(runs[i], 0, &view[i], &found));
+    TRY_OUT(ranks_make(view, count, ranks, &images, &by));
     if (root)
         json_object_set_new(root, "ranking", ranks_json(ranks, count, images, by));
     else
@@ -144,7 +136,6 @@ Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to)
 out:
     for (int i = 0; view && i < count; i++) run_view_free(&view[i]);
     free(view);
-    free(of);
     free(ranks);
     return st;
 }

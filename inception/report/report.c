@@ -1,18 +1,13 @@
 /* The report page of a run: title, key figures, summary, plots, tables; see report.h. */
 #include "inception/report/report.h"
 
-#include <jansson.h>
-
 #include "inception/report/class_scores.h"
-#include "inception/report/norm_drift.h"
 #include "inception/report/report_data.h"
 #include "inception/report/report_plots.h"
 #include "inception/report/run_difference.h"
 #include "inception/report/runs.h"
 #include "inception/report/svg.h"
-#include "inception/report/waiting.h"
 #include "towers/files/files.h"
-#include "towers/files/json.h"
 #include "towers/record/run_view.h"
 #include "towers/record/setting_line.h"
 
@@ -29,17 +24,12 @@ typedef struct Page {
 
 /* ---- head of the page */
 
-static const char *environment_text(const Page *page, const char *key)
-{
-    const char *text = json_string_value(json_object_get(page->environment, key));
-    return text ? text : "";
-}
-
 static void title_write(const Page *page)
 {
     FILE *to = page->to;
-    const char *model = environment_text(page, "model"), *data = environment_text(page, "data"),
-               *started = environment_text(page, "started"), *backend = environment_text(page, "backend");
+    const json_t *e = page->environment;
+    const char *model = environment_word(e, "model"), *data = environment_word(e, "data"),
+               *started = environment_word(e, "started"), *backend = environment_word(e, "backend");
     svg_printf(to, "<header><p class=\"eyebrow\">Training run</p><h1>%s%s%s</h1><p>%s",
                *model ? model : page->run->name, *data ? " on " : "", data, page->run->name);
     if (strlen(started) > 16) /* "2016-07-23T14:05:06..." */
@@ -58,15 +48,9 @@ __attribute__((format(printf, 3, 4))) static void card(const Page *page, const c
     fprintf(page->to, "</b><span>%s</span></div>", what);
 }
 
-static double ending_mean(const Run *run, bool speed)
+static double ending_mean(const Run *run, size_t place)
 {
-    double sum = 0;
-    int64_t count = 0;
-    for (int64_t i = run->steps > ENDING_STEPS ? run->steps - ENDING_STEPS : 0; i < run->steps; i++) {
-        double value = speed ? run->step[i].images_per_sec : run->step[i].mean_loss;
-        if (isfinite(value)) sum += value, count++;
-    }
-    return count ? sum / (double)count : NAN;
+    return steps_mean(run, run->steps > ENDING_STEPS ? run->steps - ENDING_STEPS : 0, place);
 }
 
 static void accuracy_cards(const Page *page)
@@ -86,7 +70,7 @@ static void headline_write(const Page *page)
 {
     const Run *run = page->run;
     const EpochRecord *best = run_best_epoch(run);
-    double first = NAN, last = ending_mean(run, false);
+    double first = NAN, last = ending_mean(run, offsetof(RunStep, mean_loss));
     for (int64_t i = 0; i < run->steps && !isfinite(first); i++) first = run->step[i].mean_loss;
     if (run->phase) svg_printf(page->to, "Losses and speed are those of the phase %s. ", run->phase);
     if (run->towers > 1 || page->truth.bad_count) {
@@ -110,10 +94,10 @@ static void cards_write(const Page *page)
         if (isfinite(run->epoch[i].seconds)) seconds += run->epoch[i].seconds;
     fputs("<section class=\"cards\">", page->to);
     accuracy_cards(page);
-    card(page, "mean_loss at the end", "%.4f", ending_mean(run, false));
+    card(page, "mean_loss at the end", "%.4f", ending_mean(run, offsetof(RunStep, mean_loss)));
     card(page, run->towers == 1 ? "tower" : "towers", "%d", run->towers);
     card(page, last->step == 1 ? "step" : "steps", "%" PRId64, last->step);
-    card(page, "images per second", "%.0f", ending_mean(run, true));
+    card(page, "images per second", "%.0f", ending_mean(run, offsetof(RunStep, images_per_sec)));
     if (seconds >= 5400)
         card(page, "total time of epochs", "%.1f h", seconds / 3600);
     else if (seconds >= 90)
@@ -160,7 +144,7 @@ static void bad_table(const Page *page)
         char name[96], command[PATH_BYTES + 128];
         snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d/state.json", bad->step, bad->tower);
         json_t *state = json_of_run(page->run->path, name);
-        const char *text = json_string_value(json_object_get(json_object_get(state, "found"), "text"));
+        const char *text = json_word(json_object_get(state, "found"), "text");
         snprintf(command, sizeof command, "towers replay %s/nan-step-%" PRId64 "-tower-%d", page->run->path, bad->step,
                  bad->tower);
         if (text && *text) row_write(page, "first in", text);
@@ -189,8 +173,7 @@ static void classes_table(const Page *page)
     class_scores_sort(row, rows);
     section_open(page->to, "Classes, with the weights of the best epoch");
     fputs("<table><tr><th>class</th><td class=\"n o\">recall</td><td class=\"n o\">precision</td><td class=\"n "
-          "o\">F1</td>"
-          "<td class=\"n o\">test images</td></tr>",
+          "o\">F1</td><td class=\"n o\">test images</td></tr>",
           page->to);
     for (int i = 0; i < rows && i < CLASS_ROWS; i++) {
         bool named = row[i].class < page->class_count && page->class_count == n;
@@ -205,22 +188,6 @@ static void classes_table(const Page *page)
     if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d more classes with a higher recall</p>", rows - CLASS_ROWS);
     fputs("</section>\n", page->to);
     free(row);
-}
-
-static void waiting_table(const Page *page)
-{
-    if (page->run->towers < 2) return;
-    section_open(page->to, "Time per activity of each tower");
-    waiting_html(page->run, page->to);
-    fputs("</section>\n", page->to);
-}
-
-static void drift_table(const Page *page)
-{
-    if (!page->run->norms.count) return;
-    section_open(page->to, "Batch-norm statistics at the end");
-    norm_drift_html(page->run, page->to);
-    fputs("</section>\n", page->to);
 }
 
 static void memory_table(const Page *page)
@@ -255,7 +222,7 @@ static void weights_text(const Page *page, const json_t *weights, char *text, si
 
 static void environment_table(const Page *page)
 {
-    const char *key, *command = environment_text(page, "command");
+    const char *key, *command = environment_word(page->environment, "command");
     json_t *value;
     char text[1024];
     if (*command) {
@@ -322,31 +289,21 @@ static Status content_write(const void *context, FILE *to)
     (void)to; /* page->to */
     title_write(page);
     cards_write(page);
-    static void (*const figures[])(Figures *) = {
-        figure_losses,  figure_terms,     figure_kid,         figure_accuracy,  figure_epoch_loss,
-        figure_noise,   figure_bias,      figure_ending,      figure_deviation, figure_speed,
-        figure_waiting, figure_arrival,   figure_vitals,      figure_gradients, figure_rate,
-        figure_sweep,   figure_confusion, figure_reliability, figure_layers,
-    };
     Figures f;
     TRY(figures_open(&f, page->to, page->run, &page->truth));
     f.classes = page->classes;
     f.class_count = page->class_count;
     fputs("<section class=\"grid\">\n", page->to);
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](&f);
+    figures_write(&f);
     figures_close(&f);
     bool found = true;
     for (int phase = 1; found; phase++) TRY(phase_write(page, phase, &found));
     fputs("</section>\n", page->to);
     bad_table(page);
     classes_table(page);
-    generated_html(page->run, page->to);
-    pictures_html(page->run, page->to);
-    data_html(page->run, page->to);
-    bad_samples_html(page->run, page->to);
-    restarts_html(page->run, page->to);
-    waiting_table(page);
-    drift_table(page);
+    data_sections(page->run, page->to);
+    waiting_html(page->run, page->to);
+    norm_drift_html(page->run, page->to);
     memory_table(page);
     settings_table(page);
     environment_table(page);
@@ -376,14 +333,6 @@ Status page_frame(FILE *to, const char *title, const char *origin, PageContent *
     return OK;
 }
 
-static Status page_write(const Page *page)
-{
-    return page_frame(page->to, page->run->name,
-                      "metrics.jsonl, results.csv and other records of this run; <b>towers report</b> regenerates it, "
-                      "<b>towers compare</b> prints its numbers.",
-                      content_write, page);
-}
-
 static Status page_draft(const Run *run, const Run *whole, Draft *draft)
 {
     Page page = {.run = run, .whole = whole, .to = draft->to};
@@ -396,7 +345,10 @@ static Status page_draft(const Run *run, const Run *whole, Draft *draft)
         const char *name = json_string_value(json_array_get(names, i));
         page.classes[page.class_count++] = name ? name : "";
     }
-    Status st = page_write(&page);
+    Status st = page_frame(draft->to, run->name,
+                           "metrics.jsonl, results.csv and other records of this run; <b>towers report</b> regenerates "
+                           "it, <b>towers compare</b> prints its numbers.",
+                           content_write, &page);
     json_decref(page.environment);
     json_decref(page.memory);
     loss_truth_clear(&page.truth);

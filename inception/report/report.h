@@ -19,6 +19,12 @@ NODISCARD Status report_run(const char *run_dir, bool png, bool json, bool quiet
  * fails. */
 NODISCARD Status report_picture(const char *run_dir);
 
+/* card.c: a model card in Markdown (Mitchell et al., "Model Cards for Model Reporting", 2019): what a run was trained on and
+ * with which settings, how well it does on each class, what it was not tested on, and how to make it again. Made from
+ * the records of the run alone; what they do not have is said to be missing. Errors: those of run_read; ERR_ARG for a
+ * folder without records. */
+NODISCARD Status card_print(const char *run_dir, FILE *to);
+
 /* page.html, in which {{title}}, {{style}}, {{content}}, {{version}} and {{origin}} stand for what report.c writes, and its style,
  * report.css: the build embeds them. The last has a NULL name. */
 extern const EmbeddedText report_texts[];

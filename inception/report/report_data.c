@@ -20,6 +20,11 @@ void section_open(FILE *to, const char *title)
     fprintf(to, "<section class=\"table\"><h2>%s</h2>", title);
 }
 
+void cell_write(FILE *to, const char *classes, const char *text)
+{
+    svg_printf(to, "<td class=\"%s\">%s</td>", classes, text);
+}
+
 /* At most `limit` bytes of a file of the run, the rest is left; NULL if there is none. */
 static char *file_start(const Run *run, const char *name, size_t limit, size_t *count)
 {
@@ -75,26 +80,28 @@ static double waiting_share(const Run *run)
     return all > 0 ? waited / all : NAN;
 }
 
-static int64_t integer(const json_t *data, const char *key)
-{
-    return json_integer_value(json_object_get(data, key));
-}
-
 static void stage_row(const json_t *data, const char *key, const char *name, FILE *to)
 {
     fprintf(to, "<tr><th>%s</th><td>%.1f &micro;s per image and thread</td></tr>", name,
-            (double)integer(data, key) / (double)integer(data, "images") / 1e3);
+            (double)json_whole(data, key) / (double)json_whole(data, "images") / 1e3);
 }
 
-void data_html(const Run *run, FILE *to)
+/* "12 images": nothing if there are none. */
+static void count_row(const json_t *data, const char *key, const char *name, const char *what, FILE *to)
+{
+    int64_t count = json_whole(data, key);
+    if (count) fprintf(to, "<tr><th>%s</th><td>%" PRId64 " %s</td></tr>", name, count, what);
+}
+
+static void data_html(const Run *run, FILE *to)
 {
     json_t *data = json_of_run(run->path, DATA_SUMMARY);
-    if (integer(data, "images") <= 0) {
+    if (json_whole(data, "images") <= 0) {
         json_decref(data);
         return;
     }
     double share = waiting_share(run);
-    const char *cause = json_string_value(json_object_get(data, "cause"));
+    const char *cause = json_word(data, "cause");
     section_open(to, "Data");
     fputs("<table>", to);
     if (isfinite(share)) {
@@ -106,22 +113,18 @@ void data_html(const Run *run, FILE *to)
         fputs("</td></tr>", to);
     }
     fprintf(to, "<tr><th>images read</th><td>%" PRId64 ", for steps %" PRId64 " to %" PRId64 "</td></tr>",
-            integer(data, "images"), integer(data, "first_step"), integer(data, "last_step"));
+            json_whole(data, "images"), json_whole(data, "first_step"), json_whole(data, "last_step"));
     stage_row(data, "read_ns", "read", to);
     stage_row(data, "decode_ns", "decode", to);
     stage_row(data, "resize_ns", "resize", to);
     stage_row(data, "augment_ns", "augment", to);
-    if (integer(data, "warnings"))
-        fprintf(to, "<tr><th>minor damage</th><td>%" PRId64 " images, decoded in spite of it</td></tr>",
-                integer(data, "warnings"));
-    if (integer(data, "rotated"))
-        fprintf(to, "<tr><th>stored rotated</th><td>%" PRId64 " images (EXIF orientation), %s</td></tr>",
-                integer(data, "rotated"),
-                json_is_true(json_object_get(data, "exif")) ? "rotated upright"
-                                                            : "used as stored; --exif rotates them");
-    if (integer(data, "bad_samples"))
-        fprintf(to, "<tr><th>skipped</th><td>%" PRId64 " samples that could not be decoded</td></tr>",
-                integer(data, "bad_samples"));
+    count_row(data, "warnings", "minor damage", "images, decoded in spite of it", to);
+    count_row(data, "rotated", "stored rotated",
+              json_is_true(json_object_get(data, "exif"))
+                  ? "images (EXIF orientation), rotated upright"
+                  : "images (EXIF orientation), used as stored; --exif rotates them",
+              to);
+    count_row(data, "bad_samples", "skipped", "samples that could not be decoded", to);
     fputs("</table></section>\n", to);
     json_decref(data);
 }
@@ -141,8 +144,7 @@ static int64_t bad_rows_read(char *text, BadRow *rows, int *count)
     int64_t found = 0;
     *count = 0;
     for (char *line; (line = line_take(&text));) {
-        const char *when = csv_take(&line), *tower = line ? csv_take(&line) : NULL, *id = line ? csv_take(&line) : NULL,
-                   *why = line ? csv_take(&line) : NULL;
+        const char *when = csv_take(&line), *tower = csv_take(&line), *id = csv_take(&line), *why = csv_take(&line);
         if (!tower || !why) continue;
         BadRow one = {.why = why, .id = strtoll(id, NULL, 10), .times = 1, .training = strcmp(when, "evaluation") != 0};
         int k = 0;
@@ -157,7 +159,7 @@ static int64_t bad_rows_read(char *text, BadRow *rows, int *count)
     return found;
 }
 
-void bad_samples_html(const Run *run, FILE *to)
+static void bad_samples_html(const Run *run, FILE *to)
 {
     BadRow rows[BAD_ROWS];
     int count;
@@ -182,22 +184,22 @@ void bad_samples_html(const Run *run, FILE *to)
 
 /* ---- restarts */
 
-void restarts_html(const Run *run, FILE *to)
+static void restarts_html(const Run *run, FILE *to)
 {
     size_t bytes;
     int64_t count = 0;
     char *text = file_start(run, RESTARTS_FILE, LIST_BYTES, &bytes), *rest = text;
     for (char *line; text && (line = line_take(&rest));) {
         json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-        const char *cause = json_string_value(json_object_get(row, "cause"));
+        const char *cause = json_word(row, "cause");
         if (cause && count++ == 0) {
             section_open(to, "Restarts after crashes");
             fputs("<table><tr><th>after step</th><td class=\"o\">cause</td><td class=\"n o\">processes</td></tr>", to);
         }
         if (cause && count <= RESTART_ROWS) {
-            fprintf(to, "<tr><th>%" PRId64 "</th><td>", integer(row, "step"));
+            fprintf(to, "<tr><th>%" PRId64 "</th><td>", json_whole(row, "step"));
             caption_write(cause, to);
-            fprintf(to, "</td><td class=\"n\">%" PRId64 "</td></tr>", integer(row, "processes"));
+            fprintf(to, "</td><td class=\"n\">%" PRId64 "</td></tr>", json_whole(row, "processes"));
         }
         json_decref(row);
     }
@@ -231,14 +233,14 @@ static int rows_read(char *text, char *rows[SHEET_PICTURES])
 static void file_write(char **row, FILE *to)
 {
     csv_take(row);
-    const char *file = *row ? csv_take(row) : NULL;
+    const char *file = csv_take(row);
     caption_write(file ? file : "?", to);
 }
 
 static void classes_write(char **row, bool mistakes, FILE *to)
 {
-    const char *label = *row ? csv_take(row) : "?", *predicted = mistakes && *row ? csv_take(row) : NULL,
-               *probability = predicted && *row ? csv_take(row) : NULL;
+    const char *label = *row ? csv_take(row) : "?", *predicted = mistakes ? csv_take(row) : NULL,
+               *probability = predicted ? csv_take(row) : NULL;
     if (predicted) {
         caption_write(predicted, to);
         if (probability) fprintf(to, " %.1f %%", 100 * strtod(probability, NULL));
@@ -247,7 +249,7 @@ static void classes_write(char **row, bool mistakes, FILE *to)
     caption_write(label, to);
 }
 
-static void cell_write(char *row, int place, int rows, bool mistakes, FILE *to)
+static void picture_write(char *row, int place, int rows, bool mistakes, FILE *to)
 {
     double x = 100.0 * (place % SHEET_COLUMNS) / (SHEET_COLUMNS - 1);
     double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
@@ -272,7 +274,7 @@ static void sheet_html(const Run *run, const char *csv, const char *jpeg, bool m
                 100 * SHEET_COLUMNS, 100 * rows);
         base64_write(picture, bytes, to);
         fputs(")\">", to);
-        for (int i = 0; i < count; i++) cell_write(row[i], i, rows, mistakes, to);
+        for (int i = 0; i < count; i++) picture_write(row[i], i, rows, mistakes, to);
         fputs("</div></section>\n", to);
     }
     free(text);
@@ -303,10 +305,9 @@ static void maps_html(const Run *run, FILE *to)
     int count = text ? rows_read(text, row) : 0;
     if (count) {
         section_open(to, "Where the network looked");
-        fputs(
-            "<p>Class activation maps of the most confident mistakes: of the predicted class, and of the right one.</p>"
-            "<div class=\"strip\">",
-            to);
+        fputs("<p>Class activation maps of the most confident mistakes: of the predicted class, and of the right "
+              "one.</p><div class=\"strip\">",
+              to);
         for (int i = 0; i < count && i < MISTAKE_MAPS; i++) {
             snprintf(name, sizeof name, "cam/%06d-" MISTAKE_MAP ".png", i);
             if (!png_write(run, name, "two class activation maps", to)) continue;
@@ -320,7 +321,7 @@ static void maps_html(const Run *run, FILE *to)
     free(text);
 }
 
-void pictures_html(const Run *run, FILE *to)
+static void pictures_html(const Run *run, FILE *to)
 {
     sheet_html(run, MISTAKES_CSV, MISTAKES_SHEET, true, "Most confident mistakes",
                "Of the last evaluation: what the network took the image for, with its probability, and what it is.",
@@ -342,7 +343,7 @@ static int stages_read(char *text, Stage *stages)
     int count = 0;
     for (char *line; count < STAGES_MAX && (line = line_take(&text));) {
         json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *kid = json_object_get(row, "kid");
-        int64_t step = json_is_integer(json_object_get(row, "step")) ? integer(row, "step") : -1;
+        int64_t step = json_is_integer(json_object_get(row, "step")) ? json_whole(row, "step") : -1;
         if (step >= 0) stages[count++] = (Stage){step, json_is_number(kid) ? json_number_value(kid) : NAN};
         json_decref(row);
     }
@@ -361,7 +362,7 @@ static void stage_write(const Run *run, const Stage *stage, FILE *to)
     fputs("</div>", to);
 }
 
-void generated_html(const Run *run, FILE *to)
+static void generated_html(const Run *run, FILE *to)
 {
     size_t bytes;
     Stage *stages = calloc(STAGES_MAX, sizeof *stages);
@@ -376,4 +377,13 @@ void generated_html(const Run *run, FILE *to)
     }
     free(text);
     free(stages);
+}
+
+void data_sections(const Run *run, FILE *to)
+{
+    generated_html(run, to);
+    pictures_html(run, to);
+    data_html(run, to);
+    bad_samples_html(run, to);
+    restarts_html(run, to);
 }

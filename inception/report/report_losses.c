@@ -2,12 +2,8 @@
  * report_plots.h. */
 #include "inception/report/report_plots.h"
 
-enum {
-    ENDING = 120 /* steps shown one by one */,
-    HISTOGRAM = 41 /* bars */,
-    TOWERS_SHOWN = 64 /* side by side */,
-    TERMS_SHOWN = 16
-};
+enum { ENDING = 120 /* steps shown one by one */, HISTOGRAM = 41 /* bars */ };
+enum { TOWERS_SHOWN = 64 /* side by side */, TERMS_SHOWN = 16 };
 
 static double value_tower_loss(const RunStep *s, int tower)
 {
@@ -16,6 +12,13 @@ static double value_tower_loss(const RunStep *s, int tower)
 
 /* ---- step by step */
 
+/* In scratch[0]. */
+static double *last_tower(Figures *f)
+{
+    for (int64_t i = 0; i < f->run->steps; i++) f->scratch[0][i] = value_tower_loss(&f->run->step[i], f->truth->last);
+    return f->scratch[0];
+}
+
 static void loss_lines(Figures *f, SvgPlot *plot)
 {
     const Run *run = f->run;
@@ -23,7 +26,7 @@ static void loss_lines(Figures *f, SvgPlot *plot)
     char name[SVG_LABEL_BYTES];
     if (several) {
         snprintf(name, sizeof name, "tower %d (last)", f->truth->last);
-        svg_line(plot, f->x, figure_tower(f, 0, value_tower_loss, f->truth->last), run->steps, 1, 1, name);
+        svg_line(plot, f->x, last_tower(f), run->steps, 1, 1, name);
     }
     svg_line(plot, f->x, figure_column(f, 1, offsetof(RunStep, mean_loss)), run->steps, 0, several ? 1.6 : 1.3,
              "mean_loss");
@@ -34,7 +37,7 @@ void figure_losses(Figures *f)
     const Run *run = f->run;
     SvgPlot plot;
     SvgFrame frame = figure_steps(f, "loss of every step", FIGURE_WIDE, FIGURE_TALL);
-    figure_range(f, value_tower_loss, f->scratch[2], f->scratch[3]);
+    figure_range(f, value_tower_loss);
     svg_extent(f->scratch[2], run->steps, &frame.y_low, &frame.y_high);
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
     double low = INFINITY, high = -INFINITY;
@@ -60,8 +63,7 @@ void figure_ending(Figures *f)
     if (run->towers < 2 || run->steps < 20) return;
     int64_t count = run->steps < ENDING ? run->steps : ENDING, first = run->steps - count;
     SvgFrame frame = figure_steps(f, "loss of the last steps", FIGURE_WIDE, FIGURE_LOW);
-    double *last = figure_tower(f, 0, value_tower_loss, f->truth->last),
-           *mean = figure_column(f, 1, offsetof(RunStep, mean_loss));
+    double *last = last_tower(f), *mean = figure_column(f, 1, offsetof(RunStep, mean_loss));
     frame.x_low = f->x[first];
     svg_extent(last + first, count, &frame.y_low, &frame.y_high);
     svg_extent(mean + first, count, &frame.y_low, &frame.y_high);
@@ -119,10 +121,9 @@ static void whisker_figure(Figures *f, bool ratio, const char *title, const char
 
 void figure_noise(Figures *f)
 {
-    whisker_figure(
-        f, true, "Variance ratio",
-        "Noise variance of each tower's loss relative to mean_loss's, with 95 % intervals. Independent batches give "
-        "the dashed line: the number of towers, if their shares are equal.");
+    whisker_figure(f, true, "Variance ratio",
+                   "Noise variance of each tower's loss relative to mean_loss's, with 95 % intervals. Independent "
+                   "batches give the dashed line: the number of towers, if their shares are equal.");
 }
 
 void figure_bias(Figures *f)
@@ -138,8 +139,7 @@ void figure_deviation(Figures *f)
     SvgPlot plot;
     double bin[HISTOGRAM] = {0}, reach = 0;
     if (run->towers < 2 || run->steps < 50) return;
-    double *last = figure_tower(f, 0, value_tower_loss, f->truth->last),
-           *mean = figure_column(f, 1, offsetof(RunStep, mean_loss)), square = 0;
+    double *last = last_tower(f), *mean = figure_column(f, 1, offsetof(RunStep, mean_loss)), square = 0;
     int64_t n = 0;
     for (int64_t i = 0; i < run->steps; i++)
         if (isfinite(last[i] - mean[i])) square += (last[i] - mean[i]) * (last[i] - mean[i]), n++;

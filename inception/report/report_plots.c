@@ -2,6 +2,7 @@
 #include "inception/report/report_plots.h"
 
 #include "inception/report/class_scores.h"
+#include "towers/files/files.h"
 #include "towers/files/json.h"
 
 enum { ARRIVAL_COLUMNS = 60, LAYER_ROWS = 80, LAYER_COLUMNS = 90, LAYER_NAMES = 4096, NAMED_CLASSES = 20 };
@@ -39,7 +40,7 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
     free(x);
 }
 
-void figure_accuracy(Figures *f)
+static void figure_accuracy(Figures *f)
 {
     static const char accuracy[] = "Per cent, at the end of each epoch. Training accuracy is averaged over the epoch's "
                                    "steps, during which the weights change.";
@@ -50,7 +51,7 @@ void figure_accuracy(Figures *f)
                   offsetof(EpochRecord, train_top1), offsetof(EpochRecord, test_top1), 100);
 }
 
-void figure_epoch_loss(Figures *f)
+static void figure_epoch_loss(Figures *f)
 {
     epochs_figure(f, "Loss per epoch",
                   "Test loss and the mean training loss of the epoch: where they diverge, the "
@@ -73,7 +74,7 @@ static void curve(Figures *f, bool wide, const char *title, const char *note, co
     figure_close(f, &plot);
 }
 
-void figure_rate(Figures *f)
+static void figure_rate(Figures *f)
 {
     curve(f, true, "Learning rate", "As used by the optimizer.", figure_column(f, 0, offsetof(RunStep, lr)), 3);
 }
@@ -89,7 +90,7 @@ static double *numbers_of(const json_t *array, size_t count)
 }
 
 /* What --lr auto has found: losses above those of the first half are cut, as they would hide the fall. */
-void figure_sweep(Figures *f)
+static void figure_sweep(Figures *f)
 {
     char note[200];
     SvgPlot plot;
@@ -109,8 +110,7 @@ void figure_sweep(Figures *f)
         frame.x_low = x[0], frame.x_high = x[n - 1];
         snprintf(note, sizeof note,
                  "Smoothed loss of a sweep before the run, nine steps late. The mark is at %.3g, where the loss itself "
-                 "falls most "
-                 "steeply.",
+                 "falls most steeply.",
                  pick);
         figure_open(f, &plot, &frame, frame.title, note);
         svg_line(&plot, x, y, (int64_t)n, 2, 1.6, NULL);
@@ -122,14 +122,14 @@ void figure_sweep(Figures *f)
     json_decref(root);
 }
 
-void figure_speed(Figures *f)
+static void figure_speed(Figures *f)
 {
     curve(f, false, "Throughput", "Images per second of all towers, step by step.",
           figure_column(f, 0, offsetof(RunStep, images_per_sec)), 2);
 }
 
 /* The longest wait of any tower for its batch, as a share of the step. */
-void figure_waiting(Figures *f)
+static void figure_waiting(Figures *f)
 {
     const Run *run = f->run;
     for (int64_t i = 0; i < run->steps; i++) {
@@ -142,7 +142,23 @@ void figure_waiting(Figures *f)
           f->scratch[0], 4);
 }
 
-/* ---- arrival */
+/* ---- a line for each tower */
+
+/* `value`: [towers][count]. Nothing if none is known. */
+static void towers_figure(const Figures *f, SvgFrame *frame, const char *title, const char *note, const double *x,
+                          const double *value, int towers, int64_t count, double width)
+{
+    SvgPlot plot;
+    svg_extent(value, towers * count, &frame->y_low, &frame->y_high);
+    if (!(frame->y_low <= frame->y_high)) return;
+    figure_open(f, &plot, frame, title, note);
+    for (int t = 0; t < towers; t++) {
+        char name[SVG_LABEL_BYTES];
+        snprintf(name, sizeof name, "tower %d", t);
+        svg_line(&plot, x, value + t * count, count, t, width, name);
+    }
+    figure_close(f, &plot);
+}
 
 /* Median delay of this tower's arrival after the first tower's, over a part of the run. */
 static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
@@ -159,10 +175,9 @@ static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
     return n ? found[n / 2] : NAN;
 }
 
-void figure_arrival(Figures *f)
+static void figure_arrival(Figures *f)
 {
     const Run *run = f->run;
-    SvgPlot plot;
     SvgFrame frame = figure_steps(f, "arrival at the sum of gradients", FIGURE_HALF, FIGURE_LOW);
     int64_t columns = run->steps < ARRIVAL_COLUMNS ? run->steps : ARRIVAL_COLUMNS;
     int shown = run->towers < SVG_LABELS ? run->towers : SVG_LABELS;
@@ -175,28 +190,17 @@ void figure_arrival(Figures *f)
         for (int t = 0; t < shown; t++) value[t * columns + k] = arrival_median(f, t, first, end);
     }
     frame.y_low = 0;
-    svg_extent(value, columns * shown, &frame.y_low, &frame.y_high);
-    if (frame.y_low <= frame.y_high) {
-        figure_open(f, &plot, &frame, "Arrival",
-                    "Milliseconds from the first tower's gradients being ready until each tower's are "
-                    "(medians): the last one delays the step. Towers of one process take turns.");
-        for (int t = 0; t < shown; t++) {
-            char name[SVG_LABEL_BYTES];
-            snprintf(name, sizeof name, "tower %d", t);
-            svg_line(&plot, x, value + t * columns, columns, t, 1.5, name);
-        }
-        figure_close(f, &plot);
-    }
+    towers_figure(f, &frame, "Arrival",
+                  "Milliseconds from the first tower's gradients being ready until each tower's are (medians): the "
+                  "last one delays the step. Towers of one process take turns.",
+                  x, value, shown, columns, 1.5);
     free(value);
 }
 
-/* ---- the GPUs' vitals */
-
-/* One of them, of the rows that have it; `part` of it is the unit of the plot. */
+/* One number of the GPUs' vitals, of the rows that have it; `part` of it is the unit of the plot. */
 static void vital_figure(Figures *f, const char *title, const char *note, size_t place, double part)
 {
     const Run *run = f->run;
-    SvgPlot plot;
     SvgFrame frame = figure_steps(f, title, FIGURE_HALF, FIGURE_LOW);
     int64_t rows = 0;
     for (int64_t i = 0; i < run->steps; i++) rows += run->step[i].vitals != NULL;
@@ -210,20 +214,12 @@ static void vital_figure(Figures *f, const char *title, const char *note, size_t
         for (int64_t i = 0; i < run->steps; i++)
             if (run->step[i].vitals) *at++ = *(const double *)((const char *)&run->step[i].vitals[t] + place) / part;
     }
-    svg_extent(value, run->towers * rows, &frame.y_low, &frame.y_high);
-    if (rows > 1 && frame.y_low <= frame.y_high) {
-        figure_open(f, &plot, &frame, title, note);
-        for (int t = 0; t < run->towers; t++) {
-            char name[SVG_LABEL_BYTES];
-            snprintf(name, sizeof name, "tower %d", t);
-            svg_line(&plot, x, value + t * rows, rows, t, 1.3, name);
-        }
-        figure_close(f, &plot);
-    }
+    if (rows > 1) towers_figure(f, &frame, title, note, x, value, run->towers, rows, 1.3);
     free(x);
 }
 
-void figure_vitals(Figures *f)
+/* A plot for each number that the GPUs have reported. */
+static void figure_vitals(Figures *f)
 {
 #define VITAL_FIGURE(title, note, key, part) vital_figure(f, title, note, offsetof(DeviceVitals, key), part)
     VITAL_FIGURE("GPU power", "Watts of each tower's GPU, once a second.", gpu_watts, 1);
@@ -242,13 +238,13 @@ static double value_gradient(const RunStep *s, int tower)
     return s->tower_grad_norm[tower];
 }
 
-void figure_gradients(Figures *f)
+static void figure_gradients(Figures *f)
 {
     const Run *run = f->run;
     SvgPlot plot;
     SvgFrame frame = figure_steps(f, "norm of the gradient", FIGURE_HALF, FIGURE_LOW);
     double *mean = figure_column(f, 0, offsetof(RunStep, grad_norm));
-    figure_range(f, value_gradient, f->scratch[2], f->scratch[3]);
+    figure_range(f, value_gradient);
     svg_extent(mean, run->steps, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
@@ -262,12 +258,6 @@ void figure_gradients(Figures *f)
     if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "towers");
     svg_line(&plot, f->x, mean, run->steps, 0, 1.3, "averaged");
     figure_close(f, &plot);
-}
-
-static bool shown_layer(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 7 && !strcmp(name + n - 7, ".weight") && !strstr(name, "bn.") && !strstr(name, "norm");
 }
 
 typedef struct LayerGrid {
@@ -291,9 +281,11 @@ static void grid_axes(const Run *run, LayerGrid *grid)
     }
     grid->columns = (int)kept;
     for (int i = 0; i < run->layers.names && i < LAYER_NAMES; i++) {
-        bool shown = shown_layer(run->layers.name[i]) && grid->rows < LAYER_ROWS;
+        const char *name = run->layers.name[i];
+        bool layer = ends_with(name, ".weight") && !strstr(name, "bn.") && !strstr(name, "norm"),
+             shown = layer && grid->rows < LAYER_ROWS;
         grid->row_of[i] = shown ? grid->rows : -1;
-        if (shown) grid->name[grid->rows++] = run->layers.name[i];
+        if (shown) grid->name[grid->rows++] = name;
     }
 }
 
@@ -317,7 +309,7 @@ static void grid_fill(const Run *run, LayerGrid *grid, double *low, double *high
         grid->share[i] = 0.05 + 0.95 * (*high > *low ? (grid->share[i] - *low) / (*high - *low) : 0.5);
 }
 
-void figure_layers(Figures *f)
+static void figure_layers(Figures *f)
 {
     LayerGrid *grid = calloc(1, sizeof *grid);
     double low, high;
@@ -353,7 +345,7 @@ void figure_layers(Figures *f)
 
 /* ---- confusion */
 
-void figure_confusion(Figures *f)
+static void figure_confusion(Figures *f)
 {
     const Run *run = f->run;
     int n = run->classes;
@@ -422,7 +414,8 @@ static void reliability_figure(Figures *f, const char *when, const json_t *bins,
     free(right);
 }
 
-void figure_reliability(Figures *f)
+/* Of towers eval --calibrate: before and after. */
+static void figure_reliability(Figures *f)
 {
     static const char *const when[] = {"before", "after"};
     json_t *root = json_of_run(f->run->path, "calibration.json");
@@ -431,4 +424,15 @@ void figure_reliability(Figures *f)
         reliability_figure(f, when[k], json_array_get(json_object_get(root, "reliability"), k), error[k]);
     free(error);
     json_decref(root);
+}
+
+void figures_write(Figures *f)
+{
+    static void (*const figures[])(Figures *) = {
+        figure_losses,  figure_terms,     figure_kid,         figure_accuracy,  figure_epoch_loss,
+        figure_noise,   figure_bias,      figure_ending,      figure_deviation, figure_speed,
+        figure_waiting, figure_arrival,   figure_vitals,      figure_gradients, figure_rate,
+        figure_sweep,   figure_confusion, figure_reliability, figure_layers,
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](f);
 }

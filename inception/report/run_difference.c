@@ -53,18 +53,13 @@ static int64_t images_in_all(const Run *run, const StepSpan *spans)
     return run->steps ? spans[run->steps - 1].to : 0;
 }
 
-static bool is_coarser(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs)
-{
-    return (double)images_in_all(a, as) * (double)b->steps >= (double)images_in_all(b, bs) * (double)a->steps;
-}
-
 /* For each step of the run with larger steps, the other run's loss over the same images. Writes b - a, a's loss and the
  * images of each pair; returns the number of pairs. */
 static int64_t loss_pairs(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs, double *pair,
                           double *a_loss, StepSpan *images)
 {
     int64_t count = 0, a_first = 0, b_first = 0;
-    bool by_a = is_coarser(a, as, b, bs);
+    bool by_a = (double)images_in_all(a, as) * (double)b->steps >= (double)images_in_all(b, bs) * (double)a->steps;
     const Run *coarse = by_a ? a : b;
     for (int64_t i = 0; i < coarse->steps; i++) {
         StepSpan span = by_a ? as[i] : bs[i];
@@ -75,13 +70,6 @@ static int64_t loss_pairs(const Run *a, const StepSpan *as, const Run *b, const 
         pair[count++] = y - x;
     }
     return count;
-}
-
-static bool equal_steps(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs)
-{
-    bool equal = a->steps == b->steps;
-    for (int64_t i = 0; equal && i < a->steps; i++) equal = as[i].from == bs[i].from && as[i].to == bs[i].to;
-    return equal;
 }
 
 static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
@@ -96,7 +84,8 @@ static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
     images = calloc((size_t)most + 1, sizeof *images);
     if (!pair || !images) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %" PRId64 " pairs of losses", most));
     int64_t count = loss_pairs(a, as, b, bs, pair, pair + most, images), first = count / 2;
-    d->same = count > 0 && equal_steps(a, as, b, bs);
+    d->same = count > 0 && a->steps == b->steps;
+    for (int64_t i = 0; d->same && i < a->steps; i++) d->same = as[i].from == bs[i].from && as[i].to == bs[i].to;
     for (int64_t i = 0; i < count; i++) d->same &= pair[i] == 0;
     d->steps = count - first;
     if (d->steps) {
@@ -137,6 +126,17 @@ Status run_images(const Run *run, int64_t *images)
     *images = images_in_all(run, spans);
     free(spans);
     return OK;
+}
+
+double steps_mean(const Run *run, int64_t first, size_t place)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = first; i < run->steps; i++) {
+        double value = *(const double *)((const char *)&run->step[i] + place);
+        if (isfinite(value)) sum += value, count++;
+    }
+    return count ? sum / (double)count : NAN;
 }
 
 /* ---- accuracy */

@@ -28,6 +28,9 @@ typedef struct RunDifference {
 NODISCARD Status run_images(const Run *run, int64_t *images);
 NODISCARD Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss);
 
+/* The mean of the finite values of a number of the steps from index `first` on, by its place in RunStep; NaN if there is none. */
+double steps_mean(const Run *run, int64_t first, size_t place);
+
 /* The last epoch with an evaluation, and the last KID of a run; NULL if there was none. */
 const EpochRecord *run_last_test(const Run *run);
 const RunKid *run_last_kid(const Run *run);

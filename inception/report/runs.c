@@ -8,7 +8,6 @@
 
 #include "kernels/array.h"
 #include "towers/files/files.h"
-#include "towers/files/json.h"
 #include "towers/store/run_dir.h"
 
 #include <dirent.h>
@@ -40,10 +39,16 @@ static bool has_file(const char *run, const char *name)
     return path_join(path, run, name) == OK && access(path, F_OK) == 0;
 }
 
+const char *environment_word(const json_t *environment, const char *key)
+{
+    const char *text = json_word(environment, key);
+    return text ? text : "";
+}
+
 /* Its first line. */
 static void word_copy(const json_t *root, const char *key, char *to, size_t bytes)
 {
-    const char *text = json_string_value(json_object_get(root, key));
+    const char *text = json_word(root, key);
     if (text) snprintf(to, bytes, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
@@ -74,7 +79,7 @@ static void state_find(const Run *run, const char *path, RunRow *row)
     json_t *outcome = json_of_run(path, "outcome.json");
     if (run_dir_taken(path)) {
         snprintf(row->state, sizeof row->state, "running");
-    } else if (json_string_value(json_object_get(outcome, "outcome"))) {
+    } else if (json_word(outcome, "outcome")) {
         word_copy(outcome, "outcome", row->state, sizeof row->state);
         word_copy(outcome, "message", row->why, sizeof row->why);
     } else {
@@ -178,12 +183,6 @@ static int by_number(double a, double b)
     return a > b ? -1 : a < b;
 }
 
-static int by_score(const RunRow *a, const RunRow *b)
-{
-    double sign = a->kind <= SCORED_BY_MAP ? 1 : -1;
-    return a->kind != b->kind ? (int)a->kind - (int)b->kind : by_number(sign * a->score, sign * b->score);
-}
-
 /* `order`: a RunOrder. Equal runs are in the order of their starts, then of their names. */
 static int in_order(const void *a, const void *b, void *order)
 {
@@ -193,7 +192,10 @@ static int in_order(const void *a, const void *b, void *order)
     case RUNS_BY_NAME: found = strcmp(x->name, y->name); break;
     case RUNS_BY_MODEL: found = strcmp(x->model, y->model); break;
     case RUNS_BY_STATE: found = strcmp(x->state, y->state); break;
-    case RUNS_BY_SCORE: found = by_score(x, y); break;
+    case RUNS_BY_SCORE:
+        found = run_scores_better(y->kind, y->score, x->kind, x->score) -
+                run_scores_better(x->kind, x->score, y->kind, y->score);
+        break;
     case RUNS_BY_TIME: found = by_number(x->seconds, y->seconds); break;
     default: break;
     }

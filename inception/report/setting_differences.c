@@ -1,5 +1,5 @@
 /* Comparing the settings of runs. */
-#include "inception/report/setting_differences.h"
+#include "inception/report/compare.h"
 
 #include "kernels/text.h"
 #include "towers/files/json.h"
@@ -36,83 +36,63 @@ bool settings_equal(const Run *a, const Run *b, OptionId but)
     return true;
 }
 
-static json_t *row_json(const Run *const *runs, int count, const char *key)
+Status setting_differences(const Run *const *runs, int count, json_t **made)
 {
     char text[VALUE_ROOM];
-    json_t *row = json_array();
-    for (int i = 0; i < count; i++) {
-        const char *value = value_of(runs[i], key, text);
-        json_array_append_new(row, value ? json_text(value) : json_null());
-    }
-    return row;
-}
-
-/* If a value has no room in its column, all have lines of their own. */
-static void row_print(const Run *const *runs, int count, const char *key, const int *width, FILE *to)
-{
-    char text[VALUE_ROOM];
-    bool fit = true;
-    for (int i = 0; i < count; i++) {
-        const char *value = value_of(runs[i], key, text);
-        fit &= !value || text_columns(value) <= width[i];
-    }
-    text_printf(to, "  %-22s", key);
-    for (int i = 0; i < count; i++) {
-        const char *value = value_of(runs[i], key, text), *shown = value ? value : "-";
-        if (fit)
-            text_printf(to, "  %*s", width[i], shown);
-        else
-            text_printf(to, "\n    %s  %s", runs[i]->name, shown);
-    }
-    fputc('\n', to);
-}
-
-static void widths_fit(const Run *const *runs, int count, const char *key, int *width)
-{
-    char text[VALUE_ROOM];
-    for (int i = 0; i < count; i++) {
-        const char *value = value_of(runs[i], key, text);
-        int length = value ? text_columns(value) : 0;
-        if (length > width[i] && length <= COLUMN_MOST) width[i] = length;
-    }
-}
-
-static void head_print(const Run *const *runs, int count, int *width, FILE *to)
-{
-    text_printf(to, "\nSettings that differ\n\n  %-22s", "");
-    for (int i = 0; i < count; i++) {
-        int length = text_columns(runs[i]->name);
-        width[i] = length < 8 ? 8 : length > COLUMN_MOST ? COLUMN_MOST : length;
-    }
-    for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (is_compared(id) && differs(runs, count, option_info(id)->flag))
-            widths_fit(runs, count, option_info(id)->flag, width);
-    for (int i = 0; i < count; i++) text_printf(to, "  %*.*s", width[i], width[i], runs[i]->name);
-    fputc('\n', to);
-}
-
-Status setting_differences(const Run *const *runs, int count, json_t *root, FILE *to)
-{
-    json_t *all = root ? json_object() : NULL;
-    int *width = calloc((size_t)count, sizeof *width);
-    bool any = false;
-    if (!width || (root && !all)) {
-        free(width);
-        json_decref(all);
-        return FAIL(ERR_MEMORY, "no memory for the settings of %d runs", count);
-    }
+    json_t *all = json_object();
+    if (!all) return FAIL(ERR_MEMORY, "no memory for the settings of %d runs", count);
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         const char *key = option_info(id)->flag;
         if (!is_compared(id) || !differs(runs, count, key)) continue;
-        if (root) {
-            json_object_set_new(all, key, row_json(runs, count, key));
-            continue;
-        }
-        if (!any) head_print(runs, count, width, to);
-        any = true;
-        row_print(runs, count, key, width, to);
+        json_t *row = json_array();
+        for (int i = 0; i < count; i++)
+            json_array_append_new(row, value_of(runs[i], key, text) ? json_text(text) : json_null());
+        json_object_set_new(all, key, row);
     }
-    free(width);
-    if (root) json_object_set_new(root, "settings", all);
+    *made = all;
     return OK;
+}
+
+const char *setting_text(const json_t *row, int run)
+{
+    const char *value = json_string_value(json_array_get(row, (size_t)run));
+    return value ? value : "-";
+}
+
+/* Of the column of a run: the widest of its name and its values, but for values that are too wide for a column. */
+static int width_of(const Run *run, int i, json_t *settings)
+{
+    const char *key;
+    json_t *row;
+    int name = text_columns(run->name), width = name < 8 ? 8 : name > COLUMN_MOST ? COLUMN_MOST : name;
+    json_object_foreach(settings, key, row)
+    {
+        int value = text_columns(setting_text(row, i));
+        if (value > width && value <= COLUMN_MOST) width = value;
+    }
+    return width;
+}
+
+void setting_differences_print(const Run *const *runs, int count, json_t *settings, FILE *to)
+{
+    const char *key;
+    json_t *row;
+    if (!json_object_size(settings)) return;
+    text_printf(to, "\nSettings that differ\n\n  %-22s", "");
+    for (int i = 0; i < count; i++) {
+        int width = width_of(runs[i], i, settings);
+        text_printf(to, "  %*.*s", width, width, runs[i]->name);
+    }
+    json_object_foreach(settings, key, row)
+    {
+        bool fit = true; /* if a value has no room in its column, all have lines of their own */
+        for (int i = 0; i < count; i++) fit &= text_columns(setting_text(row, i)) <= COLUMN_MOST;
+        text_printf(to, "\n  %-22s", key);
+        for (int i = 0; i < count; i++)
+            if (fit)
+                text_printf(to, "  %*s", width_of(runs[i], i, settings), setting_text(row, i));
+            else
+                text_printf(to, "\n    %s  %s", runs[i]->name, setting_text(row, i));
+    }
+    fputc('\n', to);
 }

@@ -1,4 +1,4 @@
-/* The effect of each option of a sweep on the scores; see setting_effects.h.
+/* The effect of each option of a sweep on the scores; see sweep_table.h.
  *
  * A setting counts once, by the mean of its repetitions. With halving its score is that of the first rung, which all settings
  * have reached: later scores exist for the winners alone. Scores are replaced by their ranks (equal ones share the mean of
@@ -9,7 +9,7 @@
  * between n settings' k groups without what chance puts there: 1 - (1 - H / (n - 1)) (n - 1) / (n - k), H: Kruskal and Wallis,
  * "Use of Ranks in One-Criterion Variance Analysis", 1952. Other than a correlation it sees a best value in the middle. p is
  * that of a permutation test. The trend is Spearman's rank correlation of the values with the scores. */
-#include "inception/report/setting_effects.h"
+#include "inception/report/sweep_table.h"
 
 #include "kernels/philox.h"
 #include "kernels/text.h"

@@ -3,17 +3,8 @@
 
 #include <float.h>
 
-enum {
-    LEFT = 56,
-    RIGHT = 118,
-    BARE = 14,
-    TOP = 10,
-    BOTTOM = 38,
-    LINE_HEIGHT = 15,
-    COLUMNS_MAX = 700,
-    TICKS = 5,
-    TICKS_MOST = 40
-};
+enum { LEFT = 56, RIGHT = 118, BARE = 14, TOP = 10, BOTTOM = 38, LINE_HEIGHT = 15 };
+enum { COLUMNS_MAX = 700, TICKS = 5, TICKS_MOST = 40 };
 
 /* Limits that keep axes well within the range of a double, and the smallest relative distance of their ends. */
 static const double LOG_LEAST = 1e-290, LOG_MOST = 1e290, LINEAR_MOST = 1e290, DISTINCT = 1e-12;
@@ -62,13 +53,8 @@ double svg_nice(double *low, double *high)
         *low = fabs(*low) < LOG_LEAST ? 0 : *low - room;
         *high += room;
     }
-    double rough = (*high - *low) / TICKS, power = pow(10, floor(log10(rough))), tick = power;
-    if (rough > 5 * power)
-        tick = 10 * power;
-    else if (rough > 2 * power)
-        tick = 5 * power;
-    else if (rough > power)
-        tick = 2 * power;
+    double rough = (*high - *low) / TICKS, power = pow(10, floor(log10(rough)));
+    double tick = power * (rough > 5 * power ? 10 : rough > 2 * power ? 5 : rough > power ? 2 : 1);
     *low = floor(*low / tick + 1e-9) * tick;
     *high = ceil(*high / tick - 1e-9) * tick;
     return tick;

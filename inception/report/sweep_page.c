@@ -1,4 +1,4 @@
-/* Drawing and writing the page of a sweep; see sweep_page.h.
+/* Drawing and writing the page of a sweep, which is self-contained, as the report of a run is; see sweep_table.h.
  *
  * Curves: a line for each run, so that repetitions of a setting show their own spread, and one that ended early does not bend a
  * mean of theirs.
@@ -6,12 +6,11 @@
  * Parallel coordinates (Inselberg 1985): an axis for each option that was varied and one for the score, from the lowest to
  * the highest value; a setting is a line that crosses each axis at its value. An axis of positive numbers over two powers
  * of ten or more is logarithmic; one of words has them at equal distances, in the order in which they occur. */
-#include "inception/report/sweep_page.h"
+#include "inception/report/sweep_table.h"
 
 #include "inception/report/figure.h"
 #include "inception/report/report.h"
 #include "inception/report/report_data.h"
-#include "inception/report/setting_effects.h"
 #include "towers/files/files.h"
 
 enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
@@ -53,12 +52,6 @@ static void option_axis(const SweepResult *result, Axes *axes, int axis, const c
     axis_scale(result, axes, axis, words);
 }
 
-static SweepScore score_of(const SweepResult *result, int setting)
-{
-    const SweepSetting *one = &result->settings[setting];
-    return sweep_score(one->rows, result->repeats, one->rung);
-}
-
 static Status axes_make(const SweepResult *result, Axes *axes)
 {
     const char *key;
@@ -67,13 +60,10 @@ static Status axes_make(const SweepResult *result, Axes *axes)
     *axes = (Axes){.count = (int)json_object_size(result->settings[0].values) + 1};
     axes->at = calloc((size_t)result->count * (size_t)axes->count, sizeof *axes->at);
     if (!axes->at) return FAIL(ERR_MEMORY, "no memory for the plot of %d settings", result->count);
-    json_object_foreach(result->settings[0].values, key, value)
-    {
-        option_axis(result, axes, axis++, key);
-    }
-    for (int i = 0; i < result->count; i++) axes->at[i * axes->count + axis] = score_of(result, i).mean;
+    json_object_foreach(result->settings[0].values, key, value) option_axis(result, axes, axis++, key);
+    for (int i = 0; i < result->count; i++) axes->at[i * axes->count + axis] = setting_result(result, i).mean;
     axis_scale(result, axes, axis, true);
-    snprintf(axes->label[axis], AXIS_BYTES, "%s", run_score_name(score_of(result, 0).kind));
+    snprintf(axes->label[axis], AXIS_BYTES, "%s", run_score_name(setting_result(result, 0).kind));
     for (int k = 0; k < axes->count; k++) axes->labels[k] = axes->label[k];
     return OK;
 }
@@ -137,12 +127,11 @@ static void curves_draw(const SweepResult *result, const Figures *figures, Score
     }
     if (!(frame.y_low <= frame.y_high)) return;
     frame.y_log = kind > SCORED_BY_MAP && frame.y_low > 0 && frame.y_high > 50 * frame.y_low;
-    snprintf(
-        note, sizeof note,
-        "After each epoch: %s%s%s. A line is a run; the dot is where it ended%s. The three best settings have names, "
-        "thick lines and colors of their own.",
-        kind == SCORED_BY_LOSS ? "training " : "", run_score_name(kind), kind <= SCORED_BY_MAP ? " in per cent" : "",
-        result->rungs > 1 ? ", or halving stopped it" : "");
+    snprintf(note, sizeof note,
+             "After each epoch: %s%s%s. A line is a run; the dot is where it ended%s. The three best settings have "
+             "names, thick lines and colors of their own.",
+             kind == SCORED_BY_LOSS ? "training " : "", run_score_name(kind),
+             kind <= SCORED_BY_MAP ? " in per cent" : "", result->rungs > 1 ? ", or halving stopped it" : "");
     figure_open(figures, &plot, &frame, frame.title, note);
     for (int i = result->count - 1; i >= 0; i--)
         for (int r = 0; r < result->repeats; r++) {
@@ -162,20 +151,15 @@ static Status curves_write(const SweepResult *result, const Figures *figures)
     }
     double *x = calloc(2 * (size_t)most, sizeof *x);
     if (!x) return FAIL(ERR_MEMORY, "no memory for curves of %" PRId64 " epochs", most);
-    curves_draw(result, figures, score_of(result, 0).kind, x, x + most);
+    curves_draw(result, figures, setting_result(result, 0).kind, x, x + most);
     free(x);
     return OK;
-}
-
-static void cell(FILE *to, const char *kind, const char *text)
-{
-    svg_printf(to, "<td class=\"%s\">%s</td>", kind, text);
 }
 
 static void ranking_row(const SweepResult *result, int rank, FILE *to)
 {
     const SweepSetting *setting = &result->settings[rank];
-    SweepScore score = score_of(result, rank);
+    SweepScore score = setting_result(result, rank);
     char best[48] = "-", deviation[32] = "-", epochs[32];
     const char *key;
     json_t *value;
@@ -187,15 +171,12 @@ static void ranking_row(const SweepResult *result, int rank, FILE *to)
         if (setting->rows[r]->epoch_count)
             svg_printf(to, " <a href=\"%s/report.html\">run %d</a>", setting->rows[r]->run.name, r + 1);
     fputs("</th>", to);
-    cell(to, "n", best);
-    cell(to, "n", deviation);
-    cell(to, "n", epochs);
-    json_object_foreach(setting->values, key, value)
-    {
-        cell(to, "n", json_string_value(value));
-    }
+    cell_write(to, "n", best);
+    cell_write(to, "n", deviation);
+    cell_write(to, "n", epochs);
+    json_object_foreach(setting->values, key, value) cell_write(to, "n", json_string_value(value));
     const SweepRow *failure = sweep_failure(setting, result->repeats);
-    cell(to, "o", failure ? failure->run.why : "");
+    cell_write(to, "o", failure ? failure->run.why : "");
     fputs("</tr>", to);
 }
 
@@ -203,14 +184,12 @@ static void ranking_write(const SweepResult *result, FILE *to)
 {
     const char *key;
     json_t *value;
-    fputs("<section class=\"table\"><h2>Ranking</h2><table><tr><th>setting</th>", to);
+    section_open(to, "Ranking");
+    fputs("<table><tr><th>setting</th>", to);
     static const char *const heads[] = {"best", "deviation", "epochs"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell(to, "n o", heads[i]);
-    json_object_foreach(result->settings[0].values, key, value)
-    {
-        cell(to, "n o", key);
-    }
-    cell(to, "o", "failed");
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell_write(to, "n o", heads[i]);
+    json_object_foreach(result->settings[0].values, key, value) cell_write(to, "n o", key);
+    cell_write(to, "o", "failed");
     fputs("</tr>", to);
     for (int i = 0; i < result->count; i++) ranking_row(result, i, to);
     fputs("</table></section>\n", to);
@@ -220,21 +199,20 @@ static void effects_write(const SettingEffects *effects, FILE *to)
 {
     if (!effects->count) return;
     section_open(to, "Settings that mattered");
-    svg_printf(
-        to,
-        "<p>The share of the spread of the scores that the values of an option explain, %s. p: how often chance alone "
-        "explains as much. Trend: +1 if more is always better, &minus;1 if less is. Each option by itself; by ranks "
-        "(epsilon squared; permutation test; Spearman).</p><table><tr><th>option</th>",
-        effects->of);
+    svg_printf(to,
+               "<p>The share of the spread of the scores that the values of an option explain, %s. p: how often chance "
+               "alone explains as much. Trend: +1 if more is always better, &minus;1 if less is. Each option by "
+               "itself; by ranks (epsilon squared; permutation test; Spearman).</p><table><tr><th>option</th>",
+               effects->of);
     static const char *const heads[] = {"explains", "p", "trend", "best"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell(to, "n o", heads[i]);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell_write(to, "n o", heads[i]);
     fputs("</tr>", to);
     for (int i = 0; i < effects->count; i++) {
         const SettingEffect *e = &effects->row[i];
         svg_printf(to, "<tr><th>%s</th><td class=\"n\">%.0f %%</td><td class=\"n\">%.3f</td>", e->option,
                    100 * e->explained, e->p);
         fprintf(to, isfinite(e->trend) ? "<td class=\"n\">%+.2f</td>" : "<td class=\"n\">-</td>", e->trend);
-        cell(to, "n", e->best);
+        cell_write(to, "n", e->best);
         fputs("</tr>", to);
     }
     fputs("</table></section>\n", to);
@@ -243,7 +221,7 @@ static void effects_write(const SettingEffects *effects, FILE *to)
 /* The winner in a sentence. */
 static void best_write(const SweepResult *result, FILE *to)
 {
-    SweepScore score = score_of(result, 0);
+    SweepScore score = setting_result(result, 0);
     char text[48];
     const char *key, *before = ": ";
     json_t *value;

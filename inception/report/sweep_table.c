@@ -2,12 +2,9 @@
 #include "inception/report/sweep_table.h"
 
 #include "inception/report/run_difference.h"
-#include "inception/report/setting_effects.h"
 #include "kernels/text.h"
 #include "towers/files/json.h"
 #include "towers/record/statistics.h"
-
-enum { VALUE_WIDTH = 12 };
 
 SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)
 {
@@ -24,11 +21,17 @@ SweepScore sweep_score(const SweepRow *const *rows, int repeats, int rung)
     return s;
 }
 
+SweepScore setting_result(const SweepResult *result, int setting)
+{
+    const SweepSetting *one = &result->settings[setting];
+    return sweep_score(one->rows, result->repeats, one->rung);
+}
+
 /* ---- values */
 
 const char *setting_value(const SweepSetting *setting, const char *option)
 {
-    return json_string_value(json_object_get(setting->values, option));
+    return json_word(setting->values, option);
 }
 
 bool option_has_words(const SweepResult *result, const char *option)
@@ -80,18 +83,6 @@ const SweepRow *sweep_failure(const SweepSetting *setting, int repeats)
     return NULL;
 }
 
-static void head_print(const SweepResult *result, FILE *to)
-{
-    const char *key;
-    json_t *value;
-    text_printf(to, "rank  setting  %5s  epochs  %-17s  %9s", "runs", "best", "deviation");
-    json_object_foreach(result->settings[0].values, key, value)
-    {
-        text_printf(to, "  %*.*s", VALUE_WIDTH, VALUE_WIDTH, key);
-    }
-    fputc('\n', to);
-}
-
 int64_t sweep_epochs(const SweepSetting *setting, int repeats)
 {
     int64_t most = 0;
@@ -103,7 +94,7 @@ int64_t sweep_epochs(const SweepSetting *setting, int repeats)
 static void setting_print(const SweepResult *result, int rank, FILE *to)
 {
     const SweepSetting *setting = &result->settings[rank];
-    SweepScore score = sweep_score(setting->rows, result->repeats, setting->rung);
+    SweepScore score = setting_result(result, rank);
     const SweepRow *failure = sweep_failure(setting, result->repeats);
     char place[16] = "-", best[48] = "-", deviation[32] = "-", runs[32];
     const char *key;
@@ -114,10 +105,7 @@ static void setting_print(const SweepResult *result, int rank, FILE *to)
     snprintf(runs, sizeof runs, "%d/%d", score.count, result->repeats);
     text_printf(to, "%4s  t%03d     %5s  %6" PRId64 "  %-17s  %9s", place, setting->number, runs,
                 sweep_epochs(setting, result->repeats), best, deviation);
-    json_object_foreach(setting->values, key, value)
-    {
-        text_printf(to, "  %*.*s", VALUE_WIDTH, VALUE_WIDTH, json_string_value(value));
-    }
+    json_object_foreach(setting->values, key, value) text_printf(to, "  %12.12s", json_string_value(value));
     if (failure) text_printf(to, "  %s failed: %s", failure->run.name, failure->run.why);
     fputc('\n', to);
 }
@@ -135,7 +123,7 @@ static json_t *row_json(const SweepRow *row)
 static json_t *setting_json(const SweepResult *result, int rank)
 {
     const SweepSetting *setting = &result->settings[rank];
-    SweepScore score = sweep_score(setting->rows, result->repeats, setting->rung);
+    SweepScore score = setting_result(result, rank);
     json_t *runs = json_array();
     for (int r = 0; r < result->repeats; r++) json_array_append_new(runs, row_json(setting->rows[r]));
     return json_pack("{s:o, s:i, s:O, s:i, s:I, s:s, s:o, s:o, s:o}", "rank",
@@ -155,9 +143,7 @@ static void formulas_warn(const SweepResult *result)
         bool differ = false;
         for (int i = 0; i < result->count; i++) {
             const char *value = setting_value(&result->settings[i], loss_formulas[k][0]);
-            if (!value ||
-                sweep_score(result->settings[i].rows, result->repeats, result->settings[i].rung).kind != SCORED_BY_LOSS)
-                continue;
+            if (!value || setting_result(result, i).kind != SCORED_BY_LOSS) continue;
             differ |= first && strcmp(first, value) != 0;
             first = value;
         }
@@ -173,18 +159,21 @@ static void formulas_warn(const SweepResult *result)
 Status sweep_table(SweepResult *result, bool json, FILE *to)
 {
     SettingEffects effects;
+    const char *key;
+    json_t *value;
     qsort_r(result->settings, (size_t)result->count, sizeof *result->settings, by_rank, &result->repeats);
     TRY(setting_effects(result, &effects));
     formulas_warn(result);
-    json_t *all = json ? json_array() : NULL, *rungs = json ? json_array() : NULL;
-    if (!json) head_print(result, to);
-    for (int i = 0; i < result->count; i++)
-        if (json)
-            json_array_append_new(all, setting_json(result, i));
-        else
-            setting_print(result, i, to);
-    if (!json) setting_effects_print(&effects, to);
-    if (!json) return OK;
+    if (!json) {
+        text_printf(to, "rank  setting  %5s  epochs  %-17s  %9s", "runs", "best", "deviation");
+        json_object_foreach(result->settings[0].values, key, value) text_printf(to, "  %12.12s", key);
+        fputc('\n', to);
+        for (int i = 0; i < result->count; i++) setting_print(result, i, to);
+        setting_effects_print(&effects, to);
+        return OK;
+    }
+    json_t *all = json_array(), *rungs = json_array();
+    for (int i = 0; i < result->count; i++) json_array_append_new(all, setting_json(result, i));
     for (int k = 0; k < result->rungs; k++)
         json_array_append_new(rungs, result->rung[k] == INT64_MAX ? json_null() : json_integer(result->rung[k]));
     return json_emit(json_pack("{s:o, s:o, s:o, s:o}", "sweep", json_text(result->folder), "rungs", rungs, "settings",

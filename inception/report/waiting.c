@@ -1,5 +1,5 @@
-/* Time per activity and slow towers of a run; see waiting.h. */
-#include "inception/report/waiting.h"
+/* Time per activity and slow towers of a run; see report_data.h. */
+#include "inception/report/report_data.h"
 
 #include "inception/report/svg.h"
 #include "towers/files/json.h"
@@ -76,8 +76,9 @@ void waiting_html(const Run *run, FILE *to)
 {
     WaitingSteps s;
     int shown = 0;
-    double *scratch = calloc((size_t)run->steps + 1, sizeof *scratch);
+    double *scratch = run->towers > 1 ? calloc((size_t)run->steps + 1, sizeof *scratch) : NULL;
     if (!scratch) return;
+    section_open(to, "Time per activity of each tower");
     fputs("<table><tr><th>median milliseconds</th><td class=\"n\">data</td><td class=\"n\">copy</td>"
           "<td class=\"n\">forward</td><td class=\"n\">backward</td></tr>",
           to);
@@ -96,6 +97,6 @@ void waiting_html(const Run *run, FILE *to)
                    "<tr><th>slow</th><td colspan=\"4\">tower %d%s in %s, steps %" PRId64 " to %" PRId64
                    ": all others waited for it</td></tr>",
                    s.tower, s.where, s.activity, s.first, s.last);
-    fputs("</table>", to);
+    fputs("</table></section>\n", to);
     free(scratch);
 }

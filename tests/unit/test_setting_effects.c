@@ -1,6 +1,6 @@
 /* What mattered in a sweep: an optimum in the middle, words, scores up to the first rung, settings without one, and silence where
  * settings are too few. */
-#include "inception/report/setting_effects.h"
+#include "inception/report/sweep_table.h"
 #include "tests/support/unit.h"
 
 enum { MOST = 32 };
