@@ -84,7 +84,7 @@ static Status info_models(FILE *to)
 {
     int64_t params = 0;
     text_printf(to, "%-22s %5s %8s %12s  %s\n", "model", "input", "classes", "parameters", "paper");
-    for (const Model *const *m = models_all(); *m; m++) {
+    for (const Model *const *m = all_models; *m; m++) {
         char classes[16] = "-";
         if ((*m)->classes) snprintf(classes, sizeof classes, "%d", (*m)->classes);
         TRY(model_params(*m, "", (*m)->classes, &params));

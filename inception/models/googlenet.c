@@ -21,8 +21,7 @@ static Value block(Graph *g, Value x, const char *name, Widths w)
     Value b0 = CHAIN(g, x, {"branch1",   w.one,      1, 1});
     Value b1 = CHAIN(g, x, {"branch2.0", w.three_in, 1, 1}, {"branch2.1", w.three, 3, 3});
     Value b2 = CHAIN(g, x, {"branch3.0", w.five_in,  1, 1}, {"branch3.1", w.five,  3, 3});
-    Value b3 = max_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch4.1", w.pool, 1, 1});
+    Value b3 = CHAIN(g, max_pool(g, x, 3, SAME), {"branch4.1", w.pool, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 

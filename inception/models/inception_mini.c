@@ -16,8 +16,7 @@ static Value block(Graph *g, Value x, const char *name, MiniWidths w)
     Value b1 = CHAIN(g, x, {"branch3x3_1", w.three_in, 1, 1}, {"branch3x3_2", w.three, 3, 3});
     Value b2 = CHAIN(g, x, {"branch3x3dbl_1", w.double_in, 1, 1}, {"branch3x3dbl_2", w.dbl, 3, 3},
                      {"branch3x3dbl_3", w.dbl, 3, 3});
-    Value b3 = avg_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch_pool", w.pool, 1, 1});
+    Value b3 = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch_pool", w.pool, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 

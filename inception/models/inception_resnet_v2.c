@@ -22,8 +22,7 @@ static Value mixed_5b(Graph *g, Value x)
     Value b0 = CHAIN(g, x, {"branch0",   96, 1, 1});
     Value b1 = CHAIN(g, x, {"branch1.0", 48, 1, 1}, {"branch1.1", 64, 5, 5});
     Value b2 = CHAIN(g, x, {"branch2.0", 64, 1, 1}, {"branch2.1", 96, 3, 3}, {"branch2.2", 96, 3, 3});
-    Value b3 = avg_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch3.1", 64, 1, 1});
+    Value b3 = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch3.1", 64, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 
@@ -33,8 +32,7 @@ static Value block_35(Graph *g, Value x)
     Value b0 = CHAIN(g, x, {"branch0",   32, 1, 1});
     Value b1 = CHAIN(g, x, {"branch1.0", 32, 1, 1}, {"branch1.1", 32, 3, 3});
     Value b2 = CHAIN(g, x, {"branch2.0", 32, 1, 1}, {"branch2.1", 48, 3, 3}, {"branch2.2", 64, 3, 3});
-    Value branches = CONCAT(g, b0, b1, b2);
-    return residual(g, x, branches, 0.17f, true);
+    return residual(g, x, CONCAT(g, b0, b1, b2), 0.17f, true);
 }
 
 /* Figure 17, 17x17 */
@@ -42,8 +40,7 @@ static Value block_17(Graph *g, Value x)
 {
     Value b0 = CHAIN(g, x, {"branch0",   192, 1, 1});
     Value b1 = CHAIN(g, x, {"branch1.0", 128, 1, 1}, {"branch1.1", 160, 1, 7}, {"branch1.2", 192, 7, 1});
-    Value branches = CONCAT(g, b0, b1);
-    return residual(g, x, branches, 0.10f, true);
+    return residual(g, x, CONCAT(g, b0, b1), 0.10f, true);
 }
 
 /* Figure 18, 17 -> 8 */
@@ -62,8 +59,7 @@ static Value block_8(Graph *g, Value x, float scale, bool with_relu)
 {
     Value b0 = CHAIN(g, x, {"branch0",   192, 1, 1});
     Value b1 = CHAIN(g, x, {"branch1.0", 192, 1, 1}, {"branch1.1", 224, 1, 3}, {"branch1.2", 256, 3, 1});
-    Value branches = CONCAT(g, b0, b1);
-    return residual(g, x, branches, scale, with_relu);
+    return residual(g, x, CONCAT(g, b0, b1), scale, with_relu);
 }
 
 /* The scope "<group>.<index>" of a repeated block. */

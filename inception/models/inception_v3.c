@@ -23,8 +23,7 @@ static Value block_a(Graph *g, Value x, const char *name, int pool)
     Value b1 = CHAIN(g, x, {"branch5x5_1",    48, 1, 1}, {"branch5x5_2",    64, 5, 5});
     Value b2 = CHAIN(g, x, {"branch3x3dbl_1", 64, 1, 1}, {"branch3x3dbl_2", 96, 3, 3},
                            {"branch3x3dbl_3", 96, 3, 3});
-    Value b3 = avg_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch_pool", pool, 1, 1});
+    Value b3 = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch_pool", pool, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 
@@ -49,8 +48,7 @@ static Value block_c(Graph *g, Value x, const char *name, int width)
     Value b2 = CHAIN(g, x, {"branch7x7dbl_1", width, 1, 1}, {"branch7x7dbl_2", width, 7, 1},
                            {"branch7x7dbl_3", width, 1, 7}, {"branch7x7dbl_4", width, 7, 1},
                            {"branch7x7dbl_5",   192, 1, 7});
-    Value b3 = avg_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch_pool", 192, 1, 1});
+    Value b3 = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch_pool", 192, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 

@@ -42,8 +42,7 @@ static Value block_a(Graph *g, Value x, const char *name)
     Value b0 = CHAIN(g, x, {"branch0",   96, 1, 1});
     Value b1 = CHAIN(g, x, {"branch1.0", 64, 1, 1}, {"branch1.1", 96, 3, 3});
     Value b2 = CHAIN(g, x, {"branch2.0", 64, 1, 1}, {"branch2.1", 96, 3, 3}, {"branch2.2", 96, 3, 3});
-    Value b3 = avg_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch3.1", 96, 1, 1});
+    Value b3 = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch3.1", 96, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 
@@ -55,8 +54,7 @@ static Value block_b(Graph *g, Value x, const char *name)
     Value b1 = CHAIN(g, x, {"branch1.0", 192, 1, 1}, {"branch1.1", 224, 1, 7}, {"branch1.2", 256, 7, 1});
     Value b2 = CHAIN(g, x, {"branch2.0", 192, 1, 1}, {"branch2.1", 192, 7, 1}, {"branch2.2", 224, 1, 7},
                            {"branch2.3", 224, 7, 1}, {"branch2.4", 256, 1, 7});
-    Value b3 = avg_pool(g, x, 3, SAME);
-    b3 = CHAIN(g, b3, {"branch3.1", 128, 1, 1});
+    Value b3 = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch3.1", 128, 1, 1});
     return CONCAT(g, b0, b1, b2, b3);
 }
 
@@ -82,8 +80,7 @@ static Value block_c(Graph *g, Value x, const char *name)
     Value fork2  = CHAIN(g, x, {"branch2_0", 384, 1, 1}, {"branch2_1", 448, 3, 1}, {"branch2_2", 512, 1, 3});
     Value wide2  = CHAIN(g, fork2, {"branch2_3a", 256, 1, 3});
     Value high2  = CHAIN(g, fork2, {"branch2_3b", 256, 3, 1});
-    Value pooled = avg_pool(g, x, 3, SAME);
-    Value b3     = CHAIN(g, pooled, {"branch3.1", 256, 1, 1});
+    Value b3     = CHAIN(g, avg_pool(g, x, 3, SAME), {"branch3.1", 256, 1, 1});
     return CONCAT(g, b0, wide, high, wide2, high2, b3);
 }
 

@@ -4,7 +4,7 @@
 #include "kernels/text.h"
 
 // clang-format off
-static const Model *const models[] = {
+const Model *const all_models[] = {
     &model_inception_v3,
     &model_inception_v4,
     &model_inception_resnet_v2,
@@ -19,36 +19,26 @@ static const Model *const models[] = {
 };
 // clang-format on
 
-const Model *const *models_all(void)
-{
-    return models;
-}
-
 /* Names used by other programs. */
 static const char *const aliases[][2] = {{"inception3", "inception_v3"}, {"inception4", "inception_v4"}};
 
-static const char *model_near(const char *name)
-{
-    const char *names[sizeof models / sizeof *models];
-    int count = 0;
-    for (; models[count]; count++) names[count] = models[count]->name;
-    return nearest_name(name, names, count);
-}
-
 Status model_find(const char *name, const Model **found)
 {
+    const char *names[sizeof all_models / sizeof *all_models];
     char list[512];
-    Text names = text_start(list, sizeof list);
+    Text text = text_start(list, sizeof list);
+    int count = 0;
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (!strcmp(aliases[i][0], name)) name = aliases[i][1];
-    for (int i = 0; models[i]; i++) {
-        if (!strcmp(models[i]->name, name)) {
-            *found = models[i];
+    for (; all_models[count]; count++) {
+        if (!strcmp(all_models[count]->name, name)) {
+            *found = all_models[count];
             return OK;
         }
-        text_add(&names, " %s", models[i]->name);
+        names[count] = all_models[count]->name;
+        text_add(&text, " %s", names[count]);
     }
-    const char *near = model_near(name);
+    const char *near = nearest_name(name, names, count);
     return FAIL(ERR_ARG, "unknown model '%s'%s%s%s; the models are:%s", name, near ? "; did you mean " : "",
                 near ? near : "", near ? "?" : "", list);
 }

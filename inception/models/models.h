@@ -23,4 +23,4 @@ NODISCARD Status model_find(const char *name, const Model **found);
 /* The variant of this name; NULL if the model has none, or for NULL. */
 const ModelVariant *model_variant(const Model *model, const char *name);
 /* All models, NULL-terminated, in the order of the help. */
-const Model *const *models_all(void);
+extern const Model *const all_models[];

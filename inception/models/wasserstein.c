@@ -40,6 +40,11 @@ Value doubling_conv(Graph *g, Value x, const char *name, int32_t out, int32_t si
     return bias(g, pad(g, y, 0, -more, 0, -more), name, relu);
 }
 
+int32_t generator_width(const ModelOptions *options)
+{
+    return options->width > 0 ? options->width : GENERATOR_WIDTH;
+}
+
 /* ---- phases */
 
 static Value noise(Graph *g, const PhaseInputs *inputs, const Adversaries *of)

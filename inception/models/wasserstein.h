@@ -32,6 +32,9 @@ void wasserstein_generator(Graph *g, const ModelOptions *options, const void *ne
                            PhaseOutputs *outputs);
 void wasserstein_generate(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images);
 
+enum { GENERATOR_WIDTH = 64 };
+int32_t generator_width(const ModelOptions *options); /* --width, or the usual one */
+
 /* Convolution and its transpose with TensorFlow's "same" padding, 5x5, stride 2, with bias: an image of any side becomes
  * one of half the side, rounded up, and back one of `side`. Weights start uniform as in the paper's code: variance 4 /
  * (inputs + outputs of a filter). */

@@ -7,14 +7,9 @@
 #include "inception/models/models.h"
 #include "inception/models/wasserstein.h"
 
-enum { WIDTH = 64, LATENT = 128 };
+enum { LATENT = 128 };
 static const float leak = 0.2f;
 static const Init glorot = {.kind = INIT_GLOROT_UNIFORM}, paper = {.kind = INIT_ZERO};
-
-static int32_t width_of(const ModelOptions *options)
-{
-    return options->width > 0 ? options->width : WIDTH;
-}
 
 static int32_t half(int32_t side)
 {
@@ -23,7 +18,7 @@ static int32_t half(int32_t side)
 
 static Value generator(Graph *g, const ModelOptions *options, Value z)
 {
-    int32_t w = width_of(options), side = options->side, m = half(half(half(side)));
+    int32_t w = generator_width(options), side = options->side, m = half(half(half(side)));
     Value x = dense(g, z, "fc", 4 * w * m * m, true, glorot);
     x = unfold(g, x, "fc", (Shape){graph_shape(g, z).n, 4 * w, m, m});
     x = doubling_conv(g, x, "deconv1", 2 * w, half(half(side)), true);
@@ -33,7 +28,7 @@ static Value generator(Graph *g, const ModelOptions *options, Value z)
 
 static Value features(Graph *g, const ModelOptions *options, Value x)
 {
-    int32_t w = width_of(options);
+    int32_t w = generator_width(options);
     x = leaky_relu(g, halving_conv(g, x, "conv1", w, paper), leak);
     x = leaky_relu(g, halving_conv(g, x, "conv2", 2 * w, paper), leak);
     return leaky_relu(g, halving_conv(g, x, "conv3", 4 * w, paper), leak);
@@ -59,7 +54,7 @@ const Model model_wgan_gp = {
     .defaults = "opt: adam\nlr: 0.0001\nbeta1: 0.5\nbeta2: 0.9\nsched: constant\nwarmup-epochs: 0\nweight-decay: 0\n",
     .phases = phases,
     .phase_count = sizeof phases / sizeof *phases,
-    .width = WIDTH,
+    .width = GENERATOR_WIDTH,
     .penalty_weight = 10,
     .latent = LATENT,
     .generate = wasserstein_generate,

@@ -9,14 +9,9 @@
 #include "inception/models/models.h"
 #include "inception/models/wasserstein.h"
 
-enum { WIDTH = 64, LATENT = 128, MULTIPLE = 8 };
+enum { LATENT = 128, MULTIPLE = 8 };
 static const float leak = 0.2f, last_dropout = 0.2f;
 static const Init glorot = {.kind = INIT_GLOROT_UNIFORM};
-
-static int32_t width_of(const ModelOptions *options)
-{
-    return options->width > 0 ? options->width : WIDTH;
-}
 
 /* The side of the padded image, and the zeros before the image. */
 static int32_t padded_side(const ModelOptions *options, int32_t *before)
@@ -35,7 +30,7 @@ static Value enlarge(Graph *g, Value x, const char *name, int32_t out)
 
 static Value generator(Graph *g, const ModelOptions *options, Value z)
 {
-    int32_t before, w = width_of(options), side = padded_side(options, &before), m = side / MULTIPLE,
+    int32_t before, w = generator_width(options), side = padded_side(options, &before), m = side / MULTIPLE,
                     behind = side - options->side - before;
     Value x = dense_plain(g, z, "fc", 4 * w * m * m, glorot);
     x = leaky_relu(g, batch_norm(g, x, "fc", false), leak);
@@ -48,7 +43,8 @@ static Value generator(Graph *g, const ModelOptions *options, Value z)
 
 static Value features(Graph *g, const ModelOptions *options, Value x)
 {
-    int32_t before, w = width_of(options), side = padded_side(options, &before), behind = side - options->side - before;
+    int32_t before, w = generator_width(options), side = padded_side(options, &before),
+                    behind = side - options->side - before;
     float rate = options->dropout;
     x = pad(g, x, before, behind, before, behind);
     x = leaky_relu(g, halving_conv(g, x, "conv1", w, glorot), leak);
@@ -79,7 +75,7 @@ const Model model_wgan_gp_keras = {
     .defaults = "opt: adam\nlr: 0.0002\nbeta1: 0.5\nbeta2: 0.9\nsched: constant\nwarmup-epochs: 0\nweight-decay: 0\n",
     .phases = phases,
     .phase_count = sizeof phases / sizeof *phases,
-    .width = WIDTH,
+    .width = GENERATOR_WIDTH,
     .penalty_weight = 10,
     .latent = LATENT,
     .generate = wasserstein_generate,

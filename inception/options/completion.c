@@ -16,8 +16,7 @@ static void put_words(FILE *to, Verb verb)
 {
     const char *arguments = verb_info(verb)->arguments;
     if (strstr(arguments, "MODEL"))
-        for (const Model *const *m = models_all(); *m; m++)
-            fprintf(to, "%s%s", *m == *models_all() ? "" : " ", (*m)->name);
+        for (const Model *const *m = all_models; *m; m++) fprintf(to, "%s%s", *m == *all_models ? "" : " ", (*m)->name);
     for (Verb of = VERB_NONE + 1; strstr(arguments, "COMMAND") && of < VERB_COUNT; of++)
         if (!verb_info(of)->hidden) fprintf(to, "%s%s", of == VERB_NONE + 1 ? "" : " ", verb_info(of)->name);
     for (const char *p = arguments; *p >= 'a' && *p <= 'z'; p++) {

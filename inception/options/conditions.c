@@ -172,8 +172,7 @@ static Status phases_check(const Options *o, const Model *model)
         return FAIL(ERR_UNSUPPORTED, "%s predicts no classes, so it cannot be evaluated as a classifier", model->name);
     if (o->accumulate > 1)
         return FAIL(ERR_UNSUPPORTED,
-                    "--accumulate: %s trains in phases, whose steps take one batch each; use a larger "
-                    "batch",
+                    "--accumulate: %s trains in phases, whose steps take one batch each; use a larger batch",
                     model->name);
     if (o->verb == VERB_TRAIN && o->log_style == LOG_TF2016)
         return FAIL(ERR_UNSUPPORTED, "--log-style tf2016: its lines have one loss, but %s has one for each phase",

@@ -8,16 +8,11 @@
 
 enum { LEAST_WIDTH = 40, MOST_WIDTH = 160, USUAL_WIDTH = 80, TEXT_COLUMN = 26, NARROW_COLUMN = 12, NARROW_WIDTH = 64 };
 
-static const Example examples[] = {
+const Example help_examples[] = {
 #define EXAMPLE(verb, command, comment) {VERB_##verb, command, comment},
 #include "inception/options/commands.def"
     {VERB_NONE, NULL, NULL},
 };
-
-const Example *help_examples(void)
-{
-    return examples;
-}
 
 int help_width(void)
 {
@@ -41,7 +36,8 @@ bool option_visible(OptionId id)
 static bool default_is_true(OptionId id)
 {
     char value[OPTION_FORMAT_BYTES];
-    return option_info(id)->type == OPTION_IS_FLAG && !strcmp(option_default_text(id, value, sizeof value), "true");
+    return option_info(id)->type == OPTION_IS_FLAG &&
+           !strcmp(option_format(&option_defaults, id, value, sizeof value), "true");
 }
 
 void option_usage(OptionId id, char *text, size_t bytes)
@@ -51,24 +47,18 @@ void option_usage(OptionId id, char *text, size_t bytes)
     snprintf(text, bytes, "--%s%s%s%s", default_is_true(id) ? "[no-]" : "", info->flag, *value ? " " : "", value);
 }
 
-/* ": sgd, momentum, adam" */
-static void list_choices(const OptionInfo *info, char *buffer, size_t bytes)
-{
-    Text text = text_start(buffer, bytes);
-    for (int k = 0; info->choices && info->choices[k]; k++) text_add(&text, "%s%s", k ? ", " : ": ", info->choices[k]);
-}
-
 /* Choices, or the optimizers that use a hyperparameter, are inserted after the concept, before the explanations that follow
  * the first semicolon. */
 void option_story(OptionId id, char *text, size_t bytes)
 {
     char value[OPTION_FORMAT_BYTES], choices[STORY_BYTES / 2], optimizers[STORY_BYTES / 2];
     const OptionInfo *info = option_info(id);
-    const char *usual = option_default_text(id, value, sizeof value);
+    const char *usual = option_format(&option_defaults, id, value, sizeof value);
     bool of = *option_optimizers(id, optimizers, sizeof optimizers) != 0;
     int concept = (int)strcspn(info->help, info->choices || of ? ";" : "");
     if (info->type == OPTION_IS_FLAG) usual = default_is_true(id) ? "on" : "";
-    list_choices(info, choices, sizeof choices);
+    Text list = text_start(choices, sizeof choices); /* ": sgd, momentum, adam" */
+    for (int k = 0; info->choices && info->choices[k]; k++) text_add(&list, "%s%s", k ? ", " : ": ", info->choices[k]);
     snprintf(text, bytes, "%.*s%s%s%s%s%s%s%s", concept, info->help, choices, of ? " of " : "", optimizers,
              info->help + concept, *usual ? " (default: " : "", usual, *usual ? ")" : "");
 }
@@ -117,28 +107,17 @@ static void print_option(FILE *to, OptionId id, int width)
     print_row(to, left, story, width);
 }
 
-/* What is asked for: the options of a command up to a level. */
-typedef struct Wish {
-    Verb verb;
-    const Model *model; /* NULL: a classifier */
-    OptionLevel level;
-} Wish;
-
-static bool is_shown(const Wish *wish, OptionId id)
-{
-    OptionLevel level = option_info(id)->level;
-    bool any = wish->verb == VERB_GENERATE || wish->verb == VERB_FID || wish->verb == VERB_EXPORT; /* of generators */
-    return option_belongs(id, wish->verb) && (level == LEVEL_BASIC || wish->level != LEVEL_BASIC) &&
-           (level != LEVEL_DEBUG || wish->level == LEVEL_DEBUG) && (any || option_concerns(id, wish->model));
-}
-
-static void print_options(FILE *to, const Wish *wish, int width)
+/* The options of a command up to a level. */
+static void print_options(FILE *to, Verb verb, const Model *model, OptionLevel most, int width)
 {
     OptionGroup group = GROUP_COUNT;
-    if (wish->level == LEVEL_BASIC) fputs("\nOptions:\n", to);
+    bool any = verb == VERB_GENERATE || verb == VERB_FID || verb == VERB_EXPORT; /* of generators */
+    if (most == LEVEL_BASIC) fputs("\nOptions:\n", to);
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
-        if (!is_shown(wish, id)) continue;
-        if (wish->level != LEVEL_BASIC && option_info(id)->group != group)
+        OptionLevel level = option_info(id)->level;
+        if (!option_belongs(id, verb) || (!any && !option_concerns(id, model))) continue;
+        if ((level != LEVEL_BASIC && most == LEVEL_BASIC) || (level == LEVEL_DEBUG && most != LEVEL_DEBUG)) continue;
+        if (most != LEVEL_BASIC && option_info(id)->group != group)
             fprintf(to, "\n%s:\n", group_title(option_info(id)->group));
         group = option_info(id)->group;
         print_option(to, id, width);
@@ -161,12 +140,12 @@ static void print_verbs(FILE *to, int width)
 static void print_examples(FILE *to, Verb verb, int width)
 {
     int column = 0;
-    for (const Example *e = examples; e->command; e++) {
+    for (const Example *e = help_examples; e->command; e++) {
         int command = (int)strlen(e->command), comment = (int)strlen(e->comment);
         if (e->verb == verb && command > column && command + comment + 6 <= width) column = command;
     }
     bool first = true;
-    for (const Example *e = examples; e->command; e++) {
+    for (const Example *e = help_examples; e->command; e++) {
         int command = (int)strlen(e->command), comment = (int)strlen(e->comment);
         if (e->verb != verb) continue;
         fprintf(to, "%s  %s", first ? "\nExamples:\n" : "", e->command);
@@ -187,7 +166,7 @@ void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int 
     print_wrapped(to, title, 0, 0, width);
     print_examples(to, verb, width);
     if (verb == VERB_NONE) print_verbs(to, width);
-    print_options(to, &(Wish){verb, model, level}, width);
+    print_options(to, verb, model, level, width);
     fputc('\n', to);
     if (verb == VERB_NONE)
         print_wrapped(to, "See also: 'towers help COMMAND', 'towers COMMAND --help-all', 'man towers'.", 0, 0, width);

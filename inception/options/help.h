@@ -33,5 +33,4 @@ typedef struct Example {
     Verb verb; /* VERB_NONE: shown in the overview */
     const char *command, *comment;
 } Example;
-/* All EXAMPLE rows; the last has no command. */
-const Example *help_examples(void);
+extern const Example help_examples[]; /* all EXAMPLE rows; the last has no command */

@@ -354,15 +354,6 @@ Status options_as_typed(const Options *options, Status status)
 
 /* ---- parsing everything */
 
-static Status apply_lower_origins(Options *options, char *const *environment)
-{
-    if (options->help || options->help_all || options->help_debug || options->version)
-        return OK; /* in spite of errors */
-    for (char *const *entry = environment; entry && *entry; entry++) TRY(apply_variable(options, *entry));
-    if (options->config) TRY(options_apply_file(options, options->config, ORIGIN_CONFIG));
-    return OK;
-}
-
 Status options_parse(int argc, char *const *argv, char *const *environment, Options *options)
 {
     Status st = OK;
@@ -383,7 +374,10 @@ Status options_parse(int argc, char *const *argv, char *const *environment, Opti
         else
             TRY_OUT(scan_letter(&scan, argument + 1));
     }
-    TRY_OUT(apply_lower_origins(options, environment));
+    if (options->help || options->help_all || options->help_debug || options->version)
+        goto out; /* in spite of errors */
+    for (char *const *entry = environment; entry && *entry; entry++) TRY_OUT(apply_variable(options, *entry));
+    if (options->config) TRY_OUT(options_apply_file(options, options->config, ORIGIN_CONFIG));
 out:
     if (st != OK) st = options_as_typed(options, st);
     if (st != OK) options_close(options);

@@ -36,12 +36,7 @@ typedef enum OptionGroup {
 
 typedef enum OptionId { /* OPTION_ID_lr, in the order of the table */
 #define OPTION_GROUP(id, title) OPTION_FIRST_##id, OPTION_BEFORE_##id = OPTION_FIRST_##id - 1,
-#define OPTION_INT(field, ...) OPTION_ID_##field,
-#define OPTION_REAL(field, ...) OPTION_ID_##field,
-#define OPTION_FLAG(field, ...) OPTION_ID_##field,
-#define OPTION_CHOICE(type, field, ...) OPTION_ID_##field,
-#define OPTION_LIST(field, ...) OPTION_ID_##field,
-#define OPTION_TEXT(field, ...) OPTION_ID_##field,
+#define OPTION_FIELD(type, field) OPTION_ID_##field,
 #include "inception/options/options.def"
                         OPTION_ID_COUNT
 } OptionId;
@@ -70,12 +65,7 @@ typedef struct OptionText OptionText;
 
 typedef struct Options {
     /* state: one field per row of options.def. Texts are owned here; NULL if not given */
-#define OPTION_INT(field, ...) int64_t field;
-#define OPTION_REAL(field, ...) double field;
-#define OPTION_FLAG(field, ...) bool field;
-#define OPTION_CHOICE(type, field, ...) type field;
-#define OPTION_LIST(field, ...) IntList field;
-#define OPTION_TEXT(field, ...) const char *field;
+#define OPTION_FIELD(type, field) type field;
 #include "inception/options/options.def"
     Verb verb;
     OptionOrigin origin[OPTION_ID_COUNT];
@@ -172,5 +162,3 @@ const char *group_title(OptionGroup group);
 Verb verb_find(const char *name);
 /* OPTION_ID_COUNT if there is no such option; *negated: the name was "no-aux" (flags only). */
 OptionId option_find(const char *name, bool *negated);
-/* The default as formatted by option_format; "" if unset. */
-const char *option_default_text(OptionId id, char *buffer, size_t bytes);

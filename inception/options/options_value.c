@@ -73,15 +73,6 @@ static const char *const choices_refused[][3] = {
 #include "inception/options/options.def"
 };
 
-/* The choice that an alternative spelling means, or the text itself. */
-static const char *choice_unalias(const char *flag, const char *typed)
-{
-    for (int k = 0; k < CHOICE_ALIASES; k++)
-        if (!strcmp(choice_aliases[k][0], flag) && same_choice(typed, choice_aliases[k][1]))
-            return choice_aliases[k][2];
-    return typed;
-}
-
 /* The choice or alias with the most similar name; NULL if none is similar. */
 static const char *nearest_choice(const OptionInfo *info, const char *typed)
 {
@@ -97,7 +88,10 @@ static Status read_choice(const OptionInfo *info, const char *text, const char *
 {
     char names[LABEL_BYTES];
     Text list = text_start(names, sizeof names);
-    const char *wanted = choice_unalias(info->flag, text);
+    const char *wanted = text;
+    for (int k = 0; k < CHOICE_ALIASES && wanted == text; k++)
+        if (!strcmp(choice_aliases[k][0], info->flag) && same_choice(text, choice_aliases[k][1]))
+            wanted = choice_aliases[k][2];
     for (int k = 0; info->choices[k]; k++) {
         if (same_choice(wanted, info->choices[k])) {
             *value = k;
@@ -130,12 +124,6 @@ static Status read_list(const OptionInfo *info, const char *text, const char *la
     }
 }
 
-static Status read_flag(const char *text, const char *label, bool *value)
-{
-    if (text_to_flag(text, value) == VALUE_OK) return OK;
-    return FAIL(ERR_ARG, "%s: '%s' is neither true nor false", label, text);
-}
-
 Status address_check(const char *text, const char *label)
 {
     size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
@@ -151,7 +139,9 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
     switch (info->type) {
     case OPTION_IS_INT: return read_int(info, text, label, &value->integer);
     case OPTION_IS_REAL: return read_real(info, text, label, &value->real);
-    case OPTION_IS_FLAG: return read_flag(text, label, &value->flag);
+    case OPTION_IS_FLAG:
+        if (text_to_flag(text, &value->flag) == VALUE_OK) return OK;
+        return FAIL(ERR_ARG, "%s: '%s' is neither true nor false", label, text);
     case OPTION_IS_CHOICE: return read_choice(info, text, label, &value->choice);
     case OPTION_IS_LIST: return read_list(info, text, label, &value->list);
     case OPTION_IS_TEXT: break;
@@ -166,18 +156,12 @@ Status read_value(const OptionInfo *info, const char *text, const char *label, O
 
 /* ---- to text */
 
-static void format_list(const IntList *list, char *buffer, size_t bytes)
-{
-    Text text = text_start(buffer, bytes);
-    for (int k = 0; k < list->count; k++) text_add(&text, "%s%" PRId64, k ? "," : "", list->value[k]);
-}
-
 const char *option_format(const Options *options, OptionId id, char *buffer, size_t bytes)
 {
     const OptionInfo *info = option_info(id);
     OptionValue value = {0};
+    Text list = text_start(buffer, bytes);
     memcpy(&value, (const char *)options + info->offset, info->bytes);
-    buffer[0] = 0;
     switch (info->type) {
     case OPTION_IS_INT:
         if (value.integer >= info->least && value.integer <= info->most)
@@ -193,13 +177,10 @@ const char *option_format(const Options *options, OptionId id, char *buffer, siz
         break;
     case OPTION_IS_FLAG: snprintf(buffer, bytes, "%s", value.flag ? "true" : "false"); break;
     case OPTION_IS_CHOICE: snprintf(buffer, bytes, "%s", info->choices[value.choice]); break;
-    case OPTION_IS_LIST: format_list(&value.list, buffer, bytes); break;
+    case OPTION_IS_LIST:
+        for (int k = 0; k < value.list.count; k++) text_add(&list, "%s%" PRId64, k ? "," : "", value.list.value[k]);
+        break;
     case OPTION_IS_TEXT: return value.text ? value.text : buffer;
     }
     return buffer;
-}
-
-const char *option_default_text(OptionId id, char *buffer, size_t bytes)
-{
-    return option_format(&option_defaults, id, buffer, bytes);
 }

@@ -12,12 +12,6 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static bool is_counter(const char *name)
-{
-    const char *last = strrchr(name, '.');
-    return last && !strcmp(last, ".num_batches_tracked");
-}
-
 /* Independent of the order of the tensors in the file and of its metadata. */
 static Status digest_compute(const SafeTensors *file, char digest[33])
 {
@@ -28,7 +22,7 @@ static Status digest_compute(const SafeTensors *file, char digest[33])
         for (int i = 0; i < count; i++) sorted[i] = safetensors_at(file, i);
         qsort(sorted, (size_t)count, sizeof(void *), by_name);
         for (int i = 0; i < count; i++) {
-            if (is_counter(sorted[i]->name)) continue;
+            if (ends_with(sorted[i]->name, ".num_batches_tracked")) continue; /* a counter */
             memory_sum(sorted[i]->name, strlen(sorted[i]->name), &sums[used++]);
             memory_sum(sorted[i]->data, sorted[i]->bytes, &sums[used++]);
         }
@@ -177,8 +171,7 @@ Status features_compute(FeatureNet *net, const Pictures *pictures, float *featur
     for (int64_t first = 0; first < pictures->count; first += net->n) {
         int32_t n = (int32_t)(pictures->count - first < net->n ? pictures->count - first : net->n);
         for (int32_t i = 0; i < n; i++) picture_put(net, pictures, first + i, net->input + (size_t)i * image);
-        TRY(network_put(&net->network, net->image, net->input));
-        TRY(network_run(&net->network));
+        TRY(network_run(&net->network, net->image, net->input));
         TRY(network_get(&net->network, net->features, net->output));
         memcpy(features + (size_t)first * d, net->output, (size_t)n * d * sizeof(float));
         for (size_t i = 0; i < (size_t)n * d; i++)

@@ -87,13 +87,6 @@ void noise_walk(const float *a, const float *b, int32_t latent, int32_t count, f
     }
 }
 
-/* The inverse of OP_IMAGE, in 8 bits. */
-static uint8_t level_of(float value, float mean, float std)
-{
-    float level = 255 * (value * std + mean);
-    return (uint8_t)lrintf(level < 0 ? 0 : level > 255 ? 255 : level);
-}
-
 Status generator_run(Generator *generator, const float *z, Pictures *pictures)
 {
     const Model *model = generator->model;
@@ -101,14 +94,14 @@ Status generator_run(Generator *generator, const float *z, Pictures *pictures)
     for (int64_t first = 0; first < pictures->count; first += generator->n) {
         int64_t n = pictures->count - first < generator->n ? pictures->count - first : generator->n;
         memcpy(generator->input, z + (size_t)first * latent, (size_t)n * latent * sizeof(float));
-        TRY(network_put(&generator->network, generator->z, generator->input));
-        TRY(network_run(&generator->network));
+        TRY(network_run(&generator->network, generator->z, generator->input));
         TRY(network_get(&generator->network, generator->images, generator->output));
         for (size_t i = 0; i < (size_t)n * image; i++) {
             size_t c = i % (size_t)pictures->c;
             if (!isfinite(generator->output[i]))
                 return FAIL(ERR_NUMERIC, "the generator of %s makes values that are not finite", model->name);
-            pictures->at[(size_t)first * image + i] = level_of(generator->output[i], model->mean[c], model->std[c]);
+            float level = 255 * (generator->output[i] * model->std[c] + model->mean[c]); /* the inverse of OP_IMAGE */
+            pictures->at[(size_t)first * image + i] = (uint8_t)lrintf(level < 0 ? 0 : level > 255 ? 255 : level);
         }
     }
     return OK;

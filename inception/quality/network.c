@@ -84,7 +84,7 @@ static Status staging_make(Network *network, const Tensor *t, size_t *bytes)
     return network->staging ? OK : FAIL(ERR_MEMORY, "no memory for a batch of images (%zu MiB)", *bytes >> 20);
 }
 
-Status network_put(Network *network, Value input, const float *values)
+Status network_run(Network *network, Value input, const float *values)
 {
     Tensor t = plan_tensor(network->plan, input);
     const Backend *backend = network->device->backend;
@@ -93,11 +93,7 @@ Status network_put(Network *network, Value input, const float *values)
     for (int64_t p = 0; p < shape_pixels(t.shape); p++)
         memcpy(network->staging + p * t.pitch, values + (size_t)p * row, row * sizeof(float));
     TRY(backend->upload(network->device, t.data, network->staging, bytes));
-    return backend->finish(network->device, STREAM_COMPUTE);
-}
-
-Status network_run(Network *network)
-{
+    TRY(backend->finish(network->device, STREAM_COMPUTE));
     return plan_run(network->plan, 0, plan_op_count(network->plan));
 }
 

@@ -36,7 +36,6 @@ void network_close(Network *network); /* a zeroed one is fine */
 NODISCARD Status network_read(const Layout *layout, const char *what, const SafeTensors *file, const char *path,
                               float *params, float *states);
 
-/* All f32, in host memory, without gaps: [n][h][w][c]. network_put fills an input; network_get waits for a result. */
-NODISCARD Status network_put(Network *network, Value input, const float *values);
-NODISCARD Status network_run(Network *network);
+/* All f32, in host memory, without gaps: [n][h][w][c]. network_run computes from an input; network_get waits for a result. */
+NODISCARD Status network_run(Network *network, Value input, const float *values);
 NODISCARD Status network_get(Network *network, Value result, float *values);

@@ -241,7 +241,7 @@ TEST(test_small_batch)
 TEST(test_other_models)
 {
     int lost = 0;
-    for (const Model *const *model = models_all(); *model; model++) /* those with phases compute in f32 only */
+    for (const Model *const *model = all_models; *model; model++) /* those with phases compute in f32 only */
         if (*model != inception_v3() && !(*model)->phases) lost += model_check(*model, 256, true, 1);
     assert_int_equal(lost, 0);
 }

@@ -160,7 +160,7 @@ TEST(test_variant)
 
 TEST(test_smallest_images)
 {
-    for (const Model *const *m = models_all(); *m; m++) {
+    for (const Model *const *m = all_models; *m; m++) {
         Form form = {(*m)->name, "", false};
         Program program;
         build(form, (*m)->min_side, 0, true, &program);
@@ -194,7 +194,7 @@ TEST(test_other_sizes)
 /* Every weight that evaluation reads is one that training makes, and the heads at the side are gone. */
 TEST(test_evaluation)
 {
-    for (const Model *const *m = models_all(); *m; m++) {
+    for (const Model *const *m = all_models; *m; m++) {
         Program training, evaluation;
         Layout *layout;
         bool aux = (*m)->aux_weight > 0;

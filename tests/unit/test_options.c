@@ -420,17 +420,18 @@ TEST(table_is_sound)
         const uint64_t commands = info->verbs & ~(OPTION_NOT_IN_CONFIG | OPTION_ONLY_TYPED);
         for (OptionId b = 0; b < a && info->letter; b++) /* one letter may have a meaning for each command */
             assert_true(option_info(b)->letter != info->letter || !(option_info(b)->verbs & commands));
-        assert_true(strlen(info->help) > 4 && strlen(option_default_text(a, value, sizeof value)) < sizeof value);
+        assert_true(strlen(info->help) > 4 &&
+                    strlen(option_format(&option_defaults, a, value, sizeof value)) < sizeof value);
         assert_true(info->type == OPTION_IS_FLAG || info->type == OPTION_IS_CHOICE || info->metavar);
         assert_int_equal(condition_read(a), OK);
     }
-    for (int k = 0; help_examples()[k].command; k++) assert_memory_equal(help_examples()[k].command, "towers ", 7);
+    for (int k = 0; help_examples[k].command; k++) assert_memory_equal(help_examples[k].command, "towers ", 7);
 }
 
 /* Examples in the help must be commands that the parser takes. */
 TEST(examples_parse)
 {
-    for (const Example *example = help_examples(); example->command; example++) {
+    for (const Example *example = help_examples; example->command; example++) {
         Line line;
         char command[256];
         snprintf(command, sizeof command, "%s", example->command + strlen("towers "));

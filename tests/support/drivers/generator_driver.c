@@ -69,8 +69,7 @@ static Status run(char **argv)
     TRY(generator_open(model, &options, &weights, &device, n, &generator));
     size_t numbers = (size_t)(n * model->latent), image = (size_t)(options.side * options.side * options.channels);
     noise_fill(1, 0, n, model->latent, generator.input);
-    TRY(network_put(&generator.network, generator.z, generator.input));
-    TRY(network_run(&generator.network));
+    TRY(network_run(&generator.network, generator.z, generator.input));
     TRY(network_get(&generator.network, generator.images, generator.output));
     for (size_t i = 0; i < (size_t)n * image; i++) {
         size_t c = i % (size_t)options.channels;
