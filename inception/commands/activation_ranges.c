@@ -39,14 +39,6 @@ static Status batch_widen(void *context, const Inferred *found)
     return OK;
 }
 
-/* One part of as many as leave at most RANGE_IMAGES in it, with the shares that classes have in all. */
-static Status images_choose(const Options *o, JobFiles *files)
-{
-    int64_t parts = (source_info(files->train)->count + RANGE_IMAGES - 1) / RANGE_IMAGES;
-    const FoldConfig some = {.fold = 1, .folds = (int)parts, .seed = (uint64_t)o->seed};
-    return parts > 1 ? source_fold(&files->train, &some, true) : OK;
-}
-
 Status activation_ranges_measure(Options *o, JobFiles *files, const ProgramConfig *program, const char *path,
                                  ActivationRanges *r)
 {
@@ -60,25 +52,17 @@ Status activation_ranges_measure(Options *o, JobFiles *files, const ProgramConfi
     o->classes = program->options.classes;
     TRY(backend_find("cpu", &job->backend, why, sizeof why));
     TRY(job_data_open(o, 0, files));
-    TRY(images_choose(o, files));
+    /* One part of as many as leave at most RANGE_IMAGES in it, with the shares that classes have in all. */
+    int64_t parts = (source_info(files->train)->count + RANGE_IMAGES - 1) / RANGE_IMAGES;
+    const FoldConfig some = {.fold = 1, .folds = (int)parts, .seed = (uint64_t)o->seed};
+    if (parts > 1) TRY(source_fold(&files->train, &some, true));
     const SourceInfo *info = source_info(files->train);
     int32_t rest = (int32_t)(info->count % RANGE_BATCH), sizes[] = {RANGE_BATCH, rest, 0};
     r->images = info->count;
     snprintf(r->classifier.weights, sizeof r->classifier.weights, "%s", path);
     TRY(classifier_load(o, info->c, sizes, &r->classifier));
-    int values = graph_value_count(activation_ranges_graph(r));
+    int values = graph_value_count(r->classifier.replica->eval[0].graph);
     r->range = calloc((size_t)values + 1, sizeof *r->range);
     if (!r->range) return FAIL(ERR_MEMORY, "no memory for the ranges of %d values", values);
     return classifier_run(&r->classifier, files->train, RANGE_BATCH, cores_allowed(), batch_widen, r);
-}
-
-const Graph *activation_ranges_graph(const ActivationRanges *r)
-{
-    return r->classifier.replica->eval[0].graph;
-}
-
-void activation_ranges_close(ActivationRanges *r)
-{
-    classifier_close(&r->classifier);
-    free(r->range);
 }

@@ -17,5 +17,3 @@ typedef struct ActivationRanges {
  * the job's. Errors: those of opening data; ERR_NUMERIC naming a layer with a value that is not finite. */
 NODISCARD Status activation_ranges_measure(Options *options, JobFiles *files, const ProgramConfig *program,
                                            const char *path, ActivationRanges *made);
-const Graph *activation_ranges_graph(const ActivationRanges *ranges);
-void activation_ranges_close(ActivationRanges *ranges); /* a zeroed one is fine */

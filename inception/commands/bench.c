@@ -6,9 +6,7 @@
 #include "inception/options/recipe.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
-#include "towers/record/statistics.h"
 #include "towers/store/pretrained.h"
-#include "towers/train/train.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -30,19 +28,6 @@ typedef struct Timing {
     double seconds[];                 /* of each timed step */
 } Timing;
 
-typedef struct Speed {
-    double mean; /* images per second */
-    Scatter scatter;
-    double seconds; /* of a step, on average */
-    int64_t steps;
-} Speed;
-
-/* Timed step `i`, as a step of the run that is counted from 0. */
-static int64_t run_step(const Timing *timing, int64_t i)
-{
-    return timing->warmup + i;
-}
-
 /* The speed of the steps of one phase; or of all, in whole cycles, because the steps of different phases take different
  * times. A phase that takes no images makes as many as a batch has; they do not count among the images of all phases. */
 static Speed speed_of(const Timing *timing, int phase)
@@ -55,10 +40,11 @@ static Speed speed_of(const Timing *timing, int phase)
     for (int64_t i = 0; i + group <= timing->count; i += group) {
         double group_seconds = 0, group_images = 0;
         for (int64_t k = i; k < i + group; k++) {
-            int of = job_phase_of(job, run_step(timing, k));
+            int64_t step = timing->warmup + k; /* of the run, from 0 */
+            int of = job_phase_of(job, step);
             bool counts = phase == ALL_PHASES ? job_phase(job, of)->takes_batch : phase == of;
             if (phase == ALL_PHASES || phase == of) group_seconds += timing->seconds[k], result.steps++;
-            if (counts) group_images += (double)job_step_samples(job, run_step(timing, k));
+            if (counts) group_images += (double)job_step_samples(job, step);
         }
         if (!(group_seconds > 0)) continue;
         total += group_seconds;
@@ -128,18 +114,13 @@ static Status timing_create(const Options *o, const TrainJob *job, Timing **made
     Timing *timing = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (timing == MAP_FAILED)
         return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps: %s", o->batches, strerror(errno));
-    timing->bytes = bytes;
-    timing->warmup = o->warmup_batches;
-    timing->interval = o->log_interval;
-    timing->job = job;
-    timing->quiet = o->quiet || o->json;
+    *timing = (Timing){bytes, job, o->warmup_batches, o->log_interval, o->quiet || o->json};
     *made = timing;
     return OK;
 }
 
-Status bench_open(Options *o, JobFiles *files, FILE *to)
+Status bench_open(Options *o, JobFiles *files)
 {
-    (void)to;
     const int64_t max_batch = 4096; /* upper limit for --batch-size max */
     /* A few batches of synthetic samples, used repeatedly: reading them costs almost nothing. */
     int64_t towers = o->towers > 0 ? o->towers : 8, batch = o->batch_size == OPTION_MAX ? max_batch : o->batch_size,
@@ -167,16 +148,31 @@ static json_t *phases_json(const Timing *timing)
     return all;
 }
 
+json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const char *key, const char *value)
+{
+    return json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
+                     job->program.model->name, key, json_text(value), "device", job->backend->name, "global_batch",
+                     (json_int_t)shares_global(&job->shares), "towers", job->shares.towers, "processes", job->processes,
+                     "threads", job->device.threads, "compute", dtype_name(job->program.compute), "num_steps",
+                     (json_int_t)steps, "images_per_sec", speed->mean, "uncertainty", speed->scatter.error, "jitter",
+                     speed->scatter.jitter, "average_wall_time", speed->seconds);
+}
+
+Status bench_loader(const TrainJob *job, int32_t batch, Loader **made)
+{
+    return loader_create(&(LoaderConfig){.source = job->train,
+                                         .shares = {.towers = 1, .batch = {batch}},
+                                         .local = 1,
+                                         .transform = job_transform(job, false),
+                                         .max_steps = 1,
+                                         .depth = 2},
+                         made);
+}
+
 static Status json_print(const Timing *timing, const Speed *speed)
 {
     const TrainJob *job = timing->job;
-    json_t *root = json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
-                             job->program.model->name, "data", json_text(source_info(job->train)->name), "device",
-                             job->backend->name, "global_batch", (json_int_t)shares_global(&job->shares), "towers",
-                             job->shares.towers, "processes", job->processes, "threads", job->device.threads, "compute",
-                             dtype_name(job->program.compute), "num_steps", (json_int_t)timing->count, "images_per_sec",
-                             speed->mean, "uncertainty", speed->scatter.error, "jitter", speed->scatter.jitter,
-                             "average_wall_time", speed->seconds);
+    json_t *root = speed_json(job, speed, timing->count, "data", source_info(job->train)->name);
     json_object_set_new(root, "last_average_loss", json_finite(timing->loss));
     double watts = watts_of(timing);
     if (watts > 0)

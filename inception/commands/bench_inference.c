@@ -5,7 +5,6 @@
 
 #include "kernels/clock.h"
 #include "towers/files/json.h"
-#include "towers/record/statistics.h"
 #include "towers/replica/inference.h"
 
 #include <sys/mman.h>
@@ -43,23 +42,10 @@ static Status worker_open(const TrainJob *job, int rank, BenchWorker *w)
     const int32_t *batch = job->shares.batch + w->place.first_tower;
     for (int t = 0, sizes = 0; t < w->place.local_towers; t++)
         if (t == 0 || batch[t] != batch[t - 1]) config.eval_n[sizes++] = batch[t];
-    LoaderConfig data = {.source = job->train,
-                         .shares = {.towers = 1, .batch = {batch[0]}},
-                         .local = 1,
-                         .transform = job_transform(job, false),
-                         .max_steps = 1,
-                         .depth = 2};
     TRY(replica_create(&config, &w->replica));
-    TRY(loader_create(&data, &w->loader));
+    TRY(bench_loader(job, batch[0], &w->loader));
     TRY(loader_next(w->loader, &w->batch));
     return inference_open(w->replica, w->loader, true, TTA_NONE, 0, &w->inference);
-}
-
-static void worker_close(BenchWorker *w)
-{
-    inference_close(w->inference);
-    loader_destroy(w->loader);
-    replica_destroy(w->replica);
 }
 
 /* A batch of each tower. */
@@ -103,7 +89,9 @@ static Status rank_run(const TrainJob *job, int rank, Passes *passes)
         passes->status = st;
         snprintf(passes->why, sizeof passes->why, "%s", status_message());
     }
-    worker_close(&worker);
+    inference_close(worker.inference);
+    loader_destroy(worker.loader);
+    replica_destroy(worker.replica);
     return st;
 }
 
@@ -125,15 +113,9 @@ static Status ranks_run(const TrainJob *job, Passes *passes)
     return lost ? FAIL(ERR_DEVICE, "a process of the benchmark died or could not be started") : OK;
 }
 
-typedef struct InferenceSpeed {
-    double mean; /* images per second */
-    Scatter scatter;
-    double seconds; /* of a pass, on average */
-} InferenceSpeed;
-
-static InferenceSpeed speed_of(const TrainJob *job, const Passes *passes)
+static Speed speed_of(const TrainJob *job, const Passes *passes)
 {
-    InferenceSpeed speed = {0};
+    Speed speed = {0};
     double *at = calloc((size_t)passes->count, sizeof *at);
     for (int r = 0; r < passes->processes; r++) {
         const double *seconds = passes->seconds + r * passes->count;
@@ -150,23 +132,14 @@ static InferenceSpeed speed_of(const TrainJob *job, const Passes *passes)
     return speed;
 }
 
-static Status speed_print(const Options *o, const TrainJob *job, const InferenceSpeed *speed)
+static Status speed_print(const Options *o, const TrainJob *job, const Speed *speed)
 {
-    int64_t global = shares_global(&job->shares);
-    if (!o->json) {
-        text_printf(stdout, "Mode:        inference\nBatch size:  %" PRId64 " global\nNum batches: %" PRId64 "\n",
-                    global, o->batches);
-        text_printf(stdout, "total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->scatter.error,
-                    speed->scatter.jitter);
-        return OK;
-    }
-    json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model", job->program.model->name, "mode",
-        "inference", "device", job->backend->name, "global_batch", (json_int_t)global, "towers", job->shares.towers,
-        "processes", job->processes, "threads", job->device.threads, "compute", dtype_name(job->program.compute),
-        "num_steps", (json_int_t)o->batches, "images_per_sec", speed->mean, "uncertainty", speed->scatter.error,
-        "jitter", speed->scatter.jitter, "average_wall_time", speed->seconds);
-    return json_emit(root, JSON_COMPACT, stdout);
+    if (o->json) return json_emit(speed_json(job, speed, o->batches, "mode", "inference"), JSON_COMPACT, stdout);
+    printf("Mode:        inference\nBatch size:  %" PRId64 " global\nNum batches: %" PRId64 "\n",
+           shares_global(&job->shares), o->batches);
+    printf("total images/sec: %.2f +/- %.2f (jitter = %.2f)\n", speed->mean, speed->scatter.error,
+           speed->scatter.jitter);
+    return OK;
 }
 
 Status bench_inference_run(const Options *o, JobFiles *files)
@@ -184,7 +157,7 @@ Status bench_inference_run(const Options *o, JobFiles *files)
     passes->count = o->batches;
     passes->processes = job->processes;
     TRY_OUT(ranks_run(job, passes));
-    InferenceSpeed speed = speed_of(job, passes);
+    Speed speed = speed_of(job, passes);
     TRY_OUT(speed_print(o, job, &speed));
     if (o->profile) TRY_OUT(profile_run(files, true, o->json ? stderr : stdout));
 out:

@@ -86,17 +86,18 @@ static Status path_of(const char *folder, int64_t number, const char *where, cha
 Status class_maps_write(const ClassMaps *maps, const char *folder, const char *where, char path[PATH_BYTES])
 {
     const Batch *batch = &maps->found->batch;
-    size_t side = (size_t)maps->side, row = side * (size_t)maps->count * RGB;
+    const ModelOptions *options = &maps->program->options;
+    size_t side = (size_t)options->side, row = side * (size_t)maps->count * RGB;
     uint8_t *image = malloc(side * side * (size_t)batch->c), *pixels = malloc(side * row);
     Status st = OK;
     if (!image || !pixels) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a picture of %d maps", maps->count));
-    batch_picture(batch, maps->image, maps->side, maps->mean, image);
+    batch_picture(batch, maps->image, options->side, model_mean(maps->program->model, options), image);
     for (int k = 0; k < maps->count; k++) {
         Map map = map_of(&maps->found->maps, maps->image, maps->classes[k]);
-        map_draw(&map, image, batch->c, maps->side, pixels + (size_t)k * side * RGB, row);
+        map_draw(&map, image, batch->c, options->side, pixels + (size_t)k * side * RGB, row);
     }
     TRY_OUT(path_of(folder, batch->ids[maps->image], where, path));
-    TRY_OUT(png_replace(path, pixels, maps->side * maps->count, maps->side, RGB));
+    TRY_OUT(png_replace(path, pixels, options->side * maps->count, options->side, RGB));
 out:
     free(image);
     free(pixels);

@@ -12,9 +12,9 @@
 enum { CLASS_MAPS_MAX = 8 }; /* in one file: side by side they are no wider than a PNG may be */
 
 typedef struct ClassMaps {
+    const ProgramConfig *program; /* of the network */
     const Inferred *found;
-    int32_t image, side; /* of the batch; of the network's input */
-    const float *mean;   /* as for batch_picture */
+    int32_t image; /* of the batch */
     int64_t classes[CLASS_MAPS_MAX];
     int count;
 } ClassMaps;

@@ -3,17 +3,33 @@
  * first; main.c closes it. A signal that ends the command early goes to files->signal_number. */
 #pragma once
 
+#include <jansson.h>
+
 #include "inception/job/job.h"
+#include "towers/data/loading/loader.h"
+#include "towers/record/statistics.h"
 #include "towers/train/train.h"
 
+typedef Status OpenFunction(Options *options, JobFiles *files);
 typedef Status CommandFunction(Options *options, JobFiles *files, FILE *to);
-#define COMMAND(id, name, open, run, ...) NODISCARD CommandFunction open, run;
+#define COMMAND(id, name, open, run, ...)                                                                              \
+    NODISCARD OpenFunction open;                                                                                       \
+    NODISCARD CommandFunction run;
 #include "inception/options/commands.def"
 
 /* train --lr auto, before job_open: the sweep of lr-find with the options of this run. The rate goes to options->lr, what
  * lr-find --json prints to files->lr_curve, and a signal that ended the sweep to files->signal_number. Errors: those of
  * job_open and of training; ERR_NUMERIC if the loss falls nowhere. */
 NODISCARD Status lr_auto(Options *options, JobFiles *files);
+/* bench: what was measured; as JSON, with one key besides; and the training images, one tower's batches of so many. */
+typedef struct Speed {
+    double mean; /* images per second */
+    Scatter scatter;
+    double seconds; /* of a step, or of a pass, on average */
+    int64_t steps;
+} Speed;
+json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const char *key, const char *value);
+NODISCARD Status bench_loader(const TrainJob *job, int32_t batch, Loader **made);
 /* bench --scaling and bench --inference, after bench_open. */
 NODISCARD Status scaling_run(Options *options, JobFiles *files);
 NODISCARD Status bench_inference_run(const Options *options, JobFiles *files);

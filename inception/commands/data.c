@@ -7,8 +7,6 @@
 #include "kernels/clock.h"
 #include "kernels/open.h"
 #include "towers/data/loading/sheet.h"
-#include "towers/data/sources/survey.h"
-#include "towers/files/files.h"
 #include "towers/record/png.h"
 
 enum { BENCH_SECONDS = 5, BENCH_BATCH = 32, SHEET_SIDE = 5, SIDE_USUAL = 299 };
@@ -41,11 +39,6 @@ static Status loader_of(const Options *o, const Source *source, int32_t batch, i
 }
 
 /* ---- bench */
-
-static double seconds_now(void)
-{
-    return 1e-9 * (double)clock_ns();
-}
 
 /* Bytes that this process has had read from storage, which the page cache spares it; 0 if unknown. */
 static int64_t storage_bytes(void)
@@ -81,16 +74,15 @@ static Status bench_run_for(const Options *o, const Source *source, int workers,
     TRY_OUT(loader_of(o, source, n, workers, &loader));
     for (int i = 0; i < 5; i++) TRY_OUT(loader_next(loader, &batch)); /* fill the page cache */
     loader_clocks(loader, &from);
-    double start = seconds_now(), now = start;
-    int64_t images = 0, stored = storage_bytes();
-    for (; now - start < BENCH_SECONDS; now = seconds_now()) {
+    int64_t images = 0, stored = storage_bytes(), start = clock_ns(), now = start;
+    for (; now - start < BENCH_SECONDS * INT64_C(1000000000); now = clock_ns()) {
         TRY_OUT(loader_next(loader, &batch));
         images += batch->n;
     }
     loader_clocks(loader, &till);
     stored = storage_bytes() - stored;
     text_printf(to, "%d thread%s\n", workers, workers == 1 ? "" : "s");
-    clocks_print(&from, &till, now - start, images, stored, to);
+    clocks_print(&from, &till, 1e-9 * (double)(now - start), images, stored, to);
 out:
     loader_destroy(loader);
     return st;

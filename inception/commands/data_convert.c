@@ -2,7 +2,6 @@
  * is written under a temporary name and renamed, so a conversion can be killed and started again: existing files are
  * decoded, and kept if they are intact and of the right size. The folder's towers-convert.json records the settings;
  * continuing with other settings is an error. */
-#include "inception/commands/data_convert.h"
 #include "inception/commands/data.h"
 #include "towers/data/images/jpeg_write.h"
 #include "towers/data/sources/reader.h"
@@ -167,9 +166,9 @@ static bool is_within(const char *path, const char *folder)
 }
 
 /* Remove the temporary files of a killed conversion. */
-static Status stale_remove(char *path)
+static Status stale_remove(const char *path)
 {
-    char *roots[] = {path, NULL};
+    char *roots[] = {(char *)path, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     for (const FTSENT *entry; (entry = fts_read(walk));)
@@ -216,28 +215,19 @@ static Status destination_open(const Convert *c)
         st = FAIL(ERR_ARG, "'%s' contains a conversion with %.200s, but this one has %s; use another folder", c->to,
                   found, wanted);
     free(found);
-    if (st != OK) return st;
-    char *root = strdup(c->to);
-    if (!root) return FAIL(ERR_MEMORY, "no memory for the name of a folder");
-    st = stale_remove(root);
-    free(root);
-    return st;
+    return st == OK ? stale_remove(c->to) : st;
 }
 
 /* ---- folders for the classes of a source that has none */
 
-static bool is_folder_name(const char *name)
-{
-    return *name && *name != '.' && !strchr(name, '/') && strlen(name) < 200;
-}
-
 static bool names_are_folders(const SourceInfo *info)
 {
-    bool named = true;
-    for (int i = 0; i < info->classes; i++)
-        named = named && is_folder_name(info->class_names[i]) &&
-                (i == 0 || strcmp(info->class_names[i - 1], info->class_names[i]) < 0);
-    return named;
+    for (int i = 0; i < info->classes; i++) {
+        const char *name = info->class_names[i];
+        if (!*name || *name == '.' || strchr(name, '/') || strlen(name) >= 200) return false;
+        if (i > 0 && strcmp(info->class_names[i - 1], name) >= 0) return false;
+    }
+    return true;
 }
 
 /* A reader sorts them, and must find the same labels: the names of the classes if that is their order, else numbers. */

@@ -1,11 +1,10 @@
-/* towers data convert --format tar|mds: writes shards, each by one thread; see data_convert.h. Their bytes depend on
+/* towers data convert --format tar|mds: writes shards, each by one thread; see data.h. Their bytes depend on
  * the source and the settings only. tar: NUMBER.cls, NUMBER.jpg (ustar, time 0). MDS: columns image (jpeg) and label
  * (int); index.json is written last. */
 #include <archive.h>
 #include <archive_entry.h>
 
 #include "inception/commands/data.h"
-#include "inception/commands/data_convert.h"
 #include "towers/data/loading/order.h"
 #include "towers/data/sources/parallel.h"
 #include "towers/data/sources/reader.h"

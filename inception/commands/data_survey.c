@@ -2,9 +2,7 @@
 #include "inception/commands/data.h"
 #include "inception/job/cores.h"
 #include "towers/data/sources/shard.h"
-#include "towers/data/sources/survey.h"
 #include "towers/data/sources/tree.h"
-#include "towers/files/files.h"
 
 #include <pthread.h>
 #include <xxhash.h>
@@ -89,14 +87,6 @@ static Status look_at(void *context, SurveyWorker *worker, int64_t id, int32_t l
     }
     pthread_mutex_unlock(&l->lock);
     return OK;
-}
-
-static void look_free(Look *l)
-{
-    free(l->of_class);
-    free(l->hash);
-    free(l->first_bad);
-    pthread_mutex_destroy(&l->lock);
 }
 
 static Status look_run(const Options *o, const Source *source, Look *l)
@@ -193,7 +183,10 @@ Status data_info(const Options *o, FILE *to)
     duplicates_print(looks, to);
 out:
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
-        if (looks[s].source) look_free(&looks[s]);
+        if (looks[s].source) pthread_mutex_destroy(&looks[s].lock);
+        free(looks[s].of_class);
+        free(looks[s].hash);
+        free(looks[s].first_bad);
         source_close(sets[s]);
     }
     return st;
@@ -203,9 +196,9 @@ out:
 
 typedef struct Check {
     pthread_mutex_t lock;
-    const Source *source; /* borrowed */
-    int64_t damaged, unreadable, warnings;
-    char **why; /* owned: [count], NULL for an intact image */
+    int64_t damaged, unreadable, warnings; /* of all splits */
+    const Source *source;                  /* of this split; borrowed */
+    char **why;                            /* owned: [count], NULL for an intact image */
 } Check;
 
 static Status check_one(void *context, SurveyWorker *worker, int64_t id, int32_t label, const ImageInfo *info,
@@ -234,24 +227,20 @@ static Status check_one(void *context, SurveyWorker *worker, int64_t id, int32_t
     return OK;
 }
 
-static Status check_split(const Options *o, const Source *source, Check *total, FILE *to)
+static Status check_split(const Options *o, const Source *source, Check *c, FILE *to)
 {
     int64_t count = source_info(source)->count;
-    Check c = {.source = source, .why = calloc((size_t)count + 1, sizeof *c.why)};
-    if (!c.why) return FAIL(ERR_MEMORY, "no memory to check %" PRId64 " images", count);
-    pthread_mutex_init(&c.lock, NULL);
+    c->source = source;
+    c->why = calloc((size_t)count + 1, sizeof *c->why);
+    if (!c->why) return FAIL(ERR_MEMORY, "no memory to check %" PRId64 " images", count);
     SurveyConfig config = {
-        .source = source, .threads = data_threads(o), .visit = check_one, .context = &c, .progress = data_progress};
+        .source = source, .threads = data_threads(o), .visit = check_one, .context = c, .progress = data_progress};
     Status st = survey_run(&config);
     for (int64_t i = 0; i < count; i++) {
-        if (c.why[i]) text_printf(to, "%s\n", c.why[i]);
-        free(c.why[i]);
+        if (c->why[i]) text_printf(to, "%s\n", c->why[i]);
+        free(c->why[i]);
     }
-    free(c.why);
-    pthread_mutex_destroy(&c.lock);
-    total->damaged += c.damaged;
-    total->unreadable += c.unreadable;
-    total->warnings += c.warnings;
+    free(c->why);
     return st;
 }
 
@@ -287,7 +276,7 @@ static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
 Status data_check(const Options *o, FILE *to)
 {
     Status st = OK;
-    Check total = {0};
+    Check total = {.lock = PTHREAD_MUTEX_INITIALIZER};
     int64_t count = 0, shards = 0;
     for (Split split = SPLIT_TRAIN; split < SPLITS && st == OK; split++) {
         Source *source = NULL;

@@ -15,18 +15,11 @@
 #include "nccl_sync/comm.h"
 #include "towers/files/json.h"
 
-enum { PATH_BYTES = 4096, FILE_BYTES = 16384 };
+enum { FILE_BYTES = 16384 };
 
 static const int64_t MIB = 1 << 20, GIB = 1 << 30;
 
 /* ---- measuring */
-
-/* Read the beginning of a small text file; "" if it cannot be read. */
-static const char *read_text(const char *path, char *text, size_t bytes)
-{
-    (void)system_text(path, text, bytes);
-    return text;
-}
 
 /* The value in the first line "key ...: value"; "" if there is none. */
 static void find_field(const char *text, const char *key, char *value, size_t bytes)
@@ -55,7 +48,7 @@ static void measure_cpu(DoctorMachine *machine)
                                          "avx512_bf16", "amx_bf16", "sve",  "asimd", "bf16"};
     char text[FILE_BYTES], flags[FILE_BYTES];
     Text features = text_start(machine->cpu_features, sizeof machine->cpu_features);
-    read_text("/proc/cpuinfo", text, sizeof text);
+    (void)system_text("/proc/cpuinfo", text, sizeof text);
     find_field(text, "model name", machine->cpu_model, sizeof machine->cpu_model);
     find_field(text, "flags", flags, sizeof flags);
     if (!*flags) find_field(text, "Features", flags, sizeof flags);
@@ -63,20 +56,11 @@ static void measure_cpu(DoctorMachine *machine)
         if (has_word(flags, wanted[k])) text_add(&features, "%s%s", features.used ? " " : "", wanted[k]);
 }
 
-static int64_t memory_field(const char *text, const char *key)
-{
-    char value[64];
-    find_field(text, key, value, sizeof value);
-    return strtoll(value, NULL, 10) * 1024;
-}
-
 static void measure_memory(DoctorMachine *machine)
 {
-    char text[FILE_BYTES];
     struct statvfs shm;
-    read_text("/proc/meminfo", text, sizeof text);
-    machine->memory_bytes = memory_field(text, "MemTotal");
-    machine->memory_free_bytes = memory_field(text, "MemAvailable");
+    machine->memory_bytes = 1024 * system_number("/proc/meminfo", "MemTotal:", 0);
+    machine->memory_free_bytes = 1024 * system_number("/proc/meminfo", "MemAvailable:", 0);
     machine->shm_bytes = machine->shm_free_bytes = -1;
     if (statvfs("/dev/shm", &shm)) return;
     machine->shm_bytes = (int64_t)(shm.f_blocks * shm.f_frsize);
@@ -106,12 +90,11 @@ static bool describe_device(const Backend *backend, int ordinal, int threads, ch
 
 static void measure_cuda_backend(DoctorMachine *machine)
 {
-    char text[512], line[256];
+    char text[512];
     const Backend *backend = NULL;
     int count = 0;
-    read_text("/proc/driver/nvidia/version", text, sizeof text);
-    find_field(text, "NVRM version", line, sizeof line);
-    snprintf(machine->driver, sizeof machine->driver, "%.*s", (int)sizeof machine->driver - 1, line);
+    (void)system_text("/proc/driver/nvidia/version", text, sizeof text);
+    find_field(text, "NVRM version", machine->driver, sizeof machine->driver);
     if (backend_find("cuda", &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK) {
         snprintf(machine->cuda_backend, sizeof machine->cuda_backend, "%s", status_message());
         return;
@@ -175,14 +158,14 @@ static void advise(DoctorReport *report, DoctorFinding *finding, DoctorVerdict v
 }
 
 /* "8.0 GiB", "64 MiB", "unlimited" */
-static const char *bytes_text(int64_t bytes, char *text, size_t size)
+static const char *bytes_text(int64_t bytes, char text[32])
 {
     if (bytes < 0)
-        snprintf(text, size, "unlimited");
+        snprintf(text, 32, "unlimited");
     else if (bytes < GIB)
-        snprintf(text, size, "%" PRId64 " %s", bytes < MIB ? bytes / 1024 : bytes / MIB, bytes < MIB ? "KiB" : "MiB");
+        snprintf(text, 32, "%" PRId64 " %s", bytes < MIB ? bytes / 1024 : bytes / MIB, bytes < MIB ? "KiB" : "MiB");
     else
-        snprintf(text, size, "%.1f GiB", (double)bytes / (double)GIB);
+        snprintf(text, 32, "%.1f GiB", (double)bytes / (double)GIB);
     return text;
 }
 
@@ -222,10 +205,9 @@ static void check_memory(const DoctorMachine *machine, DoctorReport *report)
 {
     char all[32], spare[32], limit[32], container[64] = "";
     if (machine->cgroup_memory_bytes)
-        snprintf(container, sizeof container, ", container limit %s",
-                 bytes_text(machine->cgroup_memory_bytes, limit, sizeof limit));
-    DoctorFinding *memory = add(report, "memory", "%s, %s free%s", bytes_text(machine->memory_bytes, all, sizeof all),
-                                bytes_text(machine->memory_free_bytes, spare, sizeof spare), container);
+        snprintf(container, sizeof container, ", container limit %s", bytes_text(machine->cgroup_memory_bytes, limit));
+    DoctorFinding *memory = add(report, "memory", "%s, %s free%s", bytes_text(machine->memory_bytes, all),
+                                bytes_text(machine->memory_free_bytes, spare), container);
     bool tight = machine->cgroup_memory_bytes && machine->cgroup_memory_bytes < 2 * GIB;
     if (machine->memory_free_bytes < 2 * GIB || tight)
         advise(report, memory, DOCTOR_HINT,
@@ -240,9 +222,8 @@ static void check_shm(const DoctorMachine *machine, DoctorReport *report)
                "mount -t tmpfs tmpfs /dev/shm");
         return;
     }
-    DoctorFinding *shm =
-        add(report, "shared memory", "/dev/shm has %s, %s free", bytes_text(machine->shm_bytes, all, sizeof all),
-            bytes_text(machine->shm_free_bytes, spare, sizeof spare));
+    DoctorFinding *shm = add(report, "shared memory", "/dev/shm has %s, %s free", bytes_text(machine->shm_bytes, all),
+                             bytes_text(machine->shm_free_bytes, spare));
     if (machine->shm_bytes < 256 * MIB)
         advise(report, shm, DOCTOR_PROBLEM, "docker run --shm-size=1g, or mount -o remount,size=1G /dev/shm");
     else if (machine->shm_free_bytes < 256 * MIB)
@@ -256,11 +237,11 @@ static void check_limits(const DoctorMachine *machine, DoctorReport *report)
                                                    : add(report, "open files", "%" PRId64, machine->open_files);
     if (machine->open_files >= 0 && machine->open_files < 1024)
         advise(report, files, DOCTOR_PROBLEM, "ulimit -n 4096, or docker run --ulimit nofile=4096");
-    DoctorFinding *locked = add(report, "locked memory", "%s", bytes_text(machine->locked_bytes, text, sizeof text));
+    DoctorFinding *locked = add(report, "locked memory", "%s", bytes_text(machine->locked_bytes, text));
     if (machine->cuda_works && machine->locked_bytes >= 0 && machine->locked_bytes < 64 * MIB)
         advise(report, locked, DOCTOR_HINT,
                "NCCL and pinned memory need more; use ulimit -l unlimited or docker run --ulimit memlock=-1");
-    DoctorFinding *stack = add(report, "stack", "%s", bytes_text(machine->stack_bytes, text, sizeof text));
+    DoctorFinding *stack = add(report, "stack", "%s", bytes_text(machine->stack_bytes, text));
     if (machine->stack_bytes < 0)
         advise(report, stack, DOCTOR_HINT,
                "NCCL needs a limited stack; use ulimit -s 8192 or docker run --ulimit stack=67108864");

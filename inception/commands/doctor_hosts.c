@@ -3,7 +3,6 @@
  * Clocks and bandwidth are left to other tools (docs/decisions/0015-doctor-hosts.md). */
 #include "inception/commands/commands.h"
 #include "inception/commands/doctor.h"
-#include "inception/job/host_links.h"
 #include "inception/job/hosts.h"
 #include "kernels/open.h"
 #include "towers/data/sources/source.h"
@@ -42,20 +41,8 @@ typedef enum Topic {
 } Topic;
 
 static const char *const topic_names[TOPICS] = {
-    [TOPIC_BUILD] = "towers",
-    [TOPIC_KERNEL] = "kernel",
-    [TOPIC_PROCESSOR] = "processor",
-    [TOPIC_CORES] = "cores",
-    [TOPIC_MEMORY] = "memory",
-    [TOPIC_SHM] = "/dev/shm",
-    [TOPIC_FILES] = "open files",
-    [TOPIC_LOCKED] = "locked memory",
-    [TOPIC_MPI] = "mpi",
-    [TOPIC_DRIVER] = "nvidia driver",
-    [TOPIC_GPUS] = "gpus",
-    [TOPIC_NCCL] = "nccl",
-    [TOPIC_DATA] = "data",
-    [TOPIC_SPACE] = "free space",
+    "towers",        "kernel", "processor",     "cores", "memory", "/dev/shm", "open files",
+    "locked memory", "mpi",    "nvidia driver", "gpus",  "nccl",   "data",     "free space",
 };
 
 /* What a program is. All programs send as many bytes. */
@@ -78,30 +65,32 @@ typedef struct HostsSurvey {
 
 /* ---- cards */
 
+__attribute__((format(printf, 3, 4))) static void text_fill(HostCard *card, Topic topic, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(card->text[topic], sizeof card->text[topic], format, args);
+    va_end(args);
+}
+
 static void bytes_fill(HostCard *card, Topic topic, int64_t bytes)
 {
     card->number[topic] = bytes > 0 ? (double)bytes : 0;
-    if (bytes < 0)
-        snprintf(card->text[topic], sizeof card->text[topic], "unlimited");
-    else
-        snprintf(card->text[topic], sizeof card->text[topic], "%.1f GiB", (double)bytes / GIB_BYTES);
+    text_fill(card, topic, bytes < 0 ? "unlimited" : "%.1f GiB", (double)bytes / GIB_BYTES);
 }
 
 static void data_fill(const Options *o, HostCard *card)
 {
-    char *text = card->text[TOPIC_DATA];
-    size_t bytes = sizeof card->text[TOPIC_DATA];
     Source *source = NULL;
     SourceConfig config = {.path = o->data_path, .whole = true, .unlabeled = true};
     if (!o->data_path) return;
-    Status st = source_open(&config, SPLIT_TRAIN, &source);
-    if (st != OK) {
-        snprintf(text, bytes, "cannot be read: %s", status_message());
+    if (source_open(&config, SPLIT_TRAIN, &source) != OK) {
+        text_fill(card, TOPIC_DATA, "cannot be read: %s", status_message());
         return;
     }
     const SourceInfo *info = source_info(source);
-    snprintf(text, bytes, "%" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64, info->count,
-             info->fingerprint[0], info->fingerprint[1]);
+    text_fill(card, TOPIC_DATA, "%" PRId64 " samples, fingerprint %016" PRIx64 "%016" PRIx64, info->count,
+              info->fingerprint[0], info->fingerprint[1]);
     source_close(source);
 }
 
@@ -126,22 +115,19 @@ static void card_fill(const Options *o, const JobFiles *files, HostCard *card)
     *card = (HostCard){.layout = CARD_LAYOUT};
     snprintf(card->host, sizeof card->host, "%s", star_host(files->control, files->launch.rank));
     (void)system_text("/proc/sys/kernel/random/boot_id", card->boot, sizeof card->boot);
-    snprintf(card->text[TOPIC_BUILD], sizeof card->text[0], "%s, digest %016" PRIx64, TOWERS_VERSION, star_build());
-    if (uname(&system) == 0)
-        snprintf(card->text[TOPIC_KERNEL], sizeof card->text[0], "%s %s", system.release, system.machine);
+    text_fill(card, TOPIC_BUILD, "%s, digest %016" PRIx64, TOWERS_VERSION, star_build());
+    if (uname(&system) == 0) text_fill(card, TOPIC_KERNEL, "%s %s", system.release, system.machine);
     if (machine) {
         doctor_measure(machine);
         Text gpus = text_start(card->text[TOPIC_GPUS], sizeof card->text[0]);
-        snprintf(card->text[TOPIC_PROCESSOR], sizeof card->text[0], "%s", machine->cpu_model);
-        snprintf(card->text[TOPIC_CORES], sizeof card->text[0], "%d, usable %d", machine->cores_online,
-                 machine->cores_allowed);
+        text_fill(card, TOPIC_PROCESSOR, "%s", machine->cpu_model);
+        text_fill(card, TOPIC_CORES, "%d, usable %d", machine->cores_online, machine->cores_allowed);
         bytes_fill(card, TOPIC_MEMORY, machine->memory_bytes);
         bytes_fill(card, TOPIC_SHM, machine->shm_bytes < 0 ? 0 : machine->shm_bytes);
-        snprintf(card->text[TOPIC_FILES], sizeof card->text[0], "%" PRId64, machine->open_files);
-        if (machine->open_files < 0) snprintf(card->text[TOPIC_FILES], sizeof card->text[0], "unlimited");
+        text_fill(card, TOPIC_FILES, machine->open_files < 0 ? "unlimited" : "%" PRId64, machine->open_files);
         bytes_fill(card, TOPIC_LOCKED, machine->locked_bytes);
-        snprintf(card->text[TOPIC_MPI], sizeof card->text[0], "%s", machine->mpi);
-        snprintf(card->text[TOPIC_DRIVER], sizeof card->text[0], "%s", machine->driver);
+        text_fill(card, TOPIC_MPI, "%s", machine->mpi);
+        text_fill(card, TOPIC_DRIVER, "%s", machine->driver);
         if (!machine->gpu_count) text_add(&gpus, "%s", machine->cuda_backend);
         for (int g = 0; g < machine->gpu_count; g++)
             if (g == 0 || strcmp(machine->gpus[g], machine->gpus[0]) != 0)
@@ -159,8 +145,7 @@ static void card_clean(HostCard *card)
 {
     card->host[sizeof card->host - 1] = card->boot[sizeof card->boot - 1] = 0;
     for (Topic t = 0; t < TOPICS; t++) card->text[t][sizeof card->text[t] - 1] = 0;
-    if (card->layout != CARD_LAYOUT)
-        snprintf(card->text[TOPIC_BUILD], sizeof card->text[0], "another build, with other answers");
+    if (card->layout != CARD_LAYOUT) text_fill(card, TOPIC_BUILD, "another build, with other answers");
 }
 
 /* A host by its name, and a program by its rank where a host has several. */
@@ -193,18 +178,13 @@ static bool alike(const HostsSurvey *s, Topic topic, int a, int b)
     return !strcmp(s->card[a].text[topic], s->card[b].text[topic]);
 }
 
-static bool answers(const HostsSurvey *s, Topic topic, int rank)
-{
-    return topic == TOPIC_BUILD || s->card[rank].layout == CARD_LAYOUT;
-}
-
 /* group[r]: the first rank that rank r is alike, -1 if it does not answer; returns the first rank of the largest group,
  * -1 if two are. */
 static int groups_find(const HostsSurvey *s, Topic topic, int group[LAUNCH_RANKS_MAX])
 {
     int count[LAUNCH_RANKS_MAX] = {0}, most = 0, usual = -1;
     for (int r = 0; r < s->ranks; r++) {
-        group[r] = answers(s, topic, r) ? r : -1;
+        group[r] = topic == TOPIC_BUILD || s->card[r].layout == CARD_LAYOUT ? r : -1;
         for (int k = 0; k < r && group[r] == r; k++)
             if (group[k] == k && alike(s, topic, k, r)) group[r] = k;
         if (group[r] >= 0) count[group[r]]++;
@@ -262,8 +242,9 @@ static void all_compare(HostsSurvey *s)
 
 /* ---- output */
 
-static void topics_print(const HostsSurvey *s, FILE *to)
+static void survey_print(const HostsSurvey *s, const Launch *launch, FILE *to)
 {
+    text_printf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
     for (Topic t = 0; t < TOPICS; t++) {
         int group[LAUNCH_RANKS_MAX], used = 0, lines = 0;
         char names[512];
@@ -278,12 +259,6 @@ static void topics_print(const HostsSurvey *s, FILE *to)
                         members == s->ranks ? "all" : names);
         }
     }
-}
-
-static void survey_print(const HostsSurvey *s, const Launch *launch, FILE *to)
-{
-    text_printf(to, "%d programs on %d hosts, ranks from %s\n\n", s->ranks, s->hosts, launch->origin);
-    topics_print(s, to);
     fputc('\n', to);
     text_print(to, s->found);
     if (!s->findings) fputs("all hosts agree\n", to);
@@ -346,9 +321,8 @@ Status doctor_hosts_run(Options *o, JobFiles *files, FILE *to)
     if (option_origin(o, "comm-timeout") == ORIGIN_DEFAULT) o->comm_timeout = MEETING_S;
     TRY(hosts_meet(o, files));
     if (!files->control)
-        return FAIL(ERR_ARG,
-                    "--hosts compares the programs that a launcher starts; start it as a run, for example: mpirun "
-                    "--host a,b -np 2 -x MASTER_ADDR=a towers doctor --hosts (docs/scaling.md)");
+        return FAIL(ERR_ARG, "--hosts compares the programs that a launcher starts; start it as a run, for example: "
+                             "mpirun --host a,b -np 2 -x MASTER_ADDR=a towers doctor --hosts (docs/scaling.md)");
     TRY_OUT(survey_make(o, files, &s));
     if (hosts_lead(files) && o->json) TRY_OUT(survey_json(&s, to));
     if (hosts_lead(files) && !o->json) survey_print(&s, &files->launch, to);

@@ -65,7 +65,7 @@ static void eval_division_note(const Options *o, JobFiles *files)
     char now[40];
     const SourceInfo *test = source_info(files->test);
     json_t *env = json_of_run(o->weights, "env.json");
-    const char *then = json_string_value(json_object_get(json_object_get(env, "evaluation_data"), "fingerprint"));
+    const char *then = json_word(json_object_get(env, "evaluation_data"), "fingerprint");
     snprintf(now, sizeof now, "%016" PRIx64 "%016" PRIx64, test->fingerprint[0], test->fingerprint[1]);
     bool divided = (o->val_split > 0 || o->fold) && (o->split == PART_AUTO || o->split == PART_VAL),
          own = option_origin(o, "data-path") <= ORIGIN_RECIPE; /* the data are those of the run */
@@ -83,7 +83,7 @@ static Status eval_labels_check(const Options *o, const JobFiles *files)
     static const char records[] = "TFRecords", from_one[] = "labels from 1";
     const SourceInfo *test = source_info(files->test);
     json_t *env = json_of_run(o->weights, "env.json");
-    const char *trained = json_string_value(json_object_get(env, "data_format"));
+    const char *trained = json_word(env, "data_format");
     bool certain = !trained || *test->class_names[test->classes - 1] || o->label_base != LABEL_BASE_AUTO;
     bool both =
         !certain && !strncmp(trained, records, strlen(records)) && !strncmp(test->format, records, strlen(records));
@@ -198,16 +198,12 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
     return OK;
 }
 
-static void cell_print(double value, FILE *to)
-{
-    fprintf(to, isfinite(value) ? "  %9.4f" : "          -", value);
-}
-
 /* The first number of a row is average precision, which only images with any number of classes have. */
 static void table_row(const Scores *s, const char *name, const double number[4], int64_t images, FILE *to)
 {
     text_printf(to, "%-24.24s", name);
-    for (int k = s->several ? 0 : 1; k < 4; k++) cell_print(number[k], to);
+    for (int k = s->several ? 0 : 1; k < 4; k++)
+        fprintf(to, isfinite(number[k]) ? "  %9.4f" : "          -", number[k]);
     fprintf(to, "  %9" PRId64 "\n", images);
 }
 
@@ -254,18 +250,6 @@ static json_t *scores_json(const Scores *s)
     return all;
 }
 
-static json_t *confusion_json(const Scores *s)
-{
-    json_t *rows = json_array();
-    for (int label = 0; label < s->count; label++) {
-        json_t *row = json_array();
-        for (int c = 0; c < s->count; c++)
-            json_array_append_new(row, json_integer((json_int_t)s->confusion[label * s->count + c]));
-        json_array_append_new(rows, row);
-    }
-    return rows;
-}
-
 /* A row for each class, a column for each prediction. */
 static void confusion_print(const Scores *s, FILE *to)
 {
@@ -280,31 +264,22 @@ static void confusion_print(const Scores *s, FILE *to)
 
 /* ---- files */
 
-static Status errors_print(const Source *source, const EvalSample *samples, const float *scores, int classes, FILE *to)
-{
-    int64_t *ids, found;
-    Status st = mistakes_find(samples, source_info(source)->count, &ids, &found);
-    if (st == OK) mistakes_print(source, samples, scores, classes, ids, found, to);
-    free(ids);
-    return st;
-}
-
 /* `path` receives the list of mistakes or, with `scores`, the scores of all classes. */
 static Status file_write(const char *path, const JobFiles *files, const EvalSample *samples, const float *probability,
                          const Scores *scores)
 {
-    Status st = OK;
+    const ProgramConfig *program = &files->job.program;
+    int64_t *ids = NULL, found = 0;
     Draft draft;
-    TRY(draft_begin(&draft, path));
-    if (scores)
-        scores_csv(scores, draft.to);
-    else
-        st = errors_print(files->test, samples, files->job.program.several ? probability : NULL,
-                          files->job.program.options.classes, draft.to);
-    st = draft_end(&draft, st);
-    if (st == OK) st = file_replace(path, draft.text, draft.bytes);
-    free(draft.text);
-    return st;
+    if (!scores) TRY(mistakes_find(samples, source_info(files->test)->count, &ids, &found));
+    Status st = draft_begin(&draft, path);
+    if (st == OK && scores) scores_csv(scores, draft.to);
+    if (st == OK && !scores)
+        mistakes_print(files->test, samples, program->several ? probability : NULL, program->options.classes, ids,
+                       found, draft.to);
+    free(ids);
+    TRY(st);
+    return draft_replace(&draft, OK, NULL, path);
 }
 
 /* ---- calibration */
@@ -356,7 +331,10 @@ static Status result_json(const TrainJob *job, const EvalResult *result, int64_t
         json_object_set_new(root, "calibration_error", json_finite(scores->calibration));
         if (scores->count == 2) json_object_set_new(root, "roc_auc", json_finite(scores->roc_auc));
         if (scores->count == 2) json_object_set_new(root, "average_precision", json_finite(scores->average_precision));
-        if (scores->confusion) json_object_set_new(root, "confusion", confusion_json(scores));
+        json_t *confusion = scores->confusion ? json_array() : NULL;
+        for (int label = 0; confusion && label < scores->count; label++)
+            json_array_append_new(confusion, json_counts(scores->confusion + label * scores->count, scores->count));
+        if (confusion) json_object_set_new(root, "confusion", confusion);
     }
     if (job->tta == TTA_FLIP) json_object_set_new(root, "tta", json_string("flip"));
     if (job->temperature > 0) json_object_set_new(root, "temperature", json_real(job->temperature));
@@ -445,10 +423,9 @@ static bool is_one_name(const char *a, const char *b)
     return is_same_file(a, b) || (!strcmp(names[0], names[1]) && is_same_file(folders[0], folders[1]));
 }
 
-Status eval_open(Options *options, JobFiles *files, FILE *to)
+Status eval_open(Options *options, JobFiles *files)
 {
     char weights[4096];
-    (void)to;
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
     if (options->errors && options->class_scores && is_one_name(options->errors, options->class_scores))

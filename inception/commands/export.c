@@ -60,8 +60,7 @@ static int64_t batches_tracked(const SafeTensors *file)
     int64_t count = 0;
     for (int i = 0; i < safetensors_count(file); i++) {
         const StTensor *t = safetensors_at(file, i);
-        const char *last = strrchr(t->name, '.');
-        if (last && !strcmp(last, ".num_batches_tracked") && t->dtype == ST_I64 && t->bytes == sizeof count)
+        if (ends_with(t->name, ".num_batches_tracked") && t->dtype == ST_I64 && t->bytes == sizeof count)
             memcpy(&count, t->data, sizeof count);
     }
     return count < 0 ? 0 : count;
@@ -104,7 +103,8 @@ static Status weights_read(Export *x)
 
 static void export_close(Export *x)
 {
-    activation_ranges_close(&x->ranges);
+    classifier_close(&x->ranges.classifier);
+    free(x->ranges.range);
     weight_list_clear(&x->list);
     layout_destroy(x->layout);
     program_destroy(&x->evaluation);
@@ -116,12 +116,6 @@ static void export_close(Export *x)
 }
 
 /* ---- writing */
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t a = strlen(text), b = strlen(end);
-    return a >= b && !strcmp(text + a - b, end);
-}
 
 /* What the file says about itself goes on, with the names of the classes from wherever they are known. */
 static Status about_make(const Export *x, About *about)
@@ -137,7 +131,7 @@ static Status about_make(const Export *x, About *about)
     for (size_t i = 0; i < count; i++) list[i] = json_string_value(json_array_get(names, i));
     about_begin(&x->config, NULL, about);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (facts_text(x->facts, kept[i])) about_add(about, kept[i], facts_text(x->facts, kept[i]));
+        if (json_word(x->facts, kept[i])) about_add(about, kept[i], json_word(x->facts, kept[i]));
     int64_t resize = facts_resize(x->facts, x->config.options.side);
     if (resize > 0) about_number(about, "eval_resize", resize);
     if (all) st = about_classes(about, list, (int)count);
@@ -158,7 +152,7 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
                   : preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
                                : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
         const Graph *graph = x->generator ? x->generator : x->evaluation.graph;
-        if (x->ranges.range) graph = activation_ranges_graph(&x->ranges);
+        if (x->ranges.range) graph = x->ranges.classifier.replica->eval[0].graph;
         TRY_OUT(onnx_write(x->to, model->name, graph, &x->list, about.pair + 1, about.count - 1,
                            x->generator ? &pixels : NULL, preprocess ? &x->bytes : NULL, x->ranges.range));
     } else {
@@ -167,15 +161,6 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
 out:
     about_close(&about);
     return st;
-}
-
-/* --preprocess and --int8 */
-static Status form_check(const Options *o, bool onnx, const Model *model)
-{
-    if ((!o->preprocess && !o->int8) || (onnx && !model->generate)) return OK;
-    return FAIL(ERR_ARG, "towers export --%s: expected a classifier as ONNX, found %s; %s",
-                o->int8 ? "int8" : "preprocess", onnx ? "a generator" : "safetensors",
-                onnx ? "leave it out" : "name the file .onnx");
 }
 
 /* What --preprocess adds to the network, as towers predict computes it. */
@@ -196,12 +181,12 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     bool by_name = name && o->format == FORMAT_AUTO;
     if (name && (!*name || strlen(name) >= bytes))
         return FAIL(ERR_ARG, "export: the file name is %s", *name ? "too long" : "empty");
-    if (by_name && !ends_in(name, ".safetensors") && !ends_in(name, ".onnx"))
+    if (by_name && !ends_with(name, ".safetensors") && !ends_with(name, ".onnx"))
         return FAIL(ERR_ARG,
                     "export: the extension of %s names no format that is written here; name the file .safetensors or "
                     ".onnx, or give --format",
                     name);
-    *onnx = o->format == FORMAT_ONNX || (by_name && ends_in(name, ".onnx"));
+    *onnx = o->format == FORMAT_ONNX || (by_name && ends_with(name, ".onnx"));
     if (name)
         snprintf(target, bytes, "%s", name);
     else
@@ -217,7 +202,10 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     Export x = {.config = files->job.program, .from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
     TRY(target_choose(o, x.config.model, target, sizeof target, &onnx));
-    TRY(form_check(o, onnx, x.config.model));
+    if ((o->preprocess || o->int8) && (!onnx || x.config.model->generate))
+        return FAIL(ERR_ARG, "towers export --%s: expected a classifier as ONNX, found %s; %s",
+                    o->int8 ? "int8" : "preprocess", onnx ? "a generator" : "safetensors",
+                    onnx ? "leave it out" : "name the file .onnx");
     TRY(job_weights(o, o->weights, from, sizeof from));
     if (is_same_file(from, target))
         return FAIL(ERR_ARG, "export: %s and %s are the same file; name another one to write to", target, from);

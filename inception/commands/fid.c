@@ -197,13 +197,6 @@ static void result_print(const Comparison *c, FILE *to)
         fprintf(to, "\nFID needs more images than features (%d): the covariances are singular, so use KID\n", net->d);
 }
 
-static json_t *histogram_json(const int64_t *histogram, int classes)
-{
-    json_t *all = json_array();
-    for (int k = 0; k < classes; k++) json_array_append_new(all, json_integer((json_int_t)histogram[k]));
-    return all;
-}
-
 static Status result_json(const Comparison *c, FILE *to)
 {
     const FeatureNet *net = &c->net;
@@ -211,7 +204,7 @@ static Status result_json(const Comparison *c, FILE *to)
     json_t *root = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:o}", "features", net->config.model->name, "variant",
                              net->config.options.variant, "digest", net->digest, "feature_count", net->d, "images",
                              (json_int_t)c->count, "searched", (json_int_t)c->searched, "training_classes",
-                             histogram_json(c->set[SET_TRAIN].histogram, classes));
+                             json_counts(c->set[SET_TRAIN].histogram, classes));
     for (SetKind kind = SET_GENERATED; kind < SET_COUNT; kind++) {
         const ImageSet *set = &c->set[kind];
         json_object_set_new(root, set->key,
@@ -219,7 +212,7 @@ static Status result_json(const Comparison *c, FILE *to)
                                       "kid_deviation", json_finite(set->kid.deviation), "fid", json_finite(set->fid),
                                       "chi_squared", json_finite(set->chi_squared), "freedom", set->freedom, "nearest",
                                       c->queries ? json_finite(set->nearest) : json_null(), "classes",
-                                      histogram_json(set->histogram, classes)));
+                                      json_counts(set->histogram, classes)));
     }
     return json_emit(root, JSON_COMPACT | JSON_REAL_PRECISION(9), to);
 }

@@ -94,16 +94,6 @@ out:
     return st;
 }
 
-static Status grid_write(const char *path, const Grid *grid, const Pictures *pictures)
-{
-    uint8_t *pixels;
-    int32_t columns = (int32_t)grid->columns, rows = (int32_t)grid->rows, side = pictures->side;
-    TRY(pictures_grid(pictures, 0, columns, rows, &pixels));
-    Status st = png_replace(path, pixels, columns * side, rows * side, pictures->c);
-    free(pixels);
-    return st;
-}
-
 static Status result_print(const Options *o, const Model *model, const char *weights, const Grid *grid, int64_t count,
                            FILE *to)
 {
@@ -127,6 +117,7 @@ Status generate_run(Options *o, JobFiles *files, FILE *to)
     Generator generator = {0};
     Pictures pictures = {0};
     float *z = NULL;
+    uint8_t *pixels = NULL;
     if (o->argument_count < 1) return FAIL(ERR_ARG, "usage: towers generate RUN -o FILE.png");
     TRY(png_name_check("-o", o->sheet));
     TRY(grid_choose(o, &grid));
@@ -140,9 +131,12 @@ Status generate_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(pictures_create(count, generator.options.side, generator.options.channels, &pictures));
     TRY_OUT(generator_run(&generator, z, &pictures));
     if (o->beside_real) TRY_OUT(beside_real(o, files, &grid, &pictures));
-    TRY_OUT(grid_write(o->sheet, &grid, &pictures));
+    int32_t columns = (int32_t)grid.columns, rows = (int32_t)grid.rows;
+    TRY_OUT(pictures_grid(&pictures, 0, columns, rows, &pixels));
+    TRY_OUT(png_replace(o->sheet, pixels, columns * pictures.side, rows * pictures.side, pictures.c));
     st = result_print(o, model, weights, &grid, count, to);
 out:
+    free(pixels);
     pictures_free(&pictures);
     free(z);
     generator_close(&generator);

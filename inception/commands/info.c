@@ -16,10 +16,6 @@ enum { AGAIN_ROUNDS = 4 };
 
 /* ---- layers */
 
-typedef struct Totals {
-    int64_t params, macs, all_params;
-} Totals;
-
 static int64_t op_params(const Graph *g, const Op *op)
 {
     int64_t count = 0;
@@ -30,37 +26,18 @@ static int64_t op_params(const Graph *g, const Op *op)
     return count;
 }
 
-static int64_t layer_macs(const Graph *g, const Op *op)
-{
-    OpCall call = {.kind = op->kind};
-    for (int k = 0; k < op->in_count; k++)
-        if (op->in[k].id) call.in[k].shape = graph_shape(g, op->in[k]);
-    call.out[0].shape = graph_shape(g, op->out[0]);
-    return op_macs(&call);
-}
-
-static void layer_row(const Graph *g, const Op *op, int32_t n, Totals *totals, FILE *to)
+static void layer_row(const Graph *g, const Op *op, int32_t n, int64_t *all_macs, FILE *to)
 {
     Shape s = graph_shape(g, op->out[0]);
-    int64_t params = op_params(g, op), macs = layer_macs(g, op) / n;
+    OpCall call = {.kind = op->kind, .out[0].shape = s};
+    for (int k = 0; k < op->in_count; k++)
+        if (op->in[k].id) call.in[k].shape = graph_shape(g, op->in[k]);
+    int64_t params = op_params(g, op), macs = op_macs(&call) / n;
     char shape[48];
     snprintf(shape, sizeof shape, "%d x %d x %d", s.c, s.h, s.w);
-    totals->params += params;
-    totals->macs += macs;
+    *all_macs += macs;
     text_printf(to, "%-44s %-16s %-18s %12" PRId64 " %14" PRId64 "\n", op->name, op_name(op->kind), shape, params,
                 macs);
-}
-
-/* Elements of the parameters or running averages with such names (names.h); NULL: all. */
-static int64_t role_count(const Graph *g, Role role, const char *names)
-{
-    NameFilter filter = {.only = names};
-    int64_t count = 0;
-    for (int32_t id = 1; id <= graph_value_count(g); id++) {
-        const ValueInfo *info = graph_value(g, (Value){id});
-        if (info->role == role && names_pass(&filter, info->name)) count += shape_count(info->shape);
-    }
-    return count;
 }
 
 /* ---- the list of models */
@@ -104,30 +81,20 @@ static Status info_models(FILE *to)
 
 enum { NAMES_SHOWN = 12 };
 
-static void names_print(const json_t *names, FILE *to)
-{
-    size_t count = json_array_size(names);
-    text_printf(to, "%-18s %zu:", "class_names", count);
-    for (size_t i = 0; i < count && i < NAMES_SHOWN; i++)
-        text_printf(to, "%s %s", i ? "," : "", json_string_value(json_array_get(names, i)));
-    fputs(count > NAMES_SHOWN ? ", ...\n" : "\n", to);
-}
-
-static void facts_print(const Options *o, const json_t *facts, FILE *to)
+static void facts_print(const json_t *facts, FILE *to)
 {
     const char *key;
     json_t *value;
-    if (o->json) {
-        json_dumpf(facts, to, JSON_COMPACT);
-        fputc('\n', to);
-        return;
-    }
     json_object_foreach((json_t *)facts, key, value)
     {
+        size_t count = json_array_size(value); /* of class_names, the only list */
         if (json_is_array(value))
-            names_print(value, to);
+            text_printf(to, "%-18s %zu:", key, count);
         else
             text_printf(to, "%-18s %s\n", key, json_string_value(value));
+        for (size_t i = 0; i < count && i < NAMES_SHOWN; i++)
+            text_printf(to, "%s %s", i ? "," : "", json_string_value(json_array_get(value, i)));
+        if (json_is_array(value)) fputs(count > NAMES_SHOWN ? ", ...\n" : "\n", to);
     }
 }
 
@@ -166,9 +133,9 @@ static Status weights_facts(const Options *o, const char *path, json_t **facts)
 static Status info_file(const Options *o, const char *path, FILE *to)
 {
     json_t *facts = NULL;
-    const char *last = strrchr(path, '.');
-    TRY(last && !strcmp(last, ".onnx") ? onnx_facts(path, &facts) : weights_facts(o, path, &facts));
-    facts_print(o, facts, to);
+    TRY(ends_with(path, ".onnx") ? onnx_facts(path, &facts) : weights_facts(o, path, &facts));
+    if (o->json) return json_emit(facts, JSON_COMPACT, to);
+    facts_print(facts, to);
     json_decref(facts);
     return OK;
 }
@@ -188,17 +155,11 @@ static size_t resident_bytes(void)
 
 /* ---- --recompute */
 
-static bool runs_again(const Program *program, int op)
-{
-    const char *name = graph_op_at(program->graph, op)->name, *end = strrchr(name, '.');
-    return op >= program->forward_end && end && !strcmp(end, ".again");
-}
-
 static Status again_run(const Program *program, Device *device, double *ms)
 {
     int64_t start = clock_ns();
     for (int i = program->forward_end; i < plan_op_count(program->plan); i++)
-        if (runs_again(program, i)) TRY(plan_run(program->plan, i, i + 1));
+        if (ends_with(graph_op_at(program->graph, i)->name, ".again")) TRY(plan_run(program->plan, i, i + 1));
     TRY(device->backend->finish(device, STREAM_COMPUTE));
     *ms = (double)(clock_ns() - start) * 1e-6;
     return OK;
@@ -377,17 +338,16 @@ static Status info_model(const JobFiles *files, int32_t n, bool ops, bool kernel
     const Model *model = job->program.model;
     ProgramConfig config = job->program;
     Program program;
-    Totals totals = {0};
+    int64_t macs = 0;
     config.training = true;
     config.fuse_siblings = config.pool_behind_conv = false; /* show the model as in its paper */
     TRY(program_graph(&config, n, &program));
     const Graph *g = program.graph;
     text_printf(to, "%s\n%s\n\n%-44s %-16s %-18s %12s %14s\n", model->title, model->paper, "layer", "op", "output",
                 "parameters", "multiply-adds");
-    for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &totals, to);
-    totals.all_params = role_count(g, ROLE_PARAM, NULL);
+    for (int i = 0; i < program.forward_end; i++) layer_row(g, graph_op_at(g, i), n, &macs, to);
     text_printf(to, "%-44s %-16s %-18s %12" PRId64 " %14" PRId64 "\n", "total, forward pass of one image", "", "",
-                totals.all_params, totals.macs);
+                role_count(g, ROLE_PARAM, NULL), macs);
     for (int p = 0; p < model->phase_count; p++)
         text_printf(to, "  %s: %" PRId64 " parameters, %" PRId64 " running averages\n", model->phases[p].name,
                     role_count(g, ROLE_PARAM, model->phases[p].trains),
@@ -437,9 +397,8 @@ static bool is_file(const char *given)
     return model_find(given, &model) != OK && stat(given, &file) == 0 && S_ISREG(file.st_mode);
 }
 
-Status model_open(Options *options, JobFiles *files, FILE *to)
+Status model_open(Options *options, JobFiles *files)
 {
-    (void)to;
     bool file = options->argument_count && is_file(options->arguments[0]);
     if (options->verb == VERB_INFO && options->json && !file)
         return FAIL(ERR_ARG, "--json is for a file of weights: towers info FILE --json");
@@ -448,8 +407,7 @@ Status model_open(Options *options, JobFiles *files, FILE *to)
     bool run = options->verb == VERB_INFO && options->weights;
     json_t *root =
         run ? json_of_run(options->weights, "env.json") : NULL; /* its data made them; args.yaml has neither */
-    int64_t classes = json_integer_value(json_object_get(root, "classes")),
-            channels = json_integer_value(json_object_get(root, "channels"));
+    int64_t classes = json_whole(root, "classes"), channels = json_whole(root, "channels");
     json_decref(root);
     if (options->classes <= 0 && classes > 0) options->classes = classes;
     TRY(job_model(options, files));

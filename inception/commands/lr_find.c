@@ -11,7 +11,6 @@
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/store/pretrained.h"
-#include "towers/train/train.h"
 
 #include <sys/mman.h>
 
@@ -31,21 +30,16 @@ typedef struct RateSweep {
     double smoothed[]; /* [steps], then the losses [steps] */
 } RateSweep;
 
-static int64_t sweep_steps(const RateSweep *s)
-{
-    return s->job->max_steps;
-}
-
 static double sweep_rate(const RateSweep *s, int64_t i)
 {
-    return schedule_lr(&s->job->schedule, i, 1, sweep_steps(s));
+    return schedule_lr(&s->job->schedule, i, 1, s->job->max_steps);
 }
 
 static bool step_seen(void *context, bool leads, int64_t step, double loss)
 {
     RateSweep *s = context;
     if (s->ended) return false;
-    double *losses = s->smoothed + sweep_steps(s);
+    double *losses = s->smoothed + s->job->max_steps;
     if (isnan(loss) && !s->begun) return true; /* its gradients overflowed the loss scale, as those of all before it */
     if (isnan(loss)) loss = losses[step - 2];
     if (!s->begun) s->begun = step;
@@ -128,7 +122,7 @@ static json_t *sweep_json(const RateSweep *s)
     json_t *rates = json_array(), *losses = json_array(), *smoothed = json_array();
     for (int64_t i = 0; i < s->count; i++) {
         json_array_append_new(rates, json_finite(sweep_rate(s, i)));
-        json_array_append_new(losses, json_finite(s->smoothed[sweep_steps(s) + i]));
+        json_array_append_new(losses, json_finite(s->smoothed[s->job->max_steps + i]));
         json_array_append_new(smoothed, json_finite(s->smoothed[i]));
     }
     return json_pack("{s:o, s:s, s:i, s:I, s:I, s:o, s:o, s:o}", "suggestion",
@@ -163,14 +157,13 @@ static Status suggestion_check(const RateSweep *s)
     return FAIL(ERR_NUMERIC,
                 "the loss did not fall at any rate between %g and %g (%" PRId64
                 " steps): use other --lr-from and --lr-to, or more --lr-steps",
-                sweep_rate(s, 0), sweep_rate(s, sweep_steps(s) - 1), s->count);
+                sweep_rate(s, 0), sweep_rate(s, s->job->max_steps - 1), s->count);
 }
 
 /* ---- the command, and --lr auto */
 
-Status lr_find_open(Options *o, JobFiles *files, FILE *to)
+Status lr_find_open(Options *o, JobFiles *files)
 {
-    (void)to;
     TRY(hosts_meet(o, files));
     o->verb = VERB_TRAIN; /* the job is that of training */
     o->lr = o->lr_to;     /* the highest, for checks */

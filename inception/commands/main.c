@@ -41,11 +41,12 @@ Status card_command(Options *options, JobFiles *files, FILE *to)
     (void)files;
     if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers card RUN [-o FILE]");
     TRY(draft_begin(&card, "the card of the run"));
-    Status st = draft_end(&card, card_print(options->arguments[0], card.to));
-    if (st == OK && options->out) st = file_replace(options->out, card.text, card.bytes);
-    if (st == OK && !options->out) text_print(to, card.text);
+    Status st = card_print(options->arguments[0], card.to);
+    if (options->out) return draft_replace(&card, st, NULL, options->out);
+    TRY(draft_end(&card, st));
+    text_print(to, card.text);
     free(card.text);
-    return st;
+    return OK;
 }
 
 /* Records may come from anywhere and contain terminal control sequences: print them escaped. JSON knows no such escapes. */
@@ -118,16 +119,17 @@ Status completion_command(Options *options, JobFiles *files, FILE *to)
     return completion_print(to, options->argument_count ? options->arguments[0] : NULL);
 }
 
-Status open_nothing(Options *options, JobFiles *files, FILE *to)
+Status open_nothing(Options *options, JobFiles *files)
 {
-    (void)options, (void)files, (void)to;
+    (void)options, (void)files;
     return OK;
 }
 
 /* ---- */
 
 static const struct {
-    CommandFunction *open, *run;
+    OpenFunction *open;
+    CommandFunction *run;
 } commands[VERB_COUNT] = {
     [VERB_NONE] = {open_nothing, help_command},
 #define COMMAND(id, name, open, run, ...) [VERB_##id] = {open, run},
@@ -144,7 +146,7 @@ static Status verb_run(Options *options, int *signal_number, int *preempt_exit)
     JobFiles files = {0};
     if (options->version) return version_command(options, &files, stdout);
     if (help_wanted(options)) return help_command(options, &files, stdout);
-    Status st = commands[options->verb].open(options, &files, stdout);
+    Status st = commands[options->verb].open(options, &files);
     if (st == OK && options->print_config) {
         if (hosts_lead(&files)) options_print_config(options, stdout);
     } else if (st == OK) {

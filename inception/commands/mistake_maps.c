@@ -13,25 +13,15 @@ typedef struct MistakeMaps {
     const char *folder;
 } MistakeMaps;
 
-static Status list_write(const MistakeMaps *m, int64_t count)
-{
-    Draft draft;
-    TRY(draft_begin(&draft, "a list of mistakes"));
-    mistakes_print(m->files->test, m->samples, NULL, 0, m->ids, count, draft.to);
-    return draft_replace(&draft, OK, m->folder, MISTAKE_MAPS_CSV);
-}
-
 static Status batch_take(void *context, const Inferred *found)
 {
     const MistakeMaps *m = context;
-    const TrainJob *job = &m->files->job;
     char path[PATH_BYTES];
     for (int32_t i = 0; i < found->batch.n; i++) {
         const EvalSample *mistake = &m->samples[m->ids[found->batch.ids[i]]];
-        ClassMaps maps = {.found = found,
+        ClassMaps maps = {.program = &m->files->job.program,
+                          .found = found,
                           .image = i,
-                          .side = job->program.options.side,
-                          .mean = model_mean(job->program.model, &job->program.options),
                           .classes = {mistake->predicted, mistake->label},
                           .count = 2};
         if (found->batch.labels[i] != LABEL_NONE) TRY(class_maps_write(&maps, m->folder, MISTAKE_MAP, path));
@@ -48,7 +38,10 @@ Status mistake_maps_write(const Options *o, JobFiles *files, const char *weights
     TRY(mistakes_find(samples, source_info(files->test)->count, &ids, &found));
     int32_t count = (int32_t)(found < MISTAKE_MAPS ? found : MISTAKE_MAPS), sizes[] = {count, 0};
     MistakeMaps maps = {files, samples, ids, o->cam};
-    TRY_OUT(list_write(&maps, count));
+    Draft list;
+    TRY_OUT(draft_begin(&list, "a list of mistakes"));
+    mistakes_print(files->test, samples, NULL, 0, ids, count, list.to);
+    TRY_OUT(draft_replace(&list, OK, o->cam, MISTAKE_MAPS_CSV));
     if (!count) goto out;
     snprintf(network.weights, sizeof network.weights, "%s", weights);
     files->job.program.maps = true;

@@ -55,9 +55,7 @@ static void json_print(const Prediction *p, const char *where, const char *pictu
                                              json_finite((double)rank[k].probability)));
     json_t *root = json_pack("{s:o, s:o}", "file", json_text(where), "predictions", all);
     if (*picture) json_object_set_new(root, "cam", json_text(picture));
-    json_dumpf(root, p->to, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    fputc('\n', p->to);
-    json_decref(root);
+    (void)!json_emit(root, JSON_COMPACT | JSON_REAL_PRECISION(9), p->to); /* main finds that the output is not whole */
 }
 
 /* Each image has a row, so that rows and those of --embeddings are of the same images. */
@@ -75,9 +73,7 @@ static void damaged_print(const Prediction *p, int64_t id, const char *why)
     if (p->options->csv) empty_row(p, where);
     if (!p->options->json) return;
     json_t *root = json_pack("{s:o, s:[], s:o}", "file", json_text(where), "predictions", "error", json_text(why));
-    json_dumpf(root, p->to, JSON_COMPACT);
-    fputc('\n', p->to);
-    json_decref(root);
+    (void)!json_emit(root, JSON_COMPACT, p->to);
 }
 
 static void result_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
@@ -118,7 +114,8 @@ static Status embeddings_put(Prediction *p, const Inferred *found, int32_t i, bo
 /* Number of classes of --cam: the most probable one, or those of --top. */
 static int maps_count(const Prediction *p)
 {
-    int64_t classes = classifier_classes(&p->classifier), top = option_is_set(p->options, "top") ? p->options->top : 1;
+    int64_t classes = p->classifier.files->job.program.options.classes,
+            top = option_is_set(p->options, "top") ? p->options->top : 1;
     return (int)(top < classes ? top : classes);
 }
 
@@ -127,12 +124,8 @@ static Status image_take(const Prediction *p, const Inferred *found, int32_t i, 
     char where[PATH_BYTES], picture[PATH_BYTES] = "";
     source_where(p->source, found->batch.ids[i], where, sizeof where);
     if (p->options->cam) {
-        const TrainJob *job = &p->classifier.files->job;
-        ClassMaps maps = {.found = found,
-                          .image = i,
-                          .side = job->program.options.side,
-                          .mean = model_mean(job->program.model, &job->program.options),
-                          .count = maps_count(p)};
+        const ProgramConfig *program = &p->classifier.files->job.program;
+        ClassMaps maps = {.program = program, .found = found, .image = i, .count = maps_count(p)};
         for (int k = 0; k < maps.count; k++) maps.classes[k] = rank[k].class;
         TRY(class_maps_write(&maps, p->options->cam, where, picture));
     }
@@ -143,7 +136,7 @@ static Status image_take(const Prediction *p, const Inferred *found, int32_t i, 
 static Status batch_print(void *context, const Inferred *found)
 {
     Prediction *p = context;
-    int64_t classes = classifier_classes(&p->classifier);
+    int64_t classes = p->classifier.files->job.program.options.classes;
     bool several = p->classifier.several;
     int most = (int)(p->options->top < classes && !several ? p->options->top : classes);
     Status st = OK;
@@ -283,8 +276,7 @@ static Status images_run(Prediction *p)
     if (p->rotated && !p->classifier.files->job.data.eval.exif && !o->quiet)
         fprintf(stderr,
                 "%" PRId64 " of %" PRId64
-                " images are stored rotated (EXIF orientation) and were used as stored; --exif "
-                "rotates them upright\n",
+                " images are stored rotated (EXIF orientation) and were used as stored; --exif rotates them upright\n",
                 p->rotated, count);
     return OK;
 }

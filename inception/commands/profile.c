@@ -2,9 +2,6 @@
  * show. The overhead of one synchronization (microseconds on a GPU) is subtracted from every time. */
 #include "inception/commands/commands.h"
 
-#include "kernels/array.h"
-
-#include "towers/data/loading/loader.h"
 #include "towers/replica/replica.h"
 
 enum { TOP_LAYERS = 25, PEAK_SIDE = 2048, PEAK_SIDE_FAST = 8192, PEAK_ROUNDS = 12, COPY_BYTES = 128 << 20 };
@@ -164,18 +161,20 @@ static int by_ms(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-enum { CELL = 96, COLUMNS_MAX = 10 };
+enum {
+    CELL = 96,
+    COLUMNS_MAX = 10,
+    ROWS_MAX = 1 + ((int)OP_COUNT > (int)TOP_LAYERS ? (int)OP_COUNT : (int)TOP_LAYERS)
+};
 typedef struct ProfileTable { /* of texts; printed in aligned columns on a terminal, else as Markdown */
     int columns, texts;       /* the first `texts` columns are texts, the others numbers */
     int rows;
-    char (*cell)[COLUMNS_MAX][CELL]; /* owned: [rows]; the first row is the head */
+    char cell[ROWS_MAX][COLUMNS_MAX][CELL]; /* the first row is the head */
 } ProfileTable;
 
 /* A row that begins with these texts. */
 static char (*table_row(ProfileTable *t, const char *const *texts, int count))[CELL]
 {
-    if (array_grow(&t->cell, t->rows, sizeof *t->cell, "a table") != OK) return NULL;
-    memset(t->cell[t->rows], 0, sizeof *t->cell);
     for (int k = 0; k < count; k++) snprintf(t->cell[t->rows][k], CELL, "%s", texts[k]);
     return t->cell[t->rows++];
 }
@@ -233,16 +232,14 @@ static void kinds_print(const OpTime *times, int count, double total, const Peak
         kind->gbytes += times[i].gbytes;
     }
     qsort(kinds, OP_COUNT, sizeof *kinds, by_ms);
-    (void)table_row(&table, head, table.columns);
+    table_row(&table, head, table.columns);
     for (int i = 0; i < OP_COUNT && kinds[i].calls; i++) {
         const char *name = op_name(kinds[i].call->kind);
         char(*row)[CELL] = table_row(&table, &name, 1);
-        if (!row) break;
         snprintf(row[1], CELL, "%d", kinds[i].calls);
         numbers_fill(row + 2, &kinds[i], total, peak);
     }
     table_print(&table, terminal, to);
-    free(table.cell);
 }
 
 /* A line for each set of reasons, with the layers that it holds for. */
@@ -267,57 +264,31 @@ static void profile_print(Device *device, OpTime *times, int count, const TrainJ
 {
     double total = 0;
     for (int i = 0; i < count; i++) total += times[i].ms;
-    text_printf(
-        to,
-        "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix product), "
-        "%.1f GB/s (copy)\n\n",
-        job->program.model->name, job->shares.batch[0], job->device.tf32 ? "tf32" : dtype_name(job->program.compute),
-        job->backend->name, job->device.threads, job->device.threads == 1 ? "" : "s", total, count, peak->gflops,
-        peak->gbs);
+    text_printf(to,
+                "\n%s, batch %d, %s on %s, %d thread%s: %.2f ms in %d ops; machine peak: %.0f GFLOP/s (matrix "
+                "product), %.1f GB/s (copy)\n\n",
+                job->program.model->name, job->shares.batch[0],
+                job->device.tf32 ? "tf32" : dtype_name(job->program.compute), job->backend->name, job->device.threads,
+                job->device.threads == 1 ? "" : "s", total, count, peak->gflops, peak->gbs);
     bool terminal = isatty(fileno(to));
     kinds_print(times, count, total, peak, terminal, to);
     static const char *const head[] = {
         "layer", "op", "output", "kernel", "ms", "share %", "effective GFLOP/s", "real GFLOP/s", "GB/s", "% of peak"};
     ProfileTable table = {.columns = 10, .texts = 4};
     qsort(times, (size_t)count, sizeof *times, by_ms);
-    (void)table_row(&table, head, table.columns);
+    table_row(&table, head, table.columns);
     for (int i = 0; i < count && i < TOP_LAYERS; i++) {
         const OpCall *call = times[i].call;
         KernelChoice choice = kernel_chosen(device, call);
         const char *texts[] = {call->name, op_name(call->kind), shape_text(call->out[0].shape), choice.name};
-        char(*row)[CELL] = table_row(&table, texts, 4);
-        if (row) numbers_fill(row + 4, &times[i], total, peak);
+        numbers_fill(table_row(&table, texts, 4) + 4, &times[i], total, peak);
     }
     table_print(&table, terminal, to);
     passed_print(device, times, count < TOP_LAYERS ? count : TOP_LAYERS, to);
     fputc('\n', to);
-    free(table.cell);
     fprintf(to, "effective: arithmetic of the op's definition, per second; real: arithmetic of the algorithm used "
                 "(less with Winograd).\n%% of peak: relative to the machine's arithmetic or memory peak, whichever "
                 "limits; -: no arithmetic or memory traffic, or operands that fit in a cache.\n");
-}
-
-static Status replica_open(const TrainJob *job, bool inference, Replica **made)
-{
-    ReplicaConfig config = {.backend = job->backend,
-                            .device = job_device(job, 0),
-                            .program = job->program,
-                            .local = 1,
-                            .optimizer = job->optimizer,
-                            .seed = job->seed};
-    (inference ? config.eval_n : config.train_n)[0] = job->shares.batch[0];
-    return replica_create(&config, made);
-}
-
-static Status loader_open(const TrainJob *job, Loader **made)
-{
-    LoaderConfig data = {.source = job->train,
-                         .shares = {.towers = 1, .batch = {job->shares.batch[0]}},
-                         .local = 1,
-                         .transform = job_transform(job, false),
-                         .max_steps = 1,
-                         .depth = 2};
-    return loader_create(&data, made);
 }
 
 Status profile_run(const JobFiles *files, bool inference, FILE *to)
@@ -329,8 +300,15 @@ Status profile_run(const JobFiles *files, bool inference, FILE *to)
     OpTime *times = NULL;
     Peak peak = {0};
     const Batch *batch;
-    TRY_OUT(replica_open(job, inference, &replica));
-    TRY_OUT(loader_open(job, &loader));
+    ReplicaConfig config = {.backend = job->backend,
+                            .device = job_device(job, 0),
+                            .program = job->program,
+                            .local = 1,
+                            .optimizer = job->optimizer,
+                            .seed = job->seed};
+    (inference ? config.eval_n : config.train_n)[0] = job->shares.batch[0];
+    TRY_OUT(replica_create(&config, &replica));
+    TRY_OUT(bench_loader(job, job->shares.batch[0], &loader));
     TRY_OUT(loader_next(loader, &batch));
     Program *program = inference ? replica_eval_program(replica, batch->n) : replica_program(replica, 0, batch->n);
     int first = program->fold_end, count = plan_op_count(program->plan) - first;

@@ -18,14 +18,13 @@ typedef struct ReplayTable {
 
 /* ---- the table */
 
-static void row_json(ReplayTable *table, const TraceRow *row)
+static json_t *row_json(const TraceRow *row)
 {
-    json_array_append_new(
-        table->rows, json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I}", "op", row->op, "pass",
-                               finding_place_name(row->place), "kind", op_name(row->call->kind), "layer", row->layer,
-                               "tensor", row->tensor, "shape", shape_text(row->shape), "dtype", dtype_name(row->dtype),
-                               "min", json_finite(row->scan.min), "max", json_finite(row->scan.max), "mean",
-                               json_finite(row->scan.mean), "not_finite", (json_int_t)row->scan.bad));
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:I}", "op", row->op, "pass",
+                     finding_place_name(row->place), "kind", op_name(row->call->kind), "layer", row->layer, "tensor",
+                     row->tensor, "shape", shape_text(row->shape), "dtype", dtype_name(row->dtype), "min",
+                     json_finite(row->scan.min), "max", json_finite(row->scan.max), "mean", json_finite(row->scan.mean),
+                     "not_finite", (json_int_t)row->scan.bad);
 }
 
 static void number_print(double value, FILE *to)
@@ -39,7 +38,7 @@ static void number_print(double value, FILE *to)
 static void row_print(void *context, const TraceRow *row)
 {
     ReplayTable *table = context;
-    if (table->rows) row_json(table, row);
+    if (table->rows) json_array_append_new(table->rows, row_json(row));
     if (table->rows || table->quiet) return;
     if (table->lines++ == 0)
         text_printf(table->to, "  op  pass      kind              %-32s %-16s %-4s %11s %11s %11s  not finite\n",
@@ -59,10 +58,10 @@ static void row_print(void *context, const TraceRow *row)
 
 static Status device_choose(const Options *o, const Capsule *capsule, const Backend **backend, DeviceConfig *device)
 {
-    static const char *const names[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
     char why[512];
     bool given = option_is_set(o, "device");
-    TRY(backend_find(given ? names[o->device] : capsule->backend, backend, why, sizeof why));
+    TRY(backend_find(given ? option_info(OPTION_ID_device)->choices[o->device] : capsule->backend, backend, why,
+                     sizeof why));
     bool cpu = (*backend)->on_host;
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
         return FAIL(ERR_DEVICE, "--gpus has no effect because the replay would use the CPU");

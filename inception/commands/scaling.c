@@ -13,8 +13,6 @@
 #include "inception/commands/commands.h"
 
 #include "towers/files/json.h"
-#include "towers/record/statistics.h"
-#include "towers/train/train.h"
 
 #include <sys/mman.h>
 
@@ -36,11 +34,6 @@ typedef struct ScalingTimes {
     int64_t warmup, count;
     double seconds, sum[PART_COUNT]; /* seconds: duration of the previous step */
 } ScalingTimes;
-
-/* Means of one run in one round, in seconds per step. */
-typedef struct Means {
-    double part[PART_COUNT];
-} Means;
 
 /* Count the previous step, whose ledger rows are complete. */
 static void step_seen(void *context, Ledger *ledger, int64_t step, double seconds, double loss)
@@ -71,7 +64,7 @@ static void step_seen(void *context, Ledger *ledger, int64_t step, double second
     times->count++;
 }
 
-static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means *means, int *signal_number)
+static Status mode_run(const TrainJob *base, Mode mode, const Options *o, double means[PART_COUNT], int *signal_number)
 {
     TrainJob job = *base;
     int64_t steps = o->batches / ROUNDS > LEAST_STEPS ? o->batches / ROUNDS : LEAST_STEPS,
@@ -88,7 +81,7 @@ static Status mode_run(const TrainJob *base, Mode mode, const Options *o, Means 
         job.test = NULL;
     }
     Status st = train_timed(&job, signal_number);
-    for (int k = 0; st == OK && k < PART_COUNT; k++) means->part[k] = times->sum[k] / (double)times->count;
+    for (int k = 0; st == OK && k < PART_COUNT; k++) means[k] = times->sum[k] / (double)times->count;
     munmap(times, sizeof *times);
     return st;
 }
@@ -109,14 +102,14 @@ typedef struct Scaling {
     int towers;
     int64_t share; /* samples per tower */
     bool real;
-    Means round[MODE_COUNT][ROUNDS];
+    double round[MODE_COUNT][ROUNDS][PART_COUNT]; /* means of one run in one round, in seconds per step */
 } Scaling;
 
 static Interval images_per_sec(const Scaling *s, Mode mode)
 {
     double x[ROUNDS];
     int towers = mode == MODE_ALONE ? 1 : s->towers;
-    for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->share) / s->round[mode][r].part[PART_STEP];
+    for (int r = 0; r < ROUNDS; r++) x[r] = (double)(towers * s->share) / s->round[mode][r][PART_STEP];
     return interval_of(x);
 }
 
@@ -125,8 +118,8 @@ static Interval lost(const Scaling *s, Mode mode, ScalingPart part)
 {
     double x[ROUNDS];
     for (int r = 0; r < ROUNDS; r++) {
-        const Means *alone = &s->round[MODE_ALONE][r], *all = &s->round[mode][r];
-        x[r] = 100 * (all->part[part] - alone->part[part]) / all->part[PART_STEP];
+        const double *alone = s->round[MODE_ALONE][r], *all = s->round[mode][r];
+        x[r] = 100 * (all[part] - alone[part]) / all[PART_STEP];
     }
     return interval_of(x);
 }
@@ -134,7 +127,7 @@ static Interval lost(const Scaling *s, Mode mode, ScalingPart part)
 static Interval milliseconds(const Scaling *s, Mode mode)
 {
     double x[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) x[r] = 1000 * s->round[mode][r].part[PART_STEP];
+    for (int r = 0; r < ROUNDS; r++) x[r] = 1000 * s->round[mode][r][PART_STEP];
     return interval_of(x);
 }
 
@@ -242,7 +235,7 @@ Status scaling_run(Options *o, JobFiles *files)
     const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};
     for (int r = 0; r < ROUNDS; r++) {
         for (int m = 0; m < MODE_COUNT; m++)
-            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, &s.round[m][r], &files->signal_number));
+            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, s.round[m][r], &files->signal_number));
         if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
     }
     if (o->json)

@@ -53,11 +53,6 @@ static SweepRun *run_at(const Sweep *s, int setting, int repeat)
 
 /* ---- what the run directories say */
 
-static Status run_path(const Sweep *s, const SweepRun *run, char path[PATH_BYTES])
-{
-    return path_join(path, s->folder, run->row.run.name);
-}
-
 /* The last line of the run's log that reports an error. */
 static void log_error(const Sweep *s, const SweepRun *run, char why[RUN_WHY_ROOM])
 {
@@ -76,29 +71,25 @@ static void run_refresh(const Sweep *s, SweepRun *run)
     char path[PATH_BYTES], name[RUN_NAME_ROOM];
     Run *records = NULL;
     memcpy(name, run->row.run.name, sizeof name);
-    if (run_path(s, run, path) != OK || !is_run(path)) return;
+    if (path_join(path, s->folder, name) != OK || !is_run(path)) return;
     if (run_read(path, RUN_BYTES, &records) != OK) records = NULL;
     run_row_of(records, path, name, &run->row.run);
     run->row.epochs = records && records->epochs ? records->epoch[records->epochs - 1].epoch : 0;
     run->begun = records && records->steps ? (int64_t)records->step[records->steps - 1].epoch + 1 : 0;
-    free(run->row.epoch);
-    run->row.epoch = NULL;
-    run->row.epoch_count = 0;
     for (int k = 0; k < s->plan->rungs; k++) {
         run->row.score[k] = NAN;
         run->row.kind[k] = NOT_SCORED;
         if (records) run_score(records, s->plan->rung[k], &run->row.kind[k], &run->row.score[k]);
     }
-    if (records) {
-        run->row.epoch = records->epoch;
-        run->row.epoch_count = records->epochs;
-        records->epoch = NULL;
-    }
+    free(run->row.epoch);
+    run->row.epoch = records ? records->epoch : NULL;
+    run->row.epoch_count = records ? records->epochs : 0;
+    if (records) records->epoch = NULL;
     run_destroy(records);
     json_t *outcome = json_of_run(path, "outcome.json");
-    const char *word = json_string_value(json_object_get(outcome, "outcome"));
-    run->row.failed = word && !strcmp(word, "failed");
-    bool early = word && !strcmp(word, "ended early"), finished = word && !strcmp(word, "finished");
+    const char *word = environment_word(outcome, "outcome");
+    run->row.failed = !strcmp(word, "failed");
+    bool early = !strcmp(word, "ended early"), finished = !strcmp(word, "finished");
     run->settled = finished || early;
     run->ended = finished || (!s->plan->halving && early);
     json_decref(outcome);
@@ -184,7 +175,7 @@ static void rungs_find(Sweep *s)
             SweepRun *run = run_at(s, i, r);
             int k = 0;
             run_refresh(s, run);
-            if (run_path(s, run, path) != OK || !is_run(path)) continue;
+            if (path_join(path, s->folder, run->row.run.name) != OK || !is_run(path)) continue;
             while (k + 1 < s->plan->rungs && s->plan->rung[k] < run->begun) k++;
             if (k > s->rung[i]) s->rung[i] = k;
         }
@@ -288,7 +279,7 @@ static Status run_start(Sweep *s, SweepRun *run, int rung, const sigset_t *mask)
     char path[PATH_BYTES];
     cpu_set_t cores;
     Arguments a;
-    TRY(run_path(s, run, path));
+    TRY(path_join(path, s->folder, run->row.run.name));
     while (s->place[place]) place++;
     cores_of(s, place, &cores);
     arguments_make(s, index / s->plan->repeats, index % s->plan->repeats, rung, place, &a);
@@ -341,12 +332,6 @@ static void run_ended(Sweep *s, SweepRun *run, int status)
     if (!s->signal) progress_print(s, run);
 }
 
-static void children_signal(const Sweep *s, int number)
-{
-    for (int i = 0; i < s->plan->settings * s->plan->repeats; i++)
-        if (s->run[i].pid) kill(s->run[i].pid, number);
-}
-
 static void tick(Sweep *s, const sigset_t *watched)
 {
     struct timespec wait = {0, TICK_MS * 1000000l};
@@ -354,7 +339,8 @@ static void tick(Sweep *s, const sigset_t *watched)
     if (number == SIGINT || number == SIGTERM) {
         if (!s->signal) s->signal = number;
         if (!s->signals++) fputs("stopping: the runs save their state\n", stderr);
-        children_signal(s, s->signals > FORCE_SIGNALS ? SIGKILL : SIGTERM);
+        for (int i = 0; i < s->plan->settings * s->plan->repeats; i++)
+            if (s->run[i].pid) kill(s->run[i].pid, s->signals > FORCE_SIGNALS ? SIGKILL : SIGTERM);
     }
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
         for (int i = 0; i < s->plan->settings * s->plan->repeats; i++)
@@ -398,14 +384,13 @@ static Status folder_note(const Sweep *s)
 static Status folder_check(const Sweep *s)
 {
     json_t *root = json_of_run(s->folder, "sweep.json");
-    const char *lines = json_string_value(json_object_get(root, "lines"));
-    Status st =
-        !lines || !strcmp(lines, s->plan->text)
-            ? OK
-            : FAIL(ERR_ARG,
-                   "'%s' has a sweep with other settings; choose another --experiment, or restore the file (see "
-                   "sweep.json; --trials and --parallel may change)",
-                   s->folder);
+    const char *lines = json_word(root, "lines");
+    Status st = !lines || !strcmp(lines, s->plan->text)
+                    ? OK
+                    : FAIL(ERR_ARG,
+                           "'%s' has a sweep with other settings; choose another --experiment, or restore the file "
+                           "(see sweep.json; --trials and --parallel may change)",
+                           s->folder);
     json_decref(root);
     return st;
 }

@@ -184,9 +184,8 @@ static double draw(const SweepPlan *plan, const Dimension *d, uint64_t seed, int
 
 static bool is_new(const SweepPlan *plan, int setting)
 {
-    const double *own = plan->at + (size_t)setting * SWEEP_DIMENSIONS;
     for (int s = 0; s < setting; s++)
-        if (!memcmp(plan->at + (size_t)s * SWEEP_DIMENSIONS, own, SWEEP_DIMENSIONS * sizeof *own)) return false;
+        if (!memcmp(plan->at[s], plan->at[setting], sizeof *plan->at)) return false;
     return true;
 }
 
@@ -200,9 +199,7 @@ static Status settings_draw(SweepPlan *plan, const char *path, int64_t trials, u
                             "%s: there are no %" PRId64 " different settings of these choices; use fewer --trials",
                             path, trials);
             for (int d = 0; d < plan->dimensions; d++)
-                if (!plan->dimension[d].repeats)
-                    plan->at[(size_t)s * SWEEP_DIMENSIONS + (size_t)d] =
-                        draw(plan, &plan->dimension[d], seed, s, attempt);
+                if (!plan->dimension[d].repeats) plan->at[s][d] = draw(plan, &plan->dimension[d], seed, s, attempt);
         } while (attempt++, !is_new(plan, s));
     }
     return OK;
@@ -216,7 +213,7 @@ static void settings_lay(SweepPlan *plan)
         for (int d = plan->dimensions - 1; d >= 0; d--) {
             const Dimension *one = &plan->dimension[d];
             if (one->repeats) continue;
-            plan->at[(size_t)s * SWEEP_DIMENSIONS + (size_t)d] = rest % one->choices;
+            plan->at[s][d] = rest % one->choices;
             rest /= one->choices;
         }
     }
@@ -240,7 +237,7 @@ static Status settings_make(SweepPlan *plan, const char *path, const Options *o)
         return FAIL(ERR_ARG, "%s: a sweep has at most %d runs; use fewer choices, or trials: N", path, SWEEP_MOST);
     plan->settings = (int)settings;
     plan->repeats = (int)repeats;
-    plan->at = calloc((size_t)settings * SWEEP_DIMENSIONS, sizeof *plan->at);
+    plan->at = calloc((size_t)settings, sizeof *plan->at);
     if (!plan->at) return FAIL(ERR_MEMORY, "no memory for %" PRId64 " settings", settings);
     if (o->trials) return settings_draw(plan, path, o->trials, (uint64_t)o->trial_seed);
     settings_lay(plan);
@@ -324,7 +321,7 @@ void sweep_plan_destroy(SweepPlan *plan)
 const char *sweep_value(const SweepPlan *plan, int setting, int repeat, int dimension, char text[SWEEP_VALUE])
 {
     const Dimension *d = &plan->dimension[dimension];
-    double at = plan->at[(size_t)setting * SWEEP_DIMENSIONS + (size_t)dimension];
+    double at = plan->at[setting][dimension];
     if (d->repeats) {
         for (int k = dimension + 1; k < plan->dimensions; k++)
             if (plan->dimension[k].repeats) repeat /= plan->dimension[k].choices;

@@ -41,8 +41,8 @@ typedef struct SweepPlan {
     int dimensions;
     SweepFixed fixed[SWEEP_FIXED];
     int fixes;
-    int settings, repeats; /* a run is a setting with one of the repetitions */
-    double *at;            /* owned: [settings][SWEEP_DIMENSIONS]: the index of a choice, or the number */
+    int settings, repeats;          /* a run is a setting with one of the repetitions */
+    double (*at)[SWEEP_DIMENSIONS]; /* owned: [settings]: the index of a choice, or the number */
     int64_t
         rung[SWEEP_RUNGS]; /* epochs after which settings are compared; the last: INT64_MAX, or the number of epochs */
     int rungs;

@@ -96,9 +96,8 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     return files->lr_curve ? text_replace(files->run_dir, "lr-find.json", files->lr_curve) : OK;
 }
 
-Status train_open(Options *options, JobFiles *files, FILE *to)
+Status train_open(Options *options, JobFiles *files)
 {
-    (void)to;
     TRY(hooks_load()); /* reports an invalid TOWERS_FAULT before anything starts */
     bool trains = !options->dry_run && !options->print_config, automatic = isnan(options->lr) && trains;
     OptionOrigin origin = options->origin[OPTION_ID_lr];

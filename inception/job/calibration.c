@@ -33,7 +33,7 @@ Status calibration_read(const Options *o, const char *weights, double *temperatu
     TRY(weights_text(weights, own));
     json_t *root = json_of_run(run, file_name);
     double found = json_number_value(json_object_get(root, "temperature"));
-    const char *of = json_string_value(json_object_get(root, "weights"));
+    const char *of = json_word(root, "weights");
     bool same = of && !strcmp(of, own);
     json_decref(root);
     if (!of || !(found >= TEMPERATURE_LEAST && found <= TEMPERATURE_MOST))

@@ -7,17 +7,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* If OpenMP has pinned this thread to its first place, the thread's affinity mask does not describe the process. */
-static bool is_pinned(void)
-{
-    return getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY") || getenv("KMP_AFFINITY");
-}
-
 int cores_allowed(void)
 {
     cpu_set_t allowed;
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (!is_pinned() && sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+    /* If OpenMP has pinned this thread to its first place, the thread's affinity mask does not describe the process. */
+    bool pinned =
+        getenv("OMP_PROC_BIND") || getenv("OMP_PLACES") || getenv("GOMP_CPU_AFFINITY") || getenv("KMP_AFFINITY");
+    if (!pinned && sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
     return cores > 0 ? cores : 1;
 }
 

@@ -8,15 +8,8 @@
 #include <sys/file.h>
 #include <time.h>
 
-enum {
-    TRIES = 4,
-    REDIRECTS = 8,
-    CONNECT_SECONDS = 30,
-    STALL_SECONDS = 60,
-    BLOCK = 1 << 16,
-    ADVANCE = 1 << 22,
-    DIGEST_BYTES = 32
-};
+enum { TRIES = 4, REDIRECTS = 8, CONNECT_SECONDS = 30, STALL_SECONDS = 60 };
+enum { BLOCK = 1 << 16, ADVANCE = 1 << 22, DIGEST_BYTES = 32 };
 static const int64_t BYTES_MAX = INT64_C(1) << 34; /* of a file whose size is not known */
 
 /* ---- digests */

@@ -4,26 +4,13 @@
 #include "inception/job/job.h"
 #include "inception/models/published.h"
 #include "towers/files/files.h"
-#include "towers/files/json.h"
 #include "towers/store/weights.h"
 
 /* ---- reading */
 
 /* The keys that are options, too. */
-static const struct {
-    const char *key, *flag;
-} settings[] = {
-    {"img_size", "img-size"},
-    {"mean", "mean"},
-    {"std", "std"},
-    {"interpolation", "interpolation"},
-    {"eval_resize", "eval-resize"},
-    {"eval_crop", "eval-crop"},
-    {"exif", "exif"},
-    {"variant", "variant"},
-    {"width", "width"},
-    {"loss", "loss"},
-};
+static const char *const settings[] = {"img_size",  "mean", "std",     "interpolation", "eval_resize",
+                                       "eval_crop", "exif", "variant", "width",         "loss"};
 static const char *const others[] = {"model", "classes",         "channels",         "crop",
                                      "maps",  "several_classes", "data_fingerprint", "towers_version"};
 
@@ -47,7 +34,7 @@ static Status metadata_take(const char *path, json_t *facts)
     SafeTensors *file;
     TRY(weights_open(path, &file));
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        facts_put(facts, settings[i].key, safetensors_metadata(file, settings[i].key));
+        facts_put(facts, settings[i], safetensors_metadata(file, settings[i]));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         facts_put(facts, others[i], safetensors_metadata(file, others[i]));
     const char *list = safetensors_metadata(file, "class_names");
@@ -90,7 +77,7 @@ Status facts_read(const Options *o, const char *path, json_t **facts)
     json_t *made = json_object();
     if (!made) return FAIL(ERR_MEMORY, "no memory for the description of '%s'", path);
     Status st = access(path, F_OK) == 0 ? metadata_take(path, made) : OK;
-    if (st == OK && !facts_text(made, "mean")) st = table_take(o, path, made);
+    if (st == OK && !json_word(made, "mean")) st = table_take(o, path, made);
     if (st == OK && !json_object_get(made, "class_names")) environment_take(path, made);
     if (st == OK)
         *facts = made;
@@ -99,16 +86,11 @@ Status facts_read(const Options *o, const char *path, json_t **facts)
     return st;
 }
 
-const char *facts_text(const json_t *facts, const char *key)
-{
-    return json_string_value(json_object_get(facts, key));
-}
-
 /* ---- as settings */
 
 static int64_t number_of(const json_t *facts, const char *key)
 {
-    const char *text = facts_text(facts, key);
+    const char *text = json_word(facts, key);
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
@@ -132,15 +114,16 @@ Status facts_apply(const json_t *facts, const char *path, Options *o)
                    option_origin(o, "crop-pct") > ORIGIN_RECIPE; /* one of the three is enough */
     bool sized = option_origin(o, "img-size") > ORIGIN_RECIPE;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        const char *value = facts_text(facts, settings[i].key);
-        if (cropped && !strncmp(settings[i].key, "eval_", 5)) continue;
-        if (value && *value && sized && !strcmp(settings[i].key, "eval_resize"))
-            text_add(&text, "%s: %" PRId64 "\n", settings[i].flag, facts_resize(facts, o->img_size));
-        else if (value && *value)
-            text_add(&text, "%s: %s\n", settings[i].flag, value);
+        const char *value = json_word(facts, settings[i]);
+        if (!value || !*value || (cropped && !strncmp(settings[i], "eval_", 5))) continue;
+        for (const char *p = settings[i]; *p; p++) text_add(&text, "%c", *p == '_' ? '-' : *p);
+        if (sized && !strcmp(settings[i], "eval_resize"))
+            text_add(&text, ": %" PRId64 "\n", facts_resize(facts, o->img_size));
+        else
+            text_add(&text, ": %s\n", value);
     }
-    const char *several = facts_text(facts, "several_classes");
-    if (several && !strcmp(several, "true") && !facts_text(facts, "loss"))
+    const char *several = json_word(facts, "several_classes");
+    if (several && !strcmp(several, "true") && !json_word(facts, "loss"))
         text_add(&text, "loss: bce\n"); /* earlier files */
     return options_apply_yaml(o, yaml, ORIGIN_RECIPE, path);
 }
@@ -170,7 +153,7 @@ Status channels_parse(const char *what, const char *text, double least, float va
 
 Status facts_normalize(const json_t *facts, const char *path, const Model *model, Options *o)
 {
-    const char *mean = facts_text(facts, "mean"), *std = facts_text(facts, "std");
+    const char *mean = json_word(facts, "mean"), *std = json_word(facts, "std");
     float numbers[2][3];
     char yaml[256];
     if (!mean || !std) return OK;

@@ -2,9 +2,8 @@
  * weights whose file has its name, else env.json of the run in whose folder it is. */
 #pragma once
 
-#include <jansson.h>
-
 #include "inception/options/options.h"
+#include "towers/files/json.h"
 #include "towers/graph/model.h"
 
 /* An object of texts under the keys of about.h, of which only "class_names" is a list; owned by the caller. Empty if
@@ -13,7 +12,6 @@
 NODISCARD Status facts_read(const Options *options, const char *path, json_t **facts);
 /* Nothing if the text is NULL or not plain (setting_is_plain). */
 void facts_put(json_t *facts, const char *key, const char *text);
-const char *facts_text(const json_t *facts, const char *key); /* NULL if absent */
 
 /* The shorter side before the center crop to `side` pixels, of which `resize` was for `own`. 0: no such crop. */
 int64_t resize_in_proportion(int64_t resize, int64_t own, int64_t side);

@@ -1,16 +1,12 @@
-/* Can each program of a run connect to each other one? */
-#include "inception/job/host_links.h"
+/* Can each program of a run connect to each other one? See hosts.h. */
+#include "inception/job/hosts.h"
 
-#include "kernels/clock.h"
-#include "kernels/text.h"
 #include "nccl_sync/hosts/net.h"
 
-#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { NEAR = 128 };
 

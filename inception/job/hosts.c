@@ -1,12 +1,9 @@
 /* One run in several launched programs; see hosts.h. */
 #include "inception/job/hosts.h"
 
-#include "inception/job/host_links.h"
 #include "inception/models/models.h"
 #include "kernels/open.h"
 #include "towers/files/json.h"
-
-#include <jansson.h>
 
 extern char **environ;
 
@@ -73,7 +70,6 @@ Status hosts_carry(JobFiles *files)
 
 static Status run_send(const Options *o, JobFiles *files)
 {
-    size_t count = 0;
     json_t *root = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:o}", "run_dir", json_text(files->run_dir),
                              "resume_path", json_text(files->resume_path), "branch_of", json_text(files->branch_of),
                              "fresh_name", files->fresh_name, "nothing_to_resume", files->nothing_to_resume, "resume",
@@ -82,7 +78,7 @@ static Status run_send(const Options *o, JobFiles *files)
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text) return FAIL(ERR_MEMORY, "no memory for the run directory's message to other hosts");
-    count = strlen(text);
+    size_t count = strlen(text);
     Status st = star_broadcast(files->control, &text, &count);
     free(text);
     return st;
@@ -90,7 +86,7 @@ static Status run_send(const Options *o, JobFiles *files)
 
 static void path_take(const json_t *root, const char *key, char path[PATH_BYTES])
 {
-    const char *value = json_string_value(json_object_get(root, key));
+    const char *value = json_word(root, key);
     snprintf(path, PATH_BYTES, "%s", value ? value : "");
 }
 
@@ -103,8 +99,7 @@ static Status run_take(Options *o, JobFiles *files)
     const Model *model;
     TRY(star_broadcast(files->control, &text, &count));
     json_t *root = json_loadb(text, count, 0, NULL);
-    const char *settings = json_string_value(json_object_get(root, "settings")),
-               *name = json_string_value(json_object_get(root, "model"));
+    const char *settings = json_word(root, "settings"), *name = json_word(root, "model");
     free(text);
     if (!settings || !name) TRY_OUT(FAIL(ERR_INTERNAL, "rank 0 sent an unreadable run directory"));
     path_take(root, "run_dir", files->run_dir);
@@ -172,7 +167,6 @@ static Status gpus_share(const Gpus *all, JobFiles *files)
 
 Status hosts_gpus(const Options *o, JobFiles *files)
 {
-    Status st = OK;
     Gpus mine = {0};
     DeviceId visible[BACKEND_DEVICES_MAX];
     int count;
@@ -185,7 +179,7 @@ Status hosts_gpus(const Options *o, JobFiles *files)
     }
     Gpus *all = calloc((size_t)files->launch.ranks, sizeof *all);
     if (!all) return FAIL(ERR_MEMORY, "no memory for the GPUs of %d programs", files->launch.ranks);
-    st = star_gather(files->control, &mine, sizeof mine, "its GPUs", all);
+    Status st = star_gather(files->control, &mine, sizeof mine, "its GPUs", all);
     if (st == OK) st = gpus_share(all, files);
     free(all);
     return st;

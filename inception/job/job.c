@@ -10,8 +10,6 @@
 #include "inception/options/recipe.h"
 #include "towers/guard/batch_max.h"
 
-#include <jansson.h>
-
 void job_note(JobFiles *files, const char *format, ...)
 {
     Text notes = text_behind(files->notes, sizeof files->notes);
@@ -147,7 +145,6 @@ Status job_model(Options *o, JobFiles *files)
     TrainJob *job = &files->job;
     const Model *model;
     char why[512];
-    static const char *const devices[] = {[DEVICE_AUTO] = "auto", [DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda"};
     if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers info' lists all models");
     if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
         return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
@@ -165,7 +162,7 @@ Status job_model(Options *o, JobFiles *files)
     if (!option_is_set(o, "momentum")) o->momentum = optimizer_choices[o->opt].momentum; /* and args.yaml says so */
     TRY(conditions_check(o));
     TRY(conditions_of_model_check(o, model));
-    TRY(backend_find(devices[o->device], &job->backend, why, sizeof why));
+    TRY(backend_find(option_info(OPTION_ID_device)->choices[o->device], &job->backend, why, sizeof why));
     if (*why) job_note(files, "running on the CPU: %s", why);
 #define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
 #include "inception/options/options.def"
@@ -260,8 +257,7 @@ static Status shares_fill(const Options *o, int towers, Shares *shares)
             snprintf(smaller, sizeof smaller, "%" PRId64 " or ", o->global_batch_size / towers * towers);
         return FAIL(ERR_ARG,
                     "--global-batch-size %" PRId64 " is not divisible by %d towers; use %s%" PRId64
-                    ", or --tower-batch for unequal "
-                    "shares",
+                    ", or --tower-batch for unequal shares",
                     o->global_batch_size, towers, smaller, (o->global_batch_size / towers + 1) * towers);
     }
     for (int t = 0; t < towers; t++)
@@ -347,9 +343,11 @@ static Status towers_fill(const Options *o, JobFiles *files)
 /* ---- the learning rate */
 
 /* Contradictory rates are errors; a recipe's warm-up that is longer than the run only gives a warning. */
-static Status rates_check(const Options *o, const Schedule *schedule, JobFiles *files)
+static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
 {
     bool pieces = o->sched == SCHEDULE_PIECEWISE;
+    if (pieces && !o->lr_schedule) return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
+    if (pieces) TRY(schedule_parse_pieces(o->lr_schedule, schedule));
     double first = schedule->lr; /* of piecewise, that of the first piece */
     const char *name = pieces ? "the first rate of --lr-schedule" : "--lr";
     bool ends_at_min = o->sched != SCHEDULE_CONSTANT && !pieces;
@@ -371,14 +369,6 @@ static Status rates_check(const Options *o, const Schedule *schedule, JobFiles *
              ": the learning rate never reaches %g",
              o->warmup_epochs, o->epochs, first);
     return OK;
-}
-
-static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
-{
-    if (o->sched == SCHEDULE_PIECEWISE && !o->lr_schedule)
-        return FAIL(ERR_ARG, "--sched piecewise needs --lr-schedule, e.g. '0.1;30;0.01'");
-    if (o->sched == SCHEDULE_PIECEWISE) TRY(schedule_parse_pieces(o->lr_schedule, schedule));
-    return rates_check(o, schedule, files);
 }
 
 /* --lr-reference-batch: the linear scaling rule (Goyal et al., arXiv:1706.02677). --warmup-lr is not scaled, because a
@@ -449,8 +439,7 @@ static Status sizes_check(const TrainJob *job)
                     job->shares.towers, count, count);
     return FAIL(ERR_ARG,
                 "the global batch of %" PRId64 " is larger than the training set of %" PRId64
-                " samples; use --batch-size %" PRId64 " or "
-                "less (for each of %d towers)",
+                " samples; use --batch-size %" PRId64 " or less (for each of %d towers)",
                 global, count, most, job->shares.towers);
 }
 

@@ -22,7 +22,7 @@ typedef struct JobFiles {
     NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
     char *lr_curve;      /* of --lr auto, for RUN/lr-find.json; or NULL */
     char *args_yaml, *env_json, *settings, *setting_defaults;
-    char *resumed_settings; /* those of the run that is resumed (run_settings.h), or NULL */
+    char *resumed_settings; /* those of the run that is resumed (run_argument.h), or NULL */
     size_t resumed_bytes;
     Star *control;    /* to the other programs of the run (hosts.h), or NULL */
     Carrier *carrier; /* of that run (hosts_carry), or NULL */
@@ -59,6 +59,8 @@ NODISCARD Status job_rates(const Options *options, JobFiles *files);
  * pass first uses one of its parameters; returns their number. */
 enum { RATES_MAX = 256 };
 int modules_list(const Program *program, NameFactor modules[RATES_MAX]);
+/* Elements of the parameters or running averages with such names (names.h); NULL: all. */
+int64_t role_count(const Graph *graph, Role role, const char *names);
 /* Data, towers, optimizer, schedule. `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
 /* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */

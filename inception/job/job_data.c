@@ -1,7 +1,7 @@
 /* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
 
-#include "inception/job/run_settings.h"
+#include "inception/job/run_argument.h"
 #include "inception/models/published.h"
 #include "inception/options/recipe.h"
 #include "towers/data/loading/fold.h"
@@ -10,8 +10,6 @@
 #include "towers/data/sources/splits.h"
 #include "towers/files/json.h"
 #include "towers/store/pretrained.h"
-
-#include <jansson.h>
 
 /* Networks of this input size and above are for photographs: Fashion-MNIST is no default for them. */
 enum { PHOTO_SIDE = 75 };
@@ -111,11 +109,10 @@ static Status data_path_find(const Options *o, const Model *model, const char **
                     "too: towers %s %s, or use --data-path DIR",
                     o->weights, model->name, verb_info(o->verb)->name, o->weights);
     if (!learns && o->dataset != DATASET_FMNIST) /* a guess would give numbers of another data set */
-        return FAIL(
-            ERR_ARG,
-            "no data given: towers %s finds the data of a run only where its args.yaml names them, and a file or "
-            "a folder names none; use --data-path DIR, or --dataset fmnist for Fashion-MNIST",
-            verb_info(o->verb)->name);
+        return FAIL(ERR_ARG,
+                    "no data given: towers %s finds the data of a run only where its args.yaml names them, and a file "
+                    "or a folder names none; use --data-path DIR, or --dataset fmnist for Fashion-MNIST",
+                    verb_info(o->verb)->name);
     if (model->side >= PHOTO_SIDE && o->dataset != DATASET_FMNIST)
         return FAIL(ERR_ARG,
                     "no data given: %s is a network for photographs; use --data-path DIR with train/CLASS/*.jpg and "
@@ -133,9 +130,8 @@ static Status data_path_find(const Options *o, const Model *model, const char **
 /* Shown while an index is built, which takes seconds for a million images. */
 static void progress_show(void *context, int64_t done, int64_t all)
 {
-    bool *shown = context;
+    (void)context;
     if (!isatty(STDERR_FILENO)) return;
-    *shown = done < all;
     fprintf(stderr, done < all ? "\rscanning the data: %" PRId64 " of %" PRId64 " classes or shards" : "\r\33[K", done,
             all);
     fflush(stderr);
@@ -149,7 +145,6 @@ bool job_set_is_small(const SourceInfo *info)
 /* False, too, for data that cannot be opened, which job_data_open reports. */
 static bool trains_on_small_set(const Options *o)
 {
-    bool shown = false;
     Source *train;
     SourceConfig config = {.path = o->data_path,
                            .val_split = o->val_split,
@@ -157,8 +152,7 @@ static bool trains_on_small_set(const Options *o)
                            .group = o->fold_group && !fold_folder(o->fold_group) ? o->fold_group : NULL,
                            .label_base = o->label_base,
                            .background = o->background,
-                           .progress = progress_show,
-                           .context = &shown};
+                           .progress = progress_show};
     if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK)
         return false;
     bool small = job_set_is_small(source_info(train));
@@ -190,18 +184,15 @@ const char *ignored_warning(const SourceInfo *info, char text[IGNORED_WARNING_BY
     return text;
 }
 
-static bool is_synset(const char *name)
-{
-    return name[0] == 'n' && strspn(name + 1, "0123456789") == 8 && !name[9];
-}
-
 /* Classes of another data set than that of the training are the same ones if their names are, or if their ids in WordNet
  * are those of ImageNet's names. */
 static Status classes_match(JobFiles *files)
 {
     Status st = OK;
     const SourceInfo *data = source_info(files->test ? files->test : files->train);
-    json_t *synsets = is_synset(data->class_names[data->classes - 1]) ? published_synsets(files->trained) : NULL;
+    const char *last = data->class_names[data->classes - 1];
+    bool ids = last[0] == 'n' && strspn(last + 1, "0123456789") == 8 && !last[9]; /* "n01440764" */
+    json_t *synsets = ids ? published_synsets(files->trained) : NULL;
     int count = (int)json_array_size(files->trained);
     const char **names = calloc((size_t)count + 1, sizeof *names);
     if (!names) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the names of %d classes", count));
@@ -292,15 +283,14 @@ static Status sets_open(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     const char *path;
-    bool shown = false, predicts = job->program.model->classes > 0;
+    bool predicts = job->program.model->classes > 0;
     TRY(data_path_find(o, job->program.model, &path));
     SourceConfig config = {.path = path,
                            .val_split = o->val_split,
                            .label_base = o->label_base,
                            .background = o->background,
                            .unlabeled = !predicts,
-                           .progress = progress_show,
-                           .context = &shown};
+                           .progress = progress_show};
     Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
     bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
     if (st == ERR_ARG && !typed && o->where[OPTION_ID_data_path] && access(path, F_OK) != 0) {
@@ -346,8 +336,7 @@ static Status sets_open(const Options *o, JobFiles *files)
     if (train->shard_first && train->classes > train->count)
         job_note(files,
                  "warning: %s has %d classes, more than its %" PRId64
-                 " training images, because its largest label says so; is "
-                 "that label right?",
+                 " training images, because its largest label says so; is that label right?",
                  train->name, train->classes, train->count);
     char ignored[IGNORED_WARNING_BYTES];
     if (train->ignored > 0) job_note(files, "%s", ignored_warning(train, ignored));
@@ -399,8 +388,7 @@ static Status several_check(const Options *o, JobFiles *files)
     if (count * classes > SCORES_MAX)
         return FAIL(ERR_UNSUPPORTED,
                     "mAP keeps the probabilities of %" PRId64 " classes for %" PRId64 " evaluation images, %" PRId64
-                    " numbers; at most "
-                    "%" PRId64 " are supported: use fewer evaluation images",
+                    " numbers; at most %" PRId64 " are supported: use fewer evaluation images",
                     classes, count, count * classes, SCORES_MAX);
     return OK;
 }
@@ -424,24 +412,18 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     return OK;
 }
 
-/* Those of the network of a resumed run, whose first weights may be gone; 0 if unknown. */
-static int32_t resumed_channels(const TrainJob *job)
-{
-    json_t *root = job->resume ? json_of_run(job->run_dir, "env.json") : NULL;
-    int64_t channels = json_integer_value(json_object_get(root, "channels"));
-    json_decref(root);
-    return channels == 1 || channels == 3 ? (int32_t)channels : 0;
-}
-
 Status job_channels(const Options *o, TrainJob *job, int32_t channels)
 {
     const Model *model = job->program.model;
     const char *given = o->weights ? o->weights : job->resume_path ? job->resume_path : o->pretrained;
-    int32_t resumed = resumed_channels(job);
+    json_t *environment =
+        job->resume ? json_of_run(job->run_dir, "env.json") : NULL; /* its first weights may be gone */
+    int64_t before = json_whole(environment, "channels");
+    bool resumed = before == 1 || before == 3;
+    json_decref(environment);
     job->program.data_channels = channels;
     if (!model->adapts) return OK;
-    job->program.options.channels = channels;
-    if (resumed) job->program.options.channels = resumed;
+    job->program.options.channels = resumed ? (int32_t)before : channels;
     if (model->generate || !given || resumed) return OK; /* a generator makes what it is shown */
     char path[PATH_BYTES];
     SafeTensors *file;

@@ -2,7 +2,7 @@
 #include "inception/job/job.h"
 
 #include "inception/job/cached_weights.h"
-#include "inception/job/run_settings.h"
+#include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
@@ -38,12 +38,6 @@ Status job_weights(const Options *o, const char *given, char *path, size_t bytes
 }
 
 /* ---- the run directory */
-
-static bool is_run_of(const char *run, const char *model)
-{
-    const Model *found;
-    return run_model(run, &found) == OK && !strcmp(found->name, model);
-}
 
 static bool is_later(const struct timespec *a, const struct timespec *b)
 {
@@ -85,10 +79,12 @@ static void newest_run(const char *root, const char *model, char *found, size_t 
     *found = 0;
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         char run[PATH_BYTES];
+        const Model *of;
         struct timespec when;
         if (entry->d_name[0] == '.') continue;
         snprintf(run, sizeof run, "%s/%s", root, entry->d_name);
-        if (!is_run_of(run, model) || !saved_when(run, &when) || !is_later(&when, &best)) continue;
+        if (run_model(run, &of) != OK || strcmp(of->name, model) != 0) continue;
+        if (!saved_when(run, &when) || !is_later(&when, &best)) continue;
         best = when;
         snprintf(found, bytes, "%s", run);
     }
@@ -143,18 +139,13 @@ static Status path_copy(char to[PATH_BYTES], const char *path)
     return FAIL(ERR_ARG, "the path '%.64s...' is longer than %d bytes", path, PATH_BYTES - 1);
 }
 
-static bool is_typed(const Options *o, OptionId id)
-{
-    return o->origin[id] == ORIGIN_COMMAND_LINE;
-}
-
 /* Does the command line name a run directory other than `run`? */
 static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
 {
     char folder[PATH_BYTES], named[PATH_BYTES];
     TRY(path_join(folder, run, ".."));
-    *elsewhere = is_typed(o, OPTION_ID_output_dir) && !is_same_file(o->output_dir, folder);
-    if (!is_typed(o, OPTION_ID_experiment)) return OK;
+    *elsewhere = o->origin[OPTION_ID_output_dir] == ORIGIN_COMMAND_LINE && !is_same_file(o->output_dir, folder);
+    if (o->origin[OPTION_ID_experiment] != ORIGIN_COMMAND_LINE) return OK;
     TRY(path_join(named, o->output_dir, o->experiment));
     *elsewhere = !is_same_file(named, run);
     return OK;

@@ -10,14 +10,6 @@
 #include <sys/utsname.h>
 #include <xxhash.h>
 
-/* A text may contain any bytes; it is stored as UTF-8. */
-static void setting_print(const char *key, const char *value, FILE *to)
-{
-    char text[OPTION_FORMAT_BYTES];
-    utf8_escape(text, sizeof text, value);
-    fprintf(to, "%s: %s\n", key, text);
-}
-
 static void data_print(const char *key, const Source *data, FILE *to)
 {
     const SourceInfo *info = source_info(data);
@@ -25,14 +17,16 @@ static void data_print(const char *key, const Source *data, FILE *to)
             info->fingerprint[0], info->fingerprint[1]);
 }
 
-/* A line for each option that options.def marks SAME; TOTAL too if `total_matters`. */
+/* A line for each option that options.def marks SAME; TOTAL too if `total_matters`. A text may contain any bytes; it is
+ * stored as UTF-8. */
 static void options_print(const Options *o, bool total_matters, FILE *to)
 {
-    char value[OPTION_FORMAT_BYTES];
+    char value[OPTION_FORMAT_BYTES], text[OPTION_FORMAT_BYTES];
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         OptionResume resume = option_info(id)->resume;
-        if (resume == RESUME_SAME || (resume == RESUME_TOTAL && total_matters))
-            setting_print(option_info(id)->flag, option_format(o, id, value, sizeof value), to);
+        if (resume != RESUME_SAME && (resume != RESUME_TOTAL || !total_matters)) continue;
+        utf8_escape(text, sizeof text, option_format(o, id, value, sizeof value));
+        fprintf(to, "%s: %s\n", option_info(id)->flag, text);
     }
 }
 
@@ -88,23 +82,6 @@ static json_t *class_names(const SourceInfo *info)
     return names;
 }
 
-/* The host of each tower. */
-static json_t *host_names(const TrainJob *job)
-{
-    json_t *names = json_array();
-    for (int t = 0; t < job->shares.towers; t++)
-        json_array_append_new(names,
-                              json_text(star_host(job->control, job_tower_rank(job, t) / job_group_processes(job))));
-    return names;
-}
-
-static json_t *class_weights(const float *weight, int classes)
-{
-    json_t *all = json_array();
-    for (int i = 0; i < classes; i++) json_array_append_new(all, json_real((double)weight[i]));
-    return all;
-}
-
 /* Number of images, fingerprint as in the settings of checkpoints, and the images of each class. */
 static json_t *data_json(const Source *data)
 {
@@ -113,10 +90,8 @@ static json_t *data_json(const Source *data)
     int64_t *count = info->classes > 0 ? calloc((size_t)info->classes + 1, sizeof *count) : NULL;
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64 "%016" PRIx64, info->fingerprint[0], info->fingerprint[1]);
     json_t *made = json_pack("{s:I, s:s}", "images", (json_int_t)info->count, "fingerprint", fingerprint);
-    json_t *classes = count ? json_array() : NULL;
     if (count) source_classes_count(data, count);
-    for (int c = 0; count && c < info->classes; c++) json_array_append_new(classes, json_integer((json_int_t)count[c]));
-    if (classes) json_object_set_new(made, "class_images", classes);
+    if (count) json_object_set_new(made, "class_images", json_counts(count, info->classes));
     free(count);
     return made;
 }
@@ -147,9 +122,15 @@ static char *environment_text(const JobFiles *files)
     json_object_set_new(root, "channels", json_integer(job->program.options.channels));
     json_object_set_new(root, "several_classes", json_boolean(source_info(job->train)->several));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
-    if (files->class_weight)
-        json_object_set_new(root, "class_weights", class_weights(files->class_weight, job->program.options.classes));
-    if (job->control) json_object_set_new(root, "hosts", host_names(job));
+    json_t *weights = files->class_weight ? json_array() : NULL;
+    for (int i = 0; weights && i < job->program.options.classes; i++)
+        json_array_append_new(weights, json_real((double)files->class_weight[i]));
+    if (weights) json_object_set_new(root, "class_weights", weights);
+    json_t *hosts = job->control ? json_array() : NULL; /* of each tower */
+    for (int t = 0; hosts && t < job->shares.towers; t++)
+        json_array_append_new(hosts,
+                              json_text(star_host(job->control, job_tower_rank(job, t) / job_group_processes(job))));
+    if (hosts) json_object_set_new(root, "hosts", hosts);
     if (command) json_object_set_new(root, "command", json_text(command));
     free(command);
     char *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;

@@ -21,13 +21,15 @@ int modules_list(const Program *program, NameFactor rates[RATES_MAX])
     return count;
 }
 
-static bool matches_any(const Program *program, const char *pattern)
+int64_t role_count(const Graph *g, Role role, const char *names)
 {
-    for (int32_t id = 1; id <= graph_value_count(program->graph); id++) {
-        const ValueInfo *info = graph_value(program->graph, (Value){id});
-        if (info->role == ROLE_PARAM && names_match(pattern, info->name)) return true;
+    NameFilter filter = {.only = names};
+    int64_t count = 0;
+    for (int32_t id = 1; id <= graph_value_count(g); id++) {
+        const ValueInfo *info = graph_value(g, (Value){id});
+        if (info->role == role && names_pass(&filter, info->name)) count += shape_count(info->shape);
     }
-    return false;
+    return count;
 }
 
 /* Append the rows of "fc*=10,Mixed_5*=0.1". */
@@ -45,7 +47,7 @@ static Status rules_read(const char *rules, const Model *model, const Program *p
             return FAIL(ERR_ARG, "--lr-mult: '%.*s' is not PATTERN=FACTOR with a factor of 0 to 1e6, e.g. fc*=10", all,
                         at);
         snprintf(rate->pattern, sizeof rate->pattern, "%.*s", name, at);
-        if (!matches_any(program, rate->pattern))
+        if (!role_count(program->graph, ROLE_PARAM, rate->pattern))
             return FAIL(ERR_ARG, "--lr-mult: '%s' matches no parameter of %s ('towers info %s' lists its layers)",
                         rate->pattern, model->name, model->name);
         at += all + (at[all] == ',');

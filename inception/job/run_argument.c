@@ -3,7 +3,6 @@
 
 #include "inception/job/facts.h"
 #include "inception/job/job.h"
-#include "inception/job/run_settings.h"
 #include "inception/models/models.h"
 #include "inception/options/config.h"
 #include "towers/data/sources/shard_set.h"
@@ -46,8 +45,7 @@ static void data_settings_drop(Options *options, const Options *own)
         snprintf(division, sizeof division, "val-split %g", own->val_split);
     if (!options->quiet && !source_splits(options->data_path))
         fprintf(stderr,
-                "all images of %s are used: --%s of the run divided %s; if the data have only moved, give it "
-                "again\n",
+                "all images of %s are used: --%s of the run divided %s; if the data have only moved, give it again\n",
                 options->data_path, division, from ? from : "Fashion-MNIST");
 }
 
@@ -91,7 +89,7 @@ static Status file_facts_apply(Options *options, const Model *model)
     if (!options->weights) return OK;
     TRY(job_weights(options, options->weights, path, sizeof path));
     TRY(facts_read(options, path, &facts));
-    const char *of = facts_text(facts, "model");
+    const char *of = json_word(facts, "model");
     bool other = of && strcmp(of, model->name) != 0; /* its weights will be refused by name, not for its settings */
     Status st = other ? OK : facts_apply(facts, path, options);
     json_decref(facts);
@@ -104,7 +102,7 @@ static Status file_argument_apply(Options *options, char *file)
     json_t *facts;
     const Model *model = NULL;
     TRY(facts_read(options, file, &facts));
-    const char *name = facts_text(facts, "model");
+    const char *name = json_word(facts, "model");
     Status st = name ? model_find(name, &model)
                      : FAIL(ERR_ARG,
                             "'%s' does not say which model it is of (its metadata have no \"model\"); use MODEL "

@@ -1,18 +1,15 @@
-/* Read RUN/args.yaml back into options; see run_settings.h. The file is written by print_config.c and has lines
+/* Read RUN/args.yaml back into options; see run_argument.h. The file is written by print_config.c and has lines
  * "key: value   # from ORIGIN". */
-#include "inception/job/run_settings.h"
+#include "inception/job/run_argument.h"
 
 #include "inception/models/models.h"
 #include "inception/options/config.h"
-#include "towers/files/json.h"
 #include "towers/record/setting_line.h"
-
-#include <jansson.h>
 
 Status run_model(const char *run, const Model **model)
 {
     json_t *root = json_of_run(run, "env.json");
-    const char *name = json_string_value(json_object_get(root, "model"));
+    const char *name = json_word(root, "model");
     Status st = name ? model_find(name, model)
                      : FAIL(ERR_ARG,
                             "'%s' is a folder, but not a run directory: it has no env.json that names a model (for a "
@@ -22,19 +19,15 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-static bool is_of_the_call(const char *key)
-{
-    bool negated;
-    OptionId id = option_find(key, &negated);
-    return id != OPTION_ID_COUNT && option_is_of_the_call(id);
-}
-
-static bool was_given(const char *origin)
+/* Whether the user gave it, or a recipe that the run got by default; not an option that is of one call only. */
+static bool is_taken_over(const SettingLine *setting)
 {
     static const char *const givers[] = {"command line", "environment", "file", "run", "default recipe"};
+    bool negated, given = false;
+    OptionId id = option_find(setting->key, &negated);
     for (size_t i = 0; i < sizeof givers / sizeof *givers; i++)
-        if (!strncmp(origin, givers[i], strlen(givers[i]))) return true;
-    return false;
+        given |= !strncmp(setting->origin, givers[i], strlen(givers[i]));
+    return given && (id == OPTION_ID_COUNT || !option_is_of_the_call(id));
 }
 
 Status run_settings_load(const char *run, char path[PATH_BYTES], char **text, size_t *bytes)
@@ -56,12 +49,7 @@ Status run_settings_apply(Options *options, const char *run, char **text, size_t
     for (char *line = *text, *end = line + *bytes; line < end;) { /* keep line numbers for messages */
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
-        char last = *stop;
-        *stop = 0;
-        bool read = setting_line_read(line, &setting);
-        *stop = last;
-        if (!read || is_of_the_call(setting.key) || !was_given(setting.origin))
-            memset(line, ' ', (size_t)(stop - line));
+        if (!setting_line_read(line, &setting) || !is_taken_over(&setting)) memset(line, ' ', (size_t)(stop - line));
         line = stop + 1;
     }
     return options_apply_bytes(options, *text, *bytes, ORIGIN_RUN, path);

@@ -29,11 +29,10 @@ Status job_sides(Options *o, TrainJob *job)
             return FAIL(ERR_ARG, "--img-size-schedule '%s': character %d: expected SIDE:EPOCH, e.g. 128:0,160:10", text,
                         place);
         if (before ? epoch <= before->epoch || side <= before->side : epoch != 0)
-            return FAIL(
-                ERR_ARG,
-                "--img-size-schedule '%s': character %d: the first side must begin after 0 epochs, and each other "
-                "one must be larger and begin later than the one before",
-                text, place);
+            return FAIL(ERR_ARG,
+                        "--img-size-schedule '%s': character %d: the first side must begin after 0 epochs, and each "
+                        "other one must be larger and begin later than the one before",
+                        text, place);
         job->sides[job->side_count] = (SideStage){epoch, (int32_t)side};
     }
     int32_t last = job->sides[job->side_count - 1].side;
@@ -67,11 +66,10 @@ Status job_sides_check(const TrainJob *job)
     TRY_OUT(program_layout(&config, 1, &small));
     TRY_OUT(program_layout(&job->program, 1, &whole));
     if (!same_parameters(small, whole))
-        TRY_OUT(
-            FAIL(ERR_UNSUPPORTED,
-                 "--img-size-schedule: the parameters of %s depend on the size of its images; it needs a network that "
-                 "ends in a global average pool",
-                 config.model->name));
+        TRY_OUT(FAIL(ERR_UNSUPPORTED,
+                     "--img-size-schedule: the parameters of %s depend on the size of its images; it needs a network "
+                     "that ends in a global average pool",
+                     config.model->name));
 out:
     layout_destroy(small);
     layout_destroy(whole);

@@ -13,8 +13,8 @@ static Status facts_take(Options *o, const char *weights, Classifier *c)
 {
     json_t *facts;
     TRY(facts_read(o, weights, &facts));
-    const char *crop = facts_text(facts, "crop"), *several = facts_text(facts, "several_classes"),
-               *classes = facts_text(facts, "classes");
+    const char *crop = json_word(facts, "crop"), *several = json_word(facts, "several_classes"),
+               *classes = json_word(facts, "classes");
     if (!c->names) c->names = json_incref(json_object_get(facts, "class_names"));
     if (crop) c->photos = strcmp(crop, "whole") != 0;
     if (several) c->several = !strcmp(several, "true");
@@ -33,8 +33,8 @@ static void environment_take(Options *o, Classifier *c)
     if (stat(run, &info) != 0 || !S_ISDIR(info.st_mode)) return;
     json_t *root = json_of_run(run, "env.json");
     json_t *names = json_object_get(root, "class_names");
-    const char *format = json_string_value(json_object_get(root, "data_format"));
-    int64_t classes = json_integer_value(json_object_get(root, "classes"));
+    const char *format = json_word(root, "data_format");
+    int64_t classes = json_whole(root, "classes");
     if (json_is_array(names) && json_array_size(names) > 0) c->names = json_incref(names);
     c->several = json_is_true(json_object_get(root, "several_classes"));
     if (format) c->photos = strcmp(format, "IDX") != 0 && strcmp(format, "generated") != 0;
@@ -91,16 +91,14 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
     config.max_steps = shares_steps_per_epoch(&config.shares, count);
     TRY_OUT(loader_create(&config, &loader));
     TRY_OUT(inference_open(c->replica, loader, true, job->tta, job->temperature, &inference));
-    for (int64_t done = 0; done < count;) {
-        const Batch *next;
-        TRY_OUT(loader_next(loader, &next));
-        TRY_OUT(inference_begin(inference, next));
-        done += next->n;
-        if (inference_pending(inference) <= inference_ahead(inference)) continue;
-        TRY_OUT(inference_end(inference, &found));
-        TRY_OUT(take(context, found));
-    }
-    while (inference_pending(inference)) {
+    for (int64_t done = 0; done < count || inference_pending(inference);) {
+        if (done < count) {
+            const Batch *next;
+            TRY_OUT(loader_next(loader, &next));
+            TRY_OUT(inference_begin(inference, next));
+            done += next->n;
+        }
+        if (done < count && inference_pending(inference) <= inference_ahead(inference)) continue;
         TRY_OUT(inference_end(inference, &found));
         TRY_OUT(take(context, found));
     }
@@ -108,11 +106,6 @@ out:
     inference_close(inference);
     loader_destroy(loader);
     return st;
-}
-
-int classifier_classes(const Classifier *c)
-{
-    return c->files->job.program.options.classes;
 }
 
 void classifier_close(Classifier *c)

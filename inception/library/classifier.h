@@ -26,5 +26,4 @@ NODISCARD Status classifier_load(const Options *options, int32_t channels, const
 typedef Status (*InferredTake)(void *context, const Inferred *found);
 NODISCARD Status classifier_run(const Classifier *c, const Source *source, int32_t batch, int workers,
                                 InferredTake take, void *context);
-int classifier_classes(const Classifier *c);
 void classifier_close(Classifier *c); /* a zeroed one is fine */

@@ -158,10 +158,6 @@ PUBLIC void towers_close(towers_network *t)
     Status st = t->worker.process ? worker_run(&t->worker, network_unload, t) : OK;
     (void)st; /* it is always OK */
     worker_stop(&t->worker);
-    free(t->options.arguments);
-    t->options.arguments = NULL;
-    t->options.argument_count = 0;
-    t->options.weights = NULL;
     options_close(&t->options);
     free(t);
 }
@@ -197,7 +193,7 @@ PUBLIC int towers_side(const towers_network *t)
 
 PUBLIC int towers_class_count(const towers_network *t)
 {
-    return classifier_classes(&t->classifier);
+    return t->files.job.program.options.classes;
 }
 
 PUBLIC const char *towers_class_name(const towers_network *t, int class_number)
