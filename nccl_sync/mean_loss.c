@@ -56,17 +56,17 @@ double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch)
     return 1.0 / (double)(divisor == LOSS_DIVISOR_GLOBAL_BATCH ? global_batch : samples);
 }
 
-bool nan_check_pass(const TowerLoss *towers, int count, NanCheck check, int *culprit)
+int nan_culprit(const TowerLoss *towers, int count, NanCheck check)
 {
-    *culprit = -1;
+    int culprit = -1;
     for (int t = 0; t < count; t++) {
         bool loss = isfinite(towers[t].sum);
         if (towers[t].count <= 0) continue;
         if (check == NAN_CHECK_LAST)
-            *culprit = isnan(towers[t].sum) ? t : -1; /* of the last tower; Inf passes, as in the original */
-        else if (*culprit < 0 &&
+            culprit = isnan(towers[t].sum) ? t : -1; /* of the last tower; Inf passes, as in the original */
+        else if (culprit < 0 &&
                  ((check == NAN_CHECK_MEAN && !loss) || (check == NAN_CHECK_ALL && !(loss && towers[t].finite))))
-            *culprit = t;
+            culprit = t;
     }
-    return *culprit < 0;
+    return culprit;
 }

@@ -46,6 +46,6 @@ double reported_loss(const TowerLoss *towers, int count, LossReport report, Loss
  * samples. */
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);
 
-/* Whether a step passes the check, by which the gate has decided on the device (gate_rules_apply): here to name the tower.
- * *culprit receives the first tower at fault, or -1. */
-bool nan_check_pass(const TowerLoss *towers, int count, NanCheck check, int *culprit);
+/* The first tower at fault by the rule with which the gate has decided over the step on the device (gate_rules_apply);
+ * -1: none. */
+int nan_culprit(const TowerLoss *towers, int count, NanCheck check);

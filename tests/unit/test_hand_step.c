@@ -15,6 +15,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
+#include "towers/data/loading/shuffle.h"
 #include "towers/graph/layers.h"
 #include "towers/record/run_read.h"
 #include "towers/train/process.h"

@@ -2,7 +2,7 @@
 #include "towers/data/loading/order.h"
 
 #include "tests/support/unit.h"
-#include "towers/data/loading/share.h"
+#include "towers/data/loading/shuffle.h"
 
 TEST(test_permutes_any_count)
 {

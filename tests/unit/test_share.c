@@ -1,5 +1,6 @@
 /* Shares and orders: every sample exactly once for any counts, shares and towers; every permutation equally likely. */
 #include "towers/data/loading/share.h"
+#include "towers/data/loading/shuffle.h"
 
 #include "kernels/philox.h"
 #include "tests/support/unit.h"

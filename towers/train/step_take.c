@@ -63,8 +63,7 @@ static Status result_read(TowerProcess *p, Step *step)
     step->overflow = result.report.overflow;
     step->loss_scale = result.report.scale;
     step->unscale = result.report.refill / result.report.scale;
-    nan_check_pass(step->loss, p->ledger->towers, p->job->gate.check, &step->culprit);
-    if (step->overflow) step->culprit = -1;
+    step->culprit = step->overflow ? -1 : nan_culprit(step->loss, p->ledger->towers, p->job->gate.check);
     p->stop |= result.stop;
     phase->loss_scale = result.report.next_scale;
     phase->scale_good = result.report.good;

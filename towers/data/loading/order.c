@@ -2,7 +2,7 @@
 #include "towers/data/loading/order.h"
 
 #include "kernels/philox.h"
-#include "towers/data/loading/share.h"
+#include "towers/data/loading/shuffle.h"
 
 enum { ROUNDS = 6, NOBODY = -1, FEW = 64 };
 

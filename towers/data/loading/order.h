@@ -1,5 +1,5 @@
 /* The order of an epoch: a pure function of (seed, epoch), a permutation of 0 .. count - 1 unless it is balanced. Up to
- * ORDER_TABLE_MAX samples it is a table (epoch_order, share.h) that must be prepared. Above, it is a keyed permutation
+ * ORDER_TABLE_MAX samples it is a table (epoch_order, shuffle.h) that must be prepared. Above, it is a keyed permutation
  * without a table: a Feistel network on ceil(log2 count) bits with Philox as its round function, repeated until the
  * result is below count (cycle walking; Black & Rogaway, "Ciphers with Arbitrary Finite Domains", 2002), at most twice
  * on average. Without shuffling the order is the identity.

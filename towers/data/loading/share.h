@@ -18,7 +18,3 @@ int64_t shares_global(const Shares *shares);                         /* G */
 int64_t shares_steps_per_epoch(const Shares *shares, int64_t count); /* ceil(count / G) */
 /* Samples [*first, *first + *n) of the epoch's order for tower t at step s of the epoch. */
 void shares_of(const Shares *shares, int64_t count, int64_t step_in_epoch, int tower, int64_t *first, int32_t *n);
-
-/* The epoch's order: a permutation of 0 .. count - 1 by Fisher-Yates with Philox(seed; epoch). order[count], count
- * below 2^31. For larger sets see order.h. */
-void epoch_order(uint64_t seed, int64_t epoch, int64_t count, int32_t *order);
