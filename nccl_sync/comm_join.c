@@ -23,17 +23,6 @@ static Status mpi_join(const CommConfig *config, CommShared *shared, Comm **made
 #endif
 }
 
-Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
-{
-#ifdef TOWERS_HAVE_MPI
-    return carrier_start(link_mpi_open, place, control, made);
-#else
-    (void)place, (void)control;
-    *made = NULL; /* mpi_join says what is missing */
-    return OK;
-#endif
-}
-
 /* Between processors; NCCL uses it beside its own collectives, and needs no MPI for that. */
 static Status processors_join(const CommConfig *config, CommShared *shared, bool nccl, Comm **made)
 {
@@ -44,15 +33,27 @@ static Status processors_join(const CommConfig *config, CommShared *shared, bool
 
 Status comm_join(const CommConfig *config, CommShared *shared, Device *device, Comm **made)
 {
-    Comm *comm;
-    TRY(processors_join(config, shared, device->backend->nccl, &comm));
-    if (device->backend->nccl) TRY(comm_nccl_open(config, shared, device, comm, &comm));
+    Comm *between, *comm;
+    TRY(processors_join(config, shared, device->backend->nccl, &between));
+    comm = between;
+    if (device->backend->nccl) TRY(comm_nccl_open(config, shared, device, between, &comm));
     comm_record_in(comm, shared);
     *made = comm;
     return OK;
 }
 
 /* ---- what else depends on the build */
+
+Status comm_carrier_start(const Placement *place, struct Star *control, Carrier **made)
+{
+#ifdef TOWERS_HAVE_MPI
+    return carrier_start(link_mpi_open, place, control, made);
+#else
+    (void)place, (void)control;
+    *made = NULL; /* mpi_join says what is missing */
+    return OK;
+#endif
+}
 
 bool comm_mpi_text(char *text, size_t bytes)
 {

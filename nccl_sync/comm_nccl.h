@@ -1,4 +1,4 @@
-/* Shared by the parts of the NCCL communicator: its state, and waiting for calls in progress. Internal to nccl_sync, in
+/* Shared by the parts of the NCCL communicator: its state, its parts, and waiting for calls in progress. Internal to nccl_sync, in
  * builds with CUDA. */
 #pragma once
 
@@ -66,7 +66,7 @@ static inline bool nccl_failed(ncclResult_t result)
     return result != ncclSuccess && result != ncclInProgress;
 }
 
-/* comm_nccl_wait.c. Both leave the communicator in an error. nccl_settle waits until a call has ended, whatever the call
+/* comm_nccl_wait.c. nccl_fail and nccl_settle leave the communicator in an error. nccl_settle waits until a call has ended, whatever the call
  * itself returned: some return ncclSuccess from a communicator that does not block while a thread of the library still works
  * on them. */
 NODISCARD Status nccl_fail(NcclComm *c, ncclResult_t result, const char *what);

@@ -1,4 +1,4 @@
-/* The memory of a communicator: how much it takes, planned before the device is filled, and what NCCL knows of it. */
+/* The memory of a communicator: how much it takes, planned before the device is filled; and memory that NCCL knows. */
 #include "nccl_sync/comm_ops.h"
 
 #ifndef TOWERS_HAVE_CUDA

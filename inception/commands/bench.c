@@ -114,7 +114,11 @@ static Status timing_create(const Options *o, const TrainJob *job, Timing **made
     Timing *timing = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (timing == MAP_FAILED)
         return FAIL(ERR_MEMORY, "no memory for the times of %" PRId64 " steps: %s", o->batches, strerror(errno));
-    *timing = (Timing){bytes, job, o->warmup_batches, o->log_interval, o->quiet || o->json};
+    *timing = (Timing){.bytes = bytes,
+                       .job = job,
+                       .warmup = o->warmup_batches,
+                       .interval = o->log_interval,
+                       .quiet = o->quiet || o->json};
     *made = timing;
     return OK;
 }

@@ -26,7 +26,7 @@ typedef struct Speed {
     double mean; /* images per second */
     Scatter scatter;
     double seconds; /* of a step, or of a pass, on average */
-    int64_t steps;
+    int64_t steps;  /* of one phase; of bench alone */
 } Speed;
 json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const char *key, const char *value);
 NODISCARD Status bench_loader(const TrainJob *job, int32_t batch, Loader **made);

@@ -40,10 +40,11 @@ typedef enum Topic {
     TOPICS
 } Topic;
 
-static const char *const topic_names[TOPICS] = {
+static const char *const topic_names[] = {
     "towers",        "kernel", "processor",     "cores", "memory", "/dev/shm", "open files",
     "locked memory", "mpi",    "nvidia driver", "gpus",  "nccl",   "data",     "free space",
 };
+_Static_assert(sizeof topic_names / sizeof *topic_names == TOPICS, "a name for each topic, in their order");
 
 /* What a program is. All programs send as many bytes. */
 typedef struct HostCard {

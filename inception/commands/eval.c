@@ -273,8 +273,9 @@ static Status file_write(const char *path, const JobFiles *files, const EvalSamp
     Draft draft;
     if (!scores) TRY(mistakes_find(samples, source_info(files->test)->count, &ids, &found));
     Status st = draft_begin(&draft, path);
-    if (st == OK && scores) scores_csv(scores, draft.to);
-    if (st == OK && !scores)
+    if (st == OK && scores)
+        scores_csv(scores, draft.to);
+    else if (st == OK)
         mistakes_print(files->test, samples, program->several ? probability : NULL, program->options.classes, ids,
                        found, draft.to);
     free(ids);

@@ -45,7 +45,7 @@ static int by_probability(const void *a, const void *b)
     return x->class < y->class ? -1 : 1;
 }
 
-static void json_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
+static Status json_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
 {
     char number[32];
     json_t *all = json_array();
@@ -55,7 +55,7 @@ static void json_print(const Prediction *p, const char *where, const char *pictu
                                              json_finite((double)rank[k].probability)));
     json_t *root = json_pack("{s:o, s:o}", "file", json_text(where), "predictions", all);
     if (*picture) json_object_set_new(root, "cam", json_text(picture));
-    (void)!json_emit(root, JSON_COMPACT | JSON_REAL_PRECISION(9), p->to); /* main finds that the output is not whole */
+    return json_emit(root, JSON_COMPACT | JSON_REAL_PRECISION(9), p->to);
 }
 
 /* Each image has a row, so that rows and those of --embeddings are of the same images. */
@@ -65,24 +65,22 @@ static void empty_row(const Prediction *p, const char *where)
     fputs(",0,\"\",\n", p->to);
 }
 
-static void damaged_print(const Prediction *p, int64_t id, const char *why)
+static Status damaged_print(const Prediction *p, int64_t id, const char *why)
 {
     char where[PATH_BYTES];
     source_where(p->source, id, where, sizeof where);
     text_printf(stderr, "damaged: %s\n", why);
     if (p->options->csv) empty_row(p, where);
-    if (!p->options->json) return;
+    if (!p->options->json) return OK;
     json_t *root = json_pack("{s:o, s:[], s:o}", "file", json_text(where), "predictions", "error", json_text(why));
-    (void)!json_emit(root, JSON_COMPACT, p->to);
+    return json_emit(root, JSON_COMPACT, p->to);
 }
 
-static void result_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank, int top)
+static Status result_print(const Prediction *p, const char *where, const char *picture, const RankedClass *rank,
+                           int top)
 {
     char number[32];
-    if (p->options->json) {
-        json_print(p, where, picture, rank, top);
-        return;
-    }
+    if (p->options->json) return json_print(p, where, picture, rank, top);
     if (!p->options->csv) text_printf(p->to, "%s%s\n", where, top ? "" : "  (no class)");
     if (p->options->csv && !top) empty_row(p, where);
     for (int k = 0; k < top; k++) {
@@ -96,6 +94,7 @@ static void result_print(const Prediction *p, const char *where, const char *pic
         csv_text(p->to, name);
         fprintf(p->to, ",%.6f\n", (double)rank[k].probability);
     }
+    return OK;
 }
 
 /* A row for each image; of a damaged one it is NaN. */
@@ -129,8 +128,7 @@ static Status image_take(const Prediction *p, const Inferred *found, int32_t i, 
         for (int k = 0; k < maps.count; k++) maps.classes[k] = rank[k].class;
         TRY(class_maps_write(&maps, p->options->cam, where, picture));
     }
-    result_print(p, where, picture, rank, top);
-    return OK;
+    return result_print(p, where, picture, rank, top);
 }
 
 static Status batch_print(void *context, const Inferred *found)
@@ -147,7 +145,7 @@ static Status batch_print(void *context, const Inferred *found)
         bool good = batch->labels[i] != LABEL_NONE;
         if (p->embeddings && (st = embeddings_put(p, found, i, good)) != OK) break;
         if (!good) {
-            damaged_print(p, batch->ids[i], batch->bad[bad++].why);
+            if ((st = damaged_print(p, batch->ids[i], batch->bad[bad++].why)) != OK) break;
             continue;
         }
         for (int64_t k = 0; k < classes; k++) rank[k] = (RankedClass){k, found->prob[i * found->pitch + k]};

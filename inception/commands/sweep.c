@@ -87,7 +87,7 @@ static void run_refresh(const Sweep *s, SweepRun *run)
     if (records) records->epoch = NULL;
     run_destroy(records);
     json_t *outcome = json_of_run(path, "outcome.json");
-    const char *word = environment_word(outcome, "outcome");
+    const char *word = json_word_or_empty(outcome, "outcome");
     run->row.failed = !strcmp(word, "failed");
     bool early = !strcmp(word, "ended early"), finished = !strcmp(word, "finished");
     run->settled = finished || early;

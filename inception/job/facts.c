@@ -8,7 +8,7 @@
 
 /* ---- reading */
 
-/* The keys that are options, too. */
+/* The keys that are options, too, which have dashes for underscores. */
 static const char *const settings[] = {"img_size",  "mean", "std",     "interpolation", "eval_resize",
                                        "eval_crop", "exif", "variant", "width",         "loss"};
 static const char *const others[] = {"model", "classes",         "channels",         "crop",

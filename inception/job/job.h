@@ -59,7 +59,7 @@ NODISCARD Status job_rates(const Options *options, JobFiles *files);
  * pass first uses one of its parameters; returns their number. */
 enum { RATES_MAX = 256 };
 int modules_list(const Program *program, NameFactor modules[RATES_MAX]);
-/* Elements of the parameters or running averages with such names (names.h); NULL: all. */
+/* rates.c: elements of the parameters or running averages with such names (names.h); NULL: all. */
 int64_t role_count(const Graph *graph, Role role, const char *names);
 /* Data, towers, optimizer, schedule. `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);

@@ -416,8 +416,8 @@ Status job_channels(const Options *o, TrainJob *job, int32_t channels)
 {
     const Model *model = job->program.model;
     const char *given = o->weights ? o->weights : job->resume_path ? job->resume_path : o->pretrained;
-    json_t *environment =
-        job->resume ? json_of_run(job->run_dir, "env.json") : NULL; /* its first weights may be gone */
+    /* A resumed run has the channels of its network: the weights that it began with may be gone. */
+    json_t *environment = job->resume ? json_of_run(job->run_dir, "env.json") : NULL;
     int64_t before = json_whole(environment, "channels");
     bool resumed = before == 1 || before == 3;
     json_decref(environment);

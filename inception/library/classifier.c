@@ -91,14 +91,16 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
     config.max_steps = shares_steps_per_epoch(&config.shares, count);
     TRY_OUT(loader_create(&config, &loader));
     TRY_OUT(inference_open(c->replica, loader, true, job->tta, job->temperature, &inference));
-    for (int64_t done = 0; done < count || inference_pending(inference);) {
-        if (done < count) {
-            const Batch *next;
-            TRY_OUT(loader_next(loader, &next));
-            TRY_OUT(inference_begin(inference, next));
-            done += next->n;
-        }
-        if (done < count && inference_pending(inference) <= inference_ahead(inference)) continue;
+    for (int64_t done = 0; done < count;) {
+        const Batch *next;
+        TRY_OUT(loader_next(loader, &next));
+        TRY_OUT(inference_begin(inference, next));
+        done += next->n;
+        if (inference_pending(inference) <= inference_ahead(inference)) continue;
+        TRY_OUT(inference_end(inference, &found));
+        TRY_OUT(take(context, found));
+    }
+    while (inference_pending(inference)) {
         TRY_OUT(inference_end(inference, &found));
         TRY_OUT(take(context, found));
     }

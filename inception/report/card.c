@@ -72,8 +72,8 @@ static void share(const Card *card, double value)
 static void head_write(const Card *card)
 {
     FILE *to = card->to;
-    const char *model = environment_word(card->environment, "model"),
-               *data = environment_word(card->environment, "data");
+    const char *model = json_word_or_empty(card->environment, "model"),
+               *data = json_word_or_empty(card->environment, "data");
     put(card, "# %s%s%s", *model ? model : card->run->name, *data ? " on " : "", data);
     put(card, "\n\nRun %s", card->run->name);
     put(card, ": %s after step %" PRId64, card->row.state, card->row.step);
@@ -93,7 +93,7 @@ static void part_row(const Card *card, const char *what, const char *key)
         put(card, "| %s | not recorded | |\n", what);
     else if (json_is_integer(json_object_get(part, "images")))
         put(card, "| %s | %" PRId64 " | %s |\n", what, json_whole(part, "images"),
-            environment_word(part, "fingerprint"));
+            json_word_or_empty(part, "fingerprint"));
 }
 
 static void division_write(const Card *card)
@@ -111,7 +111,7 @@ static void division_write(const Card *card)
 static void data_write(const Card *card)
 {
     char path[WORD_BYTES];
-    const char *format = environment_word(card->environment, "data_format");
+    const char *format = json_word_or_empty(card->environment, "data_format");
     fputs("\n## Data\n\n| part | images | fingerprint |\n|---|---:|---|\n", card->to);
     part_row(card, "training", "training_data");
     part_row(card, "evaluation", "evaluation_data");
@@ -257,13 +257,13 @@ static void limits_write(const Card *card)
 static void origin_write(const Card *card)
 {
     const json_t *e = card->environment;
-    const char *command = environment_word(e, "command");
+    const char *command = json_word_or_empty(e, "command");
     fputs("\n## Reproducing it\n\n| | |\n|---|---|\n", card->to);
-    row(card, "version", environment_word(e, "towers"));
-    row(card, "commit", environment_word(e, "commit"));
-    row(card, "compiler", environment_word(e, "compiler"));
-    put(card, "| machine | %s %s, %s |\n", environment_word(e, "system"), environment_word(e, "release"),
-        environment_word(e, "backend"));
+    row(card, "version", json_word_or_empty(e, "towers"));
+    row(card, "commit", json_word_or_empty(e, "commit"));
+    row(card, "compiler", json_word_or_empty(e, "compiler"));
+    put(card, "| machine | %s %s, %s |\n", json_word_or_empty(e, "system"), json_word_or_empty(e, "release"),
+        json_word_or_empty(e, "backend"));
     put(card, "| towers of the run | %" PRId64 " in %" PRId64 " processes of %" PRId64 " threads |\n",
         json_whole(e, "towers_count"), json_whole(e, "processes"), json_whole(e, "threads"));
     fputs("\n```sh\n", card->to);
@@ -289,7 +289,7 @@ Status card_print(const char *run_dir, FILE *to)
     run_row_of(run, run_dir, run->name, &card.row);
     card.environment = json_of_run(run_dir, "env.json");
     card.calibration = json_of_run(run_dir, "calibration.json");
-    card.generates = model_find(environment_word(card.environment, "model"), &model) == OK && model->phases;
+    card.generates = model_find(json_word_or_empty(card.environment, "model"), &model) == OK && model->phases;
     card.chooses = !card.generates && !run->several && !(setting(&card, "loss", loss) && !strcmp(loss, "bce"));
     static void (*const sections[])(const Card *) = {head_write,        data_write,   settings_write, scores_write,
                                                      calibration_write, limits_write, origin_write};

@@ -92,13 +92,12 @@ static void difference_row(const char *what, const Measured *m, double unit, FIL
         fprintf(to, "%+10.4g   not enough data for an interval\n", e->mean * unit);
 }
 
-/* Several terms are tested, so each must be clearer. */
 static void terms_verdict(const TermDifference *terms, int count, FILE *to)
 {
     bool any = false;
     for (int i = 0; i < count; i++) {
         double p = terms[i].measured.change.p;
-        if (!(p < DIFFERENCE_LEVEL / count)) continue;
+        if (!(p < DIFFERENCE_LEVEL / count)) continue; /* several are tested, so each must be clearer */
         text_printf(to, "%s%s (p = %.2g)", any ? ", " : "Terms that differ: ", terms[i].name, p);
         any = true;
     }

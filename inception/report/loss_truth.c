@@ -88,11 +88,11 @@ static int64_t later_of(const Run *run, const LossTruth *truth, int64_t index, c
 {
     char check[16];
     const RunStep *step = &run->step[index];
-    /* If bad steps were committed, later steps of this run show what checking only the last tower does. */
-    bool committed =
-        run_argument(run, "nan-check", check, sizeof check) && (!strcmp(check, "last") || !strcmp(check, "off"));
     bool seen = truth->last >= 0 && step->tower_count[truth->last] && !isfinite(step->tower_loss[truth->last]);
-    *measured = seen || (committed && index + 1 < run->steps);
+    /* If bad steps were committed, later steps of this run show what checking only the last tower does. */
+    bool committed = !seen && index + 1 < run->steps && run_argument(run, "nan-check", check, sizeof check) &&
+                     (!strcmp(check, "last") || !strcmp(check, "off"));
+    *measured = seen || committed;
     if (seen) return 0;
     if (!*measured) return bad->gradient ? 1 : -1;
     for (int64_t i = index + 1; i < run->steps; i++)

@@ -39,7 +39,7 @@ static Status ranks_make(const Run *runs, int count, RankedRun *ranks, int64_t *
     for (int i = 0; i < count; i++) {
         RunDifference d;
         TRY(run_difference(&runs[0], &runs[i], &d));
-        ranks[i] = (RankedRun){&runs[i], i + 1, .kid = d.kid.b};
+        ranks[i] = (RankedRun){.run = &runs[i], .number = i + 1, .kid = d.kid.b};
         kids &= isfinite(d.kid.b) && !d.other_features;
         TRY(run_difference(&runs[i], &runs[i], &d));
         ranks[i].accuracy = d.accuracy.a;

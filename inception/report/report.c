@@ -28,8 +28,8 @@ static void title_write(const Page *page)
 {
     FILE *to = page->to;
     const json_t *e = page->environment;
-    const char *model = environment_word(e, "model"), *data = environment_word(e, "data"),
-               *started = environment_word(e, "started"), *backend = environment_word(e, "backend");
+    const char *model = json_word_or_empty(e, "model"), *data = json_word_or_empty(e, "data"),
+               *started = json_word_or_empty(e, "started"), *backend = json_word_or_empty(e, "backend");
     svg_printf(to, "<header><p class=\"eyebrow\">Training run</p><h1>%s%s%s</h1><p>%s",
                *model ? model : page->run->name, *data ? " on " : "", data, page->run->name);
     if (strlen(started) > 16) /* "2016-07-23T14:05:06..." */
@@ -222,7 +222,7 @@ static void weights_text(const Page *page, const json_t *weights, char *text, si
 
 static void environment_table(const Page *page)
 {
-    const char *key, *command = environment_word(page->environment, "command");
+    const char *key, *command = json_word_or_empty(page->environment, "command");
     json_t *value;
     char text[1024];
     if (*command) {

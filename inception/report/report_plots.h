@@ -1,4 +1,4 @@
-/* The plots of a run's report: each writes one <figure>, or nothing if the run has no data for it. */
+/* The plots of a run's report: each figure_* writes one <figure>, or nothing if the run has no data for it. */
 #pragma once
 
 #include "inception/report/figure.h"

@@ -39,12 +39,6 @@ static bool has_file(const char *run, const char *name)
     return path_join(path, run, name) == OK && access(path, F_OK) == 0;
 }
 
-const char *environment_word(const json_t *environment, const char *key)
-{
-    const char *text = json_word(environment, key);
-    return text ? text : "";
-}
-
 /* Its first line. */
 static void word_copy(const json_t *root, const char *key, char *to, size_t bytes)
 {
@@ -192,7 +186,7 @@ static int in_order(const void *a, const void *b, void *order)
     case RUNS_BY_NAME: found = strcmp(x->name, y->name); break;
     case RUNS_BY_MODEL: found = strcmp(x->model, y->model); break;
     case RUNS_BY_STATE: found = strcmp(x->state, y->state); break;
-    case RUNS_BY_SCORE:
+    case RUNS_BY_SCORE: /* the better first */
         found = run_scores_better(y->kind, y->score, x->kind, x->score) -
                 run_scores_better(x->kind, x->score, y->kind, y->score);
         break;

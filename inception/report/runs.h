@@ -32,8 +32,6 @@ typedef struct RunRow {
 /* `run`: NULL if its records could not be read. `name`: what to call it. */
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row);
 bool is_run(const char *path); /* a folder with records */
-/* A text of env.json; "" if it is not there. */
-const char *environment_word(const json_t *environment, const char *key);
 
 /* Lists `folder` if it is a run, else the runs directly in it, in this order (best score and longest time first). A run
  * whose records cannot be read is a row that says why. Errors: ERR_ARG if the folder cannot be read or has no run. */

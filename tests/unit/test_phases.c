@@ -7,6 +7,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/tower_run.h"
 #include "tests/support/unit.h"
+#include "towers/data/loading/shuffle.h"
 #include "towers/files/files.h"
 #include "towers/graph/layers.h"
 #include "towers/store/safetensors.h"

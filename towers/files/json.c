@@ -40,6 +40,12 @@ const char *json_word(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
+const char *json_word_or_empty(const json_t *object, const char *key)
+{
+    const char *text = json_word(object, key);
+    return text ? text : "";
+}
+
 int64_t json_whole(const json_t *object, const char *key)
 {
     return json_integer_value(json_object_get(object, key));

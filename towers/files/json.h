@@ -12,6 +12,7 @@ json_t *json_counts(const int64_t *values, int64_t count); /* a list of them; ow
 
 /* The text, and the integer, that an object has under a key; NULL, and 0, if it has none. Borrowed. */
 const char *json_word(const json_t *object, const char *key);
+const char *json_word_or_empty(const json_t *object, const char *key); /* "" if it has none */
 int64_t json_whole(const json_t *object, const char *key);
 
 /* Print `root`, which this function owns, as a line (flags: JSON_COMPACT, JSON_INDENT), as all commands do with --json.

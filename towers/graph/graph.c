@@ -12,12 +12,12 @@ static void (*const shape_rules[OP_COUNT])(ShapeCall *) = {
 static const Value none = {0};
 static const int64_t count_limit = (int64_t)1 << 40; /* elements of one value: far above any memory */
 
-/* ---- names */
-
 uint32_t graph_next_stream(Graph *g)
 {
     return ++g->streams;
 }
+
+/* ---- names */
 
 void graph_scope(Graph *g, const char *scope)
 {

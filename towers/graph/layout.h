@@ -5,6 +5,7 @@
 
 #include "towers/graph/graph.h"
 
+/* The memory of a plan. The layout orders the first four; plan.h places the rest. */
 typedef enum Arena {
     ARENA_PARAM = 0, /* f32 master weights */
     ARENA_GRAD,      /* f32, layout of PARAM, trained parameters only */

@@ -1,4 +1,4 @@
-/* Internals of a Graph, for the files of this folder that append to it or rewrite it (graph.c, rules.c, grad.c, pass_*.c).
+/* Internals of a Graph (list.c), for the files of this folder that append to it, rewrite it or fail it.
  *
  * Values are numbered from 1; values[0] stands for "none". Names are owned by the graph and never move, so they may be
  * shared between ops, values and a rewritten list. Pointers into `ops` and `values` are valid until the next append. */

@@ -3,7 +3,7 @@
  * a PAD. */
 #include "towers/graph/rules.h"
 
-/* The gradient is an op of dy alone, with the shape of the operand. */
+/* The gradient is an op of dy alone, with the shape of the operand: grad_reshape, grad_sum_to, grad_spread_to, grad_channel_sum, grad_channel_spread. */
 #define GRADIENT_OF_DY(name, KIND)                                                                                     \
     void grad_##name(GradCall *c)                                                                                      \
     {                                                                                                                  \

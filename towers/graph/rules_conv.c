@@ -105,7 +105,8 @@ static void give(GradCall *c, int i, OpKind kind, const char *name, Value a, Val
 {
     if (!grad_wanted(c, i)) return;
     bool conv = kind == OP_CONV || kind == OP_CONV_DX || kind == OP_CONV_DW;
-    OpAttr attr = {.conv.window = c->op.attr.conv.window}; /* without the ReLU */
+    OpAttr attr = {0};
+    if (conv) attr.conv.window = c->op.attr.conv.window; /* without the ReLU */
     Shape shape = grad_shape(c, i);
     Value acc = kind == OP_CONV_DX && window_is_point(&attr.conv.window) ? grad_take(c, i) : (Value){0};
     grad_give(c, i, grad_op(c, kind, name, OPERANDS(a, b, acc), conv ? &attr : NULL, &shape));

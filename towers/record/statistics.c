@@ -99,7 +99,8 @@ double series_median(double *x, int64_t count)
 
 Scatter series_scatter(double *x, int64_t count)
 {
-    double square = deviation_sum(x, count, series_mean(x, count), 0), middle = series_median(x, count);
+    double square = deviation_sum(x, count, series_mean(x, count), 0);
+    double middle = series_median(x, count); /* sorts x */
     for (int64_t i = 0; i < count; i++) x[i] = fabs(x[i] - middle);
     return (Scatter){sqrt(square) / (double)count, 1.4826 * series_median(x, count)};
 }

@@ -187,6 +187,8 @@ static void program_bind(const Replica *r, Plan *plan, float *state)
     plan_bind(plan, ARENA_STAT, r->stat[0]);
 }
 
+/* ---- copies and values */
+
 Status replica_download(Replica *r, void *host, const void *from, size_t bytes)
 {
     TRY(r->device.backend->download(&r->device, host, from, bytes));

@@ -160,7 +160,7 @@ static Status push_items(Machine *m, PickleKind kind, const uint32_t *items, int
 
 static Status push_tuple(Machine *m, int32_t first, int32_t count)
 {
-    return push_items(m, PICKLE_TUPLE, m->stack + first, count, "a tuple");
+    return push_items(m, PICKLE_TUPLE, count ? m->stack + first : NULL, count, "a tuple");
 }
 
 static Status push_top_tuple(Machine *m, int32_t count)
