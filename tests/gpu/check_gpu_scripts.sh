@@ -230,11 +230,10 @@ grep -q 'at 210 images/s in bf16 (batch 256), 1.5 times what PyTorch 2.1 trains 
 # A layout in which PyTorch itself is wrong is no measure of its rounding.
 python3 - "$source/scripts" >"$work/rows" <<'PY' || fail "the rows of a network"
 import sys, types
-import numpy
 sys.path.insert(0, sys.argv[1])
 sys.modules["fidelity"] = types.SimpleNamespace(error=lambda have, wanted: float(abs(have - wanted)), vanishing=lambda double: set())
 import gpu_check
-double = {f"grad.{k}": numpy.float64(1) for k in range(4)}
+double = {f"grad.{k}": 1.0 for k in range(4)}
 near, far = ({name: value + distance for name, value in double.items()} for distance in (1e-5, 0.5))
 groups = [("gradients", "grad."), ("logits", "logits")]
 for title, ours, theirs in (("both near", near, near), ("one wrong", near, far), ("ours wrong", far, far)):
