@@ -13,7 +13,8 @@ typedef struct ActivationRanges {
     int64_t images;        /* at most RANGE_IMAGES */
 } ActivationRanges;
 
-/* The caller closes the classifier and frees the range, after an error too. The training data are those of the run or of --data-path. `program`: of the weights in the file `path`, in f32; it becomes
- * the job's. Errors: those of opening data; ERR_NUMERIC naming a layer with a value that is not finite. */
+/* The training data are those of the run or of --data-path. `program`: of the weights in the file `path`, in f32; it becomes
+ * the job's. The caller closes the classifier and frees the range, after an error too. Errors: those of opening data;
+ * ERR_NUMERIC naming a layer with a value that is not finite. */
 NODISCARD Status activation_ranges_measure(Options *options, JobFiles *files, const ProgramConfig *program,
                                            const char *path, ActivationRanges *made);

@@ -342,7 +342,8 @@ static Status towers_fill(const Options *o, JobFiles *files)
 
 /* ---- the learning rate */
 
-/* The pieces of --lr-schedule, and checks: contradictory rates are errors; a recipe's warm-up that is longer than the run only gives a warning. */
+/* The pieces of --lr-schedule, and checks: contradictory rates are errors; a recipe's warm-up that is longer than the run
+ * only gives a warning. */
 static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedule)
 {
     bool pieces = o->sched == SCHEDULE_PIECEWISE;
