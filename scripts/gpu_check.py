@@ -254,9 +254,9 @@ def layouts_wrong(groups, singles, double):
     """Of each group the layouts in which PyTorch's f32 is ten times as far from float64 as in the other: {group: {layout: error}}."""
     import fidelity
 
-    found = {}
+    found, nothing = {}, fidelity.vanishing(double)
     for label, prefix in groups:
-        names = [n for n in double if n.startswith(prefix) and n not in fidelity.vanishing(double)]
+        names = [n for n in double if n.startswith(prefix) and n not in nothing]
         medians = {layout: statistics.median(fidelity.error(run[n], double[n]) for n in names) for layout, run in zip(LAYOUTS, singles) if names}
         found[label] = {layout: float(f"{error:.2e}") for layout, error in medians.items() if error > 10 * min(medians.values()) + 1e-3}
     return found

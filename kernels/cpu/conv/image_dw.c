@@ -20,8 +20,9 @@ typedef struct ImageDw {
     Window window;
     Shape x, y;                   /* x: padded */
     int32_t terms, groups, parts; /* groups: of nine terms, the last one filled up */
+    int threads;
     bool pads;
-    size_t sums_floats, padded_floats; /* of a part */
+    size_t sums_floats, padded_floats; /* of a part; of a thread */
 } ImageDw;
 
 static const char *image_dw_takes(const Device *device, const ConvProblem *p)
@@ -40,7 +41,6 @@ static const char *image_dw_takes(const Device *device, const ConvProblem *p)
 
 static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
 {
-    (void)device;
     const Window *v = &p->window;
     ImageDw *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
@@ -51,6 +51,7 @@ static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
     state->terms = v->kh * v->kw * p->x->shape.c;
     state->groups = (state->terms + TERMS - 1) / TERMS;
     state->parts = (int32_t)smaller(PARTS_MAX, p->x->shape.n);
+    state->threads = cpu_threads(device);
     state->sums_floats = (size_t)state->groups * TERMS * (size_t)p->y->shape.c;
     state->padded_floats = state->pads ? align_up((size_t)(shape_count(state->x) / state->x.n), 16) : 0;
     *made = state;
@@ -60,7 +61,8 @@ static Status image_dw_create(Device *device, const ConvProblem *p, void **made)
 static size_t image_dw_workspace(const void *made)
 {
     const ImageDw *state = made;
-    return (size_t)state->parts * (state->sums_floats + state->padded_floats) * sizeof(float);
+    size_t sums = (size_t)state->parts * state->sums_floats, padded = (size_t)state->threads * state->padded_floats;
+    return (sums + padded) * sizeof(float);
 }
 
 /* One image, with zeros around it. */
@@ -120,7 +122,7 @@ typedef struct ImageDwRun {
 
 static float *part_sums(const ImageDwRun *run, int64_t part)
 {
-    return (float *)run->call->workspace + (size_t)part * (run->state->sums_floats + run->state->padded_floats);
+    return (float *)run->call->workspace + (size_t)part * run->state->sums_floats;
 }
 
 static void parts_chunk(void *context, int64_t first, int64_t end)
@@ -129,8 +131,9 @@ static void parts_chunk(void *context, int64_t first, int64_t end)
     const ImageDw *state = run->state;
     const Tensor *x = &run->call->in[0], *dy = &run->call->in[1];
     int64_t pixels = shape_count(x->shape) / x->shape.n, sent = (int64_t)state->y.h * state->y.w * dy->pitch;
+    float *padded = part_sums(run, state->parts) + (size_t)team_member() * state->padded_floats; /* behind all sums */
     for (int64_t part = first; part < end; part++) {
-        float *sums = part_sums(run, part), *padded = sums + state->sums_floats;
+        float *sums = part_sums(run, part);
         memset(sums, 0, state->sums_floats * sizeof *sums);
         for (int64_t n = x->shape.n * part / state->parts; n < x->shape.n * (part + 1) / state->parts; n++) {
             const float *image = (const float *)x->data + n * pixels;
