@@ -23,7 +23,7 @@ typedef struct DeviceConfig {
     int threads;          /* CPU: size of the OpenMP team, >= 1 */
     int near_cores;       /* GPU: its process moves to the cores near it if it may use so many; 0: never */
     bool deterministic;   /* choose algorithms without timing them, so that unrelated runs choose the same */
-    bool winograd;        /* CPU: f32 3x3 convolutions by F(4x4, 3x3): two or three times the rounding of plain sums */
+    bool winograd;        /* CPU: f32 convolutions by F(4x4, 3x3) and F(2x2, 5x5), which round coarsely */
     bool winograd_bf16;   /* CPU: bf16 convolutions by F(2x2, 3x3) and F(4, 7) where they are faster */
     bool winograd_f32;    /* CPU: the same in f32 */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */

@@ -393,7 +393,7 @@ def driver_run(driver, case, work, passes, lr, momentum, **more):
     arguments = {
         "model": case.model, "variant": case.variant, "side": case.side, "classes": case.classes, "passes": passes,
         "lr": lr, "momentum": momentum, "smoothing": case.smoothing, "threads": THREADS,
-        "aux": int(case.aux_weight > 0), "input": f"{work}/input.safetensors", "weights": f"{work}/weights.safetensors", "output": output,
+        "aux": int(case.aux_weight > 0), "winograd": 1, "input": f"{work}/input.safetensors", "weights": f"{work}/weights.safetensors", "output": output,
     }  # fmt: skip
     arguments.update(more)
     if case.aux_weight:
@@ -586,7 +586,7 @@ def first_loss(table, driver):
         labels = random.integers(1, case.classes, (1, case.batch), dtype=np.int32)
         tensors_write(f"{work}/input.safetensors", {"pixels": pixels, "labels": labels})
         arguments = ["model=inception_v3", "variant=tf2016", "classes=1001", "smoothing=0.1", "aux_weight=0.4",
-                     "weight_decay=4e-5", "lr=0", f"threads={THREADS}", f"input={work}/input.safetensors",
+                     "weight_decay=4e-5", "lr=0", "winograd=1", f"threads={THREADS}", f"input={work}/input.safetensors",
                      f"output={work}/out.safetensors"]  # fmt: skip
         subprocess.run([driver] + arguments, check=True)
         out = tensors_read(f"{work}/out.safetensors")
@@ -724,7 +724,8 @@ deviation. All networks are treated alike, with the same seed; the rows *max poo
 float32 still chooses another pixel than its float64. Ten steps of training leave that point, so after them only the
 comparison with PyTorch's float32 counts.
 
-*Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`). LARS and LAMB, which PyTorch does not
+*Passes* are the rewrites of the op list (`--fuse-siblings`, `--pool-behind-conv`). `--winograd` is on, as these networks'
+own settings have it. LARS and LAMB, which PyTorch does not
 have, are compared with their papers' formulas by `test_optimizer`.
 
 {machine}

@@ -33,7 +33,6 @@ typedef struct OnednnSpec {
     OnednnFit fit[ONEDNN_ROLES];
     Dtype compute[ONEDNN_ROLES]; /* the dtype in which the primitive reads or writes the operand */
     Window window;               /* convolutions */
-    bool winograd;               /* by Winograd's algorithm; ERR_UNSUPPORTED if oneDNN has none (convolutions) */
     bool one_thread;             /* made for one thread and run by one */
     bool relu;                   /* of the output, at last; NaN stays NaN (forward, matmul) */
     bool keeps_w;                /* keep converted weights from run to run, until onednn_renew */

@@ -47,20 +47,21 @@ static dnnl_status_t append_relu(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_eltwise(ops, dnnl_eltwise_relu, RELU_SLOPE, 0.0f);
 }
 
-static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
-                                   dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
-                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
+static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind, const Layout *l,
+                                   bool bias, dnnl_dims_t pads[4], const_dnnl_primitive_attr_t attr,
+                                   const_dnnl_primitive_desc_t hint)
 {
     if (kind == ONEDNN_CONV_DX)
-        return dnnl_convolution_backward_data_primitive_desc_create(
-            made, engine, alg, l[ONEDNN_X], l[ONEDNN_W], l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3], hint, attr);
+        return dnnl_convolution_backward_data_primitive_desc_create(made, engine, dnnl_convolution_direct, l[ONEDNN_X],
+                                                                    l[ONEDNN_W], l[ONEDNN_Y], pads[0], pads[1], pads[2],
+                                                                    pads[3], hint, attr);
     if (kind == ONEDNN_CONV_DW)
-        return dnnl_convolution_backward_weights_primitive_desc_create(made, engine, alg, l[ONEDNN_X], l[ONEDNN_W],
-                                                                       NULL, l[ONEDNN_Y], pads[0], pads[1], pads[2],
-                                                                       pads[3], hint, attr);
-    return dnnl_convolution_forward_primitive_desc_create(made, engine, dnnl_forward_training, alg, l[ONEDNN_X],
-                                                          l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL, l[ONEDNN_Y],
-                                                          pads[0], pads[1], pads[2], pads[3], attr);
+        return dnnl_convolution_backward_weights_primitive_desc_create(made, engine, dnnl_convolution_direct,
+                                                                       l[ONEDNN_X], l[ONEDNN_W], NULL, l[ONEDNN_Y],
+                                                                       pads[0], pads[1], pads[2], pads[3], hint, attr);
+    return dnnl_convolution_forward_primitive_desc_create(made, engine, dnnl_forward_training, dnnl_convolution_direct,
+                                                          l[ONEDNN_X], l[ONEDNN_W], bias ? l[ONEDNN_BIAS] : NULL,
+                                                          l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3], attr);
 }
 
 static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *made, dnnl_engine_t engine, const Layout *l, bool bias,
@@ -96,22 +97,24 @@ static dnnl_status_t append_relu(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, RELU_SLOPE, 0.0f);
 }
 
-static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind,
-                                   dnnl_alg_kind_t alg, const Layout *l, bool bias, dnnl_dims_t pads[4],
-                                   const_dnnl_primitive_attr_t attr, const_dnnl_primitive_desc_t hint)
+static dnnl_status_t describe_conv(dnnl_primitive_desc_t *made, dnnl_engine_t engine, OnednnKind kind, const Layout *l,
+                                   bool bias, dnnl_dims_t pads[4], const_dnnl_primitive_attr_t attr,
+                                   const_dnnl_primitive_desc_t hint)
 {
     dnnl_convolution_desc_t desc;
     dnnl_status_t code;
     if (kind == ONEDNN_CONV_DX)
-        code = dnnl_dilated_convolution_backward_data_desc_init(&desc, alg, &l[ONEDNN_X], &l[ONEDNN_W], &l[ONEDNN_Y],
-                                                                pads[0], pads[1], pads[2], pads[3]);
+        code =
+            dnnl_dilated_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &l[ONEDNN_X], &l[ONEDNN_W],
+                                                             &l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3]);
     else if (kind == ONEDNN_CONV_DW)
-        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, alg, &l[ONEDNN_X], &l[ONEDNN_W], NULL,
-                                                                   &l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3]);
+        code = dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &l[ONEDNN_X],
+                                                                   &l[ONEDNN_W], NULL, &l[ONEDNN_Y], pads[0], pads[1],
+                                                                   pads[2], pads[3]);
     else
-        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, alg, &l[ONEDNN_X], &l[ONEDNN_W],
-                                                          bias ? &l[ONEDNN_BIAS] : NULL, &l[ONEDNN_Y], pads[0], pads[1],
-                                                          pads[2], pads[3]);
+        code = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct,
+                                                          &l[ONEDNN_X], &l[ONEDNN_W], bias ? &l[ONEDNN_BIAS] : NULL,
+                                                          &l[ONEDNN_Y], pads[0], pads[1], pads[2], pads[3]);
     return code == dnnl_success ? dnnl_primitive_desc_create(made, &desc, attr, engine, hint) : code;
 }
 
@@ -248,8 +251,7 @@ Status onednn_primitive(dnnl_engine_t engine, const OnednnSpec *spec, dnnl_primi
         OnednnSpec forward = hint_of(spec);
         TRY_OUT(onednn_primitive(engine, &forward, &hint));
     }
-    dnnl_alg_kind_t alg = spec->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    TRY_DNNL_OUT(describe_conv(made, engine, spec->kind, alg, layouts, bias, pads, attr, hint));
+    TRY_DNNL_OUT(describe_conv(made, engine, spec->kind, layouts, bias, pads, attr, hint));
 out:
     if (hint) dnnl_primitive_desc_destroy(hint);
     if (attr) dnnl_primitive_attr_destroy(attr);

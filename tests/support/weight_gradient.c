@@ -122,7 +122,7 @@ static float *dw_run(const GradientKernel *kernel, const GradientCase *c, const 
                      int threads)
 {
     Window window = gradient_window(c);
-    Device device = {.config = {DEVICE_USUAL, .threads = threads}};
+    Device device = {.config = {DEVICE_USUAL, .winograd = true, .threads = threads}};
     ConvProblem problem = gradient_problem(x, dy, &window);
     const ConvImpl *impl = kernel->impl;
     OpCall call = {.kind = OP_CONV_DW, .name = c->name, .in_count = 2, .out_count = 1, .in = {*x, *dy}};

@@ -330,6 +330,44 @@ TEST(test_weights_are_kept)
     }
 }
 
+/* Six points, with as few tiles as kept weights alone allow. What is made of the weights stays until they are renewed. */
+TEST(test_transformed_weights_are_kept)
+{
+    static const Case c = {"3x3, kept weights", 4, 32, 48, 16, 16, 3, 3, 1, 1, 1};
+    device.config.winograd = true;
+    Tensor x = tensor_make((Shape){c.n, c.ic, c.h, c.w}, DTYPE_F32, 0), y = tensor_make(y_shape(&c), DTYPE_F32, 0);
+    Tensor w = tensor_make((Shape){c.oc, c.ic, c.kh, c.kw}, DTYPE_F32, 0);
+    fill_random(&x);
+    fill_random(&w);
+    OpCall call = conv_call(OP_CONV, &c, &x, &w, NULL, &y);
+    call.kept_in = 1 << 1;
+    call.renewed = true;
+    const OpKernel *kernel = device.backend->kernels[OP_CONV];
+    assert_int_equal(kernel->prepare(&device, &call), OK);
+    call.workspace = aligned_alloc(64, (call.workspace_bytes + 127) / 64 * 64);
+    assert_non_null(call.workspace);
+    double *wanted = zeros(y.shape);
+    add_terms(&c, y.shape, &x, &w, NULL, wanted);
+    for (int launch = 0; launch < 2; launch++) { /* the second has other weights, of which it is not told */
+        assert_int_equal(kernel->launch(&device, &call), OK);
+        expect_tensor(c.name, launch ? "y again" : "y", &y, wanted, 0);
+        call.renewed = false;
+        fill_random(&w);
+    }
+    call.renewed = true;
+    memset(wanted, 0, (size_t)shape_count(y.shape) * sizeof *wanted);
+    add_terms(&c, y.shape, &x, &w, NULL, wanted);
+    assert_int_equal(kernel->launch(&device, &call), OK);
+    expect_tensor(c.name, "y of new weights", &y, wanted, 0);
+    discard_call(&call);
+    free(call.workspace);
+    free(wanted);
+    free(x.data);
+    free(w.data);
+    free(y.data);
+    device.config.winograd = false;
+}
+
 TEST(test_conv_f32)
 {
     for (int i = 0; i < CASES; i++) check_case(&cases[i], DTYPE_F32);
@@ -343,11 +381,14 @@ TEST(test_conv_bf16)
 TEST(test_conv_winograd)
 {
     static const Case winograd_cases[] = {
-        {"3x3 same", 3, 32, 48, 14, 14, 3, 3, 1, 1, 1, .bias = true, .relu = true},
-        {"3x3 valid", 2, 32, 64, 13, 11, 3, 3, 1, 0, 0, .bias = true, .acc = true},
-        {"3x3 padded by 2", 1, 64, 32, 5, 7, 3, 3, 1, 2, 2, .acc = true},
+        {"3x3 same", 9, 32, 48, 14, 14, 3, 3, 1, 1, 1, .bias = true, .relu = true},
+        {"3x3 of multiples of 8, slices", 9, 40, 24, 15, 16, 3, 3, 1, 1, 1, .x_gap = 3, .y_gap = 5, .acc = true},
+        {"3x3 valid", 20, 16, 64, 13, 11, 3, 3, 1, 0, 0, .bias = true, .acc = true},
+        {"3x3 padded by 2", 36, 64, 32, 6, 6, 3, 3, 1, 2, 2, .acc = true},
+        {"5x5 of slices", 9, 16, 40, 9, 8, 5, 5, 1, 2, 2, .x_gap = 3, .y_gap = 5, .bias = true, .relu = true,
+         .acc = true},
         {"3x3 of 40 channels", 2, 40, 33, 9, 10, 3, 3, 1, 1, 1, .relu = true},
-        {"3x3 of slices", 2, 32, 32, 9, 9, 3, 3, 1, 1, 1, .x_gap = 16, .y_gap = 5, .bias = true, .acc = true},
+        {"3x3 of slices", 32, 32, 32, 7, 7, 3, 3, 1, 1, 1, .x_gap = 16, .y_gap = 5, .bias = true, .acc = true},
         {"3x3 smaller than a tile", 2, 32, 32, 3, 3, 3, 3, 1, 1, 1},
         {"3x3 stride 2", 2, 32, 32, 9, 9, 3, 3, 2, 1, 1, .bias = true},
     };

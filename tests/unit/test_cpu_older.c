@@ -9,7 +9,17 @@
 #include "kernels/cpu/conv/winograd_panels.h"
 #include "tests/support/unit.h"
 
-enum { SQUARE = 1, LINE = 2, SQUARE_DW = 4, LINE_DW = 8, WINOGRAD = 15, PRODUCTS_F32 = 16, NEWER = 32, IMAGE_DW = 64 };
+enum {
+    SQUARE = 1,
+    LINE = 2,
+    SQUARE_DW = 4,
+    LINE_DW = 8,
+    WINOGRAD = 15,
+    PRODUCTS_F32 = 16,
+    NEWER = 32,
+    IMAGE_DW = 64,
+    SIX = 128
+};
 
 /* Which of our own implementations take a problem that is made for them. */
 static int takers(Dtype dtype)
@@ -28,6 +38,14 @@ static int takers(Dtype dtype)
     taken |= conv_wgrad_f32.takes(&device, &large) ? 0 : PRODUCTS_F32;
     const Tensor image = {.shape = {.n = 8, .c = 3, .h = 20, .w = 20}, .dtype = dtype, .pitch = 3};
     ConvProblem first = {.kind = OP_CONV_DW, .x = &image, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}};
+    const Device asked = {.config = {DEVICE_USUAL, .winograd = true, .threads = 1}};
+    const Tensor many = {.shape = {.n = 8, .c = 64, .h = 20, .w = 20}, .dtype = dtype, .pitch = 64};
+    ConvProblem three = {.kind = OP_CONV, .x = &many, .y = &many, .window = {3, 3, 1, 1, 1, 1, false}}, five = three;
+    five.window = (Window){5, 5, 1, 1, 2, 2, false};
+    int six = !conv_winograd_4x4.takes(&asked, &three) + !conv_winograd_5x5.takes(&asked, &five);
+    three.kind = five.kind = OP_CONV_DW;
+    six += !conv_winograd_dw_4x4.takes(&asked, &three) + !conv_winograd_dw_5x5.takes(&asked, &five);
+    taken |= six == 4 ? SIX : six; /* all of them or none */
     taken |= conv_image_dw.takes(&device, &first) ? 0 : IMAGE_DW;
     bool newer = !conv_wgrad_amx.takes(&device, &square) || !conv_wgrad_avx512.takes(&device, &square);
     return taken | (newer ? NEWER : 0);
@@ -70,7 +88,7 @@ TEST(test_without_avx512)
         skip();
     }
     expect("AVX2", code_is_for_avx2, true);
-    expect("AVX2", f32_takers, WINOGRAD | PRODUCTS_F32 | IMAGE_DW);
+    expect("AVX2", f32_takers, WINOGRAD | SIX | PRODUCTS_F32 | IMAGE_DW);
     expect("AVX2", bf16_takers, 0);
 }
 

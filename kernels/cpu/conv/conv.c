@@ -3,21 +3,22 @@
  * Each list is ordered best first, by measurement; the first implementation that takes the problem runs it. oneDNN is
  * last and takes everything. All of them accept slices (pitch > c). */
 #include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/onednn_isa.h"
 
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
-    &conv_winograd,   &conv_winograd_line, &conv_positions,
+    &conv_winograd_4x4, &conv_winograd_5x5, &conv_winograd, &conv_winograd_line,
+    &conv_positions,
 #endif
-    &conv_columns_dx, &conv_phases_dx,     &conv_onednn,    NULL,
+    &conv_columns_dx,   &conv_phases_dx,    &conv_onednn,   NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #if defined(__x86_64__)
-    &conv_winograd_dw, &conv_winograd_line_dw,
-    &conv_wgrad_amx,   &conv_wgrad_avx512,
-    &conv_wgrad_f32,   &conv_image_dw,
+    &conv_winograd_dw_4x4, &conv_winograd_dw_5x5,
+    &conv_winograd_dw,     &conv_winograd_line_dw,
+    &conv_wgrad_amx,       &conv_wgrad_avx512,
+    &conv_wgrad_f32,       &conv_image_dw,
 #endif
-    &conv_onednn_dw,   NULL,
+    &conv_onednn_dw,       NULL,
 };
 
 typedef struct ChosenConv {
@@ -54,25 +55,11 @@ static ConvProblem operands_of(const OpCall *call)
 
 /* ---- Winograd's algorithms */
 
-/* Lavin and Gray (arXiv:1509.09308): 36 products where the convolution has 144. Measured with the conversions to
- * oneDNN's layouts, that is twice as fast, but slower for few channels, where the transforms outweigh the products.
- * oneDNN has it for AVX-512 only. */
-bool conv_window_is_f43(const Device *device, const ConvProblem *p)
-{
-    enum { FEW_CHANNELS = 32 };
-    const Window *v = &p->window;
-    bool f32 = p->x->dtype == DTYPE_F32 && p->y->dtype == DTYPE_F32;
-    bool many = p->x->shape.c >= FEW_CHANNELS && p->y->shape.c >= FEW_CHANNELS;
-    return device->config.winograd && onednn_has_avx512() && f32 && many && v->kh == 3 && v->kw == 3 &&
-           v->stride_h == 1 && v->stride_w == 1;
-}
-
 const char *conv_winograd_off(const Device *device, const ConvProblem *p)
 {
     bool bf16 = p->x->dtype == DTYPE_BF16;
     if (bf16 && !device->config.winograd_bf16) return "off (--no-winograd-bf16)";
     if (!bf16 && !device->config.winograd_f32) return "off (--no-winograd-f32)";
-    if (!bf16 && conv_window_is_f43(device, p)) return "--winograd asks for F(4x4, 3x3)";
     if (p->y->dtype != DTYPE_F32 && (p->bias || p->relu))
         return "oneDNN adds bias and ReLU before it rounds to 16 bits";
     return NULL;

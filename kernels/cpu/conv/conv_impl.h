@@ -33,16 +33,14 @@ typedef struct ConvImpl {
     bool adds_relu;      /* run ends with the ReLU, after the bias; otherwise the caller applies it */
 } ConvImpl;
 
-extern const ConvImpl conv_winograd, conv_winograd_line, conv_positions, conv_onednn; /* CONV and CONV_DX */
-extern const ConvImpl conv_columns_dx, conv_phases_dx;                                /* CONV_DX */
-extern const ConvImpl conv_winograd_dw, conv_winograd_line_dw, conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32,
-    conv_image_dw, conv_onednn_dw; /* CONV_DW */
+extern const ConvImpl conv_winograd, conv_winograd_4x4, conv_winograd_5x5, conv_winograd_line, conv_positions,
+    conv_onednn;                                       /* CONV and CONV_DX */
+extern const ConvImpl conv_columns_dx, conv_phases_dx; /* CONV_DX */
+extern const ConvImpl conv_winograd_dw, conv_winograd_dw_4x4, conv_winograd_dw_5x5, conv_winograd_line_dw,
+    conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32, conv_image_dw, conv_onednn_dw; /* CONV_DW */
 
 /* Operand k of a call, NULL if it is absent. */
 const Tensor *conv_optional(const OpCall *call, int k);
-
-/* Whether --winograd asks for oneDNN's F(4x4, 3x3) here, which then comes before our own algorithms. */
-bool conv_window_is_f43(const Device *device, const ConvProblem *problem);
 
 /* Why settings forbid our own Winograd algorithms; NULL if they do not. */
 const char *conv_winograd_off(const Device *device, const ConvProblem *problem);

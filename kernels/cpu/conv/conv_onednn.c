@@ -12,11 +12,10 @@ typedef Status Offer(OnednnChoice *choice, Device *device, const ConvProblem *p,
 
 struct Candidate {
     const char *name;
-    bool (*fits)(const Device *device, const ConvProblem *problem);
+    bool (*fits)(const ConvProblem *problem);
     Offer *offer;
     OnednnFit fit; /* of x and y, to offer_convolution */
     bool f32;      /* likewise: it computes in f32 whatever the tensors are */
-    bool winograd; /* likewise; oneDNN has no ReLU for it that keeps NaN */
     bool sums;     /* acc may be part of the task */
     bool rotates;  /* the task reads rotated weights */
 };
@@ -108,11 +107,7 @@ static Status offer_convolution(OnednnChoice *choice, Device *device, const Conv
                                                    [ONEDNN_CONV_DW] = {0, FROM_OUT, 1, FROM_NOTHING}};
     OnednnKind kind = kinds[p->kind];
     Dtype dtype = c->f32 ? DTYPE_F32 : native(p);
-    OnednnSpec spec = {.kind = kind,
-                       .window = p->window,
-                       .winograd = c->winograd,
-                       .relu = p->relu && !c->winograd,
-                       .keeps_w = p->keeps_w};
+    OnednnSpec spec = {.kind = kind, .window = p->window, .relu = p->relu, .keeps_w = p->keeps_w};
     spec.held[ONEDNN_X] = view_of(p->x);
     spec.held[ONEDNN_W] = view_of(p->w);
     spec.held[ONEDNN_Y] = view_of(p->y);
@@ -128,52 +123,37 @@ static Status offer_convolution(OnednnChoice *choice, Device *device, const Conv
 
 /* ---- candidates */
 
-/* A window that is the whole image is a product, which is faster. A weight gradient is computed in parts, each of which
- * transforms its sums back: with 32 to 256 tiles in a part a direct convolution takes 0.75 to 0.95 of the time, with 648
- * tiles (71x71 images) 1.9 times as long. */
-static bool fits_f43(const Device *device, const ConvProblem *p)
-{
-    enum { FEW_TILES = 512 };
-    int64_t tiles = (int64_t)p->y->shape.n * ((p->y->shape.h + 3) / 4) * ((p->y->shape.w + 3) / 4);
-    return conv_window_is_f43(device, p) && !window_is_image(p) && (p->kind != OP_CONV_DW || tiles >= FEW_TILES);
-}
-
 /* Packed 1x1 weight gradients are up to twice as fast as convolutions. */
-static bool fits_product(const Device *device, const ConvProblem *p)
+static bool fits_product(const ConvProblem *p)
 {
-    (void)device;
     return (window_is_point(&p->window) && (p->kind != OP_CONV_DW || !p->packed)) || window_is_image(p);
 }
 
-static bool fits_rotated(const Device *device, const ConvProblem *p)
+static bool fits_rotated(const ConvProblem *p)
 {
-    return window_rotates(p) && !fits_product(device, p);
+    return window_rotates(p) && !fits_product(p);
 }
 
 /* Weight gradients of a column in f32: NHWC costs 1.4 times as much there, more than the conversions. */
-static bool fits_column(const Device *device, const ConvProblem *p)
+static bool fits_column(const ConvProblem *p)
 {
-    (void)device;
     return p->kind == OP_CONV_DW && p->window.kw == 1 && p->window.kh > 1 && native(p) == DTYPE_F32;
 }
 
 /* If windows leave pixels between them, oneDNN 2.6.3 with AMX sometimes computes a wrong result in bf16. */
-static bool fits_native(const Device *device, const ConvProblem *p)
+static bool fits_native(const ConvProblem *p)
 {
-    (void)device;
     const Window *v = &p->window;
     bool leaps = (v->stride_h > v->kh || v->stride_w > v->kw) && (v->kh > 1 || v->kw > 1);
     return !(leaps && native(p) == DTYPE_BF16 && onednn_has_amx());
 }
 
-static bool fits_16_bits(const Device *device, const ConvProblem *p)
+static bool fits_16_bits(const ConvProblem *p)
 {
-    (void)device;
     return native(p) != DTYPE_F32;
 }
 
 static const Candidate candidates[ONEDNN_CANDIDATES] = {
-    {"F(4x4, 3x3)", fits_f43, offer_convolution, ONEDNN_ANY, .f32 = true, .winograd = true},
     {"product", fits_product, offer_product, .sums = true},
     {"rotated weights", fits_rotated, offer_rotated, .sums = true, .rotates = true},
     {"own layout", fits_column, offer_convolution, ONEDNN_ANY},
@@ -203,11 +183,10 @@ Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *p
     OnednnChoice *choice = &conv->choice;
     for (int k = 0; k < ONEDNN_CANDIDATES && !choice->task; k++) {
         bool wrong = choice->wrong, reference = choice->reference;
-        if (!candidates[k].fits(device, p)) continue;
+        if (!candidates[k].fits(p)) continue;
         choice->wrong = false;
         TRY(candidate_offer(conv, device, p, &candidates[k]));
         conv->taken = k;
-        conv->relus = !candidates[k].winograd;
         conv->declined[k] = choice->wrong                     ? "oneDNN computes it wrongly"
                             : choice->reference && !reference ? "oneDNN has only slow reference code"
                                                               : "oneDNN has no code";
@@ -327,6 +306,7 @@ static void rotate_weights(const Tensor *w, float *rotated)
 
 static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
 {
+    (void)device;
     const DataConv *state = made;
     OpCall bound = *call;
     const Tensor *out = &call->out[0], *acc = &call->in[2];
@@ -338,7 +318,6 @@ static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
     if (state->conv.sums && acc->data != out->data) copy_pixels(out, acc);
     TRY(choice_run(&state->conv.choice, &bound, result));
     if (state->adds) add_pixels(out, result, acc);
-    cpu_bias_relu(device, out, NULL, call->kind == OP_CONV && call->attr.conv.relu && !state->conv.relus);
     return OK;
 }
 

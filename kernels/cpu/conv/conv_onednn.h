@@ -5,7 +5,7 @@
 #include "kernels/cpu/conv/conv_impl.h"
 
 enum {
-    ONEDNN_CANDIDATES = 8,
+    ONEDNN_CANDIDATES = 7,
     IMAGE_CHANNELS = 16 /* fewer channels are those of an image, whose gradient no training asks for */
 };
 
@@ -13,7 +13,6 @@ typedef struct OnednnConv {
     OnednnChoice choice; /* .one_thread is set by the caller, the rest by onednn_conv_choose; choice_free frees it */
     int taken;           /* candidate */
     bool sums;           /* the task adds to what dx holds */
-    bool relus;          /* the task includes the ReLU of the call */
     bool rotates;        /* the task is a forward convolution with rotated weights */
     const char *declined[ONEDNN_CANDIDATES]; /* why a candidate was passed over; NULL: it is for other windows */
 } OnednnConv;

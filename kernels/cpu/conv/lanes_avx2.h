@@ -23,6 +23,12 @@ TILE_INLINE Vector vector_relu(Vector a)
     return _mm256_max_ps(_mm256_setzero_ps(), a);
 }
 
+/* a + factor b, rounded once */
+TILE_INLINE Vector add_times(Vector a, Vector b, float factor)
+{
+    return _mm256_fmadd_ps(b, _mm256_set1_ps(factor), a);
+}
+
 TILE_INLINE Vector floats_load(const float *from)
 {
     return _mm256_loadu_ps(from);

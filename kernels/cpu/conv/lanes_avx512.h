@@ -24,6 +24,12 @@ TILE_INLINE Vector vector_relu(Vector a)
     return _mm512_max_ps(_mm512_setzero_ps(), a);
 }
 
+/* a + factor b, rounded once */
+TILE_INLINE Vector add_times(Vector a, Vector b, float factor)
+{
+    return _mm512_fmadd_ps(b, _mm512_set1_ps(factor), a);
+}
+
 TILE_INLINE Vector floats_load(const float *from)
 {
     return _mm512_loadu_ps(from);

@@ -1,17 +1,12 @@
-/* F(2x2, 3x3) as winograd.c plans it and winograd_code.h computes it. */
+/* F(2x2, 3x3), F(4x4, 3x3) and F(2x2, 5x5) as winograd.c plans them and winograd_code.h computes them. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_panels.h"
 
-enum {
-    SIDE = 4, /* of the 4x4 pixels that a tile reads, and of its points */
-    POINTS = SIDE * SIDE,
-    MOST = POINTS,
-    TAPS = 9,
-    BLOCK = 16 /* tiles that one thread computes at a time */
-};
+enum { BLOCK = 16 /* tiles that one thread computes at a time */ };
 
-extern const WinogradCode winograd_avx512, winograd_avx2;
+extern const WinogradCode winograd_2x2_avx512, winograd_4x4_avx512, winograd_5x5_avx512;
+extern const WinogradCode winograd_2x2_avx2, winograd_4x4_avx2, winograd_5x5_avx2;
 
 typedef struct Winograd {
     WinogradPlan plan;
@@ -23,10 +18,10 @@ typedef struct Winograd {
 /* The memory of a thread: d, then m. */
 static inline size_t d_bytes(const Winograd *g)
 {
-    return (size_t)POINTS * BLOCK * (size_t)g->plan.x.c * dtype_bytes(g->plan.dtype);
+    return (size_t)g->plan.points * BLOCK * (size_t)g->plan.x.c * dtype_bytes(g->plan.dtype);
 }
 
 static inline size_t m_bytes(const Winograd *g)
 {
-    return (size_t)POINTS * BLOCK * VECTORS * (size_t)g->plan.code->lanes * sizeof(float);
+    return (size_t)g->plan.points * BLOCK * VECTORS * (size_t)g->plan.code->lanes * sizeof(float);
 }

@@ -6,5 +6,5 @@
 
 #include "kernels/cpu/conv/winograd_back.h"
 
-const WinogradBack winograd_back_avx2 = {.squares = squares_back, .line = line_back};
+const WinogradBack winograd_back_avx2 = {.squares = SQUARES_BACK, .line = line_back};
 #endif

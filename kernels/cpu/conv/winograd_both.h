@@ -1,5 +1,5 @@
-/* What F(2x2, 3x3) and F(4, 7) compute alike, for the kind of vectors whose header (lanes_*.h) was included before, and
- * with the TAPS and POINTS of the algorithm whose header was. */
+/* What convolutions by Winograd's algorithms compute alike, for the kind of vectors whose header (lanes_*.h) was included
+ * before, and with the TAPS, POINTS and OUTPUTS of the algorithm whose header was. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_tile.h"
@@ -40,7 +40,7 @@ TILE_CODE static void weights_chunk(void *context, int64_t first, int64_t end)
         BY_WORDS(run->plan->dtype, weights_square, run, i % squares * LANES, i / squares * LANES);
 }
 
-/* ---- tiles: B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}, A' = {1 1 1 0; 0 1 -1 -1} */
+/* ---- tiles of the four points of F(2, 3): B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}, A' = {1 1 1 0; 0 1 -1 -1} */
 
 TILE_INLINE void x_line(Vector a, Vector b, Vector c, Vector d, Vector to[4])
 {
@@ -68,8 +68,8 @@ static int64_t tile_at(int64_t tile, int64_t width)
 
 /* A tile's outputs; NULL where a pixel does not exist, or nothing is added. */
 typedef struct Outputs {
-    void *to[4];
-    const void *acc[4];
+    void *to[OUTPUTS];
+    const void *acc[OUTPUTS];
     const Finish *finish;
     int64_t channel; /* the first */
 } Outputs;

@@ -1,30 +1,30 @@
-/* The transforms and products of winograd.c for the kind of vectors whose header (lanes_*.h) was included before. */
+/* The transforms and products of winograd.c for the kind of vectors whose header (lanes_*.h) was included before, and for the
+ * algorithm whose header was (winograd_2x2.h, winograd_4x4.h, winograd_5x5.h). */
 #pragma once
-
-#include "kernels/cpu/conv/winograd.h"
-#include "kernels/cpu/conv/winograd_both.h"
 
 /* ---- weights: u = G w G' */
 
 TILE_INLINE void weights_transform(const Vector *w, Vector *u)
 {
-    Vector rows[3 * SIDE];
-    for (int r = 0; r < 3; r++) weights_line(w[3 * r], w[3 * r + 1], w[3 * r + 2], rows + SIDE * r, 1);
-    for (int s = 0; s < SIDE; s++) weights_line(rows[s], rows[SIDE + s], rows[2 * SIDE + s], u + s, SIDE);
+    Vector rows[KERNEL * SIDE];
+    for (int r = 0; r < KERNEL; r++) taps_line(w + KERNEL * r, 1, rows + SIDE * r, 1);
+    for (int s = 0; s < SIDE; s++) taps_line(rows + s, SIDE, u + s, SIDE);
 }
 
 /* ---- tiles of x: d = B' x B */
 
-/* `pixels`: the 4x4 of the tile. Point i goes to d + i * step. */
+/* `pixels`: the square of the tile. Point i goes to d + i * step. */
 TILE_INLINE void tile_transform(Dtype dtype, const void *const *pixels, int64_t channels, void *d, int64_t step)
 {
     for (int64_t c = 0; c < channels; c += LANES) {
-        Vector t[SIDE][SIDE], row[SIDE];
-        for (int s = 0; s < SIDE; s++) /* down the columns */
-            x_line(vector_load(dtype, pixels[s], c), vector_load(dtype, pixels[4 + s], c),
-                   vector_load(dtype, pixels[8 + s], c), vector_load(dtype, pixels[12 + s], c), t[s]);
+        Vector t[SIDE][SIDE], line[SIDE], row[SIDE];
+        for (int s = 0; s < SIDE; s++) { /* down the columns */
+            for (int r = 0; r < SIDE; r++) line[r] = vector_load(dtype, pixels[SIDE * r + s], c);
+            pixels_line(line, t[s]);
+        }
         for (int r = 0; r < SIDE; r++) { /* along the rows */
-            x_line(t[0][r], t[1][r], t[2][r], t[3][r], row);
+            for (int s = 0; s < SIDE; s++) line[s] = t[s][r];
+            pixels_line(line, row);
             for (int s = 0; s < SIDE; s++) vector_store(dtype, d, (SIDE * r + s) * step + c, row[s]);
         }
     }
@@ -38,7 +38,7 @@ typedef struct TilePlace {
 static TilePlace place_of(const Winograd *g, int64_t tile)
 {
     int64_t line = tile / g->tiles_w;
-    return (TilePlace){line / g->tiles_h, (int)(line % g->tiles_h) * 2, (int)(tile % g->tiles_w) * 2};
+    return (TilePlace){line / g->tiles_h, (int)(line % g->tiles_h) * OUT, (int)(tile % g->tiles_w) * OUT};
 }
 
 TILE_INLINE void tile_read(Dtype dtype, const WinogradRun *run, int64_t tile, void *d)
@@ -63,17 +63,15 @@ TILE_INLINE void tile_read(Dtype dtype, const WinogradRun *run, int64_t tile, vo
 TILE_INLINE void tile_back(Dtype dtype, const float *m, int64_t step, int64_t width, const Outputs *out)
 {
     for (int64_t c = 0; c < width; c += LANES) {
-        Vector t[2 * SIDE];
+        Vector t[SIDE][OUT], line[SIDE], y[OUT];
         for (int s = 0; s < SIDE; s++) {
-            Vector a = floats_load(m + s * step + c), b = floats_load(m + (SIDE + s) * step + c);
-            Vector e = floats_load(m + (2 * SIDE + s) * step + c), f = floats_load(m + (3 * SIDE + s) * step + c);
-            t[s] = back_even(a, b, e);
-            t[SIDE + s] = back_odd(b, e, f);
+            for (int r = 0; r < SIDE; r++) line[r] = floats_load(m + (SIDE * r + s) * step + c);
+            outputs_line(line, t[s]);
         }
-        for (int i = 0; i < 4; i++) {
-            const Vector *row = t + SIDE * (i / 2);
-            Vector y = i % 2 == 0 ? back_even(row[0], row[1], row[2]) : back_odd(row[1], row[2], row[3]);
-            output_store(dtype, out, i, c, y);
+        for (int r = 0; r < OUT; r++) {
+            for (int s = 0; s < SIDE; s++) line[s] = t[s][r];
+            outputs_line(line, y);
+            for (int s = 0; s < OUT; s++) output_store(dtype, out, OUT * r + s, c, y[s]);
         }
     }
 }
@@ -86,8 +84,8 @@ TILE_INLINE void tile_write(Dtype dtype, const WinogradRun *run, int64_t tile, c
     const Tensor *acc = run->acc;
     Outputs out = {.finish = &run->finish, .channel = channel};
     TilePlace at = place_of(g, tile);
-    for (int i = 0; i < 4; i++) {
-        int h = at.h + i / 2, w = at.w + i % 2;
+    for (int i = 0; i < OUTPUTS; i++) {
+        int h = at.h + i / OUT, w = at.w + i % OUT;
         int64_t pixel = (at.image * g->plan.y.h + h) * g->plan.y.w + w;
         if (h >= g->plan.y.h || w >= g->plan.y.w) continue;
         out.to[i] = vector_at(dtype, run->y, pixel * g->y_pitch + channel);

@@ -1,10 +1,11 @@
-/* Weight gradients of 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), in bf16 and in f32: dw = G' (sum over
- * tiles of (A dy A') * (B' x B)) G, point by point, with 16 products instead of 36.
+/* Weight gradients of 3x3 and 5x5 convolutions of stride 1 by Winograd's algorithms, dw = G' (sum over tiles of (A dy A') *
+ * (B' x B)) G, point by point: F(2x2, 3x3) in bf16 and in f32 with 16 products instead of 36, in f32 F(4x4, 3x3)
+ * with 36 instead of 144, too, and for 5x5 F(2x2, 5x5) with 36 instead of 100.
  *
  * Products and packing are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points
  * that of taps; packing includes the transform. Processors and the rounding of bf16 are as in winograd.c. f32 needs
- * AVX-512 or AVX2; its error is half to twice that of oneDNN's sums, depending on their order:
- * docs/decisions/0006-winograd.md. Results are equal to the bit for any number of threads.
+ * AVX-512 or AVX2; the error of F(2x2, 3x3) is half to twice that of oneDNN's sums, depending on their order, that of six
+ * points about twice as large: docs/decisions/0006-winograd.md. Results are equal to the bit for any number of threads.
  *
  * Words of x and dy are packed as [panel of channels][point][tile]; then points of panels are multiplied. Large images:
  * a block is some rows of tiles of a stack of images. Blocks are assigned to SLICES by shape alone; a thread computes
@@ -19,9 +20,7 @@
 #if defined(__x86_64__)
 enum {
     LANES = WGRAD_LANES,
-    SIDE = 4, /* of the 4x4 pixels of a tile, and of its points */
-    POINTS = SIDE * SIDE,
-    TAPS = 9,
+    SIDE_MOST = 6,       /* of the pixels of x of a tile, and of its points */
     TILES = 128,         /* of a block, about: enough for sums that outweigh reading and writing m */
     FEW_TILES = 64,      /* of small images */
     MOST_TILES = 512,    /* of all small images */
@@ -31,6 +30,9 @@ enum {
 
 typedef struct WinogradDw {
     const WinogradPack *pack;
+    WinogradSquares squares;
+    SquaresSize size;
+    int64_t points;
     Shape x, dy;
     Lines from, to; /* rows of x and dy */
     int pad_h, pad_w;
@@ -66,43 +68,37 @@ typedef struct TileRow {
     int64_t stack, row, at;
 } TileRow;
 
-/* Tiles of an image. */
-static int64_t tiles_of(const Tensor *dy)
+/* Tiles of all images, or stacks. */
+static int64_t all_tiles(const WinogradPack *pack, const Tensor *dy, int out)
 {
-    return (int64_t)((dy->shape.h + 1) / 2) * ((dy->shape.w + 1) / 2);
-}
-
-static int64_t all_tiles(const WinogradPack *pack, const Tensor *dy)
-{
-    return tiles_of(dy) * ((dy->shape.n + pack->images - 1) / pack->images);
+    return squares_tiles(dy->shape, out) * ((dy->shape.n + pack->images - 1) / pack->images);
 }
 
 /* Whether all images make one block. */
-static bool is_small(const WinogradPack *pack, const Tensor *dy)
+static bool is_small(const WinogradPack *pack, const Tensor *dy, int out)
 {
-    bool few = pack->images == 1 || tiles_of(dy) < FEW_TILES;
-    return few && all_tiles(pack, dy) <= MOST_TILES;
+    bool few = pack->images == 1 || squares_tiles(dy->shape, out) < FEW_TILES;
+    return few && all_tiles(pack, dy, out) <= MOST_TILES;
 }
 
 /* Whether images are cut into blocks: each of them, or in f32 all of them together. */
-static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy)
+static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy, const SquaresSize *size)
 {
-    int64_t sums = POINTS * (int64_t)x->shape.c * dy->shape.c;
-    return tiles_of(dy) >= FEW_TILES || (pack->images == 1 && sums <= MOST_SUMS);
+    int64_t sums = (int64_t)size->side * size->side * x->shape.c * dy->shape.c;
+    return squares_tiles(dy->shape, size->out) >= FEW_TILES || (pack->images == 1 && sums <= MOST_SUMS);
 }
 
-static const char *dw_takes(const Device *device, const ConvProblem *p)
+static const char *squares_take(const Device *device, const ConvProblem *p, WinogradSquares squares)
 {
+    const SquaresSize *size = &squares_sizes[squares];
     const Tensor *x = p->x, *dy = p->y;
-    const Window *v = &p->window;
-    if (v->kh != 3 || v->kw != 3 || v->stride_h != 1 || v->stride_w != 1 || v->pad_h >= 3 || v->pad_w >= 3)
-        return "window is not 3x3 of stride 1";
-    if (conv_winograd_off(device, p)) return conv_winograd_off(device, p);
-    const char *declines = winograd_pack_declines(x, dy);
+    const char *declines = squares_decline(device, p, squares);
+    if (!declines) declines = winograd_pack_declines(x, dy);
     if (declines) return declines;
     const WinogradPack *pack = winograd_pack_for(x);
-    if (all_tiles(pack, dy) < FEW_TILES) return "too few pixels";
-    return is_small(pack, dy) || is_large(pack, x, dy) ? NULL : "images are too small for blocks of one and too many";
+    if (all_tiles(pack, dy, size->out) < FEW_TILES) return "too few pixels";
+    bool fits = is_small(pack, dy, size->out) || is_large(pack, x, dy, size);
+    return fits ? NULL : "images are too small for blocks of one and too many";
 }
 
 static int stacks_of(const WinogradDw *g)
@@ -127,35 +123,45 @@ static int64_t block_tiles(const WinogradDw *g)
     return (int64_t)g->rows * g->tiles_w;
 }
 
-static Status dw_create(Device *device, const ConvProblem *p, void **made)
+static Status squares_create(Device *device, const ConvProblem *p, WinogradSquares squares, void **made)
 {
     const Tensor *x = p->x, *dy = p->y;
+    const WinogradPack *pack = winograd_pack_for(x);
+    const SquaresSize size = squares_sizes[squares];
     WinogradDw *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "no memory for the Winograd weight gradient of '%s'", p->call->name);
-    *g = (WinogradDw){.pack = winograd_pack_for(x),
+    *g = (WinogradDw){.pack = pack,
+                      .squares = squares,
+                      .size = size,
+                      .points = (int64_t)size.side * size.side,
                       .x = x->shape,
                       .dy = dy->shape,
                       .from = lines_of(x, false),
                       .to = lines_of(dy, false),
                       .pad_h = p->window.pad_h,
                       .pad_w = p->window.pad_w,
-                      .tiles_h = (dy->shape.h + 1) / 2,
-                      .tiles_w = (dy->shape.w + 1) / 2,
+                      .tiles_h = (dy->shape.h + size.out - 1) / size.out,
+                      .tiles_w = (dy->shape.w + size.out - 1) / size.out,
                       .threads = cpu_threads(device)};
-    if (is_small(g->pack, dy))
+    if (is_small(pack, dy, size.out))
         g->span = g->rows = stacks_of(g) * g->tiles_h;
     else
         blocks_cut(g);
     /* The rounding error of f32 grows with the length of a sum. */
-    g->chain = (int)(g->pack->images == 1 && !g->slices ? TILES : block_tiles(g));
-    g->x_panels = (x->shape.c / LANES + g->pack->products->vectors - 1) / g->pack->products->vectors;
+    g->chain = (int)(pack->images == 1 && !g->slices ? TILES : block_tiles(g));
+    g->x_panels = (x->shape.c / LANES + pack->products->vectors - 1) / pack->products->vectors;
     *made = g;
     return OK;
 }
 
+static int64_t taps_of(const WinogradDw *g)
+{
+    return (int64_t)g->size.taps * g->size.taps;
+}
+
 static size_t words_bytes(const WinogradDw *g, int channels)
 {
-    return (size_t)POINTS * (size_t)block_tiles(g) * (size_t)channels * sizeof(uint32_t);
+    return (size_t)g->points * (size_t)block_tiles(g) * (size_t)channels * sizeof(uint32_t);
 }
 
 static size_t block_bytes(const WinogradDw *g)
@@ -165,13 +171,13 @@ static size_t block_bytes(const WinogradDw *g)
 
 static int64_t m_count(const WinogradDw *g)
 {
-    return (int64_t)POINTS * g->x.c * g->dy.c;
+    return g->points * g->x.c * g->dy.c;
 }
 
 /* Floats of the sums of a panel of x and a panel of dy. */
 static int64_t part_count(const WinogradDw *g)
 {
-    return (int64_t)POINTS * LANES * g->pack->products->vectors * LANES;
+    return g->points * LANES * g->pack->products->vectors * LANES;
 }
 
 static size_t dw_workspace(const void *made)
@@ -195,21 +201,23 @@ static void x_pack(const DwBlock *block, const TileRow *row, int k, int64_t chan
 {
     const WinogradDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first;
-    int64_t top = row->row * 2 - g->pad_h;
-    PixelRow rows[SIDE];
-    for (int r = 0; r < SIDE; r++) rows[r] = lines_row(&g->from, g->pack, block->x, row->stack, top + r, channel);
-    uint32_t *to = block->x_words + first * POINTS * block->tiles + row->at * width + (channel - first);
-    g->pack->x_squares(rows, -g->pad_w, g->tiles_w, (WordsPlace){to, block->tiles * width, width});
+    int64_t top = row->row * g->size.out - g->pad_h;
+    PixelRow rows[SIDE_MOST];
+    for (int r = 0; r < g->size.side; r++)
+        rows[r] = lines_row(&g->from, g->pack, block->x, row->stack, top + r, channel);
+    uint32_t *to = block->x_words + first * g->points * block->tiles + row->at * width + (channel - first);
+    g->pack->x_squares[g->squares](rows, -g->pad_w, g->tiles_w, (WordsPlace){to, block->tiles * width, width});
 }
 
 static void dy_pack(const DwBlock *block, const TileRow *row, int64_t channel)
 {
     const WinogradDw *g = block->g;
-    PixelRow rows[2];
-    for (int r = 0; r < 2; r++) rows[r] = lines_row(&g->to, g->pack, block->dy, row->stack, row->row * 2 + r, channel);
+    PixelRow rows[SIDE_MOST];
+    for (int r = 0; r < g->size.out; r++)
+        rows[r] = lines_row(&g->to, g->pack, block->dy, row->stack, row->row * g->size.out + r, channel);
     int64_t lane = channel % LANES;
-    uint32_t *to = block->dy_words + (channel - lane) * POINTS * block->tiles + row->at * LANES + lane;
-    g->pack->dy_squares(rows, g->tiles_w, (WordsPlace){to, block->tiles * LANES, LANES});
+    uint32_t *to = block->dy_words + (channel - lane) * g->points * block->tiles + row->at * LANES + lane;
+    g->pack->dy_squares[g->squares](rows, g->tiles_w, (WordsPlace){to, block->tiles * LANES, LANES});
 }
 
 /* Row `index` of those of all stacks, as tiles `at` and following. */
@@ -230,8 +238,8 @@ static void point_multiply(const DwBlock *block, int64_t k, int64_t out, int64_t
 {
     const WinogradDw *g = block->g;
     int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first, tiles = block->tiles;
-    const uint32_t *x = block->x_words + first * POINTS * tiles + point * tiles * width;
-    const uint32_t *dy = block->dy_words + out * POINTS * tiles + point * tiles * LANES;
+    const uint32_t *x = block->x_words + first * g->points * tiles + point * tiles * width;
+    const uint32_t *dy = block->dy_words + out * g->points * tiles + point * tiles * LANES;
     for (int64_t at = 0; at < tiles; at += g->chain) {
         WgradTile tile = {.x = x + at * width,
                           .dy = dy + at * LANES,
@@ -251,9 +259,10 @@ static void point_multiply(const DwBlock *block, int64_t k, int64_t out, int64_t
 static void task_multiply(const DwBlock *block, int64_t task)
 {
     const WinogradDw *g = block->g;
-    int64_t outs = g->dy.c / LANES, out = task % outs * LANES, point = task / outs % POINTS, k = task / outs / POINTS;
-    float *to = block->m + (out * POINTS + point) * g->x.c + panel_first(g, k);
-    point_multiply(block, k, out, point, to, (int64_t)POINTS * g->x.c);
+    int64_t outs = g->dy.c / LANES, out = task % outs * LANES, point = task / outs % g->points,
+            k = task / outs / g->points;
+    float *to = block->m + (out * g->points + point) * g->x.c + panel_first(g, k);
+    point_multiply(block, k, out, point, to, g->points * g->x.c);
 }
 
 /* ---- back: dw = G' m G */
@@ -263,8 +272,8 @@ static void back_chunk(void *context, int64_t first, int64_t end)
     const DwRun *run = context;
     const WinogradDw *g = run->g;
     for (int64_t out = first; out < end; out++)
-        g->pack->back->squares(&(SquareSums){run->m + out * POINTS * g->x.c, g->slices, m_count(g)}, g->x.c,
-                               run->dw + out * TAPS * g->x.c, g->x.c);
+        g->pack->back->squares[g->squares](&(SquareSums){run->m + out * g->points * g->x.c, g->slices, m_count(g)},
+                                           g->x.c, run->dw + out * taps_of(g) * g->x.c, g->x.c);
 }
 
 /* ---- large images */
@@ -284,7 +293,7 @@ static DwBlock block_at(const DwRun *run, char *words)
 static void block_run(DwBlock *block, int64_t index)
 {
     const WinogradDw *g = block->g;
-    int64_t tasks = (int64_t)g->x_panels * POINTS * (g->dy.c / LANES);
+    int64_t tasks = (int64_t)g->x_panels * g->points * (g->dy.c / LANES);
     int64_t first = index % g->blocks * g->rows, rows = smaller(g->rows, g->span - first);
     block->tiles = rows * g->tiles_w;
     for (int64_t r = 0; r < rows; r++) row_pack(block, index / g->blocks * g->span + first + r, r * g->tiles_w);
@@ -338,11 +347,11 @@ static void parts_chunk(void *context, int64_t first, int64_t end)
     for (int64_t i = first; i < end; i++) {
         int64_t outs = g->dy.c / LANES, out = i % outs * LANES, k = i / outs;
         int64_t in = panel_first(g, k), width = panel_first(g, k + 1) - in;
-        for (int64_t point = 0; point < POINTS; point++)
-            point_multiply(&block, k, out, point, m + point * width, POINTS * width);
+        for (int64_t point = 0; point < g->points; point++)
+            point_multiply(&block, k, out, point, m + point * width, g->points * width);
         for (int64_t o = 0; o < LANES; o++)
-            g->pack->back->squares(&(SquareSums){m + o * POINTS * width, 1, 0}, width,
-                                   run->dw + (out + o) * TAPS * g->x.c + in, g->x.c);
+            g->pack->back->squares[g->squares](&(SquareSums){m + o * g->points * width, 1, 0}, width,
+                                               run->dw + (out + o) * taps_of(g) * g->x.c + in, g->x.c);
     }
 }
 
@@ -363,11 +372,57 @@ static Status dw_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
+static const char *takes_2x2(const Device *device, const ConvProblem *p)
+{
+    return squares_take(device, p, BY_2X2);
+}
+
+static Status create_2x2(Device *device, const ConvProblem *p, void **made)
+{
+    return squares_create(device, p, BY_2X2, made);
+}
+
+static const char *takes_4x4(const Device *device, const ConvProblem *p)
+{
+    return squares_take(device, p, BY_4X4);
+}
+
+static Status create_4x4(Device *device, const ConvProblem *p, void **made)
+{
+    return squares_create(device, p, BY_4X4, made);
+}
+
+static const char *takes_5x5(const Device *device, const ConvProblem *p)
+{
+    return squares_take(device, p, BY_5X5);
+}
+
+static Status create_5x5(Device *device, const ConvProblem *p, void **made)
+{
+    return squares_create(device, p, BY_5X5, made);
+}
+
 const ConvImpl conv_winograd_dw = {.name = "winograd F(2x2, 3x3)",
-                                   .takes = dw_takes,
-                                   .create = dw_create,
+                                   .takes = takes_2x2,
+                                   .create = create_2x2,
                                    .workspace = dw_workspace,
                                    .run = dw_run,
                                    .destroy = free,
                                    .product_share = 16.0f / 36};
+
+const ConvImpl conv_winograd_dw_4x4 = {.name = "winograd F(4x4, 3x3)",
+                                       .takes = takes_4x4,
+                                       .create = create_4x4,
+                                       .workspace = dw_workspace,
+                                       .run = dw_run,
+                                       .destroy = free,
+                                       .product_share = 36.0f / 144};
+
+const ConvImpl conv_winograd_dw_5x5 = {.name = "winograd F(2x2, 5x5)",
+                                       .takes = takes_5x5,
+                                       .create = create_5x5,
+                                       .workspace = dw_workspace,
+                                       .run = dw_run,
+                                       .destroy = free,
+                                       .product_share = 36.0f / 100};
 #endif

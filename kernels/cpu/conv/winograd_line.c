@@ -2,7 +2,7 @@
  *
  * F(2, 3) nested in itself with a stride of 2: output 2i + j sums taps 2k + l, i and j < 2, k and l < 3, which has two
  * places for taps 2 and 4; with the right ones empty two of the 16 products vanish:
- *     h0 h1 .          d = B' x B of x[2p + q], p and q < 4, B' and A' as in winograd_code.h, G in winograd_tile.h
+ *     h0 h1 .          d = B' x B of x[2p + q], p and q < 4, B' and A' as in winograd_both.h, G in winograd_tile.h
  *     h2 h3 h4         u = G h G'
  *     .  h5 h6         y = A' (u d) A
  * Transforms and rounding are those of F(2x2, 3x3) in winograd.c. If a line is one output longer than its tiles, that

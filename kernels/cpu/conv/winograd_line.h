@@ -5,9 +5,10 @@
 
 enum {
     TAPS = 7,
-    SIDE = 4,            /* outputs of a tile; and of the square of its inner and outer points */
-    POINTS = 14,         /* of that square, less two corners */
-    MOST = POINTS + TAPS /* and with plain taps */
+    SIDE = 4,             /* outputs of a tile; and of the square of its inner and outer points */
+    POINTS = 14,          /* of that square, less two corners */
+    MOST = POINTS + TAPS, /* and with plain taps */
+    OUTPUTS = SIDE
 };
 
 /* The lines of x or y. */

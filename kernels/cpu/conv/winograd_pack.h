@@ -1,12 +1,14 @@
 /* The factors of weight gradients by Winograd's algorithms: B' x B and A dy A' as words, in bf16 and in f32.
  *
  * A word is 32 bits: a pixel of two images in bf16, of one image in f32. Images that share words are a *stack*. The
- * transforms are written once (winograd_transforms.h) and compiled for both. Matrices are those of F(2, 3),
+ * transforms are written once (winograd_transforms.h) and compiled for both; those of six points are for f32 alone
+ * (winograd_transforms_six.h). Matrices of the others are those of F(2, 3),
  *     B' = {1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1}   A = {1 0; 1 1; 1 -1; 0 1}
  * The last row of A, and so the last column of G' (winograd_back.h), has the opposite sign in the literature. */
 #pragma once
 
 #include "kernels/cpu/conv/wgrad.h"
+#include "kernels/cpu/conv/winograd_squares.h"
 
 /* A tensor as lines of pixels: rows, or columns. */
 typedef struct Lines {
@@ -28,8 +30,8 @@ typedef struct WordsPlace {
     int64_t point, tile;
 } WordsPlace;
 
-/* The products of the 16 points of F(2x2, 3x3) for one output: m[point][channels], and those of further slices, `step`
- * floats apart. */
+/* The products of the points of squares for one output: m[point][channels], and those of further
+ * slices, `step` floats apart. */
 typedef struct SquareSums {
     const float *m;
     int slices;
@@ -44,8 +46,9 @@ typedef struct LineSums {
 
 /* From products to the taps of one output; channels are a multiple of 16. */
 typedef struct WinogradBack {
-    void (*squares)(const SquareSums *sums, int64_t channels, float *dw, int64_t tap); /* floats from tap to tap */
-    void (*line)(const LineSums *sums, int64_t channels, float *dw);                   /* `channels` from tap to tap */
+    void (*squares[SQUARES_KINDS])(const SquareSums *sums, int64_t channels, float *dw,
+                                   int64_t tap);                     /* floats from tap to tap */
+    void (*line)(const LineSums *sums, int64_t channels, float *dw); /* `channels` from tap to tap */
 } WinogradBack;
 
 extern const WinogradBack winograd_back_avx512, winograd_back_avx2;
@@ -56,9 +59,9 @@ typedef struct WinogradPack {
     int channels; /* that one call packs */
     const WgradCode *products;
     const WinogradBack *back;
-    /* F(2x2, 3x3), a row of tiles: the first begins at place `left` of its rows of x. */
-    void (*x_squares)(const PixelRow rows[4], int left, int tiles, WordsPlace to);
-    void (*dy_squares)(const PixelRow rows[2], int tiles, WordsPlace to);
+    /* A row of tiles of squares: the first begins at place `left` of its rows of x. NULL: there is no code for them. */
+    void (*x_squares[SQUARES_KINDS])(const PixelRow *rows, int left, int tiles, WordsPlace to);
+    void (*dy_squares[SQUARES_KINDS])(const PixelRow *rows, int tiles, WordsPlace to);
     /* F(4, 7), the tiles of a line. */
     void (*x_line)(const PixelRow *line, int left, int tiles, WordsPlace to);
     void (*dy_line)(const PixelRow *line, int tiles, WordsPlace to);

@@ -9,5 +9,7 @@ enum { CHANNELS = 16 };
 
 #include "kernels/cpu/conv/winograd_transforms.h"
 
-const WinogradPack winograd_pack_f32 = WINOGRAD_PACK(wgrad_f32, winograd_back_avx512);
+#include "kernels/cpu/conv/winograd_transforms_six.h"
+
+const WinogradPack winograd_pack_f32 = WINOGRAD_PACK(wgrad_f32, winograd_back_avx512, SIX_POINTS);
 #endif

@@ -7,9 +7,8 @@
 #include "kernels/cpu/vector.h"
 
 enum {
-    GROUP = 8,    /* tiles multiplied together */
-    VECTORS = 3,  /* of outputs in a panel, at most */
-    MULTIPLE = 16 /* of which channels are a multiple */
+    GROUP = 8,  /* tiles multiplied together */
+    VECTORS = 3 /* of outputs in a panel, at most */
 };
 
 /* Whether to run the code for AVX-512, not that for AVX2 (ONEDNN_MAX_CPU_ISA counts). */
@@ -17,6 +16,11 @@ static inline bool winograd_wide(void)
 {
     return onednn_has_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl");
+}
+
+static inline bool multiples_of(int count, const Tensor *x, const Tensor *y)
+{
+    return x->shape.c % count == 0 && y->shape.c % count == 0;
 }
 
 /* Why this processor or these tensors are not for Winograd's algorithms; NULL if they are. */
@@ -28,7 +32,8 @@ static inline const char *winograd_declines(const Tensor *x, const Tensor *y, in
     if (x->dtype == DTYPE_BF16 && !(onednn_has_bf16() && __builtin_cpu_supports("avx512bf16")))
         return "processor has no AVX512-BF16";
     if (x->dtype == DTYPE_BF16 && onednn_has_amx()) return "plain products by AMX are faster";
-    if (x->shape.c % MULTIPLE || y->shape.c % MULTIPLE) return "channels are not multiples of 16";
+    if (x->dtype == DTYPE_F32 && !multiples_of(8, x, y)) return "channels are not multiples of 8";
+    if (x->dtype == DTYPE_BF16 && !multiples_of(16, x, y)) return "channels are not multiples of 16";
     if (x->shape.c < few_channels || y->shape.c < few_channels) return "too few channels";
     return shape_pixels(y->shape) < few_pixels ? "too few pixels" : NULL;
 }
@@ -40,10 +45,12 @@ typedef struct WinogradCode {
     ChunkBody *outputs; /* tiles, or lines of them */
 } WinogradCode;
 
-/* The one for this processor. bf16 has code for AVX-512 alone. */
-static inline const WinogradCode *winograd_code(Dtype dtype, const WinogradCode *avx512, const WinogradCode *avx2)
+/* The one for this processor and these tensors. bf16 has code for AVX-512 alone. Channels that are no multiple of its 16
+ * lanes are computed with the 8 of AVX2, which every processor with AVX-512 has. */
+static inline const WinogradCode *winograd_code(const Tensor *x, const Tensor *y, const WinogradCode *avx512,
+                                                const WinogradCode *avx2)
 {
-    return dtype == DTYPE_BF16 || winograd_wide() ? avx512 : avx2;
+    return x->dtype == DTYPE_BF16 || (winograd_wide() && multiples_of(16, x, y)) ? avx512 : avx2;
 }
 
 /* Elements of a word, which is what one instruction multiplies: a float, or two bf16. */

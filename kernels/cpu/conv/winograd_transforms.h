@@ -40,7 +40,7 @@ WORDS_INLINE void x_column(const PixelRow rows[SIDE], int w, Pixel to[SIDE])
 }
 
 /* B' x B. Two columns of a tile are the first of the next. */
-WORDS_CODE static void x_squares_pack(const PixelRow rows[SIDE], int left, int tiles, WordsPlace place)
+WORDS_CODE static void x_squares_pack(const PixelRow *rows, int left, int tiles, WordsPlace place)
 {
     Pixel first[SIDE], second[SIDE], third[SIDE];
     uint32_t *to = place.words;
@@ -65,7 +65,7 @@ WORDS_CODE static void x_squares_pack(const PixelRow rows[SIDE], int left, int t
 }
 
 /* A dy A' */
-WORDS_CODE static void dy_squares_pack(const PixelRow rows[2], int tiles, WordsPlace place)
+WORDS_CODE static void dy_squares_pack(const PixelRow *rows, int tiles, WordsPlace place)
 {
     uint32_t *to = place.words;
     const int64_t step = place.point;
@@ -126,9 +126,10 @@ WORDS_CODE static void pixel_pack(const PixelRow *line, int at, uint32_t *to)
     words_store(to, pixel_at(line, at));
 }
 
-#define WINOGRAD_PACK(with_products, with_back)                                                                        \
+/* Behind the back: x_squares and dy_squares of six points, if there are any. */
+#define WINOGRAD_PACK(with_products, with_back, ...)                                                                   \
     {                                                                                                                  \
         .images = IMAGES, .element_bytes = ELEMENT_BYTES, .channels = CHANNELS, .products = &with_products,            \
-        .back = &with_back, .x_squares = x_squares_pack, .dy_squares = dy_squares_pack, .x_line = x_line_pack,         \
-        .dy_line = dy_line_pack, .pixel = pixel_pack                                                                   \
+        .back = &with_back, .x_squares[BY_2X2] = x_squares_pack, .dy_squares[BY_2X2] = dy_squares_pack,                \
+        .x_line = x_line_pack, .dy_line = dy_line_pack, .pixel = pixel_pack, __VA_ARGS__                               \
     }

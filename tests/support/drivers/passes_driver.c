@@ -44,7 +44,7 @@ static const Pass passes[] = {
      {USUAL},
      false},
     {"activations recomputed", "--recompute", {USUAL}, {USUAL, .recompute = true}, true},
-    {"Winograd's 3x3 convolutions", "--winograd", {USUAL}, {USUAL, .winograd = true}, false},
+    {"Winograd's algorithms of six points", "--winograd", {USUAL}, {USUAL, .winograd = true}, false},
     {"f32 without Winograd", "--no-winograd-f32", {USUAL}, {REWRITES, .winograd_bf16 = true}, false},
     {"bf16 activations", "--amp", {USUAL}, {USUAL, .bf16 = true}, false},
     {"bf16 without Winograd",
