@@ -12,7 +12,7 @@ if [ $# -lt 2 ]; then
     scripts/setup.sh build
     scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
 fi
-fast=(--winograd)
+fast=()
 grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo && fast=(--amp)
 
 exec "$towers" train inception_v3 --dataset fmnist --img-size 139 --device cpu "${fast[@]}" --towers 2 --global-batch-size 32 --max-steps "$steps" \

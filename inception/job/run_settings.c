@@ -19,12 +19,14 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-/* Whether the user gave it, or a recipe that the run got by default; not an option that is of one call only. */
+/* Whether the user gave it, or a recipe that the run got by default, or a model, whose own settings may be newer than the run; not
+ * an option that is of one call only. */
 static bool is_taken_over(const SettingLine *setting)
 {
     static const char *const givers[] = {"command line", "environment", "file", "run", "default recipe"};
-    bool negated, given = false;
+    bool negated;
     OptionId id = option_find(setting->key, &negated);
+    bool given = id == OPTION_ID_winograd;
     for (size_t i = 0; i < sizeof givers / sizeof *givers; i++)
         given |= !strncmp(setting->origin, givers[i], strlen(givers[i]));
     return given && (id == OPTION_ID_COUNT || !option_is_of_the_call(id));

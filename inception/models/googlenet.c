@@ -78,5 +78,6 @@ const Model model_googlenet = {
     .aux_weight = 0.3f,
     .mean = {0.5f, 0.5f, 0.5f},
     .std = {0.5f, 0.5f, 0.5f},
+    .defaults = "winograd: true\n",
     .build = build,
 };

@@ -119,5 +119,6 @@ const Model model_inception_resnet_v2 = {
     .dropout = 0.2f,
     .mean = {0.5f, 0.5f, 0.5f},
     .std = {0.5f, 0.5f, 0.5f},
+    .defaults = "winograd: true\n",
     .build = build,
 };

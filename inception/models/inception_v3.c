@@ -135,6 +135,7 @@ const Model model_inception_v3 = {
     .aux_weight = 0.4f,
     .mean = {0.5f, 0.5f, 0.5f},
     .std = {0.5f, 0.5f, 0.5f},
+    .defaults = "winograd: true\n",
     .variants = {{.name = "tf2016", .classes = 1001, .dropout = 0.2f},
                  {.name = "fid2015", .classes = 1008, .dropout = 0.5f}},
     .build = build,

@@ -87,7 +87,7 @@ static void build_50(Graph *g, const ModelOptions *options, Value image, ModelHe
         .name = NAME, .title = TITLE,                                                                                  \
         .paper = "He et al., \"Deep Residual Learning for Image Recognition\", arXiv:1512.03385", .side = 224,         \
         .min_side = 8, .channels = 3, .classes = 1000, .mean = {0.485f, 0.456f, 0.406f},                               \
-        .std = {0.229f, 0.224f, 0.225f}, .build = BUILD,                                                               \
+        .std = {0.229f, 0.224f, 0.225f}, .defaults = "winograd: true\n", .build = BUILD,                               \
     }
 
 const Model model_resnet18 = RESNET("resnet18", "ResNet-18", build_18);

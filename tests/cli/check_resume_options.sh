@@ -60,6 +60,17 @@ refused "then pool-behind-conv: true, now pool-behind-conv: false" --no-pool-beh
 refused "then norm-into-pool: true, now norm-into-pool: false" --no-norm-into-pool
 refused "then share-storage: true, now share-storage: false" --no-share-storage
 refused "then seed: 3, now seed: 0" --seed 0 # which is the default
+
+# A model's own setting may be newer than a run: such a run goes on as it began.
+inception() { # ARGUMENT...
+    timeout -s KILL 120 "$towers" train inception_mini --data-path "$work/small" --device cpu --threads 1 -b 8 --sched constant --quiet \
+        --output-dir "$work/runs" --experiment older "$@" >"$work/out" 2>"$work/err" </dev/null
+}
+inception --max-steps 3 --no-winograd || complain "inception_mini: $(cat "$work/err")"
+sed -i 's/^\(winograd: false *# from\) .*/\1 default/' "$work/runs/older/args.yaml"
+grep -q '^winograd: false *# from default$' "$work/runs/older/args.yaml" || complain "args.yaml: $(grep winograd "$work/runs/older/args.yaml")"
+inception --max-steps 4 --resume auto || complain "a run that is older than a setting of its model: $(cat "$work/err")"
+grep -q '^winograd: false' "$work/runs/older/args.yaml" || complain "a resumed run has taken a newer setting: $(grep winograd "$work/runs/older/args.yaml")"
 small_data "$work/fewer" 69 30
 refused "then training data: 70 samples" --data-path "$work/fewer"
 

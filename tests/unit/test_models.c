@@ -189,6 +189,32 @@ TEST(test_other_sizes)
         }
 }
 
+/* ---- kernels */
+
+static bool feeds_norm(const Graph *g, Value v)
+{
+    for (int i = 0; i < graph_op_count(g); i++)
+        if (graph_op_at(g, i)->kind == OP_BATCHNORM && graph_op_at(g, i)->in[0].id == v.id) return true;
+    return false;
+}
+
+/* Six points round coarsely: docs/decisions/0006-winograd.md. */
+TEST(test_six_points_where_batch_norms_follow)
+{
+    for (const Model *const *m = all_models; *m; m++) {
+        Program program;
+        if ((*m)->phases) continue; /* batch norms, but none in critics */
+        bool asks = (*m)->defaults && strstr((*m)->defaults, "winograd: true\n"), norms = true;
+        build((Form){(*m)->name, "", false}, 0, 0, true, &program);
+        for (int i = 0; i < program.forward_end; i++) {
+            const Op *op = graph_op_at(program.graph, i);
+            if (op->kind == OP_CONV && op->attr.conv.window.kh > 1) norms &= feeds_norm(program.graph, op->out[0]);
+        }
+        if (asks != norms) fail_msg("%s %s for --winograd", (*m)->name, asks ? "asks" : "does not ask");
+        program_destroy(&program);
+    }
+}
+
 /* ---- evaluation */
 
 /* Every weight that evaluation reads is one that training makes, and the heads at the side are gone. */
