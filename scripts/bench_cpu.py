@@ -271,14 +271,28 @@ def run_side(name, side, servers):
 # ---- the machine
 
 
+def generation_of(cpuinfo):
+    """What the vendor calls this family and model, as virtual machines often hide the product's name; "" if it is not known."""
+    found = {name: re.search(rf"^{name}\s*: (.*)$", cpuinfo, re.M) for name in ("vendor_id", "cpu family", "model")}
+    if not all(found.values()) or found["vendor_id"][1] not in ("AuthenticAMD", "GenuineIntel"):
+        return ""
+    vendor, family, model = found["vendor_id"][1], int(found["cpu family"][1]), int(found["model"][1])
+    if vendor == "AuthenticAMD":
+        zen4 = model in range(0x10, 0x20) or model in range(0x60, 0x80) or model in range(0xa0, 0xb0)
+        return {23: "Zen 2" if model >= 0x30 else "Zen", 25: "Zen 4" if zen4 else "Zen 3", 26: "Zen 5"}.get(family, "")
+    intel = {106: "Ice Lake", 143: "Sapphire Rapids", 173: "Granite Rapids", 207: "Emerald Rapids"}
+    return intel.get(model, "") if family == 6 else ""
+
+
 def machine(cores):
     with open("/proc/cpuinfo") as file:
-        model = re.search(r"model name\s*: (.*)", file.read())
+        cpuinfo = file.read()
+    model = re.search(r"model name\s*: (.*)", cpuinfo)
     with open("/proc/meminfo") as file:
         memory = int(file.readline().split()[1]) / 2**20
     versions = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Version}, ", "libdnnl2", "libdnnl3", "gcc"],
                               capture_output=True, text=True).stdout.strip(", ")
-    return {"cpu": model.group(1) if model else platform.machine(), "cores": cores, "memory_gib": round(memory, 1),
+    return {"cpu": model[1] if model else platform.machine(), "generation": generation_of(cpuinfo), "cores": cores, "memory_gib": round(memory, 1),
             "kernel": platform.release(), "avx512": has_avx512(), "amx": has_amx(), "isa": os.environ.get("ONEDNN_MAX_CPU_ISA"),
             "versions": f"{versions}, PyTorch {torch_name()}"}
 
@@ -290,8 +304,12 @@ def has_avx512():
 
 def kind_of(results):
     """Names the tables of a kind of processors."""
-    name = re.sub(r"\((R|TM)\)| Processor| CPU.*| @.*", "", results["machine"]["cpu"])
-    return f" on {name}{limits(results['machine'])}"
+    return f" on {cpu_of(results['machine'])}{limits(results['machine'])}"
+
+
+def cpu_of(m):
+    name = re.sub(r"\((R|TM)\)| Processor| CPU.*| @.*", "", m["cpu"])
+    return f"{name} {m['generation']}" if m.get("generation") else name
 
 
 def limits(m):
@@ -440,7 +458,7 @@ def readme_lines(results):
         lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {spread(sums[ours[0]])} | {spread(sums[peer[0]])}, {how} | "
                      f"{ours[1] / peer[1]:.1f}x | {beside} |")
     first = next(iter(cases.values()))
-    cpu = results["machine"]["cpu"] + limits(results["machine"])
+    cpu = cpu_of(results["machine"]) + limits(results["machine"])
     star = f" (`*`: fewer than {CLEAN_LEAST} runs undisturbed by other programs)" if any(STAR in line for line in lines) else ""
     return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc"
             f"{' (without only: ' + ', '.join(without) + ')' if without else ''}, and against DDP with a process for each core, on "
@@ -450,7 +468,8 @@ def readme_lines(results):
 
 def machine_text(m):
     limit = f", oneDNN's kernels and those of Towers limited to {m['isa']} by ONEDNN_MAX_CPU_ISA" if m.get("isa") else ""
-    return f"{m['cpu']}{limit}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; {m['versions']}"
+    generation = f" ({m['generation']})" if m.get("generation") else ""
+    return f"{m['cpu']}{generation}{limit}, {m['cores']} cores, {m['memory_gib']} GiB, Linux {m['kernel']}; {m['versions']}"
 
 
 def tables(results):
@@ -515,7 +534,8 @@ def results_open(kind):
 
 
 def profiles_measure(results, wanted, cores, keep):
-    """Measure the machine's peaks and the time of every kind of operation."""
+    """Measure the machine's peaks, each the best of all profiles, and the time of every kind of operation."""
+    peaks = {}
     for name, model, more in (("fashion_cnn", "fashion_cnn", []), ("inception_mini", "inception_mini", []),
                               ("inception_v3_16", "inception_v3", ["-b", "16"]),
                               ("inception_v3_16_bf16", "inception_v3", ["-b", "16", "--amp", "--amp-dtype", "bf16"]),
@@ -525,10 +545,11 @@ def profiles_measure(results, wanted, cores, keep):
         command, text, peak = profile_text(model, cores, *more)
         kind = "bf16" if "bf16" in more else "f32"
         if peak:
-            known = results["peaks"].get(kind, [0, 0])
-            results["peaks"][kind] = [max(known[0], peak[0]), max(known[1], peak[1])]
+            known = peaks.get(kind, [0, 0])
+            peaks[kind] = [max(known[0], peak[0]), max(known[1], peak[1])]
         if keep and text:
             results["profiles"][name] = {"command": command, "text": text}
+    results["peaks"].update(peaks)
 
 
 def case_open(results, name, spec, options):
