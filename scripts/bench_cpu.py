@@ -61,8 +61,9 @@ def library(name):
 
 
 def train_side(model, batch, towers, threads, steps):
+    """An epoch of training from its first step on; like the other sides, without an evaluation."""
     command = [TOWERS, "train", model, "--device", "cpu", "--towers", towers, "--threads", threads, "--global-batch-size", batch,
-               "--epochs", 1, "--quiet", "--output-dir", "{work}", "--experiment", "run"]
+               "--epochs", 1, "--eval-interval", 0, "--quiet", "--output-dir", "{work}", "--experiment", "run"]
     if steps:
         command += ["--max-steps", steps]
     return {"command": [str(c) for c in command], "read": "epoch"}
