@@ -7,7 +7,7 @@
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
     &conv_winograd_4x4, &conv_winograd_5x5, &conv_winograd, &conv_winograd_line,
-    &conv_positions,
+    &conv_positions,    &conv_panels,
 #endif
     &conv_columns_dx,   &conv_phases_dx,    &conv_onednn,   NULL,
 };

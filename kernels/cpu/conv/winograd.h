@@ -1,12 +1,13 @@
-/* F(2x2, 3x3), F(4x4, 3x3) and F(2x2, 5x5) as winograd.c plans them and winograd_code.h computes them. */
+/* F(2x2, 3x3), F(4x4, 3x3) and F(2x2, 5x5) as winograd.c plans them, and products of single pixels as panels.c does;
+ * winograd_code.h computes them. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_panels.h"
 
 enum { BLOCK = 16 /* tiles that one thread computes at a time */ };
 
-extern const WinogradCode winograd_2x2_avx512, winograd_4x4_avx512, winograd_5x5_avx512;
-extern const WinogradCode winograd_2x2_avx2, winograd_4x4_avx2, winograd_5x5_avx2;
+extern const WinogradCode winograd_1x1_avx512, winograd_2x2_avx512, winograd_4x4_avx512, winograd_5x5_avx512;
+extern const WinogradCode winograd_1x1_avx2, winograd_2x2_avx2, winograd_4x4_avx2, winograd_5x5_avx2;
 
 typedef struct Winograd {
     WinogradPlan plan;

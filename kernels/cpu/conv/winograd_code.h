@@ -1,5 +1,5 @@
 /* The transforms and products of winograd.c for the kind of vectors whose header (lanes_*.h) was included before, and for the
- * algorithm whose header was (winograd_2x2.h, winograd_4x4.h, winograd_5x5.h). */
+ * algorithm whose header was (winograd_1x1.h, winograd_2x2.h, winograd_4x4.h, winograd_5x5.h). */
 #pragma once
 
 /* ---- weights: u = G w G' */
@@ -37,6 +37,7 @@ typedef struct TilePlace {
 
 static TilePlace place_of(const Winograd *g, int64_t tile)
 {
+    if (SIDE == 1) return (TilePlace){0, 0, (int)tile}; /* all pixels are one line */
     int64_t line = tile / g->tiles_w;
     return (TilePlace){line / g->tiles_h, (int)(line % g->tiles_h) * OUT, (int)(tile % g->tiles_w) * OUT};
 }

@@ -51,7 +51,7 @@ typedef struct DwRun {
     const WinogradDw *g;
     const void *x, *dy;
     float *m, *dw;
-    char *per_thread; /* words: of the members of the team, one after another, or of all */
+    char *per_thread; /* words: of the members of the team (slice_run), one after another, or of all */
 } DwRun;
 
 typedef struct DwBlock {
@@ -300,12 +300,13 @@ static void block_run(DwBlock *block, int64_t index)
     for (int64_t task = 0; task < tasks; task++) task_multiply(block, task);
 }
 
-/* Slice `slice`, by one thread. */
-static void slice_run(const DwRun *run, int64_t slice, int thread)
+/* Slice `slice`, by one thread. Words have a place for each thread, or for each slice if these are fewer. */
+static void slice_run(const DwRun *run, int64_t slice)
 {
     const WinogradDw *g = run->g;
+    size_t place = g->threads < g->slices ? (size_t)team_member() : (size_t)slice;
     int64_t all = (int64_t)stacks_of(g) * g->tiles_h / g->span * g->blocks, first = all * slice / g->slices;
-    DwBlock block = block_at(run, run->per_thread + (size_t)thread * block_bytes(g));
+    DwBlock block = block_at(run, run->per_thread + place * block_bytes(g));
     block.m = run->m + slice * m_count(g);
     for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
         block.add = i > first;
@@ -315,7 +316,7 @@ static void slice_run(const DwRun *run, int64_t slice, int thread)
 
 static void slices_chunk(void *context, int64_t first, int64_t end)
 {
-    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice, team_member());
+    for (int64_t slice = first; slice < end; slice++) slice_run(context, slice);
 }
 
 static void large_run(DwRun *run, const Device *device, char *workspace)

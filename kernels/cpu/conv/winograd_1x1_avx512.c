@@ -1,0 +1,12 @@
+/* winograd_1x1.h with vectors of AVX-512. */
+#include "kernels/cpu/conv/conv_impl.h"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/conv/lanes_avx512.h"
+
+#include "kernels/cpu/conv/winograd_1x1.h"
+
+#include "kernels/cpu/conv/winograd_code.h"
+
+const WinogradCode winograd_1x1_avx512 = {.lanes = LANES, .weights = weights_chunk, .outputs = tiles_chunk};
+#endif
