@@ -438,9 +438,9 @@ def readme_lines(results):
     """The table of the README: the best of each side."""
     names = [name for name in README_CASES if results["machine"].get("avx512", True) or "bf16" not in name]
     cases = {name: results["cases"][name] for name in names if name in results["cases"]}
-    versions = {(case.get("torch"), case["commit"]) for case in cases.values()}
-    if len(cases) < len(names) or len(versions) > 1 or not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
-        return None  # rows differ in commit or PyTorch version
+    if len(cases) < len(names) or len({case.get("torch") for case in cases.values()}) > 1 or \
+       not all("PyTorch eager, nhwc" in case["runs"] for case in cases.values()):
+        return None  # rows differ in PyTorch's version
     lines, without = ["| | batch | images/s | PyTorch | | DDP | |", "|---|---:|---:|---:|---:|---:|---:|"], []
     for name, case in cases.items():
         sums = summaries(case)
@@ -459,11 +459,13 @@ def readme_lines(results):
         lines.append(f"| {what}, {dtype} | {batch.split(',')[0]} | {spread(sums[ours[0]])} | {spread(sums[peer[0]])}, {how} | "
                      f"{ours[1] / peer[1]:.1f}x | {beside} |")
     first = next(iter(cases.values()))
+    commits = list(dict.fromkeys(case["commit"] for case in cases.values()))
+    at = f"commit{'s' * (len(commits) > 1)} {', '.join(commits)}"
     cpu = cpu_of(results["machine"]) + limits(results["machine"])
     star = f" (`*`: fewer than {CLEAN_LEAST} runs undisturbed by other programs)" if any(STAR in line for line in lines) else ""
     return [f"Against PyTorch {first['torch']}, its best of eager and `torch.compile`, of two memory layouts, with and without jemalloc"
             f"{' (without only: ' + ', '.join(without) + ')' if without else ''}, and against DDP with a process for each core, on "
-            f"{results['machine']['cores']} cores of an {cpu} at commit {first['commit']}; medians, and the slowest to the fastest run"
+            f"{results['machine']['cores']} cores of an {cpu} at {at}; medians, and the slowest to the fastest run"
             f"{star}:", "", *lines]
 
 

@@ -46,6 +46,29 @@ def rows():
     return found
 
 
+def demands():
+    """What the goals of training would take on the processors whose generation is known: products of the definition a second, as a part
+    of what a matrix product reaches. Winograd's algorithms save some of them, so more than 100 % is no contradiction."""
+    lines = []
+    for path in sorted(glob.glob("docs/results/cpu-*.json")):
+        with open(path) as file:
+            results = json.load(file)
+        if not results["machine"].get("generation"):
+            continue
+        for name in [n for n in bench.cases_make(2, 0) if n in results["cases"]]:
+            case = results["cases"][name]
+            sums, factor = bench.summaries(case), goal(case["title"]).split(" | ")[0 if results["machine"].get("avx512", True) else -1].rstrip("x")
+            ours, peer = bench.best(sums, "towers"), bench.best({n: s for n, s in sums.items() if not n.startswith("towers")}, "")
+            if not (factor and ours[0] and peer[0] and case["peak_gflops"]):
+                continue
+            gflop = 6e-9 * case["macs"]
+            wanted, now = float(factor) * peer[1] * gflop, ours[1] * gflop
+            lines.append(f"| {case['title']} | {bench.cpu_of(results['machine'])} | {factor}x | {wanted:.0f} | "
+                         f"{100 * wanted / case['peak_gflops']:.0f} | {100 * now / case['peak_gflops']:.0f} |")
+    return ["| a goal of training would be | on | times the best other | GFLOP/s | % of a matrix product | now % |",
+            "|---|---|---:|---:|---:|---:|", *lines] if lines else []
+
+
 def main():
     table = rows()
     kinds = sorted({kind for cells in table.values() for kind in cells})
@@ -53,6 +76,7 @@ def main():
     lines += [f"| {title} | {goal(title)} | " + " | ".join(cells.get(kind, "") for kind in kinds) + " |" for title, cells in table.items()]
     if any(bench.STAR in line for line in lines):
         lines += ["", f"`*` fewer than {bench.CLEAN_LEAST} runs undisturbed by other programs, so these numbers are less reliable."]
+    lines += ["", *demands()]
     subprocess.run(["scripts/fill_section.sh", bench.TABLE, "processors"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
