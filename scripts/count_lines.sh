@@ -28,6 +28,7 @@ feature;learning rates by layer, layers that join later, rising image sizes;^(jo
 feature;checkpoints written beside training;^checkpoints:
 feature;classes of other data matched by name;^eval: match the classes
 feature;numbers for Prometheus;^record: --prometheus
+feature;Winograd with six points, products of panels;^(cpu: (convolve 3x3 and 5x5|multiply pixels by kept)|models: ask for six)
 feature;ResNets, small networks for color images;^models:
 feature;the collective in which each process waits;^nccl_sync: record in which
 feature;processes on the cores near their GPU;^kernels: run each process
