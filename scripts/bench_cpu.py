@@ -280,7 +280,7 @@ def generation_of(cpuinfo):
     vendor, family, model = found["vendor_id"][1], int(found["cpu family"][1]), int(found["model"][1])
     if vendor == "AuthenticAMD":
         zen4 = model in range(0x10, 0x20) or model in range(0x60, 0x80) or model in range(0xa0, 0xb0)
-        return {23: "Zen 2" if model >= 0x30 else "Zen", 25: "Zen 4" if zen4 else "Zen 3", 26: "Zen 5"}.get(family, "")
+        return {23: "Zen 2" if model >= 0x30 else "Zen", 25: "Zen 4" if zen4 else "Zen 3", 26: "Zen 5" if model < 0x50 or model in range(0x60, 0x80) else ""}.get(family, "")
     intel = {106: "Ice Lake", 143: "Sapphire Rapids", 173: "Granite Rapids", 207: "Emerald Rapids"}
     return intel.get(model, "") if family == 6 else ""
 
@@ -536,23 +536,29 @@ def results_open(kind):
         return {"cases": {}, "peaks": {}, "profiles": {}}
 
 
-def profiles_measure(results, wanted, cores, keep):
-    """Measure the machine's peaks, each the best of all profiles, and the time of every kind of operation."""
-    peaks = {}
+def peaks_settle(results):
+    """The machine's peaks are the best of its profiles, for all cases: each profile measures them, on a machine that others may use."""
+    for name, profile in results["profiles"].items():
+        found = re.search(r"machine peak: (\d+) GFLOP/s \(matrix product\), ([\d.]+) GB/s", profile["text"])
+        kind = "bf16" if "bf16" in name else "f32"
+        if found:
+            peak, known = [float(found[1]), float(found[2])], results["peaks"].get(kind, [0, 0])
+            results["peaks"][kind] = [max(peak[0], known[0]), max(peak[1], known[1])]
+    for name, case in results["cases"].items():
+        case["peak_gflops"] = results["peaks"].get("bf16" if "bf16" in name else "f32", [0])[0]
+
+
+def profiles_measure(results, wanted, cores):
+    """Measure the machine's peaks and the time of every kind of operation."""
     for name, model, more in (("fashion_cnn", "fashion_cnn", []), ("inception_mini", "inception_mini", []),
                               ("inception_v3_16", "inception_v3", ["-b", "16"]),
                               ("inception_v3_16_bf16", "inception_v3", ["-b", "16", "--amp", "--amp-dtype", "bf16"]),
                               ("googlenet_16", "googlenet", ["-b", "16"])):
-        if name not in wanted:
-            continue
-        command, text, peak = profile_text(model, cores, *more)
-        kind = "bf16" if "bf16" in more else "f32"
-        if peak:
-            known = peaks.get(kind, [0, 0])
-            peaks[kind] = [max(known[0], peak[0]), max(known[1], peak[1])]
-        if keep and text:
+        command, text, _ = profile_text(model, cores, *more) if name in wanted else ("", "", None)
+        if text:
             results["profiles"][name] = {"command": command, "text": text}
-    results["peaks"].update(peaks)
+    results["peaks"] = {}
+    peaks_settle(results)
 
 
 def case_open(results, name, spec, options):
@@ -636,7 +642,7 @@ def main():
                 del sides[side]
     if not options.no_profile and not (options.resume and results["peaks"]):
         print("peaks of the machine, and profiles ...", flush=True)
-        profiles_measure(results, wanted, cores, True)
+        profiles_measure(results, wanted, cores)
     for name in wanted:
         case = case_open(results, name, cases[name], options)
         results["cases"] = in_order({**results["cases"], name: case}, cores)

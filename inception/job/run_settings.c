@@ -19,8 +19,8 @@ Status run_model(const char *run, const Model **model)
     return st;
 }
 
-/* Whether the user gave it, or a recipe that the run got by default, or a model, whose own settings may be newer than the run; not
- * an option that is of one call only. */
+/* Whether the user gave it, or a recipe that the run got by default. A model may ask for --winograd since the run began,
+ * so that is taken over, whoever gave it. Options of one call only are not. */
 static bool is_taken_over(const SettingLine *setting)
 {
     static const char *const givers[] = {"command line", "environment", "file", "run", "default recipe"};

@@ -2,8 +2,9 @@
  *
  * A kernel is written once as a VECTOR_INLINE body with a `dtype` argument; a CPU_CLONES function calls it through
  * BY_DTYPE with the dtype as a constant, so that the compiler makes one loop for f32 and one for bf16. All arithmetic
- * is f32. Work is cut into chunks whose size depends on the shape only, never on the number of threads: sums
- * per chunk, combined in order, are equal to the bit for every team (chunks_share is for bodies without such sums). Column sums are in columns.h. */
+ * is f32. Work is cut into chunks whose size depends on the shape only, never on the number of threads: sums per chunk,
+ * combined in order, are equal to the bit for every team (chunks_share is for bodies without such sums). Column sums
+ * are in columns.h. */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
@@ -115,8 +116,8 @@ static inline void chunks_run(const Device *device, int64_t count, int64_t size,
     for (int64_t i = 0; i < chunks; i++) body(context, i * size, smaller(count, (i + 1) * size));
 }
 
-/* chunks_run in chunks of about equal size, at most `most`, and as many for each thread: for few and long ones, of bodies whose
- * results do not depend on where chunks end. */
+/* chunks_run in chunks of about equal size, at most `most`, and as many for each thread: for few and long ones, of
+ * bodies whose results do not depend on where chunks end. */
 static inline void chunks_share(const Device *device, int64_t count, int64_t most, ChunkBody *body, void *context)
 {
     int64_t threads = cpu_threads(device), needed = (count + most - 1) / most;

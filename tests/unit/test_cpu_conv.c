@@ -22,6 +22,7 @@ static const Case cases[] = {
     {"3x3 gray, valid", 3, 1, 32, 12, 12, 3, 3, 1, 0, 0},
     {"3x3 gray, same, bias", 1, 1, 32, 28, 28, 3, 3, 1, 1, 1, .bias = true},
     {"5x5 gray, few outputs", 3, 1, 6, 12, 12, 5, 5, 1, 2, 2, .bias = true, .relu = true},
+    {"1x1 to a slice, bias, ReLU", 9, 40, 24, 7, 7, 1, 1, 1, 0, 0, .y_gap = 16, .bias = true, .relu = true},
     {"3x3 color, stride 2", 3, 3, 32, 15, 17, 3, 3, 2, 0, 0},
     {"3x3 color, same, many images, to a slice", 11, 3, 16, 9, 8, 3, 3, 1, 1, 1, .y_gap = 8},
     {"5x3 of four channels, stride 2", 9, 4, 24, 10, 17, 5, 3, 2, 2, 1},
@@ -250,10 +251,14 @@ static void check_forward(const Case *c, const Tensor *x, const Tensor *w, const
         if (c->bias) wanted[i] += value_at(&bias, i % c->oc);
         if (c->relu && wanted[i] < 0) wanted[i] = 0;
     }
-    OpCall call = conv_call(OP_CONV, c, x, w, c->bias ? &bias : NULL, y);
-    run_call(&call);
-    expect_tensor(c->name, "y", y, wanted, 0);
-    discard_call(&call);
+    for (int keeps = 0; keeps < 2; keeps++) {
+        OpCall call = conv_call(OP_CONV, c, x, w, c->bias ? &bias : NULL, y);
+        call.kept_in = keeps ? 1 << 1 : 0;
+        call.renewed = keeps;
+        run_call(&call);
+        expect_tensor(c->name, keeps ? "y of kept weights" : "y", y, wanted, 0);
+        discard_call(&call);
+    }
     free(wanted);
     free(bias.data);
 }

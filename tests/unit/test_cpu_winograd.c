@@ -188,8 +188,8 @@ static double error_of(const Job *job, const double *wanted)
     return sqrt(error / norm);
 }
 
-/* The bits are not those of plain sums, nor with `winograd` those of the finer algorithm, if there is one. The error is at most
- * `most` times that of plain sums. */
+/* The bits are not those of plain sums, nor with `winograd` those of the finer algorithm, if there is one. The error is
+ * at most `most` times that of plain sums. */
 static void check_accuracy(const Case *c, OpKind kind, bool winograd, double most)
 {
     Job job = job_make(c, kind, DTYPE_F32);

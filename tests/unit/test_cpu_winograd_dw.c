@@ -131,7 +131,8 @@ TEST(test_error_of_f32)
     check_all(DTYPE_F32, check_error);
 }
 
-/* Transforms of six points round integers, too, so their sums have no other test; what is misplaced makes an error of 1. */
+/* Transforms of six points round integers, too, so their sums have no other test; what is misplaced makes an error of
+ * 1. */
 static void check_six_points(const GradientKernel *kernel, const GradientCase *c)
 {
     const double most = 1.3e-6;
@@ -165,6 +166,24 @@ TEST(test_six_points_are_for_f32_where_they_are_asked_for)
     assert_null(conv_winograd_dw_4x4.takes(&asked, &full));
     assert_non_null(conv_winograd_dw_4x4.takes(&asked, &in_bf16));
     assert_non_null(conv_winograd_dw_4x4.takes(&asked, &wasteful));
+}
+
+/* Words have places for the slices that run at once, not for all threads. */
+TEST(test_many_threads_need_no_more_memory)
+{
+    need(DTYPE_F32);
+    Tensor t = {.shape = {8, 64, 40, 40}, .dtype = DTYPE_F32, .pitch = 64};
+    Window square = {3, 3, 1, 1, 1, 1, false};
+    ConvProblem problem = gradient_problem(&t, &t, &square);
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        Device device = {.config = {DEVICE_USUAL, .threads = i ? 64 : 8}};
+        void *made;
+        assert_int_equal(conv_winograd_dw.create(&device, &problem, &made), OK);
+        bytes[i] = conv_winograd_dw.workspace(made);
+        conv_winograd_dw.destroy(made);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
 }
 
 TEST(test_what_it_takes)

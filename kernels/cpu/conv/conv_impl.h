@@ -1,7 +1,7 @@
 /* ConvImpl: one implementation of a convolution, a row of the lists in conv.c.
  *
- * The first row that takes a problem computes it, as in oneDNN's cpu_convolution_list. The order is fixed by measurement
- * and nothing is timed at run time: two runs, and two towers, take the same code and get the same bits. */
+ * The first row that takes a problem computes it, as in oneDNN's cpu_convolution_list. The order is fixed by
+ * measurement and nothing is timed at run time: two runs, and two towers, take the same code and get the same bits. */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
@@ -20,7 +20,8 @@ typedef struct ConvProblem {
 
 typedef struct ConvImpl {
     const char *name;
-    /* NULL if the implementation takes this problem: it can, and no later row is faster. Else the reason, a static text. */
+    /* NULL if the implementation takes this problem: it can, and no later row is faster. Else the reason, a static
+     * text. */
     const char *(*takes)(const Device *device, const ConvProblem *problem);
     Status (*create)(Device *device, const ConvProblem *problem, void **made);
     size_t (*workspace)(const void *made); /* bytes */

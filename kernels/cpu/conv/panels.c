@@ -1,8 +1,9 @@
-/* 1x1 convolutions of stride 1 whose weights are kept and whose outputs are channels of a concat: pixels times panels of weights.
+/* 1x1 convolutions of stride 1 whose weights are kept and whose outputs are channels of a concat: pixels times panels
+ * of weights.
  *
- * oneDNN's fast products write packed rows; into a slice only those of an older kind do, which are slow for few channels.
- * Tiles of one pixel and one point go through the code of Winograd's algorithms (winograd.c), whose panels of weights
- * are made once. Training has no such convolutions: siblings are fused, and weights change. */
+ * oneDNN's fast products write packed rows; into a slice only those of an older kind do, which are slow for few
+ * channels. Tiles of one pixel and one point go through the code of Winograd's algorithms (winograd.c), whose panels of
+ * weights are made once. Training has no such convolutions: siblings are fused, and weights change. */
 #include "kernels/cpu/conv/conv_impl.h"
 
 #include "kernels/cpu/vector.h"

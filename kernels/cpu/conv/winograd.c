@@ -1,14 +1,14 @@
-/* Convolutions of stride 1 by Winograd's algorithms of squares: 3x3 ones by F(2x2, 3x3), 16 products instead of 36, or by
- * F(4x4, 3x3), 36 instead of 144; 5x5 ones by F(2x2, 5x5), 36 instead of 100.
+/* Convolutions of stride 1 by Winograd's algorithms of squares: 3x3 ones by F(2x2, 3x3), 16 products instead of 36, or
+ * by F(4x4, 3x3), 36 instead of 144; 5x5 ones by F(2x2, 5x5), 36 instead of 100.
  *
  * Lavin and Gray, arXiv:1509.09308, section 4.1. The transforms of F(2x2, 3x3) add a few f32 values with factors 1, 1/2
  * and 1/4; no output depends on a pixel outside its window, so a window of zeros gives zero. In f32 the rounding is no
  * coarser than that of plain sums, which are nine times as long; in bf16, where transforms are rounded before the
- * products, it is about two and a half times as coarse. The others have six points and round two to three times as
- * coarsely as plain sums, so they are for f32 alone and for networks that ask for them: docs/decisions/0006-winograd.md.
- * The gradient with respect to x is the same convolution with rotated weights; winograd_dw.c computes the weight
- * gradient. f32 needs AVX-512 or AVX2; bf16 needs AVX512-BF16 and is not used if there is AMX. The transforms are in
- * winograd_code.h.
+ * products, it is about two and a half times as coarse. The others have six points and round up to four times as
+ * coarsely as plain sums, so they are for f32 alone and for networks that ask for them:
+ * docs/decisions/0006-winograd.md. The gradient with respect to x is the same convolution with rotated weights;
+ * winograd_dw.c computes the weight gradient. f32 needs AVX-512 or AVX2; bf16 needs AVX512-BF16 and is not used if
+ * there is AMX. The transforms are in winograd_code.h.
  *
  * Weights are transformed once per call: u[panel of outputs][point][words of inputs][outputs]. Then each thread takes
  * blocks of tiles, which are transformed to d[8 tiles][point][8][inputs], multiplied to m[8 tiles][point][8][outputs of

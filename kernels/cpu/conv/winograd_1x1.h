@@ -1,5 +1,5 @@
-/* The one point of a 1x1 convolution, which needs no transform, for the kind of vectors whose header (lanes_*.h) was included
- * before: so winograd_code.h multiplies plain pixels. */
+/* The one point of a 1x1 convolution, which needs no transform, for the kind of vectors whose header (lanes_*.h) was
+ * included before: so winograd_code.h multiplies plain pixels. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd.h"

@@ -1,5 +1,5 @@
-/* The transforms of F(2x2, 3x3) along one dimension, for the kind of vectors whose header (lanes_*.h) was included before.
- * Points 0, 1, -1 and infinity. */
+/* The transforms of F(2x2, 3x3) along one dimension, for the kind of vectors whose header (lanes_*.h) was included
+ * before. Points 0, 1, -1 and infinity. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd.h"

@@ -1,4 +1,5 @@
-/* The transforms of F(2x2, 5x5) along one dimension, for the kind of vectors whose header (lanes_*.h) was included before. */
+/* The transforms of F(2x2, 5x5) along one dimension, for the kind of vectors whose header (lanes_*.h) was included
+ * before. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_six.h"

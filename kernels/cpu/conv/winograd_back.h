@@ -1,5 +1,5 @@
-/* The last transform of weight gradients by Winograd's algorithms, from f32 products to taps, for the kind of vectors whose
- * header (lanes_*.h) was included before. G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1}. */
+/* The last transform of weight gradients by Winograd's algorithms, from f32 products to taps, for the kind of vectors
+ * whose header (lanes_*.h) was included before. G' = {1 1/2 1/2 0; 0 1/2 -1/2 0; 0 1/2 1/2 -1}. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_pack.h"

@@ -1,5 +1,5 @@
-/* What convolutions by Winograd's algorithms compute alike, for the kind of vectors whose header (lanes_*.h) was included
- * before, and with the TAPS, POINTS and OUTPUTS of the algorithm whose header was. */
+/* What convolutions by Winograd's algorithms compute alike, for the kind of vectors whose header (lanes_*.h) was
+ * included before, and with the TAPS, POINTS and OUTPUTS of the algorithm whose header was. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_tile.h"

@@ -1,5 +1,5 @@
-/* The transforms and products of winograd.c for the kind of vectors whose header (lanes_*.h) was included before, and for the
- * algorithm whose header was (winograd_1x1.h, winograd_2x2.h, winograd_4x4.h, winograd_5x5.h). */
+/* The transforms and products of winograd.c for the kind of vectors whose header (lanes_*.h) was included before, and
+ * for the algorithm whose header was (winograd_1x1.h, winograd_2x2.h, winograd_4x4.h, winograd_5x5.h). */
 #pragma once
 
 /* ---- weights: u = G w G' */

@@ -1,11 +1,12 @@
-/* Weight gradients of 3x3 and 5x5 convolutions of stride 1 by Winograd's algorithms, dw = G' (sum over tiles of (A dy A') *
- * (B' x B)) G, point by point: F(2x2, 3x3) in bf16 and in f32 with 16 products instead of 36, in f32 F(4x4, 3x3)
+/* Weight gradients of 3x3 and 5x5 convolutions of stride 1 by Winograd's algorithms, dw = G' (sum over tiles of (A dy
+ * A') * (B' x B)) G, point by point: F(2x2, 3x3) in bf16 and in f32 with 16 products instead of 36, in f32 F(4x4, 3x3)
  * with 36 instead of 144, too, and for 5x5 F(2x2, 5x5) with 36 instead of 100.
  *
  * Products and packing are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points
  * that of taps; packing includes the transform. Processors and the rounding of bf16 are as in winograd.c. f32 needs
- * AVX-512 or AVX2; the error of F(2x2, 3x3) is half to twice that of oneDNN's sums, depending on their order, that of six
- * points about twice as large: docs/decisions/0006-winograd.md. Results are equal to the bit for any number of threads.
+ * AVX-512 or AVX2; the error of F(2x2, 3x3) is half to twice that of oneDNN's sums, depending on their order, that of
+ * six points about twice as large: docs/decisions/0006-winograd.md. Results are equal to the bit for any number of
+ * threads.
  *
  * Words of x and dy are packed as [panel of channels][point][tile]; then points of panels are multiplied. Large images:
  * a block is some rows of tiles of a stack of images. Blocks are assigned to SLICES by shape alone; a thread computes
@@ -185,6 +186,7 @@ static size_t dw_workspace(const void *made)
     const WinogradDw *g = made;
     size_t threads = (size_t)g->threads;
     if (!g->slices) return block_bytes(g) + threads * (size_t)part_count(g) * sizeof(float);
+    threads = (size_t)smaller(g->threads, g->slices);
     return threads * block_bytes(g) + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
 }
 

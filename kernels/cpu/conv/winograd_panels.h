@@ -45,8 +45,8 @@ typedef struct WinogradCode {
     ChunkBody *outputs; /* tiles, or lines of them */
 } WinogradCode;
 
-/* The one for this processor and these tensors. bf16 has code for AVX-512 alone. Channels that are no multiple of its 16
- * lanes are computed with the 8 of AVX2, which every processor with AVX-512 has. */
+/* The one for this processor and these tensors. bf16 has code for AVX-512 alone. Channels that are no multiple of its
+ * 16 lanes are computed with the 8 of AVX2, which every processor with AVX-512 has. */
 static inline const WinogradCode *winograd_code(const Tensor *x, const Tensor *y, const WinogradCode *avx512,
                                                 const WinogradCode *avx2)
 {

@@ -16,5 +16,6 @@ extern const SquaresSize squares_sizes[SQUARES_KINDS];
 /* Tiles that cover an image. */
 int64_t squares_tiles(Shape image, int out);
 
-/* Why the settings or the window of a problem are not for an algorithm, or too few of its products are saved; NULL if none is. */
+/* Why the settings or the window of a problem are not for an algorithm, or too few of its products are saved; NULL if
+ * none is. */
 const char *squares_decline(const Device *device, const ConvProblem *problem, WinogradSquares squares);

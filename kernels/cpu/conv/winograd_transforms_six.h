@@ -1,5 +1,5 @@
-/* The transforms of F(4x4, 3x3) and F(2x2, 5x5) for weight gradients, B' x B and A dy A', for words of f32 (words_f32.h, included
- * before). Their points and matrices are those of winograd_points.h. */
+/* The transforms of F(4x4, 3x3) and F(2x2, 5x5) for weight gradients, B' x B and A dy A', for words of f32
+ * (words_f32.h, included before). Their points and matrices are those of winograd_points.h. */
 #pragma once
 
 #include "kernels/cpu/conv/winograd_points.h"
