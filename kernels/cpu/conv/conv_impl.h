@@ -34,8 +34,9 @@ typedef struct ConvImpl {
     bool adds_relu;      /* run ends with the ReLU, after the bias; otherwise the caller applies it */
 } ConvImpl;
 
-extern const ConvImpl conv_winograd, conv_panels, conv_winograd_4x4, conv_winograd_5x5, conv_winograd_line,
-    conv_positions, conv_onednn;                       /* CONV and CONV_DX */
+extern const ConvImpl conv_winograd, conv_winograd_4x4, conv_winograd_5x5, conv_winograd_line, conv_positions,
+    conv_onednn;                                       /* CONV and CONV_DX */
+extern const ConvImpl conv_panels;                     /* CONV */
 extern const ConvImpl conv_columns_dx, conv_phases_dx; /* CONV_DX */
 extern const ConvImpl conv_winograd_dw, conv_winograd_dw_4x4, conv_winograd_dw_5x5, conv_winograd_line_dw,
     conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32, conv_image_dw, conv_onednn_dw; /* CONV_DW */

@@ -3,7 +3,7 @@
  *
  * oneDNN's fast products write packed rows; into a slice only those of an older kind do, which are slow for few
  * channels. Tiles of one pixel and one point go through the code of Winograd's algorithms (winograd.c), whose panels of
- * weights are made once. Training has no such convolutions: siblings are fused, and weights change. */
+ * weights are made once. Training seldom has such convolutions: siblings are fused, and weights change. */
 #include "kernels/cpu/conv/conv_impl.h"
 
 #include "kernels/cpu/vector.h"

@@ -126,7 +126,7 @@ static Status squares_create(Device *device, const ConvProblem *p, WinogradSquar
 
 enum { FEW_PIXELS = 256 };
 
-static const char *takes_2x2(const Device *device, const ConvProblem *p)
+static const char *takes_BY_2X2(const Device *device, const ConvProblem *p)
 {
     enum { FEW_CHANNELS = 32, SHORT = 6 };
     const Tensor *x = conv_from(p), *y = conv_to(p);
@@ -135,11 +135,6 @@ static const char *takes_2x2(const Device *device, const ConvProblem *p)
     if (declines) return declines;
     bool small = y->dtype == DTYPE_F32 && smaller(y->shape.h, y->shape.w) < SHORT;
     return small ? "image is small: plain sums skip the padding" : NULL;
-}
-
-static Status create_2x2(Device *device, const ConvProblem *p, void **made)
-{
-    return squares_create(device, p, BY_2X2, made);
 }
 
 /* Weights are transformed to four times as many, or 36 for 25. */
@@ -153,53 +148,32 @@ static const char *takes_six_points(const Device *device, const ConvProblem *p, 
     return tiles_of(conv_to(p), squares_sizes[squares].out) < few ? "too few tiles for so many weights" : NULL;
 }
 
-static const char *takes_4x4(const Device *device, const ConvProblem *p)
+static const char *takes_BY_4X4(const Device *device, const ConvProblem *p)
 {
     return takes_six_points(device, p, BY_4X4);
 }
 
-static Status create_4x4(Device *device, const ConvProblem *p, void **made)
-{
-    return squares_create(device, p, BY_4X4, made);
-}
-
-static const char *takes_5x5(const Device *device, const ConvProblem *p)
+static const char *takes_BY_5X5(const Device *device, const ConvProblem *p)
 {
     return takes_six_points(device, p, BY_5X5);
 }
 
-static Status create_5x5(Device *device, const ConvProblem *p, void **made)
-{
-    return squares_create(device, p, BY_5X5, made);
-}
-
-const ConvImpl conv_winograd = {.name = "winograd F(2x2, 3x3)",
-                                .takes = takes_2x2,
-                                .create = create_2x2,
-                                .workspace = winograd_workspace,
-                                .run = winograd_run,
-                                .destroy = winograd_destroy,
-                                .product_share = 16.0f / 36,
-                                .adds_bias = true,
-                                .adds_relu = true};
-
-const ConvImpl conv_winograd_4x4 = {.name = "winograd F(4x4, 3x3)",
-                                    .takes = takes_4x4,
-                                    .create = create_4x4,
-                                    .workspace = winograd_workspace,
-                                    .run = winograd_run,
-                                    .destroy = winograd_destroy,
-                                    .product_share = 36.0f / 144,
-                                    .adds_bias = true,
-                                    .adds_relu = true};
-
-const ConvImpl conv_winograd_5x5 = {.name = "winograd F(2x2, 5x5)",
-                                    .takes = takes_5x5,
-                                    .create = create_5x5,
-                                    .workspace = winograd_workspace,
-                                    .run = winograd_run,
-                                    .destroy = winograd_destroy,
-                                    .product_share = 36.0f / 100,
-                                    .adds_bias = true,
-                                    .adds_relu = true};
+/* The row of an algorithm in the list, with what creates it. */
+#define SQUARES_ROW(row, algorithm, title, share)                                                                      \
+    static Status create_##algorithm(Device *device, const ConvProblem *p, void **made)                                \
+    {                                                                                                                  \
+        return squares_create(device, p, algorithm, made);                                                             \
+    }                                                                                                                  \
+    const ConvImpl row = {.name = "winograd " title,                                                                   \
+                          .takes = takes_##algorithm,                                                                  \
+                          .create = create_##algorithm,                                                                \
+                          .workspace = winograd_workspace,                                                             \
+                          .run = winograd_run,                                                                         \
+                          .destroy = winograd_destroy,                                                                 \
+                          .product_share = share,                                                                      \
+                          .adds_bias = true,                                                                           \
+                          .adds_relu = true}
+SQUARES_ROW(conv_winograd, BY_2X2, "F(2x2, 3x3)", 16.0f / 36);
+SQUARES_ROW(conv_winograd_4x4, BY_4X4, "F(4x4, 3x3)", 36.0f / 144);
+SQUARES_ROW(conv_winograd_5x5, BY_5X5, "F(2x2, 5x5)", 36.0f / 100);
 #endif

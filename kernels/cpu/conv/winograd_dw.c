@@ -375,57 +375,24 @@ static Status dw_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
-static const char *takes_2x2(const Device *device, const ConvProblem *p)
-{
-    return squares_take(device, p, BY_2X2);
-}
-
-static Status create_2x2(Device *device, const ConvProblem *p, void **made)
-{
-    return squares_create(device, p, BY_2X2, made);
-}
-
-static const char *takes_4x4(const Device *device, const ConvProblem *p)
-{
-    return squares_take(device, p, BY_4X4);
-}
-
-static Status create_4x4(Device *device, const ConvProblem *p, void **made)
-{
-    return squares_create(device, p, BY_4X4, made);
-}
-
-static const char *takes_5x5(const Device *device, const ConvProblem *p)
-{
-    return squares_take(device, p, BY_5X5);
-}
-
-static Status create_5x5(Device *device, const ConvProblem *p, void **made)
-{
-    return squares_create(device, p, BY_5X5, made);
-}
-
-const ConvImpl conv_winograd_dw = {.name = "winograd F(2x2, 3x3)",
-                                   .takes = takes_2x2,
-                                   .create = create_2x2,
-                                   .workspace = dw_workspace,
-                                   .run = dw_run,
-                                   .destroy = free,
-                                   .product_share = 16.0f / 36};
-
-const ConvImpl conv_winograd_dw_4x4 = {.name = "winograd F(4x4, 3x3)",
-                                       .takes = takes_4x4,
-                                       .create = create_4x4,
-                                       .workspace = dw_workspace,
-                                       .run = dw_run,
-                                       .destroy = free,
-                                       .product_share = 36.0f / 144};
-
-const ConvImpl conv_winograd_dw_5x5 = {.name = "winograd F(2x2, 5x5)",
-                                       .takes = takes_5x5,
-                                       .create = create_5x5,
-                                       .workspace = dw_workspace,
-                                       .run = dw_run,
-                                       .destroy = free,
-                                       .product_share = 36.0f / 100};
+/* The row of an algorithm in the list, with what takes and creates it. */
+#define SQUARES_ROW(row, algorithm, title, share)                                                                      \
+    static const char *takes_##algorithm(const Device *device, const ConvProblem *p)                                   \
+    {                                                                                                                  \
+        return squares_take(device, p, algorithm);                                                                     \
+    }                                                                                                                  \
+    static Status create_##algorithm(Device *device, const ConvProblem *p, void **made)                                \
+    {                                                                                                                  \
+        return squares_create(device, p, algorithm, made);                                                             \
+    }                                                                                                                  \
+    const ConvImpl row = {.name = "winograd " title,                                                                   \
+                          .takes = takes_##algorithm,                                                                  \
+                          .create = create_##algorithm,                                                                \
+                          .workspace = dw_workspace,                                                                   \
+                          .run = dw_run,                                                                               \
+                          .destroy = free,                                                                             \
+                          .product_share = share}
+SQUARES_ROW(conv_winograd_dw, BY_2X2, "F(2x2, 3x3)", 16.0f / 36);
+SQUARES_ROW(conv_winograd_dw_4x4, BY_4X4, "F(4x4, 3x3)", 36.0f / 144);
+SQUARES_ROW(conv_winograd_dw_5x5, BY_5X5, "F(2x2, 5x5)", 36.0f / 100);
 #endif

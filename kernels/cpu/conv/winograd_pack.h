@@ -30,8 +30,8 @@ typedef struct WordsPlace {
     int64_t point, tile;
 } WordsPlace;
 
-/* The products of the points of squares for one output: m[point][channels], and those of further
- * slices, `step` floats apart. */
+/* The products of the points of squares for one output: m[point][channels], and those of further slices, `step` floats
+ * apart. */
 typedef struct SquareSums {
     const float *m;
     int slices;
