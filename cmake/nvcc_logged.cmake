@@ -1,7 +1,7 @@
 # Runs nvcc and keeps what it tells of registers and memory: cmake -DLOG=FILE -P nvcc_logged.cmake -- NVCC ARGUMENT...
 #
 # With -Xptxas=-v the assembler reports every kernel for every architecture ("ptxas info"). That goes to LOG, for
-# scripts/cuda_kernel_table.sh; all other words, warnings and errors, go to the console.
+# scripts/measure/cuda_kernel_table.sh; all other words, warnings and errors, go to the console.
 math(EXPR last "${CMAKE_ARGC} - 1")
 set(command)
 set(found no)

@@ -6,8 +6,8 @@
  * team). */
 #pragma once
 
+#include "kernels/base/near_cores.h"
 #include "kernels/gate.h"
-#include "kernels/near_cores.h"
 #include "kernels/op.h"
 #include "kernels/optimizer.h"
 
@@ -27,7 +27,10 @@ typedef struct DeviceConfig {
     bool winograd_bf16;   /* CPU: bf16 convolutions by F(2x2, 3x3) and F(4, 7) where they are faster */
     bool winograd_f32;    /* CPU: the same in f32 */
     bool allow_reference; /* CPU: accept oneDNN's `ref` implementations (a 100x slower convolution) */
-    bool tf32;            /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
+    /* CPU: a row of the lists of convolutions (kernels/cpu/conv/conv.c) that is passed over, to measure what it gains:
+     * its name, or a KernelChoice.name, which begins with that. The last row, oneDNN's, never is. NULL: none. Borrowed */
+    const char *without;
+    bool tf32; /* GPU: products of f32 may round their operands to TF32 (10 bits of mantissa) */
 } DeviceConfig;
 
 /* Initializers of the DeviceConfig fields that are on by default. */
@@ -154,7 +157,7 @@ struct Backend {
 
     /* running[i] += (1 - *decay) * (batch[i] - running[i]), if *commit != 0: batch-norm averages.
      * f32, device memory; `correct` multiplies batch[i] first (n / (n - 1) for an unbiased variance), per element, or
-     * NULL. */
+     * NULL. Where it is 0, there is no batch[i], and running[i] stays. */
     Status (*average)(Device *device, float *running, const float *batch, const float *correct, const float *decay,
                       size_t count, const float *commit);
 

@@ -3,7 +3,7 @@
  * ops.def is the table; this header gives each row its enum value and its attribute struct. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "kernels/tensor.h"
 
 enum { OP_MAX_IN = 8, OP_MAX_OUT = 3 };

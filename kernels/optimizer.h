@@ -13,7 +13,7 @@
  * LAMB (You et al., arXiv:1904.00962). */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "kernels/tensor.h"
 
 typedef enum OptimizerKind {

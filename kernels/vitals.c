@@ -1,12 +1,12 @@
 /* The words for a device's state; see vitals.h. */
 #include "kernels/vitals.h"
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 DeviceVitals vitals_unknown(void)
 {
     return (DeviceVitals){
-#define VITAL(key, tag, text) .key = NAN,
+#define VITAL(key, tag, text) .key = ABSENT,
 #include "kernels/vitals.def"
     };
 }
@@ -24,11 +24,11 @@ void vitals_text(const DeviceVitals *vitals, char *text, size_t bytes)
     Text to = text_start(text, bytes);
     unsigned slowed = vitals->gpu_slowed > 0 ? (unsigned)vitals->gpu_slowed : 0;
     if (slowed & SLOWED_BY_KNOWN_HARDWARE) slowed &= ~(unsigned)SLOWED_BY_HARDWARE;
-    if (isnan(vitals->gpu_mhz)) return;
+    if (is_absent(vitals->gpu_mhz)) return;
     text_add(&to, "its GPU runs at %.0f", vitals->gpu_mhz);
-    if (!isnan(vitals->gpu_mhz_most)) text_add(&to, " of %.0f", vitals->gpu_mhz_most);
+    if (!is_absent(vitals->gpu_mhz_most)) text_add(&to, " of %.0f", vitals->gpu_mhz_most);
     text_add(&to, " MHz");
     for (size_t i = 0; i < sizeof slowdowns / sizeof *slowdowns; i++)
         if (slowed & slowdowns[i].bit) text_add(&to, ", %s", slowdowns[i].text);
-    if (!isnan(vitals->gpu_celsius)) text_add(&to, ", %.0f C", vitals->gpu_celsius);
+    if (!is_absent(vitals->gpu_celsius)) text_add(&to, ", %.0f C", vitals->gpu_celsius);
 }

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/base/absent.h"
 
 enum { VITALS_SLOWED = 0xfc }; /* the bits of gpu_slowed; NVML's others are no slowdown */
 
-/* NaN: the device does not say. */
+/* ABSENT: the device does not say. */
 typedef struct DeviceVitals {
-#define VITAL(key, tag, text) double key;
+#define VITAL(key, tag, text) Number key;
 #include "kernels/vitals.def"
 } DeviceVitals;
 

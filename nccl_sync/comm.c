@@ -1,7 +1,7 @@
 /* The communicator interface: makes the checks common to all implementations, then forwards. */
 #include "nccl_sync/comm.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_record.h"
 
@@ -92,14 +92,8 @@ Status comm_barrier(Comm *comm)
 
 void comm_wait_look(CommWait *wait, const CommConfig *config, int64_t progress_ns)
 {
-    enum { PAUSE_MS = 1000 };
-    int64_t now = clock_ns() / 1000000, waited = now - wait->looked_ms;
-    if (!wait->looked_ms || progress_ns > wait->progress_ns)
-        wait->left_ms = config->timeout_ms + config->grace_ms;
-    else if (waited < PAUSE_MS) /* longer: we were stopped, as the others may have been */
-        wait->left_ms -= waited;
-    wait->looked_ms = now;
-    wait->progress_ns = progress_ns;
+    int64_t silent_ms = silence_look(&wait->silence, progress_ns) / 1000000;
+    wait->left_ms = config->timeout_ms + config->grace_ms - silent_ms;
 }
 
 Status comm_look(Comm *comm, CommWait *wait)

@@ -10,7 +10,8 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
+#include "kernels/base/silence.h"
 #include "nccl_sync/hosts/handshake.h"
 #include "nccl_sync/placement.h"
 
@@ -21,8 +22,8 @@ typedef struct CommConfig {
     int towers;         /* all towers */
     size_t max_count;   /* floats that one round may sum: first + count of every call is at most this */
     int64_t timeout_ms; /* of one collective, without progress of the missing ranks; messages say this number */
-    int64_t
-        grace_ms; /* added to every wait, so that whoever watches the ranks by the same timeout is the first to speak */
+    /* added to every wait, so that whoever watches the ranks by the same timeout is the first to speak */
+    int64_t grace_ms;
     /* NCCL only: */
     Dtype reduce;     /* f32, or the 16-bit format in which gradients travel and are summed */
     size_t gradients; /* elements [0, gradients), contributed from device memory */
@@ -132,7 +133,7 @@ NODISCARD Status comm_barrier(Comm *comm);
  * are missing. Time in which this process was stopped itself does not count. All zero at first. */
 typedef struct CommWait {
     int64_t left_ms; /* 0 or less: too long */
-    int64_t looked_ms, progress_ns;
+    Silence silence; /* of those that are missing */
 } CommWait;
 /* For callers that wait for a sum in device memory: ERR_COMM if a peer has left. Counts down wait->left_ms. Waits
  * for no peer's call of it, but between hosts for the collectives that this process has begun before. */

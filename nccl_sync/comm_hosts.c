@@ -5,7 +5,7 @@
  * given; in a leader it opens, uses and closes the link. So a sum (hosts_chain.c) begins when the last local tower has
  * given its range, and runs while the process computes the next one. */
 
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 #include "nccl_sync/hosts.h"
 
 /* ---- the process waits for its thread, and the supervisor sees it */

@@ -12,6 +12,9 @@
 typedef void *ncclWindow_t;
 #endif
 
+/* ncclBfloat16: headers before 2.24 have it for C++ alone, the library for everybody. */
+#define NCCL_BF16 ((ncclDataType_t)9)
+
 /* In the place of functions that a header of NCCL before them lacks, whatever their arguments. */
 static inline ncclResult_t nccl_lacks(const void *argument, ...)
 {

@@ -62,7 +62,7 @@ static Status range_reduce(Comm *comm, NcclComm *c, const ReduceRange *range)
 {
     Dtype narrow = comm->config.reduce;
     void *at = range->narrow ? (void *)small_at(comm, c, range->first) : range->at;
-    ncclDataType_t type = !range->narrow ? ncclFloat32 : narrow == DTYPE_F16 ? ncclFloat16 : ncclBfloat16;
+    ncclDataType_t type = !range->narrow ? ncclFloat32 : narrow == DTYPE_F16 ? ncclFloat16 : NCCL_BF16;
     if (range->narrow) TRY(c->device->backend->convert(c->device, at, narrow, range->at, DTYPE_F32, range->count));
     TRY(c->device->backend->wait(c->device, STREAM_COMM, STREAM_COMPUTE));
     ncclRedOp_t op = range->narrow ? c->op : ncclSum;

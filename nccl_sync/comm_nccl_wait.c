@@ -1,14 +1,7 @@
 /* Waiting for NCCL without blocking in it, and its errors; see comm_nccl.c. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/pause.h"
 #include "nccl_sync/comm_nccl.h"
-
-enum { POLL_NS = 20000, SPINS = 200 };
-
-static void pause_between(int polls)
-{
-    struct timespec t = {.tv_nsec = POLL_NS};
-    if (polls > SPINS) nanosleep(&t, NULL);
-}
 
 static void nccl_leave(NcclComm *c)
 {
@@ -56,7 +49,7 @@ Status nccl_settle(Comm *comm, NcclComm *c, ncclResult_t result, const char *wha
             Status st = still_together(comm, c, &wait, what);
             if (st != OK) return st;
         }
-        pause_between(polls);
+        poll_pause(polls, POLL_NS);
     }
     return result == ncclSuccess ? OK : nccl_fail(c, result, what);
 }
@@ -92,7 +85,7 @@ Status nccl_done_wait(Comm *comm, NcclComm *c, const char *what)
             TRY(still_together(comm, c, &wait, what));
             TRY(error_ask(c, what));
         }
-        pause_between(polls);
+        poll_pause(polls, POLL_NS);
     }
 }
 

@@ -1,8 +1,8 @@
 /* The flight recorder of collectives; see comm_record.h. */
 #include "nccl_sync/comm_record.h"
 
-#include "kernels/clock.h"
-#include "kernels/text.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/text.h"
 #include "nccl_sync/comm_ops.h"
 #include "nccl_sync/comm_shared.h"
 

@@ -1,6 +1,6 @@
 /* The memory of a group of tower processes: contributions, sums, barriers, and who has left; see comm_shared.h. */
 #include "nccl_sync/comm_shared.h"
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/comm_ops.h"
 
 #include <errno.h>
@@ -9,11 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum {
-    LOOK_MS = 100,
-    SPINS = 4000,
-    LOOKED_MS = 4000 /* a thread that waits looks every LOOK_MS, but may get no processor for some time */
-};
+enum { SPINS = 4000 };
 
 static void futex_wake_all(_Atomic uint32_t *word)
 {
@@ -123,7 +119,7 @@ int64_t comm_shared_progress_of_others(const CommShared *shared, int process)
 {
     int64_t latest = atomic_load(&shared->peers_ns);
     for (int r = 0; r < shared->ranks; r++) {
-        int64_t at = atomic_load(&shared->progress[r].at_ns);
+        int64_t at = progress_life(&shared->progress[r]);
         if (r != process && at > latest) latest = at;
     }
     return latest;
@@ -133,7 +129,7 @@ int64_t comm_shared_progress_of_others(const CommShared *shared, int process)
  * other groups, with a deadline of its own. */
 static int64_t progress_of(const CommShared *shared, int process)
 {
-    int64_t at = atomic_load(&shared->progress[process].at_ns);
+    int64_t at = progress_life(&shared->progress[process]);
     int64_t looked = process == 0 ? atomic_load(&shared->looked_ns[0]) : 0;
     return at > looked ? at : looked;
 }
@@ -151,7 +147,7 @@ static int64_t missing_progress(const CommShared *shared, int64_t barrier)
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, int64_t left_ms)
 {
-    int64_t ms = left_ms < LOOK_MS ? left_ms : LOOK_MS;
+    int64_t ms = left_ms < WAIT_LOOK_MS ? left_ms : WAIT_LOOK_MS;
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
     syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0); /* early returns are fine: the caller checks again */
 }

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "kernels/thread.h"
+#include "kernels/base/thread.h"
 #include "nccl_sync/bucket.h"
 
 enum { QUEUE = 2 * BUCKETS_MAX }; /* a step gives a sum for each bucket and one for the extras */

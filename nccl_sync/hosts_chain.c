@@ -9,7 +9,7 @@
  *
  * The chain of a range begins when the last local tower of each process has given it. A process gives a range again only
  * after it has copied the last result, so that neither its slots nor the result area are in use then. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts.h"
 
 enum {

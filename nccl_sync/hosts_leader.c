@@ -4,18 +4,12 @@
  * Waits end by deadline, by an abort in the group, or by a notice of another group. A leader whose deadline has passed asks
  * all others whether they are there: those that do not answer are named, on every host. */
 
-#include "kernels/clock.h"
-#include "kernels/text.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/pause.h"
+#include "kernels/base/text.h"
 #include "nccl_sync/hosts.h"
 
-enum {
-    POLL_NS = 20000,
-    SPINS = 200, /* polls without a pause while the process waits */
-    POLL_MAX_NS = 1000000,
-    LOOK_EVERY = 16,  /* polls */
-    CENSUS_MS = 2000, /* in which a leader that waits answers */
-    FAREWELL_MS = 1000
-};
+enum { LOOK_EVERY = 16 /* polls */ };
 
 /* ---- leaving */
 
@@ -37,7 +31,6 @@ static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
 {
     int groups = comm->config.place.groups, me = comm->config.place.group, unaware = groups;
     Notice notice = {.kind = NOTICE_ABORT, .from = me, .collective = c->collective}, answer;
-    struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = clock_ns() + FAREWELL_MS * 1000000ll;
     bool heard;
     if (!c->link || c->left) return;
@@ -52,7 +45,7 @@ static void leaders_notify(Comm *comm, HostsComm *c, const char *what)
         if (c->link->ops->poll(c->link, &answer, &heard) != OK) break;
         if (heard && answer.kind == NOTICE_ABORT && answer.from >= 0 && answer.from < groups)
             c->aware[answer.from] = true;
-        if (!heard) nanosleep(&pause, NULL);
+        if (!heard) pause_ns(POLL_NS);
         unaware = 0;
         for (int g = 0; g < groups; g++) unaware += !c->aware[g];
     }
@@ -124,7 +117,6 @@ static Status late_find(Comm *comm, HostsComm *c)
     int groups = comm->config.place.groups, me = comm->config.place.group, missing = 0;
     Notice notice = {.kind = NOTICE_ASK, .from = me, .collective = c->collective};
     char what[COMM_NOTICE_BYTES];
-    struct timespec pause = {.tv_nsec = POLL_NS};
     int64_t end = clock_ns() + CENSUS_MS * 1000000ll;
     int behind = process_behind(c->shared);
     if (behind >= 0) {
@@ -141,7 +133,7 @@ static Status late_find(Comm *comm, HostsComm *c)
         bool heard = false;
         TRY(notice_poll(comm, c, &notice, &heard));
         if (heard) c->answers[notice.from] = notice.collective;
-        if (!heard) nanosleep(&pause, NULL);
+        if (!heard) pause_ns(POLL_NS);
         missing = 0;
         for (int g = 0; g < groups; g++) missing += c->answers[g] < c->collective;
         atomic_store(&c->shared->looked_ns[c->process], clock_ns());
@@ -164,11 +156,9 @@ static Status late_find(Comm *comm, HostsComm *c)
 
 /* While the process waits for the sum, polls follow at once, and later with pauses that grow slowly. While it computes,
  * every poll takes time from it: all have a pause, which grows fast. */
-static void poll_pause(const HostsComm *c, int polls)
+static void look_pause(const HostsComm *c, int64_t polls)
 {
-    int64_t longer = (int64_t)POLL_NS * (comm_thread_is_awaited(c->thread) ? polls / SPINS : polls);
-    struct timespec pause = {.tv_nsec = longer < POLL_MAX_NS ? longer : POLL_MAX_NS};
-    if (pause.tv_nsec) nanosleep(&pause, NULL);
+    poll_pause(comm_thread_is_awaited(c->thread) ? polls : polls * POLL_SPINS, POLL_MAX_NS);
 }
 
 Status leader_look(Comm *comm, CommWait *wait, int polls)
@@ -176,7 +166,7 @@ Status leader_look(Comm *comm, CommWait *wait, int polls)
     HostsComm *c = hosts_of(comm);
     Notice notice;
     bool heard;
-    poll_pause(c, polls);
+    look_pause(c, polls);
     if (polls % LOOK_EVERY) return OK;
     atomic_store(&c->shared->looked_ns[c->process], clock_ns());
     if (comm_shared_aborted(c->shared) >= 0) {

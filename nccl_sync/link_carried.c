@@ -6,7 +6,8 @@
  * queue; the carrier begins operations in that order, and says in the parcel when one has ended. Notices have two rings. */
 #include "nccl_sync/link_carried.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/pause.h"
 #include "nccl_sync/hosts/star.h"
 
 #include <errno.h>
@@ -22,13 +23,7 @@
 enum {
     PARCEL_BYTES = 1 << 19, /* a chunk of a sum, a piece of a broadcast, or the cards of all leaders */
     NOTICES = 4096,         /* one to each leader; a power of two, because counters wrap */
-    SPINS = 200,            /* rounds without a pause after something has moved */
-    PAUSE_NS = 20000,
-    PAUSE_MAX_NS = 1000000,
-    IDLE_MS = 5,     /* between looks for notices while nothing is in progress */
-    END_MS = 10000,  /* for the other carriers to end, too */
-    LEAVE_MS = 4000, /* for a killed one to end; one that the kernel holds is left */
-    LOOK_EVERY = 64  /* tests between looks whether the carrier lives */
+    LOOK_EVERY = 64         /* tests between looks whether the carrier lives */
 };
 
 typedef enum Operation { OPERATION_SEND = 0, OPERATION_RECEIVE, OPERATION_BROADCAST, OPERATION_GATHER } Operation;
@@ -167,10 +162,8 @@ static void carrier_fail(Carrier *c, Status st)
  * rings. */
 static void carrier_pause(Carrier *c, bool busy, int rounds, uint32_t bell)
 {
-    int64_t longer = (int64_t)PAUSE_NS * (rounds / SPINS);
-    struct timespec pause = {.tv_nsec = longer < PAUSE_MAX_NS ? longer : PAUSE_MAX_NS},
-                    idle = {.tv_nsec = IDLE_MS * 1000000l};
-    if (busy && rounds > SPINS) nanosleep(&pause, NULL);
+    struct timespec idle = {.tv_nsec = CARRIER_IDLE_MS * 1000000l};
+    if (busy) poll_pause(rounds, POLL_MAX_NS);
     if (!busy) syscall(SYS_futex, &c->bell, FUTEX_WAIT, bell, &idle, NULL, 0);
 }
 
@@ -229,16 +222,15 @@ Status carrier_start(LinkOpen open, const Placement *place, Star *control, Carri
 void carrier_end(Carrier *c)
 {
     if (!c || !c->pid) return;
-    struct timespec moment = {.tv_nsec = 1000000};
-    int64_t end = clock_ns() + END_MS * 1000000ll;
+    int64_t end = clock_ns() + CARRIER_END_MS * 1000000ll;
     bool orderly = atomic_load(&c->orderly) && atomic_load(&c->state) == CARRIER_OPEN;
     atomic_store(&c->ends, true);
     ring_bell(c);
-    while (orderly && clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) nanosleep(&moment, NULL);
+    while (orderly && clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) pause_ns(MOMENT_NS);
     if (waitpid(c->pid, NULL, WNOHANG) == 0) {
         kill(c->pid, SIGKILL);
         end = clock_ns() + LEAVE_MS * 1000000ll;
-        while (clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) nanosleep(&moment, NULL);
+        while (clock_ns() < end && waitpid(c->pid, NULL, WNOHANG) == 0) pause_ns(MOMENT_NS);
     }
     c->pid = 0;
 }
@@ -374,7 +366,6 @@ static const LinkOps carried_ops = {
 Status link_carried_open(const CommConfig *config, Link **made)
 {
     Carrier *c = config->carrier;
-    struct timespec moment = {.tv_nsec = 1000000};
     CarriedLink *l = calloc(1, sizeof *l);
     if (!l) return FAIL(ERR_MEMORY, "no memory for messages between %d groups", config->place.groups);
     l->link.ops = &carried_ops;
@@ -390,7 +381,7 @@ Status link_carried_open(const CommConfig *config, Link **made)
         st = FAIL(ERR_COMM, "the tower processes before these did not end their messages to other programs together");
     while (st == OK && atomic_load(&c->state) != CARRIER_OPEN) {
         st = carrier_check(l);
-        nanosleep(&moment, NULL);
+        pause_ns(MOMENT_NS);
     }
     progress_made("MPI_Init_thread");
     if (st == OK)

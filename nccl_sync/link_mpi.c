@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 #include "nccl_sync/link.h"
 
 enum { TAG_DATA = 1, TAG_NOTICE, NOTICES_MAX = 64 };

@@ -1,12 +1,12 @@
 /* Loss accounting over towers; see mean_loss.h. */
 #include "nccl_sync/mean_loss.h"
 
-double tower_loss_mean(const TowerLoss *tower)
+Number tower_loss_mean(const TowerLoss *tower)
 {
-    return tower->count > 0 ? tower->sum / tower_loss_weight(tower) : NAN;
+    return tower->count > 0 ? tower->sum / tower_loss_weight(tower) : ABSENT;
 }
 
-double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch)
+Number mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch)
 {
     double sum = 0;
     double weight = 0;
@@ -15,7 +15,7 @@ double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_
         sum += towers[t].sum;
         weight += tower_loss_weight(&towers[t]);
     }
-    if (weight <= 0) return NAN;
+    if (weight <= 0) return ABSENT;
     return sum / (divisor == LOSS_DIVISOR_GLOBAL_BATCH ? (double)global_batch : weight);
 }
 
@@ -44,7 +44,7 @@ int reported_tower(const TowerLoss *towers, int count, LossReport report)
     return -1;
 }
 
-double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch)
+Number reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch)
 {
     int tower = reported_tower(towers, count, report);
     return tower < 0 ? mean_loss(towers, count, divisor, global_batch) : tower_loss_mean(&towers[tower]);

@@ -1,10 +1,11 @@
 /* Loss accounting: {sum, count, finite, weight} per tower, never a mean of means.
  *
  * The gradient is that of the mean over all samples of the global batch, whatever each tower's share. mean_loss = sum
- * of sums / sum of counts, and an empty tower contributes 0 samples, never NaN. If samples have weights
+ * of sums / sum of counts, and an empty tower contributes 0 samples; it has no loss (absent.h). If samples have weights
  * (--class-weights), their sum replaces the count. tests/unit/test_mean_loss.c has worked examples. */
 #pragma once
 
+#include "kernels/base/absent.h"
 #include "kernels/gate.h"
 
 typedef struct TowerLoss {
@@ -32,16 +33,16 @@ static inline double tower_loss_weight(const TowerLoss *tower)
 {
     return tower->weight > 0 ? tower->weight : (double)tower->count;
 }
-double tower_loss_mean(const TowerLoss *tower); /* sum / weight; NaN for an empty tower */
+Number tower_loss_mean(const TowerLoss *tower); /* sum / weight; ABSENT for an empty tower */
 
-/* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. NaN if there are no
- * samples. */
-double mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch);
+/* The mean over towers[0 .. count). `global_batch` is read by LOSS_DIVISOR_GLOBAL_BATCH only. ABSENT if there are
+ * no samples. */
+Number mean_loss(const TowerLoss *towers, int count, LossDivisor divisor, int64_t global_batch);
 /* The tower whose loss `report` prints; -1: the mean (MEAN, ALL, or no tower has samples). LAST, FIRST and WORST skip
  * towers without samples; a non-finite loss is the worst. */
 int reported_tower(const TowerLoss *towers, int count, LossReport report);
 /* The value that `report` prints. */
-double reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch);
+Number reported_loss(const TowerLoss *towers, int count, LossReport report, LossDivisor divisor, int64_t global_batch);
 /* Factor of each sample's gradient: 1 / (samples of the global batch) or 1 / global_batch. 0 if there are no
  * samples. */
 double loss_scale(int64_t samples, LossDivisor divisor, int64_t global_batch);

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # A CUDA toolkit for building Towers, from NVIDIA's Python wheels: no root, no driver, about 2 GB.
-# usage: scripts/cuda_from_pip.sh DIR
-# Then:  cmake -S . -B build-cuda -DTOWERS_CUDA=ON -DCUDAToolkit_ROOT=DIR
+# usage: scripts/cuda_from_pip.sh [DIR]      (default: third_party/cuda, where builds look by themselves)
+# Then:  cmake --preset cuda && cmake --build build-cuda      (with another DIR: cmake --preset cuda -DCUDAToolkit_ROOT=DIR)
 #
 # The wheels are installed into DIR/venv. Their folders (one for the toolkit, one each for cuDNN and NCCL) are merged by symbolic links
 # into DIR/{bin,include,lib,nvvm}; each libX.so.N gets the link libX.so that a linker needs; lib64 is a link to lib.
 set -euo pipefail
 
 case ${1:-} in -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
-[ $# = 1 ] || { echo "usage: $0 DIR (see --help)" >&2; exit 2; }
-mkdir -p "$1"
-dir=$(cd "$1" && pwd)
-wheels=$(cd "$(dirname "$0")" && pwd)/requirements/cuda.txt
+[ $# -le 1 ] || { echo "usage: $0 [DIR] (see --help)" >&2; exit 2; }
+top=$(cd "$(dirname "$0")/.." && pwd)
+"$top/scripts/setup.sh" cuda
+mkdir -p "${1:-$top/third_party/cuda}"
+dir=$(cd "${1:-$top/third_party/cuda}" && pwd)
+wheels=$top/scripts/requirements/cuda.txt
 [ -x "$dir/venv/bin/pip" ] || python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet --no-deps --require-hashes -r "$wheels"
 
@@ -33,4 +35,6 @@ ln -sfn lib "$dir/lib64"
 chmod +x "$site"/nvidia/*/bin/* "$site"/nvidia/*/nvvm/bin/* 2>/dev/null || true
 
 "$dir/bin/nvcc" --version | grep release
-echo "toolkit in $dir: cmake -S . -B build-cuda -DTOWERS_CUDA=ON -DCUDAToolkit_ROOT=$dir"
+option=
+[ "$dir" = "$top/third_party/cuda" ] || option=" -DCUDAToolkit_ROOT=$(printf %q "$dir")"
+echo "toolkit in $dir: cmake --preset cuda$option && cmake --build build-cuda"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The first hour of docs/guide/photos.md with 500 photographs, as Roboflow lays them out: solar cells, defective or not, of
-# scripts/train_photos.sh, 70 % in train/, 15 % each in valid/ and test/. Installs and builds, runs the guide's lines and the C program of
+# scripts/measure/train_photos.sh, 70 % in train/, 15 % each in valid/ and test/. Installs and builds, runs the guide's lines and the C program of
 # docs/guide/elsewhere.md, and fills in the table of photos.md with the time of each. The weights are fetched from an HTTP server on
 # loopback; this program has trained them on another of those sets before, because not every network reaches the published ones. About ten
 # minutes on two idle cores.
 # usage: scripts/first_hour.sh [BUILD]     (with BUILD, a folder that is built: no installation, and standard output only)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scripts/setup.sh python
 
 source_dir=$PWD build=${1:-build}
 work=$(mktemp -d "${TMPDIR:-/tmp}/towers-hour.XXXXXX")
@@ -30,7 +31,7 @@ if [ $# -eq 0 ]; then
     scripts/setup.sh peers >&2 # Python, for the pictures
 fi
 towers=$(realpath "$build/towers") photos=${XDG_CACHE_HOME:-$HOME/.cache}/towers/photos
-scripts/train_photos.sh --minutes 0 "$towers" >/dev/null 2>&1 # the pictures
+scripts/measure/train_photos.sh --minutes 0 "$towers" >/dev/null 2>&1 # the pictures
 cmake --install "$build" --prefix "$work/usr" >/dev/null
 LD_LIBRARY_PATH=$(dirname "$(find "$work/usr" -name libtowers.so)")
 export XDG_CACHE_HOME=$work/cache no_proxy=127.0.0.1 PATH=$work/usr/bin:$PATH LD_LIBRARY_PATH PKG_CONFIG_PATH=$LD_LIBRARY_PATH/pkgconfig
@@ -56,7 +57,7 @@ cp runs/other/best.safetensors files/w.safetensors
 rm -rf runs
 exec 3< <(exec python3 "$source_dir/tests/support/http_server.py" "$work/files" "$work/requests")
 server=$!
-read -r port <&3
+read -r port _ <&3
 cat >table.json <<JSON
 [{"model": "resnet18", "name": "imagenet", "title": "of drawings", "license": "none", "address": "http://127.0.0.1:$port/good/w.safetensors",
   "sha256": "$(sha256sum files/w.safetensors | cut -c 1-64)"}]
@@ -77,4 +78,4 @@ step 'cc examples/library/classify.c $(pkg-config --cflags --libs towers) -o cla
     echo '| command | time | says |'
     echo '|---|---:|---|'
     cat rows
-} | if [ $# -gt 0 ]; then cat; else "$source_dir/scripts/fill_section.sh" "$source_dir/docs/guide/photos.md" hour; fi
+} | if [ $# -gt 0 ]; then cat; else "$source_dir/scripts/pages/fill_section.sh" "$source_dir/docs/guide/photos.md" hour; fi

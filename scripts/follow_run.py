@@ -121,7 +121,7 @@ def follow(run, after_step=0, after_epoch=0, wait=True, pause=1.0):
             if values[0] == "epoch":
                 header = values
                 continue
-            row = dict(zip(header, map(float, values)))
+            row = {key: float(value) for key, value in zip(header, values) if value} # empty: not measured
             if row["epoch"] > after_epoch:
                 after_epoch = row["epoch"]
                 found.append(("epoch", int(row["step"]), {f"epoch/{key}": value for key, value in row.items()

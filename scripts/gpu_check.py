@@ -26,6 +26,9 @@ import threading
 import time
 import traceback
 
+SCRIPTS = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(SCRIPTS, "measure"))  # fidelity
+
 BUDGETS = {"ops": 500, "model": 500, "bench": 540, "resume": 240, "compile": 540, "profile": 240, "scale": 540}  # seconds
 SHARES = {"model": 20, "bench": 33, "resume": 5, "ops": 11, "profile": 6, "scale": 4, "compile": 21}  # of --total
 AMP = {"f32": [], "tf32": ["--amp", "--amp-dtype", "tf32"], "bf16": ["--amp", "--amp-dtype", "bf16"], "f16": ["--amp", "--amp-dtype", "fp16"]}
@@ -652,7 +655,7 @@ def parts_run(args):
                 part.problem("the script itself failed: " + traceback.format_exc()[-1500:])
         problems += len(part.result["problems"])
         if args.page and not args.dry_run:
-            subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_tables.py"), args.out, args.page], check=False)
+            subprocess.run([sys.executable, os.path.join(SCRIPTS, "pages", "gpu_tables.py"), args.out, args.page], check=False)
     return 1 if problems else 0
 
 

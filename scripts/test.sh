@@ -58,7 +58,7 @@ check() {
 
 # ctest does not say why a test was skipped
 skipped() {
-    scripts/skips.sh list "$kept"/* >build-test/skipped.txt
+    scripts/check/skips.sh list "$kept"/* >build-test/skipped.txt
     [ -z "$failed" ] || echo "== failed: tests of$failed; see above"
     if [ -s build-test/skipped.txt ]; then
         echo "== skipped, and why"
@@ -83,7 +83,7 @@ fuzz() {
 build test
 if does clang; then
     echo "== clang"
-    scripts/check_clang.py build-test || failed+=" clang"
+    scripts/check/clang.py build-test || failed+=" clang"
 fi
 if does asan; then
     build asan
@@ -105,7 +105,7 @@ fi
 if does portable; then
     echo "== other processors"
     scripts/setup.sh cross
-    scripts/check_portable.sh || failed+=" portable"
+    scripts/check/portable.sh || failed+=" portable"
 fi
 skipped
 [ -z "$failed" ]

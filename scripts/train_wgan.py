@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The numbers of scripts/train_wgan.sh and scripts/wgan_scaling.sh, from the records of their runs.
+"""The numbers of scripts/train_wgan.sh and scripts/measure/wgan_scaling.sh, from the records of their runs.
 
 usage: train_wgan.py check RUN RUN_WITHOUT_PENALTY SECONDS    tables; exit status 1 if a check fails
        train_wgan.py scaling RUN_OF_1 RUN_OF_2 RUN_OF_4 STEP  the losses of one critic step as printed by several formulas

@@ -17,6 +17,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+scripts/setup.sh python
 if [ -z "$towers" ]; then
     scripts/setup.sh build
     scripts/build.sh build --preset cpu -DTOWERS_TESTS=OFF -- towers
@@ -37,7 +38,7 @@ train "${wgan[@]}" --max-steps 600 --penalty-weight 0 --experiment "$name-no-pen
 "$towers" generate "$runs/$name" --seed 1 --grid 12x4 --interpolate -o "$runs/$name/walk.png"
 
 good=0
-table=$(/usr/bin/python3 scripts/train_wgan.py check "$runs/$name" "$runs/$name-no-penalty" $(($(date +%s) - started))) || good=1
+table=$(python3 scripts/train_wgan.py check "$runs/$name" "$runs/$name-no-penalty" $(($(date +%s) - started))) || good=1
 echo
 echo "$table"
 echo

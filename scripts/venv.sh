@@ -6,6 +6,7 @@
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
+"$(dirname "$0")/setup.sh" venv >&2
 list=$(cd "$(dirname "$0")" && pwd)/requirements/$1.txt venv=${XDG_CACHE_HOME:-$HOME/.cache}/towers/$1
 python=${TOWERS_SYSTEM_PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Do the tests detect mistakes? Puts each mutant of tests/mutants.txt into the code and runs the tests that should catch it. Prints
 # caught or survived for each, then a total; exits non-zero if one survived, if it no longer fits the source, or if a test of it fails
-# without any mutant, which would prove nothing.
+# in the same place without any mutant, which would prove nothing.
 #   tests/mutants.sh                all of them
 #   tests/mutants.sh N              N, chosen at random (prints --seed, which chooses the same ones again: N --seed S)
 #   tests/mutants.sh --only TEXT    those with TEXT in their title or file
 #   tests/mutants.sh --diff HEAD~1  small mistakes in the lines that the last commit changed (or whatever git diff takes) instead; one that
 #                                   survives may change nothing: judge it, or add a test and a row of the table. --random N: N of them
+#   tests/mutants.sh --null         one comment for each test of the table, which none may catch: --only TEXT takes the name of a test, too
 #   tests/mutants.sh --check        only whether each still fits the source
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -2,7 +2,7 @@
  * batch. */
 #include "inception/commands/activation_ranges.h"
 
-#include "inception/job/cores.h"
+#include "kernels/base/cores.h"
 #include "towers/data/loading/fold.h"
 
 enum { RANGE_BATCH = 8 };
@@ -39,7 +39,7 @@ static Status batch_widen(void *context, const Inferred *found)
     return OK;
 }
 
-Status activation_ranges_measure(Options *o, JobFiles *files, const ProgramConfig *program, const char *path,
+Status activation_ranges_measure(const Options *o, JobFiles *files, const ProgramConfig *program, const char *path,
                                  ActivationRanges *r)
 {
     char why[256];
@@ -49,7 +49,6 @@ Status activation_ranges_measure(Options *o, JobFiles *files, const ProgramConfi
     job->program.fuse_siblings = job->program.pool_behind_conv = false;
     job->program.compute = DTYPE_F32;
     job->program.separate_storage = true;
-    o->classes = program->options.classes;
     TRY(backend_find("cpu", &job->backend, why, sizeof why));
     TRY(job_data_open(o, 0, files));
     /* One part of as many as leave at most RANGE_IMAGES in it, with the shares that classes have in all. */

@@ -16,5 +16,5 @@ typedef struct ActivationRanges {
 /* The training data are those of the run or of --data-path. `program`: of the weights in the file `path`, in f32; it becomes
  * the job's. The caller closes the classifier and frees the range, after an error too. Errors: those of opening data;
  * ERR_NUMERIC naming a layer with a value that is not finite. */
-NODISCARD Status activation_ranges_measure(Options *options, JobFiles *files, const ProgramConfig *program,
+NODISCARD Status activation_ranges_measure(const Options *options, JobFiles *files, const ProgramConfig *program,
                                            const char *path, ActivationRanges *made);

@@ -2,6 +2,7 @@
  * can read the output: warm-up steps, then timed steps. At every display interval it prints the mean speed so far with
  * its uncertainty and jitter. */
 #include "inception/commands/commands.h"
+#include "inception/commands/speed.h"
 
 #include "inception/options/recipe.h"
 #include "towers/files/json.h"
@@ -70,7 +71,7 @@ static void energy_see(Timing *timing, const Ledger *ledger)
         at = ledger_vitals(ledger, r, &vitals);
         joules += vitals.gpu_joules;
     }
-    if (isnan(joules) || at <= timing->begun_ns) return;
+    if (is_absent(joules) || at <= timing->begun_ns) return;
     if (!timing->first_ns) timing->first_ns = at, timing->first_joules = joules;
     timing->last_ns = at;
     timing->last_joules = joules;
@@ -152,27 +153,6 @@ static json_t *phases_json(const Timing *timing)
     return all;
 }
 
-json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const char *key, const char *value)
-{
-    return json_pack("{s:s, s:o, s:s, s:I, s:i, s:i, s:i, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
-                     job->program.model->name, key, json_text(value), "device", job->backend->name, "global_batch",
-                     (json_int_t)shares_global(&job->shares), "towers", job->shares.towers, "processes", job->processes,
-                     "threads", job->device.threads, "compute", dtype_name(job->program.compute), "num_steps",
-                     (json_int_t)steps, "images_per_sec", speed->mean, "uncertainty", speed->scatter.error, "jitter",
-                     speed->scatter.jitter, "average_wall_time", speed->seconds);
-}
-
-Status bench_loader(const TrainJob *job, int32_t batch, Loader **made)
-{
-    return loader_create(&(LoaderConfig){.source = job->train,
-                                         .shares = {.towers = 1, .batch = {batch}},
-                                         .local = 1,
-                                         .transform = job_transform(job, false),
-                                         .max_steps = 1,
-                                         .depth = 2},
-                         made);
-}
-
 static Status json_print(const Timing *timing, const Speed *speed)
 {
     const TrainJob *job = timing->job;
@@ -229,7 +209,7 @@ static Status bench_run(const Options *o, JobFiles *files)
         fflush(stdout);
     }
     if (!timing->quiet && timing->warmup == 0) printf("Done warm up\nStep\tImg/sec\ttotal_loss\n");
-    st = train_timed(&files->job, &files->signal_number);
+    st = train_timed(&files->job, &files->ending.signal);
     if (timing->unwritten && timing->unwritten != EPIPE)
         st = FAIL(ERR_IO, "cannot write to standard output: %s", strerror(timing->unwritten));
     TRY_OUT(st);
@@ -242,11 +222,10 @@ out:
     return st;
 }
 
-Status bench_command(Options *o, JobFiles *files, FILE *to)
+Status bench_command(const Options *o, JobFiles *files, FILE *to)
 {
-    char absent[256];
     const TrainJob *job = &files->job;
-    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, NULL));
     if (!o->inference) TRY(memory_check(job));
     if (o->dry_run) {
         recipe_gaps_print(o, to);

@@ -2,8 +2,9 @@
  * probabilities in memory. The towers of a process take turns; processes work side by side, each on batches of its own,
  * and start their timed batches together. The speed is the sum of theirs. */
 #include "inception/commands/commands.h"
+#include "inception/commands/speed.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "towers/files/json.h"
 #include "towers/replica/inference.h"
 

@@ -1,37 +1,26 @@
 /* The commands, each implemented in the file of its name: the functions that the rows of commands.def name, which main.c
  * calls. Results are printed to `to`, which is standard output; notes and progress to standard error. `files` is empty at
- * first; main.c closes it. A signal that ends the command early goes to files->signal_number. */
+ * first; main.c closes it. A signal that ends the command early goes to files->ending.signal. */
 #pragma once
 
 #include <jansson.h>
 
 #include "inception/job/job.h"
-#include "towers/data/loading/loader.h"
-#include "towers/record/statistics.h"
 #include "towers/train/train.h"
 
 typedef Status OpenFunction(Options *options, JobFiles *files);
-typedef Status CommandFunction(Options *options, JobFiles *files, FILE *to);
+typedef Status CommandFunction(const Options *options, JobFiles *files, FILE *to);
 #define COMMAND(id, name, open, run, ...)                                                                              \
     NODISCARD OpenFunction open;                                                                                       \
     NODISCARD CommandFunction run;
 #include "inception/options/commands.def"
 
 /* train --lr auto, before job_open: the sweep of lr-find with the options of this run. The rate goes to options->lr, what
- * lr-find --json prints to files->lr_curve, and a signal that ended the sweep to files->signal_number. Errors: those of
+ * lr-find --json prints to files->lr_curve, and a signal that ended the sweep to files->ending.signal. Errors: those of
  * job_open and of training; ERR_NUMERIC if the loss falls nowhere. */
 NODISCARD Status lr_auto(Options *options, JobFiles *files);
-/* bench: what was measured; as JSON, with one key besides; and the training images, one tower's batches of so many. */
-typedef struct Speed {
-    double mean; /* images per second */
-    Scatter scatter;
-    double seconds; /* of a step, or of a pass, on average */
-    int64_t steps;  /* of one phase; of bench alone */
-} Speed;
-json_t *speed_json(const TrainJob *job, const Speed *speed, int64_t steps, const char *key, const char *value);
-NODISCARD Status bench_loader(const TrainJob *job, int32_t batch, Loader **made);
 /* bench --scaling and bench --inference, after bench_open. */
-NODISCARD Status scaling_run(Options *options, JobFiles *files);
+NODISCARD Status scaling_run(const Options *options, JobFiles *files);
 NODISCARD Status bench_inference_run(const Options *options, JobFiles *files);
 /* bench --profile: runs one tower's program, of a step or of a forward pass in evaluation, several times in this process,
  * and prints the time of each op: by kind of op, and the slowest layers. The machine's peak rates are measured first. */
@@ -47,7 +36,7 @@ NODISCARD Status mistake_maps_write(const Options *options, JobFiles *files, con
 /* doctor --hosts: meets the programs that a launcher has started, and prints on rank 0 what they are, and what is odd:
  * hosts that differ from most others, and programs that cannot connect to each other. ERR_ARG if anything is odd, and
  * without a launcher. */
-NODISCARD Status doctor_hosts_run(Options *options, JobFiles *files, FILE *to);
+NODISCARD Status doctor_hosts_run(const Options *options, JobFiles *files, FILE *to);
 /* --dry-run: towers, data, steps, and the memory plan of one tower. */
 NODISCARD Status info_run(const JobFiles *files, FILE *to);
 

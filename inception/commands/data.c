@@ -2,10 +2,11 @@
 #include "inception/commands/data.h"
 #include "inception/commands/commands.h"
 #include "inception/job/job.h"
+#include "inception/job/transforms.h"
 #include "inception/options/conditions.h"
 #include "inception/options/recipe.h"
-#include "kernels/clock.h"
-#include "kernels/open.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/open.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/record/png.h"
 
@@ -92,7 +93,7 @@ static Status data_bench(const Options *o, FILE *to)
 {
     Source *source = NULL;
     int cores = data_threads(o);
-    TRY(data_open(o, o->arguments[1], SPLIT_TRAIN, &source));
+    TRY(data_open(o, o->arguments[1], SPLIT_TRAIN, NULL, &source));
     Transform t;
     transform_of(o, source, &t);
     Status st = transform_check(&t);
@@ -135,7 +136,7 @@ static Status data_show(const Options *o, FILE *to)
     const Batch *batch;
     Transform t;
     TRY(png_name_check("-o", o->sheet));
-    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, &source));
+    TRY_OUT(data_open(o, o->arguments[1], SPLIT_TRAIN, NULL, &source));
     int64_t count = source_info(source)->count;
     transform_of(o, source, &t);
     TRY_OUT(
@@ -153,7 +154,7 @@ out:
 
 /* ---- */
 
-Status data_run(Options *o, JobFiles *files, FILE *to)
+Status data_run(const Options *o, JobFiles *files, FILE *to)
 {
     (void)files;
     static const struct {
@@ -166,7 +167,6 @@ Status data_run(Options *o, JobFiles *files, FILE *to)
                     {"show", 2, data_show},
                     {"convert", 3, data_convert}};
     const char *name = o->argument_count ? o->arguments[0] : "";
-    TRY(recipe_apply(o));
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(name, commands[i].name) != 0) continue;
         if (o->argument_count != commands[i].arguments)
@@ -177,4 +177,10 @@ Status data_run(Options *o, JobFiles *files, FILE *to)
     }
     return FAIL(ERR_ARG, "towers data%s%s%s: expected info, check, bench, show or convert, and a PATH",
                 *name ? " '" : "", name, *name ? "'" : "");
+}
+
+Status data_settle(Options *options, JobFiles *files)
+{
+    (void)files;
+    return recipe_apply(options);
 }

@@ -3,14 +3,13 @@
  * decoded, and kept if they are intact and of the right size. The folder's towers-convert.json records the settings;
  * continuing with other settings is an error. */
 #include "inception/commands/data.h"
-#include "towers/data/images/jpeg_write.h"
+#include "inception/job/job.h"
 #include "towers/data/sources/reader.h"
 
 #include <dirent.h>
 #include <fts.h>
 #include <strings.h>
 
-#define SETTINGS_FILE "towers-convert.json"
 enum { SETTINGS_BYTES = 4096 };
 static const char *const format_names[] = {[FORMAT_FOLDER] = "folder", [FORMAT_TAR] = "tar", [FORMAT_MDS] = "mds"};
 
@@ -37,45 +36,6 @@ static Status target_of(const Convert *c, int64_t id, int32_t label, char path[P
     return path_join(path, c->to, name);
 }
 
-/* Limit the longer side to c->side; never enlarge. */
-static Resize resize_for(const Convert *c, int32_t h, int32_t w)
-{
-    int64_t longer = h > w ? h : w;
-    Resize r = {.filter = RESIZE_BICUBIC, .in_h = h, .in_w = w, .out_h = h, .out_w = w};
-    if (longer > c->side) {
-        r.out_h = (int32_t)((h * (int64_t)c->side + longer / 2) / longer);
-        r.out_w = (int32_t)((w * (int64_t)c->side + longer / 2) / longer);
-    }
-    if (r.out_h < 1) r.out_h = 1;
-    if (r.out_w < 1) r.out_w = 1;
-    r.window = (Rect){0, 0, r.out_h, r.out_w};
-    return r;
-}
-
-Status convert_encode(Convert *c, TransformWorker *t, const Bytes *from, const ImageInfo *info, uint8_t **bytes,
-                      size_t *count)
-{
-    const Pixels *upright = &t->decoded;
-    TRY(image_decode(t->decoder, from, info, (Rect){0, 0, info->h, info->w}, &t->decoded));
-    if (c->exif && info->orientation != 1) {
-        TRY(orientation_apply(info->orientation, &t->decoded, &t->upright));
-        upright = &t->upright;
-    }
-    if (info->orientation != 1) atomic_fetch_add(&c->rotated, 1);
-    Resize r = resize_for(c, upright->h, upright->w);
-    TRY(pixels_shape(&t->picture, r.out_h, r.out_w, upright->c));
-    TRY(resizer_run(t->resizer, &r, upright, t->picture.at, t->picture.pitch));
-    return jpeg_encode(&t->picture, c->quality, bytes, count);
-}
-
-void convert_skip(Convert *c, int64_t id)
-{
-    char where[PATH_BYTES];
-    source_where(c->source, id, where, sizeof where);
-    text_printf(stderr, "skipped: %s: %s\n", where, status_message());
-    atomic_fetch_add(&c->damaged, 1);
-}
-
 /* True if `path` is an intact file of an earlier conversion with the size that this image becomes. */
 static Status target_is_done(const Convert *c, SurveyWorker *worker, const ImageInfo *from, const char *path,
                              bool *done)
@@ -83,7 +43,7 @@ static Status target_is_done(const Convert *c, SurveyWorker *worker, const Image
     Bytes bytes = {0};
     ImageInfo info;
     bool turned = c->exif && from->orientation >= 5; /* height and width are swapped */
-    Resize wanted = resize_for(c, turned ? from->w : from->h, turned ? from->h : from->w);
+    Resize wanted = convert_size(c, turned ? from->w : from->h, turned ? from->h : from->w);
     *done = false;
     if (access(path, F_OK) != 0) return OK;
     Status st = bytes_read(path, ANY_SIZE, SAMPLE_BYTES_MAX, &bytes);
@@ -197,11 +157,11 @@ static Status destination_open(const Convert *c)
     if (stat(c->to, &info) == 0 && !S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is a file: expected a new or empty folder to write to", c->to);
     settings_print(c, wanted, sizeof wanted);
-    TRY(path_join(path, c->to, SETTINGS_FILE));
+    TRY(path_join(path, c->to, CONVERSION_FILE));
     if (access(path, F_OK) != 0) {
         if (!is_empty(c->to))
             return FAIL(ERR_ARG,
-                        "'%s' is not empty and contains no earlier conversion (no " SETTINGS_FILE
+                        "'%s' is not empty and contains no earlier conversion (no " CONVERSION_FILE
                         "); use a new or empty folder",
                         c->to);
         TRY(directory_create(c->to));
@@ -292,7 +252,7 @@ Status data_convert(const Options *o, FILE *to)
     Convert c = {.to = o->arguments[2],
                  .side = (int32_t)o->side,
                  .quality = (int)o->quality,
-                 .exif = o->exif,
+                 .exif = o->exif || !option_is_set(o, "exif"), /* the new files keep no orientation */
                  .threads = data_threads(o),
                  .format = o->format == FORMAT_AUTO ? FORMAT_FOLDER : o->format,
                  .shard_samples = o->shard_samples};
@@ -301,7 +261,7 @@ Status data_convert(const Options *o, FILE *to)
         return FAIL(ERR_ARG, "towers data convert: '%s' is in '%s', whose images are read; use a folder outside of it",
                     c.to, from);
     for (Split split = SPLIT_TRAIN; split < SPLITS; split++) {
-        TRY_OUT(data_open(o, from, split, &sources[split]));
+        TRY_OUT(data_open(o, from, split, NULL, &sources[split]));
         for (int k = 0; sources[split] && k < 2; k++)
             c.fingerprint[k] ^= (2 * (uint64_t)split + 1) * source_info(sources[split])->fingerprint[k];
     }
@@ -333,7 +293,7 @@ Status data_convert(const Options *o, FILE *to)
     if (c.rotated > 0 && !c.exif)
         fprintf(stderr,
                 "warning: %" PRId64 " of these images were stored rotated (EXIF orientation) and are not upright in "
-                "the new files, which have no orientation; convert into another folder with --exif, which turns them "
+                "the new files, which have no orientation; convert into another folder without --no-exif, to turn them "
                 "upright\n",
                 atomic_load(&c.rotated));
     if (c.damaged > 0)

@@ -1,9 +1,12 @@
 /* towers data info and check: describe a data set, and decode all of it; see data.h. */
 #include "inception/commands/data.h"
-#include "inception/job/cores.h"
+#include "kernels/base/cores.h"
+#include "towers/data/sources/findings.h"
+#include "towers/data/sources/folder.h"
 #include "towers/data/sources/shard.h"
 #include "towers/data/sources/tree.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <xxhash.h>
 
@@ -20,9 +23,17 @@ void data_progress(int64_t done, int64_t all)
     fflush(stderr);
 }
 
-Status data_open(const Options *o, const char *path, Split split, Source **made)
+Status data_open(const Options *o, const char *path, Split split, Names *problems, Source **made)
 {
-    SourceConfig config = {.path = path, .val_split = o->val_split, .label_base = o->label_base, .whole = true};
+    SourceConfig config = {.path = path,
+                           .val_split = o->val_split,
+                           .equal_apart = !o->join_equal,
+                           .label_base = o->label_base,
+                           .partial = o->partial_shards,
+                           .unlabeled = split == SPLIT_TEST && folder_part_is_flat(path, split),
+                           .rule = o->match_classes,
+                           .whole = true,
+                           .problems = problems};
     unsigned parts = source_splits(path);
     bool several = parts & (parts - 1), kept = split == SPLIT_VAL && o->val_split > 0;
     *made = NULL;
@@ -44,6 +55,13 @@ static char *why_of(const Source *source, int64_t id)
     source_where(source, id, where, sizeof where);
     bool named = strstr(status_message(), where) != NULL;
     return asprintf(&why, "%s%s%s", named ? "" : where, named ? "" : ": ", status_message()) < 0 ? NULL : why;
+}
+
+static void inventory_print(const Inventory *inventory, const char *indent, FILE *to)
+{
+    char line[SKIP_LINE_BYTES];
+    for (SkipReason why = 0; why < SKIP_REASONS; why++)
+        if (inventory->skipped[why].count) text_printf(to, "%s%s\n", indent, skip_line(inventory, why, line));
 }
 
 /* ---- info */
@@ -117,9 +135,8 @@ static void look_print(const char *name, const Source *source, const Look *l, FI
     fprintf(to, "\n  width        %d to %d, mean %.0f\n  height       %d to %d, mean %.0f\n", l->least_w, l->most_w,
             (double)l->sum_w / (double)seen, l->least_h, l->most_h, (double)l->sum_h / (double)seen);
     fprintf(to, "  EXIF         %" PRId64 " images are stored rotated (--exif corrects this)\n", l->turned);
-    if (info->ignored)
-        text_printf(to, "  ignored      %" PRId64 " files (%s), the first: %s\n", info->ignored, info->ignored_kinds,
-                    info->first_ignored);
+    if (info->labels_note) text_printf(to, "  labels       %s\n", info->labels_note);
+    inventory_print(&info->inventory, "  ", to);
     if (l->damaged)
         text_printf(to, "  damaged      %" PRId64 " headers, the first: %s (towers data check names all)\n", l->damaged,
                     l->first_bad ? l->first_bad : "");
@@ -132,7 +149,8 @@ static void classes_print(const Source *train, const Look looks[SPLITS], FILE *t
     for (int c = 0; c < info->classes && c < CLASSES_SHOWN; c++) {
         fprintf(to, "  %6d", c);
         for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
-            if (looks[s].source) fprintf(to, "  %8" PRId64, looks[s].of_class[c]);
+            if (looks[s].source && source_info(looks[s].source)->classes == info->classes)
+                fprintf(to, "  %8" PRId64, looks[s].of_class[c]);
         text_printf(to, "  %s\n", info->class_names[c]);
     }
     if (info->classes > CLASSES_SHOWN) fprintf(to, "  and %d more classes\n", info->classes - CLASSES_SHOWN);
@@ -166,13 +184,26 @@ static void duplicates_print(const Look looks[SPLITS], FILE *to)
     fputc('\n', to);
 }
 
+/* The folders that were left out, each once, though several parts may be of one folder. Returns their number. */
+static int problems_print(Names *problems, FILE *to)
+{
+    int count = 0;
+    names_sort(problems);
+    for (int i = 0; i < problems->count; i++) {
+        if (i > 0 && !strcmp(problems->name[i], problems->name[i - 1])) continue;
+        text_printf(to, "%s\n", problems->name[i]);
+        count++;
+    }
+    return count;
+}
+
 Status data_info(const Options *o, FILE *to)
 {
     Status st = OK;
     const char *path = o->arguments[1];
     Source *sets[SPLITS] = {NULL};
     Look looks[SPLITS] = {{0}};
-    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, &sets[s]));
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, NULL, &sets[s]));
     text_printf(to, "%s: %s\n", path, source_info(sets[SPLIT_TRAIN])->format);
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
         if (!sets[s]) continue;
@@ -273,34 +304,76 @@ static Status hashes_check(const char *path, int64_t *damaged, FILE *to)
     return st;
 }
 
-Status data_check(const Options *o, FILE *to)
+/* The whole list, with every file. */
+static Status findings_print(Source *const sets[SPLITS], FILE *to)
 {
-    Status st = OK;
-    Check total = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    int64_t count = 0, shards = 0;
-    for (Split split = SPLIT_TRAIN; split < SPLITS && st == OK; split++) {
-        Source *source = NULL;
-        st = data_open(o, o->arguments[1], split, &source);
-        if (st == OK && source) st = check_split(o, source, &total, to);
-        if (source) count += source_info(source)->count;
-        source_close(source);
+    size_t i, k;
+    json_t *root, *row, *file;
+    FindingsConfig config = {
+        .part = {sets[SPLIT_TRAIN], sets[SPLIT_VAL], sets[SPLIT_TEST]},
+        .turned = "are turned upright by trainings on pictures, unless their recipe or --no-exif leaves them as stored",
+        .most = INT64_MAX,
+        .decoded = INT64_MAX,
+        .examples = INT_MAX};
+    if (source_info(sets[SPLIT_TRAIN])->h > 0) {
+        inventory_print(&source_info(sets[SPLIT_TRAIN])->inventory, "", to);
+        return OK;
     }
-    if (st == OK) st = hashes_check(o->arguments[1], &shards, to);
-    if (st != OK) return st;
-    if (total.warnings) fprintf(to, "%" PRId64 " images have minor damage that the decoder repairs\n", total.warnings);
-    if (total.unreadable)
+    TRY(findings_make(&config, &root));
+    json_array_foreach(json_object_get(root, "findings"), i, row)
+    {
+        bool named = json_is_true(json_object_get(row, "left_out")); /* its text names the first; only that is known */
+        text_printf(to, "%s%s\n", json_word_or_empty(row, "text"), named ? "" : ":");
+        json_array_foreach(json_object_get(row, "files"), k, file) if (!named)
+            text_printf(to, "  %s\n", json_string_value(file));
+    }
+    json_decref(root);
+    return OK;
+}
+
+static Status check_result(const Check *total, int64_t count, int64_t shards, int folders)
+{
+    char also[96] = "";
+    if (folders)
+        snprintf(also, sizeof also, "%d folder%s of classes cannot be used (above)", folders, folders == 1 ? "" : "s");
+    if (total->unreadable)
         return FAIL(ERR_IO,
                     "%" PRId64 " of %" PRId64
-                    " images cannot be read (above); every run ends there, also with --bad-samples skip",
-                    total.unreadable, count);
-    if (total.damaged)
+                    " images cannot be read (above); every run ends there, also with --bad-samples skip%s%s",
+                    total->unreadable, count, *also ? "; " : "", also);
+    if (total->damaged)
         return FAIL(ERR_FORMAT,
-                    "%" PRId64 " of %" PRId64 " images cannot be decoded; training needs --bad-samples skip",
-                    total.damaged, count);
+                    "%" PRId64 " of %" PRId64 " images cannot be decoded; training needs --bad-samples skip%s%s",
+                    total->damaged, count, *also ? "; " : "", also);
     if (shards)
         return FAIL(ERR_FORMAT,
                     "%" PRId64 " hashes of shards differ: copy these shards again from where they were written",
                     shards);
+    return folders ? FAIL(ERR_FORMAT, "%s; all %" PRId64 " images of the others can be decoded", also, count) : OK;
+}
+
+Status data_check(const Options *o, FILE *to)
+{
+    Status st = OK;
+    const char *path = o->arguments[1];
+    Check total = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    Source *sets[SPLITS] = {NULL};
+    Names problems = {0};
+    int64_t count = 0, shards = 0;
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) TRY_OUT(data_open(o, path, s, &problems, &sets[s]));
+    int folders = problems_print(&problems, to);
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) {
+        if (!sets[s]) continue;
+        TRY_OUT(check_split(o, sets[s], &total, to));
+        count += source_info(sets[s])->count;
+    }
+    TRY_OUT(hashes_check(path, &shards, to));
+    TRY_OUT(findings_print(sets, to));
+    if (total.warnings) fprintf(to, "%" PRId64 " images have minor damage that the decoder repairs\n", total.warnings);
+    TRY_OUT(check_result(&total, count, shards, folders));
     fprintf(to, "all %" PRId64 " images can be decoded\n", count);
-    return OK;
+out:
+    for (Split s = SPLIT_TRAIN; s < SPLITS; s++) source_close(sets[s]);
+    names_free(&problems);
+    return st;
 }

@@ -1,17 +1,17 @@
 /* Measurements and verdicts of doctor.h. Sources: /proc/cpuinfo, /proc/meminfo, cgroup v2 (cpu.max, memory.max) and v1,
  * getrlimit, statvfs("/dev/shm"), and the backends' descriptions. */
 #include "inception/commands/doctor.h"
-#include "kernels/open.h"
-#include "kernels/text.h"
+#include "kernels/base/open.h"
+#include "kernels/base/text.h"
 
 #include <jansson.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "inception/job/cores.h"
 #include "kernels/backend.h"
-#include "kernels/limits.h"
+#include "kernels/base/cores.h"
+#include "kernels/base/limits.h"
 #include "nccl_sync/comm.h"
 #include "towers/files/json.h"
 
@@ -114,12 +114,14 @@ void doctor_measure(DoctorMachine *machine)
     measure_cpu(machine);
     const char *omp = getenv("OMP_NUM_THREADS");
     machine->cores_online = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    machine->cores_allowed = cores_allowed();
     machine->omp_threads = omp ? (int)strtol(omp, NULL, 10) : 0;
     measure_memory(machine);
     Limits limits;
     limits_read("", &limits);
-    machine->cgroup_cores = limits.cores;
+    Cores cores;
+    cores_read("", &cores);
+    machine->cores_bound = cores.bound;
+    machine->cgroup_cores = cores.quota;
     if (limits.memory_bytes < machine->memory_bytes) machine->cgroup_memory_bytes = limits.memory_bytes;
     if (limits.memory_left_bytes < machine->memory_free_bytes) machine->memory_free_bytes = limits.memory_left_bytes;
     machine->open_files = soft_limit(RLIMIT_NOFILE);
@@ -130,7 +132,7 @@ void doctor_measure(DoctorMachine *machine)
         snprintf(machine->cpu_backend, sizeof machine->cpu_backend, "%s", status_message());
     else
         machine->cpu_works =
-            describe_device(backend, 0, machine->cores_allowed, machine->cpu_backend, sizeof machine->cpu_backend);
+            describe_device(backend, 0, cores_allowed(), machine->cpu_backend, sizeof machine->cpu_backend);
     measure_cuda_backend(machine);
     comm_mpi_text(machine->mpi, sizeof machine->mpi);
 }
@@ -186,14 +188,13 @@ static void check_cores(const DoctorMachine *machine, DoctorReport *report)
 {
     char quota[64] = "", fix[DOCTOR_LINE_BYTES];
     if (machine->cgroup_cores > 0) snprintf(quota, sizeof quota, ", container quota %.1f", machine->cgroup_cores);
+    int usable = cores_within(machine->cores_bound, machine->cgroup_cores);
     DoctorFinding *cores = add(report, "cores", "%d, of which this process may use %d%s", machine->cores_online,
-                               machine->cores_allowed, quota);
-    int usable = machine->cores_allowed;
-    if (machine->cgroup_cores > 0 && machine->cgroup_cores < usable)
-        usable = machine->cgroup_cores < 1 ? 1 : (int)machine->cgroup_cores;
-    if (usable < machine->cores_allowed) {
-        snprintf(fix, sizeof fix, "threads beyond the quota are throttled; use --threads %d or docker run --cpus=%d",
-                 usable, machine->cores_allowed);
+                               machine->cores_bound, quota);
+    if (usable < machine->cores_bound) {
+        snprintf(fix, sizeof fix,
+                 "towers compute with %d thread%s here, as more would be throttled; docker run --cpus=%d gives all",
+                 usable, usable == 1 ? "" : "s", machine->cores_bound);
         advise(report, cores, DOCTOR_HINT, fix);
     } else if (machine->omp_threads > usable) {
         snprintf(fix, sizeof fix, "OMP_NUM_THREADS=%d exceeds the number of cores; unset it", machine->omp_threads);

@@ -4,13 +4,13 @@
  * without a machine that has the problem. Changes nothing and starts no training. */
 #pragma once
 
-#include "kernels/near_cores.h"
+#include "kernels/base/near_cores.h"
 
 enum { DOCTOR_LINE_BYTES = 320, DOCTOR_GPU_MAX = 16, DOCTOR_FINDING_MAX = 16 + 2 * DOCTOR_GPU_MAX };
 
 typedef struct DoctorMachine {
     char cpu_model[128], cpu_features[128]; /* "" if unknown */
-    int cores_online, cores_allowed;        /* of the machine; of this process */
+    int cores_online, cores_bound;          /* of the machine; of this process's affinity mask */
     double cgroup_cores;                    /* quota of the container; 0: none */
     int omp_threads;                        /* OMP_NUM_THREADS; 0: not set */
     int64_t memory_bytes, memory_free_bytes;

@@ -4,7 +4,9 @@
 #include "inception/commands/commands.h"
 #include "inception/commands/doctor.h"
 #include "inception/job/hosts.h"
-#include "kernels/open.h"
+#include "kernels/base/cores.h"
+#include "kernels/base/open.h"
+#include "kernels/base/timeouts.h"
 #include "towers/data/sources/source.h"
 #include "towers/files/json.h"
 
@@ -15,7 +17,6 @@
 
 enum {
     CARD_LAYOUT = 2, /* of HostCard; other builds may have another */
-    MEETING_S = 60,  /* unless --comm-timeout is given */
     NAMES_SHOWN = 6, /* hosts in a list */
     SPACE_GIB = 1    /* of free space, below which it is reported */
 };
@@ -83,7 +84,7 @@ static void bytes_fill(HostCard *card, Topic topic, int64_t bytes)
 static void data_fill(const Options *o, HostCard *card)
 {
     Source *source = NULL;
-    SourceConfig config = {.path = o->data_path, .whole = true, .unlabeled = true};
+    SourceConfig config = {.path = o->data_path, .whole = true, .unlabeled = true, .partial = true};
     if (!o->data_path) return;
     if (source_open(&config, SPLIT_TRAIN, &source) != OK) {
         text_fill(card, TOPIC_DATA, "cannot be read: %s", status_message());
@@ -122,7 +123,8 @@ static void card_fill(const Options *o, const JobFiles *files, HostCard *card)
         doctor_measure(machine);
         Text gpus = text_start(card->text[TOPIC_GPUS], sizeof card->text[0]);
         text_fill(card, TOPIC_PROCESSOR, "%s", machine->cpu_model);
-        text_fill(card, TOPIC_CORES, "%d, usable %d", machine->cores_online, machine->cores_allowed);
+        text_fill(card, TOPIC_CORES, "%d, usable %d", machine->cores_online,
+                  cores_within(machine->cores_bound, machine->cgroup_cores));
         bytes_fill(card, TOPIC_MEMORY, machine->memory_bytes);
         bytes_fill(card, TOPIC_SHM, machine->shm_bytes < 0 ? 0 : machine->shm_bytes);
         text_fill(card, TOPIC_FILES, machine->open_files < 0 ? "unlimited" : "%" PRId64, machine->open_files);
@@ -315,12 +317,12 @@ out:
     return st;
 }
 
-Status doctor_hosts_run(Options *o, JobFiles *files, FILE *to)
+Status doctor_hosts_run(const Options *o, JobFiles *files, FILE *to)
 {
     Status st = OK;
     HostsSurvey s = {0};
-    if (option_origin(o, "comm-timeout") == ORIGIN_DEFAULT) o->comm_timeout = MEETING_S;
-    TRY(hosts_meet(o, files));
+    bool given = option_origin(o, "comm-timeout") != ORIGIN_DEFAULT;
+    TRY(hosts_meet(o, given ? o->comm_timeout : DOCTOR_MEET_S, true, files));
     if (!files->control)
         return FAIL(ERR_ARG, "--hosts compares the programs that a launcher starts; start it as a run, for example: "
                              "mpirun --host a,b -np 2 -x MASTER_ADDR=a towers doctor --hosts (docs/scaling.md)");

@@ -2,7 +2,11 @@
 #include "inception/commands/commands.h"
 
 #include "inception/job/calibration.h"
+#include "inception/job/facts.h"
+#include "inception/job/notes.h"
 #include "inception/job/run_argument.h"
+#include "inception/job/trained_classes.h"
+#include "inception/options/settle.h"
 #include "inception/report/class_scores.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
@@ -37,14 +41,8 @@ static Status eval_classes_note(JobFiles *files)
     const SourceInfo *test = source_info(files->test);
     char names[1024];
     Text text = text_start(names, sizeof names);
-    int absent = 0, outputs = files->job.program.options.classes;
-    bool named = files->trained && *test->class_names[0];
-    if (!named && test->classes < outputs)
-        job_note(files,
-                 "warning: %s has %d classes and the network %d, and their names are not known on both sides: they are "
-                 "compared by number, the first with the first",
-                 test->name, test->classes, outputs);
-    if (!named) return OK;
+    int absent = 0;
+    if (!*test->class_names[0]) return OK;
     int64_t *count = calloc((size_t)test->classes + 1, sizeof *count);
     if (!count) return FAIL(ERR_MEMORY, "no memory for the counts of %d classes", test->classes);
     source_classes_count(files->test, count);
@@ -75,26 +73,6 @@ static void eval_division_note(const Options *o, JobFiles *files)
                  "division have changed: some of these images may have been trained on",
                  test->name);
     json_decref(env);
-}
-
-/* Where the labels of TFRecords without names begin is guessed from the labels alone (shard_index.c), in training too. */
-static Status eval_labels_check(const Options *o, const JobFiles *files)
-{
-    static const char records[] = "TFRecords", from_one[] = "labels from 1";
-    const SourceInfo *test = source_info(files->test);
-    json_t *env = json_of_run(o->weights, "env.json");
-    const char *trained = json_word(env, "data_format");
-    bool certain = !trained || *test->class_names[test->classes - 1] || o->label_base != LABEL_BASE_AUTO;
-    bool both =
-        !certain && !strncmp(trained, records, strlen(records)) && !strncmp(test->format, records, strlen(records));
-    bool differ = both && !strstr(trained, from_one) != !strstr(test->format, from_one);
-    json_decref(env);
-    if (!differ) return OK;
-    int base = strstr(test->format, from_one) != NULL;
-    return FAIL(ERR_ARG,
-                "the labels of %s, which are numbers only, seem to begin with %d, but those of the training began with "
-                "%d: give --label-base %d, or %d if they do begin so",
-                test->name, base, !base, !base, base);
 }
 
 /* ---- scores of classes */
@@ -137,8 +115,8 @@ static Status several_count(const JobFiles *files, const EvalSample *samples, co
         taken += s->class[c].taken;
         wanted += s->class[c].samples;
     }
-    s->micro_f1 = wanted + taken ? 2 * (double)right / (double)(wanted + taken) : NAN;
-    s->hamming = answers ? (double)(wanted + taken - 2 * right) / (double)answers : NAN;
+    s->micro_f1 = wanted + taken ? 2 * (double)right / (double)(wanted + taken) : ABSENT;
+    s->hamming = answers ? (double)(wanted + taken - 2 * right) / (double)answers : ABSENT;
     free(average);
     return st;
 }
@@ -178,8 +156,8 @@ static Status scores_make(const JobFiles *files, const EvalSample *samples, cons
     *s = (Scores){.info = source_info(files->test),
                   .count = files->job.program.options.classes,
                   .several = files->job.program.several,
-                  .roc_auc = NAN,
-                  .average_precision = NAN};
+                  .roc_auc = ABSENT,
+                  .average_precision = ABSENT};
     s->class = calloc((size_t)s->count, sizeof *s->class);
     if (!s->class) return FAIL(ERR_MEMORY, "no memory for the scores of %d classes", s->count);
     for (int c = 0; c < s->count; c++) s->class[c].class = c;
@@ -424,30 +402,64 @@ static bool is_one_name(const char *a, const char *b)
     return is_same_file(a, b) || (!strcmp(names[0], names[1]) && is_same_file(folders[0], folders[1]));
 }
 
+/* Whether the weights were trained with whole images: that does not depend on the data that they are evaluated with. */
+static Status crop_read(const Options *o, const char *weights, bool *whole)
+{
+    json_t *facts;
+    TRY(facts_read(o, weights, &facts));
+    const char *crop = json_word(facts, "crop");
+    *whole = crop && !strcmp(crop, "whole");
+    json_decref(facts);
+    return OK;
+}
+
+/* --no-calibrate, as it was typed. */
+static bool calibration_goes(const Options *o)
+{
+    return !o->calibrate && option_origin(o, "calibrate") == ORIGIN_COMMAND_LINE;
+}
+
 Status eval_open(Options *options, JobFiles *files)
 {
-    char weights[4096];
     TRY(run_argument_apply(options));
     if (!options->weights) return FAIL(ERR_ARG, "eval needs weights: use --weights RUN or --weights FILE");
     if (options->errors && options->class_scores && is_one_name(options->errors, options->class_scores))
         return FAIL(ERR_ARG, "--errors and --class-scores are both written to %s; name two files", options->errors);
-    if (options->calibrate && !calibration_run(options))
+    files->uncalibrates = calibration_goes(options);
+    if ((options->calibrate || files->uncalibrates) && !calibration_run(options)) {
+        const char *word = files->uncalibrates ? "--no-calibrate" : "--calibrate";
         return FAIL(ERR_ARG,
-                    "--calibrate stores a temperature with a run, but '%s' is no folder of one; use towers eval RUN "
-                    "--calibrate",
-                    options->weights);
-    TRY(job_weights(options, options->weights, weights, sizeof weights));
-    files->trained = run_class_names(options, weights);
-    if (files->trained && options->classes <= 0) options->classes = (int64_t)json_array_size(files->trained);
+                    "%s is for a run, which stores a temperature, but '%s' is no folder of one; use towers eval RUN %s",
+                    word, options->weights, word);
+    }
+    TRY(job_weights(options, options->weights, files->trained, sizeof files->trained));
+    TRY(crop_read(options, files->trained, &files->whole));
+    if (options->classes <= 0) option_settle_int(options, OPTION_ID_classes, trained_count(options, files->trained));
     TRY(job_open(options, 0, files));
-    TRY(eval_labels_check(options, files));
-    options->calibrate = options->calibrate && files->job.program.loss == LOSS_SOFTMAX;
+    if (files->job.program.loss != LOSS_SOFTMAX) option_settle_flag(options, OPTION_ID_calibrate, false);
     files->job.keep_logs = options->calibrate;
     files->job.keep_scores = options->calibrate || has_curves(&files->job.program);
     return OK;
 }
 
-Status eval_command(Options *options, JobFiles *files, FILE *to)
+/* Scores of answers that are not finite would be those of class 0. */
+static Status answers_check(const JobFiles *files, const char *weights, const EvalResult *result,
+                            const EvalSample *samples)
+{
+    int64_t images = source_info(files->test)->count, bad = 0, first = 0;
+    char where[PATH_BYTES];
+    for (int64_t i = images; i-- > 0;)
+        if (samples[i].label != LABEL_NONE && !isfinite(samples[i].probability)) bad++, first = i;
+    if (!bad && isfinite(result->loss)) return OK;
+    if (!bad) return FAIL(ERR_NUMERIC, "the loss of '%s' is %g; use earlier weights", weights, result->loss);
+    source_where(files->test, first, where, sizeof where);
+    return FAIL(ERR_NUMERIC,
+                "'%s' computes numbers that are not finite from %" PRId64 " of %" PRId64
+                " images, the first of them %s; use earlier weights, or compute without --amp",
+                weights, bad, result->count, where);
+}
+
+Status eval_command(const Options *options, JobFiles *files, FILE *to)
 {
     EvalResult result;
     Calibration made;
@@ -464,8 +476,10 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     eval_division_note(options, files);
     if (!options->quiet) {
         text_print(stderr, files->notes);
+        if (!files->job.group) TRY(job_weights_say(&files->job, weights));
         eval_introduce(files);
     }
+    if (files->uncalibrates) TRY(calibration_remove(options, weights));
     if (!options->calibrate && files->job.program.loss == LOSS_SOFTMAX)
         TRY(calibration_read(options, weights, &files->job.temperature));
     files->job.program.logits =
@@ -475,11 +489,12 @@ Status eval_command(Options *options, JobFiles *files, FILE *to)
     EvalSample *samples = calloc(count, sizeof *samples);
     float *scores = keeps ? calloc(count * classes, sizeof *scores) : NULL;
     Status st = samples && (scores || !keeps)
-                    ? eval_run(&files->job, weights, &result, samples, scores, &files->signal_number)
+                    ? eval_run(&files->job, weights, &result, samples, scores, &files->ending.signal)
                     : FAIL(ERR_MEMORY, "no memory for the predictions of the evaluation");
     if (st == OK && !result.count)
         st = FAIL(ERR_FORMAT, "%s: none of its %zu images can be decoded; towers data check says why",
                   source_info(files->test)->name, count);
+    if (st == OK) st = answers_check(files, weights, &result, samples);
     if (st == OK && options->calibrate) st = calibrate(options, files, weights, &result, samples, scores, &made);
     if (st == OK) st = eval_print(options, files, &result, samples, scores, options->calibrate ? &made : NULL);
     if (st == OK && options->cam && !files->job.group) st = mistake_maps_write(options, files, weights, samples);

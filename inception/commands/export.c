@@ -15,8 +15,9 @@ typedef struct Export {
     HeadNames heads;
     const char *from, *to;
     SafeTensors *file;       /* owned, as the next */
+    WeightPart part;         /* of the file, that is exported */
     json_t *facts;           /* about the file */
-    OnnxBytes bytes;         /* with --preprocess */
+    double temperature;      /* by which its logits are divided; 0: not fitted */
     ActivationRanges ranges; /* with --int8 */
     /* owned */
     Program evaluation; /* of a classifier */
@@ -43,13 +44,14 @@ static Status file_ask(const Options *o, Export *x)
     if (model && strcmp(model, x->config.model->name))
         return FAIL(ERR_CHECKPOINT, "%s holds weights of the model %s, not of %s", x->from, model,
                     x->config.model->name);
-    if (x->config.model->adapts) x->config.data_channels = options->channels = file_channels(x->file, x->config.model);
+    const ModelVariant *variant = model_variant(x->config.model, safetensors_metadata(x->file, "variant"));
+    if (!o->variant && !x->config.model->generate) options->variant = variant ? variant->name : "";
+    if (!x->config.model->generate) TRY(pretrained_narrow(&x->config, HEAD_READ, x->from, x->file, &x->part));
+    if (x->config.model->adapts) x->config.data_channels = options->channels = file_channels(x->file, &x->config);
     if (x->config.model->generate) return OK;
     TRY(head_names(&x->config, &x->heads));
     int classes = x->heads.count ? head_classes(x->file, x->heads.classifier[0]) : 0;
     if (o->classes <= 0 && classes) options->classes = classes;
-    const ModelVariant *variant = model_variant(x->config.model, safetensors_metadata(x->file, "variant"));
-    if (!o->variant) options->variant = variant ? variant->name : "";
     for (int i = 1; i < x->heads.count; i++) options->aux = options->aux && has_part(x->file, x->heads.part[i]);
     return OK;
 }
@@ -87,7 +89,6 @@ static Status graphs_make(Export *x)
 
 static Status weights_read(Export *x)
 {
-    char absent[256];
     x->params = calloc(x->layout->param_elements + 1, sizeof *x->params);
     x->states = calloc(x->layout->state_elements + 1, sizeof *x->states);
     if (!x->params || !x->states)
@@ -96,7 +97,7 @@ static Status weights_read(Export *x)
     if (x->generator)
         TRY(network_read(x->layout, x->config.model->name, x->file, x->from, x->params, x->states));
     else
-        TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, absent, sizeof absent));
+        TRY(pretrained_read(&x->map, &x->config, x->from, HEAD_READ, x->params, x->states, NULL));
     TRY(weights_pack(&x->map, "", x->params, &x->list));
     return states_pack(&x->map, "", x->states, batches_tracked(x->file), &x->list);
 }
@@ -121,19 +122,20 @@ static void export_close(Export *x)
 static Status about_make(const Export *x, About *about)
 {
     Status st = OK;
-    static const char *const kept[] = {"crop", "eval_crop",       "interpolation",
-                                       "exif", "several_classes", "data_fingerprint"};
+    static const char *const kept[] = {
+        "exif",       "crop",       "eval_crop",       "interpolation", "amp", "amp_dtype", "several_classes",
+        "label_base", "background", "data_fingerprint"};
     json_t *names = json_object_get(x->facts, "class_names");
     size_t count = json_array_size(names);
     bool all = (int)count == x->config.options.classes;
-    const char **list = calloc(count + 1, sizeof *list);
+    const char **list = json_texts(names);
     if (!list) return FAIL(ERR_MEMORY, "no memory for the names of %zu classes", count);
-    for (size_t i = 0; i < count; i++) list[i] = json_string_value(json_array_get(names, i));
     about_begin(&x->config, NULL, about);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (json_word(x->facts, kept[i])) about_add(about, kept[i], json_word(x->facts, kept[i]));
     int64_t resize = facts_resize(x->facts, x->config.options.side);
     if (resize > 0) about_number(about, "eval_resize", resize);
+    if (x->temperature > 0) about_real(about, "temperature", x->temperature);
     if (all) st = about_classes(about, list, (int)count);
     free(list);
     return st;
@@ -144,6 +146,8 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
     Status st = OK;
     const Model *model = x->config.model;
     About about = {0};
+    bool sigmoid = x->config.loss == LOSS_BCE;
+    OnnxBytes bytes = {sigmoid, x->temperature > 0 ? (float)x->temperature : 1};
     OnnxPixels pixels = {model->mean, model->std};
     TRY_OUT(about_make(x, &about));
     if (onnx) { /* its reader must not normalize once more */
@@ -151,26 +155,22 @@ static Status weights_write(const Export *x, bool onnx, bool preprocess)
                   x->generator ? "independent standard normal numbers; the images are NCHW, pixels in [0, 1]"
                   : preprocess ? "NHWC, bytes of img_size; the graph divides by 255, subtracts mean and divides by std"
                                : "NCHW, pixels in [0, 1]; the graph subtracts mean and divides by std");
+        if (!x->generator)
+            about_add(
+                &about, "output",
+                preprocess ? "probabilities: the graph divides by the temperature and applies the softmax or sigmoid"
+                : sigmoid  ? "logits, whose sigmoid are the probabilities"
+                          : "logits: divided by the temperature, if there is one, their softmax are the probabilities");
         const Graph *graph = x->generator ? x->generator : x->evaluation.graph;
         if (x->ranges.range) graph = x->ranges.classifier.replica->eval[0].graph;
         TRY_OUT(onnx_write(x->to, model->name, graph, &x->list, about.pair + 1, about.count - 1,
-                           x->generator ? &pixels : NULL, preprocess ? &x->bytes : NULL, x->ranges.range));
+                           x->generator ? &pixels : NULL, preprocess ? &bytes : NULL, x->ranges.range));
     } else {
         TRY_OUT(safetensors_replace(x->to, x->list.tensor, x->list.count, about.pair, about.count));
     }
 out:
     about_close(&about);
     return st;
-}
-
-/* What --preprocess adds to the network, as towers predict computes it. */
-static Status preprocess_ask(const Options *o, Export *x)
-{
-    double temperature = 0;
-    x->bytes.sigmoid = x->config.loss == LOSS_BCE;
-    if (!x->bytes.sigmoid) TRY(calibration_read(o, x->from, &temperature));
-    x->bytes.temperature = temperature > 0 ? (float)temperature : 1;
-    return OK;
 }
 
 /* Choose output file and format: as given, else by the file's extension. */
@@ -194,10 +194,10 @@ static Status target_choose(const Options *o, const Model *model, char *target, 
     return OK;
 }
 
-Status export_run(Options *o, JobFiles *files, FILE *to)
+Status export_run(const Options *o, JobFiles *files, FILE *to)
 {
     Status st = OK;
-    char from[4096], target[4096];
+    char from[4096], target[4096], part[4096 + 1024];
     bool onnx = false;
     Export x = {.config = files->job.program, .from = from, .to = target};
     if (!o->weights) return FAIL(ERR_ARG, "export needs weights: use --weights RUN or --weights FILE");
@@ -212,7 +212,8 @@ Status export_run(Options *o, JobFiles *files, FILE *to)
     TRY_OUT(weights_open(from, &x.file));
     TRY_OUT(facts_read(o, from, &x.facts));
     TRY_OUT(file_ask(o, &x));
-    if (o->preprocess) TRY_OUT(preprocess_ask(o, &x));
+    if (!o->quiet && *weight_part_text(&x.part, from, part, sizeof part)) text_printf(stderr, "%s\n", part);
+    if (!x.config.model->generate && x.config.loss != LOSS_BCE) TRY_OUT(calibration_read(o, from, &x.temperature));
     TRY_OUT(graphs_make(&x));
     TRY_OUT(weights_read(&x));
     if (o->int8) TRY_OUT(activation_ranges_measure(o, files, &x.config, from, &x.ranges));

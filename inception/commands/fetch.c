@@ -128,7 +128,7 @@ static Status row_fetch(const Options *o, const PublishedRow *row, FILE *to)
     return OK;
 }
 
-Status fetch_command(Options *o, JobFiles *files, FILE *to)
+Status fetch_command(const Options *o, JobFiles *files, FILE *to)
 {
     (void)files;
     Published *table;

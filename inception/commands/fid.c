@@ -5,10 +5,11 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/networks.h"
-#include "inception/job/cores.h"
-#include "inception/job/run_argument.h"
+#include "inception/job/trained_classes.h"
+#include "inception/options/settle.h"
 #include "inception/quality/coverage.h"
 #include "inception/quality/frechet.h"
+#include "kernels/base/cores.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/json.h"
 
@@ -233,13 +234,14 @@ static Status job_make(Options *o, const FeatureConfig *features, Comparison *c,
     TrainJob *job = &c->files->job;
     if (is_folder_of_images(o->arguments[0])) {
         TRY(paths_source_open(o->arguments, 1, &c->folder));
-        o->arguments[0] = (char *)features->model->name;
+        options_name_model(o, features->model->name);
         TRY(folder_side(c->folder, &c->side));
         TRY(job_model(o, c->files));
         job->program.options.side = c->side;
         job->program.options.channels = 3;
         if (o->eval_resize <= 0 && o->crop_pct <= 0 && o->eval_crop <= 0)
-            o->eval_resize = c->side; /* real images become as large as those of the folder, too */
+            option_settle_int(o, OPTION_ID_eval_resize,
+                              c->side); /* real images become as large as those of the folder, too */
     } else {
         TRY(generator_find(o, c->files, weights));
         c->side = job->program.options.side;
@@ -280,26 +282,29 @@ static void comparison_close(Comparison *c)
     if (c->device.backend) c->device.backend->close(&c->device);
 }
 
-Status fid_run(Options *o, JobFiles *files, FILE *to)
+Status fid_run(const Options *given, JobFiles *files, FILE *to)
 {
     Status st = OK;
+    Options own;
     char weights[PATH_BYTES] = "", classifier[PATH_BYTES];
     FeatureConfig features;
-    Comparison c = {.options = o,
+    Comparison c = {.options = &own,
                     .files = files,
                     .set = {{"training", "training set"},
                             {"generated", "generated"},
                             {"test", "test set (floor)"},
                             {"noise", "noise (ceiling)"}}};
-    if (o->argument_count < 1 || !o->features)
+    if (given->argument_count < 1 || !given->features)
         return FAIL(ERR_ARG, "usage: towers fid RUN|FOLDER --features CLASSIFIER, a run or a safetensors file");
-    TRY(classifier_find(o->features, &features, classifier));
-    TRY_OUT(job_make(o, &features, &c, weights));
+    TRY(classifier_find(given->features, &features, classifier));
+    TRY(options_copy(given, &own));
+    TRY_OUT(job_make(&own, &features, &c, weights));
+    const Options *o = c.options; /* settled now */
     TRY_OUT(count_choose(o, &c));
     TRY_OUT(networks_device(&files->job, &c.device));
     features.device = &c.device;
     TRY_OUT(features_open(&features, &c.net));
-    c.names = run_class_names(o, classifier);
+    c.names = trained_names(o, classifier);
     if (!c.folder) TRY_OUT(generator_load(&files->job, weights, &c.device, BATCH, &c.generator));
     for (SetKind kind = 0; kind < SET_COUNT; kind++) TRY_OUT(set_measure(&c, kind));
     TRY_OUT(sets_compare(&c));
@@ -310,5 +315,6 @@ Status fid_run(Options *o, JobFiles *files, FILE *to)
         result_print(&c, to);
 out:
     comparison_close(&c);
+    options_close(&own);
     return st;
 }

@@ -3,8 +3,9 @@
 #include "inception/commands/commands.h"
 
 #include "inception/commands/networks.h"
-#include "inception/job/cores.h"
+#include "inception/options/settle.h"
 #include "inception/options/values.h"
+#include "kernels/base/cores.h"
 #include "towers/files/json.h"
 #include "towers/record/png.h"
 
@@ -108,38 +109,47 @@ static Status result_print(const Options *o, const Model *model, const char *wei
     return json_emit(root, JSON_COMPACT, to);
 }
 
-Status generate_run(Options *o, JobFiles *files, FILE *to)
+static Status images_make(const Options *o, Grid *grid, const char *weights, JobFiles *files, FILE *to)
 {
     Status st = OK;
-    char weights[PATH_BYTES];
-    Grid grid;
     Device device = {0};
     Generator generator = {0};
     Pictures pictures = {0};
     float *z = NULL;
     uint8_t *pixels = NULL;
-    if (o->argument_count < 1) return FAIL(ERR_ARG, "usage: towers generate RUN -o FILE.png");
-    TRY(png_name_check("-o", o->sheet));
-    TRY(grid_choose(o, &grid));
-    TRY(generator_find(o, files, weights));
     const Model *model = files->job.program.model;
-    int64_t count = grid.count;
+    int64_t count = grid->count;
     if (o->beside_real) TRY(job_data_open(o, 0, files));
     TRY_OUT(networks_device(&files->job, &device));
     TRY_OUT(generator_load(&files->job, weights, &device, (int32_t)(count < BATCH ? count : BATCH), &generator));
-    TRY_OUT(noise_make(o, &grid, model->latent, &z));
+    TRY_OUT(noise_make(o, grid, model->latent, &z));
     TRY_OUT(pictures_create(count, generator.options.side, generator.options.channels, &pictures));
     TRY_OUT(generator_run(&generator, z, &pictures));
-    if (o->beside_real) TRY_OUT(beside_real(o, files, &grid, &pictures));
-    int32_t columns = (int32_t)grid.columns, rows = (int32_t)grid.rows;
+    if (o->beside_real) TRY_OUT(beside_real(o, files, grid, &pictures));
+    int32_t columns = (int32_t)grid->columns, rows = (int32_t)grid->rows;
     TRY_OUT(pictures_grid(&pictures, 0, columns, rows, &pixels));
     TRY_OUT(png_replace(o->sheet, pixels, columns * pictures.side, rows * pictures.side, pictures.c));
-    st = result_print(o, model, weights, &grid, count, to);
+    st = result_print(o, model, weights, grid, count, to);
 out:
     free(pixels);
     pictures_free(&pictures);
     free(z);
     generator_close(&generator);
     if (device.backend) device.backend->close(&device);
+    return st;
+}
+
+Status generate_run(const Options *given, JobFiles *files, FILE *to)
+{
+    char weights[PATH_BYTES];
+    Grid grid;
+    Options o; /* as the run says */
+    if (given->argument_count < 1) return FAIL(ERR_ARG, "usage: towers generate RUN -o FILE.png");
+    TRY(png_name_check("-o", given->sheet));
+    TRY(grid_choose(given, &grid));
+    TRY(options_copy(given, &o));
+    Status st = generator_find(&o, files, weights);
+    if (st == OK) st = images_make(&o, &grid, weights, files, to);
+    options_close(&o);
     return st;
 }

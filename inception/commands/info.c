@@ -5,7 +5,8 @@
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/recipe.h"
-#include "kernels/open.h"
+#include "inception/options/settle.h"
+#include "kernels/base/open.h"
 #include "towers/files/json.h"
 #include "towers/replica/memory_plan.h"
 #include "towers/replica/tower_process.h"
@@ -409,14 +410,14 @@ Status model_open(Options *options, JobFiles *files)
         run ? json_of_run(options->weights, "env.json") : NULL; /* its data made them; args.yaml has neither */
     int64_t classes = json_whole(root, "classes"), channels = json_whole(root, "channels");
     json_decref(root);
-    if (options->classes <= 0 && classes > 0) options->classes = classes;
+    if (options->classes <= 0 && classes > 0) option_settle_int(options, OPTION_ID_classes, classes);
     TRY(job_model(options, files));
     if (files->job.program.model->adapts && (channels == 1 || channels == 3))
         files->job.program.data_channels = files->job.program.options.channels = (int32_t)channels;
     return OK;
 }
 
-Status info_command(Options *options, JobFiles *files, FILE *to)
+Status info_command(const Options *options, JobFiles *files, FILE *to)
 {
     if (options->argument_count == 0) return info_models(to);
     if (is_file(options->arguments[0])) return info_file(options, options->arguments[0], to);

@@ -8,14 +8,28 @@
 #include "inception/commands/commands.h"
 
 #include "inception/job/hosts.h"
+#include "inception/options/settle.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/store/pretrained.h"
 
 #include <sys/mman.h>
 
-static const double SMOOTHING = 0.9, TOO_HIGH = 4;
-enum { COLUMNS = 64, ROWS = 12, DELAY = 9 /* steps by which the smoothed loss lags: s / (1 - s) */ };
+static const double TOO_HIGH = 4;
+enum { COLUMNS = 64, ROWS = 12, DELAY_MOST = 9 };
+
+/* The steps by which the smoothed loss lags, s / (1 - s): at most a tenth of them, or the smoothing of the first steps would hide
+ * where the loss falls. */
+static int64_t smoothing_delay(int64_t steps)
+{
+    return steps / 10 < DELAY_MOST ? steps / 10 : DELAY_MOST;
+}
+
+static double smoothing_of(int64_t steps)
+{
+    double delay = (double)smoothing_delay(steps);
+    return delay / (delay + 1);
+}
 
 /* Every process has its own, and finds the same end; `result`, in shared memory, is that of the program's first process. */
 typedef struct RateSweep {
@@ -40,12 +54,14 @@ static bool step_seen(void *context, bool leads, int64_t step, double loss)
     RateSweep *s = context;
     if (s->ended) return false;
     double *losses = s->smoothed + s->job->max_steps;
-    if (isnan(loss) && !s->begun) return true; /* its gradients overflowed the loss scale, as those of all before it */
-    if (isnan(loss)) loss = losses[step - 2];
+    if (is_absent(loss) && !s->begun)
+        return true; /* its gradients overflowed the loss scale, as those of all before it */
+    if (is_absent(loss)) loss = losses[step - 2];
     if (!s->begun) s->begun = step;
     for (int64_t i = s->begun == step ? 0 : step - 1; i < step; i++) losses[i] = loss;
-    s->average = SMOOTHING * s->average + (1 - SMOOTHING) * loss;
-    double smooth = s->average / (1 - pow(SMOOTHING, (double)(step - s->begun + 1)));
+    double old = smoothing_of(s->job->max_steps);
+    s->average = old * s->average + (1 - old) * loss;
+    double smooth = s->average / (1 - pow(old, (double)(step - s->begun + 1)));
     for (int64_t i = s->begun == step ? 0 : step - 1; i < step; i++) s->smoothed[i] = smooth;
     if (step == s->begun || smooth < s->best) s->best = smooth;
     if (isfinite(smooth)) s->count = step;
@@ -58,13 +74,13 @@ static bool step_seen(void *context, bool leads, int64_t step, double loss)
  * comes after the minimum is chaotic, and differs with each rounding. */
 static int64_t pick_find(const double *smoothed, int64_t count, int64_t steps)
 {
-    int64_t pick = -1, lowest = 0;
+    int64_t pick = -1, lowest = 0, delay = smoothing_delay(steps);
     double least = 0;
     for (int64_t i = 1; i < count; i++)
         if (smoothed[i] < smoothed[lowest]) lowest = i;
-    for (int64_t i = steps / 10 + DELAY; i < lowest; i++) {
+    for (int64_t i = steps / 10 + delay; i < lowest; i++) {
         double slope = (smoothed[i + 1] - smoothed[i - 1]) / 2;
-        if (slope < least) least = slope, pick = i - DELAY;
+        if (slope < least) least = slope, pick = i - delay;
     }
     return pick;
 }
@@ -73,15 +89,13 @@ static int64_t pick_find(const double *smoothed, int64_t count, int64_t steps)
 static Status sweep_run(const Options *o, JobFiles *files, RateSweep **made)
 {
     TrainJob *job = &files->job;
-    char absent[256];
     if (job->program.model->phases)
         return FAIL(ERR_UNSUPPORTED, "the losses of %s's phases do not show which learning rate is best; give --lr",
                     job->program.model->name);
     if (o->lr_to <= o->lr_from)
         return FAIL(ERR_ARG, "--lr-to %g is not above --lr-from %g, but the sweep rises from one to the other",
                     o->lr_to, o->lr_from);
-    if (hosts_lead(files))
-        TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    if (hosts_lead(files)) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, NULL));
     TRY(memory_check(job));
     job->max_steps = job->epochs = o->lr_steps;
     job->schedule = (Schedule){.kind = SCHEDULE_EXPONENTIAL, /* by a factor in each step */
@@ -103,7 +117,7 @@ static Status sweep_run(const Options *o, JobFiles *files, RateSweep **made)
     job->quiet = true;
     job->nan_policy = NAN_POLICY_STOP; /* a rate that is too high ends the sweep */
     job->report = LOSS_REPORT_MEAN;
-    Status st = train_timed(job, &files->signal_number);
+    Status st = train_timed(job, &files->ending.signal);
     free(own);
     if (st == OK && !s->count)
         st = FAIL(ERR_NUMERIC, "the loss of the first step, at rate %g, is not finite", o->lr_from);
@@ -126,7 +140,7 @@ static json_t *sweep_json(const RateSweep *s)
         json_array_append_new(smoothed, json_finite(s->smoothed[i]));
     }
     return json_pack("{s:o, s:s, s:i, s:I, s:I, s:o, s:o, s:o}", "suggestion",
-                     json_finite(s->pick < 0 ? NAN : sweep_rate(s, s->pick)), "model", s->job->program.model->name,
+                     json_finite(s->pick < 0 ? ABSENT : sweep_rate(s, s->pick)), "model", s->job->program.model->name,
                      "towers", s->job->shares.towers, "global_batch", (json_int_t)shares_global(&s->job->shares),
                      "steps", (json_int_t)s->count, "lr", rates, "loss", losses, "smoothed", smoothed);
 }
@@ -164,15 +178,15 @@ static Status suggestion_check(const RateSweep *s)
 
 Status lr_find_open(Options *o, JobFiles *files)
 {
-    TRY(hosts_meet(o, files));
-    o->verb = VERB_TRAIN; /* the job is that of training */
-    o->lr = o->lr_to;     /* the highest, for checks */
+    TRY(hosts_meet(o, o->comm_timeout, false, files));
+    Verb verb = options_serve(o, VERB_TRAIN);      /* the job is that of training */
+    option_settle_real(o, OPTION_ID_lr, o->lr_to); /* the highest, for checks */
     Status st = job_open(o, 0, files);
-    o->verb = VERB_LR_FIND;
+    options_serve(o, verb);
     return st;
 }
 
-Status lr_find_command(Options *o, JobFiles *files, FILE *to)
+Status lr_find_command(const Options *o, JobFiles *files, FILE *to)
 {
     RateSweep *s;
     bool leads = hosts_lead(files), text = leads && !o->json;
@@ -198,26 +212,27 @@ Status lr_auto(Options *o, JobFiles *files)
     RateSweep *s = NULL;
     if (o->sched == SCHEDULE_PIECEWISE)
         return FAIL(ERR_ARG, "--lr auto has no effect with --sched piecewise, whose rates are those of --lr-schedule");
-    o->lr = o->lr_to; /* the highest, for checks */
+    option_settle_real(o, OPTION_ID_lr, o->lr_to); /* the highest, for checks */
     hosts_join(&probe);
     TRY_OUT(job_open(o, 0, &probe));
     TRY_OUT(hosts_compare(o, &probe));
     TRY_OUT(sweep_run(o, &probe, &s));
     TRY_OUT(suggestion_check(s));
-    o->lr = sweep_rate(s, s->pick);
+    double lr = sweep_rate(s, s->pick);
     if (probe.control) star_again(probe.control); /* for the run */
     if (!o->quiet && leads)
-        text_printf(stderr, "--lr auto: %.3g, from %" PRId64 " steps with rates between %g and %g\n", o->lr, s->count,
+        text_printf(stderr, "--lr auto: %.3g, from %" PRId64 " steps with rates between %g and %g\n", lr, s->count,
                     o->lr_from, sweep_rate(s, s->count - 1));
     if (o->lr_reference_batch > 0) /* which it will be multiplied by */
-        o->lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
+        lr *= (double)o->lr_reference_batch / (double)(shares_global(&probe.job.shares) * probe.job.accumulate);
+    option_settle_real(o, OPTION_ID_lr, lr);
     json_t *root = sweep_json(s);
     files->lr_curve = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (!files->lr_curve) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the curve of the learning rate"));
 out:
     if (s) munmap(s, s->bytes);
-    files->signal_number = probe.signal_number;
+    files->ending.signal = probe.ending.signal;
     probe.control = NULL; /* they are the run's */
     probe.carrier = NULL;
     job_close(&probe);

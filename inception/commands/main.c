@@ -9,33 +9,33 @@
 #include "inception/report/compare.h"
 #include "inception/report/report.h"
 #include "inception/report/runs.h"
+#include "kernels/base/outlet.h"
 #include "towers/data/images/image_memory.h"
 #include "towers/files/files.h"
 
 #include "commit.h" /* cmake/commit.cmake */
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 
 extern char **environ;
 
 /* ---- commands of a few lines; the others have files of their own */
 
-Status report_command(Options *options, JobFiles *files, FILE *to)
+Status report_command(const Options *options, JobFiles *files, FILE *to)
 {
     (void)files;
     if (options->argument_count == 0) return FAIL(ERR_ARG, "no run given; usage: towers report RUN");
     return report_run(options->arguments[0], options->png, options->json, options->quiet, to);
 }
 
-Status runs_command(Options *options, JobFiles *files, FILE *to)
+Status runs_command(const Options *options, JobFiles *files, FILE *to)
 {
     (void)files;
     return runs_list(options->argument_count ? options->arguments[0] : "runs", options->sort, options->json, to);
 }
 
-Status card_command(Options *options, JobFiles *files, FILE *to)
+Status card_command(const Options *options, JobFiles *files, FILE *to)
 {
     Draft card;
     (void)files;
@@ -50,7 +50,7 @@ Status card_command(Options *options, JobFiles *files, FILE *to)
 }
 
 /* Records may come from anywhere and contain terminal control sequences: print them escaped. JSON knows no such escapes. */
-Status compare_command(Options *options, JobFiles *files, FILE *to)
+Status compare_command(const Options *options, JobFiles *files, FILE *to)
 {
     Draft draft;
     (void)files;
@@ -62,7 +62,7 @@ Status compare_command(Options *options, JobFiles *files, FILE *to)
     return OK;
 }
 
-Status doctor_command(Options *options, JobFiles *files, FILE *to)
+Status doctor_command(const Options *options, JobFiles *files, FILE *to)
 {
     DoctorMachine machine;
     DoctorReport report;
@@ -75,7 +75,7 @@ Status doctor_command(Options *options, JobFiles *files, FILE *to)
     return OK;
 }
 
-Status version_command(Options *options, JobFiles *files, FILE *to)
+Status version_command(const Options *options, JobFiles *files, FILE *to)
 {
     const Backend *backend;
     (void)options, (void)files;
@@ -86,7 +86,7 @@ Status version_command(Options *options, JobFiles *files, FILE *to)
     return OK;
 }
 
-Status help_command(Options *options, JobFiles *files, FILE *to)
+Status help_command(const Options *options, JobFiles *files, FILE *to)
 {
     Verb verb = options->verb == VERB_HELP ? VERB_NONE : options->verb;
     const char *name = options->argument_count ? options->arguments[0] : NULL;
@@ -106,14 +106,14 @@ Status help_command(Options *options, JobFiles *files, FILE *to)
     return OK;
 }
 
-Status man_command(Options *options, JobFiles *files, FILE *to)
+Status man_command(const Options *options, JobFiles *files, FILE *to)
 {
     (void)files;
     manual_print(to, options->markdown);
     return OK;
 }
 
-Status completion_command(Options *options, JobFiles *files, FILE *to)
+Status completion_command(const Options *options, JobFiles *files, FILE *to)
 {
     (void)files;
     return completion_print(to, options->argument_count ? options->arguments[0] : NULL);
@@ -141,7 +141,7 @@ static bool help_wanted(const Options *options)
     return options->help || options->help_all || options->help_debug || options->version;
 }
 
-static Status verb_run(Options *options, int *signal_number, int *preempt_exit)
+static Status verb_run(Options *options, Ending *ending)
 {
     JobFiles files = {0};
     if (options->version) return version_command(options, &files, stdout);
@@ -152,8 +152,7 @@ static Status verb_run(Options *options, int *signal_number, int *preempt_exit)
     } else if (st == OK) {
         st = commands[options->verb].run(options, &files, stdout);
     }
-    *signal_number = files.signal_number;
-    *preempt_exit = files.preempt_exit;
+    *ending = files.ending;
     watch_stop(files.watch);
     hosts_leave(&files, st);
     job_close(&files);
@@ -171,13 +170,6 @@ static void short_spins(const Options *options, char **argv)
     if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-/* True if the reader of our standard output (`| head`) has closed it. */
-static bool reader_left(void)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
-}
-
 int main(int argc, char **argv)
 {
     /* If a standard stream is closed, the run's first file would get its number, and messages would be written into
@@ -190,26 +182,26 @@ int main(int argc, char **argv)
     program_commit = TOWERS_COMMIT;
     signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit becomes a write error */
     Options options;
-    int signal_number = 0, preempt_exit = 0;
+    Ending ending = {0};
     Status st = options_parse(argc, argv, environ, &options);
     if (st == OK) {
         image_pixels_limit(options.max_pixels);
         short_spins(&options, argv);
-        st = verb_run(&options, &signal_number, &preempt_exit);
+        st = verb_run(&options, &ending);
         if (st != OK) st = options_as_typed(&options, st);
         options_close(&options);
     }
     /* Check that all output was written. If its reader has gone, end silently by SIGPIPE like other programs, even if
      * that signal was ignored; any other error is reported. */
-    bool unread = st == ERR_INTERRUPTED && signal_number == SIGPIPE, failed = fflush(stdout) != 0 || ferror(stdout);
-    if (unread || (failed && (st == OK || st == ERR_IO) && reader_left())) {
+    if (st == OK || st == ERR_IO) st = output_end(st, &ending);
+    if (st == ERR_INTERRUPTED && ending.signal == SIGPIPE) {
+        outlets_finish();
         signal(SIGPIPE, SIG_DFL);
         raise(SIGPIPE);
     }
-    st = failed && st == OK ? FAIL(ERR_IO, "cannot write to standard output") : st;
     if (st == OK) return 0;
+    fflush(stdout); /* what was printed stands before why it ended */
     status_print(stderr, st, getenv("TOWERS_TRACE") != NULL);
     hosts_error_file(st);
-    if (st == ERR_INTERRUPTED && signal_number && preempt_exit > 0) return preempt_exit - 1;
-    return st == ERR_INTERRUPTED && signal_number ? 128 + signal_number : status_exit_code(st);
+    return ending_exit_code(st, &ending);
 }

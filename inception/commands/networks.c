@@ -1,11 +1,11 @@
 /* Opening the generator of a run and the classifier of --features. */
 #include "inception/commands/networks.h"
 
-#include "inception/job/cores.h"
 #include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
 #include "inception/options/values.h"
+#include "kernels/base/cores.h"
 #include "towers/store/pretrained.h"
 
 enum { FID_CLASSES = 1008 /* outputs of pt_inception-2015-12-05 */, SIDE_MAX = 4096 };
@@ -30,7 +30,7 @@ Status generator_find(Options *o, JobFiles *files, char weights[PATH_BYTES])
         return FAIL(ERR_ARG, "%s%s%s%s is a classifier and generates no images; give a run of a model with a generator",
                     run ? given : "", run ? ", a run of " : "", model->name, run ? "," : "");
     if (!o->weights)
-        return FAIL(ERR_ARG, "towers %s needs weights: use RUN, or %s with --weights FILE", verb_info(o->verb)->name,
+        return FAIL(ERR_ARG, "towers %s needs weights: use RUN, or %s with --weights FILE", options_command(o),
                     model->name);
     return job_weights(o, o->weights, weights, PATH_BYTES);
 }
@@ -41,7 +41,7 @@ Status generator_load(const TrainJob *job, const char *weights, Device *device, 
     TRY(weights_open(weights, &file));
     NetworkWeights from = {.file = file, .path = weights};
     ModelOptions options = job->program.options;
-    options.channels = file_channels(file, job->program.model);
+    options.channels = file_channels(file, &job->program);
     Status st = generator_open(job->program.model, &options, &from, device, batch, generator);
     safetensors_close(file);
     return st;
@@ -63,7 +63,16 @@ static Status input_of_file(const SafeTensors *file, const char *path, ModelOpti
     return channels_parse("the metadata std", std, 1e-6, options->std);
 }
 
-static Status model_of_file(const SafeTensors *file, const char *path, const Model **model, const char **variant)
+/* The program that has the names of a classifier's weights. */
+static ProgramConfig classifier_program(const Model *model, const char *variant)
+{
+    const ModelOptions options = {
+        .classes = model->classes, .side = model->side, .channels = model->channels, .variant = variant};
+    return (ProgramConfig){
+        .model = model, .options = options, .data_channels = options.channels, .canvas = model->side};
+}
+
+static Status model_of_file(SafeTensors *file, const char *path, const Model **model, const char **variant)
 {
     const char *name = safetensors_metadata(file, "model");
     if (name) {
@@ -72,6 +81,9 @@ static Status model_of_file(const SafeTensors *file, const char *path, const Mod
         *variant = form ? form->name : "";
         return OK;
     }
+    WeightPart part;
+    const ProgramConfig fid = classifier_program(&model_inception_v3, "fid2015");
+    TRY(pretrained_narrow(&fid, HEAD_READ, path, file, &part));
     if (head_classes(file, "fc.") != FID_CLASSES)
         return FAIL(ERR_CHECKPOINT,
                     "%s does not say which model its weights belong to; expected a file of this program, or the "
@@ -95,14 +107,13 @@ Status classifier_find(const char *given, FeatureConfig *config, char weights[PA
     TRY_OUT(model_of_file(file, weights, &model, &variant));
     if (!model->build)
         TRY_OUT(FAIL(ERR_ARG, "--features %s: %s has a generator, but features need a classifier", given, model->name));
+    ProgramConfig program = classifier_program(model, variant);
+    WeightPart part;
+    TRY_OUT(pretrained_narrow(&program, HEAD_READ, weights, file, &part));
     config->model = model;
-    config->options = (ModelOptions){.classes = model->classes,
-                                     .side = model->side,
-                                     .channels = model->adapts ? file_channels(file, model) : model->channels,
-                                     .variant = variant};
+    config->options = program.options;
+    if (model->adapts) config->options.channels = file_channels(file, &program);
     TRY_OUT(input_of_file(file, weights, &config->options));
-    ProgramConfig program = {.model = model, .options = config->options, .data_channels = config->options.channels};
-    program.canvas = model->side;
     TRY_OUT(head_names(&program, &heads));
     int classes = heads.count ? head_classes(file, heads.classifier[0]) : 0;
     if (classes) config->options.classes = classes;

@@ -2,9 +2,11 @@
  * are read through the loader; the forward pass is that of evaluation (inception/library/classifier.h). */
 #include "inception/commands/class_maps.h"
 #include "inception/commands/commands.h"
-#include "inception/job/cores.h"
 #include "inception/job/job.h"
+#include "inception/job/notes.h"
 #include "inception/library/classifier.h"
+#include "inception/options/settle.h"
+#include "kernels/base/cores.h"
 #include "towers/data/sources/labels.h"
 #include "towers/data/sources/paths.h"
 #include "towers/data/sources/shard_set.h"
@@ -164,7 +166,7 @@ static Status batch_print(void *context, const Inferred *found)
 /* A data set, whose labels do not matter. Of shards with a part for evaluation only this is used. */
 static Status set_open(const Options *o, const char *path, Source **made)
 {
-    SourceConfig config = {.path = path, .whole = true, .unlabeled = true};
+    SourceConfig config = {.path = path, .whole = true, .unlabeled = true, .partial = true};
     unsigned parts = source_splits(path);
     Split part = SPLIT_TRAIN;
     if (o->split != PART_AUTO || parts & ~SPLIT_BIT(SPLIT_TRAIN)) TRY(job_part(o, path, &part));
@@ -252,7 +254,8 @@ static Status embeddings_end(Prediction *p)
 
 static Status images_run(Prediction *p)
 {
-    char ignored[IGNORED_WARNING_BYTES];
+    char line[SKIP_LINE_BYTES];
+    const Inventory *inventory = &source_info(p->source)->inventory;
     const Options *o = p->options;
     int64_t count = source_info(p->source)->count;
     int32_t sizes[] = {(int32_t)(count < PREDICT_BATCH ? count : PREDICT_BATCH),
@@ -265,10 +268,11 @@ static Status images_run(Prediction *p)
         return FAIL(ERR_ARG, "--cam shows at most %d classes of an image side by side, but --top is %" PRId64,
                     CLASS_MAPS_MAX, o->top);
     TRY(classifier_load(o, source_info(p->source)->c, sizes, &p->classifier));
+    if (!o->quiet) TRY(job_weights_say(&p->classifier.files->job, p->classifier.weights));
     if (o->cam) TRY(directory_create(o->cam));
     if (o->embeddings) TRY(embeddings_begin(p, count));
-    if (source_info(p->source)->ignored > 0)
-        text_printf(stderr, "%s\n", ignored_warning(source_info(p->source), ignored));
+    for (SkipReason why = 0; why < SKIP_REASONS; why++)
+        if (inventory->skipped[why].count) text_printf(stderr, "%s\n", skip_line(inventory, why, line));
     if (o->csv) fprintf(p->to, "file,rank,class,probability\n");
     TRY(classifier_run(&p->classifier, p->source, PREDICT_BATCH, workers, batch_print, p));
     if (p->rotated && !p->classifier.files->job.data.eval.exif && !o->quiet)
@@ -279,29 +283,39 @@ static Status images_run(Prediction *p)
     return OK;
 }
 
-Status predict_run(Options *o, JobFiles *files, FILE *to)
+static Status images_predict(const Options *o, Prediction *p)
 {
-    Status st = OK;
     Source *source = NULL;
-    Prediction p = {.options = o, .to = to};
-    if (o->argument_count < 2)
-        return FAIL(ERR_ARG, "no image given; usage: towers predict RUN|FILE IMAGE|FOLDER|SHARD...");
-    TRY_OUT(classifier_open(o, files, &p.classifier));
-    if (option_is_set(o, "threshold") && !p.classifier.several)
+    Status st = OK;
+    if (option_is_set(o, "threshold") && !p->classifier.several)
         TRY_OUT(FAIL(ERR_ARG, "--threshold is for networks that give an image any number of classes; use --top"));
-    if (option_is_set(o, "top") && p.classifier.several)
+    if (option_is_set(o, "top") && p->classifier.several)
         TRY_OUT(FAIL(ERR_ARG, "--top is for networks that give an image one class; use --threshold"));
     TRY_OUT(images_open(o, &source));
-    p.source = source;
-    TRY_OUT(images_run(&p));
-    if (p.damaged) st = FAIL(ERR_FORMAT, "%" PRId64 " image%s cannot be decoded", p.damaged, p.damaged == 1 ? "" : "s");
+    p->source = source;
+    TRY_OUT(images_run(p));
+    if (p->damaged)
+        st = FAIL(ERR_FORMAT, "%" PRId64 " image%s cannot be decoded", p->damaged, p->damaged == 1 ? "" : "s");
 out:
     if (st == OK || st == ERR_FORMAT) {
-        Status written = embeddings_end(&p);
+        Status written = embeddings_end(p);
         if (st == OK) st = written;
     }
-    durable_destroy(p.embeddings);
+    durable_destroy(p->embeddings);
     source_close(source);
+    return st;
+}
+
+Status predict_run(const Options *given, JobFiles *files, FILE *to)
+{
+    Options o; /* as the run or the file says */
+    Prediction p = {.options = &o, .to = to};
+    if (given->argument_count < 2)
+        return FAIL(ERR_ARG, "no image given; usage: towers predict RUN|FILE IMAGE|FOLDER|SHARD...");
+    TRY(options_copy(given, &o));
+    Status st = classifier_open(&o, files, &p.classifier);
+    if (st == OK) st = images_predict(&o, &p);
     classifier_close(&p.classifier);
+    options_close(&o);
     return st;
 }

@@ -1,6 +1,7 @@
 /* Times of every op of a step. The device is synchronized after each op, so overlap between ops does not
  * show. The overhead of one synchronization (microseconds on a GPU) is subtracted from every time. */
 #include "inception/commands/commands.h"
+#include "inception/commands/speed.h"
 
 #include "towers/replica/replica.h"
 

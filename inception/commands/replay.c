@@ -2,9 +2,9 @@
  * may differ from those of the run, to narrow down the cause. */
 #include "inception/commands/commands.h"
 
-#include "inception/job/cores.h"
 #include "inception/models/models.h"
 #include "inception/options/conditions.h"
+#include "kernels/base/cores.h"
 #include "towers/files/json.h"
 #include "towers/guard/capsule.h"
 #include "towers/replica/hooks.h"
@@ -189,7 +189,7 @@ static Status capsule_look(const char *path)
                 path);
 }
 
-Status replay_run(Options *o, JobFiles *files, FILE *to)
+Status replay_run(const Options *o, JobFiles *files, FILE *to)
 {
     (void)files;
     const char *path = o->argument_count ? o->arguments[0] : NULL;

@@ -11,6 +11,8 @@
  *   rest         update, bookkeeping
  * Intervals are Student's t over the rounds, paired within a round. */
 #include "inception/commands/commands.h"
+#include "inception/commands/speed.h"
+#include "inception/options/settle.h"
 
 #include "towers/files/json.h"
 
@@ -222,20 +224,22 @@ static Status job_check(const TrainJob *job)
     return OK;
 }
 
-Status scaling_run(Options *o, JobFiles *files)
+Status scaling_run(const Options *o, JobFiles *files)
 {
     Status st = OK;
     const TrainJob *job = &files->job;
     JobFiles real = {0};
+    Options of_real;
     bool with_real = o->dataset == DATASET_FMNIST || option_is_set(o, "data-path");
     TRY(job_check(job));
+    TRY(options_copy(o, &of_real)); /* a small set lowers its batch, which is not the synthetic job's */
     Scaling s = {.towers = job->shares.towers, .share = job->shares.batch[0], .real = with_real};
-    if (with_real) TRY_OUT(job_open(o, 0, &real));
+    if (with_real) TRY_OUT(job_open(&of_real, 0, &real));
     real.job.test = NULL;
     const TrainJob *jobs[MODE_COUNT] = {job, job, with_real ? &real.job : NULL};
     for (int r = 0; r < ROUNDS; r++) {
         for (int m = 0; m < MODE_COUNT; m++)
-            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, s.round[m][r], &files->signal_number));
+            if (jobs[m]) TRY_OUT(mode_run(jobs[m], (Mode)m, o, s.round[m][r], &files->ending.signal));
         if (!o->quiet) fprintf(stderr, "round %d of %d\n", r + 1, ROUNDS);
     }
     if (o->json)
@@ -244,5 +248,6 @@ Status scaling_run(Options *o, JobFiles *files)
         scaling_print(&s, job);
 out:
     job_close(&real);
+    options_close(&of_real);
     return st;
 }

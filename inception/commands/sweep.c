@@ -12,8 +12,10 @@
 
 #include "inception/commands/sweep_plan.h"
 #include "inception/options/conditions.h"
+#include "inception/options/settle.h"
 #include "inception/report/runs.h"
-#include "kernels/open.h"
+#include "kernels/base/open.h"
+#include "kernels/base/timeouts.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 #include "towers/store/run_dir.h"
@@ -23,7 +25,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { TICK_MS = 200, ARGUMENTS = SWEEP_DIMENSIONS + SWEEP_FIXED + 16, PARALLEL_MOST = 256, FORCE_SIGNALS = 2 };
+enum { ARGUMENTS = SWEEP_DIMENSIONS + SWEEP_FIXED + 16, PARALLEL_MOST = 256, FORCE_SIGNALS = 2 };
 
 typedef struct SweepRun {
     SweepRow row;   /* what the table shows */
@@ -77,7 +79,7 @@ static void run_refresh(const Sweep *s, SweepRun *run)
     run->row.epochs = records && records->epochs ? records->epoch[records->epochs - 1].epoch : 0;
     run->begun = records && records->steps ? (int64_t)records->step[records->steps - 1].epoch + 1 : 0;
     for (int k = 0; k < s->plan->rungs; k++) {
-        run->row.score[k] = NAN;
+        run->row.score[k] = ABSENT;
         run->row.kind[k] = NOT_SCORED;
         if (records) run_score(records, s->plan->rung[k], &run->row.kind[k], &run->row.score[k]);
     }
@@ -334,7 +336,7 @@ static void run_ended(Sweep *s, SweepRun *run, int status)
 
 static void tick(Sweep *s, const sigset_t *watched)
 {
-    struct timespec wait = {0, TICK_MS * 1000000l};
+    struct timespec wait = {0, SWEEP_LOOK_MS * 1000000l};
     int number = sigtimedwait(watched, NULL, &wait), status;
     if (number == SIGINT || number == SIGTERM) {
         if (!s->signal) s->signal = number;
@@ -413,8 +415,8 @@ static void runs_name(Sweep *s)
     for (int i = 0; i < s->plan->settings; i++)
         for (int r = 0; r < s->plan->repeats; r++) {
             SweepRow *row = &run_at(s, i, r)->row;
-            row->run = (RunRow){.kind = NOT_SCORED, .score = NAN, .seconds = NAN};
-            for (int k = 0; k < s->plan->rungs; k++) row->score[k] = NAN, row->kind[k] = NOT_SCORED;
+            row->run = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT};
+            for (int k = 0; k < s->plan->rungs; k++) row->score[k] = ABSENT, row->kind[k] = NOT_SCORED;
             Text name = text_start(row->run.name, sizeof row->run.name);
             text_add(&name, "t%03d", i + 1);
             if (s->plan->repeats > 1) text_add(&name, "-%d", r + 1);
@@ -492,30 +494,33 @@ static Status sweep_run(Sweep *s, FILE *to)
     return st;
 }
 
-Status sweep_command(Options *options, JobFiles *files, FILE *to)
+Status sweep_command(const Options *given, JobFiles *files, FILE *to)
 {
-    Sweep s = {.options = options};
+    Options own; /* with those in the file */
+    Sweep s = {.options = &own};
     size_t runs = 0;
     Status st = OK;
-    if (options->argument_count == 0) return FAIL(ERR_ARG, "no file given; usage: towers sweep FILE.yaml");
-    TRY(folder_name(options, s.folder));
-    TRY(sweep_plan_read(options->arguments[0], options, &s.plan));
-    TRY_OUT(conditions_check(options));
-    TRY_OUT(folder_name(options, s.folder)); /* the file may name it */
+    if (given->argument_count == 0) return FAIL(ERR_ARG, "no file given; usage: towers sweep FILE.yaml");
+    TRY(folder_name(given, s.folder));
+    TRY(options_copy(given, &own));
+    TRY_OUT(sweep_plan_read(given->arguments[0], &own, &s.plan));
+    TRY_OUT(conditions_check(s.options));
+    TRY_OUT(folder_name(s.options, s.folder)); /* the file may name it */
     runs = (size_t)s.plan->settings * (size_t)s.plan->repeats;
     s.run = calloc(runs, sizeof *s.run);
     s.rung = calloc((size_t)s.plan->settings, sizeof *s.rung);
     if (!s.run || !s.rung) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a sweep of %zu runs", runs));
     runs_name(&s);
-    if (options->dry_run)
+    if (s.options->dry_run)
         commands_print(&s, to);
     else
         TRY_OUT(sweep_run(&s, to));
 out:
-    files->signal_number = s.signal;
+    files->ending.signal = s.signal;
     for (size_t i = 0; s.run && i < runs; i++) free(s.run[i].row.epoch);
     free(s.run);
     free(s.rung);
     sweep_plan_destroy(s.plan);
+    options_close(&own);
     return st;
 }

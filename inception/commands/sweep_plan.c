@@ -3,9 +3,10 @@
 
 #include "inception/models/models.h"
 #include "inception/options/config.h"
+#include "inception/options/settle.h"
 #include "inception/options/values.h"
+#include "kernels/base/draft.h"
 #include "kernels/philox.h"
-#include "kernels/text.h"
 
 #include <ctype.h>
 
@@ -50,7 +51,7 @@ static Status value_check(const PlanReader *r, const ConfigEntry *e, const char 
 {
     Options one;
     options_init(&one);
-    one.verb = VERB_TRAIN;
+    options_serve(&one, VERB_TRAIN);
     Status st = value_apply(r, e, value, &one);
     options_close(&one);
     return st;
@@ -142,6 +143,21 @@ static Status fixed_read(PlanReader *r, const ConfigEntry *e, OptionId id, bool 
     return once_check(r, e, id);
 }
 
+/* Why the file of a sweep cannot have an option of train or sweep; NULL: it can. */
+static const char *senseless_in_file(OptionId id)
+{
+    switch (id) {
+    case OPTION_ID_resume:
+    case OPTION_ID_stop_epoch:
+    case OPTION_ID_preempt_exit: return "is set by the sweep for each run; remove the line";
+    case OPTION_ID_dry_run:
+    case OPTION_ID_json: return "is about one call, not about the runs; give it to towers sweep on the command line";
+    case OPTION_ID_towers_view: return "is for a terminal, which the runs of a sweep do not have; remove the line";
+    case OPTION_ID_prometheus: return "names one file, which all runs would replace; remove the line";
+    default: return NULL;
+    }
+}
+
 static Status line_read(void *context, const ConfigEntry *e)
 {
     PlanReader *r = context;
@@ -156,9 +172,9 @@ static Status line_read(void *context, const ConfigEntry *e)
         text_printf(r->text.to, "model: %s\n", model->name);
         return OK;
     }
+    const char *senseless = senseless_in_file(id);
+    if (senseless) return refuse(r, e, senseless);
     if (id != OPTION_ID_COUNT && option_belongs(id, VERB_SWEEP)) return value_apply(r, e, e->value, r->options);
-    if (id == OPTION_ID_resume || id == OPTION_ID_stop_epoch || id == OPTION_ID_preempt_exit)
-        return refuse(r, e, "is set by the sweep for each run; remove the line");
     text_printf(r->text.to, "%s: %s\n", e->key, e->value);
     for (DimensionKind kind = 0; id != OPTION_ID_COUNT && kind <= DIMENSION_LOG_UNIFORM; kind++)
         if (!strncmp(e->value, kind_words[kind], strlen(kind_words[kind])))
@@ -294,7 +310,7 @@ Status sweep_plan_read(const char *path, Options *options, SweepPlan **made)
     Status st = OK;
     PlanReader r = {.path = path, .options = options, .plan = calloc(1, sizeof *r.plan)};
     options_init(&r.train);
-    r.train.verb = VERB_TRAIN;
+    options_serve(&r.train, VERB_TRAIN);
     if (!r.plan) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the sweep of '%s'", path));
     TRY_OUT(draft_begin(&r.text, "the lines of a sweep"));
     TRY_OUT(draft_end(&r.text, plan_fill(&r)));

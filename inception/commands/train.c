@@ -3,14 +3,19 @@
 
 #include "inception/job/hosts.h"
 #include "inception/options/recipe.h"
+#include "inception/options/settle.h"
 #include "inception/report/report.h"
+#include "kernels/base/outlet.h"
+#include "kernels/base/place.h"
 #include "towers/files/json.h"
 #include "towers/guard/memory_check.h"
 #include "towers/record/prometheus.h"
 #include "towers/replica/hooks.h"
+#include "towers/replica/norm_values.h"
 #include "towers/store/pretrained.h"
 #include "towers/store/run_dir.h"
 #include "towers/train/introduction.h"
+#include "towers/train/outcome.h"
 #include "towers/train/restart.h"
 #include "towers/train/samples_log.h"
 
@@ -42,7 +47,9 @@ static bool is_finished(const JobFiles *files, const TrainResult *result)
 static void result_print(const Options *options, const JobFiles *files, const TrainResult *result)
 {
     if (options->quiet && options->json) return;
-    if (*result->ending)
+    if (result->complete)
+        text_printf(stderr, "this run has ended before, after step %" PRId64 "; nothing was changed\n", result->step);
+    else if (*result->ending)
         text_printf(stderr, "ended after step %" PRId64 ": %s\n", result->step, result->ending);
     else if (!is_finished(files, result))
         text_printf(stderr, "stopped after step %" PRId64 "\n", result->step);
@@ -73,7 +80,7 @@ static void report_make(const char *run_dir, bool quiet, Status cause)
     char records[PATH_BYTES];
     status_keep(&words);
     Status st = path_join(records, run_dir, "metrics.jsonl");
-    if (st == OK && access(records, F_OK) != 0) return;
+    if (st == OK && place_access(records, F_OK) != 0) return;
     if (st == OK) st = report_write(run_dir);
     if (st == OK && !quiet) text_printf(stderr, "report %s/report.html\n", run_dir);
     if (st != OK) {
@@ -92,8 +99,23 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     if (files->nothing_to_resume && !options->quiet)
         text_printf(stderr, "no run to resume; starting a new one in %s\n", files->run_dir);
     TRY(run_dir_take(files->run_dir, lock));
+    int error = place_hold(files->run_dir);
+    if (error) return FAIL(ERR_IO, "cannot open the directory '%s': %s", files->run_dir, strerror(error));
     TRY(job_branch(files));
     return files->lr_curve ? text_replace(files->run_dir, "lr-find.json", files->lr_curve) : OK;
+}
+
+/* What the towers would refuse, before the run directory is made. */
+static Status norms_check(const TrainJob *job)
+{
+    char text[STATUS_MESSAGE_BYTES];
+    Layout *layout;
+    TrainJob first = *job;
+    job_stage(&first, 0);
+    TRY(program_layout(&first.program, 1, &layout));
+    Status st = norm_values_check(&first, layout, 1, text, sizeof text);
+    layout_destroy(layout);
+    return st;
 }
 
 Status train_open(Options *options, JobFiles *files)
@@ -101,35 +123,36 @@ Status train_open(Options *options, JobFiles *files)
     TRY(hooks_load()); /* reports an invalid TOWERS_FAULT before anything starts */
     bool trains = !options->dry_run && !options->print_config, automatic = isnan(options->lr) && trains;
     OptionOrigin origin = options->origin[OPTION_ID_lr];
-    if (automatic && options->resume) { /* a run that is resumed has its rate */
-        options->lr = option_defaults.lr;
-        options->origin[OPTION_ID_lr] = ORIGIN_DEFAULT;
-    }
+    if (automatic && options->resume)
+        origin = option_withdraw(options, OPTION_ID_lr); /* a run that is resumed has its rate */
     if (options->prometheus) TRY(prometheus_check(options->prometheus));
-    TRY(hosts_meet(options, files));
+    TRY(hosts_meet(options, options->comm_timeout, false, files));
     TRY(hosts_run_dir(options, files));
     bool sweeps = automatic && (!options->resume || files->nothing_to_resume),
          stages = options->unfreeze_epoch || options->img_size_schedule;
     if (sweeps || (stages && trains)) TRY(hosts_carry(files));
     if (sweeps) {
-        options->origin[OPTION_ID_lr] = origin;
+        if (options->resume) option_give(options, OPTION_ID_lr, origin);
         TRY(lr_auto(options, files));
     }
-    return job_open(options, 0, files);
+    TRY(job_open(options, 0, files));
+    return hosts_lead(files) ? job_survey(options, files) : OK;
 }
 
-Status train_command(Options *options, JobFiles *files, FILE *to)
+Status train_command(const Options *options, JobFiles *files, FILE *to)
 {
     int lock = -1;
     TrainResult result = {.test_top1 = -1};
     bool leads = hosts_lead(files);
-    char absent[256] = "";
+    PretrainedNotes notes = {0};
+    char text[PATH_BYTES + 1024];
     const TrainJob *job = &files->job;
-    for (int i = 0; i < SCORES; i++) result.best[i] = NAN;
-    if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, absent, sizeof absent));
+    for (int i = 0; i < SCORES; i++) result.best[i] = ABSENT;
+    if (leads) TRY(pretrained_check(&job->program, job->initial_weights, job->reset_head, &notes));
     TrainJob whole = *job;
     if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
     TRY(memory_check(&whole));
+    TRY(norms_check(job));
     TRY(watch_start(options, files));
     TRY(hosts_compare(options, files));
     if (options->dry_run && !leads) return OK;
@@ -138,26 +161,33 @@ Status train_command(Options *options, JobFiles *files, FILE *to)
         return info_run(files, to);
     }
     if (!options->quiet && leads) text_print(stderr, files->notes);
-    if (*absent && !options->quiet)
-        text_printf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained, absent);
+    if (!options->quiet && *weight_part_text(&notes.part, options->pretrained, text, sizeof text))
+        text_printf(stderr, "%s\n", text);
+    if (*notes.absent && !options->quiet)
+        text_printf(stderr, "%s has no weights for %s, which is initialized randomly\n", options->pretrained,
+                    notes.absent);
     Status st = run_dir_open(options, files, &lock);
     if (st == OK) st = hosts_begin(options, files);
     if (st != OK) {
         run_dir_release(lock);
         return st;
     }
+    outlet_open(OUTLET_STDOUT);
     st = train_run(&files->job, &result);
-    files->signal_number = result.signal;
-    if (result.saved) files->preempt_exit = (int)options->preempt_exit + 1;
+    files->ending = train_ending(&files->job, &result);
     if (result.abandoned || !leads) return st;          /* the storage of the run directory may hang */
     bool begun = st != ERR_ARG && st != ERR_CHECKPOINT; /* after a refused resume keep the old report */
     if (st == OK && result.step == 0) begun = false;    /* --epochs 0: nothing to report */
+    if (result.complete) begun = false;                 /* its report is there */
     bool ended = st == OK || st == ERR_INTERRUPTED;
     if (ended) result_print(options, files, &result);
     if (begun) report_make(files->run_dir, options->quiet, st);
-    if (ended && !options->quiet) next_steps_print(&files->job, is_finished(files, &result), *result.ending, stderr);
+    if (ended && !options->quiet) next_steps_print(&files->job, is_finished(files, &result), result.rule, stderr);
     Status printed = options->json && ended ? result_json(files, &result) : OK;
-    if (st == OK) st = printed;
+    if (st == OK) {
+        st = output_end(printed, &files->ending);
+        if (st != OK) outcome_unprinted(job, &result, ending_exit_code(st, &files->ending));
+    }
     run_dir_release(lock);
     return st;
 }

@@ -41,6 +41,18 @@ static void progress_show(void *context, int64_t done, int64_t all)
     if (all) fprintf(stderr, " of %.1f MB (%d %%)%s", (double)all / 1e6, (int)at, shown->tty && at < 100 ? "" : "\n");
 }
 
+/* Who can change the answers of a server can also make a file whose digest begins with a few given digits. */
+static Status transport_check(const PublishedRow *row, const char *address)
+{
+    size_t digits = strlen(row->sha256);
+    if (digits == SHA256_DIGITS || !strncmp(address, "https://", 8)) return OK;
+    return FAIL(
+        ERR_ARG,
+        "%s: only %zu of the %d digits of its SHA-256 are known, too few for a file over http; use an address with "
+        "https, or give all digits (--sha256 of towers fetch, or a row of --weights-table)",
+        address, digits, SHA256_DIGITS);
+}
+
 Status cached_weights(const Options *o, const PublishedRow *row, char path[PATH_BYTES])
 {
     char address[PATH_BYTES], folder[PATH_BYTES];
@@ -48,6 +60,7 @@ Status cached_weights(const Options *o, const PublishedRow *row, char path[PATH_
     TRY(cached_path(row->file, path));
     if (sha256_fits(path, row->sha256)) return OK;
     cached_address(o, row, address);
+    TRY(transport_check(row, address));
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     TRY(directory_create(folder));
     if (!o->quiet) text_printf(stderr, "downloading %s (%s)\n", address, row->license);

@@ -3,7 +3,7 @@
  * auto: w[k] = N / (K n[k]), for N training images of K classes with n[k] each, so that all classes have the same sum of
  * weights. With --loss bce the weight is that of the images that have the class, in the decision whether an image has it:
  * w[k] = (N - n[k]) / n[k], so that both answers have the same sum of weights (1 / N for a class that all images have).
- * POWER: w[k]^POWER. FILE: lines CLASS,WEIGHT, by name or number, for every class; # begins a comment. A class without
+ * POWER: w[k]^POWER. FILE: lines CLASS,WEIGHT for every class, by its name, or its number if no names are numbers; # begins a comment. A class without
  * training images has weight 0 in the first two, which with --loss bce no image uses. */
 #include "inception/job/job.h"
 #include "towers/files/utf8.h"
@@ -26,16 +26,6 @@ static Status weights_of_counts(const Source *source, LossKind loss, double powe
     return OK;
 }
 
-/* The class of this name, or else of this number; -1: none. */
-static int class_find(const SourceInfo *info, const char *name)
-{
-    char *end;
-    for (int k = 0; k < info->classes; k++)
-        if (info->class_names[k][0] && !strcmp(info->class_names[k], name)) return k;
-    long number = strtol(name, &end, 10);
-    return *name && !*end && number >= 0 && number < info->classes ? (int)number : -1;
-}
-
 static Status line_read(const SourceInfo *info, const char *path, int number, char *line, float *weights)
 {
     char *end, *comma = strrchr(line, ',');
@@ -43,7 +33,7 @@ static Status line_read(const SourceInfo *info, const char *path, int number, ch
     if (comma) *comma = 0;
     if (!comma || end == comma + 1 || *end || !(weight > 0 && weight < 1e6))
         return FAIL(ERR_ARG, "'%s', line %d: expected CLASS,WEIGHT with a weight above 0 and below 1e6", path, number);
-    int class = class_find(info, line);
+    int class = class_of_word(&(ClassList){.names = info->class_names, .count = info->classes}, line);
     if (class < 0)
         return FAIL(ERR_ARG, "'%s', line %d: there is no class '%s' (towers data info lists the classes)", path, number,
                     line);

@@ -1,10 +1,9 @@
-/* The cores available to this process, and a warning if more threads are requested. */
+/* What the user is told about threads and cores. */
 #pragma once
 
 #include <stddef.h>
 
-/* Cores left by taskset or a container's cpuset; at least 1. Quotas of CPU time are not considered. */
-int cores_allowed(void);
-
+/* A note if a quota of processor time leaves fewer cores than there are; else "". */
+void cores_quota_note(char *text, size_t bytes);
 /* A warning if `processes` with `threads` each exceed the cores although fewer threads would not; else "". */
 void cores_note(int threads, int processes, char *text, size_t bytes);

@@ -1,6 +1,6 @@
 /* HTTP downloads; see download.h. */
 #include "inception/job/download.h"
-#include "kernels/open.h"
+#include "kernels/base/open.h"
 #include "towers/files/files.h"
 
 #include <curl/curl.h>
@@ -54,7 +54,9 @@ typedef struct Transfer {
     CURL *curl;
     int fd;
     int64_t have, limit; /* bytes in the file */
+    int64_t most;        /* bytes that were ever in it */
     bool begun;          /* the first byte of this answer has come */
+    bool anew;           /* the server does not resume */
     bool full;           /* more bytes than the file may have */
     int error;           /* errno of a failed write */
 } Transfer;
@@ -74,7 +76,10 @@ static size_t bytes_take(char *bytes, size_t one, size_t count, void *context)
     long code = 0;
     size_t length = one * count;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
-    if (!t->begun && t->have > 0 && code != 206 && !emptied(t)) return 0;
+    if (!t->begun && t->have > 0 && code != 206) {
+        t->anew = true;
+        if (!emptied(t)) return 0;
+    }
     t->begun = true;
     t->full = t->have + (int64_t)length > t->limit;
     if (t->full) return 0;
@@ -88,6 +93,7 @@ static size_t bytes_take(char *bytes, size_t one, size_t count, void *context)
         done += (size_t)put;
     }
     t->have += (int64_t)length;
+    if (t->have > t->most) t->most = t->have;
     return length;
 }
 
@@ -107,6 +113,11 @@ static void request_set(Transfer *t, char problem[CURL_ERROR_SIZE])
     curl_easy_setopt(curl, CURLOPT_URL, d->address);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");
+    const char *trusted =
+        getenv("CURL_CA_BUNDLE"); /* as curl itself does, for a network that has certificates of its own */
+    if (trusted && *trusted) curl_easy_setopt(curl, CURLOPT_CAINFO, trusted);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 1L);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 2L);
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
     curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
@@ -142,7 +153,10 @@ static Status transfer_try(Transfer *t, bool *again)
     request_set(t, problem);
     CURLcode code = curl_easy_perform(t->curl);
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &answer);
-    if (code == CURLE_RANGE_ERROR) emptied(t);
+    if (code == CURLE_RANGE_ERROR) {
+        t->anew = true;
+        emptied(t);
+    }
     if (t->error) return FAIL(ERR_IO, "cannot write '%s.part': %s", d->path, strerror(t->error));
     if (t->full)
         return FAIL(ERR_FORMAT, "%s sends more than the %" PRId64 " bytes of the expected file", d->address, t->limit);
@@ -150,11 +164,12 @@ static Status transfer_try(Transfer *t, bool *again)
     if (code == CURLE_OK && (d->bytes == 0 || t->have == d->bytes)) return OK;
     if (code == CURLE_OK || may_pass(code, answer)) {
         *again = true;
-        return FAIL(ERR_IO,
-                    "%s: the connection ended after %" PRId64 "%s%" PRId64
-                    " bytes (%s); run the same command again to resume",
-                    d->address, t->have, d->bytes ? " of " : " bytes, expected ", d->bytes,
-                    *problem ? problem : curl_easy_strerror(code));
+        return FAIL(
+            ERR_IO, "%s: the connection ended after %" PRId64 "%s%" PRId64 " bytes (%s); %s", d->address, t->have,
+            d->bytes ? " of " : " bytes, expected ", d->bytes, *problem ? problem : curl_easy_strerror(code),
+            t->anew ? "the server begins anew each time: give another with --mirror, or copy the file (--dry-run "
+                      "prints how)"
+                    : "run the same command again to resume");
     }
     if (answer >= 400)
         return FAIL(ERR_IO, "%s: the server answers %ld; check the address, or give another with --mirror", d->address,
@@ -163,25 +178,47 @@ static Status transfer_try(Transfer *t, bool *again)
                 d->address, *problem ? problem : curl_easy_strerror(code));
 }
 
-/* Each try goes on where the last one ended; there may be any number of them while each brings much. */
+/* Each try goes on where the last one ended. More than TRIES are made only while they bring much that was never there
+ * before, so that a server that begins anew and breaks off is not asked for ever. */
 static Status transfer(Transfer *t)
 {
     bool again = true;
     Status st = OK;
     for (int i = 0; i < TRIES && again; i++) {
-        int64_t before = t->have;
+        int64_t before = t->most;
         if (i) nanosleep(&(struct timespec){.tv_sec = i > 1 ? 2 : 1}, NULL);
         st = transfer_try(t, &again);
-        if (t->have - before >= ADVANCE) i = 0;
+        if (t->most - before >= ADVANCE) i = 0;
     }
     return st;
 }
 
-static Status finish(const Download *d, const char *part)
+/* The rest of the file, which is then hashed as a whole. */
+static Status rest_take(Transfer *t, const char *part, char digits[65])
+{
+    const Download *d = t->d;
+    if (!d->bytes || t->have < d->bytes) TRY(transfer(t));
+    if (fsync(t->fd) != 0) return FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno));
+    return sha256_file(part, digits);
+}
+
+/* A partial file may be damaged, which only the digest of the whole shows: then it begins anew, once. */
+static Status transfer_verified(Transfer *t, const char *part)
 {
     char digits[65];
-    TRY(sha256_file(part, digits));
-    if (!strncmp(digits, d->sha256, strlen(d->sha256))) return file_publish(part, d->path);
+    const Download *d = t->d;
+    bool resumes = t->have > 0;
+    Status st = rest_take(t, part, digits);
+    bool fits = st == OK && !strncmp(digits, d->sha256, strlen(d->sha256));
+    if (resumes && (st == ERR_FORMAT || (st == OK && !fits))) {
+        t->full = false;
+        if (!emptied(t)) return FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(t->error));
+        t->most = 0;
+        st = rest_take(t, part, digits);
+        fits = st == OK && !strncmp(digits, d->sha256, strlen(d->sha256));
+    }
+    TRY(st);
+    if (fits) return file_publish(part, d->path);
     unlink(part);
     return FAIL(ERR_FORMAT,
                 "%s is not the expected file: its SHA-256 is %s, but %s%s was expected; it was removed (was the "
@@ -189,24 +226,39 @@ static Status finish(const Download *d, const char *part)
                 d->address, digits, d->sha256, strlen(d->sha256) < 64 ? "..." : "");
 }
 
+/* Opens and locks the partial file. Another process may have published or removed it in between: then the lock is one of
+ * a file that has another name, and *lost is true. */
+static Status part_lock(Transfer *t, const char *part, bool *lost)
+{
+    struct stat own, named;
+    t->fd = regular_open(part, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
+    if (t->fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno));
+    if (flock(t->fd, LOCK_EX | LOCK_NB) != 0)
+        return FAIL(ERR_IO, "another process is downloading '%s'; wait for it", t->d->path);
+    if (fstat(t->fd, &own) != 0 || (t->have = lseek(t->fd, 0, SEEK_END)) < 0)
+        return FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno));
+    *lost = lstat(part, &named) != 0 || named.st_ino != own.st_ino || named.st_dev != own.st_dev;
+    t->most = t->have;
+    return OK;
+}
+
 Status download(const Download *d)
 {
     Status st = OK;
-    struct stat info;
+    bool lost = true;
     char part[PATH_BYTES];
     Transfer t = {.d = d, .fd = -1, .limit = d->bytes ? d->bytes : BYTES_MAX};
     if (snprintf(part, sizeof part, "%s.part", d->path) >= (int)sizeof part)
         return FAIL(ERR_ARG, "the path '%s' is too long", d->path);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(t.curl = curl_easy_init()))
         TRY_OUT(FAIL(ERR_MEMORY, "libcurl does not start"));
-    t.fd = regular_open(part, O_WRONLY | O_CREAT | O_NOFOLLOW, NULL);
-    if (t.fd >= 0 && flock(t.fd, LOCK_EX | LOCK_NB) != 0)
-        TRY_OUT(FAIL(ERR_IO, "another process is downloading '%s'; wait for it", d->path));
-    if (t.fd < 0 || fstat(t.fd, &info) != 0 || (t.have = lseek(t.fd, 0, SEEK_END)) < 0)
-        TRY_OUT(FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno)));
-    if (!d->bytes || t.have < d->bytes) TRY_OUT(transfer(&t));
-    if (fsync(t.fd) != 0) TRY_OUT(FAIL(ERR_IO, "cannot write '%s': %s", part, strerror(errno)));
-    TRY_OUT(finish(d, part));
+    for (int i = 0; i < TRIES && lost; i++) {
+        if (t.fd >= 0) close(t.fd);
+        TRY_OUT(part_lock(&t, part, &lost));
+        if (lost && sha256_fits(d->path, d->sha256)) goto out;
+    }
+    if (lost) TRY_OUT(FAIL(ERR_IO, "'%s' is removed again and again; stop the process that does so", part));
+    TRY_OUT(transfer_verified(&t, part));
 out:
     if (t.fd >= 0) close(t.fd);
     if (t.curl) curl_easy_cleanup(t.curl);

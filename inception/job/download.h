@@ -1,11 +1,14 @@
 /* Download a file over HTTP by libcurl, and keep it only if its SHA-256 is the expected one.
  *
  * The bytes go to FILE.part beside FILE; an interrupted download is resumed from there, also by another call. A server
- * that does not resume sends the file from its start. The finished file is hashed as a whole, then renamed. https never
- * redirects to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
+ * that does not resume sends the file from its start. The finished file is hashed as a whole, then renamed; if it is not the
+ * expected one and had a beginning from an earlier call, it is downloaded once more from its start. https never redirects
+ * to http. Nothing that a server says is trusted but the bytes, after they are hashed. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
+
+enum { SHA256_DIGITS = 64 };
 
 typedef struct Download {
     const char *address, *path; /* of the file to write */

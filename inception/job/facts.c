@@ -2,6 +2,7 @@
 #include "inception/job/facts.h"
 
 #include "inception/job/job.h"
+#include "inception/job/transforms.h"
 #include "inception/models/published.h"
 #include "towers/files/files.h"
 #include "towers/store/weights.h"
@@ -9,10 +10,21 @@
 /* ---- reading */
 
 /* The keys that are options, too, which have dashes for underscores. */
-static const char *const settings[] = {"img_size",  "mean", "std",     "interpolation", "eval_resize",
-                                       "eval_crop", "exif", "variant", "width",         "loss"};
-static const char *const others[] = {"model", "classes",         "channels",         "crop",
-                                     "maps",  "several_classes", "data_fingerprint", "towers_version"};
+static const char *const settings[] = {"img_size", "mean",  "std",  "interpolation", "eval_resize", "eval_crop", "exif",
+                                       "variant",  "width", "loss", "background",    "amp",         "amp_dtype"};
+static const char *const others[] = {"model",          "classes",         "channels",   "crop",
+                                     "maps",           "several_classes", "label_base", "data_fingerprint",
+                                     "towers_version", "temperature"};
+
+bool facts_have(const char *option, size_t length)
+{
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        size_t k = 0;
+        while (k < length && settings[i][k] == (option[k] == '-' ? '_' : option[k])) k++;
+        if (k == length && !settings[i][k]) return true;
+    }
+    return false;
+}
 
 void facts_put(json_t *facts, const char *key, const char *text)
 {
@@ -61,14 +73,22 @@ static Status table_take(const Options *o, const char *path, json_t *facts)
     return OK;
 }
 
-/* Files of earlier versions of this program have no names. */
+/* Files of earlier versions of this program have no names or do not say with which label these begin; runs of still earlier
+ * ones say it in the format of their data. */
 static void environment_take(const char *path, json_t *facts)
 {
     char folder[PATH_BYTES];
     const char *last = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", last > path ? (int)(last - path) : 1, last ? path : ".");
     json_t *root = json_of_run(folder, "env.json");
-    names_put(facts, json_object_get(root, "class_names"));
+    const char *format = json_word(root, "data_format"), *base = json_word(root, "label_base");
+    const json_t *names = json_object_get(root, "class_names"),
+                 *classes = json_object_get(json_object_get(root, "training_data"), "class_images");
+    bool whole =
+        !classes || json_array_size(names) == json_array_size(classes); /* they end before a class without a name */
+    if (whole && !json_object_get(facts, "class_names")) names_put(facts, names);
+    if (!base && format) base = strstr(format, "labels from 1") ? "1" : "0";
+    if (!json_word(facts, "label_base")) facts_put(facts, "label_base", base);
     json_decref(root);
 }
 
@@ -78,7 +98,8 @@ Status facts_read(const Options *o, const char *path, json_t **facts)
     if (!made) return FAIL(ERR_MEMORY, "no memory for the description of '%s'", path);
     Status st = access(path, F_OK) == 0 ? metadata_take(path, made) : OK;
     if (st == OK && !json_word(made, "mean")) st = table_take(o, path, made);
-    if (st == OK && !json_object_get(made, "class_names")) environment_take(path, made);
+    if (st == OK && !(json_object_get(made, "class_names") && json_word(made, "label_base")))
+        environment_take(path, made);
     if (st == OK)
         *facts = made;
     else

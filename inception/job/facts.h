@@ -18,6 +18,8 @@ int64_t resize_in_proportion(int64_t resize, int64_t own, int64_t side);
 /* The same, of a file for an input of `side` pixels. */
 int64_t facts_resize(const json_t *facts, int64_t side);
 
+/* Whether the metadata of weights may have this option: its flag without "--", of `length` bytes, which need not end in NUL. */
+bool facts_have(const char *option, size_t length);
 /* How images become the network's input, as settings below everything that the user gives: for eval, predict and export.
  * ERR_ARG names the key that does not fit. */
 NODISCARD Status facts_apply(const json_t *facts, const char *path, Options *options);

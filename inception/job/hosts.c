@@ -1,8 +1,10 @@
 /* One run in several launched programs; see hosts.h. */
 #include "inception/job/hosts.h"
+#include "inception/job/notes.h"
+#include "inception/options/settle.h"
 
 #include "inception/models/models.h"
-#include "kernels/open.h"
+#include "kernels/base/open.h"
 #include "towers/files/json.h"
 
 extern char **environ;
@@ -14,7 +16,17 @@ bool hosts_lead(const JobFiles *files)
     return files->launch.rank == 0;
 }
 
-Status hosts_meet(const Options *o, JobFiles *files)
+/* A program that nobody else comes to may have been launched by nobody: variables stay behind in a shell. */
+static void wait_print(void *context, double seconds, const char *for_whom)
+{
+    const Launch *launch = context;
+    text_printf(stderr,
+                "waiting for %.0f s %s; this is rank %d of %d according to %s. To train alone, without the others: %s "
+                "towers ...\n",
+                seconds, for_whom, launch->rank, launch->ranks, launch->origin, launch->alone);
+}
+
+Status hosts_meet(const Options *o, double timeout_s, bool any_build, JobFiles *files)
 {
     files->console[0] = files->console[1] = -1;
     TRY(launch_read(environ, &files->launch));
@@ -28,8 +40,10 @@ Status hosts_meet(const Options *o, JobFiles *files)
                              .secret_from = files->launch.secret_from,
                              .channel = "control",
                              .part = "supervisor",
-                             .any_build = o->verb == VERB_DOCTOR,
-                             .timeout_ms = (int64_t)(o->comm_timeout * 1000)};
+                             .any_build = any_build,
+                             .waits = wait_print,
+                             .waits_context = &files->launch,
+                             .timeout_ms = (int64_t)(timeout_s * 1000)};
     TRY(star_open(&star, &files->control));
     if (o->max_restarts > 0)
         job_note(files, "--max-restarts has no effect here: only %s can start all programs again",
@@ -45,7 +59,7 @@ void hosts_join(JobFiles *files)
     job->control = files->control;
     job->launcher = files->launch.origin;
     job->host = star_host(files->control, files->launch.rank);
-    job->user_signal = files->launch.user_signal;
+    job->launcher_signal = files->launch.own_signal;
     job->groups = files->launch.ranks;
     char mpi[128]; /* connects GPUs, too, if it is there */
     job->comm.master = files->launch.mpi && comm_mpi_text(mpi, sizeof mpi) ? NULL : files->launch.master;
@@ -112,8 +126,7 @@ static Status run_take(Options *o, JobFiles *files)
     job->resume = json_is_true(json_object_get(root, "resume"));
     if (!o->argument_count && *name) { /* --resume RUN names the model */
         TRY_OUT(model_find(name, &model));
-        o->arguments[0] = (char *)model->name;
-        o->argument_count = 1;
+        options_name_model(o, model->name);
     }
     if (*settings) TRY_OUT(options_apply_bytes(o, settings, strlen(settings), ORIGIN_RUN, "the resumed run"));
 out:
@@ -195,8 +208,7 @@ static Status settings_draft(const Options *o, const JobFiles *files, Draft *dra
     fprintf(draft->to, "--pretrained: %s\n--features: %s\n", o->pretrained ? "set" : "not set",
             o->features ? "set" : "not set"); /* first: other settings follow from these */
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (!option_info(id)->local && option_info(id)->group != GROUP_GENERAL &&
-            (option_belongs(id, VERB_TRAIN) || option_belongs(id, o->verb)))
+        if (option_is_shared(o, id))
             fprintf(draft->to, "--%s: %s\n", option_info(id)->flag, option_format(o, id, value, sizeof value));
     fprintf(draft->to, "%sprocesses: %d\n", files->settings, files->job.processes);
     return draft_end(draft, OK);

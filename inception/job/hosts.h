@@ -5,9 +5,9 @@
 
 #include "inception/job/job.h"
 
-/* Read the launcher's variables and connect to the other programs; for `train`, `lr-find` and
- * `doctor --hosts`, which meets other builds, too. */
-NODISCARD Status hosts_meet(const Options *options, JobFiles *files);
+/* Read the launcher's variables and connect to the other programs, which have `timeout_s` to come; for `train`, `lr-find` and
+ * `doctor --hosts`, which meets other builds, too (`any_build`). */
+NODISCARD Status hosts_meet(const Options *options, double timeout_s, bool any_build, JobFiles *files);
 /* Fill in what a job has from the channel and the launcher, if there are others. */
 void hosts_join(JobFiles *files);
 /* For a run whose tower processes are followed by others: start what keeps MPI meanwhile, if that connects them. */

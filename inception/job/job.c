@@ -1,29 +1,16 @@
-/* From options to a TrainJob: model, device, data, towers, learning rate, and settings that are copied as they are;
- * see job.h. */
+/* From options to a TrainJob: model, learning rate, rules for stopping, and settings that are copied as they are; see job.h. */
 #include "inception/job/job.h"
 
-#include "inception/job/cores.h"
 #include "inception/job/facts.h"
 #include "inception/job/hosts.h"
+#include "inception/job/notes.h"
+#include "inception/job/resolve.h"
+#include "inception/job/trained_classes.h"
+#include "inception/job/transforms.h"
 #include "inception/models/models.h"
-#include "inception/options/conditions.h"
-#include "inception/options/recipe.h"
-#include "towers/guard/batch_max.h"
+#include "inception/options/fill.h"
 
-void job_note(JobFiles *files, const char *format, ...)
-{
-    Text notes = text_behind(files->notes, sizeof files->notes);
-    Draft line;
-    va_list args;
-    if (draft_begin(&line, "a note") != OK) return;
-    va_start(args, format);
-    text_vprintf(line.to, format, args);
-    va_end(args);
-    if (draft_end(&line, OK) == OK) text_add(&notes, "%s\n", line.text);
-    free(line.text);
-}
-
-/* ---- model and device */
+/* ---- the model */
 
 /* *found is NULL for "", the base model. */
 static Status variant_find(const Model *model, const char *name, const ModelVariant **found)
@@ -54,16 +41,6 @@ static Status aux_choose(const Options *o, const Model *model, int32_t side, Job
         job_note(files, "%s at %dx%d is trained without its auxiliary classifier, which needs %dx%d", model->name, side,
                  side, model->aux_min_side, model->aux_min_side);
     return OK;
-}
-
-static Status compute_dtype(const Options *o, const Backend *backend, Dtype *dtype)
-{
-    *dtype = DTYPE_F32;
-    bool tf32 = o->amp && o->amp_dtype == AMP_TF32;
-    if (tf32 && backend->on_host) return FAIL(ERR_UNSUPPORTED, "--amp-dtype tf32 needs a GPU; use bf16 on a CPU");
-    if (!o->amp || tf32) return OK;
-    *dtype = o->amp_dtype == AMP_BF16 ? DTYPE_BF16 : DTYPE_F16;
-    return backend->computes ? backend->computes(*dtype) : OK;
 }
 
 static Status model_options(const Options *o, const Model *model, JobFiles *files, ModelOptions *made)
@@ -103,25 +80,6 @@ static Status normalization_fill(const Options *o, const Model *model, ModelOpti
     return o->std ? channels_parse("--std", o->std, 1e-6, made->std) : OK;
 }
 
-bool job_resumes(const JobFiles *files)
-{
-    return files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
-}
-
-/* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the
- * file. */
-static Status pretrained_facts(Options *o, const JobFiles *files, const Model *model)
-{
-    char path[PATH_BYTES];
-    json_t *facts;
-    if (o->verb != VERB_TRAIN || !o->pretrained || job_resumes(files) || model->phases) return OK;
-    TRY(job_weights(o, o->pretrained, path, sizeof path));
-    TRY(facts_read(o, path, &facts));
-    Status st = facts_normalize(facts, path, model, o);
-    json_decref(facts);
-    return st;
-}
-
 static void optimizer_fill(const Options *o, OptimizerHyper *optimizer)
 {
     optimizer->kind = optimizer_choices[o->opt].kind;
@@ -140,39 +98,15 @@ static void cycle_fill(const Options *o, TrainJob *job)
     job->same_batch = o->critic_batches == CRITIC_BATCHES_SAME;
 }
 
-Status job_model(Options *o, JobFiles *files)
+/* What follows from the options and the model alone. */
+static Status model_fill(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
-    const Model *model;
-    char why[512];
-    if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers info' lists all models");
-    if (o->batch_size == OPTION_MAX && o->verb != VERB_TRAIN && o->verb != VERB_BENCH)
-        return FAIL(ERR_ARG, "--batch-size max works only with train and bench");
-    if (isnan(o->lr) && o->verb != VERB_TRAIN) return FAIL(ERR_ARG, "--lr auto works only with train");
-    TRY(model_find(o->arguments[0], &model));
-    if (model->defaults) TRY(options_apply_yaml(o, model->defaults, ORIGIN_MODEL, model->name));
-    TRY(recipe_apply(o));
-    if (isnan(o->lr) && o->origin[OPTION_ID_lr] == ORIGIN_RECIPE)
-        return FAIL(ERR_ARG,
-                    "'lr: auto' is no setting of a recipe; give --lr auto, or write it in the file of --config");
-    bool typed = o->data_path && o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
-    if (typed && o->dataset == DATASET_SYNTHETIC && o->origin[OPTION_ID_dataset] < ORIGIN_COMMAND_LINE)
-        o->dataset = DATASET_AUTO; /* in place of the random images of a run or a file */
-    TRY(job_default_recipe(o, model, files));
-    if (!option_is_set(o, "momentum")) o->momentum = optimizer_choices[o->opt].momentum; /* and args.yaml says so */
-    TRY(conditions_check(o));
-    TRY(conditions_of_model_check(o, model));
-    TRY(backend_find(option_info(OPTION_ID_device)->choices[o->device], &job->backend, why, sizeof why));
-    if (*why) job_note(files, "running on the CPU: %s", why);
-#define FILLS(field, member) job->member = (__typeof__(job->member))o->field;
-#include "inception/options/options.def"
+    const Model *model = job->program.model;
+    options_fill(o, job);
     job->recipe = o->recipe;
-    job->program.model = model;
     job->program.aux_weight = o->aux_weight >= 0 ? (float)o->aux_weight : model->aux_weight;
     job->program.separate_storage = !o->share_storage;
-    TRY(compute_dtype(o, job->backend, &job->program.compute));
-    TRY(pretrained_facts(o, files, model));
-    TRY(job_sides(o, job));
     TRY(model_options(o, model, files, &job->program.options));
     TRY(normalization_fill(o, model, &job->program.options));
     job_transforms(o, job, false);
@@ -187,157 +121,10 @@ Status job_model(Options *o, JobFiles *files)
     return job_rates(o, files);
 }
 
-/* ---- towers */
-
-/* Several launched programs on one host share its cores, unless the launcher has bound each to its own. */
-static int share_of_cores(const JobFiles *files)
+Status job_model(Options *o, JobFiles *files)
 {
-    int here = files->launch.local_ranks > 1 ? files->launch.local_ranks : 1, cores = cores_allowed();
-    bool bound = cores < (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return bound || cores < here ? cores : cores / here;
-}
-
-/* Launched programs that see the same GPUs divide them. */
-static Status share_of_gpus(JobFiles *files, int *devices)
-{
-    int programs = files->gpu_programs;
-    if (programs < 2) return OK;
-    if (*devices < programs)
-        return FAIL(ERR_DEVICE,
-                    "%d programs see the same %d GPU%s, but each needs one of its own; let %s start fewer, or let each "
-                    "see other GPUs (CUDA_VISIBLE_DEVICES)",
-                    programs, *devices, *devices == 1 ? "" : "s", files->launch.origin);
-    *devices /= programs;
-    files->job.group_on_host = files->gpu_program;
-    return OK;
-}
-
-/* Equally many processes in each program, so that a process's rank tells its group. */
-static Status groups_check(const Options *o, int towers, JobFiles *files)
-{
-    const TrainJob *job = &files->job;
-    int groups = job_groups(job);
-    if (groups == 1) return OK;
-    char mpi[128];
-    bool cpu = job->backend->on_host;
-    if (cpu && !files->launch.mpi)
-        return FAIL(ERR_UNSUPPORTED,
-                    "--device cpu on several hosts sums with MPI, but %s starts programs without it; use mpirun, or "
-                    "srun --mpi=pmix",
-                    job->launcher);
-    if (cpu && !comm_mpi_text(mpi, sizeof mpi))
-        return FAIL(ERR_UNSUPPORTED, "--device cpu on several hosts sums with MPI, which this build lacks; install "
-                                     "libopenmpi-dev or libmpich-dev and build again");
-    if (towers < groups)
-        return FAIL(ERR_ARG, "--towers %d are fewer than the %d programs that %s has started; every program needs one",
-                    towers, groups, job->launcher);
-    if (o->processes % groups > 0)
-        return FAIL(ERR_ARG,
-                    "--processes %" PRId64 ", the number in the whole run, is not divisible by its %d programs",
-                    o->processes, groups);
-    if (o->processes / groups > towers / groups)
-        return FAIL(ERR_ARG,
-                    "--processes %" PRId64 " exceeds the number of towers (%d), of which the smallest program has %d",
-                    o->processes, towers, towers / groups);
-    if (towers % groups)
-        job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, groups, towers / groups,
-                 towers / groups + 1);
-    return OK;
-}
-
-static Status shares_fill(const Options *o, int towers, Shares *shares)
-{
-    shares->towers = towers;
-    if (o->tower_batch.count && o->tower_batch.count != towers)
-        return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
-                    o->tower_batch.count, towers);
-    if (o->global_batch_size > 0 && o->global_batch_size % towers) {
-        char smaller[48] = "";
-        if (o->global_batch_size > towers)
-            snprintf(smaller, sizeof smaller, "%" PRId64 " or ", o->global_batch_size / towers * towers);
-        return FAIL(ERR_ARG,
-                    "--global-batch-size %" PRId64 " is not divisible by %d towers; use %s%" PRId64
-                    ", or --tower-batch for unequal shares",
-                    o->global_batch_size, towers, smaller, (o->global_batch_size / towers + 1) * towers);
-    }
-    for (int t = 0; t < towers; t++)
-        shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
-                                     : o->global_batch_size > 0    ? o->global_batch_size / towers
-                                     : o->batch_size == OPTION_MAX ? 1 /* until batch_choose */
-                                                                   : o->batch_size);
-    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
-}
-
-/* --batch-size max: the number found replaces it, so that the number is recorded. */
-static Status batch_choose(Options *o, JobFiles *files)
-{
-    const int64_t limit = 65536;
-    TrainJob *job = &files->job;
-    BatchFit fit;
-    if (o->batch_size != OPTION_MAX || o->tower_batch.count || o->global_batch_size > 0) return OK;
-    int64_t most = source_info(job->train)->count / job->shares.towers;
-    TrainJob whole = *job;
-    if (job->unfreeze_epoch) whole.program.freeze = NULL; /* all parameters must fit in the end */
-    TRY(batch_max_find(&whole, (int32_t)(most < limit ? most : limit), &fit));
-    o->batch_size = fit.n;
-    job_note(files, "batch size %d needs %.1f of the %.1f GiB of free memory%s", fit.n, (double)fit.bytes / (1 << 30),
-             (double)fit.free_bytes / (1 << 30), fit.n == most ? " and covers all samples" : "");
-    return shares_fill(o, job->shares.towers, &job->shares);
-}
-
-static Status gpus_check(const IntList *gpus, int visible)
-{
-    for (int i = 0; i < gpus->count; i++) {
-        if (gpus->value[i] >= visible)
-            return FAIL(ERR_ARG,
-                        "--gpus: there is no GPU %" PRId64 "; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
-                        gpus->value[i], visible);
-        for (int k = 0; k < i; k++)
-            if (gpus->value[k] == gpus->value[i])
-                return FAIL(ERR_ARG,
-                            "--gpus lists GPU %" PRId64
-                            " twice, but each process needs a GPU of its own; towers can share "
-                            "one: --towers N --gpus %" PRId64,
-                            gpus->value[i], gpus->value[i]);
-    }
-    return OK;
-}
-
-static Status towers_fill(const Options *o, JobFiles *files)
-{
-    TrainJob *job = &files->job;
-    char note[256] = "";
-    int devices;
-    TRY(backend_device_count(job->backend, &devices));
-    bool cpu = job->backend->on_host;
-    if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
-        return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
-    if (!cpu) TRY(gpus_check(&o->gpus, devices));
-    if (!cpu && o->gpus.count) devices = o->gpus.count;
-    int groups = job_groups(job);
-    if (!cpu) TRY(share_of_gpus(files, &devices));
-    int towers = o->towers > 0          ? (int)o->towers
-                 : o->tower_batch.count ? o->tower_batch.count
-                                        : groups * (cpu ? 1 : devices);
-    int room = !cpu ? devices : groups > 1 ? share_of_cores(files) : cores_allowed();
-    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
-    TRY(groups_check(o, towers, files));
-    int least = towers / groups, most = (towers + groups - 1) / groups; /* towers of a group */
-    job->processes = o->processes > 0 ? (int)o->processes : groups * (least < room ? least : room);
-    if (job->processes > towers)
-        return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
-                    job->processes, towers);
-    if (!cpu && job->processes / groups > devices)
-        return FAIL(ERR_DEVICE,
-                    "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
-                    "process: --towers %d --processes %d",
-                    job->processes, devices * groups, towers, devices * groups);
-    job->device.threads = o->threads > 0 ? (int)o->threads : room / most > 1 ? room / most : 1;
-    if (cpu && o->threads > 0) cores_note(job->device.threads, job->processes / groups, note, sizeof note);
-    if (*note) job_note(files, "%s", note);
-    job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
-    for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
-    return shares_fill(o, towers, &job->shares);
+    TRY(job_resolve(o, files));
+    return model_fill(o, files);
 }
 
 /* ---- the learning rate */
@@ -358,7 +145,7 @@ static Status schedule_fill(const Options *o, JobFiles *files, Schedule *schedul
     if (o->warmup_epochs > 0 && o->warmup_lr > first && o->lr_reference_batch <= 0) /* else in rates_scale */
         return FAIL(ERR_ARG, "--warmup-lr %g is above %s %g, but the warm-up rises from --warmup-lr to it",
                     o->warmup_lr, name, first);
-    if (o->verb != VERB_TRAIN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
+    if (options_use(o) != USE_LEARN || o->epochs == 0 || o->warmup_epochs == 0 || o->warmup_epochs < (double)o->epochs)
         return OK;
     if (o->origin[OPTION_ID_warmup_epochs] > ORIGIN_CONFIG) /* a run's args.yaml must train it again */
         return FAIL(ERR_ARG,
@@ -400,7 +187,7 @@ static Status stopping_fill(const Options *o, JobFiles *files)
     TrainJob *job = &files->job;
     StoppingRules *rules = &job->stopping;
     bool generates = job->program.model->phases != NULL, plateau = job->schedule.kind == SCHEDULE_PLATEAU;
-    if (o->verb != VERB_TRAIN || (rules->patience == 0 && rules->stop_at < 0 && !plateau)) {
+    if (options_use(o) != USE_LEARN || (rules->patience == 0 && rules->stop_at < 0 && !plateau)) {
         rules->monitor = MONITOR_AUTO;
         return OK;
     }
@@ -462,22 +249,20 @@ static Status start_fill(const Options *o, JobFiles *files)
     bool resumes = job_resumes(files);
     if (o->pretrained && resumes && o->origin[OPTION_ID_pretrained] == ORIGIN_COMMAND_LINE)
         job_note(files, "--pretrained %s has no effect: a resumed run goes on with its own weights", o->pretrained);
-    if (resumes) files->job.reset_head = false; /* as of --pretrained, which it belongs to */
+    if (resumes) { /* as of --pretrained, which they belong to */
+        files->job.reset_head = false;
+        files->job.program.weights_key = NULL;
+    }
     if (!o->pretrained || resumes) return OK;
     if (files->job.group == 0) /* rank 0 reads the file */
         TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;
-    return OK;
+    return files->job.group == 0 ? trained_head_check(o, files->pretrained, files) : OK;
 }
 
-Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+/* Gradients are summed in tower order and in f32 on a CPU. */
+static Status comm_fill(const Options *o, TrainJob *job)
 {
-    TrainJob *job = &files->job;
-    TRY(job_model(o, files));
-    TRY(hosts_gpus(o, files));
-    TRY(job_data_open(o, synthetic, files));
-    TRY(towers_fill(o, files));
-    /* Gradients are summed in tower order and in f32 on a CPU. */
     static const Dtype dtypes[] = {[REDUCE_FP32] = DTYPE_F32, [REDUCE_BF16] = DTYPE_BF16, [REDUCE_FP16] = DTYPE_F16};
     bool cpu = job->backend->on_host;
     if (cpu && o->reduce_dtype != REDUCE_FP32)
@@ -488,21 +273,37 @@ Status job_open(Options *o, int64_t synthetic, JobFiles *files)
     job->comm.reduce = dtypes[o->reduce_dtype];
     job->comm.ordered = o->reduce == REDUCE_ORDERED;
     job->comm.timeout_ms = (int64_t)(o->comm_timeout * 1000);
-    TRY(schedule_fill(o, files, &job->schedule));
-    TRY(stopping_fill(o, files));
-    TRY(start_fill(o, files));
-    /* Evaluation, console and TensorBoard. */
-    bool batch_asked = o->verb == VERB_EVAL && option_origin(o, "batch-size") > ORIGIN_RECIPE;
+    return OK;
+}
+
+/* Evaluation, console and TensorBoard. */
+static void console_fill(const Options *o, TrainJob *job)
+{
+    bool batch_asked = options_use(o) == USE_EVALUATE && option_origin(o, "batch-size") > ORIGIN_RECIPE;
     job->eval_batch = (int32_t)(batch_asked ? o->batch_size : o->eval_batch_size);
     job->log_tf2016 = o->log_style == LOG_TF2016;
     job->event_interval = o->summary_interval > 0 ? (int)o->summary_interval : 0;
     job->scalar_interval = job->event_interval ? job->log_interval : 0;
     job->tty = isatty(STDERR_FILENO) && getenv("TERM") && strcmp(getenv("TERM"), "dumb");
     job->color = job->tty && o->color && !(getenv("NO_COLOR") && *getenv("NO_COLOR"));
+}
+
+Status job_open(Options *o, int64_t synthetic, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    TRY(job_model(o, files));
+    TRY(hosts_gpus(o, files));
+    TRY(job_data_open(o, synthetic, files));
+    TRY(job_towers(o, files));
+    TRY(comm_fill(o, job));
+    TRY(schedule_fill(o, files, &job->schedule));
+    TRY(stopping_fill(o, files));
+    TRY(start_fill(o, files));
+    console_fill(o, job);
     TRY(sync_check(job));
-    TRY(batch_choose(o, files));
-    if (o->verb != VERB_EVAL) TRY(sizes_check(job));
-    if (o->verb == VERB_TRAIN) TRY(rates_scale(o, files));
+    TRY(batch_resolve(o, files)); /* the options are final now */
+    if (options_use(o) != USE_EVALUATE) TRY(sizes_check(job));
+    if (options_use(o) == USE_LEARN) TRY(rates_scale(o, files));
     job->schedule.epoch_steps =
         (double)source_info(job->train)->count / (double)(shares_global(&job->shares) * job->accumulate);
     return job_texts(o, files);
@@ -512,11 +313,12 @@ void job_close(JobFiles *files)
 {
     source_close(files->train);
     source_close(files->test);
-    json_decref(files->trained);
     free(files->class_weight);
     free(files->lr_curve);
     free(files->args_yaml);
     free(files->env_json);
+    free(files->survey);
+    free(files->survey_lines);
     free(files->settings);
     free(files->setting_defaults);
     free(files->resumed_settings);

@@ -21,7 +21,7 @@ typedef struct JobFiles {
     float *class_weight; /* [classes]; NULL: none */
     NameFactor *rates;   /* of --lr-mult and --layer-decay (rates.c), or NULL */
     char *lr_curve;      /* of --lr auto, for RUN/lr-find.json; or NULL */
-    char *args_yaml, *env_json, *settings, *setting_defaults;
+    char *args_yaml, *env_json, *settings, *setting_defaults, *survey, *survey_lines;
     char *resumed_settings; /* those of the run that is resumed (run_argument.h), or NULL */
     size_t resumed_bytes;
     Star *control;    /* to the other programs of the run (hosts.h), or NULL */
@@ -32,26 +32,20 @@ typedef struct JobFiles {
     char resume_path[PATH_BYTES], pretrained[PATH_BYTES];
     char branch_of[PATH_BYTES]; /* the run that --resume branches off from, or "" */
     bool nothing_to_resume;     /* --resume auto found no run of this model */
-    struct json_t
-        *trained;      /* names of the classes that the weights know: labels of the data are matched by them; or NULL */
-    char notes[2048];  /* lines for the person who started the command, each with a newline */
-    int signal_number; /* that ended the command, or 0 */
-    int preempt_exit;  /* --preempt-exit + 1, once a signal has stopped the run and its state is saved; else 0 */
+    char trained[PATH_BYTES];   /* the weights whose classes those of the data must be, or "" (trained_classes.h) */
+    bool uncalibrates;          /* eval: the temperature that is stored with the weights goes (--no-calibrate) */
+    bool whole;                 /* the weights to be evaluated were trained with whole images (about.h: crop) */
+    char notes[8192];           /* lines for the person who started the command, each with a newline */
+    Ending ending;              /* how the command ended: the signal, and its code */
 } JobFiles;
 
 extern const char *program_commit; /* that the program was built from, as main.c sets it; "": unknown */
 
-/* Adds a line to the notes. */
-void job_note(JobFiles *files, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The warning about the files of a folder that are no images, and how to convert them, where there are some. */
-enum { IGNORED_WARNING_BYTES = 2 * PATH_BYTES };
-const char *ignored_warning(const SourceInfo *info, char text[IGNORED_WARNING_BYTES]);
-/* Model, program and device only: used by info, and as the first step of the functions below. Applies the model's
- * default settings to `options`. */
+/* Model, program and device only: used by info, and as the first step of the functions below. Resolves `options` (resolve.h). */
 NODISCARD Status job_model(Options *options, JobFiles *files);
-/* sides.c: --img-size-schedule, of which the last side becomes --img-size; then, once the model's options are known, whether
- * the network has the same parameters at all sides. */
-NODISCARD Status job_sides(Options *options, TrainJob *job);
+/* sides.c: job->sides from --img-size-schedule. ERR_ARG if --img-size is given and is not the last side. */
+NODISCARD Status job_sides(const Options *options, TrainJob *job);
+/* Whether the network has the same parameters at all sides; needs the options of the model. */
 NODISCARD Status job_sides_check(const TrainJob *job);
 /* rates.c: factors of the learning rate from --lr-mult and --layer-decay. job->program must be complete. */
 NODISCARD Status job_rates(const Options *options, JobFiles *files);
@@ -61,11 +55,15 @@ enum { RATES_MAX = 256 };
 int modules_list(const Program *program, NameFactor modules[RATES_MAX]);
 /* rates.c: elements of the parameters or running averages with such names (names.h); NULL: all. */
 int64_t role_count(const Graph *graph, Role role, const char *names);
-/* Data, towers, optimizer, schedule. `synthetic` > 0 replaces the data set by that many synthetic samples. */
+/* job_towers.c: towers, processes, devices and threads; and each tower's share of the batch. The data need not be open. */
+NODISCARD Status job_towers(const Options *options, JobFiles *files);
+/* The batch of each of `towers` towers, by --tower-batch, --global-batch-size or --batch-size; 1 each while that is "max". */
+NODISCARD Status job_shares(const Options *options, int towers, Shares *shares);
+/* Data, towers, optimizer, schedule. Resolves `options`, the batch at last, which depends on all of these; then they are const.
+ * `synthetic` > 0 replaces the data set by that many synthetic samples. */
 NODISCARD Status job_open(Options *options, int64_t synthetic, JobFiles *files);
-/* job_data.c: image transforms from options; `photos`: images of any size. Also sets the canvas. */
-void job_transforms(const Options *options, TrainJob *job, bool photos);
-int32_t job_usual_resize(int64_t side); /* the shorter side before a center crop to `side`, unless it is given */
+/* How the data of a job are read. */
+SourceConfig job_source(const Options *options, const char *path, const Model *model);
 /* Channels of a network that adapts to its data: those of the weights that it starts from, if any, else `channels`. */
 NODISCARD Status job_channels(const Options *options, TrainJob *job, int32_t channels);
 /* Whether a data set has what --sampler and --shuffle-window need: ERR_ARG, ERR_UNSUPPORTED. */
@@ -77,13 +75,15 @@ NODISCARD Status job_part(const Options *options, const char *path, Split *part)
 const char *job_usual_data(void);
 /* Whether these are pictures of any size, and so few that a default recipe is for them. */
 bool job_set_is_small(const SourceInfo *info);
-/* Without --recipe, the recipe for a small set of pictures, if the run trains on one: `photos`, or with pretrained weights
- * `finetune`. A resumed run has the settings that it began with, and who chooses the optimizer chooses the rest, too. */
-NODISCARD Status job_default_recipe(Options *options, const Model *model, JobFiles *files);
+/* The record of `towers data convert` in the folder that it has written. */
+#define CONVERSION_FILE "towers-convert.json"
 /* Whether the run goes on from a state of its own, or of the run that it branches off from. */
 bool job_resumes(const JobFiles *files);
 /* Open training and test data, and set the properties of the network that follow from them. */
 NODISCARD Status job_data_open(const Options *options, int64_t synthetic, JobFiles *files);
+/* survey_record.c: what is conspicuous about the images of a training (findings.h), for the header and RUN/survey.json. Done
+ * once for a state of the set; data that are no encoded images have none. */
+NODISCARD Status job_survey(const Options *options, JobFiles *files);
 /* class_weights.c: the weights of the classes, from --class-weights; opened data are needed. */
 NODISCARD Status job_class_weights(const Options *options, JobFiles *files);
 /* job_texts.c: fill in args_yaml, env_json, settings and their defaults. Called by job_open. */

@@ -1,13 +1,13 @@
-/* From options to data: the data set, image transforms, and the treatment of damaged images; see job.h. */
+/* From options to data: the data set, and the treatment of damaged images; see job.h. */
 #include "inception/job/job.h"
 
+#include "inception/job/notes.h"
 #include "inception/job/run_argument.h"
-#include "inception/models/published.h"
-#include "inception/options/recipe.h"
+#include "inception/job/trained_classes.h"
+#include "inception/job/transforms.h"
 #include "towers/data/loading/fold.h"
-#include "towers/data/sources/endings.h"
-#include "towers/data/sources/labels.h"
-#include "towers/data/sources/splits.h"
+#include "towers/data/sources/folder.h"
+#include "towers/data/sources/shard_set.h"
 #include "towers/files/json.h"
 #include "towers/store/pretrained.h"
 
@@ -19,53 +19,6 @@ enum { SMALL_SET = 50000 };
 
 /* Probabilities of an evaluation of images with any number of classes: 4 GiB. */
 static const int64_t SCORES_MAX = INT64_C(1) << 30;
-
-/* ---- transforms */
-
-int32_t job_usual_resize(int64_t side)
-{
-    return (int32_t)lrint((double)side * 342.0 / 299.0);
-}
-
-void job_transforms(const Options *o, TrainJob *job, bool photos)
-{
-    Transform *train = &job->data.train, *eval = &job->data.eval;
-    int32_t side = job->program.options.side;
-    *eval = (Transform){0};
-    /* The evaluation's center crop, which training without --augment also uses. */
-    eval->filter = o->interpolation == RESIZE_TF_MIXED ? RESIZE_TF_BILINEAR : o->interpolation;
-    eval->exif = o->exif;
-    if (o->eval_crop > 0) {
-        eval->crop = CROP_FRACTION;
-        eval->fraction = o->eval_crop;
-    } else if (o->eval_resize > 0 || o->crop_pct > 0 || photos) {
-        eval->crop = CROP_CENTER;
-        eval->resize = o->eval_resize > 0 ? (int32_t)o->eval_resize
-                       : o->crop_pct > 0  ? (int32_t)floor(side / o->crop_pct) /* timm, transforms_imagenet_eval */
-                                          : job_usual_resize(side);
-    }
-    *train = *eval;
-    train->filter = o->interpolation;
-    if (o->augment) {
-        bool random = o->crop == CROP_CHOICE_RANDOM || (o->crop == CROP_CHOICE_AUTO && photos);
-        train->crop = o->crop == CROP_CHOICE_BOX ? CROP_BOX : random ? CROP_RANDOM : CROP_WHOLE;
-        train->area[0] = o->crop_area;
-        train->area[1] = 1;
-        train->ratio[0] = 3.0 / 4;
-        train->ratio[1] = train->crop == CROP_BOX ? 1.33 : 4.0 / 3;
-        train->covered = o->crop_covered;
-        train->shift = train->crop == CROP_WHOLE && o->crop != CROP_CHOICE_WHOLE;
-        train->flip = o->flip;
-    }
-    train->distort = o->color_distort;
-    train->brightness = train->contrast = train->saturation = o->color_jitter;
-    train->hue = o->hue_jitter;
-    train->policy = o->auto_augment;
-    train->policy_ops = (int)o->ra_ops;
-    train->policy_magnitude = (int)o->ra_magnitude;
-    train->erase = o->random_erase;
-    job->program.canvas = side + 2 * (train->shift ? (int32_t)o->crop_pad : 0);
-}
 
 /* ---- damaged samples */
 
@@ -101,18 +54,18 @@ static Status data_path_find(const Options *o, const Model *model, const char **
     *path = o->data_path;
     if (*path) return OK;
     const Model *of;
-    bool learns = o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND || o->verb == VERB_BENCH;
+    bool learns = options_use(o) == USE_LEARN || options_use(o) == USE_TIME;
     bool typed = o->origin[OPTION_ID_weights] == ORIGIN_COMMAND_LINE;
     if (!learns && o->dataset != DATASET_FMNIST && typed && run_model(o->weights, &of) == OK)
         return FAIL(ERR_ARG,
                     "no data given: of --weights %s only the weights are used; give it in place of %s for its data, "
                     "too: towers %s %s, or use --data-path DIR",
-                    o->weights, model->name, verb_info(o->verb)->name, o->weights);
+                    o->weights, model->name, options_command(o), o->weights);
     if (!learns && o->dataset != DATASET_FMNIST) /* a guess would give numbers of another data set */
         return FAIL(ERR_ARG,
                     "no data given: towers %s finds the data of a run only where its args.yaml names them, and a file "
                     "or a folder names none; use --data-path DIR, or --dataset fmnist for Fashion-MNIST",
-                    verb_info(o->verb)->name);
+                    options_command(o));
     if (model->side >= PHOTO_SIDE && o->dataset != DATASET_FMNIST)
         return FAIL(ERR_ARG,
                     "no data given: %s is a network for photographs; use --data-path DIR with train/CLASS/*.jpg and "
@@ -137,75 +90,34 @@ static void progress_show(void *context, int64_t done, int64_t all)
     fflush(stderr);
 }
 
+SourceConfig job_source(const Options *o, const char *path, const Model *model)
+{
+    return (SourceConfig){.path = path,
+                          .val_split = o->val_split,
+                          .equal_apart = !o->join_equal,
+                          .label_base = o->label_base,
+                          .partial = o->partial_shards,
+                          .rule = o->match_classes,
+                          .background = o->background,
+                          .unlabeled = !model->classes,
+                          .progress = progress_show};
+}
+
 bool job_set_is_small(const SourceInfo *info)
 {
     return info->h == 0 && info->count <= SMALL_SET;
 }
 
-/* False, too, for data that cannot be opened, which job_data_open reports. */
-static bool trains_on_small_set(const Options *o)
+/* What the readers left out, but for what that of `before` (or NULL) has left out already: both read one folder where it is
+ * divided. */
+static void inventory_note(JobFiles *files, const Inventory *inventory, const Inventory *before)
 {
-    Source *train;
-    SourceConfig config = {.path = o->data_path,
-                           .val_split = o->val_split,
-                           .whole = o->fold,
-                           .group = o->fold_group && !fold_folder(o->fold_group) ? o->fold_group : NULL,
-                           .label_base = o->label_base,
-                           .background = o->background,
-                           .progress = progress_show};
-    if (!o->data_path || o->dataset == DATASET_SYNTHETIC || source_open(&config, SPLIT_TRAIN, &train) != OK)
-        return false;
-    bool small = job_set_is_small(source_info(train));
-    source_close(train);
-    return small;
-}
-
-Status job_default_recipe(Options *o, const Model *model, JobFiles *files)
-{
-    const char *name = o->pretrained ? "finetune" : "photos";
-    bool trains = (o->verb == VERB_TRAIN || o->verb == VERB_LR_FIND) && model->classes > 0,
-         chosen = o->origin[OPTION_ID_recipe] == ORIGIN_DEFAULT_RECIPE; /* by lr_auto's job, whose notes nobody sees */
-    if (!trains || (o->recipe && !chosen) || job_resumes(files)) return OK;
-    if (!chosen && !trains_on_small_set(o)) return OK;
-    if (option_origin(o, "opt") < ORIGIN_RUN) {
-        job_note(files, "recipe %s, the default for a small set of pictures; without: --recipe none", name);
-        return recipe_choose(o, name);
+    char line[SKIP_LINE_BYTES];
+    for (SkipReason why = 0; why < SKIP_REASONS; why++) {
+        const Skipped *now = &inventory->skipped[why], *then = before ? &before->skipped[why] : NULL;
+        bool again = then && then->count && now->count && !strcmp(then->first, now->first);
+        if (now->count && !again) job_note(files, "%s", skip_line(inventory, why, line));
     }
-    job_note(files, "no recipe, because the optimizer is given; to override single settings of one: --recipe %s", name);
-    return OK;
-}
-
-const char *ignored_warning(const SourceInfo *info, char text[IGNORED_WARNING_BYTES])
-{
-    snprintf(text, IGNORED_WARNING_BYTES,
-             "warning: %" PRId64 " files are ignored (%s), the first is %s; images are files that end in %s; "
-             "ImageMagick converts others: mogrify -format png FILE",
-             info->ignored, info->ignored_kinds, info->first_ignored, IMAGE_ENDINGS);
-    return text;
-}
-
-/* Classes of another data set than that of the training are the same ones if their names are, or if their ids in WordNet
- * are those of ImageNet's names. */
-static Status classes_match(JobFiles *files)
-{
-    Status st = OK;
-    const SourceInfo *data = source_info(files->test ? files->test : files->train);
-    const char *last = data->class_names[data->classes - 1];
-    bool ids = last[0] == 'n' && strspn(last + 1, "0123456789") == 8 && !last[9]; /* "n01440764" */
-    json_t *synsets = ids ? published_synsets(files->trained) : NULL;
-    int count = (int)json_array_size(files->trained);
-    const char **names = calloc((size_t)count + 1, sizeof *names);
-    if (!names) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the names of %d classes", count));
-    for (int i = 0; i < count; i++) {
-        const char *name = json_string_value(json_array_get(synsets ? synsets : files->trained, (size_t)i));
-        names[i] = name ? name : "";
-    }
-    if (files->train) TRY_OUT(source_match(&files->train, names, count));
-    if (files->test) TRY_OUT(source_match(&files->test, names, count));
-out:
-    json_decref(synsets);
-    free(names);
-    return st;
 }
 
 static const Split part_splits[] = {
@@ -214,6 +126,7 @@ static const Split part_splits[] = {
 Status job_part(const Options *o, const char *path, Split *part)
 {
     unsigned has = source_splits(path);
+    if (options_use(o) == USE_PREDICT && !shards_are_in(path)) has |= folder_splits(path); /* labels do not matter */
     *part = part_splits[o->split];
     if (o->split == PART_AUTO) *part = !has || has & SPLIT_BIT(SPLIT_VAL) || o->val_split > 0 ? SPLIT_VAL : SPLIT_TEST;
     bool kept = o->val_split > 0 && *part != SPLIT_TEST;
@@ -242,7 +155,7 @@ static Status fold_parse(const Options *o, const char *path, FoldConfig *fold)
                     "--fold divides the training images, but '%s' has images for evaluation (val/); remove --fold, or "
                     "move them to train/ or test/",
                     path);
-    *fold = (FoldConfig){(int)k, (int)n, (uint64_t)o->seed, o->fold_group, path};
+    *fold = (FoldConfig){(int)k, (int)n, (uint64_t)o->seed, o->fold_group, path, !o->join_equal};
     return OK;
 }
 
@@ -254,8 +167,9 @@ static Status folds_open(const Options *o, SourceConfig *config, JobFiles *files
     config->whole = true;
     config->group = fold.group && !fold_folder(fold.group) ? fold.group : NULL;
     files->part = split_name(part_splits[o->split]);
-    if (o->verb == VERB_EVAL && o->split == PART_TEST) return source_open(config, SPLIT_TEST, &files->test);
-    if (o->verb != VERB_EVAL) {
+    bool evaluates = options_use(o) == USE_EVALUATE;
+    if (evaluates && o->split == PART_TEST) return source_open(config, SPLIT_TEST, &files->test);
+    if (!evaluates) {
         TRY(source_open(config, SPLIT_TRAIN, &files->train));
         TRY(source_fold(&files->train, &fold, false));
     }
@@ -268,29 +182,46 @@ static Status sources_open(const Options *o, SourceConfig *config, JobFiles *fil
 {
     bool predicts = files->job.program.model->classes > 0;
     Split part = SPLIT_VAL;
-    config->whole =
-        o->verb == VERB_EVAL || o->verb == VERB_BENCH || o->verb == VERB_EXPORT || (!predicts && o->verb != VERB_FID);
-    if (o->verb == VERB_FID && source_splits(config->path) & SPLIT_BIT(SPLIT_TEST)) config->whole = true;
-    if (o->verb == VERB_EVAL || (o->verb == VERB_FID && config->whole)) TRY(job_part(o, config->path, &part));
+    Use use = options_use(o);
+    bool compares = use == USE_COMPARE, learns = use == USE_LEARN && predicts; /* what needs two sets */
+    config->whole = compares ? source_splits(config->path) & SPLIT_BIT(SPLIT_TEST) : !learns;
+    if (use == USE_EVALUATE || (compares && config->whole)) TRY(job_part(o, config->path, &part));
     if (o->val_split > 0 || source_splits(config->path)) files->part = split_name(part);
-    if (o->verb != VERB_EVAL) TRY(source_open(config, SPLIT_TRAIN, &files->train));
+    if (use != USE_EVALUATE) TRY(source_open(config, SPLIT_TRAIN, &files->train));
     config->train = files->train;
-    bool tests = o->verb == VERB_EVAL || o->verb == VERB_FID || (o->verb == VERB_TRAIN && predicts);
-    return tests ? source_open(config, part, &files->test) : OK;
+    return use == USE_EVALUATE || compares || learns ? source_open(config, part, &files->test) : OK;
+}
+
+/* The one folder of a class may hold the folders that were meant; else the path leads into what is a class itself. */
+static Status one_class_refuse(const char *path, const char *class)
+{
+    static const char *const parts[] = {"", "train", "training"};
+    char part[PATH_BYTES], below[PATH_BYTES];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        TRY(path_join(part, path, parts[i]));
+        TRY(path_join(below, *parts[i] ? part : path, class));
+        if (!folder_is_in(below)) continue;
+        return FAIL(ERR_FORMAT,
+                    "%s has one class, '%s', so there is nothing to learn; %s holds folders itself: if these are the "
+                    "classes, %s; to train all the same, use --classes 2",
+                    path, class, below,
+                    *parts[i] ? "move them up, so that they lie in the folders of the parts"
+                              : "give it as --data-path");
+    }
+    return FAIL(ERR_FORMAT,
+                "%s has one class, '%s', so there is nothing to learn: expected two or more folders, one per class (is "
+                "the path one folder too deep?); to train all the same, use --classes 2",
+                path, class);
 }
 
 static Status sets_open(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     const char *path;
-    bool predicts = job->program.model->classes > 0;
+    bool predicts = job->program.model->classes > 0, evaluates = options_use(o) == USE_EVALUATE,
+         exports = options_use(o) == USE_EXPORT; /* a network that has its classes */
     TRY(data_path_find(o, job->program.model, &path));
-    SourceConfig config = {.path = path,
-                           .val_split = o->val_split,
-                           .label_base = o->label_base,
-                           .background = o->background,
-                           .unlabeled = !predicts,
-                           .progress = progress_show};
+    SourceConfig config = job_source(o, path, job->program.model);
     Status st = o->fold ? folds_open(o, &config, files) : sources_open(o, &config, files);
     bool typed = o->origin[OPTION_ID_data_path] == ORIGIN_COMMAND_LINE;
     if (st == ERR_ARG && !typed && o->where[OPTION_ID_data_path] && access(path, F_OK) != 0) {
@@ -300,7 +231,7 @@ static Status sets_open(const Options *o, JobFiles *files)
                     why, o->where[OPTION_ID_data_path]);
     }
     TRY(st);
-    if (files->trained) TRY(classes_match(files));
+    if (*files->trained) TRY(trained_match(o, files->trained, files, &files->test));
     const SourceInfo *train = source_info(files->train ? files->train : files->test),
                      *test = source_info(files->test ? files->test : files->train);
     if (o->origin[OPTION_ID_dataset] == ORIGIN_COMMAND_LINE && o->dataset == DATASET_FMNIST &&
@@ -318,29 +249,28 @@ static Status sets_open(const Options *o, JobFiles *files)
                     "%s: the training images are %d x %d with %d channel(s), but the test images are %d x %d with %d; "
                     "both must have the same size",
                     path, train->w, train->h, train->c, test->w, test->h, test->c);
-    if (train->classes == 1 + o->background && o->classes <= 0 && predicts && o->verb != VERB_EVAL)
-        return FAIL(ERR_FORMAT,
-                    "%s has one class, so there is nothing to learn: expected two or more folders, one per class (is "
-                    "the path one folder too deep?); to train all the same, use --classes 2",
-                    path);
-    if (o->verb == VERB_EXPORT && o->classes < train->classes)
+    if (train->classes == 1 + o->background && o->classes <= 0 && predicts && !evaluates && !exports)
+        return one_class_refuse(path, train->class_names[o->background]);
+    if (exports && job->program.options.classes < train->classes)
         return FAIL(ERR_ARG,
-                    "%s has %d classes, but the network has %" PRId64
-                    "; give the data of its training: --data-path DIR",
-                    path, train->classes, o->classes);
-    if (o->classes > 0 && o->classes < train->classes)
+                    "%s has %d classes, but the network has %d; give the data of its training: --data-path DIR", path,
+                    train->classes, job->program.options.classes);
+    if (!exports && o->classes > 0 && o->classes < train->classes)
         return FAIL(ERR_ARG, "--classes %" PRId64 " is too small: %s has %d classes; use --classes %d or more",
                     o->classes, train->name, train->classes, train->classes);
     job->data_path = path;
-    if (o->classes <= 0) job->program.options.classes = train->classes;
+    if (!exports && o->classes <= 0) job->program.options.classes = train->classes;
     if (train->shard_first && train->classes > train->count)
         job_note(files,
                  "warning: %s has %d classes, more than its %" PRId64
                  " training images, because its largest label says so; is that label right?",
                  train->name, train->classes, train->count);
-    char ignored[IGNORED_WARNING_BYTES];
-    if (train->ignored > 0) job_note(files, "%s", ignored_warning(train, ignored));
-    if (test != train && test->ignored > 0) job_note(files, "%s", ignored_warning(test, ignored));
+    if (train->labels_note) job_note(files, "%s", train->labels_note);
+    if (test != train && test->labels_note &&
+        (!train->labels_note || strcmp(test->labels_note, train->labels_note) != 0))
+        job_note(files, "%s", test->labels_note);
+    inventory_note(files, &train->inventory, NULL);
+    if (test != train) inventory_note(files, &test->inventory, &train->inventory);
     return OK;
 }
 
@@ -393,7 +323,7 @@ static Status several_check(const Options *o, JobFiles *files)
     return OK;
 }
 
-/* Weights of classes make targets of labels, as mixing and --loss bce do (job_model). */
+/* Weights of classes make targets of labels, as mixing and --loss bce do (model_fill of job.c). */
 static Status mixing_fill(const Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
@@ -406,7 +336,7 @@ static Status mixing_fill(const Options *o, JobFiles *files)
     program->positive_weight = bce ? files->class_weight : NULL;
     if (bce) job->data.class_weight = NULL;
     program->targets |= program->weighted;
-    if (job->data.sampler == SAMPLER_BALANCED && o->verb == VERB_TRAIN)
+    if (job->data.sampler == SAMPLER_BALANCED && options_use(o) == USE_LEARN)
         job_note(files, "--sampler balanced draws with replacement: in an epoch some samples are used several times, "
                         "others not at all");
     return OK;
@@ -428,8 +358,9 @@ Status job_channels(const Options *o, TrainJob *job, int32_t channels)
     char path[PATH_BYTES];
     SafeTensors *file;
     TRY(job_weights(o, given, path, sizeof path));
-    TRY(weights_open(path, &file));
-    job->program.options.channels = file_channels(file, model);
+    WeightPart part;
+    TRY(pretrained_open(&job->program, job->reset_head ? HEAD_RESET : HEAD_READ, path, &file, &part));
+    job->program.options.channels = file_channels(file, &job->program);
     safetensors_close(file);
     return OK;
 }
@@ -454,7 +385,7 @@ Status job_data_open(const Options *o, int64_t synthetic, JobFiles *files)
         return FAIL(ERR_ARG, "the weights of %s are for gray images, but the data has %d channels",
                     job->program.model->name, train->c);
     TRY(mixing_fill(o, files));
-    job_transforms(o, job, train->h == 0);
+    job_transforms(o, job, train->h == 0 && !files->whole);
     Transform check[] = {job_transform(job, true), job_transform(job, false)};
     for (int i = 0; i < 2; i++) TRY(transform_check(&check[i]));
     return OK;

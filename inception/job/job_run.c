@@ -2,8 +2,10 @@
 #include "inception/job/job.h"
 
 #include "inception/job/cached_weights.h"
+#include "inception/job/notes.h"
 #include "inception/job/run_argument.h"
 #include "inception/models/models.h"
+#include "inception/options/settle.h"
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
 #include "towers/train/samples_log.h"
@@ -220,8 +222,7 @@ static Status model_name_find(Options *o, const char *run, const char **name)
     else
         return OK;
     *name = model->name;
-    o->arguments[0] = (char *)model->name;
-    o->argument_count = 1;
+    options_name_model(o, model->name);
     return OK;
 }
 
@@ -255,6 +256,11 @@ static bool is_in(const char *path, const char *folder)
     if (strncmp(path, folder, length) != 0 || (*name != '/' && !(length && name[-1] == '/'))) return false;
     while (*name == '/') name++;
     return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+bool job_resumes(const JobFiles *files)
+{
+    return files->job.resume_path || (files->job.resume && !files->nothing_to_resume);
 }
 
 Status job_run_dir_check(const Options *o, const char *run)

@@ -1,7 +1,7 @@
 /* Descriptions of a run: args.yaml, env.json, and the settings that must match on resume; see job.h. */
 #include "inception/job/job.h"
 
-#include "kernels/open.h"
+#include "kernels/base/open.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
@@ -47,7 +47,9 @@ static void settings_print(const Options *o, const JobFiles *files, FILE *to)
                 XXH3_64bits(files->class_weight, (size_t)job->program.options.classes * sizeof(float)));
     if (o->sched == SCHEDULE_PLATEAU) /* an evaluation may lower the rate */
         fprintf(to, "evaluation interval: %d\n", job->eval_interval);
-    options_print(o, o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_ONE_CYCLE,
+    options_print(o,
+                  o->sched == SCHEDULE_COSINE || o->sched == SCHEDULE_POLYNOMIAL || o->sched == SCHEDULE_RISE_FALL ||
+                      o->sched == SCHEDULE_ONE_CYCLE,
                   to);
 }
 
@@ -82,7 +84,8 @@ static json_t *class_names(const SourceInfo *info)
     return names;
 }
 
-/* Number of images, fingerprint as in the settings of checkpoints, and the images of each class. */
+/* Number of images, fingerprint as in the settings of checkpoints, the images of each class, and what the reader used and left
+ * out. */
 static json_t *data_json(const Source *data)
 {
     const SourceInfo *info = source_info(data);
@@ -92,6 +95,7 @@ static json_t *data_json(const Source *data)
     json_t *made = json_pack("{s:I, s:s}", "images", (json_int_t)info->count, "fingerprint", fingerprint);
     if (count) source_classes_count(data, count);
     if (count) json_object_set_new(made, "class_images", json_counts(count, info->classes));
+    json_object_set_new(made, "inventory", inventory_json(&info->inventory));
     free(count);
     return made;
 }
@@ -100,7 +104,7 @@ static char *environment_text(const JobFiles *files)
 {
     const TrainJob *job = &files->job;
     struct utsname host;
-    char when[64] = "";
+    char when[64] = "", base[16];
     struct timespec now;
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -122,6 +126,8 @@ static char *environment_text(const JobFiles *files)
     json_object_set_new(root, "channels", json_integer(job->program.options.channels));
     json_object_set_new(root, "several_classes", json_boolean(source_info(job->train)->several));
     json_object_set_new(root, "class_names", class_names(source_info(job->train)));
+    snprintf(base, sizeof base, "%" PRId32, source_info(job->train)->first_label);
+    json_object_set_new(root, "label_base", json_string(base));
     json_t *weights = files->class_weight ? json_array() : NULL;
     for (int i = 0; weights && i < job->program.options.classes; i++)
         json_array_append_new(weights, json_real((double)files->class_weight[i]));

@@ -5,26 +5,30 @@
 #include "inception/job/job.h"
 #include "inception/models/models.h"
 #include "inception/options/config.h"
+#include "inception/options/settle.h"
 #include "towers/data/sources/shard_set.h"
 
-/* Keys of args.yaml that belong to the network or its input; the others concern training or the machine. */
-static const char *const kept_keys[] = {
-    "data-path",  "dataset",       "val-split",    "fold",          "fold-group", "seed",     "label-base",
-    "background", "interpolation", "eval-resize",  "eval-crop",     "exif",       "img-size", "classes",
-    "variant",    "width",         "amp",          "amp-dtype",     "loss",       "crop-pct", "mean",
-    "std",        "winograd",      "winograd-f32", "winograd-bf16", NULL};
+/* Keys of args.yaml that belong to the network or its input, besides those that a file of weights has, too (facts.h): the data, crop-pct,
+ * which is the file's eval_resize, classes, which are the size of its tensors, and kernels, which round otherwise. The others
+ * concern training or the machine. */
+static const char *const kept_keys[] = {"data-path",     "dataset",    "val-split",      "fold",
+                                        "fold-group",    "seed",       "label-base",     "match-classes",
+                                        "crop-pct",      "classes",    "winograd",       "winograd-f32",
+                                        "winograd-bf16", "join-equal", "partial-shards", NULL};
 
 /* A run's seed divides its data; elsewhere it draws noise, which is the call's own. */
-static bool is_kept(const char *line, Verb verb)
+static bool is_kept(const char *line, size_t bytes, Use use)
 {
-    if (!strncmp(line, "seed:", 5) && verb != VERB_EVAL) return false;
+    const char *colon = memchr(line, ':', bytes);
+    size_t length = colon ? (size_t)(colon - line) : bytes;
+    if (length == 4 && !strncmp(line, "seed", 4) && use != USE_EVALUATE) return false;
     for (int i = 0; kept_keys[i]; i++)
-        if (!strncmp(line, kept_keys[i], strlen(kept_keys[i])) && line[strlen(kept_keys[i])] == ':') return true;
-    return false;
+        if (length == strlen(kept_keys[i]) && !strncmp(line, kept_keys[i], length)) return true;
+    return facts_have(line, length);
 }
 
 /* --val-split and --fold divide the data of the run; of other data, which may have been kept apart, all images are
- * evaluated. --label-base is of shards only. */
+ * evaluated. --label-base is of shards only, and --match-classes speaks of these data. */
 static void data_settings_drop(Options *options, const Options *own)
 {
     char division[64];
@@ -33,12 +37,17 @@ static void data_settings_drop(Options *options, const Options *own)
                 (!strcmp(options->data_path, from) || is_same_file(options->data_path, from));
     bool other = options->data_path && !same;
     if (other && option_origin(options, "label-base") <= ORIGIN_RECIPE && !shards_are_in(options->data_path))
-        options->label_base = LABEL_BASE_AUTO;
+        option_settle_default(options, OPTION_ID_label_base);
+    if (other && option_origin(options, "partial-shards") <= ORIGIN_RECIPE)
+        option_settle_default(options, OPTION_ID_partial_shards);
+    if (other && option_origin(options, "match-classes") <= ORIGIN_RECIPE)
+        option_settle_default(options, OPTION_ID_match_classes);
     if (!other || (own->val_split <= 0 && !own->fold) || option_origin(options, "val-split") > ORIGIN_RECIPE ||
         option_origin(options, "fold") > ORIGIN_RECIPE)
         return;
-    options->val_split = 0;
-    options->fold = options->fold_group = NULL;
+    option_settle_default(options, OPTION_ID_val_split);
+    option_settle_default(options, OPTION_ID_fold);
+    option_settle_default(options, OPTION_ID_fold_group);
     if (own->fold)
         snprintf(division, sizeof division, "fold %s", own->fold);
     else
@@ -58,23 +67,25 @@ static Status settings_apply(Options *options, const char *run, const Model *mod
     Options own;
     TRY(run_settings_load(run, path, &text, &bytes));
     options_init(&own);
-    own.verb = options->verb;
+    options_serve(&own, options->verb);
+    Status st = run_settings_before(options, text, ORIGIN_RECIPE, path);
     /* Blank out all lines but those to keep, so that line numbers in messages stay correct. */
     for (char *line = text, *end = text + bytes; line < end;) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
         usual |= !strncmp(line, not_set, sizeof not_set - 1);
-        if (!is_kept(line, options->verb)) memset(line, ' ', (size_t)(stop - line));
+        if (!is_kept(line, (size_t)(stop - line), options_use(options))) memset(line, ' ', (size_t)(stop - line));
         line = stop + 1;
     }
-    Status st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
+    if (st == OK) st = options_apply_bytes(options, text, bytes, ORIGIN_RECIPE, path);
     if (st == OK) st = options_apply_bytes(&own, text, bytes, ORIGIN_RECIPE, path);
     if (st == OK && usual && own.dataset == DATASET_AUTO)
         st = options_apply_yaml(options, "dataset: fmnist\n", ORIGIN_RECIPE, path);
     if (st == OK) data_settings_drop(options, &own);
     int64_t side = own.img_size > 0 ? own.img_size : model->side;
     if (st == OK && option_origin(options, "eval-resize") <= ORIGIN_RECIPE && options->img_size > 0)
-        options->eval_resize = resize_in_proportion(options->eval_resize, side, options->img_size);
+        option_settle_int(options, OPTION_ID_eval_resize,
+                          resize_in_proportion(options->eval_resize, side, options->img_size));
     options_close(&own);
     free(text);
     return st;
@@ -85,7 +96,7 @@ static Status file_facts_apply(Options *options, const Model *model)
 {
     char path[PATH_BYTES];
     json_t *facts;
-    options->arguments[0] = (char *)model->name;
+    options_name_model(options, model->name);
     if (!options->weights) return OK;
     TRY(job_weights(options, options->weights, path, sizeof path));
     TRY(facts_read(options, path, &facts));
@@ -110,7 +121,7 @@ static Status file_argument_apply(Options *options, char *file)
                             file, file);
     json_decref(facts);
     if (st != OK) return st;
-    if (!options->weights) options->weights = file;
+    if (!options->weights) TRY(option_settle_text(options, OPTION_ID_weights, file));
     return file_facts_apply(options, model);
 }
 
@@ -149,32 +160,17 @@ static Status argument_apply(Options *options)
     TRY(run_files_check(options, run));
     TRY(run_model(run, &model));
     TRY(settings_apply(options, run, model));
-    options->arguments[0] = (char *)model->name;
-    if (!options->weights) options->weights = run;
-    return OK;
+    options_name_model(options, model->name);
+    return options->weights ? OK : option_settle_text(options, OPTION_ID_weights, run);
 }
 
 /* --int8 sees images as an evaluation does, in f32. */
 Status run_argument_apply(Options *options)
 {
-    Verb verb = options->verb;
-    bool int8 = verb == VERB_EXPORT && options->int8;
-    if (int8) options->verb = VERB_EVAL;
+    if (!options->int8) return argument_apply(options);
+    Verb verb = options_serve(options, VERB_EVAL);
     Status st = argument_apply(options);
-    options->verb = verb;
-    if (int8) options->amp = false;
+    options_serve(options, verb);
+    option_settle_flag(options, OPTION_ID_amp, false);
     return st;
-}
-
-json_t *run_class_names(const Options *options, const char *weights)
-{
-    json_t *facts, *names;
-    if (facts_read(options, weights, &facts) != OK) return NULL; /* opening the weights reports it */
-    names = json_incref(json_object_get(facts, "class_names"));
-    json_decref(facts);
-    bool named = names != NULL;
-    for (size_t i = 0; i < json_array_size(names); i++) named &= json_string_length(json_array_get(names, i)) > 0;
-    if (named) return names;
-    json_decref(names);
-    return NULL;
 }

@@ -9,14 +9,13 @@
 
 /* For a model, only applies what the file of --weights says about its input (facts.h). */
 NODISCARD Status run_argument_apply(Options *options);
-/* The names of the classes of a weights file (facts.h), as an array that the caller owns; NULL if they are not known, or
- * one is empty. */
-json_t *run_class_names(const Options *options, const char *weights);
 
 /* run_settings.c: the model of a run, from RUN/env.json. ERR_ARG if the folder is not that of a run. */
 NODISCARD Status run_model(const char *run, const Model **model);
 /* RUN/args.yaml, whose path becomes `path`, if it is whole; the caller frees the text. */
 NODISCARD Status run_settings_load(const char *run, char path[PATH_BYTES], char **text, size_t *bytes);
+/* What options mean that a run's version had not yet, where that is not their default: before its own settings are applied. */
+NODISCARD Status run_settings_before(Options *options, const char *text, OptionOrigin origin, const char *path);
 /* The settings of an earlier run for a run that resumes it: those given by its user, and those of a recipe that it got by
  * default. Command line, environment and --config override them; models and recipes that the user chose are applied anew. Does
  * nothing if there is no args.yaml. *text receives what was applied, as options_apply_bytes takes it; owned by the caller, NULL if

@@ -32,13 +32,44 @@ static bool is_taken_over(const SettingLine *setting)
     return given && (id == OPTION_ID_COUNT || !option_is_of_the_call(id));
 }
 
+/* In place, in the blanks before the comment: the schedule that earlier versions called onecycle, PyTorch's name for another. */
+static void names_of_today(char *text)
+{
+    static const char then[] = "sched: onecycle ", now[] = "sched: rise-fall";
+    _Static_assert(sizeof then == sizeof now, "it takes the place of one blank more");
+    for (char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, then, sizeof then - 1)) memcpy(line, now, sizeof now - 1);
+    }
+}
+
 Status run_settings_load(const char *run, char path[PATH_BYTES], char **text, size_t *bytes)
 {
     TRY(path_join(path, run, "args.yaml"));
     TRY(config_load(path, text, bytes));
     Status st = settings_whole(path, *text);
-    if (st != OK) free(*text), *text = NULL;
+    if (st != OK)
+        free(*text), *text = NULL;
+    else
+        names_of_today(*text);
     return st;
+}
+
+/* Whether a line begins with the key, or says in a comment that it is not set. */
+static bool has_key(const char *text, const char *key)
+{
+    size_t bytes = strlen(key);
+    for (const char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
+        line += strspn(line, "# ");
+        if (!strncmp(line, key, bytes) && line[bytes] == ':') return true;
+    }
+    return false;
+}
+
+Status run_settings_before(Options *options, const char *text, OptionOrigin origin, const char *path)
+{
+    if (has_key(text, "join-equal")) return OK;
+    return options_apply_yaml(options, "join-equal: false\n", origin, path);
 }
 
 Status run_settings_apply(Options *options, const char *run, char **text, size_t *bytes)
@@ -48,6 +79,7 @@ Status run_settings_apply(Options *options, const char *run, char **text, size_t
     TRY(path_join(path, run, "args.yaml"));
     if (access(path, F_OK) != 0) return OK;
     TRY(run_settings_load(run, path, text, bytes));
+    TRY(run_settings_before(options, *text, ORIGIN_RUN, path));
     for (char *line = *text, *end = line + *bytes; line < end;) { /* keep line numbers for messages */
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;

@@ -15,7 +15,7 @@ static bool number_read(const char **at, char ending, bool last, int64_t *number
     return *(*at)++ == ending;
 }
 
-Status job_sides(Options *o, TrainJob *job)
+Status job_sides(const Options *o, TrainJob *job)
 {
     const char *text = o->img_size_schedule, *at = text;
     if (!text) return OK;
@@ -40,7 +40,6 @@ Status job_sides(Options *o, TrainJob *job)
         return FAIL(ERR_ARG,
                     "--img-size-schedule '%s' ends with %d, but --img-size is %" PRId64 "; leave one of them out", text,
                     last, o->img_size);
-    o->img_size = last;
     return OK;
 }
 

@@ -2,24 +2,31 @@
 #include "inception/library/classifier.h"
 
 #include "inception/job/calibration.h"
-#include "inception/job/cores.h"
 #include "inception/job/facts.h"
 #include "inception/job/run_argument.h"
+#include "inception/job/transforms.h"
+#include "inception/options/settle.h"
+#include "kernels/base/cores.h"
 #include "towers/files/json.h"
 
 /* ---- what is known of the classes and the images */
 
-static Status facts_take(Options *o, const char *weights, Classifier *c)
+/* `own`: the weights are those of the run whose names are known; other weights know their own classes, or none. */
+static Status facts_take(Options *o, const char *weights, bool own, Classifier *c)
 {
     json_t *facts;
     TRY(facts_read(o, weights, &facts));
     const char *crop = json_word(facts, "crop"), *several = json_word(facts, "several_classes"),
                *classes = json_word(facts, "classes");
-    if (!c->names) c->names = json_incref(json_object_get(facts, "class_names"));
+    json_t *names = json_object_get(facts, "class_names");
+    if (names || !own) {
+        json_decref(c->names);
+        c->names = json_incref(names);
+    }
     if (crop) c->photos = strcmp(crop, "whole") != 0;
     if (several) c->several = !strcmp(several, "true");
-    if (o->classes <= 0 && classes) o->classes = strtoll(classes, NULL, 10);
-    if (o->classes <= 0) o->classes = (int64_t)json_array_size(c->names);
+    if (o->classes <= 0 && classes) option_settle_int(o, OPTION_ID_classes, strtoll(classes, NULL, 10));
+    if (o->classes <= 0) option_settle_int(o, OPTION_ID_classes, (int64_t)json_array_size(c->names));
     json_decref(facts);
     return OK;
 }
@@ -38,18 +45,20 @@ static void environment_take(Options *o, Classifier *c)
     if (json_is_array(names) && json_array_size(names) > 0) c->names = json_incref(names);
     c->several = json_is_true(json_object_get(root, "several_classes"));
     if (format) c->photos = strcmp(format, "IDX") != 0 && strcmp(format, "generated") != 0;
-    if (o->classes <= 0) o->classes = classes > 0 ? classes : c->names ? (int64_t)json_array_size(c->names) : 0;
+    if (o->classes <= 0)
+        option_settle_int(o, OPTION_ID_classes, classes > 0 ? classes : (int64_t)json_array_size(c->names));
     json_decref(root);
 }
 
 Status classifier_open(Options *o, JobFiles *files, Classifier *c)
 {
     *c = (Classifier){.files = files};
+    bool own = !o->weights;
     environment_take(o, c);
     TRY(run_argument_apply(o));
     if (!o->weights) return FAIL(ERR_ARG, "predict needs weights: towers predict RUN, or MODEL with --weights FILE");
     TRY(job_weights(o, o->weights, c->weights, sizeof c->weights));
-    TRY(facts_take(o, c->weights, c));
+    TRY(facts_take(o, c->weights, own, c));
     TRY(job_model(o, files));
     job_transforms(o, &files->job, c->photos);
     if (files->job.program.loss == LOSS_SOFTMAX) TRY(calibration_read(o, c->weights, &files->job.temperature));
@@ -71,6 +80,32 @@ Status classifier_load(const Options *o, int32_t channels, const int32_t *sizes,
     return inference_weights(c->replica, &job->program, c->weights);
 }
 
+/* No probability of a damaged network is passed on as if it were one. */
+static Status answers_check(const Classifier *c, const Source *source, const Inferred *found)
+{
+    int64_t classes = c->files->job.program.options.classes;
+    char where[PATH_BYTES];
+    for (int32_t i = 0; i < found->batch.n; i++)
+        for (int64_t k = 0; found->batch.labels[i] != LABEL_NONE && k < classes; k++)
+            if (!isfinite(found->prob[i * found->pitch + k])) {
+                source_where(source, found->batch.ids[i], where, sizeof where);
+                return FAIL(ERR_NUMERIC,
+                            "'%s' computes numbers that are not finite from %s: probability %" PRId64
+                            " is %g; use earlier weights, or compute without --amp",
+                            c->weights, where, k, (double)found->prob[i * found->pitch + k]);
+            }
+    return OK;
+}
+
+static Status result_take(const Classifier *c, Inference *inference, const Source *source, InferredTake take,
+                          void *context)
+{
+    const Inferred *found;
+    TRY(inference_end(inference, &found));
+    TRY(answers_check(c, source, found));
+    return take(context, found);
+}
+
 Status classifier_run(const Classifier *c, const Source *source, int32_t batch, int workers, InferredTake take,
                       void *context)
 {
@@ -78,7 +113,6 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
     Loader *loader = NULL;
     Inference *inference = NULL;
     const TrainJob *job = &c->files->job;
-    const Inferred *found;
     int64_t count = source_info(source)->count;
     LoaderConfig config = {.source = source,
                            .shares = {.towers = 1, .batch = {batch}},
@@ -97,13 +131,9 @@ Status classifier_run(const Classifier *c, const Source *source, int32_t batch, 
         TRY_OUT(inference_begin(inference, next));
         done += next->n;
         if (inference_pending(inference) <= inference_ahead(inference)) continue;
-        TRY_OUT(inference_end(inference, &found));
-        TRY_OUT(take(context, found));
+        TRY_OUT(result_take(c, inference, source, take, context));
     }
-    while (inference_pending(inference)) {
-        TRY_OUT(inference_end(inference, &found));
-        TRY_OUT(take(context, found));
-    }
+    while (inference_pending(inference)) TRY_OUT(result_take(c, inference, source, take, context));
 out:
     inference_close(inference);
     loader_destroy(loader);

@@ -22,7 +22,7 @@ NODISCARD Status classifier_open(Options *options, JobFiles *files, Classifier *
  * set before. */
 NODISCARD Status classifier_load(const Options *options, int32_t channels, const int32_t *sizes, Classifier *c);
 /* Every image of a source, in its order: `take` gets each batch. `batch`: one of the sizes; what is left at the end
- * must be one, too. */
+ * must be one, too. ERR_NUMERIC naming the image whose probabilities are not finite. */
 typedef Status (*InferredTake)(void *context, const Inferred *found);
 NODISCARD Status classifier_run(const Classifier *c, const Source *source, int32_t batch, int workers,
                                 InferredTake take, void *context);

@@ -1,9 +1,10 @@
 /* libtowers over classifier.h; see towers.h. Images in memory are a source, so that they take the way of files. */
 #include "inception/library/towers.h"
 
-#include "inception/job/cores.h"
 #include "inception/library/classifier.h"
 #include "inception/library/worker.h"
+#include "inception/options/settle.h"
+#include "kernels/base/cores.h"
 #include "towers/data/sources/reader.h"
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -16,6 +17,7 @@ struct towers_network {
     JobFiles files;
     Classifier classifier;
     int32_t size[SIZES]; /* of batches, falling to 1, then 0 */
+    char *path;          /* owned */
     int threads, embedding;
 };
 
@@ -24,6 +26,7 @@ struct towers_network {
 static towers_status status_of(Status st)
 {
     int code = status_exit_code(st);
+    if (st == ERR_NUMERIC) return TOWERS_WEIGHTS;
     return st == OK ? TOWERS_OK : code >= TOWERS_INTERNAL && code <= TOWERS_IO ? (towers_status)code : TOWERS_INTERNAL;
 }
 
@@ -103,21 +106,14 @@ static Status options_take(towers_network *t, const char *path, const towers_opt
         return FAIL(ERR_ARG, "threads %d and batch %d: expected 0 to 1024 each", o.threads, o.batch);
     if (stat(path, &info) != 0 || (!S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode)))
         return FAIL(ERR_ARG, "there is no run directory or file of weights '%s'", path);
-    options_init(&t->options);
-    t->options.verb = VERB_PREDICT;
-    t->options.quiet = true;
     t->threads = o.threads ? o.threads : cores_allowed();
-    t->options.threads = t->threads;
     t->embedding = o.embeddings != 0;
-    t->options.arguments = calloc(2, sizeof *t->options.arguments);
-    char *name = malloc(strlen(path) + 3);
-    if (!t->options.arguments || !name) {
-        free(name);
+    if (asprintf(&t->path, "%s%s", strchr(path, '/') ? "" : "./", path) < 0) /* never the name of a model */
         return FAIL(ERR_MEMORY, "no memory for the path '%s'", path);
-    }
-    sprintf(name, "%s%s", strchr(path, '/') ? "" : "./", path); /* never the name of a model */
-    t->options.arguments[0] = name;
-    t->options.argument_count = 1;
+    char *const command[] = {"towers", "predict", "--", t->path};
+    TRY(options_parse(sizeof command / sizeof *command, command, NULL, &t->options));
+    option_settle_flag(&t->options, OPTION_ID_quiet, true);
+    option_settle_int(&t->options, OPTION_ID_threads, t->threads);
     int32_t size = o.batch ? o.batch : 1, k = 0;
     t->size[k++] = size;
     for (int32_t next = 512; next >= 1; next /= 2)
@@ -129,11 +125,7 @@ static Status network_load(void *network)
 {
     towers_network *t = network;
     Classifier *c = &t->classifier;
-    char *path = t->options.arguments[0];
-    Status st = classifier_open(&t->options, &t->files, c);
-    free(path); /* the argument is now the model's name, and the weights' path is in the classifier */
-    t->options.weights = c->weights;
-    if (st != OK) return st;
+    TRY(classifier_open(&t->options, &t->files, c));
     t->files.job.program.features = t->embedding != 0;
     TRY(classifier_load(&t->options, CHANNELS, t->size, c));
     if (!t->embedding) return OK;
@@ -151,15 +143,17 @@ static Status network_unload(void *network)
     return OK;
 }
 
+static void network_free(towers_network *t)
+{
+    options_close(&t->options);
+    free(t->path);
+    free(t);
+}
+
 /* A fork of the process that opened it leaves it as it is: it has copies of the memory alone, not of threads and device. */
 PUBLIC void towers_close(towers_network *t)
 {
-    if (!t || (t->worker.process && !worker_is_ours(&t->worker))) return;
-    Status st = t->worker.process ? worker_run(&t->worker, network_unload, t) : OK;
-    (void)st; /* it is always OK */
-    worker_stop(&t->worker);
-    options_close(&t->options);
-    free(t);
+    if (t && worker_stop(&t->worker, network_unload, t)) network_free(t);
 }
 
 PUBLIC towers_status towers_open(const char *path, const towers_options *options, towers_network **made,
@@ -170,12 +164,15 @@ PUBLIC towers_status towers_open(const char *path, const towers_options *options
     if (!t) return report(FAIL(ERR_MEMORY, "no memory for a network"), error);
     Status st = options_take(t, path, options);
     if (st == OK) st = worker_start(&t->worker);
-    if (st == OK) st = worker_run(&t->worker, network_load, t);
+    bool started = st == OK;
+    if (started) st = worker_run(&t->worker, network_load, t);
     towers_status status = report(st, error);
     if (st == OK)
         *made = t;
-    else
+    else if (started)
         towers_close(t);
+    else
+        network_free(t);
     return status;
 }
 
@@ -266,6 +263,8 @@ static Status images_run(void *of)
     Results *results = of;
     towers_network *t = results->network;
     int count = results->count;
+    if (results->embeddings && !t->embedding)
+        return FAIL(ERR_ARG, "embeddings were not asked for when the network was opened (towers_options)");
     for (int k = 0, done = 0; done < count; k++) {
         int share = (count - done) / t->size[k] * t->size[k];
         if (!share) continue;
@@ -295,9 +294,6 @@ PUBLIC towers_status towers_classify(towers_network *t, const towers_image *imag
         return report(
             FAIL(ERR_ARG, "towers_classify: network, images and probabilities must not be NULL, nor count negative"),
             error);
-    if (embeddings && !t->embedding)
-        return report(FAIL(ERR_ARG, "embeddings were not asked for when the network was opened (towers_options)"),
-                      error);
     for (int i = 0; i < count && st == OK; i++) st = image_check(&images[i], i);
     if (st != OK) return report(st, error);
     Results results = {t, images, count, probabilities, embeddings, .damaged = damaged};

@@ -8,10 +8,12 @@
  *     if (!towers_classify(network, &image, 1, probability, NULL, &error)) ...
  *     towers_close(network);
  *
- * Results are those of `towers predict`. The library never prints, never ends the process and keeps no state but its
- * handles. Any number of handles may be used by any number of threads at the same time; calls with one handle wait for
- * each other, and it is closed after the last of them. Each handle computes in threads of its own. A process that was
- * forked opens its own handles.
+ * Results are those of `towers predict`: an image is prepared as the weights say (cropped, scaled, turned upright by its EXIF
+ * orientation if the network was trained so), probabilities are of the temperature that was fitted to them, and weights that
+ * were trained with --amp compute in that type where the machine can, else in f32. `towers info FILE` prints all of it.
+ * The library never prints, never ends the process and keeps no state but its handles. Any number of handles may be used by any number of threads at the same time; calls of towers_classify with one
+ * handle take turns in the order in which they come. Each handle computes in threads of its own. A process that was forked
+ * opens its own handles.
  *
  * The functions and structs of this header stay compatible within a major version. A struct is only extended behind its
  * end, and `struct_size` says which fields the caller knows. */
@@ -31,7 +33,7 @@ typedef enum towers_status {
     TOWERS_INTERNAL = 1,    /* a bug of the library */
     TOWERS_ARGUMENT = 2,    /* the caller asked for something impossible */
     TOWERS_FORMAT = 3,      /* an image is damaged or of an unknown format */
-    TOWERS_WEIGHTS = 4,     /* the weights cannot be used */
+    TOWERS_WEIGHTS = 4,     /* the weights cannot be used, or compute numbers that are not finite */
     TOWERS_UNAVAILABLE = 5, /* memory, or the device */
     TOWERS_IO = 6           /* a file cannot be read */
 } towers_status;
@@ -49,7 +51,7 @@ typedef struct towers_options {
 } towers_options;
 
 /* An image: encoded (JPEG, PNG, WebP, PNM) if `channels` is 0, else height x width x channels bytes, row by row, without
- * padding; channels 1 (gray) or 3 (RGB). Borrowed during the call. */
+ * padding; channels 1 (gray) or 3 (RGB), upright. Borrowed during the call. */
 typedef struct towers_image {
     const void *bytes;
     size_t size;
@@ -62,7 +64,10 @@ const char *towers_status_name(towers_status status); /* "TOWERS_FORMAT" */
 /* `path`: a run directory, or a file of weights that says what it is (safetensors of this program). `options` and
  * `error` may be NULL. *made is written on success only. */
 towers_status towers_open(const char *path, const towers_options *options, towers_network **made, towers_error *error);
-void towers_close(towers_network *network); /* NULL is fine */
+/* NULL is fine. Other threads may be in towers_classify: their calls are served first, and those that come later are refused
+ * with TOWERS_ARGUMENT, at least until another network is opened. No other function may meet a handle that is closed, or being
+ * closed, by another thread. */
+void towers_close(towers_network *network);
 
 const char *towers_model(const towers_network *network); /* "resnet18" */
 int towers_side(const towers_network *network);          /* of the square that an image becomes, in pixels */

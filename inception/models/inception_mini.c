@@ -62,7 +62,7 @@ const Model model_inception_mini = {
     .dropout = 0.2f,
     .mean = {0.2860f, 0.2860f, 0.2860f},
     .std = {0.3530f, 0.3530f, 0.3530f},
-    .defaults = "epochs: 2\nopt: nesterov\nlr: 0.3\nweight-decay: 0.001\nsmoothing: 0.1\ndropout: 0\nsched: onecycle\n"
+    .defaults = "epochs: 2\nopt: nesterov\nlr: 0.3\nweight-decay: 0.001\nsmoothing: 0.1\ndropout: 0\nsched: rise-fall\n"
                 "winograd: true\n",
     .build = build,
 };

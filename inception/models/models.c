@@ -1,7 +1,7 @@
 /* The table of models; see models.h. */
 #include "inception/models/models.h"
 #include "inception/models/near_name.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 // clang-format off
 const Model *const all_models[] = {

@@ -2,7 +2,7 @@
 #include "inception/models/published.h"
 
 #include "inception/models/models.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
 

@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 typedef struct PublishedRow {
     const char *model, *name, *title, *license, *address, *sha256;

@@ -1,7 +1,7 @@
 /* Evaluates the conditions of options; see conditions.h. */
 #include "inception/options/conditions.h"
 #include "inception/options/options_internal.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 /* A part of a condition: a word with its values, as "opt=adam,lamb". */
 typedef struct Clause {

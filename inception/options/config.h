@@ -6,7 +6,7 @@
  * visitor interprets the keys and detects duplicates. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
 

@@ -1,7 +1,7 @@
 /* --help and --help-all: examples first, then options in two columns, wrapped to the terminal's width. */
 #include "inception/options/help.h"
 #include "inception/options/conditions.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* The manual page and docs/options.md: options.def written as roff (man(7)) or as Markdown. */
 
 #include "inception/options/help.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 typedef struct ManualPage {
     FILE *to; /* borrowed */

@@ -8,7 +8,7 @@
 
 #include "inception/models/near_name.h"
 #include "inception/options/config.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 enum { VERBS_BYTES = 128 };
 
@@ -25,7 +25,7 @@ typedef struct OptionSource {
 
 /* ---- strings that live as long as the options */
 
-static Status keep_text(Options *options, const char *text, const char **kept)
+Status keep_text(Options *options, const char *text, const char **kept)
 {
     size_t bytes = strlen(text) + 1;
     OptionText *made = malloc(sizeof *made + bytes);

@@ -6,8 +6,8 @@
  * Reads no model, opens no data and prints nothing unless asked to. */
 #pragma once
 
+#include "kernels/base/status.h"
 #include "kernels/optimizer.h"
-#include "kernels/status.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/images/transform.h"
 #include "towers/data/loading/order.h"
@@ -22,6 +22,17 @@ typedef enum Verb {
 #include "inception/options/commands.def"
     VERB_COUNT
 } Verb;
+
+/* What a command uses the options of a job for. */
+typedef enum Use {
+    USE_NONE = 0, /* it makes no job */
+    USE_LEARN,    /* it trains */
+    USE_TIME,     /* it measures training or inference */
+    USE_EVALUATE, /* it scores weights on data with labels */
+    USE_EXPORT,   /* it describes a network and its weights, or writes them */
+    USE_PREDICT,  /* it runs a network on images of the user, or makes images */
+    USE_COMPARE,  /* it compares images with two sets of real ones */
+} Use;
 
 #define CHOICE(value, name) value,
 #define CHOICES(type, ...) typedef enum type { __VA_ARGS__ type##_COUNT } type;
@@ -101,6 +112,10 @@ extern const Options option_defaults; /* before a model or a recipe changes them
 OptionOrigin option_origin(const Options *options, const char *flag);
 bool option_is_set(const Options *options, const char *flag); /* set by any origin above the default */
 bool option_belongs(OptionId id, Verb verb);
+Use options_use(const Options *options);
+const char *options_command(const Options *options); /* "lr-find" */
+/* Whether it is a setting, of training or of this command, that all programs of one run must share. */
+bool option_is_shared(const Options *options, OptionId id);
 /* Whether it names a run or controls its output, and so is no setting of the training. */
 bool option_is_of_the_call(OptionId id);
 /* The option given instead of this one (--global-batch-size for --batch-size); OPTION_ID_COUNT if none. */
@@ -126,6 +141,14 @@ typedef enum OptionType {
 typedef enum OptionLevel { LEVEL_ADVANCED = 0, LEVEL_BASIC, LEVEL_DEBUG } OptionLevel;
 typedef enum OptionResume { RESUME_FREE = 0, RESUME_SAME, RESUME_TOTAL, RESUME_MADE } OptionResume; /* options.def */
 
+/* A field of TrainJob that an option fills as it is. */
+typedef enum FillType { FILL_NONE = 0, FILL_BOOL, FILL_INT, FILL_INT64, FILL_FLOAT, FILL_DOUBLE, FILL_TEXT } FillType;
+
+typedef struct OptionFill {
+    FillType type;
+    size_t offset;
+} OptionFill;
+
 typedef struct OptionInfo { /* options.def describes what its rows fill in */
     OptionType type;
     OptionLevel level;
@@ -139,8 +162,9 @@ typedef struct OptionInfo { /* options.def describes what its rows fill in */
     const char *metavar; /* NULL for flags and choices */
     const char *when;    /* NULL: always; conditions.h */
     const char *help;
-    const char *more, *example;   /* for the manual: sentences, a command; or NULL */
-    size_t offset, bytes;         /* of the field in Options */
+    const char *more, *example; /* for the manual: sentences, a command; or NULL */
+    size_t offset, bytes;       /* of the field in Options */
+    OptionFill fill;
     int64_t least, most;          /* ints and list elements */
     double real_least, real_most; /* reals */
     const char *const *choices;   /* names in enum order; NULL-terminated */
@@ -153,6 +177,7 @@ typedef struct VerbInfo { /* commands.def describes what its rows fill in */
     const char *name, *arguments, *summary;
     int most;
     bool hidden, computes;
+    Use use;
 } VerbInfo;
 
 const OptionInfo *option_info(OptionId id);

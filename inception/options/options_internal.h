@@ -26,6 +26,8 @@ void suggest_option(Verb verb, const char *typed, const char *dashes, char *text
 /* The commands that have this option: "train, bench". */
 void list_verbs(OptionId id, char *text, size_t bytes);
 
+/* A copy that lives as long as the options. */
+NODISCARD Status keep_text(Options *options, const char *text, const char **kept);
 /* ERR_ARG for SCHEME://..., which is no path: a folder named "s3:" would be made. */
 NODISCARD Status address_check(const char *text, const char *label);
 /* ERR_ARG if the text does not fit the option's type and range; `label` starts the message. Texts are borrowed. */

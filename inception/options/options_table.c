@@ -1,7 +1,8 @@
 /* The rows of options.def as tables, and lookup of names: exact, aliases, and similar ones for suggestions. */
 #include "inception/models/near_name.h"
 #include "inception/options/options_internal.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
+#include "towers/replica/job.h"
 
 /* The words of the rows. */
 enum {
@@ -16,6 +17,19 @@ enum {
 #define SAME RESUME_SAME
 #define TOTAL RESUME_TOTAL
 #define MADE RESUME_MADE
+#define JOB(member)                                                                                                      \
+    {                                                                                                                    \
+        .type = _Generic(((TrainJob *)0)->member,                                                                      \
+            bool: FILL_BOOL,                                                                                           \
+            int: FILL_INT,                                                                                             \
+            unsigned: FILL_INT, /* and enums */                                                                        \
+            int64_t: FILL_INT64,                                                                                       \
+            uint64_t: FILL_INT64,                                                                                      \
+            float: FILL_FLOAT,                                                                                         \
+            double: FILL_DOUBLE,                                                                                       \
+            const char *: FILL_TEXT),                                                                                  \
+        .offset = offsetof(TrainJob, member) \
+    }
 #define NOT_IN_CONFIG OPTION_NOT_IN_CONFIG
 #define ONLY_TYPED OPTION_ONLY_TYPED
 _Static_assert(VERB_COUNT < 31, "a set of commands is an int");
@@ -118,6 +132,22 @@ bool option_is_of_the_call(OptionId id)
 bool option_belongs(OptionId id, Verb verb)
 {
     return infos[id].verbs & (UINT64_C(1) << verb);
+}
+
+Use options_use(const Options *options)
+{
+    return verbs[options->verb].use;
+}
+
+const char *options_command(const Options *options)
+{
+    return verbs[options->verb].name;
+}
+
+bool option_is_shared(const Options *options, OptionId id)
+{
+    bool shared = !infos[id].local && infos[id].group != GROUP_GENERAL;
+    return shared && (option_belongs(id, VERB_TRAIN) || option_belongs(id, options->verb));
 }
 
 Verb verb_find(const char *name)

@@ -1,6 +1,6 @@
 /* Convert an option's value from text, with its range or choices in error messages, and back to text. */
 #include "inception/options/options_internal.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 #include <ctype.h>
 

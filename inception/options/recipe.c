@@ -1,7 +1,7 @@
 /* Find and apply recipes; see recipe.h. Their texts are in a generated file (cmake/embed_texts.cmake). */
 #include "inception/options/recipe.h"
 #include "inception/models/near_name.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 enum { RECIPES_MAX = 32 };
 

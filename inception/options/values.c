@@ -1,9 +1,10 @@
 /* Exact numbers; see values.h. The grammar is checked by hand, because strtod alone would accept "0x1p3", "inf" and
  * leading blanks; strtoll and strtod_l do the conversion. */
 #include "inception/options/values.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 #include <errno.h>
+#include <locale.h>
 
 static const char *skip_sign(const char *p)
 {
@@ -45,9 +46,11 @@ static bool is_real(const char *text)
     return *p == 0;
 }
 
+enum { NUMBER_MOST = 128 /* characters: 17 digits count, and each value is printed with the settings */ };
+
 ValueVerdict text_to_real(const char *text, double *value)
 {
-    if (!is_real(text)) return VALUE_MALFORMED;
+    if (strlen(text) > NUMBER_MOST || !is_real(text)) return VALUE_MALFORMED;
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     errno = 0;
     double read = strtod_l(text, NULL, plain);

@@ -2,7 +2,7 @@
 #include "inception/quality/features.h"
 
 #include "towers/files/files.h"
-#include "towers/store/weights.h"
+#include "towers/store/pretrained.h"
 
 /* ---- the weights' name */
 
@@ -68,6 +68,7 @@ Status features_open(const FeatureConfig *config, FeatureNet *net)
 {
     Status st = OK;
     SafeTensors *file = NULL;
+    WeightPart part;
     Graph *graph = NULL;
     int64_t pixels = (int64_t)config->options.side * config->options.side;
     int64_t fit = INT64_C(256) * 1024 / pixels; /* about the activations of 256 images of 32 x 32 */
@@ -78,7 +79,11 @@ Status features_open(const FeatureConfig *config, FeatureNet *net)
                                                                    : fit)};
     if (!config->model->build)
         return FAIL(ERR_ARG, "%s is not a classifier: features need a classifier", config->model->name);
-    TRY_OUT(weights_open(config->weights, &file));
+    const ProgramConfig program = {.model = config->model,
+                                   .options = config->options,
+                                   .data_channels = config->options.channels,
+                                   .canvas = config->model->side};
+    TRY_OUT(pretrained_open(&program, HEAD_READ, config->weights, &file, &part));
     TRY_OUT(digest_compute(file, net->digest));
     TRY_OUT(graph_make(net, &graph));
     NetworkWeights weights = {.file = file, .path = config->weights};

@@ -5,7 +5,7 @@
  * subsets of m vectors; the result is the mean over the subsets and their standard deviation. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 /* Vectors of `d` numbers, one after another. Borrowed. */
 typedef struct FeatureSet {

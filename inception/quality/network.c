@@ -3,18 +3,18 @@
 
 #include "towers/store/weights.h"
 
-Status network_read(const Layout *layout, const char *what, const SafeTensors *file, const char *path, float *params,
+Status network_read(const Layout *layout, const char *what, SafeTensors *file, const char *path, float *params,
                     float *states)
 {
     WeightMatch match;
     WeightMap map = weight_map(layout);
+    WeightPart part;
+    TRY(weights_narrow(&map, NULL, path, NULL, file, &part));
     TRY(weights_unpack(&map, "", file, NULL, params, states, &match));
     if (match.missing || match.mismatched)
         return FAIL(ERR_CHECKPOINT, "%s does not hold the weights of %s: %d missing, %d mismatched\n%s", path, what,
                     match.missing, match.mismatched, match.table);
-    return !match.spoiled ? OK
-                          : FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; use earlier weights\n%s",
-                                 path, match.spoiled, match.table);
+    return match.spoiled ? weights_spoiled(path, &match) : OK;
 }
 
 static Status weights_load(Network *network, const char *what, const NetworkWeights *weights)

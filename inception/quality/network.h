@@ -7,8 +7,10 @@
 
 /* Where a network reads its weights. */
 typedef struct NetworkWeights {
-    const SafeTensors *file; /* names as in the graph; further tensors are ignored */
-    const char *path;        /* of that file, for messages */
+    /* borrowed, and narrowed to the network's tensors (weight_part.h): names as in the graph; further tensors are
+     * ignored */
+    SafeTensors *file;
+    const char *path; /* of that file, for messages */
     /* or, if `file` is NULL, memory of a running trainer, in its layout; all borrowed */
     const Layout *layout;
     float *params, *states;
@@ -26,14 +28,14 @@ typedef struct Network {
 } Network;
 
 /* Takes the graph, also if it fails; it must be finished, and made without training. `what` names the network in
- * messages. Errors: ERR_CHECKPOINT if the file lacks a tensor of the graph, or has it in another shape or with values
- * that are not finite. */
+ * messages. Errors: ERR_CHECKPOINT if the file lacks a tensor of the graph, or has it in another shape or spoiled
+ * (weights.h). */
 NODISCARD Status network_open(Graph *graph, const char *what, const NetworkWeights *weights, Device *device,
                               Network *network);
 void network_close(Network *network); /* a zeroed one is fine */
 
 /* Fill host arenas of a layout from a file, whose further tensors are ignored. Errors: ERR_CHECKPOINT, as above. */
-NODISCARD Status network_read(const Layout *layout, const char *what, const SafeTensors *file, const char *path,
+NODISCARD Status network_read(const Layout *layout, const char *what, SafeTensors *file, const char *path,
                               float *params, float *states);
 
 /* All f32, in host memory, without gaps: [n][h][w][c]. network_run computes from an input; network_get waits for a result. */

@@ -4,9 +4,11 @@
 
 #include "inception/models/models.h"
 #include "inception/report/class_scores.h"
+#include "inception/report/compare.h"
 #include "inception/report/runs.h"
 #include "towers/files/utf8.h"
 #include "towers/record/setting_line.h"
+#include "towers/train/summary.h"
 
 enum { WORD_BYTES = 1024, NAMES_SHOWN = 12 };
 enum { FEW_IMAGES = 30 /* of a class: its recall is uncertain by about a fifth */ };
@@ -108,6 +110,16 @@ static void division_write(const Card *card)
     }
 }
 
+/* What the survey before the first step has found. */
+static void survey_write(const Card *card)
+{
+    size_t i;
+    json_t *row, *root = json_of_run(card->run->path, SURVEY_FILE), *findings = json_object_get(root, "findings");
+    if (json_array_size(findings)) fputs("\nOf these images, before the first step:\n\n", card->to);
+    json_array_foreach(findings, i, row) put(card, "- %s.\n", json_word_or_empty(row, "text"));
+    json_decref(root);
+}
+
 static void data_write(const Card *card)
 {
     char path[WORD_BYTES];
@@ -125,6 +137,7 @@ static void data_write(const Card *card)
     put(card, "; format: %s", *format ? format : "not recorded");
     if (setting(card, "data-path", path)) put(card, "; read from %s", path);
     fputs(".\n", card->to);
+    survey_write(card);
 }
 
 /* ---- settings */
@@ -135,7 +148,7 @@ static void settings_write(const Card *card)
     int rows = 0;
     fputs("\n## Settings that differ from the defaults\n\n", card->to);
     for (const char *at = card->run->args; *at; at += strcspn(at, "\n"), at += *at == '\n') {
-        if (!setting_line_read(at, &line) || !strcmp(line.origin, "default")) continue;
+        if (!setting_line_read(at, &line) || !setting_is_changed(&line)) continue;
         if (!rows++) fputs("| setting | value | from |\n|---|---|---|\n", card->to);
         put(card, "| %s | %s | %s |\n", line.key, line.value, line.origin);
     }

@@ -14,7 +14,7 @@ ClassScore class_score(const Run *run, int class)
 
 static double share(int64_t part, int64_t whole)
 {
-    return whole ? (double)part / (double)whole : NAN;
+    return whole ? (double)part / (double)whole : ABSENT;
 }
 
 double class_recall(const ClassScore *s)
@@ -60,7 +60,7 @@ double calibration_error(const EvalSample *samples, int64_t count, ReliabilityBi
         answers++;
     }
     for (int b = 0; b < RELIABILITY_BINS; b++) sum += fabs((double)bins[b].right - bins[b].sure);
-    return answers ? sum / (double)answers : NAN;
+    return answers ? sum / (double)answers : ABSENT;
 }
 
 typedef struct TwoClassed {
@@ -94,7 +94,7 @@ Status binary_curves(const EvalSample *samples, const float *prob, int64_t count
         precision += (hits - hits_before) * hits / (hits + misses);
     }
     free(sorted);
-    *roc_auc = hits > 0 && misses > 0 ? area / (hits * misses) : NAN;
-    *average_precision = hits > 0 && misses > 0 ? precision / hits : NAN;
+    *roc_auc = hits > 0 && misses > 0 ? area / (hits * misses) : ABSENT;
+    *average_precision = hits > 0 && misses > 0 ? precision / hits : ABSENT;
     return OK;
 }

@@ -3,7 +3,6 @@
 
 #include "inception/report/report_data.h"
 #include "inception/report/run_difference.h"
-#include "kernels/text.h"
 #include "towers/files/utf8.h"
 #include "towers/record/run_view.h"
 
@@ -56,9 +55,10 @@ static void bad_row(const BadStep *bad, FILE *to)
 
 static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 {
-    text_printf(to, "%s%s%s: %" PRId64 " steps, %" PRId64 " of them full%s\n", run->path, run->phase ? ", phase " : "",
-                run->phase ? run->phase : "", truth->steps, truth->used,
-                run->cut ? " (the incomplete last line is ignored)" : "");
+    text_printf(to, "%s%s%s: %" PRId64 " step%s", run->path, run->phase ? ", phase " : "", run->phase ? run->phase : "",
+                truth->steps, truth->steps == 1 ? "" : "s");
+    if (truth->towers > 1 && truth->used < truth->steps) text_printf(to, ", %" PRId64 " of them full", truth->used);
+    fputs(run->cut ? " (the incomplete last line is ignored)\n" : "\n", to);
     if (truth->towers > 1) {
         fprintf(to, "\n  tower     samples   bias against mean_loss, 95 %% interval     noise variance / that of "
                     "mean_loss   expected\n");
@@ -79,17 +79,53 @@ static void truth_print(const Run *run, const LossTruth *truth, FILE *to)
 
 static void difference_row(const char *what, const Measured *m, double unit, FILE *to)
 {
-    char a_text[16] = "-", b_text[16] = "-";
+    char a[NUMBER_TEXT], b[NUMBER_TEXT];
     const Estimate *e = &m->change;
-    if (!isnan(m->a)) snprintf(a_text, sizeof a_text, "%.5g", m->a * unit);
-    if (!isnan(m->b)) snprintf(b_text, sizeof b_text, "%.5g", m->b * unit);
-    text_printf(to, "  %-22s %12s %12s   ", what, a_text, b_text);
-    if (isnan(e->mean))
+    text_printf(to, "  %-22s %12s %12s   ", what, number_text(m->a * unit, "%.5g", a),
+                number_text(m->b * unit, "%.5g", b));
+    if (is_absent(e->mean) && (is_not_finite(m->a) || is_not_finite(m->b)))
+        text_printf(to, "%10s   not finite\n", "-");
+    else if (is_absent(e->mean))
         text_printf(to, "%10s   not in both runs\n", "-");
     else if (isfinite(e->error))
         fprintf(to, "%+10.4g   %+9.4g to %+9.4g   p = %.3g\n", e->mean * unit, e->low * unit, e->high * unit, e->p);
     else
         fprintf(to, "%+10.4g   not enough data for an interval\n", e->mean * unit);
+}
+
+/* How accuracies were compared. */
+static void accuracy_note(const RunDifference *d, FILE *to)
+{
+    const PairedAccuracy *p = &d->paired;
+    if (is_absent(d->accuracy.change.p)) return;
+    if (p->images)
+        fprintf(to,
+                "  (accuracies compared image by image, by McNemar's exact test: of %" PRId64
+                " images only A is right for "
+                "%" PRId64 ", only B for %" PRId64 ")\n",
+                p->images, p->only_a, p->only_b);
+    else
+        fprintf(to,
+                "  (accuracies compared as shares of two sets of images: the runs have no predictions.csv for the same "
+                "images, by which the test would be finer)\n");
+}
+
+/* Which losses were compared, and why others were not. */
+static void losses_note(const RunDifference *d, FILE *to)
+{
+    if (d->steps)
+        text_printf(to, "  (losses paired by images seen, from %" PRId64 " to %" PRId64 ": %" PRId64 " pair%s)\n",
+                    d->images_from, d->images_to, d->steps, d->steps == 1 ? "" : "s");
+    else if (!d->images_known)
+        fputs("  (losses and speeds not compared: a run of an older version has rows for some steps only, without the "
+              "images "
+              "between them)\n",
+              to);
+    else if (!d->a_lost && !d->b_lost)
+        fputs("  (losses and speeds not compared: no step of one run covers images that the other has recorded)\n", to);
+    if (d->a_lost || d->b_lost)
+        fprintf(to, "  (steps whose loss is not finite: %" PRId64 " of A, %" PRId64 " of B; they are left out)\n",
+                d->a_lost, d->b_lost);
 }
 
 static void terms_verdict(const TermDifference *terms, int count, FILE *to)
@@ -107,7 +143,8 @@ static void terms_verdict(const TermDifference *terms, int count, FILE *to)
 static void difference_print(const Run *a, const Run *b, const RunDifference *d, const TermDifference *terms, int count,
                              FILE *to)
 {
-    bool predicts = !isnan(d->accuracy.a) || !isnan(d->accuracy.b), generates = !isnan(d->kid.a) || !isnan(d->kid.b);
+    bool predicts = !is_absent(d->accuracy.a) || !is_absent(d->accuracy.b),
+         generates = !is_absent(d->kid.a) || !is_absent(d->kid.b);
     if (b->phase) text_printf(to, "\nphase %s", b->phase);
     text_printf(to, "\nA %s\nB %s\n\n  %-22s %12s %12s   %10s   95 %% interval\n", a->path, b->path, "", "A", "B",
                 "B - A");
@@ -116,11 +153,8 @@ static void difference_print(const Run *a, const Run *b, const RunDifference *d,
     if (predicts || !b->phase) difference_row(a->several ? "test mAP, %" : "test accuracy, %", &d->accuracy, 100, to);
     if (generates && !d->other_features) difference_row("KID of the images", &d->kid, 1, to);
     difference_row("images per second", &d->speed, 1, to);
-    if (d->steps)
-        text_printf(to, "  (losses paired by images seen, from %" PRId64 " to %" PRId64 ": %" PRId64 " pair%s)\n",
-                    d->images_from, d->images_to, d->steps, d->steps == 1 ? "" : "s");
-    else
-        fprintf(to, "  (losses not compared: no step of one run covers images that the other has recorded)\n");
+    losses_note(d, to);
+    if (predicts) accuracy_note(d, to);
     if (d->other_features) fprintf(to, "  (KID not compared: the features are those of different networks)\n");
     if (*d->subjects) text_printf(to, "\n%s\n", d->subjects);
     text_printf(to, "\n%s\n", d->verdict);
@@ -207,10 +241,14 @@ static json_t *difference_json(const Run *a, const Run *b, const RunDifference *
                   (json_int_t)d->images_to, "same", d->same, "subjects", json_text(d->subjects), "verdict", d->verdict);
     measured_put(made, "loss", &d->loss);
     measured_put(made, "accuracy", &d->accuracy);
+    if (d->paired.images)
+        json_object_set_new(made, "accuracy_pairs",
+                            json_pack("{s:I, s:I, s:I}", "images", (json_int_t)d->paired.images, "only_a",
+                                      (json_int_t)d->paired.only_a, "only_b", (json_int_t)d->paired.only_b));
     measured_put(made, "images_per_sec", &d->speed);
     if (b->phase) json_object_set_new(made, "phase", json_text(b->phase));
     if (count) json_object_set_new(made, "terms", terms_json(terms, count));
-    if (isnan(d->kid.a) && isnan(d->kid.b)) return made;
+    if (is_absent(d->kid.a) && is_absent(d->kid.b)) return made;
     measured_put(made, "kid", &d->kid);
     json_object_set_new(made, "same_features", json_boolean(!d->other_features));
     return made;
@@ -329,7 +367,7 @@ static Status phase_compare(const Run *first, const Run *run, json_t *root, FILE
     if (all) json_object_set_new(row, "terms", all);
     Status st = terms_truth(run, all, to);
     kid_report(run, row, to);
-    if (!root) text_printf(to, "\n%s\n", truth.verdict);
+    if (!root && (truth.towers > 1 || truth.bad_count)) text_printf(to, "\n%s\n", truth.verdict);
     loss_truth_clear(&truth);
     TRY(st);
     if (!first) return OK;

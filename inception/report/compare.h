@@ -5,6 +5,7 @@
 #include "inception/options/options.h"
 #include "towers/files/json.h"
 #include "towers/record/run_read.h"
+#include "towers/record/setting_line.h"
 
 /* Compare the first run with each of the others. `page`: where to write compare_page's; NULL: nowhere. Errors: ERR_ARG if there
  * is no run; ERR_IO; those of run_read and loss_truth. */
@@ -30,5 +31,7 @@ NODISCARD Status setting_differences(const Run *const *runs, int count, json_t *
 const char *setting_text(const json_t *row, int run);
 /* A table of them; nothing if there are none. */
 void setting_differences_print(const Run *const *runs, int count, json_t *settings, FILE *to);
+/* Whether a line of args.yaml is a setting of training with another value than the default, whoever gave it. */
+bool setting_is_changed(const SettingLine *setting);
 /* Whether two runs have the same settings, other than this one. */
 bool settings_equal(const Run *a, const Run *b, OptionId but);

@@ -21,10 +21,13 @@ typedef struct Overlays {
 /* A curve of a run: what `of` stands for is the function's. Returns the number of points. */
 typedef int64_t CurveMake(const Run *run, size_t of, double *x, double *y);
 
-/* A column of the steps, at `of` in RunStep, over the images seen: means of equally many rows. */
+/* A column of the steps, at `of` in RunStep, over the images seen: means of equally many rows. Nothing for a run of an older version
+ * that did not record how many images it had seen. */
 static int64_t curve_steps(const Run *run, size_t of, double *x, double *y)
 {
-    int64_t points = run->steps < POINTS ? run->steps : POINTS, seen = 0, before = 0;
+    int64_t points = run->steps < POINTS ? run->steps : POINTS;
+    for (int64_t i = 0; i < run->steps; i++)
+        if (!run->step[i].images_seen && run->step[i].images) return 0;
     for (int64_t k = 0; k < points; k++) {
         double sum = 0;
         int64_t finite = 0;
@@ -32,11 +35,9 @@ static int64_t curve_steps(const Run *run, size_t of, double *x, double *y)
             const RunStep *s = &run->step[i];
             double value = *(const double *)((const char *)s + of);
             if (isfinite(value)) sum += value, finite++;
-            seen += (s->step - before) * s->images;
-            before = s->step;
+            x[k] = (double)s->images_seen;
         }
-        x[k] = (double)seen;
-        y[k] = finite ? sum / (double)finite : NAN;
+        y[k] = finite ? sum / (double)finite : ABSENT;
     }
     return points;
 }

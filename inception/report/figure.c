@@ -71,6 +71,6 @@ void figure_range(Figures *f, StepValue *value)
             low[i] = fmin(low[i], v);
             high[i] = fmax(high[i], v);
         }
-        if (low[i] > high[i]) low[i] = high[i] = NAN;
+        if (low[i] > high[i]) low[i] = high[i] = ABSENT;
     }
 }

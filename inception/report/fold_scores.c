@@ -6,7 +6,6 @@
 #include "inception/report/compare.h"
 
 #include "inception/report/run_difference.h"
-#include "kernels/text.h"
 #include "towers/record/statistics.h"
 
 typedef struct ScoredRun {
@@ -24,7 +23,7 @@ typedef struct FoldDifference {
 static bool scored_read(const Run *run, ScoredRun *scored)
 {
     char text[64];
-    *scored = (ScoredRun){.run = run, .score = NAN};
+    *scored = (ScoredRun){.run = run, .score = ABSENT};
     if (!run_argument(run, "fold", text, sizeof text) || sscanf(text, "%d/%d", &scored->fold, &scored->folds) != 2)
         return false;
     const EpochRecord *last = run_last_test(run);
@@ -61,7 +60,7 @@ static int settings_number(ScoredRun *all, int count)
 
 static FoldDifference settings_compare(const ScoredRun *all, int count, int other, double *differences)
 {
-    FoldDifference d = {.mean = NAN, .deviation = NAN, .low = NAN, .high = NAN, .p = NAN};
+    FoldDifference d = {.mean = ABSENT, .deviation = ABSENT, .low = ABSENT, .high = ABSENT, .p = ABSENT};
     int folds = 2;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < count; k++) {
@@ -91,7 +90,7 @@ static void setting_report(const ScoredRun *all, int count, int setting, double 
         if (!found) first = &all[i];
         scores[found++] = all[i].score;
     }
-    double mean = series_mean(scores, found), deviation = found > 1 ? sqrt(series_variance(scores, found)) : NAN;
+    double mean = series_mean(scores, found), deviation = found > 1 ? sqrt(series_variance(scores, found)) : ABSENT;
     char text[32] = "-";
     if (rows) {
         json_array_append_new(rows, json_pack("{s:o, s:i, s:i, s:o, s:o}", "run", json_text(first->run->path), "of",
@@ -112,7 +111,8 @@ static void difference_report(const FoldDifference *d, int number, json_t *rows,
                                         "mean", json_finite(d->mean), "deviation", json_finite(d->deviation), "low",
                                         json_finite(d->low), "high", json_finite(d->high), "p", json_finite(d->p)));
     } else if (d->count < 2) {
-        text_printf(to, "  %c - A: %d fold in both, too few for a test\n", 'A' + number % 26, d->count);
+        text_printf(to, "  %c - A: %d fold%s in both, too few for a test\n", 'A' + number % 26, d->count,
+                    d->count == 1 ? "" : "s");
     } else {
         text_printf(to, "  %c - A over %d folds: %+.3f, deviation %.3f, 95 %% interval %+.3f to %+.3f, p = %.2g\n",
                     'A' + number % 26, d->count, 100 * d->mean, 100 * d->deviation, 100 * d->low, 100 * d->high, d->p);

@@ -1,8 +1,8 @@
 /* Select full steps, estimate noise and bias of each tower's loss, find values that are not finite, and summarize; see
  * loss_truth.h. */
 #include "inception/report/loss_truth.h"
-#include "kernels/array.h"
-#include "kernels/text.h"
+#include "kernels/base/array.h"
+#include "kernels/base/text.h"
 
 /* ---- full steps */
 
@@ -74,7 +74,7 @@ static void noise_measure(LossTruth *truth, Series *series)
             sum += noise_correlation(tower_losses(series, a), tower_losses(series, b), series->count);
             pairs++;
         }
-    truth->correlation = pairs ? sum / pairs : NAN;
+    truth->correlation = pairs ? sum / pairs : ABSENT;
     /* The deviation of one tower from the mean has no trend, and has 1 - share of the variance of the tower's own
      * noise. */
     double own = 1 - 1 / truth->tower[truth->last].expected;

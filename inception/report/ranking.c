@@ -2,7 +2,6 @@
 #include "inception/report/compare.h"
 
 #include "inception/report/run_difference.h"
-#include "kernels/text.h"
 #include "towers/record/run_view.h"
 
 /* What makes a run better than another. The loss of a phase tells nothing: that of a critic falls with its success and
@@ -12,9 +11,9 @@ typedef enum RankedBy { RANKED_BY_LOSS = 0, RANKED_BY_ACCURACY, RANKED_BY_KID, R
 typedef struct RankedRun {
     const Run *run;
     int number; /* position on the command line, from 1 */
-    double loss, accuracy, kid, speed;
-    double score; /* the least is the best, what is not finite the worst */
-    double p;     /* of the hypothesis that it equals the best run; NaN: unknown */
+    Number loss, accuracy, kid, speed;
+    Number score; /* the least is the best, what is not finite the worst */
+    Number p;     /* of the hypothesis that it equals the best run; ABSENT: not tested */
 } RankedRun;
 
 static int by_score(const void *a, const void *b)
@@ -25,53 +24,60 @@ static int by_score(const void *a, const void *b)
     return x->number - y->number;
 }
 
-/* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
- * later half of the images that all runs have seen. */
-static Status ranks_make(const Run *runs, int count, RankedRun *ranks, int64_t *images, RankedBy *by)
+/* Losses and speeds over the later half of the images that all runs have seen, where the rows of all cover them. */
+static Status means_take(const Run *runs, int count, RankedRun *ranks, StepSpan *images)
 {
-    bool accuracies = true, kids = true, phases = false;
-    *images = INT64_MAX;
+    Status st = OK;
+    size_t runs_most = count > 0 ? (size_t)count : 0;
+    SeenSteps *seen = calloc(runs_most, sizeof *seen);
+    SpanMeans *means = calloc(runs_most, sizeof *means);
+    if (!seen || !means) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
+    images->to = INT64_MAX;
     for (int i = 0; i < count; i++) {
-        int64_t seen;
-        TRY(run_images(&runs[i], &seen));
-        *images = seen < *images ? seen : *images;
+        TRY_OUT(seen_steps_make(&runs[i], &seen[i]));
+        if (seen_images(&seen[i]) < images->to) images->to = seen_images(&seen[i]);
     }
+    images->from = images->to / 2;
+    TRY_OUT(seen_common(seen, count, *images, means));
+    for (int i = 0; i < count; i++) ranks[i].loss = means[i].loss, ranks[i].speed = means[i].speed;
+out:
+    for (int i = 0; seen && i < count; i++) seen_steps_free(&seen[i]);
+    free(seen);
+    free(means);
+    return st;
+}
+
+/* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
+ * same images. */
+static Status ranks_make(const Run *runs, int count, RankedRun *ranks, StepSpan *images, RankedBy *by)
+{
+    bool accuracies = true, kids = true, losses = true;
     for (int i = 0; i < count; i++) {
         RunDifference d;
         TRY(run_difference(&runs[0], &runs[i], &d));
-        ranks[i] = (RankedRun){.run = &runs[i], .number = i + 1, .kid = d.kid.b};
+        ranks[i] = (RankedRun){.run = &runs[i], .number = i + 1, .accuracy = d.accuracy.b, .kid = d.kid.b, .p = ABSENT};
         kids &= isfinite(d.kid.b) && !d.other_features;
-        TRY(run_difference(&runs[i], &runs[i], &d));
-        ranks[i].accuracy = d.accuracy.a;
-        ranks[i].speed = d.speed.a;
-        TRY(run_loss_over(&runs[i], *images / 2, *images, &ranks[i].loss));
         accuracies &= isfinite(ranks[i].accuracy) && runs[i].several == runs[0].several;
-        phases |= runs[i].phase != NULL;
+        losses &= runs[i].phase == NULL;
     }
-    *by = accuracies ? RANKED_BY_ACCURACY : kids ? RANKED_BY_KID : phases ? RANKED_BY_NOTHING : RANKED_BY_LOSS;
+    TRY(means_take(runs, count, ranks, images));
+    losses &= !is_absent(ranks[0].loss);
+    *by = accuracies ? RANKED_BY_ACCURACY : kids ? RANKED_BY_KID : losses ? RANKED_BY_LOSS : RANKED_BY_NOTHING;
     if (*by == RANKED_BY_NOTHING) return OK;
     for (int i = 0; i < count; i++)
         ranks[i].score = accuracies ? -ranks[i].accuracy : kids ? ranks[i].kid : ranks[i].loss;
     qsort(ranks, (size_t)count, sizeof *ranks, by_score);
-    for (int i = 0; i < count; i++) {
+    for (int i = 1; i < count; i++) {
         RunDifference d;
-        ranks[i].p = NAN;
-        if (i > 0) TRY(run_difference(ranks[0].run, ranks[i].run, &d));
-        if (i > 0) ranks[i].p = (accuracies ? d.accuracy : kids ? d.kid : d.loss).change.p;
+        TRY(run_difference(ranks[0].run, ranks[i].run, &d));
+        ranks[i].p = (accuracies ? d.accuracy : kids ? d.kid : d.loss).change.p;
     }
     return OK;
 }
 
-static const char *number_text(double value, const char *format, char text[32])
-{
-    snprintf(text, 32, "-");
-    if (isfinite(value)) snprintf(text, 32, format, value);
-    return text;
-}
-
 static const char *const ranked_by[] = {"loss", "accuracy", "kid"};
 
-static json_t *ranks_json(const RankedRun *ranks, int count, int64_t images, RankedBy by)
+static json_t *ranks_json(const RankedRun *ranks, int count, StepSpan images, RankedBy by)
 {
     if (by == RANKED_BY_NOTHING) return json_null();
     json_t *rows = json_array();
@@ -83,20 +89,34 @@ static json_t *ranks_json(const RankedRun *ranks, int count, int64_t images, Ran
         if (by == RANKED_BY_KID) json_object_set_new(row, "kid", json_finite(r->kid));
         json_array_append_new(rows, row);
     }
-    return json_pack("{s:s, s:I, s:I, s:o}", "by", ranked_by[by], "images_from", (json_int_t)(images / 2), "images_to",
-                     (json_int_t)images, "rows", rows);
+    return json_pack("{s:s, s:I, s:I, s:o}", "by", ranked_by[by], "images_from", (json_int_t)images.from, "images_to",
+                     (json_int_t)images.to, "rows", rows);
 }
 
-static void ranks_print(const RankedRun *ranks, int count, int64_t images, RankedBy by, FILE *to)
+/* What the test against the best run says; Fisher's "not significant" is no proof that they are equal. */
+static void test_text(const RankedRun *run, char *text, size_t bytes)
 {
-    char a[32], b[32], c[32], d[32];
+    if (is_not_finite(run->score))
+        snprintf(text, bytes, "worse: not finite");
+    else if (is_absent(run->p))
+        snprintf(text, bytes, "not tested");
+    else
+        snprintf(text, bytes, "%s, p = %.2g", run->p < DIFFERENCE_LEVEL ? "worse" : "not significant", run->p);
+}
+
+static void ranks_print(const RankedRun *ranks, int count, StepSpan images, RankedBy by, FILE *to)
+{
+    char loss[NUMBER_TEXT], score[NUMBER_TEXT], speed[NUMBER_TEXT], test[40] = "";
     bool kids = by == RANKED_BY_KID, several = ranks[0].run->several;
     if (by == RANKED_BY_NOTHING) {
-        fprintf(to, "\nNo ranking: the losses of phases that train against each other tell nothing about the images; "
-                    "--features CLASSIFIER measures them by KID during training, for all runs by the same network\n");
+        fputs(ranks[0].run->phase
+                  ? "\nNo ranking: the losses of phases that train against each other tell nothing about the images; "
+                    "--features CLASSIFIER measures them by KID during training, for all runs by the same network\n"
+                  : "\nNo ranking: not all runs were evaluated, and they have no recorded steps over the same images\n",
+              to);
         return;
     }
-    text_printf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-22s run\n",
+    text_printf(to, "\nRanking by %s\n\n  rank %12s %16s %18s   %-26s run\n",
                 by == RANKED_BY_LOSS ? "loss (not all runs were evaluated)"
                 : kids               ? "KID of the generated images, lowest first"
                 : several            ? "test mAP"
@@ -105,24 +125,28 @@ static void ranks_print(const RankedRun *ranks, int count, int64_t images, Ranke
                 kids      ? "KID"
                 : several ? "test mAP, %"
                           : "test accuracy, %",
-                "images per second", "compared to the best");
+                "images per second", "difference from the best");
     for (int i = 0; i < count; i++) {
         const RankedRun *r = &ranks[i];
-        const char *mark = i == 0 ? "" : r->p < DIFFERENCE_LEVEL ? "worse" : "possibly equal";
-        snprintf(d, sizeof d, "%s", mark);
-        if (i > 0 && isfinite(r->p)) snprintf(d, sizeof d, "%s, p = %.2g", mark, r->p);
-        text_printf(to, "  %4d %12s %16s %18s   %-22s %s\n", i + 1, number_text(r->loss, "%.5g", a),
-                    kids ? number_text(r->kid, "%.5f", b) : number_text(100 * r->accuracy, "%.2f", b),
-                    number_text(r->speed, "%.4g", c), d, r->run->path);
+        if (i > 0) test_text(r, test, sizeof test);
+        text_printf(to, "  %4d %12s %16s %18s   %-26s %s\n", i + 1, number_text(r->loss, "%.5g", loss),
+                    kids ? number_text(r->kid, "%.5f", score) : number_text(100 * r->accuracy, "%.2f", score),
+                    number_text(r->speed, "%.4g", speed), test, r->run->path);
     }
-    fprintf(to, "  (mean_loss over images %" PRId64 " to %" PRId64 ", which all runs have seen)\n", images / 2, images);
+    if (!is_absent(ranks[0].loss))
+        fprintf(to, "  (mean_loss and speed over images %" PRId64 " to %" PRId64 ", which all runs have seen)\n",
+                images.from, images.to);
+    fprintf(to,
+            "  (not significant: p is not below %g, so chance alone may have made the difference; the runs may still "
+            "differ)\n",
+            DIFFERENCE_LEVEL);
 }
 
 Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to)
 {
     Status st = OK;
     bool found;
-    int64_t images;
+    StepSpan images = {0, 0};
     RankedBy by;
     Run *view = calloc((size_t)count, sizeof *view);
     RankedRun *ranks = calloc((size_t)count, sizeof *ranks);

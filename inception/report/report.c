@@ -70,7 +70,7 @@ static void headline_write(const Page *page)
 {
     const Run *run = page->run;
     const EpochRecord *best = run_best_epoch(run);
-    double first = NAN, last = ending_mean(run, offsetof(RunStep, mean_loss));
+    double first = ABSENT, last = ending_mean(run, offsetof(RunStep, mean_loss));
     for (int64_t i = 0; i < run->steps && !isfinite(first); i++) first = run->step[i].mean_loss;
     if (run->phase) svg_printf(page->to, "Losses and speed are those of the phase %s. ", run->phase);
     if (run->towers > 1 || page->truth.bad_count) {

@@ -3,7 +3,7 @@
  * run's records alone, so it can be regenerated at any time, even while the run continues. */
 #pragma once
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 /* Write RUN/report.html. Errors: those of run_read; ERR_FORMAT for a run without a step. */
 NODISCARD Status report_write(const char *run_dir);

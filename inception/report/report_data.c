@@ -77,7 +77,7 @@ static double waiting_share(const Run *run)
         waited += fmin(most, us);
         all += us;
     }
-    return all > 0 ? waited / all : NAN;
+    return all > 0 ? waited / all : ABSENT;
 }
 
 static void stage_row(const json_t *data, const char *key, const char *name, FILE *to)
@@ -127,6 +127,37 @@ static void data_html(const Run *run, FILE *to)
     count_row(data, "bad_samples", "skipped", "samples that could not be decoded", to);
     fputs("</table></section>\n", to);
     json_decref(data);
+}
+
+/* ---- the survey before the first step */
+
+static void survey_html(const Run *run, FILE *to)
+{
+    enum { NAMED = 5 };
+    size_t i, k;
+    json_t *row, *file, *root = json_of_run(run->path, SURVEY_FILE), *findings = json_object_get(root, "findings");
+    if (!json_is_array(findings)) {
+        json_decref(root);
+        return;
+    }
+    section_open(to, "Survey of the images");
+    fprintf(to, "<p>%" PRId64 " of %" PRId64 " images were looked at before the first step.%s</p><ul>",
+            json_whole(root, "looked"), json_whole(root, "images"),
+            json_array_size(findings) ? "" : " Nothing is conspicuous.");
+    json_array_foreach(findings, i, row)
+    {
+        fputs("<li>", to);
+        caption_write(json_word_or_empty(row, "text"), to);
+        json_array_foreach(json_object_get(row, "files"), k, file)
+        {
+            if (k == NAMED || !json_string_value(file) || json_is_true(json_object_get(row, "left_out"))) break;
+            fputs(k ? ", " : ": ", to);
+            caption_write(json_string_value(file), to);
+        }
+        fputs(json_array_size(json_object_get(row, "files")) > NAMED ? " ...</li>" : "</li>", to);
+    }
+    fputs("</ul></section>\n", to);
+    json_decref(root);
 }
 
 /* ---- damaged samples */
@@ -344,7 +375,7 @@ static int stages_read(char *text, Stage *stages)
     for (char *line; count < STAGES_MAX && (line = line_take(&text));) {
         json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *kid = json_object_get(row, "kid");
         int64_t step = json_is_integer(json_object_get(row, "step")) ? json_whole(row, "step") : -1;
-        if (step >= 0) stages[count++] = (Stage){step, json_is_number(kid) ? json_number_value(kid) : NAN};
+        if (step >= 0) stages[count++] = (Stage){step, json_is_number(kid) ? json_number_value(kid) : ABSENT};
         json_decref(row);
     }
     return count;
@@ -383,6 +414,7 @@ void data_sections(const Run *run, FILE *to)
 {
     generated_html(run, to);
     pictures_html(run, to);
+    survey_html(run, to);
     data_html(run, to);
     bad_samples_html(run, to);
     restarts_html(run, to);

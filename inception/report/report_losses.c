@@ -7,7 +7,7 @@ enum { TOWERS_SHOWN = 64 /* side by side */, TERMS_SHOWN = 16 };
 
 static double value_tower_loss(const RunStep *s, int tower)
 {
-    return s->tower_count[tower] ? s->tower_loss[tower] : NAN;
+    return s->tower_count[tower] ? s->tower_loss[tower] : ABSENT;
 }
 
 /* ---- step by step */
@@ -79,7 +79,7 @@ void figure_ending(Figures *f)
             int64_t n = 0;
             for (int64_t k = i - window / 2; k < i - window / 2 + window; k++)
                 if (k >= 0 && k < run->steps && isfinite(last[k])) sum += last[k], n++;
-            f->scratch[2][i] = n ? sum / (double)n : NAN;
+            f->scratch[2][i] = n ? sum / (double)n : ABSENT;
         }
         snprintf(name, sizeof name, "last, over %" PRId64, window);
         svg_line(&plot, f->x + first, f->scratch[2] + first, count, 3, 1.6, name);
@@ -186,7 +186,7 @@ static double *term_column(Figures *f, int name)
         int64_t step = run->step[i].step;
         while (k < run->terms && (run->term[k].step < step || (run->term[k].step == step && run->term[k].name != name)))
             k++;
-        f->scratch[0][i] = k < run->terms && run->term[k].step == step ? run->term[k].mean : NAN;
+        f->scratch[0][i] = k < run->terms && run->term[k].step == step ? run->term[k].mean : ABSENT;
     }
     return f->scratch[0];
 }

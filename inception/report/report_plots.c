@@ -84,7 +84,7 @@ static double *numbers_of(const json_t *array, size_t count)
     double *values = calloc(count + 1, sizeof *values);
     for (size_t i = 0; values && i < count; i++) {
         const json_t *value = json_array_get(array, i);
-        values[i] = json_is_number(value) ? json_number_value(value) : NAN;
+        values[i] = json_is_number(value) ? json_number_value(value) : ABSENT;
     }
     return values;
 }
@@ -106,7 +106,7 @@ static void figure_sweep(Figures *f)
         double most = frame.y_high;
         svg_extent(y, (int64_t)n, &frame.y_low, &frame.y_high);
         frame.y_high = most;
-        for (size_t i = 0; i < n; i++) y[i] = y[i] > most ? NAN : y[i];
+        for (size_t i = 0; i < n; i++) y[i] = y[i] > most ? ABSENT : y[i];
         frame.x_low = x[0], frame.x_high = x[n - 1];
         snprintf(note, sizeof note,
                  "Smoothed loss of a sweep before the run, nine steps late. The mark is at %.3g, where the loss itself "
@@ -134,9 +134,9 @@ static void figure_waiting(Figures *f)
     const Run *run = f->run;
     for (int64_t i = 0; i < run->steps; i++) {
         const RunStep *s = &run->step[i];
-        double most = NAN, step_us = (double)s->images / s->images_per_sec * 1e6;
+        double most = ABSENT, step_us = (double)s->images / s->images_per_sec * 1e6;
         for (int t = 0; t < run->towers; t++) most = fmax(most, s->data_us[t]);
-        f->scratch[0][i] = step_us > 0 ? fmin(100 * most / step_us, 100) : NAN;
+        f->scratch[0][i] = step_us > 0 ? fmin(100 * most / step_us, 100) : ABSENT;
     }
     curve(f, false, "Waiting for data", "Per cent of the step in which the slowest tower waited for its batch.",
           f->scratch[0], 4);
@@ -172,7 +172,7 @@ static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
         if (isfinite(arrival[tower] - earliest)) found[n++] = (arrival[tower] - earliest) / 1000;
     }
     series_sort(found, n);
-    return n ? found[n / 2] : NAN;
+    return n ? found[n / 2] : ABSENT;
 }
 
 static void figure_arrival(Figures *f)
@@ -293,7 +293,7 @@ static void grid_axes(const Run *run, LayerGrid *grid)
 static void grid_fill(const Run *run, LayerGrid *grid, double *low, double *high)
 {
     int column_now = 0;
-    for (int i = 0; i < grid->rows * grid->columns; i++) grid->share[i] = NAN;
+    for (int i = 0; i < grid->rows * grid->columns; i++) grid->share[i] = ABSENT;
     for (int64_t i = 0; i < run->layers.count; i++) {
         const RunPair *layer = &run->layers.pair[i];
         while (column_now < grid->columns && grid->step[column_now] < layer->step) column_now++;

@@ -1,134 +1,106 @@
 /* Compare two runs: losses over the same images, accuracies, speeds, KID; see run_difference.h. */
 #include "inception/report/run_difference.h"
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
+#include "towers/data/sources/class_match.h"
+#include "towers/files/json.h"
 
-#include <jansson.h>
+/* ---- loss and speed, by images seen */
 
-/* ---- loss, by images seen */
+/* What both runs have recorded of the same images. */
+typedef struct Pairs {
+    StepSpan *images; /* owned: [most], as are the next */
+    double *a_loss, *b_loss, *a_speed, *b_speed;
+    int64_t count, most;
+} Pairs;
 
-typedef struct StepSpan { /* the images of a step: those after `from`, up to `to` */
-    int64_t from, to;
-} StepSpan;
-
-/* The images seen by each step of a run. Steps that are not recorded (before a branch, or left out) count as many
- * images as the next recorded one. */
-static Status spans_create(const Run *run, StepSpan **made)
+static void pairs_free(Pairs *pairs)
 {
-    int64_t seen = 0, before = 0;
-    StepSpan *spans = calloc((size_t)run->steps + 1, sizeof *spans);
-    if (!spans) return FAIL(ERR_MEMORY, "no memory for the images of %" PRId64 " steps", run->steps);
-    for (int64_t i = 0; i < run->steps; i++) {
-        const RunStep *step = &run->step[i];
-        seen += (step->step - before - 1) * step->images;
-        spans[i] = (StepSpan){seen, seen + step->images};
-        seen = spans[i].to;
-        before = step->step;
+    free(pairs->images);
+    free(pairs->a_loss);
+    *pairs = (Pairs){0};
+}
+
+/* For each step of the run with larger steps, what the other run has recorded of the same images. */
+static Status pairs_make(SeenSteps seen[2], Pairs *pairs)
+{
+    SeenSteps *coarse = seen_coarsest(seen, 2);
+    int64_t most = coarse ? coarse->run->steps : 0;
+    *pairs = (Pairs){.images = calloc((size_t)most + 1, sizeof *pairs->images),
+                     .a_loss = calloc(4 * (size_t)most + 1, sizeof *pairs->a_loss),
+                     .most = most};
+    if (!pairs->images || !pairs->a_loss) {
+        pairs_free(pairs);
+        return FAIL(ERR_MEMORY, "no memory for %" PRId64 " pairs of steps", most);
     }
-    *made = spans;
+    pairs->b_loss = pairs->a_loss + most, pairs->a_speed = pairs->b_loss + most, pairs->b_speed = pairs->a_speed + most;
+    for (int64_t i = 0; i < most; i++) {
+        if (coarse->span[i].from == coarse->span[i].to) continue;
+        SpanMeans a = seen_means(&seen[0], coarse->span[i]), b = seen_means(&seen[1], coarse->span[i]);
+        if (is_absent(a.loss) || is_absent(b.loss)) continue;
+        int64_t k = pairs->count++;
+        pairs->images[k] = coarse->span[i];
+        pairs->a_loss[k] = a.loss, pairs->b_loss[k] = b.loss;
+        pairs->a_speed[k] = a.speed, pairs->b_speed[k] = b.speed;
+    }
     return OK;
 }
 
-/* Mean loss over the images of `wanted`, weighting each step by the images that it has in common; NaN if a step is
- * missing or its loss is not finite. The search starts at `*first`, for calls with ascending spans. */
-static double loss_over(const Run *run, const StepSpan *spans, StepSpan wanted, int64_t *first)
+/* Whether both runs have the same steps, with equal losses. */
+static bool losses_same(const SeenSteps seen[2], const Pairs *pairs)
+{
+    const Run *a = seen[0].run, *b = seen[1].run;
+    bool same = pairs->count == a->steps && a->steps == b->steps && a->steps > 0;
+    for (int64_t i = 0; same && i < a->steps; i++)
+        same = seen[0].span[i].from == seen[1].span[i].from && seen[0].span[i].to == seen[1].span[i].to &&
+               pairs->a_loss[i] == pairs->b_loss[i];
+    return same;
+}
+
+/* The mean of the later half of `count` losses; NaN if the run has diverged: its last one is not finite. */
+static double later_loss(const double *loss, int64_t count)
 {
     double sum = 0;
-    int64_t covered = 0, i = *first;
-    while (i < run->steps && spans[i].to <= wanted.from) i++;
-    *first = i;
-    for (; i < run->steps && spans[i].from < wanted.to; i++) {
-        int64_t from = spans[i].from > wanted.from ? spans[i].from : wanted.from,
-                to = spans[i].to < wanted.to ? spans[i].to : wanted.to;
-        if (!isfinite(run->step[i].mean_loss)) return NAN;
-        if (spans[i].from == wanted.from && spans[i].to == wanted.to) return run->step[i].mean_loss;
-        sum += run->step[i].mean_loss * (double)(to - from);
-        covered += to - from;
-    }
-    return covered == wanted.to - wanted.from ? sum / (double)covered : NAN;
+    int64_t finite = 0;
+    if (!isfinite(loss[count - 1])) return NAN;
+    for (int64_t i = count / 2; i < count; i++)
+        if (isfinite(loss[i])) sum += loss[i], finite++;
+    return sum / (double)finite;
 }
 
-static int64_t images_in_all(const Run *run, const StepSpan *spans)
+/* The change is that of the later half of the pairs in which both losses are finite. */
+static Status loss_compare(const Pairs *pairs, RunDifference *d)
 {
-    return run->steps ? spans[run->steps - 1].to : 0;
-}
-
-/* For each step of the run with larger steps, the other run's loss over the same images. Writes b - a, a's loss and the
- * images of each pair; returns the number of pairs. */
-static int64_t loss_pairs(const Run *a, const StepSpan *as, const Run *b, const StepSpan *bs, double *pair,
-                          double *a_loss, StepSpan *images)
-{
-    int64_t count = 0, a_first = 0, b_first = 0;
-    bool by_a = (double)images_in_all(a, as) * (double)b->steps >= (double)images_in_all(b, bs) * (double)a->steps;
-    const Run *coarse = by_a ? a : b;
-    for (int64_t i = 0; i < coarse->steps; i++) {
-        StepSpan span = by_a ? as[i] : bs[i];
-        double x = loss_over(a, as, span, &a_first), y = loss_over(b, bs, span, &b_first);
-        if (span.from == span.to || !isfinite(x) || !isfinite(y)) continue;
-        images[count] = span;
-        a_loss[count] = x;
-        pair[count++] = y - x;
+    int64_t count = 0, *of = calloc((size_t)pairs->count + 1, sizeof *of);
+    double *change = calloc((size_t)pairs->count + 1, sizeof *change);
+    Status st = of && change ? OK : FAIL(ERR_MEMORY, "no memory for %" PRId64 " pairs of losses", pairs->count);
+    for (int64_t i = 0; st == OK && i < pairs->count; i++) {
+        d->a_lost += !isfinite(pairs->a_loss[i]), d->b_lost += !isfinite(pairs->b_loss[i]);
+        if (!isfinite(pairs->a_loss[i]) || !isfinite(pairs->b_loss[i])) continue;
+        of[count] = i;
+        change[count++] = pairs->b_loss[i] - pairs->a_loss[i];
     }
-    return count;
-}
-
-static Status loss_compare(const Run *a, const Run *b, RunDifference *d)
-{
-    Status st = OK;
-    StepSpan *as = NULL, *bs = NULL, *images = NULL;
-    double *pair = NULL;
-    int64_t most = a->steps > b->steps ? a->steps : b->steps;
-    TRY_OUT(spans_create(a, &as));
-    TRY_OUT(spans_create(b, &bs));
-    pair = calloc((size_t)(2 * most + 1), sizeof *pair);
-    images = calloc((size_t)most + 1, sizeof *images);
-    if (!pair || !images) TRY_OUT(FAIL(ERR_MEMORY, "no memory for %" PRId64 " pairs of losses", most));
-    int64_t count = loss_pairs(a, as, b, bs, pair, pair + most, images), first = count / 2;
-    d->same = count > 0 && a->steps == b->steps;
-    for (int64_t i = 0; d->same && i < a->steps; i++) d->same = as[i].from == bs[i].from && as[i].to == bs[i].to;
-    for (int64_t i = 0; i < count; i++) d->same &= pair[i] == 0;
-    d->steps = count - first;
-    if (d->steps) {
-        d->loss.change = series_estimate(pair + first, d->steps);
-        d->loss.a = series_mean(pair + most + first, d->steps);
-        d->loss.b = d->loss.a + d->loss.change.mean;
-        d->images_from = images[first].from;
-        d->images_to = images[count - 1].to;
+    if (st == OK && pairs->count) {
+        d->loss.a = later_loss(pairs->a_loss, pairs->count), d->loss.b = later_loss(pairs->b_loss, pairs->count);
     }
-out:
-    free(as);
-    free(bs);
-    free(pair);
-    free(images);
+    int64_t first = count / 2;
+    if (count && isfinite(d->loss.a) && isfinite(d->loss.b)) {
+        d->steps = count - first;
+        d->loss.change = series_estimate(change + first, d->steps);
+        d->loss.a = d->loss.b = 0;
+        for (int64_t i = first; i < count; i++) {
+            d->loss.a += pairs->a_loss[of[i]] / (double)d->steps;
+            d->loss.b += pairs->b_loss[of[i]] / (double)d->steps;
+        }
+        d->images_from = pairs->images[of[first]].from;
+        d->images_to = pairs->images[of[count - 1]].to;
+    }
+    free(of);
+    free(change);
     return st;
 }
 
-Status run_loss_over(const Run *run, int64_t from, int64_t to, double *loss)
-{
-    StepSpan *spans = NULL;
-    double sum = 0;
-    int64_t images = 0;
-    TRY(spans_create(run, &spans));
-    for (int64_t i = 0; i < run->steps; i++) {
-        if (spans[i].from < from || spans[i].to > to || !isfinite(run->step[i].mean_loss)) continue;
-        sum += run->step[i].mean_loss * (double)run->step[i].images;
-        images += run->step[i].images;
-    }
-    free(spans);
-    *loss = images ? sum / (double)images : NAN;
-    return OK;
-}
-
-Status run_images(const Run *run, int64_t *images)
-{
-    StepSpan *spans = NULL;
-    TRY(spans_create(run, &spans));
-    *images = images_in_all(run, spans);
-    free(spans);
-    return OK;
-}
-
-double steps_mean(const Run *run, int64_t first, size_t place)
+Number steps_mean(const Run *run, int64_t first, size_t place)
 {
     double sum = 0;
     int64_t count = 0;
@@ -136,7 +108,7 @@ double steps_mean(const Run *run, int64_t first, size_t place)
         double value = *(const double *)((const char *)&run->step[i] + place);
         if (isfinite(value)) sum += value, count++;
     }
-    return count ? sum / (double)count : NAN;
+    return count ? sum / (double)count : ABSENT;
 }
 
 /* ---- accuracy */
@@ -148,12 +120,45 @@ const EpochRecord *run_last_test(const Run *run)
     return NULL;
 }
 
-/* Number of samples of an evaluation: the sum of the confusion matrix. */
+/* Number of samples of an evaluation: the sum of the confusion matrix, which a run without a best epoch lacks, or what the run
+ * says about its data; 0: not known. */
 static int64_t test_samples(const Run *run)
 {
     int64_t count = 0;
     for (int i = 0; i < run->classes * run->classes; i++) count += run->confusion[i];
+    if (count) return count;
+    json_t *environment = json_loads(run->environment, 0, NULL);
+    count = json_whole(json_object_get(environment, "evaluation_data"), "images");
+    json_decref(environment);
     return count;
+}
+
+/* Whether a number of right answers is what results.csv says. */
+static bool is_share(int64_t right, int64_t count, double share)
+{
+    return fabs((double)right / (double)count - share) * (double)count < 0.5;
+}
+
+static Status accuracy_compare(const Run *a, const Run *b, RunDifference *d)
+{
+    Measured *accuracy = &d->accuracy;
+    const EpochRecord *last_a = run_last_test(a), *last_b = run_last_test(b);
+    if (a->several != b->several) return OK; /* mAP is no accuracy */
+    if (last_a) accuracy->a = last_a->test_top1;
+    if (last_b) accuracy->b = last_b->test_top1;
+    accuracy->change.mean = accuracy->b - accuracy->a;
+    if (!last_a || !last_b || a->several) return OK;
+    int64_t an = test_samples(a), bn = test_samples(b);
+    TRY(paired_accuracy(a, b, &d->paired));
+    PairedAccuracy *p = &d->paired;
+    if (p->images && !(is_share(p->right_a, p->images, accuracy->a) && is_share(p->right_b, p->images, accuracy->b)))
+        *p = (PairedAccuracy){0}; /* of other evaluations */
+    if (p->images)
+        accuracy->change = paired_share_difference(p->only_b, p->only_a, p->images);
+    else if (an && bn)
+        accuracy->change =
+            share_difference(llround(accuracy->b * (double)bn), bn, llround(accuracy->a * (double)an), an);
+    return OK;
 }
 
 /* ---- generated images */
@@ -182,36 +187,34 @@ static void kid_compare(const Run *a, const Run *b, RunDifference *d)
 
 /* ---- speed */
 
-/* Logarithms of the images per second, without the first tenth of the steps (warm-up of caches, clocks and memory).
- * Outliers, caused by other programs or the file system, are clamped to three deviations from the median, so that a few
- * of them determine neither the difference nor its interval. */
-static Status speeds(const Run *run, double **made, int64_t *count)
+/* Logarithms of the images per second; outliers, caused by other programs or the file system, are clamped to three deviations from the
+ * median, so that a few of them determine neither the difference nor its interval. `copy`: room. */
+static void speeds_take(const double *speed, int64_t count, double *x, double *copy)
 {
-    double *x = calloc(2 * (size_t)run->steps + 1, sizeof *x), *copy = x + run->steps;
-    int64_t n = 0;
-    if (!x) return FAIL(ERR_MEMORY, "no memory for the speeds of %" PRId64 " steps", run->steps);
-    for (int64_t i = run->steps / 10; i < run->steps; i++)
-        if (isfinite(run->step[i].images_per_sec) && run->step[i].images_per_sec > 0)
-            x[n++] = log(run->step[i].images_per_sec);
-    for (int64_t i = 0; i < n; i++) copy[i] = x[i];
-    double middle = series_median(copy, n);
-    double reach = 3 * series_scatter(copy, n).jitter;
-    for (int64_t i = 0; i < n; i++) x[i] = fmin(fmax(x[i], middle - reach), middle + reach);
-    *made = x;
-    *count = n;
-    return OK;
+    for (int64_t i = 0; i < count; i++) copy[i] = x[i] = log(speed[i]);
+    double middle = series_median(copy, count);
+    double reach = 3 * series_scatter(copy, count).jitter;
+    for (int64_t i = 0; i < count; i++) x[i] = fmin(fmax(x[i], middle - reach), middle + reach);
 }
 
-static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
+/* Without the first tenth of the images (warm-up of caches, clocks and memory). */
+static Status speed_compare(const Pairs *pairs, RunDifference *d)
 {
-    Status st = OK;
-    double *x = NULL, *y = NULL;
-    int64_t x_count = 0, y_count = 0;
-    TRY_OUT(speeds(a, &x, &x_count));
-    TRY_OUT(speeds(b, &y, &y_count));
-    if (x_count && y_count) {
-        d->speed = (Measured){exp(series_mean(x, x_count)), exp(series_mean(y, y_count)),
-                              series_difference(y, y_count, x, x_count)};
+    int64_t first = pairs->count / 10, n = 0;
+    double *x = calloc(5 * (size_t)(pairs->count - first) + 1, sizeof *x), *y = x + (pairs->count - first),
+           *a = y + (pairs->count - first), *b = a + (pairs->count - first), *copy = b + (pairs->count - first);
+    if (!x) return FAIL(ERR_MEMORY, "no memory for %" PRId64 " speeds", pairs->count);
+    for (int64_t i = first; i < pairs->count; i++) {
+        if (!(isfinite(pairs->a_speed[i]) && isfinite(pairs->b_speed[i]) && pairs->a_speed[i] > 0 &&
+              pairs->b_speed[i] > 0))
+            continue;
+        a[n] = pairs->a_speed[i];
+        b[n++] = pairs->b_speed[i];
+    }
+    if (n) {
+        speeds_take(a, n, x, copy);
+        speeds_take(b, n, y, copy);
+        d->speed = (Measured){exp(series_mean(x, n)), exp(series_mean(y, n)), series_difference(y, n, x, n)};
         /* Convert a difference of logarithms, a ratio, to images per second at a's speed. */
         Estimate *logs = &d->speed.change;
         logs->mean = d->speed.a * expm1(logs->mean);
@@ -219,9 +222,26 @@ static Status speed_compare(const Run *a, const Run *b, RunDifference *d)
         logs->high = d->speed.a * expm1(logs->high);
         logs->error *= d->speed.a;
     }
-out:
     free(x);
-    free(y);
+    return OK;
+}
+
+static Status steps_compare(const Run *a, const Run *b, RunDifference *d)
+{
+    Status st = OK;
+    SeenSteps seen[2] = {{0}, {0}};
+    Pairs pairs = {0};
+    TRY_OUT(seen_steps_make(a, &seen[0]));
+    TRY_OUT(seen_steps_make(b, &seen[1]));
+    d->images_known = seen[0].span && seen[1].span;
+    TRY_OUT(pairs_make(seen, &pairs));
+    d->same = losses_same(seen, &pairs);
+    TRY_OUT(loss_compare(&pairs, d));
+    TRY_OUT(speed_compare(&pairs, d));
+out:
+    pairs_free(&pairs);
+    seen_steps_free(&seen[0]);
+    seen_steps_free(&seen[1]);
     return st;
 }
 
@@ -237,6 +257,28 @@ static bool is_said(Text *verdict, const Measured *m, int *left)
 {
     if (differs(m)) text_add(verdict, !verdict->used ? "The second run differs: " : (*left)-- > 1 ? ", " : " and ");
     return differs(m);
+}
+
+static bool was_tested(const RunDifference *d)
+{
+    return !is_absent(d->loss.change.p) || !is_absent(d->accuracy.change.p) || !is_absent(d->kid.change.p);
+}
+
+/* What the verdict cannot say: a sentence for each number that was not tested although both runs have one, or would have. */
+static void untested_write(const RunDifference *d, Text *to)
+{
+    bool a = is_not_finite(d->loss.a), b = is_not_finite(d->loss.b);
+    if (a || b)
+        text_add(to, "%sThe loss of %s is not finite at the end, so losses were not compared.", to->used ? " " : "",
+                 a && b ? "both runs"
+                 : a    ? "the first run"
+                        : "the second run");
+    if (!d->several && isfinite(d->accuracy.a) && isfinite(d->accuracy.b) && is_absent(d->accuracy.change.p))
+        text_add(to,
+                 "%sTheir test accuracies were not tested for a difference: on how many images they were measured is "
+                 "not recorded.",
+                 to->used ? " " : "");
+    if (!to->used) text_add(to, "Nothing was recorded by which the runs could be compared.");
 }
 
 static void difference_verdict(RunDifference *d)
@@ -260,9 +302,10 @@ static void difference_verdict(RunDifference *d)
         text_add(&verdict, "it is %.1f %% %s (p = %.2g)", 100 * fabs(speed->mean / d->speed.a),
                  speed->mean < 0 ? "slower" : "faster", speed->p);
     bool none = !verdict.used;
-    if (none && !d->same) text_add(&verdict, "No difference that is statistically significant");
     if (none && d->same) text_add(&verdict, "No difference: all losses are equal bit for bit");
-    text_add(&verdict, none || !d->same ? "." : ". All losses are equal bit for bit.");
+    if (none && !d->same && was_tested(d)) text_add(&verdict, "No difference that is statistically significant");
+    if (verdict.used) text_add(&verdict, none || !d->same ? "." : ". All losses are equal bit for bit.");
+    untested_write(d, &verdict);
 }
 
 const char *const loss_formulas[LOSS_FORMULAS][2] = {
@@ -284,6 +327,23 @@ static void losses_report(const Run *a, const Run *b, Text *to)
     if (differ) text_add(to, ": their losses do not measure the same thing.");
 }
 
+/* Whether the data of two runs have the same classes, as far as they name them. */
+static bool classes_equal(const json_t *then, const json_t *now)
+{
+    const json_t *of = json_object_get(then, "class_names"), *among = json_object_get(now, "class_names");
+    int count = (int)json_array_size(of);
+    if (!count || json_array_size(among) != (size_t)count) return true;
+    const char **own = json_texts(of), **other = json_texts(among);
+    int32_t *map = calloc((size_t)count, sizeof *map);
+    const ClassList a = {.whose = "one run", .names = own, .count = count},
+                    b = {.whose = "the other", .names = other, .count = count};
+    bool equal = !own || !other || !map || class_match(&a, &b, CLASSES_SPELLED, map, NULL) == OK;
+    free(own);
+    free(other);
+    free(map);
+    return equal;
+}
+
 bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
 {
     static const char *const keys[] = {"model", "data", "classes"};
@@ -296,6 +356,8 @@ bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
         if (json_is_string(x) && json_is_string(y))
             text_add(&subjects, " (%s, %s)", json_string_value(x), json_string_value(y));
     }
+    if (!classes_equal(then, now))
+        text_add(&subjects, "%s", *text ? ", names of classes" : "The runs differ in the names of their classes");
     if (*text) text_add(&subjects, ": their numbers do not measure the same thing.");
     json_decref(then);
     json_decref(now);
@@ -306,22 +368,11 @@ bool subjects_equal(const Run *a, const Run *b, char text[VERDICT_BYTES])
 
 Status run_difference(const Run *a, const Run *b, RunDifference *d)
 {
-    static const Measured unknown = {NAN, NAN, {NAN, INFINITY, 1, -INFINITY, INFINITY, 1}};
-    *d = (RunDifference){unknown, unknown, unknown, unknown};
-    TRY(loss_compare(a, b, d));
-    int64_t an = test_samples(a), bn = test_samples(b);
-    Measured *accuracy = &d->accuracy;
-    const EpochRecord *last_a = run_last_test(a), *last_b = run_last_test(b);
-    bool alike = a->several == b->several; /* mAP is no accuracy */
-    if (alike && last_a) accuracy->a = last_a->test_top1;
-    if (alike && last_b) accuracy->b = last_b->test_top1;
-    if (an && bn && isfinite(accuracy->a) && isfinite(accuracy->b))
-        accuracy->change =
-            share_difference(llround(accuracy->b * (double)bn), bn, llround(accuracy->a * (double)an), an);
-    else
-        accuracy->change.mean = accuracy->b - accuracy->a;
+    const Measured unknown = {ABSENT, ABSENT, unknown_estimate(ABSENT, 0)};
+    *d = (RunDifference){unknown, unknown, unknown, unknown, .several = a->several};
+    TRY(steps_compare(a, b, d));
+    TRY(accuracy_compare(a, b, d));
     kid_compare(a, b, d);
-    TRY(speed_compare(a, b, d));
     difference_verdict(d);
     subjects_equal(a, b, d->subjects);
     Text subjects = text_behind(d->subjects, sizeof d->subjects);

@@ -6,7 +6,8 @@
  * test accuracy or mAP, else KID, else the lowest training loss of an epoch. */
 #include "inception/report/runs.h"
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
+#include "kernels/base/place.h"
 #include "towers/files/files.h"
 #include "towers/store/run_dir.h"
 
@@ -36,7 +37,7 @@ void run_score_text(ScoreKind kind, double score, char *text, size_t bytes)
 static bool has_file(const char *run, const char *name)
 {
     char path[PATH_BYTES];
-    return path_join(path, run, name) == OK && access(path, F_OK) == 0;
+    return path_join(path, run, name) == OK && place_access(path, F_OK) == 0;
 }
 
 /* Its first line. */
@@ -96,18 +97,18 @@ bool run_scores_better(ScoreKind kind, double score, ScoreKind than_kind, double
 double epoch_score(const EpochRecord *e, ScoreKind kind)
 {
     switch (kind) {
-    case SCORED_BY_ACCURACY: return e->several ? NAN : e->test_top1;
-    case SCORED_BY_MAP: return e->several ? e->test_top1 : NAN;
+    case SCORED_BY_ACCURACY: return e->several ? ABSENT : e->test_top1;
+    case SCORED_BY_MAP: return e->several ? e->test_top1 : ABSENT;
     case SCORED_BY_KID: return e->kid;
     case SCORED_BY_LOSS: return e->train_loss;
-    default: return NAN;
+    default: return ABSENT;
     }
 }
 
 void run_score(const Run *run, int64_t last_epoch, ScoreKind *kind, double *best)
 {
     *kind = NOT_SCORED;
-    *best = NAN;
+    *best = ABSENT;
     for (int64_t i = 0; i < run->epochs && run->epoch[i].epoch <= last_epoch; i++)
         for (ScoreKind k = SCORED_BY_ACCURACY; k < NOT_SCORED; k++) {
             double score = epoch_score(&run->epoch[i], k);
@@ -143,7 +144,7 @@ static double seconds_of(const Run *run)
 
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row)
 {
-    *row = (RunRow){.kind = NOT_SCORED, .score = NAN, .seconds = NAN};
+    *row = (RunRow){.kind = NOT_SCORED, .score = ABSENT, .seconds = ABSENT};
     snprintf(row->name, sizeof row->name, "%s", name);
     json_t *environment = json_of_run(path, "env.json");
     word_copy(environment, "model", row->model, sizeof row->model);
@@ -153,7 +154,7 @@ void run_row_of(const Run *run, const char *path, const char *name, RunRow *row)
     if (run) {
         run_score(run, INT64_MAX, &row->kind, &row->score);
         row->step = run->steps ? run->step[run->steps - 1].step : 0;
-        row->seconds = run->steps ? seconds_of(run) : NAN;
+        row->seconds = run->steps ? seconds_of(run) : ABSENT;
     }
     state_find(run, path, row);
 }
@@ -162,7 +163,7 @@ static void row_read(const char *path, const char *name, RunRow *row)
 {
     Run *run = NULL;
     char unread[RUN_WHY_ROOM] = "";
-    if (run_read(path, RUN_BYTES, &run) != OK) snprintf(unread, sizeof unread, "%s", status_message());
+    if (run_read_ending(path, &run) != OK) snprintf(unread, sizeof unread, "%s", status_message());
     run_row_of(run, path, name, row);
     if (*unread) memcpy(row->why, unread, sizeof unread);
     run_destroy(run);
@@ -247,7 +248,7 @@ static Status folder_read(const char *folder, RunRow **rows, int *count)
 {
     Status st = OK;
     char path[PATH_BYTES];
-    DIR *listing = opendir(folder);
+    DIR *listing = place_list(folder);
     if (!listing)
         return FAIL(ERR_ARG, "cannot list '%s': %s; usage: towers runs [DIR], the --output-dir of the runs", folder,
                     strerror(errno));

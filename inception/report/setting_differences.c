@@ -1,23 +1,38 @@
 /* Comparing the settings of runs. */
 #include "inception/report/compare.h"
 
-#include "kernels/text.h"
 #include "towers/files/json.h"
 
 enum { VALUE_ROOM = 256, COLUMN_MOST = 40 };
+
+/* The value of an option that nobody has set; NULL: none. */
+static const char *default_of(OptionId id, char text[OPTION_FORMAT_BYTES])
+{
+    const char *value = option_format(&option_defaults, id, text, OPTION_FORMAT_BYTES);
+    return *value ? value : NULL;
+}
+
+/* A real number has a point in args.yaml where it has none elsewhere. */
+static bool same_value(OptionId id, const char *a, const char *b)
+{
+    if (!a || !b) return !a && !b;
+    return !strcmp(a, b) || (option_info(id)->type == OPTION_IS_REAL && strtod(a, NULL) == strtod(b, NULL));
+}
 
 static const char *value_of(const Run *run, const char *key, char text[VALUE_ROOM])
 {
     return run_argument(run, key, text, VALUE_ROOM) ? text : NULL;
 }
 
-static bool differs(const Run *const *runs, int count, const char *key)
+/* A run of an older version lacks options that came later: it has their defaults. */
+static bool differs(const Run *const *runs, int count, OptionId id)
 {
-    char first_text[VALUE_ROOM], text[VALUE_ROOM];
-    const char *first = value_of(runs[0], key, first_text);
+    char usual[OPTION_FORMAT_BYTES], first_text[VALUE_ROOM], text[VALUE_ROOM];
+    const char *key = option_info(id)->flag, *standard = default_of(id, usual),
+               *first = value_of(runs[0], key, first_text);
     for (int i = 1; i < count; i++) {
         const char *value = value_of(runs[i], key, text);
-        if (!value != !first || (value && strcmp(value, first) != 0)) return true;
+        if (!same_value(id, value ? value : standard, first ? first : standard)) return true;
     }
     return false;
 }
@@ -28,11 +43,20 @@ static bool is_compared(OptionId id)
     return option_belongs(id, VERB_TRAIN) && !option_is_of_the_call(id);
 }
 
+bool setting_is_changed(const SettingLine *setting)
+{
+    bool negated;
+    char usual[OPTION_FORMAT_BYTES];
+    OptionId id = option_find(setting->key, &negated);
+    if (id == OPTION_ID_COUNT) return strcmp(setting->origin, "default") != 0; /* of another version: what it says */
+    return is_compared(id) && !same_value(id, setting->value, default_of(id, usual));
+}
+
 bool settings_equal(const Run *a, const Run *b, OptionId but)
 {
     const Run *both[] = {a, b};
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++)
-        if (id != but && is_compared(id) && differs(both, 2, option_info(id)->flag)) return false;
+        if (id != but && is_compared(id) && differs(both, 2, id)) return false;
     return true;
 }
 
@@ -43,7 +67,7 @@ Status setting_differences(const Run *const *runs, int count, json_t **made)
     if (!all) return FAIL(ERR_MEMORY, "no memory for the settings of %d runs", count);
     for (OptionId id = 0; id < OPTION_ID_COUNT; id++) {
         const char *key = option_info(id)->flag;
-        if (!is_compared(id) || !differs(runs, count, key)) continue;
+        if (!is_compared(id) || !differs(runs, count, id)) continue;
         json_t *row = json_array();
         for (int i = 0; i < count; i++)
             json_array_append_new(row, value_of(runs[i], key, text) ? json_text(text) : json_null());

@@ -5,7 +5,7 @@
  * are labeled at their ends, and labels are moved apart. Text is escaped. Only the stream can fail. */
 #pragma once
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 enum { SVG_TINTS = 9, SVG_LABELS = 16, SVG_LABEL_BYTES = 48 };
 

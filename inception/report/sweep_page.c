@@ -11,6 +11,7 @@
 #include "inception/report/figure.h"
 #include "inception/report/report.h"
 #include "inception/report/report_data.h"
+#include "inception/report/setting_effects.h"
 #include "towers/files/files.h"
 
 enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
@@ -199,19 +200,23 @@ static void effects_write(const SettingEffects *effects, FILE *to)
 {
     if (!effects->count) return;
     section_open(to, "Settings that mattered");
-    svg_printf(to,
-               "<p>The share of the spread of the scores that the values of an option explain, %s. p: how often chance "
-               "alone explains as much. Trend: +1 if more is always better, &minus;1 if less is. Each option by "
-               "itself; by ranks (epsilon squared; permutation test; Spearman).</p><table><tr><th>option</th>",
-               effects->of);
+    svg_printf(
+        to,
+        "<p>The share that the values of an option explain of what the other options leave of the spread of the "
+        "scores, less what chance brings, %s. p: how often chance explains as much. Trend: +1 if more is always "
+        "better, &minus;1 if less is. By ranks: an additive model, permutations within the other options, partial "
+        "correlation. -: it cannot be told from the other options.</p><table><tr><th>option</th>",
+        effects->of);
     static const char *const heads[] = {"explains", "p", "trend", "best"};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell_write(to, "n o", heads[i]);
     fputs("</tr>", to);
     for (int i = 0; i < effects->count; i++) {
         const SettingEffect *e = &effects->row[i];
-        svg_printf(to, "<tr><th>%s</th><td class=\"n\">%.0f %%</td><td class=\"n\">%.3f</td>", e->option,
-                   100 * e->explained, e->p);
-        fprintf(to, isfinite(e->trend) ? "<td class=\"n\">%+.2f</td>" : "<td class=\"n\">-</td>", e->trend);
+        char explained[NUMBER_TEXT], p[NUMBER_TEXT], trend[NUMBER_TEXT];
+        svg_printf(to, "<tr><th>%s</th>", e->option);
+        cell_write(to, "n", number_text(100 * e->explained, "%.0f %%", explained));
+        cell_write(to, "n", number_text(e->p, "%.3f", p));
+        cell_write(to, "n", number_text(e->trend, "%+.2f", trend));
         cell_write(to, "n", e->best);
         fputs("</tr>", to);
     }

@@ -69,7 +69,7 @@ static double activity_median(const Run *run, int tower, int activity, double *s
         if (isfinite(us[activity][tower])) scratch[count++] = us[activity][tower] / 1000;
     }
     series_sort(scratch, count);
-    return count ? scratch[count / 2] : NAN;
+    return count ? scratch[count / 2] : ABSENT;
 }
 
 void waiting_html(const Run *run, FILE *to)

@@ -1,23 +1,38 @@
 /* Choosing a oneDNN task for a call: candidates are offered best first, and the first with optimized code is taken.
  *
  * A candidate that oneDNN does not have, or has only as reference loops, or computes wrongly in a trial (see
- * onednn_probe.h), is passed over. If none is left, the call fails with a message that names it, unless the device
+ * onednn_probe), is passed over. If none is left, the call fails with a message that names it, unless the device
  * accepts reference code. The order is fixed, never measured at run time: two runs, and two towers, must take the same
- * code to get the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too. */
+ * code to get the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too.
+ *
+ * Nor do bits depend on the number of threads. oneDNN may divide the sums of a matrix product among the threads that it
+ * finds, so that another team rounds otherwise: without AVX-512 any sum (gemm:jit), with it long sums
+ * (brgemm_matmul_utils.cpp, nthr_k and k_blk; from 3.7 on also those of a single row), and so those of a gradient of
+ * weights. Such a task is cut into parts by its shape alone, each of them made for one thread. */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/onednn_parts.h"
+#include "kernels/cpu/onednn.h"
 
 enum { FROM_OUT = -1, FROM_NOTHING = -2 }; /* otherwise: index into call->in */
+
+typedef struct OnednnParts OnednnParts; /* a task, or several that make up one */
+
+/* How a gradient of weights is cut: into `images` slices of the batch, whose results are added up in order, and each of these into
+ * `outs` ranges of output channels. */
+typedef struct OnednnSlices {
+    int32_t batch; /* 0: no such cut */
+    int images, outs;
+} OnednnSlices;
 
 typedef struct OnednnChoice {
     OnednnParts *task;            /* owned: the winner, NULL until there is one */
     int8_t operand[ONEDNN_ROLES]; /* the operand of the call that has each role */
     OnednnParts *reference;       /* owned: a slow one, used only if the device accepts it */
     int8_t reference_operand[ONEDNN_ROLES];
-    bool one_thread; /* offered tasks are made for one thread (OnednnSpec) */
-    bool wrong;      /* a candidate was passed over because its results are wrong */
+    bool one_thread;     /* offered tasks are made for one thread (OnednnSpec) */
+    OnednnSlices slices; /* set by the caller before the first offer for gradients of weights */
+    bool wrong;          /* a candidate was passed over because its results are wrong */
 } OnednnChoice;
 
 /* Offer a candidate; does nothing once there is a winner. ERR_UNSUPPORTED is not a failure here. */
@@ -28,8 +43,11 @@ NODISCARD Status choice_offer(OnednnChoice *choice, Device *device, const Onednn
 NODISCARD Status choice_settle(OnednnChoice *choice, Device *device, const OpCall *call);
 void choice_free(OnednnChoice *choice);
 
+/* Of the winner: oneDNN's name of its code, and what it needs. */
+const char *choice_impl(const OnednnChoice *choice);
+size_t choice_workspace_bytes(const OnednnChoice *choice);
 /* Run the winner on the call's operands; the output goes to `out`. */
-NODISCARD Status choice_run(const OnednnChoice *choice, const OpCall *call, void *out);
+NODISCARD Status choice_run(const OnednnChoice *choice, const Device *device, const OpCall *call, void *out);
 
 /* y[rows][outs] = x[rows][ins] * transpose(w[outs][ins]), and the two products that are its gradients. */
 typedef enum OnednnProductKind { PRODUCT_Y, PRODUCT_DX, PRODUCT_DW } OnednnProductKind;

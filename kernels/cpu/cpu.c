@@ -1,57 +1,15 @@
-/* The CPU as a device: memory, the OpenMP team, and the table of its kernels.
+/* The CPU as a device: its memory and its backend.
  *
- * There is one stream: everything runs when it is launched, so `wait` and `finish` do nothing. A device belongs to the
- * thread that opened it, whose team has `threads` members that flush denormals to zero (otherwise gradients of nearly
- * dead units would take a hundred times as long as others). */
+ * There is one stream: everything runs when it is launched, so `wait` and `finish` do nothing. */
 #include "kernels/cpu/cpu.h"
 
 #include <sys/mman.h>
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
-
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/onednn_isa.h"
-#include "kernels/open.h"
+#include "kernels/cpu/team.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20, MAX_THREADS = 1024 };
-
-static void flush_denormals(void)
-{
-#if defined(__x86_64__)
-    const unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x0040;
-    _mm_setcsr(_mm_getcsr() | flush_to_zero | denormals_are_zero);
-#endif
-}
-
-/* oneDNN cuts its work for as many threads as it asks for: a team that OMP_THREAD_LIMIT keeps smaller would leave a part
- * undone. */
-static int team_size(int wanted)
-{
-#ifdef _OPENMP
-    int limit = omp_get_thread_limit();
-    return wanted > limit ? limit : wanted;
-#else
-    return wanted;
-#endif
-}
-
-static void team_start(int threads)
-{
-#ifdef _OPENMP
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads);
-#else
-    (void)threads;
-#endif
-    flush_denormals(); /* here first: LLVM's runtime gives workers the modes of the thread that forks them */
-#pragma omp parallel
-    flush_denormals();
-}
 
 static Status cpu_open(const DeviceConfig *config, Device *device)
 {
@@ -131,25 +89,6 @@ static Status cpu_fill(Device *device, void *to, float value, size_t count)
     return OK;
 }
 
-Status cpu_check(Device *device, OpCall *call)
-{
-    (void)device;
-    for (int k = 0; k < call->in_count + call->out_count; k++) {
-        const Tensor *t = k < call->in_count ? &call->in[k] : &call->out[k - call->in_count];
-        if (t->data && t->dtype == DTYPE_F16)
-            return FAIL(ERR_UNSUPPORTED, "%s '%s': the CPU computes in f32 or bf16, not %s", op_name(call->kind),
-                        call->name, dtype_name(t->dtype));
-    }
-    return OK;
-}
-
-void cpu_discard(Device *device, OpCall *call)
-{
-    (void)device;
-    free(call->state);
-    call->state = NULL;
-}
-
 static Status cpu_wait(Device *device, StreamKind waiter, StreamKind on)
 {
     (void)device, (void)waiter, (void)on;
@@ -165,19 +104,14 @@ static Status cpu_finish(Device *device, StreamKind stream)
 static void cpu_describe(Device *device, char *text, size_t bytes)
 {
     char library[128];
-    onednn_describe(library, sizeof library);
+    cpu_isa_describe(library, sizeof library);
     int threads = cpu_threads(device);
     snprintf(text, bytes, "%s, %d thread%s", library, threads, threads == 1 ? "" : "s");
 }
 
-static const OpKernel *const kernels[OP_COUNT] = {
-#define OP(KIND, name, ...) [OP_##KIND] = &cpu_##name,
-#include "kernels/ops.def"
-};
-
 static Status cpu_computes(Dtype dtype)
 {
-    if (dtype == DTYPE_F32 || (dtype == DTYPE_BF16 && onednn_has_bf16())) return OK;
+    if (dtype == DTYPE_F32 || (dtype == DTYPE_BF16 && cpu_isa() >= CPU_AVX512_BF16)) return OK;
     if (dtype == DTYPE_BF16)
         return FAIL(ERR_UNSUPPORTED, "this processor has no bf16 arithmetic (AVX512-BF16 or AMX); omit --amp");
     return FAIL(ERR_UNSUPPORTED, "the CPU computes in f32 or bf16, not in %s", dtype_name(dtype));
@@ -195,7 +129,7 @@ const Backend cpu_backend = {
     .upload = cpu_upload,
     .download = cpu_download,
     .fill = cpu_fill,
-    .kernels = kernels,
+    .kernels = cpu_kernels,
     .storage = op_storage,
     .optimizer_apply = cpu_optimizer_apply,
     .square_sum = cpu_square_sum,

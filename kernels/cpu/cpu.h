@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 
 extern const Backend cpu_backend;
+extern const OpKernel *const cpu_kernels[OP_COUNT]; /* cpu_ops.c */
 
 typedef struct Onednn Onednn;
 
@@ -57,29 +58,7 @@ Status cpu_average(Device *device, float *running, const float *batch, const flo
 Status cpu_gate_extras(Device *device, const GateExtrasCall *call);
 Status cpu_gate_decide(Device *device, const GateDecideCall *call);
 
-static inline int cpu_threads(const Device *device)
-{
-    return device->config.threads;
-}
-
 static inline Onednn *cpu_onednn(const Device *device)
 {
     return ((const CpuDevice *)device->impl)->onednn;
-}
-
-/* bf16 is the upper half of an f32; rounded to nearest even, NaN stays NaN. */
-static inline float bf16_to_f32(uint16_t bits)
-{
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
-}
-
-static inline uint16_t bf16_from_f32(float value)
-{
-    uint32_t word;
-    memcpy(&word, &value, sizeof word);
-    uint32_t rounded = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
-    return (uint16_t)(value != value ? (word >> 16) | 0x40u : rounded);
 }

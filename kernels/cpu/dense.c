@@ -21,7 +21,7 @@ static Status dense_prepare(Device *device, OpCall *call, OnednnProductKind kind
     if (!choice) return FAIL(ERR_MEMORY, "no memory for the state of the dense layer '%s'", call->name);
     TRY_OUT(choice_offer_product(choice, device, &product));
     TRY_OUT(choice_settle(choice, device, call));
-    call->workspace_bytes = parts_workspace_bytes(choice->task);
+    call->workspace_bytes = choice_workspace_bytes(choice);
     call->state = choice;
     choice = NULL;
 out:
@@ -47,7 +47,7 @@ static Status dw_prepare(Device *device, OpCall *call)
 
 static Status dense_launch(Device *device, OpCall *call)
 {
-    TRY(choice_run(call->state, call, call->out[0].data));
+    TRY(choice_run(call->state, device, call, call->out[0].data));
     cpu_bias_relu(device, &call->out[0], NULL, call->kind == OP_DENSE && call->attr.dense.relu);
     return OK;
 }
@@ -63,8 +63,7 @@ static void dense_discard(Device *device, OpCall *call)
 static void dense_explain(Device *device, const OpCall *call, KernelChoice *choice)
 {
     (void)device;
-    snprintf(choice->name, sizeof choice->name, "oneDNN, product (%s)",
-             parts_impl(((const OnednnChoice *)call->state)->task));
+    snprintf(choice->name, sizeof choice->name, "oneDNN, product (%s)", choice_impl(call->state));
 }
 
 const OpKernel cpu_dense = {

@@ -4,6 +4,7 @@
  * per image from in[1], IMAGE_RECORD words each; without it the crop is the center. Offsets are clipped to the canvas. A
  * rectangle to erase becomes 0 after normalizing. Another picture, with its own record, may be mixed in after that. */
 #include "kernels/cpu/vector.h"
+#include "kernels/image_record.h"
 
 enum { IMAGE_CHANNELS = 4 };
 
@@ -54,15 +55,15 @@ static const int32_t *record_of(const ImageOp *op, int64_t n)
 static ImageRow row_of(const ImageOp *op, int64_t n, int64_t y)
 {
     Shape in = op->pixels->shape, out = op->y->shape;
-    int64_t room_h = in.h - out.h, room_w = in.w - out.w, pitch = op->pixels->pitch;
-    const int32_t *record = record_of(op, n), center[IMAGE_RECORD] = {(int32_t)(room_h / 2), (int32_t)(room_w / 2)};
-    const int32_t *a = record ? record : center;
-    int64_t line = (n * in.h + clipped(a[IMAGE_OY], room_h) + y) * in.w;
-    int64_t start = clipped(a[IMAGE_OX], room_w) + (a[IMAGE_FLIP] ? out.w - 1 : 0);
-    ImageRow row = {element_at(op->pixels, (line + start) * pitch), a[IMAGE_FLIP] ? -pitch : pitch, 0, 0};
-    if (a[IMAGE_ERASE_W] <= 0 || y < a[IMAGE_ERASE_Y] || y >= (int64_t)a[IMAGE_ERASE_Y] + a[IMAGE_ERASE_H]) return row;
-    row.erased = clipped(a[IMAGE_ERASE_X], out.w);
-    row.erased_end = clipped((int64_t)a[IMAGE_ERASE_X] + a[IMAGE_ERASE_W], out.w);
+    int64_t pitch = op->pixels->pitch;
+    const int32_t *record = record_of(op, n);
+    ImageCrop crop = image_crop(record, in.h - out.h, in.w - out.w);
+    ImageRectangle erased = image_erased(record);
+    int64_t start = ((n * in.h + crop.y + y) * in.w + crop.x + (crop.flip ? out.w - 1 : 0)) * pitch;
+    ImageRow row = {element_at(op->pixels, start), crop.flip ? -pitch : pitch, 0, 0};
+    if (erased.w <= 0 || !image_within((int32_t)y, erased.y, erased.h)) return row;
+    row.erased = clipped(erased.x, out.w);
+    row.erased_end = clipped((int64_t)erased.x + erased.w, out.w);
     return row;
 }
 
@@ -100,7 +101,7 @@ static void mixed_row(const ImageOp *op, const ImageRow *row, const ImageMix *mi
         for (int32_t c = 0; c < y->shape.c; c++) {
             float own = pixel_value(op->table, row, gray, x, c),
                   other = pixel_value(op->table, &mix->partner, gray, x, c);
-            store(y->dtype, y->data, at + x * y->pitch + c, (1 - share) * own + share * other);
+            store(y->dtype, y->data, at + x * y->pitch + c, image_mixed(own, other, share));
         }
     }
 }
@@ -115,10 +116,11 @@ static void image_chunk(void *context, int64_t first, int64_t end)
         int64_t n = at / out.h, h = at % out.h, place = at * out.w * op->y->pitch;
         ImageRow row = row_of(op, n, h);
         const int32_t *a = record_of(op, n);
-        if (a && a[IMAGE_PARTNER] > 0 && a[IMAGE_PARTNER] <= in.n) {
-            bool cut = h >= a[IMAGE_CUT_Y] && h < (int64_t)a[IMAGE_CUT_Y] + a[IMAGE_CUT_H];
-            ImageMix mix = {row_of(op, a[IMAGE_PARTNER] - 1, h), (float)a[IMAGE_SHARE] / IMAGE_SHARE_ONE,
-                            a[IMAGE_CUT_X], cut ? (int64_t)a[IMAGE_CUT_X] + a[IMAGE_CUT_W] : 0};
+        int32_t partner = image_partner(a, in.n);
+        if (partner >= 0) {
+            ImageRectangle cut = image_cut(a);
+            bool cuts = image_within((int32_t)h, cut.y, cut.h);
+            ImageMix mix = {row_of(op, partner, h), image_share(a), cut.x, cuts ? (int64_t)cut.x + cut.w : 0};
             mixed_row(op, &row, &mix, gray, place);
             continue;
         }

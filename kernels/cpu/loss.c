@@ -5,10 +5,7 @@ int32_t classes_before(Dtype dtype, const void *z, int64_t classes, int32_t labe
 {
     float mine = load(dtype, z, label);
     int32_t before = 0;
-    for (int64_t k = 0; k < classes; k++) {
-        float value = load(dtype, z, k);
-        before += value > mine || (value == mine && k < label);
-    }
+    for (int64_t k = 0; k < classes; k++) before += class_is_before(load(dtype, z, k), (int32_t)k, mine, label);
     return before;
 }
 

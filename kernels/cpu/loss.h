@@ -2,8 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/vector.h"
-
-enum { TOP_K = 5 };
+#include "kernels/loss_rules.h"
 
 typedef struct LossSample {
     double loss; /* NaN: the sample is not correct either */

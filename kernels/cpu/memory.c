@@ -1,8 +1,8 @@
 /* Memory that this process may still allocate: the system's available memory, within the limits of the control group and
  * of the address space. */
+#include "kernels/base/limits.h"
+#include "kernels/base/open.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/limits.h"
-#include "kernels/open.h"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -13,6 +13,7 @@ typedef enum OnednnKind { ONEDNN_CONV = 0, ONEDNN_CONV_DX, ONEDNN_CONV_DW, ONEDN
 
 /* The role of an operand in the primitive. For ONEDNN_MATMUL: y = x w (+ bias), all of rank 2. */
 typedef enum OnednnRole { ONEDNN_X = 0, ONEDNN_W, ONEDNN_Y, ONEDNN_BIAS, ONEDNN_ROLES } OnednnRole;
+OnednnRole onednn_out(OnednnKind kind); /* the role of the output */
 
 typedef enum OnednnFit {
     ONEDNN_AS_HELD = 0, /* the primitive works on the caller's strides; a copy in another dtype has no gaps */
@@ -55,3 +56,16 @@ void onednn_renew(OnednnTask *task);
 
 /* `workspace`: aligned to 64 bytes, uninitialized. A task runs on one thread at a time. */
 NODISCARD Status onednn_run(OnednnTask *task, void *const data[ONEDNN_ROLES], void *workspace);
+
+/* ---- trials, for problems that some version of oneDNN is known to compute wrongly
+ *
+ * Known: oneDNN 3.7.2 (Debian 13), brg_matmul with AVX-512, treats a vector operand of a matrix product as packed,
+ * whatever its stride. If there is one output and the result is a slice of a wider tensor, it writes beside the
+ * elements and leaves them unchanged; a strided vector factor is read from the wrong addresses. */
+
+/* Whether some version of oneDNN computes this kind of problem wrongly. */
+bool onednn_is_suspect(const OnednnSpec *spec);
+
+/* Runs a small task of that kind (at most 48 in each dimension, the same strides and dtypes) on known values. *right
+ * is set if the result is right and no memory beside its elements was written. */
+NODISCARD Status onednn_probe(Onednn *onednn, const OnednnSpec *spec, bool *right);

@@ -252,8 +252,9 @@ CPU_CLONES static void optimizer_running(float *running, const float *batch, con
 {
     VECTOR_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float value = correct ? batch[i] * correct[i] : batch[i];
-        running[i] += weight * (value - running[i]);
+        float factor = correct ? correct[i] : 1;
+        float after = running[i] + weight * (batch[i] * factor - running[i]);
+        running[i] = factor == 0 ? running[i] : after;
     }
 }
 

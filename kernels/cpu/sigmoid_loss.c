@@ -38,9 +38,9 @@ static LossSample sigmoid_sample(const Sigmoid *op, const void *x, int32_t label
     LossSample found = {0};
     for (int64_t k = 0; k < classes; k++) {
         float value = load(dtype, x, k), e = expf(-fabsf(value)), t = target[k];
-        float mass = op->weights ? 1 + (op->weights[k] - 1) * t : 1;
-        if (prob) prob[k] = (value >= 0 ? 1 : e) / (1 + e);
-        found.loss += (double)((1 - t) * value + mass * (fmaxf(-value, 0) + log1pf(e)));
+        float mass = op->weights ? sigmoid_mass(op->weights[k], t) : 1;
+        if (prob) prob[k] = sigmoid_probability(value, e);
+        found.loss += (double)sigmoid_term(value, e, t, mass);
     }
     found.loss /= (double)classes;
     if (label == LABEL_NONE) return (LossSample){0};
@@ -92,8 +92,7 @@ static void sigmoid_grad_chunk(void *context, int64_t first, int64_t end)
         void *out = element_at(op->dlogits, i * op->dlogits->pitch);
         bool counts = op->labels[i] != LABEL_NONE;
         for (int32_t k = 0; k < op->prob->shape.c; k++) {
-            float weight = op->weights ? op->weights[k] : 1, t = target[k];
-            float slope = prob[k] * (1 + (weight - 1) * t) - weight * t;
+            float slope = sigmoid_slope(prob[k], target[k], op->weights ? op->weights[k] : 1);
             store(op->dlogits->dtype, out, k, counts ? slope * op->dloss : 0);
         }
     }

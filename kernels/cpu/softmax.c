@@ -54,13 +54,13 @@ static LossSample softmax_sample(Dtype dtype, const void *z, int64_t classes, in
                                  const float *target, float *prob)
 {
     float top = largest(dtype, z, classes);
-    double exps, centered, s = (double)smoothing;
+    double exps, centered;
     softmax_sums(dtype, z, classes, top, prob, &exps, &centered);
     for (int64_t k = 0; prob && k < classes; k++) prob[k] = (float)((double)prob[k] / exps);
     if (label == LABEL_NONE) return (LossSample){0};
     if (label < 0 || label >= classes || exps != exps) return (LossSample){.loss = (double)NAN};
     double log_sum = log(exps), mine = (double)load(dtype, z, label) - (double)top;
-    double loss = (1 - s) * (log_sum - mine) + (s > 0 ? s * (log_sum - centered / (double)classes) : 0);
+    double loss = softmax_loss(log_sum, centered, (int32_t)classes, mine, (double)smoothing);
     if (target) loss = target_loss(dtype, z, classes, (double)top, log_sum, target);
     int32_t before = classes_before(dtype, z, classes, label);
     return (LossSample){loss, {before < 1, before < TOP_K}};

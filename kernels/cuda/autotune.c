@@ -2,10 +2,10 @@
  * Results are compared in pieces spread over the whole, as f32. */
 #include "kernels/cuda/autotune.h"
 
+#include "kernels/base/progress.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_library.h"
 #include "kernels/cuda/kernels.h"
-#include "kernels/progress.h"
 
 enum { ROUNDS = 3, SLOW = 3, PIECES = 64, PIECE = 1024, SAMPLE = PIECES * PIECE };
 static const double FAR = 0.02; /* relative; rounding to bf16 is 0.002 */

@@ -5,7 +5,7 @@
  * A lack of memory is ERR_MEMORY, everything else ERR_DEVICE. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <cuda_runtime_api.h>
 

@@ -8,7 +8,7 @@
  * channel and part. */
 #pragma once
 
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/block.cuh"
 
 enum {
     COLUMN_BLOCKS = 396, /* three for each multiprocessor of the largest GPUs */
@@ -73,19 +73,6 @@ template <int V> DEVICE void columns_block(const Columns &plan, const float *fir
         for (uint32_t y = 0; y < down; y++) sum += (double)sums[lane * (BLOCK + COLUMN_PAD) + y * across + x];
         if (channel < plan.c) plan.partial[((int64_t)blockIdx.x * 2 + half) * plan.c + channel] = (float)sum;
     }
-}
-
-/* True in every thread of the last block of this chunk. */
-DEVICE bool columns_last(const Columns &plan)
-{
-    SHARED_ARRAY(bool, last, 1);
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0 && threadIdx.y == 0)
-        last[0] = atomicInc(&plan.counter[blockIdx.y], gridDim.x - 1) == gridDim.x - 1;
-    __syncthreads();
-    __threadfence();
-    return last[0];
 }
 
 /* Parts `part`, `part` + step, ... of one channel; those behind the last count nothing. */
@@ -170,7 +157,7 @@ __global__ void __launch_bounds__(BLOCK, Body::PER_SM)
             if (pixel + s * stride < plan.rows.pixels) loads[s].add(own, first, second);
     }
     columns_block<V>(plan, first, second);
-    if (columns_last(plan)) columns_finish<V>(plan, body);
+    if (block_is_last(&plan.counter[blockIdx.y], gridDim.x)) columns_finish<V>(plan, body);
 }
 
 template <typename T, int V, typename Body>

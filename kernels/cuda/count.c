@@ -5,15 +5,14 @@
  * libtowers looks itself: its child is one of those in which CUDA does not work. */
 #include "kernels/cuda/cuda.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/timeouts.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { SEARCH_SECONDS = 180 }; /* without persistence mode the driver initializes each GPU first: seconds each */
 
 typedef struct Answer {
     Status status;
@@ -95,7 +94,7 @@ static Status answer_read(int from, pid_t child, Answer *answer)
 {
     size_t got = 0;
     int ending = 0;
-    int64_t end = clock_ns() + SEARCH_SECONDS * (int64_t)1000000000;
+    int64_t end = clock_ns() + DEVICE_SEARCH_SECONDS * (int64_t)1000000000;
     struct pollfd pipe = {.fd = from, .events = POLLIN};
     while (got < sizeof *answer) {
         int64_t left = (end - clock_ns()) / 1000000;
@@ -105,7 +104,7 @@ static Status answer_read(int from, pid_t child, Answer *answer)
             return FAIL(ERR_DEVICE,
                         "the search for CUDA devices did not end within %d s: the driver does not answer; see "
                         "nvidia-smi and dmesg, or use --device cpu",
-                        SEARCH_SECONDS);
+                        DEVICE_SEARCH_SECONDS);
         }
         ssize_t n = ready < 0 ? -1 : read(from, (char *)answer + got, sizeof *answer - got);
         if (n < 0 && errno == EINTR) continue;

@@ -1,7 +1,7 @@
 /* cuBLASLt's matrices are column-major: our row-major [rows][ins] is its ins x rows matrix, so every product is
  * computed as its transpose, with the operands in the order (weights, activations). */
 #include "kernels/cuda/cublas.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 #include <cublasLt.h>
 

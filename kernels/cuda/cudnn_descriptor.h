@@ -4,11 +4,10 @@
 
 #include <cudnn.h>
 
-#include "kernels/cuda/cudnn_graph.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/check.h"
 
 typedef cudnnBackendDescriptor_t Descriptor;
-
-/* ---- descriptors */
 
 static inline Status descriptor_create(cudnnBackendDescriptorType_t type, Descriptor *made)
 {
@@ -54,11 +53,9 @@ enum { CUDNN_OPERANDS = 3 /* x, w, y: the tensors 1, 2, 3 of a graph */ };
 #define CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION (cudnnBackendAttributeName_t)0
 #endif
 
+/* What graphs and plans need of the library (cudnn_library.h). */
 struct CudnnLibrary {
     cudnnHandle_t handle;  /* NULL: plans only */
     Descriptor device;     /* NULL: the device of the handle */
     PlanRefusals *refused; /* borrowed, or NULL */
 };
-
-/* The graph as cuDNN takes it, and its library, which is set after a failure, too; both are borrowed. */
-NODISCARD Status cudnn_graph_finish(CudnnGraph *g, CudnnLibrary **library, Descriptor *finished);

@@ -98,7 +98,7 @@ Status cudnn_graph_create(CudnnLibrary *library, const CudnnSpec *spec, CudnnGra
     return OK;
 }
 
-Status cudnn_graph_finish(CudnnGraph *g, CudnnLibrary **library, Descriptor *finished)
+Status cudnn_graph_finish(CudnnGraph *g, CudnnLibrary **library, void **finished)
 {
     *library = g->library;
     if (g->status != OK) return FAIL(g->status, "%s", g->message);

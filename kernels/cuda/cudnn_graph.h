@@ -18,3 +18,7 @@ typedef struct CudnnSpec {
 /* What cuDNN refuses of the graph is kept: cudnn_plans returns it. */
 NODISCARD Status cudnn_graph_create(CudnnLibrary *library, const CudnnSpec *spec, CudnnGraph **made);
 void cudnn_graph_destroy(CudnnGraph *graph); /* NULL is fine; plans live on */
+
+/* The graph as cuDNN takes it (a Descriptor), and its library, which is set after a failure, too; both are borrowed. For
+ * cudnn_plan.c. */
+NODISCARD Status cudnn_graph_finish(CudnnGraph *graph, CudnnLibrary **library, void **finished);

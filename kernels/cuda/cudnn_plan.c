@@ -1,8 +1,8 @@
 /* Plans of cuDNN; see cudnn_plan.h. */
 #include "kernels/cuda/cudnn_plan.h"
+#include "kernels/base/progress.h"
+#include "kernels/base/text.h"
 #include "kernels/cuda/cudnn_descriptor.h"
-#include "kernels/progress.h"
-#include "kernels/text.h"
 
 struct CudnnPlan {
     CudnnLibrary *library; /* borrowed */

@@ -4,6 +4,7 @@
  * scale = 1 / (255 std) and shift = -mean / std. A gray image is repeated over the channels of y. Another picture, with
  * its own record, may be mixed in after that. */
 #include "kernels/cuda/map.cuh"
+#include "kernels/image_record.h"
 
 enum { IMAGE_CHANNELS = 4 };
 
@@ -22,38 +23,25 @@ struct ImageOperands {
     float scale[IMAGE_CHANNELS], shift[IMAGE_CHANNELS];
 };
 
-DEVICE int32_t image_offset(int32_t at, int32_t room)
+DEVICE const int32_t *image_record(const ImageOperands &o, uint32_t n)
 {
-    return at < 0 ? 0 : at > room ? room : at;
+    return o.augment ? o.augment + n * IMAGE_RECORD : NULL;
 }
 
 /* The first byte of the canvas's pixel for pixel (n, i, j) of y. */
 DEVICE const uint8_t *image_pixel(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j)
 {
-    int32_t oy = o.room_h / 2, ox = o.room_w / 2, column = (int32_t)j;
-    if (o.augment) {
-        const int32_t *record = o.augment + n * IMAGE_RECORD;
-        oy = image_offset(record[IMAGE_OY], o.room_h);
-        ox = image_offset(record[IMAGE_OX], o.room_w);
-        if (record[IMAGE_FLIP]) column = o.in_w - o.room_w - 1 - column;
-    }
-    return o.pixels + (((int64_t)n * o.in_h + oy + i) * o.in_w + ox + column) * o.pitch;
-}
-
-/* Does its record erase pixel (n, i, j) of y? */
-DEVICE bool image_erased(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j)
-{
-    if (!o.augment) return false;
-    const int32_t *record = o.augment + n * IMAGE_RECORD;
-    int32_t y = (int32_t)i - record[IMAGE_ERASE_Y], x = (int32_t)j - record[IMAGE_ERASE_X];
-    return y >= 0 && y < record[IMAGE_ERASE_H] && x >= 0 && x < record[IMAGE_ERASE_W];
+    ImageCrop crop = image_crop(image_record(o, n), o.room_h, o.room_w);
+    int32_t column = crop.flip ? o.in_w - o.room_w - 1 - (int32_t)j : (int32_t)j;
+    return o.pixels + (((int64_t)n * o.in_h + crop.y + i) * o.in_w + crop.x + column) * o.pitch;
 }
 
 /* The channels of pixel (i, j) of picture n alone. */
 DEVICE void image_values(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j, float *value)
 {
     const uint8_t *pixel = image_pixel(o, n, i, j);
-    bool erased = image_erased(o, n, i, j);
+    ImageRectangle rectangle = image_erased(image_record(o, n));
+    bool erased = rectangle_has(&rectangle, (int32_t)i, (int32_t)j);
     UNROLL
     for (int c = 0; c < IMAGE_CHANNELS; c++)
         if (c < o.channels) value[c] = erased ? 0 : __fmaf_rn((float)pixel[c * o.step], o.scale[c], o.shift[c]);
@@ -62,16 +50,15 @@ DEVICE void image_values(const ImageOperands &o, uint32_t n, uint32_t i, uint32_
 /* Mix the partner of picture n into the values of its pixel (i, j). */
 DEVICE void image_mix(const ImageOperands &o, uint32_t n, uint32_t i, uint32_t j, float *value)
 {
-    if (!o.augment) return;
-    const int32_t *record = o.augment + n * IMAGE_RECORD;
-    int32_t partner = record[IMAGE_PARTNER], y = (int32_t)i - record[IMAGE_CUT_Y], x = (int32_t)j - record[IMAGE_CUT_X];
-    if (partner <= 0 || partner > o.pictures) return;
-    bool cut = y >= 0 && y < record[IMAGE_CUT_H] && x >= 0 && x < record[IMAGE_CUT_W];
-    float share = cut ? 1.0f : (float)record[IMAGE_SHARE] / IMAGE_SHARE_ONE, other[IMAGE_CHANNELS];
-    image_values(o, (uint32_t)partner - 1, i, j, other);
+    const int32_t *record = image_record(o, n);
+    int32_t partner = image_partner(record, o.pictures);
+    if (partner < 0) return;
+    ImageRectangle cut = image_cut(record);
+    float share = rectangle_has(&cut, (int32_t)i, (int32_t)j) ? 1.0f : image_share(record), other[IMAGE_CHANNELS];
+    image_values(o, (uint32_t)partner, i, j, other);
     UNROLL
     for (int c = 0; c < IMAGE_CHANNELS; c++)
-        if (c < o.channels) value[c] = (1 - share) * value[c] + share * other[c];
+        if (c < o.channels) value[c] = image_mixed(value[c], other[c], share);
 }
 
 /* V >= 4: all channels of a pixel in one piece of V elements. V == 1: one after another. */

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/status.h" /* C++ wants math.h outside of the braces below */
+#include "kernels/base/status.h" /* C++ wants math.h outside of the braces below */
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,9 +2,9 @@
  * order. */
 #pragma once
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/map.cuh"
-
-enum { TOP_K = 5, WARPS = BLOCK / WARP };
+#include "kernels/loss_rules.h"
 
 struct Sample {
     double loss;
@@ -21,34 +21,6 @@ struct LossOutputs {
 static inline LossOutputs loss_outputs(const OpCall *call)
 {
     return {(float *)call->out[0].data, (float *)call->out[2].data, (Sample *)call->workspace, (unsigned *)call->state};
-}
-
-/* One sum (or, first, maximum) over the block for all its threads. `space` has WARPS elements. */
-DEVICE double block_sum(double value, double *space)
-{
-    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, k);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
-    __syncthreads();
-    value = 0;
-    for (uint32_t k = 0; k < blockDim.x / WARP; k++) value += space[k];
-    return value;
-}
-
-/* NaN wins. */
-DEVICE float larger_of(float a, float b)
-{
-    return b > a || b != b ? b : a;
-}
-
-DEVICE float block_largest(float value, float *space)
-{
-    for (int k = WARP / 2; k > 0; k /= 2) value = larger_of(value, __shfl_xor_sync(0xFFFFFFFFu, value, k));
-    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
-    __syncthreads();
-    value = space[0];
-    for (uint32_t k = 1; k < blockDim.x / WARP; k++) value = larger_of(value, space[k]);
-    return value;
 }
 
 DEVICE float logit(const Tensor &logits, int64_t row, int32_t k)
@@ -80,13 +52,6 @@ DEVICE void loss_total(const LossOutputs &o, int32_t n)
 /* Stores the sample of this block; the last block adds all. */
 DEVICE void loss_finish(const LossOutputs &o, const Sample &sample)
 {
-    SHARED_ARRAY(bool, last, 1);
-    if (threadIdx.x == 0) {
-        o.samples[blockIdx.x] = sample;
-        __threadfence();
-        last[0] = atomicInc(o.counter, gridDim.x - 1) == gridDim.x - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (last[0]) loss_total(o, (int32_t)gridDim.x);
+    if (threadIdx.x == 0) o.samples[blockIdx.x] = sample;
+    if (block_is_last(o.counter, gridDim.x)) loss_total(o, (int32_t)gridDim.x);
 }

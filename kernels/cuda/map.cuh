@@ -92,3 +92,30 @@ static cudaError_t map_run(const Body &body, const Tensor *in, const Tensor &out
     BY_FORMAT(out.dtype, wide, map_launch, o, body, rows, width, stream);
     return LAUNCH_ERROR();
 }
+
+/* ---- copies, for which the elements' type does not matter: in the largest pieces that lengths, pitches and addresses allow */
+
+/* launch<Piece>(...) with pieces of 16, 8, 4, 2 or 1 bytes. `all`: the bits of all of these, by `|`. */
+#define BY_PIECE(all, launch, ...)                                                                                     \
+    do {                                                                                                               \
+        if ((all) % 16 == 0)                                                                                           \
+            launch<uint4>(__VA_ARGS__);                                                                                \
+        else if ((all) % 8 == 0)                                                                                       \
+            launch<uint2>(__VA_ARGS__);                                                                                \
+        else if ((all) % 4 == 0)                                                                                       \
+            launch<uint32_t>(__VA_ARGS__);                                                                             \
+        else if ((all) % 2 == 0)                                                                                       \
+            launch<uint16_t>(__VA_ARGS__);                                                                             \
+        else                                                                                                           \
+            launch<uint8_t>(__VA_ARGS__);                                                                              \
+    } while (0)
+
+static inline uint64_t address_bits(const void *address)
+{
+    return (uint64_t)(uintptr_t)address;
+}
+
+static inline int64_t dtype_size(Dtype dtype)
+{
+    return dtype == DTYPE_F32 || dtype == DTYPE_I32 ? 4 : dtype == DTYPE_U8 ? 1 : 2;
+}

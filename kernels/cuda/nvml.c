@@ -4,8 +4,8 @@
  * with NVML_LOST. */
 #include "kernels/cuda/nvml.h"
 
-#include "kernels/clock.h"
-#include "kernels/text.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/text.h"
 
 #include <dlfcn.h>
 #include <limits.h>

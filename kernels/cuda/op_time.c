@@ -2,10 +2,10 @@
  *
  * The op is prepared, launched on random operands with cold caches, and its time kept beside the plans. A deterministic
  * device measures nothing, so that all its runs take the same graph. */
+#include "kernels/base/text.h"
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/plan_cache.h"
-#include "kernels/text.h"
 
 enum { OPERANDS = OP_MAX_IN + OP_MAX_OUT, TEXT_BYTES = 700 };
 

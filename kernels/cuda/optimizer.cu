@@ -7,7 +7,7 @@
  * (24 for its moments and norms, 16 for the update) take two launches: a block for each TRUST_CHUNK elements of a segment,
  * at most TRUST_PARTS, sums up squares, and the last of them to end adds the parts in an order that depends on the count
  * alone. */
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/block.cuh"
 #include "kernels/optimizer_rules.h"
 
 enum { UPDATE_SEGMENTS = 128, UPDATE_STEPS = 2, UPDATE_LANES = 4, UPDATE_CHUNK = BLOCK * UPDATE_LANES * UPDATE_STEPS };
@@ -188,7 +188,7 @@ template <int KIND> BOUNDED update_kernel(const __grid_constant__ Update u)
 
 /* ---- the trust ratios of layer-wise optimizers */
 
-enum { SQUARE_WARPS = BLOCK / WARP, TRUST_CHUNK = BLOCK * 32 };
+enum { TRUST_CHUNK = BLOCK * 32 };
 
 /* The blocks of a segment. */
 constexpr uint32_t trust_parts(uint32_t count)
@@ -197,26 +197,12 @@ constexpr uint32_t trust_parts(uint32_t count)
     return parts < 1 ? 1 : parts > most ? most : parts;
 }
 
-/* The sum over the threads of a block, for its first thread. */
-DEVICE double squares_block_sum(double value, double *space)
-{
-    for (int k = WARP / 2; k > 0; k /= 2) value += __shfl_down_sync(0xFFFFFFFFu, value, k);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0) space[threadIdx.x / WARP] = value;
-    __syncthreads();
-    if (threadIdx.x != 0) return 0;
-    value = 0;
-    for (int k = 0; k < SQUARE_WARPS; k++) value += space[k];
-    return value;
-}
-
 static_assert((int)TRUST_PARTS == (int)BLOCK, "a thread for each part");
 
 /* In `u` the number of a segment's first block is that of this kernel. */
 template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
 {
-    SHARED_ARRAY(double, space, SQUARE_WARPS);
-    SHARED_ARRAY(bool, last, 1);
+    SHARED_ARRAY(double, space, WARPS);
     if (u.scalars->commit == 0.0f) return;
     uint32_t number = (uint32_t)segment_find(u.segment, u.segments, blockIdx.x);
     const UpdateSegment &segment = u.segment[number];
@@ -236,20 +222,16 @@ template <int KIND> BOUNDED trust_kernel(const __grid_constant__ Update u)
         params += (double)p * (double)p;
         others += (double)d * (double)d;
     }
-    params = squares_block_sum(params, space);
-    others = squares_block_sum(others, space);
+    params = block_sum(params, space);
+    others = block_sum(others, space);
     if (threadIdx.x == 0) {
         trust.part[part][0] = params;
         trust.part[part][1] = others;
-        __threadfence();
-        last[0] = atomicInc(&trust.arrived, parts - 1) == parts - 1;
-        __threadfence();
     }
-    __syncthreads();
-    if (!last[0]) return;
+    if (!block_is_last(&trust.arrived, parts)) return;
     bool holds = threadIdx.x < parts;
-    params = squares_block_sum(holds ? __ldcg(&trust.part[threadIdx.x][0]) : 0, space);
-    others = squares_block_sum(holds ? __ldcg(&trust.part[threadIdx.x][1]) : 0, space);
+    params = block_sum(holds ? __ldcg(&trust.part[threadIdx.x][0]) : 0, space);
+    others = block_sum(holds ? __ldcg(&trust.part[threadIdx.x][1]) : 0, space);
     if (threadIdx.x != 0) return;
     trust.ratio = 1.0f;
     if (adapts && params != 0 && others != 0) trust.ratio = (float)update_ratio<KIND>(r, sqrt(params), sqrt(others));
@@ -344,20 +326,13 @@ DEVICE double squares(float4 v)
 /* *total = before + the sum over all threads of the grid; the last block writes it. */
 DEVICE void squares_total(double sum, SquareScratch *scratch, double before, double *total)
 {
-    SHARED_ARRAY(double, space, SQUARE_WARPS);
-    SHARED_ARRAY(bool, last, 1);
-    sum = squares_block_sum(sum, space);
-    if (threadIdx.x == 0) {
-        scratch->partial[blockIdx.x] = sum;
-        __threadfence();
-        last[0] = atomicInc(&scratch->counter, gridDim.x - 1) == gridDim.x - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (!last[0]) return;
+    SHARED_ARRAY(double, space, WARPS);
+    sum = block_sum(sum, space);
+    if (threadIdx.x == 0) scratch->partial[blockIdx.x] = sum;
+    if (!block_is_last(&scratch->counter, gridDim.x)) return;
     sum = 0;
     for (uint32_t i = threadIdx.x; i < gridDim.x; i += BLOCK) sum += __ldcg(&scratch->partial[i]);
-    sum = squares_block_sum(sum, space);
+    sum = block_sum(sum, space);
     if (threadIdx.x == 0) *total = before + sum;
 }
 
@@ -452,8 +427,8 @@ BOUNDED average_kernel(float *running, const float *batch, const float *correct,
 {
     uint32_t i = blockIdx.x * BLOCK + threadIdx.x;
     if (i >= count || *commit == 0.0f) return;
-    float value = correct ? batch[i] * correct[i] : batch[i];
-    running[i] += (1.0f - *decay) * (value - running[i]);
+    float factor = correct ? correct[i] : 1.0f;
+    if (factor != 0.0f) running[i] += (1.0f - *decay) * (batch[i] * factor - running[i]);
 }
 
 cudaError_t kernel_average(float *running, const float *batch, const float *correct, const float *decay, size_t count,

@@ -1,6 +1,4 @@
-/* Pad and crop: each piece of y is a copy of one of x, or zeros. The elements' type does not matter: the channels of a
- * pixel are copied in the largest pieces (16, 8, 4 or 2 bytes) that their number, pitches and addresses allow. One
- * read, one write. */
+/* Pad and crop: each piece of the channels of a pixel of y is a copy of one of x, or zeros. One read, one write. */
 #include "kernels/cuda/map.cuh"
 
 struct PadPixels {
@@ -38,7 +36,7 @@ cudaError_t kernel_pad(const OpCall *call, cudaStream_t stream)
 {
     PadPixels o;
     const Tensor &x = call->in[0], &y = call->out[0];
-    int64_t size = y.dtype == DTYPE_F32 ? 4 : 2, bytes = y.shape.c * size;
+    int64_t size = dtype_size(y.dtype), bytes = y.shape.c * size;
     o.from = (const char *)x.data;
     o.to = (char *)y.data;
     o.from_bytes = x.pitch * size;
@@ -46,15 +44,8 @@ cudaError_t kernel_pad(const OpCall *call, cudaStream_t stream)
     o.x = x.shape;
     o.top = call->attr.pad.top;
     o.left = call->attr.pad.left;
-    uint64_t all = (uint64_t)(uintptr_t)o.from | (uint64_t)(uintptr_t)o.to | (uint64_t)bytes | (uint64_t)o.from_bytes |
-                   (uint64_t)o.to_bytes;
-    if (all % 16 == 0)
-        pad_launch<uint4>(o, y, bytes, stream);
-    else if (all % 8 == 0)
-        pad_launch<uint2>(o, y, bytes, stream);
-    else if (all % 4 == 0)
-        pad_launch<uint32_t>(o, y, bytes, stream);
-    else
-        pad_launch<uint16_t>(o, y, bytes, stream);
+    uint64_t all =
+        address_bits(o.from) | address_bits(o.to) | (uint64_t)bytes | (uint64_t)o.from_bytes | (uint64_t)o.to_bytes;
+    BY_PIECE(all, pad_launch, o, y, bytes, stream);
     return LAUNCH_ERROR();
 }

@@ -1,9 +1,9 @@
 /* The cache of plans as lines of text; see plan_cache.h. Lines are appended to the file whole, so that processes may share
  * it. */
 #include "kernels/cuda/plan_cache.h"
-#include "kernels/array.h"
-#include "kernels/open.h"
-#include "kernels/text.h"
+#include "kernels/base/array.h"
+#include "kernels/base/draft.h"
+#include "kernels/base/open.h"
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn_library.h"

@@ -10,7 +10,7 @@
  * them as plans.txt. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 typedef struct PlanCache PlanCache;
 

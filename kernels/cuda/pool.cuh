@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/map.cuh"
+#include "kernels/pool_axis.h"
 
 /* Pixels of a window's row that are loaded before the first is used: one load at a time would leave memory idle. Those
  * beyond the row are the last one again, and are not used. */
@@ -254,14 +255,6 @@ BOUNDED max_pool_strip_kernel(const __grid_constant__ PoolOperands o, const __gr
     }
 }
 
-/* The windows along one axis that cover `at`: first, and one past the last. */
-DEVICE void pool_cover(int32_t at, int32_t k, int32_t stride, int32_t pad, int32_t out, int32_t *first, int32_t *end)
-{
-    int32_t reach = at + pad - k + 1;
-    *first = reach > 0 ? (reach + stride - 1) / stride : 0;
-    *end = min((at + pad) / stride + 1, out);
-}
-
 /* The sum of dy over the windows whose maximum is pixel (y, x), of V channels. COVER windows of a row are loaded at
  * once. With RELU, only of those whose y is positive, if there is a relu_y. */
 template <typename T, int V, int COVER, bool RELU>
@@ -269,9 +262,11 @@ DEVICE void pool_gather(const PoolOperands &o, uint32_t n, int32_t y, int32_t x,
 {
     const Window &w = o.window;
     Shape s = o.in.shape;
+    PoolAxis down = pool_axis(&w, o.out.shape, s, true, false, false),
+             across = pool_axis(&w, o.out.shape, s, false, false, false);
     int32_t i0, i1, j0, j1;
-    pool_cover(y, w.kh, w.stride_h, w.pad_h, s.h, &i0, &i1);
-    pool_cover(x, w.kw, w.stride_w, w.pad_w, s.w, &j0, &j1);
+    axis_cover(&down, y, &i0, &i1);
+    axis_cover(&across, x, &j0, &j1);
     UNROLL
     for (int k = 0; k < V; k++) sum[k] = 0;
     UNROLL_BY(1)

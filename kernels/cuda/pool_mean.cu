@@ -3,55 +3,15 @@
  * A thread computes V channels of one pixel of the output, of three where windows are 3x3 with stride 1. The gradient
  * gathers: each pixel of dx is computed from the windows that cover it, so the order of the sum is fixed and dx is written
  * once. Windows overlap, so neighbors read the same lines from the cache; memory sees each operand about once: x and y
- * forward, dy and dx (acc) backward. With `adaptive`, output i of n averages the pixels that touch the i-th of n equal
- * parts of the side. */
+ * forward, dy and dx (acc) backward. */
 #include "kernels/cuda/pool.cuh"
 
 /* ---- mean: out[i, j] = p[i] q[j] sum of u[a] v[b] in[a, b] over the a and b that belong to i and j */
 
-/* One axis of a pooling: `x` pixels, `y` outputs. */
-struct PoolAxis {
-    int32_t x, y, k, stride, pad;
-    bool include_pad, adaptive;
-};
-
-DEVICE PoolAxis pool_axis(const PoolOperands &o, bool rows, bool backward)
+DEVICE PoolAxis mean_axis(const PoolOperands &o, bool down, bool backward)
 {
     Shape x = backward ? o.out.shape : o.in.shape, y = backward ? o.in.shape : o.out.shape;
-    const Window &w = o.window;
-    PoolAxis down = {x.h, y.h, w.kh, w.stride_h, w.pad_h, o.include_pad, o.adaptive};
-    PoolAxis across = {x.w, y.w, w.kw, w.stride_w, w.pad_w, o.include_pad, o.adaptive};
-    return rows ? down : across;
-}
-
-/* Part i of a side cut into `parts`: the elements of the side that it touches. Which part touches which pixel is a
- * symmetric relation, so this serves both directions. */
-DEVICE void part_touches(int32_t i, int32_t parts, int32_t side, int32_t *first, int32_t *end)
-{
-    *first = (int32_t)((int64_t)i * side / parts);
-    *end = (int32_t)(((int64_t)(i + 1) * side + parts - 1) / parts);
-}
-
-/* The pixels of output i, and its divisor. */
-DEVICE int32_t axis_window(const PoolAxis &a, int32_t i, int32_t *first, int32_t *end)
-{
-    if (a.adaptive) {
-        part_touches(i, a.y, a.x, first, end);
-        return *end - *first;
-    }
-    int32_t begin = i * a.stride - a.pad;
-    *first = max(begin, 0);
-    *end = min(begin + a.k, a.x);
-    return max(1, a.include_pad ? min(begin + a.k, a.x + a.pad) - begin : *end - *first);
-}
-
-/* The outputs that pixel i is part of. */
-DEVICE void axis_cover(const PoolAxis &a, int32_t i, int32_t *first, int32_t *end)
-{
-    if (a.adaptive)
-        part_touches(i, a.x, a.y, first, end);
-    else
-        pool_cover(i, a.k, a.stride, a.pad, a.y, first, end);
+    return pool_axis(&o.window, x, y, down, o.include_pad, o.adaptive);
 }
 
 template <typename T, int V> BOUNDED avg_pool_kernel(const __grid_constant__ PoolOperands o, const Rows rows)
@@ -59,8 +19,9 @@ template <typename T, int V> BOUNDED avg_pool_kernel(const __grid_constant__ Poo
     PoolPlace at;
     if (!pool_place(o, rows, V, &at)) return;
     int32_t i0, i1, j0, j1;
-    float share = (float)axis_window(pool_axis(o, true, false), (int32_t)at.i, &i0, &i1);
-    share *= (float)axis_window(pool_axis(o, false, false), (int32_t)at.j, &j0, &j1);
+    PoolAxis down = mean_axis(o, true, false), across = mean_axis(o, false, false);
+    float share = (float)axis_window(&down, (int32_t)at.i, &i0, &i1);
+    share *= (float)axis_window(&across, (int32_t)at.j, &j0, &j1);
     share = 1.0f / share;
     float sum[V], x[POOL_ROW][V];
     UNROLL
@@ -84,20 +45,20 @@ template <typename T, int V> BOUNDED avg_pool_dx_kernel(const __grid_constant__ 
 {
     PoolPlace at;
     if (!pool_place(o, rows, V, &at)) return;
-    PoolAxis down = pool_axis(o, true, true), across = pool_axis(o, false, true);
+    PoolAxis down = mean_axis(o, true, true), across = mean_axis(o, false, true);
     int32_t i0, i1, j0, j1, first, end;
-    axis_cover(down, (int32_t)at.i, &i0, &i1);
-    axis_cover(across, (int32_t)at.j, &j0, &j1);
+    axis_cover(&down, (int32_t)at.i, &i0, &i1);
+    axis_cover(&across, (int32_t)at.j, &j0, &j1);
     float sum[V], dy[POOL_ROW][V];
     UNROLL
     for (int k = 0; k < V; k++) sum[k] = 0;
     for (int32_t i = i0; i < i1; i++) {
-        float of_row = (float)axis_window(down, i, &first, &end);
+        float of_row = (float)axis_window(&down, i, &first, &end);
         for (int32_t j = j0; j < j1; j += POOL_ROW) {
             pool_row<T, V>(o, at, i, j, j1, dy);
             UNROLL
             for (int r = 0; r < POOL_ROW; r++) {
-                float share = __frcp_rn(of_row * (float)axis_window(across, min(j + r, j1 - 1), &first, &end));
+                float share = __frcp_rn(of_row * (float)axis_window(&across, min(j + r, j1 - 1), &first, &end));
                 bool is_new = j + r < j1;
                 UNROLL
                 for (int k = 0; k < V; k++) sum[k] = is_new ? __fmaf_rn(share, dy[r][k], sum[k]) : sum[k];
@@ -189,7 +150,7 @@ DEVICE bool axis_whole(const PoolAxis &a, int32_t first, int32_t last)
 template <typename T, int V>
 DEVICE void strip_mean(const MeanOperands &o, const MeanStrip<T, V> &strip, int32_t i, int32_t j, float (*sum)[V])
 {
-    PoolAxis down = pool_axis(o, true, false), across = pool_axis(o, false, false);
+    PoolAxis down = mean_axis(o, true, false), across = mean_axis(o, false, false);
     bool whole = axis_whole(down, i, i + MEAN_STRIP - 1) && axis_whole(across, j, j);
     strip.template add<false>(NULL, sum);
     UNROLL
@@ -204,7 +165,7 @@ DEVICE void strip_mean(const MeanOperands &o, const MeanStrip<T, V> &strip, int3
 template <typename T, int V>
 DEVICE void strip_gradient(const MeanOperands &o, const MeanStrip<T, V> &strip, float (*sum)[V])
 {
-    PoolAxis down = pool_axis(o, true, true), across = pool_axis(o, false, true);
+    PoolAxis down = mean_axis(o, true, true), across = mean_axis(o, false, true);
     int32_t i = strip.top, j = strip.left;
     float share[MEAN_ROWS][MEAN_SIDE];
     UNROLL

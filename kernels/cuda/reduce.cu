@@ -79,7 +79,7 @@ DEVICE int64_t fold_target(const Fold &o, uint32_t target, int64_t *first)
 
 BOUNDED sum_to_kernel(const __grid_constant__ Fold o)
 {
-    SHARED_ARRAY(double, sums, BLOCK / WARP);
+    SHARED_ARRAY(double, sums, WARPS);
     int64_t first, target = fold_target(o, blockIdx.x, &first);
     double sum = 0;
     for (uint32_t i = threadIdx.x; i < o.count; i += blockDim.x) {
@@ -89,13 +89,8 @@ BOUNDED sum_to_kernel(const __grid_constant__ Fold o)
         Lanes<Any, 1>::load(o.x, first + (((int64_t)n * o.x.shape.h + h) * o.x.shape.w + w) * o.x.pitch + c, &x);
         sum += (double)x;
     }
-    for (int k = WARP / 2; k > 0; k /= 2) sum += __shfl_down_sync(0xFFFFFFFFu, sum, k);
-    if (threadIdx.x % WARP == 0) sums[threadIdx.x / WARP] = sum;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (uint32_t k = 1; k < blockDim.x / WARP; k++) sum += sums[k];
-    float total = (float)sum;
-    Lanes<Any, 1>::store(o.y, target, &total);
+    float total = (float)block_sum(sum, sums);
+    if (threadIdx.x == 0) Lanes<Any, 1>::store(o.y, target, &total);
 }
 
 static int32_t folded(int32_t small, int32_t big)

@@ -15,9 +15,9 @@ DEVICE double sigmoid_terms(const Sigmoid &o, int64_t row, const float *target, 
     double loss = 0;
     for (int32_t k = (int32_t)threadIdx.x; k < o.logits.shape.c; k += (int32_t)blockDim.x) {
         float x = logit(o.logits, row, k), e = expf(-fabsf(x)), t = target[k];
-        float mass = o.weights ? 1 + (o.weights[k] - 1) * t : 1;
-        if (o.prob.data) ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] = (x >= 0 ? 1.0f : e) / (1 + e);
-        loss += (double)((1 - t) * x + mass * (fmaxf(-x, 0.0f) + log1pf(e)));
+        float mass = o.weights ? sigmoid_mass(o.weights[k], t) : 1;
+        if (o.prob.data) ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] = sigmoid_probability(x, e);
+        loss += (double)sigmoid_term(x, e, t, mass);
     }
     return block_sum(loss, sums);
 }
@@ -57,8 +57,7 @@ BOUNDED sigmoid_loss_kernel(const __grid_constant__ Sigmoid o)
         float mine = logit(o.logits, row, known ? label : 0);
         double before = 0;
         for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x) {
-            float x = logit(o.logits, row, k);
-            before += x > mine || (x == mine && k < label);
+            before += class_is_before(logit(o.logits, row, k), k, mine, label);
         }
         before = block_sum(before, sums);
         sample.correct[0] = before < 1;
@@ -100,7 +99,7 @@ BOUNDED sigmoid_loss_dx_kernel(const __grid_constant__ SigmoidGrad o)
     uint32_t n = divided(i, o.classes, &k);
     float prob = ((const float *)o.prob.data)[n * o.prob.pitch + k],
           t = ((const float *)o.targets.data)[n * o.targets.pitch + k], weight = o.weights ? o.weights[k] : 1;
-    float slope = prob * (1 + (weight - 1) * t) - weight * t, dlogit = slope * (o.dloss[0] / (float)o.prob.shape.c);
+    float dlogit = sigmoid_slope(prob, t, weight) * (o.dloss[0] / (float)o.prob.shape.c);
     if (o.labels[n] == LABEL_NONE) dlogit = 0;
     Lanes<Any, 1>::store(o.dlogits, n * o.dlogits.pitch + k, &dlogit);
 }

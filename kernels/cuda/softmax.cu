@@ -32,7 +32,7 @@ DEVICE Sample softmax_sample(const Softmax &o)
         float z = logit(o.logits, row, k);
         exps += (double)expf(z - top);
         centered += (double)(z - top);
-        before += z > mine || (z == mine && k < label);
+        before += class_is_before(z, k, mine, label);
         if (!target || target[k] == 0) continue; /* classes of target 0 may have a logit of -Inf */
         mass += (double)target[k];
         soft += (double)target[k] * (double)(z - top);
@@ -48,10 +48,9 @@ DEVICE Sample softmax_sample(const Softmax &o)
         for (int32_t k = (int32_t)threadIdx.x; k < classes; k += (int32_t)blockDim.x)
             ((float *)o.prob.data)[blockIdx.x * o.prob.pitch + k] =
                 (float)((double)expf(logit(o.logits, row, k) - top) / exps);
-    double s = (double)o.smoothing, log_sum = log(exps);
-    double smooth = s > 0 ? s * (log_sum - centered / classes) : 0;
-    Sample sample = {(1 - s) * (log_sum - ((double)mine - (double)top)) + smooth, {before < 1, before < TOP_K}};
-    if (target) sample.loss = mass * log_sum - soft;
+    double log_sum = log(exps);
+    double loss = softmax_loss(log_sum, centered, classes, (double)mine - (double)top, (double)o.smoothing);
+    Sample sample = {target ? mass * log_sum - soft : loss, {before < 1, before < TOP_K}};
     if (!known) sample = {label == LABEL_NONE ? 0 : (double)NAN, {0, 0}};
     if (sample.loss != sample.loss) sample.correct[0] = sample.correct[1] = 0;
     return sample;

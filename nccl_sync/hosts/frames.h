@@ -3,7 +3,7 @@
  * another byte order is refused. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "nccl_sync/hosts/handshake.h"
 
 enum { STAR_HOST_BYTES = 64, STAR_MESSAGE_BYTES = 2000 };

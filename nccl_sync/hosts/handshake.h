@@ -11,7 +11,7 @@
  * change packets between the hosts. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 enum { SECRET_BYTES = 32, NONCE_BYTES = 32, PROOF_BYTES = 32, HELLO_BYTES_MAX = 256 };
 

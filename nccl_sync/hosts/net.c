@@ -1,7 +1,8 @@
 /* TCP connections between hosts; see net.h. */
 #include "nccl_sync/hosts/net.h"
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
+#include "kernels/base/errand.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,14 +87,71 @@ static int address_connect(const struct addrinfo *address)
     return -1;
 }
 
-int net_connect(const char *host, int port, char *why, size_t bytes)
+/* ---- names */
+
+enum { NAME_BYTES = 1024 };
+
+/* A name server may answer late, or never. */
+typedef struct Lookup {
+    Errand errand;
+    char host[NAME_BYTES], port[16];
+    int error;
+    struct addrinfo *found; /* owned */
+} Lookup;
+
+static void lookup_drop(void *context)
+{
+    Lookup *lookup = context;
+    if (lookup->found) freeaddrinfo(lookup->found);
+    free(lookup);
+}
+
+static void *lookup_run(void *context)
+{
+    Lookup *lookup = context;
+    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+    lookup->error = getaddrinfo(lookup->host, lookup->port, &wanted, &lookup->found);
+    if (lookup->error) lookup->found = NULL;
+    errand_done(&lookup->errand);
+    return NULL;
+}
+
+/* The addresses of a host, to be ended by errand_leave; NULL if there is no answer yet. The next call goes on waiting for it. */
+static Lookup *lookup_make(const char *host, int port, char *why, size_t bytes)
+{
+    static _Thread_local Lookup *waiting;
+    char number[16];
+    snprintf(number, sizeof number, "%d", port);
+    if (waiting && (strcmp(waiting->host, host) || strcmp(waiting->port, number))) {
+        errand_leave(&waiting->errand);
+        waiting = NULL;
+    }
+    if (!waiting) waiting = calloc(1, sizeof *waiting);
+    if (!waiting) {
+        snprintf(why, bytes, "no memory to look up its name");
+        return NULL;
+    }
+    if (!*waiting->host) {
+        snprintf(waiting->host, sizeof waiting->host, "%s", host);
+        snprintf(waiting->port, sizeof waiting->port, "%s", number);
+        if (!errand_start(&waiting->errand, lookup_run, lookup_drop)) {
+            waiting = NULL;
+            snprintf(why, bytes, "cannot start the thread that looks up its name");
+            return NULL;
+        }
+    }
+    Lookup *lookup = errand_wait(&waiting->errand, NET_ATTEMPT_MS) ? waiting : NULL;
+    if (lookup)
+        waiting = NULL;
+    else
+        snprintf(why, bytes, "the name server does not answer");
+    return lookup;
+}
+
+/* Tries all addresses; the descriptor, or -1. */
+static int addresses_connect(const char *host, const struct addrinfo *found, char *why, size_t bytes)
 {
     int fd = -1;
-    char number[16];
-    struct addrinfo *found = NULL, wanted = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
-    snprintf(number, sizeof number, "%d", port);
-    int error = getaddrinfo(host, number, &wanted, &found);
-    if (error) snprintf(why, bytes, "%s", gai_strerror(error));
     for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
         char numeric[64] = "?";
         getnameinfo(a->ai_addr, a->ai_addrlen, numeric, sizeof numeric, NULL, 0, NI_NUMERICHOST);
@@ -104,8 +162,26 @@ int net_connect(const char *host, int port, char *why, size_t bytes)
                      itself ? " (an address of this host itself, from /etc/hosts; use one that other hosts can reach)"
                             : "");
     }
-    if (found) freeaddrinfo(found);
     if (fd >= 0) net_prepare(fd);
+    return fd;
+}
+
+int net_connect(const char *host, int port, char *why, size_t bytes)
+{
+    int fd = -1;
+    char number[16];
+    struct addrinfo *found, digits = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    snprintf(number, sizeof number, "%d", port);
+    if (getaddrinfo(host, number, &digits, &found) == 0) { /* an address, which nobody needs to look up */
+        fd = addresses_connect(host, found, why, bytes);
+        freeaddrinfo(found);
+        return fd;
+    }
+    Lookup *lookup = lookup_make(host, port, why, bytes);
+    if (!lookup) return -1;
+    if (lookup->error) snprintf(why, bytes, "%s", gai_strerror(lookup->error));
+    fd = addresses_connect(host, lookup->found, why, bytes);
+    errand_leave(&lookup->errand);
     return fd;
 }
 

@@ -1,7 +1,8 @@
 /* Net: TCP connections between the hosts of a run: listen, connect, send and receive without ever waiting. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
+#include "kernels/base/timeouts.h"
 
 /* Listen on a port where `master` is the name by which the others reach this host: of its loopback address alone if that
  * is the name (127.0.0.1, localhost), else of all its addresses, IPv6 and IPv4. The descriptor does not block, and is
@@ -9,7 +10,6 @@
 NODISCARD Status net_listen(const char *master, int port, int *fd);
 /* One attempt at all addresses of `host`, of at most NET_ATTEMPT_MS each. The descriptor, prepared as below, or -1; then
  * `why` says what failed last, and whether the name leads to this host itself (127.0.1.1 in /etc/hosts). */
-enum { NET_ATTEMPT_MS = 2000 };
 int net_connect(const char *host, int port, char *why, size_t bytes);
 /* For small messages, without blocking: no delay, keepalive, closed by exec. */
 void net_prepare(int fd);

@@ -1,16 +1,11 @@
 /* A star of connections between programs: its frames, and what a round does with them; see star.h. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts/star_internal.h"
 
 #include <poll.h>
 #include <stdarg.h>
 
-enum {
-    BEAT_MS = 1000,
-    PAUSE_MS = 2000, /* between turns: longer if this program was stopped itself */
-    CAUSE_MS = 3000, /* for the cause of a failure to be reported, after its consequence */
-    STRANGER_BYTES = 4096
-};
+enum { STRANGER_BYTES = 4096 };
 
 /* ---- sending */
 
@@ -98,7 +93,7 @@ static bool file_frame_take(Star *c, int from, const StarFrame *frame)
     bool wanted = c->take(c->take_context, from, frame->kind, frame->content, frame->bytes);
     pthread_mutex_lock(&c->mutex);
     c->taking = -1;
-    c->file_ns = c->awake_ns = clock_ns();
+    c->file_ns = c->awake.since_ns = clock_ns();
     return wanted;
 }
 
@@ -236,7 +231,7 @@ static void peer_turn(Star *c, int rank)
 
 bool is_silent(const Star *c, int rank)
 {
-    int64_t heard = c->peer[rank].heard_ns > c->awake_ns ? c->peer[rank].heard_ns : c->awake_ns;
+    int64_t heard = c->peer[rank].heard_ns > c->awake.since_ns ? c->peer[rank].heard_ns : c->awake.since_ns;
     return c->watching && c->taking < 0 && clock_ns() - heard > c->timeout_ms * 1000000ll;
 }
 
@@ -277,9 +272,8 @@ void star_round(Star *c, int wait_ms)
     }
     int64_t now = clock_ns();
     if (!c->watching) return;
-    if (now - c->turned_ns > PAUSE_MS * 1000000ll) c->awake_ns = now; /* this program was stopped itself */
-    c->turned_ns = now;
-    bool beat = now - c->beaten_ns > BEAT_MS * 1000000ll;
+    (void)silence_look(&c->awake, 0);
+    bool beat = now - c->beaten_ns > STAR_BEAT_MS * 1000000ll;
     if (beat) c->beaten_ns = now;
     Lives lives = lives_find(c);
     for (int r = 0; r < c->ranks; r++) {
@@ -305,7 +299,7 @@ static Status bytes_await(Star *c, int rank, const char *what)
 {
     const Peer *peer = &c->peer[rank];
     int64_t wait_ms = rank == 0 ? 2 * c->timeout_ms : c->timeout_ms, deadline = clock_ns() + wait_ms * 1000000;
-    while (!peer->bytes && !c->failed && clock_ns() < deadline) star_round(c, RETRY_MS);
+    while (!peer->bytes && !c->failed && clock_ns() < deadline) star_round(c, STAR_LOOK_MS);
     if (peer->bytes) return OK;
     if (c->failed) return failure_status(c);
     return FAIL(ERR_COMM, "rank %d on %s has not sent %s within %.0f s (%s--comm-timeout)", rank, peer->host, what,
@@ -366,7 +360,7 @@ Status star_barrier(Star *c, const char *what)
         missing = 0;
         for (int r = 1; star_is_root(c) && r < c->ranks && !missing; r++) missing = c->peer[r].ready ? 0 : r;
         if (star_is_root(c) ? !missing : c->go) break;
-        star_round(c, RETRY_MS);
+        star_round(c, STAR_LOOK_MS);
     }
     if (c->failed) return failure_status(c);
     if (star_is_root(c) ? missing : !c->go) {

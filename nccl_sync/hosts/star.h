@@ -28,6 +28,10 @@ typedef struct StarConfig {
     const char *channel;     /* of the handshake: "control", "link" */
     const char *part;        /* of a program that holds its connections: "supervisor" */
     bool any_build;          /* programs of other builds are welcome */
+    /* Called when the programs have not met for seconds, and once a minute from then on: "for rank 1, 2 (...)". NULL: nobody
+     * wants to know. */
+    void (*waits)(void *context, double seconds, const char *for_whom);
+    void *waits_context;
     int64_t timeout_ms;
 } StarConfig;
 

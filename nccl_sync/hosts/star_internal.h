@@ -3,11 +3,11 @@
 
 #include <pthread.h>
 
+#include "kernels/base/silence.h"
 #include "nccl_sync/hosts/net.h"
 #include "nccl_sync/hosts/star.h"
 
 enum {
-    RETRY_MS = 100,     /* between attempts to connect */
     STRANGERS_MAX = 32, /* connections that have not said who they are */
     NOTICES_MAX = 64    /* messages that nobody has heard */
 };
@@ -43,12 +43,14 @@ struct Star {
     StarHello hello; /* of this rank's connection to rank 0 */
     Peer *peer;      /* [ranks]: rank 0 is connected to all, the others only to rank 0 */
     int listener;
+    int64_t met_from_ns, note_ns; /* when it began to meet the others; when it is to say next that it still does */
     Stranger stranger[STRANGERS_MAX];
     int refused;      /* connections that did not prove to be of this job */
     StarHello claims; /* what the last of them said of itself */
     bool watching, welcome, go, failed, decided;
     bool orphaned; /* the connection to rank 0 has ended before the result came */
-    int64_t beaten_ns, turned_ns, awake_ns;
+    Silence awake; /* between turns: silence is counted from when this program was last continued */
+    int64_t beaten_ns;
     int stop_signal;
     StarEnd failure, result;
     StarTake *take;

@@ -1,8 +1,9 @@
 /* How the programs of a run meet: handshakes of strangers, who is missing, opening and closing a star; see star.h. */
-#include "kernels/clock.h"
-#include "kernels/open.h"
-#include "kernels/progress.h"
-#include "kernels/text.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/open.h"
+#include "kernels/base/pause.h"
+#include "kernels/base/progress.h"
+#include "kernels/base/text.h"
 #include "nccl_sync/hosts/star_internal.h"
 
 #include <sys/resource.h>
@@ -10,12 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum {
-    LATE_MS = 2000,  /* for the others to come and learn that the programs do not agree */
-    HELLO_MS = 2000, /* for the handshake of a connection */
-    FLUSH_MS = 1000, /* for the last frames to leave */
-    FILES_OPEN = 256 /* descriptors beside those of connections */
-};
+enum { FILES_OPEN = 256 /* descriptors beside those of connections */ };
 
 uint64_t star_build(void)
 {
@@ -135,6 +131,40 @@ static Status descriptors_allow(int ranks)
                 ranks, wanted, was);
 }
 
+/* Says for whom this program waits, if that is due. */
+static void wait_note(Star *c, const char *for_whom)
+{
+    int64_t now = clock_ns();
+    if (!c->config.waits || now < c->note_ns) return;
+    c->config.waits(c->config.waits_context, (double)(now - c->met_from_ns) * 1e-9, for_whom);
+    c->note_ns = now + MEET_AGAIN_MS * 1000000ll;
+}
+
+/* "1, 2, 5": the ranks that have not come. */
+static const char *ranks_missing(const Star *c, char *text, size_t bytes)
+{
+    Text absent = text_start(text, bytes);
+    for (int r = 1; r < c->ranks; r++)
+        if (c->peer[r].net.fd < 0) text_add(&absent, "%s%d", absent.used ? ", " : "", r);
+    return text;
+}
+
+static void root_wait_note(Star *c, int port)
+{
+    char missing[512], whom[768];
+    snprintf(whom, sizeof whom, "for rank %s of %d programs to connect to port %d of %s",
+             ranks_missing(c, missing, sizeof missing), c->ranks, port, c->peer[0].host);
+    wait_note(c, whom);
+}
+
+static void other_wait_note(Star *c, const char *why)
+{
+    char whom[768];
+    snprintf(whom, sizeof whom, "for rank 0 of %d programs at %s, port %d: %s", c->ranks, c->config.master,
+             c->config.port, why);
+    wait_note(c, whom);
+}
+
 static Status root_meet(Star *c, int port, int64_t deadline)
 {
     int here = 1;
@@ -143,20 +173,19 @@ static Status root_meet(Star *c, int port, int64_t deadline)
     while (here < c->ranks && clock_ns() < deadline) {
         bool failed = c->failed;
         progress_made("waiting for the other hosts");
-        star_round(c, RETRY_MS);
+        root_wait_note(c, port);
+        star_round(c, STAR_LOOK_MS);
         strangers_turn(c);
-        if (c->failed && !failed) deadline = clock_ns() + LATE_MS * 1000000ll;
+        if (c->failed && !failed) deadline = clock_ns() + MEET_LATE_MS * 1000000ll;
         here = 1;
         for (int r = 1; r < c->ranks; r++) here += c->peer[r].net.fd >= 0;
     }
     if (!c->failed && here < c->ranks) {
         char missing[512], came[512], others[192] = "";
-        Text absent = text_start(missing, sizeof missing), present = text_start(came, sizeof came);
+        Text present = text_start(came, sizeof came);
         for (int r = 0; r < c->ranks; r++)
             if (r == 0 || c->peer[r].net.fd >= 0)
                 text_add(&present, "%s%d (%s)", present.used ? ", " : "", r, c->peer[r].host);
-            else
-                text_add(&absent, "%s%d", absent.used ? ", " : "", r);
         if (c->refused)
             snprintf(others, sizeof others,
                      "; %d connections did not prove to be of this job (TOWERS_TOKEN, the number of programs), "
@@ -165,7 +194,8 @@ static Status root_meet(Star *c, int port, int64_t deadline)
         failure_make(c, ERR_COMM, 0,
                      "of %d programs rank %s did not connect to port %d of %s within %.0f s (--comm-timeout); here are "
                      "%s%s",
-                     c->ranks, missing, port, c->peer[0].host, (double)c->timeout_ms * 1e-3, came, others);
+                     c->ranks, ranks_missing(c, missing, sizeof missing), port, c->peer[0].host,
+                     (double)c->timeout_ms * 1e-3, came, others);
     }
     close(c->listener);
     c->listener = -1;
@@ -191,6 +221,7 @@ static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
     Peer *root = &c->peer[0];
     while (clock_ns() < deadline && !c->welcome && !c->failed) {
         progress_made("connecting to the first host");
+        other_wait_note(c, why);
         root->net.fd = net_connect(config->master, config->port, why, sizeof why);
         if (root->net.fd >= 0) {
             root->proven = false;
@@ -201,10 +232,11 @@ static Status other_meet(Star *c, const StarConfig *config, int64_t deadline)
         while (root->net.fd >= 0 && !c->welcome && !c->failed && clock_ns() < deadline + NET_ATTEMPT_MS * 1000000ll) {
             root->ended = true; /* its end is no failure yet */
             progress_made("waiting for the other hosts");
-            star_round(c, RETRY_MS);
+            other_wait_note(c, why);
+            star_round(c, STAR_LOOK_MS);
         }
         root->ended = false;
-        if (!c->welcome && !c->failed) nanosleep(&(struct timespec){0, RETRY_MS * 1000000l}, NULL);
+        if (!c->welcome && !c->failed) pause_ms(STAR_LOOK_MS);
     }
     if (c->failed) return failure_status(c);
     c->orphaned = false; /* attempts that failed do not count */
@@ -235,7 +267,9 @@ Status star_open(const StarConfig *config, Star **made)
         snprintf(host, STAR_HOST_BYTES, "%.*s", STAR_HOST_BYTES - 1, config->host);
     else if (gethostname(host, STAR_HOST_BYTES - 1) != 0)
         snprintf(host, STAR_HOST_BYTES, "an unnamed host");
-    int64_t deadline = clock_ns() + config->timeout_ms * 1000000;
+    c->met_from_ns = clock_ns();
+    c->note_ns = c->met_from_ns + MEET_NOTE_MS * 1000000ll;
+    int64_t deadline = c->met_from_ns + config->timeout_ms * 1000000;
     TRY_OUT(star_is_root(c) ? root_meet(c, config->port, deadline) : other_meet(c, config, deadline));
     *made = c;
     return OK;
@@ -253,7 +287,7 @@ void star_forget(Star *c)
 void star_close(Star *c)
 {
     if (!c) return;
-    int64_t deadline = clock_ns() + FLUSH_MS * 1000000ll;
+    int64_t deadline = clock_ns() + STAR_FLUSH_MS * 1000000ll;
     /* The last frames leave. A connection closed with unread bytes in it would be reset, and they would be lost. */
     for (bool left = true; left && clock_ns() < deadline;) {
         left = false;
@@ -265,7 +299,7 @@ void star_close(Star *c)
             peer->net.in_used = 0;
             left |= peer_receive(peer);
         }
-        if (left) nanosleep(&(struct timespec){0, 10000000l}, NULL);
+        if (left) pause_ms(STAR_TURN_MS);
     }
     for (int r = 0; c->peer && r < c->ranks; r++) {
         net_close(&c->peer[r].net);

@@ -1,19 +1,15 @@
 /* A star while towers run: signs of life, stops, failures, files for rank 0, and the result of the run; see star.h. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/pause.h"
 #include "nccl_sync/hosts/star_internal.h"
 
-enum {
-    TURN_MS = 10,      /* between turns that others may interrupt */
-    FAILED_MS = 8000,  /* for the results of the others, after a failure */
-    FILES_MS = 120000, /* for the files of all programs, which are brought before the results */
-    STALL_MS = 8000,   /* without progress of a file, and without a sign of life of rank 0 */
-    WINDOW = 1 << 20   /* bytes of files that wait in a queue */
-};
+enum { WINDOW = 1 << 20 /* bytes of files that wait in a queue */ };
 
 void star_watch(Star *c)
 {
     pthread_mutex_lock(&c->mutex);
-    c->turned_ns = c->awake_ns = clock_ns();
+    c->awake = (Silence){0};
+    (void)silence_look(&c->awake, 0);
     c->watching = true;
     pthread_mutex_unlock(&c->mutex);
 }
@@ -98,14 +94,15 @@ Status star_send(Star *c, StarKind kind, const void *content, size_t bytes)
         bool gone = root->fd < 0 || root->closed || c->left, room = root->out_used < WINDOW;
         if (root->out_used < queued) since = clock_ns();
         queued = root->out_used;
-        bool heard = clock_ns() - c->peer[0].heard_ns < STALL_MS * 1000000ll; /* it is there: its disk needs long */
-        int64_t limit = heard ? FILES_MS : STALL_MS;
+        bool heard =
+            clock_ns() - c->peer[0].heard_ns < STAR_STALL_MS * 1000000ll; /* it is there: its disk needs long */
+        int64_t limit = heard ? STAR_FILES_MS : STAR_STALL_MS;
         if (!gone && room) peer_send(&c->peer[0], kind, content, bytes);
         pthread_mutex_unlock(&c->mutex);
         if (gone || clock_ns() - since > limit * 1000000)
             return FAIL(ERR_COMM, "rank 0 on %s takes no more files", c->peer[0].host);
         if (room) return OK;
-        nanosleep(&(struct timespec){0, 1000000l}, NULL);
+        pause_ns(MOMENT_NS);
     }
 }
 
@@ -142,19 +139,19 @@ void star_end(Star *c, const StarEnd *mine, StarEnd *result)
     c->peer[c->rank].ended = true;
     if (!star_is_root(c)) peer_send(&c->peer[0], STAR_ENDED, mine, sizeof *mine);
     for (bool waits = true; waits && !c->decided;) {
-        int64_t limit = c->failed || mine->status != OK ? FAILED_MS : c->timeout_ms;
+        int64_t limit = c->failed || mine->status != OK ? STAR_FAILED_MS : c->timeout_ms;
         waits = false;
         for (int r = 0; r < c->ranks; r++)
             waits |=
                 c->peer[r].net.fd >= 0 && (!star_is_root(c) || !c->peer[r].ended) && !(c->failed && is_silent(c, r));
         /* Rank 0 waits longer while files come; it still says so to the others by its heartbeats. */
         int64_t latest = !star_is_root(c) ? c->peer[0].heard_ns : c->taking >= 0 ? clock_ns() : c->file_ns;
-        if (latest > since && latest - begun < FILES_MS * 1000000ll) since = latest;
+        if (latest > since && latest - begun < STAR_FILES_MS * 1000000ll) since = latest;
         waits &= clock_ns() - since < limit * 1000000 && !c->left;
         if (!waits) break;
         star_round(c, 0);
         pthread_mutex_unlock(&c->mutex); /* a request to stop can be passed on meanwhile */
-        nanosleep(&(struct timespec){0, TURN_MS * 1000000l}, NULL);
+        pause_ms(STAR_TURN_MS);
         pthread_mutex_lock(&c->mutex);
     }
     if (!c->decided) result_choose(c);

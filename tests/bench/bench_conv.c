@@ -1,8 +1,11 @@
-/* Speed of the CPU backend's convolutions: bench_conv [f32|bf16] [threads] [small|inception]
+/* Speed of the CPU backend's convolutions: bench_conv [f32|bf16] [threads] [small|inception] [ledger]
  *
  * One line per shape with the time and rate of CONV, CONV_DX and CONV_DW as the trainer calls them, including weight
  * conversion, then the sums over all layers of the network. Times are the minimum of several runs over one set of
- * buffers, so caches are warmer than in training. */
+ * buffers, so caches are warmer than in training.
+ *
+ * With `ledger`, what each kernel gains: each call is computed by the kernel that is chosen for it and, in turn with that, by
+ * the one that is chosen without it (DeviceConfig.without). */
 #include <time.h>
 
 #include "kernels/backend.h"
@@ -82,7 +85,107 @@ out:
     return st;
 }
 
-static Status time_layer(Device *device, const Layer *l, int batch, Dtype dtype, double spent[3], double *flop)
+/* ---- the ledger */
+
+enum { LEDGER_ROWS = 64 };
+
+typedef struct LedgerRow {
+    OpKind kind;
+    char name[sizeof((KernelChoice *)0)->name];
+    int layers;
+    double with, without; /* seconds, of all its layers */
+} LedgerRow;
+
+typedef struct Ledger {
+    int count;
+    LedgerRow row[LEDGER_ROWS];
+    double total; /* seconds, of all layers by the kernels that are chosen */
+} Ledger;
+
+static LedgerRow *ledger_row(Ledger *ledger, OpKind kind, const char *name)
+{
+    for (int i = 0; i < ledger->count; i++)
+        if (ledger->row[i].kind == kind && strcmp(ledger->row[i].name, name) == 0) return &ledger->row[i];
+    if (ledger->count == LEDGER_ROWS) return NULL;
+    LedgerRow *row = &ledger->row[ledger->count++];
+    *row = (LedgerRow){.kind = kind};
+    snprintf(row->name, sizeof row->name, "%s", name);
+    return row;
+}
+
+/* The shortest times of two prepared calls of a kind, run in turn. */
+static Status time_in_turn(Device *device, OpCall *calls[2], double best[2])
+{
+    enum { LEAST_RUNS = 6, MOST_RUNS = 100 };
+    const double patience = 0.5;
+    double begin = seconds();
+    best[0] = best[1] = 1e9;
+    for (int run = 0; run < MOST_RUNS && (run < LEAST_RUNS || seconds() - begin < patience); run++)
+        for (int k = 0; k < 2; k++) {
+            double start = seconds();
+            TRY(device->backend->kernels[calls[k]->kind]->launch(device, calls[k]));
+            double spent = seconds() - start;
+            if (spent < best[k]) best[k] = spent;
+        }
+    return OK;
+}
+
+/* One call of `layers` equal ones, into the ledger. */
+static Status ledger_call(Device *device, const OpCall *call, int layers, Ledger *ledger)
+{
+    Status st = OK;
+    const OpKernel *kernel = device->backend->kernels[call->kind];
+    OpCall chosen = *call, other = *call, *both[2] = {&chosen, &other};
+    KernelChoice choice = {0};
+    double spent[2];
+    for (int k = 0; k < 2; k++) {
+        device->config.without = k ? choice.name : NULL;
+        TRY_OUT(kernel->prepare(device, both[k]));
+        if (k == 0) kernel->explain(device, &chosen, &choice);
+        TRY_OUT(device->backend->alloc(device, both[k]->workspace_bytes, &both[k]->workspace));
+    }
+    KernelChoice left = {0};
+    kernel->explain(device, &other, &left);
+    if (strncmp(choice.name, "oneDNN", 6) != 0 && strcmp(left.name, choice.name) == 0)
+        TRY_OUT(
+            FAIL(ERR_INTERNAL, "'%s' was not left out: a kernel's name must begin with that of its row", choice.name));
+    TRY_OUT(time_in_turn(device, both, spent));
+    ledger->total += spent[0] * layers;
+    LedgerRow *row = ledger_row(ledger, call->kind, choice.name);
+    if (!row) TRY_OUT(FAIL(ERR_INTERNAL, "more than %d kernels: enlarge LEDGER_ROWS", LEDGER_ROWS));
+    row->layers += layers;
+    row->with += spent[0] * layers;
+    row->without += spent[1] * layers;
+out:
+    device->config.without = NULL;
+    for (int k = 0; k < 2; k++) {
+        device->backend->release(device, both[k]->workspace);
+        kernel->discard(device, both[k]);
+    }
+    return st;
+}
+
+static void ledger_print(const Ledger *ledger, const Network *network)
+{
+    printf("| %s, kind | kernel | layers | ms | ms without it | gain |\n|---|---|---:|---:|---:|---:|\n",
+           network->name);
+    for (int i = 0; i < ledger->count; i++) {
+        const LedgerRow *row = &ledger->row[i];
+        bool last = strncmp(row->name, "oneDNN", 6) == 0; /* takes all that is left: nothing is there without it */
+        printf("| %s | %s | %d | %.2f |", op_name(row->kind), row->name, row->layers, row->with * 1e3);
+        if (last)
+            printf(" | |\n");
+        else
+            printf(" %.2f | %.1f %% |\n", row->without * 1e3, 100 * (row->without - row->with) / ledger->total);
+    }
+    printf("\nall convolutions: %.1f ms; gain: of that time\n\n", ledger->total * 1e3);
+}
+
+/* ---- layers and networks */
+
+/* `ledger`: NULL, or instead of times. */
+static Status time_layer(Device *device, const Layer *l, int batch, Dtype dtype, double spent[3], double *flop,
+                         Ledger *ledger)
 {
     Status st = OK;
     Tensor x = {0}, w = {0}, y = {0};
@@ -100,7 +203,10 @@ static Status time_layer(Device *device, const Layer *l, int batch, Dtype dtype,
         calls[k].name = "bench";
         calls[k].out_count = 1;
         calls[k].attr.conv.window = window;
-        TRY_OUT(time_call(device, &calls[k], &spent[k]));
+        if (ledger)
+            TRY_OUT(ledger_call(device, &calls[k], l->count, ledger));
+        else
+            TRY_OUT(time_call(device, &calls[k], &spent[k]));
     }
     *flop = 2.0 * (double)op_macs(&calls[0]);
 out:
@@ -116,7 +222,7 @@ static Status time_network(Device *device, const Network *network, Dtype dtype)
     printf("%-34s %8s %6s %8s %6s %8s %6s   (ms, GFLOP/s)\n", network->name, "fwd", "", "dx", "", "dw", "");
     for (const Layer *l = network->layers; l->ic; l++) {
         double spent[3] = {0}, flop = 0;
-        TRY(time_layer(device, l, network->batch, dtype, spent, &flop));
+        TRY(time_layer(device, l, network->batch, dtype, spent, &flop, NULL));
         printf("%2d x  %4d>%-4d @%-3d %dx%d/%d pad %d,%d   ", l->count, l->ic, l->oc, l->side, l->kh, l->kw, l->stride,
                l->pad_h, l->pad_w);
         for (int k = 0; k < 3; k++) {
@@ -133,6 +239,18 @@ static Status time_network(Device *device, const Network *network, Dtype dtype)
     return OK;
 }
 
+static Status ledger_network(Device *device, const Network *network, Dtype dtype)
+{
+    double spent[3], flop;
+    Ledger *ledger = calloc(1, sizeof *ledger);
+    Status st = ledger ? OK : FAIL(ERR_MEMORY, "no memory for the ledger");
+    for (const Layer *l = network->layers; st == OK && l->ic; l++)
+        st = time_layer(device, l, network->batch, dtype, spent, &flop, ledger);
+    if (st == OK) ledger_print(ledger, network);
+    free(ledger);
+    return st;
+}
+
 static Status bench(int argc, char **argv)
 {
     Status st = OK;
@@ -140,13 +258,15 @@ static Status bench(int argc, char **argv)
     Device device;
     DeviceConfig config = {DEVICE_USUAL, .threads = argc > 2 ? atoi(argv[2]) : 2};
     Dtype dtype = argc > 1 && strcmp(argv[1], "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
+    bool ledger = argc > 4 && strcmp(argv[4], "ledger") == 0;
     char text[160];
     TRY(backend_find("cpu", &cpu, NULL, 0));
     TRY(cpu->open(&config, &device));
     cpu->describe(&device, text, sizeof text);
     printf("%s, %s\n\n", text, dtype_name(dtype));
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++)
-        if (argc < 4 || strcmp(argv[3], networks[i].name) == 0) TRY_OUT(time_network(&device, &networks[i], dtype));
+        if (argc < 4 || strcmp(argv[3], networks[i].name) == 0)
+            TRY_OUT((ledger ? ledger_network : time_network)(&device, &networks[i], dtype));
 out:
     cpu->close(&device);
     return st;

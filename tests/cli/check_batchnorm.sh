@@ -81,6 +81,65 @@ for shares in 1,4,3 4,1,3 3,4,1; do # a sample alone in each place
     done
 done
 
+# ---- a single value of a channel has no variance: a step in which there is one leaves the statistics of that layer as they are
+single=inception4e.branch1.bn larger=conv1.bn
+deep "$work/nine" eight 1 --towers 1 --batch-size 8
+deep "$work/nine" eight-one 2 --towers 1 --batch-size 8
+[[ $(grep -c '^warning: the last batch of an epoch gives a tower one sample, of which batch norm inception4a.branch1.bn and [0-9]* more would' "$work/err") == 1 ]] ||
+    complain "no warning of a batch of one: $(cat "$work/err")"
+deep "$work/nine" fours 1 --towers 1 --batch-size 4 --accumulate 2
+deep "$work/nine" fours-one 2 --towers 1 --batch-size 4 --accumulate 2 # the second step is the single one alone
+deep "$work/nine" kept-one 1 --towers 1 --batch-size 8 --accumulate 2  # in the first step, behind eight
+for pair in eight:eight-one fours:fours-one eight:kept-one; do
+    "$weights" near "$work/${pair%:*}/last.safetensors" "$work/${pair#*:}/last.safetensors" 1e-6 $single.running_{mean,var} ||
+        complain "$pair: a batch of one has moved the statistics of a layer in which it is a single value"
+    "$weights" near "$work/${pair%:*}/last.safetensors" "$work/${pair#*:}/last.safetensors" 1e-4 $larger.running_var >/dev/null &&
+        complain "$pair: a batch of one has left the statistics of a layer in which it has many values"
+done
+# The tower of one sample counts in the layers in which it has statistics, and only there.
+for policy in mean pooled first last; do
+    deep "$work/data" alone-$policy 1 --tower-batch 1,4,3 --bn-stats $policy
+    python3 - "$work/alone-$policy" $policy $single $larger <<'PYTHON' || complain "--bn-stats $policy with a tower of one sample"
+import array, glob, json, struct, sys
+
+def tensors(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    size = struct.unpack_from("<Q", data)[0]
+    header, at = json.loads(data[8:8 + size]), 8 + size
+    return {k: array.array("f", data[at + v["data_offsets"][0]:at + v["data_offsets"][1]]) for k, v in header.items() if v.get("dtype") == "F32"}
+
+run, policy, single, larger = sys.argv[1:]
+found, own = tensors(run + "/last.safetensors"), tensors(glob.glob(run + "/ckpt/step-*1/train.safetensors")[0])
+shares = {0: 1, 1: 4, 2: 3}
+for layer, pixels, towers in ((single, 1, (1, 2)), (larger, 64, (0, 1, 2))):
+    if policy in ("first", "last"): # the first one, and the last one, that has statistics of all layers
+        towers = (1,) if policy == "first" else (2,)
+    n, all_n = {t: shares[t] * pixels for t in towers}, sum(shares[t] for t in towers) * pixels
+    weight = {t: n[t] / all_n if policy == "pooled" else 1 / len(towers) for t in towers}
+    for i, (mean, var) in enumerate(zip(found[layer + ".running_mean"], found[layer + ".running_var"])):
+        means = {t: own[f"tower{t}.{layer}.running_mean"][i] for t in towers}
+        variances = {t: own[f"tower{t}.{layer}.running_var"][i] for t in towers}
+        wanted = sum(weight[t] * means[t] for t in towers)
+        spread = sum(weight[t] * variances[t] for t in towers)
+        if policy == "pooled":
+            biased = sum(weight[t] * (variances[t] * (n[t] - 1) / n[t] + (means[t] - wanted) ** 2) for t in towers)
+            spread = biased * all_n / (all_n - 1)
+        assert abs(mean - wanted) <= 1e-5 * max(1, abs(wanted)) and abs(var - spread) <= 1e-5 * max(1, spread), (policy, layer, i, mean, wanted, var, spread)
+PYTHON
+done
+refuses_single() { # ARGUMENT...: before anything is made
+    refuses 2 'would see a single value of a channel in every step' "$towers" train googlenet --data-path "$work/data" --img-size 16 --device cpu \
+        --output-dir "$work" --experiment refused "$@"
+    [[ -e $work/refused ]] && complain "refused, but there is a directory: $*"
+}
+refuses_single --batch-size 1
+refuses_single --towers 4 --batch-size 1 --bn-stats mean
+refuses_single --batch-size 1 --dry-run
+run pairs --towers 2 --batch-size 1 --bn-stats sync --max-steps 1 --img-size 16
+model=googlenet run frozen --batch-size 1 --max-steps 1 --img-size 16 --freeze '*,!fc*'
+model=googlenet run large --batch-size 1 --max-steps 1 --img-size 64
+
 # ---- drift between towers
 grep -q '^{"step":2,"norms":{.*"Conv2d_1a_3x3.bn.running_var":\[' "$work/own/norms.jsonl" || complain "no drift recorded: $(head -c 300 "$work/own/norms.jsonl")"
 "$towers" compare "$work/own" >"$work/out" || complain "compare: $?"

@@ -28,6 +28,8 @@ must train seen --max-steps 40 --processes 2
 grep -q "The second run differs: its loss after the same number of images is" text || { echo "FAILED: no difference seen in: $(cat text)"; exit 1; }
 "$towers" compare runs/first runs/still runs/other >ranks || exit 1
 grep -A5 "^Ranking by loss" ranks | grep -qE "^ +1 .* runs/other$" || { echo "FAILED: no ranking in: $(cat ranks)"; exit 1; }
+grep -q "^  (not significant: p is not below" ranks || { echo "FAILED: the words of the ranking are not explained in: $(cat ranks)"; exit 1; }
+grep -q "of them full" ranks && { echo "FAILED: full steps are counted where all are full: $(cat ranks)"; exit 1; }
 must train large --max-steps 30 --batch-size 32
 "$towers" compare runs/first runs/large --json >batches.json || exit 1
 # ---- the page: curves laid over each other; names that are markup; twenty runs are told apart

@@ -66,7 +66,7 @@ data 2 weigh photos
 # ---- a file that is changed in place, which its folder does not show
 cp -r photos changed
 sleep 0.1 # an index of folders that were changed within this very tick of the clock is not kept
-data 0 check changed
+data 0 info changed
 head -c 2000 photos/train/one/7.jpg >changed/train/one/7.jpg
 data 0 info changed --threads 1
 says 'damaged +1 headers, the first: .*train/one/7\.jpg. has changed'
@@ -131,7 +131,14 @@ data 0 convert photos whole --side 300
 says '^50 images written to whole'
 data 0 convert photos whole --side 300
 says '50 existed already'
-says 'warning: 1 of these images were stored rotated .* with --exif, which turns them upright'
+grep -q 'stored rotated' err && complain "images that are turned upright are warned of: $(cat err)"
+data 0 convert photos lying --side 300 --no-exif
+says 'warning: 1 of these images were stored rotated .* without --no-exif, to turn them upright'
+/usr/bin/python3 - <<'PYTHON' || complain "convert turns images upright, and not with --no-exif"
+from PIL import Image
+upright, lying = (Image.open(f"{folder}/train/one/tall.jpg").size for folder in ("whole", "lying"))
+assert upright == lying[::-1] and upright[0] < upright[1], (upright, lying)
+PYTHON
 "$towers" data convert photos killed --side 300 --threads 1 >out 2>err </dev/null &
 converting=$!
 until compgen -G 'killed/train/*/2.jpg' >/dev/null || ! kill -0 $converting 2>/dev/null; do sleep 0.002; done

@@ -29,7 +29,7 @@ configured() {
     shift
     "$towers" train inception_mini "$@" --print-config >config 2>err || complain "$*: $(cat err)"
     grep -q '# from default recipe' config && said=$(sed -n 's/^recipe: "\([a-z]*\)" *# from default recipe.*/\1/p' config)
-    [[ $said == "$wanted" ]] || complain "$*: the recipe is $said, not $wanted"
+    [[ ${said:-none} == "$wanted" ]] || complain "$*: the recipe is $said, not $wanted"
 }
 configured photos --data-path small
 grep -qE '^augment: true .*# from default recipe "photos:' config || complain "the origin: $(grep ^augment config)"
@@ -40,6 +40,28 @@ configured photos --data-path small --epochs 3
 grep -q '^warmup-epochs: 1 ' config || complain "a short run warms up: $(grep ^warmup-e config)"
 configured none --data-path small --recipe none
 grep -q '^augment: false' config || complain "--recipe none: $(grep ^augment config)"
+
+# upright WANTED ARGUMENT...: whether pictures are turned by their EXIF orientation, as args.yaml records it
+upright() {
+    local wanted=$1
+    shift
+    "$towers" train inception_mini "$@" --print-config >config 2>err || complain "$*: $(cat err)"
+    grep -q "^exif: $wanted " config || complain "$*: $(grep ^exif config), not $wanted"
+}
+upright true --data-path small
+upright true --data-path shards
+upright true --data-path small --opt adam
+upright true --data-path large
+upright false --data-path idx
+upright false --data-path small --recipe none
+upright false --data-path small --recipe torchvision
+upright false --data-path small --no-exif
+"$towers" data convert small turned >out 2>&1 || complain "turned: $(cat out)"
+"$towers" data convert small lying --no-exif >out 2>&1 || complain "lying: $(cat out)"
+upright true --data-path turned --recipe torchvision # its files have no orientation any more, later pictures have
+upright false --data-path lying
+upright true --data-path lying --exif
+
 configured none --data-path large
 configured none --data-path idx
 configured none --dataset synthetic

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # towers fetch and --pretrained NAME against an HTTP server on loopback: whole, cut off, slow, stuck, redirected and missing files, wrong
-# digests, too many bytes, headers that lie; the list, --dry-run, and tables of weights that do not hold.
+# digests, too many bytes, headers that lie, TLS and what leads out of it; the list, --dry-run, and tables of weights that do not hold.
 set -uo pipefail
 . "$1/tests/support/check.sh"
 needs_python
@@ -18,19 +18,30 @@ head -c 3000000 /dev/urandom >files/big
 big_digest=$(sha256sum files/big | cut -c 1-64)
 big=big-${big_digest:0:12}.bin
 mv files/big "files/$big"
+head -c 12000000 /dev/urandom >files/long
+long_digest=$(sha256sum files/long | cut -c 1-64)
+long=long-${long_digest:0:8}.bin
+mv files/long "files/$long"
+certificate=$source_dir/tests/support/loopback.pem
 
-coproc python3 "$source_dir/tests/support/http_server.py" "$work/files" "$work/requests"
+coproc python3 "$source_dir/tests/support/http_server.py" "$work/files" "$work/requests" "$certificate"
 server=$COPROC_PID
 trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
-read -r port <&"${COPROC[0]}" || complain "the server does not start"
-base=http://127.0.0.1:$port
+read -r port safe_port <&"${COPROC[0]}" || complain "the server does not start"
+base=http://127.0.0.1:$port safe=https://127.0.0.1:$safe_port
+
+# get ADDRESS ARGUMENT...: fetch over HTTP, which demands all digits
+get() {
+    local file=${1##*/}
+    "$towers" fetch "$1" --sha256 "$(sha256sum "$work/files/$file" | cut -c 1-64)" "${@:2}" >"$out" 2>"$err"
+}
 
 # fetched ADDRESS FILE ARGUMENT...: it succeeds, prints the path, and the file is right
 fetched() {
     local address=$1 file=$2
     shift 2
     rm -rf "$cache"
-    timeout 60 "$towers" fetch "$address" "$@" >"$out" 2>"$err" || complain "$address: exit $?: $(cat "$err")"
+    get "$address" "$@" || complain "$address: exit $?: $(cat "$err")"
     [[ $(cat "$out") == "$cache/$file" ]] || complain "$address: printed $(cat "$out")"
     cmp -s "$cache/$file" "$work/files/$file" || complain "$address: another file"
     [[ ! -e $cache/$file.part ]] || complain "$address: the partial file remains"
@@ -54,16 +65,16 @@ fetched "$base/norange/$big" "$big"
 fetched "$base/cutonce/$big" "$big"
 fetched "$base/busy/$name" "$name"
 fetched "$base/slow/$big" "$big"
-fetched "$base/good/$name" "$name" --sha256 "$digest"
+fetched "$base/good/$name" "$name"
 grep -q "^/cutonce/$big bytes=1500000-" requests || complain "a broken transfer is not resumed: $(grep cutonce requests)"
 grep -q 'downloading' "$err" || complain "nothing is said about the download"
 
 # what is in the cache is not asked for again, unless it is damaged
 : >requests
-"$towers" fetch "$base/good/$name" >"$out" 2>"$err" || complain "the cached file: $(cat "$err")"
+get "$base/good/$name" || complain "the cached file: $(cat "$err")"
 [[ ! -s requests ]] || complain "a cached file is downloaded again"
 printf x >>"$cache/$name"
-"$towers" fetch "$base/good/$name" --quiet >"$out" 2>"$err" || complain "a damaged cached file: $(cat "$err")"
+get "$base/good/$name" --quiet || complain "a damaged cached file: $(cat "$err")"
 cmp -s "$cache/$name" "files/$name" || complain "a damaged file is taken from the cache"
 [[ ! -s $err ]] || complain "--quiet says $(cat "$err")"
 
@@ -71,30 +82,76 @@ cmp -s "$cache/$name" "files/$name" || complain "a damaged file is taken from th
 for how in good norange; do
     rm -rf "$cache" && mkdir -p "$cache" && head -c 1000000 "files/$big" >"$cache/$big.part"
     : >requests
-    "$towers" fetch "$base/$how/$big" >"$out" 2>"$err" || complain "resuming, $how: $(cat "$err")"
+    get "$base/$how/$big" || complain "resuming, $how: $(cat "$err")"
     cmp -s "$cache/$big" "files/$big" || complain "resuming, $how: another file"
     grep -q 'bytes=1000000-' requests || complain "resuming, $how: asked for everything"
 done
 rm -rf "$cache" && mkdir -p "$cache" && cp "files/$big" "$cache/$big.part" # all is there but the name
-"$towers" fetch "$base/good/$big" >"$out" 2>"$err" || complain "a whole partial file: $(cat "$err")"
+get "$base/good/$big" || complain "a whole partial file: $(cat "$err")"
+
+# a partial file that is damaged, whole, or too long begins anew, once; what the server then sends is its own fault
+for how in 1000000 3000000 4000000; do
+    rm -rf "$cache" && mkdir -p "$cache" && head -c "$how" /dev/urandom >"$cache/$big.part"
+    : >requests
+    get "$base/good/$big" || complain "a damaged partial file of $how bytes: $(cat "$err")"
+    cmp -s "$cache/$big" "files/$big" || complain "a damaged partial file of $how bytes: another file"
+    grep -q -- ' -$' requests || complain "a damaged partial file of $how bytes: not begun anew: $(cat requests)"
+done
+rm -rf "$cache" && mkdir -p "$cache" && head -c 100 /dev/urandom >"$cache/$name.part"
+: >requests
+refused 3 "is not the expected file: its SHA-256 is $digest" fetch "$base/good/$name" --sha256 "${digest//[0-9]/0}"
+[[ $(wc -l <requests) == 2 ]] || complain "a wrong file behind a damaged one: $(cat requests)"
+
+# another process gives the partial file its name between its opening and its lock
+shim=$(dirname "$towers")/tests/fail_calls.so
+if [[ -f $shim ]]; then
+    for content in "files/$big" files/"$name"; do
+        rm -rf "$cache" && mkdir -p "$cache" && cp "$content" "$cache/$big.part"
+        : >requests
+        LD_PRELOAD=$shim FAIL_CALL=lock:1 get "$base/good/$big" || complain "a partial file that is published meanwhile: $(cat "$err")"
+        cmp -s "$cache/$big" "files/$big" || complain "a partial file that is published meanwhile: another file"
+        [[ $content != "files/$big" || ! -s requests ]] || complain "a published file is downloaded again: $(cat requests)"
+    done
+else
+    left_out "a partial file that is published meanwhile: no fail_calls.so (a build with sanitizers)"
+fi
 
 # bad ends: nothing is left under the file's name
 rm -rf "$cache"
-refused 6 "the connection ended after" fetch "$base/cut/$big"
+refused 6 "run the same command again to resume" fetch "$base/cut/$big" --sha256 "$big_digest"
 [[ -s $cache/$big.part ]] || complain "the beginning of a broken download is not kept"
-refused 6 "the server answers 404" fetch "$base/missing/$name"
-refused 6 "cannot download" fetch "$base/loop/$name"
-refused 6 "cannot download" fetch "$base/file/$name"
+refused 6 "the server answers 404" fetch "$base/missing/$name" --sha256 "$digest"
+refused 6 "cannot download" fetch "$base/loop/$name" --sha256 "$digest"
+refused 6 "cannot download" fetch "$base/file/$name" --sha256 "$digest"
+# one that does not resume and breaks off far in is not asked for ever
+: >requests
+refused 6 "the server begins anew each time" fetch "$base/cutfar/$long" --sha256 "$long_digest" --quiet
+[[ $(wc -l <requests) -le 6 ]] || complain "a server that always breaks off is asked $(wc -l <requests) times"
 rm -rf "$cache"
-refused 6 "the connection ended after" fetch "$base/stuck/$big" --stall 1
+refused 6 "the connection ended after" fetch "$base/stuck/$big" --sha256 "$big_digest" --stall 1
 rm -rf "$cache"
 refused 3 "is not the expected file: its SHA-256 is $digest" fetch "$base/good/$name" --sha256 "${digest//[0-9]/0}"
-refused 3 "is not the expected file" fetch "$base/long/$name"
+refused 3 "is not the expected file" fetch "$base/long/$name" --sha256 "$digest"
 [[ -z $(find "$cache" -type f) ]] || complain "a wrong file is kept: $(find "$cache" -type f)"
-timeout 60 "$towers" fetch "$base/lies/$big" >"$out" 2>"$err"
+get "$base/lies/$big"
 [[ $? -le 6 ]] || complain "headers that lie: $(cat "$err")"
 [[ ! -e $cache/$big ]] || cmp -s "$cache/$big" "files/$big" || complain "headers that lie: another file is kept"
-refused 6 "cannot download" fetch "http://127.0.0.1:1/$name"
+refused 6 "cannot download" fetch "http://127.0.0.1:1/$name" --sha256 "$digest"
+
+# https: with a certificate that is trusted, and never on to http. A few digits of a digest are enough only there
+refused 6 "cannot download" fetch "$safe/good/$name"
+export CURL_CA_BUNDLE=$certificate
+rm -rf "$cache"
+"$towers" fetch "$safe/good/$name" >"$out" 2>"$err" || complain "over TLS: $(cat "$err")"
+cmp -s "$cache/$name" "files/$name" || complain "over TLS: another file"
+fetched "$base/other/$name" "$name"
+rm -rf "$cache"
+: >requests
+refused 6 "cannot download" fetch "$safe/other/$name" --sha256 "$digest"
+[[ $(wc -l <requests) == 1 && ! -e $cache/$name ]] || complain "https leads to http: $(cat requests)"
+refused 6 "cannot download" fetch "https://localhost:$safe_port/good/$name" # which the certificate does not name
+refused 2 "only 8 of the 64 digits of its SHA-256 are known, too few for a file over http" fetch "$base/good/$name"
+refused 2 "too few for a file over http" fetch inception_v4 --mirror "$base/good"
 refused 2 "cannot be verified; give its digest with --sha256" fetch "$base/good/plain.bin"
 refused 2 "does not end in the name of a file" fetch "$base/good/"
 refused 2 "does not end in the name of a file" fetch "$base/good/.hidden-12345678.bin"
@@ -107,7 +164,7 @@ refused 2 "no published weights 'imagenet' of fashion_cnn $known" train fashion_
 refused 2 "no published weights 'imagenet' of fashion_cnn $known" eval fashion_cnn --weights imagenet --dataset synthetic
 refused 2 "unknown model 'resnet19'" fetch resnet19
 refused 2 "--dry-run needs weights" fetch --dry-run
-(mkdir -p "$cache" && exec 9>"$cache/$name.part" && flock 9 && refused 6 "another process is downloading" fetch "$base/good/$name"
+(mkdir -p "$cache" && exec 9>"$cache/$name.part" && flock 9 && refused 6 "another process is downloading" fetch "$base/good/$name" --sha256 "$digest"
     exit $((failures > 0))) || failures=$((failures + 1))
 
 # the list, the commands for another machine, and a table of one's own
@@ -122,7 +179,7 @@ done
 rm -rf "$cache"
 "$towers" fetch "$base/good/$name" --dry-run >"$work/commands" && bash "$work/commands" >/dev/null 2>"$err" || complain "the commands of --dry-run: $(cat "$err")"
 cmp -s "$cache/$name" "files/$name" || complain "the commands of --dry-run bring another file"
-"$towers" fetch "$base/good/$name" --json >"$out" 2>"$err" && python3 -c 'import json, sys; row = json.load(open(sys.argv[1])); assert row["cached"] and row["path"] == sys.argv[2], row' "$out" "$cache/$name" ||
+get "$base/good/$name" --json && python3 -c 'import json, sys; row = json.load(open(sys.argv[1])); assert row["cached"] and row["path"] == sys.argv[2], row' "$out" "$cache/$name" ||
     complain "--json of a file: $(cat "$out" "$err")"
 "$towers" fetch --json --mirror $'http://a\xff' | python3 -c 'import json, sys; assert all(json.loads(line) for line in sys.stdin)' || complain "the list as JSON with a mirror that is no UTF-8"
 XDG_CACHE_HOME="$work/a'b c" "$towers" fetch "http://x/'\$(touch%20$work/run)'/$name" --dry-run >"$work/commands"
@@ -175,14 +232,18 @@ rows = [json.loads(line)["predictions"] for line in open(sys.argv[1])]
 assert len(rows) == 7 and all(one["name"] == names[one["class"]] for row in rows for one in row) and "Italian greyhound" in names
 PYTHON
 done
-"$towers" eval fashion_cnn --weights files/imagenet.safetensors --classes 1000 --data-path imagenet >"$out" 2>"$err" || complain "weights without names: $(cat "$err")"
-grep -q 'warning: imagenet has 2 classes and the network 1000, .* compared by number' "$err" || complain "weights without names: $(cat "$err")"
+refused 2 "imagenet has the classes n01440764, n15075141, but the network of files/imagenet.safetensors has no names of classes" \
+    eval fashion_cnn --weights files/imagenet.safetensors --classes 1000 --data-path imagenet
+"$towers" eval fashion_cnn --weights files/imagenet.safetensors --classes 1000 --data-path imagenet --match-classes number >"$out" 2>"$err" || complain "weights without names: $(cat "$err")"
 # the beginning of a digest, where no more of it is published
-for begins in "${digest:0:8}" 00000000; do
-    sed "s|$digest|$begins|" table.json >begins.json
+other_end=${digest:0:7}$([[ ${digest:7:1} == 0 ]] && echo 1 || echo 0)
+for begins in "${digest:0:8}" "${digest:0:63}" "$other_end"; do
+    sed "s|$digest|$begins|; s|$base|$safe|" table.json >begins.json
     rm -rf "$cache"
-    if [[ $begins == 00000000 ]]; then
-        refused 3 "is not the expected file: its SHA-256 is $digest, but 00000000... was expected" fetch fashion_cnn --weights-table begins.json --quiet
+    if [[ $begins == "$other_end" ]]; then
+        refused 3 "is not the expected file: its SHA-256 is $digest, but $other_end... was expected" fetch fashion_cnn --weights-table begins.json --quiet
+        mkdir -p "$cache" && cp "files/$name" "$cache/$name" # one in the cache is none either
+        refused 3 "is not the expected file" fetch fashion_cnn --weights-table begins.json --quiet
     else
         "$towers" fetch fashion_cnn --weights-table begins.json >"$out" 2>"$err" || complain "the beginning of a digest: $(cat "$err")"
     fi

@@ -30,7 +30,7 @@ rm -rf runs
 coproc python3 "$source_dir/tests/support/http_server.py" "$work/files" "$work/requests"
 server=$COPROC_PID
 trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
-read -r port <&"${COPROC[0]}" || complain "the server does not start"
+read -r port _ <&"${COPROC[0]}" || complain "the server does not start"
 cat >table.json <<JSON
 [{"model": "resnet18", "name": "imagenet", "title": "for a test", "license": "none", "address": "http://127.0.0.1:$port/good/w.safetensors",
   "sha256": "$(sha256sum files/w.safetensors | cut -c 1-64)"}]

@@ -75,7 +75,7 @@ def wanted(run):
                     found[f"{phase}/{name}" if phase else name, step] = float(v)
     for row in csv.DictReader(open(f"runs/{run}/results.csv")):
         for key, value in row.items():
-            if key != "step" and math.isfinite(float(value)):
+            if key != "step" and value and math.isfinite(float(value)): # empty: not measured
                 found[f"epoch/{key}", int(row["step"])] = float(value)
     return found
 

@@ -176,6 +176,16 @@ refused "--features has no effect: fashion_cnn generates no images" train fashio
 refused "wgan_gp has a generator, but features need a classifier" train wgan_gp --features runs/seen --data-path small
 sed 's/"maps":"channels first"/"were":"pixel by pixel"/' runs/seen/last.safetensors >earlier.safetensors
 refused "generator.fc.weight: the file has the outputs of this layer pixel by pixel" generate wgan_gp --width 2 --weights earlier.safetensors
+python3 - color.safetensors negative.safetensors <<'PYTHON' # of wgan_gp_keras
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+size, = struct.unpack_from("<Q", data)
+(at, *_) = [8 + size + t["data_offsets"][0] for name, t in json.loads(data[8:8 + size]).items() if name == "generator.fc.bn.running_var"]
+struct.pack_into("<f", data, at, -1)
+open(sys.argv[2], "wb").write(data)
+PYTHON
+refused "below 0     generator.fc.bn.running_var: 1 of" generate negative.safetensors
+refused "below 0     generator.fc.bn.running_var: 1 of" export negative.safetensors negative.onnx
 mkdir empty && cp runs/seen/env.json runs/seen/args.yaml empty && refused "empty contains no weights" generate empty
 
 check_end "generated images follow the noise and the weights alone, and are measured without disturbing the run"

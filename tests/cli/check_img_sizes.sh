@@ -13,7 +13,7 @@ run() {
     local name=$1
     shift
     timeout 300 "${launch[@]}" "$towers" train inception_mini --data-path data --global-batch-size 16 --workers 0 --threads 1 --lr 0.003 --opt adam --sched constant --smoothing 0 \
-        --augment --epochs 4 --seed 5 --summary-interval 2 --quiet --experiment "$name" "$@" >out 2>err </dev/null
+        --augment --epochs 4 --seed 5 --summary-interval 2 ${loud:---quiet} --experiment "$name" "$@" >out 2>err </dev/null
 }
 sides='--img-size-schedule 8:0,12:1,16:3'
 good() { run "$@" || complain "train $*: exit $?: $(tail -n 3 err)"; }
@@ -59,6 +59,28 @@ done
     good both-parts --resume auto --max-steps 24
     same both-parts both
 }
+# ---- stopped in the evaluation behind the last step, which is that of the last size; and finished, when nothing is left to do
+# shellcheck disable=SC2086
+{
+    good pooled $sides --towers 4 --processes 2 --bn-stats pooled --eval-batch-size 8
+    loud=--log-interval=1 TOWERS_FAULT=delay:tower=0,step=24,activity=evaluation,ms=1500 run owed $sides --towers 4 --processes 2 --bn-stats pooled --eval-batch-size 8 &
+    wait_until grep -q '^step 24/' err
+    sleep 0.1
+    kill -TERM "$(cat runs/owed/.lock)"
+    wait $!
+    [[ $(wc -l <runs/owed/results.csv) == 4 ]] || complain "stopped behind the last evaluation, not in it"
+    leaves_alone runs/pooled run pooled --resume auto --processes 1
+    leaves_alone runs/both run both --resume auto
+    good owed --resume auto
+}
+same owed pooled
+cut -d, -f 1-6 runs/owed/results.csv | cmp -s - <(cut -d, -f 1-6 runs/pooled/results.csv) || complain "an evaluation that was stopped has another result: $(diff runs/{owed,pooled}/results.csv)"
+good early $sides --towers 4 --stop-epoch 3 # where the next size would begin
+leaves_alone runs/early run early --resume auto --stop-epoch 3
+rm runs/early/last.safetensors runs/early/outcome.json # killed before it had ended
+good early --resume auto --stop-epoch 3
+good early-again $sides --towers 4 --stop-epoch 3
+same early early-again
 slow=delay:tower=0,step=1,ms=100 # so that no run ends before it is killed
 # shellcheck disable=SC2086
 for rows in 4 6 9 18; do TOWERS_FAULT=$slow kill_at_row killed "$rows" run killed $sides --resume auto --checkpoint-steps 1; done

@@ -9,7 +9,7 @@ small_data data 3000 1000 || exit $?
 # ---- accuracy, size, and what ONNX Runtime makes of it
 "$towers" train fashion_cnn --data-path data --epochs 6 --batch-size 32 --experiment cnn --quiet >/dev/null || complain "cnn"
 "$towers" train inception_mini --data-path data --epochs 3 --batch-size 32 --experiment mini --quiet >/dev/null || complain "mini"
-"$python" "$source_dir/scripts/int8_accuracy.py" --json "$towers" data runs/cnn runs/mini >rows || complain "accuracy"
+"$python" "$source_dir/scripts/measure/int8_accuracy.py" --json "$towers" data runs/cnn runs/mini >rows || complain "accuracy"
 "$python" - rows <<'PYTHON' || complain "int8 beside f32"
 import json, sys
 wanted = {"fashion_cnn": {"QLinearConv": 2, "QGemm": 2}, "inception_mini": {"QLinearConv": 28, "QGemm": 1, "QLinearAveragePool": 4, "QLinearConcat": 4}}
@@ -87,6 +87,12 @@ for name, tensor in json.loads(data[8:8 + size]).items():
 open(sys.argv[2], "wb").write(data)
 PYTHON
 refused "computes numbers that are not finite" huge.safetensors x.onnx --int8 --data-path data
+refuses 8 "'huge.safetensors' computes numbers that are not finite from 1000 of 1000 images, the first of them" "$towers" eval huge.safetensors --data-path data
+[[ -s $out ]] && complain "scores of answers that are not finite: $(cat "$out")"
+for format in "" --json --csv; do
+    refuses 8 "'huge.safetensors' computes numbers that are not finite from photos/train/0/" "$towers" predict huge.safetensors photos/train $format
+    grep -q '/' "$out" && complain "predictions that are not finite: $(cat "$out")"
+done
 refused "no data given: towers export finds" runs/cnn/best.safetensors x.onnx --int8
 mv photos/train/1 photos/train/n02 && mv photos/val/1 photos/val/n02
 "$towers" export runs/border/best.safetensors renamed.onnx --int8 --data-path photos >out 2>&1 || complain "other names: $(cat out)"

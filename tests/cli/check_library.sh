@@ -5,8 +5,8 @@ set -uo pipefail
 . "$1/tests/support/check.sh"
 build=$(dirname "$towers")
 grep -q '^TOWERS_SANITIZE:STRING=.' "$build/CMakeCache.txt" && { echo "SKIPPED: a sanitizer must be in the program that loads the library" >&2; exit 77; }
+for python in python3 /usr/bin/python3 "$("$source_dir/scripts/venv.sh" onnx 2>/dev/null)" none; do "$python" -c 'import numpy' 2>/dev/null && break; done
 export XDG_CACHE_HOME=$work/cache OMP_NUM_THREADS=2
-for python in python3 /usr/bin/python3 none; do "$python" -c 'import numpy' 2>/dev/null && break; done
 
 cmake --install "$build" --prefix "$work/prefix" >"$out" 2>&1 || complain "install: $(tail -3 "$out")"
 lib=$(dirname "$(find "$work/prefix" -name libtowers.so)")
@@ -65,18 +65,31 @@ else
     left_out "localedef cannot make the German locale (package locales)"
 fi
 
+python3 - runs/run/best.safetensors huge.safetensors <<'PYTHON' # all weights but biases are so large that sums of both signs overflow
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+size, = struct.unpack_from("<Q", data)
+for name, tensor in json.loads(data[8:8 + size]).items():
+    if name.endswith(".weight"):
+        for at in range(8 + size + tensor["data_offsets"][0], 8 + size + tensor["data_offsets"][1], 4):
+            struct.pack_into("<f", data, at, 3e38 if at % 8 else -3e38)
+open(sys.argv[2], "wb").write(data)
+PYTHON
+refuses 1 "computes numbers that are not finite from image 0" ./classify huge.safetensors images/*.ppm
+
 if [[ $python == none ]]; then
     left_out "the package for Python: no Python with NumPy"
 else
     package=$source_dir/examples/python
     if "$python" -m venv --system-site-packages venv 2>/dev/null && cp -r "$package" package && venv/bin/python -m pip install -q --no-deps --no-build-isolation ./package >"$out" 2>&1; then
+        "$python" -c 'import numpy, os; print(os.path.dirname(os.path.dirname(numpy.__file__)))' >"$(echo venv/lib/python*/site-packages)/numpy.pth"
         python=venv/bin/python
     else
         left_out "pip install: $(tail -1 "$out")"
         export PYTHONPATH=$package
     fi
     TOWERS_LIBRARY=$lib/libtowers.so "$python" - <<'PYTHON' >"$out" 2>"$err" || complain "the package for Python: $(tail -4 "$err")"
-import glob, json, sys, threading, time
+import glob, json, os, sys, threading, time
 import numpy, towers
 def pixels(path):
     _, size, _, body = open(path, "rb").read().split(b"\n", 3)
@@ -108,7 +121,8 @@ with towers.Network("runs/run", batch=4, embeddings=True) as network:
         raise AssertionError("accepted")
     except TypeError as error:
         assert "for one image give [image]" in str(error), error
-    for image, text in ((numpy.zeros((4, 5), numpy.float32), "not float32 of shape [4, 5]"), ("cat.jpg", "bytes of a file, open(path, 'rb').read(), not str")):
+    for image, text in ((numpy.zeros((4, 5), numpy.float32), "not float32 of shape [4, 5]"), (numpy.zeros((5, 5, 0), numpy.uint8), "not uint8 of shape [5, 5, 0]"),
+                        (numpy.zeros((0, 5), numpy.uint8), "not uint8 of shape [0, 5]"), (numpy.zeros((5, 5, 4), numpy.uint8), "not uint8 of shape [5, 5, 4]"), ("cat.jpg", "bytes of a file, open(path, 'rb').read(), not str")):
         try:
             network.classify([image])
             raise AssertionError("accepted")
@@ -136,6 +150,31 @@ network.close()
 for user in users:
     user.join()
 assert ends == ["the network is closed"] * 3, ends
+def own_threads():
+    return len(os.listdir("/proc/self/task")) # of which some may be ending
+before = own_threads()
+for _ in range(40): # never closed, nor kept
+    towers.Network("runs/run", threads=1).classify([pixels(files[0])])
+for _ in range(600):
+    if own_threads() < before + 20:
+        break
+    time.sleep(0.1)
+assert own_threads() < before + 20, (before, own_threads())
+twice = towers.Network("runs/run")
+twice.close()
+twice.close()
+for path in ("runs/run\0b", b"runs/run\0b"):
+    try:
+        towers.Network(path)
+        raise AssertionError("accepted")
+    except ValueError as error:
+        assert "no path of a file holds a null character, as " in str(error), error
+try:
+    with towers.Network("huge.safetensors") as network:
+        network.classify([pixels(files[0])])
+    raise AssertionError("accepted")
+except towers.TowersError as error:
+    assert error.name == "TOWERS_WEIGHTS" and "computes numbers that are not finite from image 0" in str(error), error
 with towers.Network("runs/gray") as network: # it reads the luma of colors, encoded or not; gray pixels as they are
     rgb = pixels(files[0]).astype(int)
     luma = ((rgb @ [19595, 38470, 7471] + 32768) >> 16).astype(numpy.uint8)
@@ -148,5 +187,7 @@ except towers.TowersError as error:
     assert error.name == "TOWERS_ARGUMENT"
 assert "torch" not in sys.modules and towers.version()
 PYTHON
+    TOWERS_LIBRARY=$work/nowhere.so refuses 1 "OSError: cannot load libtowers: $work/nowhere.so: cannot open shared object file" "$python" -c "import towers"
+    grep -q 'or name its file: TOWERS_LIBRARY=build/libtowers.so.0' "$err" || complain "no remedy: $(cat "$err")"
 fi
 check_end "libtowers is installed, found and right"

@@ -22,6 +22,7 @@ find_rate again.json --json
 find_rate four.json --json --towers 4 --processes 2
 find_rate sgd.json --json --opt sgd
 find_rate short.json --json --lr-from 1e-4 --lr-to 1 --lr-steps 40
+find_rate few.json --json --lr-steps 20
 find_rate high.json --json --lr-to 1e4
 find_rate together.json --json --lr-to 1e4 --towers 2 --processes 2
 find_rate text
@@ -34,8 +35,19 @@ rate=$(python3 -c 'import json; print(repr(json.load(open("runs/auto/lr-find.jso
 train given --lr "$rate" --max-steps 40
 train half --lr auto --max-steps 20
 train half --lr auto --max-steps 40 --resume runs/half
-for run in given half; do
+train scaled --lr auto --lr-reference-batch 64 --max-steps 20 # args.yaml has the rate for 64 images
+train scaled --lr auto --lr-reference-batch 64 --max-steps 40 --resume runs/scaled
+train summed --lr auto --lr-reference-batch 32 --accumulate 4 --max-steps 2
+for run in given half scaled; do
     cmp -s <(tensors runs/auto/last.safetensors) <(tensors runs/$run/last.safetensors) || complain "--lr auto and $run give other weights"
+done
+# Whatever else changes rates: the run is that of the rate in its args.yaml.
+for other in "--sched cosine --warmup-epochs 0.1" "--sched step --decay-epochs 0.2 --decay-rate 0.5" "--opt momentum --sched onecyclelr" \
+    "--layer-decay 0.5 --towers 4" "--lr-mult fc1.weight=0.1 --accumulate 2 --lr-reference-batch 128" "--opt lars --sched polynomial --min-lr 1e-4 --lr-reference-batch 48"; do
+    train found --lr auto --max-steps 12 $other
+    train told --lr "$(awk '/^lr: /{print $2}' runs/found/args.yaml)" --max-steps 12 $other
+    cmp -s <(tensors runs/found/last.safetensors) <(tensors runs/told/last.safetensors) || complain "--lr auto $other gives other weights than the rate of its args.yaml"
+    rm -r runs/found runs/told
 done
 grep -q "^lr: $rate " runs/auto/args.yaml || complain "args.yaml has $(grep '^lr:' runs/auto/args.yaml)"
 grep -q "Learning rates that were tried" runs/auto/report.html || complain "the report has no curve"
@@ -139,26 +151,31 @@ failed = []
 def expect(good, what):
     if not good: failed.append(what)
 def load(name): return json.load(open(name))
-one, four, short = load('one.json'), load('four.json'), load('short.json')
-for found, low, high, steps in (one, 1e-6, 10, 100), (four, 1e-6, 10, 100), (load('sgd.json'), 1e-6, 10, 100), (short, 1e-4, 1, 40):
-    average, smoothed = 0, []
+one, four, short, few = load('one.json'), load('four.json'), load('short.json'), load('few.json')
+for found, low, high, steps in (one, 1e-6, 10, 100), (four, 1e-6, 10, 100), (load('sgd.json'), 1e-6, 10, 100), (short, 1e-4, 1, 40), (few, 1e-6, 10, 20):
+    delay = min(9, steps // 10) # of few steps fewer are smoothed
+    average, smoothed, old = 0, [], delay / (delay + 1)
     for i, (rate, loss) in enumerate(zip(found['lr'], found['loss'])):
         expect(abs(rate / (low * (high / low) ** (i / (steps - 1))) - 1) < 1e-9, ('rate', i, rate))
-        average = 0.9 * average + 0.1 * loss
-        smoothed.append(average / (1 - 0.9 ** (i + 1)))
+        average = old * average + (1 - old) * loss
+        smoothed.append(average / (1 - old ** (i + 1)))
     expect(len(smoothed) == found['steps'] == len(found['smoothed']), found['steps'])
     expect(all(abs(a - b) < 1e-9 for a, b in zip(smoothed, found['smoothed'])), 'smoothed')
     expect(all(value <= 4 * min(smoothed[:i + 1]) for i, value in enumerate(smoothed[:-1])), 'went on after it had diverged')
     lowest = smoothed.index(min(smoothed))
-    slopes = [((smoothed[i + 1] - smoothed[i - 1]) / 2, i) for i in range(steps // 10 + 9, lowest)]
-    expect(found['suggestion'] == found['lr'][min(slopes)[1] - 9], ('suggestion', found['suggestion'], min(slopes)))
+    slopes = [((smoothed[i + 1] - smoothed[i - 1]) / 2, i) for i in range(steps // 10 + delay, lowest)]
+    expect(found['suggestion'] == found['lr'][min(slopes)[1] - delay], ('suggestion', found['suggestion'], min(slopes)))
 high = load('high.json')
 expect(high['steps'] < 100 and high['smoothed'][-1] > 4 * min(high['smoothed']) > high['smoothed'][-2], ('the end of a sweep that diverges', high['smoothed'][-3:]))
 expect(one['suggestion'] == four['suggestion'] and four['towers'] == 4, (one['suggestion'], four['suggestion']))
 expect(all(abs(a - b) < 1e-3 for a, b in zip(one['loss'][:60], four['loss'][:60])), 'losses of four towers')
 expect(1e-3 < one['suggestion'] < 0.03 < load('sgd.json')['suggestion'] < 1, (one['suggestion'], load('sgd.json')['suggestion']))
+expect(2e-4 < few['suggestion'] < 0.05, ('few steps: the start of the smoothing, not a fall of the loss', few['suggestion']))
 tuned = load('tuned.json')
 expect(tuned['loss'][0] < 0.9 * one['loss'][0], ('--pretrained', tuned['loss'][0], one['loss'][0]))
+for run in 'auto', 'scaled', 'summed': # the rate that was found is the one that is used
+    rate = json.loads(open(f'runs/{run}/metrics.jsonl').readline())['lr']
+    expect(abs(rate / load(f'runs/{run}/lr-find.json')['suggestion'] - 1) < 1e-9, ('the first rate', run, rate))
 first = json.loads(open('runs/auto/metrics.jsonl').readline())
 expect(abs(first['mean_loss'] - one['loss'][0]) < 1e-6, ('the first loss', first['mean_loss'], one['loss'][0]))
 for what in failed:

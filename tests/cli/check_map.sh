@@ -1,25 +1,31 @@
 #!/usr/bin/env bash
 # The map of the source tree (tests/support/check_map.py): floors and rooms without circles, in includes and in calls. Then a test of
 # that test: an include upward, a file opened past the door, a device library in the wrong room, a circle of rooms and one of files, a
-# file without a line in its README, a comment about a file that is gone, a header that another one brings, and an include guard are
-# each found and named.
+# file without a line in its README, a comment about a file that is gone, a header that another one brings, an include guard, a time, an
+# array for all towers, a wait for storage and a change of options in the wrong place, a circle of calls of files and one that is no
+# more are each found and named.
 set -uo pipefail
 . "$1/tests/support/check.sh"
 needs_python
 map=$source_dir/tests/support/check_map.py
 
 python3 "$map" "$source_dir" "$(dirname "$towers")" || complain "the map of the house does not hold; the chains are above"
+roads=$source_dir/scripts/check/roads.py
+python3 "$roads" "$source_dir" >"$out" || complain "a road got longer: $(cat "$out")"
+sed 's/(14, CPU/(13, CPU/' "$roads" >"$work/roads.py"
+python3 "$work/roads.py" "$source_dir" >"$out" 2>"$err" && complain "a road that got longer is accepted"
+grep -q "'f32 3x3 forward on a CPU' had 13 files" "$err" || complain "a road that got longer: $(cat "$err")"
 
-# finds WANTED: the small house in $work/house is refused with this line
+# finds WANTED [OBJECTS]: the small house in $work/house, with its object files, is refused with this line
 finds() {
     local said
-    said=$(python3 "$map" "$work/house") && complain "accepted: $1"
+    said=$(python3 "$map" "$work/house" "${@:2}") && complain "accepted: $1"
     grep -qF -- "$1" <<<"$said" || complain "wanted '$1', found: $said"
 }
 
 house() {
     rm -rf "$work/house"
-    mkdir -p "$work"/house/{kernels/cpu,nccl_sync,towers/{train,guard,data},inception}
+    mkdir -p "$work"/house/{kernels/{base,cpu},nccl_sync,towers/{train,guard,data},inception}
 }
 
 house
@@ -31,6 +37,21 @@ finds "towers/data/a.c includes <cudnn.h>"
 house
 echo '#include "kernels/cpu/a.h"' >"$work/house/towers/data/a.c"
 finds "inner headers of kernels/cpu are its own"
+house
+echo 'double norm[TOWERS_MAX];' >"$work/house/towers/train/a.c"
+finds "towers/train/a.c sizes an array by the most towers of any run"
+house
+echo 'enum { PAUSE_MS = 5 };' >"$work/house/nccl_sync/a.c"
+finds "nccl_sync/a.c has a time of its own"
+house
+mkdir "$work/house/towers/files" && echo 'if (fsync(fd) != 0)' >"$work/house/towers/files/a.c"
+finds "towers/files/a.c waits for storage unseen"
+house
+echo 'if (strcmp(a->class_names[i], b->class_names[k]))' >"$work/house/towers/data/a.c"
+finds "towers/data/a.c compares classes: call class_match"
+house
+mkdir "$work/house/towers/data/sources" && echo 'names_find(train, name);' >"$work/house/towers/data/sources/folder.c"
+finds "towers/data/sources/folder.c compares labels of two sources without class_match"
 house
 echo '#include "towers/guard/b.h"' >"$work/house/towers/train/a.h"
 echo '#include "towers/train/a.h"' >"$work/house/towers/guard/b.c"
@@ -55,6 +76,11 @@ finds "inception/commands/a.c prints a text as it is"
 house
 echo 'fprintf(to, "%9lld", (long long)count);' >"$work/house/towers/data/a.c"
 finds "towers/data/a.c prints or reads a long long"
+for call in '__builtin_cpu_supports("avx2")' 'dnnl_get_effective_cpu_isa()'; do
+    house
+    echo "return $call;" >"$work/house/kernels/cpu/a.c"
+    finds "kernels/cpu/a.c asks for the processor's instructions"
+done
 house
 echo 'news_tell("told"); /* tell */' >"$work/house/towers/data/a.c"
 finds "towers/data/a.c has the name news_tell"
@@ -73,11 +99,11 @@ for name in b.c towers/data/b.c; do
     finds "towers/data/a.c names $name in a comment"
 done
 house
-echo '#include <math.h>' >"$work/house/kernels/status.h"
-echo '#include "kernels/status.h"' >"$work/house/towers/data/a.h"
+echo '#include <math.h>' >"$work/house/kernels/base/status.h"
+echo '#include "kernels/base/status.h"' >"$work/house/towers/data/a.h"
 printf '#include <%s.h>\n' math time >"$work/house/towers/data/a.c"
 echo '#include "towers/data/a.h"' >>"$work/house/towers/data/a.c"
-finds "towers/data/a.c includes math.h again: kernels/status.h brings it"
+finds "towers/data/a.c includes math.h again: kernels/base/status.h brings it"
 house
 echo '#include "kernels/b.h"' | tee "$work/house/towers/data/a.h" >"$work/house/towers/data/a.c"
 echo '#include "towers/data/a.h"' >>"$work/house/towers/data/a.c"
@@ -85,6 +111,52 @@ finds "towers/data/a.c includes kernels/b.h again: towers/data/a.h brings it"
 house
 printf '#ifndef A_H\n#define A_H\n#endif\n' >"$work/house/towers/data/a.h"
 finds "towers/data/a.h has an include guard"
+house
+mkdir -p "$work/house/inception/job"
+echo 'void f(const Options *a, Options *b) { g = a->lr == 1; b->lr = 1; }' >"$work/house/inception/job/a.c"
+finds "inception/job/a.c assigns to options (b)"
+house
+mkdir -p "$work/house/inception/job"
+echo 'if (o->verb != VERB_TRAIN) return;' >"$work/house/inception/job/a.c"
+finds "inception/job/a.c asks for the command's name"
+for text in 'struct S { Options options; }; s->options.lr = 1;' 'void f(Options *const options) { options->lr <<= 1; }' 'void f(Options *options) { ++options->lr; }'; do
+    house
+    mkdir -p "$work/house/inception/job" && echo "$text" >"$work/house/inception/job/a.c"
+    finds "inception/job/a.c assigns to options (options)"
+done
+house
+mkdir "$work/house/towers/files" && echo 'x = rename(a, b);' >"$work/house/towers/files/a.c"
+finds "towers/files/a.c calls the system with a name"
+for text in 'pwritev(fd, v, 2, 0);' 'posix_fallocate(fd, 0, 1);' 'STORAGE(0), fsync(fd);'; do
+    echo "$text" >"$work/house/towers/files/a.c"
+    finds "towers/files/a.c waits for storage unseen"
+done
+while IFS='|' read -r text wanted; do
+    house
+    echo "$text" >"$work/house/towers/data/a.c"
+    finds "towers/data/a.c $wanted"
+done <<'CASES'
+#define PAUSE_MS 5|has a time of its own
+enum { PAUSE_SECONDS=5 };|has a time of its own
+enum { PAUSE_MS = (5) };|has a time of its own
+double n[TOWERS_MAX + 1];|sizes an array by the most towers
+void f(double n[2 * TOWERS_MAX]) {|sizes an array by the most towers
+pthread_cond_timedwait(&c, &m, &t);|waits by the time of day
+if (strcmp(device->backend->name, "cpu") == 0)|compares the name of a backend
+source->read = a_read;|fills no inventory
+entry = readdir(dir);|lists a folder
+CASES
+house
+printf 'typedef struct A {\n' | tee "$work/house/towers/data/a.c" >"$work/house/kernels/a.c"
+finds "towers/data/a.c has a type A, and so has kernels/a.c"
+house
+mkdir -p "$work/objects/CMakeFiles/towers.dir/towers/data"
+for name in a b; do
+    echo "void b(void); void a(void); void $name(void) { $(tr ab ba <<<"$name")(); }" >"$work/house/towers/data/$name.c"
+    cc -c "$work/house/towers/data/$name.c" -o "$work/objects/CMakeFiles/towers.dir/towers/data/$name.c.o"
+done
+finds "circle of calls of files: towers/data: a b" "$work/objects"
+finds "no circle any more: towers/store: onnx_int8 onnx_nodes" "$work/objects"
 house
 echo '#include "kernels/b.h" // fopen(path)' >"$work/house/towers/data/a.c"
 echo 'a' >"$work/house/towers/data/README.md"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/support/mutants.py on a project of one file and four tests: what a test notices is caught, what none notices has survived, and a
-# test that fails or is skipped without any mutant proves nothing about one.
+# tests/support/mutants.py on a project of one file and some tests: what a test notices is caught, what none notices has survived, and a
+# test that fails or is skipped without any mutant proves nothing about one. Scripts run programs with the mutant, and none without it.
 . "$1/tests/support/check.sh"
 needs_python
 for tool in ninja cc; do
@@ -8,7 +8,7 @@ for tool in ninja cc; do
 done
 
 project=$work/project
-mkdir -p "$project/kernels" "$project/tests" "$project/build"
+mkdir -p "$project/kernels" "$project/tests/cli" "$project/build/tests"
 echo 'int twice(int x) { return x + x; }' >"$project/kernels/twice.c"
 test_put() { # NAME CONDITION: the exit status
     echo "int twice(int x); int main(void) { return $2; }" >"$project/tests/$1.c"
@@ -17,19 +17,29 @@ test_put test_sees 'twice(2) != 4'
 test_put test_blind 'twice(0) != 0'
 test_put test_fails '1'
 test_put test_skips '77'
+test_put towers '0'
+test_put twice_driver 'twice(2) != 4'
+script_put() { echo "build=\$(dirname \"\$(realpath \"\$2\")\"); $2" >"$project/tests/cli/check_$1.sh"; } # NAME COMMANDS
+script_put names '"$build/tests/twice_driver"'
+script_put hides 'name=twice; "$build/tests/$name"_driver'
+script_put blind '"$2" && "$build/tests/other"'
 {
     echo 'rule compile'
     echo '  command = cc -o $out -c $in'
     echo 'rule link'
     echo '  command = cc -o $out $in'
     echo "build twice.o: compile $project/kernels/twice.c"
-    for name in sees blind fails skips; do
-        echo "build $name.o: compile $project/tests/test_$name.c"
-        echo "build test_$name: link $name.o twice.o"
+    for name in test_sees test_blind test_fails test_skips; do
+        echo "build $name.o: compile $project/tests/$name.c"
+        echo "build $name: link $name.o twice.o"
     done
-    echo "build all: phony test_sees test_blind test_fails test_skips"
+    for name in towers twice_driver; do echo "build $name.o: compile $project/tests/$name.c"; done
+    echo "build towers: link towers.o twice.o"
+    echo "build tests/twice_driver: link twice_driver.o twice.o"
+    echo "build all: phony test_sees test_blind test_fails test_skips towers tests/twice_driver"
 } >"$project/build/build.ninja"
 ninja -C "$project/build" >"$out" 2>&1 || complain "the project does not build: $(cat "$out")"
+printf '#!/bin/sh\n' >"$project/build/tests/other" && chmod +x "$project/build/tests/other" # what is not built has no mutant
 ninja -C "$project/build" -t compdb compile >"$project/build/compile_commands.json"
 
 expect() { # STATUS WANTED-LINE TESTS: of the mutant that multiplies
@@ -46,7 +56,21 @@ expect 1 '^broken .*a cube (test_fails fails without a mutant: exit 1)' 'test_fa
 expect 1 '^broken .*a cube (test_fails fails without a mutant: exit 1)' 'test_fails test_sees'
 expect 0 '^not run here .*a cube (test_skips)' 'test_skips'
 expect 0 '^caught .*a cube (test_sees: exit 1)' 'test_skips test_sees'
+expect 0 '^caught .*a cube (check_names: exit 1)' 'check_names'
+expect 1 '^broken .*a cube (check_hides fails without a mutant: exit 127)' 'check_hides'
+expect 1 '^survived .*a cube (check_blind)' 'check_blind'
 
+# --null: a comment, which no test may catch
+nothing() { # STATUS WANTED-LINE TESTS
+    printf '# a cube\nkernels/twice.c: %s\n- x + x\n+ x * x * x\n' "$3" >"$project/tests/mutants.txt"
+    python3 "$source_dir/tests/support/mutants.py" "$project" "$project/build" --null >"$out" 2>"$err"
+    local status=$?
+    [[ $status == "$1" ]] || complain "--null, $3: exit $status instead of $1: $(cat "$out" "$err")"
+    grep -q "$2" "$out" || complain "--null, $3: no line '$2': $(cat "$out" "$err")"
+}
+nothing 0 '^3 survived of 3 mutants' 'test_sees check_names check_blind'
+nothing 0 '^1 not run here, 1 survived of 2 mutants' 'test_sees test_skips'
+nothing 1 '^caught .*nothing, for check_hides (check_hides: exit 127)' 'test_sees check_hides'
 
 # --diff: mistakes in the lines that a commit changed, and in no others
 command -v git >/dev/null || { left_out "--diff: git is not installed"; check_end "a test counts only if it passes without a mutant"; exit; }

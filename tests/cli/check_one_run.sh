@@ -81,7 +81,7 @@ ends 0 "run directory" train "${few[@]}" -b 64 --max-steps 2 --experiment few
 ends 0 "Accuracy @ 1" eval "${few[@]}" --weights runs/few
 ! grep -q "@ 5" out || complain "top-5 of three classes: $(cat out)"
 ends 0 '"top5": null' eval "${few[@]}" --weights runs/few --json
-[[ $(sed -n 2p runs/few/results.csv | cut -d, -f7) == nan ]] || complain "results.csv has a top-5 of three classes"
+[[ $(sed -n 2p runs/few/results.csv | cut -d, -f7) == "" ]] || complain "results.csv has a top-5 of three classes"
 
 # color in IDX files, for a network that takes the channels of its data
 mkdir -p color
@@ -122,7 +122,7 @@ ends 0 "data-path: \"$work/other\"" eval runs/one --data-path "$work/other" --da
 ends 2 "--data-path has no effect with --dataset synthetic" eval runs/one --data-path "$work/data" --dataset synthetic
 cp -r runs/one runs/usual # a run that found its data at their usual place, and one whose args.yaml could not name them
 sed -i 's/^data-path: .*/# data-path: not set/' runs/usual/args.yaml
-"$towers" eval runs/usual --print-config 2>&1 | grep -q '^dataset: fmnist\|^towers: no data: --data-path was not given' || complain "the usual data"
+"$towers" eval runs/usual --match-classes number --print-config 2>&1 | grep -q '^dataset: fmnist\|^towers: no data: --data-path was not given' || complain "the usual data"
 # settings that were lost in part are no defaults
 cp -r runs/one runs/cut
 for bytes in 0 900; do

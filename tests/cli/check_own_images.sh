@@ -40,7 +40,7 @@ said=$("$towers" eval runs/images --data-path other --device cpu --json 2>err) |
 grep -q 'other has no images of 1 of the 3 classes: café' err || complain "eval of other data does not name what is absent: $(cat err)"
 for split in train val; do mv other/$split/dog other/$split/fox; done
 "$towers" eval runs/images --data-path other --device cpu >out 2>err
-[[ $? == 5 || $? == 2 || $? == 3 ]] && grep -q "a class 'fox', which the network does not know; its 3 classes are café, dog, owl" err || complain "eval of an unknown class: $? $(cat err)"
+[[ $? == 5 || $? == 2 || $? == 3 ]] && grep -q "a class 'fox' that is missing in the network of runs/images, whose 3 classes are café, dog, owl" err || complain "eval of an unknown class: $? $(cat err)"
 
 # Parts as other tools name them: tests are never used during training; a set kept apart is evaluated by itself.
 mkdir parts held

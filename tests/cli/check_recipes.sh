@@ -209,9 +209,11 @@ for opt in lars lamb; do # the same bits from any number of processes, and a res
 done
 run scaled fashion_cnn -b 8 --towers 2 --accumulate 2 --max-steps 2 --lr 0.001 --lr-reference-batch 16
 run pieces fashion_cnn -b 512 --max-steps 2 --sched piecewise --lr-schedule '0.001;1;0.0001' --lr-reference-batch 256
+run floor fashion_cnn -b 512 --max-steps 2 --sched exponential --decay-epochs 0.125 --decay-rate 1e-6 --lr 0.001 --min-lr 0.0005 --lr-reference-batch 256
 look "--lr-reference-batch" <<'PYTHON'
 assert [s["lr"] for s in steps("scaled")] == [0.002] * 2, [s["lr"] for s in steps("scaled")]
 assert [s["lr"] for s in steps("pieces")] == [0.002] * 2, [s["lr"] for s in steps("pieces")]
+assert [s["lr"] for s in steps("floor")] == [0.002, 0.001], [s["lr"] for s in steps("floor")]
 PYTHON
 
 # ---- the exponent of the polynomial, and TensorFlow's staircase, which does not round an epoch up
@@ -331,6 +333,12 @@ spoiled = bytearray(data)
 bias = 8 + size + json.loads(data[8:8 + size])["fc.bias"]["data_offsets"][0]
 spoiled[bias + 8:bias + 12] = struct.pack("<f", float("nan"))
 open("spoiled.safetensors", "wb").write(spoiled)
+spoiled = bytearray(data)
+name = next(name for name in json.loads(data[8:8 + size]) if name.endswith(".running_var"))
+variance = 8 + size + json.loads(data[8:8 + size])[name]["data_offsets"][0]
+spoiled[variance + 4:variance + 8] = struct.pack("<f", -0.25)
+open("negative.safetensors", "wb").write(spoiled)
+open("negative.name", "w").write(name)
 PYTHON
 mini=(train inception_mini --dataset synthetic --img-size 8)
 refused 2 "--img-size 7 is too small" train inception_mini --img-size 7
@@ -349,7 +357,11 @@ refused 4 "Mixed_5b.branch3x3_2.conv.weight: expected F32[64,48,3,3], the file h
 refused 4 "the file's classifier has 10 classes, this model's 5: use --classes 10, or --reset-head" "${mini[@]}" --classes 5 --pretrained runs/kept/last.safetensors
 refused 4 "short.safetensors" "${mini[@]}" --pretrained short.safetensors
 refused 4 "not finite  fc.bias: 1 of 10 values; element 2 is nan" "${mini[@]}" --pretrained spoiled.safetensors
-refused 4 "values of 1 tensors are not finite" eval inception_mini --dataset synthetic --weights spoiled.safetensors
+refused 4 "values of 1 tensors are not finite, or variances below 0" eval inception_mini --dataset synthetic --weights spoiled.safetensors
+negative="below 0     $(cat negative.name): 1 of 16 values; element 1 is -0.25"
+refused 4 "$negative" "${mini[@]}" --pretrained negative.safetensors
+refused 4 "$negative" eval inception_mini --dataset synthetic --weights negative.safetensors
+refused 4 "$negative" export inception_mini negative.onnx --weights negative.safetensors
 refused 4 "No such file" "${mini[@]}" --pretrained missing.safetensors
 refused 4 "does not hold the weights" eval fashion_cnn --dataset synthetic --quiet --weights runs/kept
 refused 4 "this model's 5: use --classes 10" eval inception_mini --classes 5 --dataset synthetic --img-size 8 --weights runs/kept
@@ -360,7 +372,8 @@ refused 2 "export needs weights" export fashion_cnn
 refused 2 "matches no parameter" "${mini[@]}" --freeze 'nothing*'
 refused 2 "leaves nothing to train" "${mini[@]}" --freeze '*'
 refused 2 "--lr-schedule has no effect with --sched constant; it applies only to piecewise" train fashion_cnn --dataset synthetic --lr-schedule '0.1;2;0.01'
-refused 2 "--warmup-epochs has no effect with --sched onecycle" "${mini[@]}" --warmup-epochs 2
+refused 2 "--warmup-epochs has no effect with --sched rise-fall" "${mini[@]}" --warmup-epochs 2
+refused 2 "PyTorch's OneCycleLR is --sched onecyclelr" "${mini[@]}" --sched onecycle
 refused 2 "--power has no effect with --sched cosine" "${mini[@]}" --sched cosine --power 2
 refused 2 "--trust-coefficient has no effect with --opt lamb; it applies only to lars" "${mini[@]}" --opt lamb --trust-coefficient 0.1
 refused 2 "--warmup-lr 0.1 is above the learning rate for steps of 64 images, 0.025" train fashion_cnn --dataset synthetic --lr 0.1 --lr-reference-batch 256 --warmup-epochs 1 --warmup-lr 0.1

@@ -28,6 +28,7 @@ wait $trainer
 cp -r runs/one runs/broken && echo "not a step" >runs/broken/metrics.jsonl && echo "{}" >>runs/broken/metrics.jsonl
 cp -r runs/one runs/resumed && rm runs/resumed/outcome.json && echo "{}" >runs/resumed/heartbeat.json # and then killed
 echo "12:00:00 stopped: an older cause" >>runs/resumed/log.txt
+cp -r runs/one runs/.kept # a backup, or the files of an editor
 for ((i = 0; i < 100; i++)); do flock -n runs/lives/.lock true && break; sleep 0.1; done
 "$towers" runs --json >runs.json || complain "runs: $(cat err)"
 cp -r runs/one runs/halted
@@ -43,6 +44,7 @@ grep -q "'empty' has no run" err || complain "of an empty folder: $(cat err)"
 "$towers" runs nowhere 2>err && complain "a missing folder was accepted"
 "$towers" compare runs/one runs/several --json >pair.json || complain "compare"
 "$towers" compare runs/one runs/several runs/unscored >text || complain "compare of three"
+grep -qE "With one tower|of them full" text && complain "of runs with full steps, or one tower: $(cat text)"
 grep -A9 "^Settings that differ" text | grep -qE '^  lr +0.001 +0.02 +0.001' || complain "no lr in the settings: $(cat text)"
 for n in 1 2; do # longer than a column, and not: the first have lines of their own
     mkdir -p long && cp -r runs/one long/a$n
@@ -53,6 +55,23 @@ done
 grep -qE '^    a1  conv1.weight=1,.*bias=1,fc1.weight=1$' text && grep -qE '^    a2  conv1.weight=1,.*bias=2,fc1.weight=1$' text &&
     grep -qE '^  freeze +conv1.weight,conv1.bias,conv2.we[*]1 +conv1.weight,conv1.bias,conv2.we[*]2$' text || complain "long values look equal: $(cat text)"
 rm -r long
+
+# ---- files with holes, larger than memory may be
+for file in metrics.jsonl results.csv; do
+    mkdir -p sparse && cp -r runs/one "sparse/${file%.*}" && truncate -s 5G "sparse/${file%.*}/$file" || exit 1
+done
+python3 - "$towers" <<'PY' || complain "runs whose files are holes"
+import resource, subprocess, sys
+listed = subprocess.run([sys.argv[1], "runs", "sparse"], capture_output=True, text=True)
+assert listed.returncode == 0, listed
+assert "metrics.jsonl' has no line in its last 4194304 bytes" in listed.stdout, listed
+assert "results.csv': a line of more than 64 MiB is no record" in listed.stdout, listed
+whole = subprocess.run([sys.argv[1], "compare", "sparse/metrics"], capture_output=True, text=True)
+assert whole.returncode and "a line of more than 64 MiB is no record" in whole.stderr, whole
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss # KiB
+assert peak < 512 << 10, peak
+PY
+rm -r sparse
 
 python3 - <<'PY' || failures=$((failures + 1))
 import json, sys
@@ -82,6 +101,7 @@ wanted = sum(float(row[9]) for row in epochs) + (last - ended) * sum(behind) / m
 expect(behind and steps[0]['step'] == 4 and abs(runs['lives']['seconds'] - wanted) < 1e-6 * wanted, (runs['lives'], wanted))
 expect(runs['unscored']['scored_by'] in ('loss', ''), runs['unscored'])
 expect('metrics.jsonl' in runs['broken']['why'], runs['broken'])
+expect('.kept' not in runs, runs.get('.kept'))
 expect(halted['runs/halted']['state'] == 'ended early' and halted['runs/halted']['why'] == 'no better for 3 epochs', halted)
 expect([name for name in rows('started.json') if name in ('one', 'halted', 'several')] == ['halted', 'one', 'several'], 'order of starts')
 order = json.load(open('score.json'))

@@ -71,7 +71,7 @@ grep -qE '"[^"]*/set-val-000000.tar: img01[0-9]*.png, offset [0-9]*","(ant|bee|c
 train list --data-path 'sets500/tar/set-train-{000000..000009}.tar' --val-split 0.1 --max-steps 1
 "$towers" eval runs/list --device cpu >out 2>err || complain "eval of a list: $(cat err)"
 grep -q '): 51 val images, 3 classes' err || complain "eval of a list that is divided: $(cat err)"
-# records without names of classes: where their labels begin is not guessed otherwise than in the training; folders have no such labels
+# records without names of classes are not those of a training with names; folders have no labels that begin with 1
 mkdir numbers
 PYTHONPATH=$source_dir/tests/support /usr/bin/python3 - <<'PYTHON'
 from shards_write import *
@@ -79,9 +79,9 @@ with open("numbers/test-00000-of-00001", "wb") as to:
     for i in range(6):
         to.write(record(example({"image/encoded": png(image(1000 + i)), "image/class/label": i % 3})))
 PYTHON
-"$towers" eval runs/tfrecord --data-path numbers --device cpu >out 2>err && complain "labels from 0 after a training with labels from 1: $(cat out)"
-grep -q 'seem to begin with 0, but those of the training began with 1: give --label-base 1, or 0 if' err || complain "labels from 0: $(cat err)"
-"$towers" eval runs/tfrecord --data-path numbers --device cpu --label-base 0 >out 2>err || complain "labels from 0, as given: $(cat err)"
+"$towers" eval runs/tfrecord --data-path numbers --device cpu >out 2>err && complain "labels without names after a training with names: $(cat out)"
+grep -q 'numbers has no names of classes, but the network of runs/tfrecord has the classes ant, bee, cow' err || complain "labels without names: $(cat err)"
+"$towers" eval runs/tfrecord --data-path numbers --device cpu --match-classes number >out 2>err || complain "labels without names, as given: $(cat err)"
 cp -r runs/tfrecord runs/based
 sed -i 's/^label-base: auto/label-base: 1/' runs/based/args.yaml
 "$towers" eval runs/based --data-path sets500/folder --device cpu >out 2>err || complain "a folder after a run with --label-base: $(cat err)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/skips.sh finds every kind of skip with its reason in logs of ctest and CMake, and accepts exactly those of tests/skips.txt.
+# scripts/check/skips.sh finds every kind of skip with its reason in logs of ctest and CMake, and accepts exactly those of tests/skips.txt.
 # Every script that exits with 77 prints a reason that it can find. Arguments: source folder, binary.
 . "$1/tests/support/check.sh"
 
@@ -27,7 +27,7 @@ Output:
 [  SKIPPED ] test_other
 LOG
 printf -- '-- The C compiler\n-- test_gpu_* are left out: they need CUDA\n' >build.log
-bash "$source_dir/scripts/skips.sh" list LastTest.log build.log >list || complain "list: exit $?"
+bash "$source_dir/scripts/check/skips.sh" list LastTest.log build.log >list || complain "list: exit $?"
 cat >wanted <<'LIST'
 build: test_gpu_* are left out: they need CUDA
 check_report: no browser
@@ -36,10 +36,10 @@ test_ops, test_other: it gives no reason
 LIST
 cmp -s list wanted || complain "the list: $(diff list wanted)"
 
-bash "$source_dir/scripts/skips.sh" unexpected list >found && complain "check_report and test_other were accepted"
+bash "$source_dir/scripts/check/skips.sh" unexpected list >found && complain "check_report and test_other were accepted"
 printf '%s\n' 'check_report: no browser' 'test_ops, test_other: it gives no reason' | cmp -s - found || complain "unexpected: $(cat found)"
 grep -v -e check_report -e test_other list >shorter
-bash "$source_dir/scripts/skips.sh" unexpected shorter >found || complain "accepted skips were refused: $(cat found)"
+bash "$source_dir/scripts/check/skips.sh" unexpected shorter >found || complain "accepted skips were refused: $(cat found)"
 
 for script in "$source_dir"/tests/*/*.sh "$source_dir"/scripts/{check_format,clang_format,cuda_kernel_table}.sh; do
     [[ $script == */check_skips.sh ]] || ! grep -qE '(exit|return|&&) 77' "$script" || grep -qE "SKIPPED|small_data|needs_" "$script" ||
@@ -48,13 +48,13 @@ done
 grep -nE "(echo|printf) .*(left out|not tried|not installed|skipped:|[Ww]ithout (fault|mpi)|[Nn]o fault points)" "$source_dir"/tests/*/*.sh |
     grep -vE "SKIPPED|check_skips" >found && complain "parts that are left out by another word than left_out (support/check.sh): $(cat found)"
 printf '%s\n' '1/1 Test: check_x' "$(left_out 'a part: no root' 2>&1)" >LastTest.log
-[[ $(bash "$source_dir/scripts/skips.sh" list LastTest.log) == "check_x: a part: no root" ]] || complain "what left_out says is not listed"
+[[ $(bash "$source_dir/scripts/check/skips.sh" list LastTest.log) == "check_x: a part: no root" ]] || complain "what left_out says is not listed"
 
 # Which kernels a processor leaves out is seen on such a processor alone: all say it in the words that tests/skips.txt accepts.
 grep -n '"skipped: ' "$source_dir"/tests/unit/test_cpu_*.c | grep -v '"skipped: this processor has no ' >found &&
     complain "skips of another wording than tests/skips.txt accepts: $(cat found)"
 printf '%s\n' 'test_cpu_x, test_y: skipped: this processor has no part' >list
-bash "$source_dir/scripts/skips.sh" unexpected list >found || complain "a skip for the processor was refused: $(cat found)"
+bash "$source_dir/scripts/check/skips.sh" unexpected list >found || complain "a skip for the processor was refused: $(cat found)"
 
 # Three commits in a row run everything (tests/README.md).
 for first in 0 7 311; do

@@ -224,7 +224,7 @@ cmp cal1.json cal3.json && cmp runs/cal1/calibration.json runs/cal3/calibration.
 "$towers" eval runs/cal3 --calibrate >text 2>err || complain "eval --calibrate: $(cat err)"
 "$towers" predict runs/cal1 photos/val --json --top 2 >used.jsonl 2>predict.err || complain "predict of a calibrated run: $(cat predict.err)"
 "$towers" predict runs/cal1/best.safetensors photos/val --json --top 2 >file.jsonl 2>err || complain "predict of a file: $(cat err)"
-cmp file.jsonl predicted.jsonl && ! grep -q temperature err || complain "a file of weights is scaled: $(cat err)"
+cmp file.jsonl used.jsonl && grep -q temperature err || complain "the file of a calibrated run predicts otherwise: $(cat err)"
 "$python" - <<'PYTHON' || failures=$((failures + 1))
 import json, re
 import numpy as np
@@ -280,14 +280,14 @@ line = "temperature %.4f: calibration error %.4f before and %.4f after, loss %.5
     t, before["calibration_error"], made["calibration_error"], before["loss"], made["loss"])
 assert line in open("text").read(), (line, open("text").read())
 for file in ("used.err", "predict.err"):
-    assert "temperature    %.4f (runs/cal1/calibration.json)" % t in open(file).read(), open(file).read()
+    assert "temperature    %.4f (runs/cal1/best.safetensors)" % t in open(file).read(), open(file).read()
 PYTHON
 cp runs/cal1/calibration.json runs/many
 "$towers" eval runs/many >/dev/null 2>err && grep -q "is of other weights and is not used" err || complain "the temperature of other weights: $(cat err)"
 echo '{"temperature": 0, "weights": ""}' >runs/many/calibration.json
 refused() { refuses '[1-9]' "$1" "$towers" "${@:2}"; } # TEXT ARGUMENT...
 refused "expected weights and a temperature from 0.05 to 20" predict runs/many many/val
-refused "stores a temperature with a run, but 'runs/run/best.safetensors' is no folder" eval runs/run/best.safetensors --calibrate --data-path photos
+refused "which stores a temperature, but 'runs/run/best.safetensors' is no folder of one" eval runs/run/best.safetensors --calibrate --data-path photos
 refused "--tta and --calibrate exclude each other" eval runs/run --calibrate --tta flip
 "$python" - <<'PYTHON' # images that are classified rightly
 import json, os, shutil

@@ -47,7 +47,7 @@ for count in 1 4; do
     grep -q "^stopping  *after 2 evaluations without a higher accuracy$" "$err" || complain "the header: $(cat "$err")"
     grep -q '"ended_early":"no higher accuracy' "$out" || complain "--json: $(cat "$out")"
     grep -q '"outcome":"ended early"' "runs/still$count/outcome.json" || complain "outcome.json: $(cat "runs/still$count/outcome.json")"
-    tail -n 1 "runs/still$count/log.txt" | grep -q "ended early after step .*: no higher accuracy" || complain "log.txt: $(tail -n 1 "runs/still$count/log.txt")"
+    grep -v "waited for storage" "runs/still$count/log.txt" | tail -n 1 | grep -q "ended early after step .*: no higher accuracy" || complain "log.txt: $(tail -n 1 "runs/still$count/log.txt")"
     [[ ! -e runs/still$count/heartbeat.json ]] || complain "a heartbeat after the end"
     [[ -e runs/still$count/last.safetensors && -e runs/still$count/best.safetensors ]] || complain "no weights"
 done
@@ -55,6 +55,30 @@ train still1 --resume auto --lr 0 --epochs 9 --patience 2 || complain "resuming 
 grep -q "^resumed after step [0-9]*: no higher accuracy.*; change that option to train on$" "$err" && [[ $(epochs still1) == 3 ]] || complain "it goes on: $(cat "$err")"
 train still1 --resume auto --lr 0 --epochs 9 --patience 4 || complain "a larger --patience: $(cat "$err")"
 [[ $(epochs still1) == 5 ]] || complain "--patience 4 after 2: $(epochs still1) epochs, wanted 5"
+
+# The evaluation at the end of a run, behind an epoch in which a longer run makes none, counts for nothing: 2 and 4 and 6 do.
+between=(--lr 0 --patience 2 --eval-interval 2)
+train between "${between[@]}" --epochs 3 || complain "--eval-interval 2: $(cat "$err")"
+train between --resume auto "${between[@]}" --epochs 9 || complain "a longer run: $(cat "$err")"
+[[ $(epochs between) == 6 ]] || complain "an evaluation at the first end counts: $(epochs between) epochs, wanted 6"
+
+# The advice of each ending, followed: the same command with what it names trains on, also where the schedule has a fixed length.
+advised() { # NAME ADVICE EPOCHS OPTION VALUE ENDING...: ended by the ending's options; OPTION=VALUE as advised gives EPOCHS
+    local name=$1 advice=$2 wanted=$3 option=$4 value=$5
+    shift 5
+    train "$name" --lr 0 --epochs 6 "$@" || complain "$name: $(cat "$err")"
+    grep -qE "^to continue:  the same command with --resume runs/$name$advice" "$err" || complain "$name: advises $(grep '^to continue' "$err")"
+    train "$name" --lr 0 --epochs 6 "$@" --resume "runs/$name" "$option" "$value" || complain "$name: $(cat "$err")"
+    [[ $(epochs "$name") == "$wanted" ]] || complain "$name $option $value: $(epochs "$name") epochs, wanted $wanted"
+}
+advised by-epoch " and a larger --stop-epoch, or --stop-epoch 0$" 4 --stop-epoch 4 --stop-epoch 2
+advised by-epoch-off " and a larger --stop-epoch, or --stop-epoch 0$" 6 --stop-epoch 0 --stop-epoch 2 --sched cosine
+advised by-patience " and a larger --patience, or --patience 0$" 5 --patience 4 --patience 2 --sched cosine
+advised by-patience-off " and a larger --patience, or --patience 0$" 6 --patience 0 --patience 2
+advised by-value " and a higher --stop-at$" 6 --stop-at 1 --stop-at 0
+advised by-loss " and a lower --stop-at$" 6 --stop-at 0.001 --monitor loss --stop-at 100
+advised by-steps " and a larger --max-steps$" 2 --max-steps 18 --max-steps 9
+advised by-epochs " and more --epochs$" 7 --epochs 7
 
 # The evaluations without a better number are counted on behind a kill, also in other processes; no learning rate here, so all are.
 if TOWERS_FAULT=none: "$towers" train fashion_cnn --dry-run --data-path small >/dev/null 2>&1; then

@@ -64,16 +64,20 @@ rm runs/again/t00[23]-1/{outcome.json,last.safetensors} # as if killed between t
 within_epoch() {
     local rows
     for rows in runs/within/t*-1/metrics.jsonl; do # the other repetition has not followed
+        [ -e "$rows" ] || continue
         rows=$(wc -l <"$rows")
         ((rows > 6 && rows < 12)) && return
     done
     return 1
 }
-for seconds in 1.8 2 2.2 2.4 2.6 1.6 2.8 3 3.6 4.2 5 6 7 8; do
-    rm -rf runs/within
-    TOWERS_FAULT=delay:tower=0,step=1,ms=60 timeout -s TERM $seconds "$towers" sweep halved.yaml --experiment within >out 2>err </dev/null
+TOWERS_FAULT=delay:tower=0,step=8,ms=3000 "$towers" sweep halved.yaml --experiment within >out 2>err </dev/null & # four steps: 12 s
+sweep=$!
+for ((i = 0; i < 6000; i++)); do
     within_epoch && break
+    sleep 0.05
 done
+kill -TERM $sweep
+wait $sweep
 within_epoch || complain "the sweep was never stopped within the second epoch of a run"
 "$towers" sweep halved.yaml --experiment within >out 2>err </dev/null || complain "within: $(tail -n 3 err)"
 for run in runs/halved/t*/; do
@@ -83,7 +87,7 @@ for run in runs/halved/t*/; do
     diff <(timeless "$run/metrics.jsonl") <(timeless "runs/again/$name/metrics.jsonl") >/dev/null || complain "$name: other records"
 done
 
-# ---- a grid: two runs at a time, four towers, a setting that fails, repetitions by fold
+# ---- a grid: two runs at a time, four towers, a setting that fails
 cat >grid.yaml <<'YAML'
 model: fashion_cnn
 data-path: data
@@ -103,6 +107,37 @@ sed -e 's/^lr:.*/lr: choices(1000000 | 900000)/' -e '/^momentum/d' grid.yaml >fa
 grep -q "all runs failed; the first, t001: " err || complain "a sweep in which every run fails: $(tail -n 1 err)"
 (($(ls -d runs/grid/t*/ | wc -l) == 12)) || complain "a run of the grid is missing"
 
+# ---- each seed is trained with each fold, and the setting's score is the mean of all
+cat >crossed.yaml <<'YAML'
+model: fashion_cnn
+data-path: data
+batch-size: 16
+threads: 1
+summary-interval: 0
+epochs: 1
+seed: choices(4 | 5)
+lr: choices(0.01 | 0.001)
+fold: choices(1/2 | 2/2) # as many as seeds, or one of each in turn would pair all, too
+YAML
+"$towers" sweep crossed.yaml --json >crossed.json 2>err </dev/null || complain "crossed: $(tail -n 3 err)"
+
+# ---- other options that divide the images: a part held out is that of the names, whatever the seed; groups stay whole in every run
+python3 - <<'PYTHON' || complain "images of patients"
+import os
+for k in range(48):
+    patient = f'{k % 2}-{k // 8}'
+    os.makedirs(f'patients/{k % 2}/{patient}', exist_ok=True)
+    with open(f'patients/{k % 2}/{patient}/{k}.pgm', 'wb') as image:
+        image.write(b'P5 28 28 255\n' + bytes((17 * k + 3 * i) % 256 for i in range(28 * 28)))
+PYTHON
+sed -e '/^fold/d' -e 's/^data-path:.*/data-path: patients/' crossed.yaml >held-out.yaml
+cp held-out.yaml grouped.yaml
+echo 'val-split: 0.25' >>held-out.yaml
+printf 'fold: choices(1/2 | 2/2)\nfold-group: 1\n' >>grouped.yaml
+for sweep in held-out grouped; do
+    "$towers" sweep $sweep.yaml --json >$sweep.json 2>err </dev/null || complain "$sweep: $(tail -n 3 err)"
+done
+
 # ---- settings that end by their own rules before the first rung rise without a run, and do not end the sweep
 sed -e '/^seed\|^trials/d' -e 's/^lr:.*/lr: choices(0.01 | 0.02 | 0.03)/' -e 's/^epochs:.*/epochs: 8/' halved.yaml >early.yaml
 printf 'stop-at: 0\nfirst-rung: 4\n' >>early.yaml
@@ -110,7 +145,7 @@ printf 'stop-at: 0\nfirst-rung: 4\n' >>early.yaml
 
 # ---- the best run is an ordinary one
 python3 - <<'PYTHON' || failures=$((failures + 1))
-import csv, html, json, os, re, shlex, statistics, sys
+import csv, html, json, math, os, re, shlex, statistics, sys
 from xml.etree import ElementTree
 failed = []
 def expect(good, what):
@@ -188,6 +223,40 @@ expect(re.findall(r'<th>(t\d+) <a', page) == [f"t{s['setting']:03d}" for s in se
 links = re.findall('href="([^"]*)"', page)
 expect(links == [run['run'] + '/report.html' for s in settings for run in s['runs']] and all(os.path.exists('runs/halved/' + link) for link in links), links)
 
+crossed, divided = json.load(open('crossed.json'))['settings'], set()
+for s in crossed:
+    runs = ['crossed/' + run['run'] for run in s['runs']]
+    args = [dict(re.findall(r'^(lr|seed|fold): "?([^\s"]+)', open(f'runs/{run}/args.yaml').read(), re.M)) for run in runs]
+    expect(set(s['values']) == {'lr'} and {a['lr'] for a in args} == {s['values']['lr']}, (s, args))
+    expect(sorted((a['seed'], a['fold']) for a in args) == [(seed, fold) for seed in '45' for fold in ('1/2', '2/2')], args)
+    scores = [best(run) for run in runs]
+    expect(abs(s['score'] - statistics.mean(scores)) < 1e-6 and abs(s['deviation'] - statistics.stdev(scores)) < 1e-6, (s, scores))
+    divided |= {json.load(open(f'runs/{run}/env.json'))['evaluation_data']['fingerprint'] for run in runs}
+expect(len(crossed) == 2 and len(divided) == 4, ('each seed divides the images into other folds', divided))
+
+def evaluated(run):
+    return frozenset(row['file'] for row in csv.DictReader(open(f'runs/{run}/predictions.csv')))
+for sweep, count in ('held-out', 2), ('grouped', 4):
+    parts = {}
+    for s in json.load(open(f'{sweep}.json'))['settings']:
+        runs = [f"{sweep}/{run['run']}" for run in s['runs']]
+        scores = [best(run) for run in runs]
+        expect(set(s['values']) == {'lr'} and len(runs) == count and abs(s['score'] - statistics.mean(scores)) < 1e-6, (sweep, s, scores))
+        for run in runs:
+            seed_and_fold = tuple(re.findall(r'^(?:seed|fold): "?([^\s"]+)', open(f'runs/{run}/args.yaml').read(), re.M))
+            part = parts.setdefault(seed_and_fold, evaluated(run))
+            expect(part == evaluated(run), (sweep, 'rates are compared on other images', run))
+    expect(len(parts) == count, (sweep, list(parts)))
+    if sweep == 'held-out': # by names alone
+        expect(len(set(parts.values())) == 1, 'seeds are compared on other images')
+        expect(all(len(part) == 12 for part in parts.values()), (sweep, [len(part) for part in parts.values()]))
+        continue
+    expect(len(set(parts.values())) == 4, 'each seed divides the images into other folds')
+    for seed in '45':
+        one, other = (parts[key] for key in parts if seed in key)
+        expect(len(one | other) == 48 and not one & other, ('folds of a seed', len(one), len(other)))
+        expect(not {os.path.dirname(file) for file in one} & {os.path.dirname(file) for file in other}, 'a patient is in both folds')
+
 early = json.load(open('early.json'))['settings']
 expect(len(early) == 6 and all(s['epochs'] == 1 and s['score'] for s in early), ('settings that were not begun', early))
 
@@ -203,22 +272,27 @@ scores = [s['score'] for s in grid if s['score'] is not None]
 expect(scores == sorted(scores, reverse=True), scores)
 table = open('table.grid').read().splitlines()
 expect(table[9].split()[0] == '-' and ' failed: ' in table[9], table)
-# What mattered, by the definitions: epsilon squared and the correlation of ranks.
+# What mattered, by the definitions: of a balanced grid the effects of an additive model are the means of its rows and columns.
 def ranks(values):
     return [sum(v < value for v in values) + (sum(v == value for v in values) + 1) / 2 for value in values]
+def without(numbers, groups):
+    return [number - statistics.mean(n for n, g in zip(numbers, groups) if g == group) for number, group in zip(numbers, groups)]
 effects = json.load(open('grid.json'))['effects']
 expect((effects['settings'], effects['left_out'], effects['epoch']) == (8, 4, None), effects)
 scored = [s for s in grid if s['score'] is not None]
 rank = ranks([s['score'] for s in scored])
 for effect in effects['options']:
-    values = [float(s['values'][effect['option']]) for s in scored]
-    groups = {v: [r for r, value in zip(rank, values) if value == v] for v in values}
-    within = sum((len(g) - 1) * statistics.variance(g) for g in groups.values()) / (8 - len(groups))
-    explained = 1 - within / statistics.variance(rank)
-    at, mean = ranks(values), statistics.mean
-    trend = (mean(a * b for a, b in zip(at, rank)) - mean(at) * mean(rank)) / statistics.pstdev(at) / statistics.pstdev(rank)
-    expect(abs(effect['explained'] - max(explained, 0)) < 1e-9 and abs(effect['trend'] - trend) < 1e-9, (effect, explained, trend))
-    expect(mean(groups[float(effect['best'])]) == max(map(mean, groups.values())) and 0 < effect['p'] <= 1, (effect, groups))
+    option, (other,) = effect['option'], {'lr', 'momentum'} - {effect['option']}
+    values, others = ([float(s['values'][name]) for s in scored] for name in (option, other))
+    left, both = without(rank, others), without(without(rank, others), values)
+    square = lambda numbers: sum(n * n for n in numbers)
+    freedom = 8 - len(set(others))
+    explained = 1 - square(both) / (freedom - len(set(values)) + 1) / (square(left) / freedom)
+    at = without(ranks(values), others)
+    trend = sum(a * b for a, b in zip(at, left)) / math.sqrt(square(at) * square(left))
+    expect(abs(effect['explained'] - explained) < 1e-9 and abs(effect['trend'] - trend) < 1e-9, (effect, explained, trend))
+    groups = {v: statistics.mean(r for r, value in zip(rank, values) if value == v) for v in values}
+    expect(groups[float(effect['best'])] == max(groups.values()) and 0 < effect['p'] <= 1, (effect, groups))
     line = [line.split() for line in table if line.startswith(f"  {effect['option']} ")][0]
     expect(line == [effect['option'], f"{100 * effect['explained']:.0f}", '%', f"{effect['p']:.3f}", f"{effect['trend']:+.2f}", effect['best']], line)
     expect(f"<tr><th>{effect['option']}</th><td class=\"n\">{100 * effect['explained']:.0f} %</td>" in open('runs/grid/sweep.html').read(), effect)

@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
 # Tables in pages are those that scripts wrote: fill_section.sh replaces the text between markers and nothing else, the CPU tables of
 # docs/results/cpu.md are made from docs/results/cpu-PROCESSOR.json and inference-PROCESSOR.json, those of docs/results/accuracy.md from
-# docs/results/accuracy-PROCESSOR.json, the ratios of the README are those of a processor, of its forward passes, and of docs/data.md;
+# docs/results/accuracy-PROCESSOR.json, the sentences of the README between markers are what scripts make of these rows;
 # a case that is measured again keeps its place. The list of the settings that a run keeps is whole. Arguments: source folder, binary.
 . "$1/tests/support/check.sh"
 needs_python
 
 printf 'above\n<!-- one: begin -->\nold\nolder\n<!-- one: end -->\nbetween\n<!-- two: begin -->\n<!-- two: end -->\nbelow\n' >page
-printf 'new\n' | "$source_dir/scripts/fill_section.sh" page one || complain "fill_section: $?"
-printf 'a\nb\n' | "$source_dir/scripts/fill_section.sh" page two || complain "fill_section of an empty section: $?"
+printf 'new\n' | "$source_dir/scripts/pages/fill_section.sh" page one || complain "fill_section: $?"
+printf 'a\nb\n' | "$source_dir/scripts/pages/fill_section.sh" page two || complain "fill_section of an empty section: $?"
 printf 'above\n<!-- one: begin -->\nnew\n<!-- one: end -->\nbetween\n<!-- two: begin -->\na\nb\n<!-- two: end -->\nbelow\n' >wanted
 cmp page wanted || complain "fill_section made: $(cat page)"
-printf 'x\n' | "$source_dir/scripts/fill_section.sh" page three 2>err && complain "a section that is not there is filled"
+printf 'x\n' | "$source_dir/scripts/pages/fill_section.sh" page three 2>err && complain "a section that is not there is filled"
 grep -q "page has no section 'three'" err || complain "fill_section says: $(cat err)"
 cmp page wanted || complain "a refused page is changed"
 for section in "docs/results/cpu.md passes" "docs/results/cpu.md ledger" "docs/results/cpu.md wgan" "docs/data.md bench" "docs/recipes.md bf16"; do
     read -r page name <<<"$section"
     cp "$source_dir/$page" copy
-    printf 'x\n' | "$source_dir/scripts/fill_section.sh" copy "$name" || complain "$page has no section $name"
+    printf 'x\n' | "$source_dir/scripts/pages/fill_section.sh" copy "$name" || complain "$page has no section $name"
 done
 
-PYTHONDONTWRITEBYTECODE=1 python3 - "$source_dir" <<'PYTHON' || complain "the table of scripts/bench_cpu.sh"
+PYTHONDONTWRITEBYTECODE=1 python3 - "$source_dir" <<'PYTHON' || complain "the table of scripts/measure/bench_cpu.sh"
 import json, re, sys
 source = sys.argv[1]
-sys.path.insert(0, source + "/scripts")
+sys.path[:0] = [source + "/scripts/measure", source + "/scripts/pages"]
 import bench_cpu, bench_inference
 page, readme = open(source + "/docs/results/cpu.md").read(), open(source + "/README.md").read()
 def section(text, name):
@@ -43,9 +43,10 @@ for kind in re.findall("<!-- inference( on .*): begin -->", page):
     assert bench_cpu.kind_of(results) == kind
     assert section(page, "inference" + kind) == "\n".join(bench_inference.tables(results)), f"not what inference{kind} makes"
 assert section(readme, "speed") in made, "the README's table is not what the results of a processor make"
-forward = re.search(r"Forward passes of `inception_v3` in f32 are ([\d.]+) times as fast", readme)
-rows = re.findall(r"^\| towers.* ([\d.]+) \|$", section(page, "inference on AMD EPYC Zen 4").split("\n**")[1], re.M)
-assert forward[1] == max(rows, key=float), f"the README's {forward[1]} is not the best of {rows}"
+import readme_lines
+kinds = re.findall("<!-- inference (on .*): begin -->", page)
+assert section(readme, "forward") in [readme_lines.forward_line(page, kind) for kind in kinds], "forward passes: not what rows say"
+assert section(readme, "mini") == readme_lines.mini_line(open(source + "/docs/results/mini.md").read()), "mini: not what rows say"
 import bench_data
 assert section(readme, "data") == bench_data.readme_line(open(source + "/docs/data.md").read()), "the ratios of the README are not those of docs/data.md"
 import time_to_accuracy
@@ -58,14 +59,18 @@ found = bench_cpu.in_order({name: 0 for name in reversed(names)}, 2)
 assert list(found) == names, found
 PYTHON
 
-# An option of training and of what follows it is kept by a run (run_argument.c), or stands here: as the call's own, or the machine's,
+# An option of training and of what follows it is kept by a run (run_argument.c) or by its weights too (facts.c), or stands here: as the call's own, or the machine's,
 # for it changes no result but in the last bits.
 python3 - "$source_dir" "$towers" <<'PYTHON' || complain "the settings of a run that eval, predict, export and libtowers keep"
 import re, subprocess, sys
 own = set("""aux bad-samples batch-size comm-timeout config cpu-affinity data-memory deterministic device features fuse-siblings gpus json max-pixels
-    mirror pool-behind-conv print-config processes quiet share-storage stall threads towers weights-table workers""".split())
-text = open(sys.argv[1] + "/inception/job/run_argument.c").read()
-kept = set(re.findall('"([a-z0-9-]+)"', re.search(r"kept_keys\[\] = \{(.*?)\}", text, re.S)[1]))
+    mirror pool-behind-conv print-config processes quiet share-storage stall threads towers weights-key weights-table workers""".split())
+def listed(file, name):
+    text = open(f"{sys.argv[1]}/inception/job/{file}").read()
+    return {key.replace("_", "-") for key in re.findall('"([a-z0-9_-]+)"', re.search(name + r"\[\] = \{(.*?)\}", text, re.S)[1])}
+of_weights, of_run = listed("facts.c", "settings"), listed("run_argument.c", "kept_keys")
+assert not of_weights & of_run, f"a run has these from its weights: {of_weights & of_run}"
+kept = of_weights | of_run
 both = set()
 for line in subprocess.run([sys.argv[2], "man", "--markdown"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
     row = re.match(r"- `(?:-., )?--(?:\[no-\])?([a-z0-9-]+).*Commands: ([a-z, -]+)\.", line)

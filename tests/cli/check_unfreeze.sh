@@ -31,6 +31,11 @@ good four-processes --towers 4 --processes 2
 same four-processes four
 grep -q 'epoch 3: \*,!fc\* join' runs/whole/log.txt || complain "log.txt does not say when they join"
 
+leaves_alone runs/whole run whole --resume auto
+leaves_alone runs/four run four --resume auto --processes 2
+leaves_alone runs/frozen run frozen --resume auto --epochs 2
+leaves_alone runs/early run early --resume auto --stop-epoch 2
+
 # ---- stopped and killed
 good before --max-steps 9
 good before --resume auto --max-steps 24

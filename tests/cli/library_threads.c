@@ -1,8 +1,10 @@
 /* Two handles, each used by two threads at once, and damaged and impossible images between: every answer is that of one thread alone; the
- * caller's rounding and locale stay, and a fork opens the network anew. Compiled by check_library.sh: library_threads RUN IMAGE... */
+ * caller's rounding and locale stay, and a fork opens the network anew. A network that is closed while 24 threads use it serves or refuses
+ * their calls. Compiled by check_library.sh: library_threads RUN IMAGE... */
 #include <locale.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +12,11 @@
 #include <towers.h>
 #include <unistd.h>
 
-enum { IMAGES = 16, ROUNDS = 6 };
+enum { IMAGES = 16, ROUNDS = 6, USERS = 24, USES = 100, TOO_LONG_S = 300 };
 static towers_image images[IMAGES];
 static int count, classes;
 static float *expected;
+static atomic_int uses;
 
 static void fail(const char *what)
 {
@@ -27,7 +30,8 @@ static void *work(void *network)
     towers_error error;
     for (int round = 0; round < ROUNDS; round++) {
         towers_image bad = {.bytes = "not an image", .size = 12}, wide = {.bytes = "P5 60000 60000 255\n", .size = 19},
-                     huge = {.bytes = "x", .size = 1, .height = 70000, .width = 1, .channels = 1};
+                     huge[] = {{.bytes = "x", .size = 1, .height = 70000, .width = 1, .channels = 1},
+                               {.bytes = "x", .size = 70000, .height = 1, .width = 70000, .channels = 1}};
         if (towers_classify(network, images, count, found, NULL, &error)) fail(error.text);
         for (int i = 0; i < count * classes; i++)
             if (fabsf(found[i] - expected[i]) > 1e-6f) fail("another answer with several threads");
@@ -36,7 +40,10 @@ static void *work(void *network)
         if (!strstr(error.text, "image 0")) fail(error.text);
         if (towers_classify(network, &wide, 1, found, NULL, &error) != TOWERS_FORMAT) fail("3,600 million pixels");
         if (!strstr(error.text, "at most 178956970 pixels") || strstr(error.text, "--")) fail(error.text);
-        if (towers_classify(network, &huge, 1, found, NULL, &error) != TOWERS_ARGUMENT) fail("an impossible image");
+        for (int k = 0; k < 2; k++)
+            if (towers_classify(network, &huge[k], 1, found, NULL, &error) != TOWERS_ARGUMENT ||
+                !strstr(error.text, "expected sides from 1 to"))
+                fail("an impossible image");
         if (towers_classify(network, images, 1, found, found, &error) != TOWERS_ARGUMENT)
             fail("embeddings that were not asked for");
         if (towers_classify(network, images, -1, found, NULL, NULL) != TOWERS_ARGUMENT) fail("a negative count");
@@ -63,6 +70,36 @@ static void child_run(const char *run, const towers_options *options, towers_net
         if (fabsf(found[i] - expected[i]) > 1e-6f) fail("another answer after a fork");
     towers_close(own);
     _exit(0);
+}
+
+/* Until it is refused: what is answered before is right. */
+static void *use(void *network)
+{
+    float *found = malloc((size_t)classes * sizeof *found);
+    towers_error error;
+    while (!towers_classify(network, images, 1, found, NULL, &error)) {
+        for (int k = 0; k < classes; k++)
+            if (fabsf(found[k] - expected[k]) > 1e-6f) fail("another answer while the network is closed");
+        uses++;
+    }
+    if (error.status != TOWERS_ARGUMENT || !strstr(error.text, "the network is closed")) fail(error.text);
+    free(found);
+    return NULL;
+}
+
+static void close_while_used(const char *run, const towers_options *options)
+{
+    pthread_t user[USERS];
+    towers_network *network;
+    towers_error error;
+    alarm(TOO_LONG_S);
+    if (towers_open(run, options, &network, &error)) fail(error.text);
+    for (int k = 0; k < USERS; k++) pthread_create(&user[k], NULL, use, network);
+    while (uses < USES) usleep(1000);
+    towers_close(network);
+    for (int k = 0; k < USERS; k++) pthread_join(user[k], NULL);
+    towers_close(network); /* once more: nothing is left to close */
+    alarm(0);
 }
 
 int main(int argc, char **argv)
@@ -102,6 +139,7 @@ int main(int argc, char **argv)
     for (int k = 0; k < 4; k++) pthread_join(thread[k], NULL);
     for (int k = 0; k < 2; k++) towers_close(network[k]);
     towers_close(NULL);
+    close_while_used(argv[1], &options);
     puts("ok");
     return 0;
 }

@@ -14,6 +14,13 @@ command_of() { # NAME ARGUMENT...
         --device cpu --output-dir "$work" --experiment "$name" "$@")
 }
 
+# outcome_agrees NAME STATUS: outcome.json, if the run has begun and so has written one, has the exit code of the process
+outcome_agrees() {
+    local outcome=$work/$1/outcome.json
+    [[ $outcome -nt $work/$1/args.yaml ]] || return 0 # of an earlier end: this one was refused
+    grep -q "\"exit_code\":$2," "$outcome" || complain "$1: exit $2, but outcome.json says $(cat "$outcome")"
+}
+
 # ended STATUS TEXT NAME ARGUMENT...: the run ends with STATUS and says TEXT
 ended() {
     local wanted=$1 text=$2 name=$3 status
@@ -22,6 +29,7 @@ ended() {
     timeout -s KILL 200 "${command[@]}" >"$out" 2>"$err" </dev/null
     status=$?
     [[ $status == "$wanted" ]] || complain "$name: exit $status instead of $wanted: $(tail -3 "$err")"
+    outcome_agrees "$name" "$status"
     grep -qF -- "$text" "$err" || complain "$name: wanted '$text', got: $(tail -3 "$err")"
     ((wanted == 0)) || [[ $(grep -c '^error: ' "$err") == 1 ]] || complain "$name: not one line of error: $(cat "$err")"
 }
@@ -99,8 +107,9 @@ for name, tensor in json.loads(data[8:8 + size]).items():
         data[first:end] = struct.pack("<f", 1e38) * ((end - first) // 4)
 open(sys.argv[1], "wb").write(data)
 PYTHON
-printed=$("$towers" "${evaluated[@]}" "$work/huge.safetensors" 2>&1) # JSON has no NaN
-[[ $printed == '{"examples": 100, '*'"loss": null, '* && $printed == *', "top1": 0'* ]] || complain "huge weights: evaluated to $printed"
+printed=$("$towers" "${evaluated[@]}" "$work/huge.safetensors" 2>&1) # no score of answers that are no numbers
+code=$?
+[[ $code == 8 && $printed == *'computes numbers that are not finite from 100 of 100 images'* ]] || complain "huge weights: exit $code, evaluated to $printed"
 
 TOWERS_FAULT="nan:tower=0,step=5" ended 0 "" skip --nan-policy skip
 "$weights" finite "$work/skip/last.safetensors" || complain "skip: weights of NaN"
@@ -129,6 +138,7 @@ towers_that_go() {
 # process is $pid
 started() {
     local name=$1
+    running=$1
     command_of "$@"
     rm -f "$err" # the words of the last run would look like a start
     TOWERS_FAULT="delay:tower=0,step=1,ms=${delay:-200}" "${command[@]}" >"$out" 2>"$err" </dev/null &
@@ -156,6 +166,7 @@ finished() {
     wait "$pid"
     status=$?
     [[ $status == "$1" ]] || complain "wanted exit $1, got $status: $(tail -3 "$err")"
+    [[ ! $running ]] || grep -q "\"exit_code\":$1," "$work/$running/outcome.json" || complain "$running: exit $1, but outcome.json says $(cat "$work/$running/outcome.json")"
     grep -qF -- "$2" "$err" || complain "wanted '$2', got: $(tail -3 "$err")"
 }
 
@@ -189,6 +200,9 @@ signals() {
         all_finite "on-$signal"
         ended 0 "" "on-$signal" --max-steps 40 --resume auto
     done
+    started coded --max-steps 40 --log-interval 1 --preempt-exit 0 # a code of its own, even 0
+    kill -USR2 "$pid"
+    finished 0 "--resume auto continues"
     ended 0 "" plain40 --max-steps 40
     for signal in INT TERM USR2; do
         cmp "$work/on-$signal/last.safetensors" "$work/plain40/last.safetensors" || complain "SIG$signal: resumed to other weights"
@@ -199,6 +213,7 @@ signals() {
 nothing_to_save() {
     for signal in INT TERM; do
         for verb in eval bench; do
+            running=
             command=("$towers" $verb fashion_cnn --towers 2 --threads 1 --device cpu)
             if [[ $verb == eval ]]; then command+=(--weights "$work/plain12" --data-path "$work/data"); else command+=(--batches 1000000); fi
             TOWERS_FAULT="delay:tower=0,step=0,activity=evaluation,ms=20000" "${command[@]}" >"$out" 2>"$err" </dev/null &

@@ -88,22 +88,13 @@ second_signal() { # FIRST SECOND
     left '1(30|43)' "$2"
 }
 
-# The console itself hangs: its pipe is full and nobody reads it. The first signal cannot be obeyed, the second is.
-blocked() {
-    mkfifo "$work/console"
-    exec 9<>"$work/console"
-    dd if=/dev/zero of="$work/console" bs=1 count=10000000 oflag=nonblock 2>/dev/null # until nothing more goes in
-    command_of blocked --max-steps 1000000 --epochs 1000000 --log-interval 1
-    "${command[@]}" 2>&9 >"$out" </dev/null 9>&- &
-    pid=$!
-    for ((i = 0; i < 1200; i++)); do
-        [[ -s $work/blocked/metrics.jsonl ]] && break
-        sleep 0.05
-    done
-    kill -TERM "$pid"
-    sleep 0.5
-    left 143 TERM
-    exec 9>&-
+# A hard limit on the CPU time of processes is no lack of memory.
+cpu_limited() {
+    command_of cpu-limited --max-steps 1000000 --epochs 1000000
+    (ulimit -t 2 && exec timeout -s KILL 200 "${command[@]}") >"$out" 2>"$err" </dev/null
+    [[ $? == 7 ]] || complain "cpu-limited: exit is not 7: $(tail -3 "$err")"
+    says cpu-limited '^error: tower .*: killed by signal 9 .*; it has used the 2 s of CPU time that its limit allows: raise it \(ulimit -t\)$'
+    grep -q memory "$err" && complain "cpu-limited: $(cat "$err")"
 }
 
 # ---- slow, but alive: progress within an activity counts, for the supervisor and for who waits at a barrier
@@ -149,7 +140,7 @@ for pair in "TERM TERM" "TERM INT" "INT TERM" "INT INT"; do
     # shellcheck disable=SC2086
     alongside second_signal $pair
 done
-alongside blocked
+alongside cpu_limited
 alongside crawl
 alongside wakes_late
 alongside stall

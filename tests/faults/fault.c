@@ -7,7 +7,7 @@
  * hang, exit, kill, delay (ms per step from S on), crawl (only show progress for ms), bitflip (one bit of a weight,
  * after the update). Steps count from 1. "layer=conv2" means the first op in the list whose name is conv2 or starts
  * with "conv2."; with activity=backward, the first such op of the backward pass. */
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 #include "towers/replica/hooks.h"
 
 #include <float.h>

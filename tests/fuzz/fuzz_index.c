@@ -33,7 +33,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (int64_t i = 0; index.list_first && i < index.header->samples; i++)
             for (uint64_t k = index.list_first[i]; k < index.list_first[i + 1]; k++)
                 if (index.lists[k] < 0 || index.lists[k] >= index.header->classes) abort();
-        sum += strlen(index_string(&index, index.header->first_ignored));
+        Inventory inventory;
+        index_inventory(&index, &inventory);
+        for (SkipReason why = 0; why < SKIP_REASONS; why++)
+            if (inventory.skipped[why].count)
+                sum += strlen(inventory.skipped[why].first) + strlen(inventory.skipped[why].kinds);
         if (sum == SIZE_MAX) abort();
     }
     free(copy);

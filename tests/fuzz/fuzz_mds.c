@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 abort();
             if (s->flags && s->bytes != 3 * (s->flags >> 16) * (s->flags & 0xffff)) abort();
         }
-    index_builder_free(&list.found);
+    shard_list_free(&list);
     Names files = {0};
     if (mds_is_in(folder)) (void)!mds_files(folder, &files);
     names_free(&files);

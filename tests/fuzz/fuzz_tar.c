@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 abort();
             if (s->name + strlen(list.found.parts.strings + s->name) >= list.found.parts.strings_bytes) abort();
         }
-    index_builder_free(&list.found);
+    shard_list_free(&list);
     close(fd);
     return 0;
 }

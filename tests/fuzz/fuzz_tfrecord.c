@@ -23,7 +23,7 @@ static void list_as_shard(const uint8_t *data, size_t size)
             if (s->offset > size || s->bytes > size - s->offset || s->label < 0 || s->label >= SHARD_CLASSES_MAX)
                 abort();
         }
-    index_builder_free(&list.found);
+    shard_list_free(&list);
     close(fd);
 }
 

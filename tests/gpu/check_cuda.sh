@@ -41,4 +41,9 @@ new=' 100 120' # Blackwell
 grep -qE 'CUDA 12\.[0-7],' out && new=''
 grep -q "for sm 75 80$new 90\$" out || fail "a build lacks code: $(grep 'for sm' out)"
 grep -rqF -- '-gencode=arch=compute_90,code=compute_90' build || fail "no PTX of 9.0, for other GPUs"
+
+# Without a C++ compiler for nvcc a build ends before its first object.
+cmake -S "$1" -B other -DTOWERS_CUDA=ON -DTOWERS_DNNL=OFF -DTOWERS_TESTS=OFF -DTOWERS_CUDA_HOST_COMPILER="$work/no-compiler" >out 2>&1 &&
+    fail "configured without a C++ compiler"
+tr -s ' \n' ' ' <out | grep -q 'install g++, or set TOWERS_CUDA_HOST_COMPILER' || fail "no word about the C++ compiler: $(cat out)"
 echo "ok"

@@ -3,7 +3,7 @@
 # up to date. Skipped without nvcc and in builds without CUDA. usage: check_cuda_kernel_table.sh SOURCE_FOLDER BINARY
 set -u
 logs=$(dirname "$2")/cuda
-bash "$1/scripts/cuda_kernel_table.sh" --logs "$logs"
+bash "$1/scripts/measure/cuda_kernel_table.sh" --logs "$logs"
 status=$?
 [ $status -eq 0 ] || exit $status
 
@@ -12,13 +12,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp "$logs"/*.log "$work"
 sed -i '0,/ 0 bytes spill stores/s// 8 bytes spill stores/' "$work/pool.log"
-if bash "$1/scripts/cuda_kernel_table.sh" --logs "$work" >"$work/out" 2>&1 || ! grep -q 'pool.cu .* 8 + 0 spilled' "$work/out"; then
+if bash "$1/scripts/measure/cuda_kernel_table.sh" --logs "$work" >"$work/out" 2>&1 || ! grep -q 'pool.cu .* 8 + 0 spilled' "$work/out"; then
     echo "check_cuda_kernel_table: a spill went unseen: $(cat "$work/out")" >&2
     exit 1
 fi
 cp "$logs/pool.log" "$work"
 sed -i 's/max_pool_kernel/min_pool_kernel/; 0,/Used [0-9]*/s//Used 250/' "$work/pool.log"
-if bash "$1/scripts/cuda_kernel_table.sh" --logs "$work" >"$work/out" 2>&1; then
+if bash "$1/scripts/measure/cuda_kernel_table.sh" --logs "$work" >"$work/out" 2>&1; then
     grep -q "$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\),.*/by CUDA \1 /p')" "$1/docs/results/cuda-kernels.md" &&
         { echo "check_cuda_kernel_table: other kernels than on the page, and many registers, went unseen" >&2; exit 1; }
 fi

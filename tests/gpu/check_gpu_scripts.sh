@@ -186,7 +186,7 @@ grep -q 'has other weights' "$work/run" || fail "other weights are no problem: $
 PATH=$work/b:/usr/bin:/bin python3 "$source/scripts/gpu_check.py" --build "$work/b" --data "$work/d" --out "$work/results" --seconds 60 bench >"$work/run"
 grep -q '"system": "towers"' "$work/results/bench.json" || fail "no speed: $(cat "$work/results/bench.json")"
 grep 'watched while it was timed' "$work/calls" && fail "the driver is asked for memory during a run that is timed"
-python3 "$source/scripts/gpu_tables.py" "$work/results" "$work/doc0.md" || fail "no tables of the stubs' results"
+python3 "$source/scripts/pages/gpu_tables.py" "$work/results" "$work/doc0.md" || fail "no tables of the stubs' results"
 
 cat >"$work/out/bench.json" <<'JSON'
 {"part": "bench", "device": "G", "started": "now", "problems": ["cut off"], "left_out": ["no time left for: a"], "results": [
@@ -219,13 +219,13 @@ cat >"$work/out/profile.json" <<'JSON'
 JSON
 echo "# Performance" >"$work/doc.md"
 echo "kept" >>"$work/doc.md"
-for _ in 1 2; do python3 "$source/scripts/gpu_tables.py" "$work/out" "$work/doc.md" || fail "the tables failed"; done
+for _ in 1 2; do python3 "$source/scripts/pages/gpu_tables.py" "$work/out" "$work/doc.md" || fail "the tables failed"; done
 [ "$(grep -cx '## inception_v3, training' "$work/doc.md")" -eq 1 ] || fail "tables made twice are there twice"
 for line in kept '| 256 | bf16 | towers | 200 | 300, 100, 200 |  | 650 |' '| 256 | bf16 | pytorch 2.1 eager | 100 | 100 | 2.00 |  |' 'no time for 1 more' 'All passed: \*\*no\*\*' 'a training step | \*\*no\*\*' 'conv_dw | \*\*cut off\*\*' '| bf16 | 2 | 1,900 | 0.95 |' '| bf16 | 4 | 2 GPUs here |  |' '| 2 | 0.9 |' \
     'gradients | 292 | 1.0e-04 | 1.0e-04 | 1.0 | \*\*no\*\*' '0.4 | no verdict' '- inception_v3, 299x299, f32, 1 step, gradients: channels_last, 3.0e-01' '| 256 | bf16 | pytorch 2.1 compile | 140 | 140 | 1.50 |' '| f32 | 2 | 0.9 | 9 |' '- problem: cut off' '| op | calls |'; do
     grep -q -- "$line" "$work/doc.md" || fail "the tables lack: $line in $(cat "$work/doc.md")"
 done
-python3 "$source/scripts/gpu_tables.py" --line "$work/out" >"$work/line" || fail "no sentence"
+python3 "$source/scripts/pages/gpu_tables.py" --line "$work/out" >"$work/line" || fail "no sentence"
 grep -q 'at 210 images/s in bf16 (batch 256), 1.5 times what PyTorch 2.1 trains there with its compiler' "$work/line" || fail "the sentence: $(cat "$work/line")"
 # A layout in which PyTorch itself is wrong is no measure of its rounding.
 python3 - "$source/scripts" >"$work/rows" <<'PY' || fail "the rows of a network"
@@ -243,5 +243,5 @@ for line in '"both near".*"right": true}' '"one wrong".*"pytorch_error": 1e-05,.
     grep -q "$line" "$work/rows" || fail "the rows lack $line: $(cat "$work/rows")"
 done
 # What the README says is what was measured.
-python3 "$source/scripts/gpu_tables.py" --line "$source/docs/results/gpu" >"$work/line" && grep -qxF "$(cat "$work/line")" "$source/README.md" || fail "the README lacks: $(cat "$work/line")"
+python3 "$source/scripts/pages/gpu_tables.py" --line "$source/docs/results/gpu" >"$work/line" && grep -qxF "$(cat "$work/line")" "$source/README.md" || fail "the README lacks: $(cat "$work/line")"
 echo "ok"

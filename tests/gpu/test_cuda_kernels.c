@@ -1,7 +1,8 @@
 /* This project's CUDA kernels without a GPU: the same .cu sources, compiled by the host compiler with the emulation of
  * tests/gpu/emulation, run through every row of every case table in f32, f16 and bf16 under the address sanitizer.
  *
- * Prints the largest error of each op kind. TOWERS_TEST_OP=max_pool runs one kind only. */
+ * Prints the largest error of each op kind. TOWERS_TEST_OP=max_pool runs one kind only. TOWERS_TEST_BITS=FILE
+ * writes a hash of each output, by which two builds are compared. */
 
 #include "tests/gpu/emulation/emulated_backend.h"
 #include "tests/support/check_gate.h"

@@ -2,7 +2,7 @@
  *
  * The convolutions are those of a training step (siblings joined, pools moved). One that loses a plan it had fails the
  * test. TOWERS_PLANS_TABLE=FILE writes the results as a table
- * (scripts/cudnn_plans.sh makes docs/results/cudnn-plans.md from it); a step of every model is asked for then, else
+ * (scripts/measure/cudnn_plans.sh makes docs/results/cudnn-plans.md from it); a step of every model is asked for then, else
  * of the smallest. */
 
 #include "tests/support/unit.h"

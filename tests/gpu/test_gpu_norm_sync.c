@@ -175,20 +175,19 @@ TEST_WITH(test_warm_step_call_by_call, fake_as_new, NULL)
 
 /* ---- failures */
 
-static int64_t fail_at, *calls; /* calls: of rank 1, until it hears of a step; shared */
+static int64_t fail_at, *requests; /* requests: of rank 0, until it hears of a step; shared */
 
 static void start_failing(int rank)
 {
-    if (rank == 1) fake_gpu_fail_call(fail_at);
+    if (rank == 1) fake_gpu_fail_request(fail_at);
 }
 
-static void calls_note(int64_t step)
+static void requests_note(int64_t step)
 {
-    if (step <= GPU_RUN_STEPS) calls[step] = fake_gpu_calls();
+    if (step <= GPU_RUN_STEPS) requests[step] = fake_gpu_requests();
 }
 
-/* Questions that have an answer all the same, and farewells: the longer rank 0 waited when the calls were counted, the
- * later in the run is a call of that number. */
+/* Questions that have an answer all the same, and farewells. */
 static bool may_fail(const char *call)
 {
     static const char *const words[] = {"cudaPointerGetAttributes", "cudaFree", "Destroy", "Unregister"};
@@ -197,7 +196,7 @@ static bool may_fail(const char *call)
     return !*call; /* there were fewer */
 }
 
-/* Call `number` of rank 1 fails: it says which, and rank 0 that rank 1 left; neither hangs or leaves anything behind. False if
+/* Request `number` of rank 1 fails: it says which, and rank 0 that rank 1 left; neither hangs or leaves anything behind. False if
  * it was one that may fail. */
 static bool check_failure(int64_t number)
 {
@@ -211,32 +210,33 @@ static bool check_failure(int64_t number)
     bool named = strstr(message, failed) ||
                  (strcmp(failed, "kernel") == 0 && (strstr(message, "kernel_") || strstr(message, "convert_")));
     for (int r = 0; r < 2; r++) {
-        if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("call %" PRId64 ": rank %d hung", number, r);
-        if (run.seen->rank[r].alive) fail_msg("call %" PRId64 ": rank %d left objects", number, r);
+        if (run.seen->rank[r].status == STATUS_COUNT) fail_msg("request %" PRId64 ": rank %d hung", number, r);
+        if (run.seen->rank[r].alive) fail_msg("request %" PRId64 ": rank %d left objects", number, r);
     }
     if (!harmless && (run.seen->rank[0].status != ERR_COMM || run.seen->rank[1].status == OK || !named))
-        fail_msg("call %" PRId64 ", %s: %d, %d '%s'", number, failed, (int)run.seen->rank[0].status,
+        fail_msg("request %" PRId64 ", %s: %d, %d '%s'", number, failed, (int)run.seen->rank[0].status,
                  (int)run.seen->rank[1].status, message);
     gpu_run_close(&run);
     return !harmless;
 }
 
-/* The calls of about one step; of those every 41st, or all. */
+/* The requests of one step; of those every 11th, or all. */
 TEST_WITH(test_failing_call_ends_the_run, fake_as_new, NULL)
 {
-    int64_t step = getenv("TOWERS_TEST_ALL_CALLS") ? 1 : 41;
+    int64_t step = getenv("TOWERS_TEST_ALL_CALLS") ? 1 : 11;
     GpuRun run;
-    calls = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(calls != MAP_FAILED);
+    requests = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(requests != MAP_FAILED);
     sync_open(&run, 2);
-    run.on_step = calls_note; /* of rank 0, whose calls are as many */
+    run.on_step = requests_note; /* of rank 0, which makes as many as rank 1 */
     must_live(&run);
     gpu_run_close(&run);
-    assert_in_range(calls[4] - calls[3], 150, 5000); /* the more the longer it waits for the other rank */
+    print_message("  %" PRId64 " requests\n", requests[4] - requests[3]);
+    assert_in_range(requests[4] - requests[3], 100, 1000);
     int ended = 0;
-    for (int64_t number = calls[3]; number < calls[4]; number += step) ended += check_failure(number);
+    for (int64_t number = requests[3]; number < requests[4]; number += step) ended += check_failure(number);
     assert_true(ended > 2);
-    munmap(calls, 4096);
+    munmap(requests, 4096);
 }
 
 #ifdef TOWERS_FAULTS

@@ -1,10 +1,10 @@
 /* The choice of a convolution's plan on the fake GPU: the rounding that f32 allows, and the choice without memory for
  * timing. */
 
+#include "kernels/base/progress.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/cudnn_plan.h"
 #include "kernels/cuda/plan_cache.h"
-#include "kernels/progress.h"
 #include "tests/gpu/cudnn_refusals.h"
 #include "tests/gpu/fake_cuda/fake_gpu.h"
 #include "tests/support/reference.h"

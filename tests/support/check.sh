@@ -7,12 +7,13 @@
 #   python_of NAME                          sets python: that of scripts/venv.sh NAME, or skip if pip cannot get its packages
 #   needs_faults DATA                       skip if the program has no fault points; DATA: a data set that it can open
 #   timeless METRICS.jsonl                  its rows without times and what follows from them: those of two equal runs are equal
-#   left_out TEXT...                        a part is not tried, and why: scripts/skips.sh lists it, tests/skips.txt accepts it
+#   left_out TEXT...                        a part is not tried, and why: scripts/check/skips.sh lists it, tests/skips.txt accepts it
 #   tensors FILE.safetensors                the numbers alone, without the header, whose metadata name the classes and the data
 #   alongside COMMAND...                    run it in a shell of its own beside what follows, with output files of its own ($out,
 #                                           $err): for cases that mostly wait. together waits for all of them
 #   kill_at_row NAME ROWS COMMAND...        start it, kill the run NAME once metrics.jsonl has so many rows, wait until its lock is free
 #   refuses CODE TEXT COMMAND...            it ends with this exit code (a pattern) and says TEXT ($err); what it prints is in $out
+#   leaves_alone FOLDER COMMAND...          it succeeds and changes no file there, not even a time; but a lock
 #   wait_until COMMAND...                   try it until it succeeds, at most a minute
 #   complain TEXT...                        print and count a failure; the script continues
 #   check_end TEXT                          exit 1 after complaints; TEXT summarizes what was shown
@@ -98,6 +99,16 @@ refuses() {
     # shellcheck disable=SC2053 # a pattern
     [[ $status == $code ]] || complain "$*: exit $status instead of $code: $(tail -n 3 "$err")"
     grep -qF -- "$text" "$err" || complain "$*: wanted '$text', found: $(tail -n 3 "$err")"
+}
+
+files_of() { find "$1" -type f ! -name .lock -printf '%P %T@ ' -exec sha256sum {} \; | sort; }
+
+leaves_alone() {
+    local folder=$1 before
+    shift
+    before=$(files_of "$folder")
+    "$@" || complain "$*: exit $?"
+    diff <(echo "$before") <(files_of "$folder") >"$work/changed" || complain "$* changes files: $(cut -c1-120 "$work/changed")"
 }
 
 wait_until() {

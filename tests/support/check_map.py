@@ -5,20 +5,31 @@ usage: tests/support/check_map.py [SOURCE_FOLDER [BUILD_FOLDER]]
 
 1. Includes go down the floors only: inception -> towers -> nccl_sync -> kernels.
 2. A device's libraries are included by its backend only, and a backend's internal headers by that backend only.
-3. Rooms (folders) form no circle of includes and, given a build folder, none of calls: a call is an undefined symbol of one object
-   file that another one defines (nm).
-4. A text assembled from pieces uses Text (kernels/text.h), which cannot overrun its buffer as snprintf(at + used) can.
-5. Files are opened through kernels/open.h alone, which never waits at a pipe and opens nothing but regular files.
-6. Commands print texts by text_printf (kernels/text.h): names of files and classes come from others.
+3. Rooms (folders) form no circle of includes and, given a build folder, neither rooms nor files form one of calls: a call is an
+   undefined symbol of one object file that another one defines (nm). KNOTS are the circles of files that are left.
+4. A text assembled from pieces uses Text (kernels/base/text.h), which cannot overrun its buffer as snprintf(at + used) can.
+5. Files are opened through kernels/base/open.h alone, which never waits at a pipe and opens nothing but regular files.
+6. Commands print texts by text_printf (kernels/base/text.h): names of files and classes come from others.
 7. Every folder has a README.md that names every file in it, with or without its ending.
 8. A source file that a comment names is there: by its path, or by its name alone in the floor of the comment or below it.
 9. What a door (BRINGS) or a file's own header includes is not included again by those that have it, tests included; headers
    begin with #pragma once.
 10. Above the kernels nobody compares the name of a backend: kernels/backend.h says what one can do.
 11. No two structs, unions or enums have the same name, private ones included.
-12. Nothing waits until a time of day, which may be set back: deadlines are clock_deadline's (kernels/clock.h).
+12. Nothing waits until a time of day, which may be set back: deadlines are clock_deadline's (kernels/base/clock.h).
 13. Numbers of 64 bits are printed and read by PRId64 and its like, as they are.
-14. No name in the sources and tests tells, has been told, brings news or judges: functions write, report, receive or check.
+14. Which instructions the processor has is asked in kernels/cpu/isa.c, so that one variable lowers all kernels.
+15. Every reader of data says what it used and what it left out (towers/data/sources/inventory.h), and who lists a folder of data asks
+    what other programs left behind there (leftovers.h).
+16. Rooms that write runs make no system call on a name but through kernels/base/place.h, so that a run stays in its directory. Their
+    calls on open files that wait for storage stand in STORAGE (kernels/base/progress.h), so that whoever waits for the process knows it.
+17. Which class of one source is which of another is decided by class_match alone (towers/data/sources/class_match.h), in the places of
+    MATCHERS; elsewhere nobody compares names of classes.
+18. Times between parts of a run that watch each other stand in kernels/base/timeouts.h, where it is asserted which is smaller.
+19. What a run has of each tower is sized by its towers; only the shares of a batch, which options give, are sized by the most.
+20. No name in the sources and tests tells, has been told, brings news or judges: functions write, report, receive or check.
+21. Options change in inception/options/ alone: what settles them calls settle.h, what follows takes const Options.
+22. Rooms that make jobs ask what a command uses options for (Use), not its name.
 
 Tables of functions (a backend, the kernels of an op) are data: through them a lower room runs what an upper one has.
 
@@ -33,21 +44,67 @@ import sys
 
 FLOORS = ["kernels", "nccl_sync", "towers", "inception"]
 SMALL_ROOMS = ["towers/train", "towers/guard"]  # checked file by file
+# Files that call each other: each knot must become smaller, and its line with it.
+KNOTS = [
+    "nccl_sync: comm_hosts comm_join link_carried",
+    "towers/data/images: resize resize_tf",
+    "towers/data/sources: example file_bytes mds shard tar tfrecord",
+    "towers/graph: grad graph rules_channels rules_conv rules_loss rules_norm rules_pointwise rules_pool",
+    "towers/store: onnx_int8 onnx_nodes",
+]
+# comm_join.c carries messages of MPI alone.
+WITHOUT_MPI = {"nccl_sync: comm_hosts comm_join link_carried": "nccl_sync: comm_hosts comm_join"}
 SOURCES = (".c", ".h", ".cu", ".cuh", ".def")
-# A signal handler, a folder to be synced, and the replacement of a closed standard stream have calls of their own.
-OPENERS = {"kernels/open.c": 1, "towers/guard/stack.c": 1, "towers/files/files.c": 1, "inception/commands/main.c": 1}
+# A held directory, the files in it, and the replacement of a closed standard stream have calls of their own.
+OPENERS = {"kernels/base/place.c": 4, "inception/commands/main.c": 1}
 OPEN = re.compile(r"(?<![\w.>])(?:open|open64|openat|creat|fopen|fopen64|freopen|popen|mkstemp|mkostemp|json_load_file|json_dump_file"
                   r"|archive_(?:read|write)_open_(?:filename|file)|gzopen|std::(?:[io]?fstream))\s*\(")
 # The %s of a format for people; usage and help are our own words.
 TEXTS = re.compile(r'(?<!\w)(?:f?printf)\((?:[^"();]|\([^"()]*\))*(?:"(?:\\.|[^"\\])*"\s*(?:PRI\w+\s*)?)*?"(?:\\.|[^"\\%]|%[^s"])*%[-0-9.*]*s')
+# Outside of kernels/ a checksum and a resizer with the same bits for every processor ask for themselves.
+ASKS_PROCESSOR = re.compile(r"__builtin_cpu_supports|dnnl_get_effective_cpu_isa|\bcpuid\b")
+PROCESSOR_ASKED = {"kernels/cpu/isa.c", "towers/files/crc32c.c", "towers/data/images/resize_avx2.c"}
+RUN_ROOMS = ("towers/files/", "towers/record/", "towers/store/", "towers/guard/", "towers/replica/", "towers/train/")
+BY_PATH = re.compile(r'(?<![\w.>])(?:rename|renameat2?|unlink|unlinkat|mkdir|rmdir|opendir|scandir|l?stat|access|statvfs|nftw|truncate)\s*\(')
+# Of other files than a run's: numbers for a collector, the token of a user, /proc/self.
+BY_PATH_ELSEWHERE = {"towers/record/prometheus.c": 3, "towers/replica/launch_secret.c": 2, "towers/files/files.c": 1}
+TO_STORAGE = re.compile(r"(?<!STORAGE\()(?<![\w.>])(?:f(?:data)?sync|p?writev?|ftruncate|(?:posix_)?fallocate|copy_file_range"
+                        r"|sync_file_range|syncfs|flock|lockf|readdir)\s*\(")
+# Pipes between processes; the handler of a signal; a token of the user and a lock, before there are towers.
+TO_STORAGE_ELSEWHERE = {"towers/guard/batch_max.c": 1, "towers/guard/stack.c": 1, "towers/replica/launch_secret.c": 2,
+                        "towers/store/run_dir.c": 4}
+TIME = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:NS|US|MS|S|SECONDS|MINUTES)\s*(?:=\s*)?\(?[0-9.]")
+# How long something is measured or drawn, how often rows are gathered, the patience with servers of others.
+TIMES_ELSEWHERE = {"kernels/base/timeouts.h", "inception/commands/data.c", "inception/commands/profile.c", "inception/job/download.c",
+                   "towers/data/sources/index.c", "towers/train/console.c", "towers/train/step_record.c"}
+BY_MOST = re.compile(r"\[[^\]\n]*\bTOWERS_MAX\b[^\]\n]*\](?=\s*[;,=)\[])")
+BY_MOST_ELSEWHERE = {"towers/data/loading/share.h": 1, "towers/data/loading/share.c": 2, "towers/replica/norm_values.c": 2}
 TIMED = re.compile(r"\b(?:pthread_\w*timed\w*|sem_timedwait)\s*\(")
 LONG_LONG = re.compile(r'%[-+ #0-9.*]*ll[diux]')
 VAGUE = re.compile(r"\b(?!epoch_told\b)(?:[a-z0-9_]+_)?(?:tells?|told|news|judged?)(?:_\w+)?\b|\b\w*(?:Told|News|TELL|TOLD)\w*")  # epoch_told: a key in state.json
 BY_NAME = re.compile(r"\bstrcmp\([^;]*\bbackend\)?->name")
+# A source that reads its samples itself, and how it says what it used.
+READER = re.compile(r"\bread = \w+")
+USED = re.compile(r"\b(?:inventory_fill|indexed_describe)\(|\.info = (?:\*info|from->info)")
+LISTS = re.compile(r"\b(?:readdir|fts_read)\(")
+LISTS_PARTS = "towers/data/sources/tree.c"  # folders by the words of splits.h alone
+# Where labels of two sources meet: the parts of folders, of labels files and of shards; weights and the data that they are evaluated on
+# or go on to learn; files of class weights; two runs.
+MATCHERS = ["towers/data/sources/folder.c", "towers/data/sources/label_file.c", "towers/data/sources/shard_index.c",
+            "towers/data/sources/labels.c", "inception/job/trained_classes.c", "inception/job/class_weights.c",
+            "inception/report/run_difference.c"]
+MATCHES = re.compile(r"\b(?:class_match|class_of_word)\(")
+# data_convert.c looks at the order of one source's names.
+BY_CLASS = re.compile(r'\bstr(?:n|case|ncase)?cmp\([^;"]*\bclass_names\b[^;"()]*\)')
+CLASS_ORDER = ["towers/data/sources/class_match.c", "towers/data/sources/labels.c", "inception/commands/data_convert.c"]
+# What holds Options that may change; and an assignment to a field of it, or of a struct that has it.
+OPTIONS = re.compile(r"(?<!const )\bOptions (?:\*(?:const )?)?(\w+)\b(?!\()")
+COMMAND_ASKED = re.compile(r"[!=]=\s*VERB_|\bVERB_\w+\s*[!=]=|\bcase VERB_|\bverb\s*[!=]=")
+JOB_ROOMS = ("inception/job/", "inception/library/", "inception/quality/")
 TYPE = re.compile(r"^typedef (?:struct|union|enum) (\w+) \{", re.M)
 PIECES = re.compile(r"snprintf\([^,;]* \+ ")
 # Headers that stand for those they include. tests/support/unit.h opens cmocka, which wants others before it.
-BRINGS = ["kernels/status.h", "kernels/clock.h", "kernels/open.h", "kernels/text.h", "towers/files/files.h", "tests/support/unit.h"]
+BRINGS = ["kernels/base/status.h", "kernels/base/clock.h", "kernels/base/open.h", "kernels/base/text.h", "towers/files/files.h", "tests/support/unit.h"]
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1\n", re.M)
 GUARDED = "inception/library/towers.h"  # for the compilers of others
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)  # or a string
@@ -199,6 +256,27 @@ def circles(edges):
     return chains
 
 
+def knots(edges):
+    """The strongly connected groups of files, as lines of KNOTS."""
+    graph = collections.defaultdict(set)
+    for a, b in edges:
+        graph[file_of(a)].add(file_of(b))
+
+    def reached(start):
+        seen, left = set(), [start]
+        while left:
+            for after in graph.get(left.pop(), ()):
+                if after not in seen:
+                    seen.add(after)
+                    left.append(after)
+        return seen
+
+    after = {node: reached(node) for node in graph}
+    groups = {tuple(sorted(b for b in after[a] if a in after.get(b, ()))) for a in graph if a in after[a]}
+    rooms = [sorted({room(node) for node in group}) for group in groups]
+    return sorted(f"{' '.join(of)}: {' '.join(map(os.path.basename, group))}" for of, group in zip(rooms, groups))
+
+
 def main():
     if len(sys.argv) > 3:
         print(__doc__.splitlines()[2], file=sys.stderr)
@@ -210,17 +288,47 @@ def main():
     for path in sources(root):
         with open(os.path.join(root, path), encoding="utf-8") as text:
             text = text.read()
-            if PIECES.search(text) and path != "kernels/text.c":
-                print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/text.h)")
+            if PIECES.search(text) and path != "kernels/base/text.c":
+                print(f"{path} puts a text together with snprintf(at + used, ...): use a Text (kernels/base/text.h)")
                 bad += 1
             if path.startswith("inception/commands/") and path != "inception/commands/main.c" and TEXTS.search(text):
-                print(f"{path} prints a text as it is: use text_printf (kernels/text.h)")
+                print(f"{path} prints a text as it is: use text_printf (kernels/base/text.h)")
                 bad += 1
             if len(OPEN.findall(COMMENT.sub("", text))) > OPENERS.get(path, 0):
-                print(f"{path} opens a file itself: use kernels/open.h or towers/files/files.h")
+                print(f"{path} opens a file itself: use kernels/base/open.h or towers/files/files.h")
+                bad += 1
+            if path.startswith(RUN_ROOMS) and len(BY_PATH.findall(COMMENT.sub("", text))) > BY_PATH_ELSEWHERE.get(path, 0):
+                print(f"{path} calls the system with a name: use kernels/base/place.h, which stays in a run's directory")
+                bad += 1
+            if path.startswith(RUN_ROOMS) and len(TO_STORAGE.findall(COMMENT.sub("", text))) > TO_STORAGE_ELSEWHERE.get(path, 0):
+                print(f"{path} waits for storage unseen: make the call in STORAGE (kernels/base/progress.h)")
+                bad += 1
+            if TIME.search(COMMENT.sub("", text)) and path not in TIMES_ELSEWHERE:
+                print(f"{path} has a time of its own: it stands in kernels/base/timeouts.h")
+                bad += 1
+            if len(BY_MOST.findall(COMMENT.sub("", text))) > BY_MOST_ELSEWHERE.get(path, 0):
+                print(f"{path} sizes an array by the most towers of any run: allocate as many as this run has")
                 bad += 1
             if TIMED.search(text):
-                print(f"{path} waits by the time of day: use clock_deadline (kernels/clock.h)")
+                print(f"{path} waits by the time of day: use clock_deadline (kernels/base/clock.h)")
+                bad += 1
+            if ASKS_PROCESSOR.search(text) and path not in PROCESSOR_ASKED:
+                print(f"{path} asks for the processor's instructions: kernels use cpu_isa() (kernels/cpu/isa.h)")
+                bad += 1
+            if path.startswith("towers/data/") and READER.search(text) and not USED.search(text):
+                print(f"{path} fills no inventory: say what it used and left out (towers/data/sources/inventory.h)")
+                bad += 1
+            if path.startswith("towers/data/") and path != LISTS_PARTS and LISTS.search(text) and "leftover_of(" not in text:
+                print(f"{path} lists a folder: leave out what other programs left behind (towers/data/sources/leftovers.h)")
+                bad += 1
+            bare = COMMENT.sub("", text)
+            for name in set(OPTIONS.findall(bare)) if path.startswith("inception/") and not path.startswith("inception/options/") else ():
+                if re.search(rf"(?<!\w)(?<!program\.)(?<!program->){name}(?:->|\.)\w+(?:\[[^]]*\])?(?:\s*(?:<<|>>|[-+*/%|&^])?=(?!=)|\+\+|--)"
+                             rf"|(?:\+\+|--){name}(?:->|\.)", bare):
+                    print(f"{path} assigns to options ({name}): call inception/options/settle.h")
+                    bad += 1
+            if path.startswith(JOB_ROOMS) and COMMAND_ASKED.search(bare):
+                print(f"{path} asks for the command's name: ask what it uses options for (options_use)")
                 bad += 1
             if LONG_LONG.search(text):
                 print(f"{path} prints or reads a long long: use PRId64 or its like")
@@ -230,6 +338,12 @@ def main():
                     print(f"{path} has a type {name}, and so has {types[name]}: give one of them another name")
                     bad += 1
                 types[name] = path
+            if path in MATCHERS and not MATCHES.search(COMMENT.sub("", text)):
+                print(f"{path} compares labels of two sources without class_match (towers/data/sources/class_match.h)")
+                bad += 1
+            if path.endswith(".c") and path not in MATCHERS + CLASS_ORDER and (MATCHES.search(COMMENT.sub("", text)) or BY_CLASS.search(text)):
+                print(f"{path} compares classes: call class_match, and name the place in MATCHERS (tests/support/check_map.py)")
+                bad += 1
             if not path.startswith("kernels/") and BY_NAME.search(text):
                 print(f"{path} compares the name of a backend: ask for what it can do (kernels/backend.h)")
                 bad += 1
@@ -284,6 +398,15 @@ def main():
                 place = next((x, y) for x, y in pairs if (room(x), room(y)) == (a, b) or (file_of(x), file_of(y)) == (a, b))
                 print(f"    {place[0]} -> {place[1]}")
         count += len(found)
+    if len(sys.argv) > 2:
+        found = knots(kinds[1][1])
+        with_mpi = any(path.endswith("nccl_sync/link_mpi.c") for call in kinds[1][1] for path in call)
+        known = {knot if with_mpi else WITHOUT_MPI.get(knot, knot) for knot in KNOTS}
+        for knot in sorted(set(found) - known):
+            print(f"circle of calls of files: {knot}: move what both need to a file of its own")
+        for knot in sorted(known - set(found)):
+            print(f"no circle any more: {knot}: take it out of KNOTS (tests/support/check_map.py)")
+        count += len(set(found) ^ known)
     files = collections.Counter(map(room, sources(root)))
     arrows = {(room(a), room(b)) for _, pairs in kinds for a, b in pairs if room(a) != room(b)}
     largest = files.most_common(1)[0] if files else ("none", 0)

@@ -309,16 +309,19 @@ void check_average(Device *device)
 {
     enum { COUNT = 1003 };
     static float running[COUNT], batch[COUNT], correct[COUNT];
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 4; round++) {
         for (int i = 0; i < COUNT; i++) {
+            bool none = round == 3 && i % 3 == 0;
             running[i] = (float)i / 64;
-            batch[i] = round == 2 ? NAN : (float)(COUNT - i) / 32;
-            correct[i] = 1 + (float)(i % 5) / 4;
+            batch[i] = round == 2 || none ? NAN : (float)(COUNT - i) / 32;
+            correct[i] = none ? 0 : 1 + (float)(i % 5) / 4;
         }
-        run_average(device, running, batch, round == 1 ? correct : NULL, COUNT, round == 2 ? 0 : 1);
+        run_average(device, running, batch, round % 2 ? correct : NULL, COUNT, round == 2 ? 0 : 1);
         for (int i = 0; i < COUNT; i++) {
-            double old = (double)((float)i / 64), seen = (double)batch[i] * (round == 1 ? (double)correct[i] : 1);
-            double wanted = round == 2 ? old : old + (1 - (double)0.9f) * (seen - old);
+            double old = (double)((float)i / 64), seen = (double)batch[i] * (round % 2 ? (double)correct[i] : 1);
+            bool stays = round == 2 || (round == 3 && i % 3 == 0);
+            double wanted = stays ? old : old + (1 - (double)0.9f) * (seen - old);
+            assert_true(!stays || running[i] == (float)old);
             assert_true(fabs((double)running[i] - wanted) <= 1e-6 * fmax(1, wanted));
         }
     }

@@ -10,7 +10,7 @@
 #                             many rows; sets ended, the exit code of the launcher
 #   waits_for PATTERN FILE    until the file has it, at most a minute
 #   row TABLE CELL...         of docs/scaling.md; rows_match TABLE complains if the page has other faults or exit
-#                             codes than were seen, or copies the rows to $HOSTS_TABLES for scripts/hosts_tables.sh
+#                             codes than were seen, or copies the rows to $HOSTS_TABLES for scripts/pages/hosts_tables.sh
 #   said PATTERN FILE...      the part of the output that matches, for a row
 #
 #   openmpi_waits             options by which mpirun of Open MPI leaves programs time to report the death of another one
@@ -92,7 +92,7 @@ rows_match() {
     ((failures)) && return # they have said why
     diff <(sed -n "/<!-- $1: begin -->/,/<!-- $1: end -->/p" "$source_dir/docs/scaling.md" | sed '/^<!--/d' | tail -n +3 | cut -d '|' -f 2,3 | sort) \
         <(cut -d '|' -f 2,3 "$work/table-$1" | sort) ||
-        complain "the table '$1' of docs/scaling.md (<) is not what was seen (>); scripts/hosts_tables.sh writes it"
+        complain "the table '$1' of docs/scaling.md (<) is not what was seen (>); scripts/pages/hosts_tables.sh writes it"
 }
 
 # ---- hosts with a network between them

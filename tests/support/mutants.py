@@ -9,9 +9,13 @@ The table is tests/mutants.txt. A mutant is three lines and more:
     + what stands there instead
 
 `-` and `+` may go on over several lines. A FLAG is one of /proc/cpuinfo: the file's code runs only on processors that
-have it (or, with `!`, that lack it). A HEADER is changed for that one FILE. For each mutant the one source file is compiled as the build compiles it, with
-the other text, and linked in front of the build's libraries into a copy of the test program (for a check_*.sh: of
-towers). Nothing else is built again. A test that passes without the mutant and fails, crashes or hangs with it has caught it.
+have it (or, with `!`, that lack it). A HEADER is changed for that one FILE.
+
+For each mutant the one source file is compiled as the build compiles it, with the other text, and linked in front of the
+build's libraries into copies of the programs and libraries that the test uses. They lie in a folder like that of the build,
+which has all else of it, but nothing that holds the original: a program that was forgotten is not there, and the test fails.
+So it first runs there with the unchanged file, compiled and linked in the same way. A test that passes then and fails,
+crashes or hangs with the mutant has caught it; --null tries what none may catch, one comment more, for every test.
 """
 import argparse
 import collections
@@ -22,6 +26,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,56 +134,152 @@ def runs_with(mutant, flags):
     return (mutant.needs.lstrip("!") in flags) != mutant.needs.startswith("!")
 
 
+class Broken(Exception):
+    """A mutant that cannot be tried, and why."""
+
+
+def output_of(command):
+    return command[command.index("-o") + 1]
+
+
+def parents_of(name):
+    while name := os.path.dirname(name):
+        yield name
+
+
+def test_file(source, test):
+    """The script of a test, or the file of its program; None if it has another name."""
+    ending = ".sh" if test.startswith("check_") else ".c"
+    paths = [os.path.join(source, "tests", room, test + ending) for room in ("cli", "faults", "gpu", "unit")]
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
 class Build:
+    """What ninja compiles and links, and copies of it with another object in them."""
+
     def __init__(self, source, build):
         self.source, self.build = source, build
-        compiles = json.load(open(os.path.join(build, "compile_commands.json")))
-        self.compiles = collections.defaultdict(list)
-        for entry in compiles:
+        self.compiles, self.links, self.archives = collections.defaultdict(list), {}, {}
+        for entry in json.load(open(os.path.join(build, "compile_commands.json"))):
             name = os.path.relpath(os.path.join(entry["directory"], entry["file"]), source)
             self.compiles[name].append(shlex.split(entry["command"]))
-        self.links, self.baselines, self.locks = {}, {}, collections.defaultdict(threading.Lock)
         commands = subprocess.run(["ninja", "-C", build, "-t", "commands", "all"], check=True, capture_output=True, text=True)
-        for line in commands.stdout.splitlines():
-            match = re.search(r"-o (\S+)(?= )", line)
-            if match and " -c " not in line:
-                for part in line.split("&&"):
-                    if f"-o {match[1]} " in part:
-                        self.links[match[1]] = shlex.split(part)
+        for part in (part for line in commands.stdout.splitlines() if " -c " not in line for part in line.split("&&")):
+            words = shlex.split(part)
+            if "-o" in words:
+                self.links[self.path(words[words.index("-o") + 1])] = words
+            elif "qc" in words:
+                at = words.index("qc") + 1
+                self.archives[self.path(words[at])] = {self.path(word) for word in words[at + 1:]}
+        self.baselines, self.locks = {}, collections.defaultdict(threading.Lock)
+
+    def path(self, word):
+        """The file that a word of a command names, as seen from the build's folder."""
+        return os.path.relpath(os.path.join(self.build, word), self.build)
+
+    def holders(self, source):
+        """{program or library: how the object of this source file in it is compiled}"""
+        found = {}
+        for name, link in self.links.items():
+            words = {self.path(word) for word in link}
+            held = words.union(*(self.archives[word] for word in words & self.archives.keys()))
+            for command in self.compiles.get(source, []):
+                if self.path(output_of(command)) in held:
+                    found.setdefault(name, command)
+        return found
 
     def program(self, test):
-        """The path of a test's program in the build, and its link command; None, None if it is not built here."""
+        """The path of a test's program in the build, for a script that of towers; None if it is not built here."""
         wanted = "towers" if test.startswith("check_") else test
-        return next(((name, link) for name, link in self.links.items() if os.path.basename(name) == wanted), (None, None))
+        return next((name for name in self.links if os.path.basename(name) == wanted), None)
 
-    def baseline(self, test, name):
-        """How the test ends without a mutant, as test_run returns it, and in how many seconds; each is tried once."""
-        with self.locks[test]:
-            if test not in self.baselines:
+    def used(self, test):
+        """The programs and libraries that a test names, in its script or in a file of tests/ that this names in turn, or installs."""
+        own, read, texts = self.program(test), set(), []
+        wanted = [test_file(self.source, test) or test]
+        while wanted:
+            path = wanted.pop()
+            if path in read or not os.path.exists(path):
+                continue
+            read.add(path)
+            texts.append(open(path, encoding="utf-8").read())
+            if not path.endswith(".c"):
+                wanted += [os.path.join(self.source, "tests", room, name) for name in re.findall(r"[\w-]+\.(?:sh|py)\b", texts[-1])
+                           for room in ("support", "cli", "faults", "gpu")]
+        text = "\n".join(texts)
+        words = set(re.findall(r"\w+", text)) - (set() if test.startswith("check_") else {"towers"})
+        words |= {"towers"} & set(re.findall(r"towers(?=_program\()", text))
+        beginnings = tuple(re.findall(r"\b(\w+_)(?=\$)", text))
+        installed = "\n".join(open(path, encoding="utf-8").read() for path in self.installs()) if "--install" in text else ""
+        return {own} | {name for name in self.links if os.path.basename(name).split(".")[0] in words
+                        or os.path.basename(name).startswith(beginnings) or f"/{name}\"" in installed}
+
+    def installs(self):
+        path = os.path.join(self.build, "cmake_install.cmake")
+        return [path] if os.path.exists(path) else []
+
+    def baseline(self, test, mutant, original):
+        """How the test ends with the file as it is, compiled and linked as its mutants are, and in how many seconds; tried once."""
+        key = test, mutant.file, mutant.source
+        with self.locks[key]:
+            if key not in self.baselines:
                 begun = time.monotonic()
-                ended = test_run(self, test, os.path.join(self.build, name), UNCHANGED_S)
-                self.baselines[test] = ended, time.monotonic() - begun
-            return self.baselines[test]
+                self.baselines[key] = self.run(test, mutant, original, UNCHANGED_S), time.monotonic() - begun
+            return self.baselines[key]
 
-    def compiled(self, mutant, link, folder, text):
-        """Compile the mutated text into `folder`; returns (the original's object, the new object) or an error text."""
-        def output(command):
-            return command[command.index("-o") + 1]
+    def run(self, test, mutant, text, limit):
+        """How the test ends with this text of the mutant's file, as test_run returns it. Raises Broken."""
+        holders = self.holders(mutant.source)
+        if not holders:
+            raise Broken(f"{mutant.source} is not compiled in this build")
+        relinked = self.used(test) & holders.keys()
+        if not relinked:
+            raise Broken(f"no program of {test} holds {mutant.source}")
+        with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+            place, objects = os.path.join(folder, "build"), {}
+            self.mirror(place, holders.keys(), self.program(test))
+            for name in sorted(relinked):
+                command = holders[name]
+                key = output_of(command)
+                if key not in objects:
+                    objects[key] = self.compiled(mutant, command, os.path.join(folder, f"object-{len(objects)}"), text)
+                self.linked(name, self.path(key), objects[key], os.path.join(place, name))
+            return test_run(self, test, os.path.join(place, self.program(test)), limit)
 
-        commands = self.compiles.get(mutant.source, [])
-        words = {os.path.normpath(word) for word in link}
-        command = next((c for c in commands if os.path.normpath(output(c)) in words), commands[0] if commands else None)
-        if not command:
-            return f"{mutant.source} is not compiled in this build"
+    def mirror(self, place, left_out, program):
+        """A folder like that of the build: links to all that is in it, but for `left_out`. The test's program is a file of its own,
+        because its real path is where tests look for others."""
+        inner = {os.path.dirname(name) for name in self.links}
+        inner |= {parent for name in self.links for parent in parents_of(name)} | {""}
+        for folder in inner:
+            os.makedirs(os.path.join(place, folder), exist_ok=True)
+        for folder in inner:
+            for entry in os.scandir(os.path.join(self.build, folder)):
+                name = os.path.join(folder, entry.name)
+                to = os.path.join(place, name)
+                if name in left_out or name in inner:
+                    continue
+                if entry.is_symlink() and not os.path.isabs(os.readlink(entry.path)):
+                    os.symlink(os.readlink(entry.path), to)
+                elif name == program:
+                    shutil.copy2(entry.path, to)
+                elif entry.name == "cmake_install.cmake":
+                    text = open(entry.path, encoding="utf-8").read()
+                    for moved in self.links:  # with the names that stand for a library, libtowers.so of libtowers.so.0.1.0
+                        text = re.sub(re.escape(f"{self.build}/{moved.split('.so')[0]}") + r"(?=[\".])", f"{place}/{moved.split('.so')[0]}", text)
+                    open(to, "w", encoding="utf-8").write(text)
+                else:
+                    os.symlink(entry.path, to)
+
+    def compiled(self, mutant, command, folder, text):
+        """The path of a new object from this text of the mutant's file."""
         path = os.path.join(folder, mutant.file if mutant.source != mutant.file else os.path.basename(mutant.file))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         open(path, "w", encoding="utf-8").write(text)
-        base = os.path.join(folder, os.path.basename(mutant.source))
-        source = path if mutant.source == mutant.file else os.path.join(self.source, mutant.source)
-        original = os.path.normpath(output(command))
-        own = [word for word in command]
-        own[own.index("-o") + 1] = base + ".o"
-        own[own.index("-c") + 1] = source
+        made = os.path.join(folder, os.path.basename(mutant.source)) + ".o"
+        own = list(command)
+        own[own.index("-o") + 1] = made
+        own[own.index("-c") + 1] = path if mutant.source == mutant.file else os.path.join(self.source, mutant.source)
         own += ["-w", "-Wno-error", "-iquote", folder, "-iquote", os.path.join(self.source, os.path.dirname(mutant.source))]
         for flag in ("-MD", "-MT", "-MF"):
             if flag in own:
@@ -186,18 +287,20 @@ class Build:
                 del own[at : at + (1 if flag == "-MD" else 2)]
         done = subprocess.run(own, cwd=self.build, capture_output=True, text=True)
         if done.returncode:
-            return "does not compile:\n" + done.stderr[-1500:]
-        return original, base + ".o"
+            raise Broken("does not compile:\n" + done.stderr[-1500:])
+        return made
 
-    def linked(self, link, original, new, program):
-        own = [word for word in link]
-        own[own.index("-o") + 1] = program
-        if original in map(os.path.normpath, own):
-            own = [new if os.path.normpath(word) == original else word for word in own]
+    def linked(self, name, original, new, to):
+        """Link a program or library of the build anew, with another object in place of the original, as `to`."""
+        own = list(self.links[name])
+        own[own.index("-o") + 1] = to
+        if original in map(self.path, own):
+            own = [new if self.path(word) == original else word for word in own]
         else:
             own.insert(next(i for i, word in enumerate(own) if word.endswith(".a")), new)
         done = subprocess.run(own, cwd=self.build, capture_output=True, text=True)
-        return None if done.returncode == 0 else "does not link:\n" + done.stderr[-1500:]
+        if done.returncode:
+            raise Broken(f"{name} does not link:\n" + done.stderr[-1500:])
 
 
 def test_run(build, test, program, limit):
@@ -206,8 +309,7 @@ def test_run(build, test, program, limit):
     environment.update(OMP_WAIT_POLICY="PASSIVE")
     command = [program]
     if test.startswith("check_"):
-        found = [os.path.join(build.source, "tests", room, test + ".sh") for room in ("cli", "faults", "gpu")]
-        command = ["bash", next(path for path in found if os.path.exists(path)), build.source, program]
+        command = ["bash", test_file(build.source, test), build.source, program]
     with subprocess.Popen(command, env=environment, cwd=os.path.dirname(program), stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as child:
         try:
@@ -222,39 +324,52 @@ def test_run(build, test, program, limit):
     return {0: PASSED, 77: SKIPPED}.get(ended, f"exit {ended}")
 
 
+def text_of(build, mutant):
+    return open(os.path.join(build.source, mutant.file), encoding="utf-8").read()
+
+
 def try_mutant(build, mutant):
     """("caught" | "survived" | "not run here" | "broken", text)"""
-    text = mutated(build.source, mutant)
+    text, ran = mutated(build.source, mutant), False
     if text is None:
         return "broken", f"{mutant.file} does not hold the old text exactly once: {mutant.old}"
-    ran = False
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+    try:
         for test in mutant.tests:
-            name, link = build.program(test)
-            if not link:
+            if not build.program(test):
                 continue
-            usual, seconds = build.baseline(test, name)
+            usual, seconds = build.baseline(test, mutant, text_of(build, mutant))
             if usual == SKIPPED:
                 continue
             if usual != PASSED:
                 return "broken", f"{test} fails without a mutant: {usual}"
-            made = build.compiled(mutant, link, folder, text)
-            if isinstance(made, str):
-                return "broken", made
-            check = test.startswith("check_")
-            place = os.path.join(folder, "build")  # a mutant of a header lies in folder/towers
-            os.makedirs(place, exist_ok=True)
-            program = os.path.join(place, "towers" if check else test)
-            if check and not os.path.exists(os.path.join(place, "tests")):
-                os.symlink(os.path.join(build.build, "tests"), os.path.join(place, "tests"))
-            problem = build.linked(link, *made, program)
-            if problem:
-                return "broken", problem
             ran = True
-            ended = test_run(build, test, program, HANGS_S + TIMES_SLOWER * seconds)
+            ended = build.run(test, mutant, text, HANGS_S + TIMES_SLOWER * seconds)
             if ended not in (PASSED, SKIPPED):
                 return "caught", f"{test}: {ended}"
+    except Broken as why:
+        return "broken", str(why)
     return ("survived" if ran else "not run here"), " ".join(mutant.tests)
+
+
+def nothing_of(mutants):
+    """For every test of the table the first of its mutants that fits, with this test alone."""
+    tests = {}
+    for mutant in mutants:
+        for test in mutant.tests:
+            tests.setdefault(test, mutant._replace(title=f"nothing, for {test}", tests=[test]))
+    return list(tests.values())
+
+
+def try_nothing(build, mutant):
+    """A file with one comment more: it must survive."""
+    test = mutant.tests[0]
+    if not build.program(test):
+        return "not run here", test
+    try:
+        ended = build.run(test, mutant, text_of(build, mutant) + "\n/* nothing is wrong */\n", UNCHANGED_S)
+    except Broken as why:
+        return "broken", str(why)
+    return {PASSED: "survived", SKIPPED: "not run here"}.get(ended, "caught"), f"{test}: {ended}"
 
 
 def main():
@@ -263,6 +378,7 @@ def main():
     parser.add_argument("build", nargs="?")
     parser.add_argument("--check", action="store_true", help="only look whether every mutant's text is there")
     parser.add_argument("--only", help="mutants whose title or file holds this text")
+    parser.add_argument("--null", action="store_true", help="a comment for each test of the table instead, which none may catch")
     parser.add_argument("--diff", help="mutants of the lines that these commits changed, e.g. HEAD~1, instead of the table")
     parser.add_argument("--random", type=int, help="so many of them, chosen at random")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
@@ -283,9 +399,11 @@ def main():
         return
     if arguments.diff:
         mutants = of_diff(source, arguments.diff, mutants)
+    flags = flags_of_cpu()
+    if arguments.null:
+        mutants = nothing_of([m for m in mutants if runs_with(m, flags)])
     if arguments.only:
         mutants = [m for m in mutants if arguments.only in m.title or arguments.only in m.file]
-    flags = flags_of_cpu()
     for m in [m for m in mutants if not runs_with(m, flags)]:
         if not arguments.random:
             print(f"not run here {m.number}, {m.title}: the processor's flags do not fit [{m.needs}]")
@@ -297,11 +415,12 @@ def main():
     build = Build(source, os.path.abspath(arguments.build))
     counts = collections.Counter()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for m, (found, text) in zip(mutants, pool.map(lambda m: try_mutant(build, m), mutants)):
+        attempt = try_nothing if arguments.null else try_mutant
+        for m, (found, text) in zip(mutants, pool.map(lambda m: attempt(build, m), mutants)):
             counts[found] += 1
             print(f"{found:9} {m.number:3}  {m.file}: {m.title} ({text})", flush=True)
     print(", ".join(f"{count} {found}" for found, count in sorted(counts.items())) + f" of {len(mutants)} mutants")
-    sys.exit(1 if counts["survived"] or counts["broken"] else 0)
+    sys.exit(1 if counts["caught" if arguments.null else "survived"] or counts["broken"] else 0)
 
 
 if __name__ == "__main__":

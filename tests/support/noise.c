@@ -47,6 +47,7 @@ static RunStep step_make(Run *run, const NoiseRun *what, int64_t i, double share
     return (RunStep){
         .step = i + 1,
         .images = share * what->towers,
+        .images_seen = (i + 1) * share * what->towers,
         .lr = 0.1,
         .images_per_sec = 100 * what->speed_factor * (1 + 0.05 * speed),
         .mean_loss = sum / what->towers,

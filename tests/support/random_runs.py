@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Any valid combination of settings trains one network: by one process or several, by several programs as on several hosts, undisturbed
 or killed and resumed, from its own options or from the args.yaml that it left. Every file of the run directory is compared, times aside.
+A run that is resumed when it has finished changes no file.
 
     random_runs.py TOWERS DATA WORK SEED COUNT
 
@@ -20,6 +21,7 @@ import zlib
 
 TIMES = re.compile(r'"(images_per_sec|(?:wall_)?seconds|cause|sums|[a-z_]*_[un]s|slow_tower|slow_activity)": ?(\[[^]]*\]|[^,}]*),?')
 OF_THE_CALL = {"processes", "experiment", "resume", "config", "threads", "device"}
+STORAGE = re.compile("waited for storage for|storage did not answer for")  # on a busy machine
 ENV_OF_THE_CALL = {"started", "started_at", "command", "hosts", "processes", "mpi", "build"}
 OF_THE_LAUNCH = re.compile(r"log-rank[0-9]+[.]txt")
 # What a way of running may change: the memory of a process, and texts that say how many there are or when they began.
@@ -121,13 +123,15 @@ class Combination:
         self.maybe(0.15, "--lr-reference-batch", 32)
 
     def schedule(self):
-        name = self.rng.choice(("constant", "exponential", "step", "piecewise", "cosine", "polynomial", "onecycle"))
+        name = self.rng.choice(("constant", "exponential", "step", "piecewise", "cosine", "polynomial", "rise-fall"))
+        if name == "rise-fall" and self.wide.random() < 0.5:
+            name = "onecyclelr"
         self.arguments += ["--sched", name]
         if name == "piecewise":
             self.arguments += ["--lr-schedule", "0.01;0.3;0.002"]
         if name in ("exponential", "step"):
             self.arguments += ["--decay-epochs", "1"]
-        if name != "onecycle":
+        if name not in ("rise-fall", "onecyclelr"):
             self.maybe(0.4, "--warmup-epochs", 0.3)
 
     def images(self, kind):
@@ -300,7 +304,7 @@ def contents(run):
             elif name == "state.json":
                 data = re.sub(r'"[a-z_]*(seconds|time|time_ns|saved|written|processes)[a-z_]*":("[^"]*"|[^,}]*),?', "", data.decode())
             elif name == "MANIFEST":
-                data = "\n".join(line for line in data.decode().splitlines() if not line.endswith(" state.json"))
+                data = "\n".join(line for line in data.decode().splitlines() if not line.endswith(" state.json") and not line.startswith("hash "))
             elif name == "env.json":
                 data = "\n".join(f"{key}: {value}" for key, value in sorted(json.loads(data).items()) if key not in ENV_OF_THE_CALL)
             elif name == "data.json": # loaders have read ahead of a run's early end, more or less
@@ -309,7 +313,7 @@ def contents(run):
                 data = re.sub(r'"time":"[^"]*",?', "", data.decode())
             elif name == "log.txt":
                 lines = [re.sub(r"^\S+Z |\([0-9.]+ s, .*? img/s\)", "", line.replace(run, "RUN")) for line in data.decode().splitlines()]
-                data = "\n".join(line for line in lines if not line.startswith("run directory"))
+                data = "\n".join(line for line in lines if not line.startswith("run directory") and not STORAGE.search(line))
             elif name == "report.html":
                 data = "\n".join(re.findall(r"<h[1-3]>.*?</h[1-3]>|data:image/[^\"]*", data.decode())) # the rest has times, or is in other files
             found[key] = data
@@ -317,6 +321,17 @@ def contents(run):
     for _, data in sorted(events, key=lambda event: event[0]): # a resumed run replaces the steps that come again
         values.update(event_values(data))
     found["events"] = "\n".join(f"{key}: {value}" for key, value in sorted(values.items()))
+    return found
+
+
+def files_of(run):
+    """{name: (bytes, time of the last change, content)} of all files but the lock."""
+    found = {}
+    for folder, _, names in os.walk(run):
+        for name in set(names) - {".lock"}:
+            path = os.path.join(folder, name)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, run)] = (os.path.getsize(path), os.stat(path).st_mtime_ns, file.read())
     return found
 
 
@@ -394,6 +409,13 @@ def check(runs, seed, data, weights):
         differs = difference(one, runs.of(name), name)
         if differs:
             return False, f"{name}: {differs}: {fault or ''} {' '.join(command)}"
+    before = files_of(f"{runs.work}/one")
+    status, said, command = runs.run("one", c.arguments + few + ["--resume", "auto"])
+    if status:
+        return False, f"finished: exit {status}: {' '.join(said)}: {' '.join(command)}"
+    changed = [name for name, (size, when, data) in files_of(f"{runs.work}/one").items() if before.pop(name, None) != (size, when, data)]
+    if changed or before:
+        return False, f"finished, resumed: {' '.join([*changed, *before])}: {' '.join(command)}"
     scores = [runs.scores(c.arguments, towers) for towers in (1, c.towers)] if c.tta else [0, 0]
     if scores[0] != scores[1]:
         return False, f"--tta flip of 1 and {c.towers} towers: {scores[0]} and {scores[1]}: {' '.join(c.arguments)}"

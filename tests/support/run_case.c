@@ -7,6 +7,7 @@
 
 #include "tests/support/interpret.h"
 
+#include <errno.h>
 #include <stdarg.h>
 
 enum { POISON = 0xff, GUARD = 32 };
@@ -341,6 +342,22 @@ static void check_values(Run *run, int k)
              got, wanted->data[at]);
 }
 
+/* One line of the file TOWERS_TEST_BITS: which output of which run, and a hash (FNV-1a) of all bytes of its memory. */
+static void bits_write(Run *run, int k)
+{
+    const char *path = getenv("TOWERS_TEST_BITS");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    const Buffer *b = &run->out_buffer[k];
+    uint64_t hash = 0xcbf29ce484222325u;
+    if (!path) return;
+    for (size_t i = 0; i < b->bytes; i++) hash = (hash ^ ((const unsigned char *)b->host)[i]) * 0x100000001b3u;
+    bool good = file && fprintf(file, "%s %s %s '%s' (%s) out[%d] %016" PRIx64 "\n", run->device->backend->name,
+                                dtype_name(run->dtype), op_name(run->row->kind), run->row->name, run->variant->name, k,
+                                hash) > 0;
+    if (file) good &= fclose(file) == 0;
+    if (!good) complain(run, "%s cannot be written: %s", path, strerror(errno));
+}
+
 static void check_untouched(Run *run)
 {
     OpCall *call = &run->call;
@@ -370,7 +387,10 @@ static void check_launch(Run *run, int round)
         return;
     }
     for (int k = 0; k < run->call.out_count; k++)
-        if (run->call.out[k].data) check_values(run, k);
+        if (run->call.out[k].data) {
+            check_values(run, k);
+            bits_write(run, k);
+        }
     check_untouched(run);
 }
 

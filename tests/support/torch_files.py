@@ -77,6 +77,8 @@ def sequence(folder, what, data, keys=("0",), storages=((4, FOUR),), version=100
     """The form before version 1.6: pickles of a magic number, its version, the machine, the state, the keys; then the storages."""
     pickles = [b"\x8a\x0a" + bytes.fromhex("6cfc9c46f9206aa85019"), number(version), b"}" + text("little_endian") + (b"\x88" if little else b"\x89") + b"s",
                data[2:-1], b"]" + MARK + b"".join(map(text, keys)) + b"e"]  # fmt: skip
+    if what == "little_last":  # of a key given twice the last value counts
+        pickles[2] = b"}" + MARK + text("little_endian") + b"\x89" + text("little_endian") + b"\x88u"
     with open(os.path.join(folder, f"bad-sequence_{what}.pth"), "wb") as file:
         file.write(b"".join(b"\x80\x02" + p + STOP for p in pickles))
         file.write(b"".join(struct.pack("<q", count) + content for count, content in storages))
@@ -86,6 +88,7 @@ def hostile_sequences(folder):
     sequence(folder, "none", state(w=tensor()))  # good, as the next one, which Python 2 would have written
     pair = b"]" + MARK + text("w") + tensor().replace(b"_rebuild_tensor_v2", b"_rebuild_tensor") + b"e"
     sequence(folder, "python2", b"\x80\x02" + name("collections", "OrderedDict") + b"]" + pair + b"a\x85R" + STOP)
+    sequence(folder, "little_last", state(w=tensor()))
     sequence(folder, "odd_pair", b"\x80\x02" + name("collections", "OrderedDict") + b"]" + text("w") + b"a\x85R" + STOP)
     sequence(folder, "version", state(w=tensor()), version=1002)
     sequence(folder, "big_endian", state(w=tensor()), little=False)
@@ -125,7 +128,6 @@ def hostile(folder):
     make("call_storage", b"\x80\x02" + name("torch", "FloatStorage") + b")R" + STOP)
     make("ring", b"\x80\x02}q\x00" + text("state_dict") + b"h\x00s" + STOP)
     make("no_dict", b"\x80\x02]" + STOP)
-    make("key", b"\x80\x02}" + number(3) + tensor() + b"s" + STOP)
     make("name", state(**{"a\x1b[31m": tensor()}))
     make("twice", b"\x80\x02}" + MARK + (text("w") + tensor()) * 2 + b"u" + STOP)
     make("outside", state(w=tensor(offset=1)))
@@ -145,8 +147,16 @@ def hostile(folder):
     make("kind", state(w=tensor(storage(kind="ComplexFloatStorage"))))
     make("huge", state(w=tensor(storage(elements=2**31 - 1), size=(1,))))
     make("reference", b"\x80\x02}" + text("x") + tuple_of(text("module"), text("y")) + b"Qs" + STOP)
-    make("bomb", state(w=tensor(storage(elements=2**20), size=(2**20,))), storages=[("0", bytes(2**22))],
-         compression=zipfile.ZIP_DEFLATED)  # fmt: skip
+    make("deep", b"\x80\x02" + (b"}" + text("a")) * 300 + tensor() + b"s" * 300 + STOP)
+    make("line_number", b"}gx\n" + STOP)
+    make("line_long", b"L5\n" + STOP)
+    make("line_text", b"Sx'\n" + STOP)
+    make("line_storage", b"P('storage', <class 'torch.FloatStorage'>, '0', 'cpu', x)\n" + STOP)
+    make("line_view", b"P('storage', <class 'torch.FloatStorage'>, '0', 'cpu', 4, ('1', 0, 4))\n" + STOP)
+    long = lambda data: b"\x8a" + bytes([len(data)]) + data
+    archive(os.path.join(folder, "good-keys.pth"),
+            b"\x80\x02}" + MARK + b"N" + tensor() + long(b"\xfd") + tensor() + long(b"\x2c\x01") + tensor() + number(-70000) + tensor() +
+            text("a\0b") + tensor() + b"\x89]" + tensor() + b"a" + text("text") + b"}K\x01" + tensor() + b"su" + STOP)  # fmt: skip
     make("big_endian", state(w=tensor()), more=[("byteorder", b"big")])
     make("no_pickle", b"", more=())
     os.remove(os.path.join(folder, "bad-no_pickle.pth"))
@@ -154,7 +164,7 @@ def hostile(folder):
         file.writestr(zipfile.ZipInfo("archive/weights.npy"), b"1")
     whole = open(os.path.join(folder, "bad-none.pth"), "rb").read()
     open(os.path.join(folder, "bad-half.pth"), "wb").write(whole[: len(whole) // 2])
-    many = b"".join(text(f"w{i}") + tensor(storage(elements=1024), size=(32, 32), stride=(1, 32)) for i in range(16))
+    many = b"".join(text(f"w{i}") + tensor(storage(elements=1024), size=(1200, 1024), stride=(0, 1)) for i in range(16))
     make("views", b"\x80\x02}" + MARK + many + b"u" + STOP, storages=[("0", bytes(4096))])
 
 

@@ -2,7 +2,7 @@
  * program, which name themselves: unit.c has its main(). */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

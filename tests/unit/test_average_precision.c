@@ -2,9 +2,9 @@
  * mistakes with any number of classes. */
 #include "towers/train/average_precision.h"
 
+#include "kernels/base/progress.h"
 #include "kernels/op.h"
 #include "kernels/philox.h"
-#include "kernels/progress.h"
 #include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 #include "towers/train/mistakes.h"
@@ -53,6 +53,18 @@ TEST(test_by_hand)
     samples[1].label = LABEL_NONE; /* damaged: class 0 is then sorted perfectly, class 1 is one of three */
     assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, precision, &mean), OK);
     assert_true(precision[0] == 1 && fabs(precision[1] - 1.0 / 3) < 1e-12);
+    samples[1].label = 0;
+    float lost
+        [4]
+        [CLASSES]; /* a score that is no number is the last: class 1 is then sorted 1 1 0 0, with the NaN at the end */
+    memcpy(lost, scores, sizeof lost);
+    lost[0][1] = 0.7f, lost[1][1] = 0.6f, lost[2][1] = 0.5f, lost[3][1] = NAN;
+    assert_int_equal(average_precision(&l.base, samples, lost[0], CLASSES, precision, &mean), OK);
+    assert_true(precision[1] == 1);
+    lost[0][1] = NAN; /* one that has the class: (1/2)(1/1) + (1/2)(2/4) or (2/3), by the order of the two at the end */
+    lost[3][1] = 0.1f;
+    assert_int_equal(average_precision(&l.base, samples, lost[0], CLASSES, precision, &mean), OK);
+    assert_true(precision[1] == 0.75);
     const unsigned none[4] = {0};
     l = listed(none, 4);
     assert_int_equal(average_precision(&l.base, samples, scores[0], CLASSES, NULL, &mean), OK);

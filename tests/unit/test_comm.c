@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/support/gifts.h"
@@ -311,6 +310,8 @@ TEST(test_recorder)
                            "; rank 5 ended collective 1, an all-reduce of 4 bytes from element 3, "};
     for (int i = 0; i < 2; i++)
         if (!strstr(text, parts[i])) fail_msg("'%s' lacks '%s'", text, parts[i]);
+    double waited = strtod(strstr(text, parts[0]) + strlen(parts[0]), NULL);
+    if (waited < 2.9 || waited > 1000) fail_msg("'%s': it waited for 3 s", text);
     assert_false(comm_record_text(g.shared, 4, 1000000, text, sizeof text));
     group_end(&g);
 }

@@ -1,6 +1,7 @@
 /* compare: its results for runs whose difference is known, that equal runs are reported as equal, and that a run
  * directory is read strictly. */
 
+#include "inception/report/compare.h"
 #include "inception/report/run_difference.h"
 #include "tests/support/noise.h"
 #include "tests/support/scratch.h"
@@ -285,20 +286,158 @@ TEST(steps_without_records)
     NoiseRun what = {.towers = 2, .steps = 40, .tower_noise = 0.1, .speed_factor = 1};
     for (int swapped = 0; swapped < 2; swapped++) {
         RunDifference d;
-        int64_t images;
         Run *a = noise_run(&what, 23), *b = noise_run(&what, 23);
         steps_remove(b, 25, 2);
         steps_remove(b, 0, 10);
-        assert_int_equal(run_images(b, &images), OK);
-        assert_int_equal(images, 40 * 50);
         assert_int_equal(swapped ? run_difference(b, a, &d) : run_difference(a, b, &d), OK);
         assert_int_equal(d.steps, 14); /* the later half of 28 pairs: 24, 25, 28 to 40 */
         assert_int_equal(d.images_from, 24 * 50);
         assert_int_equal(d.images_to, 40 * 50);
         near(d.loss.change.mean, 0, 0);
+        assert_false(d.same); /* it has fewer rows */
         run_destroy(a);
         run_destroy(b);
     }
+}
+
+/* Every sixth step is that of a short batch, the only one that the other run has a row for: the same weights, the same losses of the
+ * same images, and no step of 50 images is taken for one of 2. */
+TEST(rows_of_short_batches)
+{
+    RunDifference d;
+    NoiseRun what = {.towers = 2, .steps = 600, .tower_noise = 0.1, .speed_factor = 1};
+    Run *a = noise_run(&what, 24), *b = noise_run(&what, 24), *both[] = {a, b};
+    for (int k = 0; k < 2; k++) {
+        int64_t seen = 0;
+        for (int64_t i = 0; i < 600; i++) {
+            RunStep *s = &both[k]->step[i];
+            s->images = i % 6 == 5 ? 2 : 50;
+            if (i % 6 == 5) s->mean_loss += 1, s->images_per_sec /= 3;
+            s->images_seen = seen += s->images;
+        }
+    }
+    b->steps = 0;
+    for (int64_t i = 5; i < 600; i += 6) b->step[b->steps++] = b->step[i];
+    for (int swapped = 0; swapped < 2; swapped++) {
+        assert_int_equal(swapped ? run_difference(b, a, &d) : run_difference(a, b, &d), OK);
+        assert_int_equal(d.steps, 50);
+        near(d.loss.change.mean, 0, 0);
+        near(d.loss.a, d.loss.b, 0);
+        near(d.speed.a, d.speed.b, 0);
+        assert_string_equal(d.verdict, "No difference that is statistically significant.");
+    }
+    for (int64_t i = 0; i < b->steps; i++) b->step[i].images_seen = 0; /* an older version: nobody knows */
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_true(!d.images_known && is_absent(d.loss.a) && is_absent(d.speed.b) && is_absent(d.loss.change.p));
+    assert_string_equal(d.verdict, "Nothing was recorded by which the runs could be compared.");
+    run_destroy(a);
+    run_destroy(b);
+}
+
+static void evaluated(Run *run, double accuracy, int64_t images)
+{
+    run->epochs = 1;
+    run->epoch = calloc(1, sizeof *run->epoch);
+    epoch_clear(run->epoch);
+    run->epoch[0].test_top1 = accuracy;
+    if (!images) return;
+    run->classes = 1;
+    run->confusion = calloc(1, sizeof *run->confusion);
+    run->confusion[0] = images;
+}
+
+/* A run whose loss is lost has no loss to compare with, and takes none from the other; accuracies that no test was made for are not
+ * called equal. */
+TEST(a_diverged_run)
+{
+    NoiseRun what = {.towers = 2, .steps = 100, .tower_noise = 0.1, .speed_factor = 1};
+    for (int swapped = 0; swapped < 2; swapped++) {
+        RunDifference d;
+        Run *good = noise_run(&what, 25), *bad = noise_run(&what, 26);
+        evaluated(good, 0.63, 0);
+        evaluated(bad, 0, 0);
+        for (int64_t i = 3; i < 100; i++) bad->step[i].mean_loss = NAN;
+        assert_int_equal(run_difference(swapped ? good : bad, swapped ? bad : good, &d), OK);
+        const Number *healthy = swapped ? &d.loss.a : &d.loss.b, *lost = swapped ? &d.loss.b : &d.loss.a;
+        double sum = 0;
+        for (int64_t i = 50; i < 100; i++) sum += good->step[i].mean_loss / 50;
+        near(*healthy, sum, 1e-12);
+        assert_true(isnan(*lost) && !is_absent(*lost) && is_absent(d.loss.change.mean) &&
+                    is_absent(d.accuracy.change.p));
+        assert_int_equal(swapped ? d.b_lost : d.a_lost, 97);
+        assert_null(strstr(d.verdict, "No difference"));
+        assert_non_null(strstr(d.verdict, swapped ? "loss of the second run is not finite"
+                                                  : "loss of the first run is not finite"));
+        assert_non_null(strstr(d.verdict, "accuracies were not tested"));
+        bad->step[99].mean_loss = 1e30; /* huge, but a number */
+        assert_int_equal(run_difference(bad, good, &d), OK);
+        near(d.loss.b,
+             (good->step[1].mean_loss + good->step[2].mean_loss + good->step[99].mean_loss - good->step[1].mean_loss) /
+                 2,
+             1e-9);
+        free(bad->environment);
+        free(good->environment);
+        bad->environment = strdup("{\"evaluation_data\": {\"images\": 500}}");
+        good->environment = strdup("{\"evaluation_data\": {\"images\": 500}}");
+        assert_int_equal(run_difference(bad, good, &d), OK);
+        assert_true(d.accuracy.change.p < 1e-9); /* the number of images is known without a confusion matrix, too */
+        run_destroy(good);
+        run_destroy(bad);
+    }
+}
+
+static void predictions_put(const char *name, const char *predicted, const char *labels)
+{
+    char text[4096], path[64];
+    Text list = text_start(text, sizeof text);
+    text_add(&list, "sample,label,predicted,file\n");
+    for (int i = 0; predicted[i]; i++) text_add(&list, "%d,%c,%c,\"a, %d.png\"\n", i, labels[i], predicted[i], i);
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
+    assert_true(mkdir(path, 0755) == 0 || errno == EEXIST);
+    snprintf(path, sizeof path, "%s/" PREDICTIONS_CSV, name);
+    scratch_put(path, text);
+}
+
+/* The same images: B is right for nine that A misses, A for none that B misses. Two sets of images would be no evidence. */
+TEST_WITH(image_by_image, scratch_make, scratch_drop)
+{
+    RunDifference d;
+    char a_path[256], b_path[256];
+    NoiseRun what = {.towers = 1, .steps = 40, .tower_noise = 0.1, .speed_factor = 1};
+    Run *a = noise_run(&what, 27), *b = noise_run(&what, 27), *both[] = {a, b};
+    snprintf(a_path, sizeof a_path, "%s/a", scratch);
+    snprintf(b_path, sizeof b_path, "%s/b", scratch);
+    for (int k = 0; k < 2; k++) {
+        free(both[k]->path);
+        both[k]->path = strdup(k ? b_path : a_path);
+        evaluated(both[k], (k ? 21 : 12) / 30., 30);
+    }
+    predictions_put("a", "111111111222222222000000000000", "000000000000000000000000000000");
+    predictions_put("b", "000000000222222222000000000000", "000000000000000000000000000000");
+    assert_int_equal(run_difference(a, b, &d), OK);
+    assert_int_equal(d.paired.images, 30);
+    assert_int_equal(d.paired.only_a, 0);
+    assert_int_equal(d.paired.only_b, 9);
+    near(d.accuracy.change.mean, 0.3, 1e-12);
+    near(d.accuracy.change.p, 2 / 512., 1e-12);
+    assert_non_null(strstr(d.verdict, "test accuracy is 30.00 points higher"));
+    assert_int_equal(run_difference(b, a, &d), OK);
+    near(d.accuracy.change.mean, -0.3, 1e-12);
+    static const struct {
+        const char *predicted, *labels;
+    } others[] = {{"000000000222222222000000000000", "010000000000000000000000000000"},  /* another label */
+                  {"00000000022222222200000000000", "00000000000000000000000000000"},    /* fewer images */
+                  {"000000000222222220000000000000", "000000000000000000000000000000"}}; /* not what results.csv says */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        predictions_put("b", others[i].predicted, others[i].labels);
+        assert_int_equal(run_difference(a, b, &d), OK);
+        assert_int_equal(d.paired.images, 0);
+        near(d.accuracy.change.p, share_difference(21, 30, 12, 30).p, 0);
+    }
+    scratch_put("b/" PREDICTIONS_CSV, "sample,label,predicted,file\n0,1\n");
+    assert_int_equal(run_difference(a, b, &d), ERR_FORMAT);
+    run_destroy(a);
+    run_destroy(b);
 }
 
 /* The first tenth of the steps warms up and has no say. */
@@ -407,10 +546,10 @@ TEST(last_kids_are_compared)
     RunDifference d;
     Run *a = noise_run(&plain, 1), *b = noise_run(&plain, 1);
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(isnan(d.kid.a) && isnan(d.kid.b) && d.kid.change.p == 1);
+    assert_true(is_absent(d.kid.a) && is_absent(d.kid.b) && is_absent(d.kid.change.p));
     kid_set(a, "fashion_cnn 12ab", 8, 0.3);
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(d.kid.a == 8 && isnan(d.kid.b) && d.kid.change.p == 1 && !d.other_features);
+    assert_true(d.kid.a == 8 && is_absent(d.kid.b) && is_absent(d.kid.change.p) && !d.other_features);
     kid_set(b, "fashion_cnn 12ab", 5, 0.4);
     assert_int_equal(run_difference(a, b, &d), OK);
     near(d.kid.change.mean, -3, 1e-12);
@@ -424,9 +563,104 @@ TEST(last_kids_are_compared)
     assert_null(strstr(d.verdict, "KID"));
     kid_set(b, "fashion_cnn 77cd", 5, 0.4);
     assert_int_equal(run_difference(a, b, &d), OK);
-    assert_true(d.other_features && d.kid.b == 5 && isnan(d.kid.change.mean) && d.kid.change.p == 1);
+    assert_true(d.other_features && d.kid.b == 5 && is_absent(d.kid.change.mean) && is_absent(d.kid.change.p));
     run_destroy(a);
     run_destroy(b);
+}
+
+/* ---- several runs */
+
+/* The number of a row of a ranking, or of another list. */
+static double row_number(const json_t *rows, size_t row, const char *key)
+{
+    return json_number_value(json_object_get(json_array_get(rows, row), key));
+}
+
+/* Losses and KID are better if they are lower, accuracies if higher; a run whose loss is lost is the last wherever it stood. Each row has
+ * the numbers of its own run. */
+TEST(rankings)
+{
+    static const struct {
+        const char *by;
+        double accuracy[3], kid[3]; /* 0: none */
+        bool lost;                  /* the first run has diverged */
+        int order[3];               /* the first run's loss is the lowest, the last one's the highest */
+    } rows[] = {{"loss", {0}, {0}, false, {0, 1, 2}},
+                {"loss", {0}, {0}, true, {1, 2, 0}},
+                {"loss", {0.5, 0, 0.7}, {0}, false, {0, 1, 2}}, /* not all were evaluated */
+                {"accuracy", {0.5, 0.9, 0.7}, {0}, false, {1, 2, 0}},
+                {"accuracy", {0.5, 0.9, 0.7}, {3, 2, 1}, true, {1, 2, 0}},
+                {"kid", {0}, {8, 3, 5}, false, {1, 2, 0}}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        Run *runs[3];
+        json_t *root = json_object();
+        for (int i = 0; i < 3; i++) {
+            runs[i] = noise_run(
+                &(NoiseRun){.towers = 2, .steps = 100, .tower_noise = 0.01, .loss_shift = i, .speed_factor = 1 + i},
+                61 + (uint64_t)i);
+            if (rows[r].accuracy[i] > 0) evaluated(runs[i], rows[r].accuracy[i], 200);
+            if (rows[r].kid[i] > 0) kid_set(runs[i], "fashion_cnn 12ab", rows[r].kid[i], 0.1);
+        }
+        for (int64_t k = 60; rows[r].lost && k < 100; k++) runs[0]->step[k].mean_loss = NAN;
+        assert_int_equal(ranking_emit(runs, 3, root, NULL), OK);
+        json_t *ranking = json_object_get(root, "ranking"), *found = json_object_get(ranking, "rows");
+        assert_string_equal(json_string_value(json_object_get(ranking, "by")), rows[r].by);
+        for (size_t k = 0; k < 3; k++) {
+            int i = rows[r].order[k];
+            bool lost = rows[r].lost && i == 0;
+            if (fabs(row_number(found, k, "images_per_sec") - 100 * (1 + i)) > 10)
+                fail_msg("case %zu, rank %zu: %g images per second, wanted those of run %d", r, k + 1,
+                         row_number(found, k, "images_per_sec"), i);
+            assert_true(json_is_null(json_object_get(json_array_get(found, k), "mean_loss")) == lost);
+            if (!lost) near(row_number(found, k, "mean_loss"), 1.2 + i, 0.3);
+            near(row_number(found, k, "accuracy"), rows[r].accuracy[i], 0);
+            near(row_number(found, k, "kid"), !strcmp(rows[r].by, "kid") ? rows[r].kid[i] : 0, 0);
+        }
+        for (int i = 0; i < 3; i++) run_destroy(runs[i]);
+        json_decref(root);
+    }
+}
+
+/* A run of a fold, evaluated after two epochs; the lr tells the setting. */
+static Run *fold_run(const char *fold, const char *lr, double first, double last)
+{
+    Run *run = noise_run(&(NoiseRun){.towers = 1, .steps = 4, .tower_noise = 0.1, .speed_factor = 1}, 71);
+    free(run->args);
+    assert_true(asprintf(&run->args, "fold: %s # from command line\nlr: %s # from command line\n", fold, lr) > 0);
+    run->epochs = 2;
+    run->epoch = calloc(2, sizeof *run->epoch);
+    for (int i = 0; i < 2; i++) {
+        epoch_clear(&run->epoch[i]);
+        run->epoch[i].epoch = i + 1;
+        run->epoch[i].test_top1 = i ? last : first;
+    }
+    return run;
+}
+
+/* Settings are compared by the scores of their ends, and in folds that are the same images: 1/5 and 1/3 are not. */
+TEST(folds_that_are_pairs)
+{
+    static const struct {
+        const char *fold[2]; /* of the other setting; the first has 1/5 and 2/5 */
+        int pairs;
+    } rows[] = {{{"1/5", "2/5"}, 2}, {{"1/5", "3/5"}, 1}, {{"1/3", "2/3"}, 0}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        json_t *root = json_object();
+        Run *runs[] = {fold_run("1/5", "0.1", 0.9, 0.3), fold_run("2/5", "0.1", 0.8, 0.5),
+                       fold_run(rows[r].fold[0], "0.2", 0.1, 0.6), fold_run(rows[r].fold[1], "0.2", 0.2, 0.7)};
+        assert_int_equal(fold_scores((const Run *const *)runs, 4, root, NULL), OK);
+        const json_t *folds = json_object_get(root, "folds"), *settings = json_object_get(folds, "settings"),
+                     *differences = json_object_get(folds, "differences");
+        assert_int_equal(json_array_size(settings), 2);
+        near(row_number(settings, 0, "mean"), 0.4, 1e-12);
+        near(row_number(settings, 1, "mean"), 0.65, 1e-12);
+        assert_int_equal(json_array_size(differences), 1);
+        assert_int_equal(row_number(differences, 0, "folds"), rows[r].pairs);
+        assert_true(json_is_null(json_object_get(json_array_get(differences, 0), "mean")) == !rows[r].pairs);
+        if (rows[r].pairs) near(row_number(differences, 0, "mean"), rows[r].pairs == 2 ? 0.25 : 0.3, 1e-12);
+        for (int i = 0; i < 4; i++) run_destroy(runs[i]);
+        json_decref(root);
+    }
 }
 
 /* ---- reading */
@@ -455,7 +689,8 @@ static void steps_write(int count)
         if (i == 2) record.terms = 2, record.term = term;
         metrics_step(metrics, &record);
     }
-    EpochRecord epoch = {.epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN, .kid = NAN};
+    EpochRecord epoch = {
+        .epoch = 1, .step = count, .train_loss = 0.5, .test_top1 = 0.75, .test_loss = NAN, .kid = ABSENT};
     metrics_epoch(metrics, &epoch);
     metrics_close(metrics);
 }
@@ -477,11 +712,11 @@ TEST_WITH(what_is_written_is_read, scratch_make, scratch_drop)
     assert_false(run->cut);
     near(run->step[1].tower_loss[1], 1, 0);
     near(run->step[1].arrival_us[1], 20, 0);
-    assert_true(isnan(run->step[1].data_us[0]));
-    assert_true(isnan(run->step[2].tower_loss[1]) && !run->step[2].finite[1] && run->step[2].skipped);
+    assert_true(is_absent(run->step[1].data_us[0]));
+    assert_true(is_not_finite(run->step[2].tower_loss[1]) && !run->step[2].finite[1] && run->step[2].skipped);
     assert_int_equal(run->epochs, 1);
     near(run->epoch[0].test_top1, 0.75, 0);
-    assert_true(isnan(run->epoch[0].test_loss));
+    assert_true(is_not_finite(run->epoch[0].test_loss) && is_absent(run->epoch[0].kid));
     assert_int_equal(run->classes, 2);
     assert_int_equal(run->confusion[3], 4);
     assert_int_equal(run->layers.count, 2);
@@ -507,6 +742,119 @@ TEST_WITH(what_is_written_is_read, scratch_make, scratch_drop)
 }
 
 /* What is cut off would mean defaults; a run without the file is read. */
+static Run *run_of(const char *steps, const char *epochs)
+{
+    Run *run;
+    scratch_put("metrics.jsonl", steps);
+    scratch_put("results.csv", epochs);
+    assert_int_equal(run_read(scratch, 0, &run), OK);
+    return run;
+}
+
+/* A tower without samples has no loss, wherever it stands; one whose loss is not finite has one. Written now and by older versions. */
+TEST_WITH(absent_is_not_nan, scratch_make, scratch_drop)
+{
+    const TowerLoss towers[] = {{3, 2, true}, {0, 0, true}, {NAN, 2, false}, {8, 2, true}};
+    const double norms[4] = {1, 0, NAN, 1};
+    Number term_of[] = {1, ABSENT, NAN, 4};
+    const TermRecord term = {.name = "slope", .mean = 2, .tower = term_of};
+    StepRecord record = {.step = 1,
+                         .images = 6,
+                         .images_seen = 6,
+                         .mean_loss = NAN,
+                         .tower = towers,
+                         .towers = 4,
+                         .tower_grad_norm = norms,
+                         .top1 = ABSENT,
+                         .term = &term,
+                         .terms = 1};
+    Metrics *metrics;
+    EpochRecord epoch;
+    Run *run;
+    assert_int_equal(metrics_open(scratch, -1, 1, 0, false, &metrics), OK);
+    metrics_step(metrics, &record);
+    const TowerLoss none[4] = {{0, 0, true}, {0, 0, true}, {0, 0, true}, {0, 0, true}};
+    record.step = 2, record.images = 0, record.mean_loss = record.base_loss = ABSENT, record.tower = none,
+    record.terms = 0;
+    metrics_step(metrics, &record);
+    epoch_clear(&epoch);
+    epoch.epoch = 1, epoch.step = 2, epoch.train_loss = NAN;
+    metrics_epoch(metrics, &epoch);
+    metrics_close(metrics);
+    char *text = scratch_text("metrics.jsonl");
+    assert_non_null(strstr(text, "\"tower_loss\":[1.5,null,4],\"tower_count\":[2,0,2,2]"));
+    assert_non_null(strstr(text, "\"tower_terms\":{\"slope\":[1,null,4]}"));
+    assert_non_null(strstr(text, "\"tower_loss\":[],"));
+    char *older = strdup(text), *at = strstr(older, "[1.5,null,4]");
+    assert_int_equal(run_read(scratch, 0, &run), OK);
+    for (int version = 0; version < 2; version++) {
+        const RunStep *s = run->step;
+        assert_true(s->tower_loss[0] == 1.5 && is_absent(s->tower_loss[1]) && is_not_finite(s->tower_loss[2]) &&
+                    s->tower_loss[3] == 4 && is_not_finite(s->mean_loss) && is_absent(s->top1));
+        assert_true(is_absent(s[1].tower_loss[0]) && is_absent(s[1].mean_loss) && is_absent(s[1].last_tower_loss));
+        assert_true(is_absent(run->term[0].tower[1]) && is_not_finite(run->term[0].tower[2]) &&
+                    run->term[0].tower[3] == 4);
+        assert_true(is_not_finite(run->epoch[0].train_loss) && is_absent(run->epoch[0].test_top1) &&
+                    is_absent(run->epoch[0].kid));
+        run_destroy(run);
+        if (version) break;
+        char *made = NULL;
+        *at = 0;
+        assert_true(asprintf(&made, "%s[1.5,null,null,4]%s", older, at + strlen("[1.5,null,4]")) > 0);
+        run = run_of(
+            made,
+            "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds,wasserstein,kid\n"
+            "1,2,nan,nan,nan,nan,nan,0.1,5,6,nan,nan\n");
+        free(made);
+    }
+    run = run_of(text, "epoch,step,train_loss,train_top1,test_loss,test_top1,test_top5,lr,images_per_sec,seconds\n"
+                       "1,2,nan,nan,nan,0.5,nan,0.1,5,6\n");
+    assert_true(is_not_finite(run->epoch[0].test_loss) &&
+                is_absent(run->epoch[0].test_top5)); /* it was evaluated, and diverged */
+    run_destroy(run);
+    free(older);
+    char *wrong = NULL, *list = strstr(text, "[1.5,null,4]");
+    *list = 0;
+    assert_true(asprintf(&wrong, "%s[1.5,null]%s", text, list + strlen("[1.5,null,4]")) > 0);
+    scratch_put("metrics.jsonl", wrong);
+    assert_int_equal(run_read(scratch, 0, &run), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "'tower_loss' needs an element for each of 3 towers with samples"));
+    free(wrong);
+    free(text);
+}
+
+/* What older versions did not record, the images seen: from rows without gaps, or from epochs over all images; else nothing. */
+TEST_WITH(images_of_older_runs, scratch_make, scratch_drop)
+{
+    static const struct {
+        const char *name;
+        int images, steps[4], counts[4];
+        int64_t seen[4];
+    } rows[] = {{"each step", 0, {1, 2, 3, 4}, {8, 8, 4, 8}, {8, 16, 20, 28}},
+                {"gaps in epochs of 20 images", 20, {2, 3, 5, 6}, {8, 4, 8, 4}, {16, 20, 36, 40}},
+                {"gaps, and nobody knows the images", 0, {2, 3, 5, 6}, {8, 4, 8, 4}, {0, 0, 0, 0}},
+                {"short batches alone", 20, {3, 6, 9, 12}, {4, 4, 4, 4}, {0, 0, 0, 0}},
+                {"a gap in the middle", 0, {1, 2, 5, 6}, {8, 8, 8, 8}, {8, 16, 0, 0}}};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        char text[4096], environment[64];
+        Text lines = text_start(text, sizeof text);
+        for (int i = 0; i < 4; i++)
+            text_add(&lines,
+                     "{\"step\":%d,\"epoch\":%d,\"lr\":1,\"images\":%d,\"images_per_sec\":1,\"mean_loss\":1,\"total_"
+                     "loss\":1,"
+                     "\"last_tower_loss\":1,\"tower_loss\":[1],\"tower_count\":[%d],\"finite\":[true],\"grad_norm\":1,"
+                     "\"tower_grad_norm\":[1],\"arrival_us\":[],\"data_us\":[],\"top1\":0,\"skipped\":false}\n",
+                     rows[r].steps[i], (rows[r].steps[i] - 1) / 3, rows[r].counts[i], rows[r].counts[i]);
+        snprintf(environment, sizeof environment, "{\"training_data\": {\"images\": %d}}", rows[r].images);
+        scratch_put("env.json", environment);
+        Run *run = run_of(text, "");
+        for (int i = 0; i < 4; i++)
+            if (run->step[i].images_seen != rows[r].seen[i])
+                fail_msg("%s, row %d: %" PRId64 " images seen", rows[r].name, i, run->step[i].images_seen);
+        run_destroy(run);
+    }
+}
+
 TEST_WITH(settings_cut_short_are_refused, scratch_make, scratch_drop)
 {
     static const char *const cut[] = {"", "# towers train\nlr: 0.5 # from default\n", "# towers train\nlr: 0.5\nqui"};

@@ -7,7 +7,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/choice.h"
-#include "kernels/cpu/onednn_isa.h"
+#include "kernels/cpu/isa.h"
 #include "tests/support/reference.h"
 #include "tests/support/unit.h"
 
@@ -26,6 +26,8 @@ static const Case cases[] = {
     {"3x3 color, stride 2", 3, 3, 32, 15, 17, 3, 3, 2, 0, 0},
     {"3x3 color, same, many images, to a slice", 11, 3, 16, 9, 8, 3, 3, 1, 1, 1, .y_gap = 8},
     {"5x3 of four channels, stride 2", 9, 4, 24, 10, 17, 5, 3, 2, 2, 1},
+    {"5x3 gray, rows padded alone, many images", 9, 1, 16, 10, 17, 5, 3, 1, 2, 0},
+    {"3x5 color, columns padded alone, many images", 9, 3, 16, 12, 17, 3, 5, 1, 0, 2},
     {"3x3 gray, valid, many images", 67, 1, 16, 10, 10, 3, 3, 1, 0, 0},
     {"7x7 color, stride 2, same", 1, 3, 16, 20, 20, 7, 7, 2, 3, 3, .relu = true},
     {"3x3 five channels", 3, 5, 7, 9, 8, 3, 3, 1, 1, 1, .bias = true, .acc = true},
@@ -337,10 +339,10 @@ TEST(test_weights_are_kept)
 }
 
 /* What is made of the weights stays until they are renewed. */
-static void check_kept(const Case *c, const char *kernel_name)
+static void check_kept(const Case *c, Dtype dtype, const char *kernel_name)
 {
-    Tensor x = tensor_make((Shape){c->n, c->ic, c->h, c->w}, DTYPE_F32, c->x_gap);
-    Tensor y = tensor_make(y_shape(c), DTYPE_F32, c->y_gap);
+    Tensor x = tensor_make((Shape){c->n, c->ic, c->h, c->w}, dtype, c->x_gap);
+    Tensor y = tensor_make(y_shape(c), dtype, c->y_gap);
     Tensor w = tensor_make((Shape){c->oc, c->ic, c->kh, c->kw}, DTYPE_F32, 0);
     fill_random(&x);
     fill_random(&w);
@@ -350,7 +352,8 @@ static void check_kept(const Case *c, const char *kernel_name)
     assert_int_equal(kernel->prepare(&device, &call), OK);
     KernelChoice choice = {0};
     kernel->explain(&device, &call, &choice);
-    if (onednn_has_avx2()) assert_string_equal(choice.name, kernel_name);
+    if (cpu_isa() >= CPU_AVX2 && strncmp(choice.name, kernel_name, strlen(kernel_name)) != 0)
+        fail_msg("%s is computed by '%s', not by '%s'", c->name, choice.name, kernel_name);
     call.workspace = aligned_alloc(64, (call.workspace_bytes + 127) / 64 * 64);
     assert_non_null(call.workspace);
     double *wanted = NULL;
@@ -379,10 +382,18 @@ TEST(test_transformed_weights_are_kept)
     static const Case slice = {"1x1 into a slice", 9, 40, 24, 7, 7, 1, 1, 1, 0, 0, .x_gap = 3, .y_gap = 5};
     static const Case large_slice = {"1x1 into a slice", 2, 96, 112, 13, 15, 1, 1, 1, 0, 0, .y_gap = 16};
     device.config.winograd = true;
-    check_kept(&few_tiles, "winograd F(4x4, 3x3)");
-    check_kept(&slice, "product of panels");
-    check_kept(&large_slice, "product of panels");
+    check_kept(&few_tiles, DTYPE_F32, "winograd F(4x4, 3x3)");
+    check_kept(&slice, DTYPE_F32, "product of panels");
+    check_kept(&large_slice, DTYPE_F32, "product of panels");
     device.config.winograd = false;
+}
+
+/* With AMX each part of a long product keeps its own. */
+TEST(test_converted_weights_are_kept)
+{
+    static const Case long_sums = {"1x1 of many channels", 2, 1024, 192, 14, 14, 1, 1, 1, 0, 0};
+    if (cpu_isa() < CPU_AVX512_BF16) skip();
+    check_kept(&long_sums, DTYPE_BF16, "oneDNN, product");
 }
 
 TEST(test_conv_f32)

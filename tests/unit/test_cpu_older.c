@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/cpu/conv/wgrad.h"
-#include "kernels/cpu/conv/winograd_panels.h"
+#include "kernels/cpu/conv/winograd.h"
 #include "tests/support/unit.h"
 
 enum {
@@ -29,12 +29,12 @@ static int takers(Dtype dtype)
     const Tensor half = {.shape = {.n = 2, .c = 64, .h = 9, .w = 9}, .dtype = dtype, .pitch = 64};
     ConvProblem square = {.kind = OP_CONV, .x = &t, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}}, line = square;
     line.window = (Window){1, 7, 1, 1, 0, 3, false};
-    int taken =
-        (conv_winograd.takes(&device, &square) ? 0 : SQUARE) | (conv_winograd_line.takes(&device, &line) ? 0 : LINE);
+    int taken = (conv_winograd_f2_3.takes(&device, &square) ? 0 : SQUARE) |
+                (conv_winograd_f4_7.takes(&device, &line) ? 0 : LINE);
     square.kind = line.kind = OP_CONV_DW;
     ConvProblem large = {.kind = OP_CONV_DW, .x = &t, .y = &half, .window = {5, 5, 2, 2, 1, 1, false}};
-    taken |= conv_winograd_dw.takes(&device, &square) ? 0 : SQUARE_DW;
-    taken |= conv_winograd_line_dw.takes(&device, &line) ? 0 : LINE_DW;
+    taken |= conv_winograd_dw_f2_3.takes(&device, &square) ? 0 : SQUARE_DW;
+    taken |= conv_winograd_dw_f4_7.takes(&device, &line) ? 0 : LINE_DW;
     taken |= conv_wgrad_f32.takes(&device, &large) ? 0 : PRODUCTS_F32;
     const Tensor image = {.shape = {.n = 8, .c = 3, .h = 20, .w = 20}, .dtype = dtype, .pitch = 3};
     ConvProblem first = {.kind = OP_CONV_DW, .x = &image, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}};
@@ -42,9 +42,9 @@ static int takers(Dtype dtype)
     const Tensor many = {.shape = {.n = 8, .c = 64, .h = 20, .w = 20}, .dtype = dtype, .pitch = 64};
     ConvProblem three = {.kind = OP_CONV, .x = &many, .y = &many, .window = {3, 3, 1, 1, 1, 1, false}}, five = three;
     five.window = (Window){5, 5, 1, 1, 2, 2, false};
-    int six = !conv_winograd_4x4.takes(&asked, &three) + !conv_winograd_5x5.takes(&asked, &five);
+    int six = !conv_winograd_f4_3.takes(&asked, &three) + !conv_winograd_f2_5.takes(&asked, &five);
     three.kind = five.kind = OP_CONV_DW;
-    six += !conv_winograd_dw_4x4.takes(&asked, &three) + !conv_winograd_dw_5x5.takes(&asked, &five);
+    six += !conv_winograd_dw_f4_3.takes(&asked, &three) + !conv_winograd_dw_f2_5.takes(&asked, &five);
     taken |= six == 4 ? SIX : six; /* all of them or none */
     taken |= conv_image_dw.takes(&device, &first) ? 0 : IMAGE_DW;
     bool newer = !conv_wgrad_amx.takes(&device, &square) || !conv_wgrad_avx512.takes(&device, &square);
@@ -64,7 +64,7 @@ static int bf16_takers(void)
 /* Whether the code that runs is the one for AVX2. */
 static int code_is_for_avx2(void)
 {
-    return !winograd_wide() && wgrad_for_f32() == &wgrad_f32_avx2;
+    return cpu_isa() == CPU_AVX2 && wgrad_for_f32() == &wgrad_f32_avx2;
 }
 
 static void expect(const char *isa, int (*find)(void), int wanted)

@@ -5,7 +5,7 @@
 
 #include <dnnl.h>
 
-#include "kernels/cpu/onednn_probe.h"
+#include "kernels/cpu/onednn.h"
 #include "tests/support/run_case.h"
 #include "tests/support/unit.h"
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/wgrad.h"
-#include "kernels/cpu/onednn_isa.h"
+#include "kernels/cpu/isa.h"
 #include "tests/support/unit.h"
 #include "tests/support/weight_gradient.h"
 
@@ -84,6 +84,8 @@ static void tile_multiply_emulated(int c, int a, int b)
 #define tile_store(t, base, stride) tile_store_emulated(t, base, stride)
 #define tile_multiply(c, a, b) tile_multiply_emulated(c, a, b)
 #define wgrad_amx emulated_amx
+#define wgrad_amx_multiplies emulated_amx_multiplies
+bool emulated_amx_multiplies(void);
 #include "kernels/cpu/conv/wgrad_amx.c"
 
 /* ---- cases */
@@ -140,7 +142,7 @@ static const GradientKernel f32 = {"f32", DTYPE_F32, 2, &all_by_f32};
 
 static void need_avx512(void)
 {
-    if (wgrad_avx512.usable()) return;
+    if (cpu_isa() >= CPU_AVX512_BF16) return;
     print_message("skipped: this processor has no AVX512-BF16, with which the panels are packed\n");
     skip();
 }
@@ -178,14 +180,14 @@ TEST(test_error_of_f32_for_avx2)
 TEST(test_tiles_of_amx_emulated)
 {
     need_avx512();
-    assert_true(emulated_amx.usable());
+    assert_true(emulated_amx_multiplies());
     for (int i = 0; i < CASES; i++) gradient_check(&emulated, &cases[i]);
 }
 
 TEST(test_tiles_of_amx)
 {
     (void)state;
-    if (!onednn_has_amx()) {
+    if (cpu_isa() < CPU_AMX) {
         print_message("skipped: this processor has no AMX\n");
         skip();
     }

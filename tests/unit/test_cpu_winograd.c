@@ -168,7 +168,7 @@ static void need_winograd(Dtype dtype)
     Tensor t = {.shape = {2, 64, 16, 16}, .dtype = dtype, .pitch = 64};
     Device device = {.config = {DEVICE_USUAL, .threads = 1}};
     ConvProblem square = {.kind = OP_CONV, .x = &t, .y = &t, .window = {3, 3, 1, 1, 1, 1, false}};
-    const char *declines = conv_winograd.takes(&device, &square);
+    const char *declines = conv_winograd_f2_3.takes(&device, &square);
     if (!declines) return;
     assert_true(strstr(declines, "processor") || strstr(declines, "AMX")); /* not for this tensor */
     print_message("skipped: this processor has no use for it: %s\n", declines);
@@ -338,7 +338,7 @@ static const char *why_not(int n, int side, int window, int pad, bool keeps_w)
     Device device = {.config = {DEVICE_USUAL, .winograd = true, .threads = 1}};
     ConvProblem p = {.kind = OP_CONV, .x = &x, .y = &y, .window = {window, window, 1, 1, pad, pad, false}};
     p.keeps_w = keeps_w;
-    const char *why = (window == 3 ? &conv_winograd_4x4 : &conv_winograd_5x5)->takes(&device, &p);
+    const char *why = (window == 3 ? &conv_winograd_f4_3 : &conv_winograd_f2_5)->takes(&device, &p);
     return why ? why : "";
 }
 

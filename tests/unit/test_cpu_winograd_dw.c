@@ -58,12 +58,12 @@ enum {
 
 static GradientKernel square_kernel(Dtype dtype)
 {
-    return (GradientKernel){dtype_name(dtype), dtype, 2, &conv_winograd_dw};
+    return (GradientKernel){dtype_name(dtype), dtype, 2, &conv_winograd_dw_f2_3};
 }
 
 static GradientKernel line_kernel(Dtype dtype)
 {
-    return (GradientKernel){dtype_name(dtype), dtype, 2, &conv_winograd_line_dw};
+    return (GradientKernel){dtype_name(dtype), dtype, 2, &conv_winograd_dw_f4_7};
 }
 
 /* ---- tests */
@@ -74,8 +74,8 @@ static bool takes(Dtype dtype, int n, int channels)
     Window square = {3, 3, 1, 1, 1, 1, false}, line = {1, 7, 1, 1, 0, 3, false};
     Device device = {.config = {DEVICE_USUAL, .threads = 1}};
     ConvProblem in_squares = gradient_problem(&t, &t, &square), in_lines = gradient_problem(&t, &t, &line);
-    bool taken = !conv_winograd_dw.takes(&device, &in_squares);
-    assert_int_equal(taken, !conv_winograd_line_dw.takes(&device, &in_lines));
+    bool taken = !conv_winograd_dw_f2_3.takes(&device, &in_squares);
+    assert_int_equal(taken, !conv_winograd_dw_f4_7.takes(&device, &in_lines));
     return taken;
 }
 
@@ -145,8 +145,8 @@ static void check_six_points(const GradientKernel *kernel, const GradientCase *c
 TEST(test_six_points)
 {
     need(DTYPE_F32);
-    GradientKernel large = {"F(4x4, 3x3)", DTYPE_F32, 2, &conv_winograd_dw_4x4};
-    GradientKernel five = {"F(2x2, 5x5)", DTYPE_F32, 2, &conv_winograd_dw_5x5};
+    GradientKernel large = {"F(4x4, 3x3)", DTYPE_F32, 2, &conv_winograd_dw_f4_3};
+    GradientKernel five = {"F(2x2, 5x5)", DTYPE_F32, 2, &conv_winograd_dw_f2_5};
     for (int i = 0; i < LARGE_SQUARES; i++) check_six_points(&large, &large_squares[i]);
     for (int i = 0; i < FIVES; i++) check_six_points(&five, &fives[i]);
 }
@@ -162,10 +162,10 @@ TEST(test_six_points_are_for_f32_where_they_are_asked_for)
     ConvProblem wasteful = gradient_problem(&odd, &odd, &square);
     Device usual = {.config = {DEVICE_USUAL, .threads = 1}}, asked = {.config = {DEVICE_USUAL, .winograd = true}};
     asked.config.threads = 1;
-    assert_non_null(conv_winograd_dw_4x4.takes(&usual, &full));
-    assert_null(conv_winograd_dw_4x4.takes(&asked, &full));
-    assert_non_null(conv_winograd_dw_4x4.takes(&asked, &in_bf16));
-    assert_non_null(conv_winograd_dw_4x4.takes(&asked, &wasteful));
+    assert_non_null(conv_winograd_dw_f4_3.takes(&usual, &full));
+    assert_null(conv_winograd_dw_f4_3.takes(&asked, &full));
+    assert_non_null(conv_winograd_dw_f4_3.takes(&asked, &in_bf16));
+    assert_non_null(conv_winograd_dw_f4_3.takes(&asked, &wasteful));
 }
 
 /* Words have places for the slices that run at once, not for all threads. */
@@ -179,9 +179,9 @@ TEST(test_many_threads_need_no_more_memory)
     for (int i = 0; i < 2; i++) {
         Device device = {.config = {DEVICE_USUAL, .threads = i ? 64 : 8}};
         void *made;
-        assert_int_equal(conv_winograd_dw.create(&device, &problem, &made), OK);
-        bytes[i] = conv_winograd_dw.workspace(made);
-        conv_winograd_dw.destroy(made);
+        assert_int_equal(conv_winograd_dw_f2_3.create(&device, &problem, &made), OK);
+        bytes[i] = conv_winograd_dw_f2_3.workspace(made);
+        conv_winograd_dw_f2_3.destroy(made);
     }
     assert_int_equal(bytes[0], bytes[1]);
 }

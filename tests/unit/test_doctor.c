@@ -11,7 +11,7 @@ static DoctorMachine healthy(void)
         .cpu_model = "Test 1",
         .cpu_features = "avx avx2 fma",
         .cores_online = 8,
-        .cores_allowed = 8,
+        .cores_bound = 8,
         .memory_bytes = 16LL << 30,
         .memory_free_bytes = 12LL << 30,
         .shm_bytes = 8LL << 30,
@@ -54,8 +54,8 @@ TEST(finds_each_fault)
     CHECK_FAULT(cpu_features[0], 'x', "processor", DOCTOR_FINE, ""); /* "xvx avx2 fma" */
     CHECK_FAULT(cpu_features[7], 'x', "processor", DOCTOR_HINT, "AVX2");
     CHECK_FAULT(cpu_works, false, "cpu backend", DOCTOR_PROBLEM, "libdnnl-dev");
-    CHECK_FAULT(cgroup_cores, 2.5, "cores", DOCTOR_HINT, "--threads 2");
-    CHECK_FAULT(cgroup_cores, 0.5, "cores", DOCTOR_HINT, "--threads 1");
+    CHECK_FAULT(cgroup_cores, 2.5, "cores", DOCTOR_HINT, "3 threads here");
+    CHECK_FAULT(cgroup_cores, 0.5, "cores", DOCTOR_HINT, "1 thread here");
     CHECK_FAULT(cgroup_cores, 8, "cores", DOCTOR_FINE, "");
     CHECK_FAULT(omp_threads, 9, "cores", DOCTOR_HINT, "OMP_NUM_THREADS");
     CHECK_FAULT(memory_free_bytes, 1LL << 30, "memory", DOCTOR_HINT, "--batch-size");
@@ -92,7 +92,7 @@ TEST(measures_this_machine)
     char *text = NULL;
     size_t bytes = 0;
     doctor_measure(&machine);
-    assert_true(machine.cores_online >= machine.cores_allowed && machine.cores_allowed >= 1);
+    assert_true(machine.cores_online >= machine.cores_bound && machine.cores_bound >= 1);
     assert_true(machine.memory_bytes > 0 && machine.memory_free_bytes <= machine.memory_bytes);
     assert_true(strlen(machine.cpu_backend) && strlen(machine.cuda_backend));
     memset(machine.cpu_model, 0xc3, sizeof machine.cpu_model - 1); /* no UTF-8 */

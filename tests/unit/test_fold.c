@@ -3,6 +3,7 @@
 #include "towers/data/loading/fold.h"
 
 #include "kernels/philox.h"
+#include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
@@ -111,6 +112,86 @@ TEST(test_folder_above)
     }
 }
 
+/* ---- groups of very different sizes and classes */
+
+enum { GROUPS = 12, GROUP_CLASSES = 3 };
+
+/* Samples of each class in each group. The last class is rare. */
+static const int group_has[GROUPS][GROUP_CLASSES] = {{60, 11, 1}, {44, 7, 0}, {36, 1, 3}, {23, 4, 3},
+                                                     {16, 3, 0},  {13, 1, 1}, {9, 1, 2},  {7, 1, 2},
+                                                     {6, 0, 3},   {3, 1, 3},  {2, 1, 1},  {2, 0, 0}};
+
+/* The group and the class of sample i, counted group by group and class by class; the number of samples if i is -1. */
+static int64_t uneven_find(int64_t i, int *group, int32_t *label)
+{
+    int64_t before = 0;
+    for (int g = 0; g < GROUPS; g++)
+        for (int c = 0; c < GROUP_CLASSES; c++) {
+            if (i >= before && i < before + group_has[g][c]) *group = g, *label = c;
+            before += group_has[g][c];
+        }
+    return before;
+}
+
+static int32_t uneven_label(const Source *source, int64_t i)
+{
+    int group;
+    int32_t label = 0;
+    uneven_find(i, &group, &label);
+    return label;
+}
+
+static void uneven_where(const Source *source, int64_t i, char *text, size_t bytes)
+{
+    int group = 0;
+    int32_t label;
+    uneven_find(i, &group, &label);
+    snprintf(text, bytes, "data/p%d/%" PRId64 ".jpg", group, i);
+}
+
+static Source uneven(void)
+{
+    return (Source){.info = {.name = "uneven", .count = uneven_find(-1, NULL, NULL), .classes = GROUP_CLASSES},
+                    .label = uneven_label,
+                    .where = uneven_where};
+}
+
+/* The largest groups are placed first, each where its classes are most missed, rare ones as much as frequent ones. */
+TEST(test_uneven_groups_are_balanced)
+{
+    static const int bound[GROUP_CLASSES] = {8, 5, 1}; /* between any two of three folds; of 221, 31 and 19 samples */
+    int32_t part[COUNT];
+    Source s = uneven();
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        int in[GROUP_CLASSES][3] = {{0}};
+        assert_int_equal(fold_parts(&s, &(FoldConfig){1, 3, seed, "1", NULL}, part), OK);
+        for (int64_t i = 0; i < s.info.count; i++) in[uneven_label(&s, i)][part[i]]++;
+        for (int c = 0; c < GROUP_CLASSES; c++)
+            for (int f = 0; f < 3; f++)
+                for (int g = 0; g < 3; g++)
+                    if (in[c][f] - in[c][g] > bound[c])
+                        fail_msg("class %d: %d and %d samples in two folds", c, in[c][f], in[c][g]);
+    }
+}
+
+/* As many groups as folds: leave one out. */
+TEST(test_one_group_a_fold)
+{
+    int32_t part[COUNT], of[GROUPS], label;
+    int group = 0, taken[GROUPS] = {0};
+    Source s = uneven();
+    assert_int_equal(fold_parts(&s, &(FoldConfig){1, GROUPS, 3, "1", NULL}, part), OK);
+    for (int64_t i = 0; i < s.info.count; i++) {
+        uneven_find(i, &group, &label);
+        of[group] = part[i];
+    }
+    for (int g = 0; g < GROUPS; g++) assert_int_equal(taken[of[g]]++, 0);
+    for (int64_t i = 0; i < s.info.count; i++) {
+        uneven_find(i, &group, &label);
+        assert_int_equal(part[i], of[group]);
+    }
+}
+
 TEST(test_both_sides)
 {
     bool seen[COUNT] = {false};
@@ -144,6 +225,40 @@ TEST(test_both_sides)
             assert_int_equal(closed, 1);
         }
     assert_int_equal(all, 4 * COUNT); /* what is not for evaluation is for training */
+}
+
+static char folder[PATH_BYTES];
+
+static bool file_of_text(const Source *source, int64_t index, char *path, size_t room, uint64_t *bytes)
+{
+    (void)source;
+    int64_t number = index % 30 == 27 ? index - 27 : index; /* its text */
+    *bytes = number < 10 ? 1 : number < 100 ? 2 : 3;
+    return snprintf(path, room, "%s/%" PRId64, folder, index) < (int)room;
+}
+
+/* Equal files are in the part of the first of them; all others are where they are without the copies. */
+TEST_WITH(test_equal_files, scratch_make, scratch_drop)
+{
+    scratch_path(folder, ".");
+    for (int i = 0; i < COUNT; i++) {
+        char name[32], text[32];
+        snprintf(name, sizeof name, "%d", i);
+        snprintf(text, sizeof text, "%d", i % 30 == 27 ? i - 27 : i);
+        scratch_put(name, text);
+    }
+    Source s = samples(COUNT);
+    s.file = file_of_text;
+    int32_t together[COUNT], apart[COUNT];
+    int torn = 0;
+    assert_int_equal(fold_parts(&s, &(FoldConfig){1, 5, 3}, together), OK);
+    assert_int_equal(fold_parts(&s, &(FoldConfig){1, 5, 3, .equal_apart = true}, apart), OK);
+    for (int i = 0; i < COUNT; i++) {
+        bool copy = i % 30 == 27;
+        assert_int_equal(together[i], copy ? apart[i - 27] : apart[i]);
+        torn += copy && apart[i] != apart[i - 27];
+    }
+    assert_in_range(torn, 1, COUNT / 30);
 }
 
 static void refused(int64_t count, const FoldConfig *config, const char *why)

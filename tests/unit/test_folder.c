@@ -7,7 +7,9 @@
 
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+#include "towers/data/sources/endings.h"
 #include "towers/data/sources/index.h"
+#include "towers/data/sources/names.h"
 #include "towers/data/sources/paths.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
@@ -27,6 +29,14 @@ static void file_make(const char *name, int value)
     int n = snprintf(text, sizeof text, "P2 1 1 255 %d\n", value);
     assert_int_equal(path_join(path, set, name), OK);
     assert_int_equal(file_replace(path, text, (size_t)n), OK);
+}
+
+/* Until the next call. */
+static const char *scratch_named(const char *name)
+{
+    static char path[PATH_BYTES];
+    scratch_path(path, name);
+    return path;
 }
 
 static int set_up(void **state)
@@ -111,7 +121,7 @@ TEST_WITH(test_divided, set_up, scratch_drop)
         folder_make(name);
         for (int i = 0; i < 40 - 20 * c; i++) {
             snprintf(name, sizeof name, "%c/%d.pgm", 'a' + c, i);
-            file_make(name, i);
+            file_make(name, i + 40 * c);
         }
     }
     refused(SPLIT_TRAIN, 0, ERR_ARG, "--val-split 0.1");
@@ -137,6 +147,65 @@ TEST_WITH(test_divided, set_up, scratch_drop)
     source_close(val);
 }
 
+/* The parts of the numbers of the files "CLASS/NUMBER.pgm": 1 for evaluation. */
+static void parts_find(bool apart, bool part[2][40])
+{
+    for (int k = 0; k < 2; k++) {
+        Source *s = NULL;
+        SourceConfig config = {.path = set, .val_split = 0.25, .equal_apart = apart};
+        assert_int_equal(source_open(&config, k ? SPLIT_VAL : SPLIT_TRAIN, &s), OK);
+        for (int64_t i = 0; i < source_info(s)->count; i++) {
+            char where[PATH_BYTES], c;
+            int number;
+            source_where(s, i, where, sizeof where);
+            assert_int_equal(sscanf(where + strlen(set) + 1, "%c/%d.pgm", &c, &number), 2);
+            part[c - 'a'][number] = k;
+        }
+        source_close(s);
+    }
+}
+
+/* Equal files are in one part, within a class and across classes, unless the division is that of an earlier version; and a
+ * class of copies keeps its training images. */
+TEST_WITH(test_divided_together, set_up, scratch_drop)
+{
+    char name[64];
+    folder_make("a");
+    folder_make("b");
+    folder_make("c");
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "a/%d.pgm", i);
+        file_make(name, 100 + i / 2); /* in pairs */
+        snprintf(name, sizeof name, "b/%d.pgm", i);
+        file_make(name, i % 2 ? 100 + i / 2 : 200 + i / 2); /* and every second one again in another class */
+        snprintf(name, sizeof name, "c/%d.pgm", i);
+        if (i < 4) file_make(name, 7);
+    }
+    bool together[2][40], apart[2][40];
+    int pairs = 0, evaluated = 0;
+    Source *whole = NULL;
+    SourceConfig config = {.path = set, .val_split = 0.25};
+    assert_int_equal(source_open(&config, SPLIT_TRAIN, &whole), OK);
+    int64_t images[3];
+    source_classes_count(whole, images);
+    assert_int_equal(images[2], 4);
+    source_close(whole);
+    char path[PATH_BYTES];
+    assert_int_equal(path_join(path, set, "c"), OK);
+    assert_int_equal(tree_remove(path), OK);
+    parts_find(false, together);
+    parts_find(true, apart);
+    for (int i = 0; i < 40; i++) {
+        assert_int_equal(together[0][i], together[0][i / 2 * 2]);
+        if (i % 2) assert_int_equal(together[1][i], together[0][i]);
+        if (i % 2 == 0) assert_int_equal(together[1][i], apart[1][i]); /* unlike all others */
+        pairs += apart[0][i] != apart[0][i / 2 * 2];
+        evaluated += together[0][i];
+    }
+    assert_in_range(evaluated, 2, 20);
+    assert_in_range(pairs, 1, 20); /* by names alone some are torn apart */
+}
+
 /* However small or large its part is, each split has an image of those in a labels file. */
 TEST_WITH(test_divided_labels, set_up, scratch_drop)
 {
@@ -156,6 +225,20 @@ TEST_WITH(test_divided_labels, set_up, scratch_drop)
     }
     scratch_put("set/labels.csv", "file,labels\n0.pgm,x\n");
     refused(SPLIT_TRAIN, 0.5, ERR_FORMAT, "cannot divide one image");
+    for (int i = 0; i < 2; i++) {
+        file_make(i ? "1.pgm" : "0.pgm", 3);
+        file_make("2.pgm", 3 + i);
+        scratch_put("set/labels.csv",
+                    i ? "file,labels\n0.pgm,x\n1.pgm,y\n2.pgm,y\n" : "file,labels\n0.pgm,x\n2.pgm,y\n");
+        if (i == 0) refused(SPLIT_VAL, 0.5, ERR_FORMAT, "as all are equal");
+    }
+    Source *train = opened(SPLIT_TRAIN, 0.5);
+    char where[2][PATH_BYTES];
+    assert_true(source_info(train)->count == 1 ||
+                source_info(train)->count == 2); /* 2.pgm, or the two that are equal */
+    source_where(train, 0, where[0], sizeof where[0]);
+    assert_int_equal(!strcmp(where[0] + strlen(set), "/2.pgm"), source_info(train)->count == 1);
+    source_close(train);
 }
 
 /* The index is used again while nothing has changed, and built again when a folder has. */
@@ -358,13 +441,16 @@ TEST_WITH(test_ignored, set_up, scratch_drop)
         const SourceInfo *info = source_info(s);
         assert_int_equal(info->count, 8);
         assert_int_equal(info->classes, 1);
-        assert_int_equal(info->ignored, 7);
-        assert_non_null(strstr(info->ignored_kinds, "1 .png"));
-        assert_non_null(strstr(info->ignored_kinds, "2 .gif"));
-        assert_non_null(strstr(info->ignored_kinds, "1 .heic"));
-        assert_non_null(strstr(info->ignored_kinds, "3 other"));
-        assert_non_null(strstr(info->first_ignored, "train/beside.png"));
-        assert_int_equal(source_info(val)->ignored, 0);
+        const Skipped *other = &info->inventory.skipped[SKIP_KIND], *beside = &info->inventory.skipped[SKIP_LOOSE];
+        assert_int_equal(info->inventory.used, 8);
+        assert_int_equal(other->count, 6);
+        assert_non_null(strstr(other->kinds, "2 .gif"));
+        assert_non_null(strstr(other->kinds, "1 .heic"));
+        assert_non_null(strstr(other->kinds, "3 other"));
+        assert_int_equal(beside->count, 1);
+        assert_string_equal(beside->kinds, "1 .png");
+        assert_non_null(strstr(beside->first, "train/beside.png"));
+        assert_int_equal(inventory_skipped(&source_info(val)->inventory), 0);
         source_close(s);
         source_close(val);
     }
@@ -372,9 +458,10 @@ TEST_WITH(test_ignored, set_up, scratch_drop)
     Source *all;
     assert_int_equal(paths_source_open(paths, 1, &all), OK);
     assert_int_equal(source_info(all)->count, 10); /* with the one beside, and that of val */
-    assert_int_equal(source_info(all)->ignored, 6);
-    assert_non_null(strstr(source_info(all)->ignored_kinds, "2 .gif"));
-    assert_non_null(strstr(source_info(all)->first_ignored, "train/a/1.gif"));
+    const Skipped *other = &source_info(all)->inventory.skipped[SKIP_KIND];
+    assert_int_equal(other->count, 6);
+    assert_non_null(strstr(other->kinds, "2 .gif"));
+    assert_non_null(strstr(other->first, "train/a/1.gif"));
     source_close(all);
 }
 
@@ -391,8 +478,8 @@ TEST_WITH(test_many_endings, set_up, scratch_drop)
         file_make(name, 1);
     }
     Source *s = opened(SPLIT_TRAIN, 0);
-    assert_int_equal(source_info(s)->ignored, 40);
-    assert_non_null(strstr(source_info(s)->ignored_kinds, ", 29 other"));
+    assert_int_equal(source_info(s)->inventory.skipped[SKIP_KIND].count, 40);
+    assert_non_null(strstr(source_info(s)->inventory.skipped[SKIP_KIND].kinds, ", 29 other"));
     source_close(s);
 }
 
@@ -422,6 +509,36 @@ TEST_WITH(test_below_the_root, set_up, scratch_drop)
         skip();
     }
     assert_int_equal(ending, 0);
+}
+
+/* All folders without images are named at once to who asks for problems, and the others are read. */
+TEST_WITH(test_problems, set_up, scratch_drop)
+{
+    Names problems = {0};
+    Source *s = NULL;
+    folder_make("a");
+    folder_make("b");
+    folder_make("c");
+    folder_make("d");
+    file_make("a/0.pgm", 0);
+    file_make("c/notes.txt", 0);
+    file_make("d/1.pgm", 0);
+    SourceConfig config = {.path = set, .whole = true, .problems = &problems};
+    assert_int_equal(symlink("nowhere", scratch_named("set/d/2.pgm")), 0);
+    assert_int_equal(source_open(&config, SPLIT_TRAIN, &s), OK);
+    assert_int_equal(source_info(s)->count, 1);
+    assert_int_equal(source_info(s)->classes, 4);
+    assert_int_equal(problems.count, 3);
+    assert_non_null(strstr(problems.name[0], "/b' has no image"));
+    assert_non_null(strstr(problems.name[1], "/c' has no image (" IMAGE_ENDINGS "), only other files: 1 .txt"));
+    assert_non_null(strstr(problems.name[2], "d/2.pgm': a broken symbolic link"));
+    source_close(s);
+    names_free(&problems);
+    assert_int_equal(unlink(scratch_named("set/d/2.pgm")), 0);
+    config.problems = NULL;
+    assert_int_equal(source_open(&config, SPLIT_TRAIN, &s), ERR_FORMAT);
+    assert_non_null(strstr(status_message(), "/b' has no image"));
+    assert_non_null(strstr(status_message(), "(so it is with 1 other; towers data check DIR names all)"));
 }
 
 TEST_WITH(test_refused, set_up, scratch_drop)
@@ -528,7 +645,7 @@ TEST_WITH(test_index_damage, set_up, scratch_drop)
         assert_int_equal(index_parse(copy, cut, key, &parsed), ERR_FORMAT);
     for (size_t i = 0; i < size; i++) {
         size_t sum = offsetof(IndexHeader, fingerprint), end = offsetof(IndexHeader, sum);
-        size_t ignored = offsetof(IndexHeader, ignored), strings_at = offsetof(IndexHeader, strings);
+        size_t ignored = offsetof(IndexHeader, skipped), strings_at = offsetof(IndexHeader, strings);
         copy[i] ^= 0x41;
         bool harmless = (i >= sum && i < end) || (i >= ignored && i < strings_at); /* numbers that lead nowhere */
         if (!harmless) assert_int_equal(index_parse(copy, size, key, &parsed), ERR_FORMAT);
@@ -576,7 +693,7 @@ TEST_WITH(test_parts, set_up, scratch_drop)
         snprintf(name, sizeof name, "%s/0.pgm", vehicles[i]);
         file_make(name, i);
         snprintf(name, sizeof name, "%s/1.pgm", vehicles[i]);
-        file_make(name, i);
+        file_make(name, 3 + i);
     }
     Source *source = opened(SPLIT_TRAIN, 0.5);
     assert_int_equal(source_info(source)->classes, 3);

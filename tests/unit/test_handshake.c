@@ -22,6 +22,10 @@ TEST(test_secret)
     assert_memory_equal(secret.key, wanted, sizeof wanted);
     assert_int_equal(secret_derive("a token", 6, &other), OK);
     assert_memory_not_equal(secret.key, other.key, SECRET_BYTES);
+    for (int bit = 0; bit < 64; bit++) { /* each of the number's counts */
+        assert_int_equal(secret_derive("a token", 5 ^ (UINT64_C(1) << bit), &other), OK);
+        assert_memory_not_equal(secret.key, other.key, SECRET_BYTES);
+    }
 }
 
 TEST(test_both_sides)

@@ -1,6 +1,6 @@
 /* Records of another host come to rank 0's run directory whole or not at all, under names that rank 0 makes, and only those of the
  * sender's own towers. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts/star.h"
 #include "tests/support/free_port.h"
 #include "tests/support/scratch.h"

@@ -2,7 +2,7 @@
  * for uneven placements and several ranges at once; a sum proceeds while its processes compute, and does not sleep for
  * what is there; whoever leaves, before it has given its part or behind that, is named on all others; a process without
  * its thread ends the run by name. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts.h"
 #include "tests/support/gifts.h"
 #include "tests/support/pipe_link.h"

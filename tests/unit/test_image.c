@@ -9,12 +9,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <jpeglib.h> /* needs stdio.h and stddef.h before it */
 
+#include "kernels/base/progress.h"
 #include "kernels/philox.h"
-#include "kernels/progress.h"
 #include "tests/support/failing_malloc.h"
 #include "towers/data/images/image_memory.h"
 
@@ -181,6 +182,46 @@ TEST(test_interlaced_lines)
     }
 }
 
+/* Gray of 16 bits is scaled as colors of 16 bits are, with and without alpha, and a PGM by its own largest value. */
+TEST(test_deep_gray)
+{
+    static const uint16_t values[] = {0, 255, 256, 4095, 32768, 65535};
+    static const struct {
+        uint8_t type, channels; /* of a PNG */
+    } kinds[] = {{0, 1}, {4, 2}, {2, 3}};
+    enum { VALUES = sizeof values / sizeof *values };
+    Fixture f = {.size = 0};
+    assert_int_equal(image_decoder_create(&f.decoder), OK);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        uint8_t header[13] = {[3] = VALUES, [7] = 1, [8] = 16, [9] = kinds[k].type}, row[1 + 6 * VALUES] = {0},
+                packed[99];
+        uLongf count = sizeof packed;
+        size_t used = 1;
+        for (size_t i = 0; i < (size_t)VALUES * kinds[k].channels; i++) {
+            row[used++] = (uint8_t)(values[i / kinds[k].channels] >> 8);
+            row[used++] = (uint8_t)values[i / kinds[k].channels];
+        }
+        assert_int_equal(compress(packed, &count, row, used), Z_OK);
+        memcpy(f.data, "\x89PNG\r\n\x1a\n", f.size = 8);
+        chunk_put(&f, "IHDR", header, sizeof header);
+        chunk_put(&f, "IDAT", packed, count);
+        chunk_put(&f, "IEND", packed, 0);
+        if (decode(&f, f.size, &f.pixels) != OK) fail_msg("%s", status_message());
+        for (size_t i = 0; i < 3 * (size_t)VALUES; i++) assert_int_equal(f.pixels.at[i], values[i / 3] >> 8);
+    }
+    static const struct {
+        const char *text;
+        uint8_t wanted[3];
+    } maps[] = {{"P2 3 1 65535 0 32896 65535", {0, 128, 255}}, {"P2 3 1 4095 0 2048 4095", {0, 128, 255}}};
+    for (size_t k = 0; k < sizeof maps / sizeof *maps; k++) {
+        memcpy(f.data, maps[k].text, f.size = strlen(maps[k].text));
+        if (decode(&f, f.size, &f.pixels) != OK) fail_msg("%s", status_message());
+        for (size_t i = 0; i < 9; i++) assert_int_equal(f.pixels.at[i], maps[k].wanted[i / 3]);
+    }
+    image_decoder_destroy(f.decoder);
+    pixels_free(&f.pixels);
+}
+
 /* Limits hold before memory is taken. */
 TEST(test_limits)
 {
@@ -214,6 +255,21 @@ static Status decode_bytes(const uint8_t *data, size_t size)
     pixels_free(&pixels);
     bytes_free(&bytes);
     return st;
+}
+
+/* What is too short for a format is shown as it is, and no byte more. */
+TEST(test_few_bytes)
+{
+    static const struct {
+        size_t size;
+        const char *found;
+    } rows[] = {{1, ", found the byte 41"}, {2, ", found bytes 41 42"}, {6, ", found bytes 41 42 43 44"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(decode_bytes((const uint8_t *)"ABCDEF", rows[i].size), ERR_FORMAT);
+        const char *end = strstr(status_message(), ", found");
+        assert_non_null(end);
+        assert_string_equal(end, rows[i].found);
+    }
 }
 
 /* A last scan that comes again and again: each covers the whole image. The larger the image, the fewer are allowed. */
@@ -292,6 +348,37 @@ TEST(test_budget)
     image_memory_give(16000);
     image_pixels_limit(0);
     assert_int_equal(image_pixels_max(), 178956970);
+}
+
+static atomic_int arrived;
+
+/* Takes half of the budget, and gives it back when the other half is taken, too. */
+static void *half_run(void *unused)
+{
+    int64_t taken = image_memory_take(8000);
+    atomic_fetch_add(&arrived, 1);
+    while (atomic_load(&arrived) < 2) sched_yield();
+    image_memory_give(taken);
+    return unused;
+}
+
+/* What is given back may be enough for several that wait: all of them look. */
+TEST(test_budget_wakes_all)
+{
+    enum { GUARD_S = 120 };
+    pthread_t threads[2];
+    image_pixels_limit(1000);
+    alarm(GUARD_S);
+    for (int turn = 0; turn < 20; turn++) {
+        int64_t all = image_memory_take(16000);
+        atomic_store(&arrived, 0);
+        for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, half_run, NULL), 0);
+        nanosleep(&(struct timespec){0, 2000000l}, NULL); /* most turns find both waiting */
+        image_memory_give(all);
+        for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    alarm(0);
+    image_pixels_limit(0);
 }
 
 /* ---- crops */

@@ -3,7 +3,7 @@
  * classes follow their formulas. */
 
 #include "inception/job/job.h"
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 #include "nccl_sync/comm_ops.h"
 #include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"

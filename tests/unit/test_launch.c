@@ -27,41 +27,41 @@ typedef struct Case {
 static const Case cases[] = {
     {{"HOME=/root", "RANKS=4"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
     {{TORCHRUN}, NULL, {3, 4, 1, 2, "torchrun (RANK)", false, false, "node0", 29501, 0}},
-    {{OPEN_MPI}, NULL, {1, 2, 1, 2, "Open MPI (OMPI_COMM_WORLD_RANK)", true, true, "127.0.0.1", -1, 1}},
-    {{HYDRA}, NULL, {1, 2, 1, 2, "Hydra (PMI_RANK)", true, false, "127.0.0.1", LAUNCH_PORT, 0}},
-    {{STEP}, NULL, {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
-    {{STEP, "PMIX_RANK=5"}, NULL, {5, 8, 1, 0, "Slurm (SLURM_PROCID)", true, true, "gpu07", -1, 1}},
-    {{STEP, "PMI_RANK=5", "PMI_SIZE=8"}, NULL, {5, 8, 1, 0, "Hydra (PMI_RANK)", true, true, "gpu07", -1, 1}},
+    {{OPEN_MPI}, NULL, {1, 2, 1, 2, "Open MPI (OMPI_COMM_WORLD_RANK)", true, false, "127.0.0.1", -1, 1}},
+    {{HYDRA}, NULL, {1, 2, 1, 2, "Hydra (PMI_RANK)", true, true, "127.0.0.1", LAUNCH_PORT, 0}},
+    {{STEP}, NULL, {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
+    {{STEP, "PMIX_RANK=5"}, NULL, {5, 8, 1, 0, "Slurm (SLURM_PROCID)", true, false, "gpu07", -1, 1}},
+    {{STEP, "PMI_RANK=5", "PMI_SIZE=8"}, NULL, {5, 8, 1, 0, "Hydra (PMI_RANK)", true, false, "gpu07", -1, 1}},
     /* the tasks on the node of this index; a list that contradicts the rest says nothing */
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=1,2(x3),1", "SLURM_NODEID=0"},
      NULL,
-     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=1,2(x3),1", "SLURM_NODEID=3"},
      NULL,
-     {5, 8, 1, 2, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+     {5, 8, 1, 2, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=2(x2),4", "SLURM_NODEID=2"},
      NULL,
-     {5, 8, 1, 4, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+     {5, 8, 1, 4, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=8", "SLURM_NODEID=0"},
      NULL,
-     {5, 8, 1, 8, "Slurm (SLURM_PROCID)", false, true, "127.0.0.1", -1, 1}},
+     {5, 8, 1, 8, "Slurm (SLURM_PROCID)", false, false, "127.0.0.1", -1, 1}},
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=8", "SLURM_NODEID=1"},
      NULL,
-     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=2(x4", "SLURM_NODEID=1"},
      NULL,
-     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
     {{STEP, "SLURM_STEP_TASKS_PER_NODE=9", "SLURM_NODEID=0"},
      NULL,
-     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, true, "gpu07", -1, 1}},
+     {5, 8, 1, 0, "Slurm (SLURM_PROCID)", false, false, "gpu07", -1, 1}},
     {{"PET_NODE_RANK=2", "PET_NNODES=3", "PET_MASTER_ADDR=job-node-0-0.job", "PET_MASTER_PORT=29500"},
      NULL,
      {2, 3, -1, 0, "Kubeflow Trainer (PET_NODE_RANK)", false, false, "job-node-0-0.job", 29501, 0}},
     {{"TOWERS_RANK=0", "TOWERS_WORLD_SIZE=2", "TOWERS_MASTER_ADDR=a", "TOWERS_MASTER_PORT=5000", "TOWERS_TOKEN=x"},
      NULL,
-     {0, 2, -1, 0, "TOWERS_RANK", false, true, "a", 5000, 1}},
+     {0, 2, -1, 0, "TOWERS_RANK", false, false, "a", 5000, 1}},
     /* mpirun inside of an allocation, whose step starts its daemons; torchrun inside of srun: the inner one counts */
-    {{OPEN_MPI, STEP}, NULL, {1, 2, 1, 2, "Open MPI (OMPI_COMM_WORLD_RANK)", true, true, "127.0.0.1", -1, 1}},
+    {{OPEN_MPI, STEP}, NULL, {1, 2, 1, 2, "Open MPI (OMPI_COMM_WORLD_RANK)", true, false, "127.0.0.1", -1, 1}},
     /* programs of one host alone need no name of it, and listen on no network */
     {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node0", "MASTER_PORT=29500"},
      NULL,
@@ -76,6 +76,8 @@ static const Case cases[] = {
     /* a batch script is not a launched program; nor is the only program of a launcher */
     {{"SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_ID=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
     {{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
+    {{"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
+    {{"PMI_RANK=0", "PMI_SIZE=1"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
     {{"RANK=3"}, NULL, {.ranks = 1, .local_rank = -1, .origin = ""}},
     {{"TOWERS_RANK=3"}, "TOWERS_RANK is set, but TOWERS_WORLD_SIZE is not", {0}},
     {{"RANK=4095", "WORLD_SIZE=4096", "MASTER_ADDR=a", "MASTER_PORT=29500"},
@@ -95,7 +97,7 @@ static const Case cases[] = {
      "TOWERS_MASTER_PORT is '70000'",
      {0}},
     /* NCCL meets on the port behind it */
-    {{HYDRA, "TOWERS_MASTER_PORT=65534"}, NULL, {1, 2, 1, 2, "Hydra (PMI_RANK)", true, false, "127.0.0.1", 65534, 0}},
+    {{HYDRA, "TOWERS_MASTER_PORT=65534"}, NULL, {1, 2, 1, 2, "Hydra (PMI_RANK)", true, true, "127.0.0.1", 65534, 0}},
     {{HYDRA, "TOWERS_MASTER_PORT=65535"}, "TOWERS_MASTER_PORT is '65535'", {0}},
     {{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=65533"},
      NULL,
@@ -120,12 +122,12 @@ TEST(test_cases)
         assert_int_equal(got.ranks, c->wanted.ranks);
         assert_int_equal(got.local_rank, c->wanted.local_rank);
         assert_int_equal(got.local_ranks, c->wanted.local_ranks);
+        assert_int_equal(got.own_signal, c->wanted.own_signal);
         if (got.ranks == 1) continue;
         assert_int_equal(got.mpi, c->wanted.mpi);
         if (*c->wanted.master) assert_string_equal(got.master, c->wanted.master);
         if (c->wanted.port > 0) assert_int_equal(got.port, c->wanted.port);
         assert_true(got.port >= 1024 && got.port < 65536);
-        assert_int_equal(got.user_signal, c->wanted.user_signal);
         if (c->wanted.job) assert_true(got.job != 0);
     }
 }

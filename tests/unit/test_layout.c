@@ -101,7 +101,7 @@ TEST(a_state_is_fed_once)
     OpAttr attr = {.norm = {.epsilon = 1e-3f}};
     for (int i = 0; i < 2; i++) {
         Value y = graph_op(g, OP_BATCHNORM, i ? "second" : "first", (Value[]){x, beta}, 2, &attr, NULL);
-        graph_stat(g, graph_output(g, y, 1), mean, 0);
+        graph_stat(g, graph_output(g, y, 1), mean, 8, false);
     }
     Layout *layout = NULL;
     assert_fails(layout_create(g, &layout), ERR_UNSUPPORTED, "'mean' is fed by both 'first.mean' and 'second.mean'");
@@ -116,13 +116,14 @@ TEST(states_know_their_correction)
     Value mean = graph_state(g, "mean", (Shape){1, 3, 1, 1}, 0), var = graph_state(g, "var", (Shape){1, 3, 1, 1}, 1);
     OpAttr attr = {.norm = {.epsilon = 1e-3f}};
     Value y = graph_op(g, OP_BATCHNORM, "bn", (Value[]){x, beta}, 2, &attr, NULL);
-    graph_stat(g, graph_output(g, y, 1), mean, 0);
-    graph_stat(g, graph_output(g, y, 2), var, 8);
+    graph_stat(g, graph_output(g, y, 1), mean, 8, false);
+    graph_stat(g, graph_output(g, y, 2), var, 8, true);
     Layout *layout = layout_of(g);
     assert_int_equal(layout->state_count, 2);
     const LayoutEntry *m = layout_state(layout, "mean"), *v = layout_state(layout, "var");
-    assert_true(layout->state_variance_of[m->first] == 0 && layout->state_variance_of[v->first + 2] == 8);
-    assert_true(layout->state_variance_of[v->first + 3] == 0);
+    assert_true(layout->state_values[m->first] == 8 && layout->state_values[v->first + 2] == 8);
+    assert_true(!layout->state_unbiased[m->first] && layout->state_unbiased[v->first + 2]);
+    assert_true(layout->state_values[v->first + 3] == 0 && !layout->state_unbiased[v->first + 3]);
     float values[64];
     assert_true(layout->state_elements <= 64);
     layout_init_states(layout, values);

@@ -1,7 +1,8 @@
 /* Limits of control groups, read from trees made here: the tightest of all levels applies, in version 1 and 2; page
  * cache that can be dropped does not count as used memory. */
 
-#include "kernels/limits.h"
+#include "kernels/base/cores.h"
+#include "kernels/base/limits.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -67,6 +68,33 @@ TEST_WITH(version_1_counts_every_level, scratch_make, scratch_drop)
     assert_int_equal(found.memory_bytes, 256 * MIB);
     assert_int_equal(found.memory_left_bytes, 192 * MIB);
     assert_true(found.cores == 0.5);
+}
+
+/* Cores that are paid for in part count: a thread more is throttled a little, a thread fewer leaves time unused. */
+TEST_WITH(a_quota_leaves_fewer_cores, scratch_make, scratch_drop)
+{
+    static const struct {
+        int cores;
+        double quota;
+        int wanted;
+    } cases[] = {{64, 0, 64},    {64, 2, 2}, {64, 1.5, 2}, {64, 0.2, 1},
+                 {64, 63.5, 64}, {2, 64, 2}, {1, 0.5, 1},  {0, 0, 1}};
+    Cores found;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(cores_within(cases[i].cores, cases[i].quota), cases[i].wanted);
+    cores_read(scratch, &found);
+    int bound = found.bound;
+    assert_true(found.quota == 0 && bound >= 1);
+    put("proc/self", "cgroup", "0::/pod/container\n");
+    put("sys/fs/cgroup/pod/container", "cpu.max", "max 100000\n");
+    put("sys/fs/cgroup/pod", "cpu.max", "50000 100000\n");
+    cores_read(scratch, &found);
+    assert_true(found.quota == 0.5 && found.bound == bound);
+    put("proc/self", "cgroup", "3:cpu,cpuacct:/slurm/step\n");
+    put("sys/fs/cgroup/cpu/slurm/step", "cpu.cfs_quota_us", "250000\n");
+    put("sys/fs/cgroup/cpu/slurm/step", "cpu.cfs_period_us", "100000\n");
+    cores_read(scratch, &found);
+    assert_true(found.quota == 2.5 && found.bound == bound);
 }
 
 /* In a container the path is often the host's, and its limit is that of the root that the container sees. */

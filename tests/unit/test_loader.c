@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 #include "tests/support/unit.h"
 #include "towers/data/sources/reader.h"
 
@@ -290,7 +290,9 @@ TEST(test_error_in_its_place)
         for (int k = 0; k < 8; k++) assert_int_equal(loader_next(l, &b), OK);
         for (int again = 0; again < 3; again++) {
             assert_int_equal(loader_next(l, &b), ERR_FORMAT);
-            assert_string_equal(status_message(), "batch of step 2, tower 2: sample 23 is bad");
+            assert_string_equal(status_message(),
+                                "batch of step 2, tower 2: sample 23 is bad (--bad-samples skip leaves damaged images "
+                                "out; towers data check DIR names all of them)");
             usleep(3000);
         }
         loader_destroy(l);

@@ -2,6 +2,7 @@
  * 3] and [4], and towers whose loss is NaN or Inf, under every report and every check. */
 #include "nccl_sync/mean_loss.h"
 #include "tests/support/unit.h"
+#include "towers/files/files.h"
 
 /* A tower that saw these losses. */
 static TowerLoss tower_of(const double *losses, int count)
@@ -33,6 +34,20 @@ static double reported(const TowerLoss *towers, int count, LossReport report)
 static double scaled(const TowerLoss *tower, int64_t samples)
 {
     return tower->sum * loss_scale(samples, LOSS_DIVISOR_SAMPLES, samples);
+}
+
+/* docs/guide/loss.md has this row. */
+__attribute__((format(printf, 1, 2))) static void page_has(const char *format, ...)
+{
+    char row[256], *page;
+    size_t count;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(row, sizeof row, format, args);
+    va_end(args);
+    assert_int_equal(file_load(TOWERS_SOURCE_DIR "/docs/guide/loss.md", OF_USER, ERR_IO, 1 << 20, &page, &count), OK);
+    if (!strstr(page, row)) fail_msg("docs/guide/loss.md lacks the row '%s'", row);
+    free(page);
 }
 
 TEST(test_reports)
@@ -67,6 +82,28 @@ TEST(test_scaled_per_replica)
     double unscaled = (tower_loss_mean(&towers[0]) + tower_loss_mean(&towers[1])) / 2 * 2;
     is(unscaled, 7.0); /* and spoils, if the losses were not scaled */
     assert_true(unscaled != mean_loss(towers, 2, LOSS_DIVISOR_SAMPLES, 4));
+    page_has("| the last tower's mean, the first tower's | %g, %g |", reported(towers, 2, LOSS_REPORT_LAST),
+             reported(towers, 2, LOSS_REPORT_FIRST));
+    page_has("| sum of shares: each tower's sum divided by the global batch, added | %g |", a + b);
+    page_has("| mean over scaled losses: these shares in a `Mean` metric | %g |", metric);
+    page_has("| sum of the towers' own means | %g |", unscaled);
+}
+
+/* Absence survives sums, and is no number that a computation gives. */
+TEST(test_absent)
+{
+    char text[NUMBER_TEXT];
+    volatile double zero = 0;
+    Number number = ABSENT;
+    assert_true(is_absent(number) && is_absent(number + 1) && is_absent(100 * number) && is_absent(-number));
+    assert_true(!isfinite(number) && !is_not_finite(number));
+    const double others[] = {NAN, -NAN, zero / zero, INFINITY - INFINITY, sqrt(-1 - zero), INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_true(!is_absent(others[i]) && is_not_finite(others[i]));
+    assert_true(!is_absent(0) && !is_not_finite(0));
+    assert_string_equal(number_text(number, "%.4f", text), "-");
+    assert_string_equal(number_text(NAN, "%.1f", text), "nan");
+    assert_string_equal(number_text(2.25, "%.1f", text), "2.2");
 }
 
 TEST(test_uneven)
@@ -98,8 +135,11 @@ TEST(test_empty_towers)
             assert_int_equal(nan_culprit(towers, 3, check), -1);
         }
     }
-    assert_true(isnan(tower_loss_mean(&none))); /* there is no loss to report */
-    assert_true(isnan(mean_loss(&none, 1, LOSS_DIVISOR_SAMPLES, 4)));
+    assert_true(is_absent(tower_loss_mean(&none))); /* there is no loss to report, which is not a loss of NaN */
+    assert_true(is_absent(mean_loss(&none, 1, LOSS_DIVISOR_SAMPLES, 4)));
+    assert_true(is_absent(reported(&none, 1, LOSS_REPORT_LAST)) && is_absent(reported(&none, 1, LOSS_REPORT_WORST)));
+    const TowerLoss lost = tower_of((double[]){NAN}, 1);
+    assert_true(is_not_finite(tower_loss_mean(&lost)) && is_not_finite(mean_loss(&lost, 1, LOSS_DIVISOR_SAMPLES, 4)));
     is(loss_scale(0, LOSS_DIVISOR_SAMPLES, 4), 0);
     is(loss_scale(0, LOSS_DIVISOR_GLOBAL_BATCH, 4), 0);
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "inception/models/models.h"
+#include "tests/support/towers_program.h"
 #include "tests/support/unit.h"
 #include "towers/replica/replica.h"
 
@@ -34,7 +35,7 @@ static double row_mib(const char *text, const char *row)
 static void info_read(const char *options, char *text, size_t room)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s info inception_v3 --device cpu --opt adam -b %d %s", TOWERS_BINARY, N,
+    snprintf(command, sizeof command, "%s info inception_v3 --device cpu --opt adam -b %d %s", towers_program(), N,
              options);
     FILE *from = popen(command, "r");
     assert_non_null(from);

@@ -1,5 +1,6 @@
 /* The growing files of a run: strict JSON in every locale, no step twice after a resume, and training that continues
  * when the disk is full. */
+#include <dirent.h>
 #include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -9,6 +10,7 @@
 #include "tests/support/unit.h"
 #include "towers/files/files.h"
 #include "towers/record/metrics.h"
+#include "towers/record/prometheus.h"
 
 static void step_write(Metrics *metrics, int64_t step)
 {
@@ -17,6 +19,7 @@ static void step_write(Metrics *metrics, int64_t step)
     StepRecord record = {.step = step,
                          .lr = 0.1,
                          .images = 4,
+                         .images_seen = 4,
                          .tower = towers,
                          .towers = 3,
                          .mean_loss = NAN,
@@ -50,7 +53,7 @@ static void row_add(Text *text, int64_t epoch, int64_t step)
                  !strcmp(name, "train_loss")   ? "0.5"
                  : !strcmp(name, "train_top1") ? "0"
                  : !strcmp(name, "seconds")    ? "inf"
-                                               : "nan");
+                                               : "");
     }
     text_add(text, "\n");
 }
@@ -77,9 +80,10 @@ TEST_WITH(a_step_is_strict_json, scratch_make, scratch_drop)
     static const char
         end[] = ",\"skipped\":true}\n",
         wanted[] =
-            "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"wall_seconds\":0,\"mean_loss\":"
+            "{\"step\":1,\"epoch\":0,\"lr\":0.1,\"images\":4,\"images_per_sec\":0,\"wall_seconds\":0,\"images_seen\":4,"
+            "\"mean_loss\":"
             "null,\"base_loss\":null,"
-            "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null,null],\"tower_count\":[2,2,0],"
+            "\"total_loss\":1e+300,\"last_tower_loss\":null,\"tower_loss\":[0.75,null],\"tower_count\":[2,2,0],"
             "\"finite\":[true,false,true],\"grad_norm\":0.30000000000000004,\"tower_grad_norm\":[0.1,null,1e-300],"
             "\"arrival_us\":[],\"data_us\":[],\"copy_us\":[],\"forward_us\":[],\"backward_us\":[],"
             "\"top1\":0,";
@@ -169,7 +173,7 @@ TEST_WITH(commas_of_a_locale_stay_out, scratch_make, scratch_drop)
     german_end();
     char *steps = scratch_text("metrics.jsonl"), *epochs = scratch_text("results.csv");
     assert_non_null(strstr(steps, "\"lr\":0.1,"));
-    assert_non_null(strstr(epochs, "\n1,2,0.5,0,nan,nan,nan,nan,nan,inf,nan,nan"));
+    assert_non_null(strstr(epochs, "\n1,2,0.5,0,,,,,,inf,,"));
     free(steps);
     free(epochs);
 }
@@ -308,7 +312,8 @@ TEST_WITH(a_log_line_is_one_line, scratch_make, scratch_drop)
 {
     Metrics *metrics = metrics_start(-1);
     metrics_log(metrics, "read '%s'", "a\n2026-01-01T00:00:00.000Z forged\x1b[31m");
-    char *text = scratch_text("log.txt"); /* at once, without a flush */
+    assert_int_equal(metrics_sync(metrics), OK);
+    char *text = scratch_text("log.txt");
     assert_int_equal(strlen(text), strcspn(text, "\n") + 1);
     assert_int_equal(text[10], 'T');
     assert_int_equal(text[23], 'Z');
@@ -325,18 +330,67 @@ static void files_limit(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
+/* A gauge that is absent is left out; one that is not finite has Prometheus' words. */
+TEST_WITH(gauges, scratch_make, scratch_drop)
+{
+    char path[PATH_BYTES], folder[PATH_BYTES];
+    const TowerLoss towers[] = {{1.5, 2, true}, {0, 0, true}, {NAN, 2, false}};
+    const double norms[] = {-INFINITY, 0, INFINITY}, heads[] = {0.5, -INFINITY, 0.25};
+    StepRecord record = {.step = 7,
+                         .mean_loss = NAN,
+                         .base_loss = INFINITY,
+                         .total_loss = -INFINITY,
+                         .top1 = ABSENT,
+                         .tower = towers,
+                         .towers = 3,
+                         .tower_grad_norm = norms,
+                         .head_loss = heads,
+                         .heads = 3};
+    snprintf(path, sizeof path, "%s/a.prom", scratch);
+    assert_int_equal(prometheus_check(path), OK);
+    assert_int_equal(prometheus_write(path, "runs/a", &record), OK);
+    char *text = scratch_text("a.prom");
+    static const char *const lines[] = {"towers_mean_loss{run=\"runs/a\"} NaN\n",
+                                        "towers_base_loss{run=\"runs/a\"} +Inf\n",
+                                        "towers_total_loss{run=\"runs/a\"} -Inf\n",
+                                        "towers_tower_loss{run=\"runs/a\",tower=\"0\"} 0.75\n",
+                                        "towers_tower_loss{run=\"runs/a\",tower=\"2\"} NaN\n",
+                                        "towers_tower_grad_norm{run=\"runs/a\",tower=\"0\"} -Inf\n",
+                                        "towers_aux_loss{run=\"runs/a\",head=\"0\"} -Inf\n",
+                                        "towers_aux_loss{run=\"runs/a\",head=\"1\"} 0.25\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i])) fail_msg("no line '%s' in:\n%s", lines[i], text);
+    assert_null(strstr(text, "towers_tower_loss{run=\"runs/a\",tower=\"1\"}"));
+    assert_null(strstr(text, "towers_top1{"));
+    free(text);
+    snprintf(path, sizeof path, "%s/.prom", scratch); /* a name that is an ending alone */
+    assert_int_equal(prometheus_check(path), ERR_ARG);
+    assert_int_equal(prometheus_check(".prom"), ERR_ARG);
+    /* A folder in its place: the file cannot be replaced, and no temporary file stays. */
+    snprintf(path, sizeof path, "%s/b.prom", scratch);
+    snprintf(folder, sizeof folder, "%s/b.prom/in", scratch);
+    assert_true(mkdir(path, 0755) == 0 && mkdir(folder, 0755) == 0);
+    assert_int_equal(prometheus_write(path, "runs/a", &record), ERR_IO);
+    DIR *listing = opendir(scratch);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, "a.prom") &&
+            strcmp(entry->d_name, "b.prom"))
+            fail_msg("'%s' stays", entry->d_name);
+    closedir(listing);
+}
+
 /* fault: F48 */
 TEST_WITH(a_full_disk_does_not_stop_training, scratch_make, scratch_drop)
 {
     Metrics *metrics = metrics_start(-1);
     signal(SIGXFSZ, SIG_IGN);
     step_write(metrics, 1);
-    metrics_flush(metrics);
+    (void)!metrics_sync(metrics);
     assert_null(metrics_warning(metrics));
     files_limit(600); /* in the middle of the second line */
     for (int64_t step = 2; step <= 3; step++) {
         step_write(metrics, step);
-        metrics_flush(metrics);
+        (void)!metrics_sync(metrics);
     }
     assert_non_null(strstr(metrics_warning(metrics), "metrics.jsonl"));
     assert_null(metrics_warning(metrics)); /* once */

@@ -1,6 +1,6 @@
 /* The networks at full size: numbers of parameters, multiply-adds, names, the smallest image, auxiliary heads, and
  * that training and evaluation use the same weights. The counts are those of torchvision (inception_v3, googlenet, resnet), of
- * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/fidelity.sh compares the
+ * timm (inception_v4, inception_resnet_v2) and of the trainer of 2016 (tf2016). scripts/measure/fidelity.sh compares the
  * values that they compute. */
 
 #include "tests/support/unit.h"
@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "inception/models/models.h"
+#include "tests/support/towers_program.h"
 #include "towers/graph/program.h"
 
 typedef struct Form {
@@ -293,7 +294,7 @@ static Answer ask(const char *arguments)
 {
     Answer answer = {.code = -1};
     char command[1024];
-    snprintf(command, sizeof command, "%s %s 2>&1 >/dev/null", TOWERS_BINARY, arguments);
+    snprintf(command, sizeof command, "%s %s 2>&1 >/dev/null", towers_program(), arguments);
     FILE *from = popen(command, "r");
     assert_non_null(from);
     size_t got = fread(answer.text, 1, sizeof answer.text - 1, from);

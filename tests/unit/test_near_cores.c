@@ -1,6 +1,6 @@
 /* The cores near a device, read from trees made here: what Linux writes, cores that this process may not use, an unknown memory
  * node, damaged lists; a process moves only where the tree is certain and the cores suffice. */
-#include "kernels/near_cores.h"
+#include "kernels/base/near_cores.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

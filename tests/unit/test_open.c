@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "kernels/open.h"
+#include "kernels/base/open.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 

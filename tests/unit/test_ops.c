@@ -2,7 +2,8 @@
  *
  * Prints the largest error of each op kind. Ops that a backend does not support in a 16-bit dtype are counted and
  * named; in f32 they are failures. TOWERS_TEST_OP=conv_dx,conv_dw runs these kinds alone, TOWERS_TEST_NOT=conv_dx all
- * others, TOWERS_TEST_BACKEND=cuda one backend. */
+ * others, TOWERS_TEST_BACKEND=cuda one backend. TOWERS_TEST_BITS=FILE writes a hash of each output, by
+ * which two builds are compared. */
 
 #include "tests/support/run_case.h"
 #include "tests/support/unit.h"

@@ -6,7 +6,9 @@
 
 #include "inception/models/near_name.h"
 #include "inception/options/conditions.h"
+#include "inception/options/fill.h"
 #include "inception/options/help.h"
+#include "inception/options/settle.h"
 #include "inception/options/values.h"
 #include "tests/support/german.h"
 #include "tests/support/unit.h"
@@ -426,6 +428,84 @@ TEST(table_is_sound)
         assert_int_equal(condition_read(a), OK);
     }
     for (int k = 0; help_examples[k].command; k++) assert_memory_equal(help_examples[k].command, "towers ", 7);
+}
+
+/* A value that was left to the program is replaced, and its origin stays; what is withdrawn, a lower origin may set. */
+TEST(values_settle)
+{
+    Line line;
+    Options *o = &line.options;
+    check_parse(
+        &line, "train fashion_cnn --batch-size max --lr auto --data-path photos --val-split 0.2 --no-exif --device cpu",
+        NULL);
+    option_settle_int(o, OPTION_ID_batch_size, 48);
+    assert_int_equal(o->batch_size, 48);
+    assert_int_equal(o->origin[OPTION_ID_batch_size], ORIGIN_COMMAND_LINE);
+    option_settle_flag(o, OPTION_ID_exif, true);
+    option_settle_choice(o, OPTION_ID_device, DEVICE_CUDA);
+    option_settle_default(o, OPTION_ID_val_split);
+    assert_true(o->exif && o->device == DEVICE_CUDA && o->val_split == 0);
+    assert_int_equal(o->origin[OPTION_ID_val_split], ORIGIN_COMMAND_LINE);
+
+    assert_int_equal(options_apply_yaml(o, "lr: 0.5\n", ORIGIN_RUN, "run"), OK);
+    assert_true(isnan(o->lr));
+    assert_int_equal(option_withdraw(o, OPTION_ID_lr), ORIGIN_COMMAND_LINE);
+    assert_true(o->lr == option_defaults.lr);
+    assert_int_equal(options_apply_yaml(o, "lr: 0.5\n", ORIGIN_RUN, "run"), OK);
+    assert_true(o->lr == 0.5);
+    option_give(o, OPTION_ID_lr, ORIGIN_COMMAND_LINE);
+    option_settle_real(o, OPTION_ID_lr, 0.25);
+    assert_int_equal(options_apply_yaml(o, "lr: 0.5\n", ORIGIN_RUN, "run"), OK);
+    assert_true(o->lr == 0.25);
+
+    options_name_model(o, "resnet18");
+    assert_string_equal(o->arguments[0], "resnet18");
+    assert_int_equal(options_serve(o, VERB_EVAL), VERB_TRAIN);
+    assert_int_equal(options_use(o), USE_EVALUATE);
+    options_close(o);
+}
+
+/* Each type of field of a job gets its option's value; what no option fills stays. */
+TEST(options_fill_a_job)
+{
+    Line line;
+    TrainJob job = {.host = "here"};
+    check_parse(&line,
+                "train fashion_cnn --deterministic --no-graphs --accumulate 3 --seed 9 --smoothing 0.25 --lr 0.375 "
+                "--freeze fc* --sched cosine --epochs 6",
+                NULL);
+    options_fill(&line.options, &job);
+    assert_true(job.device.deterministic && !job.graphs);
+    assert_int_equal(job.accumulate, 3);
+    assert_int_equal(job.seed, 9);
+    assert_int_equal(job.epochs, 6);
+    assert_int_equal(job.schedule.kind, SCHEDULE_COSINE);
+    assert_true(job.program.smoothing == 0.25F && job.schedule.lr == 0.375);
+    assert_string_equal(job.program.freeze, "fc*");
+    assert_string_equal(job.host, "here");
+    options_close(&line.options);
+}
+
+/* Nothing of a copy is the original's, which may be changed or closed first. */
+TEST(options_are_copied)
+{
+    Line line;
+    Options copy;
+    check_parse(&line, "predict run a.jpg --variant photos --top 3", NULL);
+    assert_int_equal(options_copy(&line.options, &copy), OK);
+    assert_ptr_not_equal(copy.variant, line.options.variant);
+    assert_ptr_not_equal(copy.where[OPTION_ID_top], line.options.where[OPTION_ID_top]);
+    options_name_model(&copy, "resnet18");
+    assert_int_equal(option_settle_text(&copy, OPTION_ID_weights, "run"), OK);
+    assert_string_equal(line.options.arguments[0], "run");
+    assert_null(line.options.weights);
+    options_close(&line.options);
+    assert_string_equal(copy.variant, "photos");
+    assert_string_equal(copy.where[OPTION_ID_top], "--top");
+    assert_string_equal(copy.arguments[1], "a.jpg");
+    assert_null(copy.arguments[2]);
+    assert_int_equal(copy.top, 3);
+    options_close(&copy);
 }
 
 /* Examples in the help must be commands that the parser takes. */

@@ -212,13 +212,16 @@ static Run *run_of(int64_t limit)
 /* Of a large file every row of a few, of each phase, besides the last ones and the one that was refused, unchanged. */
 TEST_WITH(thinned, scratch_make, scratch_drop)
 {
-    enum { STEPS = 3000, CYCLE = 6, BAD = 1501, ENDING = 150 };
+    enum { STEPS = 3000, CYCLE = 6, BAD = 1501, ENDING = 150, REFUSED = 901, REFUSALS = 5 };
     run_write(2, STEPS, BAD - 1);
     char *rest = scratch_text("metrics.jsonl"), *text = rest, *made = NULL, *line;
     size_t bytes = 0, longest = strlen(text) / 8;
     FILE *to = open_memstream(&made, &bytes);
     assert_non_null(to);
     for (int i = 0; i < STEPS && (line = strsep(&rest, "\n")); i++) {
+        char *taken = strstr(line, "\"skipped\":false");
+        if (i >= REFUSED - 1 && i < REFUSED - 1 + REFUSALS)
+            memcpy(taken, "\"skipped\":true ", strlen("\"skipped\":false"));
         const char *comma = strchr(line, ',');
         fprintf(to, "%.*s,\"phase\":\"%s\"%s\n", (int)(comma - line), line,
                 i % CYCLE == CYCLE - 1 ? "generator" : "critic", comma);
@@ -226,7 +229,7 @@ TEST_WITH(thinned, scratch_make, scratch_drop)
     assert_int_equal(fclose(to), 0);
     scratch_put("metrics.jsonl", made);
     Run *all = run_of(0), *few = run_of((int64_t)longest);
-    int64_t generator = 0, ending = 0, bad = 0;
+    int64_t generator = 0, ending = 0, bad = 0, refused = 0;
     assert_int_equal(all->steps, STEPS);
     assert_int_equal(few->rows, STEPS);
     assert_in_range(few->steps, STEPS / 10 + ENDING, STEPS / 8 + 300);
@@ -238,10 +241,12 @@ TEST_WITH(thinned, scratch_make, scratch_drop)
         generator += !strcmp(kept->phase, "generator") && kept->step < STEPS / 2;
         ending += kept->step > STEPS - ENDING;
         bad += kept->step == BAD && kept->skipped;
+        refused += kept->skipped && kept->step >= REFUSED && kept->step < REFUSED + REFUSALS;
     }
     assert_in_range(generator, STEPS / 2 / CYCLE / 10, STEPS / 2 / CYCLE / 8);
     assert_int_equal(ending, ENDING);
     assert_int_equal(bad, 1);
+    assert_int_equal(refused, REFUSALS); /* whose numbers are finite: more of them than evenly spaced rows would be */
     run_destroy(few);
     run_destroy(all);
     free(made);

@@ -87,6 +87,7 @@ TEST_WITH(some_ends_are_final, scratch_make, scratch_drop)
         {"memory", ERR_MEMORY, {.begun = true}, 1, false},
         {"data", ERR_FORMAT, {.begun = true}, 1, false},
         {"a stop signal", ERR_COMM, {.begun = true, .signal = SIGTERM}, 1, false},
+        {"a directory that was moved", ERR_IO, {.begun = true, .moved = true}, 1, false},
         {"a killed process that never ended", ERR_COMM, {.begun = true, .abandoned = true}, 1, false},
         {"a driver that does not answer", ERR_DEVICE, {.begun = true, .unanswered = true}, 1, false},
         {"no --max-restarts", ERR_COMM, {.begun = true}, 0, false},

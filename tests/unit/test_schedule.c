@@ -1,4 +1,5 @@
 /* Learning rates, compared with values computed by hand. */
+#include "golden_onecycle.h"
 #include "tests/support/unit.h"
 #include "towers/replica/schedule.h"
 
@@ -70,9 +71,9 @@ TEST(test_warmup)
     expect_lr(&s, 45, 5, 30, 0);
 }
 
-TEST(test_one_cycle)
+TEST(test_rise_fall)
 {
-    Schedule s = {.kind = SCHEDULE_ONE_CYCLE, .lr = 1, .min_lr = 0.2, .warmup_epochs = 5};
+    Schedule s = {.kind = SCHEDULE_RISE_FALL, .lr = 1, .min_lr = 0.2, .warmup_epochs = 5};
     expect_lr(&s, 0, 10, 100, 0.2);
     expect_lr(&s, 15, 10, 100, 0.6);
     expect_lr(&s, 30, 10, 100, 1);
@@ -82,6 +83,62 @@ TEST(test_one_cycle)
     expect_lr(&s, 0, 10, 100, 1 / 30.0);
     expect_lr(&s, 29, 10, 100, 1);
     expect_lr(&s, 30, 10, 100, 1);
+}
+
+/* Of runs of other lengths, whose phases end within a step, on one, or before the first. */
+TEST(test_one_cycle_is_pytorchs)
+{
+    for (size_t k = 0; k < sizeof golden_onecycle / sizeof *golden_onecycle; k++) {
+        Schedule s = {.kind = SCHEDULE_ONE_CYCLE, .lr = golden_onecycle[k].lr, .min_lr = 9, .warmup_epochs = 3};
+        int total = golden_onecycle[k].total;
+        for (int step = 0; step < total; step++) expect_lr(&s, step, 10, total, golden_onecycle[k].rate[step]);
+        expect_lr(&s, total, 10, total, s.lr / 25 / 1e4);
+    }
+}
+
+typedef struct KindCase {
+    const char *name;
+    Schedule schedule;
+    int top; /* the step of the highest rate if it rises by itself, without a warm-up */
+} KindCase;
+
+/* Behind a warm-up the rate is lr and rises no more; without one it is lr from the first step. A schedule of each kind. */
+TEST(test_every_kind_behind_a_warmup)
+{
+    enum { EPOCH = 7, TOTAL = 70 };
+    static const KindCase cases[] = {
+        {"constant", {.kind = SCHEDULE_CONSTANT}, 0},
+        {"exponential", {.kind = SCHEDULE_EXPONENTIAL, .decay_rate = 0.9, .decay_epochs = 4}, 0},
+        {"step", {.kind = SCHEDULE_STEP, .decay_rate = 0.5, .decay_epochs = 4}, 0},
+        {"piecewise", {.kind = SCHEDULE_PIECEWISE, .pieces = 2, .piece_lr = {1, 0.2}, .piece_epoch = {0, 5}}, 0},
+        {"cosine", {.kind = SCHEDULE_COSINE, .min_lr = 0.01}, 0},
+        {"polynomial", {.kind = SCHEDULE_POLYNOMIAL, .power = 2}, 0},
+        {"plateau", {.kind = SCHEDULE_PLATEAU, .plateau_lr = NAN}, 0},
+        {"rise-fall", {.kind = SCHEDULE_RISE_FALL}, 20},
+        {"one-cycle", {.kind = SCHEDULE_ONE_CYCLE}, 20},
+    };
+    assert_int_equal(sizeof cases / sizeof *cases, SCHEDULE_ONE_CYCLE + 1); /* the last kind */
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int warm = 0; warm < 2; warm++) {
+            Schedule s = cases[k].schedule;
+            s.lr = 1;
+            s.warmup_lr = 0.1;
+            s.warmup_epochs = warm ? 2.5 : 0;
+            int64_t first = (int64_t)schedule_warmup(&s, EPOCH), top = 0;
+            assert_int_equal(first, warm && !cases[k].top ? 17 : 0);
+            double before = 0;
+            for (int64_t step = 0; step < TOTAL; step++) {
+                double lr = schedule_lr(&s, step, EPOCH, TOTAL);
+                bool up = step < first || step <= cases[k].top;
+                if (!(lr <= 1) || !(lr >= 0) || (up ? lr < before : lr > before && step > first))
+                    fail_msg("%s, %s warm-up, step %d: %g behind %g", cases[k].name, warm ? "a" : "no", (int)step, lr,
+                             before);
+                if (lr == 1 && !top) top = step + 1;
+                before = lr;
+            }
+            if (top - 1 != (cases[k].top ? cases[k].top : first))
+                fail_msg("%s, %s warm-up: lr is reached in step %d", cases[k].name, warm ? "a" : "no", (int)top - 1);
+        }
 }
 
 TEST(test_pieces)

@@ -1,6 +1,7 @@
-/* What mattered in a sweep: an optimum in the middle, words, scores up to the first rung, settings without one, and silence where
- * settings are too few. */
-#include "inception/report/sweep_table.h"
+/* What mattered in a sweep: an effect that another option hides, an optimum in the middle, words, scores up to the first rung,
+ * settings without one, and silence where settings are too few or options go along with each other. The numbers are those of
+ * statsmodels' OLS on scipy's ranks, and of all permutations. */
+#include "inception/report/setting_effects.h"
 #include "tests/support/unit.h"
 
 enum { MOST = 32 };
@@ -39,8 +40,78 @@ static void settings_free(Sweep *s)
     for (int i = 0; i < s->result.count; i++) json_decref(s->setting[i].values);
 }
 
-/* Twelve draws of a rate that is best in the middle: no correlation sees it. The ranks of the thirds are 4 3 2 1, 12 11 10 9 and
- * 8 7 6 5: of all 143, 128 lie between them, so 1 - 15 / 143 * 11 / 9. */
+static void near(double got, double wanted)
+{
+    if (!(fabs(got - wanted) <= 1e-9)) fail_msg("got %.15g, wanted %.15g", got, wanted);
+}
+
+static const SettingEffect *effect_of(const SettingEffects *e, const char *option)
+{
+    for (int i = 0; i < e->count; i++)
+        if (!strcmp(e->row[i].option, option)) return &e->row[i];
+    fail_msg("no row for '%s'", option);
+    return NULL;
+}
+
+/* Scores rise strictly with the rate, but all of one optimizer are below all of the other: the rate explains all that the optimizer
+ * leaves, and only 24 of the 576 exchanges within the optimizers do as well. */
+TEST(all_else_equal)
+{
+    static const char *const lr[] = {"0.001", "0.002", "0.01", "0.1"};
+    static const double score[] = {70.3, 75.9, 79.7, 81.4, 20.8, 42.2, 61.2, 70.2};
+    Sweep s = {.result.rungs = 1};
+    for (int i = 0; i < 8; i++) setting_add(&s, lr[i % 4], i < 4 ? "adam" : "momentum", score[i], NAN);
+    SettingEffects e = effects_of(&s);
+    assert_int_equal(e.count, 2);
+    const SettingEffect *rate = effect_of(&e, "lr"), *opt = effect_of(&e, "opt");
+    near(rate->explained, 1);
+    near(rate->p, 24 / 576.);
+    near(rate->trend, 1);
+    assert_string_equal(rate->best, "0.1");
+    near(opt->explained, 1);
+    near(opt->p, 2 / 16.);
+    assert_true(is_absent(opt->trend));
+    assert_string_equal(opt->best, "adam");
+    settings_free(&s);
+}
+
+/* Each rate has its own optimizer, so nobody can tell which of them matters. */
+TEST(confounded)
+{
+    Sweep s = {.result.rungs = 1};
+    for (int i = 0; i < 8; i++) setting_add(&s, i < 4 ? "0.1" : "0.2", i < 4 ? "adam" : "sgd", .1 * i, NAN);
+    SettingEffects e = effects_of(&s);
+    assert_int_equal(e.count, 2);
+    for (int i = 0; i < 2; i++)
+        assert_true(is_absent(e.row[i].explained) && is_absent(e.row[i].p) && is_absent(e.row[i].trend));
+    char *text = NULL;
+    size_t bytes;
+    FILE *to = open_memstream(&text, &bytes);
+    setting_effects_print(&e, to);
+    fclose(to);
+    assert_non_null(strstr(text, "lr                             -      -      -  -\n"));
+    assert_non_null(strstr(text, "cannot be told from that of the other options"));
+    free(text);
+    settings_free(&s);
+}
+
+/* Fewer effects than settings, but not by chance alone: below 0. Unequal groups. */
+TEST(less_than_chance)
+{
+    static const double score[] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    Sweep s = {.result.rungs = 1};
+    for (int i = 0; i < 9; i++)
+        setting_add(&s, i == 8 || i / 2 % 2 == 0 ? "1" : "2", i % 2 || i == 8 ? "sgd" : "adam", score[i], NAN);
+    SettingEffects e = effects_of(&s);
+    near(effect_of(&e, "opt")->explained, -0.15191964135234448);
+    near(effect_of(&e, "opt")->p, 2448 / 2880.);
+    near(effect_of(&e, "lr")->explained, -0.11616270486716718);
+    near(effect_of(&e, "lr")->p, 1776 / 2880.);
+    near(effect_of(&e, "lr")->trend, -0.20806035209490734);
+    settings_free(&s);
+}
+
+/* Twelve draws of a rate that is best in the middle: no correlation sees it. */
 TEST(best_in_the_middle)
 {
     static const char *const lr[] = {"0.0001", "0.0002", "0.0003", "0.0004", "0.001", "0.002",
@@ -53,12 +124,29 @@ TEST(best_in_the_middle)
     assert_int_equal(e.epoch, 0);
     assert_string_equal(e.of, "over 12 settings");
     assert_string_equal(e.row[0].option, "lr");
-    assert_true(fabs(e.row[0].explained - (1 - 15 / 143. * 11 / 9)) < 1e-12);
-    assert_true(e.row[0].p <= 0.002 && fabs(e.row[0].trend - 49 / 143.) < 1e-12);
+    near(e.row[0].explained, 0.8928571428571429);
+    assert_true(e.row[0].p <= 0.002); /* 2 6!^2 ways are drawn from */
     assert_string_equal(e.row[0].best, "0.001 to 0.004");
-    assert_string_equal(e.row[1].option, "opt"); /* 36 and 42 of 78: no more than chance */
-    assert_true(e.row[1].explained == 0 && e.row[1].p > 0.5 && isnan(e.row[1].trend));
+    assert_string_equal(e.row[1].option, "opt");
+    near(e.row[1].explained, 0.1);
+    near(e.row[1].p, 3712 / 13824.);
+    assert_true(is_absent(e.row[1].trend));
     settings_free(&s);
+}
+
+/* Of losses the lowest is the best, and so is its group. */
+TEST(losses_and_kid)
+{
+    static const ScoreKind kinds[] = {SCORED_BY_LOSS, SCORED_BY_KID};
+    for (int k = 0; k < 2; k++) {
+        Sweep s = {.result.rungs = 1};
+        for (int i = 0; i < 8; i++) setting_add(&s, i < 4 ? "0.1" : "0.2", "adam", .1 * (i + 1), NAN);
+        for (int i = 0; i < 8; i++) s.run[i].kind[0] = kinds[k];
+        SettingEffects e = effects_of(&s);
+        assert_string_equal(e.row[0].best, "0.1");
+        assert_true(e.row[0].trend < -0.8);
+        settings_free(&s);
+    }
 }
 
 /* Halving: the winners' last scores are not compared with the first ones of those that it stopped. */

@@ -81,14 +81,14 @@ TEST_WITH(test_concatenated, set_up, scratch_drop)
         assert_int_equal(fclose(to), 0);
         assert_int_equal(tar_list(&list), OK);
         assert_int_equal(list.found.parts.samples_count, 2);
-        index_builder_free(&list.found);
+        shard_list_free(&list);
         list = (ShardList){.path = path};
     }
     FILE *to = fopen(path, "ab");
     fputs("another one", to);
     assert_int_equal(fclose(to), 0);
     assert_fails(tar_list(&list), ERR_FORMAT, "concatenated tars are not supported");
-    index_builder_free(&list.found);
+    shard_list_free(&list);
 }
 
 /* Each allocation fails once while a tar with long names is listed: that is no damage to the tar. (In some places

@@ -1,6 +1,6 @@
 /* The control channel: its frames, and programs (processes on this host) that meet, ask each other to stop, fail, die, and end with
  * one result; whoever does not know their secret neither commands nor joins them. */
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts/frames.h"
 #include "nccl_sync/hosts/net.h"
 #include "nccl_sync/hosts/star.h"
@@ -726,22 +726,50 @@ TEST(test_impostor_of_rank_0)
     impostor_meets(false);
 }
 
-/* Connects as rank 1 without the secret: sends the listener's own proof back, and then commands. */
-static void intruder_comes(int port)
+/* In a process of its own: comes as rank 1. */
+static void rank_1_comes(StarConfig config)
+{
+    Star *c;
+    config.rank = 1;
+    if (star_open(&config, &c) != OK) _exit(98);
+    star_close(c);
+    _exit(0);
+}
+
+/* Meets as rank 0 whom `other` is or lets come; that process ends well. */
+static void rank_0_meets(const StarConfig *config, pid_t other)
+{
+    Star *c;
+    int status;
+    assert_int_equal(star_open(config, &c), OK);
+    star_close(c);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+}
+
+/* In a process of its own: connects to rank 0 with a greeting, which it answers by a challenge. */
+static int rank_0_greet(int port, const StarHello *hello, Challenge *challenge)
 {
     char why[128];
-    uint8_t bytes[4096], heard[4096];
-    Challenge challenge;
-    StarHello hello = {.rank = 1, .ranks = 2, .version = TOWERS_VERSION, .host = "here", .build = star_build()};
-    StarEnd end = {.rank = 1, .status = ERR_COMM, .message = "the end"};
+    uint8_t bytes[4096], heard[sizeof(StarHead) + sizeof *challenge];
     int fd;
     while ((fd = net_connect("127.0.0.1", port, why, sizeof why)) < 0) nap();
     fcntl(fd, F_SETFL, 0);
-    size_t count = frame_put(bytes, STAR_HELLO, &hello, sizeof hello);
-    assert_int_equal(write(fd, bytes, count), count);
-    assert_int_equal(receive(fd, heard, sizeof(StarHead) + sizeof challenge), sizeof(StarHead) + sizeof challenge);
-    memcpy(&challenge, heard + sizeof(StarHead), sizeof challenge);
-    count = frame_put(bytes, STAR_PROOF, challenge.proof, sizeof challenge.proof);
+    size_t count = frame_put(bytes, STAR_HELLO, hello, sizeof *hello);
+    if (write(fd, bytes, count) != (ssize_t)count || receive(fd, heard, sizeof heard) != sizeof heard) _exit(97);
+    memcpy(challenge, heard + sizeof(StarHead), sizeof *challenge);
+    return fd;
+}
+
+/* Connects as rank 1 without the secret: sends the listener's own proof back, and then commands. */
+static void intruder_comes(int port)
+{
+    uint8_t bytes[4096], heard[1];
+    Challenge challenge;
+    StarHello hello = {.rank = 1, .ranks = 2, .version = TOWERS_VERSION, .host = "here", .build = star_build()};
+    StarEnd end = {.rank = 1, .status = ERR_COMM, .message = "the end"};
+    int fd = rank_0_greet(port, &hello, &challenge);
+    size_t count = frame_put(bytes, STAR_PROOF, challenge.proof, sizeof challenge.proof);
     count += frame_put(bytes + count, STAR_FAILED, &end, sizeof end);
     assert_int_equal(write(fd, bytes, count), count);
     assert_int_equal(receive(fd, heard, 1), 0);
@@ -754,19 +782,89 @@ TEST(test_intruder_in_place_of_rank_1)
     StarConfig config = config_of(2);
     pid_t other = fork();
     if (other == 0) {
-        Star *c;
         intruder_comes(config.port);
-        config.rank = 1;
-        if (star_open(&config, &c) != OK) _exit(98);
-        star_close(c);
-        _exit(0);
+        rank_1_comes(config);
     }
-    Star *c;
-    int status;
-    assert_int_equal(star_open(&config, &c), OK);
-    star_close(c);
-    assert_int_equal(waitpid(other, &status, 0), other);
-    assert_int_equal(status, 0);
+    rank_0_meets(&config, other);
+}
+
+/* Meets rank 0 as rank 1 of two: with the secret, and as a program of build `build`. */
+static void member_comes(int port, uint64_t build)
+{
+    uint8_t bytes[4096], heard[4096];
+    Challenge challenge;
+    Proof proof;
+    StarHello greeting = {.rank = 1, .ranks = 2, .version = "0.0", .host = "there", .build = build};
+    const Hello hello = {"control", &greeting, sizeof greeting};
+    int fd = rank_0_greet(port, &greeting, &challenge);
+    if (!handshake_prove(&secret, &hello, &challenge, &proof)) _exit(99);
+    size_t count = frame_put(bytes, STAR_PROOF, &proof, sizeof proof);
+    if (write(fd, bytes, count) != (ssize_t)count) _exit(97);
+    while (read(fd, heard, sizeof heard) > 0) {
+    }
+    _exit(0);
+}
+
+/* Whoever knows the secret and is another file than rank 0 ends the meeting, unless any build may come. */
+TEST(test_other_build)
+{
+    for (int any = 0; any < 2; any++) {
+        StarConfig config = config_of(2);
+        config.any_build = any;
+        pid_t other = fork();
+        if (other == 0) member_comes(config.port, any ? 17 : star_build() + 1);
+        Star *c = NULL;
+        int status;
+        Status met = star_open(&config, &c);
+        assert_int_equal(met, any ? OK : ERR_ARG);
+        if (!any)
+            assert_non_null(strstr(status_message(), "rank 1 on there runs another build of towers (version 0.0"));
+        star_close(c);
+        assert_int_equal(waitpid(other, &status, 0), other);
+        assert_int_equal(status, 0);
+    }
+}
+
+/* Each attempt to meet rank 0 has a nonce of its own: an answer that was heard once is of no use. */
+TEST(test_a_nonce_for_each_attempt)
+{
+    uint8_t heard[sizeof(StarHead) + sizeof(StarHello)];
+    StarHello hello[2];
+    int listener;
+    StarConfig config = config_of(2);
+    config.rank = 1;
+    assert_int_equal(net_listen(config.master, config.port, &listener), OK);
+    pid_t other = fork();
+    if (other == 0) {
+        Star *c;
+        _exit(star_open(&config, &c) == OK);
+    }
+    for (int attempt = 0; attempt < 2; attempt++) {
+        int fd;
+        while ((fd = accept(listener, NULL, NULL)) < 0) nap();
+        assert_int_equal(receive(fd, heard, sizeof heard), sizeof heard);
+        memcpy(&hello[attempt], heard + sizeof(StarHead), sizeof hello[attempt]);
+        close(fd); /* it tries again */
+    }
+    assert_memory_not_equal(hello[0].nonce, hello[1].nonce, NONCE_BYTES);
+    kill(other, SIGKILL);
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    close(listener);
+}
+
+/* Connections that say nothing do not keep the places of those that do. */
+TEST(test_silent_strangers)
+{
+    enum { PLACES = 32 };
+    StarConfig config = config_of(2);
+    pid_t other = fork();
+    if (other == 0) {
+        char why[128];
+        for (int i = 0; i < PLACES; i++)
+            while (net_connect("127.0.0.1", config.port, why, sizeof why) < 0) nap();
+        rank_1_comes(config);
+    }
+    rank_0_meets(&config, other);
 }
 
 /* fault: F45 */

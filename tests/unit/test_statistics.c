@@ -88,8 +88,8 @@ TEST(short_and_still)
     for (int i = 0; i < 20; i++) still[i] = 0.25;
     Estimate e = series_estimate(few, 3);
     near(e.mean, 2, 0);
-    assert_true(isinf(e.error));
-    near(e.p, 1, 0);
+    assert_true(is_absent(e.error) && is_absent(e.low) && is_absent(e.high) && is_absent(e.p)); /* not measured */
+    assert_true(is_absent(series_difference(few, 3, still, 20).p));
     e = series_estimate(still, 20);
     near(e.low, 0.25, 0);
     near(e.high, 0.25, 0);
@@ -97,7 +97,7 @@ TEST(short_and_still)
     e = series_difference(still, 20, still, 20);
     near(e.mean, 0, 0);
     near(e.p, 1, 0);
-    assert_true(isnan(series_estimate(NULL, 0).mean));
+    assert_true(is_absent(series_estimate(NULL, 0).mean));
 }
 
 TEST(differences)
@@ -110,12 +110,41 @@ TEST(differences)
     near(e.mean, 1, 0.2);
     assert_true(e.low < 1 && e.high > 1 && e.p < 1e-6);
     near(e.error, sqrt(1.25 / 400), 0.03);
+}
 
-    e = share_difference(900, 1000, 870, 1000);
-    near(e.mean, 0.03, 1e-12);
-    near(e.p, 0.0355, 1e-3); /* z = 2.103 */
-    near(share_difference(5, 5, 5, 5).p, 1, 0);
-    near(share_difference(0, 0, 5, 5).p, 1, 0);
+/* statsmodels' proportions_ztest, scipy's fisher_exact where few are expected, statsmodels' mcnemar (exact). */
+TEST(shares)
+{
+    static const struct {
+        int64_t a, a_count, b, b_count;
+        double p;
+    } rows[] = {{900, 1000, 870, 1000, 0.03548845046647451},
+                {58, 100, 70, 120, 0.960194635856245},
+                {12, 2000, 1, 2000, 0.002244453341794891},
+                {0, 3, 3, 3, 0.1},
+                {3, 3, 0, 3, 0.1},
+                {1, 9, 8, 10, 0.005477494641581328},
+                {5, 5, 5, 5, 1},
+                {0, 5, 0, 7, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        near(share_difference(rows[i].a, rows[i].a_count, rows[i].b, rows[i].b_count).p, rows[i].p, 1e-9);
+    near(share_difference(900, 1000, 870, 1000).mean, 0.03, 1e-12);
+    assert_true(is_absent(share_difference(0, 0, 5, 5).p)); /* no trial is no success */
+    static const struct {
+        int64_t only_a, only_b;
+        double p;
+    } pairs[] = {{5, 1, 0.21875}, {10, 25, 0.016673847800120715}, {0, 6, 0.03125}, {3, 3, 1},
+                 {0, 0, 1},       {120, 80, 0.005685155996750306}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        Estimate e = paired_share_difference(pairs[i].only_a, pairs[i].only_b, 500);
+        near(e.p, pairs[i].p, 1e-12);
+        near(e.mean, (double)(pairs[i].only_a - pairs[i].only_b) / 500, 1e-15);
+        assert_true(e.low < e.mean && e.mean < e.high); /* even if both are right for the same images */
+    }
+    Estimate e = paired_share_difference(10, 25, 100); /* (-15 -+ 1.96 sqrt(36 - 15^2 / 102)) / 102 */
+    near(e.low, (-15 - 1.959963984540054 * sqrt(36 - 225 / 102.)) / 102, 1e-12);
+    near(e.high, (-15 + 1.959963984540054 * sqrt(36 - 225 / 102.)) / 102, 1e-12);
+    assert_true(is_absent(paired_share_difference(0, 0, 0).p));
 }
 
 TEST(noise_of_a_course)

@@ -72,7 +72,17 @@ TEST(test_long_message_is_cut)
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
     assert_int_equal(FAIL(ERR_ARG, "%s", text), ERR_ARG);
-    assert_true(strlen(status_message()) > 1000 && strlen(status_message()) < sizeof text - 1);
+    assert_true(strlen(status_message()) > 400 && strlen(status_message()) < STATUS_MESSAGE_BYTES);
+    /* What the message is about stays whole around it. */
+    assert_int_equal(FAIL(ERR_ARG, "%s:%d: '%s' is no number of at most %" PRId64 " characters (%.1f); use 0.1",
+                          "a.yaml", 3, text, INT64_C(128), 0.5),
+                     ERR_ARG);
+    assert_non_null(strstr(status_message(), "a.yaml:3: 'xxx"));
+    assert_non_null(
+        strstr(status_message(), "xxx... (9999 bytes)' is no number of at most 128 characters (0.5); use 0.1"));
+    text[700] = 0; /* shorter ones stay whole */
+    assert_int_equal(FAIL(ERR_ARG, "'%s'", text), ERR_ARG);
+    assert_int_equal(strlen(status_message()), 702);
 }
 
 TEST(test_deep_trace_is_cut)
@@ -109,6 +119,30 @@ TEST(test_codes)
     for (int code = 1; code < STATUS_COUNT; code++) assert_int_not_equal(status_exit_code((Status)code), 0);
     assert_int_not_equal(status_exit_code((Status)999), 0);
     assert_non_null(status_name((Status)999));
+}
+
+/* A signal counts for a command that it has ended, with its own code if one is wanted, even 0. */
+TEST(test_ending_codes)
+{
+    static const struct {
+        Status code;
+        Ending ending;
+        int exit_code;
+    } rows[] = {
+        {OK, {0}, 0},
+        {OK, {15, true, 75}, 0}, /* it ended before the signal could end it */
+        {ERR_INTERRUPTED, {15, false, 0}, 143},
+        {ERR_INTERRUPTED, {12, false, -1}, 140},
+        {ERR_INTERRUPTED, {2, false, 0}, 130},
+        {ERR_INTERRUPTED, {13, false, 0}, 141},
+        {ERR_INTERRUPTED, {15, true, 75}, 75},
+        {ERR_INTERRUPTED, {15, true, 0}, 0},
+        {ERR_INTERRUPTED, {0, false, 0}, 130},
+        {ERR_COMM, {15, true, 75}, 7},
+        {ERR_IO, {0}, 6},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(ending_exit_code(rows[i].code, &rows[i].ending), rows[i].exit_code);
 }
 
 static char *printed(Status code, int trace)

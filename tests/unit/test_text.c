@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 #include "tests/support/unit.h"
 
 TEST(pieces_fit)

@@ -30,15 +30,18 @@ static const StTensor *wanted(const SafeTensors *file, const char *name, StDtype
     return t;
 }
 
-/* The state dict, alone or inside of what trainers save, with and without a prefix. */
+/* The state dict, alone or inside of what trainers save, with and without a prefix (weight_part.h). */
 TEST(state_dicts_are_read)
 {
     static const char *const names[] = {"plain", "checkpoint", "module", "average", "old"};
+    static const char *const layers[] = {"fc.weight", "fc.bias", "bn.weight", "bn.bias", "bn.running_mean"};
     static const float weight[] = {0, 1, 2, 3, 4, 5}, bias[] = {10, 11}, one[] = {1, 1};
     for (int v = 0; v < VERSIONS; v++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             SafeTensors *file;
             if (open_saved(v, names[i], &file) != OK) fail_msg("%s %s: %s", versions[v], names[i], status_message());
+            WeightPart part;
+            assert_int_equal(weight_part_take(file, "saved", layers, 5, NULL, &part), OK);
             assert_int_equal(safetensors_count(file), 7);
             assert_memory_equal(wanted(file, "fc.weight", ST_F32, 2, 2, 3)->data, weight, sizeof weight);
             assert_memory_equal(wanted(file, "fc.bias", ST_F32, 1, 2, 0)->data, bias, sizeof bias);
@@ -87,10 +90,21 @@ TEST(views_are_gathered)
     }
 }
 
+/* expand: one number as a matrix. */
+TEST(repeated_numbers_are_written_out)
+{
+    for (int v = 0; v < VERSIONS; v++) {
+        SafeTensors *file;
+        if (open_saved(v, "expand", &file) != OK) fail_msg("%s: %s", versions[v], status_message());
+        const float *values = wanted(file, "e", ST_F32, 2, 4, 4)->data;
+        for (int i = 0; i < 16; i++) assert_true(values[i] == 1);
+        safetensors_close(file);
+    }
+}
+
 TEST(other_saved_files_are_named)
 {
     static const char *const rows[][2] = {
-        {"expand", "tensor 'e' repeats its numbers (expand)"},
         {"whole_model", "save the weights alone: torch.save(model.state_dict(), 'weights.pth')"},
         {"script", "is a TorchScript module"},
     };
@@ -114,6 +128,17 @@ TEST(a_sequence_ends_where_it_should)
     assert_int_equal(torch_file_parse(bytes, count, "whole", &file), OK);
     safetensors_close(file);
     free(bytes);
+}
+
+/* How a tensor is called that no text names, and numbers of all widths as keys. */
+TEST(items_are_named_by_their_places)
+{
+    static const char *const names[] = {"(item 0)", "-3", "300", "-70000", "(item 4)", "(item 5).(item 0)", "text.1"};
+    SafeTensors *file;
+    if (weights_open(FOLDER "good-keys.pth", &file) != OK) fail_msg("%s", status_message());
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) wanted(file, names[i], ST_F32, 1, 4, 0);
+    assert_int_equal(safetensors_count(file), sizeof names / sizeof *names);
+    safetensors_close(file);
 }
 
 TEST(hostile_files_are_refused)
@@ -140,7 +165,6 @@ TEST(hostile_files_are_refused)
         {"call_storage", "a call of a storage's type"},
         {"ring", "holds no state dict"},
         {"no_dict", "holds no state dict"},
-        {"key", "a name that is no text"},
         {"name", "not UTF-8 or holds control characters"},
         {"twice", "has two tensors 'w'"},
         {"outside", "tensor 'w' lies outside of its storage"},
@@ -150,6 +174,7 @@ TEST(hostile_files_are_refused)
         {"negative_size", "tensor 'w' has a negative size or stride"},
         {"expand", "tensor 'w' is too large"},
         {"overflow", "tensor 'w' is too large"},
+        {"deep", "the name of a tensor in 'a.a.a."},
         {"rank", "sizes or strides make no sense"},
         {"rank_differs", "sizes or strides make no sense"},
         {"negated", "a lazily negated or conjugated tensor at offset 157"},
@@ -160,13 +185,18 @@ TEST(hostile_files_are_refused)
         {"kind", "wants torch.ComplexFloatStorage"},
         {"huge", "but its pickle says 2147483647 numbers"},
         {"reference", "a reference to no storage"},
-        {"bomb", "more than the file: torch.save compresses nothing"},
+        {"line_number", "a memo without a number"},
+        {"line_long", "a number without its end"},
+        {"line_text", "a string without quotes"},
+        {"line_storage", "a storage of an unknown kind"},
+        {"line_view", "a storage of an unknown kind"},
         {"big_endian", "was written on a big-endian machine"},
         {"no_pickle", "is a zip archive without data.pkl"},
         {"half", "is a damaged zip archive"},
-        {"views", "is one view too many of the same numbers"},
+        {"views", "repeats its numbers (expand) too often for a file of this size"},
         {"sequence_none", NULL},
         {"sequence_python2", NULL},
+        {"sequence_little_last", NULL},
         {"sequence_odd_pair", "an OrderedDict of something else than pairs"},
         {"sequence_version", "of another version than 1001"},
         {"sequence_big_endian", "was written on a big-endian machine"},

@@ -29,7 +29,7 @@ TEST(a_state_in_words)
     v.gpu_slowed = 0x8 | 0x40;
     says(v, "its GPU runs at 1215 of 1980 MHz, thermal slowdown by the hardware, 88 C");
     v.gpu_slowed = 0x8 | 0x80;
-    v.gpu_celsius = NAN;
+    v.gpu_celsius = ABSENT;
     says(v, "its GPU runs at 1215 of 1980 MHz, power brake");
 }
 

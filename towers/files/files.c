@@ -2,12 +2,12 @@
  * with fallocate(2), not posix_fallocate(3): where a file system cannot reserve, the latter falls back to writing to
  * every block. */
 #include "towers/files/files.h"
-#include "kernels/open.h"
+#include "kernels/base/open.h"
 
-#include "kernels/progress.h"
+#include "kernels/base/place.h"
+#include "kernels/base/progress.h"
 
 #include <ctype.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -100,7 +100,7 @@ static bool process_lives(pid_t pid)
     char path[64], text[512], *bracket;
     if (kill(pid, 0) != 0 && errno == ESRCH) return false;
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    if (!system_text(path, text, sizeof text)) return access("/proc/self", F_OK) != 0 || access(path, F_OK) == 0;
+    if (!system_text(path, text, sizeof text)) return access("/proc/self", F_OK) != 0 || place_access(path, F_OK) == 0;
     bracket = strrchr(text, ')');
     return !bracket || strncmp(bracket, ") Z", 3) != 0;
 }
@@ -153,11 +153,11 @@ Status durable_create(const char *path, uint64_t bytes, DurableFile **made)
     file->path = strdup(path);
     file->shown = strdup(shown);
     if (!file->path || !file->shown) {
-        unlink(path);
+        place_unlink(path);
         st = FAIL(ERR_MEMORY, "no memory for the writer of '%s'", shown);
         goto out;
     }
-    if (bytes && fallocate(file->fd, 0, 0, (off_t)bytes) != 0 && errno != EOPNOTSUPP && errno != EINVAL &&
+    if (bytes && STORAGE(fallocate(file->fd, 0, 0, (off_t)bytes)) != 0 && errno != EOPNOTSUPP && errno != EINVAL &&
         errno != ENOSYS)
         TRY_OUT(FAIL(ERR_IO, "cannot reserve %" PRIu64 " bytes for '%s': %s", bytes, shown, strerror(errno)));
     *made = file;
@@ -170,7 +170,7 @@ out:
 static Status write_all(DurableFile *file, const unsigned char *bytes, size_t count)
 {
     while (count) {
-        ssize_t done = write(file->fd, bytes, count < PIECE_BYTES ? count : PIECE_BYTES);
+        ssize_t done = STORAGE(write(file->fd, bytes, count < PIECE_BYTES ? count : PIECE_BYTES));
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0)
             return FAIL(ERR_IO, "cannot write %zu bytes to '%s': %s", count, file->shown,
@@ -204,8 +204,8 @@ Status durable_write(DurableFile *file, const void *bytes, size_t count)
 Status durable_finish(DurableFile *file, FileSum *sum)
 {
     TRY(flush_buffer(file));
-    if (fsync(file->fd) != 0) return FAIL(ERR_IO, "fsync of '%s' failed: %s", file->shown, strerror(errno));
-    int closed = close(file->fd);
+    if (STORAGE(fsync(file->fd)) != 0) return FAIL(ERR_IO, "fsync of '%s' failed: %s", file->shown, strerror(errno));
+    int closed = (int)STORAGE(close(file->fd));
     file->fd = -1;
     if (closed != 0 && errno != EINTR) return FAIL(ERR_IO, "close of '%s' failed: %s", file->shown, strerror(errno));
     if (sum) {
@@ -219,8 +219,8 @@ Status durable_finish(DurableFile *file, FileSum *sum)
 void durable_destroy(DurableFile *file)
 {
     if (!file) return;
-    if (file->fd >= 0) close(file->fd);
-    if (file->path && !file->finished) unlink(file->path);
+    if (file->fd >= 0) (void)STORAGE(close(file->fd));
+    if (file->path && !file->finished) place_unlink(file->path);
     XXH3_freeState(file->hash);
     free(file->buffer);
     free(file->path);
@@ -234,11 +234,11 @@ Status directory_sync(const char *path)
 {
     Status st = OK;
     char shown[PATH_BYTES];
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = errno;
+    int fd = place_open(path, O_RDONLY | O_DIRECTORY), error = errno;
     path_show(shown, path);
     if (fd < 0) return FAIL(ERR_IO, "cannot open the directory '%s': %s", shown, strerror(error));
-    if (fsync(fd) != 0) st = FAIL(ERR_IO, "fsync of the directory '%s' failed: %s", shown, strerror(errno));
-    close(fd);
+    if (STORAGE(fsync(fd)) != 0) st = FAIL(ERR_IO, "fsync of the directory '%s' failed: %s", shown, strerror(errno));
+    (void)STORAGE(close(fd));
     return st;
 }
 
@@ -246,7 +246,7 @@ Status directory_sync(const char *path)
 static Status target_check(const char *path)
 {
     struct stat info;
-    if (lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return OK;
+    if (place_lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return OK;
     return FAIL(ERR_IO, "'%s' exists and is not a regular file; it was not replaced", path);
 }
 
@@ -255,7 +255,8 @@ Status file_publish(const char *from, const char *path)
     char parent[PATH_BYTES];
     TRY(target_check(path));
     TRY(parent_of(parent, path));
-    if (rename(from, path) != 0) return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", from, path, strerror(errno));
+    if (place_rename(from, path, 0) != 0)
+        return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", from, path, strerror(errno));
     return directory_sync(parent);
 }
 
@@ -265,13 +266,13 @@ Status file_replace(const char *path, const void *bytes, size_t count)
     DurableFile *file = NULL;
     char temporary[PATH_BYTES];
     TRY(path_temporary(temporary, path));
-    unlink(temporary); /* left by an earlier failed attempt of this process */
+    place_unlink(temporary); /* left by an earlier failed attempt of this process */
     TRY_OUT(durable_create(temporary, count, &file));
     TRY_OUT(durable_write(file, bytes, count));
     TRY_OUT(durable_finish(file, NULL));
     TRY_OUT(file_publish(temporary, path));
 out:
-    if (st != OK && file) unlink(temporary);
+    if (st != OK && file) place_unlink(temporary);
     durable_destroy(file);
     return st;
 }
@@ -295,12 +296,12 @@ static Status one_directory_create(const char *path)
 {
     char parent[PATH_BYTES];
     struct stat info;
-    if (mkdir(path, 0777) == 0) {
+    if (place_mkdir(path) == 0) {
         TRY(parent_of(parent, path));
         return directory_sync(parent);
     }
     if (errno != EEXIST) return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(errno));
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+    if (place_stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
         return FAIL(ERR_IO, "'%s' exists and is not a directory", path);
     return OK;
 }
@@ -313,23 +314,15 @@ Status directory_create(const char *path)
     for (size_t end = 1; end < length; end++) {
         if (path[end] != '/' || path[end - 1] == '/') continue;
         snprintf(part, sizeof part, "%.*s", (int)end, path);
-        if (access(part, F_OK) != 0) TRY(one_directory_create(part));
+        if (place_access(part, F_OK) != 0) TRY(one_directory_create(part));
     }
     return one_directory_create(path);
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
-{
-    (void)info, (void)type, (void)where;
-    return remove(path) != 0 && errno != ENOENT ? errno : 0;
-}
-
 Status tree_remove(const char *path)
 {
-    int failed = nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    if (failed < 0 && errno == ENOENT) return OK;
-    if (failed) return FAIL(ERR_IO, "cannot remove '%s': %s", path, strerror(failed < 0 ? errno : failed));
-    return OK;
+    int error = place_remove(path);
+    return error ? FAIL(ERR_IO, "cannot remove '%s': %s", path, strerror(error)) : OK;
 }
 
 /* ---- reading */
@@ -353,7 +346,7 @@ Status file_open(const char *path, FileOwner owner, Status wrong, uint64_t limit
     if (opened < 0) return read_failed(path, "open", wrong, errno);
     *bytes = (uint64_t)info.st_size;
     if (*bytes > limit) {
-        close(opened);
+        (void)STORAGE(close(opened));
         return FAIL(wrong, "'%s' has %" PRIu64 " bytes, larger than the limit of %" PRIu64, path, *bytes, limit);
     }
     *fd = opened;
@@ -382,12 +375,12 @@ Status run_file_append(const char *path, const void *bytes, size_t count)
 {
     int fd;
     TRY(run_file_opened(path, O_CREAT | O_APPEND, &fd));
-    bool alone = flock(fd, LOCK_EX) == 0; /* a file system may have no locks */
-    off_t end = lseek(fd, 0, SEEK_END);
-    ssize_t put = write(fd, bytes, count);
+    bool alone = STORAGE(flock(fd, LOCK_EX)) == 0; /* a file system may have no locks */
+    off_t end = STORAGE(lseek(fd, 0, SEEK_END));
+    ssize_t put = STORAGE(write(fd, bytes, count));
     int code = errno;
-    if (put > 0 && put < (ssize_t)count && alone) (void)!ftruncate(fd, end);
-    close(fd);
+    if (put > 0 && put < (ssize_t)count && alone) (void)STORAGE(ftruncate(fd, end));
+    (void)STORAGE(close(fd));
     if (put == (ssize_t)count) return OK;
     return FAIL(ERR_IO, "cannot write '%s': %s", path, put < 0 ? strerror(code) : "the disk is full");
 }
@@ -397,8 +390,8 @@ Status run_file_sync(const char *path)
     int fd;
     TRY(run_file_open(path, false, false, &fd));
     if (fd < 0) return OK;
-    Status st = fsync(fd) == 0 ? OK : FAIL(ERR_IO, "fsync of '%s' failed: %s", path, strerror(errno));
-    close(fd);
+    Status st = STORAGE(fsync(fd)) == 0 ? OK : FAIL(ERR_IO, "fsync of '%s' failed: %s", path, strerror(errno));
+    (void)STORAGE(close(fd));
     return st;
 }
 
@@ -407,7 +400,7 @@ static Status read_full(int fd, const char *path, void *bytes, size_t count, siz
 {
     *got = 0;
     while (*got < count) {
-        ssize_t done = read(fd, (char *)bytes + *got, count - *got);
+        ssize_t done = STORAGE(read(fd, (char *)bytes + *got, count - *got));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return read_failed(path, "read", ERR_IO, errno);
         if (done == 0) break;
@@ -433,7 +426,7 @@ Status file_load(const char *path, FileOwner owner, Status wrong, size_t limit, 
     text = NULL;
 out:
     free(text);
-    close(fd);
+    (void)STORAGE(close(fd));
     return st;
 }
 
@@ -465,7 +458,7 @@ Status file_sum(const char *path, FileSum *sum)
 out:
     XXH3_freeState(hash);
     free(block);
-    close(fd);
+    (void)STORAGE(close(fd));
     return st;
 }
 
@@ -478,7 +471,7 @@ void memory_sum(const void *bytes, size_t count, FileSum *sum)
 bool is_same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return place_stat(a, &x) == 0 && place_stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 Status run_file_copy(const char *from, const char *to)
@@ -490,7 +483,7 @@ Status run_file_copy(const char *from, const char *to)
     uint64_t size = 0;
     size_t got;
     char temporary[PATH_BYTES], *block = NULL;
-    if (access(from, F_OK) != 0 && errno == ENOENT) return OK;
+    if (place_access(from, F_OK) != 0 && errno == ENOENT) return OK;
     TRY(path_temporary(temporary, to));
     TRY(file_open(from, OF_RUN, ERR_IO, UINT64_MAX, &fd, &size));
     block = malloc(BLOCK);
@@ -503,9 +496,9 @@ Status run_file_copy(const char *from, const char *to)
     TRY_OUT(durable_finish(file, NULL));
     TRY_OUT(file_publish(temporary, to));
 out:
-    if (st != OK && file) unlink(temporary);
+    if (st != OK && file) place_unlink(temporary);
     durable_destroy(file);
     free(block);
-    close(fd);
+    (void)STORAGE(close(fd));
     return st;
 }

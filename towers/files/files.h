@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/text.h"
+#include "kernels/base/draft.h"
 
 enum {
     PATH_BYTES = 4096,

@@ -58,6 +58,17 @@ json_t *json_counts(const int64_t *values, int64_t count)
     return all;
 }
 
+const char **json_texts(const json_t *list)
+{
+    size_t count = json_array_size(list);
+    const char **texts = calloc(count + 1, sizeof *texts);
+    for (size_t i = 0; texts && i < count; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        texts[i] = text ? text : "";
+    }
+    return texts;
+}
+
 Status json_emit(json_t *root, size_t flags, FILE *to)
 {
     if (!root) return FAIL(ERR_MEMORY, "no memory for the result as JSON");

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 json_t *json_text(const char *bytes); /* bytes that are not UTF-8 as \\xNN; NULL without memory; owned by the caller */
 json_t *json_finite(double value);    /* null for NaN and Inf; owned by the caller */
@@ -14,6 +14,9 @@ json_t *json_counts(const int64_t *values, int64_t count); /* a list of them; ow
 const char *json_word(const json_t *object, const char *key);
 const char *json_word_or_empty(const json_t *object, const char *key); /* "" if it has none */
 int64_t json_whole(const json_t *object, const char *key);
+
+/* The texts of a list, "" for what is none, in an array that the caller owns; the texts are borrowed. NULL without memory. */
+const char **json_texts(const json_t *list);
 
 /* Print `root`, which this function owns, as a line (flags: JSON_COMPACT, JSON_INDENT), as all commands do with --json.
  * ERR_MEMORY if it is NULL, ERR_IO. */

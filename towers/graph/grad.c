@@ -7,7 +7,7 @@
  *
  * Contributions to a value are kept in a stack. A rule whose op has an `acc` operand pops the newest and adds to it in
  * its own pass; the others are added by ADD, after slices have been joined by CONCAT. */
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "towers/graph/list.h"
 #include "towers/graph/rules.h"
 

@@ -226,7 +226,7 @@ void graph_result(Graph *g, Value v, const char *name)
     g->values[v.id].role = ROLE_RESULT;
 }
 
-void graph_stat(Graph *g, Value stat, Value state, int64_t variance_of)
+void graph_stat(Graph *g, Value stat, Value state, int64_t values, bool unbiased)
 {
     const ValueInfo *to = graph_value(g, state);
     if (!is_temporary(g, stat, to->name)) return;
@@ -238,7 +238,8 @@ void graph_stat(Graph *g, Value stat, Value state, int64_t variance_of)
     }
     from->role = ROLE_STAT;
     from->of = state;
-    from->variance_of = variance_of;
+    from->values = values;
+    from->unbiased = unbiased;
 }
 
 /* ---- checks beside model lines */

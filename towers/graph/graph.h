@@ -49,14 +49,14 @@ typedef struct ValueInfo {
     Shape shape;
     Dtype dtype;
     Role role;
-    const char *name; /* owned by the graph: "Mixed_5b.branch1x1.conv.weight"; never NULL */
-    int32_t op;       /* index of the op that writes it, -1 if none */
-    int32_t out;      /* which of that op's outputs */
-    Init init;        /* PARAM, STATE */
-    bool decay;       /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
-    Value of;         /* GRAD: its PARAM or PACK; STAT: its STATE */
-    int64_t
-        variance_of; /* STAT: a variance of so many values, to be made unbiased before averaging; 0: left as it is */
+    const char *name;         /* owned by the graph: "Mixed_5b.branch1x1.conv.weight"; never NULL */
+    int32_t op;               /* index of the op that writes it, -1 if none */
+    int32_t out;              /* which of that op's outputs */
+    Init init;                /* PARAM, STATE */
+    bool decay;               /* PARAM: weight decay applies (weights yes; batch norm and biases no) */
+    Value of;                 /* GRAD: its PARAM or PACK; STAT: its STATE */
+    int64_t values;           /* STAT: each of its elements is taken over so many */
+    bool unbiased;            /* STAT: a biased variance, to be made unbiased before averaging */
     Value members[OP_MAX_IN]; /* PACK: its PARAMs */
     int member_count;
     int32_t pixels; /* outputs of a layer that become a map, its PARAMs and STATEs: the map's pixels (graph_unfold) */
@@ -116,9 +116,9 @@ Value graph_output(const Graph *g, Value v, int out);
 
 /* Keeps a value until the end of the step, under the name by which the host finds it ("loss", "correct"). */
 void graph_result(Graph *g, Value v, const char *name);
-/* `stat` (an output of an op) feeds `state` at commit. variance_of > 0: it is the biased variance of so many values for each of
- * its elements, and is multiplied by n / (n - 1) first, n as many as the step's batch really has. */
-void graph_stat(Graph *g, Value stat, Value state, int64_t variance_of);
+/* `stat` (an output of an op) feeds `state` at commit; each of its elements is taken over so many values. `unbiased`: it is their
+ * biased variance, and is multiplied by n / (n - 1) first, n as many as the step's batch really has. */
+void graph_stat(Graph *g, Value stat, Value state, int64_t values, bool unbiased);
 
 /* Append ops for d(y)/d(wrt[i]) * dy, summed over y's elements. A gradient that does not exist (y does not depend on
  * wrt[i]) is Value 0. Kinds without a gradient rule fail the graph ("batchnorm_dx has no gradient rule"). Contributions

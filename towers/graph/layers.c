@@ -57,8 +57,9 @@ Value batch_norm_named(Graph *g, Value x, const char *name, bool relu)
     if (!g->options.training || frozen)
         return graph_op(g, OP_BATCHNORM_APPLY, name, OPERANDS(x, beta, mean, var, gamma), &attr, NULL);
     Value y = graph_op(g, OP_BATCHNORM, name, OPERANDS(x, beta, gamma), &attr, NULL);
-    graph_stat(g, graph_output(g, y, 1), mean, 0);
-    graph_stat(g, graph_output(g, y, 2), var, g->style.bn_biased ? 0 : shape_pixels(graph_shape(g, x)));
+    int64_t values = shape_pixels(graph_shape(g, x));
+    graph_stat(g, graph_output(g, y, 1), mean, values, false);
+    graph_stat(g, graph_output(g, y, 2), var, values, !g->style.bn_biased);
     return y;
 }
 

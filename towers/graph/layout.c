@@ -169,7 +169,7 @@ static void set_rank(Layout *layout, const Graph *g, Value v, int rank)
 
 /* ---- statistics */
 
-static Status add_variance(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
+static Status add_statistic(Layout *layout, const Graph *g, int phase, int32_t stat, int32_t *fed_by)
 {
     const ValueInfo *info = value_info(g, stat), *to = graph_value(g, info->of);
     const LayoutEntry *known = layout_state(layout, to->name);
@@ -180,22 +180,26 @@ static Status add_variance(Layout *layout, const Graph *g, int phase, int32_t st
                     value_info(g, fed_by[info->of.id])->name, info->name);
     fed_by[info->of.id] = stat;
     LayoutEntry *entry = &layout->states[known - layout->states];
-    int64_t *variance_of = layout->state_variance_of + entry->first;
-    if (entry->moves && entry->count && variance_of[0] != info->variance_of)
+    int64_t *values = layout->state_values + entry->first;
+    bool *unbiased = layout->state_unbiased + entry->first;
+    if (entry->moves && entry->count && values[0] != info->values)
         return FAIL(ERR_UNSUPPORTED, "state '%s' is fed by batches of different sizes in two phases", to->name);
     entry->moves |= 1u << phase;
-    for (size_t i = 0; i < entry->count; i++) variance_of[i] = info->variance_of;
+    for (size_t i = 0; i < entry->count; i++) {
+        values[i] = info->values;
+        unbiased[i] = info->unbiased;
+    }
     return OK;
 }
 
-static Status fill_variances(Layout *layout, const Graph *g, int phase)
+static Status fill_statistics(Layout *layout, const Graph *g, int phase)
 {
     Status st = OK;
     int values = graph_value_count(g);
     int32_t *fed_by = calloc((size_t)values + 1, sizeof *fed_by); /* by STATE */
     if (!fed_by) return FAIL(ERR_MEMORY, "no memory for the layout of %d values", values);
     for (int32_t id = 1; id <= values; id++)
-        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_variance(layout, g, phase, id, fed_by));
+        if (value_info(g, id)->role == ROLE_STAT) TRY_OUT(add_statistic(layout, g, phase, id, fed_by));
 out:
     free(fed_by);
     return st;
@@ -252,10 +256,11 @@ static Status fill_layout(Layout *layout, Units *units, int count)
             if (op->kind == OP_DENSE) set_rank(layout, g, op->in[1], 2);
         }
     }
-    layout->state_variance_of = calloc(layout->state_elements + 1, sizeof *layout->state_variance_of);
-    if (!layout->state_variance_of)
+    layout->state_values = calloc(layout->state_elements + 1, sizeof *layout->state_values);
+    layout->state_unbiased = calloc(layout->state_elements + 1, sizeof *layout->state_unbiased);
+    if (!layout->state_values || !layout->state_unbiased)
         return FAIL(ERR_MEMORY, "no memory for the layout of %zu state elements", layout->state_elements);
-    for (int p = 0; p < count; p++) TRY(fill_variances(layout, units[p].graph, p));
+    for (int p = 0; p < count; p++) TRY(fill_statistics(layout, units[p].graph, p));
     return OK;
 }
 
@@ -301,7 +306,8 @@ void layout_destroy(Layout *layout)
     if (!layout) return;
     free_entries(layout->params, layout->param_count);
     free_entries(layout->states, layout->state_count);
-    free(layout->state_variance_of);
+    free(layout->state_values);
+    free(layout->state_unbiased);
     free(layout);
 }
 

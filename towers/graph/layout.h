@@ -47,8 +47,9 @@ typedef struct Layout {
     int phase_count;
     LayoutEntry *states;
     int state_count;
-    size_t state_elements;      /* f32 elements of the STATE and STAT arenas */
-    int64_t *state_variance_of; /* [state_elements]: ValueInfo.variance_of of the STAT that feeds each element */
+    size_t state_elements; /* f32 elements of the STATE and STAT arenas */
+    int64_t *state_values; /* [state_elements]: ValueInfo.values of the STAT that feeds each element; 0: none does */
+    bool *state_unbiased;  /* [state_elements]: its ValueInfo.unbiased */
 } Layout;
 
 NODISCARD Status layout_create(const Graph *training, Layout **made); /* of a single phase */

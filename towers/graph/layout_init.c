@@ -4,8 +4,8 @@
  * order inside the parameter: a value depends only on the seed, the name and its place in the tensor.
  * Normal values use Box and Muller's method (1958); truncated ones are redrawn, with the next attempt, until they lie
  * within two standard deviations. */
+#include "kernels/base/progress.h"
 #include "kernels/philox.h"
-#include "kernels/progress.h"
 #include "towers/graph/layout.h"
 
 #include <xxhash.h>

@@ -1,8 +1,8 @@
 /* The list itself: its memory, the sticky error, reading, and what passes change; see list.h. */
 #include "towers/graph/list.h"
 
-#include "kernels/array.h"
-#include "kernels/text.h"
+#include "kernels/base/array.h"
+#include "kernels/base/text.h"
 
 static const Value none = {0};
 

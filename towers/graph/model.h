@@ -89,8 +89,8 @@ typedef struct Model {
     int32_t latent;       /* numbers from which a generator makes one image; 0: it has no generator */
     /* Images {n, channels, side, side}, normalized as the real ones, from z {n, latent, 1, 1}; NULL: none. */
     void (*generate)(Graph *g, const ModelOptions *options, const void *networks, Value z, Value *images);
-    const void
-        *networks; /* passed to `generate` and to the `build` of each phase, for code that models share; or NULL */
+    /* passed to `generate` and to the `build` of each phase, for code that models share; or NULL */
+    const void *networks;
 } Model;
 
 /* The normalization of a network's input: (pixel - mean) / std. */

@@ -5,7 +5,7 @@
  * addresses inside an arena. Binding adds the base to a list of (pointer, offset) made once. */
 #include "towers/graph/plan.h"
 
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 #include "towers/graph/plan_internal.h"
 
 #include <errno.h>

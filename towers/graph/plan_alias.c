@@ -31,7 +31,7 @@ static void index_uses(Alias *alias)
     for (int32_t id = 0; id <= values; id++) start[id + 2] += start[id + 1];
     for (int i = 0; i < ops; i++) {
         const Op *op = graph_op_at(alias->graph, i);
-        for (int k = 0; k < op->in_count; k++) alias->uses[start[op->in[k].id + 1]++] = (Use){i, k};
+        for (int k = 0; k < op->in_count; k++) alias->uses[start[op->in[k].id + 1]++] = (ValueUse){i, k};
     }
 }
 
@@ -41,7 +41,7 @@ static bool is_padded(const Alias *alias, int32_t id)
     if (info->op < 0 || info->role != ROLE_TEMP) return false;
     if (!(alias->backend->kernels[graph_op_at(alias->graph, info->op)->kind]->pads_out >> info->out & 1)) return false;
     for (int32_t i = alias->first_use[id]; i < alias->first_use[id + 1]; i++) {
-        Use use = alias->uses[i];
+        ValueUse use = alias->uses[i];
         if (!(alias->backend->kernels[graph_op_at(alias->graph, use.op)->kind]->pads_in >> use.in & 1)) return false;
     }
     return (size_t)info->shape.c * dtype_bytes(info->dtype) % CHANNEL_ALIGN_BYTES != 0;
@@ -76,7 +76,7 @@ static bool takes_strided_out(const Alias *alias, const ValueInfo *info)
 static bool take_strided_in(const Alias *alias, int32_t id)
 {
     for (int32_t i = alias->first_use[id]; i < alias->first_use[id + 1]; i++) {
-        Use use = alias->uses[i];
+        ValueUse use = alias->uses[i];
         if (alias->placed[use.op] >> use.in & 1) continue;
         if (!(alias->backend->storage[graph_op_at(alias->graph, use.op)->kind].strided_in >> use.in & 1)) return false;
     }

@@ -6,9 +6,9 @@
 #include "towers/graph/layout.h"
 
 /* Operand `in` of op `op` reads the value. */
-typedef struct Use {
+typedef struct ValueUse {
     int32_t op, in;
-} Use;
+} ValueUse;
 
 /* Where a value lies: inside the storage of `root` (itself if it has its own), from channel `first` on. All members of
  * one storage have the pitch of the root, except reshaped ones, which cover a packed root exactly. */
@@ -26,7 +26,7 @@ typedef struct Alias {
     const Graph *graph;     /* borrowed */
     const Backend *backend; /* borrowed */
     AliasMember *member;    /* owned, [values + 1] */
-    Use *uses;              /* owned, grouped by value */
+    ValueUse *uses;         /* owned, grouped by value */
     int32_t *first_use;     /* owned, [values + 2]: uses of v are first_use[v] .. first_use[v + 1] - 1 */
     uint8_t *placed;        /* owned, [ops]: bit k: operand k of a SLICE, CONCAT, RESHAPE is already in place */
     int shared, copied;     /* see PlanReport */

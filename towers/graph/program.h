@@ -27,8 +27,10 @@ typedef struct ProgramConfig {
     bool training;
     int phase; /* of the model's: program_phase; 0 of a classifier */
     bool fuse_siblings, pool_behind_conv, norm_into_pool;
-    const char *freeze;    /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
+    const char *freeze; /* borrowed: parameters that are not trained (names.h); NULL: none. Also in the programs of
                               evaluation, so that all programs have the same layout */
+    /* borrowed: where in a file of weights they lie (weight_part.h); NULL: found by the names. Not in a capsule */
+    const char *weights_key;
     bool recompute;        /* cheap activations are recomputed instead of kept */
     bool features, maps;   /* evaluation keeps them (Program); not in a capsule, which never evaluates */
     bool logits;           /* likewise: what softmax or sigmoid read, from which losses are exact */

@@ -1,4 +1,5 @@
 /* Write a capsule from the process that ran the step; see capsule.h. */
+#include "kernels/base/place.h"
 #include "towers/guard/capsule.h"
 
 #include "towers/files/json.h"
@@ -205,9 +206,9 @@ out:
 
 Status capsule_publish(const char *temporary, const char *path, const char *run_dir)
 {
-    if (rename(temporary, path) != 0) {
+    if (place_rename(temporary, path, 0) != 0) {
         bool there = errno == ENOTEMPTY || errno == EEXIST;
-        if (!there || renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
+        if (!there || place_rename(temporary, path, RENAME_EXCHANGE) != 0)
             return FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno));
     }
     return directory_sync(run_dir);
@@ -216,9 +217,9 @@ Status capsule_publish(const char *temporary, const char *path, const char *run_
 static Status capsules_count(const char *run_dir, int *count)
 {
     struct dirent *entry;
-    DIR *listing = opendir(run_dir);
+    DIR *listing = place_list(run_dir);
     if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", run_dir, strerror(errno));
-    for (*count = 0; (entry = readdir(listing));) *count += !strncmp(entry->d_name, "nan-step-", 9);
+    for (*count = 0; (entry = place_next(listing));) *count += !strncmp(entry->d_name, "nan-step-", 9);
     closedir(listing);
     return OK;
 }
@@ -231,7 +232,7 @@ Status capsule_place(const char *run_dir, int64_t step, int tower, char path[PAT
     snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d", step, tower);
     TRY(path_join(path, run_dir, name));
     TRY(capsules_count(run_dir, &there));
-    if (there >= CAPSULES_MAX && stat(path, &info) != 0) path[0] = 0;
+    if (there >= CAPSULES_MAX && place_stat(path, &info) != 0) path[0] = 0;
     return OK;
 }
 
@@ -244,7 +245,7 @@ Status capsule_write(TowerProcess *p, const CapsuleSource *source, char path[PAT
     if (!*path) return OK;
     TRY(path_temporary(temporary, path));
     TRY(tree_remove(temporary));
-    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
+    if (place_mkdir(temporary) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(p, source, temporary));
     TRY_OUT(capsule_publish(temporary, path, run_dir));
 out:

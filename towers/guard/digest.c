@@ -101,21 +101,21 @@ static int majority_find(const ReplicaFinding *all, int processes, int *votes)
     return best;
 }
 
-/* Compare the digests of all processes, which `all` receives. */
-static Status digests_compare(TowerProcess *p, uint64_t digest, ReplicaFinding all[TOWERS_MAX], bool *equal)
+/* Compare the digests of all processes, which p->findings receives. */
+static Status digests_compare(TowerProcess *p, uint64_t digest, bool *equal)
 {
     int votes;
     ReplicaFinding mine = {.digest = digest};
-    TRY(comm_gather(p->comm, &mine, sizeof mine, all));
-    majority_find(all, p->ledger->processes, &votes);
+    TRY(comm_gather(p->comm, &mine, sizeof mine, p->findings));
+    majority_find(p->findings, p->ledger->processes, &votes);
     *equal = votes == p->ledger->processes;
     return OK;
 }
 
 /* ---- locating the difference */
 
-/* The first tensor that differs. Leaves the part's values in p->scratch and the tensor's digests in `all`. */
-static Status entry_find(TowerProcess *p, DigestPart *part, const LayoutEntry **entry, ReplicaFinding all[TOWERS_MAX])
+/* The first tensor that differs. Leaves the part's values in p->scratch and the tensor's digests in p->findings. */
+static Status entry_find(TowerProcess *p, DigestPart *part, const LayoutEntry **entry)
 {
     DigestPart parts[PARTS_MAX];
     const Layout *layout = p->replica->layout;
@@ -125,7 +125,7 @@ static Status entry_find(TowerProcess *p, DigestPart *part, const LayoutEntry **
         TRY(part_fetch(p, &parts[k]));
         for (int i = 0; i < parts[k].entries; i++) {
             bool equal = false;
-            TRY(digests_compare(p, entry_digest(p, &layout->params[i], 0), all, &equal));
+            TRY(digests_compare(p, entry_digest(p, &layout->params[i], 0), &equal));
             if (equal) continue;
             *part = parts[k];
             *entry = &layout->params[i];
@@ -135,11 +135,11 @@ static Status entry_find(TowerProcess *p, DigestPart *part, const LayoutEntry **
     return OK;
 }
 
-/* Compare the tensor with that of process `good`, element by element; `all` receives what every process found. */
-static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good, ReplicaFinding all[TOWERS_MAX])
+/* Compare the tensor with that of process `good`, element by element; p->findings receives what every process found. */
+static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good)
 {
     Status st = OK;
-    ReplicaFinding finding = {.digest = all[p->place.rank].digest};
+    ReplicaFinding finding = {.digest = p->findings[p->place.rank].digest};
     const float *mine = p->scratch + entry->first;
     float *theirs = malloc(entry->count * sizeof *theirs);
     if (!theirs) return FAIL(ERR_MEMORY, "no memory for %s of another replica", entry->name);
@@ -151,7 +151,7 @@ static Status entry_compare(TowerProcess *p, const LayoutEntry *entry, int good,
         finding.wanted = (double)theirs[i];
         finding.got = (double)mine[i];
     }
-    TRY_OUT(comm_gather(p->comm, &finding, sizeof finding, all));
+    TRY_OUT(comm_gather(p->comm, &finding, sizeof finding, p->findings));
 out:
     free(theirs);
     return st;
@@ -172,9 +172,10 @@ static int minority_text(const TowerProcess *p, const ReplicaFinding *all, int g
     return first;
 }
 
-static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const DigestPart *part,
-                       const LayoutEntry *entry, char *buffer, size_t bytes)
+static void drift_text(const TowerProcess *p, const DigestPart *part, const LayoutEntry *entry, char *buffer,
+                       size_t bytes)
 {
+    const ReplicaFinding *all = p->findings;
     char names[NAMES_BYTES], others[48];
     int processes = p->ledger->processes, votes, good = majority_find(all, processes, &votes),
         bad = minority_text(p, all, good, names, sizeof names);
@@ -197,18 +198,17 @@ static void drift_text(const TowerProcess *p, const ReplicaFinding *all, const D
 static Status drift_describe(TowerProcess *p, char drift[DRIFT_TEXT])
 {
     DigestPart part;
-    ReplicaFinding all[TOWERS_MAX];
     const LayoutEntry *entry = NULL;
     int votes;
-    TRY(entry_find(p, &part, &entry, all));
+    TRY(entry_find(p, &part, &entry));
     if (!entry) { /* equal when read again: the first read was wrong */
         snprintf(drift, DRIFT_TEXT,
                  "after step %" PRId64 " the replicas' digests differed once, but not when compared again",
                  p->run.step);
         return OK;
     }
-    TRY(entry_compare(p, entry, majority_find(all, p->ledger->processes, &votes), all));
-    drift_text(p, all, &part, entry, drift, DRIFT_TEXT);
+    TRY(entry_compare(p, entry, majority_find(p->findings, p->ledger->processes, &votes)));
+    drift_text(p, &part, entry, drift, DRIFT_TEXT);
     return OK;
 }
 
@@ -222,11 +222,10 @@ bool digest_is_due(const TowerProcess *p, bool now)
 Status digest_compare(TowerProcess *p, char drift[DRIFT_TEXT])
 {
     uint64_t digest;
-    ReplicaFinding all[TOWERS_MAX];
     bool equal = false;
     *drift = 0;
     TRY(digest_replica(p, &digest));
-    TRY(digests_compare(p, digest, all, &equal));
+    TRY(digests_compare(p, digest, &equal));
     if (is_root(&p->place)) atomic_fetch_add(&p->ledger->run.digests, 1);
     p->compared_step = p->run.step;
     return equal ? OK : drift_describe(p, drift);

@@ -1,7 +1,7 @@
 /* Search for the first value that is not finite; see forensics.h. */
 #include "towers/guard/forensics.h"
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "towers/guard/capsule.h"
 #include "towers/guard/trace.h"
 #include "towers/replica/norm_sync.h"

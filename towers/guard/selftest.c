@@ -148,10 +148,10 @@ static Status sum_check(TowerProcess *p, int only, int round, ReplicaFinding *fi
 /* Gathers all findings. The process with the most wrong elements, or -1; equal on all ranks. */
 static Status worst_find(TowerProcess *p, const ReplicaFinding *mine, int *worst, int *seen, ReplicaFinding *finding)
 {
-    ReplicaFinding all[TOWERS_MAX];
+    const ReplicaFinding *all = p->findings;
     *worst = -1;
     *seen = 0;
-    TRY(comm_gather(p->comm, mine, sizeof *mine, all));
+    TRY(comm_gather(p->comm, mine, sizeof *mine, p->findings));
     for (int r = 0; r < p->ledger->processes; r++) {
         if (!all[r].wrong) continue;
         ++*seen;

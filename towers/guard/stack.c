@@ -4,6 +4,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 
+#include "kernels/base/place.h"
 #include "towers/files/files.h"
 #include "towers/replica/tower_process.h"
 
@@ -27,8 +28,8 @@ static void stack_write(int number)
     int error = errno, count = backtrace(frames, FRAMES);
     size_t bytes = strlen(stack_title);
     (void)number;
-    (void)unlink(stack_file); /* left by an earlier process of this run; O_EXCL follows no link */
-    int fd = open(stack_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    (void)place_unlink(stack_file); /* left by an earlier process of this run; O_EXCL follows no link */
+    int fd = place_open(stack_file, O_WRONLY | O_CREAT | O_EXCL);
     if (fd >= 0 && write(fd, stack_title, bytes) == (ssize_t)bytes) {
         backtrace_symbols_fd(frames, count, fd);
         atomic_store(stack_written, count > 0);

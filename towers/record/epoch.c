@@ -1,7 +1,7 @@
 /* The line of an epoch; see epoch.h. */
 #include "towers/record/epoch.h"
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 const EpochColumn epoch_column[EPOCH_COLUMNS] = {
 #define EPOCH(key, several, tag, several_tag) {#key, #several, tag, several_tag, offsetof(EpochRecord, key)},
@@ -16,7 +16,7 @@ const char *const epoch_term[EPOCH_TERMS] = {
 void epoch_clear(EpochRecord *epoch)
 {
     *epoch = (EpochRecord){0};
-    for (int i = 0; i < EPOCH_COLUMNS; i++) *epoch_number(epoch, i) = NAN;
+    for (int i = 0; i < EPOCH_COLUMNS; i++) *epoch_number(epoch, i) = ABSENT;
 }
 
 void epoch_header(bool several, char text[EPOCH_TEXT])
@@ -40,10 +40,10 @@ void epoch_text(const EpochRecord *epoch, const char *loss, char text[EPOCH_TEXT
     Text t = text_start(text, EPOCH_TEXT);
     text_add(&t, "Epoch %" PRId64 ", %s: %.5f", epoch->epoch, loss, epoch->train_loss);
     const char *train = epoch->several ? "Exact" : "Accuracy", *test = epoch->several ? "mAP" : "Accuracy";
-    if (!isnan(epoch->train_top1)) text_add(&t, ", %s: %.3f", train, 100 * epoch->train_top1);
-    if (!isnan(epoch->test_top1))
+    if (!is_absent(epoch->train_top1)) text_add(&t, ", %s: %.3f", train, 100 * epoch->train_top1);
+    if (!is_absent(epoch->test_top1))
         text_add(&t, ", Test Loss: %.5f, Test %s: %.2f", epoch->test_loss, test, 100 * epoch->test_top1);
-    if (!isnan(epoch->kid)) text_add(&t, ", KID: %.5f", epoch->kid);
+    if (!is_absent(epoch->kid)) text_add(&t, ", KID: %.5f", epoch->kid);
     text_add(&t, "  (%.1f s, %.0f img/s)", epoch->seconds, epoch->images_per_sec);
 }
 
@@ -53,5 +53,5 @@ bool score_better(Score score, double value, double best)
 #define SCORE(id, key, json, several_json, up) up,
 #include "towers/record/epoch.def"
     };
-    return isfinite(value) && (isnan(best) || (higher[score] ? value > best : value < best));
+    return isfinite(value) && (is_absent(best) || (higher[score] ? value > best : value < best));
 }

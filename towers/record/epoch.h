@@ -1,14 +1,12 @@
 /* One epoch's results: a row of results.csv, a line of log.txt and of the console; and the scores of a run. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels/base/absent.h"
 
-/* The numbers of epoch.def; NaN: not measured. */
+/* The numbers of epoch.def; ABSENT: not measured. */
 typedef struct EpochRecord {
     int64_t epoch, step; /* epochs from 1; the last step of this one */
-#define EPOCH(key, several, tag, several_tag) double key;
+#define EPOCH(key, several, tag, several_tag) Number key;
 #include "towers/record/epoch.def"
     /* Samples have any number of classes: train_top1 and test_top5 are the share of samples with exactly the right
      * ones, test_top1 is mAP. */
@@ -18,7 +16,7 @@ typedef struct EpochRecord {
 /* A number of EpochRecord. */
 typedef struct EpochColumn {
     const char *name, *several, *tag, *several_tag; /* as in epoch.def */
-    size_t offset;                                  /* of the double in EpochRecord */
+    size_t offset;                                  /* of the number in EpochRecord */
 } EpochColumn;
 #define EPOCH(key, several, tag, several_tag) +1
 enum {
@@ -26,9 +24,9 @@ enum {
 #include "towers/record/epoch.def"
 };
 extern const EpochColumn epoch_column[EPOCH_COLUMNS];
-static inline double *epoch_number(EpochRecord *epoch, int column)
+static inline Number *epoch_number(EpochRecord *epoch, int column)
 {
-    return (double *)((char *)epoch + epoch_column[column].offset);
+    return (Number *)((char *)epoch + epoch_column[column].offset);
 }
 /* Nothing measured. */
 void epoch_clear(EpochRecord *epoch);
@@ -49,7 +47,7 @@ bool epoch_header_known(const char *line, bool several);
 /* The tf.distribute tutorial's five fields, then ours; `loss`: what to call the first of them. */
 void epoch_text(const EpochRecord *epoch, const char *loss, char text[EPOCH_TEXT]);
 
-/* Each score has a best value so far in RunState and LedgerRun; NaN: none yet. */
+/* Each score has a best value so far in RunState and LedgerRun; ABSENT: none yet. */
 typedef enum Score {
 #define SCORE(id, key, json, several_json, higher) SCORE_##id,
 #include "towers/record/epoch.def"

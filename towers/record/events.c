@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "kernels/base/place.h"
 #include "proto/event.pb-c.h"
-#include "towers/files/append.h"
 #include "towers/files/crc32c.h"
 #include "towers/files/files.h"
 #include "towers/record/png.h"
@@ -67,10 +67,10 @@ static Status value_write(Events *events, int64_t step, const char *tag, Tfevent
 static Status newest_time(const char *run_dir, int64_t *newest)
 {
     struct dirent *entry;
-    DIR *listing = opendir(run_dir);
+    DIR *listing = place_list(run_dir);
     if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", run_dir, strerror(errno));
     *newest = 0;
-    while ((entry = readdir(listing))) {
+    while ((entry = place_next(listing))) {
         if (strncmp(entry->d_name, prefix, sizeof prefix - 1) != 0) continue;
         int64_t seconds = strtoll(entry->d_name + sizeof prefix - 1, NULL, 10);
         if (seconds > *newest && seconds < 9999999999) *newest = seconds;
@@ -116,8 +116,9 @@ out:
     return st;
 }
 
-Status events_scalar(Events *events, int64_t step, const char *tag, double number)
+Status events_scalar(Events *events, int64_t step, const char *tag, Number number)
 {
+    if (is_absent(number)) return OK;
     Tfevent__Summary__Value value = TFEVENT__SUMMARY__VALUE__INIT;
     value.value_case = TFEVENT__SUMMARY__VALUE__VALUE_SIMPLE_VALUE;
     value.simple_value = (float)number;
@@ -245,6 +246,11 @@ Status events_image(Events *events, int64_t step, const char *tag, const uint8_t
     Status st = value_write(events, step, tag, &value);
     free(bytes);
     return st;
+}
+
+void events_through(Events *events, AppendQueue *queue)
+{
+    append_through(events->file, queue);
 }
 
 Status events_flush(Events *events)

@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include "kernels/base/place.h"
+#include "kernels/base/progress.h"
 #include "towers/files/files.h"
 
 int64_t line_number(const char *text, size_t count)
@@ -21,11 +23,13 @@ Status lines_cut(const char *path, int64_t resume_step, LineStep *step_of)
     int fd;
     TRY(run_file_open(path, false, false, &fd));
     if (fd < 0) return OK;
-    if (fstat(fd, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
+    if (STORAGE(fstat(fd, &info)) != 0)
+        TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
     if (info.st_size == 0) goto out;
     char *text = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (text == MAP_FAILED) TRY_OUT(FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(errno)));
     /* The end of the last whole line of a step up to `resume_step`. */
+    progress_storage_begin();
     const char *last = memrchr(text, '\n', (size_t)info.st_size);
     size_t end = last ? (size_t)(last - text) + 1 : 0;
     while (end) {
@@ -37,10 +41,11 @@ Status lines_cut(const char *path, int64_t resume_step, LineStep *step_of)
     }
     size_t kept = end;
     munmap(text, (size_t)info.st_size);
-    if (ftruncate(fd, (off_t)kept) != 0)
+    (void)progress_storage_end(0);
+    if (STORAGE(ftruncate(fd, (off_t)kept)) != 0)
         st = FAIL(ERR_IO, "cannot truncate '%s' after step %" PRId64 ": %s", path, resume_step, strerror(errno));
 out:
-    if (fd >= 0) close(fd);
+    if (fd >= 0) (void)STORAGE(close(fd));
     return st;
 }
 
@@ -48,11 +53,11 @@ Status lines_set_aside(const char *path, bool *moved)
 {
     char aside[PATH_BYTES];
     struct stat info;
-    if (stat(path, &info) != 0 || info.st_size == 0) return OK;
+    if (place_stat(path, &info) != 0 || info.st_size == 0) return OK;
     for (int i = 1; i < 10000; i++) {
         if (snprintf(aside, sizeof aside, "%s.%d", path, i) >= (int)sizeof aside) break;
-        if (access(aside, F_OK) == 0) continue;
-        if (rename(path, aside) != 0) break;
+        if (place_access(aside, F_OK) == 0) continue;
+        if (place_rename(path, aside, 0) != 0) break;
         *moved = true;
         return OK;
     }

@@ -2,7 +2,7 @@
  * removed first. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 /* The step of a line without its newline, or -1 if it is not a whole record. */
 typedef int64_t LineStep(const char *line, size_t count);

@@ -1,15 +1,21 @@
 /* metrics.jsonl, results.csv, log.txt and the scalars of the event file; see metrics.h.
  *
- * JSON has no NaN: a number that is not finite is null, and `finite` says which tower it came from. Numbers are the
+ * JSON has no NaN: a number that is not finite is null, and `finite` says which tower it came from. What is absent
+ * (kernels/base/absent.h) is left out of lists of towers and has no scalar; results.csv has an empty field. Numbers are the
  * shortest decimals that read back to the same double, with a point in every locale; times are UTC. */
 #include "towers/record/metrics.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/place.h"
+#include "kernels/base/timeouts.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
 #include "towers/record/lines.h"
 
-enum { WARNING_BYTES = 1024 };
+enum {
+    WARNING_BYTES = STATUS_MESSAGE_BYTES + 64,
+    QUEUE_BYTES = 64 << 20 /* of records that wait for storage: hours of most runs */
+};
 
 /* The files of lines, in the order in which they are opened and flushed. */
 typedef enum RecordFile { STEPS = 0, EPOCHS, LAYERS, NORMS, GENERATED, LOG, RECORD_FILES } RecordFile;
@@ -19,30 +25,71 @@ static const char *const file_names[RECORD_FILES] = {
     [NORMS] = "norms.jsonl",   [GENERATED] = "generated.jsonl", [LOG] = "log.txt"};
 
 struct Metrics {
+    AppendQueue *queue;             /* owned: its thread writes the files */
     AppendFile *file[RECORD_FILES]; /* owned */
     Events *events;                 /* owned */
     int event_interval;
     int64_t row_interval;
     int64_t vitals_ns;            /* of the last row */
     int64_t flushed_ms, failures; /* of the current outage */
-    bool warned;
+    int64_t logged;               /* those of an outage whose end has been written to the log, if that succeeds */
+    bool warned, away;            /* away: storage does not answer, as has been reported */
     char warning[WARNING_BYTES];
 };
 
 /* ---- failures of storage are reported, not returned */
 
+static void failures_note(Metrics *metrics, int64_t failed, const char *why)
+{
+    if (metrics->failures == 0) {
+        snprintf(metrics->warning, sizeof metrics->warning, "records are being lost, training continues: %s", why);
+        metrics->warned = metrics->logged > 0; /* it is the same outage */
+    }
+    metrics->failures += failed + metrics->logged;
+    metrics->logged = 0;
+}
+
 static void note_trouble(Metrics *metrics, Status st)
 {
-    if (st == OK) return;
-    if (metrics->failures++ == 0) {
-        snprintf(metrics->warning, sizeof metrics->warning, "records are being lost, training continues: %s",
-                 status_message());
-        metrics->warned = false;
-    }
+    if (st != OK) failures_note(metrics, 1, status_message());
+}
+
+static void outage_end(Metrics *metrics)
+{
+    int64_t failures = metrics->failures;
+    metrics->failures = 0;
+    metrics->logged = failures;
+    metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", failures,
+                metrics->warning);
+}
+
+/* What storage has done with the records that it was given before. */
+static void storage_look(Metrics *metrics)
+{
+    AppendReport report;
+    append_queue_report(metrics->queue, &report);
+    if (report.longest_ns > STORAGE_REPORT_MS * 1000000ll)
+        metrics_log(metrics, "storage did not answer for %.0f s; the records of that time were written after it",
+                    (double)report.longest_ns * 1e-9);
+    if (report.failed) failures_note(metrics, report.failed, report.why);
+    if (!report.written) return;
+    metrics->logged = 0;
+    if (metrics->failures) outage_end(metrics);
+}
+
+static bool storage_is_away(Metrics *metrics)
+{
+    bool before = metrics->away;
+    metrics->away = append_queue_waiting(metrics->queue) > STORAGE_REPORT_MS * 1000000ll;
+    return metrics->away && !before;
 }
 
 const char *metrics_warning(Metrics *metrics)
 {
+    storage_look(metrics);
+    if (storage_is_away(metrics))
+        return "storage does not answer: records wait in memory, and training continues as long as there is room for "
+               "them";
     if (metrics->failures == 0 || metrics->warned) return NULL;
     metrics->warned = true;
     return metrics->warning;
@@ -50,19 +97,10 @@ const char *metrics_warning(Metrics *metrics)
 
 void metrics_flush(Metrics *metrics)
 {
-    int64_t before = metrics->failures;
     metrics->flushed_ms = clock_ns() / 1000000;
+    storage_look(metrics);
     for (int i = 0; i < RECORD_FILES; i++) note_trouble(metrics, append_flush(metrics->file[i]));
     note_trouble(metrics, events_flush(metrics->events));
-    if (before == 0 || metrics->failures > before) return;
-    metrics->failures = 0; /* the outage is over: note it in the log */
-    char why[WARNING_BYTES];
-    snprintf(why, sizeof why, "%s", metrics->warning);
-    metrics_log(metrics, "%" PRId64 " writes before this line failed, and their records are lost: %s", before, why);
-    if (metrics->failures) { /* it is not over */
-        metrics->failures += before;
-        metrics->warned = true;
-    }
 }
 
 Status metrics_sync(const Metrics *metrics)
@@ -90,19 +128,29 @@ static void put_json(FILE *to, double value)
 }
 
 #define PUT_REAL(value) put_json(to, value)
+#define PUT_MAYBE(value) put_json(to, value)
+#define PUT_LOSS(value) put_json(to, value)
 #define PUT_WHOLE(value) fprintf(to, "%" PRId64, value)
 #define PUT_COUNT(value) PUT_WHOLE(value)
 #define PUT_FLAG(value) fputs((value) ? "true" : "false", to)
 #define PUT_WORD(value) fprintf(to, "\"%s\"", value)
+#define LEFT_OUT_REAL(value) false
+#define LEFT_OUT_MAYBE(value) false
+#define LEFT_OUT_LOSS(value) is_absent(value)
+#define LEFT_OUT_WHOLE(value) false
+#define LEFT_OUT_COUNT(value) false
+#define LEFT_OUT_FLAG(value) false
 #define PUT_LIST(type, key, value, count)                                                                              \
     fprintf(to, ",\"%s\":[", #key);                                                                                    \
-    for (int t = 0; t < (count); t++) {                                                                                \
-        if (t) fputc(',', to);                                                                                         \
+    for (int t = 0, listed = 0; t < (count); t++) {                                                                    \
+        if (LEFT_OUT_##type(value)) continue;                                                                          \
+        if (listed++) fputc(',', to);                                                                                  \
         PUT_##type(value);                                                                                             \
     }                                                                                                                  \
     fputc(']', to);
 
-/* "terms": {NAME: mean, ...} and "tower_terms": {NAME: [of each tower, ...], ...}. Names need no escapes (model.h). */
+/* "terms": {NAME: mean, ...} and "tower_terms": {NAME: [of each tower with samples, ...], ...}. Names need no escapes
+ * (model.h). */
 static void put_terms(FILE *to, const StepRecord *r)
 {
     for (int i = 0; i < r->terms; i++) {
@@ -111,8 +159,9 @@ static void put_terms(FILE *to, const StepRecord *r)
     }
     for (int i = 0; i < r->terms; i++) {
         fprintf(to, "%s\"%s\":[", i ? "]," : "},\"tower_terms\":{", r->term[i].name);
-        for (int t = 0; t < r->towers; t++) {
-            if (t) fputc(',', to);
+        for (int t = 0, listed = 0; t < r->towers; t++) {
+            if (is_absent(r->term[i].tower[t])) continue;
+            if (listed++) fputc(',', to);
             put_json(to, r->term[i].tower[t]);
         }
     }
@@ -132,7 +181,7 @@ static void put_step(FILE *to, const StepRecord *r)
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) PUT_LIST(type, key, value, (known) ? r->towers : 0)
 #define VITAL(key, tag, text)                                                                                          \
     if (r->vitals) {                                                                                                   \
-        PUT_LIST(REAL, key, r->vitals[t].key, r->towers)                                                               \
+        PUT_LIST(MAYBE, key, r->vitals[t].key, r->towers)                                                              \
     }
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     if (when) {                                                                                                        \
@@ -152,7 +201,7 @@ static void put_epoch(FILE *to, const EpochRecord *record)
         fputc(',', to);
         if (isfinite(number))
             put_finite(to, number);
-        else
+        else if (!is_absent(number))
             fputs(isnan(number) ? "nan" : number > 0 ? "inf" : "-inf", to);
     }
     fputc('\n', to);
@@ -188,6 +237,8 @@ static Status scalar_add(Metrics *metrics, const StepRecord *r, const char *tag,
 
 #define TAG_REAL(tag, number, value, when)                                                                             \
     if (tag[0] && (when)) TRY(scalar_add(metrics, r, tag, number, value));
+#define TAG_MAYBE TAG_REAL
+#define TAG_LOSS TAG_REAL
 #define TAG_WHOLE(tag, number, value, when)
 #define TAG_COUNT(tag, number, value, when)
 #define TAG_FLAG(tag, number, value, when)
@@ -216,7 +267,7 @@ static Status scalars_add(Metrics *metrics, const StepRecord *r)
 #define HEAD_DERIVED(key, value, when, tag, text)                                                                      \
     for (int t = 0; t < r->heads - 1; t++) TAG_REAL(tag, t, value, when)
 #define VITAL(key, tag, text)                                                                                          \
-    for (int t = 0; r->vitals && t < r->towers; t++) TAG_REAL(tag, t, r->vitals[t].key, !isnan(r->vitals[t].key))
+    for (int t = 0; r->vitals && t < r->towers; t++) TAG_REAL(tag, t, r->vitals[t].key, true)
 #define SCALAR(tag, value, when) TAG_REAL(tag, 0, value, when)
 #include "towers/record/metrics.def"
     return terms_add(metrics, r);
@@ -253,7 +304,7 @@ void metrics_epoch(Metrics *metrics, const EpochRecord *record)
     for (int i = 0; i < EPOCH_COLUMNS; i++) {
         const char *tag = epoch.several ? epoch_column[i].several_tag : epoch_column[i].tag;
         double number = *epoch_number(&epoch, i);
-        if (*tag && !isnan(number)) note_trouble(metrics, events_scalar(metrics->events, epoch.step, tag, number));
+        if (*tag) note_trouble(metrics, events_scalar(metrics->events, epoch.step, tag, number));
     }
     metrics_flush(metrics);
 }
@@ -419,7 +470,7 @@ static Status header_renew(const char *run_dir, bool several)
     size_t count;
     struct stat info;
     TRY(path_join(path, run_dir, "results.csv"));
-    if (lstat(path, &info) != 0) return OK;
+    if (place_lstat(path, &info) != 0) return OK;
     TRY(file_read(path, LIMIT, &text, &count));
     Status st = OK;
     char *end = strchr(text, '\n');
@@ -449,7 +500,8 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     char path[PATH_BYTES];
     struct stat info;
     TRY_OUT(path_join(path, run_dir, "results.csv"));
-    if (stat(path, &info) != 0) TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
+    if (place_stat(path, &info) != 0)
+        TRY_OUT(FAIL(ERR_IO, "cannot determine the size of '%s': %s", path, strerror(errno)));
     char header[EPOCH_TEXT + 1];
     epoch_header(several, header);
     strcat(header, "\n");
@@ -460,6 +512,9 @@ Status metrics_open(const char *run_dir, int64_t resume_step, int64_t row_interv
     TRY_OUT(file_prepare(run_dir, LOG, resume_step, log_line_step, &moved, metrics));
     TRY_OUT(events_open(run_dir, resume_step < 0 && moved ? 0 : resume_step, &metrics->events));
     TRY_OUT(append_flush(metrics->file[EPOCHS]));
+    TRY_OUT(append_queue_open(QUEUE_BYTES, &metrics->queue));
+    for (int i = 0; i < RECORD_FILES; i++) append_through(metrics->file[i], metrics->queue);
+    events_through(metrics->events, metrics->queue);
     metrics->flushed_ms = clock_ns() / 1000000;
     *made = metrics;
     metrics = NULL;
@@ -471,7 +526,12 @@ out:
 void metrics_close(Metrics *metrics)
 {
     if (!metrics) return;
+    if (metrics->queue) { /* what it reports may add a line to the log */
+        append_queue_settle(metrics->queue);
+        storage_look(metrics);
+    }
     for (int i = 0; i < RECORD_FILES; i++) append_close(metrics->file[i]);
     events_close(metrics->events);
+    append_queue_close(metrics->queue);
     free(metrics);
 }

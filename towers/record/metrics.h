@@ -4,9 +4,10 @@
  * s first removes rows of later steps, so that steps are unique after any crash; a new run in an old directory first
  * renames the old files (metrics.jsonl.1, ...).
  *
- * A full or failing disk does not stop training: after opening, the functions drop whole rows if storage fails,
- * metrics_warning returns one warning for the console, and log.txt gets the number of lost writes as soon as it can be
- * written again. */
+ * A thread writes them (append.h), so that training does not wait for storage. A full or failing disk does not stop training:
+ * after opening, whole rows are dropped if storage fails, metrics_warning returns one warning for the console, and log.txt gets the
+ * number of lost writes as soon as it can be written again. Storage that does not answer loses no row: they wait in memory, and
+ * when there are too many of them, training waits. */
 #pragma once
 
 #include "kernels/vitals.h"
@@ -15,6 +16,8 @@
 #include "towers/record/events.h"
 
 #define METRIC_C_REAL double
+#define METRIC_C_MAYBE Number
+#define METRIC_C_LOSS Number
 #define METRIC_C_WHOLE int64_t
 #define METRIC_C_COUNT int64_t
 #define METRIC_C_FLAG bool
@@ -23,8 +26,8 @@
 /* A named number of a phase. */
 typedef struct TermRecord {
     const char *name;
-    double mean;         /* over the samples of all towers */
-    const double *tower; /* [towers]: over those of each; NaN for one without samples */
+    Number mean;         /* over the samples of all towers */
+    const Number *tower; /* [towers]: over those of each; ABSENT for one without samples */
 } TermRecord;
 
 /* The record of a step. All pointers are borrowed. */
@@ -46,7 +49,7 @@ typedef struct StepRecord {
 } StepRecord;
 
 /* A name in metrics.def. */
-static inline double last_loss(const StepRecord *r)
+static inline Number last_loss(const StepRecord *r)
 {
     return reported_loss(r->tower, r->towers, LOSS_REPORT_LAST, LOSS_DIVISOR_SAMPLES, 0);
 }
@@ -88,10 +91,11 @@ void metrics_generated(Metrics *metrics, const GeneratedRecord *record);
 Events *metrics_events(Metrics *metrics);
 /* Handles the status of a call on metrics_events like that of an own write. */
 void metrics_outcome(Metrics *metrics, Status st);
-/* Writes all buffered rows to the files (before a checkpoint). */
+/* All buffered rows are to be written to the files now. */
 void metrics_flush(Metrics *metrics);
-/* fsync of what has been flushed; any thread may call it while the main thread goes on. Errors: ERR_IO. */
+/* Waits until all rows before are written, and fsyncs the files (before a checkpoint); any thread may call it while the main thread
+ * goes on. Errors: ERR_IO. */
 NODISCARD Status metrics_sync(const Metrics *metrics);
-/* A warning for the console, once when writes begin to fail; else NULL. Valid until the next call. */
+/* A warning for the console, once when writes begin to fail, or when storage does not answer; else NULL. Valid until the next call. */
 const char *metrics_warning(Metrics *metrics);
 void metrics_close(Metrics *metrics);

@@ -2,7 +2,7 @@
  * Writing only. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 /* ERR_ARG for the name of another format; `option` begins the message. */
 NODISCARD Status png_name_check(const char *option, const char *path);

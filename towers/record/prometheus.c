@@ -1,7 +1,8 @@
 /* Writing the gauges; see prometheus.h. The columns and their texts are those of metrics.def; words are left out. */
 #include "towers/record/prometheus.h"
 
-#include "kernels/open.h"
+#include "kernels/base/open.h"
+#include "kernels/base/progress.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
 
@@ -14,11 +15,12 @@ static void help_put(FILE *to, const char *key, const char *text)
     fprintf(to, "\n# TYPE towers_%s gauge\n", key);
 }
 
-/* `phase`: the step's, or NULL. `place`: the label of what the number belongs to besides, "tower" or "head"; NULL: nothing. */
+/* Nothing if the number is absent. `phase`: the step's, or NULL. `place`: the label of what the number belongs to besides, "tower" or "head"; NULL: nothing. */
 static void number_put(FILE *to, const char *key, const char *run, const char *phase, const char *place, int index,
-                       double value)
+                       Number value)
 {
     char text[40];
+    if (is_absent(value)) return;
     fprintf(to, "towers_%s{run=\"", key);
     for (const char *p = run; *p; p++) {
         if (*p == '\n')
@@ -33,10 +35,14 @@ static void number_put(FILE *to, const char *key, const char *run, const char *p
 }
 
 #define NUMBER_REAL(value) (value)
+#define NUMBER_MAYBE(value) (value)
+#define NUMBER_LOSS(value) (value)
 #define NUMBER_WHOLE(value) (double)(value)
 #define NUMBER_COUNT(value) (double)(value)
 #define NUMBER_FLAG(value) (double)(value)
 #define IS_REAL true
+#define IS_MAYBE true
+#define IS_LOSS true
 #define IS_WHOLE true
 #define IS_COUNT true
 #define IS_FLAG true
@@ -66,11 +72,11 @@ static Status text_write(const char *path, const char *text, size_t bytes)
     TRY(path_temporary(temporary, path));
     int fd = regular_open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, NULL);
     if (fd < 0) return FAIL(ERR_IO, "cannot write '%s': %s", temporary, strerror(errno));
-    ssize_t written = write(fd, text, bytes);
-    bool good = close(fd) == 0 && written == (ssize_t)bytes && rename(temporary, path) == 0;
+    ssize_t written = STORAGE(write(fd, text, bytes));
+    bool good = STORAGE(close(fd)) == 0 && written == (ssize_t)bytes && STORAGE(rename(temporary, path)) == 0;
     if (good) return OK;
     int error = errno;
-    unlink(temporary);
+    (void)STORAGE(unlink(temporary));
     return FAIL(ERR_IO, "cannot replace '%s': %s (--prometheus)", path, strerror(error));
 }
 

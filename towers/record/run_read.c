@@ -1,6 +1,8 @@
 /* Reading a run directory; see run_read.h. */
 #include "towers/record/run_read.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
+#include "kernels/base/place.h"
+#include "towers/files/json.h"
 #include "towers/record/run_steps.h"
 #include "towers/record/setting_line.h"
 #include "towers/record/thinning.h"
@@ -9,32 +11,52 @@ enum { CLASSES_LIMIT = 1000 };
 
 /* ---- results.csv, confusion.csv */
 
-/* The next number of a row, up to a comma or the end; C's words (nan, inf) for numbers that are not finite. */
-static bool number_next(const char **at, double *value)
+/* The next number of a row, up to a comma or the end; C's words (nan, inf) for numbers that are not finite; an empty field
+ * is absent. `*more`: a comma follows. */
+static bool number_next(const char **at, Number *value, bool *more)
 {
-    char *end;
-    if (!**at || **at == ' ') return false;
-    *value = strtod(*at, &end);
-    if (end == *at || (*end && *end != ',')) return false;
-    *at = *end ? end + 1 : end;
+    char *end = (char *)*at;
+    *value = ABSENT;
+    if (**at == ' ') return false;
+    if (**at && **at != ',') {
+        *value = strtod(*at, &end);
+        if (end == *at || (*end && *end != ',')) return false;
+    }
+    *more = *end == ',';
+    *at = end + *more;
     return true;
+}
+
+/* Older versions wrote nan for what was not measured. Their rows have no empty field, which ours always have: no model has
+ * both a test and a term of GANs. The training loss was always measured, and the test loss beside a score. */
+static void older_nan_read(EpochRecord *epoch)
+{
+    for (int i = 0; i < EPOCH_COLUMNS; i++) {
+        Number *number = epoch_number(epoch, i);
+        bool measured = number == &epoch->train_loss || (number == &epoch->test_loss && isfinite(epoch->test_top1));
+        if (isnan(*number) && !measured) *number = ABSENT;
+    }
 }
 
 static Status epoch_add(Run *run, const RunLines *lines, const char *line)
 {
     enum { OLDEST = 8 /* numbers that every version wrote */ };
     EpochRecord epoch;
-    double place[2];
+    Number place[2];
+    bool more = true, empty = false;
     if (lines->number == 1) {
         run->several = epoch_header_known(line, true);
         return run->several || epoch_header_known(line, false) ? OK
                                                                : LINE_FAIL(lines, "expected the header of results.csv");
     }
     epoch_clear(&epoch);
-    for (int i = 0; i < 2 + OLDEST || (i < 2 + EPOCH_COLUMNS && *line); i++)
-        if (!number_next(&line, i < 2 ? &place[i] : epoch_number(&epoch, i - 2)))
-            return LINE_FAIL(lines, "column %d is not a number", i + 1);
-    if (*line) return LINE_FAIL(lines, "more than %d columns", 2 + EPOCH_COLUMNS);
+    for (int i = 0; i < 2 + OLDEST || (i < 2 + EPOCH_COLUMNS && more); i++) {
+        Number *number = i < 2 ? &place[i] : epoch_number(&epoch, i - 2);
+        if (!more || !number_next(&line, number, &more)) return LINE_FAIL(lines, "column %d is not a number", i + 1);
+        empty |= is_absent(*number);
+    }
+    if (!empty) older_nan_read(&epoch);
+    if (more) return LINE_FAIL(lines, "more than %d columns", 2 + EPOCH_COLUMNS);
     if (!(place[0] >= 0 && place[0] < 1e15 && place[1] >= 0 && place[1] < 1e15))
         return LINE_FAIL(lines, "epoch or step out of range");
     epoch.epoch = (int64_t)place[0];
@@ -67,13 +89,14 @@ static Status confusion_row(Run *run, const RunLines *lines, const char *line)
     if (run->confusion_named && lines->number == 1) return OK;
     if (run->confusion_named) line = field_end(line);
     if (row >= run->classes) return LINE_FAIL(lines, "expected as many rows as columns");
+    bool more = true;
     for (int c = 0; c < run->classes; c++) {
-        double value;
-        if (!number_next(&line, &value) || !(value >= 0 && value < 1e15 && value == floor(value)))
+        Number value;
+        if (!more || !number_next(&line, &value, &more) || !(value >= 0 && value < 1e15 && value == floor(value)))
             return LINE_FAIL(lines, "column %d is not a count", c + 1);
         run->confusion[row * run->classes + c] = (int64_t)value;
     }
-    return *line ? LINE_FAIL(lines, "more than %d columns", run->classes) : OK;
+    return more ? LINE_FAIL(lines, "more than %d columns", run->classes) : OK;
 }
 
 static Status confusion_end(Run *run, const RunLines *lines)
@@ -129,6 +152,38 @@ static Status kid_add(Run *run, const RunLines *lines, json_t *object)
     return ARRAY_ADD(run->kid, run->kids, "the KIDs of a run", kid);
 }
 
+/* ---- images seen, of older versions */
+
+/* What the rows of older versions lack: the images seen, if steps without a row are of no doubt. Without such steps they are
+ * the sum; else they follow from the number of training images, if all rows are as an epoch over all of them makes them:
+ * full steps, and a last one with the rest. */
+static void run_seen_derive(Run *run)
+{
+    json_t *environment = json_loads(run->environment, 0, NULL);
+    int64_t images = json_whole(json_object_get(environment, "training_data"), "images"), full = 1, before = 0,
+            seen = 0;
+    bool summed = true, regular = images > 0;
+    json_decref(environment);
+    for (int64_t i = 0; i < run->steps; i++)
+        if (run->step[i].images > full) full = run->step[i].images;
+    int64_t steps = (images + full - 1) / full;
+    for (int64_t i = 0; regular && i < run->steps; i++) {
+        int64_t behind = run->step[i].epoch * steps, at = run->step[i].step - behind;
+        regular = at >= 1 && at <= steps && run->step[i].images == (at < steps ? full : images - (steps - 1) * full);
+    }
+    for (int64_t i = 0; i < run->steps; i++) {
+        RunStep *step = &run->step[i];
+        int64_t done = step->step - step->epoch * steps;
+        summed = step->images_seen > 0 || (summed && step->step == before + 1);
+        if (!step->images_seen && summed) step->images_seen = seen + step->images;
+        if (!step->images_seen && regular)
+            step->images_seen = step->epoch * images + (done < steps ? done * full : images);
+        before = step->step;
+        seen = step->images_seen;
+        summed &= seen > 0 || !step->images;
+    }
+}
+
 /* ---- files of lines */
 
 /* A file, and one of these for each of its lines: an object of JSON, or a text. */
@@ -137,18 +192,25 @@ typedef struct LineFile {
     Status (*object)(Run *run, const RunLines *lines, json_t *object);
     Status (*text)(Run *run, const RunLines *lines, const char *line);
     Status (*end)(Run *run, const RunLines *lines); /* behind the last line; may be NULL */
+    bool listed;                                    /* a list of runs needs it */
 } LineFile;
 
+/* Of metrics.jsonl: about how many bytes are kept (0: all), or the ending alone. */
+typedef struct ReadPart {
+    int64_t limit;
+    bool ending;
+} ReadPart;
+
 static const LineFile line_files[] = {
-    {"metrics.jsonl", step_add, NULL, NULL},
-    {"results.csv", NULL, epoch_add, NULL},
+    {"metrics.jsonl", step_add, NULL, NULL, true},
+    {"results.csv", NULL, epoch_add, NULL, true},
     {"confusion.csv", NULL, confusion_row, confusion_end},
     {"layers.jsonl", layers_add, NULL, NULL},
     {"norms.jsonl", norms_add, NULL, NULL},
     {"generated.jsonl", kid_add, NULL, NULL},
 };
 
-static Status lines_read(Run *run, const LineFile *file, int64_t limit)
+static Status lines_read(Run *run, const LineFile *file, ReadPart part)
 {
     Status st = OK;
     char path[PATH_BYTES];
@@ -161,15 +223,16 @@ static Status lines_read(Run *run, const LineFile *file, int64_t limit)
     if (!open && file == line_files)
         return FAIL(ERR_FORMAT, "'%s' is not a run directory: it has no metrics.jsonl", run->path);
     if (!open) return OK;
+    if (part.ending && file == line_files) TRY_OUT(lines_skip(&lines, ENDING_BYTES));
     for (const char *line; (line = lines_next(&lines));) {
         run->rows += file == line_files;
-        if (file == line_files && !row_is_kept(&thin, &lines, limit)) continue;
+        if (file == line_files && !row_is_kept(&thin, &lines, part.limit)) continue;
         if (file->object) TRY_OUT(line_object(&lines, line, &object));
         TRY_OUT(file->object ? file->object(run, &lines, object) : file->text(run, &lines, line));
         json_decref(object);
         object = NULL;
     }
-    if (ferror(lines.file)) TRY_OUT(FAIL(ERR_IO, "cannot read '%s': %s", path, strerror(errno)));
+    TRY_OUT(lines.trouble);
     if (file == line_files) run->cut = lines.cut;
     if (file->end) TRY_OUT(file->end(run, &lines));
 out:
@@ -184,7 +247,7 @@ static Status text_read(const char *path, char **text)
 {
     struct stat info;
     size_t count;
-    if (stat(path, &info) != 0 && errno == ENOENT) {
+    if (place_stat(path, &info) != 0 && errno == ENOENT) {
         *text = strdup("");
         return *text ? OK : FAIL(ERR_MEMORY, "no memory for an empty text");
     }
@@ -214,24 +277,27 @@ void run_host(const Run *run, int tower, char host[RUN_HOST_BYTES])
 
 /* ---- the whole */
 
-static Status files_read(Run *run, int64_t limit)
+static Status files_read(Run *run, ReadPart part)
 {
     char path[PATH_BYTES];
-    for (size_t i = 0; i < sizeof line_files / sizeof *line_files; i++) TRY(lines_read(run, &line_files[i], limit));
+    for (size_t i = 0; i < sizeof line_files / sizeof *line_files; i++)
+        if (line_files[i].listed || !part.ending) TRY(lines_read(run, &line_files[i], part));
     TRY(path_join(path, run->path, "args.yaml"));
-    bool there = access(path, F_OK) == 0; /* before it is read: a run may just begin */
+    bool there = place_access(path, F_OK) == 0; /* before it is read: a run may just begin */
     TRY(text_read(path, &run->args));
     if (there) TRY(settings_whole(path, run->args));
     TRY(path_join(path, run->path, "env.json"));
-    return text_read(path, &run->environment);
+    TRY(text_read(path, &run->environment));
+    run_seen_derive(run);
+    return OK;
 }
 
-Status run_read(const char *directory, int64_t limit, Run **made)
+static Status part_read(const char *directory, ReadPart part, Run **made)
 {
     Status st = OK;
     struct stat info;
     Run *run = NULL;
-    if (stat(directory, &info) != 0) return FAIL(ERR_ARG, "no run '%s': %s", directory, strerror(errno));
+    if (place_stat(directory, &info) != 0) return FAIL(ERR_ARG, "no run '%s': %s", directory, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return FAIL(ERR_ARG, "'%s' is not a folder: expected a run directory", directory);
     run = calloc(1, sizeof *run);
     if (!run) return FAIL(ERR_MEMORY, "no memory for a run");
@@ -242,12 +308,22 @@ Status run_read(const char *directory, int64_t limit, Run **made)
     const char *slash = strrchr(run->path, '/');
     run->name = strdup(slash && slash[1] ? slash + 1 : run->path);
     TRY_OUT(run->name ? OK : FAIL(ERR_MEMORY, "no memory for the name of a run"));
-    TRY_OUT(files_read(run, limit));
+    TRY_OUT(files_read(run, part));
     *made = run;
     run = NULL;
 out:
     run_destroy(run);
     return st;
+}
+
+Status run_read(const char *directory, int64_t limit, Run **made)
+{
+    return part_read(directory, (ReadPart){.limit = limit}, made);
+}
+
+Status run_read_ending(const char *directory, Run **made)
+{
+    return part_read(directory, (ReadPart){.ending = true}, made);
 }
 
 static void names_free(char **names, int count)

@@ -7,13 +7,16 @@
 #include "kernels/vitals.h"
 #include "towers/record/epoch.h"
 
-#define RUN_C_REAL(key) double key
-#define RUN_C_WHOLE(key) double key
+#define RUN_C_REAL(key) Number key
+#define RUN_C_MAYBE(key) Number key
+#define RUN_C_LOSS(key) Number key
+#define RUN_C_WHOLE(key) Number key
 #define RUN_C_COUNT(key) int64_t key
 #define RUN_C_FLAG(key) bool key
 #define RUN_C_WORD(key) char key[16]
 
-/* A step: the columns of metrics.def. Numbers that were not finite or not known are NaN, words "". Arrays: [towers]. */
+/* A step: the columns of metrics.def. Numbers that were not finite are NaN, those that are not there ABSENT, words "".
+ * Arrays: [towers]. */
 typedef struct RunStep {
 #define DERIVED(type, key, value, when, read, tag, text) RUN_C_##type(key);
 #define TOWER_DERIVED(type, key, value, known, read, tag, text) const RUN_C_##type(*key);
@@ -26,8 +29,8 @@ typedef struct RunStep {
 typedef struct RunTerm {
     int64_t step;
     int name; /* in Run.term_name */
-    double mean;
-    const double *tower; /* [towers]; NaN: it had no samples, or older runs do not say */
+    Number mean;
+    const Number *tower; /* [towers]; ABSENT: it had no samples, or older runs do not say */
 } RunTerm;
 
 /* KID of generated images after a step, and its deviation over subsets. */
@@ -83,6 +86,10 @@ typedef struct Run {
 /* `limit`: about how many bytes of metrics.jsonl are kept; 0: all. Of a larger file these are evenly spaced rows of each
  * phase, the last ones, and the first thousand that were refused or not finite; the others are not checked. */
 NODISCARD Status run_read(const char *directory, int64_t limit, Run **made);
+#define PREDICTIONS_CSV "predictions.csv" /* sample,label,predicted,file of each image of the last evaluation */
+/* For a list of runs: the rows in the last ENDING_BYTES of metrics.jsonl, results.csv, args.yaml and env.json alone. */
+enum { ENDING_BYTES = 4 << 20 };
+NODISCARD Status run_read_ending(const char *directory, Run **made);
 void run_destroy(Run *run); /* NULL is fine */
 
 /* The host of a tower in a run of several launched programs; "" otherwise. */

@@ -51,7 +51,9 @@ Status run_term(const Run *phase, int name, Run *view, bool *found)
         *step = phase->step[i];
         step->mean_loss = phase->term[k].mean;
         step->tower_loss = phase->term[k].tower;
-        step->last_tower_loss = phase->term[k].tower[phase->towers - 1];
+        step->last_tower_loss = ABSENT; /* of the last tower with samples */
+        for (int t = phase->towers; t > 0 && is_absent(step->last_tower_loss); t--)
+            step->last_tower_loss = phase->term[k].tower[t - 1];
     }
     *found = view->steps > 0;
     return OK;

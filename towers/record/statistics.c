@@ -2,9 +2,6 @@
  * fraction of Abramowitz and Stegun 26.5.8, evaluated after Lentz. */
 #include "towers/record/statistics.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 enum { BLOCKS = 12, FEW_BLOCKS = 6, RATIO_BLOCKS = 20, RATIO_LEAST = 6, LEAST = 8 };
 
 /* ---- Student's t */
@@ -62,7 +59,7 @@ double series_mean(const double *x, int64_t count)
 {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += x[i];
-    return count ? sum / (double)count : NAN;
+    return count ? sum / (double)count : ABSENT;
 }
 
 /* The sum of products of deviations from `mean`, `lag` apart; lag 0: of their squares. */
@@ -76,7 +73,7 @@ static double deviation_sum(const double *x, int64_t count, double mean, int64_t
 double series_variance(const double *x, int64_t count)
 {
     double sum = deviation_sum(x, count, series_mean(x, count), 0);
-    return count > 1 ? sum / (double)(count - 1) : NAN;
+    return count > 1 ? sum / (double)(count - 1) : ABSENT;
 }
 
 static int by_value(const void *a, const void *b)
@@ -92,7 +89,7 @@ void series_sort(double *x, int64_t count)
 
 double series_median(double *x, int64_t count)
 {
-    if (count == 0) return NAN;
+    if (count == 0) return ABSENT;
     series_sort(x, count);
     return count % 2 ? x[count / 2] : (x[count / 2 - 1] + x[count / 2]) / 2;
 }
@@ -155,10 +152,9 @@ static Estimate estimate_of(double mean, double error, double freedom, int64_t c
     };
 }
 
-static Estimate unknown_estimate(double mean, int64_t count)
+Estimate unknown_estimate(Number mean, int64_t count)
 {
-    return (Estimate){
-        .mean = mean, .error = INFINITY, .freedom = 1, .low = -INFINITY, .high = INFINITY, .p = 1, .count = count};
+    return (Estimate){mean, ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, count};
 }
 
 /* The wider interval of the two. */
@@ -204,13 +200,57 @@ Estimate series_difference(const double *a, int64_t a_count, const double *b, in
     return estimate_of(mean, sqrt(both), both * both / (vx * vx / x.freedom + vy * vy / y.freedom), count);
 }
 
+/* ln of the number of ways to choose k of n. */
+static double choose_log(int64_t n, int64_t k)
+{
+    return lgamma((double)n + 1) - lgamma((double)k + 1) - lgamma((double)(n - k) + 1);
+}
+
+/* Fisher's exact test, two-sided: all tables with these margins that are at most as probable as this one. */
+static double fisher_p(int64_t a, int64_t a_count, int64_t b, int64_t b_count)
+{
+    const double LIKE = 1e-7; /* rounding: as R and scipy, equal within this */
+    int64_t all = a + b, least = all > b_count ? all - b_count : 0, most = all < a_count ? all : a_count;
+    double base = choose_log(a_count + b_count, all), sum = 0,
+           own = choose_log(a_count, a) + choose_log(b_count, b) - base;
+    for (int64_t k = least; k <= most; k++) {
+        double one = choose_log(a_count, k) + choose_log(b_count, all - k) - base;
+        if (one <= own + LIKE) sum += exp(one);
+    }
+    return fmin(sum, 1);
+}
+
 Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_successes, int64_t b_count)
 {
-    if (a_count < 1 || b_count < 1) return unknown_estimate(NAN, 0);
+    if (a_count < 1 || b_count < 1) return unknown_estimate(ABSENT, 0);
     double p = (double)a_successes / (double)a_count, q = (double)b_successes / (double)b_count,
            all = (double)(a_successes + b_successes) / (double)(a_count + b_count);
     double error = sqrt(all * (1 - all) * (1 / (double)a_count + 1 / (double)b_count));
-    return estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count);
+    Estimate e = estimate_of(p - q, error, INFINITY, a_count < b_count ? a_count : b_count);
+    if ((double)e.count * fmin(all, 1 - all) < FEW_EXPECTED) e.p = fisher_p(a_successes, a_count, b_successes, b_count);
+    return e;
+}
+
+/* P(K <= k) of `count` coin tosses. */
+static double tosses_below(int64_t k, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i <= k; i++) sum += exp(choose_log(count, i) - (double)count * log(2));
+    return sum;
+}
+
+Estimate paired_share_difference(int64_t only_a, int64_t only_b, int64_t count)
+{
+    if (count < 1) return unknown_estimate(ABSENT, 0);
+    double n = (double)count + 2, either = (double)(only_a + only_b) + 1, middle = (double)(only_a - only_b) / n;
+    double error = sqrt(either / n - middle * middle) / sqrt(n), reach = student_quantile(0.975, INFINITY) * error;
+    return (Estimate){.mean = (double)(only_a - only_b) / (double)count,
+                      .error = error,
+                      .freedom = INFINITY,
+                      .low = middle - reach,
+                      .high = middle + reach,
+                      .p = fmin(1, 2 * tosses_below(only_a < only_b ? only_a : only_b, only_a + only_b)),
+                      .count = count};
 }
 
 /* ---- noise around a curve */
@@ -224,7 +264,7 @@ double noise_variance(const double *x, int64_t count)
 {
     double sum = 0;
     for (int64_t i = 0; i + 2 < count; i++) sum += residual(x, i) * residual(x, i);
-    return count > 2 ? sum / (double)(count - 2) : NAN;
+    return count > 2 ? sum / (double)(count - 2) : ABSENT;
 }
 
 static double block_correlation(const double *x, const double *y, int64_t first, int64_t end)
@@ -236,7 +276,7 @@ static double block_correlation(const double *x, const double *y, int64_t first,
         yy += b * b;
         xy += a * b;
     }
-    return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
+    return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : ABSENT;
 }
 
 /* The number of blocks of at least RATIO_LEAST residuals, at most RATIO_BLOCKS. */
@@ -251,7 +291,7 @@ double noise_correlation(const double *x, const double *y, int64_t count)
     int blocks = count > 2 ? block_count(count - 2) : 0;
     for (int k = 0; k < blocks; k++)
         sum += block_correlation(x, y, (count - 2) * k / blocks, (count - 2) * (k + 1) / blocks);
-    return blocks ? sum / blocks : NAN;
+    return blocks ? sum / blocks : ABSENT;
 }
 
 static double square_sum(const double *x, int64_t first, int64_t end)
@@ -266,11 +306,11 @@ Estimate noise_ratio(const double *x, const double *y, int64_t count)
     double ratio[RATIO_BLOCKS];
     int64_t n = count - 2;
     int blocks = block_count(n > 0 ? n : 0);
-    if (n < 4 * RATIO_LEAST) return unknown_estimate(NAN, count);
+    if (n < 4 * RATIO_LEAST) return unknown_estimate(ABSENT, count);
     for (int k = 0; k < blocks; k++) {
         int64_t first = n * k / blocks, end = n * (k + 1) / blocks;
         double above = square_sum(x, first, end), below = square_sum(y, first, end);
-        if (!(above > 0) || !(below > 0)) return unknown_estimate(NAN, count);
+        if (!(above > 0) || !(below > 0)) return unknown_estimate(ABSENT, count);
         ratio[k] = log(above / below);
     }
     Estimate e =

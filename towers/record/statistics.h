@@ -6,13 +6,13 @@
  * from the first two for an exponential decay. Intervals are Student's t. The functions apply to any series. */
 #pragma once
 
-#include <stdint.h>
+#include "kernels/base/absent.h"
 
-/* A mean and its uncertainty. With too few values the error is infinite and p is 1. */
+/* A mean and its uncertainty, which is ABSENT with too few values: not measured. */
 typedef struct Estimate {
-    double mean, error, freedom; /* standard error, degrees of freedom */
-    double low, high;            /* 95 % interval */
-    double p;                    /* probability of a mean at least this far from 0 if the true mean is 0 */
+    Number mean, error, freedom; /* standard error, degrees of freedom */
+    Number low, high;            /* 95 % interval */
+    Number p;                    /* probability of a mean at least this far from 0 if the true mean is 0 */
     int64_t count;
 } Estimate;
 
@@ -37,8 +37,15 @@ Scatter series_scatter(double *x, int64_t count);
 Estimate series_estimate(const double *x, int64_t count);
 /* mean(a) - mean(b) of two independent series (Welch, with errors as above). */
 Estimate series_difference(const double *a, int64_t a_count, const double *b, int64_t b_count);
-/* The difference of two shares, successes of trials each (two independent binomials). */
+/* Not measured. */
+Estimate unknown_estimate(Number mean, int64_t count);
+/* The difference of two shares, successes of trials each (two independent binomials): the test of two proportions, or
+ * Fisher's exact test if fewer than FEW_EXPECTED successes or failures are expected in a cell. */
+enum { FEW_EXPECTED = 5 };
 Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_successes, int64_t b_count);
+/* The difference of two shares of the same trials, of which only_a and only_b succeeded once: McNemar's test, exact (a sign
+ * test), and the interval of Agresti and Min ("Simple improved confidence intervals for comparing matched proportions", 2005). */
+Estimate paired_share_difference(int64_t only_a, int64_t only_b, int64_t count);
 
 /* Noise around a smooth curve, by second differences: r = (x[t-1] - 2 x[t] + x[t+1]) / sqrt(6) has the variance of white
  * noise, and a curve that is straight over three steps cancels. */

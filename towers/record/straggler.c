@@ -3,9 +3,6 @@
 
 #include "towers/record/statistics.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 static const double SLOW_SHARE = 0.15, SLOW_LEAST = 3e-3, SLOW_STEPS = 0.85, LOADED = 1.25;
 
 const char *straggler_activity_name(int activity)
@@ -39,8 +36,8 @@ static double median_without(const double *sorted, int count, double own)
         else
             behind = middle;
     }
-    double low = rest ? sorted[(rest - 1) / 2 + ((rest - 1) / 2 >= before)] : NAN;
-    double high = rest ? sorted[rest / 2 + (rest / 2 >= before)] : NAN;
+    double low = rest ? sorted[(rest - 1) / 2 + ((rest - 1) / 2 >= before)] : ABSENT;
+    double high = rest ? sorted[rest / 2 + (rest / 2 >= before)] : ABSENT;
     return (low + high) / 2;
 }
 
@@ -52,7 +49,7 @@ static void others_find(const StragglerTimes *step, int towers, int which, doubl
         if (step[t].samples) sorted[count++] = measure(&step[t], which);
     series_sort(sorted, count);
     for (int t = 0; t < towers; t++)
-        others[t] = step[t].samples ? median_without(sorted, count, measure(&step[t], which)) : NAN;
+        others[t] = step[t].samples ? median_without(sorted, count, measure(&step[t], which)) : ABSENT;
 }
 
 /* A tower's time in an activity compared with the time that the others would need. */
@@ -73,7 +70,7 @@ static bool excess_measure(const StragglerTimes *times, const double *middle, in
         const double *others_of = middle + (int64_t)s * MEASURES * towers + tower;
         double sample = others_of[(int64_t)activity * towers],
                total = others_of[(int64_t)STRAGGLER_ACTIVITIES * towers];
-        if (isnan(sample)) continue;
+        if (is_absent(sample)) continue;
         own[count] = mine->seconds[activity];
         others[count] = sample * (double)mine->samples;
         excess[count] = own[count] - others[count];

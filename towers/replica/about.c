@@ -34,20 +34,26 @@ void about_number(About *about, const char *key, int64_t value)
     text_put(about, key, "%" PRId64, value);
 }
 
-/* The fewest digits that read back as this float. */
-static const char *float_text(float value, char text[32])
+/* The fewest digits that read back as this number; of a float, if they are read as one. */
+static const char *digits_text(double value, bool single, char text[32])
 {
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, 32, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value) break;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, value);
+        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value) break;
     }
     return text;
+}
+
+void about_real(About *about, const char *key, double value)
+{
+    char text[32];
+    text_put(about, key, "%s", digits_text(value, false, text));
 }
 
 static void channels_put(About *about, const char *key, const float *value, int32_t channels)
 {
     char text[3][32];
-    for (int i = 0; i < channels; i++) float_text(value[i], text[i]);
+    for (int i = 0; i < channels; i++) digits_text((double)value[i], true, text[i]);
     if (channels == 3)
         text_put(about, key, "%s,%s,%s", text[0], text[1], text[2]);
     else
@@ -57,10 +63,9 @@ static void channels_put(About *about, const char *key, const float *value, int3
 static void transform_put(About *about, const Transform *eval)
 {
     static const char *const crops[] = {[CROP_WHOLE] = "whole", [CROP_CENTER] = "center", [CROP_FRACTION] = "fraction"};
-    char text[32];
     about_add(about, "crop", crops[eval->crop]);
     if (eval->crop == CROP_CENTER) about_number(about, "eval_resize", eval->resize);
-    if (eval->crop == CROP_FRACTION) text_put(about, "eval_crop", "%s", float_text((float)eval->fraction, text));
+    if (eval->crop == CROP_FRACTION) about_real(about, "eval_crop", eval->fraction);
     about_add(about, "interpolation", filters[eval->filter]);
     about_add(about, "exif", eval->exif ? "true" : "false");
 }
@@ -104,9 +109,17 @@ Status about_job(const TrainJob *job, About *about)
 {
     Transform eval = job_transform(job, false);
     about_begin(&job->program, &eval, about);
+    const char *narrow = job->device.tf32                     ? "tf32"
+                         : job->program.compute == DTYPE_BF16 ? "bf16"
+                         : job->program.compute == DTYPE_F16  ? "fp16"
+                                                              : NULL;
+    if (narrow) about_add(about, "amp", "true");
+    if (narrow) about_add(about, "amp_dtype", narrow);
     const SourceInfo *data = job->train ? source_info(job->train) : NULL;
     if (!data) return OK;
     text_put(about, "data_fingerprint", "%016" PRIx64 "%016" PRIx64, data->fingerprint[0], data->fingerprint[1]);
+    if (job->program.model->classes) about_number(about, "label_base", data->first_label);
+    if (data->background) about_add(about, "background", "true");
     bool all = job->program.model->classes && data->classes == job->program.options.classes;
     return all ? about_classes(about, data->class_names, data->classes) : OK;
 }

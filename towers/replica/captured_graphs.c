@@ -1,6 +1,6 @@
 /* The list of captured graphs; see captured_graphs.h. */
 #include "towers/replica/captured_graphs.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 
 typedef struct CapturedGraph {
     CaptureKey key;
@@ -39,7 +39,7 @@ void captured_graphs_destroy(CapturedGraphs *s)
 static bool is_same(const CaptureKey *a, const CaptureKey *b)
 {
     return a->of == b->of && a->kind == b->kind && a->slot == b->slot && a->first == b->first && a->end == b->end &&
-           a->count == b->count && a->phase == b->phase && memcmp(a->towers, b->towers, sizeof a->towers) == 0;
+           a->count == b->count && a->phase == b->phase;
 }
 
 static Status graph_find(CapturedGraphs *s, const CaptureKey *key, CapturedGraph **found)

@@ -9,16 +9,15 @@
 
 #include "kernels/backend.h"
 
-enum { CAPTURE_WARM = 3 /* runs before the capture */, CAPTURE_TOWERS = 4096 };
+enum { CAPTURE_WARM = 3 /* runs before the capture */ };
 
 typedef struct CapturedGraphs CapturedGraphs;
 
 typedef struct CaptureKey {
     const void *of;             /* identifies the owner of the launches, e.g. a plan; compared, not read */
-    int kind, slot, first, end; /* kind: chosen by the caller */
+    int kind, slot, first, end; /* kind, and what slot counts: chosen by the caller */
     int phase;
-    int count;                   /* number of counted samples, an argument of launches */
-    bool towers[CAPTURE_TOWERS]; /* towers that take part, if relevant */
+    int count; /* number of counted samples, an argument of launches */
 } CaptureKey;
 
 /* Launches on STREAM_COMPUTE, always the same for a key; a call must have no other effect. */

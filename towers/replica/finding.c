@@ -1,6 +1,6 @@
 /* Text of a finding; see finding.h. */
 #include "towers/replica/finding.h"
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 static const char *const place_names[FOUND_PLACES] = {
     [FOUND_NOTHING] = "nothing",

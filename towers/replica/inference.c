@@ -3,10 +3,11 @@
  * that fill it. */
 #include "towers/replica/inference.h"
 
+#include "kernels/base/pause.h"
 #include "towers/replica/temperature.h"
 #include "towers/store/pretrained.h"
 
-enum { SLOTS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */, POLL_NS = 20000 };
+enum { SLOTS = 2, LOSS = 0, CORRECT = 1, HEADER = 16 /* floats */ };
 enum { RECORD_BYTES = IMAGE_RECORD * sizeof(int32_t) };
 
 typedef struct InferenceSlot {
@@ -38,7 +39,6 @@ Status inference_weights(Replica *r, const ProgramConfig *program, const char *p
 {
     Status st = OK;
     WeightMap map = weight_map(r->layout);
-    char absent[256];
     const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements, states = r->layout->state_elements;
     float *host = calloc(params + states + 1, sizeof *host);
@@ -47,7 +47,7 @@ Status inference_weights(Replica *r, const ProgramConfig *program, const char *p
     TRY_OUT(backend->download(&r->device, host, r->arena[ARENA_PARAM], params * sizeof *host));
     TRY_OUT(backend->download(&r->device, host + params, r->eval_state, states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
-    TRY_OUT(pretrained_read(&map, program, path, HEAD_READ, host, host + params, absent, sizeof absent));
+    TRY_OUT(pretrained_read(&map, program, path, HEAD_READ, host, host + params, NULL));
     TRY_OUT(backend->upload(&r->device, r->arena[ARENA_PARAM], host, params * sizeof *host));
     TRY_OUT(backend->upload(&r->device, r->eval_state, host + params, states * sizeof *host));
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
@@ -231,13 +231,12 @@ int inference_ahead(const Inference *q)
 
 static Status results_wait(const Inference *q, int mark)
 {
-    const struct timespec pause = {.tv_nsec = POLL_NS};
     Device *device = &q->replica->device;
     bool reached = false;
     if (!device->backend->reached) return device->backend->finish(device, STREAM_COMPUTE);
     TRY(device->backend->reached(device, mark, &reached));
     while (!reached) {
-        nanosleep(&pause, NULL);
+        pause_ns(POLL_NS);
         TRY(device->backend->reached(device, mark, &reached));
     }
     return OK;

@@ -1,10 +1,10 @@
 /* Values derived from a job: numbers of batches and steps, and the towers of a process. */
 #include "towers/replica/job.h"
+#include "kernels/base/timeouts.h"
 
 enum {
     CONFUSION_CLASSES = 1000,
-    SUPERVISOR_FIRST_MS = 1000, /* the supervisor times out first: it knows more about a silent tower */
-    SCALE_GROWS_AFTER = 2000,   /* good steps before the loss scale grows */
+    SCALE_GROWS_AFTER = 2000, /* good steps before the loss scale grows */
     SCALE_MAX = 1 << 24
 };
 
@@ -115,18 +115,30 @@ static int32_t stage_side(const TrainJob *job, int64_t epoch)
     return side;
 }
 
-static bool frozen_join(const TrainJob *job, int64_t epoch)
+/* The patterns of the parameters that are frozen at first, and in this epoch. */
+static const char *freeze_first(const TrainJob *job)
 {
-    return job->program.freeze && job->unfreeze_epoch > 0 && epoch + 1 >= job->unfreeze_epoch;
+    return job->joined ? job->joined : job->program.freeze;
+}
+
+static const char *freeze_in(const TrainJob *job, int64_t epoch)
+{
+    return job->unfreeze_epoch > 0 && epoch + 1 >= job->unfreeze_epoch ? NULL : freeze_first(job);
 }
 
 void job_stage(TrainJob *job, int64_t step)
 {
     int64_t epoch = step / job_steps_per_epoch(job);
+    const char *first = freeze_first(job), *now = freeze_in(job, epoch);
     job->program.train_side = stage_side(job, epoch);
-    if (!frozen_join(job, epoch)) return;
-    job->joined = job->program.freeze;
-    job->program.freeze = NULL;
+    job->program.freeze = now;
+    job->joined = now ? NULL : first;
+}
+
+bool job_stage_is(const TrainJob *job, int64_t step)
+{
+    int64_t epoch = step / job_steps_per_epoch(job);
+    return stage_side(job, epoch) == job->program.train_side && freeze_in(job, epoch) == job->program.freeze;
 }
 
 int64_t job_unfreeze_step(const TrainJob *job)
@@ -136,10 +148,7 @@ int64_t job_unfreeze_step(const TrainJob *job)
 
 bool job_stage_ends(const TrainJob *job, int64_t step)
 {
-    int64_t epoch = step / job_steps_per_epoch(job);
-    bool goes_on = step < job_total_steps(job);
-    return (goes_on && stage_side(job, epoch) != job->program.train_side) ||
-           (frozen_join(job, epoch) && (goes_on || step > job_unfreeze_step(job)));
+    return step < job_total_steps(job) && !job_stage_is(job, step);
 }
 
 /* ---- numbers of steps */

@@ -81,7 +81,7 @@ typedef struct TrainJob {
     /* A group is the processes of one launched program (launch.h); groups 0 or 1: there is only this program. */
     int groups, group;
     int group_on_host;    /* the number of this program among those that see the same GPUs */
-    bool user_signal;     /* SIGUSR1 is a stop request: the launcher leaves it to its users */
+    bool launcher_signal; /* SIGUSR1 is no stop request: the launcher sends it for purposes of its own */
     const char *launcher; /* where the group's number was found; NULL without a launcher */
     const char *host;     /* the name of this host, NULL without a launcher */
     struct Star *control; /* borrowed: the channel to the other programs; NULL without */
@@ -120,17 +120,20 @@ typedef struct TrainJob {
 
     /* runs and records */
     const char *run_dir;
-    const char *args_yaml, *env_json; /* texts for the run directory */
-    const char *settings;             /* settings that must match on resume: lines "key: value" */
-    const char *setting_defaults;     /* the defaults of those that are options, in the same form */
-    bool resume;                      /* from the newest checkpoint of run_dir, if there is one */
-    const char *resume_path;          /* or from this one of another run, making run_dir a branch; NULL: none */
-    const char *recipe;               /* for the header of the run, or NULL; borrowed */
-    const char *initial_weights;      /* file of weights to start from (weights_open); NULL: none */
-    bool reset_head;                  /* do not load its classifiers */
+    const char *args_yaml, *env_json;  /* texts for the run directory */
+    const char *survey, *survey_lines; /* RUN/survey.json, and what the header of the run says of it; or NULL */
+    bool surveyed;                     /* all images were looked at */
+    const char *settings;              /* settings that must match on resume: lines "key: value" */
+    const char *setting_defaults;      /* the defaults of those that are options, in the same form */
+    bool resume;                       /* from the newest checkpoint of run_dir, if there is one */
+    const char *resume_path;           /* or from this one of another run, making run_dir a branch; NULL: none */
+    const char *recipe;                /* for the header of the run, or NULL; borrowed */
+    const char *initial_weights;       /* file of weights to start from (weights_open); NULL: none */
+    bool reset_head;                   /* do not load its classifiers */
     CheckpointPolicy checkpoint;
     int64_t max_restarts; /* after crashes of towers (restart.h) */
     int64_t restarts;     /* so far, of this call */
+    int64_t preempt_exit; /* exit code after a signal has stopped the run and its state was saved; -1: 128 + signal */
     LossReport report;
     bool report_l2; /* add the L2 term to the displayed loss */
     int log_interval, event_interval;
@@ -180,9 +183,12 @@ int64_t job_batches_per_epoch(const TrainJob *job); /* of the data */
 int64_t job_steps_per_epoch(const TrainJob *job);
 /* The step after which frozen parameters join (--unfreeze-epoch). */
 int64_t job_unfreeze_step(const TrainJob *job);
-/* Bring what differs between the stages of a run, train_side and joined, to those of the step after this one. A new stage
- * begins on new processes (restart.h): whether that step needs them. */
+/* Bring what differs between the stages of a run, train_side, program.freeze and joined, to those of a step. A stage begins
+ * on new processes (restart.h). */
 void job_stage(TrainJob *job, int64_t step);
+/* Is the job at the stage of this step? */
+bool job_stage_is(const TrainJob *job, int64_t step);
+/* After `step` steps: does the next one belong to another stage? */
 bool job_stage_ends(const TrainJob *job, int64_t step);
 /* The first global batch that this step or a later one takes, counted from the start of the run. */
 int64_t job_first_batch(const TrainJob *job, int64_t step);

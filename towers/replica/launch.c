@@ -1,6 +1,8 @@
 /* Reads the variables of launchers; see launch.h. */
 #include "towers/replica/launch.h"
 
+#include "kernels/base/text.h"
+
 #include <ctype.h>
 #include <xxhash.h>
 
@@ -15,22 +17,23 @@ typedef struct Launcher {
     const char *origin, *rank, *ranks, *local_rank, *local_ranks, *master, *port;
     int port_offset; /* torchrun listens on MASTER_PORT itself */
     bool required;   /* an incomplete set is an error, because nobody else uses these names */
-    bool mpi, user_signal;
+    bool mpi;
+    bool own_signal; /* it sends SIGUSR1 to its programs: Hydra, when another one has failed */
 } Launcher;
 
 static const Launcher launchers[] = {
     {"TOWERS_RANK", "TOWERS_RANK", "TOWERS_WORLD_SIZE", "TOWERS_LOCAL_RANK", "TOWERS_LOCAL_WORLD_SIZE",
-     "TOWERS_MASTER_ADDR", "TOWERS_MASTER_PORT", 0, true, false, true},
+     "TOWERS_MASTER_ADDR", "TOWERS_MASTER_PORT", 0, true, false, false},
     {"torchrun (RANK)", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", 1, false,
      false, false},
     {"Kubeflow Trainer (PET_NODE_RANK)", "PET_NODE_RANK", "PET_NNODES", NULL, NULL, "PET_MASTER_ADDR",
      "PET_MASTER_PORT", 1, false, false, false},
     {"Open MPI (OMPI_COMM_WORLD_RANK)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, 0, false, true, true},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, 0, false, true, false},
     {"Hydra (PMI_RANK)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, 0, false, true,
-     false},
-    {"Slurm (SLURM_PROCID)", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, NULL, NULL, 0, false, false,
      true},
+    {"Slurm (SLURM_PROCID)", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, NULL, NULL, 0, false, false,
+     false},
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM = LAUNCHERS - 1 };
 
@@ -182,7 +185,7 @@ Status launch_read(char *const *environment, Launch *launch)
     /* srun may provide for MPI, and so for Hydra's variables; mpirun in an allocation starts its daemons by srun, whose
      * step is another one. */
     bool in_step = step->ranks == launch->ranks && step->rank == launch->rank;
-    launch->user_signal = in_step || launchers[chosen].user_signal;
+    launch->own_signal = launchers[chosen].own_signal && !in_step;
     for (int i = chosen; i < (in_step ? LAUNCHERS : SLURM); i++) {
         if (read[i].ranks != launch->ranks) continue;
         if (read[i].rank != launch->rank)
@@ -198,5 +201,9 @@ Status launch_read(char *const *environment, Launch *launch)
     TRY(number_of(environment, "PMIX_RANK", 0, INT32_MAX, -1, &pmix));
     launch->mpi |= in_step && pmix == launch->rank;
     launch->job = job_number(environment, in_step);
+    Text alone = text_start(launch->alone, sizeof launch->alone);
+    text_add(&alone, "env");
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (read[i].ranks > 1) text_add(&alone, " -u %s -u %s", launchers[i].rank, launchers[i].ranks);
     return master_find(environment, &launchers[chosen], in_step, launch);
 }

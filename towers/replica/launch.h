@@ -17,20 +17,22 @@
 
 #include "nccl_sync/hosts/handshake.h"
 
-enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256, LAUNCH_RANKS_MAX = 4096 };
+enum { LAUNCH_PORT = 29401, LAUNCH_HOST_BYTES = 256, LAUNCH_RANKS_MAX = 4096, LAUNCH_ALONE_BYTES = 256 };
 
 typedef struct Launch {
     int rank, ranks;                /* of the launched programs; ranks is 1 without a launcher */
     int local_rank, local_ranks;    /* the same on this host; -1 and 0 if the launcher does not say */
     const char *origin;             /* "Open MPI (OMPI_COMM_WORLD_RANK)", static; "" without a launcher */
     bool mpi;                       /* the launcher provides for MPI_Init */
-    bool user_signal;               /* it leaves SIGUSR1 to its users */
+    bool own_signal;                /* it sends SIGUSR1 to its programs for purposes of its own */
     char master[LAUNCH_HOST_BYTES]; /* the host of rank 0 */
     int port;                       /* on which rank 0 listens */
     uint64_t job;                   /* equal in all programs of a job; 0 or that of the Slurm allocation, and so not
                                      * of one job alone, if the launcher does not number jobs (Hydra); not a secret */
     Secret secret;                  /* which only programs of this job know (launch_secret) */
     const char *secret_from;        /* static: what it was made of */
+    /* "env -u RANK -u WORLD_SIZE": in front of a command, it runs as one that nobody has launched. */
+    char alone[LAUNCH_ALONE_BYTES];
 } Launch;
 
 /* The value of a variable of `environment`, as environ; NULL if it is unset or empty, or `name` is NULL. */

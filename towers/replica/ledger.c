@@ -30,7 +30,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
     ledger->bytes = bytes;
     ledger->tower = (LedgerTower *)(ledger + 1);
     ledger->process = (LedgerProcess *)(ledger->tower + towers);
-    for (int i = 0; i < SCORES; i++) ledger->run.best[i] = NAN;
+    for (int i = 0; i < SCORES; i++) ledger->run.best[i] = ABSENT;
     for (int t = 0; t < towers; t++) {
         atomic_store(&ledger->tower[t].heartbeat_ns, clock_ns());
         for (int i = 0; i < LEDGER_STEPS; i++) ledger->tower[t].rows[i].step = -1;
@@ -42,7 +42,7 @@ Status ledger_create(int towers, int processes, Ledger **made)
 double eval_score(const EvalResult *result)
 {
     double score = result->several ? result->mean_precision : (double)result->correct[0] / (double)result->count;
-    return isfinite(result->loss) && !isnan(score) ? score : NAN;
+    return isfinite(result->loss) && isfinite(score) ? score : ABSENT;
 }
 
 Status ledger_samples(Ledger *ledger, int64_t count, int classes)

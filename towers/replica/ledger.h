@@ -5,8 +5,8 @@
 
 #include <stdatomic.h>
 
-#include "kernels/clock.h"
-#include "kernels/status.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/status.h"
 #include "kernels/vitals.h"
 #include "nccl_sync/mean_loss.h"
 #include "towers/data/loading/loader.h"
@@ -70,6 +70,9 @@ typedef struct LedgerShown {
     char terms[LEDGER_TERMS]; /* "  slope 1.02  penalty 0.003": those of its phase that the console shows */
 } LedgerShown;
 
+/* By what a run ends before its last step (stopping.h). */
+typedef enum EndingRule { ENDS_AT_LAST_STEP = 0, ENDS_AT_STOP_AT, ENDS_BY_PATIENCE, ENDS_AT_STOP_EPOCH } EndingRule;
+
 /* The state of the whole run; written only by rank 0. */
 typedef struct LedgerRun {
     _Atomic int64_t step, steps;     /* steps done, refused ones too; total steps (0: not started yet) */
@@ -80,14 +83,16 @@ typedef struct LedgerRun {
     _Atomic int64_t bad_samples;     /* samples skipped because they could not be decoded */
     _Atomic int64_t images, rotated; /* samples of all steps since first_step; of them stored rotated (EXIF) */
     _Atomic int64_t eval_rotated;    /* samples of evaluations that are stored rotated */
-    _Atomic int64_t stage;       /* the processes have ended after this step so that the next stage can begin; or 0 */
+    _Atomic int64_t stage;       /* the processes have ended so that those of this step's stage begin; from 1, or 0 */
     _Atomic int stop_signal;     /* set by the supervisor: save at the next step boundary, then stop */
     _Atomic int64_t first_epoch; /* epochs completed before this process started */
     _Atomic int64_t epochs_done; /* the last one in `epoch` */
     EpochRecord tested;          /* the last evaluated epoch; .epoch is 0 if there is none */
     double best[SCORES];         /* of all epochs, including those before a resume; NaN: none was measured */
     char ending[LEDGER_ENDING];  /* why the run ended before its last step: "no higher accuracy ..."; "" */
+    EndingRule rule;             /* by which it ended then */
     int64_t best_step;           /* of the best weights; 0: none */
+    bool complete;               /* the run had ended before: nothing was left to do, and nothing is written */
     LedgerShown shown[LEDGER_STEPS]; /* of step s: shown[s % LEDGER_STEPS], complete before `step` becomes s */
     _Atomic int64_t digests;         /* comparisons of all replicas so far */
     _Atomic int64_t notes;           /* warnings so far; number n is note[n % LEDGER_NOTES] */
@@ -114,7 +119,9 @@ typedef struct LedgerProcess {
  * the answer to the class where the surest of the wrong answers was given. */
 typedef struct EvalSample {
     int32_t label, predicted; /* label: LABEL_NONE if it could not be decoded */
-    float probability, loss;  /* of the predicted class; its loss, -ln of the label's or the mean over the classes */
+    /* of the predicted class; its loss, -ln of the label's or the mean over the classes. NaN if the network's
+     * answer is not finite */
+    float probability, loss;
     bool wrong;
 } EvalSample;
 

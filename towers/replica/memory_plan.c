@@ -47,7 +47,7 @@ void memory_plan_start(MemoryPlan *plan, const ReplicaConfig *config, const Layo
     if (optimizer_is_layerwise(config->optimizer.kind))
         plan->bytes[MEMORY_SLOTS] += (size_t)layout->trained_count * sizeof(OptimizerTrust);
     plan->bytes[MEMORY_AVERAGE] = config->ema ? param : 0;
-    plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + kept + 1) * state; /* running, batch's, corrections */
+    plan->bytes[MEMORY_STATISTICS] = (3 * local + averages + 2 * kept + 1) * state; /* running, batch's, corrections */
 }
 
 static void grow(size_t *bytes, size_t to)

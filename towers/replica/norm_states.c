@@ -2,30 +2,57 @@
  * Towers exchange them by all-reduce, so every rank has the result. */
 
 #include "towers/replica/norm_states.h"
+#include "towers/replica/norm_values.h"
 #include "towers/store/safetensors.h"
 
 /* ---- sums */
 
 /* How each tower's statistics are transformed before they are added. */
 typedef struct Pick {
-    int only;            /* this tower only, the others are zeros; -1: all */
-    const float *weight; /* [towers] factors; NULL: 1 */
+    int only;        /* this tower only, the others are zeros; -1: the mean of all that have statistics of a state */
+    bool by_samples; /* the mean has weights: samples */
     const float *around; /* [state_elements] squares of the distance from this; NULL: the values themselves */
     bool biased;         /* use biased variances */
 } Pick;
 
+/* A tower that never sees more than one value of a channel has no statistics of that batch norm (norm_values.h). */
+static bool tower_has(const TowerProcess *p, const LayoutEntry *state, int tower)
+{
+    int64_t samples = p->job->shares.batch[tower];
+    if (samples && p->job->bn_stats == BN_STATS_SYNC) samples = shares_global(&p->job->shares);
+    return samples && replica_values(p->replica, state->first, samples) != 1;
+}
+
+/* The samples of all towers that have statistics of a state; by_samples false: the number of these towers. */
+static int64_t weights_sum(const TowerProcess *p, const LayoutEntry *state, bool by_samples)
+{
+    int64_t sum = 0;
+    for (int t = 0; t < p->job->shares.towers; t++)
+        if (tower_has(p, state, t)) sum += by_samples ? p->job->shares.batch[t] : 1;
+    return sum;
+}
+
+static float weight_of(const TowerProcess *p, const Pick *pick, const LayoutEntry *state, int tower)
+{
+    if (pick->only >= 0) return pick->only == tower ? 1 : 0;
+    if (!tower_has(p, state, tower)) return 0;
+    double own = pick->by_samples ? (double)p->job->shares.batch[tower] : 1;
+    return (float)(own / (double)weights_sum(p, state, pick->by_samples));
+}
+
+/* `states` of a tower: all of its statistics, which become its part of the sum. */
 static void states_pick(const TowerProcess *p, const Pick *pick, int tower, float *states)
 {
-    size_t elements = p->replica->layout->state_elements;
-    bool wanted = pick->only < 0 || pick->only == tower;
-    float weight = !wanted ? 0 : pick->weight ? pick->weight[tower] : 1;
-    if (weight == 0) memset(states, 0, elements * sizeof *states); /* multiplication would keep NaN and Inf */
-    if (weight == 0) return;
-    for (size_t i = 0; pick->biased && i < elements; i++)
-        states[i] /= replica_unbias(p->replica, i, p->job->shares.batch[tower]);
-    for (size_t i = 0; i < elements; i++) {
-        float x = pick->around ? (states[i] - pick->around[i]) * (states[i] - pick->around[i]) : states[i];
-        states[i] = weight * x;
+    const Layout *layout = p->replica->layout;
+    for (int k = 0; k < layout->state_count; k++) {
+        const LayoutEntry *entry = &layout->states[k];
+        float weight = weight_of(p, pick, entry, tower);
+        for (size_t i = entry->first; i < entry->first + entry->count; i++) {
+            float x = weight == 0 ? 0 : states[i]; /* multiplication would keep NaN and Inf */
+            if (weight != 0 && pick->biased) x /= replica_unbias(p->replica, i, p->job->shares.batch[tower]);
+            if (weight != 0 && pick->around) x = (x - pick->around[i]) * (x - pick->around[i]);
+            states[i] = weight * x;
+        }
     }
 }
 
@@ -80,27 +107,24 @@ out:
     return st;
 }
 
-/* The first or last tower that has samples in any step. With BN_STATS_SYNC all that have samples have the same statistics:
- * the first of the largest share, which has some in every step (share.h). */
-static int tower_with_samples(const TrainJob *job)
+/* The first or last tower that has statistics of all batch norms. With BN_STATS_SYNC all that have samples have the same
+ * statistics: the first of the largest share, which has some in every step (share.h). */
+static int tower_with_statistics(const TowerProcess *p)
 {
-    const int32_t *batch = job->shares.batch;
+    const Layout *layout = p->replica->layout;
+    const int32_t *batch = p->job->shares.batch;
+    BnStats policy = p->job->bn_stats;
     int found = -1;
-    for (int t = 0; t < job->shares.towers; t++) {
-        if (batch[t] == 0) continue;
-        if (found < 0 || job->bn_stats == BN_STATS_LAST || (job->bn_stats == BN_STATS_SYNC && batch[t] > batch[found]))
-            found = t;
+    for (int t = 0; t < p->job->shares.towers; t++) {
+        bool has = batch[t] > 0;
+        for (int k = 0; k < layout->state_count; k++) has &= tower_has(p, &layout->states[k], t);
+        if (!has) continue;
+        if (found < 0 || policy == BN_STATS_LAST || (policy == BN_STATS_SYNC && batch[t] > batch[found])) found = t;
     }
-    return found;
+    return found < 0 ? 0 : found; /* an evaluation alone: all towers have the statistics of the file */
 }
 
 /* ---- exported statistics */
-
-static bool is_variance(const char *name)
-{
-    const char *last = strrchr(name, '.');
-    return last && !strcmp(last, ".running_var");
-}
 
 static const LayoutEntry *mean_of(const Layout *layout, const LayoutEntry *variance)
 {
@@ -114,25 +138,13 @@ static const LayoutEntry *mean_of(const Layout *layout, const LayoutEntry *varia
 static void pool_variances(const TowerProcess *p, const float *spread, float *states)
 {
     const Layout *layout = p->replica->layout;
-    int64_t samples = shares_global(&p->job->shares);
     for (int i = 0; i < layout->state_count; i++) {
         const LayoutEntry *variance = &layout->states[i],
-                          *mean = is_variance(variance->name) ? mean_of(layout, variance) : NULL;
-        for (size_t k = 0; mean && k < variance->count; k++)
+                          *mean = norm_is_variance(variance) ? mean_of(layout, variance) : NULL;
+        int64_t samples = mean ? weights_sum(p, variance, true) : 0;
+        for (size_t k = 0; samples && k < variance->count; k++)
             states[variance->first + k] = (states[variance->first + k] + spread[mean->first + k]) *
                                           replica_unbias(p->replica, variance->first + k, samples);
-    }
-}
-
-/* Weights of the towers in a mean: equal, or by their samples. */
-static void weights_fill(const TrainJob *job, bool by_samples, float *weight)
-{
-    int with = 0;
-    for (int t = 0; t < job->shares.towers; t++) with += job->shares.batch[t] > 0;
-    for (int t = 0; t < job->shares.towers; t++) {
-        int32_t batch = job->shares.batch[t];
-        double share = by_samples ? (double)batch / (double)shares_global(&job->shares) : 1.0 / with;
-        weight[t] = batch ? (float)share : 0;
     }
 }
 
@@ -152,17 +164,15 @@ static Status states_merge(TowerProcess *p, float **states, float *merged)
 {
     Status st = OK;
     const Layout *layout = p->replica->layout;
-    float weight[TOWERS_MAX];
     BnStats policy = p->job->bn_stats;
-    if (policy != BN_STATS_MEAN && policy != BN_STATS_POOLED)
-        return states_sum(p, states, (Pick){.only = tower_with_samples(p->job)}, merged);
     bool pooled = policy == BN_STATS_POOLED && p->ledger->towers > 1;
-    weights_fill(p->job, pooled, weight);
-    TRY(states_sum(p, states, (Pick){.only = -1, .weight = weight, .biased = pooled}, merged));
+    if (policy != BN_STATS_MEAN && policy != BN_STATS_POOLED)
+        return states_sum(p, states, (Pick){.only = tower_with_statistics(p)}, merged);
+    TRY(states_sum(p, states, (Pick){.only = -1, .by_samples = pooled, .biased = pooled}, merged));
     if (!pooled) return OK;
     float *spread = calloc(layout->state_elements, sizeof *spread);
     if (!spread) return FAIL(ERR_MEMORY, "no memory for the pooled statistics (%zu floats)", layout->state_elements);
-    TRY_OUT(states_sum(p, states, (Pick){.only = -1, .weight = weight, .around = merged}, spread));
+    TRY_OUT(states_sum(p, states, (Pick){.only = -1, .by_samples = true, .around = merged}, spread));
     pool_variances(p, spread, merged);
 out:
     free(spread);
@@ -210,7 +220,7 @@ static Status drift_write(TowerProcess *p, const float *mean, const float *sprea
     LayerRecord *drifts = calloc((size_t)layout->state_count + 1, sizeof *drifts);
     if (!drifts) return FAIL(ERR_MEMORY, "no memory for the drift of %d layers", layout->state_count);
     for (int i = 0; i < layout->state_count; i++)
-        if (is_variance(layout->states[i].name))
+        if (norm_is_variance(&layout->states[i]))
             drifts[count++] = layer_drift(layout, &layout->states[i], mean, spread);
     metrics_norms(p->metrics, p->run.step, drifts, count);
     free(drifts);
@@ -221,13 +231,11 @@ Status norm_drift_record(TowerProcess *p)
 {
     Status st = OK;
     size_t elements = p->replica->layout->state_elements;
-    float weight[TOWERS_MAX];
     if (!elements || p->ledger->towers == 1) return OK;
     float *mean = calloc(2 * elements, sizeof *mean), *spread = mean + elements;
     if (!mean) return FAIL(ERR_MEMORY, "no memory for the drift of %zu statistics", elements);
-    weights_fill(p->job, false, weight);
-    TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight}, mean));
-    TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .weight = weight, .around = mean}, spread));
+    TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1}, mean));
+    TRY_OUT(states_sum(p, p->replica->state, (Pick){.only = -1, .around = mean}, spread));
     if (p->metrics) TRY_OUT(drift_write(p, mean, spread));
 out:
     free(mean);

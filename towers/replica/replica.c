@@ -1,7 +1,7 @@
 /* One device with weights, optimizer slots and programs; see replica.h. */
 #include "towers/replica/replica.h"
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "nccl_sync/bucket.h"
 
 /* ---- memory */
@@ -41,12 +41,15 @@ static Status kept_create(Replica *r)
     if (!r->config.accumulate) return OK;
     r->grad_sum = calloc(local, sizeof *r->grad_sum);
     r->stat_mean = calloc(local, sizeof *r->stat_mean);
+    r->stat_exists = calloc(local, sizeof *r->stat_exists);
+    r->stat_exists_over = calloc(local, sizeof *r->stat_exists_over);
     r->stat_count = calloc(local, sizeof *r->stat_count);
-    if (!r->grad_sum || !r->stat_mean || !r->stat_count)
+    if (!r->grad_sum || !r->stat_mean || !r->stat_exists || !r->stat_exists_over || !r->stat_count)
         return FAIL(ERR_MEMORY, "no memory for the stored batches of %zu towers", local);
     for (size_t t = 0; t < local; t++) {
         TRY(device_floats(r, r->layout->trained_elements, &r->grad_sum[t]));
         TRY(device_floats(r, r->layout->state_elements, &r->stat_mean[t]));
+        TRY(device_floats(r, r->layout->state_elements, &r->stat_exists[t]));
     }
     TRY(device_floats(r, 1, &r->keep_decay));
     TRY(device_floats(r, 1, &r->one));
@@ -333,6 +336,8 @@ void replica_destroy(Replica *r)
     free(r->unbias_over);
     free(r->grad_sum);
     free(r->stat_mean);
+    free(r->stat_exists);
+    free(r->stat_exists_over);
     free(r->stat_count);
     for (int p = 0; p < PHASES_MAX; p++) {
         free(r->update[p].ranges);
@@ -472,6 +477,46 @@ Status replica_l2_term(Replica *r, int phase, double *term)
     return r->device.backend->l2_term(&r->device, r->arena[ARENA_PARAM], u->segments, u->segment_count, term);
 }
 
+/* ---- sample counts of statistics */
+
+/* Pixels per sample times samples: neither depends on which towers share this process. */
+int64_t replica_values(const Replica *r, size_t i, int64_t samples)
+{
+    return r->layout->state_values[i] / layout_samples(r) * samples;
+}
+
+float replica_unbias(const Replica *r, size_t i, int64_t samples)
+{
+    int64_t values = replica_values(r, i, samples);
+    if (values == 1) return 0;
+    return values && r->layout->state_unbiased[i] ? (float)((double)values / (double)(values - 1)) : 1;
+}
+
+static float statistic_exists(const Replica *r, size_t i, int64_t samples)
+{
+    return replica_values(r, i, samples) == 1 ? 0 : 1;
+}
+
+/* Factors for statistics over `samples`, in device memory, unless they are those already, as *over says. */
+static Status factors_set(Replica *r, float (*factor)(const Replica *r, size_t i, int64_t samples), int64_t samples,
+                          float *to, int64_t *over)
+{
+    size_t elements = r->layout->state_elements;
+    if (*over == samples) return OK;
+    float *host = calloc(elements + 1, sizeof *host);
+    if (!host) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
+    for (size_t i = 0; i < elements; i++) host[i] = factor(r, i, samples);
+    Status st = replica_upload(r, to, host, elements * sizeof *host);
+    if (st == OK) *over = samples;
+    free(host);
+    return st;
+}
+
+Status replica_statistics_over(Replica *r, int slot, int64_t samples)
+{
+    return factors_set(r, replica_unbias, samples, r->unbias[slot], &r->unbias_over[slot]);
+}
+
 /* ---- gradient accumulation */
 
 /* sum[i] += x[i] */
@@ -494,6 +539,8 @@ Status replica_keep_statistics(Replica *r, int slot)
     float before = (float)r->stat_count[slot], decay = before / (before + 1); /* the mean so far */
     r->stat_count[slot]++;
     if (!elements) return OK;
+    if (before == 0)
+        TRY(factors_set(r, statistic_exists, r->unbias_over[slot], r->stat_exists[slot], &r->stat_exists_over[slot]));
     TRY(r->device.backend->upload(&r->device, r->keep_decay, &decay, sizeof decay));
     return r->device.backend->average(&r->device, r->stat_mean[slot], r->stat[slot], r->unbias[slot], r->keep_decay,
                                       elements, r->one);
@@ -509,28 +556,6 @@ Status replica_add_kept(Replica *r, int slot, size_t first, size_t count)
     return floats_add(r, (float *)r->arena[ARENA_GRAD] + first, r->grad_sum[slot] + first, count);
 }
 
-/* ---- sample counts of statistics */
-
-/* Pixels per sample times samples: neither depends on which towers share this process. */
-float replica_unbias(const Replica *r, size_t i, int64_t samples)
-{
-    int64_t values = r->layout->state_variance_of[i] / layout_samples(r) * samples;
-    return values > 1 ? (float)((double)values / (double)(values - 1)) : 1;
-}
-
-Status replica_statistics_over(Replica *r, int slot, int64_t samples)
-{
-    size_t elements = r->layout->state_elements;
-    if (r->unbias_over[slot] == samples) return OK;
-    float *unbias = calloc(elements + 1, sizeof *unbias);
-    if (!unbias) return FAIL(ERR_MEMORY, "no memory for the correction of %zu statistics", elements);
-    for (size_t i = 0; i < elements; i++) unbias[i] = replica_unbias(r, i, samples);
-    Status st = replica_upload(r, r->unbias[slot], unbias, elements * sizeof *unbias);
-    if (st == OK) r->unbias_over[slot] = samples;
-    free(unbias);
-    return st;
-}
-
 /* ---- the update */
 
 static Status statistics_update(Replica *r, const PhaseUpdate *u, const bool *fed)
@@ -539,11 +564,11 @@ static Status statistics_update(Replica *r, const PhaseUpdate *u, const bool *fe
     const float *commit = &r->scalars->commit;
     for (int t = 0; t < r->config.local; t++) {
         const float *batch = r->stat_mean ? r->stat_mean[t] : r->stat[t];
-        const float *unbias = r->stat_mean ? NULL : r->unbias[t]; /* the mean is one of unbiased values */
+        const float *correct = r->stat_mean ? r->stat_exists[t] : r->unbias[t]; /* the mean is one of unbiased values */
         for (int i = 0; i < u->range_count; i++) {
             size_t first = u->ranges[i].first, count = u->ranges[i].count;
             if (fed[t])
-                TRY(backend->average(&r->device, r->state[t] + first, batch + first, unbias ? unbias + first : NULL,
+                TRY(backend->average(&r->device, r->state[t] + first, batch + first, correct + first,
                                      &r->scalars->bn_decay, count, commit));
             if (r->ema_state[t])
                 TRY(backend->average(&r->device, r->ema_state[t] + first, r->state[t] + first, NULL,

@@ -72,8 +72,10 @@ typedef struct Replica {
     void *half;                  /* 16-bit copy of PARAM, or NULL */
     bool half_stale, fold_stale; /* of `half`, of ARENA_FOLDED */
     /* sums over the batches of a step before its last one; only with config.accumulate: [local] */
-    float **grad_sum;            /* summed gradients */
-    float **stat_mean;           /* mean of the batch statistics */
+    float **grad_sum;    /* summed gradients */
+    float **stat_mean;   /* mean of the batch statistics */
+    float **stat_exists; /* device: 1, or 0 where the first batch has a single value a channel, and so no mean is */
+    int64_t *stat_exists_over;   /* the samples of that batch */
     int *stat_count;             /* number of batches in it */
     float *one;                  /* device: the number 1 */
     float *keep_decay;           /* device */
@@ -138,15 +140,18 @@ NODISCARD Status replica_l2_term(Replica *replica, int phase, double *term);
 void replica_scale_by(Replica *replica, const GatePhase *scale);
 NODISCARD Status replica_scale(Replica *replica, const Program *program);
 
-/* Accumulation of several batches: call before the first batch; after each batch with samples; after each batch but the
- * last (for its gradients); and for the gradients [first, first + count) of the last one. */
+/* Accumulation of several batches: call before the first batch; after each batch with samples (of which later ones have no
+ * more than earlier ones, so that statistics that exist are a mean over the first batches); after each batch but the last
+ * (for its gradients); and for the gradients [first, first + count) of the last one. */
 NODISCARD Status replica_keep_start(Replica *replica, int slot);
 NODISCARD Status replica_keep_statistics(Replica *replica, int slot);
 NODISCARD Status replica_keep_gradients(Replica *replica, int slot);
 NODISCARD Status replica_add_kept(Replica *replica, int slot, size_t first, size_t count);
 
-/* The factor that makes element `i` of batch statistics over this many samples unbiased: n / (n - 1) for variances of n
- * values, else 1. A single value has no spread, and keeps its 0. */
+/* The values of a channel behind element `i` of batch statistics over this many samples; 0: no batch norm feeds it. */
+int64_t replica_values(const Replica *replica, size_t i, int64_t samples);
+/* The factor that makes element `i` of these statistics unbiased: n / (n - 1) for variances of n values, else 1. 0 where
+ * there is a single value: it has no variance, and running statistics stay as they are. */
 float replica_unbias(const Replica *replica, size_t i, int64_t samples);
 /* Set the number of samples behind a local tower's batch statistics; by default that of the first program. Does nothing if
  * it is that already. */

@@ -31,6 +31,7 @@ static json_t *field_json(const void *state, const StateField *field)
     return json_finite(*(const double *)at);
 }
 
+/* null: not finite, or absent where a new run has ABSENT. */
 static Status field_read(void *state, const StateField *field, const json_t *value, const char *path)
 {
     char *at = (char *)state + field->offset;
@@ -38,7 +39,7 @@ static Status field_read(void *state, const StateField *field, const json_t *val
     if (!field->real && json_is_integer(value))
         *(int64_t *)at = json_integer_value(value);
     else if (field->real && (json_is_number(value) || json_is_null(value)))
-        *(double *)at = json_is_null(value) ? NAN : json_number_value(value);
+        *(double *)at = !json_is_null(value) ? json_number_value(value) : is_absent(*(double *)at) ? ABSENT : NAN;
     else
         return FAIL(ERR_CHECKPOINT, "%s/state.json: '%s' is missing or not a number", path, field->name);
     return OK;
@@ -147,6 +148,15 @@ static void change_add(Text *table, const char *then, int then_bytes, const char
     text_add(table, "\n  then %s, now %s", old, new);
 }
 
+/* A line of an earlier version in today's words: the schedule that was called onecycle, PyTorch's name for another one. */
+static const char *setting_today(const char *line, int *bytes)
+{
+    static const char then[] = "sched: onecycle", now[] = "sched: rise-fall";
+    if (*bytes != (int)sizeof then - 1 || strncmp(line, then, sizeof then - 1) != 0) return line;
+    *bytes = (int)sizeof now - 1;
+    return now;
+}
+
 /* OK if the settings of this run are those of the checkpoint. One that the checkpoint lacks has come with a later version
  * of the program; it passes with its default, which is what older versions do. So does the number of processes after a
  * restart, which takes the devices that are left, and what only the checkpoint has and defaults name: an option of an earlier
@@ -162,6 +172,7 @@ static Status settings_compare(const TrainJob *job, const char *path, const char
         after = (int)strcspn(line, "\n");
         bool later = before == 0 && after == usual && strncmp(line, common, (size_t)after) == 0,
              restarted = job->restarts > 0 && !strncmp(line, "processes:", strlen("processes:"));
+        found = setting_today(found, &before);
         if (!later && !restarted) change_add(&table, found, before, line, after);
     }
     for (const char *line = then; *line; line += before, line += *line == '\n') {
@@ -194,8 +205,9 @@ Status run_state_parse(TowerProcess *p, const char *text, const char *path)
         TRY_OUT(field_read(&run, &state_fields[i], json_object_get(root, state_fields[i].name), path));
     /* Older checkpoints lack these; the last step of an epoch may be short. */
     int64_t full = shares_global(&p->job->shares) * p->job->accumulate;
-    if (run.best[SCORE_ACCURACY] < 0) run.best[SCORE_ACCURACY] = NAN; /* as older versions wrote it */
+    if (run.best[SCORE_ACCURACY] < 0) run.best[SCORE_ACCURACY] = ABSENT; /* as older versions wrote it */
     if (!json_object_get(root, "epoch_weight")) run.epoch_weight = (double)run.epoch_count;
+    if (!json_object_get(root, "images_seen")) run.images_seen = -1;
     if (!json_object_get(root, "epoch_steps")) run.epoch_steps = (run.epoch_count + full - 1) / full;
     if (!json_object_get(root, "epoch_told") && !run.epoch_count) run.epoch_told = run.step;
     const json_t *all = json_object_get(root, "phases");

@@ -1,10 +1,11 @@
 /* Learning rates; formulas in schedule.h. A warm-up replaces the first steps of the schedule. Staircase and pieces
  * nevertheless count from step 0; cosine and polynomial start where the warm-up ends, so that the rate has no jump;
- * one-cycle has its own rise and no warm-up. A staircase decays every int(epoch * decay_epochs) steps, but not below
+ * rise-fall and one-cycle have a rise of their own and no warm-up. A staircase decays every int(epoch * decay_epochs) steps, but not below
  * min_lr. */
 #include "towers/replica/schedule.h"
 
-static const double ONE_CYCLE_RISE = 0.3;
+/* Of PyTorch's OneCycleLR: pct_start, div_factor, final_div_factor. */
+static const double RISE_SHARE = 0.3, START_DIVISOR = 25, END_DIVISOR = 1e4;
 
 enum { PIECES_MAX = sizeof((Schedule *)0)->piece_lr / sizeof(double) };
 
@@ -99,16 +100,25 @@ static double rise(double low, double high, double step, double steps)
     return low + (high - low) * fmin(1, (step + (low <= 0)) / steps);
 }
 
-static double one_cycle(const Schedule *s, double step, double total)
+static double rise_fall(const Schedule *s, double step, double total)
 {
-    double top = ONE_CYCLE_RISE * total;
+    double top = RISE_SHARE * total;
     if (step < top) return rise(s->min_lr, s->lr, step, top);
     return cosine(s->lr, s->min_lr, progress(step, top, total));
 }
 
+/* PyTorch counts the ends of its phases as steps: the highest rate at 0.3 total - 1, the lowest one in the last step. */
+static double one_cycle(const Schedule *s, double step, double total)
+{
+    double start = s->lr / START_DIVISOR, top = RISE_SHARE * total - 1;
+    if (step <= top) return cosine(start, s->lr, progress(step, 0, top));
+    return cosine(s->lr, start / END_DIVISOR, progress(step, top, total - 1));
+}
+
 double schedule_warmup(const Schedule *s, int64_t steps_per_epoch)
 {
-    return s->kind == SCHEDULE_ONE_CYCLE ? 0 : floor(s->warmup_epochs * (double)steps_per_epoch);
+    bool rises = s->kind == SCHEDULE_RISE_FALL || s->kind == SCHEDULE_ONE_CYCLE;
+    return rises ? 0 : floor(s->warmup_epochs * (double)steps_per_epoch);
 }
 
 double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int64_t total_steps)
@@ -123,6 +133,7 @@ double schedule_lr(const Schedule *s, int64_t step, int64_t steps_per_epoch, int
     case SCHEDULE_PIECEWISE: return piecewise(s, step, steps_per_epoch);
     case SCHEDULE_COSINE: return cosine(s->lr, s->min_lr, t);
     case SCHEDULE_POLYNOMIAL: return s->min_lr + (s->lr - s->min_lr) * pow(1 - t, s->power);
+    case SCHEDULE_RISE_FALL: return rise_fall(s, (double)step, (double)total_steps);
     case SCHEDULE_ONE_CYCLE: return one_cycle(s, (double)step, (double)total_steps);
     case SCHEDULE_PLATEAU: return s->plateau_lr > 0 ? s->plateau_lr : s->lr;
     case SCHEDULE_CONSTANT: break;

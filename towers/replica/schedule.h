@@ -1,8 +1,8 @@
 /* Learning rate as a function of the step. Pure; steps count from 0, `steps_per_epoch` >= 1.
- * t / T below runs from 0 at the end of the warm-up (one-cycle: at step 0) to 1 at total_steps and stays there. */
+ * t / T below runs from 0 at the end of the warm-up (rise-fall: at step 0) to 1 at total_steps and stays there. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 typedef enum ScheduleKind {
     SCHEDULE_CONSTANT = 0,
@@ -12,7 +12,8 @@ typedef enum ScheduleKind {
     SCHEDULE_COSINE,      /* min_lr + (lr - min_lr) (1 + cos(pi t / T)) / 2 */
     SCHEDULE_POLYNOMIAL,  /* min_lr + (lr - min_lr) (1 - t / T) ^ power */
     SCHEDULE_PLATEAU,     /* lr, reduced when the monitored number no longer improves (towers/train/stopping.h) */
-    SCHEDULE_ONE_CYCLE    /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up. From 0 as below */
+    SCHEDULE_RISE_FALL,   /* linear from min_lr to lr over the first 30 %, cosine down; no warm-up. From 0 as below */
+    SCHEDULE_ONE_CYCLE    /* PyTorch's OneCycleLR, of the rate alone: cosines from lr / 25 to lr and to lr / 250,000 */
 } ScheduleKind;
 
 typedef struct Schedule {

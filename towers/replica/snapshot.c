@@ -7,7 +7,10 @@
  * files. */
 
 #include "towers/replica/snapshot.h"
-#include "kernels/thread.h"
+#include "kernels/base/pause.h"
+#include "kernels/base/place.h"
+#include "kernels/base/progress.h"
+#include "kernels/base/thread.h"
 #include "towers/replica/about.h"
 #include "towers/replica/norm_states.h"
 #include "towers/replica/run_state.h"
@@ -146,19 +149,20 @@ static void saving_start(Saving *s)
     if (!s->threaded) saving_run(s);
 }
 
-/* Its progress is a sign of life only while this process waits for it. */
+/* Its progress is that of this process only while this one waits for it. */
 static void saving_wait(Saving *s)
 {
-    const struct timespec pause = {.tv_nsec = 2000000};
     int64_t seen = 0;
+    progress_storage_begin();
     while (s->threaded && !atomic_load(&s->ended)) {
         int64_t now = atomic_load(&s->progress.at_ns);
         if (now != seen) progress_made("the checkpoint");
         seen = now;
-        nanosleep(&pause, NULL);
+        pause_ms(SAVE_LOOK_MS);
     }
     if (s->threaded) pthread_join(s->thread, NULL);
     s->threaded = false;
+    (void)progress_storage_end(0);
 }
 
 static const char *const slot_prefix[OPTIMIZER_SLOTS] = {"slot0.", "slot1."};
@@ -174,6 +178,7 @@ static Status content_copy(TowerProcess *p, Saving *s)
 
 static Status content_describe(TowerProcess *p, Saving *s)
 {
+    if (p->run.epoch_count) p->run.epoch_seconds = (double)(clock_ns() - p->epoch_started_ns) * 1e-9;
     s->state = run_state_text(p);
     if (!s->state) return FAIL(ERR_MEMORY, "no memory for the state of the checkpoint of step %" PRId64, p->run.step);
     TRY(about_job(p->job, &s->about));
@@ -338,9 +343,9 @@ static Status best_branch(TowerProcess *p)
     if (p->run.best_step <= 0 || p->run.best_step == p->run.step) return OK;
     snprintf(step, sizeof step, "../step-%010" PRId64, p->run.best_step);
     TRY(path_join(from, p->job->resume_path, step));
-    if (access(from, F_OK) != 0 || checkpoint_open(from, &best) != OK) {
+    if (place_access(from, F_OK) != 0 || checkpoint_open(from, &best) != OK) {
         p->run.best_step = 0;
-        for (int i = 0; i < SCORES; i++) p->run.best[i] = NAN;
+        for (int i = 0; i < SCORES; i++) p->run.best[i] = ABSENT;
         return OK;
     }
     checkpoint_close(best);
@@ -395,7 +400,6 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     Replica *r = p->replica;
     const Backend *backend = r->device.backend;
     size_t params = r->layout->param_elements * sizeof(float), states = r->layout->state_elements;
-    char absent[256];
     float *host = calloc(states + 1, sizeof *host);
     if (!host) return FAIL(ERR_MEMORY, "no memory for the statistics (%zu floats)", states);
     TRY_OUT(backend->download(&r->device, p->scratch, r->arena[ARENA_PARAM], params));
@@ -403,7 +407,7 @@ Status snapshot_load_weights(TowerProcess *p, const char *path)
     TRY_OUT(backend->finish(&r->device, STREAM_COMPUTE));
     if (is_root(&p->place))
         TRY_OUT(pretrained_read(&p->map, &p->job->program, path, p->job->reset_head ? HEAD_RESET : HEAD_READ,
-                                p->scratch, host, absent, sizeof absent));
+                                p->scratch, host, NULL));
     TRY_OUT(comm_broadcast(p->comm, p->scratch, params, 0));
     TRY_OUT(comm_broadcast(p->comm, host, states * sizeof *host, 0));
     TRY_OUT(replica_values_set(r, p->scratch, host));

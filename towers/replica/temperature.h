@@ -3,7 +3,7 @@
  * probabilities p it is p[k]^(1/T) / sum of p[i]^(1/T), because logits are ln p but for a constant. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/replica/ledger.h"
 
 /* Every temperature that is fitted or read lies between them. */

@@ -1,5 +1,7 @@
 /* Shared functions of a tower process: settings derived from the job, the log, the position in the epoch. */
 #include "towers/replica/tower_process.h"
+#include "kernels/base/progress.h"
+#include "kernels/base/timeouts.h"
 #include "towers/replica/hooks.h"
 
 /* ---- settings */
@@ -72,8 +74,20 @@ void tower_activity(TowerProcess *p, int slot, int64_t step, Activity activity)
     if (run_hooks) run_hooks->activity(tower, step, activity);
 }
 
+/* A process that has waited long for storage says so when it goes on. */
+static void wait_report(TowerProcess *p, int64_t step)
+{
+    double seconds = (double)progress_waited() * 1e-9;
+    char who[64];
+    if (seconds * 1000 < STORAGE_REPORT_MS) return;
+    towers_text(p->job, p->place.rank, who, sizeof who);
+    ledger_note(p->ledger, "%s: waited for storage for %.0f s (step %" PRId64 ")", who, seconds, step);
+    process_log(p, "%s: waited for storage for %.0f s (step %" PRId64 ")", who, seconds, step);
+}
+
 void process_activity(TowerProcess *p, int64_t step, Activity activity)
 {
+    wait_report(p, step);
     for (int slot = 0; slot < p->place.local_towers; slot++) tower_activity(p, slot, step, activity);
 }
 
@@ -114,8 +128,8 @@ void storage_note(TowerProcess *p, const char *what, int64_t step)
 
 void run_state_clear(RunState *run)
 {
-    *run = (RunState){.stopping = {.best = NAN, .last = NAN, .plateau_best = NAN, .plateau_lr = NAN}};
-    for (int i = 0; i < SCORES; i++) run->best[i] = NAN;
+    *run = (RunState){.stopping = {.best = ABSENT, .last = ABSENT, .plateau_best = ABSENT, .plateau_lr = ABSENT}};
+    for (int i = 0; i < SCORES; i++) run->best[i] = ABSENT;
 }
 
 double process_lr(const TowerProcess *p, int64_t step)
@@ -134,6 +148,13 @@ bool epoch_ended(const TowerProcess *p)
 bool epoch_end_is_owed(const TowerProcess *p)
 {
     return epoch_ended(p) && p->run.epoch_told != p->run.step;
+}
+
+/* Of older checkpoints, which do not know their seconds, the speed is that of the samples since. */
+void epoch_clock_start(TowerProcess *p)
+{
+    p->epoch_started_ns = clock_ns() - (int64_t)(p->run.epoch_seconds * 1e9);
+    p->epoch_count_before = p->run.epoch_seconds > 0 ? 0 : p->run.epoch_count;
 }
 
 bool rollback_leaves_out(const RunState *run, int64_t step)

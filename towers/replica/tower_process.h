@@ -81,27 +81,27 @@ typedef struct TowerProcess {
     Summary *summary; /* rank 0 only; NULL before the first one */
     WeightMap map;    /* of the replica's layout */
     PhaseSums sums[PHASES_MAX];
-    float *
-        norm_zeros; /* device memory: contribution of a tower without samples to the largest of the batch norms' sums */
-    float *scratch; /* host memory: [max(params, states) + SUM_EXTRAS] */
+    /* device memory: contribution of a tower without samples to the largest of the batch norms' sums */
+    float *norm_zeros;
+    float *scratch;           /* host memory: [max(params, states) + SUM_EXTRAS] */
+    ReplicaFinding *findings; /* [processes]: those of a comparison */
     /* state */
     RunState run;
     int64_t done; /* steps whose results are known: run.step without those in flight */
     int64_t steps_per_epoch, total_steps;
+    int64_t stage; /* the step, from 0, whose stage the run is in when it begins */
+    bool complete; /* it had ended before: nothing is left to do, and nothing is written */
     int64_t epoch_started_ns, checkpoint_ns, exported_ns;
-    int64_t epoch_count_before;        /* samples of this epoch processed before a resume or a rollback */
-    int64_t good_step;                 /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
-    bool save_tried;                   /* writing a checkpoint of this run was attempted */
-    int saves_failed;                  /* failed saves in a row; counted by rank 0 */
-    bool stop;                         /* all ranks agreed to stop after this step */
-    bool go_back;                      /* all ranks agreed to return to the last checkpoint (--nan-policy rollback) */
-    StragglerWatch watch;              /* rank 0 only */
-    bool elsewhere_loaded[TOWERS_MAX]; /* rank 0 only: towers of other programs whose machine lacks cores */
-    bool drifted;                      /* replicas differ: this state must not be saved */
-    int bad_noted;                     /* number of bad samples named in the log */
-    bool bad_lost;                     /* the log has said that their list cannot be written */
-    bool rotated_noted;                /* the log has said that images are stored rotated */
-    int64_t compared_step;             /* of the last comparison of all replicas; 0: none yet */
+    int64_t epoch_count_before; /* samples of this epoch processed before a resume or a rollback */
+    int64_t good_step;          /* of the last checkpoint saved or restored, -1: none; rank 0 knows */
+    int64_t best_written;       /* the step whose weights were last saved as the best ones; 0: none by this process */
+    bool save_tried;            /* writing a checkpoint of this run was attempted */
+    int saves_failed;           /* failed saves in a row; counted by rank 0 */
+    StragglerWatch watch;       /* rank 0 only */
+    int bad_noted;              /* number of bad samples named in the log */
+    bool bad_lost;              /* the log has said that their list cannot be written */
+    bool rotated_noted;         /* the log has said that images are stored rotated */
+    int64_t compared_step;      /* of the last comparison of all replicas; 0: none yet */
 } TowerProcess;
 
 /* The configuration of the replica of the process at `place`. */
@@ -128,5 +128,7 @@ void towers_text(const TrainJob *job, int rank, char *text, size_t bytes);
 bool epoch_ended(const TowerProcess *p); /* with the last step */
 /* True after a signal during an evaluation: the end of the epoch is left to a resumed run, or one that returns here. */
 bool epoch_end_is_owed(const TowerProcess *p);
+/* After the state was read from a checkpoint, or at the start of an epoch: its clock goes on from run.epoch_seconds. */
+void epoch_clock_start(TowerProcess *p);
 /* True if an earlier rollback excludes this step (from 1). */
 bool rollback_leaves_out(const RunState *run, int64_t step);

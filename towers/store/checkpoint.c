@@ -3,7 +3,8 @@
  * one has been read back. Pruning renames a directory before it removes it, so a directory named step-N is never half
  * removed. */
 #include "towers/store/checkpoint.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
+#include "kernels/base/place.h"
 #include "towers/files/json.h"
 
 #include <ctype.h>
@@ -47,9 +48,9 @@ static Status steps_list(const char *ckpt, int64_t **steps, int *count)
     struct dirent *entry;
     int64_t *list = NULL;
     int used = 0;
-    DIR *listing = opendir(ckpt);
+    DIR *listing = place_list(ckpt);
     if (!listing && errno != ENOENT) return FAIL(ERR_IO, "cannot list '%s': %s", ckpt, strerror(errno));
-    while (listing && (entry = readdir(listing))) {
+    while (listing && (entry = place_next(listing))) {
         int64_t step = step_of_name(entry->d_name);
         if (step < 0) continue;
         TRY_OUT(ARRAY_ADD(list, used, "the list of checkpoints", step));
@@ -70,8 +71,8 @@ static Status set_aside(const char *path, char aside[PATH_BYTES])
     for (int i = 0; i < 1000; i++) {
         int count = snprintf(aside, PATH_BYTES, i ? "%s.corrupt.%d" : "%s.corrupt", path, i);
         if (count < 0 || count >= PATH_BYTES) break;
-        if (renameat2(AT_FDCWD, path, AT_FDCWD, aside, RENAME_NOREPLACE) == 0) return OK;
-        if (errno == EINVAL && access(aside, F_OK) != 0 && rename(path, aside) == 0)
+        if (place_rename(path, aside, RENAME_NOREPLACE) == 0) return OK;
+        if (errno == EINVAL && place_access(aside, F_OK) != 0 && place_rename(path, aside, 0) == 0)
             return OK; /* the file system has no rename flags (NFS) */
         if (errno != EEXIST && errno != ENOTEMPTY) break;
     }
@@ -106,7 +107,7 @@ static Status room_check(const char *ckpt, const CheckpointContent *content)
     TRY(safetensors_bytes(content->train, content->train_count, NULL, 0, &train));
     uint64_t wanted = model + train + strlen(content->state_json);
     wanted += wanted / 10;
-    if (statvfs(ckpt, &info) != 0)
+    if (place_statvfs(ckpt, &info) != 0)
         return FAIL(ERR_IO, "cannot determine the free space of '%s': %s", ckpt, strerror(errno));
     uint64_t there = (uint64_t)info.f_bavail * info.f_frsize;
     if (info.f_blocks && there < wanted) /* without blocks it does not report space: ramfs, some of FUSE */
@@ -170,7 +171,7 @@ static void prune(const char *ckpt, int keep, int64_t protect, int64_t saved)
         if (steps[i] == protect || steps[i] == saved || step_path(path, ckpt, steps[i]) != OK ||
             path_temporary(temporary, path) != OK)
             continue;
-        if (rename(path, temporary) != 0) continue;
+        if (place_rename(path, temporary, 0) != 0) continue;
         if (directory_sync(ckpt) == OK) (void)!tree_remove(temporary); /* remove only after the rename is durable */
     }
     free(steps);
@@ -187,19 +188,19 @@ Status checkpoint_save(const char *run_dir, const CheckpointContent *content, in
     TRY(directory_create(ckpt));
     TRY(tree_remove(temporary)); /* left by an earlier failed attempt of this process */
     TRY(room_check(ckpt, content));
-    if (mkdir(temporary, 0777) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
+    if (place_mkdir(temporary) != 0) return FAIL(ERR_IO, "cannot create '%s': %s", path, strerror(errno));
     TRY_OUT(files_write(temporary, content));
     /* Rename `temporary` to `path`. If `path` exists (a resumed run saves the same step again), the two are exchanged
      * in one call, and the old checkpoint becomes the temporary directory. */
     char aside[PATH_BYTES] = "";
-    if (rename(temporary, path) != 0) {
+    if (place_rename(temporary, path, 0) != 0) {
         if (errno != ENOTEMPTY && errno != EEXIST)
             TRY_OUT(FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno)));
-        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
+        if (place_rename(temporary, path, RENAME_EXCHANGE) != 0) {
             if (errno != EINVAL && errno != ENOSYS)
                 TRY_OUT(FAIL(ERR_IO, "cannot exchange '%s' and '%s': %s", temporary, path, strerror(errno)));
             TRY_OUT(set_aside(path, aside)); /* no RENAME_EXCHANGE (NFS): the old one stays until the end */
-            if (rename(temporary, path) != 0)
+            if (place_rename(temporary, path, 0) != 0)
                 TRY_OUT(FAIL(ERR_IO, "cannot rename '%s' to '%s': %s", temporary, path, strerror(errno)));
         }
     }
@@ -368,7 +369,7 @@ static bool has_file(const char *run_dir, const char *name)
 {
     char path[PATH_BYTES];
     struct stat info;
-    return path_join(path, run_dir, name) == OK && lstat(path, &info) == 0;
+    return path_join(path, run_dir, name) == OK && place_lstat(path, &info) == 0;
 }
 
 Status run_saved(const char *run_dir, RunSaved *saved)
@@ -377,11 +378,11 @@ Status run_saved(const char *run_dir, RunSaved *saved)
     struct dirent *entry;
     *saved = (RunSaved){.results = has_file(run_dir, "last.safetensors") || has_file(run_dir, "best.safetensors")};
     TRY(path_join(ckpt, run_dir, "ckpt"));
-    DIR *listing = opendir(ckpt);
+    DIR *listing = place_list(ckpt);
     if (!listing && errno == ENOENT) return OK;
     if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", ckpt, strerror(errno));
     saved->folder = true;
-    while ((entry = readdir(listing))) {
+    while ((entry = place_next(listing))) {
         const char *name = entry->d_name;
         if (!strcmp(name, ".") || !strcmp(name, "..") || is_ours_half_written(name)) continue;
         if (step_of_name(name) >= 0)
@@ -421,7 +422,7 @@ void checkpoint_list(const char *run_dir, char *text, size_t bytes)
     struct dirent **entries = NULL;
     text[0] = 0;
     if (path_join(ckpt, run_dir, "ckpt") != OK) return;
-    int count = scandir(ckpt, &entries, NULL, alphasort);
+    int count = scandirat(place_of(ckpt).at, place_of(ckpt).name, &entries, NULL, alphasort);
     for (int i = count - 1; i >= 0; i--) {
         const char *name = entries[i]->d_name;
         if (strcmp(name, ".") && strcmp(name, "..") && !is_ours_half_written(name)) {

@@ -1,7 +1,7 @@
 /* The manifest of a checkpoint: formatting, parsing, checking; the format is in manifest.h. The version line is read
  * before the hash is checked, so that a newer format is not reported as damage. */
 #include "towers/store/manifest.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 
 #include "towers/files/crc32c.h"
 

@@ -1,7 +1,7 @@
 /* The stack machine of pickle.h. Values are numbered in the order in which they are made and never copied, so memory is
  * bounded by the pickle's length; a container may hold itself, and readers must not follow it without end. */
 #include "towers/store/pickle.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 
 /* ---- what a pickle may name */
 
@@ -30,7 +30,10 @@ static const struct {
     {"argparse", "Namespace", IS_OPAQUE, 0}, /* torchvision and timm keep the command line */
     {"pathlib", "PosixPath", IS_OPAQUE, 0},
     {"collections", "defaultdict", IS_OPAQUE, 0},
-    {"collections", "Counter", IS_OPAQUE, 0}, /* learning-rate schedules */
+    {"collections", "Counter", IS_OPAQUE, 0},     /* learning-rate schedules */
+    {"copy_reg", "_reconstructor", IS_OPAQUE, 0}, /* objects of protocols 0 and 1 */
+    {"builtins", "object", IS_OPAQUE, 0},
+    {"__builtin__", "object", IS_OPAQUE, 0},
     {"builtins", "dict", IS_OPAQUE, 0},
     {"__builtin__", "dict", IS_OPAQUE, 0},
     {"builtins", "set", IS_OPAQUE, 0},
@@ -91,6 +94,18 @@ static Status take_line(Machine *m, const char **line, size_t *count)
     *count = (size_t)(end - from);
     m->at += *count + 1;
     return OK;
+}
+
+/* The decimal number of a line; false if it is another thing or needs more than 64 bits. */
+static bool line_number(const char *line, size_t count, int64_t *number)
+{
+    char text[24], *end;
+    if (count == 0 || count >= sizeof text || !(line[0] == '-' || (line[0] >= '0' && line[0] <= '9'))) return false;
+    memcpy(text, line, count);
+    text[count] = 0;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return !*end && errno == 0;
 }
 
 /* ---- the stack */
@@ -295,9 +310,21 @@ static Status call(Machine *m)
     return refuse(m, "a call of a storage's type");
 }
 
+/* `type` is a class such as torch.FloatStorage, `key` names the storage in the file. */
+static Status push_storage(Machine *m, const PickleValue *type, const char *key, size_t key_bytes, int64_t elements)
+{
+    if (type->kind != PICKLE_CALLABLE || callables[type->number].role != IS_STORAGE || key_bytes > 64 || elements < 0)
+        return refuse(m, "a storage of an unknown kind");
+    return push(m, (PickleValue){.kind = PICKLE_STORAGE,
+                                 .dtype = callables[type->number].dtype,
+                                 .text = key,
+                                 .text_bytes = (int32_t)key_bytes,
+                                 .number = elements});
+}
+
 /* The persistent id ("storage", torch.FloatStorage, "0", "cpu", 1024). Before version 1.6 a last None said that the storage is
  * no view of another one. */
-static Status push_storage(Machine *m)
+static Status push_persistent(Machine *m)
 {
     uint32_t number = 0;
     TRY(pop(m, &number));
@@ -306,15 +333,51 @@ static Status push_storage(Machine *m)
     if (!kind || !is_text(kind->text, (size_t)kind->number, "storage")) return refuse(m, "a reference to no storage");
     const PickleValue *type = argument(m, id, 1, PICKLE_CALLABLE), *key = argument(m, id, 2, PICKLE_TEXT);
     const PickleValue *elements = argument(m, id, 4, PICKLE_INT);
-    if (!type || callables[type->number].role != IS_STORAGE || !key || key->number > 64 || !elements ||
-        elements->number < 0)
-        return refuse(m, "a storage of an unknown kind");
+    if (!type || !key || !elements) return refuse(m, "a storage of an unknown kind");
     if (id->count > 5 && !argument(m, id, 5, PICKLE_NONE)) return refuse(m, "a storage that is a view of another one");
-    return push(m, (PickleValue){.kind = PICKLE_STORAGE,
-                                 .dtype = callables[type->number].dtype,
-                                 .text = key->text,
-                                 .text_bytes = (int32_t)key->number,
-                                 .number = elements->number});
+    return push_storage(m, type, key->text, (size_t)key->number, elements->number);
+}
+
+/* Moves *at behind `wanted`, if it is there. */
+static bool line_passes(const char **at, const char *end, const char *wanted)
+{
+    size_t count = strlen(wanted);
+    bool is = (size_t)(end - *at) >= count && !memcmp(*at, wanted, count);
+    if (is) *at += count;
+    return is;
+}
+
+/* The text up to the next `mark`, behind which *at moves. */
+static bool line_takes(const char **at, const char *end, char mark, const char **text, size_t *count)
+{
+    const char *found = memchr(*at, mark, (size_t)(end - *at));
+    if (!found) return false;
+    *text = *at;
+    *count = (size_t)(found - *at);
+    *at = found + 1;
+    return true;
+}
+
+/* The same as protocol 0 writes it, which torch.load cannot read: ('storage', <class 'torch.FloatStorage'>, '0', 'cpu', 1024). */
+static Status push_persistent_line(Machine *m)
+{
+    const char *at = NULL, *module = NULL, *type = NULL, *key = NULL, *unused = NULL, *elements = NULL;
+    size_t count = 0, module_bytes = 0, type_bytes = 0, key_bytes = 0, unused_bytes = 0, elements_bytes = 0;
+    uint32_t callable = 0;
+    int64_t number = 0;
+    TRY(take_line(m, &at, &count));
+    const char *end = at + count;
+    bool good =
+        line_passes(&at, end, "('storage', <class '") && line_takes(&at, end, '.', &module, &module_bytes) &&
+        line_takes(&at, end, '\'', &type, &type_bytes) && line_passes(&at, end, ">, '") &&
+        line_takes(&at, end, '\'', &key, &key_bytes) && line_passes(&at, end, ", '") &&
+        line_takes(&at, end, '\'', &unused, &unused_bytes) && line_passes(&at, end, ", ") &&
+        line_takes(&at, end, at < end && memchr(at, ',', (size_t)(end - at)) ? ',' : ')', &elements, &elements_bytes) &&
+        (at == end || (line_passes(&at, end, " None)") && at == end));
+    if (!good || !line_number(elements, elements_bytes, &number)) return refuse(m, "a storage of an unknown kind");
+    TRY(push_callable(m, module, module_bytes, type, type_bytes));
+    TRY(pop(m, &callable));
+    return push_storage(m, pickle_at(m->pickle, callable), key, key_bytes, number);
 }
 
 /* ---- the memo */
@@ -370,6 +433,45 @@ static Status push_of(Machine *m, PickleKind kind, int64_t number)
     return push(m, (PickleValue){.kind = kind, .number = number});
 }
 
+/* INT and LONG of protocol 0, whose `end` is "" or "L": a number that nothing here needs has no value, as in push_long. */
+static Status push_number_line(Machine *m, const char *end)
+{
+    const char *line = NULL;
+    size_t count = 0, mark = strlen(end);
+    int64_t number = 0;
+    TRY(take_line(m, &line, &count));
+    if (count < mark || memcmp(line + count - mark, end, mark)) return refuse(m, "a number without its end");
+    if (!mark && count == 2 && line[0] == '0' && (line[1] == '0' || line[1] == '1')) /* as it writes False and True */
+        return push_of(m, PICKLE_BOOL, line[1] - '0');
+    bool fits = line_number(line, count - mark, &number);
+    return push_of(m, fits ? PICKLE_INT : PICKLE_OPAQUE, number);
+}
+
+/* UNICODE of protocol 0, and its STRING in quotes. One with escapes, which no name of a tensor needs, has no value. */
+static Status push_text_line(Machine *m, bool quoted)
+{
+    const char *line = NULL;
+    size_t count = 0;
+    TRY(take_line(m, &line, &count));
+    if (quoted) {
+        if (count < 2 || (line[0] != '\'' && line[0] != '"') || line[count - 1] != line[0])
+            return refuse(m, "a string without quotes");
+        line++;
+        count -= 2;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (line[i] == '\\' || (line[i] & 0x80)) return push_of(m, PICKLE_OPAQUE, 0);
+    return push(m, (PickleValue){.kind = PICKLE_TEXT, .text = line, .number = (int64_t)count});
+}
+
+static Status push_float_line(Machine *m)
+{
+    const char *line = NULL;
+    size_t count = 0;
+    TRY(take_line(m, &line, &count));
+    return push_of(m, PICKLE_FLOAT, 0);
+}
+
 static Status skip(Machine *m, size_t bytes)
 {
     const unsigned char *unused = NULL;
@@ -380,7 +482,7 @@ static Status take_protocol(Machine *m)
 {
     uint64_t protocol = 0;
     TRY(take_number(m, 1, &protocol));
-    return protocol >= 2 && protocol <= 5 ? OK : refuse(m, "an unknown protocol");
+    return protocol <= 5 ? OK : refuse(m, "an unknown protocol");
 }
 
 static Status push_global(Machine *m)
@@ -404,6 +506,15 @@ static Status pop_items(Machine *m, PickleKind kind)
     return kind == PICKLE_TUPLE ? push_tuple(m, first, count) : add_items(m, first, count, kind);
 }
 
+/* A dict or list of what lies behind the mark: protocol 0 makes them so. */
+static Status push_marked(Machine *m, PickleKind kind)
+{
+    int32_t first = 0, count = 0;
+    TRY(pop_mark(m, &first, &count));
+    if (kind == PICKLE_DICT && count % 2) return refuse(m, "a key without a value");
+    return push_items(m, kind, count ? m->stack + first : NULL, count, "a list");
+}
+
 /* An object's state: the attributes of an OrderedDict or of something opaque, which are not needed. */
 static Status build(Machine *m)
 {
@@ -420,6 +531,16 @@ static Status memo_at(Machine *m, int bytes, Status (*use)(Machine *m, uint64_t 
     uint64_t index = 0;
     TRY(take_number(m, bytes, &index));
     return use(m, index);
+}
+
+static Status memo_at_line(Machine *m, Status (*use)(Machine *m, uint64_t index))
+{
+    const char *line = NULL;
+    size_t count = 0;
+    int64_t index = 0;
+    TRY(take_line(m, &line, &count));
+    if (!line_number(line, count, &index) || index < 0) return refuse(m, "a memo without a number");
+    return use(m, (uint64_t)index);
 }
 
 static Status step(Machine *m, unsigned char op)
@@ -469,7 +590,18 @@ static Status step(Machine *m, unsigned char op)
     case 'R': return call(m);
     case 0x81: return call(m); /* NEWOBJ: the class made without its initialization */
     case 'b': return build(m);
-    case 'Q': return push_storage(m);
+    case 'Q': return push_persistent(m);
+    /* protocol 0 */
+    case 'P': return push_persistent_line(m);
+    case 'I': return push_number_line(m, "");
+    case 'L': return push_number_line(m, "L");
+    case 'F': return push_float_line(m);
+    case 'V': return push_text_line(m, false);
+    case 'S': return push_text_line(m, true);
+    case 'd': return push_marked(m, PICKLE_DICT);
+    case 'l': return push_marked(m, PICKLE_LIST);
+    case 'p': return memo_at_line(m, memo_put);
+    case 'g': return memo_at_line(m, memo_get);
     default: break;
     }
     char what[40];

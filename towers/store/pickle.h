@@ -1,5 +1,5 @@
 /* The part of Python's pickle format that state dicts of PyTorch use, read into values without running anything.
- * Definition of the opcodes: Lib/pickletools.py of CPython; protocols 2 to 5. */
+ * Definition of the opcodes: Lib/pickletools.py of CPython; protocols 0 to 5. */
 #pragma once
 
 #include "towers/store/safetensors.h"

@@ -21,20 +21,32 @@ static void head_add(const Graph *g, Value logits, HeadNames *heads)
     }
 }
 
-Status head_names(const ProgramConfig *config, HeadNames *heads)
+/* At its canonical size, with all its heads. */
+static Status whole_program(const ProgramConfig *config, Program *program)
 {
-    Program program;
     ProgramConfig whole = *config;
     whole.training = true;
     whole.options.side = whole.canvas = config->model->side;
     whole.train_side = 0;
     whole.options.aux = config->model->aux_weight > 0;
+    if (whole.options.classes <= 0) whole.options.classes = 2; /* not known yet; names do not depend on them */
+    return program_graph(&whole, 1, program);
+}
+
+static void heads_find(const Program *program, HeadNames *heads)
+{
     *heads = (HeadNames){0};
-    TRY(program_graph(&whole, 1, &program));
-    for (int i = 0; i < program.forward_end; i++) {
-        const Op *op = graph_op_at(program.graph, i);
-        if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS) head_add(program.graph, op->in[0], heads);
+    for (int i = 0; i < program->forward_end; i++) {
+        const Op *op = graph_op_at(program->graph, i);
+        if (op->kind == OP_SOFTMAX_LOSS || op->kind == OP_SIGMOID_LOSS) head_add(program->graph, op->in[0], heads);
     }
+}
+
+Status head_names(const ProgramConfig *config, HeadNames *heads)
+{
+    Program program;
+    TRY(whole_program(config, &program));
+    heads_find(&program, heads);
     program_destroy(&program);
     return OK;
 }
@@ -50,10 +62,54 @@ static WeightRules head_rules(const HeadNames *heads, bool reset_head)
 
 /* ---- reading */
 
-int32_t file_channels(const SafeTensors *file, const Model *model)
+Status pretrained_narrow(const ProgramConfig *config, HeadUse use, const char *path, SafeTensors *file,
+                         WeightPart *part)
 {
+    Status st = OK;
+    HeadNames heads;
+    Layout *layout = NULL;
+    Program program;
+    TRY(whole_program(config, &program));
+    heads_find(&program, &heads);
+    TRY_OUT(layout_create(program.graph, &layout));
+    WeightMap map = weight_map(layout);
+    WeightRules rules = head_rules(&heads, use == HEAD_RESET);
+    TRY_OUT(weights_narrow(&map, &rules, path, config->weights_key, file, part));
+out:
+    layout_destroy(layout);
+    program_destroy(&program);
+    return st;
+}
+
+Status pretrained_open(const ProgramConfig *config, HeadUse use, const char *path, SafeTensors **file, WeightPart *part)
+{
+    SafeTensors *made;
+    TRY(weights_open(path, &made));
+    Status st = pretrained_narrow(config, use, path, made, part);
+    if (st == OK)
+        *file = made;
+    else
+        safetensors_close(made);
+    return st;
+}
+
+int32_t file_channels(const SafeTensors *file, const ProgramConfig *config)
+{
+    Program program;
+    const Model *model = config->model;
     const char *channels = safetensors_metadata(file, "channels");
-    return channels && (!strcmp(channels, "1") || !strcmp(channels, "3")) ? channels[0] - '0' : model->channels;
+    int32_t found = model->channels;
+    if (channels && (!strcmp(channels, "1") || !strcmp(channels, "3"))) return channels[0] - '0';
+    if (!model->build || whole_program(config, &program) != OK) return found;
+    for (int id = 1; id <= graph_value_count(program.graph); id++) {
+        const ValueInfo *info = graph_value(program.graph, (Value){id});
+        if (info->role != ROLE_PARAM) continue;
+        const StTensor *first = safetensors_find(file, info->name);
+        if (first && first->rank == 4 && (first->dims[1] == 1 || first->dims[1] == 3)) found = (int32_t)first->dims[1];
+        break;
+    }
+    program_destroy(&program);
+    return found;
 }
 
 int head_classes(const SafeTensors *file, const char *classifier)
@@ -76,28 +132,27 @@ static Status refusal(const char *path, const ProgramConfig *config, const HeadN
                 path, config->model->name, match->missing, match->mismatched, match->extra, head, match->table);
 }
 
-static Status spoiled(const char *path, const WeightMatch *match)
-{
-    return FAIL(ERR_CHECKPOINT, "%s: values of %d tensors are not finite; use earlier weights\n%s", path,
-                match->spoiled, match->table);
-}
-
 Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, HeadUse use, float *params,
-                       float *states, char *absent, size_t bytes)
+                       float *states, PretrainedNotes *notes)
 {
     Status st = OK;
     SafeTensors *file = NULL;
     HeadNames heads;
     WeightMatch match;
+    WeightPart part;
     TRY(head_names(config, &heads));
     WeightRules rules = head_rules(&heads, use == HEAD_RESET);
     TRY_OUT(weights_open(path, &file));
+    TRY_OUT(weights_narrow(map, &rules, path, config->weights_key, file, &part));
     TRY_OUT(weights_unpack(map, "", file, &rules, params, states, &match));
     if (match.missing || match.mismatched || match.extra)
         st = refusal(path, config, &heads, file, use, &match);
     else if (match.spoiled)
-        st = spoiled(path, &match);
-    snprintf(absent, bytes, "%s", match.absent);
+        st = weights_spoiled(path, &match);
+    if (notes) {
+        *notes = (PretrainedNotes){.part = part};
+        snprintf(notes->absent, sizeof notes->absent, "%s", match.absent);
+    }
 out:
     safetensors_close(file);
     return st;
@@ -123,7 +178,7 @@ static Status freeze_check(const char *patterns, const Model *model, const Layou
 }
 
 static Status file_check(const ProgramConfig *config, const char *path, bool reset_head, const Layout *layout,
-                         char *absent, size_t bytes)
+                         PretrainedNotes *notes)
 {
     Status st = OK;
     WeightMap map = weight_map(layout);
@@ -132,24 +187,24 @@ static Status file_check(const ProgramConfig *config, const char *path, bool res
     if (!params || !states)
         TRY_OUT(FAIL(ERR_MEMORY, "no memory for a copy of the weights (%zu MiB)",
                      layout->param_elements * sizeof *params >> 20));
-    TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, states, absent,
-                            bytes));
+    TRY_OUT(pretrained_read(&map, config, path, reset_head ? HEAD_RESET : HEAD_READ_OR_RESET, params, states, notes));
 out:
     free(params);
     free(states);
     return st;
 }
 
-Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, char *absent, size_t bytes)
+Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, PretrainedNotes *notes)
 {
     Status st = OK;
     Layout *layout = NULL;
-    *absent = 0;
+    if (notes) *notes = (PretrainedNotes){0};
     if (reset_head && !path) return FAIL(ERR_ARG, "--reset-head has no effect without --pretrained");
+    if (program->weights_key && !path) return FAIL(ERR_ARG, "--weights-key has no effect without --pretrained");
     if (!path && !program->freeze) return OK;
     TRY(program_layout(program, 1, &layout));
     if (program->freeze) TRY_OUT(freeze_check(program->freeze, program->model, layout));
-    if (path) TRY_OUT(file_check(program, path, reset_head, layout, absent, bytes));
+    if (path) TRY_OUT(file_check(program, path, reset_head, layout, notes));
 out:
     layout_destroy(layout);
     return st;

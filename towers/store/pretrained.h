@@ -16,21 +16,32 @@ NODISCARD Status head_names(const ProgramConfig *config, HeadNames *heads);
 /* The number of classes of a classifier ("fc.") in a file; 0 if the file lacks it. */
 int head_classes(const SafeTensors *file, const char *classifier);
 
-/* Channels of the images of a network that adapts to its data (Model), from the file's metadata; the model's default if it
- * has none. */
-int32_t file_channels(const SafeTensors *file, const Model *model);
-
 /* How classifiers are filled: read from the file; read, and an error suggests --reset-head if they do not fit; or left
  * at their initial values. */
 typedef enum HeadUse { HEAD_READ = 0, HEAD_READ_OR_RESET, HEAD_RESET } HeadUse;
 
+/* What a user should know about weights that were read. */
+typedef struct PretrainedNotes {
+    char absent[256]; /* optional parts that the file lacks, or "" */
+    WeightPart part;  /* which of its tensors are the network's */
+} PretrainedNotes;
+
+/* The tensors of a classifier in a file, found by its names (weight_part.h) and ProgramConfig.weights_key. */
+NODISCARD Status pretrained_narrow(const ProgramConfig *config, HeadUse use, const char *path, SafeTensors *file,
+                                   WeightPart *part);
+NODISCARD Status pretrained_open(const ProgramConfig *config, HeadUse use, const char *path, SafeTensors **file,
+                                 WeightPart *part);
+
+/* Channels of the images of a network that adapts to its data (Model): from the metadata of a file, else from the first
+ * weight of a classifier in it (pretrained_open), else the model's default. */
+int32_t file_channels(const SafeTensors *file, const ProgramConfig *config);
+
 /* Fill host arenas from a file; a tensor that the file does not have keeps its value. ERR_CHECKPOINT with a table if
- * anything else does not match or a value is not finite. `absent` receives the optional parts that the file lacks, or
- * "". */
+ * anything else does not match or a tensor is spoiled. `notes` may be NULL. */
 NODISCARD Status pretrained_read(const WeightMap *map, const ProgramConfig *config, const char *path, HeadUse use,
-                                 float *params, float *states, char *absent, size_t bytes);
+                                 float *params, float *states, PretrainedNotes *notes);
 
 /* Checks on names that need no run: `path`, the weights file to start from (NULL: none), and the patterns of frozen
  * parameters (NULL: none). */
-NODISCARD Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head, char *absent,
-                                  size_t bytes);
+NODISCARD Status pretrained_check(const ProgramConfig *program, const char *path, bool reset_head,
+                                  PretrainedNotes *notes);

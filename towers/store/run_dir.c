@@ -4,13 +4,15 @@
  * ended, and until then the towers may still write. If the lock is held although the pid in it is gone, lock_try
  * therefore waits briefly. */
 #include "towers/store/run_dir.h"
+#include "kernels/base/pause.h"
+#include "kernels/base/place.h"
 
 #include <dirent.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <time.h>
 
-enum { DYING_TRIES = 100, DYING_TRY_MS = 50 /* for the towers of a dead trainer to end */, SAME_NAMES = 10000 };
+enum { SAME_NAMES = 10000 };
 
 static void holder_read(int fd, char pid[32])
 {
@@ -31,12 +33,11 @@ static bool holder_is_dead(int fd)
 
 static int lock_try(int fd)
 {
-    const struct timespec moment = {0, DYING_TRY_MS * 1000000l};
     for (int i = 0;; i++) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
         int error = errno;
-        if (error != EWOULDBLOCK || i == DYING_TRIES || !holder_is_dead(fd)) return error;
-        nanosleep(&moment, NULL);
+        if (error != EWOULDBLOCK || i == HOLDER_MS / HOLDER_LOOK_MS || !holder_is_dead(fd)) return error;
+        pause_ms(HOLDER_LOOK_MS);
     }
 }
 
@@ -83,12 +84,12 @@ static Status sweep(const char *directory)
 {
     char path[PATH_BYTES];
     struct dirent *entry;
-    DIR *listing = opendir(directory);
+    DIR *listing = place_list(directory);
     if (!listing) {
         if (errno == ENOENT) return OK;
         return FAIL(ERR_IO, "cannot list '%s': %s", directory, strerror(errno));
     }
-    while ((entry = readdir(listing)))
+    while ((entry = place_next(listing)))
         if (name_is_stale(entry->d_name) && path_join(path, directory, entry->d_name) == OK) (void)!tree_remove(path);
     closedir(listing);
     return OK;
@@ -104,7 +105,7 @@ Status run_dir_create(char path[PATH_BYTES])
         *slash = 0;
         TRY(directory_create(parent));
     }
-    for (int i = 2; mkdir(path, 0777) != 0; i++) {
+    for (int i = 2; place_mkdir(path) != 0; i++) {
         if (errno != EEXIST) return FAIL(ERR_IO, "cannot create the directory '%s': %s", path, strerror(errno));
         if (i == SAME_NAMES || snprintf(path, PATH_BYTES, "%s-%d", base, i) >= PATH_BYTES)
             return FAIL(ERR_IO,

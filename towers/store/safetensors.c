@@ -5,6 +5,7 @@
  * cover the data exactly: no hole, no overlap, nothing after the last one. Nothing is copied. Types smaller than a byte
  * and 8-bit floats are rejected. There is no protection against another process truncating the file while it is mapped. */
 #include "towers/store/safetensors.h"
+#include "kernels/base/place.h"
 #include "kernels/tensor.h"
 #include "towers/files/json.h"
 #include "towers/files/utf8.h"
@@ -87,6 +88,12 @@ static Status other_formats_refuse(const char *label, const unsigned char *bytes
                     label);
     if (begins_with(bytes, count, "PK\003\004", 4))
         return FAIL(ERR_CHECKPOINT, "'%s' is a zip archive, but a safetensors file was expected", label);
+    if (count > 262 && !memcmp(bytes + 257, "ustar", 5))
+        return FAIL(
+            ERR_CHECKPOINT,
+            "'%s' is a tar archive, but a safetensors file was expected; if PyTorch before 0.1.10 wrote it, save it "
+            "again in Python:\n  torch.save(torch.load('%s', weights_only=False), 'weights.pth')",
+            label, label);
     if (begins_with(bytes, count, "\211HDF\r\n\032\n", 8))
         return FAIL(ERR_CHECKPOINT, "'%s' is an HDF5 file (.h5), but weights are read from safetensors files", label);
     if (name > 5 && strcmp(label + name - 5, ".onnx") == 0)
@@ -366,6 +373,22 @@ void safetensors_close(SafeTensors *file)
     free(file);
 }
 
+void safetensors_narrow(SafeTensors *file, const char *prefix)
+{
+    size_t bytes = strlen(prefix);
+    int kept = 0;
+    for (int i = 0; i < file->count; i++) {
+        StTensor tensor = file->tensor[i];
+        if (tensor.dict > bytes || strncmp(tensor.name, prefix, bytes) != 0) continue;
+        tensor.name += bytes;
+        tensor.dict = 0;
+        file->by_name[kept] = kept;
+        file->tensor[kept++] = tensor;
+    }
+    file->count = kept;
+    qsort_r(file->by_name, (size_t)kept, sizeof *file->by_name, compare_names, file->tensor);
+}
+
 int safetensors_count(const SafeTensors *file)
 {
     return file->count;
@@ -397,6 +420,12 @@ const char *safetensors_metadata(const SafeTensors *file, const char *key)
     for (int i = 0; i < file->pairs; i++)
         if (strcmp(file->pair[i].key, key) == 0) return file->pair[i].value;
     return NULL;
+}
+
+int safetensors_pairs(const SafeTensors *file, const StPair **pairs)
+{
+    *pairs = file->pair;
+    return file->pairs;
 }
 
 /* ---- writing */
@@ -549,9 +578,9 @@ Status safetensors_replace(const char *path, const StTensor *tensors, int count,
 {
     char temporary[PATH_BYTES];
     TRY(path_temporary(temporary, path));
-    unlink(temporary); /* left by an earlier failed attempt of this process */
+    place_unlink(temporary); /* left by an earlier failed attempt of this process */
     TRY(safetensors_write(temporary, tensors, count, metadata, pairs, NULL));
     Status st = file_publish(temporary, path);
-    if (st != OK) unlink(temporary);
+    if (st != OK) place_unlink(temporary);
     return st;
 }

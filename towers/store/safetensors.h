@@ -34,6 +34,8 @@ typedef struct StTensor {
     int64_t dims[ST_MAX_RANK]; /* row major, as PyTorch prints it */
     const void *data;          /* when read from a file, possibly unaligned: copy with memcpy */
     size_t bytes;
+    /* how many bytes of the name say in which dict it lies: those of "state_dict."; 0: in the file's only one */
+    size_t dict;
 } StTensor;
 
 typedef struct StPair {
@@ -52,11 +54,14 @@ NODISCARD Status safetensors_open_as(const char *path, TensorsParse parse, SafeT
  * belong to the result. Errors: ERR_CHECKPOINT if a name is used twice or cannot be printed. */
 NODISCARD Status safetensors_wrap(const char *name, StTensor *tensors, int count, void **owned, int owned_count,
                                   SafeTensors **made);
+/* Keeps the tensors whose names begin with `prefix`, of its dict, and takes it away from their names (weight_part.h). */
+void safetensors_narrow(SafeTensors *file, const char *prefix);
 void safetensors_close(SafeTensors *file);
 int safetensors_count(const SafeTensors *file);
 const StTensor *safetensors_at(const SafeTensors *file, int index); /* in file order; borrowed */
 const StTensor *safetensors_find(const SafeTensors *file, const char *name);
 const char *safetensors_metadata(const SafeTensors *file, const char *key); /* NULL if absent */
+int safetensors_pairs(const SafeTensors *file, const StPair **pairs);       /* all of it; borrowed */
 
 /* Write and fsync `path` (which must not exist). Tensors are written in alignment order, then by name. *sum: size and hash of
  * the file; NULL: not wanted. */

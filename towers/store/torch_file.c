@@ -1,6 +1,7 @@
-/* The reader of torch_file.h: finds the pickle in the archive (libarchive) or sequence, the state dict in the pickle, then
- * copies the storages that its tensors use. */
+/* The reader of torch_file.h: finds the pickle in the archive (libarchive) or sequence, the tensors in the pickle, then
+ * copies the storages that they use. */
 #include "towers/store/torch_file.h"
+#include "kernels/base/array.h"
 #include "towers/store/pickle.h"
 
 #include <archive.h>
@@ -14,26 +15,47 @@ typedef struct TorchFile {
     Pickle pickle;
     const PickleValue **slot; /* owned: [slots], one of each storage, in the order of their keys */
     void **storage;           /* owned: [slots], their bytes; NULL until they were found */
+    int *user;                /* owned: [slots], the first tensor that lies there, or -1 */
     int slots;
     size_t stored; /* bytes of all of them */
     size_t copied; /* bytes of tensors that are no plain range of their storage */
     StTensor *tensor;
-    void **owned; /* what the result owns */
+    uint32_t *value; /* owned: [tensors], their numbers in the pickle */
+    bool *seen;      /* owned: [values of the pickle], dicts and lists that the walk has entered */
+    void **owned;    /* what the result owns */
     int tensors, owned_count;
 } TorchFile;
 
-/* The first pickle of a sequence: the number 0x1950a86a20f9469cfc6c. */
-static const char sequence_begin[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-enum { BEGIN_BYTES = sizeof sequence_begin - 1, SEQUENCE_VERSION = 1001, COUNT_BYTES = 8 };
+/* What a small file may become, by compression or by tensors that repeat their numbers. Trained weights shrink to half at
+ * most; more are zeros and constants. */
+enum { GROWTH = 16, GROWTH_LEAST = 64 << 20 };
 
-static bool is_sequence(const void *bytes, size_t count)
+static size_t most_bytes(const TorchFile *f)
 {
-    return count >= BEGIN_BYTES && memcmp(bytes, sequence_begin, BEGIN_BYTES) == 0;
+    return f->count > GROWTH_LEAST / GROWTH ? f->count * GROWTH : GROWTH_LEAST;
+}
+
+/* ---- the first bytes */
+
+enum { PROTO = 0x80, FRAME = 0x95, FRAME_BYTES = 9, SEQUENCE_VERSION = 1001, COUNT_BYTES = 8 };
+
+/* The first pickle of a sequence is the number 0x1950a86a20f9469cfc6c, which each protocol writes in its way. The bytes
+ * of that pickle; 0 if it is another one. */
+static size_t sequence_begin(const void *bytes, size_t count)
+{
+    static const char binary[] = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
+                      text[] = "L119547037146038801333356L\n.";
+    const unsigned char *at = bytes;
+    size_t skip = count > 2 && at[0] == PROTO ? 2 : 0;
+    if (skip && count > skip && at[skip] == FRAME) skip += FRAME_BYTES;
+    const char *magic = skip ? binary : text;
+    size_t length = strlen(magic);
+    return count >= skip + length && !memcmp(at + skip, magic, length) ? skip + length : 0;
 }
 
 bool torch_file_is(const void *bytes, size_t count)
 {
-    return is_sequence(bytes, count) || (count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0);
+    return sequence_begin(bytes, count) || (count >= 4 && memcmp(bytes, "PK\003\004", 4) == 0);
 }
 
 /* ---- the archive */
@@ -45,35 +67,54 @@ static const char *inner_name(struct archive_entry *entry)
     return slash ? slash + 1 : "";
 }
 
-static Status archive_refuse(const TorchFile *f, struct archive *archive)
+static Status archive_refuse(const TorchFile *f, struct archive *archive, const char *what)
 {
     const char *why = archive_error_string(archive);
-    return FAIL(ERR_CHECKPOINT, "'%s' is a damaged zip archive: %s; download or save it again", f->label,
-                why ? why : "it ends too early");
+    return FAIL(ERR_CHECKPOINT, "'%s' is a damaged zip archive: %s%s%s; download or save it again", f->label, what,
+                *what ? ": " : "", why ? why : "it ends too early");
 }
 
-static Status entry_take(const TorchFile *f, struct archive *archive, void *to, size_t bytes)
+/* All bytes of an entry, to its end, where libarchive compares the checksum. */
+static Status entry_take(const TorchFile *f, struct archive *archive, void *to, size_t bytes, const char *what)
 {
     size_t got = 0;
+    char beyond;
     while (got < bytes) {
         la_ssize_t now = archive_read_data(archive, (char *)to + got, bytes - got);
-        if (now <= 0) return archive_refuse(f, archive);
+        if (now <= 0) return archive_refuse(f, archive, what);
         got += (size_t)now;
     }
-    return OK;
+    return archive_read_data(archive, &beyond, 1) == 0 ? OK : archive_refuse(f, archive, what);
 }
 
-/* Nothing in the archive may be larger than the archive: torch.save does not compress. */
 static Status entry_bytes(const TorchFile *f, struct archive_entry *entry, size_t *bytes)
 {
     int64_t size = archive_entry_size(entry);
-    if (size < 0 || (uint64_t)size > f->count)
+    if (size < 0 || (uint64_t)size > most_bytes(f))
         return FAIL(ERR_CHECKPOINT,
-                    "'%s': '%s' would have %" PRId64 " bytes, more than the file: torch.save compresses "
-                    "nothing",
-                    f->label, inner_name(entry), size);
+                    "'%s': '%s' would have %" PRId64 " bytes, more than weights in a file of %zu bytes can have "
+                    "(at most %zu)",
+                    f->label, inner_name(entry), size, f->count, most_bytes(f));
     *bytes = (size_t)size;
     return OK;
+}
+
+/* Whether the directory of the archive has no checksum of its pickle, which is there under any name: torch.save leaves
+ * out all of them after set_crc32_options(False). */
+static bool lacks_checksums(const TorchFile *f)
+{
+    enum { SUM = 16, NAME_BYTES = 28, NAME = 46 };
+    static const char begin[] = "PK\001\002", pickle[] = "/data.pkl";
+    const char *end = f->bytes + f->count, *at = f->bytes;
+    while ((at = memmem(at, (size_t)(end - at), begin, 4))) {
+        size_t name =
+            end - at > NAME ? (unsigned char)at[NAME_BYTES] | (size_t)(unsigned char)at[NAME_BYTES + 1] << 8 : 0;
+        size_t length = strlen(pickle);
+        if (name >= length && (size_t)(end - at) >= NAME + name && !memcmp(at + NAME + name - length, pickle, length))
+            return !memcmp(at + SUM, "\0\0\0", 4);
+        at += 4;
+    }
+    return false;
 }
 
 typedef Status (*Visit)(TorchFile *f, struct archive *archive, struct archive_entry *entry);
@@ -85,11 +126,12 @@ static Status entries_visit(TorchFile *f, Visit visit)
     struct archive *archive = archive_read_new();
     if (!archive) return FAIL(ERR_MEMORY, "no memory for the reader of '%s'", f->label);
     archive_read_support_format_zip_seekable(archive);
-    if (archive_read_open_memory(archive, f->bytes, f->count) != ARCHIVE_OK) TRY_OUT(archive_refuse(f, archive));
+    if (lacks_checksums(f)) archive_read_set_format_option(archive, "zip", "ignorecrc32", "1");
+    if (archive_read_open_memory(archive, f->bytes, f->count) != ARCHIVE_OK) TRY_OUT(archive_refuse(f, archive, ""));
     int code;
     while ((code = archive_read_next_header(archive, &entry)) == ARCHIVE_OK || code == ARCHIVE_WARN)
         TRY_OUT(visit(f, archive, entry));
-    if (code != ARCHIVE_EOF) TRY_OUT(archive_refuse(f, archive));
+    if (code != ARCHIVE_EOF) TRY_OUT(archive_refuse(f, archive, ""));
 out:
     archive_read_free(archive);
     return st;
@@ -109,8 +151,9 @@ static Status pickle_visit(TorchFile *f, struct archive *archive, struct archive
     if (!strcmp(name, "byteorder")) {
         char order[6] = "";
         TRY(entry_bytes(f, entry, &bytes));
-        TRY(entry_take(f, archive, order, bytes < 6 ? bytes : 6));
-        if (memcmp(order, "little", 6)) return order_refuse(f);
+        if (bytes != sizeof order) return order_refuse(f);
+        TRY(entry_take(f, archive, order, bytes, name));
+        if (memcmp(order, "little", sizeof order)) return order_refuse(f);
     }
     if (strcmp(name, "data.pkl")) return OK;
     if (f->pickle_bytes) return FAIL(ERR_CHECKPOINT, "'%s' has two pickles, data.pkl", f->label);
@@ -120,7 +163,7 @@ static Status pickle_visit(TorchFile *f, struct archive *archive, struct archive
                     PICKLE_MAX_BYTES);
     f->pickle_bytes = malloc(bytes + 1);
     if (!f->pickle_bytes) return FAIL(ERR_MEMORY, "no memory for the pickle of '%s'", f->label);
-    TRY(entry_take(f, archive, f->pickle_bytes, bytes));
+    TRY(entry_take(f, archive, f->pickle_bytes, bytes, name));
     return pickle_parse(f->pickle_bytes, bytes, f->label, &f->pickle);
 }
 
@@ -148,7 +191,7 @@ static Status sequence_pickle(TorchFile *f)
 {
     Status st = OK;
     Pickle version = {0}, machine = {0};
-    f->at = BEGIN_BYTES;
+    f->at = sequence_begin(f->bytes, f->count);
     TRY_OUT(next_pickle(f, &version));
     const PickleValue *number = pickle_at(&version, version.root);
     if (number->kind != PICKLE_INT || number->number != SEQUENCE_VERSION)
@@ -164,27 +207,95 @@ out:
     return st;
 }
 
-static bool has_tensor(const TorchFile *f, const PickleValue *dict)
+/* ---- the tensors in it */
+
+static Status own(TorchFile *f, void *memory)
 {
-    for (int32_t i = 1; dict && dict->kind == PICKLE_DICT && i < dict->count; i += 2)
-        if (pickle_at(&f->pickle, dict->item[i])->kind == PICKLE_TENSOR) return true;
-    return false;
+    Status st = ARRAY_ADD(f->owned, f->owned_count, "what tensors own", memory);
+    if (st != OK) free(memory);
+    return st;
 }
 
-/* The root itself, or what it holds under one of the names that trainers use. */
-static Status state_dict_find(const TorchFile *f, const PickleValue **found)
+/* Where the walk is: "state_dict.module." */
+typedef struct Path {
+    char text[ST_MAX_NAME + 1];
+    size_t used;
+} Path;
+
+static Status path_add(const TorchFile *f, Path *path, const char *text, size_t count)
 {
-    static const char *const wrapped[] = {"state_dict", "model", "model_ema", NULL};
-    const PickleValue *root = pickle_at(&f->pickle, f->pickle.root);
-    for (int i = 0; wrapped[i] && root->kind == PICKLE_DICT; i++) {
-        *found = pickle_get(&f->pickle, root, wrapped[i]);
-        if (has_tensor(f, *found)) return OK;
+    if (count > ST_MAX_NAME - path->used)
+        return FAIL(ERR_CHECKPOINT, "'%s': the name of a tensor in '%s' is longer than %d bytes", f->label, path->text,
+                    ST_MAX_NAME);
+    memcpy(path->text + path->used, text, count);
+    path->text[path->used += count] = 0;
+    return OK;
+}
+
+/* A key that is text or a number; any other item is called by its place. */
+static Status item_name(const TorchFile *f, Path *path, const PickleValue *key, int32_t place)
+{
+    char text[32];
+    if (key && key->kind == PICKLE_TEXT && key->number && !memchr(key->text, 0, (size_t)key->number))
+        return path_add(f, path, key->text, (size_t)key->number);
+    if (key && key->kind == PICKLE_INT)
+        snprintf(text, sizeof text, "%" PRId64, key->number);
+    else
+        snprintf(text, sizeof text, "(item %" PRId32 ")", place);
+    return path_add(f, path, text, strlen(text));
+}
+
+static Status tensor_note(TorchFile *f, const Path *path, size_t dict, uint32_t number)
+{
+    if (f->tensors == ST_MAX_TENSORS)
+        return FAIL(ERR_CHECKPOINT, "'%s' has more than %d tensors", f->label, ST_MAX_TENSORS);
+    TRY(array_grow(&f->tensor, f->tensors, sizeof *f->tensor, "a list of tensors"));
+    TRY(array_grow(&f->value, f->tensors, sizeof *f->value, "a list of tensors"));
+    char *name = strdup(path->text);
+    if (!name) return FAIL(ERR_MEMORY, "no memory for the names in '%s'", f->label);
+    TRY(own(f, name));
+    f->value[f->tensors] = number;
+    f->tensor[f->tensors++] = (StTensor){.name = name, .dict = dict};
+    return OK;
+}
+
+static bool holds_items(const PickleValue *value)
+{
+    return value->kind == PICKLE_DICT || value->kind == PICKLE_LIST || value->kind == PICKLE_TUPLE;
+}
+
+/* The tensors in a dict or list, and in those that it holds. One that is met again, within itself or beside, is passed
+ * over, so that the walk ends; its tensors have the name of their first place. */
+static Status items_walk(TorchFile *f, Path *path, uint32_t holder)
+{
+    const PickleValue *all = pickle_at(&f->pickle, holder);
+    int32_t step = all->kind == PICKLE_DICT ? 2 : 1;
+    size_t here = path->used;
+    f->seen[holder] = true;
+    for (int32_t i = step - 1; i < all->count; i += step) {
+        uint32_t number = all->item[i];
+        const PickleValue *value = pickle_at(&f->pickle, number);
+        const PickleValue *key = step == 2 ? pickle_at(&f->pickle, all->item[i - 1]) : NULL;
+        bool enters = holds_items(value) && !f->seen[number];
+        if (!enters && value->kind != PICKLE_TENSOR) continue;
+        TRY(item_name(f, path, key, i / step));
+        if (enters) TRY(path_add(f, path, ".", 1));
+        TRY(enters ? items_walk(f, path, number) : tensor_note(f, path, here, number));
+        path->text[path->used = here] = 0;
     }
-    *found = root;
-    if (has_tensor(f, root)) return OK;
+    return OK;
+}
+
+static Status tensors_find(TorchFile *f)
+{
+    Path path = {.used = 0};
+    f->seen = calloc((size_t)f->pickle.values + 1, sizeof *f->seen);
+    if (!f->seen) return FAIL(ERR_MEMORY, "no memory for the tensors of '%s'", f->label);
+    if (holds_items(pickle_at(&f->pickle, f->pickle.root))) TRY(items_walk(f, &path, f->pickle.root));
+    if (f->tensors) return OK;
     return FAIL(ERR_CHECKPOINT,
-                "'%s' holds no state dict: expected a dict of tensors, or one under \"state_dict\", \"model\" or "
-                "\"model_ema\"; save model.state_dict()",
+                "'%s' holds no state dict: expected a dict of tensors, alone or in a checkpoint; save "
+                "model.state_dict()",
                 f->label);
 }
 
@@ -204,7 +315,9 @@ static Status slots_make(TorchFile *f)
     for (int32_t i = 0; i < f->pickle.values; i++) count += pickle_at(&f->pickle, (uint32_t)i)->kind == PICKLE_STORAGE;
     f->slot = calloc((size_t)count + 1, sizeof *f->slot);
     f->storage = calloc((size_t)count + 1, sizeof *f->storage);
-    if (!f->slot || !f->storage) return FAIL(ERR_MEMORY, "no memory for %d storages of '%s'", count, f->label);
+    f->user = malloc(((size_t)count + 1) * sizeof *f->user);
+    if (!f->slot || !f->storage || !f->user)
+        return FAIL(ERR_MEMORY, "no memory for %d storages of '%s'", count, f->label);
     count = 0;
     for (int32_t i = 0; i < f->pickle.values; i++) {
         const PickleValue *v = pickle_at(&f->pickle, (uint32_t)i);
@@ -229,32 +342,47 @@ static int slot_find(const TorchFile *f, const PickleValue *wanted)
     return found ? (int)(found - f->slot) : -1;
 }
 
+static void users_find(TorchFile *f)
+{
+    for (int i = 0; i < f->slots; i++) f->user[i] = -1;
+    for (int i = f->tensors - 1; i >= 0; i--) {
+        int slot = slot_find(f, pickle_at(&f->pickle, pickle_at(&f->pickle, f->value[i])->item[0]));
+        if (slot >= 0) f->user[slot] = i;
+    }
+}
+
 /* Memory for the storage of slot i, which the file says has so many bytes. */
 static Status storage_make(TorchFile *f, int i, const char *name, size_t bytes)
 {
     const PickleValue *v = f->slot[i];
     if (f->storage[i]) return FAIL(ERR_CHECKPOINT, "'%s' has '%s' twice", f->label, name);
-    if ((uint64_t)v->number > f->count || bytes != (size_t)v->number * st_dtype_bytes(v->dtype))
+    if ((uint64_t)v->number > most_bytes(f) || bytes != (size_t)v->number * st_dtype_bytes(v->dtype))
         return FAIL(ERR_CHECKPOINT, "'%s': '%s' has %zu bytes, but its pickle says %" PRId64 " numbers of type %s",
                     f->label, name, bytes, v->number, st_dtype_name(v->dtype));
-    if ((f->stored += bytes) > f->count)
-        return FAIL(ERR_CHECKPOINT, "'%s': its storages are larger than the file", f->label);
-    f->storage[i] = malloc(bytes + 1);
-    if (!f->storage[i]) return FAIL(ERR_MEMORY, "no memory for the weights in '%s' (%zu bytes)", f->label, bytes);
-    f->owned[f->owned_count++] = f->storage[i];
+    if ((f->stored += bytes) > most_bytes(f))
+        return FAIL(ERR_CHECKPOINT,
+                    "'%s': its weights would take %zu bytes, more than those in a file of %zu bytes can take (at most "
+                    "%zu)",
+                    f->label, f->stored, f->count, most_bytes(f));
+    void *memory = malloc(bytes + 1);
+    if (!memory) return FAIL(ERR_MEMORY, "no memory for the weights in '%s' (%zu bytes)", f->label, bytes);
+    TRY(own(f, memory));
+    f->storage[i] = memory;
     return OK;
 }
 
 static Status storage_visit(TorchFile *f, struct archive *archive, struct archive_entry *entry)
 {
     const char *name = inner_name(entry);
+    char what[ST_MAX_NAME + 128];
     size_t bytes = 0;
     if (strncmp(name, "data/", 5) || strlen(name) > 69) return OK;
     int i = slot_find(f, &(PickleValue){.text = name + 5, .text_bytes = (int32_t)strlen(name + 5)});
     if (i < 0) return OK;
     TRY(entry_bytes(f, entry, &bytes));
     TRY(storage_make(f, i, name, bytes));
-    return entry_take(f, archive, f->storage[i], bytes);
+    snprintf(what, sizeof what, "'%s', of the tensor '%s'", name, f->user[i] < 0 ? "" : f->tensor[f->user[i]].name);
+    return entry_take(f, archive, f->storage[i], bytes, what);
 }
 
 /* The storage at f->at, which moves behind it. */
@@ -303,7 +431,7 @@ typedef struct View {
     bool plain; /* a range of its storage, in order */
 } View;
 
-/* Sizes and strides are a stranger's: every element must lie in the storage, and none may be there twice. */
+/* Sizes and strides are a stranger's: every element must lie in the storage. */
 static Status view_read(const TorchFile *f, const char *name, const PickleValue *tensor, int64_t elements, View *view)
 {
     const PickleValue *size = pickle_at(&f->pickle, tensor->item[2]), *stride = pickle_at(&f->pickle, tensor->item[3]);
@@ -321,8 +449,6 @@ static Status view_read(const TorchFile *f, const char *name, const PickleValue 
     }
     if (view->offset < 0 || (view->count && last >= elements) || view->offset > elements)
         return tensor_refuse(f, name, "lies outside of its storage");
-    if (view->count > elements)
-        return tensor_refuse(f, name, "repeats its numbers (expand); save it after contiguous()");
     return OK;
 }
 
@@ -337,108 +463,56 @@ static void gather(const View *view, size_t element, const char *from, char *to)
     }
 }
 
-static Status tensor_add(TorchFile *f, const char *name, const PickleValue *value)
+/* The numbers of a view in order, in memory of their own. */
+static Status tensor_gather(TorchFile *f, const View *view, size_t element, const char *from, StTensor *t)
 {
-    const PickleValue *storage = pickle_at(&f->pickle, value->item[0]);
+    size_t room = most_bytes(f) - f->copied;
+    if ((uint64_t)view->count > room / element)
+        return tensor_refuse(f, t->name,
+                             "repeats its numbers (expand) too often for a file of this size; save it after "
+                             "contiguous()");
+    t->bytes = (size_t)view->count * element;
+    f->copied += t->bytes;
+    char *copy = malloc(t->bytes + 1);
+    if (!copy) return FAIL(ERR_MEMORY, "no memory for the tensor '%s' of '%s'", t->name, f->label);
+    TRY(own(f, copy));
+    gather(view, element, from, copy);
+    t->data = copy;
+    return OK;
+}
+
+static Status tensor_fill(TorchFile *f, int i)
+{
+    const PickleValue *value = pickle_at(&f->pickle, f->value[i]), *storage = pickle_at(&f->pickle, value->item[0]);
     int slot = slot_find(f, storage);
-    const void *from = slot < 0 ? NULL : f->storage[slot];
+    const char *from = slot < 0 ? NULL : f->storage[slot];
     View view;
-    StTensor *t = &f->tensor[f->tensors];
-    if (!from) return tensor_refuse(f, name, "has a storage that the file lacks");
-    TRY(view_read(f, name, value, storage->number, &view));
+    StTensor *t = &f->tensor[i];
+    if (!from) return tensor_refuse(f, t->name, "has a storage that the file lacks");
+    TRY(view_read(f, t->name, value, storage->number, &view));
     size_t element = st_dtype_bytes(storage->dtype);
-    *t = (StTensor){.name = name, .dtype = storage->dtype, .rank = view.rank, .bytes = (size_t)view.count * element};
+    t->dtype = storage->dtype;
+    t->rank = view.rank;
     memcpy(t->dims, view.size, sizeof t->dims);
-    t->data = (const char *)from + (view.plain ? (size_t)view.offset * element : 0);
-    if (!view.plain) {
-        if ((f->copied += t->bytes) > f->count)
-            return tensor_refuse(f, name, "is one view too many of the same numbers");
-        char *copy = malloc(t->bytes + 1);
-        if (!copy) return FAIL(ERR_MEMORY, "no memory for the tensor '%s' of '%s'", name, f->label);
-        f->owned[f->owned_count++] = copy;
-        gather(&view, element, from, copy);
-        t->data = copy;
-    }
-    f->tensors++;
-    return OK;
-}
-
-/* ---- names */
-
-/* The length of what all names but that of `n_averaged` (torch.optim.swa_utils) begin with and the network does not know. */
-static size_t common_prefix(const TorchFile *f, const PickleValue *dict, size_t skip)
-{
-    static const char *const prefixes[] = {"module.", "_orig_mod.", "backbone.", "model.", NULL};
-    for (int p = 0; prefixes[p]; p++) {
-        size_t length = strlen(prefixes[p]);
-        bool all = true;
-        for (int32_t i = 0; i + 1 < dict->count && all; i += 2) {
-            const PickleValue *key = pickle_at(&f->pickle, dict->item[i]);
-            if (pickle_at(&f->pickle, dict->item[i + 1])->kind != PICKLE_TENSOR) continue;
-            if (key->number == 10 && !memcmp(key->text, "n_averaged", 10)) continue;
-            all = (size_t)key->number > skip + length && !memcmp(key->text + skip, prefixes[p], length);
-        }
-        if (all) return skip + length;
-    }
-    return skip;
-}
-
-static Status name_take(TorchFile *f, const PickleValue *key, size_t skip, const char **made)
-{
-    size_t count = (size_t)key->number > skip ? (size_t)key->number - skip : 0;
-    if (key->kind != PICKLE_TEXT || count == 0 || count > ST_MAX_NAME || memchr(key->text, 0, (size_t)key->number))
-        return FAIL(ERR_CHECKPOINT, "'%s': the state dict has a name that is no text, or longer than %d bytes",
-                    f->label, ST_MAX_NAME);
-    char *name = strndup(key->text + skip, count);
-    if (!name) return FAIL(ERR_MEMORY, "no memory for the names in '%s'", f->label);
-    f->owned[f->owned_count++] = name;
-    *made = name;
-    return OK;
-}
-
-static Status tensors_take(TorchFile *f, const PickleValue *dict)
-{
-    size_t skip = 0, longer;
-    for (int32_t i = 0; i + 1 < dict->count; i += 2)
-        if (pickle_at(&f->pickle, dict->item[i])->kind != PICKLE_TEXT)
-            return FAIL(ERR_CHECKPOINT, "'%s': the state dict has a name that is no text", f->label);
-    while ((longer = common_prefix(f, dict, skip)) > skip) skip = longer;
-    for (int32_t i = 0; i + 1 < dict->count; i += 2) {
-        const PickleValue *key = pickle_at(&f->pickle, dict->item[i]),
-                          *value = pickle_at(&f->pickle, dict->item[i + 1]);
-        const char *name = NULL;
-        if (value->kind != PICKLE_TENSOR) continue; /* None, or the state of a module of its own kind */
-        if (skip && key->number == 10 && !memcmp(key->text, "n_averaged", 10)) continue;
-        if (f->tensors == ST_MAX_TENSORS)
-            return FAIL(ERR_CHECKPOINT, "'%s' has more than %d tensors", f->label, ST_MAX_TENSORS);
-        TRY(name_take(f, key, skip, &name));
-        TRY(tensor_add(f, name, value));
-    }
+    if (!view.plain) return tensor_gather(f, &view, element, from, t);
+    t->bytes = (size_t)view.count * element;
+    t->data = from + (size_t)view.offset * element;
     return OK;
 }
 
 /* ---- all of it */
 
-static Status arrays_create(TorchFile *f, const PickleValue *dict)
-{
-    size_t tensors = (size_t)dict->count / 2;
-    TRY(slots_make(f));
-    f->tensor = calloc(tensors + 1, sizeof *f->tensor);
-    f->owned = calloc(2 * tensors + (size_t)f->slots + 1, sizeof *f->owned);
-    return f->tensor && f->owned ? OK : FAIL(ERR_MEMORY, "no memory for the tensors of '%s'", f->label);
-}
-
 Status torch_file_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
 {
     Status st = OK;
-    const PickleValue *dict = NULL;
     TorchFile f = {.bytes = bytes, .count = count, .label = name};
-    bool sequence = is_sequence(bytes, count);
+    bool sequence = sequence_begin(bytes, count) > 0;
     TRY_OUT(sequence ? sequence_pickle(&f) : archive_pickle(&f));
-    TRY_OUT(state_dict_find(&f, &dict));
-    TRY_OUT(arrays_create(&f, dict));
+    TRY_OUT(tensors_find(&f));
+    TRY_OUT(slots_make(&f));
+    users_find(&f);
     TRY_OUT(sequence ? sequence_storages(&f) : entries_visit(&f, storage_visit));
-    TRY_OUT(tensors_take(&f, dict));
+    for (int i = 0; i < f.tensors; i++) TRY_OUT(tensor_fill(&f, i));
     TRY_OUT(safetensors_wrap(name, f.tensor, f.tensors, f.owned, f.owned_count, made));
     f.tensor = NULL;
     f.owned = NULL;
@@ -446,7 +520,10 @@ out:
     for (int i = 0; f.owned && i < f.owned_count; i++) free(f.owned[i]);
     free(f.owned);
     free(f.tensor);
+    free(f.value);
+    free(f.seen);
     free(f.storage);
+    free(f.user);
     free(f.slot);
     pickle_clear(&f.pickle);
     free(f.pickle_bytes);

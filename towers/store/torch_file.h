@@ -8,8 +8,8 @@
  * argparse.Namespace, become values without contents. Everything else is refused by its name and its offset in the
  * pickle.
  *
- * The state dict may lie under "state_dict", "model" or "model_ema", as in checkpoints of timm, torchvision and Lightning.
- * "module.", "backbone.", "model." and "_orig_mod." are taken away if all names begin so. */
+ * All tensors of the pickle are read, also those of an optimizer: the dicts and lists that a tensor lies in are part of its
+ * name ("state_dict.module.fc.weight"). Which of them are a network's says weight_part.h. */
 #pragma once
 
 #include "towers/store/safetensors.h"
@@ -17,6 +17,7 @@
 /* True if the bytes begin like such an archive (or any other zip), or such a sequence. */
 bool torch_file_is(const void *bytes, size_t count);
 
-/* Copies the tensors of a file; `bytes` is borrowed until it returns, `name` is the file's in messages. At most as much
- * memory is taken as the file has bytes, and once more for tensors that are views. Errors: ERR_CHECKPOINT, ERR_MEMORY. */
+/* Copies the tensors of a file; `bytes` is borrowed until it returns, `name` is the file's in messages. The checksums of the
+ * archive are compared, unless it was written without. Memory for its storages, and once more for tensors that are views, is at
+ * most 16 times the file, or 64 MiB. Errors: ERR_CHECKPOINT, ERR_MEMORY. */
 NODISCARD Status torch_file_parse(const void *bytes, size_t count, const char *name, SafeTensors **made);

@@ -1,6 +1,6 @@
 /* Convert arenas to named tensors and back; see weights.h. */
 #include "towers/store/weights.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "towers/store/torch_file.h"
 
 static Status weights_parse(const void *bytes, size_t count, const char *name, SafeTensors **made)
@@ -210,17 +210,42 @@ static bool extra_allowed(const WeightRules *rules, const Layout *layout, const 
     return part_of(rules->reset, name) || (optional && !layout_has(layout, optional));
 }
 
+/* ---- the network's part of a file */
+
+static bool must_have(const WeightRules *rules, const char *name)
+{
+    return !rules || (!part_of(rules->reset, name) && !part_of(rules->optional, name));
+}
+
+Status weights_narrow(const WeightMap *map, const WeightRules *rules, const char *path, const char *key,
+                      SafeTensors *file, WeightPart *part)
+{
+    int count = 0;
+    const Layout *layout = map->layout;
+    const char **names = calloc((size_t)(map->count + layout->state_count) + 1, sizeof *names);
+    if (!names) return FAIL(ERR_MEMORY, "no memory for the names of a network");
+    for (int i = 0; i < map->count; i++)
+        if (must_have(rules, layout->params[i].name)) names[count++] = layout->params[i].name;
+    for (int i = 0; i < layout->state_count; i++)
+        if (must_have(rules, layout->states[i].name)) names[count++] = layout->states[i].name;
+    Status st = weight_part_take(file, path, names, count, key, part);
+    free(names);
+    return st;
+}
+
 /* ---- entries */
 
+/* No training makes a running variance below 0, and its root is NaN. */
 static void spoiled_note(const char *name, const float *values, size_t count, WeightMatch *match)
 {
+    bool variance = ends_with(name, ".running_var");
     size_t bad = 0, first = 0;
     for (size_t i = count; i-- > 0;)
-        if (!isfinite(values[i])) bad++, first = i;
+        if (!isfinite(values[i]) || (variance && values[i] < 0)) bad++, first = i;
     if (!bad) return;
     match->spoiled++;
-    match_line(match, "  not finite  %s: %zu of %zu values; element %zu is %g\n", name, bad, count, first,
-               (double)values[first]);
+    match_line(match, "  %s  %s: %zu of %zu values; element %zu is %g\n",
+               isfinite(values[first]) ? "below 0   " : "not finite", name, bad, count, first, (double)values[first]);
 }
 
 static Status entry_unpack(const LayoutEntry *entry, const char *prefix, const SafeTensors *file, float *arena,
@@ -298,6 +323,13 @@ Status weights_unpack(const WeightMap *map, const char *prefix, const SafeTensor
     else if (table.used)
         match->table[table.used - 1] = 0; /* drop the last newline */
     return OK;
+}
+
+Status weights_spoiled(const char *path, const WeightMatch *match)
+{
+    return FAIL(ERR_CHECKPOINT,
+                "%s: values of %d tensors are not finite, or variances below 0; use earlier weights\n%s", path,
+                match->spoiled, match->table);
 }
 
 Status weights_unpack_exact(const WeightMap *map, const char *prefix, const SafeTensors *file, float *params,

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "towers/graph/layout.h"
-#include "towers/store/safetensors.h"
+#include "towers/store/weight_part.h"
 
 /* A file of weights that its user names: safetensors, or torch.save's (torch_file.h), told apart by its first bytes. */
 NODISCARD Status weights_open(const char *path, SafeTensors **made);
@@ -39,13 +39,20 @@ typedef struct WeightRules {
     const char *optional[4]; /* parts that may be missing from the file, or extra in it, as a whole */
 } WeightRules;
 
+/* Narrows a file to the tensors of the map's network (weight_part.h). What `rules` (may be NULL) exclude need not be among
+ * them. */
+NODISCARD Status weights_narrow(const WeightMap *map, const WeightRules *rules, const char *path, const char *key,
+                                SafeTensors *file, WeightPart *part);
+
 typedef struct WeightMatch {
     int missing, mismatched, extra; /* names missing from the file, with another shape, not in the network */
-    int spoiled;                    /* tensors with values that are not finite; copied nevertheless */
-    int lines;                      /* of the table, including those that did not fit */
-    char table[1600];               /* one line per name, ending in "... and N more" if cut */
-    char absent[256];               /* optional parts missing from the file, or "" */
+    int spoiled;      /* tensors with values that are not finite, or variances below 0; copied nevertheless */
+    int lines;        /* of the table, including those that did not fit */
+    char table[1600]; /* one line per name, ending in "... and N more" if cut */
+    char absent[256]; /* optional parts missing from the file, or "" */
 } WeightMatch;
+/* The refusal of a file with spoiled tensors. ERR_CHECKPOINT */
+NODISCARD Status weights_spoiled(const char *path, const WeightMatch *match);
 /* Fill the arenas from a file. Names that match in shape are copied; the others are counted in `match`. F32, F16, BF16
  * and F64 data are converted; anything else is a mismatch. `params`, `states` and `rules` may be NULL. Tensors
  * `<layer>.num_batches_tracked` are never extra. */

@@ -3,6 +3,7 @@
  * all-reduce, and those of other programs have been gathered. */
 #include "towers/train/activities.h"
 #include "nccl_sync/hosts/star.h"
+#include "towers/train/step.h"
 
 static const Activity work_activities[STRAGGLER_ACTIVITIES] = {ACTIVITY_DATA, ACTIVITY_COPY, ACTIVITY_FORWARD,
                                                                ACTIVITY_BACKWARD};
@@ -93,7 +94,7 @@ static Status window_check(TowerProcess *p, int64_t step)
     Straggler found = straggler_find(times, STRAGGLER_WINDOW, p->ledger->towers);
     free(times);
     bool elsewhere = found.tower >= 0 && p->place.group != job_tower_group(p->job, found.tower);
-    bool loaded = elsewhere ? p->elsewhere_loaded[found.tower] : machine_loaded();
+    bool loaded = elsewhere ? p->queue->elsewhere_loaded[found.tower] : machine_loaded();
     StragglerChange change = straggler_window(&p->watch, &found, loaded, step);
     if (change != STRAGGLER_SAME) straggler_report(p, change, &was, step);
     return OK;
@@ -171,7 +172,7 @@ Status activities_gather(TowerProcess *p, int64_t first, int64_t last, int *numb
         (void)ledger_vitals(p->ledger, r, &before);
         if (from[2] && memcmp(&before, &vitals, sizeof vitals) != 0) ledger_vitals_put(p->ledger, r, &vitals);
         from += TIMES_HEAD + vitals_words;
-        for (int t = place.first_tower; is_local_tower(&place, t); t++) p->elsewhere_loaded[t] = loaded;
+        for (int t = place.first_tower; is_local_tower(&place, t); t++) p->queue->elsewhere_loaded[t] = loaded;
         for (int64_t step = first; step <= last; step++)
             for (int slot = 0; slot < place.local_towers; slot++, from += TIMES)
                 times_unpack(from, ledger_row(p->ledger, place.first_tower + slot, step));

@@ -4,10 +4,10 @@
 
 #include "towers/replica/tower_process.h"
 
-/* Filled by rank 0 from the ledger's times. */
+/* Filled by rank 0 from the ledger's times; the arrays are the caller's. */
 typedef struct ActivityRecord {
-    int64_t arrival_us[TOWERS_MAX]; /* since tower 0 began the step; in other programs, since the tower's process did */
-    int64_t us[STRAGGLER_ACTIVITIES][TOWERS_MAX]; /* microseconds of each activity and tower */
+    int64_t *arrival_us; /* [towers]: since tower 0 began the step; in other programs, since the tower's process did */
+    int64_t *us[STRAGGLER_ACTIVITIES]; /* [towers]: microseconds of each activity */
     int slow_tower;
     const char *slow_activity; /* NULL: no tower is slow */
 } ActivityRecord;

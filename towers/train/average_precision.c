@@ -1,8 +1,8 @@
 /* Average precision by sorting the scores of one class after another; see average_precision.h. */
 #include "towers/train/average_precision.h"
 
+#include "kernels/base/progress.h"
 #include "kernels/op.h"
-#include "kernels/progress.h"
 
 typedef struct ScoredSample {
     float score;
@@ -27,7 +27,7 @@ static double precision_of(const ScoredSample *scored, int64_t count)
         sum += (double)(found - before) * (double)found / (double)(i + 1);
         before = found;
     }
-    return all ? sum / (double)all : NAN;
+    return all ? sum / (double)all : ABSENT;
 }
 
 static bool has_class(const Source *source, int64_t id, int32_t class)
@@ -63,9 +63,9 @@ Status average_precision(const Source *source, const EvalSample *samples, const 
         qsort(scored, (size_t)count, sizeof *scored, by_score);
         double one = precision_of(scored, count);
         if (precision) precision[c] = one;
-        if (!isnan(one)) *mean += one, measured++;
+        if (!is_absent(one)) *mean += one, measured++;
     }
     free(scored);
-    *mean = measured ? *mean / (double)measured : NAN;
+    *mean = measured ? *mean / (double)measured : ABSENT;
     return OK;
 }

@@ -2,15 +2,23 @@
 #include "towers/train/children.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/replica/norm_sync.h"
+#include "towers/train/stop_signals.h"
 
 #include <sys/prctl.h>
 
 Status children_create(const TrainJob *job, Children *c)
 {
+    Status st;
     Layout *layout;
     c->job = job;
     c->count = job->processes / job_groups(job);
     c->first = job->group * c->count;
+    c->child = calloc((size_t)c->count, sizeof *c->child);
+    if (!c->child) {
+        st = FAIL(ERR_MEMORY, "no memory for %d tower processes", c->count);
+        c->count = 0;
+        return st;
+    }
     TRY(program_layout(&job->program, 1, &layout));
     size_t room = job_comm_room(job, layout);
     layout_destroy(layout);
@@ -32,12 +40,8 @@ static _Noreturn void child_run(const Children *c, int r, pid_t parent, TowerMai
     if (getppid() != parent) _exit(1);
     snprintf(name, sizeof name, "tower%d", job_placement(c->job, c->first + r).first_tower);
     prctl(PR_SET_NAME, name);
-    /* Only the supervisor handles stop signals; a terminal sends them to the whole process group. */
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGUSR2, SIG_IGN);
-    if (c->job->user_signal) signal(SIGUSR1, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
+    stop_signals_leave(c->job, c->ledger);
+    signal(SIGHUP, SIG_IGN); /* a closed terminal does not end a run */
     sigprocmask(SIG_SETMASK, mask, NULL);
     Status st = tower_main(c->job, c->first + r, c->ledger, c->shared);
     fflush(NULL);
@@ -56,17 +60,24 @@ Status children_start(Children *c, TowerMain tower_main, const sigset_t *mask)
                 "cannot start tower process %d of %d: %s (a limit on processes, as ulimit -u or a container's?)", r + 1,
                 c->count, strerror(errno));
         if (pid == 0) child_run(c, r, parent, tower_main, mask);
-        c->pid[r] = pid;
+        c->child[r].pid = pid;
         c->alive++;
     }
     return OK;
+}
+
+void children_free(Children *c)
+{
+    free(c->child);
+    c->child = NULL;
+    c->count = 0;
 }
 
 void children_kill(Children *c)
 {
     if (!c->killed_ns) c->killed_ns = clock_ns();
     for (int r = 0; r < c->count; r++)
-        if (c->pid[r] > 0) kill(c->pid[r], SIGKILL);
+        if (c->child[r].pid > 0) kill(c->child[r].pid, SIGKILL);
 }
 
 ChildPlace child_place(const Children *c, int r)
@@ -87,15 +98,25 @@ ChildPlace child_place(const Children *c, int r)
     return at;
 }
 
-int64_t child_life(const Children *c, int r)
+static int64_t last_of(const Children *c, int r, int64_t progress_ns)
 {
-    int64_t last = atomic_load(&comm_shared_progress(c->shared, r)->at_ns);
+    int64_t last = progress_ns;
     Placement place = job_placement(c->job, c->first + r);
     for (int t = place.first_tower; is_local_tower(&place, t); t++) {
         int64_t beat = atomic_load(&c->ledger->tower[t].heartbeat_ns);
         if (beat > last) last = beat;
     }
     return last;
+}
+
+int64_t child_life(const Children *c, int r)
+{
+    return last_of(c, r, progress_life(comm_shared_progress(c->shared, r)));
+}
+
+int64_t child_storage(const Children *c, int r)
+{
+    return progress_storage(comm_shared_progress(c->shared, r));
 }
 
 static bool waits_for_others(const Children *c, int r)
@@ -112,15 +133,22 @@ bool child_loads(const Children *c, int r)
     return !waits_for_others(c, r) && atomic_load(&c->ledger->tower[tower].activity) == ACTIVITY_DATA;
 }
 
+void children_look(Children *c, int64_t now)
+{
+    for (int r = 0; r < c->count; r++)
+        if (c->child[r].pid && waits_for_others(c, r)) c->child[r].waited_ns = now;
+}
+
 int children_silent(const Children *c, int64_t now, int64_t limit)
 {
     int64_t worst = 0;
     int silent = -1;
     bool waits = false, alive = false;
     for (int r = 0; r < c->count; r++) {
-        if (!c->pid[r]) continue;
+        if (!c->child[r].pid) continue;
         bool waiting = waits_for_others(c, r);
-        int64_t quiet = now - child_life(c, r), weight = quiet - (waiting ? limit / 2 : 0);
+        int64_t life = child_life(c, r), waited = waiting ? 0 : c->child[r].waited_ns;
+        int64_t quiet = now - (life > waited ? life : waited), weight = quiet - (waiting ? limit / 2 : 0);
         alive |= quiet <= limit;
         if (quiet <= limit || weight <= worst) continue;
         worst = weight;
@@ -130,9 +158,11 @@ int children_silent(const Children *c, int64_t now, int64_t limit)
     return waits && (alive || c->job->control) ? -1 : silent;
 }
 
-bool children_all_silent(const Children *c, int64_t ns)
+bool children_all_stalled(const Children *c, int64_t ns)
 {
-    for (int r = 0; r < c->count; r++)
-        if (c->pid[r] && clock_ns() - child_life(c, r) < ns) return false;
+    for (int r = 0; r < c->count; r++) {
+        int64_t last = last_of(c, r, atomic_load(&comm_shared_progress(c->shared, r)->at_ns));
+        if (c->child[r].pid && clock_ns() - last < ns) return false;
+    }
     return true;
 }

@@ -1,5 +1,6 @@
 /* Exchange of what devices choose by time; see choices.h. */
 #include "towers/train/choices.h"
+#include "kernels/base/place.h"
 
 enum { LIMIT = 16 << 20 /* bytes of plans.txt */ };
 
@@ -19,7 +20,7 @@ static Status stored_take(TowerProcess *p, const char *path, char **stored)
     char *own = NULL;
     int chosen;
     Device *device = &p->replica->device;
-    if (access(path, F_OK) != 0) return OK;
+    if (place_access(path, F_OK) != 0) return OK;
     TRY(file_read(path, LIMIT, stored, &bytes));
     TRY(device->backend->choices_take(device, *stored, &taken));
     if (taken) return OK;

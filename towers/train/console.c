@@ -1,6 +1,8 @@
 /* The progress bar, plain lines and epoch lines of a run; see console.h. */
 #include "towers/train/console.h"
-#include "kernels/text.h"
+#include "kernels/base/absent.h"
+#include "kernels/base/outlet.h"
+#include "kernels/base/text.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -58,17 +60,26 @@ static const LedgerShown *newest_of(const Console *c, int phase, int64_t step)
     return shown->step == s && s > 0 && job_phase_of(c->job, s - 1) == phase ? shown : NULL;
 }
 
+/* " [0.5120 0.4983 -]": the loss of each tower; "-" of one without samples. */
+static void towers_text(const Console *c, int64_t step, Text *text)
+{
+    char loss[NUMBER_TEXT];
+    for (int t = 0; t < c->ledger->towers; t++)
+        text_add(text, "%s%s", t ? " " : " [",
+                 number_text(tower_loss_mean(&c->ledger->tower[t].rows[step % LEDGER_STEPS].loss), "%.4f", loss));
+    text_add(text, "]");
+}
+
 /* "critic -3.2104  generator 0.5120": the last loss of each phase according to --report-loss; "all" lists every tower's. */
 static void phases_text(const Console *c, int64_t step, Text *text)
 {
+    char loss[NUMBER_TEXT];
     for (int phase = 0; phase < program_phases(c->job->program.model); phase++) {
         const LedgerShown *shown = newest_of(c, phase, step);
         if (!shown) continue;
-        text_add(text, "%s%s %.4f", phase ? "  " : "", job_phase(c->job, phase)->name, shown->loss);
-        for (int t = 0; c->job->report == LOSS_REPORT_ALL && t < c->ledger->towers; t++)
-            text_add(text, "%s%.4f%s", t ? " " : " [",
-                     tower_loss_mean(&c->ledger->tower[t].rows[shown->step % LEDGER_STEPS].loss),
-                     t == c->ledger->towers - 1 ? "]" : "");
+        text_add(text, "%s%s %s", phase ? "  " : "", job_phase(c->job, phase)->name,
+                 number_text(shown->loss, "%.4f", loss));
+        if (c->job->report == LOSS_REPORT_ALL) towers_text(c, shown->step, text);
     }
 }
 
@@ -83,7 +94,7 @@ static void terms_text(const Console *c, int64_t step, char *buffer, size_t byte
 }
 
 /* "loss 0.5123" according to --report-loss; "all" lists every tower's loss. */
-static void loss_text(const Console *c, int64_t step, double loss, char *buffer, size_t bytes)
+static void loss_text(const Console *c, int64_t step, Number loss, char *buffer, size_t bytes)
 {
     static const char *const words[] = {[LOSS_REPORT_LAST] = "last_tower_loss",
                                         [LOSS_REPORT_FIRST] = "first_tower_loss",
@@ -96,13 +107,9 @@ static void loss_text(const Console *c, int64_t step, double loss, char *buffer,
         phases_text(c, step, &text);
         return;
     }
-    text_add(&text, "%s %.4f", words[report], loss);
-    if (report != LOSS_REPORT_ALL) return;
-    for (int t = 0; t < c->ledger->towers; t++) {
-        const LedgerRow *row = &c->ledger->tower[t].rows[step % LEDGER_STEPS];
-        text_add(&text, "%s%.4f", t ? " " : " [", tower_loss_mean(&row->loss));
-    }
-    text_add(&text, "]");
+    char number[NUMBER_TEXT];
+    text_add(&text, "%s %s", words[report], number_text(loss, "%.4f", number));
+    if (report == LOSS_REPORT_ALL) towers_text(c, step, &text);
 }
 
 /* ---- values of a step from the ledger's rows */
@@ -112,11 +119,11 @@ static const LedgerRow *row_of(const Console *c, int tower, int64_t step)
     return &c->ledger->tower[tower].rows[step % LEDGER_STEPS];
 }
 
-/* Training accuracy over the last steps, or share of exact matches; NaN if it is unknown. */
-static double recent_accuracy(const Console *c, int64_t step)
+/* Training accuracy over the last steps, or share of exact matches; ABSENT if it is unknown. */
+static Number recent_accuracy(const Console *c, int64_t step)
 {
     int64_t correct = 0, count = 0;
-    if (c->job->program.model->phases) return NAN;
+    if (c->job->program.model->phases) return ABSENT;
     for (int64_t s = step; s > step - RECENT && s > c->first_step; s--) {
         for (int t = 0; t < c->ledger->towers; t++) {
             const LedgerRow *row = row_of(c, t, s);
@@ -125,14 +132,14 @@ static double recent_accuracy(const Console *c, int64_t step)
             count += row->loss.count;
         }
     }
-    return count ? (double)correct / (double)count : NAN;
+    return count ? (double)correct / (double)count : ABSENT;
 }
 
 static void spread_text(const Console *c, int64_t step, char *text, size_t bytes)
 {
     double low = INFINITY, high = -INFINITY;
     for (int t = 0; t < c->ledger->towers; t++) {
-        double loss = tower_loss_mean(&row_of(c, t, step)->loss);
+        Number loss = tower_loss_mean(&row_of(c, t, step)->loss);
         if (loss < low) low = loss;
         if (loss > high) high = loss;
     }
@@ -184,7 +191,7 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     const LedgerRun *run = &c->ledger->run;
     int64_t step = shown->step, bad = atomic_load(&run->skipped), large = atomic_load(&run->overflows),
             damaged = atomic_load(&run->bad_samples);
-    double accuracy = recent_accuracy(c, step);
+    Number accuracy = recent_accuracy(c, step);
     char eta[32];
     eta_text(c, step, steps, eta);
     memset(fields, 0, FIELD_COUNT * FIELD);
@@ -195,7 +202,7 @@ static void fields_fill(const Console *c, const LedgerShown *shown, int64_t step
     terms_text(c, step, terms, sizeof terms);
     snprintf(fields[FIELD_TERMS], FIELD, "%s", terms + strspn(terms, " "));
     spread_text(c, step, fields[FIELD_SPREAD], FIELD);
-    if (!isnan(accuracy))
+    if (!is_absent(accuracy))
         snprintf(fields[FIELD_ACCURACY], FIELD, "%s %.1f%%", c->job->program.several ? "exact" : "acc", 100 * accuracy);
     snprintf(fields[FIELD_RATE], FIELD, "lr %.3g", shown->lr);
     snprintf(fields[FIELD_SPEED], FIELD, "%.0f img/s", (double)shown->samples / shown->seconds);
@@ -232,8 +239,9 @@ static void tower_text(const Console *c, int tower, int64_t step, bool now, int 
         int64_t arrival = row_of(c, t, step)->arrival_ns;
         if (arrival && arrival < earliest) earliest = arrival;
     }
-    char loss[FIELD], gradient[FIELD], late[FIELD], activity[FIELD] = "";
-    snprintf(loss, sizeof loss, "  tower %-3d loss %-9.4f", tower, tower_loss_mean(&row->loss));
+    char loss[FIELD], gradient[FIELD], late[FIELD], activity[FIELD] = "", number[NUMBER_TEXT];
+    snprintf(loss, sizeof loss, "  tower %-3d loss %-9s", tower,
+             number_text(tower_loss_mean(&row->loss), "%.4f", number));
     snprintf(gradient, sizeof gradient, " gradient %-9.3g", row->grad_norm);
     snprintf(late, sizeof late, " +%.1f ms", (double)(row->arrival_ns - earliest) * 1e-6);
     if (!row->arrival_ns) snprintf(late, sizeof late, " elsewhere");
@@ -323,7 +331,7 @@ static void tf2016_line(const LedgerShown *shown)
 
 static void tf2016_result(const TrainJob *job, const EpochRecord *epoch)
 {
-    if (isnan(epoch->test_top1)) return;
+    if (is_absent(epoch->test_top1)) return;
     time_prefix();
     fprintf(stderr, epoch->several ? "mean average precision = %.4f" : "precision @ 1 = %.4f", epoch->test_top1);
     if (epoch->several) fprintf(stderr, " exact matches = %.4f", epoch->test_top5);
@@ -417,7 +425,7 @@ void console_update(Console *c)
     }
     for (; c->last_epoch < epoch; c->last_epoch++) epoch_line(c, c->last_epoch + 1);
     if (fresh && bar) {
-        if (clock_ns() - c->last_draw_ns < DRAW_MS * 1000000ll) return;
+        if (clock_ns() - c->last_draw_ns < DRAW_MS * 1000000ll || outlet_waits(OUTLET_STDERR)) return;
         bar_draw(c, step, steps);
         c->last_draw_ns = clock_ns();
     }

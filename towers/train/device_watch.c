@@ -1,12 +1,13 @@
 /* Watching devices; see device_watch.h. */
 #include "towers/train/device_watch.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/timeouts.h"
 #include "kernels/vitals.h"
 
 #include <pthread.h>
 
-enum { WAIT_MS = 100, READ_MS = 1000, LEAVE_SECONDS = 2, NOTE_BYTES = 256 };
+enum { NOTE_BYTES = 256 };
 
 struct DeviceWatch {
     const VitalsOps *ops;
@@ -16,7 +17,7 @@ struct DeviceWatch {
     _Atomic bool ending;
     _Atomic int failed; /* process + 1; 0: none. Written after the words */
     StatusText words;
-    DeviceId id[TOWERS_MAX]; /* of each process's device */
+    DeviceId id[]; /* [count]: of each process's device */
 };
 
 static void failure_keep(DeviceWatch *w, int process)
@@ -51,9 +52,9 @@ static void *devices_watch(void *context)
         char note[NOTE_BYTES];
         int device = 0;
         if (clock_ns() >= due) {
-            due = clock_ns() + READ_MS * 1000000ll;
+            due = clock_ns() + DEVICE_READ_MS * 1000000ll;
             works = devices_read(w, watch) == OK;
-        } else if (w->ops->wait(watch, WAIT_MS, &device, note, sizeof note) != OK) {
+        } else if (w->ops->wait(watch, DEVICE_WAIT_MS, &device, note, sizeof note) != OK) {
             failure_keep(w, device);
             works = false;
         } else if (*note) {
@@ -69,7 +70,7 @@ DeviceWatch *device_watch_start(const TrainJob *job, Ledger *ledger, int first, 
     DeviceId all[BACKEND_DEVICES_MAX];
     int visible;
     if (!job->backend->vitals || backend_device_list(job->backend, all, &visible) != OK) return NULL;
-    DeviceWatch *w = calloc(1, sizeof *w);
+    DeviceWatch *w = calloc(1, sizeof *w + (size_t)count * sizeof *w->id);
     if (!w) return NULL;
     w->ops = job->backend->vitals;
     w->ledger = ledger;
@@ -95,7 +96,7 @@ bool device_watch_end(DeviceWatch *watch)
 {
     if (!watch) return true;
     atomic_store(&watch->ending, true);
-    struct timespec until = clock_deadline(LEAVE_SECONDS);
+    struct timespec until = clock_deadline(DEVICE_WATCH_LEAVE_SECONDS);
     if (pthread_clockjoin_np(watch->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return false;
     free(watch);
     return true;

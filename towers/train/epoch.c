@@ -15,17 +15,18 @@
 
 /* ---- replicas that differ */
 
-static Status drift_act(TowerProcess *p, const char *text)
+static Status drift_act(TowerProcess *p, const char *text, StepOutcome *outcome)
 {
+    StepOutcome before = *outcome;
     if (p->job->sdc_policy == SDC_POLICY_WARN) {
         if (is_root(&p->place)) ledger_note(p->ledger, "%s", text);
         process_log(p, "%s", text);
         return OK;
     }
-    p->drifted = true;
+    *outcome = DRIFTED;
     if (p->job->sdc_policy == SDC_POLICY_ROLLBACK) {
         TRY(rollback_drift(p, text));
-        p->drifted = false;
+        *outcome = before;
         return OK;
     }
     return FAIL(ERR_NUMERIC,
@@ -35,34 +36,39 @@ static Status drift_act(TowerProcess *p, const char *text)
                 text);
 }
 
-Status replicas_compare(TowerProcess *p, bool now)
+Status replicas_compare(TowerProcess *p, bool now, StepOutcome *outcome)
 {
     char drift[DRIFT_TEXT];
     if (!digest_is_due(p, now)) return OK;
-    TRY(steps_drain(p));
-    if (p->go_back) return OK;
+    TRY(steps_drain(p, outcome));
+    if (*outcome == GO_BACK) return OK;
     TRY(digest_compare(p, drift));
-    return *drift ? drift_act(p, drift) : OK;
+    return *drift ? drift_act(p, drift, outcome) : OK;
 }
 
 /* ---- the end of an epoch */
 
+/* The weights are the best so far, and not saved as such yet. */
+static bool best_is_owed(const TowerProcess *p)
+{
+    return p->run.best_step > 0 && p->run.best_step == p->run.step && p->best_written != p->run.step;
+}
+
 static double epoch_loss(const TowerProcess *p)
 {
     const RunState *run = &p->run;
-    if (!run->epoch_count) return NAN;
+    if (!run->epoch_count) return ABSENT;
     if (p->job->divisor != LOSS_DIVISOR_GLOBAL_BATCH) return run->epoch_sum / run->epoch_weight;
     return run->epoch_constant_sum / (double)run->epoch_steps;
 }
 
-/* *better: a score is the best so far, and so are the weights. There are none before the first step. */
-static void score_take(TowerProcess *p, Score score, double value, bool *better)
+/* If a score is the best so far, so are the weights. There are none before the first step. */
+static void score_take(TowerProcess *p, Score score, double value)
 {
     RunState *run = &p->run;
     if (run->step == 0 || !score_better(score, value, run->best[score])) return;
     run->best[score] = value;
     run->best_step = run->step;
-    *better = true;
     if (!is_root(&p->place)) return;
     p->ledger->run.best[score] = value;
     p->ledger->run.best_step = run->step;
@@ -72,18 +78,19 @@ static double term_mean(const TowerProcess *p, int term)
 {
     const RunState *run = &p->run;
     bool known = run->epoch_count && epoch_term_number(p, term) >= 0;
-    return known ? run->epoch_term[term] / (double)run->epoch_count : NAN;
+    return known ? run->epoch_term[term] / (double)run->epoch_count : ABSENT;
 }
 
 static void evaluation_fill(const TowerProcess *p, const EvalResult *test, EpochRecord *rec)
 {
     double count = (double)test->count;
+    if (!test->count) return;
     rec->test_loss = test->loss;
     rec->test_top1 = test->several ? test->mean_precision : (double)test->correct[0] / count;
     if (top5_says(p->job)) rec->test_top5 = (double)test->correct[!test->several] / count;
 }
 
-static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated, bool *better)
+static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *test, bool evaluated)
 {
     const RunState *run = &p->run;
     EpochRecord rec;
@@ -102,8 +109,8 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
 #include "towers/record/epoch.def"
     if (evaluated) evaluation_fill(p, test, &rec);
     if (observed) TRY(observation_run(p, &rec.kid));
-    score_take(p, SCORE_KID, rec.kid, better);
-    if (evaluated) score_take(p, SCORE_ACCURACY, eval_score(test), better);
+    score_take(p, SCORE_KID, rec.kid);
+    if (evaluated) score_take(p, SCORE_ACCURACY, eval_score(test));
     if (is_root(&p->place)) {
         p->ledger->epoch[epoch % LEDGER_EPOCHS] = rec;
         if (evaluated) p->ledger->run.tested = rec;
@@ -117,8 +124,7 @@ static Status epoch_record(TowerProcess *p, int64_t epoch, const EvalResult *tes
     return OK;
 }
 
-/* *better: these are the best weights so far. They are exported by best_export, after the next checkpoint. */
-static Status epoch_end(TowerProcess *p, bool *better)
+static Status epoch_end(TowerProcess *p, StepOutcome *outcome)
 {
     const TrainJob *job = p->job;
     RunState *run = &p->run;
@@ -128,17 +134,18 @@ static Status epoch_end(TowerProcess *p, bool *better)
     bool evaluated = job->test && wanted, whole = true;
     EvalResult test = {0};
     TRY(summary_data(p));
-    if (evaluated) TRY(evaluate(p, &test, &whole));
+    if (evaluated) TRY(evaluate(p, &test, &whole, outcome));
     if (!whole) return OK;
-    TRY(epoch_record(p, epoch, &test, evaluated, better));
+    TRY(epoch_record(p, epoch, &test, evaluated));
     TRY(norm_drift_record(p));
     run->epoch_told = run->step;
     if (run->step % p->steps_per_epoch == 0) { /* an incomplete epoch may be completed by a longer run */
         run->epoch_sum = run->epoch_constant_sum = run->epoch_weight = 0;
         memset(run->epoch_term, 0, sizeof run->epoch_term);
-        run->epoch_count = run->epoch_correct = run->epoch_steps = p->epoch_count_before = 0;
+        run->epoch_count = run->epoch_correct = run->epoch_steps = 0;
+        run->epoch_seconds = 0;
+        epoch_clock_start(p);
     }
-    p->epoch_started_ns = clock_ns();
     return OK;
 }
 
@@ -146,6 +153,7 @@ static Status epoch_end(TowerProcess *p, bool *better)
 static Status best_export(TowerProcess *p)
 {
     TRY(snapshot_settle(p, false));
+    p->best_written = p->run.step;
     Status st = snapshot_export(p, "best.safetensors");
     if (st != ERR_IO) return st;
     storage_note(p, "best.safetensors", p->run.step);
@@ -154,10 +162,16 @@ static Status best_export(TowerProcess *p)
 
 /* ---- checkpoints */
 
-/* *better: the weights are the best so far; false if they are exported behind this checkpoint. */
-static Status checkpoint_write(TowerProcess *p, bool *better)
+/* No step follows. */
+static bool steps_end(const TowerProcess *p, StepOutcome outcome)
 {
-    bool finite = true, last = p->run.step == p->total_steps || p->stop || job_stage_ends(p->job, p->run.step);
+    return p->run.step == p->total_steps || outcome == STOP || job_stage_ends(p->job, p->run.step);
+}
+
+/* The best weights, if they are owed, follow this checkpoint. */
+static Status checkpoint_write(TowerProcess *p, StepOutcome outcome)
+{
+    bool finite = true, last = steps_end(p, outcome), best = best_is_owed(p);
     TRY(snapshot_settle(p, false));
     p->checkpoint_ns = clock_ns();
     p->save_tried = true;
@@ -173,16 +187,16 @@ static Status checkpoint_write(TowerProcess *p, bool *better)
     }
     summary_finish(p); /* a run that resumes here has the rows of all its steps */
     TRY(samples_sync(p));
-    TRY(snapshot_save(p, *better));
-    *better = false;
+    TRY(snapshot_save(p, best));
+    if (best) p->best_written = p->run.step;
     return last ? snapshot_settle(p, true) : OK;
 }
 
 /* Rank 0's clock decides; the others receive its decision by broadcast. */
-static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
+static Status checkpoint_due(TowerProcess *p, StepOutcome outcome, bool epoch_ended, bool *due)
 {
     const TrainJob *job = p->job;
-    *due = p->run.step == p->total_steps || p->stop || job_stage_ends(p->job, p->run.step);
+    *due = steps_end(p, outcome);
     *due |= job->checkpoint.steps > 0 ? p->run.step % job->checkpoint.steps == 0 : epoch_ended;
     if (*due || job->checkpoint.minutes <= 0 || p->run.step % 16) return OK;
     char now = (double)(clock_ns() - p->checkpoint_ns) > job->checkpoint.minutes * 60e9;
@@ -195,46 +209,51 @@ static Status checkpoint_due(TowerProcess *p, bool epoch_ended, bool *due)
 
 /* The work after a step; also done after a resume if it is still due for the last step. Code that reads weights first
  * waits for the steps in flight. */
-static Status step_follow(TowerProcess *p)
+static Status step_follow(TowerProcess *p, StepOutcome *outcome)
 {
-    bool ended = epoch_ended(p), due, better = false;
+    bool ended = epoch_ended(p), due;
     int64_t step = p->run.step;
     if (snapshot_ended(p)) TRY(snapshot_settle(p, false));
     bool observed = !ended && observation_is_due(p, false);
-    double kid = NAN;
-    if (ended || observed) TRY(steps_drain(p));
-    if (!p->go_back) TRY(replicas_compare(p, ended)); /* compare before saving */
-    if (p->go_back || p->run.step != step) return OK;
-    if (ended) TRY(epoch_end(p, &better));
+    double kid = ABSENT;
+    if (ended || observed) TRY(steps_drain(p, outcome));
+    if (*outcome != GO_BACK) TRY(replicas_compare(p, ended, outcome)); /* compare before saving */
+    if (*outcome == GO_BACK || p->run.step != step) return OK;
+    if (ended) TRY(epoch_end(p, outcome));
     if (observed) TRY(observation_run(p, &kid));
-    if (observed) score_take(p, SCORE_KID, kid, &better);
-    TRY(checkpoint_due(p, ended, &due));
-    due |= better && !p->save_tried; /* the first best weights need a checkpoint to resume from */
-    if (due) TRY(steps_drain(p));
-    if (due && !p->go_back) TRY(replicas_compare(p, true));
-    if (due && !p->go_back && p->run.step == step) TRY(checkpoint_write(p, &better));
-    return better && !p->go_back && p->run.step == step ? best_export(p) : OK;
+    if (observed) score_take(p, SCORE_KID, kid);
+    TRY(checkpoint_due(p, *outcome, ended, &due));
+    due |= best_is_owed(p) && !p->save_tried; /* the first best weights need a checkpoint to resume from */
+    if (due) TRY(steps_drain(p, outcome));
+    if (due && *outcome != GO_BACK) TRY(replicas_compare(p, true, outcome));
+    if (*outcome == GO_BACK || p->run.step != step) return OK;
+    if (due) TRY(checkpoint_write(p, *outcome));
+    return best_is_owed(p) ? best_export(p) : OK;
 }
 
-Status epochs_run(TowerProcess *p)
+Status epochs_run(TowerProcess *p, StepOutcome *outcome)
 {
-    p->epoch_started_ns = p->checkpoint_ns = clock_ns();
+    epoch_clock_start(p);
+    p->checkpoint_ns = clock_ns();
     bool goes_back = p->job->nan_policy == NAN_POLICY_ROLLBACK || p->job->sdc_policy == SDC_POLICY_ROLLBACK;
-    p->epoch_count_before = p->run.epoch_count;
     p->save_tried = p->run.step > 0;
     if (p->run.best_step > 0 && p->run.best_step == p->run.step)
         TRY(best_export(p)); /* exported only after the checkpoint */
-    bool better = false;
-    if (p->job->resume_path) TRY(checkpoint_write(p, &better)); /* rollbacks of a branch need a checkpoint of its own */
-    if (epoch_end_is_owed(p)) TRY(step_follow(p));
-    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p, &better)); /* for rollbacks */
+    if (p->job->resume_path)
+        TRY(checkpoint_write(p, *outcome)); /* rollbacks of a branch need a checkpoint of its own */
+    if (epoch_end_is_owed(p)) TRY(step_follow(p, outcome));
+    if (goes_back && p->run.step == 0) TRY(checkpoint_write(p, *outcome)); /* for rollbacks */
     double kid;
     if (p->run.step == 0 && observation_is_due(p, true)) TRY(observation_run(p, &kid));
-    while (p->run.step < p->total_steps && !p->stop && !job_stage_ends(p->job, p->run.step)) {
-        TRY(step_run(p));
-        TRY(step_follow(p));
-        if (p->go_back) TRY(rollback_run(p, p->run.step + 1));
-        if (epoch_end_is_owed(p) && !p->stop) TRY(step_follow(p)); /* the checkpoint returned to lacks its evaluation */
+    while (!steps_end(p, *outcome)) {
+        TRY(step_run(p, outcome));
+        TRY(step_follow(p, outcome));
+        if (*outcome == GO_BACK) {
+            TRY(rollback_run(p, p->run.step + 1));
+            *outcome = CONTINUE; /* a stop that was asked for ends the next step */
+        }
+        if (epoch_end_is_owed(p) && *outcome != STOP)
+            TRY(step_follow(p, outcome)); /* the checkpoint returned to lacks its evaluation */
     }
     return snapshot_settle(p, true);
 }

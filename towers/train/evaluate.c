@@ -10,6 +10,13 @@
 #include "towers/train/mistakes.h"
 #include "towers/train/samples_log.h"
 
+static bool all_finite(const float *x, int64_t count)
+{
+    bool finite = true;
+    for (int64_t k = 0; k < count; k++) finite &= isfinite(x[k]) != 0;
+    return finite;
+}
+
 static EvalSample sample_of(int32_t label, const float *probability, int64_t classes)
 {
     int64_t predicted = 0;
@@ -50,6 +57,7 @@ static EvalSample sample_evaluate(const TrainJob *job, const Batch *batch, int32
     int32_t label = batch->labels[i], count = 1;
     const int32_t *labels = &label;
     if (label == LABEL_NONE) return (EvalSample){.label = LABEL_NONE};
+    if (!all_finite(probability, classes)) return (EvalSample){label, 0, NAN, NAN, true};
     memset(has, 0, (size_t)classes);
     if (job->program.several) count = source_labels(job->test, batch->ids[i], &labels);
     for (int32_t k = 0; k < count; k++) has[labels[k]] = 1;
@@ -193,16 +201,21 @@ out:
 /* With several programs each ledger has the samples of its own blocks; afterwards all have all of them. */
 static Status samples_share(TowerProcess *p)
 {
-    int64_t rotated[TOWERS_MAX], mine;
+    Status st = OK;
+    int64_t *rotated = calloc((size_t)p->place.ranks, sizeof *rotated), mine;
     bool leads = leads_group(&p->place);
-    TRY(rows_share(p, p->ledger->sample, sizeof *p->ledger->sample));
-    if (p->ledger->score) TRY(rows_share(p, p->ledger->score, (size_t)p->ledger->classes * sizeof *p->ledger->score));
+    if (!rotated) return FAIL(ERR_MEMORY, "no memory for the numbers of %d processes", p->place.ranks);
+    TRY_OUT(rows_share(p, p->ledger->sample, sizeof *p->ledger->sample));
+    if (p->ledger->score)
+        TRY_OUT(rows_share(p, p->ledger->score, (size_t)p->ledger->classes * sizeof *p->ledger->score));
     mine =
         leads ? atomic_load(&p->ledger->run.eval_rotated) : 0; /* all processes of this program have counted theirs */
-    TRY(comm_gather(p->comm, &mine, sizeof mine, rotated));
+    TRY_OUT(comm_gather(p->comm, &mine, sizeof mine, rotated));
     for (int r = 0; leads && r < p->place.ranks; r++)
         if (r != p->place.rank) atomic_fetch_add(&p->ledger->run.eval_rotated, rotated[r]);
-    return OK;
+out:
+    free(rotated);
+    return st;
 }
 
 /* `fields`: [blocks][BLOCK_FIELDS] and the counts after them; filled in for the blocks of this process. */
@@ -243,7 +256,7 @@ static EvalResult blocks_total(const float *fields, int64_t blocks)
         total.correct[0] += (int64_t)fields[BLOCK_TOP1];
         total.correct[1] += (int64_t)fields[BLOCK_TOP5];
     }
-    total.loss = total.count ? total.loss / (double)total.count : NAN;
+    total.loss = total.count ? total.loss / (double)total.count : ABSENT;
     return total;
 }
 
@@ -290,7 +303,7 @@ static Status precision_measure(TowerProcess *p, EvalResult *result)
     return comm_broadcast(p->comm, &result->mean_precision, sizeof result->mean_precision, 0);
 }
 
-Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
+Status evaluate(TowerProcess *p, EvalResult *result, bool *whole, StepOutcome *outcome)
 {
     Status st = OK;
     int64_t wanted = source_info(p->job->test)->count, blocks = job_eval_blocks(p->job);
@@ -309,10 +322,10 @@ Status evaluate(TowerProcess *p, EvalResult *result, bool *whole)
     TRY_OUT(comm_barrier(p->comm)); /* the others' results of each sample are in the ledger */
     *result = blocks_total(fields, blocks);
     TRY_OUT(precision_measure(p, result));
-    p->stop |= fields[floats - EVAL_STOP_FIELDS] > 0;
+    if (fields[floats - EVAL_STOP_FIELDS] > 0) outcome_raise(outcome, STOP);
     *whole = result->count == wanted ||
-             (!p->stop && p->job->data.bad == BAD_SKIP && result->count < wanted); /* except skipped samples */
-    if (!*whole && !p->stop)
+             (*outcome != STOP && p->job->data.bad == BAD_SKIP && result->count < wanted); /* except skipped samples */
+    if (!*whole && *outcome != STOP)
         st = FAIL(ERR_INTERNAL, "evaluation saw %" PRId64 " samples of %" PRId64, result->count, wanted);
     if (st != OK || !*whole || !is_root(&p->place)) goto out;
     rotated_note(p, atomic_load(&p->ledger->run.eval_rotated), wanted, "evaluation");

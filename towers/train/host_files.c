@@ -1,6 +1,7 @@
 /* Bringing the records of other hosts to rank 0; see host_files.h. */
 #include "towers/train/host_files.h"
 
+#include "kernels/base/place.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/files/files.h"
 #include "towers/guard/capsule.h"
@@ -67,7 +68,7 @@ static bool is_there(const char *path, const StarFile *head)
 {
     struct stat info;
     FileSum sum;
-    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || (uint64_t)info.st_size != head->bytes) return false;
+    if (place_lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || (uint64_t)info.st_size != head->bytes) return false;
     return file_sum(path, &sum) == OK && sum.high == head->high && sum.low == head->low;
 }
 
@@ -83,7 +84,7 @@ static Status capsule_begin(HostFiles *files, Incoming *in, const StarFile *head
     if (!*wanted) return OK;
     TRY(path_temporary(in->capsule_temporary, place));
     TRY(tree_remove(in->capsule_temporary));
-    if (mkdir(in->capsule_temporary, 0777) != 0)
+    if (place_mkdir(in->capsule_temporary) != 0)
         return FAIL(ERR_IO, "cannot create '%s': %s", in->capsule_temporary, strerror(errno));
     memcpy(in->capsule, place, sizeof place);
     in->capsule_step = head->step;
@@ -116,7 +117,7 @@ static Status file_begin(HostFiles *files, int rank, const StarFile *head, bool 
         *wanted = !is_there(in->path, head);
         if (!*wanted) return OK;
         TRY(path_temporary(in->temporary, in->path));
-        (void)unlink(in->temporary);
+        (void)place_unlink(in->temporary);
     }
     files->taken += head->bytes;
     return durable_create(in->temporary, head->bytes, &in->to);
@@ -146,11 +147,12 @@ static Status older_keep(const Incoming *in)
 {
     char aside[PATH_BYTES + 16];
     struct stat info;
-    if (lstat(in->path, &info) != 0 || !S_ISREG(info.st_mode) || continues(in->temporary, in->path)) return OK;
+    if (place_lstat(in->path, &info) != 0 || !S_ISREG(info.st_mode) || continues(in->temporary, in->path)) return OK;
     int number = 1;
     do snprintf(aside, sizeof aside, "%s.%d", in->path, number++);
-    while (lstat(aside, &info) == 0);
-    return rename(in->path, aside) == 0 ? OK : FAIL(ERR_IO, "cannot rename '%s': %s", in->path, strerror(errno));
+    while (place_lstat(aside, &info) == 0);
+    return place_rename(in->path, aside, 0) == 0 ? OK
+                                                 : FAIL(ERR_IO, "cannot rename '%s': %s", in->path, strerror(errno));
 }
 
 static Status capsule_end(HostFiles *files, Incoming *in)
@@ -172,12 +174,12 @@ static Status file_end(HostFiles *files, Incoming *in)
     Status st = durable_finish(in->to, &sum);
     if (st == OK && (sum.high != in->head.high || sum.low != in->head.low))
         st = FAIL(ERR_COMM, "its digest differs from that of what has come");
-    if (st != OK) (void)unlink(in->temporary);
+    if (st != OK) (void)place_unlink(in->temporary);
     file_drop(in);
     TRY(st);
     if (in->head.kind != FILE_STACK && !capsule_names[in->head.kind]) st = older_keep(in);
     if (st == OK && !capsule_names[in->head.kind]) st = file_publish(in->temporary, in->path);
-    if (st != OK && !capsule_names[in->head.kind]) (void)unlink(in->temporary);
+    if (st != OK && !capsule_names[in->head.kind]) (void)place_unlink(in->temporary);
     TRY(st);
     return in->head.kind == FILE_STATE ? capsule_end(files, in) : OK;
 }
@@ -273,7 +275,7 @@ static Status capsule_send(const TrainJob *job, const char *directory, StarFile 
     for (int kind = FILE_MANIFEST; kind <= FILE_STATE; kind++) {
         char path[PATH_BYTES];
         TRY(path_join(path, directory, capsule_names[kind]));
-        if (access(path, F_OK) != 0) continue; /* not every capsule has all */
+        if (place_access(path, F_OK) != 0) continue; /* not every capsule has all */
         head.kind = kind;
         if (kind == FILE_MANIFEST) {
             TRY(file_sum(path, &sum));
@@ -312,13 +314,14 @@ Status host_files_send(const TrainJob *job, time_t since)
     Status st = OK, first = OK;
     StatusText words;
     struct dirent *entry;
-    DIR *listing = job->run_dir ? opendir(job->run_dir) : NULL;
-    while (listing && st != ERR_COMM && (entry = readdir(listing))) {
+    DIR *listing = job->run_dir ? place_list(job->run_dir) : NULL;
+    while (listing && st != ERR_COMM && (entry = place_next(listing))) {
         char path[PATH_BYTES];
         struct stat info;
         StarFile head;
         if (!name_read(job, entry->d_name, &head)) continue;
-        if (path_join(path, job->run_dir, entry->d_name) != OK || lstat(path, &info) != 0 || info.st_mtime < since)
+        if (path_join(path, job->run_dir, entry->d_name) != OK || place_lstat(path, &info) != 0 ||
+            info.st_mtime < since)
             continue;
         st = head.kind == FILE_MANIFEST ? capsule_send(job, path, head) : file_send(job->control, path, head, NULL);
         if (st == OK || first != OK) continue;

@@ -97,6 +97,7 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
             job->device.tf32 ? " (TF32 products)" : "");
     if (job->initial_weights) fprintf(to, "weights        %s\n", job->initial_weights);
     data_print(job, to);
+    if (job->survey_lines) fputs(job->survey_lines, to);
     if (job->recipe) fprintf(to, "recipe         %s\n", job->recipe);
     const Shares *shares = &job->shares;
     bool equal = true;
@@ -120,10 +121,23 @@ Status introduction_print(const TrainJob *job, const char *device, const char *s
     return OK;
 }
 
-void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to)
+/* What lets a run train on that has ended by this rule, or after its last step. */
+static const char *continuation(const TrainJob *job, EndingRule rule)
+{
+    static const char *const words[] = {[ENDS_BY_PATIENCE] = " and a larger --patience, or --patience 0",
+                                        [ENDS_AT_STOP_EPOCH] = " and a larger --stop-epoch, or --stop-epoch 0"};
+    if (rule == ENDS_AT_STOP_AT)
+        return job->stopping.monitor == MONITOR_ACCURACY ? " and a higher --stop-at" : " and a lower --stop-at";
+    if (rule != ENDS_AT_LAST_STEP) return words[rule];
+    return is_cut(job) ? " and a larger --max-steps" : " and more --epochs";
+}
+
+void next_steps_print(const TrainJob *job, bool finished, EndingRule rule, FILE *to)
 {
     ScheduleKind kind = job->schedule.kind;
-    bool fixed_length = kind == SCHEDULE_COSINE || kind == SCHEDULE_POLYNOMIAL || kind == SCHEDULE_ONE_CYCLE;
+    /* more steps would be those of another schedule */
+    bool fixed_length = rule == ENDS_AT_LAST_STEP && (kind == SCHEDULE_COSINE || kind == SCHEDULE_POLYNOMIAL ||
+                                                      kind == SCHEDULE_RISE_FALL || kind == SCHEDULE_ONE_CYCLE);
     Draft word;
     if (draft_begin(&word, "a word") != OK) return;
     text_shell(word.to, job->run_dir);
@@ -138,9 +152,6 @@ void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to)
     }
     if (!finished || !fixed_length)
         fprintf(to, "to continue:  the same command with --resume %s%s\n", run,
-                !finished     ? ""
-                : early       ? " and another --patience or --stop-at"
-                : is_cut(job) ? " and a larger --max-steps"
-                              : " and more --epochs");
+                finished ? continuation(job, rule) : "");
     free(word.text);
 }

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "towers/replica/job.h"
+#include "towers/replica/ledger.h"
 
 /* One line per property, each ended by a newline. `device` describes the opened device; `sums` the way gradients are
  * summed, or "". Errors: ERR_MEMORY. */
 NODISCARD Status introduction_print(const TrainJob *job, const char *device, const char *sums, FILE *to);
 
 /* The commands to run next: evaluate or generate, export, compare, continue. `finished`: all steps are done, or it has
- * ended `early` (stopping.h). */
-void next_steps_print(const TrainJob *job, bool finished, bool early, FILE *to);
+ * ended early, by `rule`. */
+void next_steps_print(const TrainJob *job, bool finished, EndingRule rule, FILE *to);

@@ -1,10 +1,12 @@
 /* Sort an evaluation's samples and write the worst of them to files; see mistakes.h. */
 #include "towers/train/mistakes.h"
 
+#include "kernels/base/place.h"
 #include "towers/data/images/jpeg_write.h"
 #include "towers/data/loading/sheet.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
+#include "towers/record/run_read.h"
 
 enum { SHEET_QUALITY = 85 };
 
@@ -86,6 +88,24 @@ static Status list_write(const TowerProcess *p, const int64_t *ids, int64_t coun
     return draft_replace(&draft, OK, p->job->run_dir, MISTAKES_CSV);
 }
 
+/* By the numbers of the classes, for comparisons with other runs; not of samples with any number of classes. */
+static Status predictions_write(const TowerProcess *p)
+{
+    Draft draft;
+    if (p->ledger->score) return OK;
+    TRY(draft_begin(&draft, "a list of predictions"));
+    fputs("sample,label,predicted,file\n", draft.to);
+    for (int64_t i = 0; i < p->ledger->samples; i++) {
+        const EvalSample *s = &p->ledger->sample[i];
+        char where[PATH_BYTES];
+        source_where(p->job->test, i, where, sizeof where);
+        fprintf(draft.to, "%" PRId64 ",%d,%d,", i, s->label, s->predicted);
+        csv_text(draft.to, where);
+        fputc('\n', draft.to);
+    }
+    return draft_replace(&draft, OK, p->job->run_dir, PREDICTIONS_CSV);
+}
+
 static Status sheet_write(TowerProcess *p, const int64_t *ids, int32_t count, bool best)
 {
     Status st = OK;
@@ -97,7 +117,7 @@ static Status sheet_write(TowerProcess *p, const int64_t *ids, int32_t count, bo
     uint8_t *bytes = NULL;
     size_t size = 0;
     TRY(path_join(path, job->run_dir, MISTAKES_SHEET));
-    if (count == 0) return unlink(path) == 0 || errno == ENOENT ? OK : FAIL(ERR_IO, "cannot remove '%s'", path);
+    if (count == 0) return place_unlink(path) == 0 || errno == ENOENT ? OK : FAIL(ERR_IO, "cannot remove '%s'", path);
     TRY_OUT(transform_worker_init(&worker));
     TRY_OUT(sheet_open(&sheet, count, SHEET_COLUMNS, transform.side, SHEET_CELL, source_info(job->test)->c));
     for (int32_t i = 0; i < count; i++)
@@ -122,6 +142,7 @@ void mistakes_write(TowerProcess *p, bool best)
     if (found > SHEET_PICTURES) found = SHEET_PICTURES;
     if (st == OK) st = list_write(p, ids, found);
     if (st == OK) st = sheet_write(p, ids, (int32_t)found, best);
+    if (st == OK) st = predictions_write(p);
     free(ids);
-    if (st != OK) metrics_log(p->metrics, "no sheet of the mistakes: %s", status_message());
+    if (st != OK) metrics_log(p->metrics, "no lists of mistakes and predictions: %s", status_message());
 }

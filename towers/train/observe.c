@@ -22,7 +22,7 @@ Status observation_run(TowerProcess *p, double *kid)
                         .states = r->eval_state,
                         .run_dir = job->run_dir,
                         .metrics = p->metrics,
-                        .kid = NAN};
+                        .kid = ABSENT};
     TRY(statistics_export(p));
     if (is_root(&p->place)) {
         process_activity(p, p->run.step, ACTIVITY_EVAL);

@@ -1,13 +1,15 @@
 /* The heartbeat and the outcome of a run; see outcome.h. */
 #include "towers/train/outcome.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/errand.h"
+#include "kernels/base/place.h"
+#include "kernels/base/timeouts.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
+#include "towers/train/console.h"
 
-#include <pthread.h>
-
-enum { BEAT_SECONDS = 10, LEAVE_SECONDS = 10 };
+enum { LINE_BYTES = 2048 };
 
 void now_text(char text[32])
 {
@@ -20,33 +22,49 @@ void now_text(char text[32])
 /* ---- the heartbeat */
 
 struct Heartbeat {
+    Errand errand;
+    _Atomic bool moved; /* the run directory has gone from its name; written after `why` */
+    char why[MOVED_BYTES];
     char run_dir[PATH_BYTES];
     const Ledger *ledger;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t ends;
-    bool ending;
 };
+
+static void heartbeat_remove(const Heartbeat *beat)
+{
+    char path[PATH_BYTES];
+    if (path_join(path, beat->run_dir, "heartbeat.json") == OK) place_unlink(path);
+}
+
+bool run_dir_moved(const char *run_dir, char why[MOVED_BYTES])
+{
+    char now[PATH_BYTES];
+    PlaceState state = place_state(now, sizeof now);
+    if (state == PLACE_REMOVED)
+        snprintf(why, MOVED_BYTES, "the run directory %s was removed while the run trained, and its records with it",
+                 run_dir);
+    else if (state == PLACE_MOVED)
+        snprintf(why, MOVED_BYTES,
+                 "the run directory %s was renamed while the run trained: its records are in %s; continue there with "
+                 "--resume %s",
+                 run_dir, *now ? now : "a place that this system does not name", *now ? now : "RUN");
+    return state != PLACE_HERE;
+}
 
 static void *heartbeat_run(void *context)
 {
     Heartbeat *beat = context;
     const LedgerRun *run = &beat->ledger->run;
-    pthread_mutex_lock(&beat->lock);
-    while (!beat->ending) {
+    for (int second = 0; second == 0 || !errand_asked(&beat->errand, 1); second++) {
         char now[32];
-        struct timespec until;
+        if (!atomic_load(&beat->moved) && run_dir_moved(beat->run_dir, beat->why)) atomic_store(&beat->moved, true);
+        if (second % HEARTBEAT_SECONDS) continue;
         now_text(now);
-        pthread_mutex_unlock(&beat->lock);
         json_t *root = json_pack("{s:s, s:I, s:I, s:i}", "time", now, "step", (json_int_t)atomic_load(&run->step),
                                  "steps", (json_int_t)atomic_load(&run->steps), "pid", (int)getpid());
         (void)!json_replace(beat->run_dir, "heartbeat.json", root, JSON_COMPACT); /* records report failing storage */
-        until = clock_deadline(BEAT_SECONDS);
-        pthread_mutex_lock(&beat->lock);
-        for (int error = 0; !beat->ending && error == 0;)
-            error = pthread_cond_clockwait(&beat->ends, &beat->lock, CLOCK_MONOTONIC, &until);
     }
-    pthread_mutex_unlock(&beat->lock);
+    heartbeat_remove(beat);
+    errand_done(&beat->errand);
     return NULL;
 }
 
@@ -56,44 +74,110 @@ Heartbeat *heartbeat_start(const TrainJob *job, const Ledger *ledger)
     if (!beat) return NULL;
     beat->ledger = ledger;
     snprintf(beat->run_dir, sizeof beat->run_dir, "%s", job->run_dir);
-    pthread_mutex_init(&beat->lock, NULL);
-    pthread_cond_init(&beat->ends, NULL);
-    if (pthread_create(&beat->thread, NULL, heartbeat_run, beat) == 0) return beat;
-    free(beat);
-    return NULL;
+    return errand_start(&beat->errand, heartbeat_run, free) ? beat : NULL;
+}
+
+const char *heartbeat_moved(const Heartbeat *beat)
+{
+    return beat && atomic_load(&beat->moved) ? beat->why : NULL;
 }
 
 bool heartbeat_end(Heartbeat *beat)
 {
-    char path[PATH_BYTES];
     if (!beat) return true;
-    pthread_mutex_lock(&beat->lock);
-    beat->ending = true;
-    pthread_cond_signal(&beat->ends);
-    pthread_mutex_unlock(&beat->lock);
-    struct timespec until = clock_deadline(LEAVE_SECONDS);
-    if (pthread_clockjoin_np(beat->thread, NULL, CLOCK_MONOTONIC, &until) != 0) return false;
-    if (path_join(path, beat->run_dir, "heartbeat.json") == OK) unlink(path);
-    free(beat);
-    return true;
+    errand_ask(&beat->errand);
+    bool ended = errand_wait(&beat->errand, HEARTBEAT_LEAVE_MS);
+    errand_leave(&beat->errand);
+    return ended;
 }
 
 /* ---- the outcome */
 
+static const char ENDED[] = "finished", ENDED_EARLY[] = "ended early";
+
+bool outcome_completes(const char *run_dir, int64_t step)
+{
+    json_t *root = json_of_run(run_dir, "outcome.json");
+    const char *word = json_word_or_empty(root, "outcome");
+    bool complete = (!strcmp(word, ENDED) || !strcmp(word, ENDED_EARLY)) && json_whole(root, "step") == step;
+    json_decref(root);
+    return complete;
+}
+
 void outcome_forget(const char *run_dir)
 {
     char path[PATH_BYTES];
-    if (path_join(path, run_dir, "outcome.json") == OK) unlink(path);
+    if (path_join(path, run_dir, "outcome.json") == OK) place_unlink(path);
 }
 
-void outcome_write(const TrainJob *job, int rank, const char *host, Status status, const char *message,
+/* What is written: a line of log.txt, if there is one, and outcome.json, on rank 0. */
+typedef struct Outcome {
+    Errand errand;
+    char run_dir[PATH_BYTES], line[LINE_BYTES];
+    json_t *root; /* NULL: not rank 0 */
+} Outcome;
+
+static void *outcome_run(void *context)
+{
+    Outcome *outcome = context;
+    char path[PATH_BYTES];
+    bool here = outcome->root || place_access(outcome->run_dir, W_OK) == 0;
+    if (here && *outcome->line && path_join(path, outcome->run_dir, "log.txt") == OK)
+        (void)!run_file_append(path, outcome->line, strlen(outcome->line));
+    if (outcome->root) (void)!json_replace(outcome->run_dir, "outcome.json", outcome->root, JSON_COMPACT);
+    errand_done(&outcome->errand);
+    return NULL;
+}
+
+static const char *outcome_word(Status status, const TrainResult *result)
+{
+    if (status == OK) return *result->ending ? ENDED_EARLY : ENDED;
+    return status == ERR_INTERRUPTED ? "stopped" : "failed";
+}
+
+static json_t *outcome_json(const char *word, int exit_code, const char *why, const TrainJob *job,
+                            const TrainResult *result)
+{
+    char now[32];
+    now_text(now);
+    return json_pack("{s:s, s:s, s:i, s:o, s:I, s:I, s:i}", "outcome", word, "time", now, "exit_code", exit_code,
+                     "message", json_text(why), "step", (json_int_t)result->step, "restarts", (json_int_t)job->restarts,
+                     "signal", result->signal);
+}
+
+/* Those who watch the console see the cause first, whatever storage does. */
+static bool outcome_await(Outcome *outcome, const TrainJob *job, const char *what)
+{
+    int limit_ms = job->comm.timeout_ms > OUTCOME_WAIT_MS ? (int)job->comm.timeout_ms : OUTCOME_WAIT_MS;
+    bool written = errand_wait(&outcome->errand, OUTCOME_ANSWER_MS);
+    if (!written) {
+        console_warn(
+            &(Console){0},
+            "%s; the storage of %s does not answer: waiting up to %d s to record this there; a signal ends the wait",
+            what, job->run_dir, limit_ms / 1000);
+        written = errand_wait(&outcome->errand, limit_ms);
+    }
+    errand_leave(&outcome->errand);
+    return written;
+}
+
+static bool outcome_put(const TrainJob *job, json_t *root, const char *line, const char *what)
+{
+    Outcome *outcome = calloc(1, sizeof *outcome);
+    if (!outcome) return true;
+    outcome->root = root;
+    snprintf(outcome->run_dir, sizeof outcome->run_dir, "%s", job->run_dir);
+    snprintf(outcome->line, sizeof outcome->line, "%s", line);
+    return !errand_start(&outcome->errand, outcome_run, free) || outcome_await(outcome, job, what);
+}
+
+bool outcome_write(const TrainJob *job, int rank, const char *host, Status status, const char *message,
                    const TrainResult *result)
 {
-    char now[32], who[128] = "", line[2048], path[PATH_BYTES];
-    bool ended = status == OK, stopped = status == ERR_INTERRUPTED;
-    const char *word = !ended ? (stopped ? "stopped" : "failed") : *result->ending ? "ended early" : "finished";
-    const char *why = ended ? result->ending : message;
-    if (!job->run_dir || (rank > 0 && access(job->run_dir, W_OK) != 0)) return;
+    char now[32], who[128] = "", line[LINE_BYTES];
+    const char *word = outcome_word(status, result), *why = status == OK ? result->ending : message;
+    Ending ending = train_ending(job, result);
+    if (!job->run_dir) return true;
     now_text(now);
     if (host) snprintf(who, sizeof who, "rank %d on %.64s: ", rank, host);
     Text text = text_start(line, sizeof line - 1);
@@ -102,13 +186,17 @@ void outcome_write(const TrainJob *job, int rank, const char *host, Status statu
     strcat(line, "\n");
     StatusText kept;
     status_keep(&kept);
-    if (path_join(path, job->run_dir, "log.txt") == OK) (void)!run_file_append(path, line, strlen(line));
-    if (rank == 0)
-        (void)!json_replace(job->run_dir, "outcome.json",
-                            json_pack("{s:s, s:s, s:i, s:o, s:I, s:I, s:i}", "outcome", word, "time", now, "exit_code",
-                                      ended ? 0 : status_exit_code(status), "message", json_text(why), "step",
-                                      (json_int_t)result->step, "restarts", (json_int_t)job->restarts, "signal",
-                                      result->signal),
-                            JSON_COMPACT);
+    json_t *root = rank == 0 ? outcome_json(word, ending_exit_code(status, &ending), why, job, result) : NULL;
+    bool written = outcome_put(job, root, line, *why ? why : "the run has ended");
     if (status != OK) (void)!status_restore(status, &kept);
+    return written;
+}
+
+void outcome_unprinted(const TrainJob *job, const TrainResult *result, int exit_code)
+{
+    StatusText kept;
+    status_keep(&kept);
+    json_t *root = outcome_json(outcome_word(OK, result), exit_code, kept.message, job, result);
+    (void)outcome_put(job, root, "", kept.message);
+    (void)!status_restore(ERR_IO, &kept);
 }

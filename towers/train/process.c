@@ -17,13 +17,13 @@
 
 /* ---- training */
 
-/* The end of the processes of a stage that is not the last. */
-static Status stage_end(TowerProcess *p)
+/* The end of processes of another stage than that of `step`. */
+static Status stage_end(TowerProcess *p, int64_t step)
 {
     summary_finish(p);
     if (p->metrics) metrics_flush(p->metrics);
     process_activity(p, p->run.step, ACTIVITY_DONE);
-    atomic_store(&p->ledger->run.stage, p->run.step);
+    atomic_store(&p->ledger->run.stage, step + 1);
     return OK;
 }
 
@@ -46,17 +46,20 @@ static Status refused_save(TowerProcess *p, StatusText *words)
 static Status train_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open(p, shared));
-    Status st = p->loader ? epochs_run(p) : OK; /* process_open has found that nothing is left to do */
-    if (st == ERR_NUMERIC || p->drifted) {
+    if (p->complete) return OK;
+    if (!p->loader) return stage_end(p, p->stage);
+    StepOutcome outcome = CONTINUE;
+    Status st = epochs_run(p, &outcome);
+    if (st == ERR_NUMERIC || outcome == DRIFTED) {
         StatusText words;
         status_keep(&words);
-        Status saved = p->drifted ? OK : refused_save(p, &words);
+        Status saved = outcome == DRIFTED ? OK : refused_save(p, &words);
         process_log(p, "stopped: %s%s", words.message, saved == OK ? "" : " (and no checkpoint could be written)");
         return status_restore(st, &words);
     }
     TRY(st);
-    bool over = p->loader && p->run.step == p->total_steps; /* also by --patience, or by --stop-epoch */
-    if (!p->stop && !over && job_stage_ends(p->job, p->run.step)) return stage_end(p);
+    bool over = p->run.step == p->total_steps; /* also by --patience, or by --stop-epoch */
+    if (outcome != STOP && !over && job_stage_ends(p->job, p->run.step)) return stage_end(p, p->run.step);
     TRY(summary_data(p));
     TRY(snapshot_export(p, "last.safetensors"));
     summary_finish(p);
@@ -64,7 +67,7 @@ static Status train_process(TowerProcess *p, CommShared *shared)
     process_activity(p, p->run.step, ACTIVITY_DONE);
     int stop = atomic_load(&p->ledger->run.stop_signal);
     char name[SIGNAL_TEXT_BYTES];
-    if (p->stop && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
+    if (outcome == STOP && (p->run.step < p->total_steps || epoch_end_is_owed(p)))
         return stop ? FAIL(ERR_INTERRUPTED, "stopped by %s after step %" PRId64 "; --resume auto continues",
                            signal_text(stop, name), p->run.step)
                     : FAIL(ERR_INTERRUPTED,
@@ -79,8 +82,9 @@ static Status eval_process(TowerProcess *p, CommShared *shared)
 {
     EvalResult result;
     bool whole;
+    StepOutcome outcome = CONTINUE;
     TRY(process_open_eval(p, shared));
-    TRY(evaluate(p, &result, &whole));
+    TRY(evaluate(p, &result, &whole, &outcome));
     if (!whole) return FAIL(ERR_INTERRUPTED, "evaluation stopped by a signal");
     if (is_root(&p->place)) p->ledger->eval = result;
     return comm_barrier(p->comm);
@@ -90,19 +94,20 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
 {
     TRY(process_open_timed(p, shared));
     int64_t before = clock_ns();
-    double loss = NAN; /* of the last step of the first phase */
-    while (p->done < p->total_steps && !p->stop) {
+    StepOutcome outcome = CONTINUE;
+    double loss = ABSENT; /* of the last step of the first phase */
+    while (p->done < p->total_steps && outcome != STOP) {
         int64_t done = p->done;
         bool last = p->run.step == p->total_steps ||
                     digest_is_due(p, false); /* wait for its result before starting another step */
-        Status st = last && done < p->run.step ? step_take(p) : step_run(p);
+        Status st = last && done < p->run.step ? step_take(p, &outcome) : step_run(p, &outcome);
         if (st == ERR_NUMERIC && p->job->goes_on) return OK;
         TRY(st);
-        if (p->done == p->run.step) TRY(replicas_compare(p, false));
+        if (p->done == p->run.step) TRY(replicas_compare(p, false, &outcome));
         if (p->done == done) continue;
         int64_t now = clock_ns();
         if (job_phase_of(p->job, p->done - 1) == 0)
-            loss = p->run.epoch_count ? p->run.epoch_sum / p->run.epoch_weight : NAN;
+            loss = p->run.epoch_count ? p->run.epoch_sum / p->run.epoch_weight : ABSENT;
         p->run.epoch_sum = p->run.epoch_constant_sum = p->run.epoch_weight = 0;
         p->run.epoch_count = p->run.epoch_correct = p->run.epoch_steps = 0;
         if (is_root(&p->place) && p->job->on_step)
@@ -111,7 +116,7 @@ static Status timed_process(TowerProcess *p, CommShared *shared)
             p->total_steps = p->run.step; /* those that have begun */
         before = now;
     }
-    return p->stop ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %" PRId64, p->done) : OK;
+    return outcome == STOP ? FAIL(ERR_INTERRUPTED, "benchmark interrupted after step %" PRId64, p->done) : OK;
 }
 
 /* ---- libraries that crash when memory runs out */

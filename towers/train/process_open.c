@@ -1,10 +1,12 @@
 /* Set-up and tear-down of a tower process: communicator, replica, loader, records, in the order of their dependencies;
  * process_close frees whatever exists. */
 #include "towers/train/process_open.h"
+#include "towers/files/json.h"
 #include "towers/guard/batch_max.h"
 #include "towers/guard/selftest.h"
 #include "towers/replica/hooks.h"
 #include "towers/replica/norm_sync.h"
+#include "towers/replica/norm_values.h"
 #include "towers/replica/snapshot.h"
 #include "towers/train/choices.h"
 #include "towers/train/introduction.h"
@@ -42,7 +44,8 @@ static Status replica_finish(TowerProcess *p)
     p->map = weight_map(p->replica->layout);
     size_t params = p->replica->layout->param_elements, states = p->replica->layout->state_elements;
     p->scratch = calloc((params > states ? params : states) + SUM_EXTRAS, sizeof *p->scratch);
-    return p->scratch
+    p->findings = calloc((size_t)p->job->processes, sizeof *p->findings);
+    return p->scratch && p->findings
                ? OK
                : FAIL(ERR_MEMORY, "no memory for the host copy of the weights (%zu MiB)", params * sizeof(float) >> 20);
 }
@@ -126,6 +129,20 @@ static Status run_introduce(TowerProcess *p)
     return OK;
 }
 
+/* env.json; a run that goes on has begun when it first began. */
+static Status environment_write(const TrainJob *job, bool goes_on)
+{
+    static const char *const keys[] = {"started", "started_at"};
+    if (!goes_on) return text_replace(job->run_dir, "env.json", job->env_json);
+    json_t *then = json_of_run(job->run_dir, "env.json"), *now = json_loads(job->env_json, 0, NULL);
+    for (size_t i = 0; now && i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(then, keys[i]);
+        if (value) json_object_set(now, keys[i], value);
+    }
+    json_decref(then);
+    return json_replace(job->run_dir, "env.json", now, JSON_INDENT(2));
+}
+
 static Status records_open(TowerProcess *p, bool restored)
 {
     if (!is_root(&p->place)) return OK;
@@ -133,13 +150,15 @@ static Status records_open(TowerProcess *p, bool restored)
     int64_t whole = p->run.step - p->run.step % p->steps_per_epoch;
     if (restored && p->run.step < p->total_steps)
         TRY(metrics_forget_epochs(p->job->run_dir, p->run.best_step > whole ? p->run.best_step : whole));
+    if (p->run.epoch_told > whole && p->run.best_step >= p->run.epoch_told) p->run.epoch_seconds = 0; /* in that row */
     bool again = epoch_end_is_owed(p) || p->run.step == 0; /* the grid of step 0 is drawn again, too */
     if (restored && again) TRY(metrics_forget_end(p->job->run_dir, p->run.step));
     TRY(metrics_open(p->job->run_dir, restored ? p->run.step : -1, p->job->metrics_interval, p->job->scalar_interval,
                      p->job->program.several, &p->metrics));
     outcome_forget(p->job->run_dir);
     TRY(text_replace(p->job->run_dir, "args.yaml", p->job->args_yaml));
-    TRY(text_replace(p->job->run_dir, "env.json", p->job->env_json));
+    TRY(environment_write(p->job, restored && !p->job->resume_path));
+    if (p->job->survey) TRY(text_replace(p->job->run_dir, SURVEY_FILE, p->job->survey));
     TRY(run_introduce(p));
     for (int64_t n = 0; n < atomic_load(&p->ledger->run.notes); n++) {
         const char *note = ledger_noted(p->ledger, n);
@@ -169,11 +188,42 @@ static void run_announce(const TowerProcess *p)
     int64_t epochs = p->run.step / p->steps_per_epoch - (epoch_end_is_owed(p) ? 1 : 0);
     memcpy(run->best, p->run.best, sizeof run->best);
     run->best_step = p->run.best_step;
+    run->complete = p->complete;
     atomic_store(&run->first_epoch, epochs);
     atomic_store(&run->epochs_done, epochs);
     atomic_store(&run->first_step, p->run.step);
     atomic_store(&run->step, p->run.step);
     atomic_store(&run->steps, p->total_steps);
+}
+
+/* ---- where a restored run is */
+
+/* The step, from 0, in whose stage this state goes on: the last one at the end of the run, and while the evaluation behind
+ * it is owed; else the next one. */
+static int64_t stage_step(const TowerProcess *p, bool over)
+{
+    return (over || epoch_end_is_owed(p)) && p->run.step > 0 ? p->run.step - 1 : p->run.step;
+}
+
+/* Has this run directory everything that a run leaves that ends at this step? Rank 0 looks. */
+static Status completion_find(TowerProcess *p, bool over)
+{
+    char complete = over && !p->job->resume_path && !epoch_end_is_owed(p) && is_root(&p->place) &&
+                    outcome_completes(p->job->run_dir, p->run.step);
+    TRY(comm_broadcast(p->comm, &complete, sizeof complete, 0));
+    p->complete = complete;
+    return OK;
+}
+
+/* In each stage: batch norms whose statistics do not exist in some steps, or in all. */
+static Status norms_check(TowerProcess *p)
+{
+    char text[LEDGER_MESSAGE];
+    Replica *r = p->replica;
+    TRY(norm_values_check(p->job, r->layout, r->config.train_n[0], text, sizeof text));
+    if (!*text || !is_root(&p->place)) return OK;
+    ledger_note(p->ledger, "%s", text);
+    return OK;
 }
 
 /* ---- the whole process */
@@ -199,9 +249,16 @@ Status process_open(TowerProcess *p, CommShared *shared)
                     "; raise them to continue",
                     p->job->run_dir, p->run.step, p->total_steps);
     p->good_step = restored ? p->run.step : -1;
-    bool late = p->job->program.freeze && p->job->unfreeze_epoch > 0 && p->run.step > job_unfreeze_step(p->job);
-    if (job_stage_ends(p->job, p->run.step) && (late || !epoch_end_is_owed(p)))
-        return OK; /* the next processes begin here; if late, these would save no slots of what has joined */
+    bool over = p->run.step == p->total_steps || (restored && stopping_is_due(p));
+    p->stage = stage_step(p, over);
+    if (!job_stage_is(p->job, p->stage)) return OK; /* the processes of that stage begin here */
+    if (restored) TRY(completion_find(p, over));
+    if (p->complete) {
+        stopping_decide(p);
+        if (leads_group(&p->place)) run_announce(p);
+        return OK;
+    }
+    TRY(norms_check(p));
     TRY(steps_open(p));
     TRY(loader_open(p));
     TRY(records_open(p, restored));
@@ -241,5 +298,6 @@ void process_close(TowerProcess *p)
     steps_close(p);
     norm_sync_close(p);
     replica_destroy(p->replica);
+    free(p->findings);
     free(p->scratch);
 }

@@ -9,6 +9,7 @@
  * changes no bit. */
 #include "towers/train/restart.h"
 
+#include "kernels/base/pause.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/files/append.h"
 #include "towers/files/files.h"
@@ -17,12 +18,10 @@
 #include "towers/store/run_dir.h"
 #include "towers/train/console.h"
 #include "towers/train/outcome.h"
+#include "towers/train/stop_signals.h"
 
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-
-enum { LONGEST_S = 60, TRY_MS = 60000 /* for a device to open: a lost one may hang its caller */, TRY_TICK_MS = 10 };
 
 static bool is_crash(Status st, bool begun)
 {
@@ -33,7 +32,6 @@ static bool is_crash(Status st, bool begun)
 
 static bool device_works(const TrainJob *job, int ordinal)
 {
-    const struct timespec moment = {0, TRY_TICK_MS * 1000000l};
     int ending = 0;
     fflush(NULL);
     pid_t pid = fork();
@@ -45,10 +43,10 @@ static bool device_works(const TrainJob *job, int ordinal)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         _exit(job->backend->open(&config, &device) == OK ? 0 : 1);
     }
-    for (int ms = 0; waitpid(pid, &ending, WNOHANG) == 0; ms += TRY_TICK_MS) {
-        if (ms == TRY_MS) kill(pid, SIGKILL);
-        if (ms > TRY_MS) return false; /* blocked in the kernel, it cannot be waited for */
-        nanosleep(&moment, NULL);
+    for (int ms = 0; waitpid(pid, &ending, WNOHANG) == 0; ms += DEVICE_TRY_LOOK_MS) {
+        if (ms == DEVICE_TRY_MS) kill(pid, SIGKILL);
+        if (ms > DEVICE_TRY_MS) return false; /* blocked in the kernel, it cannot be waited for */
+        pause_ms(DEVICE_TRY_LOOK_MS);
     }
     return WIFEXITED(ending) && WEXITSTATUS(ending) == 0;
 }
@@ -106,7 +104,7 @@ static Status restart_wait(const Restarts *restarts, TrainJob *job, Status crash
                            const sigset_t *stops, int *number)
 {
     char name[SIGNAL_TEXT_BYTES];
-    int processes = job->processes, seconds = restarts->fruitless > 5 ? LONGEST_S : 1 << restarts->fruitless;
+    int processes = job->processes, seconds = restarts->fruitless > 5 ? RESTART_LONGEST_S : 1 << restarts->fruitless;
     if (job->restarts == job->max_restarts)
         return FAIL(crash, "%s (after %" PRId64 " restarts: --max-restarts)", cause, job->restarts);
     if (devices_choose(job) != OK) return FAIL(crash, "%s; not started again: %s", cause, status_message());
@@ -144,15 +142,12 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
         restarts->furthest = result->step;
         restarts->fruitless = 0;
     }
-    if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned ||
+    if (!job->max_restarts || !is_crash(*st, restarts->begun) || result->signal || result->abandoned || result->moved ||
         result->unanswered)
         return false;
     status_keep(&cause);
     bool resumable = has_checkpoint(job);
-    sigemptyset(&stops);
-    sigaddset(&stops, SIGINT);
-    sigaddset(&stops, SIGTERM);
-    sigaddset(&stops, SIGUSR2);
+    stop_signals(job, &stops);
     pthread_sigmask(SIG_BLOCK, &stops, &before);
     Status waited = restart_wait(restarts, job, *st, cause.message, &stops, &number);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -175,17 +170,18 @@ bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status 
 
 bool stage_due(TrainJob *job, TrainResult *result, Status *st)
 {
-    if (*st != OK || !result->stage) return false;
+    int64_t step = result->stage - 1;
+    if (*st != OK || step < 0) return false;
     bool resumable = result->begun || job->resume; /* in all programs alike: others may see no checkpoint */
     if (result->signal) {
         char name[SIGNAL_TEXT_BYTES];
         result->saved = resumable;
         *st = FAIL(ERR_INTERRUPTED, "stopped by %s before epoch %" PRId64 "; --resume auto continues",
-                   signal_text(result->signal, name), result->stage / job_steps_per_epoch(job) + 1);
+                   signal_text(result->signal, name), step / job_steps_per_epoch(job) + 1);
         return false;
     }
     if (result->begun) resume_here(job);
     if (job->control) star_again(job->control);
-    job_stage(job, result->stage);
+    job_stage(job, step);
     return true;
 }

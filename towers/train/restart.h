@@ -19,6 +19,6 @@ typedef struct Restarts {
 bool restart_due(Restarts *restarts, TrainJob *job, TrainResult *result, Status *st);
 
 /* Where frozen parameters join (--unfreeze-epoch) or images grow (--img-size-schedule), the towers have ended after a
- * checkpoint. If this is such an end, make *job continue from there in the next stage, and return true. Else false; *st is
- * ERR_INTERRUPTED if a stop signal has come meanwhile. */
+ * checkpoint, or because the one that they have restored is of another stage. If this is such an end, make *job continue
+ * from there in that stage, and return true. Else false; *st is ERR_INTERRUPTED if a stop signal has come meanwhile. */
 bool stage_due(TrainJob *job, TrainResult *result, Status *st);

@@ -50,10 +50,8 @@ static Status state_return(TowerProcess *p, int64_t good, int64_t left_out)
     p->run.rollbacks = before.rollbacks;
     memcpy(p->run.left_out, before.left_out, sizeof p->run.left_out);
     p->run.left_out[p->run.rollbacks++] = left_out;
-    p->go_back = false;
     p->compared_step = 0; /* steps that come again have other replicas */
-    p->epoch_count_before = p->run.epoch_count;
-    p->epoch_started_ns = clock_ns();
+    epoch_clock_start(p);
     TRY(steps_restart(p));
     TRY(process_restart_loader(p));
     TRY(records_return(p));

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 
+#include "kernels/base/place.h"
 #include "towers/files/csv.h"
 #include "towers/files/files.h"
 #include "towers/record/lines.h"
@@ -62,9 +63,9 @@ static Status other_lists_forget(const char *run_dir, int64_t last, bool goes_on
     Status st = OK;
     char path[PATH_BYTES];
     struct dirent *entry;
-    DIR *listing = opendir(run_dir);
+    DIR *listing = place_list(run_dir);
     if (!listing) return FAIL(ERR_IO, "cannot list '%s': %s", run_dir, strerror(errno));
-    while (st == OK && (entry = readdir(listing))) {
+    while (st == OK && (entry = place_next(listing))) {
         int rank, prefix = 0;
         if (sscanf(entry->d_name, "rank%d-%n", &rank, &prefix) != 1 || !prefix) continue;
         if (strcmp(entry->d_name + prefix, SAMPLES_FILE) && strcmp(entry->d_name + prefix, BAD_SAMPLES_FILE)) continue;
@@ -119,7 +120,7 @@ void bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_
 void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind)
 {
     char text[256];
-    if (rotated == 0 || p->rotated_noted || p->job->data.train.exif) return;
+    if (rotated == 0 || p->rotated_noted || p->job->data.train.exif || p->job->surveyed) return;
     p->rotated_noted = true;
     snprintf(text, sizeof text,
              "%" PRId64 " of %" PRId64 " %s images are stored rotated (EXIF orientation) and are used as stored, as "

@@ -18,5 +18,6 @@ void bad_samples_log(TowerProcess *p, const Batch *batch, bool evaluates, int64_
 /* Before the first step after p->run.step: remove what later steps had written, or set aside the lists of another run.
  * Collective: nobody appends before that. */
 NODISCARD Status samples_forget(TowerProcess *p, bool goes_on);
-/* Reported once per run by rank 0: `rotated` of `count` images are stored rotated (EXIF), and --exif was not given. */
+/* Reported once per run by rank 0, unless a survey of all images has said it before: `rotated` of `count` images are stored
+ * rotated (EXIF), and --exif was not given. */
 void rotated_note(TowerProcess *p, int64_t rotated, int64_t count, const char *kind);

@@ -8,13 +8,39 @@
  * The gate decides on the device (gate.h). On a GPU the host is up to two steps ahead: when it learns of a step that ends
  * the run, it has already enqueued the next ones; they change nothing, because the gate stays closed from then on. */
 #include "towers/train/step.h"
+#include "kernels/base/array.h"
 #include "towers/replica/hooks.h"
 #include "towers/train/summary.h"
 
 enum { SCALE_START = 65536 };
-_Static_assert((int)CAPTURE_TOWERS == (int)TOWERS_MAX, "a key names every tower");
 
 /* ---- set-up */
+
+/* What is sized by the run. */
+static Status arrays_create(const TowerProcess *p, StepQueue *q)
+{
+    size_t towers = (size_t)p->ledger->towers, local = (size_t)p->place.local_towers;
+    bool made = (q->held = calloc(local, sizeof *q->held)) && (q->elsewhere_loaded = calloc(towers, sizeof(bool)));
+    for (int i = 0; i < STEPS_IN_FLIGHT; i++) {
+        Step *step = &q->step[i];
+        made = made && (step->fed = calloc(local, sizeof *step->fed)) &&
+               (step->found = calloc(towers, sizeof *step->found)) && (step->loss = calloc(towers, sizeof *step->loss));
+    }
+    return made ? OK : FAIL(ERR_MEMORY, "no memory for the steps in flight of %zu towers", towers);
+}
+
+static void arrays_free(StepQueue *q)
+{
+    for (int i = 0; i < STEPS_IN_FLIGHT; i++) {
+        free(q->step[i].fed);
+        free(q->step[i].found);
+        free(q->step[i].loss);
+    }
+    for (int i = 0; i < q->fed_count; i++) free(q->fed[i]);
+    free(q->fed);
+    free(q->held);
+    free(q->elsewhere_loaded);
+}
 
 Status steps_open(TowerProcess *p)
 {
@@ -28,6 +54,7 @@ Status steps_open(TowerProcess *p)
     };
     p->queue = calloc(1, sizeof *p->queue);
     if (!p->queue) return FAIL(ERR_MEMORY, "no memory for the steps in flight");
+    TRY(arrays_create(p, p->queue));
     TRY(gate_create(p->replica, &config, &p->gate));
     return steps_restart(p);
 }
@@ -46,7 +73,7 @@ Status steps_restart(TowerProcess *p)
     }
     p->done = p->queue->written = run->step;
     p->queue->write_after = p->queue->rows = 0;
-    memset(p->queue->held, 0, sizeof p->queue->held); /* the loader starts anew */
+    memset(p->queue->held, 0, (size_t)p->place.local_towers * sizeof *p->queue->held); /* the loader starts anew */
     return gate_start(p->gate, &state);
 }
 
@@ -54,17 +81,17 @@ void steps_close(TowerProcess *p)
 {
     gate_destroy(p->gate);
     if (p->queue) {
-        free(p->queue->row);
-        free(p->queue->vitals);
+        step_rows_free(p->queue);
+        arrays_free(p->queue);
     }
     free(p->queue);
     p->gate = NULL;
     p->queue = NULL;
 }
 
-Status steps_drain(TowerProcess *p)
+Status steps_drain(TowerProcess *p, StepOutcome *outcome)
 {
-    while (p->done < p->run.step) TRY(step_take(p));
+    while (p->done < p->run.step) TRY(step_take(p, outcome));
     return p->queue->written < p->done ? step_rows_write(p, p->done) : OK;
 }
 
@@ -75,7 +102,8 @@ static Status step_begin(TowerProcess *p, Step **begun)
     const TrainJob *job = p->job;
     int batches = job_step_batches(job, p->run.step);
     Step *step = *begun = step_in_flight(p, p->run.step + 1);
-    memset(step, 0, offsetof(Step, found));
+    memset(step, 0, offsetof(Step, fed));
+    memset(step->fed, 0, (size_t)p->place.local_towers * sizeof *step->fed);
     step->number = p->run.step + 1;
     step->started_ns = clock_ns();
     step->culprit = -1;
@@ -129,10 +157,22 @@ static Status gate_and_update(void *context)
     return replica_update(r, step->phase, step->fed);
 }
 
+static Status fed_number(StepQueue *q, const bool *fed, size_t local, int *number)
+{
+    for (*number = 0; *number < q->fed_count; ++*number)
+        if (memcmp(q->fed[*number], fed, local * sizeof *fed) == 0) return OK;
+    TRY(array_grow(&q->fed, q->fed_count, sizeof *q->fed, "the sets of towers that had samples"));
+    bool *copy = malloc(local * sizeof *copy);
+    if (!copy) return FAIL(ERR_MEMORY, "no memory for a set of %zu towers that had samples", local);
+    memcpy(copy, fed, local * sizeof *copy);
+    q->fed[q->fed_count++] = copy;
+    return OK;
+}
+
 static Status step_update(TowerProcess *p, const Step *step)
 {
-    CaptureKey key = {.of = p, .phase = step->phase};
-    memcpy(key.towers, step->fed, sizeof key.towers);
+    CaptureKey key = {.of = p->gate, .phase = step->phase};
+    TRY(fed_number(p->queue, step->fed, (size_t)p->place.local_towers, &key.slot));
     process_activity(p, step->number, ACTIVITY_UPDATE);
     TRY(captured_graphs_run(p->replica->captured, &key, gate_and_update, &(Update){p, step}));
     for (int slot = 0; run_hooks && slot < p->place.local_towers; slot++)
@@ -140,7 +180,7 @@ static Status step_update(TowerProcess *p, const Step *step)
     return gate_send(p->gate, step->number);
 }
 
-Status step_run(TowerProcess *p)
+Status step_run(TowerProcess *p, StepOutcome *outcome)
 {
     Step *step;
     Turn turn;
@@ -167,6 +207,6 @@ Status step_run(TowerProcess *p)
     int ahead = looked_at ? 0 : gate_ahead(p->gate);
     if (ahead || is_root(&p->place)) /* other ranks record nothing and start the next step at once */
         process_activity(p, step->number, ahead ? ACTIVITY_REDUCE : ACTIVITY_RECORD); /* waits for the slowest tower */
-    while (p->run.step - p->done > ahead) TRY(step_take(p)); /* count, refuse or record its result */
+    while (p->run.step - p->done > ahead) TRY(step_take(p, outcome)); /* count, refuse or record its result */
     return OK;
 }

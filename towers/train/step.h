@@ -3,6 +3,7 @@
 #pragma once
 
 #include "towers/replica/tower_process.h"
+#include "towers/train/step_outcome.h"
 
 typedef struct Step {
     int64_t number; /* from 1 */
@@ -10,22 +11,23 @@ typedef struct Step {
     int batches;     /* global batches: 1, or up to job->accumulate; also 1 if the phase takes none of images */
     int64_t samples; /* of all of them */
     int64_t started_ns;
-    float scale;          /* of every sample's gradient */
-    bool fed[TOWERS_MAX]; /* local towers that had samples */
-    CommTimes sums;       /* over the towers, of this process */
-    bool left_out;        /* excluded by a rollback: it runs without its update */
+    float scale;    /* of every sample's gradient */
+    CommTimes sums; /* over the towers, of this process */
+    bool left_out;  /* excluded by a rollback: it runs without its update */
     double lr;
     /* known when its result has been taken */
     double grad_norm; /* of the averaged gradient */
     double l2;        /* of the weights that the forward pass used */
     int culprit;      /* first tower at fault, or -1 */
     bool commit, overflow;
-    float loss_scale;              /* used in this step */
-    float unscale;                 /* makes the summed gradients those of the mean loss */
-    int64_t skipped;               /* samples that could not be decoded */
-    double seconds, wall;          /* of the step; since the one before ended, with what came between */
-    TowerResult found[TOWERS_MAX]; /* of all towers; not cleared before, because that would take time */
-    TowerLoss loss[TOWERS_MAX];    /* the same: found[].loss */
+    float loss_scale;     /* used in this step */
+    float unscale;        /* makes the summed gradients those of the mean loss */
+    int64_t skipped;      /* samples that could not be decoded */
+    double seconds, wall; /* of the step; since the one before ended, with what came between */
+    /* owned by the queue; they stay from step to step */
+    bool *fed;          /* [local towers]: had samples */
+    TowerResult *found; /* [towers]; not cleared before, because that would take time */
+    TowerLoss *loss;    /* [towers]: found[].loss */
 } Step;
 
 enum { STEPS_IN_FLIGHT = GATE_AHEAD + 1 };
@@ -33,11 +35,16 @@ enum { STEPS_IN_FLIGHT = GATE_AHEAD + 1 };
 typedef struct StepRow StepRow; /* step_record.c: a row of metrics */
 
 struct StepQueue {
-    int64_t taken_ns;              /* when the last step was taken */
-    bool graphs_logged;            /* the log says that a graph could not be captured */
-    const Batch *held[TOWERS_MAX]; /* borrowed from the loader: the images of each local tower; NULL: none */
+    int64_t taken_ns;   /* when the last step was taken */
+    bool graphs_logged; /* the log says that a graph could not be captured */
+    const Batch **held; /* owned [local towers]; borrowed from the loader: the images of each; NULL: none */
+    /* owned [fed_count][local towers]: the sets of towers that had samples in a step, for keys of captured launches */
+    bool **fed;
+    int fed_count;
+    bool *elsewhere_loaded; /* owned [towers]: of other programs whose machine lacks cores; rank 0 only */
     Step step[STEPS_IN_FLIGHT];
     StepRow *row;         /* owned: rows that rank 0 has not written yet, [STEPS_UNWRITTEN] */
+    int64_t *times;       /* owned: [1 + STRAGGLER_ACTIVITIES][towers], of the row that is being written */
     DeviceVitals *vitals; /* owned: of each tower's device; NULL: the backend has none */
     int rows;
     int64_t written; /* the last step whose times rank 0 has */
@@ -72,6 +79,7 @@ NODISCARD Status step_rows_write(TowerProcess *p, int64_t last);
 /* Whether it is time for that: always with one program; else every STEPS_UNWRITTEN steps, or about four times a second. Equal on
  * all ranks. */
 bool steps_are_due(const TowerProcess *p, int64_t last);
+void step_rows_free(StepQueue *queue);
 /* At the end of the process, even after an error: write the rows that remain, without the times of other programs. */
 void step_rows_flush(TowerProcess *p);
 
@@ -105,6 +113,7 @@ NODISCARD Status turn_end(Turn *turn);
 NODISCARD Status steps_open(TowerProcess *p); /* run.step must be known */
 void steps_close(TowerProcess *p);
 NODISCARD Status steps_restart(TowerProcess *p); /* after run was set back */
-NODISCARD Status step_run(TowerProcess *p);
-NODISCARD Status step_take(TowerProcess *p); /* wait for the oldest step in flight, if any */
-NODISCARD Status steps_drain(TowerProcess *p);
+NODISCARD Status step_run(TowerProcess *p, StepOutcome *outcome);
+/* Wait for the oldest step in flight, if any. */
+NODISCARD Status step_take(TowerProcess *p, StepOutcome *outcome);
+NODISCARD Status steps_drain(TowerProcess *p, StepOutcome *outcome);

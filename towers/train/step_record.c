@@ -1,7 +1,7 @@
 /* Records of a step: the ledger's rows, the sums of the epoch, a row of metrics; see step.h. */
 #include "towers/train/step.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "towers/record/prometheus.h"
 #include "towers/train/activities.h"
 #include "towers/train/summary.h"
@@ -79,14 +79,51 @@ static void averages_move(RunState *run, double base, double total, StepRecord *
 struct StepRow {
     StepRecord record;
     int64_t started_ns;
-    TowerLoss loss[TOWERS_MAX];
-    double norm[TOWERS_MAX], head[MODEL_HEADS];
+    double head[MODEL_HEADS];
     int64_t correct; /* of all towers, as the next */
     double weight;   /* of the samples */
     int heads, terms;
     TermRecord term[PHASE_TERMS];
-    double tower_term[PHASE_TERMS][TOWERS_MAX];
+    /* owned [towers] */
+    TowerLoss *loss, *term_sum;
+    double *norm;
+    Number *tower_term[PHASE_TERMS];
 };
+
+static Status row_create(StepRow *row, size_t towers)
+{
+    bool made = (row->loss = calloc(towers, sizeof *row->loss)) && (row->norm = calloc(towers, sizeof *row->norm)) &&
+                (row->term_sum = calloc(towers, sizeof *row->term_sum));
+    for (int i = 0; i < PHASE_TERMS; i++)
+        made = made && (row->tower_term[i] = calloc(towers, sizeof *row->tower_term[i]));
+    return made ? OK : FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
+}
+
+static Status rows_create(TowerProcess *p)
+{
+    StepQueue *queue = p->queue;
+    size_t towers = (size_t)p->ledger->towers;
+    if (queue->row) return OK;
+    queue->row = calloc(STEPS_UNWRITTEN, sizeof *queue->row);
+    queue->times = calloc(towers, (1 + STRAGGLER_ACTIVITIES) * sizeof *queue->times);
+    if (!queue->row || !queue->times) return FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
+    for (int i = 0; i < STEPS_UNWRITTEN; i++) TRY(row_create(&queue->row[i], towers));
+    return OK;
+}
+
+void step_rows_free(StepQueue *queue)
+{
+    for (int i = 0; queue->row && i < STEPS_UNWRITTEN; i++) {
+        StepRow *row = &queue->row[i];
+        free(row->loss);
+        free(row->norm);
+        free(row->term_sum);
+        for (int k = 0; k < PHASE_TERMS; k++) free(row->tower_term[k]);
+    }
+    free(queue->row);
+    free(queue->times);
+    free(queue->vitals);
+}
 
 /* The standard deviation of values with this mean and this mean of squares. */
 static double spread_of(double mean, double square)
@@ -102,8 +139,8 @@ static void terms_fill(const TowerProcess *p, const Step *step, StepRow *row)
     int towers = p->ledger->towers, count = program ? program->term_count : 0;
     bool heads = program && program->correct.id;
     for (int i = 0; i < count; i++) {
-        TowerLoss sum[TOWERS_MAX];
-        double *of = row->tower_term[i];
+        TowerLoss *sum = row->term_sum;
+        Number *of = row->tower_term[i];
         for (int t = 0; t < towers; t++) {
             const TowerResult *found = &step->found[t];
             sum[t] = (TowerLoss){found->term[i], found->loss.count, found->loss.finite, found->loss.weight};
@@ -136,13 +173,14 @@ static void row_fill(const TowerProcess *p, const Step *step, StepRow *row)
 
 static StepRecord record_of(const TowerProcess *p, const Step *step, const StepRow *row)
 {
-    double mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
+    Number mean = mean_loss(step->loss, p->ledger->towers, p->job->divisor, full_step(p->job));
     int last = p->place.first_tower + p->place.local_towers - 1; /* of this process */
     return (StepRecord){
         .step = step->number,
         .epoch = (step->number - 1) / p->steps_per_epoch,
         .lr = step->lr,
         .images = step->samples - step->skipped,
+        .images_seen = p->run.images_seen,
         .weight = p->job->program.weighted ? row->weight : 0,
         .images_per_sec = (double)step->samples / step->seconds,
         .wall_seconds = step->wall,
@@ -164,9 +202,9 @@ static StepRecord record_of(const TowerProcess *p, const Step *step, const StepR
         .backward_end_us = ledger_row(p->ledger, last, step->number)->until_sum_ns / 1000,
         .sum_end_us = (step->sums.ended_ns - step->started_ns) / 1000,
         .sum_busy_us = step->sums.busy_ns / 1000,
-        .top1 = p->job->program.model->phases   ? NAN
-                : step->samples > step->skipped ? (double)row->correct / (double)(step->samples - step->skipped)
-                                                : 0,
+        .top1 = p->job->program.model->phases || step->samples == step->skipped
+                    ? ABSENT
+                    : (double)row->correct / (double)(step->samples - step->skipped),
         .skipped = !step->commit,
         .loss_scale = loss_is_scaled(p->job) ? (double)step->loss_scale : 0,
         .overflow = step->overflow,
@@ -178,16 +216,18 @@ static void run_show(TowerProcess *p, const Step *step, const StepRow *row)
 {
     const TrainJob *job = p->job;
     LedgerRun *run = &p->ledger->run;
-    double loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
+    Number loss = reported_loss(step->loss, p->ledger->towers, job->report, job->divisor, full_step(job));
     LedgerShown shown = {p->done, step->samples, loss + (job->report_l2 ? step->l2 : 0), step->lr, step->seconds, ""};
     const Program *program = program_of_phase(p, step->phase);
     int tower =
         reported_tower(step->loss, p->ledger->towers, job->report); /* terms are those of the loss beside them */
+    char number[NUMBER_TEXT];
     Text terms = text_start(shown.terms, sizeof shown.terms);
     for (int i = 0; i < row->terms; i++) {
         const TermRecord *term = &row->term[i];
         if (program->term[i].shown)
-            text_add(&terms, "  %s %.4g", term->name, tower < 0 ? term->mean : term->tower[tower]);
+            text_add(&terms, "  %s %s", term->name,
+                     number_text(tower < 0 ? term->mean : term->tower[tower], "%.4g", number));
     }
     run->shown[p->done % LEDGER_STEPS] = shown;
     atomic_store(&run->skipped, p->run.skipped);
@@ -199,8 +239,7 @@ static void run_show(TowerProcess *p, const Step *step, const StepRow *row)
 Status step_record(TowerProcess *p, const Step *step)
 {
     StepQueue *queue = p->queue;
-    if (!queue->row) queue->row = malloc(STEPS_UNWRITTEN * sizeof *queue->row);
-    if (!queue->row) return FAIL(ERR_MEMORY, "no memory for the records of %d steps", STEPS_UNWRITTEN);
+    TRY(rows_create(p));
     if (queue->rows == STEPS_UNWRITTEN) return FAIL(ERR_INTERNAL, "too many steps wait for their records");
     StepRow *row = &queue->row[queue->rows++];
     row_fill(p, step, row);
@@ -225,9 +264,10 @@ static void numbers_export(TowerProcess *p, const StepRecord *record)
 /* timed: the ledger has the times of all towers. */
 static Status row_write(TowerProcess *p, StepRow *row, bool timed)
 {
-    ActivityRecord times;
     StepQueue *queue = p->queue;
     StepRecord *record = &row->record;
+    ActivityRecord times = {.arrival_us = queue->times};
+    for (int k = 0; k < STRAGGLER_ACTIVITIES; k++) times.us[k] = queue->times + (1 + k) * p->ledger->towers;
     if (timed) TRY(activities_watch(p, record->step));
     activities_read(p, record->step, row->started_ns, &times);
     record->slow_tower = times.slow_tower;

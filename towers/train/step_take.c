@@ -1,9 +1,8 @@
 /* Process the result of a step when it has arrived: count it, refuse it if it is not finite, record it; see step.h. */
+#include "kernels/base/pause.h"
 #include "towers/guard/forensics.h"
 #include "towers/train/samples_log.h"
 #include "towers/train/step.h"
-
-enum { POLLS = 200, POLL_NS = 20000 };
 
 Step *step_in_flight(const TowerProcess *p, int64_t number)
 {
@@ -13,7 +12,6 @@ Step *step_in_flight(const TowerProcess *p, int64_t number)
 /* Wait until the results of a step have arrived, a peer has left, or the deadline of a collective has passed. */
 static Status arrival_wait(TowerProcess *p, int64_t number)
 {
-    const struct timespec pause = {.tv_nsec = POLL_NS};
     CommWait wait = {0};
     for (int polls = 0;; polls++) {
         bool here;
@@ -23,7 +21,7 @@ static Status arrival_wait(TowerProcess *p, int64_t number)
         if (wait.left_ms <= 0)
             return FAIL(ERR_COMM, "the results of step %" PRId64 " did not arrive within %.1f s (--comm-timeout)",
                         number, (double)comm_config(p->comm)->timeout_ms / 1000);
-        if (polls > POLLS) nanosleep(&pause, NULL);
+        poll_pause(polls, POLL_NS);
     }
 }
 
@@ -50,7 +48,7 @@ static Status samples_check(TowerProcess *p, Step *step, int towers)
                 step->number, count, step->samples);
 }
 
-static Status result_read(TowerProcess *p, Step *step)
+static Status result_read(TowerProcess *p, Step *step, StepOutcome *outcome)
 {
     GateResult result;
     RunState *run = &p->run;
@@ -64,10 +62,11 @@ static Status result_read(TowerProcess *p, Step *step)
     step->loss_scale = result.report.scale;
     step->unscale = result.report.refill / result.report.scale;
     step->culprit = step->overflow ? -1 : nan_culprit(step->loss, p->ledger->towers, p->job->gate.check);
-    p->stop |= result.stop;
+    if (result.stop) outcome_raise(outcome, STOP);
     phase->loss_scale = result.report.next_scale;
     phase->scale_good = result.report.good;
     TRY(samples_check(p, step, p->ledger->towers));
+    if (run->images_seen >= 0) run->images_seen += step->samples - step->skipped;
     run->updates += step->commit;
     phase->updates += step->commit;
     run->overflows += !step->commit && step->overflow;
@@ -121,8 +120,8 @@ static Status skip(TowerProcess *p, const Step *step)
     return OK;
 }
 
-/* Called on every rank with the same step. OK: the run continues. */
-static Status refuse(TowerProcess *p, Step *step)
+/* Called on every rank with the same step. OK: the run continues, or goes back. */
+static Status refuse(TowerProcess *p, Step *step, StepOutcome *outcome)
 {
     const TrainJob *job = p->job;
     bool moved = job->gate.check == NAN_CHECK_LAST;
@@ -135,7 +134,7 @@ static Status refuse(TowerProcess *p, Step *step)
     if (step->culprit >= 0) step->culprit = p->ledger->search.found.tower; /* may differ with --bn-stats sync */
     if (moved || job->nan_policy == NAN_POLICY_STOP) return refusal(p, step);
     if (job->nan_policy == NAN_POLICY_SKIP) return skip(p, step);
-    p->go_back = true;
+    outcome_raise(outcome, GO_BACK);
     return OK;
 }
 
@@ -170,7 +169,7 @@ static Status rows_write_refused(TowerProcess *p, int64_t number, Status refused
     return refused == OK ? st : status_restore(refused, &words);
 }
 
-Status step_take(TowerProcess *p)
+Status step_take(TowerProcess *p, StepOutcome *outcome)
 {
     if (p->done == p->run.step) return OK;
     Step *step = step_in_flight(p, p->done + 1);
@@ -180,15 +179,16 @@ Status step_take(TowerProcess *p)
     step->wall = (double)(now - (p->queue->taken_ns ? p->queue->taken_ns : since)) * 1e-9;
     p->queue->taken_ns = now;
     RunState before = p->run;
-    TRY(result_read(p, step));
+    TRY(result_read(p, step, outcome));
     step_to_ledger(p, step);
-    Status refused = (step->culprit < 0 && step->commit) || step->overflow || step->left_out ? OK : refuse(p, step);
-    bool stays = refused == OK && !p->go_back;
+    Status refused =
+        (step->culprit < 0 && step->commit) || step->overflow || step->left_out ? OK : refuse(p, step, outcome);
+    bool stays = refused == OK && *outcome != GO_BACK;
     if (stays) p->done = step->number;
     if (step->commit) step_to_epoch(p, step);
     Status logged = p->metrics ? step_log(p, step, refused) : refused;
     bool agreed = refused == OK || refused == ERR_NUMERIC; /* on all ranks */
-    if (agreed && logged == refused && (!stays || p->stop || steps_are_due(p, step->number)))
+    if (agreed && logged == refused && (!stays || *outcome == STOP || steps_are_due(p, step->number)))
         logged = rows_write_refused(p, step->number, refused);
     if (stays) return logged;
     p->run = before; /* a resumed run repeats this step; later ones have changed nothing */

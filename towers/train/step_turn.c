@@ -115,7 +115,7 @@ static Status images_take(Turn *turn, int number)
         if (turn->slot == 0) {
             if (device->backend->uploaded)
                 TRY(device->backend->uploaded(device)); /* wait before loader_step returns the memory */
-            memset(p->queue->held, 0, sizeof p->queue->held);
+            memset(p->queue->held, 0, (size_t)p->place.local_towers * sizeof *p->queue->held);
             loader_step(p->loader);
         }
         TRY(loader_batch(p->loader, held));

@@ -108,29 +108,50 @@ void stopping_take(TowerProcess *p, const EpochRecord *epoch)
     plateau_take(p, value);
 }
 
+typedef struct Due {
+    bool tired, reached, pauses; /* by --patience, --stop-at, --stop-epoch */
+} Due;
+
+static Due due_find(const TowerProcess *p)
+{
+    const StoppingRules *rules = &p->job->stopping;
+    const Stopping *state = &p->run.stopping;
+    bool off = stopping_is_off(p->job), higher = higher_is_better(p->job);
+    bool epoch_ends = p->run.step % p->steps_per_epoch == 0;
+    return (Due){
+        .tired = !off && rules->patience > 0 && state->bad >= rules->patience,
+        .reached =
+            !off && rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at),
+        .pauses = rules->stop_epoch && epoch_ends && p->run.step >= rules->stop_epoch * p->steps_per_epoch,
+    };
+}
+
+bool stopping_is_due(const TowerProcess *p)
+{
+    Due due = due_find(p);
+    return due.tired || due.reached || due.pauses;
+}
+
 void stopping_decide(TowerProcess *p)
 {
     const TrainJob *job = p->job;
-    const StoppingRules *rules = &job->stopping;
     const Stopping *state = &p->run.stopping;
-    bool off = stopping_is_off(job), epoch_ends = p->run.step % p->steps_per_epoch == 0;
-    bool pauses = rules->stop_epoch && epoch_ends && p->run.step >= rules->stop_epoch * p->steps_per_epoch;
-    bool higher = higher_is_better(job), tired = !off && rules->patience > 0 && state->bad >= rules->patience;
-    bool reached =
-        !off && rules->stop_at >= 0 && (higher ? state->last >= rules->stop_at : state->last <= rules->stop_at);
-    if ((!tired && !reached && !pauses) || p->run.step >= p->total_steps) return;
+    Due due = due_find(p);
+    if (!stopping_is_due(p) || p->run.step >= p->total_steps) return;
     p->total_steps = p->run.step;
     if (!is_root(&p->place)) return;
     LedgerRun *run = &p->ledger->run;
     Text why = text_start(run->ending, sizeof run->ending);
-    if (reached)
-        text_add(&why, "the %s %g has reached --stop-at %g", monitor_name(job), state->last, rules->stop_at);
-    else if (tired)
-        text_add(&why, "no %s %s than %g in %" PRId64 " evaluation%s (--patience)", higher ? "higher" : "lower",
-                 monitor_name(job), state->best, state->bad, state->bad == 1 ? "" : "s");
+    if (due.reached)
+        text_add(&why, "the %s %g has reached --stop-at %g", monitor_name(job), state->last, job->stopping.stop_at);
+    else if (due.tired)
+        text_add(&why, "no %s %s than %g in %" PRId64 " evaluation%s (--patience)",
+                 higher_is_better(job) ? "higher" : "lower", monitor_name(job), state->best, state->bad,
+                 state->bad == 1 ? "" : "s");
     else
         text_add(&why, "epoch %" PRId64 " of %" PRId64 " (--stop-epoch)", p->run.step / p->steps_per_epoch,
                  job->epochs);
+    run->rule = due.reached ? ENDS_AT_STOP_AT : due.tired ? ENDS_BY_PATIENCE : ENDS_AT_STOP_EPOCH;
     atomic_store(&run->steps, p->total_steps);
     process_log(p, "ended after step %" PRId64 ": %s", p->run.step, run->ending);
 }

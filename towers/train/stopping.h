@@ -19,5 +19,7 @@ void stopping_print(const TrainJob *job, FILE *to);
 bool plateau_step(const StoppingRules *rules, const Schedule *schedule, bool higher, double value, Stopping *state);
 /* Take the numbers of an epoch, if the monitored one was measured; may lower the learning rate. All ranks. */
 void stopping_take(TowerProcess *p, const EpochRecord *epoch);
-/* If the run is to end after this step, make it the last one and say why. Also after a resume. All ranks. */
+/* Do the rules end the run after this step, from what they have seen so far? Also after a resume. */
+bool stopping_is_due(const TowerProcess *p);
+/* If so, make it the last one and say why. All ranks. */
 void stopping_decide(TowerProcess *p);

@@ -272,7 +272,7 @@ void summary_finish(TowerProcess *p)
         snprintf(tag, sizeof tag, "%s/gradients", name);
         if (gradient) metrics_outcome(p->metrics, events_histogram(events, s->step, tag, &gradient->histogram));
         metrics_outcome(p->metrics, events_histogram(events, s->step, name, &weight->histogram));
-        double none = i < layout->trained_count ? NAN : 0;
+        double none = i < layout->trained_count ? ABSENT : 0;
         s->layers[i] = (LayerRecord){name, weight->root_mean_square, gradient ? gradient->root_mean_square : none};
     }
     metrics_layers(p->metrics, s->step, s->layers, layout->param_count);

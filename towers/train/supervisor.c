@@ -3,12 +3,18 @@
  * It uses no device and waits for nothing that a tower does, so it can always report: a dead tower is noticed at once
  * (its exit wakes the loop), a hanging one by its missing heartbeat. The first failure is the root cause and determines
  * the exit code. A tower that does not end even when killed, because of a blocked system call, is abandoned after
- * LEAVE_MS, or DEVICE_LEAVE_MS. A separate thread receives stop signals, so that they work even if the console blocks.
+ * LEAVE_MS, or DEVICE_LEAVE_MS.
+ *
+ * Its loop waits for no one: what it prints goes to an outlet, files of the run are written by threads (outcome.c), devices are
+ * read by one (device_watch.c), and names are looked up before it begins. A separate thread receives stop signals, which must be
+ * heard while the loop's thread waits for the results of other programs.
  *
  * With several launched programs (launch.h) each has a supervisor of its own, for its processes only. They share their
  * heartbeats, the first failure, stop requests and the result through the control channel, which the same thread
  * serves. */
 #include "towers/train/supervisor.h"
+#include "kernels/base/outlet.h"
+#include "kernels/base/silence.h"
 #include "nccl_sync/comm_record.h"
 #include "nccl_sync/hosts/star.h"
 #include "towers/guard/stack.h"
@@ -17,37 +23,21 @@
 #include "towers/train/host_files.h"
 #include "towers/train/outcome.h"
 #include "towers/train/process.h"
+#include "towers/train/stop_signals.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
-
-enum {
-    TICK_MS = 50,
-    GRACE_MS = 1500, /* for the other towers to end, after one has failed */
-    /* longer for one that lacks memory and looks for a batch that fits; less than other programs wait for this one */
-    EXPLAIN_MS = 6000,
-    AGREED_MS = 20000, /* to leave, after all have agreed to */
-    PAUSE_MS = 1000,
-    JITTER_MS = 300, /* of messages between supervisors */
-    LEAVE_MS = 4000, /* for a killed process to end */
-    /* as long for one with a GPU, which the driver takes back: more than 30 s were seen (sgl-project/sglang 36589) */
-    DEVICE_LEAVE_MS = 60000,
-    STUCK_MS = 5000,    /* without a sign of life, after a second stop signal */
-    BLOCKED_MS = 10000, /* for this process to end after that: its console may block */
-    WARN_MS = 60000     /* silence before a warning, or the end of who has failed; at most half of --comm-timeout */
-};
 
 typedef struct Supervisor {
     const TrainJob *job; /* borrowed */
     Star *control;       /* borrowed; NULL: this is the only program */
     Children towers;     /* this owns their memory */
-    int64_t ticked_ns,
-        awake_ns;       /* the last tick; silence is counted from awake_ns, when this process itself was continued */
-    int64_t kill_at_ns; /* 0: no process has failed yet */
-    int64_t failed_ns;  /* when the ledger's first failure was noticed */
-    int64_t warned_ns[TOWERS_MAX]; /* last sign of life for which silence has been reported */
-    int hung;                      /* the process that the run ends for because it was silent; -1: none */
-    pthread_t listener;            /* receives the stop signals */
+    Silence awake;       /* between ticks: silence is counted from when this process itself was last continued */
+    int64_t kill_at_ns;  /* 0: no process has failed yet */
+    int64_t failed_ns;   /* when the ledger's first failure was noticed */
+    int hung;            /* the process that the run ends for because it was silent; -1: none */
+    pthread_t listener;  /* receives the stop signals */
     bool listening;
     _Atomic int signals, interrupts, last_signal; /* received: all; SIGINT; number of the last */
     bool stop_at_once;                            /* nothing to save: the first signal ends the run */
@@ -57,6 +47,8 @@ typedef struct Supervisor {
     bool secondary;       /* a tower failed because another program has left; that one knows the root cause */
     int64_t others_ns;    /* the last sign of life of other programs' towers that this one's know of */
     bool elsewhere;       /* the failure of another program has been noticed */
+    Heartbeat *heartbeat; /* owned; NULL: there is none */
+    bool moved;           /* the run directory has gone from its name */
     DeviceWatch *devices; /* owned; NULL: they are not watched */
     bool device_reported; /* the failure of a device is the root cause */
     HostFiles *files;     /* owned: rank 0 takes the records of the others; NULL elsewhere */
@@ -102,7 +94,28 @@ static bool is_agreed(Status status)
     return status == ERR_NUMERIC || status == ERR_INTERRUPTED;
 }
 
-static void failure_note(Supervisor *s, int r, int wait_status)
+/* Why a process was killed that has used so many seconds of CPU time: the system does that at the hard limit. */
+static void death_explain(int number, double seconds, char *why, size_t bytes)
+{
+    struct rlimit limit;
+    if (number != SIGKILL) return;
+    bool spent = getrlimit(RLIMIT_CPU, &limit) == 0 && limit.rlim_max != RLIM_INFINITY &&
+                 seconds + 0.5 >= (double)limit.rlim_max;
+    if (spent)
+        snprintf(why, bytes, "; it has used the %ju s of CPU time that its limit allows: raise it (ulimit -t)",
+                 (uintmax_t)limit.rlim_max);
+    else
+        snprintf(why, bytes, "; if no user did this, the machine ran out of memory (see dmesg)");
+}
+
+static double cpu_seconds(const struct rusage *used)
+{
+    return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
+           1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
+}
+
+/* `seconds`: of CPU time that it has used. */
+static void failure_note(Supervisor *s, int r, int wait_status, double seconds)
 {
     ChildPlace at = child_place(&s->towers, r);
     int first = ledger_failed(s->towers.ledger);
@@ -112,9 +125,9 @@ static void failure_note(Supervisor *s, int r, int wait_status)
         failure_take(s, first);
     } else if (WIFSIGNALED(wait_status)) {
         int number = WTERMSIG(wait_status);
-        root_cause(s,
-                   FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", at.text, number, strsignal(number),
-                        number == SIGKILL ? "; if no user did this, the machine ran out of memory (see dmesg)" : ""));
+        char why[128] = "";
+        death_explain(number, seconds, why, sizeof why);
+        root_cause(s, FAIL(ERR_COMM, "%s: killed by signal %d (%s)%s", at.text, number, strsignal(number), why));
     } else {
         root_cause(s, FAIL(ERR_COMM, "%s: ended unexpectedly with exit code %d", at.text, WEXITSTATUS(wait_status)));
     }
@@ -135,7 +148,7 @@ static void failure_settle(Supervisor *s)
 static bool failure_explains(const Supervisor *s)
 {
     int first = ledger_failed(s->towers.ledger);
-    return first >= 0 && s->towers.pid[first - s->towers.first] &&
+    return first >= 0 && s->towers.child[first - s->towers.first].pid &&
            atomic_load(&s->towers.ledger->process[first].explains);
 }
 
@@ -162,13 +175,32 @@ static void silence_warn(Supervisor *s, int64_t now)
     int silent = children_silent(&s->towers, now, warn_after_ns(s));
     if (silent < 0) return;
     int64_t life = child_life(&s->towers, silent);
-    if (s->warned_ns[silent] == life) return;
-    s->warned_ns[silent] = life;
+    if (s->towers.child[silent].warned_ns == life) return;
+    s->towers.child[silent].warned_ns = life;
     console_warn(&s->console, "%s: no sign of life for %.0f s%s; the run ends after %.0f s (--comm-timeout)",
                  child_place(&s->towers, silent).text, (double)(now - life) * 1e-9,
                  child_loads(&s->towers, silent) ? ": it is waiting for its data loader; check the storage of the data"
                                                  : "",
                  (double)s->job->comm.timeout_ms * 1e-3);
+}
+
+/* Storage that does not answer ends no run: a file server comes back, and until then a run has nothing else to do. Warn once per
+ * wait. */
+static void storage_warn(Supervisor *s, int64_t now)
+{
+    for (int r = 0; r < s->towers.count; r++) {
+        int64_t since = child_storage(&s->towers, r);
+        if (!s->towers.child[r].pid || !since || now - since < warn_after_ns(s) ||
+            s->towers.child[r].warned_ns == since)
+            continue;
+        s->towers.child[r].warned_ns = since;
+        console_warn(
+            &s->console,
+            "%s: has waited for storage for %.0f s; the run goes on when it answers, and a second signal ends it "
+            "(check the storage of %s)",
+            child_place(&s->towers, r).text, (double)(now - since) * 1e-9,
+            s->job->run_dir ? s->job->run_dir : "the data");
+    }
 }
 
 /* The process whose failure is the ledger's first, or -1. */
@@ -185,7 +217,7 @@ static bool failed_hangs(Supervisor *s, int64_t now)
     int64_t limit = warn_after_ns(s);
     if (failed_first(s) < 0) return false;
     if (!s->failed_ns) s->failed_ns = now;
-    return now - s->failed_ns > limit && now - s->awake_ns > limit && children_all_silent(&s->towers, limit);
+    return now - s->failed_ns > limit && now - s->awake.since_ns > limit && children_all_stalled(&s->towers, limit);
 }
 
 static void silence_end(Supervisor *s, int silent, int64_t limit)
@@ -200,23 +232,23 @@ static void silence_end(Supervisor *s, int silent, int64_t limit)
                            (double)limit * 1e-9));
     }
     s->hung = silent;
-    kill(s->towers.pid[silent], STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
+    kill(s->towers.child[silent].pid, STACK_SIGNAL); /* it writes its call stack, if it can before it is killed */
     others_abort(s, silent);
 }
 
 static void silence_check(Supervisor *s)
 {
     int64_t now = clock_ns(), limit = s->job->comm.timeout_ms * 1000000ll, warn = warn_after_ns(s);
-    if (now - s->ticked_ns > PAUSE_MS * 1000000ll)
-        s->awake_ns = now; /* this process was stopped, and so may the towers have been */
-    s->ticked_ns = now;
+    int64_t awake = silence_look(&s->awake, 0);
+    children_look(&s->towers, now);
     if (s->kill_at_ns) return;
     if (failed_hangs(s, now)) {
         silence_end(s, failed_first(s) - s->towers.first, warn);
         return;
     }
-    if (now - s->awake_ns > warn) silence_warn(s, now);
-    int silent = now - s->awake_ns > limit ? children_silent(&s->towers, now, limit) : -1;
+    if (awake > warn) silence_warn(s, now);
+    storage_warn(s, now);
+    int silent = awake > limit ? children_silent(&s->towers, now, limit) : -1;
     if (silent >= 0) silence_end(s, silent, limit);
 }
 
@@ -262,11 +294,11 @@ static bool towers_are_stuck(Supervisor *s)
     int64_t leave_ms = s->job->backend->on_host ? LEAVE_MS : DEVICE_LEAVE_MS;
     if (!s->towers.killed_ns || clock_ns() - s->towers.killed_ns < leave_ms * 1000000) return false;
     for (int r = 0; r < s->towers.count; r++) {
-        if (!s->towers.pid[r]) continue;
+        if (!s->towers.child[r].pid) continue;
         ChildPlace at = child_place(&s->towers, r);
         console_warn(&s->console,
                      "%s: killed, but process %ld does not end because a system call blocks (check the storage of %s)",
-                     at.text, (long)s->towers.pid[r], s->job->run_dir ? s->job->run_dir : "the data");
+                     at.text, (long)s->towers.child[r].pid, s->job->run_dir ? s->job->run_dir : "the data");
         root_cause(s, FAIL(ERR_COMM, "%s: does not end when it is killed", at.text));
     }
     return true;
@@ -303,7 +335,7 @@ static void channel_turn(Supervisor *s)
 {
     int64_t life = 0;
     for (int r = 0; r < s->towers.count; r++)
-        if (s->towers.pid[r] && child_life(&s->towers, r) > life) life = child_life(&s->towers, r);
+        if (s->towers.child[r].pid && child_life(&s->towers, r) > life) life = child_life(&s->towers, r);
     star_turn(s->control, life);
     int64_t others = star_others_alive(s->control);
     if (others > s->others_ns + JITTER_MS * 1000000ll) { /* else deadlines would move with the network's delays */
@@ -353,7 +385,7 @@ static void *signals_listen(void *context)
         if (atomic_load(&s->signals) < 2) continue;
         if (!second_ns) second_ns = clock_ns();
         int64_t blocked = BLOCKED_MS * 1000000ll;
-        if (clock_ns() - second_ns < blocked || !children_all_silent(&s->towers, blocked)) continue;
+        if (clock_ns() - second_ns < blocked || !children_all_stalled(&s->towers, blocked)) continue;
         if (!atomic_load(&s->sharing)) _exit(128 + atomic_load(&s->last_signal));
         star_leave(s->control); /* the main thread is only waiting for others, and ends as it would */
     }
@@ -388,7 +420,7 @@ static void stop_asked(Supervisor *s)
         root_cause(s, FAIL(ERR_INTERRUPTED, "stopped by %s before the first step", signal_text(number, name)));
     else if (atomic_load(&s->interrupts) > 1)
         root_cause(s, FAIL(ERR_INTERRUPTED, "interrupted twice: stopped without saving"));
-    else if (signals > 1 && children_all_silent(&s->towers, STUCK_MS * 1000000ll))
+    else if (signals > 1 && children_all_stalled(&s->towers, STUCK_MS * 1000000ll))
         root_cause(s, FAIL(ERR_INTERRUPTED,
                            "%s was the second, and no tower has shown a sign of life for %d s: stopped without "
                            "saving",
@@ -396,6 +428,20 @@ static void stop_asked(Supervisor *s)
     else
         return;
     children_kill(&s->towers);
+}
+
+/* A run whose directory has gone from its name saves there, wherever that is, and ends. Other programs would wait for this one's
+ * towers, and so end at once. */
+static void directory_check(Supervisor *s)
+{
+    const char *why = s->moved ? NULL : heartbeat_moved(s->heartbeat);
+    if (!why) return;
+    int none = 0;
+    s->moved = true;
+    root_cause(s, FAIL(ERR_IO, "%s", why));
+    atomic_compare_exchange_strong(&s->towers.ledger->run.stop_signal, &none, SIGTERM);
+    if (s->control) comm_shared_abort_by(s->towers.shared, s->words.message);
+    if (s->control) kill_in(s, GRACE_MS);
 }
 
 static void tick(Supervisor *s)
@@ -408,21 +454,23 @@ static void tick(Supervisor *s)
     stop_asked(s);
     failure_receive(s);
     int wait_status;
-    for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+    struct rusage used;
+    for (pid_t pid; (pid = wait4(-1, &wait_status, WNOHANG, &used)) > 0;) {
         for (int r = 0; r < s->towers.count; r++) {
-            if (s->towers.pid[r] != pid) continue;
-            s->towers.pid[r] = 0;
+            if (s->towers.child[r].pid != pid) continue;
+            s->towers.child[r].pid = 0;
             s->towers.alive--;
             if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) continue;
-            failure_note(s, r, wait_status);
+            failure_note(s, r, wait_status, cpu_seconds(&used));
             /* Those that agreed leave MPI together: Slurm kills a step that a process leaves without that. */
-            if (WIFEXITED(wait_status) && is_agreed(s->status))
+            if (WIFEXITED(wait_status) && (is_agreed(s->status) || (s->moved && !s->control)))
                 kill_in(s, AGREED_MS);
             else
                 others_abort(s, r);
         }
     }
     failure_settle(s);
+    directory_check(s);
     silence_check(s);
     devices_check(s);
     int64_t grace_ns = failure_explains(s) ? EXPLAIN_MS * 1000000ll : 0;
@@ -442,7 +490,9 @@ static void result_fill(const Supervisor *s, TrainResult *result)
                             .best_step = run->best_step,
                             .bad_samples = atomic_load(&run->bad_samples),
                             .signal = atomic_load(&run->stop_signal),
+                            .rule = run->rule,
                             .begun = atomic_load(&run->steps) > 0,
+                            .complete = run->complete,
                             .stage = atomic_load(&run->stage),
                             .first_step = atomic_load(&run->first_step)};
     memcpy(result->best, run->best, sizeof result->best);
@@ -452,11 +502,7 @@ static void result_fill(const Supervisor *s, TrainResult *result)
 /* Stop signals are received by the listener, SIGCHLD by tick; a closed console does not end a run. */
 static void signals_block(Supervisor *s)
 {
-    sigemptyset(&s->watched);
-    sigaddset(&s->watched, SIGINT);
-    sigaddset(&s->watched, SIGTERM);
-    sigaddset(&s->watched, SIGUSR2);
-    if (s->job->user_signal) sigaddset(&s->watched, SIGUSR1);
+    stop_signals(s->job, &s->watched);
     sigaddset(&s->watched, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &s->watched, &s->old_mask);
     signal(SIGPIPE, SIG_IGN);
@@ -467,7 +513,6 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
 {
     Supervisor s = {.job = job,
                     .control = job->control,
-                    .ticked_ns = clock_ns(),
                     .hung = -1,
                     .stop_at_once = tower_main != tower_process_train,
                     .started = time(NULL)};
@@ -475,14 +520,17 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
     signals_block(&s);
     Status st = children_create(job, &s.towers);
     if (st == OK) console_start(&s.console, job, s.towers.ledger);
+    outlet_open(OUTLET_STDERR);
+    outlets_pause();
     if (st == OK) st = children_start(&s.towers, tower_main, &s.old_mask);
+    outlets_resume();
     if (st == OK && s.control && star_rank(s.control) == 0) st = host_files_open(job, &s.files);
     if (st == OK) st = listener_start(&s);
     if (st != OK) {
         root_cause(&s, st);
         children_kill(&s.towers);
     }
-    Heartbeat *heartbeat = st == OK && tower_main == tower_process_train ? heartbeat_start(job, s.towers.ledger) : NULL;
+    if (st == OK && tower_main == tower_process_train) s.heartbeat = heartbeat_start(job, s.towers.ledger);
     if (st == OK && tower_main != tower_process_eval)
         s.devices = device_watch_start(job, s.towers.ledger, s.towers.first, s.towers.count);
     bool stuck = false;
@@ -499,15 +547,18 @@ Status supervise(const TrainJob *job, TowerMain tower_main, TrainResult *result,
     result->saved = s.status == ERR_INTERRUPTED && s.towers.ledger && atomic_load(&s.towers.ledger->first_failed);
     if (s.control) results_share(&s, result); /* other programs may take long, so signals are heard meanwhile */
     listener_end(&s);
-    stuck |= !heartbeat_end(heartbeat);
+    bool beats = !heartbeat_end(s.heartbeat);
     host_files_close(s.files, problems, sizeof problems);
     if (*problems) console_warn(&s.console, "%s", problems);
     result->abandoned = stuck;
+    result->moved = s.moved;
+    if (s.moved) result->signal = 0; /* nobody has sent one */
+    children_free(&s.towers);
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (!stuck) comm_shared_destroy(s.towers.shared);
     if (ledger && s.towers.ledger)
         *ledger = s.towers.ledger;
-    else if (!stuck && !result->unanswered)
+    else if (!stuck && !beats && !result->unanswered)
         ledger_destroy(s.towers.ledger);
     return s.status == OK ? OK : status_restore(s.status, &s.words);
 }

@@ -6,6 +6,15 @@
 #include "towers/train/restart.h"
 #include "towers/train/supervisor.h"
 
+/* A directory that has gone may be noticed by a tower that cannot write there before the heartbeat looks again. */
+static void directory_look(const TrainJob *job, TrainResult *result, Status *st)
+{
+    char why[MOVED_BYTES];
+    if (result->moved || (*st != OK && *st != ERR_IO) || !job->run_dir || !run_dir_moved(job->run_dir, why)) return;
+    result->moved = true;
+    *st = FAIL(ERR_IO, "%s", why);
+}
+
 Status train_run(const TrainJob *job, TrainResult *result)
 {
     TrainJob now = *job;
@@ -13,13 +22,16 @@ Status train_run(const TrainJob *job, TrainResult *result)
     Restarts restarts = {0};
     Status st;
     job_stage(&now, 0);
-    do st = supervise(&now, tower_process_train, result, NULL);
-    while (stage_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
+    do {
+        st = supervise(&now, tower_process_train, result, NULL);
+        directory_look(&now, result, &st);
+    } while (stage_due(&now, result, &st) || restart_due(&restarts, &now, result, &st));
     carrier_end(now.comm.carrier); /* now, as those of the other programs do */
     result->restarts = now.restarts;
     int rank = now.control ? star_rank(now.control) : 0;
-    if ((result->begun || st == OK) && !result->abandoned) /* OK without a step: --epochs 0 */
-        outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result);
+    if ((result->begun || st == OK) && !result->complete && /* OK without a step: --epochs 0 */
+        !outcome_write(&now, rank, now.control ? now.host : NULL, st, st == OK ? "" : status_message(), result))
+        result->abandoned = true;
     return st;
 }
 

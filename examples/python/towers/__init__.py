@@ -3,6 +3,7 @@ import ctypes
 import ctypes.util
 import os
 import threading
+import weakref
 
 import numpy
 
@@ -23,7 +24,12 @@ class _Image(ctypes.Structure):
 
 
 def _library():
-    library = ctypes.CDLL(os.environ.get("TOWERS_LIBRARY") or ctypes.util.find_library("towers") or "libtowers.so.0")
+    name = os.environ.get("TOWERS_LIBRARY") or ctypes.util.find_library("towers") or "libtowers.so.0"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        raise OSError(f"cannot load libtowers: {error}. Install it (cmake --install build; ldconfig), or name its file: "
+                      "TOWERS_LIBRARY=build/libtowers.so.0") from error
     handle, text, number, floats = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
     error = ctypes.POINTER(_Error)
     for name, result, arguments in [
@@ -53,13 +59,17 @@ class TowersError(Exception):
 
 
 class Network:
-    """An open network. It may be used by several threads; close it, or use it in a with statement."""
+    """An open network. It may be used by several threads. Its threads and memory are given back by close(), at the end of a with
+    statement, or when nothing refers to it any more."""
 
     def __init__(self, path, threads=0, batch=1, embeddings=False):
-        error, self._handle, self._used = _Error(), ctypes.c_void_p(), threading.Lock()
+        name, error, self._handle, self._used = os.fsencode(path), _Error(), ctypes.c_void_p(), threading.Lock()
+        if b"\0" in name:
+            raise ValueError(f"no path of a file holds a null character, as {path!r} does")
         options = _Options(ctypes.sizeof(_Options), threads, batch, bool(embeddings))
-        if _towers.towers_open(os.fsencode(path), options, ctypes.byref(self._handle), ctypes.byref(error)):
+        if _towers.towers_open(name, options, ctypes.byref(self._handle), ctypes.byref(error)):
             raise TowersError(error)
+        self._close = weakref.finalize(self, _towers.towers_close, self._handle)
         self.model, self.side = _towers.towers_model(self._handle).decode(), _towers.towers_side(self._handle)
         self.class_names = [_towers.towers_class_name(self._handle, k).decode()
                             for k in range(_towers.towers_class_count(self._handle))]
@@ -74,10 +84,11 @@ class Network:
         for at, image in zip(list_, images):
             if isinstance(image, numpy.ndarray):
                 image = numpy.ascontiguousarray(image)
-                if image.dtype != numpy.uint8 or image.ndim not in (2, 3):
-                    raise TypeError("an array of pixels must be uint8, [height][width] or [height][width][channels], "
-                                    f"not {image.dtype} of shape {list(image.shape)}")
-                at.height, at.width, at.channels = (*image.shape, 1)[:3]
+                shape = (*image.shape, 1)[:3]
+                if image.dtype != numpy.uint8 or image.ndim not in (2, 3) or shape[2] not in (1, 3) or 0 in shape:
+                    raise TypeError("an array of pixels must be uint8, [height][width] or [height][width][1 or 3 channels], none of "
+                                    f"them 0, not {image.dtype} of shape {list(image.shape)}")
+                at.height, at.width, at.channels = shape
             elif isinstance(image, (bytes, bytearray, memoryview)):
                 image = numpy.frombuffer(image, numpy.uint8)
             else:
@@ -88,7 +99,7 @@ class Network:
         embeddings = numpy.empty((len(images), self.embedding_size), numpy.float32) if self.embedding_size else None
         error = _Error()
         with self._used:
-            if not self._handle:
+            if not self._close.alive:
                 raise ValueError("the network is closed")
             if _towers.towers_classify(self._handle, list_, len(images), probabilities.ctypes.data,
                                        embeddings.ctypes.data if self.embedding_size else None, ctypes.byref(error)):
@@ -98,9 +109,7 @@ class Network:
     def close(self):
         """Waits for a classify of another thread."""
         with self._used:
-            handle, self._handle = self._handle, None
-            if handle:
-                _towers.towers_close(handle)
+            self._close()
 
     def __enter__(self):
         return self

@@ -53,7 +53,7 @@ static Status columns_create(Device *device, const ConvProblem *p, void **made)
                              .y = DTYPE_F32};
     TRY_OUT(choice_offer_product(&state->choice, device, &product));
     TRY_OUT(choice_settle(&state->choice, device, p->call));
-    state->rows_offset = align_up(parts_workspace_bytes(state->choice.task), 64);
+    state->rows_offset = align_up(choice_workspace_bytes(&state->choice), 64);
     state->workspace_bytes = state->rows_offset + (size_t)(product.rows * product.ins) * sizeof(float);
     *made = state;
     state = NULL;
@@ -116,7 +116,7 @@ static Status columns_run(const void *made, Device *device, OpCall *call)
 {
     const ColumnsDx *state = made;
     Images run = {call, (const float *)((char *)call->workspace + state->rows_offset)};
-    TRY(choice_run(&state->choice, call, (char *)call->workspace + state->rows_offset));
+    TRY(choice_run(&state->choice, device, call, (char *)call->workspace + state->rows_offset));
     chunks_run(device, call->out[0].shape.n, 1, images_chunk, &run);
     return OK;
 }
@@ -124,7 +124,7 @@ static Status columns_run(const void *made, Device *device, OpCall *call)
 static void columns_explain(const void *made, KernelChoice *choice)
 {
     snprintf(choice->name, sizeof choice->name, "product and sum of columns (%s)",
-             parts_impl(((const ColumnsDx *)made)->choice.task));
+             choice_impl(&((const ColumnsDx *)made)->choice));
 }
 
 const ConvImpl conv_columns_dx = {.name = "product and sum of columns",

@@ -6,19 +6,19 @@
 
 static const ConvImpl *const data_list[] = {
 #if defined(__x86_64__)
-    &conv_winograd_4x4, &conv_winograd_5x5, &conv_winograd, &conv_winograd_line,
-    &conv_positions,    &conv_panels,
+    &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7,
+    &conv_positions,     &conv_pointwise,
 #endif
-    &conv_columns_dx,   &conv_phases_dx,    &conv_onednn,   NULL,
+    &conv_columns_dx,    &conv_phases_dx,     &conv_onednn,        NULL,
 };
 static const ConvImpl *const weights_list[] = {
 #if defined(__x86_64__)
-    &conv_winograd_dw_4x4, &conv_winograd_dw_5x5,
-    &conv_winograd_dw,     &conv_winograd_line_dw,
-    &conv_wgrad_amx,       &conv_wgrad_avx512,
-    &conv_wgrad_f32,       &conv_image_dw,
+    &conv_winograd_dw_f4_3, &conv_winograd_dw_f2_5,
+    &conv_winograd_dw_f2_3, &conv_winograd_dw_f4_7,
+    &conv_wgrad_amx,        &conv_wgrad_avx512,
+    &conv_wgrad_f32,        &conv_image_dw,
 #endif
-    &conv_onednn_dw,       NULL,
+    &conv_onednn,           NULL,
 };
 
 typedef struct ChosenConv {
@@ -26,7 +26,7 @@ typedef struct ChosenConv {
     void *made; /* owned */
 } ChosenConv;
 
-static const ConvImpl *const *list_of(OpKind kind)
+const ConvImpl *const *conv_list(OpKind kind)
 {
     return kind == OP_CONV_DW ? weights_list : data_list;
 }
@@ -73,14 +73,22 @@ static void state_destroy(ChosenConv *state)
     free(state);
 }
 
+/* Why a row does not take the problem; NULL if it does. */
+static const char *declines(const Device *device, const ConvImpl *row, const ConvProblem *problem)
+{
+    const char *without = device->config.without;
+    if (without && strncmp(without, row->name, strlen(row->name)) == 0) return "left out";
+    return row->takes(device, problem);
+}
+
 static Status conv_prepare(Device *device, OpCall *call)
 {
     Status st = OK;
     ConvProblem problem = operands_of(call);
     ChosenConv *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", call->name);
-    const ConvImpl *const *row = list_of(call->kind);
-    while (row[1] && row[0]->takes(device, &problem)) row++;
+    const ConvImpl *const *row = conv_list(call->kind);
+    while (row[1] && declines(device, *row, &problem)) row++;
     state->impl = *row;
     TRY_OUT(state->impl->create(device, &problem, &state->made));
     call->workspace_bytes = state->impl->workspace(state->made);
@@ -106,8 +114,8 @@ static void conv_explain(Device *device, const OpCall *call, KernelChoice *choic
 {
     const ChosenConv *state = call->state;
     ConvProblem problem = operands_of(call);
-    for (const ConvImpl *const *row = list_of(call->kind); *row != state->impl; row++)
-        kernel_choice_pass(choice, (*row)->name, (*row)->takes(device, &problem));
+    for (const ConvImpl *const *row = conv_list(call->kind); *row != state->impl; row++)
+        kernel_choice_pass(choice, (*row)->name, declines(device, *row, &problem));
     snprintf(choice->name, sizeof choice->name, "%s", state->impl->name);
     if (state->impl->explain) state->impl->explain(state->made, choice);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/team.h"
 
 /* The tensors of CONV, CONV_DX or CONV_DW. x and y are those of the convolution; one of x, w and y is the output. */
 typedef struct ConvProblem {
@@ -27,19 +28,24 @@ typedef struct ConvImpl {
     size_t (*workspace)(const void *made); /* bytes */
     Status (*run)(const void *made, Device *device, OpCall *call);
     void (*destroy)(void *made);
-    /* Names the variant that create has chosen and why others were passed over; NULL: there is one variant. */
+    /* Adds the variant that create has chosen to choice->name, which begins with the row's name (DeviceConfig.without), and
+     * why others were passed over; NULL: there is one variant. */
     void (*explain)(const void *made, KernelChoice *choice);
     float product_share; /* OpCall.product_share */
     bool adds_bias;      /* run adds the bias; otherwise the caller does */
     bool adds_relu;      /* run ends with the ReLU, after the bias; otherwise the caller applies it */
 } ConvImpl;
 
-extern const ConvImpl conv_winograd, conv_winograd_4x4, conv_winograd_5x5, conv_winograd_line, conv_positions,
-    conv_onednn;                                       /* CONV and CONV_DX */
-extern const ConvImpl conv_panels;                     /* CONV */
+extern const ConvImpl conv_onednn; /* all kinds */
+extern const ConvImpl conv_winograd_f2_3, conv_winograd_f4_3, conv_winograd_f2_5, conv_winograd_f4_7,
+    conv_positions;                                    /* CONV and CONV_DX */
+extern const ConvImpl conv_pointwise;                  /* CONV */
 extern const ConvImpl conv_columns_dx, conv_phases_dx; /* CONV_DX */
-extern const ConvImpl conv_winograd_dw, conv_winograd_dw_4x4, conv_winograd_dw_5x5, conv_winograd_line_dw,
-    conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32, conv_image_dw, conv_onednn_dw; /* CONV_DW */
+extern const ConvImpl conv_winograd_dw_f2_3, conv_winograd_dw_f4_3, conv_winograd_dw_f2_5, conv_winograd_dw_f4_7,
+    conv_wgrad_amx, conv_wgrad_avx512, conv_wgrad_f32, conv_image_dw; /* CONV_DW */
+
+/* The rows for a kind, best first; ends with NULL. The last one is oneDNN's. */
+const ConvImpl *const *conv_list(OpKind kind);
 
 /* Operand k of a call, NULL if it is absent. */
 const Tensor *conv_optional(const OpCall *call, int k);

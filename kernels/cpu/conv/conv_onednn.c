@@ -3,9 +3,13 @@
  * Candidates, best first, by measurement: a matrix product if the window is one pixel or covers the whole image; for
  * dx of stride 1 a forward convolution with rotated weights; the convolution on packed NHWC, which is as fast as
  * oneDNN's own layouts; the convolution in the layout that oneDNN chooses; the same in f32. Slices are packed into
- * workspace, except by products, which read them in place. The sum dx + acc is part of the task, or one more pass. */
+ * workspace, except by products, which read them in place. The sum dx + acc is part of the task, or one more pass. Weight
+ * gradients are cut into slices by shape alone (choice.h). */
 #include "kernels/cpu/conv/conv_onednn.h"
-#include "kernels/cpu/onednn_isa.h"
+
+#include "kernels/base/text.h"
+#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/isa.h"
 
 typedef struct Candidate Candidate;
 typedef Status Offer(OnednnChoice *choice, Device *device, const ConvProblem *p, const Candidate *candidate, bool sum);
@@ -145,7 +149,7 @@ static bool fits_native(const ConvProblem *p)
 {
     const Window *v = &p->window;
     bool leaps = (v->stride_h > v->kh || v->stride_w > v->kw) && (v->kh > 1 || v->kw > 1);
-    return !(leaps && native(p) == DTYPE_BF16 && onednn_has_amx());
+    return !(leaps && native(p) == DTYPE_BF16 && cpu_isa() >= CPU_AMX);
 }
 
 static bool fits_16_bits(const ConvProblem *p)
@@ -200,18 +204,22 @@ void onednn_conv_explain(const OnednnConv *conv, KernelChoice *choice)
     for (int k = 0; k < conv->taken; k++)
         if (conv->declined[k]) kernel_choice_pass(choice, candidates[k].name, conv->declined[k]);
     snprintf(choice->name, sizeof choice->name, "oneDNN, %s (%s)", candidates[conv->taken].name,
-             parts_impl(conv->choice.task));
+             choice_impl(&conv->choice));
+    if (conv->choice.slices.batch) {
+        Text name = text_behind(choice->name, sizeof choice->name);
+        text_add(&name, " in %d parts", conv->choice.slices.images * conv->choice.slices.outs);
+    }
 }
 
 /* ---- the row of the list */
 
-typedef struct DataConv {
+typedef struct OnednnConvState {
     OnednnConv conv;
     bool adds;             /* acc is added afterwards to dx in workspace */
     size_t result_offset;  /* of that dx */
     size_t rotated_offset; /* of the rotated weights */
     size_t workspace_bytes;
-} DataConv;
+} OnednnConvState;
 
 static const char *onednn_takes(const Device *device, const ConvProblem *p)
 {
@@ -221,9 +229,22 @@ static const char *onednn_takes(const Device *device, const ConvProblem *p)
 
 static void onednn_conv_destroy(void *made)
 {
-    DataConv *state = made;
+    OnednnConvState *state = made;
     choice_free(&state->conv.choice);
     free(state);
+}
+
+/* A slice of images costs one more pass over dw; a slice of outputs reads x once more and copies its part of dy. So a small
+ * dw is cut by images and a large one by outputs. The limits are measured over Inception v3. */
+static OnednnSlices slices_of(const ConvProblem *p)
+{
+    enum { SMALL_DW = 32 << 10, LARGE_DW = 160 << 10, MANY = 8, FEW = 4, VECTOR = 16 }; /* elements; slices */
+    int64_t count = shape_count(p->w->shape), vectors = (p->y->shape.c + VECTOR - 1) / VECTOR;
+    int parts = count <= SMALL_DW ? MANY : FEW;
+    OnednnSlices slices = {.batch = p->x->shape.n};
+    slices.images = count <= LARGE_DW ? (int)smaller(parts, p->x->shape.n) : 1;
+    slices.outs = (int)smaller(parts / slices.images, vectors);
+    return slices;
 }
 
 /* oneDNN 3.7 adds up the gradient with respect to an image in an order that depends on the number of threads, so one
@@ -231,14 +252,15 @@ static void onednn_conv_destroy(void *made)
 static Status onednn_conv_create(Device *device, const ConvProblem *p, void **made)
 {
     Status st = OK;
-    DataConv *state = calloc(1, sizeof *state);
+    OnednnConvState *state = calloc(1, sizeof *state);
     if (!state) return FAIL(ERR_MEMORY, "no memory for the state of the convolution '%s'", p->call->name);
     state->conv.choice.one_thread = p->kind == OP_CONV_DX && p->x->shape.c < IMAGE_CHANNELS;
+    if (p->kind == OP_CONV_DW) state->conv.choice.slices = slices_of(p);
     TRY_OUT(onednn_conv_choose(&state->conv, device, p));
     state->adds = p->acc && !state->conv.sums;
     size_t dx_bytes = (size_t)(shape_pixels(p->x->shape) * p->x->pitch) * dtype_bytes(p->x->dtype);
     size_t w_bytes = (size_t)shape_count(p->w->shape) * sizeof(float);
-    state->result_offset = parts_workspace_bytes(state->conv.choice.task);
+    state->result_offset = choice_workspace_bytes(&state->conv.choice);
     state->rotated_offset = state->result_offset + (state->adds ? align_up(dx_bytes, 64) : 0);
     state->workspace_bytes = state->rotated_offset + (state->conv.rotates ? w_bytes : 0);
     *made = state;
@@ -250,7 +272,7 @@ out:
 
 static size_t onednn_conv_workspace(const void *made)
 {
-    return ((const DataConv *)made)->workspace_bytes;
+    return ((const OnednnConvState *)made)->workspace_bytes;
 }
 
 CPU_CLONES static void add_f32(float *to, const float *a, const float *b, int64_t count)
@@ -306,8 +328,7 @@ static void rotate_weights(const Tensor *w, float *rotated)
 
 static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
 {
-    (void)device;
-    const DataConv *state = made;
+    const OnednnConvState *state = made;
     OpCall bound = *call;
     const Tensor *out = &call->out[0], *acc = &call->in[2];
     void *result = state->adds ? (char *)call->workspace + state->result_offset : out->data;
@@ -316,14 +337,14 @@ static Status onednn_conv_run(const void *made, Device *device, OpCall *call)
         rotate_weights(&call->in[1], bound.in[1].data);
     }
     if (state->conv.sums && acc->data != out->data) copy_pixels(out, acc);
-    TRY(choice_run(&state->conv.choice, &bound, result));
+    TRY(choice_run(&state->conv.choice, device, &bound, result));
     if (state->adds) add_pixels(out, result, acc);
     return OK;
 }
 
-static void data_explain(const void *made, KernelChoice *choice)
+static void explain(const void *made, KernelChoice *choice)
 {
-    onednn_conv_explain(&((const DataConv *)made)->conv, choice);
+    onednn_conv_explain(&((const OnednnConvState *)made)->conv, choice);
 }
 
 const ConvImpl conv_onednn = {.name = "oneDNN",
@@ -332,6 +353,6 @@ const ConvImpl conv_onednn = {.name = "oneDNN",
                               .workspace = onednn_conv_workspace,
                               .run = onednn_conv_run,
                               .destroy = onednn_conv_destroy,
-                              .explain = data_explain,
+                              .explain = explain,
                               .adds_bias = true,
                               .adds_relu = true};

@@ -10,7 +10,8 @@ enum {
 };
 
 typedef struct OnednnConv {
-    OnednnChoice choice; /* .one_thread is set by the caller, the rest by onednn_conv_choose; choice_free frees it */
+    OnednnChoice choice; /* .one_thread and .slices are set by the caller, the rest by onednn_conv_choose; choice_free
+                            frees it */
     int taken;           /* candidate */
     bool sums;           /* the task adds to what dx holds */
     bool rotates;        /* the task is a forward convolution with rotated weights */

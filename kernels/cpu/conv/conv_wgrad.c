@@ -1,7 +1,7 @@
 /* Weight gradients as packed products: which convolutions they take, and on which processors. */
 #include "kernels/cpu/conv/wgrad.h"
 
-#include "kernels/cpu/onednn_isa.h"
+#include "kernels/cpu/isa.h"
 
 #if defined(__x86_64__)
 /* With fewer channels, panels are mostly padding; with fewer pixels, reading and writing dw is what takes the time. */
@@ -23,20 +23,20 @@ static const char *amx_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
     if (wgrad_declines(p)) return wgrad_declines(p);
-    return onednn_has_amx() && wgrad_amx.usable() ? NULL : "processor has no AMX";
+    return cpu_isa() >= CPU_AMX && wgrad_amx_multiplies() ? NULL : "processor has no AMX";
 }
 
 static const char *avx512_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
     if (wgrad_declines(p)) return wgrad_declines(p);
-    return onednn_has_bf16() && wgrad_avx512.usable() ? NULL : "processor has no AVX512-BF16";
+    return cpu_isa() >= CPU_AVX512_BF16 ? NULL : "processor has no AVX512-BF16";
 }
 
 const WgradCode *wgrad_for_f32(void)
 {
-    if (onednn_has_avx512() && wgrad_f32.usable()) return &wgrad_f32;
-    return onednn_has_avx2() && wgrad_f32_avx2.usable() ? &wgrad_f32_avx2 : NULL;
+    if (cpu_isa() >= CPU_AVX512) return &wgrad_f32;
+    return cpu_isa() >= CPU_AVX2 ? &wgrad_f32_avx2 : NULL;
 }
 
 /* Why oneDNN computes this about as fast; NULL if it does not. A panel of one vector has too few products for its loads,

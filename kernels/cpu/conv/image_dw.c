@@ -10,8 +10,9 @@
 
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/lanes_avx2.h"
-#include "kernels/cpu/conv/wgrad.h"
-#include "kernels/cpu/onednn_isa.h"
+
+#include "kernels/cpu/conv/gemm_tile.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/span.h"
 
 enum { IMAGE_CHANNELS_MAX = 4, TERMS = 9, TERMS_MAX = 256, SHORT = 8, PARTS_MIN = 8, PARTS_MAX = 64 };
@@ -28,8 +29,8 @@ typedef struct ImageDw {
 static const char *image_dw_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
-    if (onednn_has_avx512()) return "processor has AVX-512";
-    if (!onednn_has_avx2() || !wgrad_f32_avx2.usable()) return "processor has no AVX2";
+    if (cpu_isa() >= CPU_AVX512) return "processor has AVX-512";
+    if (cpu_isa() < CPU_AVX2) return "processor has no AVX2";
     if (p->x->shape.c > IMAGE_CHANNELS_MAX) return "more than 4 channels";
     if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
     if (p->y->shape.c % LANES) return "outputs are not multiples of 8";
@@ -76,22 +77,15 @@ static void image_pad(const ImageDw *state, const float *image, float *padded)
                (size_t)inner * sizeof *padded);
 }
 
-/* Early enough that the sums become registers. */
-#define ALL_TERMS _Pragma("GCC unroll 9")
-
-/* sums += nine terms of the pixels of a row of dy, for eight of its channels; x: of each term, its first place. */
-TILE_CODE static void row_multiply(const float *const *x, int64_t x_step, const float *dy, int64_t dy_step,
+/* sums += nine terms of the pixels of a row of dy, for eight of its channels; x: of each term, its first position. */
+TILE_CODE static void row_multiply(const GemmWord *const *x, int64_t x_step, const float *dy, int64_t dy_step,
                                    int64_t pixels, float *sums)
 {
-    Vector sum[TERMS];
-    ALL_TERMS for (int t = 0; t < TERMS; t++) sum[t] = (Vector){0};
-    for (int64_t i = 0, at = 0; i < pixels; i++, at += x_step, dy += dy_step) {
-        Vector sent = floats_load(dy);
-        ALL_TERMS for (int t = 0; t < TERMS; t++) sum[t] =
-            _mm256_fmadd_ps(_mm256_broadcast_ss(x[t] + at), sent, sum[t]);
-    }
-    ALL_TERMS for (int t = 0; t < TERMS; t++)
-        floats_store(sums + t * LANES, _mm256_add_ps(floats_load(sums + t * LANES), sum[t]));
+    GemmSums sum;
+    gemm_begin(TERMS, 1, NULL, sum);
+    for (int64_t i = 0, at = 0; i < pixels; i++, at += x_step, dy += dy_step)
+        gemm_step(DTYPE_F32, TERMS, 1, x, 1, 0, at, (const GemmWord *)dy, sum);
+    gemm_store(TERMS, 1, sum, sums, LANES, true);
 }
 
 /* sums: [vectors of channels][groups][TERMS][LANES] */
@@ -103,10 +97,10 @@ static void image_multiply(const ImageDw *state, const float *image, const float
     for (int32_t h = 0; h < state->y.h; h++) {
         const float *x = image + h * v->stride_h * x_row, *row = dy + h * state->y.w * dy_pitch;
         for (int32_t group = 0; group < state->groups; group++) {
-            const float *first[TERMS];
+            const GemmWord *first[TERMS];
             for (int t = 0; t < TERMS; t++) {
                 int32_t term = (int32_t)smaller(group * TERMS + t, state->terms - 1);
-                first[t] = x + term / across * x_row + term % across;
+                first[t] = (const GemmWord *)x + term / across * x_row + term % across;
             }
             for (int32_t c = 0; c < state->y.c; c += LANES)
                 row_multiply(first, x_step, row + c, dy_pitch, state->y.w,

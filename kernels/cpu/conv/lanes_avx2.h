@@ -39,6 +39,25 @@ TILE_INLINE void floats_store(float *to, Vector value)
     _mm256_storeu_ps(to, value);
 }
 
+TILE_INLINE __m256i lanes_mask(int count)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* The first `count` lanes, if there are fewer; others are 0, or stay as they are. Masked stores are slow on some processors. */
+TILE_INLINE Vector floats_load_some(const float *from, int count)
+{
+    return count >= LANES ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, lanes_mask(count));
+}
+
+TILE_INLINE void floats_store_some(float *to, int count, Vector value)
+{
+    if (count >= LANES)
+        _mm256_storeu_ps(to, value);
+    else if (count > 0)
+        _mm256_maskstore_ps(to, lanes_mask(count), value);
+}
+
 TILE_INLINE Vector vector_load(Dtype dtype, const void *base, int64_t index)
 {
     (void)dtype;
@@ -86,4 +105,121 @@ TILE_INLINE Vector words_multiply(Dtype dtype, Vector sum, Words a, Words b)
 {
     (void)dtype;
     return _mm256_fmadd_ps(a, b, sum);
+}
+
+/* ---- words of weight gradients */
+
+TILE_INLINE Vector pixel_load(Dtype dtype, const void *even, const void *odd)
+{
+    (void)dtype;
+    (void)odd;
+    return _mm256_loadu_ps(even);
+}
+
+TILE_INLINE void pixel_store(Dtype dtype, uint32_t *to, Vector value)
+{
+    (void)dtype;
+    _mm256_storeu_ps((float *)(void *)to, value);
+}
+
+/* ---- some lanes, and choices by lane (pool/) */
+
+typedef __m256i Mask; /* 0 or -1 */
+typedef __m256i Places, Bytes;
+
+TILE_INLINE Mask mask_first(int64_t count)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)smaller(count, LANES)), lane);
+}
+
+TILE_INLINE bool mask_any(Mask mask)
+{
+    return _mm256_movemask_epi8(mask) != 0;
+}
+
+TILE_INLINE Mask mask_or(Mask a, Mask b)
+{
+    return _mm256_or_si256(a, b);
+}
+
+TILE_INLINE Vector some_load(Dtype dtype, const void *base, int64_t index, Mask mask)
+{
+    (void)dtype;
+    return _mm256_maskload_ps((const float *)base + index, mask);
+}
+
+TILE_INLINE void some_store(Dtype dtype, void *base, int64_t index, Vector value, Mask mask)
+{
+    (void)dtype;
+    _mm256_maskstore_ps((float *)base + index, mask, value);
+}
+
+TILE_INLINE void some_store_exact(Dtype dtype, void *base, int64_t index, Vector value, Mask mask)
+{
+    some_store(dtype, base, index, value, mask);
+}
+
+TILE_INLINE Vector vector_max(Vector a, Vector b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+TILE_INLINE Mask vector_above(Vector a, Vector b)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+
+TILE_INLINE Mask vector_is_nan(Vector a)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+}
+
+TILE_INLINE Vector add_some(Vector a, Vector b, Mask mask)
+{
+    return _mm256_blendv_ps(a, _mm256_add_ps(a, b), _mm256_castsi256_ps(mask));
+}
+
+TILE_INLINE Places places_same(int place)
+{
+    return _mm256_set1_epi32(place);
+}
+
+TILE_INLINE Places places_choose(Places a, Places b, Mask mask)
+{
+    return _mm256_blendv_epi8(a, b, mask);
+}
+
+TILE_INLINE int mask_count(Mask mask)
+{
+    return __builtin_popcount((unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(mask)));
+}
+
+/* Places are below 128, so that no saturation changes them. */
+TILE_INLINE void places_store(uint8_t *to, Places places, Mask mask)
+{
+    __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(places), _mm256_extracti128_si256(places, 1));
+    int64_t bytes = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+    int count = mask_count(mask);
+    if (count == LANES)
+        memcpy(to, &bytes, sizeof bytes);
+    else
+        memcpy(to, &bytes, (size_t)count);
+}
+
+/* As 32-bit integers. */
+TILE_INLINE Bytes bytes_load(const uint8_t *from, Mask mask)
+{
+    int64_t bytes = 0;
+    int count = mask_count(mask);
+    if (count == LANES)
+        memcpy(&bytes, from, sizeof bytes);
+    else
+        memcpy(&bytes, from, (size_t)count);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes));
+}
+
+TILE_INLINE Mask bytes_equal(Bytes bytes, int value)
+{
+    return _mm256_cmpeq_epi32(bytes, _mm256_set1_epi32(value));
 }

@@ -1,4 +1,4 @@
-/* Vectors of 16 lanes, and words of f32 or bf16 as winograd_panels.h defines them; lanes_avx2.h has the same names. All are
+/* Vectors of 16 lanes, and words of f32 or bf16, which one instruction multiplies; lanes_avx2.h has the same names. All are
  * compiled for AVX512-BF16, but only the bf16 intrinsics use its instructions: the f32 code needs AVX-512 alone. */
 #pragma once
 
@@ -38,6 +38,22 @@ TILE_INLINE Vector floats_load(const float *from)
 TILE_INLINE void floats_store(float *to, Vector value)
 {
     _mm512_storeu_ps(to, value);
+}
+
+TILE_INLINE __mmask16 lanes_mask(int count)
+{
+    return count >= LANES ? 0xFFFF : (__mmask16)((1u << (count > 0 ? count : 0)) - 1);
+}
+
+/* The first `count` lanes, if there are fewer; others are 0, or stay as they are. */
+TILE_INLINE Vector floats_load_some(const float *from, int count)
+{
+    return _mm512_maskz_loadu_ps(lanes_mask(count), from);
+}
+
+TILE_INLINE void floats_store_some(float *to, int count, Vector value)
+{
+    _mm512_mask_storeu_ps(to, lanes_mask(count), value);
 }
 
 TILE_INLINE Vector vector_load(Dtype dtype, const void *base, int64_t index)
@@ -97,4 +113,123 @@ TILE_INLINE Vector words_multiply(Dtype dtype, Vector sum, Words a, Words b)
 {
     if (dtype == DTYPE_F32) return _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum);
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+/* ---- words of weight gradients: bf16 of two images */
+
+/* Channels of a pixel in the order of their words: LANES floats, or half as many bf16 of one image, each followed by that of the
+ * other one. */
+TILE_INLINE Vector pixel_load(Dtype dtype, const void *even, const void *odd)
+{
+    if (dtype == DTYPE_F32) return _mm512_loadu_ps(even);
+    const __m512i turns = _mm512_setr_epi32(0 << 16, 8 << 16, 1 << 16, 9 << 16, 2 << 16, 10 << 16, 3 << 16, 11 << 16,
+                                            4 << 16, 12 << 16, 5 << 16, 13 << 16, 6 << 16, 14 << 16, 7 << 16, 15 << 16);
+    const __mmask32 upper = 0xAAAAAAAA; /* bf16 is the upper half of f32 */
+    __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(even)), _mm_loadu_si128(odd), 1);
+    return (Vector)_mm512_maskz_permutexvar_epi16(upper, turns, _mm512_castsi256_si512(both));
+}
+
+/* As the words of these channels. */
+TILE_INLINE void pixel_store(Dtype dtype, uint32_t *to, Vector value)
+{
+    if (dtype == DTYPE_F32)
+        _mm512_storeu_ps(to, value);
+    else
+        _mm256_storeu_si256((__m256i *)(void *)to, (__m256i)_mm512_cvtneps_pbh(value));
+}
+
+/* ---- some lanes, and choices by lane (pool/, norm/) */
+
+typedef __mmask16 Mask;
+typedef __m512i Places; /* 32-bit integers */
+typedef __m128i Bytes;
+
+/* The first `count` lanes, or all. */
+TILE_INLINE Mask mask_first(int64_t count)
+{
+    return count >= LANES ? 0xFFFF : (Mask)((1u << count) - 1);
+}
+
+TILE_INLINE bool mask_any(Mask mask)
+{
+    return mask != 0;
+}
+
+TILE_INLINE Mask mask_or(Mask a, Mask b)
+{
+    return a | b;
+}
+
+/* Lanes outside of the mask are 0. */
+TILE_INLINE Vector some_load(Dtype dtype, const void *base, int64_t index, Mask mask)
+{
+    if (dtype == DTYPE_F32) return _mm512_maskz_loadu_ps(mask, (const float *)base + index);
+    __m256i halves = _mm256_maskz_loadu_epi16(mask, (const uint16_t *)base + index);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+TILE_INLINE void some_store(Dtype dtype, void *base, int64_t index, Vector value, Mask mask)
+{
+    if (dtype == DTYPE_F32)
+        _mm512_mask_storeu_ps((float *)base + index, mask, value);
+    else
+        _mm256_mask_storeu_epi16((uint16_t *)base + index, mask, (__m256i)_mm512_cvtneps_pbh(value));
+}
+
+/* For numbers of the dtype; the processor's conversion would flush those below 2^-126 to zero. */
+TILE_INLINE void some_store_exact(Dtype dtype, void *base, int64_t index, Vector value, Mask mask)
+{
+    if (dtype == DTYPE_F32)
+        _mm512_mask_storeu_ps((float *)base + index, mask, value);
+    else
+        _mm512_mask_cvtepi32_storeu_epi16((uint16_t *)base + index, mask,
+                                          _mm512_srli_epi32(_mm512_castps_si512(value), 16));
+}
+
+/* The larger one; b if they are equal or one is NaN. */
+TILE_INLINE Vector vector_max(Vector a, Vector b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+TILE_INLINE Mask vector_above(Vector a, Vector b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+
+TILE_INLINE Mask vector_is_nan(Vector a)
+{
+    return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+}
+
+/* a + b in the lanes of the mask, else a */
+TILE_INLINE Vector add_some(Vector a, Vector b, Mask mask)
+{
+    return _mm512_mask_add_ps(a, mask, a, b);
+}
+
+TILE_INLINE Places places_same(int place)
+{
+    return _mm512_set1_epi32(place);
+}
+
+/* b in the lanes of the mask, else a */
+TILE_INLINE Places places_choose(Places a, Places b, Mask mask)
+{
+    return _mm512_mask_mov_epi32(a, mask, b);
+}
+
+TILE_INLINE void places_store(uint8_t *to, Places places, Mask mask)
+{
+    _mm_mask_storeu_epi8(to, mask, _mm512_cvtepi32_epi8(places));
+}
+
+TILE_INLINE Bytes bytes_load(const uint8_t *from, Mask mask)
+{
+    return _mm_maskz_loadu_epi8(mask, from);
+}
+
+TILE_INLINE Mask bytes_equal(Bytes bytes, int value)
+{
+    return _mm_cmpeq_epi8_mask(bytes, _mm_set1_epi8((char)value));
 }

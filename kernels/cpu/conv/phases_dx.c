@@ -6,14 +6,15 @@
  * A phase is computed in workspace, then put into its pixels of dx; pixels that no window meets are 0. */
 #include "kernels/cpu/conv/conv_onednn.h"
 
-#include "kernels/cpu/onednn_isa.h"
+#include "kernels/base/text.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/text.h"
 
 enum { STRIDE_MAX = 2, PHASES_MAX = STRIDE_MAX * STRIDE_MAX };
 
-/* A phase along one axis: places `first` + stride * m of x, m from 0 to `places` - 1, of which windows meet the first `met`, by
- * the taps `tap` + stride * j, j from 0 to `taps` - 1: output m + pad - j. */
+/* A phase along one axis, for m < places:
+ *     dx[first + stride m] = sum over j < taps of dy[m + pad - j] w[tap + stride j]
+ * Windows meet the pixels with m < met; the others are 0. */
 typedef struct PhaseAxis {
     int32_t first, places, met, tap, taps, pad;
 } PhaseAxis;
@@ -60,7 +61,7 @@ static const char *phases_takes(const Device *device, const ConvProblem *p)
     const Window *v = &p->window;
     if (p->kind != OP_CONV_DX) return "computes gradients of the input only";
     if (v->stride_h == 1 && v->stride_w == 1) return "stride is 1";
-    if (p->x->dtype != DTYPE_BF16 || p->y->dtype != DTYPE_BF16 || !onednn_has_amx()) return "not in bf16 on AMX";
+    if (p->x->dtype != DTYPE_BF16 || p->y->dtype != DTYPE_BF16 || cpu_isa() < CPU_AMX) return "not in bf16 on AMX";
     if (v->stride_h > STRIDE_MAX || v->stride_w > STRIDE_MAX) return "stride is more than 2";
     if (p->x->shape.c < IMAGE_CHANNELS) return "too few channels";
     for (int32_t k = 0; k < STRIDE_MAX; k++)
@@ -104,7 +105,7 @@ static Status phases_create(Device *device, const ConvProblem *p, void **made)
         if (!phase->h.met || !phase->w.met) continue;
         ConvProblem part = problem_of(p, phase, &x, &w);
         TRY_OUT(onednn_conv_choose(&phase->conv, device, &part));
-        own = (size_t)larger((int64_t)own, (int64_t)parts_workspace_bytes(phase->conv.choice.task));
+        own = (size_t)larger((int64_t)own, (int64_t)choice_workspace_bytes(&phase->conv.choice));
         dx = (size_t)larger((int64_t)dx, shape_count(x.shape) * (int64_t)dtype_bytes(x.dtype));
         weights = (size_t)larger((int64_t)weights, shape_count(w.shape) * (int64_t)sizeof(float));
     }
@@ -187,7 +188,7 @@ static Status phases_run(const void *made, Device *device, OpCall *call)
         run.phase = &state->phase[k];
         if (run.phase->conv.choice.task) {
             chunks_run(device, call->in[1].shape.n, 1, weights_chunk, &run);
-            TRY(choice_run(&run.phase->conv.choice, &bound, run.dx));
+            TRY(choice_run(&run.phase->conv.choice, device, &bound, run.dx));
         }
         chunks_run(device, (int64_t)call->out[0].shape.n * run.phase->h.places, 1, rows_chunk, &run);
     }
@@ -197,9 +198,11 @@ static Status phases_run(const void *made, Device *device, OpCall *call)
 static void phases_explain(const void *made, KernelChoice *choice)
 {
     const PhasesDx *state = made;
-    onednn_conv_explain(&state->phase[0].conv, choice);
+    KernelChoice phase = *choice;
+    onednn_conv_explain(&state->phase[0].conv, &phase);
+    memcpy(choice->passed, phase.passed, sizeof choice->passed);
     Text name = text_behind(choice->name, sizeof choice->name);
-    text_add(&name, " in %d phases", state->count);
+    text_add(&name, " (%d of %s)", state->count, phase.name);
 }
 
 const ConvImpl conv_phases_dx = {.name = "phases of the stride",

@@ -9,17 +9,18 @@
  * A sum is made by one thread, in an order that does not depend on the number of threads. Weights are packed once per call:
  * u[panel of outputs][tap][input][outputs of the panel]. */
 #include "kernels/cpu/conv/conv_impl.h"
+#include "kernels/cpu/isa.h"
 
 #include "kernels/cpu/vector.h"
 
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/lanes_avx512.h"
 
-#include "kernels/cpu/conv/winograd_tile.h"
+#include "kernels/cpu/conv/gemm_tile.h"
 
 enum {
-    ROWS = 14, /* of a tile, at most: with two vectors, 28 sums in registers */
-    PANEL = 32 /* outputs of a panel, at most: two vectors */
+    ROWS = GEMM_ROWS, /* of a tile, at most: with two vectors, 28 sums in registers */
+    PANEL = 32        /* outputs of a panel, at most: two vectors */
 };
 
 /* ---- tiles: c[rows][vectors] = the sum over some stretches of a[rows] b[vectors] */
@@ -32,61 +33,36 @@ typedef struct Tile {
     const Stretch *stretch;
     int stretches;
     int64_t depth; /* products of a stretch */
-    const float *a, *b;
+    const GemmWord *a, *b;
     int64_t a_row;
     const float *start; /* of every row: added to the sums; NULL: nothing */
     float *c;
     int64_t c_row;
 } Tile;
 
-typedef __m512 Sums[ROWS][PANEL / LANES];
-
-TILE_INLINE void sums_load(const Tile *t, const int rows, const int vectors, Sums sum)
-{
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++)
-            sum[r][v] = t->start ? _mm512_loadu_ps(t->start + v * LANES) : _mm512_setzero_ps();
-}
-
-TILE_INLINE void sums_store(const Tile *t, const int rows, const int vectors, Sums sum)
-{
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) _mm512_storeu_ps(t->c + r * t->c_row + v * LANES, sum[r][v]);
-}
-
 /* Three rows share a pointer, because an address may add its index once or twice. */
 enum { SHARE = 3, POINTERS = (ROWS + SHARE - 1) / SHARE };
-
-TILE_INLINE void tile_step(const float *const a[POINTERS], int64_t row, int k, const float *b, const int rows,
-                           const int vectors, Sums sum)
-{
-    __m512 wide[PANEL / LANES];
-    for (int v = 0; v < vectors; v++) wide[v] = _mm512_loadu_ps(b + (k * vectors + v) * LANES);
-    for (int r = 0; r < rows; r++) {
-        __m512 all = _mm512_set1_ps(a[r / SHARE][r % SHARE * row + k]);
-        for (int v = 0; v < vectors; v++) sum[r][v] = _mm512_fmadd_ps(all, wide[v], sum[r][v]);
-    }
-}
 
 /* Rows are images, stretches the taps; b is packed. */
 TILE_INLINE void tile_sum(const Tile *t, const int rows, const int vectors)
 {
     enum { STEPS = 4 };
-    Sums sum;
-    sums_load(t, rows, vectors, sum);
+    GemmSums sum;
+    gemm_begin(rows, vectors, t->start, sum);
     for (int i = 0; i < t->stretches; i++) {
-        const float *a[POINTERS], *b = t->b + t->stretch[i].b * t->depth * vectors * LANES;
+        const GemmWord *a[POINTERS], *b = t->b + t->stretch[i].b * t->depth * vectors * LANES;
         for (int p = 0; p * SHARE < rows; p++) a[p] = t->a + t->stretch[i].a + p * SHARE * t->a_row;
         for (int64_t left = t->depth; left > 0;) {
             const int steps = left >= STEPS ? STEPS : 1;
-            tile_step(a, t->a_row, 0, b, rows, vectors, sum);
-            for (int k = 1; k < STEPS && steps == STEPS; k++) tile_step(a, t->a_row, k, b, rows, vectors, sum);
+            gemm_step(DTYPE_F32, rows, vectors, a, SHARE, t->a_row, 0, b, sum);
+            for (int k = 1; k < STEPS && steps == STEPS; k++)
+                gemm_step(DTYPE_F32, rows, vectors, a, SHARE, t->a_row, k, b + k * vectors * LANES, sum);
             for (int p = 0; p * SHARE < rows; p++) a[p] += steps;
             b += steps * vectors * LANES;
             left -= steps;
         }
     }
-    sums_store(t, rows, vectors, sum);
+    gemm_store(rows, vectors, sum, t->c, t->c_row, false);
 }
 
 #define TILES_OF(rows)                                                                                                 \
@@ -197,7 +173,7 @@ static const char *positions_decline(const ConvProblem *p)
     if (p->x->shape.n < FEW_IMAGES) return "too few images";
     Shape x = p->x->shape, y = p->y->shape;
     if (x.h > SIDE_OF_X || x.w > SIDE_OF_X || y.h > SIDE_OF_Y || y.w > SIDE_OF_Y) return "images are large";
-    return onednn_has_avx512() && __builtin_cpu_supports("avx512f") ? NULL : "processor has no AVX-512";
+    return cpu_isa() >= CPU_AVX512 ? NULL : "processor has no AVX-512";
 }
 
 static const char *positions_take(const Device *device, const ConvProblem *p)
@@ -313,8 +289,8 @@ static void positions_chunk(void *context, int64_t first, int64_t end)
         Tile tile = {.stretch = g->stretch + at * g->taps,
                      .stretches = g->stretches[at],
                      .depth = from->channels,
-                     .a = run->from + image * from->image,
-                     .b = panel_at(run, panel),
+                     .a = (const GemmWord *)run->from + image * from->image,
+                     .b = (const GemmWord *)panel_at(run, panel),
                      .a_row = from->image,
                      .start = run->bias ? run->bias + out : NULL,
                      .c = run->to + image * to->image + at / to->w * to->row + at % to->w * to->pixel + out,

@@ -3,8 +3,8 @@
  * Processors multiply bf16 in pairs along the sum. This code pairs equal pixels of two images, which no shift, stride or
  * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed
  * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
- * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_f32.c,
- * wgrad_f32_avx2.c): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
+ * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_avx512.c,
+ * wgrad_avx2.c): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
  * are equal to the bit for any number of threads. */
 #pragma once
 
@@ -50,14 +50,12 @@ typedef void WgradPack(const WgradPanels *panels, int64_t at, const WgradRow *ro
 
 /* The code for one kind of processor. */
 typedef struct WgradCode {
-    const char *name;
-    int images;           /* in a word: 2 of bf16, 1 of f32 */
-    int panels;           /* of 16 outputs, in a tile */
-    int vectors;          /* of 16 inputs, at most */
-    int step;             /* number of pixels summed at a time */
-    size_t dy_bytes;      /* of packed dy in a block that all threads compute, at most */
-    bool (*usable)(void); /* whether this processor and system have it */
-    void (*begin)(void);  /* not NULL: called by a thread before its tiles, and end after them */
+    int images;          /* in a word: 2 of bf16, 1 of f32 */
+    int panels;          /* of 16 outputs, in a tile */
+    int vectors;         /* of 16 inputs, at most */
+    int step;            /* number of pixels summed at a time */
+    size_t dy_bytes;     /* of packed dy in a block that all threads compute, at most */
+    void (*begin)(void); /* not NULL: called by a thread before its tiles, and end after them */
     void (*end)(void);
     void (*tile)(const WgradTile *tile);
     WgradPack *pack;
@@ -66,6 +64,9 @@ typedef struct WgradCode {
 } WgradCode;
 
 extern const WgradCode wgrad_avx512, wgrad_amx;
+
+/* Whether tiles multiply small integers rightly, which not every virtual machine with AMX does: to be asked first. */
+bool wgrad_amx_multiplies(void);
 
 /* Words are floats. */
 extern const WgradCode wgrad_f32, wgrad_f32_avx2;

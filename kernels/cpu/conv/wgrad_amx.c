@@ -1,16 +1,13 @@
 /* Tiles of wgrad with AMX: 32 outputs x 32 inputs in four tile registers, summed over 16 words at a time.
  *
  * tdpbf16ps: C[m][n] += sum over k < 16 of A[m][k] . B[k][n], a word of A times a word of B being two products. A is 16
- * outputs of a panel of dy, one output a row; B is 16 pixels of a panel of x. Linux gives a process the tile registers
- * on demand (arch_prctl, XFEATURE 18). The first use multiplies small integers and compares: if the result is wrong,
- * AMX is not used. A program that defines WGRAD_TILES_EMULATED before including this file brings its own tile_* (the
- * tests do). */
+ * outputs of a panel of dy, one output a row; B is 16 pixels of a panel of x. The list of conv.c takes them where they
+ * multiply small integers rightly. A program that defines WGRAD_TILES_EMULATED before including this file brings its
+ * own tile_* (the tests do). */
 #include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum { SIDE = 16, TILE_ROW_BYTES = 64 };
 
@@ -102,20 +99,7 @@ TILES_CODE static void tile_run(const WgradTile *tile)
     if (!whole) sums_copy(tile, tile->dw, tile->dw_out, edge, out);
 }
 
-/* ---- may this process use it? */
-
-static bool permitted(void)
-{
-#ifndef WGRAD_TILES_EMULATED
-    enum { ARCH_REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
-    __asm__ volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-    bool has_bf16 = edx >> 22 & 1, has_tiles = edx >> 24 & 1;
-    return has_bf16 && has_tiles && syscall(SYS_arch_prctl, ARCH_REQUEST_PERMISSION, TILE_DATA) == 0;
-#else
-    return true;
-#endif
-}
+/* ---- does it multiply? */
 
 static uint32_t word_of(int low, int high)
 {
@@ -126,7 +110,7 @@ static uint32_t word_of(int low, int high)
 }
 
 /* 32 x 32 sums over 32 words of small integers, exact in bf16 and f32. */
-static bool multiplies(void)
+bool wgrad_amx_multiplies(void)
 {
     enum { OUTS = 2 * SIDE, INS = 2 * SIDE, WORDS = 32 };
     uint32_t dy[OUTS * WORDS], x[WORDS * INS];
@@ -151,18 +135,11 @@ static bool multiplies(void)
     return true;
 }
 
-static bool usable(void)
-{
-    return permitted() && multiplies();
-}
-
-const WgradCode wgrad_amx = {.name = "amx_bf16",
-                             .images = 2,
+const WgradCode wgrad_amx = {.images = 2,
                              .panels = 2,
                              .vectors = 2,
                              .step = SIDE,
                              .dy_bytes = WGRAD_L2_BLOCK_BYTES,
-                             .usable = usable,
                              .begin = tiles_begin,
                              .end = tiles_end,
                              .tile = tile_run,

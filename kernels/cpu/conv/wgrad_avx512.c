@@ -1,24 +1,62 @@
-/* The code of wgrad for AVX512-BF16: tiles of words of bf16 (wgrad_tile.h, vdpbf16ps). */
+/* Tiles of wgrad with AVX-512: 16 outputs x up to 3 vectors of inputs, in two halves of 8 outputs, whose sums stay in registers
+ * for the whole tile. Words are pairs of bf16 (vdpbf16ps) or floats.
+ *
+ * Those of f32 are for Winograd's algorithms, which pack by themselves, and for windows of 5x5 and stride 2; other plain weight
+ * gradients in f32 are as fast with oneDNN. */
 #include "kernels/cpu/conv/wgrad.h"
 
 #if defined(__x86_64__)
-#include "kernels/cpu/conv/words_bf16.h"
+#include "kernels/cpu/conv/lanes_avx512.h"
 
-#include "kernels/cpu/conv/wgrad_tile.h"
+#include "kernels/cpu/conv/gemm_tile.h"
 
-static bool usable(void)
+enum { HALF = 8 };
+
+TILE_INLINE void half_run(Dtype dtype, const WgradTile *tile, int first, const int vectors)
 {
-    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
+    GemmSums sum;
+    gemm_begin(HALF, vectors, NULL, sum);
+    for (int64_t pair = 0; pair < tile->pairs; pair++)
+        for (int64_t row = 0; row < tile->rows; row++)
+            gemm_add(dtype, HALF, vectors, tile->dy + pair * tile->dy_pair + row * tile->dy_row + first, 1, WGRAD_LANES,
+                     tile->x + pair * tile->x_pair + row * tile->x_row, vectors * LANES, tile->columns, sum);
+    gemm_store_part(HALF, vectors, sum, tile->dw + first * tile->dw_out, tile->dw_out, tile->outs - first, tile->ins,
+                    tile->add);
 }
 
-const WgradCode wgrad_avx512 = {.name = "avx512_bf16",
-                                .images = 2,
+TILE_INLINE void tile_run(Dtype dtype, const WgradTile *tile)
+{
+    for (int first = 0; first < tile->outs; first += HALF)
+        if (tile->vectors == 3)
+            half_run(dtype, tile, first, 3);
+        else if (tile->vectors == 2)
+            half_run(dtype, tile, first, 2);
+        else
+            half_run(dtype, tile, first, 1);
+}
+
+TILE_CODE static void tile_run_bf16(const WgradTile *tile)
+{
+    tile_run(DTYPE_BF16, tile);
+}
+
+TILE_CODE static void tile_run_f32(const WgradTile *tile)
+{
+    tile_run(DTYPE_F32, tile);
+}
+
+const WgradCode wgrad_avx512 = {.images = 2,
                                 .panels = 1,
-                                .vectors = VECTORS,
+                                .vectors = GEMM_VECTORS,
                                 .step = 1,
                                 .dy_bytes = WGRAD_BLOCK_BYTES,
-                                .usable = usable,
-                                .tile = tile_run,
+                                .tile = tile_run_bf16,
                                 .pack = wgrad_pack};
+const WgradCode wgrad_f32 = {.images = 1,
+                             .panels = 1,
+                             .vectors = GEMM_VECTORS,
+                             .step = 1,
+                             .dy_bytes = WGRAD_BLOCK_BYTES,
+                             .tile = tile_run_f32,
+                             .pack = wgrad_pack_f32};
 #endif

@@ -1,50 +1,58 @@
-/* Weight gradients of 3x3 and 5x5 convolutions of stride 1 by Winograd's algorithms, dw = G' (sum over tiles of (A dy
- * A') * (B' x B)) G, point by point: F(2x2, 3x3) in bf16 and in f32 with 16 products instead of 36, in f32 F(4x4, 3x3)
- * with 36 instead of 144, too, and for 5x5 F(2x2, 5x5) with 36 instead of 100.
+/* Weight gradients of stride 1 by Winograd's algorithms, dw = G' (sum over tiles of (A dy A') * (B' x B)) G, point by point: with
+ * F(2x2, 3x3) and F(4, 7) in bf16 and in f32, with F(4x4, 3x3) and F(2x2, 5x5) in f32. They save as many products as winograd.c
+ * does, and have the same processors and rounding of bf16.
  *
- * Products and packing are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points
- * that of taps; packing includes the transform. Processors and the rounding of bf16 are as in winograd.c. f32 needs
- * AVX-512 or AVX2; the error of F(2x2, 3x3) is half to twice that of oneDNN's sums, depending on their order, that of
- * six points about twice as large: docs/decisions/0006-winograd.md. Results are equal to the bit for any number of
- * threads.
+ * The products are those of wgrad.h: in bf16 two images are paired, tiles take the place of pixels and points that of taps;
+ * packing includes the transform (winograd_dw_kernel.h). The error of F(2x2, 3x3) in f32 is half to twice that of oneDNN's sums,
+ * depending on their order, that of six points about twice as large: docs/decisions/0006-winograd.md. Results are equal to the
+ * bit for any number of threads.
  *
- * Words of x and dy are packed as [panel of channels][point][tile]; then points of panels are multiplied. Large images:
- * a block is some rows of tiles of a stack of images. Blocks are assigned to SLICES by shape alone; a thread computes
- * whole slices in memory of its own, so that threads do not wait and packed words stay in its caches. The sums of a
- * slice are m[output][point][input] until the end, when slices are added in order. Small images, which have many
- * channels: one block of all of them, packed by the team; then a thread computes a part of dw from all its points. In
- * f32 many small images are cut into blocks like a large one. */
-#include "kernels/cpu/conv/conv_impl.h"
-#include "kernels/cpu/conv/winograd_pack.h"
-#include "kernels/cpu/vector.h"
+ * A *strip* is a row of tiles, or a line of 1-D tiles; if the line is one output longer than these, plain taps of that output
+ * follow the points. Words of x and dy are packed as [panel of channels][point][tile]; then points of panels are multiplied. Three
+ * ways to do so:
+ *   SLICES  Large images: a block is some strips of an image group. Blocks are assigned to SLICES_MOST slices by shape alone; a
+ *           thread computes whole slices in memory of its own, so that threads do not wait and words stay in its caches. The
+ *           sums of a slice are m[output][point][input] until the end, when slices are added in order. In f32 many small images
+ *           are cut into blocks like a large one.
+ *   PARTS   Small images, which have many channels: one block of all of them, packed by the team; then a thread computes a part
+ *           of dw from all its points.
+ *   BLOCKS  1-D tiles: a block is some image groups, packed by the team; then each thread multiplies panels of outputs with all
+ *           of x. Sums are m[output][point][input] until the last block. */
+#include "kernels/cpu/conv/winograd_dw.h"
 
 #if defined(__x86_64__)
 enum {
     LANES = WGRAD_LANES,
-    SIDE_MOST = 6,       /* of the pixels of x of a tile, and of its points */
-    TILES = 128,         /* of a block, about: enough for sums that outweigh reading and writing m */
-    FEW_TILES = 64,      /* of small images */
-    MOST_TILES = 512,    /* of all small images */
-    MOST_SUMS = 1 << 20, /* of a slice of small images */
-    SLICES = 8           /* of the blocks: enough for that many threads */
+    TILES = 128,              /* of a block, about: enough for sums that outweigh reading and writing m */
+    FEW_TILES = 64,           /* of small images */
+    MOST_TILES = 512,         /* of all small images */
+    MOST_SUMS = 1 << 20,      /* of a slice of small images */
+    SLICES_MOST = 8,          /* enough for that many threads */
+    BLOCK_BYTES = 16 << 20,   /* BLOCKS: of words, about: in the last level of caches */
+    F32_BLOCK_BYTES = 5 << 20 /* its products take twice as long, so m may be read and written more often */
 };
 
+typedef enum DwOrder { SLICES, PARTS, BLOCKS } DwOrder;
+
 typedef struct WinogradDw {
-    const WinogradPack *pack;
-    WinogradSquares squares;
-    SquaresSize size;
-    int64_t points;
+    WinogradAlgorithm algorithm;
+    const WinogradDwCode *code;
+    const WgradCode *products;
+    Dtype dtype;
     Shape x, dy;
-    Lines from, to; /* rows of x and dy */
-    int pad_h, pad_w;
-    int tiles_h, tiles_w;
+    Lines from, to;
+    int x_lines, dy_lines;     /* read for a strip: a line, or alpha and m rows */
+    int lines_step, top, left; /* lines from strip to strip; position of the first pixel in x */
+    int strips, tiles;         /* of an image group; of a strip */
+    LineTiles line;            /* 1-D tiles */
+    DwOrder order;
     int threads;
-    int span;     /* rows of tiles that are cut into blocks: of a stack, or of all */
-    int rows;     /* of a block, at most */
-    int blocks;   /* of a span */
-    int slices;   /* 0: small images */
-    int chain;    /* tiles summed at once, at most */
-    int x_panels; /* of up to 3 vectors */
+    int span;      /* strips that are cut into blocks: of an image group, or of all */
+    int most;      /* strips of a block */
+    int blocks;    /* of a span */
+    int slices;    /* SLICES */
+    int64_t chain; /* tiles summed at once, at most */
+    int x_panels;  /* of up to 3 vectors */
 } WinogradDw;
 
 /* The arguments of a run. */
@@ -52,142 +60,201 @@ typedef struct DwRun {
     const WinogradDw *g;
     const void *x, *dy;
     float *m, *dw;
-    char *per_thread; /* words: of the members of the team (slice_run), one after another, or of all */
+    char *words; /* of the members of the team (slice_run), one after another, or of all */
 } DwRun;
 
+/* Some strips, numbered through all image groups. */
 typedef struct DwBlock {
     const WinogradDw *g;
-    const void *x, *dy;
+    const DwRun *run;
     uint32_t *x_words, *dy_words;
-    int64_t tiles;
+    int64_t first, strips;
     float *m;
     bool add; /* to what m holds */
 } DwBlock;
 
-/* A row of tiles: its stack of images, its number, and the number of its first tile in the block. */
-typedef struct TileRow {
-    int64_t stack, row, at;
-} TileRow;
+/* ---- which problems it is for */
 
-/* Tiles of all images, or stacks. */
-static int64_t all_tiles(const WinogradPack *pack, const Tensor *dy, int out)
+static const WgradCode *products_for(Dtype dtype)
 {
-    return squares_tiles(dy->shape, out) * ((dy->shape.n + pack->images - 1) / pack->images);
+    return dtype == DTYPE_BF16 ? &wgrad_avx512 : wgrad_for_f32();
+}
+
+static const WinogradDwCode *code_for(Dtype dtype, WinogradAlgorithm a)
+{
+    if (dtype == DTYPE_BF16) return &winograd_dw_bf16[a];
+    return cpu_isa() >= CPU_AVX512 ? &winograd_dw_avx512[a] : &winograd_dw_avx2[a];
+}
+
+/* Why this processor or these tensors are not for our code. */
+static const char *tensors_decline(const Tensor *x, const Tensor *dy)
+{
+    enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
+    bool f32 = x->dtype == DTYPE_F32;
+    if (x->dtype != dy->dtype || (!f32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
+    if (f32 && !wgrad_for_f32()) return "processor has no AVX-512 or AVX2";
+    if (!f32 && cpu_isa() < CPU_AVX512_BF16) return "processor has no AVX512-BF16";
+    if (!f32 && cpu_isa() >= CPU_AMX) return "plain products by AMX are faster";
+    if (x->shape.c % LANES || dy->shape.c % LANES) return "channels are not multiples of 16";
+    if (x->shape.c < FEW_CHANNELS || dy->shape.c < FEW_CHANNELS) return "too few channels";
+    if (x->shape.n < products_for(x->dtype)->images) return "a single image cannot be paired";
+    return shape_pixels(dy->shape) < FEW_PIXELS ? "too few pixels" : NULL;
+}
+
+static int image_groups(const Tensor *t)
+{
+    int images = products_for(t->dtype)->images;
+    return (t->shape.n + images - 1) / images;
+}
+
+static int64_t group_tiles(const Tensor *dy, WinogradAlgorithm a)
+{
+    return winograd_tiles(dy->shape, winograd_m(a));
 }
 
 /* Whether all images make one block. */
-static bool is_small(const WinogradPack *pack, const Tensor *dy, int out)
+static bool is_small(const Tensor *dy, WinogradAlgorithm a)
 {
-    bool few = pack->images == 1 || squares_tiles(dy->shape, out) < FEW_TILES;
-    return few && all_tiles(pack, dy, out) <= MOST_TILES;
+    bool few = dy->dtype == DTYPE_F32 || group_tiles(dy, a) < FEW_TILES;
+    return few && group_tiles(dy, a) * image_groups(dy) <= MOST_TILES;
 }
 
 /* Whether images are cut into blocks: each of them, or in f32 all of them together. */
-static bool is_large(const WinogradPack *pack, const Tensor *x, const Tensor *dy, const SquaresSize *size)
+static bool is_large(const Tensor *x, const Tensor *dy, WinogradAlgorithm a)
 {
-    int64_t sums = (int64_t)size->side * size->side * x->shape.c * dy->shape.c;
-    return squares_tiles(dy->shape, size->out) >= FEW_TILES || (pack->images == 1 && sums <= MOST_SUMS);
+    int64_t sums = (int64_t)winograd_points(a) * x->shape.c * dy->shape.c;
+    return group_tiles(dy, a) >= FEW_TILES || (dy->dtype == DTYPE_F32 && sums <= MOST_SUMS);
 }
 
-static const char *squares_take(const Device *device, const ConvProblem *p, WinogradSquares squares)
-{
-    const SquaresSize *size = &squares_sizes[squares];
-    const Tensor *x = p->x, *dy = p->y;
-    const char *declines = squares_decline(device, p, squares);
-    if (!declines) declines = winograd_pack_declines(x, dy);
-    if (declines) return declines;
-    const WinogradPack *pack = winograd_pack_for(x);
-    if (all_tiles(pack, dy, size->out) < FEW_TILES) return "too few pixels";
-    bool fits = is_small(pack, dy, size->out) || is_large(pack, x, dy, size);
-    return fits ? NULL : "images are too small for blocks of one and too many";
-}
-
-static int stacks_of(const WinogradDw *g)
-{
-    return lines_stacks(&g->to, g->pack);
-}
-
-/* Cuts each stack, or all of them if a stack is less than a block, into blocks of about equal size. */
-static void blocks_cut(WinogradDw *g)
-{
-    int64_t stacks = stacks_of(g);
-    bool fraction = g->tiles_h * g->tiles_w < FEW_TILES;
-    g->span = (int)(fraction ? stacks * g->tiles_h : g->tiles_h);
-    int64_t most = larger(1, ((int64_t)g->span * g->tiles_w + TILES / 2) / TILES);
-    g->rows = (int)larger(1, (g->span + most - 1) / most);
-    g->blocks = (g->span + g->rows - 1) / g->rows;
-    g->slices = (int)smaller(SLICES, fraction ? g->blocks : stacks * g->blocks);
-}
-
-static int64_t block_tiles(const WinogradDw *g)
-{
-    return (int64_t)g->rows * g->tiles_w;
-}
-
-static Status squares_create(Device *device, const ConvProblem *p, WinogradSquares squares, void **made)
+static const char *dw_takes(const Device *device, const ConvProblem *p, WinogradAlgorithm a)
 {
     const Tensor *x = p->x, *dy = p->y;
-    const WinogradPack *pack = winograd_pack_for(x);
-    const SquaresSize size = squares_sizes[squares];
-    WinogradDw *g = calloc(1, sizeof *g);
-    if (!g) return FAIL(ERR_MEMORY, "no memory for the Winograd weight gradient of '%s'", p->call->name);
-    *g = (WinogradDw){.pack = pack,
-                      .squares = squares,
-                      .size = size,
-                      .points = (int64_t)size.side * size.side,
-                      .x = x->shape,
-                      .dy = dy->shape,
-                      .from = lines_of(x, false),
-                      .to = lines_of(dy, false),
-                      .pad_h = p->window.pad_h,
-                      .pad_w = p->window.pad_w,
-                      .tiles_h = (dy->shape.h + size.out - 1) / size.out,
-                      .tiles_w = (dy->shape.w + size.out - 1) / size.out,
-                      .threads = cpu_threads(device)};
-    if (is_small(pack, dy, size.out))
-        g->span = g->rows = stacks_of(g) * g->tiles_h;
-    else
-        blocks_cut(g);
-    /* The rounding error of f32 grows with the length of a sum. */
-    g->chain = (int)(pack->images == 1 && !g->slices ? TILES : block_tiles(g));
-    g->x_panels = (x->shape.c / LANES + pack->products->vectors - 1) / pack->products->vectors;
-    *made = g;
-    return OK;
+    const char *declines = winograd_declines(device, p, a);
+    if (!declines) declines = tensors_decline(x, dy);
+    if (declines || a == F4_7) return declines;
+    if (group_tiles(dy, a) * image_groups(dy) < FEW_TILES) return "too few pixels";
+    return is_small(dy, a) || is_large(x, dy, a) ? NULL : "images are too small for blocks of one and too many";
 }
 
-static int64_t taps_of(const WinogradDw *g)
+/* ---- sizes */
+
+static int points_of(const WinogradDw *g)
 {
-    return (int64_t)g->size.taps * g->size.taps;
+    return winograd_points(g->algorithm) + tail_taps(&g->line);
 }
 
-static size_t words_bytes(const WinogradDw *g, int channels)
+/* Words of a channel, of x and of dy: the tiles of all points, then by strip those of plain taps and the last output. */
+static int64_t x_count(const WinogradDw *g, int64_t strips)
 {
-    return (size_t)g->points * (size_t)block_tiles(g) * (size_t)channels * sizeof(uint32_t);
+    return strips * (g->tiles * winograd_points(g->algorithm) + tail_taps(&g->line));
+}
+
+static int64_t dy_count(const WinogradDw *g, int64_t strips)
+{
+    return strips * (g->tiles * winograd_points(g->algorithm) + (g->algorithm == F4_7));
+}
+
+static int64_t words_count(const WinogradDw *g, int64_t strips)
+{
+    return x_count(g, strips) * g->x.c + dy_count(g, strips) * g->dy.c;
 }
 
 static size_t block_bytes(const WinogradDw *g)
 {
-    return words_bytes(g, g->x.c) + words_bytes(g, g->dy.c);
+    return (size_t)words_count(g, g->most) * sizeof(uint32_t);
 }
 
 static int64_t m_count(const WinogradDw *g)
 {
-    return g->points * g->x.c * g->dy.c;
+    return (int64_t)points_of(g) * g->x.c * g->dy.c;
 }
 
 /* Floats of the sums of a panel of x and a panel of dy. */
 static int64_t part_count(const WinogradDw *g)
 {
-    return g->points * LANES * g->pack->products->vectors * LANES;
+    return (int64_t)points_of(g) * LANES * g->products->vectors * LANES;
+}
+
+static size_t m_bytes(const WinogradDw *g)
+{
+    int64_t count = g->order == SLICES  ? g->slices * m_count(g)
+                    : g->order == PARTS ? g->threads * part_count(g)
+                                        : m_count(g);
+    return (size_t)count * sizeof(float);
 }
 
 static size_t dw_workspace(const void *made)
 {
     const WinogradDw *g = made;
-    size_t threads = (size_t)g->threads;
-    if (!g->slices) return block_bytes(g) + threads * (size_t)part_count(g) * sizeof(float);
-    threads = (size_t)smaller(g->threads, g->slices);
-    return threads * block_bytes(g) + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
+    return m_bytes(g) + (g->order == SLICES ? (size_t)smaller(g->threads, g->slices) : 1) * block_bytes(g);
+}
+
+/* ---- plans */
+
+/* Cuts each image group, or all of them if a group is less than a block, into blocks of about equal size. */
+static void slices_plan(WinogradDw *g, int64_t groups)
+{
+    bool fraction = g->strips * g->tiles < FEW_TILES;
+    g->order = SLICES;
+    g->span = (int)(fraction ? groups * g->strips : g->strips);
+    int64_t most = larger(1, ((int64_t)g->span * g->tiles + TILES / 2) / TILES);
+    g->most = (int)larger(1, (g->span + most - 1) / most);
+    g->blocks = (g->span + g->most - 1) / g->most;
+    g->slices = (int)smaller(SLICES_MOST, fraction ? g->blocks : groups * g->blocks);
+}
+
+static void tiles_plan(const ConvProblem *p, WinogradDw *g)
+{
+    const Tensor *dy = p->y;
+    int m = winograd_m(g->algorithm);
+    g->x_lines = winograd_alpha(g->algorithm);
+    g->dy_lines = g->lines_step = m;
+    g->top = p->window.pad_h, g->left = p->window.pad_w;
+    g->strips = (g->dy.h + m - 1) / m;
+    g->tiles = (g->dy.w + m - 1) / m;
+    if (!is_small(dy, g->algorithm)) {
+        slices_plan(g, image_groups(dy));
+        return;
+    }
+    g->order = PARTS;
+    g->span = g->most = image_groups(dy) * g->strips;
+    if (g->dtype == DTYPE_F32) g->chain = TILES; /* its rounding error grows with the length of a sum */
+}
+
+static void lines_plan(const ConvProblem *p, WinogradDw *g)
+{
+    int64_t bytes = g->dtype == DTYPE_F32 ? F32_BLOCK_BYTES : BLOCK_BYTES;
+    g->order = BLOCKS;
+    g->x_lines = g->dy_lines = g->lines_step = 1;
+    g->left = p->window.pad_h + p->window.pad_w;
+    g->strips = g->to.across;
+    g->line = line_tiles(g->from.length, g->to.length, g->left);
+    g->tiles = g->line.count;
+    g->span = image_groups(p->y) * g->strips;
+    int64_t groups = bytes / ((int64_t)sizeof(uint32_t) * words_count(g, g->strips));
+    g->most = (int)smaller(g->span, larger(1, groups) * g->strips);
+}
+
+static Status dw_create(Device *device, const ConvProblem *p, WinogradAlgorithm a, void **made)
+{
+    const Tensor *x = p->x, *dy = p->y;
+    bool down = a == F4_7 && p->window.kh > 1;
+    WinogradDw *g = calloc(1, sizeof *g);
+    if (!g) return FAIL(ERR_MEMORY, "no memory for the Winograd weight gradient of '%s'", p->call->name);
+    *g = (WinogradDw){.algorithm = a,
+                      .code = code_for(x->dtype, a),
+                      .products = products_for(x->dtype),
+                      .dtype = x->dtype,
+                      .x = x->shape,
+                      .dy = dy->shape,
+                      .from = lines_of(x->shape, x->pitch, down),
+                      .to = lines_of(dy->shape, dy->pitch, down),
+                      .chain = INT64_MAX,
+                      .threads = cpu_threads(device)};
+    (a == F4_7 ? lines_plan : tiles_plan)(p, g);
+    g->x_panels = (x->shape.c / LANES + g->products->vectors - 1) / g->products->vectors;
+    *made = g;
+    return OK;
 }
 
 /* First channel of panel k of x: panels are about equal. */
@@ -196,123 +263,163 @@ static int64_t panel_first(const WinogradDw *g, int64_t k)
     return g->x.c / LANES * k / g->x_panels * LANES;
 }
 
+static int64_t panel_width(const WinogradDw *g, int64_t k)
+{
+    return panel_first(g, k + 1) - panel_first(g, k);
+}
+
 /* ---- packing */
 
-/* 16 channels of panel k of x. */
-static void x_pack(const DwBlock *block, const TileRow *row, int k, int64_t channel)
+/* The channels from `channel` on of line `line` of an image group, which may lie outside. */
+static PixelRow line_row(const WinogradDw *g, const Lines *lines, const void *base, int64_t group, int64_t line,
+                         int64_t channel)
 {
-    const WinogradDw *g = block->g;
-    int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first;
-    int64_t top = row->row * g->size.out - g->pad_h;
-    PixelRow rows[SIDE_MOST];
-    for (int r = 0; r < g->size.side; r++)
-        rows[r] = lines_row(&g->from, g->pack, block->x, row->stack, top + r, channel);
-    uint32_t *to = block->x_words + first * g->points * block->tiles + row->at * width + (channel - first);
-    g->pack->x_squares[g->squares](rows, -g->pad_w, g->tiles_w, (WordsPlace){to, block->tiles * width, width});
+    static const float zeros[WGRAD_LANES];
+    const int64_t images = g->products->images, bytes = (int64_t)dtype_bytes(g->dtype);
+    bool even = line >= 0 && line < lines->across, odd = even && images * group + 1 < lines->images;
+    int64_t at = images * group * lines->image + line * lines->line + channel;
+    const char *elements = base;
+    return (PixelRow){.even = even ? elements + at * bytes : (const char *)zeros,
+                      .odd = odd ? elements + (at + lines->image) * bytes : (const char *)zeros,
+                      .even_step = even ? lines->step : 0,
+                      .odd_step = odd ? lines->step : 0,
+                      .length = lines->length};
 }
 
-static void dy_pack(const DwBlock *block, const TileRow *row, int64_t channel)
+/* Some channels of panel k of x, of a strip. */
+static void x_pack(const DwBlock *block, int64_t strip, int64_t k, int64_t channel)
 {
     const WinogradDw *g = block->g;
-    PixelRow rows[SIDE_MOST];
-    for (int r = 0; r < g->size.out; r++)
-        rows[r] = lines_row(&g->to, g->pack, block->dy, row->stack, row->row * g->size.out + r, channel);
-    int64_t lane = channel % LANES;
-    uint32_t *to = block->dy_words + (channel - lane) * g->points * block->tiles + row->at * LANES + lane;
-    g->pack->dy_squares[g->squares](rows, g->tiles_w, (WordsPlace){to, block->tiles * LANES, LANES});
+    const int64_t group = (block->first + strip) / g->strips, line = (block->first + strip) % g->strips * g->lines_step;
+    const int64_t first = panel_first(g, k), width = panel_width(g, k), tiles = block->strips * g->tiles;
+    PixelRow rows[ALPHA_MOST];
+    for (int r = 0; r < g->x_lines; r++)
+        rows[r] = line_row(g, &g->from, block->run->x, group, line - g->top + r, channel);
+    uint32_t *to = block->x_words + first * x_count(g, block->strips) + channel - first;
+    g->code->x_pack(rows, -g->left, g->tiles, (WordSteps){to + strip * g->tiles * width, tiles * width, width});
+    to += (winograd_points(g->algorithm) * tiles + strip) * width;
+    for (int i = 0; i < tail_taps(&g->line); i++)
+        g->code->pixel_pack(rows, g->to.length - 1 - g->left + g->line.tail_first + i, to + i * block->strips * width);
 }
 
-/* Row `index` of those of all stacks, as tiles `at` and following. */
-static void row_pack(const DwBlock *block, int64_t index, int64_t at)
+static void dy_pack(const DwBlock *block, int64_t strip, int64_t channel)
 {
     const WinogradDw *g = block->g;
-    TileRow row = {index / g->tiles_h, index % g->tiles_h, at};
-    for (int k = 0; k < g->x_panels; k++)
-        for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += g->pack->channels)
-            x_pack(block, &row, k, c);
-    for (int64_t c = 0; c < g->dy.c; c += g->pack->channels) dy_pack(block, &row, c);
+    const int64_t group = (block->first + strip) / g->strips, line = (block->first + strip) % g->strips * g->lines_step;
+    const int64_t tiles = block->strips * g->tiles, lane = channel % LANES;
+    PixelRow rows[M_MOST];
+    for (int r = 0; r < g->dy_lines; r++) rows[r] = line_row(g, &g->to, block->run->dy, group, line + r, channel);
+    uint32_t *to = block->dy_words + (channel - lane) * dy_count(g, block->strips) + lane;
+    g->code->dy_pack(rows, g->tiles, (WordSteps){to + strip * g->tiles * LANES, tiles * LANES, LANES});
+    to += (winograd_points(g->algorithm) * tiles + strip) * LANES;
+    if (g->algorithm == F4_7) g->code->pixel_pack(rows, g->to.length - 1, to);
+}
+
+static void strips_chunk(void *context, int64_t first, int64_t end)
+{
+    const DwBlock *block = context;
+    const WinogradDw *g = block->g;
+    for (int64_t strip = first; strip < end; strip++) {
+        for (int64_t k = 0; k < g->x_panels; k++)
+            for (int64_t c = panel_first(g, k); c < panel_first(g, k + 1); c += g->code->channels)
+                x_pack(block, strip, k, c);
+        for (int64_t c = 0; c < g->dy.c; c += g->code->channels) dy_pack(block, strip, c);
+    }
 }
 
 /* ---- products */
 
-/* A point of panel k of x and of a panel of dy; its sums go to `to`, from output to output by `step`. */
+/* A point, or a plain tap, of panel k of x and of a panel of dy; its sums go to `to`, from output to output by `step`. */
 static void point_multiply(const DwBlock *block, int64_t k, int64_t out, int64_t point, float *to, int64_t step)
 {
     const WinogradDw *g = block->g;
-    int64_t first = panel_first(g, k), width = panel_first(g, k + 1) - first, tiles = block->tiles;
-    const uint32_t *x = block->x_words + first * g->points * tiles + point * tiles * width;
-    const uint32_t *dy = block->dy_words + out * g->points * tiles + point * tiles * LANES;
-    for (int64_t at = 0; at < tiles; at += g->chain) {
+    const int64_t width = panel_width(g, k), tiles = block->strips * g->tiles, points = winograd_points(g->algorithm);
+    const int64_t plain = point - points, count = plain < 0 ? tiles : block->strips;
+    const int64_t x_at = plain < 0 ? point * tiles : points * tiles + plain * block->strips;
+    const int64_t dy_at = plain < 0 ? point * tiles : points * tiles;
+    const uint32_t *x = block->x_words + panel_first(g, k) * x_count(g, block->strips) + x_at * width;
+    const uint32_t *dy = block->dy_words + out * dy_count(g, block->strips) + dy_at * LANES;
+    const int64_t chain = smaller(g->chain, larger(1, count));
+    int64_t at = 0;
+    do { /* once for a line of one output, which has no tiles */
         WgradTile tile = {.x = x + at * width,
                           .dy = dy + at * LANES,
                           .pairs = 1,
                           .rows = 1,
-                          .columns = smaller(g->chain, tiles - at),
+                          .columns = smaller(chain, count - at),
                           .vectors = (int)(width / LANES),
                           .outs = LANES,
                           .ins = (int)width,
                           .dw = to,
                           .dw_out = step,
                           .add = block->add || at > 0};
-        g->pack->products->tile(&tile);
-    }
+        g->products->tile(&tile);
+        at += chain;
+    } while (at < count);
 }
 
-static void task_multiply(const DwBlock *block, int64_t task)
+/* All of x with panels [first, end) of outputs. */
+static void panels_multiply(const DwBlock *block, int64_t first, int64_t end)
 {
     const WinogradDw *g = block->g;
-    int64_t outs = g->dy.c / LANES, out = task % outs * LANES, point = task / outs % g->points,
-            k = task / outs / g->points;
-    float *to = block->m + (out * g->points + point) * g->x.c + panel_first(g, k);
-    point_multiply(block, k, out, point, to, g->points * g->x.c);
+    const int64_t points = points_of(g);
+    for (int64_t k = 0; k < g->x_panels; k++)
+        for (int64_t point = 0; point < points; point++)
+            for (int64_t i = first; i < end; i++) {
+                float *to = block->m + (i * LANES * points + point) * g->x.c + panel_first(g, k);
+                point_multiply(block, k, i * LANES, point, to, points * g->x.c);
+            }
 }
 
 /* ---- back: dw = G' m G */
+
+/* One output, from sums[point][width] to the inputs from `in` on. */
+static void output_back(const DwRun *run, int64_t out, PointSums sums, int64_t in, int64_t width)
+{
+    const WinogradDw *g = run->g;
+    sums.plain_first = g->line.tail_first, sums.plain = tail_taps(&g->line);
+    g->code->back(&sums, width, run->dw + out * winograd_taps(g->algorithm) * g->x.c + in, g->x.c);
+}
 
 static void back_chunk(void *context, int64_t first, int64_t end)
 {
     const DwRun *run = context;
     const WinogradDw *g = run->g;
-    for (int64_t out = first; out < end; out++)
-        g->pack->back->squares[g->squares](&(SquareSums){run->m + out * g->points * g->x.c, g->slices, m_count(g)},
-                                           g->x.c, run->dw + out * taps_of(g) * g->x.c, g->x.c);
+    for (int64_t out = first; out < end; out++) {
+        const float *m = run->m + out * points_of(g) * g->x.c;
+        output_back(run, out, (PointSums){m, .slices = g->slices, .step = m_count(g)}, 0, g->x.c);
+    }
 }
 
-/* ---- large images */
+/* ---- the three orders */
 
-static DwBlock block_at(const DwRun *run, char *words)
+static DwBlock block_at(const DwRun *run, char *words, int64_t first, int64_t strips)
 {
     const WinogradDw *g = run->g;
+    uint32_t *x_words = (uint32_t *)(void *)words;
     return (DwBlock){.g = g,
-                     .x = run->x,
-                     .dy = run->dy,
-                     .x_words = (uint32_t *)(void *)words,
-                     .dy_words = (uint32_t *)(void *)(words + words_bytes(g, g->x.c)),
-                     .tiles = block_tiles(g)};
+                     .run = run,
+                     .x_words = x_words,
+                     .dy_words = x_words + x_count(g, strips) * g->x.c,
+                     .first = first,
+                     .strips = strips,
+                     .m = run->m};
 }
 
-/* Block `index`. */
-static void block_run(DwBlock *block, int64_t index)
-{
-    const WinogradDw *g = block->g;
-    int64_t tasks = (int64_t)g->x_panels * g->points * (g->dy.c / LANES);
-    int64_t first = index % g->blocks * g->rows, rows = smaller(g->rows, g->span - first);
-    block->tiles = rows * g->tiles_w;
-    for (int64_t r = 0; r < rows; r++) row_pack(block, index / g->blocks * g->span + first + r, r * g->tiles_w);
-    for (int64_t task = 0; task < tasks; task++) task_multiply(block, task);
-}
-
-/* Slice `slice`, by one thread. Words have a place for each thread, or for each slice if these are fewer. */
+/* Slice `slice`, by one thread. Words have memory for each thread, or for each slice if these are fewer. */
 static void slice_run(const DwRun *run, int64_t slice)
 {
     const WinogradDw *g = run->g;
-    size_t place = g->threads < g->slices ? (size_t)team_member() : (size_t)slice;
-    int64_t all = (int64_t)stacks_of(g) * g->tiles_h / g->span * g->blocks, first = all * slice / g->slices;
-    DwBlock block = block_at(run, run->per_thread + place * block_bytes(g));
-    block.m = run->m + slice * m_count(g);
-    for (int64_t i = first; i < all * (slice + 1) / g->slices; i++) {
-        block.add = i > first;
-        block_run(&block, i);
+    size_t own = g->threads < g->slices ? (size_t)team_member() : (size_t)slice;
+    int64_t groups = (g->to.images + g->products->images - 1) / g->products->images;
+    int64_t all = groups * g->strips / g->span * g->blocks, begin = all * slice / g->slices;
+    for (int64_t i = begin; i < all * (slice + 1) / g->slices; i++) {
+        int64_t first = i % g->blocks * g->most, strips = smaller(g->most, g->span - first);
+        DwBlock block = block_at(run, run->words + own * block_bytes(g), i / g->blocks * g->span + first, strips);
+        block.m = run->m + slice * m_count(g);
+        block.add = i > begin;
+        strips_chunk(&block, 0, strips);
+        panels_multiply(&block, 0, g->dy.c / LANES);
     }
 }
 
@@ -321,69 +428,81 @@ static void slices_chunk(void *context, int64_t first, int64_t end)
     for (int64_t slice = first; slice < end; slice++) slice_run(context, slice);
 }
 
-static void large_run(DwRun *run, const Device *device, char *workspace)
+static void slices_run(DwRun *run, const Device *device)
 {
-    const WinogradDw *g = run->g;
-    run->m = (float *)(void *)workspace;
-    run->per_thread = workspace + (size_t)g->slices * (size_t)m_count(g) * sizeof(float);
-    chunks_run(device, g->slices, 1, slices_chunk, run);
-    chunks_run(device, g->dy.c, 4, back_chunk, run);
-}
-
-/* ---- small images */
-
-static void rows_chunk(void *context, int64_t first, int64_t end)
-{
-    const DwRun *run = context;
-    const WinogradDw *g = run->g;
-    DwBlock block = block_at(run, run->per_thread);
-    for (int64_t i = first; i < end; i++) row_pack(&block, i, i * g->tiles_w);
+    chunks_run(device, run->g->slices, 1, slices_chunk, run);
+    chunks_run(device, run->g->dy.c, 4, back_chunk, run);
 }
 
 /* Parts of dw: of a panel of x and a panel of dy, all points, then all taps. */
 static void parts_chunk(void *context, int64_t first, int64_t end)
 {
-    const DwRun *run = context;
-    const WinogradDw *g = run->g;
-    DwBlock block = block_at(run, run->per_thread);
-    float *m = run->m + team_member() * part_count(g);
+    const DwBlock *block = context;
+    const WinogradDw *g = block->g;
+    const int64_t points = points_of(g), outs = g->dy.c / LANES;
+    float *m = block->m + team_member() * part_count(g);
     for (int64_t i = first; i < end; i++) {
-        int64_t outs = g->dy.c / LANES, out = i % outs * LANES, k = i / outs;
-        int64_t in = panel_first(g, k), width = panel_first(g, k + 1) - in;
-        for (int64_t point = 0; point < g->points; point++)
-            point_multiply(&block, k, out, point, m + point * width, g->points * width);
+        int64_t out = i % outs * LANES, k = i / outs, width = panel_width(g, k);
+        for (int64_t point = 0; point < points; point++)
+            point_multiply(block, k, out, point, m + point * width, points * width);
         for (int64_t o = 0; o < LANES; o++)
-            g->pack->back->squares[g->squares](&(SquareSums){m + o * g->points * width, 1, 0}, width,
-                                               run->dw + (out + o) * taps_of(g) * g->x.c + in, g->x.c);
+            output_back(block->run, out + o, (PointSums){m + o * points * width, .slices = 1}, panel_first(g, k),
+                        width);
     }
 }
 
-static void small_run(DwRun *run, const Device *device, char *workspace)
+static void parts_run(DwRun *run, const Device *device)
 {
     const WinogradDw *g = run->g;
-    run->per_thread = workspace;
-    run->m = (float *)(void *)(workspace + block_bytes(g));
-    chunks_run(device, (int64_t)stacks_of(g) * g->tiles_h, 1, rows_chunk, run);
-    chunks_run(device, (int64_t)g->x_panels * (g->dy.c / LANES), 1, parts_chunk, run);
+    DwBlock block = block_at(run, run->words, 0, g->span);
+    chunks_run(device, g->span, 1, strips_chunk, &block);
+    chunks_run(device, (int64_t)g->x_panels * (g->dy.c / LANES), 1, parts_chunk, &block);
+}
+
+static void panels_chunk(void *context, int64_t first, int64_t end)
+{
+    const DwBlock *block = context;
+    const WinogradDw *g = block->g;
+    panels_multiply(block, first, end);
+    if (block->first + block->strips < g->span) return;
+    for (int64_t out = first * LANES; out < end * LANES; out++)
+        output_back(block->run, out, (PointSums){block->m + out * points_of(g) * g->x.c, .slices = 1}, 0, g->x.c);
+}
+
+static void blocks_run(DwRun *run, const Device *device)
+{
+    const WinogradDw *g = run->g;
+    int64_t panels = g->dy.c / LANES, threads = cpu_threads(device);
+    for (int64_t first = 0; first < g->span; first += g->most) {
+        DwBlock block = block_at(run, run->words, first, smaller(g->most, g->span - first));
+        block.add = first > 0;
+        chunks_run(device, block.strips, 1, strips_chunk, &block);
+        chunks_run(device, panels, (panels + threads - 1) / threads, panels_chunk, &block);
+    }
 }
 
 static Status dw_run(const void *made, Device *device, OpCall *call)
 {
+    static void (*const orders[])(DwRun *,
+                                  const Device *) = {[SLICES] = slices_run, [PARTS] = parts_run, [BLOCKS] = blocks_run};
     const WinogradDw *g = made;
     DwRun run = {.g = g, .x = call->in[0].data, .dy = call->in[1].data, .dw = call->out[0].data};
-    (g->slices ? large_run : small_run)(&run, device, call->workspace);
+    run.m = call->workspace;
+    run.words = (char *)call->workspace + m_bytes(g);
+    orders[g->order](&run, device);
     return OK;
 }
 
-/* The row of an algorithm in the list, with what takes and creates it. */
-#define SQUARES_ROW(row, algorithm, title, share)                                                                      \
+/* ---- the rows of the list */
+
+#define WINOGRAD_DW_ROW(row, algorithm, title, share)                                                                  \
     static const char *takes_##algorithm(const Device *device, const ConvProblem *p)                                   \
     {                                                                                                                  \
-        return squares_take(device, p, algorithm);                                                                     \
+        return dw_takes(device, p, algorithm);                                                                         \
     }                                                                                                                  \
     static Status create_##algorithm(Device *device, const ConvProblem *p, void **made)                                \
     {                                                                                                                  \
-        return squares_create(device, p, algorithm, made);                                                             \
+        return dw_create(device, p, algorithm, made);                                                                  \
     }                                                                                                                  \
     const ConvImpl row = {.name = "winograd " title,                                                                   \
                           .takes = takes_##algorithm,                                                                  \
@@ -392,7 +511,8 @@ static Status dw_run(const void *made, Device *device, OpCall *call)
                           .run = dw_run,                                                                               \
                           .destroy = free,                                                                             \
                           .product_share = share}
-SQUARES_ROW(conv_winograd_dw, BY_2X2, "F(2x2, 3x3)", 16.0f / 36);
-SQUARES_ROW(conv_winograd_dw_4x4, BY_4X4, "F(4x4, 3x3)", 36.0f / 144);
-SQUARES_ROW(conv_winograd_dw_5x5, BY_5X5, "F(2x2, 5x5)", 36.0f / 100);
+WINOGRAD_DW_ROW(conv_winograd_dw_f2_3, F2_3, "F(2x2, 3x3)", 16.0f / 36);
+WINOGRAD_DW_ROW(conv_winograd_dw_f4_3, F4_3, "F(4x4, 3x3)", 36.0f / 144);
+WINOGRAD_DW_ROW(conv_winograd_dw_f2_5, F2_5, "F(2x2, 5x5)", 36.0f / 100);
+WINOGRAD_DW_ROW(conv_winograd_dw_f4_7, F4_7, "F(4, 7)", 14.0f / 28);
 #endif

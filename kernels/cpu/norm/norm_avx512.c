@@ -1,8 +1,9 @@
-/* Rows of a batch norm with AVX512-BF16; see norm_rows.h.
+/* Rows of a batch norm with AVX-512; see norm_rows.h.
  *
  * A block is two vectors of channels of four rows that lie far apart. Their sums stay in registers and are added to
  * memory once, while loops along a row would read and write them for every row. The order of the sums depends on the
  * shape alone; it differs from that of the plain loops. */
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/norm/norm_rows.h"
 
 #if defined(__x86_64__)
@@ -14,7 +15,7 @@ enum {
     STREAMS = 4
 };
 
-#define NORM_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#define NORM_CODE __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define NORM_INLINE NORM_CODE static inline __attribute__((always_inline))
 
 /* 32 neighboring channels in f32. */
@@ -63,6 +64,15 @@ NORM_INLINE FloatPair halves_widen(__m512i halves)
                        _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(odd, high, halves))};
 }
 
+/* Rounded to the nearest bf16: vcvtne2ps2bf16, written out, because an intrinsic would ask AVX512-BF16 of the code for
+ * f32, too, and many processors have AVX-512 without it. */
+NORM_INLINE __m512i halves_round(FloatPair value)
+{
+    __m512i halves;
+    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(value.high), "v"(value.low));
+    return halves;
+}
+
 NORM_INLINE FloatPair pair_load(Dtype dtype, const void *base, int64_t index, bool whole, __mmask32 mask)
 {
     const uint16_t *half = (const uint16_t *)base + index;
@@ -77,7 +87,7 @@ NORM_INLINE void pair_store(Dtype dtype, void *base, int64_t index, FloatPair va
         floats_store((float *)base + index, value, whole, mask);
         return;
     }
-    __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(value.high, value.low);
+    __m512i halves = halves_round(value);
     if (whole)
         _mm512_storeu_si512(half, halves);
     else
@@ -91,7 +101,7 @@ NORM_INLINE void pair_stream(Dtype dtype, void *base, int64_t index, FloatPair v
         _mm512_stream_ps((float *)base + index, value.low);
         _mm512_stream_ps((float *)base + index + LANES, value.high);
     } else
-        _mm512_stream_si512((void *)((uint16_t *)base + index), (__m512i)_mm512_cvtne2ps_pbh(value.high, value.low));
+        _mm512_stream_si512((void *)((uint16_t *)base + index), halves_round(value));
 }
 
 NORM_INLINE FloatPair pair_sub(FloatPair a, FloatPair b)
@@ -276,8 +286,7 @@ NORM_CODE static void passes_run(NormPass pass, const NormRows *r, float *sum, f
 
 bool norm_rows_avx512(NormPass pass, const NormRows *r, float *sum, float *second)
 {
-    bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512bw");
+    bool has = cpu_isa() >= (r->dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16);
     if (has) passes_run(pass, r, sum, second);
     return has;
 }

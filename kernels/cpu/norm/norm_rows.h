@@ -1,4 +1,5 @@
-/* The passes of batch norm over rows of channels: with AVX512-BF16 (norm_avx512.c), else by plain loops (norm_rows.c).
+/* The passes of batch norm over rows of channels: with AVX-512, in bf16 with AVX512-BF16 (norm_avx512.c), else by plain
+ * loops (norm_rows.c).
  *
  * With a = x - mean, y = max(a scale + beta, floor), g = dy where y > floor, else 0:
  *   NORM_STAT      sum += a, second += a a
@@ -26,6 +27,6 @@ typedef struct NormRows {
 /* sum[width] and second[width]: of the passes that sum, else NULL. */
 void norm_rows_run(NormPass pass, const NormRows *r, float *sum, float *second);
 
-/* The two implementations. The first returns false and does nothing if this processor lacks its instructions. */
+/* The two implementations. The first returns false and does nothing without its instructions (isa.h). */
 bool norm_rows_avx512(NormPass pass, const NormRows *r, float *sum, float *second);
 void norm_rows_plain(NormPass pass, const NormRows *r, float *sum, float *second);

@@ -1,13 +1,20 @@
 /* Maximum over windows.
  *
  * The first largest element of the window wins, NaN beats everything; its place (row * kw + column) is kept as u8. Whole
- * windows of 3x3 are computed by pool_avx512.c if the processor has the instructions. */
+ * windows of 3x3 are computed by vectors (pool_code.h) if the processor has the instructions. */
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/pool/pool_rows.h"
-#include "kernels/cpu/pool/pool_window.h"
+#include "kernels/pool_axis.h"
 
+const PoolCode *pool_code(Dtype dtype)
+{
 #if defined(__x86_64__)
-#include <immintrin.h>
+    if (cpu_isa() >= (dtype == DTYPE_F32 ? CPU_AVX512 : CPU_AVX512_BF16)) return &pool_avx512;
+    if (cpu_isa() >= CPU_AVX2 && dtype == DTYPE_F32) return &pool_avx2;
 #endif
+    (void)dtype;
+    return NULL;
+}
 
 typedef struct MaxPool {
     const Tensor *x, *y, *argmax;
@@ -97,46 +104,27 @@ CPU_CLONES static void pool_max_pixel(Dtype dtype, const void *x, int64_t row_st
     BY_DTYPE(dtype, max_pixel, x, row_stride, stride, rows, columns, first, kw, y, argmax, c);
 }
 
-/* Threads of the team treat numbers below 2^-126 as zero (cpu.c). Comparing them costs nothing, so a maximum keeps them.
- * Returns the previous mode. */
-static unsigned small_numbers_count(void)
-{
-#if defined(__x86_64__)
-    const unsigned mode = _mm_getcsr(), denormals_are_zero = 0x0040;
-    _mm_setcsr(mode & ~denormals_are_zero);
-    return mode;
-#else
-    return 0;
-#endif
-}
-
-static void mode_restore(unsigned mode)
-{
-#if defined(__x86_64__)
-    _mm_setcsr(mode);
-#else
-    (void)mode;
-#endif
-}
-
 /* Output rows [first, end) of all images. */
 static void max_rows_of(const MaxPool *pool, int64_t first, int64_t end)
 {
     const Window *w = &pool->window;
     Shape xs = pool->x->shape, ys = pool->y->shape;
-    bool nine = w->kh == 3 && w->kw == 3 && pool_has_avx512();
+    PoolAxis down = pool_axis(w, xs, ys, true, false, false), across = pool_axis(w, xs, ys, false, false, false);
+    const PoolCode *code = w->kh == 3 && w->kw == 3 ? pool_code(pool->x->dtype) : NULL;
     for (int64_t row = first; row < end; row++) {
-        int64_t image = row / ys.h, y0, x0;
-        int rows = window_clip(row % ys.h, w->stride_h, w->pad_h, w->kh, xs.h, &y0);
+        int64_t image = row / ys.h;
+        int32_t y0, y1, x0, x1;
+        axis_window(&down, (int32_t)(row % ys.h), &y0, &y1);
         for (int64_t ox = 0; ox < ys.w; ox++) {
-            int columns = window_clip(ox, w->stride_w, w->pad_w, w->kw, xs.w, &x0);
+            axis_window(&across, (int32_t)ox, &x0, &x1);
+            int rows = (int)larger(0, y1 - y0), columns = (int)larger(0, x1 - x0);
             int64_t skipped_h = y0 - (row % ys.h * w->stride_h - w->pad_h),
                     skipped_w = x0 - (ox * w->stride_w - w->pad_w);
             int64_t pixel = row * ys.w + ox, row_stride = xs.w * pool->x->pitch;
             const void *x = element_at(pool->x, ((image * xs.h + y0) * xs.w + x0) * pool->x->pitch);
             void *y = optional_row(pool->y, pixel), *argmax = optional_row(pool->argmax, pixel);
-            if (nine && rows == 3 && columns == 3 &&
-                pool_max_of_9(pool->x->dtype, x, row_stride, pool->x->pitch, y, argmax, ys.c))
+            if (code && rows == 3 && columns == 3 &&
+                code->max_of_9(pool->x->dtype, x, row_stride, pool->x->pitch, y, argmax, ys.c))
                 continue;
             pool_max_pixel(pool->x->dtype, x, row_stride, pool->x->pitch, rows, columns,
                            (int32_t)(skipped_h * w->kw + skipped_w), w->kw, y, argmax, ys.c);
@@ -144,11 +132,12 @@ static void max_rows_of(const MaxPool *pool, int64_t first, int64_t end)
     }
 }
 
+/* Comparing denormals costs nothing, so a maximum keeps them. */
 static void max_chunk(void *context, int64_t first, int64_t end)
 {
-    unsigned mode = small_numbers_count();
+    unsigned modes = denormals_keep();
     max_rows_of(context, first, end);
-    mode_restore(mode);
+    denormals_restore(modes);
 }
 
 static Status max_pool_launch(Device *device, OpCall *call)

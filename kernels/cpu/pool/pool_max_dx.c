@@ -3,7 +3,7 @@
  * It gathers: each element of dx is computed once from the windows that cover it, in a fixed order. Windows of 2x2 that
  * lie side by side, and of 3x3 that overlap by one row and column, are read once for several pixels. */
 #include "kernels/cpu/pool/pool_rows.h"
-#include "kernels/cpu/pool/pool_window.h"
+#include "kernels/pool_axis.h"
 
 enum { COVER_GROUP = 4 }; /* windows over one pixel that are gathered in one pass */
 
@@ -17,6 +17,7 @@ typedef struct Cover {
 typedef struct MaxPoolGrad {
     const Tensor *dy, *argmax, *acc, *relu_y, *dx;
     Window window;
+    PoolAxis down, across;
     int64_t most;  /* windows over one pixel, rounded up to whole groups */
     Cover *covers; /* [threads][most] */
 } MaxPoolGrad;
@@ -121,9 +122,10 @@ static int64_t cover_list(const MaxPoolGrad *pool, int64_t image, int64_t y, int
 {
     const Window *w = &pool->window;
     Shape ys = pool->dy->shape;
-    int64_t y0, y1, x0, x1, count = 0;
-    axis_cover(y, w->kh, w->stride_h, w->pad_h, ys.h, &y0, &y1);
-    axis_cover(x, w->kw, w->stride_w, w->pad_w, ys.w, &x0, &x1);
+    int32_t y0, y1, x0, x1;
+    int64_t count = 0;
+    axis_cover(&pool->down, (int32_t)y, &y0, &y1);
+    axis_cover(&pool->across, (int32_t)x, &x0, &x1);
     for (int64_t oy = y0; oy < y1; oy++)
         for (int64_t ox = x0; ox < x1; ox++) {
             int64_t pixel = (image * ys.h + oy) * ys.w + ox;
@@ -253,7 +255,7 @@ static bool bands_fit(const MaxPoolGrad *pool)
 {
     const Window *w = &pool->window;
     return w->kh == 3 && w->kw == 3 && w->stride_h == 2 && w->stride_w == 2 && !w->pad_h && !w->pad_w &&
-           !pool->relu_y->data && pool_has_avx512();
+           !pool->relu_y->data && pool_code(pool->dx->dtype);
 }
 
 /* Bands [first, end) of dx of all images: two rows each, or the odd one at the bottom. */
@@ -261,6 +263,7 @@ static void bands_chunk(void *context, int64_t first, int64_t end)
 {
     const MaxPoolGrad *pool = context;
     const Tensor *dx = pool->dx, *dy = pool->dy, *argmax = pool->argmax;
+    const PoolCode *code = pool_code(dx->dtype);
     int64_t bands = (dx->shape.h + 1) / 2, windows = dy->shape.h;
     for (int64_t k = first; k < end; k++) {
         int64_t image = k / bands, at = k % bands;
@@ -282,13 +285,14 @@ static void bands_chunk(void *context, int64_t first, int64_t end)
             band.dx[q] = row < dx->shape.h ? element_at(dx, target * dx->pitch) : NULL;
             band.acc[q] = row < dx->shape.h ? optional_row(pool->acc, target) : NULL;
         }
-        pool_band_dx(&band);
+        code->band_dx(&band);
     }
 }
 
 static MaxPoolGrad max_grad_bind(const OpCall *call)
 {
     const Window *w = &call->attr.pool.window;
+    Shape x = call->out[0].shape, y = call->in[0].shape;
     int64_t over = (int64_t)((w->kh + w->stride_h - 1) / w->stride_h) * ((w->kw + w->stride_w - 1) / w->stride_w);
     return (MaxPoolGrad){.dy = &call->in[0],
                          .argmax = &call->in[1],
@@ -296,6 +300,8 @@ static MaxPoolGrad max_grad_bind(const OpCall *call)
                          .relu_y = &call->in[3],
                          .dx = &call->out[0],
                          .window = *w,
+                         .down = pool_axis(w, x, y, true, false, false),
+                         .across = pool_axis(w, x, y, false, false, false),
                          .most = rounded_up(over, COVER_GROUP),
                          .covers = call->workspace};
 }

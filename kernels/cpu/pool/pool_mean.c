@@ -2,9 +2,9 @@
  * of j.
  *
  * Separable: a row of sums over the window's rows first, then sums along it; the gradient is the same double sum with the
- * divisors on the other side. Divisors as PyTorch: windows are clipped to the image, or to the padded image when padding
- * counts. */
-#include "kernels/cpu/pool/pool_window.h"
+ * divisors on the other side. */
+#include "kernels/cpu/vector.h"
+#include "kernels/pool_axis.h"
 
 /* One axis of the double sum. */
 typedef struct MeanTaps {
@@ -133,14 +133,6 @@ static void mean_chunk(void *context, int64_t first, int64_t end)
     }
 }
 
-/* Divisor of window `out` along one axis. */
-static float axis_divisor(int64_t out, int32_t k, int32_t stride, int32_t pad, int32_t side, bool include_pad)
-{
-    int64_t begin = out * stride - pad;
-    int64_t end = smaller(begin + k, include_pad ? (int64_t)side + pad : side);
-    return (float)larger(1, end - (include_pad ? begin : larger(begin, 0)));
-}
-
 /* Arrays for an axis of `in` inputs and `out` outputs, cut from *at. */
 static MeanTaps taps_place(char **at, int64_t in, int64_t out)
 {
@@ -171,59 +163,38 @@ static Status mean_plan_create(Shape in, Shape out, MeanPlan **made)
     return OK;
 }
 
-static void taps_forward(MeanTaps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad,
-                         bool include_pad)
+static void taps_forward(MeanTaps *taps, const PoolAxis *axis)
 {
-    for (int32_t i = 0; i < in; i++) taps->of_source[i] = 1;
-    for (int32_t i = 0; i < out; i++) {
-        taps->count[i] = window_clip(i, stride, pad, k, in, &taps->first[i]);
-        taps->of_target[i] = 1 / axis_divisor(i, k, stride, pad, in, include_pad);
+    for (int32_t i = 0; i < axis->x; i++) taps->of_source[i] = 1;
+    for (int32_t i = 0; i < axis->y; i++) {
+        int32_t first, end;
+        taps->of_target[i] = 1 / (float)axis_window(axis, i, &first, &end);
+        taps->first[i] = first;
+        taps->count[i] = larger(0, end - first);
     }
 }
 
-/* `in` is dy's side, `out` is dx's. */
-static void taps_backward(MeanTaps *taps, int32_t in, int32_t out, int32_t k, int32_t stride, int32_t pad,
-                          bool include_pad)
+static void taps_backward(MeanTaps *taps, const PoolAxis *axis)
 {
-    for (int32_t i = 0; i < in; i++) taps->of_source[i] = 1 / axis_divisor(i, k, stride, pad, out, include_pad);
-    for (int32_t i = 0; i < out; i++) {
-        int64_t end;
-        axis_cover(i, k, stride, pad, in, &taps->first[i], &end);
-        taps->count[i] = larger(0, end - taps->first[i]);
+    int32_t first, end;
+    for (int32_t i = 0; i < axis->y; i++) taps->of_source[i] = 1 / (float)axis_window(axis, i, &first, &end);
+    for (int32_t i = 0; i < axis->x; i++) {
+        axis_cover(axis, i, &first, &end);
+        taps->first[i] = first;
+        taps->count[i] = larger(0, end - first);
         taps->of_target[i] = 1;
-    }
-}
-
-/* Part i of a side cut into `parts` equal parts touches pixels first .. first + count of the side. */
-static int64_t part_touches(int64_t i, int64_t parts, int64_t side, int64_t *first)
-{
-    *first = i * side / parts;
-    return ((i + 1) * side + parts - 1) / parts - *first;
-}
-
-/* Pixel a touches part i exactly if part i touches pixel a: one rule for both directions. */
-static void taps_adaptive(MeanTaps *taps, int32_t in, int32_t out, bool backward)
-{
-    int64_t first;
-    for (int32_t i = 0; i < in; i++) taps->of_source[i] = backward ? 1 / (float)part_touches(i, in, out, &first) : 1;
-    for (int32_t i = 0; i < out; i++) {
-        taps->count[i] = part_touches(i, out, in, &taps->first[i]);
-        taps->of_target[i] = backward ? 1 : 1 / (float)taps->count[i];
     }
 }
 
 static void taps_fill(MeanPlan *plan, const OpCall *call)
 {
-    bool backward = call->kind == OP_AVG_POOL_DX, include_pad = call->attr.pool.include_pad;
-    const Window *w = &call->attr.pool.window;
-    Shape in = call->in[0].shape, out = call->out[0].shape;
-    if (call->attr.pool.adaptive) {
-        taps_adaptive(&plan->rows, in.h, out.h, backward);
-        taps_adaptive(&plan->columns, in.w, out.w, backward);
-        return;
-    }
-    (backward ? taps_backward : taps_forward)(&plan->rows, in.h, out.h, w->kh, w->stride_h, w->pad_h, include_pad);
-    (backward ? taps_backward : taps_forward)(&plan->columns, in.w, out.w, w->kw, w->stride_w, w->pad_w, include_pad);
+    bool backward = call->kind == OP_AVG_POOL_DX, include_pad = call->attr.pool.include_pad,
+         adaptive = call->attr.pool.adaptive;
+    Shape x = (backward ? call->out : call->in)[0].shape, y = (backward ? call->in : call->out)[0].shape;
+    PoolAxis down = pool_axis(&call->attr.pool.window, x, y, true, include_pad, adaptive),
+             across = pool_axis(&call->attr.pool.window, x, y, false, include_pad, adaptive);
+    (backward ? taps_backward : taps_forward)(&plan->rows, &down);
+    (backward ? taps_backward : taps_forward)(&plan->columns, &across);
 }
 
 static Status mean_prepare(Device *device, OpCall *call)

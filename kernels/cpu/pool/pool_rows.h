@@ -1,14 +1,8 @@
-/* Windows of 3x3 with AVX512-BF16, for processors that have it; others take the plain loops of pool_max.c and
- * pool_max_dx.c, which give the same bits. */
+/* Windows of 3x3 by vectors: with AVX-512, in bf16 with AVX512-BF16, or in f32 with AVX2. Other processors take the plain loops
+ * of pool_max.c and pool_max_dx.c, which give the same bits. */
 #pragma once
 
 #include "kernels/cpu/vector.h"
-
-bool pool_has_avx512(void);
-
-/* The maximum of a whole window, for `c` channels; strides in elements. y or argmax may be NULL. Returns false, with
- * undefined outputs, if the window has a NaN. */
-bool pool_max_of_9(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax, int64_t c);
 
 /* Two rows of dx (the second may be missing) for windows of 3x3, stride 2, no padding. A pair of pixels is reached by
  * two windows of the row of dy above, and by two of its own row. Pitches in elements. */
@@ -23,4 +17,15 @@ typedef struct PoolBand {
     int64_t dy_pitch, argmax_pitch, acc_pitch, dx_pitch;
 } PoolBand;
 
-void pool_band_dx(const PoolBand *band);
+typedef struct PoolCode {
+    /* The maximum of a whole window, for `c` channels; strides in elements. y or argmax may be NULL. Returns false, with
+     * undefined outputs, if the window has a NaN. */
+    bool (*max_of_9)(Dtype dtype, const void *x, int64_t row_stride, int64_t stride, void *y, uint8_t *argmax,
+                     int64_t c);
+    void (*band_dx)(const PoolBand *band);
+} PoolCode;
+
+extern const PoolCode pool_avx2, pool_avx512;
+
+/* The code of this processor; NULL: the plain loops. */
+const PoolCode *pool_code(Dtype dtype);

@@ -17,7 +17,7 @@ typedef struct Named {
 } Named;
 
 static Named counts[NAMES], alive[NAMES];
-static int64_t calls, fail_at, fails_in;
+static int64_t calls, fail_at, requests, fail_request_at, fails_in;
 static const char *failed, *without_memory, *fails_name;
 static bool failed_in_capture, loses, lost;
 static uint64_t *survey;
@@ -100,11 +100,20 @@ void fake_processes_begin(void)
     begun = 0;
 }
 
+/* Calls by which a run waits: how many it makes depends on how long it waits. */
+static bool is_question(const char *name)
+{
+    return strcmp(name, "cudaEventQuery") == 0 || strcmp(name, "ncclCommGetAsyncError") == 0;
+}
+
 int fake_enter(FakeLibrary library, const char *name)
 {
     fake_note(name);
     if (is_poisoned(library, name)) return (int)fake_error(cudaErrorInitializationError);
     calls++;
+    bool asks = is_question(name);
+    requests += !asks;
+    bool fails = calls == fail_at || (!asks && requests == fail_request_at);
     if (lost) return library == FAKE_CUDA ? (int)fake_error(cudaErrorLaunchFailure) : failure_code(library);
     if (calls < survey_room) survey[calls] = stack_number();
     if (without_memory && strcmp(name, without_memory) == 0) {
@@ -113,7 +122,8 @@ int fake_enter(FakeLibrary library, const char *name)
         return library == FAKE_CUDA ? (int)fake_error(cudaErrorMemoryAllocation) : memory_code(library);
     }
     bool is_named = fails_name && strcmp(name, fails_name) == 0 && --fails_in == 0;
-    bool taken = fake_device_gone(), fails = calls == fail_at || is_named || taken;
+    bool taken = fake_device_gone();
+    fails = fails || is_named || taken;
     if (!fails && !fake_spoils_capture(name)) return 0;
     int code = fails ? failure_code(library) : capture_code(library);
     if (library == FAKE_CUDA) fake_error((cudaError_t)code);
@@ -141,12 +151,29 @@ int64_t fake_gpu_calls(void)
     return calls;
 }
 
-void fake_gpu_fail_call(int64_t number)
+int64_t fake_gpu_requests(void)
 {
-    fail_at = number;
+    return requests;
+}
+
+static void failures_clear(void)
+{
+    fail_at = fail_request_at = 0;
     failed = NULL;
     failed_in_capture = loses = lost = false;
     fake_error(cudaSuccess);
+}
+
+void fake_gpu_fail_call(int64_t number)
+{
+    failures_clear();
+    fail_at = number;
+}
+
+void fake_gpu_fail_request(int64_t number)
+{
+    failures_clear();
+    fail_request_at = number;
 }
 
 void fake_gpu_lose_device(int64_t number)
@@ -227,7 +254,7 @@ int fake_gpu_alive(FILE *to)
 
 void fake_gpu_reset(void)
 {
-    calls = 0;
+    calls = requests = 0;
     fake_processes_begin();
     fake_gpu_fail_call(0);
     fake_gpu_fail_memory(NULL);

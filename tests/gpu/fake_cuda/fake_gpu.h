@@ -61,6 +61,10 @@ void fake_gpu_engines_lost(int device, unsigned set);
 int64_t fake_gpu_calls(void); /* calls that could have failed, since the last reset */
 /* The call after which fake_gpu_calls() is `number` fails; 0: none does. */
 void fake_gpu_fail_call(int64_t number);
+/* The same, of all calls but the questions by which a run waits (cudaEventQuery, ncclCommGetAsyncError): the number of a request
+ * does not depend on how long anybody waited. */
+int64_t fake_gpu_requests(void);
+void fake_gpu_fail_request(int64_t number);
 /* Calls of this name run out of device memory from now on; NULL: no more. */
 void fake_gpu_fail_memory(const char *name);
 /* The `nth` call of this name from now on fails, from 1; NULL: none does. */

@@ -457,7 +457,9 @@ ncclResult_t ncclGroupEnd(void)
 /* The types that are asked for. */
 static bool dtype_of(ncclDataType_t type, Dtype *dtype)
 {
-    *dtype = type == ncclFloat16 ? DTYPE_F16 : type == ncclBfloat16 ? DTYPE_BF16 : DTYPE_F32;
+    *dtype = type == ncclFloat16                                                    ? DTYPE_F16
+             : type == (ncclDataType_t)9 /* ncclBfloat16, which C has since 2.24 */ ? DTYPE_BF16
+                                                                                    : DTYPE_F32;
     return *dtype != DTYPE_F32 || type == ncclFloat32;
 }
 

@@ -1,5 +1,5 @@
 /* The rest of the CUDA runtime: the device, copies, fills, host functions, and launches of the emulated kernels. */
-#include "kernels/near_cores.h"
+#include "kernels/base/near_cores.h"
 #include "tests/gpu/fake_cuda/fake.h"
 
 #include <poll.h>

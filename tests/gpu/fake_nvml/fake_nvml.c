@@ -8,7 +8,7 @@
  * reading. FAKE_NVML_BEHIND: a file without which nothing is later. FAKE_NVML_AGE 1 lacks what CUDA 11.8's library lacks, 2 a function that cannot be missing. */
 #include "kernels/cuda/nvml.h"
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
-/* Runs training steps of a model on given weights and images and writes the results, for scripts/fidelity.py, which does
+/* Runs training steps of a model on given weights and images and writes the results, for scripts/measure/fidelity.py, which does
  * the same in PyTorch and compares.
  *
  *   fidelity_driver model=NAME input=FILE output=FILE [weights=FILE] [variant=NAME] [side=N] [classes=N] [aux=0]
  * [passes=0] [lr=X] [momentum=X] [weight_decay=X] [smoothing=X] [aux_weight=X] [threads=N] [device=cuda] [tf32=1]
- * [deterministic=1] [winograd=1] [compute=f32] [loss_scale=1]
+ * [deterministic=1] [winograd=1] [winograd_f32=0] [compute=f32] [loss_scale=1]
  *
  * input: "pixels" U8 {steps, n, side, side, 3} and "labels" I32 {steps, n}. Without weights, the starting values of
  * seed 0. output: of the first step "logits", "aux_logits.<i>" F32 {n, classes}, "loss", "l2", "main_loss",
@@ -12,7 +12,7 @@
  * Gradients are written without the loss scale. */
 
 #include "inception/models/models.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "tests/support/arguments.h"
 #include "tests/support/reference.h"
 #include "towers/replica/replica.h"
@@ -57,6 +57,7 @@ static Status arguments_read(int argc, char **argv, Driver *d)
     d->config.device.threads = (int)number_argument(argc, argv, "threads", 2);
     d->config.device.tf32 = number_argument(argc, argv, "tf32", 0) > 0;
     d->config.device.winograd = number_argument(argc, argv, "winograd", 0) > 0;
+    d->config.device.winograd_f32 = number_argument(argc, argv, "winograd_f32", 1) > 0;
     d->config.device.deterministic = number_argument(argc, argv, "deterministic", 0) > 0;
     d->config.weight_decay = number_argument(argc, argv, "weight_decay", 0);
     d->config.optimizer.momentum = (float)number_argument(argc, argv, "momentum", 0);

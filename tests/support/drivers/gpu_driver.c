@@ -67,7 +67,7 @@ int main(int count, char **words)
 
 #else
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 int main(void)
 {

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts.h"
 #include "nccl_sync/link_carried.h"
 #include "tests/support/arguments.h"

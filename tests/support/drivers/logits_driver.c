@@ -17,8 +17,7 @@ static Status file_write(const char *out, const char *ending, const void *bytes,
 static Status weights_put(Replica *r, const ProgramConfig *config, const char *path)
 {
     WeightMap map = weight_map(r->layout);
-    char absent[256];
-    return pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, absent, sizeof absent);
+    return pretrained_read(&map, config, path, HEAD_READ, r->arena[ARENA_PARAM], r->eval_state, NULL);
 }
 
 static Status logits_write(Replica *r, const Batch *batch, const char *out)

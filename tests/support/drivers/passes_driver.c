@@ -1,5 +1,5 @@
 /* Measures the rewrites of the op list one by one, and other options that change how a step is computed, for
- * scripts/passes_table.sh. It prints a Markdown row for each, with and without it. Gradients are compared on a small
+ * scripts/measure/passes_table.sh. It prints a Markdown row for each, with and without it. Gradients are compared on a small
  * network, in the double-precision interpreter (rewrites only) and as computed by the kernels. Time is that of forward
  * and backward of the large network, the fastest of several alternating rounds; memory is that of its activations,
  * gradients and workspaces.

@@ -1,4 +1,4 @@
-/* What a training step costs a GPU at its practical limits, for scripts/roofline.sh: launches, bytes and products of
+/* What a training step costs a GPU at its practical limits, for scripts/measure/roofline.sh: launches, bytes and products of
  * each op that its plan launches, and the time that these take. The op list and the plan are the program's own.
  *
  * An op reads each operand from memory once in each of its launches, and nothing stays in the caches in between. Its

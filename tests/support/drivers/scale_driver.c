@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 
 #include "inception/report/report.h"
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 #include "nccl_sync/hosts/star.h"
 #include "nccl_sync/link.h"
 #include "tests/support/free_port.h"

@@ -27,7 +27,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "kernels/clock.h"
+#include "kernels/base/clock.h"
 
 enum { LINKS = 16, RULES = 64, FRAME = 70000, BACKLOG_MS = 100, HEAD = sizeof(struct virtio_net_hdr) };
 

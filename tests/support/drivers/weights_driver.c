@@ -5,9 +5,12 @@
  *   weights_driver close START A B PART [STILL]  no weight differs between A and B by more than PART of the largest change of
  *                                        its tensor from START to A, and every tensor has changed except the one called
  *                                        STILL; START may be "-": then PART is of the largest value
- *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is above 1) */
+ *   weights_driver near A B PART NAME... no element of these tensors differs by PART (of the largest, if that is above 1)
+ *   weights_driver take FILE NAMES OUT [KEY]  OUT: the tensors of FILE that a network with these names (a line each) takes, as
+ *                                        safetensors; prints what is said about it */
 
-#include "towers/store/safetensors.h"
+#include "towers/files/files.h"
+#include "towers/store/weights.h"
 
 static float value_at(const StTensor *t, size_t i)
 {
@@ -114,6 +117,29 @@ static int names_near(const char *a_path, const char *b_path, double part, char 
     return far;
 }
 
+static Status take(const char *path, const char *names_path, const char *to, const char *key)
+{
+    enum { NAMES = 4096 };
+    Status st = OK;
+    char *text = NULL, *rest = NULL, said[2048];
+    const char *names[NAMES];
+    size_t bytes;
+    int count = 0;
+    SafeTensors *file = NULL;
+    WeightPart part;
+    TRY(file_read(names_path, 1 << 20, &text, &bytes));
+    for (char *name = strtok_r(text, "\n", &rest); name && count < NAMES; name = strtok_r(NULL, "\n", &rest))
+        names[count++] = name;
+    TRY_OUT(weights_open(path, &file));
+    TRY_OUT(weight_part_take(file, path, names, count, key, &part));
+    TRY_OUT(safetensors_write(to, safetensors_at(file, 0), safetensors_count(file), NULL, 0, NULL));
+    puts(weight_part_text(&part, path, said, sizeof said));
+out:
+    safetensors_close(file);
+    free(text);
+    return st;
+}
+
 int main(int argc, char **argv)
 {
     const char *verb = argc > 1 ? argv[1] : "";
@@ -127,7 +153,13 @@ int main(int argc, char **argv)
         return close_enough(argv[2], argv[3], argv[4], strtod(argv[5], NULL), argc == 7 ? argv[6] : "");
     if (!strcmp(verb, "near") && argc > 5)
         return names_near(argv[2], argv[3], strtod(argv[4], NULL), argv + 5, argc - 5);
+    if (!strcmp(verb, "take") && (argc == 5 || argc == 6)) {
+        Status st = take(argv[2], argv[3], argv[4], argc == 6 ? argv[5] : NULL);
+        if (st != OK) fprintf(stderr, "%s\n", status_message());
+        return st;
+    }
     fprintf(stderr,
-            "usage: weights_driver finite FILE... | nan FILE | close START A B PART [STILL] | near A B PART NAME...\n");
+            "usage: weights_driver finite FILE... | nan FILE | close START A B PART [STILL] | near A B PART NAME... "
+            "| take FILE NAMES OUT [KEY]\n");
     return 2;
 }

@@ -6,7 +6,8 @@
  *
  * Kinds, and how they fail: own (memory allocated by the program itself), lib (by its libraries; both ENOMEM), map
  * (mmap, ENOMEM), fork (EAGAIN), thread (pthread_create, EAGAIN), open (open, openat, fopen, opendir: EMFILE), kill
- * (reports success and does nothing, as for a process that is blocked in a system call).
+ * (reports success and does nothing, as for a process that is blocked in a system call), lock (flock succeeds, but just before
+ * it another process has taken ".part" from the name of the file).
  * With "own" or "lib" and '+', mmap fails too, as if memory were exhausted. */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,14 +23,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-typedef enum Kind { KIND_OWN, KIND_LIB, KIND_MAP, KIND_FORK, KIND_THREAD, KIND_OPEN, KIND_KILL, KINDS } Kind;
+typedef enum Kind { KIND_OWN, KIND_LIB, KIND_MAP, KIND_FORK, KIND_THREAD, KIND_OPEN, KIND_KILL, KIND_LOCK, KINDS } Kind;
 
-static const char *const names[KINDS] = {"own", "lib", "map", "fork", "thread", "open", "kill"};
+static const char *const names[KINDS] = {"own", "lib", "map", "fork", "thread", "open", "kill", "lock"};
 static _Atomic long calls[KINDS];
 static long failing[KINDS];
 static bool onward[KINDS];
@@ -189,6 +191,24 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 int kill(pid_t process, int number)
 {
     return fails(KIND_KILL, 0) ? 0 : (int)syscall(SYS_kill, process, number);
+}
+
+/* Gives the open file the name without its ending. */
+static void publish(int fd)
+{
+    char link[64], path[4096], name[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length <= 5) return;
+    path[length] = 0;
+    snprintf(name, sizeof name, "%.*s", (int)length - 5, path);
+    if (!strcmp(path + length - 5, ".part")) rename(path, name);
+}
+
+int flock(int fd, int operation)
+{
+    if (fails(KIND_LOCK, 0)) publish(fd);
+    return (int)syscall(SYS_flock, fd, operation);
 }
 
 static int open_at(int folder, const char *path, int flags, mode_t mode)

@@ -2,7 +2,7 @@
  * ColorJitter, RandAugment (arXiv:1909.13719) and TrivialAugmentWide (arXiv:2103.10158). Each has one parameter m. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/data/images/pixels.h"
 
 typedef enum AugmentKind {

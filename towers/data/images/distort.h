@@ -14,7 +14,7 @@
  * in this order, or as brightness, contrast, saturation, hue; then clipped. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/data/images/pixels.h"
 
 /* One attempt at a crop of an image of h x w: fractions of its area, ratios w / h; false if it does not fit. */

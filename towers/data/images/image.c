@@ -1,6 +1,7 @@
 /* Choice of the decoder by content, and limits; contract in image.h. */
 #include "towers/data/images/image.h"
 
+#include "kernels/base/text.h"
 #include "towers/data/images/image_formats.h"
 
 Status image_decoder_create(ImageDecoder **made)
@@ -65,8 +66,11 @@ static Status formats_probe(const uint8_t *data, size_t size, ImageInfo *info)
                     "expected a JPEG, PNG, WebP or PNM image, found %s: convert it, as by 'mogrify -format png FILE' "
                     "(ImageMagick)",
                     other);
-    return FAIL(ERR_FORMAT, "expected a JPEG, PNG, WebP or PNM image, found bytes %02x %02x %02x %02x", data[0],
-                size > 1 ? data[1] : 0, size > 2 ? data[2] : 0, size > 3 ? data[3] : 0);
+    char bytes[16] = "";
+    Text shown = text_start(bytes, sizeof bytes);
+    for (size_t i = 0; i < size && i < 4; i++) text_add(&shown, " %02x", data[i]);
+    return FAIL(ERR_FORMAT, "expected a JPEG, PNG, WebP or PNM image, found %s%s", size == 1 ? "the byte" : "bytes",
+                bytes);
 }
 
 Status image_probe(const Bytes *bytes, ImageInfo *info)

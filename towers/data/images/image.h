@@ -2,8 +2,8 @@
  * WebP by libwebp, PNM (P2, P3, P5, P6) here; recognized by their first bytes, never by name.
  *
  * Colors are those of torchvision's loader (Pillow, convert("RGB")): gray is replicated, palettes are applied, alpha is
- * dropped, 16-bit gray is clipped at 255 and other 16-bit samples keep their high byte, CMYK (which Adobe stores
- * inverted) becomes RGB. A crop equals the same pixels of a full decode bit for bit.
+ * dropped, samples of 16 bits keep their high byte, CMYK (which Adobe stores inverted) becomes RGB. Gray of 16 bits is
+ * the exception: Pillow clips it at 255, so that every X-ray is white. A crop equals the same pixels of a full decode bit for bit.
  *
  * A JPEG may have 100 scans, and an image near the largest size 10, because each scan covers the whole image again.
  *

@@ -1,7 +1,7 @@
 /* What the header of an encoded image says, and the eight orientations of EXIF. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/data/images/pixels.h"
 
 typedef enum ImageFormat {
@@ -18,6 +18,7 @@ typedef struct ImageInfo {
     int32_t h, w;    /* as stored, before any rotation */
     int32_t c;       /* channels of the decoded image: 1 (only for raw gray) or 3 */
     int orientation; /* EXIF, 1 to 8; 1 if there is none */
+    bool deep_gray;  /* stored as gray of more than 8 bits, which is scaled to 8 */
 } ImageInfo;
 
 /* The orientation in a TIFF block (the bytes after "Exif\0\0" in a JPEG): 1 to 8, or 1 if there is none. */

@@ -11,7 +11,7 @@
 
 #include <jerror.h>
 
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 
 struct JpegDecoder {
     struct jpeg_decompress_struct info;

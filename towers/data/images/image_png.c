@@ -1,20 +1,20 @@
 /* PNG (ISO/IEC 15948) by libspng. Rows above a part are decoded and discarded, rows below are not decoded; an
- * interlaced image is decoded as a whole. 16-bit gray is read as stored and clipped, all other formats as 8-bit RGB. The
- * checksums of all chunks are compared, which libspng does not do for the pixels. */
+ * interlaced image is decoded as a whole. All formats are read as 8-bit RGB, for which libspng keeps the high byte of 16
+ * bits. The checksums of all chunks are compared, which libspng does not do for the pixels. */
 #include "towers/data/images/image_formats.h"
 
 #include <errno.h>
 #include <spng.h>
 #include <zlib.h>
 
-#include "kernels/progress.h"
+#include "kernels/base/progress.h"
 
 static uint32_t big32(const uint8_t *at)
 {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-/* IHDR is the first chunk and starts with the size. An eXIf chunk is looked for before the pixels. */
+/* IHDR is the first chunk and starts with the size, the bits of a sample, and the kind of colors. An eXIf chunk is looked for before the pixels. */
 Status png_probe(const uint8_t *data, size_t size, ImageInfo *info)
 {
     info->format = IMAGE_PNG;
@@ -22,6 +22,8 @@ Status png_probe(const uint8_t *data, size_t size, ImageInfo *info)
     uint32_t w = big32(data + 16), h = big32(data + 20);
     info->w = w > INT32_MAX ? 0 : (int32_t)w;
     info->h = h > INT32_MAX ? 0 : (int32_t)h;
+    info->deep_gray =
+        data[24] == 16 && (data[25] == SPNG_COLOR_TYPE_GRAYSCALE || data[25] == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA);
     for (size_t at = 33; size - at >= 12;) {
         size_t length = big32(data + at);
         if (length > size - at - 12 || memcmp(data + at + 4, "IDAT", 4) == 0) break;
@@ -58,16 +60,6 @@ static Status png_failure(int code)
     return FAIL(ERR_FORMAT, "PNG: %s: the file is cut off or damaged", spng_strerror(code));
 }
 
-/* 16-bit gray (with alpha if `step` is 2) to RGB; values above 255 become white. */
-static void deep_gray_row(const uint8_t *row, size_t step, size_t n, uint8_t *rgb)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint16_t value;
-        memcpy(&value, row + 2 * step * i, sizeof value);
-        memset(rgb + 3 * i, step == 2 ? value >> 8 : value > 255 ? 255 : value, 3);
-    }
-}
-
 /* SPNG_EOI: this was the last row. */
 static int row_decode(spng_ctx *png, uint8_t *to, size_t bytes)
 {
@@ -88,34 +80,25 @@ static int passes_decode(spng_ctx *png, const Pixels *whole)
 static Status rows_decode(ImageDecoder *decoder, spng_ctx *png, const struct spng_ihdr *header, Rect part,
                           Pixels *pixels)
 {
-    bool gray =
-        header->color_type == SPNG_COLOR_TYPE_GRAYSCALE || header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA;
-    bool deep = gray && header->bit_depth == 16;
-    size_t step = header->color_type == SPNG_COLOR_TYPE_GRAYSCALE_ALPHA ? 2 : 1, bytes = 0;
-    int format = deep ? SPNG_FMT_PNG : SPNG_FMT_RGB8;
+    size_t bytes = 0;
     bool interlaced = header->interlace_method != SPNG_INTERLACE_NONE;
-    int32_t pixel = deep ? 2 * (int32_t)step : 3, rows = interlaced ? (int32_t)header->height : 1;
-    int code = spng_decoded_image_size(png, format, &bytes);
+    int32_t rows = interlaced ? (int32_t)header->height : 1;
+    int code = spng_decoded_image_size(png, SPNG_FMT_RGB8, &bytes);
     if (code) return png_failure(code);
-    image_hold(decoder, pixel * (int64_t)rows * header->width + 3 * (int64_t)part.h * part.w);
-    TRY(pixels_shape(&decoder->whole, rows, (int32_t)header->width, pixel));
+    image_hold(decoder, 3 * ((int64_t)rows * header->width + (int64_t)part.h * part.w));
+    TRY(pixels_shape(&decoder->whole, rows, (int32_t)header->width, 3));
     TRY(pixels_shape(pixels, part.h, part.w, 3));
     Pixels *whole = &decoder->whole;
     if (bytes != whole->pitch * header->height)
         return FAIL(ERR_INTERNAL, "PNG: expected rows of %zu bytes, found an image of %zu", whole->pitch, bytes);
-    code = spng_decode_image(png, NULL, 0, format, SPNG_DECODE_PROGRESSIVE);
+    code = spng_decode_image(png, NULL, 0, SPNG_FMT_RGB8, SPNG_DECODE_PROGRESSIVE);
     if (interlaced && code == 0) code = passes_decode(png, whole);
     for (int32_t y = 0; code == 0 && y < part.y + part.h; y++) {
         const uint8_t *row = whole->at + (interlaced ? (size_t)y * whole->pitch : 0);
         if (!interlaced) code = row_decode(png, whole->at, whole->pitch);
         if (code == SPNG_EOI) code = 0;
         if (code || y < part.y) continue;
-        uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch;
-        row += (size_t)part.x * (size_t)pixel;
-        if (deep)
-            deep_gray_row(row, step, (size_t)part.w, to);
-        else
-            memcpy(to, row, pixels->pitch);
+        memcpy(pixels->at + (size_t)(y - part.y) * pixels->pitch, row + 3 * (size_t)part.x, pixels->pitch);
     }
     return code ? png_failure(code) : OK;
 }

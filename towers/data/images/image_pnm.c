@@ -1,6 +1,6 @@
 /* PNM (netpbm): P2 and P5 gray, P3 and P6 color, text and binary, 8 or 16 bits. The header is the magic number, then
  * width, height and maximum value as text, possibly with comments from # to the end of a line; one white space; the
- * values. Values are scaled to 255 as in Pillow, except that gray of more than 8 bits is clipped (image.h). */
+ * values. Values are scaled to 255, gray ones of 16 bits too (image.h). */
 #include "towers/data/images/image_formats.h"
 
 typedef struct Pnm {
@@ -55,14 +55,14 @@ Status pnm_probe(const uint8_t *data, size_t size, ImageInfo *info)
     TRY(header_read(data, size, &p));
     info->h = p.h;
     info->w = p.w;
+    info->deep_gray = p.most > 255 && (p.kind == '2' || p.kind == '5');
     return OK;
 }
 
-static uint8_t scaled(const Pnm *p, int32_t value, bool gray)
+static uint8_t scaled(const Pnm *p, int32_t value)
 {
     if (p->most == 255) return (uint8_t)(value > 255 ? 255 : value);
-    int most = gray && p->most > 255 ? 65535 : 255;
-    double v = nearbyint((double)value / p->most * most);
+    double v = nearbyint((double)value / p->most * 255);
     return (uint8_t)(v > 255 ? 255 : v);
 }
 
@@ -96,9 +96,9 @@ Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *in
             if (!inside) continue;
             uint8_t *to = pixels->at + (size_t)(y - part.y) * pixels->pitch + 3 * (size_t)x;
             if (gray)
-                memset(to, scaled(&p, value, true), 3);
+                memset(to, scaled(&p, value), 3);
             else
-                to[k % 3] = scaled(&p, value, false);
+                to[k % 3] = scaled(&p, value);
         }
     return OK;
 }

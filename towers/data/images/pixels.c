@@ -1,6 +1,6 @@
 /* Growable buffers; see pixels.h. */
 #include "towers/data/images/pixels.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 
 Status bytes_reserve(Bytes *bytes, size_t room)
 {

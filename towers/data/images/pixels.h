@@ -2,7 +2,7 @@
  * thread. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 /* Readable bytes after the last pixel, so that vector code may load whole registers. */
 enum { PIXELS_SLACK = 64, IMAGE_SIDE_MAX = 65500 };

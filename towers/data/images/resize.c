@@ -3,7 +3,7 @@
  * times max(r, 1). */
 #include "towers/data/images/resize.h"
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "towers/data/images/resize_rows.h"
 #include "towers/data/images/resize_tf.h"
 

@@ -4,7 +4,7 @@
  * pixels equal Pillow's; all sums are integer, so every processor gives the same result. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/data/images/pixels.h"
 
 typedef enum ResizeFilter {

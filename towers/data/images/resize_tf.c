@@ -1,7 +1,7 @@
 /* Separable resampling in float; definition in resize_tf.h. Positions are computed in float like TensorFlow's, because their
  * rounding decides which pixel is taken. */
 #include "towers/data/images/resize_tf.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 
 /* The taps of all outputs along one axis. */
 typedef struct TapAxis {

@@ -2,8 +2,8 @@
  * purpose has its own stream, so that enabling one augmentation does not change another. */
 #include "towers/data/images/transform.h"
 
-#include "kernels/array.h"
-#include "kernels/clock.h"
+#include "kernels/base/array.h"
+#include "kernels/base/clock.h"
 #include "kernels/philox.h"
 
 enum { STREAM_SHIFT = 0, STREAM_CROP, STREAM_ALTERNATE, STREAM_JITTER, STREAM_POLICY, STREAM_ERASE, STREAM_DISTORT };

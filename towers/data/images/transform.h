@@ -8,8 +8,8 @@
  * crop, mirror, distort, jitter, policy, erase. */
 #pragma once
 
+#include "kernels/base/status.h"
 #include "kernels/op.h"
-#include "kernels/status.h"
 #include "towers/data/images/augment.h"
 #include "towers/data/images/distort.h"
 #include "towers/data/images/image.h"

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include "kernels/philox.h"
+#include "towers/data/sources/equal_files.h"
 #include "towers/data/sources/label_file.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
@@ -40,6 +41,33 @@ static int by_class(const void *a, const void *b)
     return x->sample < y->sample ? -1 : x->sample > y->sample;
 }
 
+static Status sample_path(const void *context, int64_t number, char path[PATH_BYTES])
+{
+    uint64_t bytes;
+    return source_file(context, number, path, PATH_BYTES, &bytes)
+               ? OK
+               : FAIL(ERR_INTERNAL, "sample %" PRId64 " of %s is no file", number, source_info(context)->name);
+}
+
+static Status equal_join(const Source *source, int32_t *part)
+{
+    Status st = OK;
+    char path[PATH_BYTES];
+    int64_t count = source_info(source)->count;
+    uint64_t size;
+    if (!source_file(source, 0, path, sizeof path, &size)) return OK;
+    uint64_t *bytes = calloc((size_t)count, sizeof *bytes);
+    int64_t *first = calloc((size_t)count, sizeof *first);
+    if (!bytes || !first) TRY_OUT(FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " samples", count));
+    for (int64_t i = 0; i < count; i++) (void)source_file(source, i, path, sizeof path, &bytes[i]);
+    TRY_OUT(equal_files_find(&(EqualFiles){count, bytes, sample_path, source}, first));
+    for (int64_t i = 0; i < count; i++) part[i] = part[first[i]];
+out:
+    free(bytes);
+    free(first);
+    return st;
+}
+
 /* Dealing goes on with the next class where the last one ended, so all parts have nearly the same size. */
 static Status deal(const Source *source, const FoldConfig *config, int32_t *part)
 {
@@ -50,7 +78,7 @@ static Status deal(const Source *source, const FoldConfig *config, int32_t *part
     qsort(all, (size_t)count, sizeof *all, by_class);
     for (int64_t i = 0; i < count; i++) part[all[i].sample] = (int32_t)(i % config->folds);
     free(all);
-    return OK;
+    return config->equal_apart ? OK : equal_join(source, part);
 }
 
 /* ---- the group of each sample */
@@ -104,7 +132,7 @@ static Status groups_read(const Source *source, const FoldConfig *config, Groups
     char path[PATH_BYTES];
     TRY(labels_find(source, config, path));
     snprintf(groups->root, sizeof groups->root, "%.*s", (int)(strrchr(path, '/') - path + 1), path);
-    TRY(label_file_read(path, config->group, &groups->file));
+    TRY(label_file_read(path, config->group, 0, &groups->file)); /* its labels do not matter */
     qsort(groups->file.rows, (size_t)groups->file.rows_count, sizeof *groups->file.rows, by_name);
     return OK;
 }

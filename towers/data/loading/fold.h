@@ -4,7 +4,8 @@
  * Without groups the samples of each class are dealt out in random order, so parts differ by at most one sample of a
  * class and by at most one in all. With groups, samples of one group (a patient, a video) are in one part: groups are
  * placed one after another, the largest first, each where the classes stay most even (scikit-learn's StratifiedGroupKFold
- * minimizes the deviation of class shares in the same order). */
+ * minimizes the deviation of class shares in the same order). Equal files stay in one part: all are in that of the first of
+ * them, but groups go before. */
 #pragma once
 
 #include "towers/data/sources/source.h"
@@ -16,6 +17,7 @@ typedef struct FoldConfig {
     uint64_t seed;
     const char *group;  /* NULL: none; "1": name of the folder of the file, "2": of the one above; else a column */
     const char *labels; /* folder of the labels.csv that has the column */
+    bool equal_apart;   /* equal files are dealt as any others, as earlier versions did */
 } FoldConfig;
 
 /* The level of a group that is a folder; 0: it is a column. */

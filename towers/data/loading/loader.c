@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
-#include "kernels/clock.h"
-#include "kernels/progress.h"
-#include "kernels/thread.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/progress.h"
+#include "kernels/base/thread.h"
 #include "towers/data/loading/slot.h"
 
 enum { WORKERS_MAX = 1024, DEPTH_MAX = LOADER_DEPTH(TOWERS_MAX), NONE = -1, PIECE = 8, PREPARING = -1 };
@@ -162,6 +162,16 @@ static void window_hint(Loader *l, int64_t epoch, int64_t position)
 }
 
 /* Fill a piece. Called with the lock held; releases it while samples are read. */
+/* The message of a damaged sample at which the loader stops, with the ways on. */
+static Status damage_advise(Status st)
+{
+    StatusText why;
+    if (st != ERR_FORMAT) return st;
+    status_keep(&why);
+    return FAIL(st, "%s (--bad-samples skip leaves damaged images out; towers data check DIR names all of them)",
+                why.message);
+}
+
 static void piece_fill(Loader *l, SampleReader *reader, BatchPiece piece)
 {
     BatchSlot *slot = slot_of(l, piece.number);
@@ -176,7 +186,7 @@ static void piece_fill(Loader *l, SampleReader *reader, BatchPiece piece)
         st = slot_read(slot, i, reader);
         if (st == OK) continue;
         pthread_mutex_lock(&l->lock);
-        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? slot_skip(slot, i) : st;
+        st = st == ERR_FORMAT && l->config.bad == BAD_SKIP ? slot_skip(slot, i) : damage_advise(st);
         if (st != OK) note_failure(l, piece.number, i, st);
         pthread_mutex_unlock(&l->lock);
     }

@@ -11,7 +11,7 @@
  * sample (PyTorch's WeightedRandomSampler with weights 1 / samples of the class). */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/data/sources/source.h"
 
 typedef enum Sampler { SAMPLER_ONCE = 0, SAMPLER_BALANCED } Sampler;

@@ -1,7 +1,7 @@
 /* The pixel operations of OP_IMAGE without its normalization, which commutes with mixing; see picture.h. */
 #include "towers/data/loading/picture.h"
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 /* Pixel (y, x) of image i alone. */
 static void pixel_of(const Batch *b, int32_t i, int32_t side, const float mean[3], int32_t y, int32_t x, uint8_t *to)

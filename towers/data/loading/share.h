@@ -5,7 +5,7 @@
  * proportion to them (largest remainder, lower tower first), so a tower may get 0. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 enum { TOWERS_MAX = 4096 };
 

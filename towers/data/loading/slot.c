@@ -1,9 +1,9 @@
 /* What a batch holds; see slot.h. */
 #include "towers/data/loading/slot.h"
-#include "kernels/array.h"
 #include "kernels/backend.h"
-#include "kernels/clock.h"
-#include "kernels/progress.h"
+#include "kernels/base/array.h"
+#include "kernels/base/clock.h"
+#include "kernels/base/progress.h"
 
 static int32_t channels_of(const LoaderConfig *config)
 {

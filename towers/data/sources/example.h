@@ -8,7 +8,7 @@
  * Errors: ERR_FORMAT if the bytes are not such a message; the text begins with `where`. ERR_IO from a file. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 enum { EXAMPLE_WINDOW = 4096, EXAMPLE_TEXT = 1024 };
 

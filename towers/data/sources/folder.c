@@ -5,9 +5,11 @@
 #include <dirent.h>
 #include <xxhash.h>
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 #include "towers/data/sources/endings.h"
+#include "towers/data/sources/equal_files.h"
 #include "towers/data/sources/indexed.h"
+#include "towers/data/sources/leftovers.h"
 #include "towers/data/sources/names.h"
 #include "towers/data/sources/parallel.h"
 #include "towers/data/sources/tree.h"
@@ -21,6 +23,7 @@ typedef struct Found {
     char *path;          /* owned: below the class's folder */
     size_t folder_bytes; /* length of the folder part, with its slash */
     uint32_t bytes;
+    bool evaluates; /* --val-split keeps it for evaluation */
 } Found;
 
 typedef struct ClassScan {
@@ -29,14 +32,21 @@ typedef struct ClassScan {
     int64_t count;
     Names folders;    /* all directories, as full paths */
     Watched *watched; /* owned: [folders.count], as they were when they were opened */
-    Ignored ignored;
+    Skips skips;
+    char *problem; /* owned: why the class is left without images, with SourceConfig.problems; or NULL */
 } ClassScan;
 
 typedef struct Scan {
     const char *root; /* borrowed */
+    bool goes_on;     /* after a problem of a class */
     ClassScan *classes;
     int count;
 } Scan;
+
+static bool is_dots(const char *name)
+{
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
 
 static bool is_directory(int at, const struct dirent *entry)
 {
@@ -46,23 +56,29 @@ static bool is_directory(int at, const struct dirent *entry)
     return fstatat(at, entry->d_name, &info, 0) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Hidden folders hold what programs keep for themselves (.git, .ipynb_checkpoints), and are no classes. */
-static bool is_hidden_folder(int at, const struct dirent *entry)
+/* What other programs left behind, hidden folders among it, are neither classes nor images. */
+static const char *leftover_entry(int at, const struct dirent *entry)
 {
-    return entry->d_name[0] == '.' && is_directory(at, entry);
+    return leftover_of(entry->d_name, is_directory(at, entry));
 }
 
-/* `ignored`, if not NULL, receives the images that lie beside the folders. */
-static Status subfolders(const char *path, Names *names, Ignored *ignored)
+/* `skips`, if not NULL, receives the images that lie beside the folders, and what is left out. */
+static Status subfolders(const char *path, Names *names, Skips *skips)
 {
     Status st = OK;
     DIR *directory = opendir(path);
     if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     const struct dirent *entry;
     while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
+        const char *name = entry->d_name, *leftover = leftover_entry(dirfd(directory), entry);
         bool folder = is_directory(dirfd(directory), entry);
-        if (folder && entry->d_name[0] != '.') st = names_add(names, entry->d_name);
-        if (!folder && ignored && ending_is_image(entry->d_name)) st = ignored_add(ignored, path, entry->d_name);
+        if (is_dots(name) || (leftover && !skips)) continue;
+        if (leftover)
+            st = skips_add(skips, SKIP_FOREIGN, leftover, path, name);
+        else if (folder)
+            st = names_add(names, name);
+        else if (skips && ending_is_image(name))
+            st = skips_add(skips, SKIP_LOOSE, NULL, path, name);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
     closedir(directory);
@@ -77,7 +93,8 @@ bool folder_is_flat(const char *path)
     const struct dirent *entry;
     DIR *directory = opendir(path);
     while (directory && !any && (entry = readdir(directory)) != NULL)
-        any = ending_is_image(entry->d_name) && !is_directory(dirfd(directory), entry);
+        any = ending_is_image(entry->d_name) && !leftover_of(entry->d_name, false) &&
+              !is_directory(dirfd(directory), entry);
     if (directory) closedir(directory);
     return any;
 }
@@ -140,7 +157,8 @@ static Status entry_take(Walk *walk, int at, const char *path, const char *folde
         TRY(path_join(whole, path, name));
         return folder_walk(walk, whole, below, depth + 1);
     }
-    if (!image) return name[0] == '.' ? OK : ignored_add(&walk->class->ignored, path, name);
+    if (!image && name[0] == '.') return skips_add(&walk->class->skips, SKIP_FOREIGN, "hidden", path, name);
+    if (!image) return skips_add(&walk->class->skips, SKIP_KIND, NULL, path, name);
     if (!S_ISREG(info.st_mode))
         return FAIL(ERR_FORMAT, "'%s/%s' has an image extension but is not a regular file; remove it", path, name);
     return file_add(walk->class, folder, name, &info);
@@ -160,8 +178,10 @@ static Status folder_read(Walk *walk, DIR *directory, const char *path, const ch
     TRY(names_add(&class->folders, path));
     const struct dirent *entry;
     while ((errno = 0, entry = readdir(directory)) != NULL) {
-        if (is_hidden_folder(dirfd(directory), entry)) continue;
-        TRY(entry_take(walk, dirfd(directory), path, folder, entry->d_name, depth));
+        const char *leftover = leftover_entry(dirfd(directory), entry);
+        if (is_dots(entry->d_name)) continue;
+        TRY(leftover ? skips_add(&class->skips, SKIP_FOREIGN, leftover, path, entry->d_name)
+                     : entry_take(walk, dirfd(directory), path, folder, entry->d_name, depth));
     }
     return errno ? FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno)) : OK;
 }
@@ -196,78 +216,164 @@ static Status class_scan(const Scan *scan, ClassScan *class)
     Walk walk = {.scan = scan, .class = class};
     TRY(path_join(path, scan->root, class->name));
     TRY(folder_walk(&walk, path, "", 0));
-    char others[IGNORED_TEXT_BYTES];
-    ignored_text(&class->ignored, others);
-    if (class->count == 0)
-        return FAIL(ERR_FORMAT,
-                    "class folder '%s' has no image (" IMAGE_ENDINGS ")%s%s: add images or remove the folder", path,
-                    class->ignored.count ? ", only other files: " : "", others);
-    qsort(class->files, (size_t) class->count, sizeof *class->files, by_folder_and_name);
+    if (class->count) qsort(class->files, (size_t) class->count, sizeof *class->files, by_folder_and_name);
     return OK;
+}
+
+/* What is wrong with the class whose folder has no image, and with how many others. */
+static Status class_is_empty(const Scan *scan, const ClassScan *class, int others)
+{
+    char more[96] = "";
+    if (others)
+        snprintf(more, sizeof more, " (so it is with %d other%s; towers data check DIR names all)", others,
+                 others == 1 ? "" : "s");
+    return FAIL(ERR_FORMAT,
+                "class folder '%s/%s' has no image (" IMAGE_ENDINGS ")%s%s: add images or remove the folder%s",
+                scan->root, class->name, skips_count(&class->skips, SKIP_KIND) ? ", only other files: " : "",
+                skips_kinds(&class->skips, SKIP_KIND), more);
 }
 
 /* ---- all classes, by threads */
 
+static void class_files_free(ClassScan *class)
+{
+    for (int64_t k = 0; k < class->count; k++) free(class->files[k].path);
+    free(class->files);
+    class->files = NULL;
+    class->count = 0;
+}
+
 static Status scan_item(void *context, int thread, int64_t item)
 {
     Scan *scan = context;
+    ClassScan *class = &scan->classes[item];
     (void)thread;
-    return class_scan(scan, &scan->classes[item]);
+    Status st = class_scan(scan, class);
+    if (st == OK && scan->goes_on && class->count == 0) st = class_is_empty(scan, class, 0);
+    if (st != ERR_FORMAT || !scan->goes_on) return st;
+    class_files_free(class);
+    class->problem = strdup(status_message());
+    return class->problem ? OK : FAIL(ERR_MEMORY, "no memory for a message");
+}
+
+/* A class without an image is an error; with `problems`, which receives it and others, the class is kept. */
+static Status scan_check(const Scan *scan, Names *problems)
+{
+    const ClassScan *first = NULL;
+    int empty = 0;
+    for (int i = 0; i < scan->count; i++) {
+        const ClassScan *class = &scan->classes[i];
+        if (class->problem) TRY(names_add(problems, class->problem));
+        if (!problems && class->count == 0 && empty++ == 0) first = class;
+    }
+    return first ? class_is_empty(scan, first, empty - 1) : OK;
 }
 
 static Status scan_open(const SourceConfig *config, const char *root, const Names *classes, Scan *scan)
 {
-    *scan = (Scan){.root = root};
+    *scan = (Scan){.root = root, .goes_on = config->problems != NULL};
     scan->classes = calloc((size_t)classes->count + 1, sizeof *scan->classes);
     if (!scan->classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
     scan->count = classes->count;
     for (int i = 0; i < classes->count; i++) scan->classes[i].name = classes->name[i];
-    return parallel_run(&(Parallel){.count = scan->count,
-                                    .work = scan_item,
-                                    .context = scan,
-                                    .progress = config->progress,
-                                    .progress_context = config->context});
+    TRY(parallel_run(&(Parallel){.count = scan->count,
+                                 .work = scan_item,
+                                 .context = scan,
+                                 .progress = config->progress,
+                                 .progress_context = config->context}));
+    return scan_check(scan, config->problems);
 }
 
 static void scan_close(Scan *scan)
 {
     for (int i = 0; scan->classes && i < scan->count; i++) {
         ClassScan *class = &scan->classes[i];
-        for (int64_t k = 0; k < class->count; k++) free(class->files[k].path);
-        free(class->files);
-        ignored_free(&class->ignored);
+        class_files_free(class);
+        skips_free(&class->skips);
         names_free(&class->folders);
         free(class->watched);
+        free(class->problem);
     }
     free(scan->classes);
 }
 
-/* ---- dividing a class's images between splits */
+/* ---- dividing the images between splits */
 
 static uint64_t name_hash(const ClassScan *class, const Found *file)
 {
     return XXH3_64bits_withSeed(file->path, strlen(file->path), XXH3_64bits(class->name, strlen(class->name)));
 }
 
-static Status limit_find(const ClassScan *class, double val_split, uint64_t *limit)
+static Status class_divide(ClassScan *class, double val_split)
 {
+    if (class->count == 0) return OK;
     uint64_t *hashes = malloc((size_t) class->count * sizeof *hashes);
     if (!hashes) return FAIL(ERR_MEMORY, "no memory to divide %" PRId64 " images", class->count);
     for (int64_t i = 0; i < class->count; i++) hashes[i] = name_hash(class, &class->files[i]);
-    *limit = split_limit(hashes, class->count, val_split);
+    uint64_t limit = split_limit(hashes, class->count, val_split);
+    for (int64_t i = 0; i < class->count; i++) class->files[i].evaluates = name_hash(class, &class->files[i]) < limit;
     free(hashes);
     return OK;
+}
+
+/* All files in one list, class by class. */
+typedef struct AllFiles {
+    const Scan *scan;
+    int32_t *classes;
+    Found **files;
+    uint64_t *bytes;
+    bool *evaluates;
+} AllFiles;
+
+static Status file_path(const void *context, int64_t number, char path[PATH_BYTES])
+{
+    const AllFiles *all = context;
+    const Scan *scan = all->scan;
+    int n = snprintf(path, PATH_BYTES, "%s/%s/%s", scan->root, scan->classes[all->classes[number]].name,
+                     all->files[number]->path);
+    return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of an image is too long", scan->root);
+}
+
+static Status equal_join(const Scan *scan)
+{
+    Status st = OK;
+    size_t count = 0, used = 0;
+    for (int c = 0; c < scan->count; c++) count += (size_t)scan->classes[c].count;
+    AllFiles all = {scan, calloc(count + 1, sizeof *all.classes), calloc(count + 1, sizeof *all.files),
+                    calloc(count + 1, sizeof *all.bytes), calloc(count + 1, sizeof *all.evaluates)};
+    if (!all.classes || !all.files || !all.bytes || !all.evaluates)
+        TRY_OUT(FAIL(ERR_MEMORY, "no memory to divide %zu images", count));
+    for (int c = 0; c < scan->count; c++)
+        for (int64_t i = 0; i < scan->classes[c].count; i++, used++) {
+            all.classes[used] = c;
+            all.files[used] = &scan->classes[c].files[i];
+            all.bytes[used] = all.files[used]->bytes;
+            all.evaluates[used] = all.files[used]->evaluates;
+        }
+    TRY_OUT(equal_files_join(&(EqualFiles){(int64_t)count, all.bytes, file_path, &all}, all.classes, all.evaluates));
+    for (size_t i = 0; i < count; i++) all.files[i]->evaluates = all.evaluates[i];
+out:
+    free(all.classes);
+    free(all.files);
+    free(all.bytes);
+    free(all.evaluates);
+    return st;
+}
+
+static Status scan_divide(const SourceConfig *config, const Tree *tree, Scan *scan)
+{
+    if (tree->val_split <= 0) return OK;
+    for (int c = 0; c < scan->count; c++) TRY(class_divide(&scan->classes[c], tree->val_split));
+    return config->equal_apart ? OK : equal_join(scan);
 }
 
 /* ---- building the index */
 
 static Status class_add(IndexBuilder *b, const ClassScan *class, int label, const Tree *tree)
 {
-    uint64_t limit = 0;
-    if (tree->val_split > 0) TRY(limit_find(class, tree->val_split, &limit));
     for (int64_t i = 0; i < class->count; i++) {
         const Found *file = &class->files[i];
-        if (tree->val_split > 0 && (name_hash(class, file) < limit) != (tree->split == SPLIT_VAL)) continue;
+        if (tree->val_split > 0 && file->evaluates != (tree->split == SPLIT_VAL)) continue;
         Sample sample = {.bytes = file->bytes, .label = label};
         TRY(index_sample_add(b, &sample, file->path));
     }
@@ -276,25 +382,20 @@ static Status class_add(IndexBuilder *b, const ClassScan *class, int label, cons
     return OK;
 }
 
-static Status ignored_note(IndexBuilder *b, const Scan *scan, Ignored *all)
+static Status skips_put(IndexBuilder *b, const Scan *scan, Skips *all)
 {
-    char text[IGNORED_TEXT_BYTES];
-    for (int i = 0; i < scan->count; i++) TRY(ignored_join(all, &scan->classes[i].ignored));
-    b->parts.ignored = all->count;
-    if (!all->count) return OK;
-    ignored_text(all, text);
-    TRY(index_string_add(b, text, &b->parts.ignored_kinds));
-    return index_string_add(b, all->first, &b->parts.first_ignored);
+    for (int i = 0; i < scan->count; i++) TRY(skips_join(all, &scan->classes[i].skips));
+    return index_skips_put(b, all);
 }
 
-static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *classes, const Tree *tree)
+/* `map`: the class among those of the training images of each class that was scanned. */
+static Status builder_fill(IndexBuilder *b, const Scan *scan, const Names *train, const int32_t *map, const Tree *tree)
 {
-    b->parts.classes = calloc((size_t)classes->count + 1, sizeof *b->parts.classes);
-    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
-    for (int i = 0; i < classes->count; i++) TRY(index_string_add(b, classes->name[i], &b->parts.classes[i]));
-    b->parts.classes_count = classes->count;
-    for (int i = 0; i < scan->count; i++)
-        TRY(class_add(b, &scan->classes[i], names_find(classes, scan->classes[i].name), tree));
+    b->parts.classes = calloc((size_t)train->count + 1, sizeof *b->parts.classes);
+    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", train->count);
+    for (int i = 0; i < train->count; i++) TRY(index_string_add(b, train->name[i], &b->parts.classes[i]));
+    b->parts.classes_count = train->count;
+    for (int i = 0; i < scan->count; i++) TRY(class_add(b, &scan->classes[i], map[i], tree));
     return OK;
 }
 
@@ -327,15 +428,26 @@ unsigned folder_splits(const char *path)
     return tree_parts(path, &of_classes, parts) == OK ? tree_bits(parts) : 0;
 }
 
-static Status classes_check(const Tree *tree, const Names *classes, const Names *train)
+bool folder_part_is_flat(const char *path, Split split)
 {
+    char parts[SPLITS][PATH_BYTES];
+    return tree_parts(path, &of_classes, parts) == OK && *parts[split] && !folder_is_in(parts[split]) &&
+           folder_is_flat(parts[split]);
+}
+
+/* map[classes->count]; owned by the caller. */
+static Status classes_find(const Tree *tree, const Names *classes, const Names *train, int32_t **map)
+{
+    char root[PATH_BYTES + 2], learned[PATH_BYTES + 2];
     if (train->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->train);
     if (classes->count < 1) return FAIL(ERR_FORMAT, "'%s' has no folders: expected one per class", tree->root);
-    for (int i = 0; i < classes->count; i++)
-        if (names_find(train, classes->name[i]) < 0)
-            return FAIL(ERR_FORMAT, "'%s' has a class '%s' that is missing in '%s'", tree->root, classes->name[i],
-                        tree->train);
-    return OK;
+    snprintf(root, sizeof root, "'%s'", tree->root);
+    snprintf(learned, sizeof learned, "'%s'", tree->train);
+    const ClassList of = {.whose = root, .names = (const char *const *)classes->name, .count = classes->count},
+                    among = {.whose = learned, .names = (const char *const *)train->name, .count = train->count};
+    *map = calloc((size_t)classes->count, sizeof **map);
+    if (!*map) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", classes->count);
+    return class_match(&of, &among, CLASSES_SPELLED, *map, NULL);
 }
 
 /* `class`: NULL, or the only class, whose folder has no folders of classes; "." is the folder itself. */
@@ -345,31 +457,51 @@ static Status index_build(const SourceConfig *config, const Tree *tree, const ch
     Status st = OK;
     Names classes = {0}, train = {0};
     Scan scan = {0};
-    Ignored ignored = {0};
+    Skips skips = {0};
     IndexBuilder builder = {0};
+    int32_t *map = NULL;
     TRY_OUT(index_watched_add(&builder, tree->root));
     TRY_OUT(index_watched_add(&builder, tree->train));
-    TRY_OUT(class ? names_add(&classes, class) : subfolders(tree->root, &classes, &ignored));
+    TRY_OUT(class ? names_add(&classes, class) : subfolders(tree->root, &classes, &skips));
     TRY_OUT(class ? names_add(&train, class) : subfolders(tree->train, &train, NULL));
-    TRY_OUT(classes_check(tree, &classes, &train));
+    TRY_OUT(classes_find(tree, &classes, &train, &map));
     TRY_OUT(scan_open(config, tree->root, &classes, &scan));
-    TRY_OUT(builder_fill(&builder, &scan, &train, tree));
-    TRY_OUT(ignored_note(&builder, &scan, &ignored));
+    TRY_OUT(scan_divide(config, tree, &scan));
+    TRY_OUT(builder_fill(&builder, &scan, &train, map, tree));
+    TRY_OUT(skips_put(&builder, &scan, &skips));
     if (builder.parts.samples_count == 0) {
-        st = FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", tree->root, tree->val_split);
+        bool known = config->problems && config->problems->count;
+        st = known
+                 ? FAIL(ERR_FORMAT, "%s", config->problems->name[0])
+                 : FAIL(ERR_FORMAT, "'%s': --val-split %g leaves no image for evaluation", tree->root, tree->val_split);
         goto out;
     }
     TRY_OUT(index_write(key, &builder.parts, index));
 out:
     if (scan.classes) scan_close(&scan);
-    ignored_free(&ignored);
+    skips_free(&skips);
     index_builder_free(&builder);
     names_free(&classes);
     names_free(&train);
+    free(map);
     return st;
 }
 
 /* ---- the source */
+
+/* Images that lie in a part itself have no labels: its name is that of no class. */
+static Status labels_check(const SourceConfig *config, const Tree *tree)
+{
+    const char *base = strrchr(tree->root, '/') + 1;
+    Split part = split_of_word(base, strlen(base));
+    bool within = strcmp(tree->root, tree->train) != 0;
+    if (part == SPLITS) return OK;
+    return FAIL(
+        ERR_FORMAT,
+        "the images in '%s' have no labels: expected a folder for each class; to predict them: towers predict RUN "
+        "%s%s%s",
+        tree->root, config->path, within ? " --split " : "", within ? split_name(part) : "");
+}
 
 /* Make the folder above the root, and its name the only class; above "/" is nothing. */
 static void class_of_root(Tree *tree, char class[PATH_BYTES])
@@ -386,15 +518,22 @@ Status folder_source_open(const SourceConfig *config, Split split, Source **made
     uint64_t key[2];
     Index index = {0};
     bool found;
-    char class[PATH_BYTES] = "", more[PATH_BYTES + 8] = "";
+    char class[PATH_BYTES] = "", more[PATH_BYTES + 64];
+    Text text = text_start(more, sizeof more);
     TRY(tree_find(config, split, config->unlabeled ? &of_images : &of_classes, &tree));
-    if (folder_is_flat(tree.train) && config->unlabeled) strcpy(class, ".");
-    if (!folder_is_in(tree.root) && folder_is_flat(tree.root) && !config->unlabeled && config->whole)
+    bool flat = !folder_is_in(tree.root) && folder_is_flat(tree.root);
+    if (config->unlabeled && (folder_is_flat(tree.train) || flat)) strcpy(class, ".");
+    if (!config->unlabeled && config->whole && flat) {
+        TRY(labels_check(config, &tree));
         class_of_root(&tree, class);
-    if (*class) snprintf(more, sizeof more, " flat %s", class);
+    }
+    if (*class) text_add(&text, " flat %s", class);
+    if (tree.val_split > 0 && !config->equal_apart) text_add(&text, " equal together");
+    if (config->problems) text_add(&text, " with problems"); /* of no use to others */
     tree_key(&tree, "folder 2", more, key);
     TRY(index_find(key, &index, &found));
-    if (!found) TRY(index_build(config, &tree, *class ? class : NULL, key, &index));
+    if (found && config->problems) index_unmap(&index);
+    if (!found || config->problems) TRY(index_build(config, &tree, *class ? class : NULL, key, &index));
     return indexed_files_open(config, tree.root, tree.val_split > 0 ? "folder of images, divided" : "folder of images",
                               &index, made);
 }

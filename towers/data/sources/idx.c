@@ -3,11 +3,13 @@
  * says "compressed". */
 #include "towers/data/sources/idx.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <xxhash.h>
 #include <zlib.h>
 
 #include "towers/data/sources/class_names.h"
+#include "towers/data/sources/leftovers.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
@@ -234,6 +236,7 @@ typedef struct IdxSource {
     Source base;
     Idx images, labels;
     Names names;
+    Skips skips;
     char *path; /* owned: of the images */
 } IdxSource;
 
@@ -270,24 +273,78 @@ static void close_pair(Source *source)
     IdxSource *d = (IdxSource *)source;
     if (!d) return;
     names_free(&d->names);
+    skips_free(&d->skips);
     free(d->path);
     idx_free(&d->images);
     idx_free(&d->labels);
     free(d);
 }
 
-/* folder/split-kind-idxN-ubyte, also with .gz and in the color variant, whichever exists. */
-static bool find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
+/* folder/NAME, or folder/NAME/NAME, as some programs unpack a file into a folder of its name. */
+static bool is_file(const char *folder, const char *name, char path[PATH_MAX])
 {
-    static const char *const endings[] = {"", ".gz"};
     struct stat info;
-    int most = dimensions == IDX_IMAGES ? IDX_COLOR : dimensions;
-    for (int i = 0; i < 2 * (most - dimensions + 1); i++) {
-        int length = snprintf(path, PATH_MAX, "%s/%s-%s-idx%d-ubyte%s", folder, split_names[split], kind_of(dimensions),
-                              dimensions + i / 2, endings[i % 2]);
-        if (length < PATH_MAX && stat(path, &info) == 0) return true;
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX || stat(path, &info) != 0) return false;
+    if (!S_ISDIR(info.st_mode)) return true;
+    return snprintf(path, PATH_MAX, "%s/%s/%s", folder, name, name) < PATH_MAX && stat(path, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
+enum { NAME_BYTES = 48, VARIANTS = 4 };
+
+/* "train-images-idx3-ubyte", of color images with idx4; others write "train-images.idx3-ubyte". */
+static void variant_name(Split split, int dimensions, int variant, const char *ending, char name[NAME_BYTES])
+{
+    snprintf(name, NAME_BYTES, "%s-%s%cidx%d-ubyte%s", split_names[split], kind_of(dimensions), variant & 1 ? '.' : '-',
+             dimensions + variant / 2, ending);
+}
+
+/* The file of a split in a folder; path is "" if there is none. A packed file counts where no plain one of its kind is there, which
+ * it was packed from. Equal files may have several names; of others none is guessed to be the right one. */
+static Status find_file(const char *folder, Split split, int dimensions, char path[PATH_MAX])
+{
+    char name[NAME_BYTES], file[PATH_MAX];
+    int variants = dimensions == IDX_IMAGES ? VARIANTS : VARIANTS / 2, found = 0;
+    path[0] = 0;
+    for (int i = 0; i < 2 * variants; i++) {
+        int variant = i % variants, packed = i / variants;
+        bool equal = packed && *path && found / 2 == variant / 2;
+        variant_name(split, dimensions, variant, packed ? ".gz" : "", name);
+        if (!is_file(folder, name, file)) continue;
+        if (*path && !equal) TRY(files_equal(path, file, &equal));
+        if (*path && !equal)
+            return FAIL(ERR_FORMAT, "'%s' and '%s' differ, and each could be the %s: keep one of them", path, file,
+                        kind_of(dimensions));
+        if (*path) continue;
+        snprintf(path, PATH_MAX, "%s", file);
+        found = variant;
     }
-    return false;
+    return OK;
+}
+
+/* Other files than those of the two parts and the names of the classes. */
+static Status others_skip(const char *folder, Skips *skips)
+{
+    Status st = OK;
+    const struct dirent *entry;
+    DIR *directory = opendir(folder);
+    while (directory && st == OK && (entry = readdir(directory)) != NULL) {
+        const char *file = entry->d_name, *leftover = leftover_of(file, entry->d_type == DT_DIR);
+        bool known = class_names_is(file) || !strcmp(file, ".") || !strcmp(file, "..");
+        for (int i = 0; i < 4 * 2 * VARIANTS; i++) {
+            char name[NAME_BYTES];
+            variant_name(i & 1 ? SPLIT_TEST : SPLIT_TRAIN, i & 2 ? IDX_LABELS : IDX_IMAGES, i / 8, i & 4 ? ".gz" : "",
+                         name);
+            known |= !strcmp(file, name);
+        }
+        if (known) continue;
+        if (leftover)
+            st = skips_add(skips, SKIP_FOREIGN, leftover, folder, file);
+        else if (entry->d_type != DT_DIR)
+            st = skips_add(skips, SKIP_BESIDE, NULL, folder, file);
+    }
+    if (directory) closedir(directory);
+    return st;
 }
 
 static const char *const folders[] = {"", "/fashion-mnist"};
@@ -297,7 +354,7 @@ bool idx_is_in(const char *path)
     char folder[PATH_MAX], file[PATH_MAX];
     for (int i = 0; i < 4; i++)
         if (snprintf(folder, PATH_MAX, "%s%s", path, folders[i / 2]) < PATH_MAX &&
-            find_file(folder, (Split)(i % 2), IDX_LABELS, file))
+            (find_file(folder, i % 2 ? SPLIT_TEST : SPLIT_TRAIN, IDX_LABELS, file) != OK || *file))
             return true;
     return false;
 }
@@ -306,9 +363,9 @@ static Status find_pair(const char *path, Split split, Pair *pair)
 {
     for (int i = 0; i < 2; i++) {
         if (snprintf(pair->folder, PATH_MAX, "%s%s", path, folders[i]) >= PATH_MAX) continue;
-        if (find_file(pair->folder, split, IDX_IMAGES, pair->images) &&
-            find_file(pair->folder, split, IDX_LABELS, pair->labels))
-            return OK;
+        TRY(find_file(pair->folder, split, IDX_IMAGES, pair->images));
+        TRY(find_file(pair->folder, split, IDX_LABELS, pair->labels));
+        if (*pair->images && *pair->labels) return OK;
     }
     return FAIL(ERR_FORMAT,
                 "no data set in '%s': expected shards (.tar, TFRecords), train/ and val/ with a folder of images for "
@@ -369,6 +426,8 @@ Status idx_source_open(const char *path, Split split, Source **made)
     SourceInfo *info = &d->base.info;
     info->count = d->images.size[0];
     info->format = "IDX";
+    TRY_OUT(others_skip(pair.folder, &d->skips));
+    inventory_fill(&info->inventory, info->count, &d->skips);
     info->h = (int32_t)d->images.size[1];
     info->w = (int32_t)d->images.size[2];
     info->c = (int32_t)d->images.size[3];

@@ -5,8 +5,8 @@
 #include <time.h>
 #include <xxhash.h>
 
-#include "kernels/array.h"
-#include "kernels/open.h"
+#include "kernels/base/array.h"
+#include "kernels/base/open.h"
 #include "towers/files/files.h"
 
 static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
@@ -14,6 +14,17 @@ static const char MAGIC[8] = {'T', 'W', 'R', 'I', 'N', 'D', 'E', 'X'};
 const char *index_string(const Index *index, uint64_t offset)
 {
     return offset < index->header->strings ? index->strings + offset : "";
+}
+
+void index_inventory(const Index *index, Inventory *inventory)
+{
+    *inventory = (Inventory){.used = index->header->samples};
+    for (SkipReason why = 0; why < SKIP_REASONS; why++) {
+        const IndexSkipped *skipped = &index->header->skipped[why];
+        if (skipped->count > 0)
+            inventory->skipped[why] =
+                (Skipped){skipped->count, index_string(index, skipped->first), index_string(index, skipped->kinds)};
+    }
 }
 
 enum { SECOND_NS = 1000000000, TICK_NS = 20000000 };
@@ -159,15 +170,21 @@ void index_unmap(Index *index)
 
 /* ---- the cache: $XDG_CACHE_HOME/towers/index/KEY.index, or below ~/.cache */
 
-static bool cache_path(const uint64_t key[2], char directory[PATH_BYTES], char path[PATH_BYTES])
+bool index_cache_name(const uint64_t key[2], const char *ending, char *directory, size_t room,
+                      char name[INDEX_NAME_BYTES])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool given = cache && *cache == '/';
     if (!given && (!home || !*home)) return false;
-    int n = snprintf(directory, PATH_BYTES, "%s%s/towers/index", given ? cache : home, given ? "" : "/.cache");
-    if (n >= PATH_BYTES - 64) return false;
-    snprintf(path, PATH_BYTES, "%.*s/%016" PRIx64 "%016" PRIx64 ".index", PATH_BYTES - 64, directory, key[0], key[1]);
-    return true;
+    int n = snprintf(directory, room, "%s%s/towers/index", given ? cache : home, given ? "" : "/.cache");
+    snprintf(name, INDEX_NAME_BYTES, "%016" PRIx64 "%016" PRIx64 ".%s", key[0], key[1], ending);
+    return n < (int)room - INDEX_NAME_BYTES - 1;
+}
+
+static bool cache_path(const uint64_t key[2], char directory[PATH_BYTES], char path[PATH_BYTES])
+{
+    char name[INDEX_NAME_BYTES];
+    return index_cache_name(key, "index", directory, PATH_BYTES, name) && path_join(path, directory, name) == OK;
 }
 
 Status index_find(const uint64_t key[2], Index *index, bool *found)
@@ -201,6 +218,25 @@ Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset)
     memcpy(b->parts.strings + b->parts.strings_bytes, text, bytes);
     *offset = b->parts.strings_bytes;
     b->parts.strings_bytes += bytes;
+    return OK;
+}
+
+Status index_skips_put(IndexBuilder *b, const Skips *skips)
+{
+    for (SkipReason why = 0; why < SKIP_REASONS; why++) {
+        IndexSkipped *skipped = &b->parts.skipped[why];
+        skipped->count = skips_count(skips, why);
+        if (!skipped->count) continue;
+        TRY(index_string_add(b, skips_kinds(skips, why), &skipped->kinds));
+        TRY(index_string_add(b, skips_first(skips, why), &skipped->first));
+    }
+    return OK;
+}
+
+Status index_note_set(IndexBuilder *b, const char *note)
+{
+    TRY(index_string_add(b, note, &b->parts.note));
+    b->parts.note++;
     return OK;
 }
 
@@ -322,14 +358,12 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
     IndexHeader header = {.version = INDEX_VERSION,
                           .sample_bytes = sizeof(Sample),
                           .key = {key[0], key[1]},
+                          .note = p->note,
                           .kind = p->kind,
                           .train = p->train,
                           .samples = p->samples_count,
                           .classes = p->classes_count,
                           .watched = p->watched_count,
-                          .ignored = p->ignored,
-                          .ignored_kinds = p->ignored_kinds,
-                          .first_ignored = p->first_ignored,
                           .several = p->several,
                           .labels = p->lists_count,
                           .strings = p->strings_bytes};
@@ -344,6 +378,7 @@ Status index_write(const uint64_t key[2], const IndexParts *p, Index *index)
                                  {p->strings, p->strings_bytes}};
     enum { PIECES = sizeof pieces / sizeof *pieces };
     memcpy(header.magic, MAGIC, sizeof MAGIC);
+    memcpy(header.skipped, p->skipped, sizeof header.skipped);
     XXH3_state_t *state = XXH3_createState();
     if (!state) return FAIL(ERR_MEMORY, "no memory to hash the index");
     fingerprint_fill(p, state, &header);

@@ -12,7 +12,7 @@
 
 #include <sys/stat.h>
 
-#include "kernels/status.h"
+#include "towers/data/sources/inventory.h"
 
 typedef struct Sample {
     uint64_t offset; /* of its bytes in `file`; 0 for a separate file */
@@ -23,16 +23,23 @@ typedef struct Sample {
     uint32_t flags; /* by kind: of a record of TFRecords its masked CRC, of raw pixels height << 16 | width */
 } Sample;
 
+/* What was left out for one reason (inventory.h). */
+typedef struct IndexSkipped {
+    int64_t count;
+    uint64_t kinds, first; /* offsets in the strings, if the count is not 0 */
+} IndexSkipped;
+
 typedef struct IndexHeader {
     char magic[8]; /* "TWRINDEX" */
     uint32_t version, sample_bytes;
     uint64_t key[2]; /* hash of the request: kind, path, options */
-    int64_t samples, classes, watched, ignored;
-    uint64_t ignored_kinds, first_ignored; /* offsets in the strings, if any is ignored */
-    uint64_t kind;                         /* of shards (shard.h); 0 for a folder */
-    uint64_t strings;                      /* bytes */
-    uint64_t several;                      /* 1: samples have lists of labels, else 0 */
-    int64_t labels;                        /* in all lists */
+    int64_t samples, classes, watched;
+    IndexSkipped skipped[SKIP_REASONS];
+    uint64_t note;    /* 1 + the offset of SourceInfo.labels_note in the strings; 0: none */
+    uint64_t kind;    /* of shards (shard.h); 0 for a folder */
+    uint64_t strings; /* bytes */
+    uint64_t several; /* 1: samples have lists of labels, else 0 */
+    int64_t labels;   /* in all lists */
     uint64_t fingerprint[2];
     uint64_t train; /* sum of the index of the training samples whose classes these are; 0: of none */
     uint64_t sum;   /* XXH3-64 of everything after the header */
@@ -40,14 +47,14 @@ typedef struct IndexHeader {
 
 typedef struct Watched {
     uint64_t path; /* offset in the strings */
-    int64_t time_ns,
-        change_ns; /* of the content (which tar, rsync and cp restore), of anything (which nothing can set) */
+    /* of the content (which tar, rsync and cp restore), of anything (which nothing can set) */
+    int64_t time_ns, change_ns;
     int64_t bytes;
     uint64_t inode;
     int64_t seen_ns; /* when this was found; a change at about that time may have left the same times */
 } Watched;
 
-enum { INDEX_VERSION = 5 };
+enum { INDEX_VERSION = 7 };
 
 /* A mapped index. All pointers point into the mapping. */
 typedef struct Index {
@@ -65,6 +72,9 @@ typedef struct Index {
 /* The string at an offset of the strings; "" if it is out of range. */
 const char *index_string(const Index *index, uint64_t offset);
 
+/* What an index used and left out; the strings are those of the index. */
+void index_inventory(const Index *index, Inventory *inventory);
+
 /* The content of an index, filled in by each kind of data set and laid out by index_write. */
 typedef struct IndexParts {
     uint64_t *classes;
@@ -79,8 +89,8 @@ typedef struct IndexParts {
     int64_t lists_count;
     char *strings;
     size_t strings_bytes;
-    int64_t ignored;
-    uint64_t ignored_kinds, first_ignored;
+    IndexSkipped skipped[SKIP_REASONS];
+    uint64_t note; /* as IndexHeader has it */
     uint64_t kind, train;
 } IndexParts;
 
@@ -91,10 +101,13 @@ typedef struct IndexBuilder {
 } IndexBuilder;
 
 NODISCARD Status index_string_add(IndexBuilder *b, const char *text, uint64_t *offset);
+NODISCARD Status index_note_set(IndexBuilder *b, const char *note); /* instead of an earlier one */
 NODISCARD Status index_sample_add(IndexBuilder *b, const Sample *sample, const char *name); /* sets sample.name */
 /* A sample with any number of labels; all samples of an index or none. */
 NODISCARD Status index_several_add(IndexBuilder *b, const Sample *sample, const char *name, const int32_t *labels,
                                    int32_t count);
+/* Keep what was left out. */
+NODISCARD Status index_skips_put(IndexBuilder *b, const Skips *skips);
 /* Watch a path as it is now, and as it was then. Call the first before the path is read, so that a change meanwhile is
  * detected. */
 NODISCARD Status index_watched_add(IndexBuilder *b, const char *path);
@@ -106,6 +119,11 @@ void index_builder_free(IndexBuilder *b);
 NODISCARD Status index_find(const uint64_t key[2], Index *index, bool *found);
 /* Write an index for the key to the cache (or to anonymous memory, if that is not possible) and map it. */
 NODISCARD Status index_write(const uint64_t key[2], const IndexParts *parts, Index *index);
+/* Where something else that is known of a set is kept beside its index: the folder, which need not exist, and the name of the
+ * file, "KEY.ENDING". False if there is no place for it. */
+enum { INDEX_NAME_BYTES = 64 };
+bool index_cache_name(const uint64_t key[2], const char *ending, char *directory, size_t room,
+                      char name[INDEX_NAME_BYTES]);
 void index_unmap(Index *index);
 /* Remove it from the cache, because it no longer describes the data set; it stays mapped. */
 void index_forget(const Index *index);

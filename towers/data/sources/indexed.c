@@ -18,10 +18,10 @@ Status indexed_describe(const SourceConfig *config, const Index *index, const ch
     info->classes = (int)h->classes;
     info->several = index->list_first != NULL;
     info->c = 3;
+    info->state = h->sum;
     memcpy(info->fingerprint, h->fingerprint, sizeof info->fingerprint);
-    info->ignored = h->ignored;
-    info->ignored_kinds = h->ignored ? index_string(index, h->ignored_kinds) : "";
-    info->first_ignored = h->ignored ? index_string(index, h->first_ignored) : "";
+    info->labels_note = h->note ? index_string(index, h->note - 1) : NULL;
+    index_inventory(index, &info->inventory);
     *names = calloc((size_t)h->classes + 1, sizeof **names);
     if (!*names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", info->classes);
     for (int64_t i = 0; i < h->classes; i++) (*names)[i] = index_string(index, index->classes[i]);
@@ -41,7 +41,8 @@ typedef struct FilesSource {
 static Status sample_path(const FilesSource *f, int64_t index, char path[PATH_BYTES])
 {
     const Sample *s = &f->index.samples[index];
-    const char *class = f->base.info.several ? "" : f->names[s->label], *slash = f->base.info.several ? "" : "/";
+    const char *of_label = f->base.info.several ? "" : f->names[s->label];
+    const char *class = strcmp(of_label, ".") ? of_label : "", *slash = *class ? "/" : ""; /* ".": the folder itself */
     int n = snprintf(path, PATH_BYTES, "%s/%s%s%s", f->root, class, slash, index_string(&f->index, s->name));
     return n < PATH_BYTES ? OK : FAIL(ERR_FORMAT, "'%s': the path of sample %" PRId64 " is too long", f->root, index);
 }
@@ -51,6 +52,13 @@ static void files_where(const Source *source, int64_t index, char *text, size_t 
     char path[PATH_BYTES];
     if (sample_path((const FilesSource *)source, index, path) != OK) path[0] = 0;
     snprintf(text, bytes, "%s", path);
+}
+
+static bool files_file(const Source *source, int64_t index, char *path, size_t room, uint64_t *bytes)
+{
+    files_where(source, index, path, room);
+    *bytes = ((const FilesSource *)source)->index.samples[index].bytes;
+    return true;
 }
 
 static Status files_read(const Source *source, int64_t index, Bytes *bytes, int32_t *label)
@@ -104,6 +112,7 @@ Status indexed_files_open(const SourceConfig *config, const char *root, const ch
                        .label = files_label,
                        .labels = files_labels,
                        .where = files_where,
+                       .file = files_file,
                        .hint = files_hint,
                        .close = files_close};
     f->index = *index;

@@ -2,7 +2,9 @@
  * pointer to its name, then its class. */
 #include "towers/data/sources/label_file.h"
 
-#include "kernels/array.h"
+#include "kernels/base/array.h"
+#include "towers/data/sources/class_match.h"
+#include "towers/data/sources/endings.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
 
@@ -15,6 +17,7 @@ typedef struct Reader {
     bool more;         /* fields on this line */
     const char *group; /* name of the column that is no class; NULL: none */
     int group_column, columns;
+    unsigned marks; /* that decide the separator */
 } Reader;
 
 #define LINE_FAIL_AT(r, number, format, ...)                                                                           \
@@ -179,6 +182,33 @@ static int by_number(const void *a, const void *b)
     return (*(const int32_t *)a > *(const int32_t *)b) - (*(const int32_t *)a < *(const int32_t *)b);
 }
 
+const char *label_separator(unsigned marks)
+{
+    return marks & LABEL_SEMICOLON ? ";" : marks & LABEL_BAR ? "|" : marks & LABEL_COMMA ? "," : " \t";
+}
+
+static unsigned marks_of(const char *cell)
+{
+    return (strchr(cell, ';') ? LABEL_SEMICOLON : 0u) | (strchr(cell, '|') ? LABEL_BAR : 0u) |
+           (strchr(cell, ',') ? LABEL_COMMA : 0u);
+}
+
+/* A list as Python or JSON writes it, whose brackets and quotes are no part of a label. */
+static Status brackets_refuse(const Reader *r, const char *cell)
+{
+    size_t from = strspn(cell, " \t"), bytes = strlen(cell);
+    while (bytes > from && (cell[bytes - 1] == ' ' || cell[bytes - 1] == '\t')) bytes--;
+    char first = cell[from], last = bytes > from ? cell[bytes - 1] : 0;
+    bool list = (first == '[' && last == ']') || (first == '{' && last == '}') ||
+                (first == '(' && last == ')' && strpbrk(cell, "'\","));
+    return list
+               ? LINE_FAIL(r,
+                           "a list in brackets: %.60s: expected labels alone, separated by ';', '|', ',' or blanks; in "
+                           "pandas: tags.map(';'.join)",
+                           cell)
+               : OK;
+}
+
 /* The next label of a cell, in place; NULL at its end. */
 static char *label_next(char **cell, const char *separators)
 {
@@ -225,10 +255,9 @@ static Status labels_number(LabelFile *f, const Reader *r, char **labels)
     return OK;
 }
 
-/* The cells, row by row, in `cells`, and their separators. */
-static Status cells_read(LabelFile *f, Reader *r, char ***cells, const char **separators)
+/* The cells, row by row, in `cells`, and the marks in them. */
+static Status cells_read(LabelFile *f, Reader *r, char ***cells, unsigned *marks)
 {
-    bool semicolon = false, bar = false;
     char *field;
     while (line_next(r)) {
         TRY(field_next(r, &field));
@@ -242,21 +271,26 @@ static Status cells_read(LabelFile *f, Reader *r, char ***cells, const char **se
         if (r->more)
             return LINE_FAIL(r,
                              "more columns than the header, which has %d: expected labels separated by blanks, ';' or "
-                             "'|'",
+                             "'|', or by ',' in quotes",
                              r->columns);
-        semicolon = semicolon || strchr(*cell, ';');
-        bar = bar || strchr(*cell, '|');
+        TRY(brackets_refuse(r, *cell));
+        *marks |= marks_of(*cell);
     }
-    *separators = semicolon ? ";" : bar ? "|" : " \t";
     return OK;
+}
+
+static bool is_quoted(const char *label)
+{
+    size_t bytes = strlen(label);
+    return bytes > 1 && (*label == '\'' || *label == '"') && label[bytes - 1] == *label;
 }
 
 static Status lists_read(LabelFile *f, Reader *r)
 {
     Status st = OK;
     char **cells = NULL, **labels = NULL, *label;
-    const char *separators = NULL;
-    TRY_OUT(cells_read(f, r, &cells, &separators));
+    TRY_OUT(cells_read(f, r, &cells, &r->marks));
+    const char *separators = label_separator(r->marks);
     int64_t rows = f->rows_count;
     for (f->rows_count = 0; f->rows_count < rows;) {
         LabelRow *row = &f->rows[f->rows_count];
@@ -265,6 +299,8 @@ static Status lists_read(LabelFile *f, Reader *r)
         while ((label = label_next(&cell, separators))) {
             if (strlen(label) > LABEL_NAME_MAX)
                 TRY_OUT(LINE_FAIL_AT(r, row->line, "a label of more than %d bytes: '%.40s...'", LABEL_NAME_MAX, label));
+            if (is_quoted(label))
+                TRY_OUT(LINE_FAIL_AT(r, row->line, "a label in quotes: %.60s: expected its name alone", label));
             TRY_OUT(array_grow(&labels, f->labels_count, sizeof *labels, "the labels of images"));
             labels[f->labels_count] = label;
             TRY_OUT(label_add(f, 0));
@@ -280,11 +316,30 @@ out:
 
 /* ---- the file */
 
+/* The first line names columns: an image, or the values of columns, are the first row of a file without a header, which
+ * would be lost. A column of this name shows that there is one (`group`). */
+static Status header_check(const LabelFile *f, const Reader *r)
+{
+    bool flags = true;
+    for (int c = 0; c < f->classes_count; c++) {
+        const char *name = f->classes[c] + (*f->classes[c] == '-');
+        size_t digits = strspn(name, "0123456789");
+        bool number = digits && (!name[digits] || !strcmp(name + digits, ".0"));
+        flags = flags && number && (f->classes_count == 1 || (digits == 1 && *name <= '1'));
+    }
+    if (r->group || (!flags && !ending_is_image(f->first))) return OK;
+    return LINE_FAIL(r,
+                     "expected a header, found %s '%.200s': give the columns names in a first line, for example "
+                     "\"file,labels\" (or \"file\" and the names of the classes)",
+                     flags ? "the values" : "the image", flags ? f->classes[0] : f->first);
+}
+
 static Status header_read(LabelFile *f, Reader *r)
 {
     char *field;
     if (!line_next(r)) return FAIL(ERR_FORMAT, "'%s' is empty: expected a header and a line for each image", r->path);
     TRY(field_next(r, &field));
+    f->first = field;
     for (r->columns = 1; r->more; r->columns++) {
         TRY(field_next(r, &field));
         if (!*field || strlen(field) > LABEL_NAME_MAX)
@@ -304,7 +359,7 @@ static Status header_read(LabelFile *f, Reader *r)
         return LINE_FAIL(r,
                          "expected a header of two columns or more, separated by commas: file and labels, or file and "
                          "classes");
-    return OK;
+    return header_check(f, r);
 }
 
 static Status columns_check(const LabelFile *f, const Reader *r)
@@ -359,26 +414,47 @@ static Status file_fill(LabelFile *f, Reader *r)
     return names_check(f, r);
 }
 
+static Status text_check(const char *path, const char *text, size_t count)
+{
+    return strlen(text) == count
+               ? OK
+               : FAIL(ERR_FORMAT, "'%s' has a byte 0 at offset %zu: expected CSV", path, strlen(text));
+}
+
 /* Takes over `text`, which ends with a NUL. */
-static Status text_parse(const char *path, const char *group, char *text, size_t count, LabelFile *file)
+static Status text_parse(const char *path, const char *group, unsigned marks, char *text, size_t count, LabelFile *file)
 {
     *file = (LabelFile){.text = text};
-    Reader r = {.path = path, .at = text + utf8_mark(text), .group = group};
-    Status st = strlen(text) == count ? file_fill(file, &r)
-                                      : FAIL(ERR_FORMAT,
-                                             "'%s' has a byte 0 at offset %zu: expected "
-                                             "CSV",
-                                             path, strlen(text));
+    Reader r = {.path = path, .at = text + utf8_mark(text), .group = group, .marks = marks};
+    Status st = text_check(path, text, count);
+    if (st == OK) st = file_fill(file, &r);
     if (st != OK) label_file_free(file);
     return st;
 }
 
-Status label_file_read(const char *path, const char *group, LabelFile *file)
+Status label_file_read(const char *path, const char *group, unsigned marks, LabelFile *file)
 {
     char *text;
     size_t count;
     TRY(file_load(path, OF_USER, ERR_ARG, FILE_LIMIT, &text, &count));
-    return text_parse(path, group, text, count, file);
+    return text_parse(path, group, marks, text, count, file);
+}
+
+Status label_file_marks(const char *path, const char *group, unsigned *marks)
+{
+    Status st = OK;
+    size_t count;
+    LabelFile file = {0};
+    char **cells = NULL;
+    TRY(file_load(path, OF_USER, ERR_ARG, FILE_LIMIT, &file.text, &count));
+    Reader r = {.path = path, .at = file.text + utf8_mark(file.text), .group = group};
+    TRY_OUT(text_check(path, file.text, count));
+    TRY_OUT(header_read(&file, &r));
+    if (file.classes_count == 1) TRY_OUT(cells_read(&file, &r, &cells, marks));
+out:
+    free(cells);
+    label_file_free(&file);
+    return st;
 }
 
 Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file)
@@ -387,47 +463,32 @@ Status label_file_parse(const char *path, const char *bytes, size_t count, Label
     if (!text) return FAIL(ERR_MEMORY, "no memory for '%s'", path);
     if (count) memcpy(text, bytes, count);
     text[count] = 0;
-    return text_parse(path, NULL, text, count, file);
-}
-
-typedef struct NamedClass {
-    const char *name;
-    int32_t class;
-} NamedClass;
-
-static int by_class_name(const void *a, const void *b)
-{
-    return strcmp(((const NamedClass *)a)->name, ((const NamedClass *)b)->name);
+    return text_parse(path, NULL, 0, text, count, file);
 }
 
 Status label_file_match(LabelFile *file, const char *path, const LabelFile *train, const char *train_path)
 {
     Status st = OK;
-    NamedClass *sorted = malloc((size_t)train->classes_count * sizeof *sorted);
+    char own[PATH_BYTES + 2], other[PATH_BYTES + 2];
     int32_t *number = malloc((size_t)file->classes_count * sizeof *number);
     bool *has = calloc((size_t)train->classes_count, sizeof *has);
-    if (!sorted || !number || !has) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path));
-    for (int c = 0; c < train->classes_count; c++) sorted[c] = (NamedClass){train->classes[c], c};
-    qsort(sorted, (size_t)train->classes_count, sizeof *sorted, by_class_name);
-    for (int c = 0; c < file->classes_count; c++) {
-        const NamedClass wanted = {file->classes[c], 0}, *found;
-        found = bsearch(&wanted, sorted, (size_t)train->classes_count, sizeof *sorted, by_class_name);
-        if (!found)
-            TRY_OUT(FAIL(ERR_FORMAT, "'%s' has a class '%s' that '%s' lacks", path, file->classes[c], train_path));
-        number[c] = found->class;
-        has[found->class] = true;
-    }
+    if (!number || !has) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the classes of '%s'", path));
+    snprintf(own, sizeof own, "'%s'", path);
+    snprintf(other, sizeof other, "'%s'", train_path);
+    const ClassList of = {.whose = own, .names = file->classes, .count = file->classes_count},
+                    among = {.whose = other, .names = train->classes, .count = train->classes_count};
+    TRY_OUT(class_match(&of, &among, CLASSES_SPELLED, number, NULL));
+    for (int c = 0; c < file->classes_count; c++) has[number[c]] = true;
     for (int c = 0; file->columns && c < train->classes_count; c++)
         if (!has[c])
             TRY_OUT(FAIL(ERR_FORMAT, "'%s' has no column '%s', a class of '%s'", path, train->classes[c], train_path));
     for (int64_t i = 0; i < file->rows_count; i++) {
-        int32_t *own = file->labels + file->rows[i].first;
-        for (int32_t k = 0; k < file->rows[i].count; k++) own[k] = number[own[k]];
-        if (file->rows[i].count > 1) qsort(own, (size_t)file->rows[i].count, sizeof *own, by_number);
+        int32_t *labels = file->labels + file->rows[i].first;
+        for (int32_t k = 0; k < file->rows[i].count; k++) labels[k] = number[labels[k]];
+        if (file->rows[i].count > 1) qsort(labels, (size_t)file->rows[i].count, sizeof *labels, by_number);
     }
     file->classes_count = 0; /* they are the other's now */
 out:
-    free(sorted);
     free(number);
     free(has);
     return st;

@@ -5,12 +5,12 @@
  *         a.jpg,haze primary                          a.jpg,1,0
  *         b.jpg,                                      b.jpg,0,1
  *
- * Labels are separated by ';' if any cell has one, else by '|' if any has one, else by blanks; classes are in the order of
- * their bytes. With a column for each class they are in the order of the columns; instead of 0 and 1 a file may have -1
+ * Labels are separated by ';' if any cell has one, else by '|' if any has one, else by ',' (in a cell in quotes), else by
+ * blanks. All files of a data set decide that together. Classes are in the order of their bytes. With a column for each class they are in the order of the columns; instead of 0 and 1 a file may have -1
  * and 1, and each number may end in ".0". These are the forms of Kaggle's "planet" and of CelebA's list_attr. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 enum { LABEL_CLASSES_MAX = 65536, LABEL_NAME_MAX = 255 /* bytes */ };
 
@@ -21,9 +21,15 @@ typedef struct LabelRow {
     int32_t count;
 } LabelRow;
 
+/* The characters that stand between labels in some cell, of which the first here is the separator. */
+typedef enum LabelMark { LABEL_SEMICOLON = 1, LABEL_BAR = 2, LABEL_COMMA = 4 } LabelMark;
+/* The separator where cells have these marks (bits): ";", "|", "," or " \t". */
+const char *label_separator(unsigned marks);
+
 /* All owned; names point into `text`. */
 typedef struct LabelFile {
     char *text;
+    const char *first; /* cell of the header, which names the column of files */
     const char **classes;
     int classes_count;
     bool columns; /* one for each class, so that the file speaks of these classes only */
@@ -33,11 +39,14 @@ typedef struct LabelFile {
     int64_t labels_count;
 } LabelFile;
 
-/* Errors: ERR_FORMAT with file and line for anything else than the above, for a file that is listed twice, a label that an
- * image has twice, and names of files that leave the folder; ERR_IO, ERR_ARG. `group`: a column
- * that is no class, for example the patient of each image, ERR_ARG if there is no such column; NULL: none. */
-NODISCARD Status label_file_read(const char *path, const char *group, LabelFile *file);
-/* label_file_read without a group, from memory; `path` is for messages. */
+/* Errors: ERR_FORMAT with file and line for anything else than the above, for a first line that is no header, labels in
+ * brackets or quotes, a file that is listed twice, a label that an image has twice, and names of files that leave the folder;
+ * ERR_IO, ERR_ARG. `group`: a column that is no class, for example the patient of each image, ERR_ARG if there is no such
+ * column; NULL: none. `marks`: those of all files of the set. */
+NODISCARD Status label_file_read(const char *path, const char *group, unsigned marks, LabelFile *file);
+/* Adds the marks of a file, none for one with a column for each class. */
+NODISCARD Status label_file_marks(const char *path, const char *group, unsigned *marks);
+/* label_file_read without a group, from memory, with its own marks; `path` is for messages. */
 NODISCARD Status label_file_parse(const char *path, const char *bytes, size_t count, LabelFile *file);
 /* Renumber the labels to the classes of another file, that of the training images: ERR_FORMAT if that lacks one, or if
  * this has columns and not all of them. */

@@ -3,7 +3,6 @@
 
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
-#include "towers/files/utf8.h"
 
 typedef struct Relabeled {
     Source base;
@@ -105,6 +104,7 @@ Status source_background(Source **source)
 {
     Relabeled *r;
     TRY(relabel(source, source_info(*source)->classes + 1, &r));
+    r->base.info.background = true;
     const SourceInfo *info = source_info(r->base.from);
     r->names[0] = "background";
     for (int i = 0; i < info->classes; i++) {
@@ -122,74 +122,71 @@ Status source_unlabeled(Source **source)
     return OK;
 }
 
-/* ---- classes by their names */
+/* ---- the classes of another side */
 
-/* The place of a name; of names that occur several times, as in ImageNet, each belongs to the one with as many before it. */
-static int place_of(const char *const *names, int count, const char *name, int before)
+/* Its names, and where it has none, those of the source. */
+static Status names_copy(Relabeled *r, const ClassList *among)
 {
-    for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], name) && before-- == 0) return i;
-    return -1;
-}
-
-static Status names_copy(Relabeled *r, const char *const *names, int count)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < count; i++) bytes += strlen(names[i]) + 1;
-    char *at = r->text = malloc(bytes + 1);
-    if (!at) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", count);
-    for (int i = 0; i < count; i++) {
-        size_t own = strlen(names[i]) + 1;
-        r->names[i] = memcpy(at, names[i], own);
+    const SourceInfo *info = source_info(r->base.from);
+    size_t bytes = 1;
+    for (int i = 0; i < among->count; i++) r->names[i] = among->names ? among->names[i] : "";
+    for (int i = 0; i < info->classes; i++)
+        if (r->map[i] >= 0 && !*r->names[r->map[i]]) r->names[r->map[i]] = info->class_names[i];
+    for (int i = 0; i < among->count; i++) bytes += strlen(r->names[i]) + 1;
+    char *at = r->text = malloc(bytes);
+    if (!at) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", among->count);
+    for (int i = 0; i < among->count; i++) {
+        size_t own = strlen(r->names[i]) + 1;
+        r->names[i] = memcpy(at, r->names[i], own);
         at += own;
     }
     return OK;
 }
 
-/* "ant, bee, cat and 7 more" */
-static void names_list(const char *const *names, int count, char *text, size_t bytes)
-{
-    enum { SHOWN = 8 };
-    Text list = text_start(text, bytes);
-    for (int i = 0; i < count && i < SHOWN; i++) text_add(&list, "%s%s", i ? ", " : "", names[i]);
-    if (count > SHOWN) text_add(&list, " and %d more", count - SHOWN);
-}
-
-static Status match_fill(Relabeled *r, const char *const *names, int count)
+/* Whether the classes are those of the source already, by number and name. */
+static bool changes_nothing(const Relabeled *r, const ClassList *among)
 {
     const SourceInfo *info = source_info(r->base.from);
-    char known[512];
-    TRY(names_copy(r, names, count));
-    names_list(names, count, known, sizeof known);
-    for (int i = 0; i < info->classes; i++) {
-        int before = 0;
-        char name[PATH_BYTES]; /* as records have it */
-        utf8_escape(name, sizeof name, info->class_names[i]);
-        for (int k = 0; k < i; k++) before += !strcmp(info->class_names[k], info->class_names[i]);
-        r->map[i] = place_of(names, count, name, before);
-        if (r->map[i] < 0)
-            return FAIL(ERR_FORMAT,
-                        "%s has a class '%s', which the network does not know; its %d classes are %s; rename it as "
-                        "in the training, or remove its images",
-                        info->name, name, count, known);
-    }
-    return info->several ? lists_fill(r) : OK;
+    bool same = info->classes == among->count;
+    for (int i = 0; same && i < info->classes; i++) same = r->map[i] == i && !strcmp(r->names[i], info->class_names[i]);
+    return same;
 }
 
-Status source_match(Source **source, const char *const *names, int count)
+static Status match_fill(Relabeled *r, const ClassList *among, ClassRule rule, Text *remark)
 {
-    const SourceInfo *info = source_info(*source);
-    bool named = info->classes > 0, same = info->classes == count;
-    for (int i = 0; i < info->classes; i++) {
-        named = named && *info->class_names[i];
-        same = same && !strcmp(info->class_names[i], names[i]);
-    }
+    Status st = OK;
+    const SourceInfo *info = source_info(r->base.from);
+    int64_t *samples = calloc((size_t)info->classes + 1, sizeof *samples);
+    bool *used = calloc((size_t)info->classes + 1, sizeof *used);
+    if (!samples || !used) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the counts of %d classes", info->classes));
+    source_classes_count(r->base.from, samples);
+    for (int i = 0; i < info->classes; i++) used[i] = samples[i] > 0;
+    const ClassList of = {.whose = info->name,
+                          .names = info->class_names,
+                          .used = used,
+                          .count = info->classes,
+                          .first = info->first_label - info->background,
+                          .origin = info->first_origin};
+    TRY_OUT(class_match(&of, among, rule, r->map, remark));
+    TRY_OUT(names_copy(r, among));
+    if (info->several && !changes_nothing(r, among)) TRY_OUT(lists_fill(r));
+out:
+    free(samples);
+    free(used);
+    return st;
+}
+
+Status source_match(Source **source, const ClassList *among, ClassRule rule, Text *remark)
+{
     Relabeled *r;
-    if (same || !named) return OK;
-    TRY(relabel(source, count, &r));
-    Status st = match_fill(r, names, count);
-    if (st == OK) return OK;
-    source_close(*source);
-    *source = NULL;
+    TRY(relabel(source, among->count, &r));
+    Status st = match_fill(r, among, rule, remark);
+    if (st == OK && changes_nothing(r, among)) {
+        *source = r->base.from;
+        relabeled_close(&r->base);
+    } else if (st != OK) {
+        source_close(*source);
+        *source = NULL;
+    }
     return st;
 }

@@ -11,6 +11,7 @@ NODISCARD Status source_background(Source **source);
 /* Every label is 0, of one class without a name: for samples whose labels mean nothing, as those of prediction. */
 NODISCARD Status source_unlabeled(Source **source);
 
-/* The classes of a network, known by their names: labels become the numbers that these have there. Data without names, whose
- * labels are numbers, stays as it is. ERR_FORMAT for a class whose name is not among them. The names are copied. */
-NODISCARD Status source_match(Source **source, const char *const *names, int count);
+/* The classes of a network, or of anything else: labels become the numbers of the same classes there (class_match.h). Their names are
+ * those of `among`, which are copied, and of the source where these are not known. ERR_FORMAT or ERR_ARG if it is not known
+ * which classes are the same. */
+NODISCARD Status source_match(Source **source, const ClassList *among, ClassRule rule, struct Text *remark);

@@ -4,10 +4,12 @@
  * names. Numbers are little-endian. Image: a column jpeg, png, bytes, or pixels as ndarray:uint8:H,W,3; label: a
  * column of integers. Only the names of the files are taken from index.json; its other entries must agree with the
  * files. */
+#include <dirent.h>
 #include <jansson.h>
 #include <xxhash.h>
 
-#include "kernels/open.h"
+#include "kernels/base/open.h"
+#include "towers/data/sources/leftovers.h"
 #include "towers/data/sources/reader.h"
 #include "towers/data/sources/shard.h"
 #include "towers/files/files.h"
@@ -15,9 +17,9 @@
 enum { COLUMNS = 64, CONFIG_BYTES = 1 << 16, INDEX_BYTES = 1 << 28, SIDE_MAX = 65500, NONE = -1 };
 
 typedef struct Column {
-    const char *name; /* borrowed from the JSON */
-    uint32_t size;    /* 0: it varies */
-    int h, w;         /* of pixels */
+    const char *name, *encoding; /* borrowed from the JSON */
+    uint32_t size;               /* 0: it varies */
+    int h, w;                    /* of pixels */
     bool is_image, is_pixels, is_bytes, is_signed;
     int int_bytes; /* 0: no integer */
 } Column;
@@ -63,21 +65,59 @@ static bool is_one_of(const char *name, const char *const *names)
     return false;
 }
 
-/* The column by name among those that could be it, else the only one. */
-static int column_choose(const Mds *m, bool image)
+static const char *const image_names[] = {"image", "img", "x", "jpg", "jpeg", "png", NULL};
+static const char *const label_names[] = {"label", "y", "cls", "class", "target", NULL};
+
+/* The column by name among those that could be it, else the only one. *other: one with such a name that cannot be it. */
+static int column_choose(const Mds *m, bool image, int *other)
 {
-    static const char *const image_names[] = {"image", "img", "x", "jpg", "jpeg", "png", NULL};
-    static const char *const label_names[] = {"label", "y", "cls", "class", "target", NULL};
     int only = NONE, count = 0;
+    *other = NONE;
     for (int i = 0; i < m->columns; i++) {
         const Column *c = &m->column[i];
         bool named = is_one_of(c->name, image ? image_names : label_names);
-        if (image ? !(c->is_image || c->is_pixels || (c->is_bytes && named)) : !c->int_bytes) continue;
-        if (named) return i;
+        bool can = image ? c->is_image || c->is_pixels || (c->is_bytes && named) : c->int_bytes > 0;
+        if (named && can) return i;
+        if (named) *other = i;
+        if (!can) continue;
         only = i;
         count++;
     }
     return count == 1 ? only : NONE;
+}
+
+/* "'id' (int), 'size' (int32)" */
+static void integers_text(const Mds *m, Text *to)
+{
+    for (int i = 0; i < m->columns; i++)
+        if (m->column[i].int_bytes)
+            text_add(to, "%s'%s' (%s)", to->used ? ", " : "", m->column[i].name, m->column[i].encoding);
+    if (!to->used) text_add(to, "none");
+}
+
+/* `named`: the column with the name of a label that holds none, or NONE. */
+static Status label_refuse(const Mds *m, int named)
+{
+    char text[512];
+    Text integers = text_start(text, sizeof text);
+    integers_text(m, &integers);
+    if (named != NONE)
+        return FAIL(
+            ERR_FORMAT,
+            "'%s': column '%s' is %s: expected integers as labels. Columns of integers: %s; write the classes as "
+            "integers in '%s', or, if one of these is the label, name it so (and '%s' otherwise)",
+            m->list->path, m->column[named].name, m->column[named].encoding, text, m->column[named].name,
+            m->column[named].name);
+    return FAIL(ERR_FORMAT, "'%s' has no column of labels: expected integers, named \"label\". Columns of integers: %s",
+                m->list->path, text);
+}
+
+/* A name that says nothing about labels is worth a note. */
+static Status label_note(const Mds *m)
+{
+    char note[256];
+    snprintf(note, sizeof note, "labels are the column '%.100s', the only one of integers", m->column[m->label].name);
+    return index_note_set(&m->list->found, note);
 }
 
 static Status columns_parse(Mds *m)
@@ -98,6 +138,7 @@ static Status columns_parse(Mds *m)
               (json_is_integer(size) && json_integer_value(size) > 0 && json_integer_value(size) <= UINT32_MAX)))
             return FAIL(ERR_FORMAT, "'%s': column %zu: expected a name, an encoding, and a size or null", m->list->path,
                         i);
+        c->encoding = encoding;
         encoding_parse(encoding, c);
         c->size = (uint32_t)json_integer_value(size);
         if ((c->int_bytes && c->size != (uint32_t)c->int_bytes) ||
@@ -108,12 +149,16 @@ static Status columns_parse(Mds *m)
                         m->list->path, c->name, encoding, c->size);
     }
     m->columns = (int)count;
-    m->image = column_choose(m, true);
-    m->label = column_choose(m, false);
-    if (m->image != NONE && m->label != NONE) return OK;
-    return FAIL(
-        ERR_FORMAT, "'%s' has no column of %s: expected %s", m->list->path, m->image == NONE ? "images" : "labels",
-        m->image == NONE ? "jpeg, png, bytes named \"image\", or ndarray:uint8:H,W,3" : "integers, named \"label\"");
+    int other;
+    m->image = column_choose(m, true, &other);
+    if (m->image == NONE)
+        return FAIL(ERR_FORMAT,
+                    "'%s' has no column of images: expected jpeg, png, bytes named \"image\", or ndarray:uint8:H,W,3",
+                    m->list->path);
+    m->label = column_choose(m, false, &other);
+    bool named = m->label != NONE && is_one_of(m->column[m->label].name, label_names);
+    if (m->label == NONE || (!named && other != NONE)) return label_refuse(m, other);
+    return named ? OK : label_note(m);
 }
 
 /* ---- one shard */
@@ -222,16 +267,52 @@ out:
 
 /* ---- index.json */
 
+static bool is_shard_file(const char *name)
+{
+    return ends_with(name, ".mds") && !leftover_of(name, false) && name[0] != '.';
+}
+
+typedef Status FileVisit(void *context, const char *folder, const char *name);
+
+/* Visit the shards of a folder and, as several processes write them, of the folders directly below it. */
+static Status shards_visit(const char *folder, bool below, FileVisit *visit, void *context)
+{
+    Status st = OK;
+    char path[PATH_BYTES];
+    const struct dirent *entry;
+    DIR *directory = opendir(folder);
+    if (!directory) return FAIL(ERR_IO, "cannot open '%s': %s", folder, strerror(errno));
+    while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
+        struct stat info;
+        if (is_shard_file(entry->d_name)) st = visit(context, folder, entry->d_name);
+        if (!below || is_shard_file(entry->d_name) || leftover_of(entry->d_name, true)) continue;
+        if (path_join(path, folder, entry->d_name) == OK && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+            st = shards_visit(path, false, visit, context);
+    }
+    closedir(directory);
+    return st;
+}
+
+static Status shard_see(void *context, const char *folder, const char *name)
+{
+    (void)folder;
+    (void)name;
+    *(bool *)context = true;
+    return OK;
+}
+
+/* By what index.json says, or, as it may be lost or damaged, by the shards. */
 bool mds_is_in(const char *folder)
 {
     char path[PATH_BYTES], head[4096];
-    if (path_join(path, folder, "index.json") != OK) return false;
+    bool shards = false;
+    if (path_join(path, folder, MDS_INDEX) != OK) return false;
     int fd = regular_open(path, O_RDONLY, NULL);
-    if (fd < 0) return false;
-    ssize_t got = pread(fd, head, sizeof head - 1, 0);
-    close(fd);
+    ssize_t got = fd < 0 ? 0 : pread(fd, head, sizeof head - 1, 0);
+    if (fd >= 0) close(fd);
     head[got > 0 ? got : 0] = 0;
-    return strstr(head, "\"shards\"") != NULL;
+    if (strstr(head, "\"shards\"")) return true;
+    return shards_visit(folder, fd >= 0, shard_see, &shards) == OK && shards;
 }
 
 /* True for "shard.00000.mds" and, as the writers of a set in several parts have it, "part/shard.00000.mds". */
@@ -291,16 +372,64 @@ static Status index_load(const char *folder, char path[PATH_BYTES], json_t **roo
     char *text = NULL;
     size_t bytes;
     json_error_t why;
-    TRY(path_join(path, folder, "index.json"));
+    struct stat info;
+    TRY(path_join(path, folder, MDS_INDEX));
+    if (stat(path, &info) != 0)
+        return FAIL(ERR_FORMAT,
+                    "'%s' is not there, but MDS shards lie in its folder: it lists them; copy it from where they were "
+                    "written",
+                    path);
+    if (info.st_size == 0)
+        return FAIL(ERR_FORMAT,
+                    "'%s' is empty: expected the list of the MDS shards beside it; copy it again from where they were "
+                    "written",
+                    path);
     TRY(file_load(path, OF_USER, ERR_FORMAT, INDEX_BYTES, &text, &bytes));
     *root = json_loadb(text, bytes, 0, &why);
     free(text);
-    if (!*root) return FAIL(ERR_FORMAT, "'%s': line %d: %s", path, why.line, why.text);
+    if (!*root)
+        return FAIL(ERR_FORMAT, "'%s': line %d: %s: copy it again from where the shards were written", path, why.line,
+                    why.text);
     if (json_integer_value(json_object_get(*root, "version")) == 2 && json_is_array(json_object_get(*root, "shards")))
         return OK;
     json_decref(*root);
     *root = NULL;
     return FAIL(ERR_FORMAT, "'%s': expected the index of MDS shards, \"version\": 2", path);
+}
+
+/* The shards that index.json should list. */
+typedef struct Unlisted {
+    Names listed; /* sorted */
+    int64_t count;
+    char first[PATH_BYTES];
+} Unlisted;
+
+static Status unlisted_count(void *context, const char *folder, const char *name)
+{
+    Unlisted *u = context;
+    char path[PATH_BYTES];
+    TRY(path_join(path, folder, name));
+    if (names_find(&u->listed, path) >= 0) return OK;
+    if (!u->count++) memcpy(u->first, path, sizeof path);
+    return OK;
+}
+
+/* An index of a part of the shards would lose the others. */
+static Status all_listed(const char *folder, const char *index, const Names *files)
+{
+    Unlisted u = {.count = 0};
+    Status st = OK;
+    for (int i = 0; i < files->count; i++) TRY_OUT(names_add(&u.listed, files->name[i]));
+    names_sort(&u.listed);
+    TRY_OUT(shards_visit(folder, true, unlisted_count, &u));
+    if (u.count)
+        st = FAIL(ERR_FORMAT,
+                  "'%s' lists %d shards, but not '%s'%s: copy it again from where they were written, or move away what "
+                  "does not belong to it",
+                  index, files->count, u.first, u.count > 1 ? " and more" : "");
+out:
+    names_free(&u.listed);
+    return st;
 }
 
 Status mds_files(const char *folder, Names *files)
@@ -310,8 +439,10 @@ Status mds_files(const char *folder, Names *files)
     TRY(index_load(folder, path, &root));
     const json_t *shards = json_object_get(root, "shards");
     Status st = OK;
+    if (!json_array_size(shards)) st = FAIL(ERR_FORMAT, "'%s' lists no shards", path);
     for (size_t i = 0; i < json_array_size(shards) && st == OK; i++)
         st = entry_take(folder, path, i, json_array_get(shards, i), files);
+    if (st == OK) st = all_listed(folder, path, files);
     json_decref(root);
     return st;
 }

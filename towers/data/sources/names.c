@@ -1,6 +1,6 @@
 /* Lists of strings; see names.h. */
 #include "towers/data/sources/names.h"
-#include "kernels/array.h"
+#include "kernels/base/array.h"
 
 void names_free(Names *names)
 {

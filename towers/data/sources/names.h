@@ -1,7 +1,7 @@
 /* A growing list of strings. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 typedef struct Names {
     char **name; /* owned, as are its strings */

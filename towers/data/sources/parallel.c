@@ -4,7 +4,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "kernels/thread.h"
+#include "kernels/base/cores.h"
+#include "kernels/base/thread.h"
 
 typedef struct Pool {
     const Parallel *config;
@@ -46,8 +47,8 @@ static void *thread_run(void *argument)
 
 static int threads_wanted(const Parallel *c)
 {
-    int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t wanted = c->threads > 0 ? c->threads : cores < 1 ? 1 : cores > PARALLEL_USUAL ? PARALLEL_USUAL : cores;
+    int64_t cores = cores_allowed();
+    int64_t wanted = c->threads > 0 ? c->threads : cores > PARALLEL_USUAL ? PARALLEL_USUAL : cores;
     return (int)(wanted < c->count || c->count < 1 ? wanted : c->count);
 }
 

@@ -1,7 +1,7 @@
 /* Runs a function for every item of a range, by several threads that take the items in order. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 
 typedef struct Parallel {
     int64_t count;

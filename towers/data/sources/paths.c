@@ -4,6 +4,7 @@
 #include <fts.h>
 
 #include "towers/data/sources/endings.h"
+#include "towers/data/sources/leftovers.h"
 #include "towers/data/sources/names.h"
 #include "towers/data/sources/reader.h"
 #include "towers/files/files.h"
@@ -11,8 +12,7 @@
 typedef struct PathsSource {
     Source base;
     Names paths;
-    Ignored ignored;
-    char ignored_kinds[IGNORED_TEXT_BYTES];
+    Skips skips;
 } PathsSource;
 
 static int by_name(const FTSENT **a, const FTSENT **b)
@@ -20,11 +20,11 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static Status file_ignore(PathsSource *p, const FTSENT *file)
+static Status entry_skip(PathsSource *p, SkipReason why, const char *kind, const FTSENT *entry)
 {
     char folder[PATH_BYTES];
-    snprintf(folder, sizeof folder, "%.*s", (int)file->fts_pathlen - (int)file->fts_namelen - 1, file->fts_path);
-    return ignored_add(&p->ignored, folder, file->fts_name);
+    snprintf(folder, sizeof folder, "%.*s", (int)entry->fts_pathlen - (int)entry->fts_namelen - 1, entry->fts_path);
+    return skips_add(&p->skips, why, kind, folder, entry->fts_name);
 }
 
 static Status folder_add(PathsSource *p, char *path)
@@ -34,8 +34,13 @@ static Status folder_add(PathsSource *p, char *path)
     FTS *walk = fts_open(roots, FTS_LOGICAL | FTS_NOCHDIR, by_name);
     if (!walk) return FAIL(ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     for (FTSENT *entry; st == OK && (errno = 0, entry = fts_read(walk)) != NULL;) {
-        if (entry->fts_level > 0 && entry->fts_info == FTS_D && entry->fts_name[0] == '.')
-            (void)fts_set(walk, entry, FTS_SKIP); /* a hidden folder */
+        const char *leftover = entry->fts_level > 0 ? leftover_of(entry->fts_name, entry->fts_info == FTS_D) : NULL;
+        if (leftover && entry->fts_info == FTS_DP) continue;
+        if (leftover) {
+            (void)fts_set(walk, entry, FTS_SKIP);
+            st = entry_skip(p, SKIP_FOREIGN, leftover, entry);
+            continue;
+        }
         if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS)
             st = FAIL(ERR_IO, "cannot read '%s': %s", entry->fts_path, strerror(entry->fts_errno));
         if (entry->fts_info == FTS_DC)
@@ -43,8 +48,10 @@ static Status folder_add(PathsSource *p, char *path)
         bool file = entry->fts_info == FTS_F || entry->fts_info == FTS_SLNONE;
         if (file && ending_is_image(entry->fts_name))
             st = names_add(&p->paths, entry->fts_path);
-        else if (file && entry->fts_name[0] != '.')
-            st = file_ignore(p, entry);
+        else if (file && entry->fts_name[0] == '.')
+            st = entry_skip(p, SKIP_FOREIGN, "hidden", entry);
+        else if (file)
+            st = entry_skip(p, SKIP_KIND, NULL, entry);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", path, strerror(errno));
     fts_close(walk);
@@ -72,7 +79,7 @@ static void paths_close(Source *source)
     PathsSource *p = (PathsSource *)source;
     if (!p) return;
     names_free(&p->paths);
-    ignored_free(&p->ignored);
+    skips_free(&p->skips);
     free(p);
 }
 
@@ -93,13 +100,11 @@ Status paths_source_open(char *const *paths, int count, Source **made)
         TRY_OUT(S_ISDIR(info.st_mode) ? folder_add(p, paths[i]) : names_add(&p->paths, paths[i]));
     }
     p->base.info.count = p->paths.count;
-    ignored_text(&p->ignored, p->ignored_kinds);
-    p->base.info.ignored = p->ignored.count;
-    p->base.info.ignored_kinds = p->ignored_kinds;
-    p->base.info.first_ignored = p->ignored.first;
+    inventory_fill(&p->base.info.inventory, p->paths.count, &p->skips);
     if (p->base.info.count == 0)
         TRY_OUT(FAIL(ERR_ARG, "no image (" IMAGE_ENDINGS ") in '%s'%s%s", paths[0],
-                     p->ignored.count ? ", only other files: " : "", p->ignored_kinds));
+                     skips_count(&p->skips, SKIP_KIND) ? ", only other files: " : "",
+                     skips_kinds(&p->skips, SKIP_KIND)));
     *made = &p->base;
     p = NULL;
 out:

@@ -14,9 +14,11 @@ struct Source {
     int32_t (*label)(const Source *source, int64_t index);                          /* NULL: 0 of every sample */
     int32_t (*labels)(const Source *source, int64_t index, const int32_t **labels); /* if info.several */
     void (*where)(const Source *source, int64_t index, char *text, size_t bytes);   /* NULL: there is no file */
-    void (*hint)(const Source *source, int64_t index);                              /* NULL: not supported */
-    void (*hint_shard)(const Source *source, int shard);                            /* NULL: there are none */
-    void (*close)(Source *source);                                                  /* NULL: free */
+    bool (*file)(const Source *source, int64_t index, char *path, size_t room,
+                 uint64_t *bytes);                       /* NULL: samples are no files */
+    void (*hint)(const Source *source, int64_t index);   /* NULL: not supported */
+    void (*hint_shard)(const Source *source, int shard); /* NULL: there are none */
+    void (*close)(Source *source);                       /* NULL: free */
 };
 
 /* Store the packed pixels of one image in `bytes`. */
@@ -31,5 +33,9 @@ NODISCARD Status sample_size_check(uint64_t bytes);
  * be opened or read, ERR_FORMAT if it has another size or is not a regular file. */
 #define ANY_SIZE UINT64_MAX
 NODISCARD Status bytes_read(const char *path, uint64_t size, uint64_t most, Bytes *bytes);
+/* Its first `most` bytes, or all if it has fewer, and the size of the whole. */
+NODISCARD Status bytes_read_head(const char *path, uint64_t most, Bytes *bytes, uint64_t *size);
+/* Whether two files have the same bytes. ERR_FORMAT, ERR_IO. */
+NODISCARD Status files_equal(const char *a, const char *b, bool *equal);
 /* These bytes of it will be read soon; 0 bytes: all to the end. */
 void bytes_hint(const char *path, uint64_t offset, uint64_t bytes);

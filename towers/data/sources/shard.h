@@ -12,8 +12,7 @@ typedef enum ShardKind {
     SHARD_TAR,      /* WebDataset */
     SHARD_TFRECORD, /* TFRecords of tf.Example */
     SHARD_MDS,      /* Mosaic Streaming */
-    SHARD_PACKED,   /* a compressed tar or compressed TFRecords: refused, with the remedy, like the next */
-    SHARD_TABLE,    /* Parquet or Arrow, whose names are often those of TFRecords */
+    SHARD_PACKED,   /* a compressed tar or compressed TFRecords: refused, with the remedy */
     SHARD_KINDS
 } ShardKind;
 
@@ -25,18 +24,28 @@ enum { SHARD_CLASSES_MAX = 1 << 20 };
 typedef struct ShardList {
     const char *path; /* borrowed: of the shard */
     IndexBuilder found;
+    Skips skips;       /* what it holds besides */
+    int64_t *named_by; /* [found.parts.classes_count]: the sample that named the class of a label first */
 } ShardList;
+
+void shard_list_free(ShardList *list); /* a zeroed one is fine */
 
 /* Add a sample. Its label is checked; where = "record 7" or "sample 'a/b'" is for messages. */
 NODISCARD Status shard_add(ShardList *list, const char *where, uint64_t offset, uint64_t bytes, int64_t label,
                            uint32_t flags, const char *name);
 
-/* The name of a label's class; the first that is given counts. */
+/* The name of a label's class, as the sample says that was added last. ERR_FORMAT with both samples if another one says
+ * otherwise. */
 NODISCARD Status shard_class(ShardList *list, int64_t label, const char *name);
+/* The name that the shard gives to the class of a label, "" if it gives none. */
+const char *shard_class_name(const ShardList *list, int64_t label);
+/* ERR_FORMAT if both name the class of this label, and otherwise. */
+NODISCARD Status shard_names_compare(const ShardList *a, const ShardList *b, int64_t label);
 
 /* List a WebDataset tar by the rules of the Python library: a sample is the consecutive regular members with one key,
  * which is the path up to the first dot of the base name. Image: an ending of endings.h; label: the decimal
- * number in .cls, else the member "label" (or "cls", "class") of the object in .json. */
+ * number in .cls, else the member "label" (or "cls", "class") of the object in .json. Of several members with one name the last
+ * counts, as for tar. Members that are neither image nor label of a sample are skipped (inventory.h). */
 NODISCARD Status tar_list(ShardList *list);
 
 /* List a file of TFRecords; see tfrecord.h. */
@@ -44,6 +53,8 @@ NODISCARD Status tfrecord_list(ShardList *list);
 
 /* List an MDS shard (mds.c). A folder of them has an index.json, whose files are added to `files` in its order. */
 NODISCARD Status mds_list(ShardList *list);
+/* Also where index.json is lost, empty or damaged: then mds_files says so. */
+#define MDS_INDEX "index.json"
 bool mds_is_in(const char *folder);
 NODISCARD Status mds_files(const char *folder, Names *files);
 

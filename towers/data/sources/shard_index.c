@@ -5,6 +5,7 @@
 
 #include "towers/data/sources/class_names.h"
 #include "towers/data/sources/parallel.h"
+#include "towers/data/sources/reader.h"
 #include "towers/data/sources/shard_set.h"
 
 /* So many classes need no samples. */
@@ -55,14 +56,56 @@ static void labels_range(const Listing *l, int32_t *least, int32_t *most)
         }
 }
 
-/* The name that a shard gives to a label, or "". */
-static const char *class_name(const Listing *l, int64_t label)
+/* ---- shards that are there twice */
+
+typedef struct ListHash {
+    uint64_t hash;
+    int list;
+} ListHash;
+
+static int by_list_hash(const void *a, const void *b)
 {
-    for (int i = 0; i < l->count; i++) {
-        const IndexParts *p = &l->lists[i].found.parts;
-        if (label < p->classes_count && p->classes[label]) return p->strings + p->classes[label] - 1;
+    const ListHash *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return (x->list > y->list) - (x->list < y->list);
+}
+
+/* Equal shards have samples at equal places, of equal names and labels. */
+static uint64_t list_hash(const ShardList *list)
+{
+    const IndexParts *p = &list->found.parts;
+    return XXH3_64bits_withSeed(p->strings, p->strings_bytes,
+                                XXH3_64bits(p->samples, (size_t)p->samples_count * sizeof *p->samples));
+}
+
+static bool are_beside(const char *a, const char *b)
+{
+    size_t folder = (size_t)(strrchr(a, '/') - a);
+    return !strncmp(a, b, folder + 1) && !strchr(b + folder + 1, '/');
+}
+
+/* A copy of a shard under another name ("train-0 (1).tar") would count its images twice. */
+static Status twins_refuse(const Listing *l)
+{
+    Status st = OK;
+    ListHash *hashes = malloc(((size_t)l->count + 1) * sizeof *hashes);
+    if (!hashes) return FAIL(ERR_MEMORY, "no memory to compare %d shards", l->count);
+    for (int i = 0; i < l->count; i++) hashes[i] = (ListHash){list_hash(&l->lists[i]), i};
+    qsort(hashes, (size_t)l->count, sizeof *hashes, by_list_hash);
+    for (int i = 1; i < l->count; i++) {
+        const char *a = l->lists[hashes[i - 1].list].path, *b = l->lists[hashes[i].list].path;
+        bool equal = hashes[i].hash == hashes[i - 1].hash && are_beside(a, b) &&
+                     l->lists[hashes[i].list].found.parts.samples_count > 0;
+        if (equal) TRY_OUT(files_equal(a, b, &equal));
+        if (equal)
+            TRY_OUT(FAIL(ERR_FORMAT,
+                         "'%s' and '%s' are equal, so that each of their images would count twice: remove "
+                         "one of them",
+                         a, b));
     }
-    return "";
+out:
+    free(hashes);
+    return st;
 }
 
 /* ---- dividing the samples of each class between the splits */
@@ -110,51 +153,84 @@ typedef struct Request {
     uint64_t key[2];
 } Request;
 
-/* Labels of TFRecords begin with 1 if there is none of 0, and the largest is the number of the names, if that is known:
- * the original builders keep 0 for the background. */
-static bool labels_from_one(LabelBase base, ShardKind kind, int32_t least, int32_t most, int names)
+/* The classes of the samples that are indexed, and which ones they are of the index. */
+typedef struct SampleClasses {
+    Names file;         /* of classes.txt; empty: there is none */
+    const char **names; /* owned: [count], "" for a class that nothing names */
+    bool *used;         /* owned: [count]: it has samples */
+    int32_t *map;       /* owned: [count]: the class of the training samples */
+    int count;
+    bool named;                 /* by the file, or some by the samples */
+    int32_t first, least, most; /* label of the first class; the least and largest label */
+} SampleClasses;
+
+static void sample_classes_free(SampleClasses *c)
 {
-    if (base != LABEL_BASE_AUTO) return base == LABEL_BASE_1;
-    return kind == SHARD_TFRECORD && least >= 1 && most >= least && (names == 0 || most == names);
+    names_free(&c->file);
+    free(c->names);
+    free(c->used);
+    free(c->map);
 }
 
-/* The names of the classes: those of the training split, or of their file, or of the shards; and *first, the label of the
- * first class. */
-static Status classes_add(const SourceConfig *config, const ShardSet *set, const Listing *l, const Index *train,
-                          IndexBuilder *b, int32_t *first)
+/* Labels of TFRecords begin with 1 if there is none of 0, and the largest is the number of the names, if that is known:
+ * the original builders keep 0 for the background. */
+static bool labels_from_one(LabelBase base, ShardKind kind, const SampleClasses *c)
 {
-    Names names = {0};
-    char folder[PATH_BYTES];
+    if (base != LABEL_BASE_AUTO) return base == LABEL_BASE_1;
+    return kind == SHARD_TFRECORD && c->least >= 1 && c->most >= c->least &&
+           (c->file.count == 0 || c->most == c->file.count);
+}
+
+/* classes.txt, if there is one. */
+static Status list_read(const ShardSet *set, SampleClasses *c)
+{
+    return *set->classes ? class_names_load(set->classes, SHARD_CLASSES_MAX, &c->file) : OK;
+}
+
+/* The names that the samples give, which must agree in all shards. */
+static Status names_collect(const Listing *l, SampleClasses *c)
+{
     Status st = OK;
-    int32_t least, most;
-    labels_range(l, &least, &most);
-    if (*set->classes) {
-        snprintf(folder, sizeof folder, "%s", set->classes);
-        *strrchr(folder, '/') = 0;
-        TRY_OUT(class_names_read(folder, SHARD_CLASSES_MAX, &names));
-    }
-    bool one = train ? train->header->kind & SHARDS_FROM_ONE
-                     : labels_from_one(config->label_base, set->kind, least, most, names.count);
-    *first = one;
-    b->parts.kind = (uint64_t)set->kind | (one ? SHARDS_FROM_ONE : 0);
-    int count = train ? (int)train->header->classes : names.count ? names.count : most + 1 - *first;
-    if (!train && !names.count && count > listing_samples(l) + CLASSES_FREE)
-        TRY_OUT(FAIL(ERR_FORMAT,
-                     "'%s': the largest label of %" PRId64 " samples is %d: expected less than %" PRId64
-                     " without a list of names; if there are as many classes, name them in classes.txt",
-                     config->path, listing_samples(l), most, listing_samples(l) + CLASSES_FREE));
-    b->parts.classes = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof *b->parts.classes);
-    if (!b->parts.classes) st = FAIL(ERR_MEMORY, "no memory for the list of %d classes", count);
-    for (int i = 0; i < count && st == OK; i++)
-        st = index_string_add(b,
-                              train         ? index_string(train, train->classes[i])
-                              : names.count ? names.name[i]
-                                            : class_name(l, i + *first),
-                              &b->parts.classes[i]);
-    b->parts.classes_count = count > 0 ? count : 0;
+    const ShardList **by = calloc((size_t)c->count + 1, sizeof *by);
+    if (!by) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", c->count);
+    for (int i = 0; i < l->count; i++)
+        for (int k = 0; k < c->count && k + c->first < l->lists[i].found.parts.classes_count; k++) {
+            const char *name = shard_class_name(&l->lists[i], k + c->first);
+            if (!*name) continue;
+            if (by[k]) TRY_OUT(shard_names_compare(by[k], &l->lists[i], k + c->first));
+            if (!by[k]) by[k] = &l->lists[i];
+            c->names[k] = name;
+            c->named = true;
+        }
 out:
-    names_free(&names);
+    free(by);
     return st;
+}
+
+static Status sample_classes_find(const SourceConfig *config, const ShardSet *set, const Listing *l, const Index *train,
+                                  SampleClasses *c)
+{
+    labels_range(l, &c->least, &c->most);
+    TRY(list_read(set, c));
+    c->first = train ? (train->header->kind & SHARDS_FROM_ONE) != 0 : labels_from_one(config->label_base, set->kind, c);
+    c->count = c->file.count ? c->file.count : c->most + 1 - c->first;
+    if (c->count < 0) c->count = 0;
+    if (!train && !c->file.count && c->count > listing_samples(l) + CLASSES_FREE)
+        return FAIL(ERR_FORMAT,
+                    "'%s': the largest label of %" PRId64 " samples is %d: expected less than %" PRId64
+                    " without a list of names; if there are as many classes, name them in classes.txt",
+                    config->path, listing_samples(l), c->most, listing_samples(l) + CLASSES_FREE);
+    size_t room = (size_t)c->count + 1;
+    c->names = calloc(room, sizeof *c->names);
+    c->used = calloc(room, sizeof *c->used);
+    c->map = calloc(room, sizeof *c->map);
+    if (!c->names || !c->used || !c->map) return FAIL(ERR_MEMORY, "no memory for the list of %d classes", c->count);
+    c->named = c->file.count > 0;
+    for (int i = 0; i < c->count; i++) {
+        c->names[i] = c->named ? c->file.name[i] : "";
+        c->map[i] = i;
+    }
+    return c->named ? OK : names_collect(l, c);
 }
 
 static Status label_check(const ShardSet *set, const ShardList *list, const Sample *sample, int32_t first,
@@ -169,27 +245,92 @@ static Status label_check(const ShardSet *set, const ShardList *list, const Samp
                 *set->classes ? set->classes : "the training samples have", classes);
 }
 
+/* Labels without names are those of the training samples. */
+static Status labels_check(const ShardSet *set, const Listing *l, const Index *train, SampleClasses *c)
+{
+    int64_t most = train && !c->named ? train->header->classes : c->count;
+    for (int i = 0; i < l->count; i++)
+        for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++) {
+            const Sample *sample = &l->lists[i].found.parts.samples[k];
+            TRY(label_check(set, &l->lists[i], sample, c->first, most));
+            c->used[sample->label - c->first] = true;
+        }
+    return OK;
+}
+
+/* A label that means another class than the same label of the training samples is worth a note. */
+static Status labels_note(const ClassList *of, const ClassList *among, const int32_t *map, IndexBuilder *b)
+{
+    char note[1024];
+    for (int i = 0; i < of->count; i++) {
+        if (map[i] < 0 || map[i] == i) continue;
+        snprintf(note, sizeof note,
+                 "the labels of %s are others than those of %s: %" PRId32 " is '%.100s', which has %" PRId32 " there; "
+                 "their classes are matched by name",
+                 of->whose, among->whose, i + of->first, of->names[i], map[i] + among->first);
+        return index_note_set(b, note);
+    }
+    return OK;
+}
+
+static Status train_match(const Request *r, const Index *train, SampleClasses *c, IndexBuilder *b)
+{
+    Status st = OK;
+    char whose[PATH_BYTES + 32];
+    int count = (int)train->header->classes;
+    const char **names = calloc((size_t)count + 1, sizeof *names);
+    if (!names) return FAIL(ERR_MEMORY, "no memory for the names of %d classes", count);
+    for (int i = 0; i < count; i++) names[i] = index_string(train, train->classes[i]);
+    snprintf(whose, sizeof whose, "the %s shards of '%.*s'", split_name(r->split), PATH_BYTES - 1, r->config->path);
+    const ClassList of = {.whose = whose, .names = c->names, .used = c->used, .count = c->count, .first = c->first},
+                    among = {.whose = "the training shards", .names = names, .count = count, .first = c->first};
+    ClassRule rule = r->config->rule == CLASSES_NUMBERED ? CLASSES_NUMBERED : CLASSES_SPELLED;
+    TRY_OUT(class_match(&of, &among, rule, c->map, NULL));
+    TRY_OUT(labels_note(&of, &among, c->map, b));
+out:
+    free(names);
+    return st;
+}
+
+/* The classes of the index are those of the training samples. */
+static Status classes_add(const Request *r, const ShardSet *set, const Listing *l, const Index *train, IndexBuilder *b,
+                          SampleClasses *c)
+{
+    bool guessed = r->config->label_base == LABEL_BASE_AUTO && set->kind == SHARD_TFRECORD;
+    TRY(sample_classes_find(r->config, set, l, train, c));
+    TRY(labels_check(set, l, train, c));
+    if (train) TRY(train_match(r, train, c, b));
+    int64_t count = train ? train->header->classes : c->count;
+    b->parts.kind = (uint64_t)set->kind | (c->first ? SHARDS_FROM_ONE : 0) |
+                    (train                      ? train->header->kind & SHARDS_GUESSED
+                     : guessed && c->least >= 1 ? SHARDS_GUESSED
+                                                : 0);
+    b->parts.classes = calloc((size_t)count + 1, sizeof *b->parts.classes);
+    if (!b->parts.classes) return FAIL(ERR_MEMORY, "no memory for the list of %" PRId64 " classes", count);
+    for (int64_t i = 0; i < count; i++)
+        TRY(index_string_add(b, train ? index_string(train, train->classes[i]) : c->names[i], &b->parts.classes[i]));
+    b->parts.classes_count = count;
+    return OK;
+}
+
 /* Adds the samples of all shards that belong to the split. */
-static Status samples_add(const Request *r, const ShardSet *set, const Listing *l, uint32_t first_file,
-                          int32_t first_label, IndexBuilder *b)
+static Status samples_add(const Request *r, const Listing *l, uint32_t first_file, const SampleClasses *c,
+                          IndexBuilder *b)
 {
     Status st = OK;
     double val_split = r->val_split;
-    int classes = (int)b->parts.classes_count;
-    for (int i = 0; i < l->count; i++)
-        for (int64_t k = 0; k < l->lists[i].found.parts.samples_count; k++)
-            TRY(label_check(set, &l->lists[i], &l->lists[i].found.parts.samples[k], first_label, classes));
-    uint64_t *limits = calloc((size_t)classes + 1, sizeof *limits);
-    if (!limits) return FAIL(ERR_MEMORY, "no memory for %d classes", classes);
-    if (val_split > 0) TRY_OUT(limits_find(l, val_split, first_label, classes, limits));
+    uint64_t *limits = calloc((size_t)c->count + 1, sizeof *limits);
+    if (!limits) return FAIL(ERR_MEMORY, "no memory for %d classes", c->count);
+    if (val_split > 0) TRY_OUT(limits_find(l, val_split, c->first, c->count, limits));
     for (int i = 0; i < l->count; i++) {
         const IndexParts *p = &l->lists[i].found.parts;
         for (int64_t k = 0; k < p->samples_count; k++) {
             Sample sample = p->samples[k];
-            bool is_test = val_split > 0 && sample_hash(&l->lists[i], &sample) < limits[sample.label - first_label];
+            int32_t class = sample.label - c->first;
+            bool is_test = val_split > 0 && sample_hash(&l->lists[i], &sample) < limits[class];
             if (val_split > 0 && is_test != (r->split == SPLIT_VAL)) continue;
             sample.file = first_file + (uint32_t)i;
-            sample.label -= first_label;
+            sample.label = c->map[class];
             TRY_OUT(index_sample_add(b, &sample, p->strings + p->samples[k].name));
         }
     }
@@ -198,20 +339,42 @@ out:
     return st;
 }
 
+/* What lies beside the shards, and in them. Files whose names say no part are counted with the training's. */
+static Status skips_put(ShardSet *set, const Listing *l, Split from)
+{
+    Skips all = {0};
+    Status st = skips_join(&all, &set->skips[from]);
+    if (st == OK && from == SPLIT_TRAIN) st = skips_join(&all, &set->skips[SPLITS]);
+    for (int i = 0; i < l->count && st == OK; i++) st = skips_join(&all, &l->lists[i].skips);
+    if (st == OK) st = index_skips_put(&set->index, &all);
+    skips_free(&all);
+    return st;
+}
+
+/* What a shard says about how its labels were read. */
+static Status note_take(const IndexParts *shard, IndexBuilder *b)
+{
+    return shard->note ? index_note_set(b, shard->strings + shard->note - 1) : OK;
+}
+
 /* `train`: NULL, or the index of the training samples, whose classes are those of all. */
-static Status index_build(const Request *r, ShardSet *set, const Names *files, const Index *train, Index *index)
+static Status index_build(const Request *r, ShardSet *set, Split from, const Index *train, Index *index)
 {
     Status st = OK;
+    const Names *files = &set->of[from];
     IndexBuilder *b = &set->index;
-    int32_t first_label = 0;
+    SampleClasses classes = {0};
     Listing listing = {.kind = set->kind};
     if (*set->classes) TRY_OUT(index_watched_add(b, set->classes));
     b->parts.train = train ? train->header->sum : 0;
     uint32_t first_file = (uint32_t)b->parts.watched_count;
     for (int i = 0; i < files->count; i++) TRY_OUT(index_watched_add(b, files->name[i]));
     TRY_OUT(listing_run(r->config, files, &listing));
-    TRY_OUT(classes_add(r->config, set, &listing, train, b, &first_label));
-    TRY_OUT(samples_add(r, set, &listing, first_file, first_label, b));
+    if (!set->listed) TRY_OUT(twins_refuse(&listing));
+    TRY_OUT(skips_put(set, &listing, from));
+    for (int i = 0; i < listing.count && !b->parts.note; i++) TRY_OUT(note_take(&listing.lists[i].found.parts, b));
+    TRY_OUT(classes_add(r, set, &listing, train, b, &classes));
+    TRY_OUT(samples_add(r, &listing, first_file, &classes, b));
     if (b->parts.samples_count == 0) {
         st = listing_samples(&listing) == 0
                  ? FAIL(ERR_FORMAT, "'%s': no sample in %d shards", r->config->path, files->count)
@@ -221,7 +384,8 @@ static Status index_build(const Request *r, ShardSet *set, const Names *files, c
     }
     TRY_OUT(index_write(r->key, &b->parts, index));
 out:
-    for (int i = 0; i < listing.count; i++) index_builder_free(&listing.lists[i].found);
+    sample_classes_free(&classes);
+    for (int i = 0; i < listing.count; i++) shard_list_free(&listing.lists[i]);
     free(listing.lists);
     return st;
 }
@@ -239,9 +403,10 @@ static void request_key(Request *r)
     }
     const char *path = full ? full : r->config->path; /* a list may be of any length */
     XXH128_hash_t of_path = XXH3_128bits(path, strlen(path));
-    int n = snprintf(text, sizeof text, "shards %d\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %.17g", 3 + list,
-                     here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, whole,
-                     (int)r->config->label_base, shard_class_files(r->config->path), r->config->val_split);
+    int n = snprintf(text, sizeof text, "shards %d\n%s\n%016" PRIx64 "%016" PRIx64 "\n%d %d %d %d %d %d %.17g",
+                     5 + list, here, (uint64_t)of_path.high64, (uint64_t)of_path.low64, (int)r->split, whole,
+                     (int)r->config->label_base, (int)r->config->rule, r->config->partial,
+                     shard_class_files(r->config->path), r->config->val_split);
     free(full);
     XXH128_hash_t hash = XXH3_128bits(text, n < (int)sizeof text ? (size_t)n : sizeof text);
     r->key[0] = hash.low64;
@@ -274,11 +439,12 @@ Status shard_index_open(const SourceConfig *config, Split split, const Index *op
     }
     TRY_OUT(shard_set_find(config->path, &set));
     TRY_OUT(shard_set_choose(config, &set, split, &choice));
-    shard_set_classes(&set);
+    shard_set_classes(&set, choice.from);
+    TRY_OUT(shard_set_check(config, &set, choice.from));
     request.val_split = choice.divided ? config->val_split : 0;
     bool trained = split != SPLIT_TRAIN && (choice.divided || set.of[SPLIT_TRAIN].count);
     if (trained && !train) TRY_OUT(train_open(config, open, &own, &train));
-    TRY_OUT(index_build(&request, &set, &set.of[choice.from], trained ? train : NULL, index));
+    TRY_OUT(index_build(&request, &set, choice.from, trained ? train : NULL, index));
 out:
     index_unmap(&own);
     shard_set_free(&set);

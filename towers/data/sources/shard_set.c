@@ -3,8 +3,10 @@
 
 #include <dirent.h>
 
-#include "kernels/open.h"
+#include "kernels/base/open.h"
 #include "towers/data/sources/class_names.h"
+#include "towers/data/sources/leftovers.h"
+#include "towers/data/sources/shard_names.h"
 #include "towers/data/sources/tfrecord.h"
 
 static const char *const kind_names[SHARD_KINDS] = {
@@ -13,26 +15,11 @@ static const char *const kind_names[SHARD_KINDS] = {
 void shard_set_free(ShardSet *set)
 {
     for (int s = 0; s <= SPLITS; s++) names_free(&set->of[s]);
+    for (int s = 0; s <= SPLITS; s++) skips_free(&set->skips[s]);
     index_builder_free(&set->index);
 }
 
 /* ---- the kind of a file, by its first bytes */
-
-static bool is_named_tar(const char *base)
-{
-    static const char *const parts[] = {".tgz", ".tbz2", ".txz", ".tzst"};
-    bool named = strstr(base, ".tar") != NULL;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) named = named || ends_with(base, parts[i]);
-    return named;
-}
-
-/* Names by the original builders and TensorFlow Datasets: "train-00000-of-01024", "flowers.tfrecord". */
-static bool is_named_tfrecord(const char *base)
-{
-    const char *of = strstr(base, "-of-");
-    return strstr(base, "tfrecord") || strstr(base, "TFRecord") ||
-           (of && of - base >= 5 && strspn(of - 5, "0123456789") >= 5 && strspn(of + 4, "0123456789") >= 5);
-}
 
 static bool is_packed(const uint8_t *head)
 {
@@ -49,25 +36,38 @@ static bool is_packed(const uint8_t *head)
     return false;
 }
 
-static ShardKind shard_sniff(const char *path)
+/* SHARD_NONE of other bytes, and if it cannot be read. */
+static ShardKind kind_of_bytes(const char *path)
 {
     enum { HEAD_BYTES = 512, TAR_MAGIC = 257 };
-    static const char *const beside[] = {".idx", ".txt",  ".json", ".md",     ".index",  ".md5",  ".sha1",
-                                         ".csv", ".yaml", ".log",  ".sha256", ".sha512", ".pbtxt"};
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     uint8_t head[HEAD_BYTES] = {0};
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
-        if (ends_with(base, beside[i])) return SHARD_NONE;
     int fd = regular_open(path, O_RDONLY, NULL);
-    ShardKind named = is_named_tar(base) ? SHARD_TAR : is_named_tfrecord(base) ? SHARD_TFRECORD : SHARD_NONE;
-    if (named && (ends_with(base, ".parquet") || ends_with(base, ".arrow"))) named = SHARD_TABLE;
-    if (fd < 0) return named;
+    if (fd < 0) return SHARD_NONE;
     ssize_t got = pread(fd, head, sizeof head, 0);
     close(fd);
-    if (got < 0) got = 0;
     if (got >= TAR_MAGIC + 5 && !memcmp(head + TAR_MAGIC, "ustar", 5)) return SHARD_TAR;
     if (got >= TFRECORD_HEAD && tfrecord_begins(head)) return SHARD_TFRECORD;
-    return named && is_packed(head) ? SHARD_PACKED : named; /* a damaged shard is not passed over */
+    return got > 0 && is_packed(head) ? SHARD_PACKED : SHARD_NONE;
+}
+
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A damaged shard is not passed over: the name counts where the bytes say nothing. */
+static ShardKind kind_of_named(const char *path)
+{
+    ShardKind named = shard_named(base_of(path)), found = named ? kind_of_bytes(path) : SHARD_NONE;
+    return found ? found : named;
+}
+
+/* Of a file that is named itself, whatever its name is. */
+static ShardKind kind_of_file(const char *path)
+{
+    ShardKind found = kind_of_bytes(path), named = shard_named(base_of(path));
+    return found == SHARD_PACKED && !named ? SHARD_NONE : found ? found : named;
 }
 
 /* ---- the split of a file */
@@ -109,11 +109,11 @@ static void folder_look(const char *path, bool *shards, bool *folders)
     while (directory && !(*shards && *folders) && (entry = readdir(directory)) != NULL) {
         struct stat info = {.st_mode = DTTOIF(entry->d_type)};
         bool known = entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN;
-        if (entry->d_name[0] == '.') continue;
+        if (leftover_of(entry->d_name, true)) continue;
         if (!known && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) continue;
         if (S_ISDIR(info.st_mode)) *folders = true;
         if (!*shards && S_ISREG(info.st_mode) && path_join(file, path, entry->d_name) == OK)
-            *shards = shard_sniff(file) != SHARD_NONE;
+            *shards = kind_of_named(file) != SHARD_NONE;
     }
     if (directory) closedir(directory);
 }
@@ -146,12 +146,7 @@ static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Split 
     if (kind == SHARD_PACKED)
         return FAIL(ERR_FORMAT,
                     "'%s' is compressed: images in it cannot be read at random; unpack it first (gunzip, zstd "
-                    "-d)",
-                    path);
-    if (kind == SHARD_TABLE)
-        return FAIL(ERR_FORMAT,
-                    "'%s' is a table, which is not read: write its images to files, CLASS/NAME.jpg, or to WebDataset "
-                    "tars",
+                    "-d), or, if it holds folders of images, unpack these (tar -xf)",
                     path);
     if (set->kind && kind != set->kind)
         return FAIL(ERR_FORMAT, "'%s' is one of the %s, but others are %s: expected one kind", path, kind_names[kind],
@@ -160,23 +155,66 @@ static Status shard_note(ShardSet *set, const char *path, ShardKind kind, Split 
     return names_add(&set->of[split], path);
 }
 
+/* What belongs to shards: their indexes, and the names of classes. */
+static bool is_companion(const char *base)
+{
+    return ends_with(base, ".idx") || ends_with(base, ".index") || class_names_is(base);
+}
+
 static Status mds_add(const char *folder, Split split, ShardSet *set)
 {
     char path[PATH_BYTES];
     Names files = {0};
-    Status st = path_join(path, folder, "index.json");
-    if (st == OK) st = index_watched_add(&set->index, path);
+    const struct dirent *entry;
+    Status st = path_join(path, folder, MDS_INDEX);
+    if (st == OK && access(path, F_OK) == 0) st = index_watched_add(&set->index, path);
     if (st == OK) st = mds_files(folder, &files);
     for (int i = 0; i < files.count && st == OK; i++) st = shard_note(set, files.name[i], SHARD_MDS, split);
     names_free(&files);
+    DIR *directory = st == OK ? opendir(folder) : NULL;
+    while (directory && st == OK && (entry = readdir(directory)) != NULL) {
+        const char *name = entry->d_name, *leftover = leftover_of(name, entry->d_type == DT_DIR);
+        if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, MDS_INDEX) || is_companion(name)) continue;
+        if (leftover)
+            st = skips_add(&set->skips[split], SKIP_FOREIGN, leftover, folder, name);
+        else if (entry->d_type == DT_REG && !ends_with(name, ".mds"))
+            st = skips_add(&set->skips[split], SKIP_BESIDE, NULL, folder, name);
+    }
+    if (directory) closedir(directory);
     return st;
+}
+
+/* An unpacked shard beside a packed one counts, as `gunzip -k` leaves both. */
+static bool is_unpacked_beside(const char *path)
+{
+    char plain[PATH_BYTES];
+    size_t stem = shard_packed_stem(base_of(path));
+    snprintf(plain, sizeof plain, "%.*s%.*s", (int)(base_of(path) - path), path, (int)stem, base_of(path));
+    return stem && access(plain, F_OK) == 0;
+}
+
+/* Take or skip a file of a folder of shards. */
+static Status file_take(ShardSet *set, const char *folder, const char *name, Split split)
+{
+    char path[PATH_BYTES];
+    const char *leftover = leftover_of(name, false);
+    TRY(path_join(path, folder, name));
+    if (leftover || name[0] == '.')
+        return skips_add(&set->skips[split], SKIP_FOREIGN, leftover ? leftover : "hidden", folder, name);
+    ShardKind kind = kind_of_named(path);
+    if (kind == SHARD_PACKED && is_unpacked_beside(path))
+        return skips_add(&set->skips[split], SKIP_NO_SHARD, NULL, folder, name);
+    if (kind) return shard_note(set, path, kind, split);
+    if (is_companion(name)) return OK;
+    ShardKind found = kind_of_bytes(path);
+    bool holds = found == SHARD_TAR || found == SHARD_TFRECORD;
+    return skips_add(&set->skips[split], holds ? SKIP_NO_SHARD : SKIP_BESIDE, NULL, folder, name);
 }
 
 /* The shards directly in a folder. `split` SPLITS: by their names. */
 static Status folder_list(const char *folder, Split split, ShardSet *set)
 {
     Status st = OK;
-    char path[PATH_BYTES];
     TRY(index_watched_add(&set->index, folder));
     if (mds_is_in(folder)) return mds_add(folder, split, set);
     DIR *directory = opendir(folder);
@@ -185,15 +223,13 @@ static Status folder_list(const char *folder, Split split, ShardSet *set)
     while (st == OK && (errno = 0, entry = readdir(directory)) != NULL) {
         struct stat info = {.st_mode = S_IFREG};
         Split of = split == SPLITS ? split_of_name(entry->d_name) : split;
-        if (entry->d_name[0] == '.' || (set->glance && set->of[of].count)) continue;
-        st = path_join(path, folder, entry->d_name);
-        if (st == OK && entry->d_type != DT_REG && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) {
-            if (shard_sniff(path)) st = FAIL(ERR_FORMAT, "shard '%s': %s", path, strerror(errno));
+        if (set->glance && set->of[of].count) continue;
+        if (entry->d_type != DT_REG && fstatat(dirfd(directory), entry->d_name, &info, 0) != 0) {
+            if (shard_named(entry->d_name))
+                st = FAIL(ERR_FORMAT, "shard '%s/%s': %s", folder, entry->d_name, strerror(errno));
             continue;
         }
-        if (st == OK && !S_ISREG(info.st_mode)) continue;
-        ShardKind kind = st == OK ? shard_sniff(path) : SHARD_NONE;
-        if (kind) st = shard_note(set, path, kind, of);
+        if (S_ISREG(info.st_mode)) st = file_take(set, folder, entry->d_name, of);
     }
     if (st == OK && errno) st = FAIL(ERR_IO, "reading '%s': %s", folder, strerror(errno));
     closedir(directory);
@@ -223,10 +259,11 @@ static Status list_expand(const char *path, ShardSet *set)
     for (int i = 0; i < paths.count; i++) {
         char full[PATH_BYTES];
         TRY_OUT(shard_locate(paths.name[i], full));
-        ShardKind kind = shard_sniff(full);
+        ShardKind kind = kind_of_file(full);
         Split split = split_of_path(paths.name[i]);
         if (!kind && !holds_shards(full))
             TRY_OUT(FAIL(ERR_FORMAT, "'%s' is not a shard: expected a WebDataset tar or TFRecords", paths.name[i]));
+        set->listed = set->listed && kind;
         TRY_OUT(kind ? shard_note(set, full, kind, split) : folder_list(full, split, set));
     }
 out:
@@ -243,7 +280,8 @@ bool is_shard_list(const char *path)
 Status shard_set_find(const char *path, ShardSet *set)
 {
     char parts[SPLITS][PATH_BYTES];
-    if (is_shard_list(path)) return list_expand(path, set);
+    set->listed = is_shard_list(path);
+    if (set->listed) return list_expand(path, set);
     char *full = realpath(path, NULL);
     if (!full) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     Status st = tree_parts(full, &tree_kind, parts);
@@ -274,11 +312,26 @@ Status shard_set_choose(const SourceConfig *config, const ShardSet *set, Split s
     return split_choose(config, set_bits(set), split, "shards", "a tenth of each class", choice);
 }
 
+Status shard_set_check(const SourceConfig *config, ShardSet *set, Split part)
+{
+    char first[PATH_BYTES];
+    int64_t absent;
+    if (set->listed) return OK;
+    TRY(shard_numbers_check(&set->of[part], &absent, first));
+    if (absent && !config->partial)
+        return FAIL(ERR_FORMAT,
+                    "'%s' is not there, but the names of the other shards speak of it (%" PRId64
+                    " of them %s not there): "
+                    "copy what is missing, or use the rest with --partial-shards",
+                    first, absent, absent == 1 ? "is" : "are");
+    return absent ? skips_add_many(&set->skips[part], SKIP_ABSENT, "missing", first, absent) : OK;
+}
+
 bool shards_are_in(const char *path)
 {
     char parts[SPLITS][PATH_BYTES];
     struct stat is;
-    if (is_shard_list(path)) return stat(path, &is) != 0 || shard_sniff(path) != SHARD_NONE;
+    if (is_shard_list(path)) return stat(path, &is) != 0 || kind_of_file(path) != SHARD_NONE;
     return holds_shards(path) || (tree_parts(path, &tree_kind, parts) == OK && tree_bits(parts));
 }
 
@@ -296,20 +349,25 @@ unsigned shards_splits(const char *path)
     return bits;
 }
 
-void shard_set_classes(ShardSet *set)
+static bool part_classes(ShardSet *set, int part)
 {
     char folder[PATH_BYTES];
-    for (int s = 0; s <= SPLITS; s++) {
-        if (set->of[s].count == 0) continue;
-        snprintf(folder, sizeof folder, "%s", set->of[s].name[0]);
-        for (int up = 0; up < 2; up++) {
-            char *slash = strrchr(folder, '/');
-            if (!slash) break;
-            *slash = 0;
-            if (class_names_find(folder, set->classes)) return;
-        }
+    if (set->of[part].count == 0) return false;
+    snprintf(folder, sizeof folder, "%s", set->of[part].name[0]);
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(folder, '/');
+        if (!slash) break;
+        *slash = 0;
+        if (class_names_find(folder, set->kind == SHARD_TFRECORD, set->classes)) return true;
     }
-    set->classes[0] = 0;
+    return false;
+}
+
+void shard_set_classes(ShardSet *set, Split part)
+{
+    bool found = part_classes(set, (int)part);
+    for (int s = 0; s <= SPLITS && !found; s++) found = part_classes(set, s);
+    if (!found) set->classes[0] = 0;
 }
 
 int shard_class_files(const char *path)
@@ -325,9 +383,9 @@ int shard_class_files(const char *path)
         memcpy(end ? end + 1 : base, end ? "" : ".", end ? 1 : 2);
     }
     for (int i = 0; i < 2; i++)
-        if (path_join(folder, base, about[i]) == OK && class_names_find(folder, file)) there |= 1 << i;
+        if (path_join(folder, base, about[i]) == OK && class_names_find(folder, true, file)) there |= 1 << i;
     if (tree_parts(base, &tree_kind, parts) != OK) return there;
     for (Split s = SPLIT_TRAIN; s < SPLITS; s++)
-        if (*parts[s] && class_names_find(parts[s], file)) there |= 4 << s;
+        if (*parts[s] && class_names_find(parts[s], true, file)) there |= 4 << s;
     return there;
 }

@@ -38,7 +38,7 @@ static const char *const format_names[SHARD_KINDS][2][2] = {
 
 static ShardKind kind_of(const ShardsSource *s)
 {
-    return (ShardKind)(s->index.header->kind & ~(uint64_t)SHARDS_FROM_ONE);
+    return (ShardKind)(s->index.header->kind & ~(uint64_t)(SHARDS_FROM_ONE | SHARDS_GUESSED));
 }
 
 static const char *shard_path(const ShardsSource *s, int64_t index)
@@ -183,12 +183,14 @@ static Status firsts_find(ShardsSource *s)
 static Status describe(const SourceConfig *config, Split split, ShardsSource *s)
 {
     const IndexHeader *h = s->index.header;
-    uint64_t kind = h->kind & ~(uint64_t)SHARDS_FROM_ONE;
+    uint64_t kind = kind_of(s);
     if (kind >= SHARD_KINDS || !format_names[kind][0][0] || h->watched == 0)
         return FAIL(ERR_FORMAT, "'%s': an index of an unknown kind of shards", config->path);
     const char *format =
         format_names[kind][(h->kind & SHARDS_FROM_ONE) != 0][config->val_split > 0 && split != SPLIT_TEST];
     TRY(indexed_describe(config, &s->index, format, &s->base.info, &s->names));
+    s->base.info.first_label = (h->kind & SHARDS_FROM_ONE) != 0;
+    s->base.info.first_origin = h->kind & SHARDS_GUESSED ? FIRST_GUESSED : FIRST_KNOWN;
     return firsts_find(s);
 }
 

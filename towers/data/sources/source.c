@@ -84,6 +84,12 @@ void source_where(const Source *source, int64_t index, char *text, size_t bytes)
         snprintf(text, bytes, "%s, sample %" PRId64, source->info.name, index);
 }
 
+bool source_file(const Source *source, int64_t index, char *path, size_t room, uint64_t *bytes)
+{
+    if (source->file) return source->file(source, index, path, room, bytes);
+    return source->from && source_file(source->from, id_in_from(source, index), path, room, bytes);
+}
+
 void source_hint(const Source *source, int64_t index)
 {
     if (source->hint)

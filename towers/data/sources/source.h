@@ -8,8 +8,10 @@
  * known once it is open; encoded images are examined when they are read (image.h), which is when damage is found. */
 #pragma once
 
-#include "kernels/status.h"
+#include "kernels/base/status.h"
 #include "towers/data/images/pixels.h"
+#include "towers/data/sources/class_match.h"
+#include "towers/data/sources/inventory.h"
 
 /* VAL: for the evaluation during training, which chooses the best weights. IDX files have no such part: their test images
  * serve for it. */
@@ -22,16 +24,20 @@ typedef struct SourceInfo {
     int64_t count;      /* samples */
     int classes;
     const char *const *class_names; /* [classes], of any length, "" if unknown; borrowed from the source */
+    int32_t first_label;            /* the label of the first class in its files; a background comes before it */
+    FirstLabel first_origin;        /* how that is known */
+    bool background;                /* class 0 is none of the files' (labels.h) */
+    const char *labels_note;        /* a sentence about how its labels were read, for people; borrowed, NULL: none */
     bool several;                   /* a sample has any number of classes: source_labels */
     int32_t h, w;                   /* of every image; 0 if they differ or are unknown */
     int32_t c;                      /* 1 or 3 */
+    uint64_t state;                 /* changes whenever its files are listed anew; 0: they are not listed in an index */
     uint64_t fingerprint[2];        /* XXH3-128 of the samples' names, sizes and labels (folders) or of all bytes */
-    const int64_t
-        *shard_first; /* [shards + 1]: number of the first sample of each shard; NULL if there are none. Borrowed */
+    /* [shards + 1]: number of the first sample of each shard; NULL if there are none. Borrowed */
+    const int64_t *shard_first;
     int shards;
-    int64_t ignored; /* files that are no images by their names */
-    const char *ignored_kinds,
-        *first_ignored; /* "2 .gif, 1 .txt", and a path; borrowed, "" or NULL if there are none */
+    /* what the reader used and left out; of the whole part, also where only some samples are selected */
+    Inventory inventory;
 } SourceInfo;
 
 /* The label of the first class in shards; AUTO: 0, but 1 for TFRecords without a label 0 (shards.c). */
@@ -42,12 +48,18 @@ typedef struct Source Source;
 typedef struct SourceConfig {
     const char *path;
     double val_split; /* fraction of the training images kept for evaluation; 0: the set has its own */
+    bool equal_apart; /* val_split divides by names alone, as earlier versions did; else equal files stay together */
     bool whole;       /* images for evaluation may be missing; a set without parts is used whole */
     bool unlabeled;   /* classes do not matter: images that lie in a folder without folders of classes are taken too */
+    bool partial;     /* shards of which the names of others speak may be missing */
     LabelBase label_base;
+    ClassRule rule;      /* how shards of one part name the classes of another; CLASSES_NUMBERED: not by names */
     bool background;     /* a class 0 without images, before those of the set (labels.h) */
     const char *group;   /* a column of labels.csv that is no class; NULL: none */
     const Source *train; /* the training part, if it is open: its files were examined, and are not again; or NULL */
+    /* NULL: the first problem of a folder is an error. Else each folder of a class that has one, such as no image at
+     * all, is left without images, and the problem is added here (names.h) */
+    struct Names *problems;
     void (*progress)(void *context, int64_t done, int64_t all); /* while an index is built; NULL is fine */
     void *context;
 } SourceConfig;
@@ -79,6 +91,8 @@ int32_t source_labels(const Source *source, int64_t index, const int32_t **label
 void source_classes_count(const Source *source, int64_t *counts);
 /* The place of a sample for messages: "data/train-images-idx3-ubyte.gz, record 12", "flowers/train/rose/12.jpg". */
 void source_where(const Source *source, int64_t index, char *text, size_t bytes);
+/* The file that a sample is, and the bytes that it had when it was listed; false if samples are no files of their own. */
+bool source_file(const Source *source, int64_t index, char *path, size_t room, uint64_t *bytes);
 /* Announce to the storage that a sample will be read soon; does nothing if that is not supported. */
 void source_hint(const Source *source, int64_t index);
 /* Announce that a whole shard will be read soon. */

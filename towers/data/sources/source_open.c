@@ -1,5 +1,6 @@
 /* Finds the kind of source that a path names; see source.h. */
 #include "towers/data/sources/folder.h"
+#include "towers/data/sources/foreign.h"
 #include "towers/data/sources/idx.h"
 #include "towers/data/sources/labeled.h"
 #include "towers/data/sources/labels.h"
@@ -15,10 +16,12 @@ static Status kind_open(const SourceConfig *config, Split split, Source **made)
     if (config->label_base != LABEL_BASE_AUTO)
         return FAIL(ERR_ARG, "--label-base is for shards; '%s' holds none", path);
     if (stat(path, &info) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) TRY(foreign_refuse(path));
     if (!S_ISDIR(info.st_mode))
         return FAIL(ERR_ARG, "'%s' is not a directory; expected the directory of the data files, or a shard", path);
     if (access(path, R_OK | X_OK) != 0) return FAIL(ERR_ARG, "data directory '%s': %s", path, strerror(errno));
     if (!config->unlabeled && !idx_is_in(path) && labeled_is_in(path)) return labeled_source_open(config, split, made);
+    if (!idx_is_in(path)) TRY(foreign_refuse(path));
     bool folder = folder_is_in(path) || ((config->unlabeled || config->whole) && folder_is_flat(path));
     if (!idx_is_in(path) && folder) {
         Status st = folder_source_open(config, split, made);

@@ -3,7 +3,7 @@
 
 #include <strings.h>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 static const char *const split_names[SPLITS] = {[SPLIT_TRAIN] = "train", [SPLIT_VAL] = "val", [SPLIT_TEST] = "test"};
 

@@ -99,6 +99,7 @@ Status source_synthetic(int64_t count, int classes, int32_t h, int32_t w, int32_
     info->format = "generated";
     info->count = count;
     info->classes = classes;
+    inventory_fill(&info->inventory, count, NULL);
     info->h = h;
     info->w = w;
     info->c = c;

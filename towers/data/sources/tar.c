@@ -7,68 +7,73 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <strings.h>
+#include <xxhash.h>
 
+#include "kernels/base/array.h"
 #include "towers/data/sources/endings.h"
+#include "towers/data/sources/leftovers.h"
 #include "towers/data/sources/shard.h"
 #include "towers/files/files.h"
 
-enum {
-    BLOCK = 512,
-    READ_BYTES = 4096,
-    END_BYTES = 16384,
-    CLS_BYTES = 64,
-    JSON_BYTES = 1 << 20,
-    SUFFIXES = 24,
-    SUFFIX_BYTES = 64
-};
+enum { BLOCK = 512, READ_BYTES = 4096, END_BYTES = 16384, CLS_BYTES = 64, JSON_BYTES = 1 << 20, SHOWN = 24, NEAR = 8 };
 
 static const char *const packed_suffixes[] = {".gz", ".bz2", ".xz", ".zst", ".lz4"};
-enum { NO_IMAGE = IMAGE_ENDINGS_COUNT };
+
+/* What a member is by the ending of its name: an image by its rank in image_endings, then the two kinds of labels. */
+enum { CLS = IMAGE_ENDINGS_COUNT, JSON, WANTED, OTHER = WANTED };
 
 typedef struct TarMember {
     uint64_t offset, bytes;
+    size_t name, key; /* offset in Tar.names; bytes of its key in it, 0: it belongs to no sample */
+    bool link;        /* to another member, or to a file */
+    bool replaced;    /* by a later one of the same name */
 } TarMember;
-
-/* The sample whose members are being read. */
-typedef struct TarSample {
-    char key[PATH_BYTES];
-    char suffix[SUFFIXES][SUFFIX_BYTES];
-    int suffixes;
-    int image_rank; /* index into image_endings, or NO_IMAGE */
-    char image_name[PATH_BYTES];
-    TarMember image, cls, json;
-    bool has_cls, has_json;
-} TarSample;
 
 typedef struct Tar {
     ShardList *list;
     int fd;
     uint64_t size, end; /* of the file; of the last member */
-    TarSample group;
+    TarMember *members; /* owned, in the order of the tar */
+    int64_t count;
+    char *names; /* owned: all of them, each with its NUL */
+    size_t names_bytes, names_room;
 } Tar;
+
+/* The members of one sample: those of [first, end) that are not replaced. */
+typedef struct TarSample {
+    int64_t first, end;
+    const TarMember *of[WANTED]; /* those that are its image or its label; NULL: it has none of this ending */
+    int image;                   /* the least that it has, OTHER: none */
+    char key[PATH_BYTES];
+} TarSample;
+
+static const char *name_of(const Tar *t, const TarMember *m)
+{
+    return t->names + m->name;
+}
 
 /* ---- labels */
 
-static Status cls_read(const Tar *t, const TarMember *m, int64_t *label)
+static Status cls_read(const Tar *t, const TarSample *sample, const TarMember *m, int64_t *label)
 {
     char text[CLS_BYTES + 1] = "", *end;
     if (m->bytes > CLS_BYTES)
         return FAIL(ERR_FORMAT,
                     "'%s': sample '%s': its .cls at offset %" PRIu64 " has %" PRIu64
                     " bytes: expected a decimal number",
-                    t->list->path, t->group.key, m->offset, m->bytes);
+                    t->list->path, sample->key, m->offset, m->bytes);
     TRY(shard_pread(t->fd, t->list->path, m->offset, text, (size_t)m->bytes));
     long long value = strtoll(text, &end, 10);
     bool number = end != text;
     while (isspace((unsigned char)*end)) end++;
     if (!number || (uint64_t)(end - text) != m->bytes)
         return FAIL(ERR_FORMAT, "'%s': sample '%s': its .cls at offset %" PRIu64 " is not a decimal number",
-                    t->list->path, t->group.key, m->offset);
+                    t->list->path, sample->key, m->offset);
     *label = value;
     return OK;
 }
 
-static Status json_read(const Tar *t, const TarMember *m, int64_t *label)
+static Status json_read(const Tar *t, const TarSample *sample, const TarMember *m, int64_t *label)
 {
     static const char *const keys[] = {"label", "cls", "class"};
     Status st = OK;
@@ -76,7 +81,7 @@ static Status json_read(const Tar *t, const TarMember *m, int64_t *label)
     if (m->bytes > JSON_BYTES)
         return FAIL(ERR_FORMAT,
                     "'%s': sample '%s': its .json at offset %" PRIu64 " has %" PRIu64 " bytes: expected at most %d",
-                    t->list->path, t->group.key, m->offset, m->bytes, JSON_BYTES);
+                    t->list->path, sample->key, m->offset, m->bytes, JSON_BYTES);
     char *text = malloc((size_t)m->bytes + 1);
     if (!text) return FAIL(ERR_MEMORY, "no memory for %" PRIu64 " bytes of JSON", m->bytes);
     json_t *root = NULL, *value = NULL;
@@ -87,7 +92,7 @@ static Status json_read(const Tar *t, const TarMember *m, int64_t *label)
         st = FAIL(ERR_FORMAT,
                   "'%s': sample '%s': its .json at offset %" PRIu64 " %s: expected an object with an "
                   "integer \"label\" (or a .cls beside it)",
-                  t->list->path, t->group.key, m->offset,
+                  t->list->path, sample->key, m->offset,
                   !root   ? "is not JSON"
                   : value ? "has a label that is not an integer"
                           : "has no label");
@@ -100,28 +105,7 @@ out:
     return st;
 }
 
-/* ---- samples */
-
-static Status group_finish(Tar *t)
-{
-    TarSample *g = &t->group;
-    char where[PATH_BYTES + 32], has[SUFFIXES * (SUFFIX_BYTES + 2)] = "";
-    int64_t label = 0;
-    bool labeled = g->has_cls || g->has_json;
-    if (!g->suffixes || (g->image_rank == NO_IMAGE && !labeled)) return OK; /* as README.md */
-    if (g->image_rank == NO_IMAGE || !labeled) {
-        Text members = text_start(has, sizeof has);
-        for (int i = 0; i < g->suffixes; i++) text_add(&members, " .%s", g->suffix[i]);
-        return FAIL(ERR_FORMAT,
-                    "'%s': sample '%s' has no %s: its members are%s (the members of a sample must be next "
-                    "to each other: tar --sort=name)",
-                    t->list->path, g->key,
-                    g->image_rank == NO_IMAGE ? "image (" IMAGE_ENDINGS ")" : "label (.cls or .json)", has);
-    }
-    TRY(g->has_cls ? cls_read(t, &g->cls, &label) : json_read(t, &g->json, &label));
-    snprintf(where, sizeof where, "sample '%s'", g->key);
-    return shard_add(t->list, where, g->image.offset, g->image.bytes, label, 0, g->image_name);
-}
+/* ---- names */
 
 /* The length of the key of a name, or 0 if the library skips it: no dot, hidden, or meta data in "__...__". */
 static size_t key_bytes(const char *name)
@@ -132,25 +116,39 @@ static size_t key_bytes(const char *name)
     return !dot || dot == base || meta ? 0 : (size_t)(dot - name);
 }
 
-static bool is_wanted(const char *suffix, int *rank)
+/* By what follows the dot, in any case. */
+static int rank_of(const char *suffix)
 {
-    for (*rank = 0; *rank < IMAGE_ENDINGS_COUNT; ++*rank)
-        if (!strcmp(suffix, image_endings[*rank] + 1)) return true;
-    return !strcmp(suffix, "cls") || !strcmp(suffix, "json");
+    for (int rank = 0; rank < IMAGE_ENDINGS_COUNT; rank++)
+        if (!strcasecmp(suffix, image_endings[rank] + 1)) return rank;
+    return !strcasecmp(suffix, "cls") ? CLS : !strcasecmp(suffix, "json") ? JSON : OTHER;
+}
+
+static const char *suffix_of(const Tar *t, const TarMember *m)
+{
+    return name_of(t, m) + m->key + 1;
+}
+
+/* "v2.0001.jpg": an image or a label by its last ending, but not by its suffix. */
+static int dotted_rank(const Tar *t, const TarMember *m)
+{
+    const char *dot = strrchr(suffix_of(t, m), '.');
+    return dot ? rank_of(dot + 1) : OTHER;
 }
 
 /* The suffix of a compressed image or label: "jpg.gz". */
 static bool is_packed(const char *suffix)
 {
-    char inner[SUFFIX_BYTES];
-    int rank;
+    char inner[16];
     const char *dot = strrchr(suffix, '.');
-    for (size_t i = 0; dot && i < sizeof packed_suffixes / sizeof *packed_suffixes; i++) {
-        snprintf(inner, sizeof inner, "%.*s", (int)(dot - suffix), suffix);
-        if (!strcmp(dot, packed_suffixes[i]) && is_wanted(inner, &rank)) return true;
-    }
+    if (!dot || (size_t)(dot - suffix) >= sizeof inner) return false;
+    snprintf(inner, sizeof inner, "%.*s", (int)(dot - suffix), suffix);
+    for (size_t i = 0; i < sizeof packed_suffixes / sizeof *packed_suffixes; i++)
+        if (!strcasecmp(dot, packed_suffixes[i]) && rank_of(inner) != OTHER) return true;
     return false;
 }
+
+/* ---- samples */
 
 static Status sparse_refuse(const Tar *t, const char *name, uint64_t offset)
 {
@@ -159,10 +157,11 @@ static Status sparse_refuse(const Tar *t, const char *name, uint64_t offset)
 }
 
 /* The data of an ordinary member follow its header, whose size is that of the member. */
-static Status member_check(const Tar *t, const char *name, struct archive_entry *entry, const TarMember *m)
+static Status member_check(const Tar *t, const TarMember *m)
 {
     char head[BLOCK], size[13] = "";
-    if (archive_entry_hardlink(entry) || archive_entry_filetype(entry) != AE_IFREG)
+    const char *name = name_of(t, m);
+    if (m->link)
         return FAIL(ERR_FORMAT,
                     "'%s': member '%s' at offset %" PRIu64 " is a link: write the tar with copies instead "
                     "(tar --hard-dereference --dereference)",
@@ -174,61 +173,174 @@ static Status member_check(const Tar *t, const char *name, struct archive_entry 
     return octal && strtoull(size, NULL, 8) != m->bytes ? sparse_refuse(t, name, m->offset) : OK;
 }
 
-static Status suffix_note(Tar *t, const char *name, const char *suffix)
+static Status member_skip(Tar *t, SkipReason why, const TarMember *m)
 {
-    TarSample *g = &t->group;
-    for (int i = 0; i < g->suffixes; i++)
-        if (!strcmp(g->suffix[i], suffix))
+    return skips_add(&t->list->skips, why, NULL, t->list->path, name_of(t, m));
+}
+
+/* Find the image and the labels of a sample among its members. */
+static Status sample_fill(const Tar *t, TarSample *sample)
+{
+    sample->image = OTHER;
+    for (int64_t i = sample->first; i < sample->end; i++) {
+        const TarMember *m = &t->members[i];
+        const char *suffix = suffix_of(t, m);
+        int rank = rank_of(suffix);
+        if (m->replaced) continue;
+        if (is_packed(suffix))
             return FAIL(ERR_FORMAT,
-                        "'%s': sample '%s' has two members .%s, the second is '%s': give each sample a "
-                        "name of its own",
-                        t->list->path, g->key, suffix, name);
-    if (g->suffixes < SUFFIXES) snprintf(g->suffix[g->suffixes++], SUFFIX_BYTES, "%s", suffix);
+                        "'%s': member '%s' at offset %" PRIu64 " is compressed: unpack the members before they "
+                        "are written into the tar",
+                        t->list->path, name_of(t, m), m->offset);
+        if (rank == OTHER) continue;
+        if (sample->of[rank])
+            return FAIL(ERR_FORMAT,
+                        "'%s': sample '%s' has two members .%s, '%s' and '%s': give each sample a name of its own",
+                        t->list->path, sample->key, suffix, name_of(t, sample->of[rank]), name_of(t, m));
+        TRY(member_check(t, m));
+        sample->of[rank] = m;
+        if (rank < IMAGE_ENDINGS_COUNT && rank < sample->image) sample->image = rank;
+    }
     return OK;
 }
 
-static Status member_take(Tar *t, const char *name, struct archive_entry *entry, const TarMember *m)
+/* Whether an image or label with further dots has its counterpart beside it, so that the two were meant as a sample:
+ * "photo.v2.jpg" and "photo.v2.cls", but not the mask "photo.seg.png" of "photo.jpg". */
+static bool is_dotted_pair(const Tar *t, const TarSample *sample, int64_t at)
 {
-    TarSample *g = &t->group;
-    char suffix[SUFFIX_BYTES];
-    int rank;
-    size_t key = key_bytes(name);
-    mode_t type = archive_entry_filetype(entry);
-    bool link = archive_entry_hardlink(entry) != NULL || type == AE_IFLNK;
-    if (!key || (type != AE_IFREG && !link)) return OK;
-    if (key >= sizeof g->key)
-        return FAIL(ERR_FORMAT,
-                    "'%s': offset %" PRIu64 ": a member's name of %zu bytes: expected "
-                    "less than %zu",
-                    t->list->path, m->offset, strlen(name), sizeof g->key);
-    if (strlen(g->key) != key || memcmp(g->key, name, key) != 0 || !g->suffixes) {
-        TRY(group_finish(t));
-        g->suffixes = 0;
-        g->image_rank = NO_IMAGE;
-        g->has_cls = g->has_json = false;
-        memcpy(g->key, name, key);
-        g->key[key] = 0;
+    const char *suffix = suffix_of(t, &t->members[at]);
+    size_t stem = (size_t)(strrchr(suffix, '.') - suffix) + 1;
+    bool image = dotted_rank(t, &t->members[at]) < IMAGE_ENDINGS_COUNT;
+    int64_t first = at - NEAR > sample->first ? at - NEAR : sample->first;
+    for (int64_t i = first; i < sample->end && i <= at + NEAR; i++) {
+        const TarMember *m = &t->members[i];
+        int rank = dotted_rank(t, m);
+        if (!m->replaced && rank != OTHER && (rank < IMAGE_ENDINGS_COUNT) != image &&
+            !strncmp(suffix_of(t, m), suffix, stem))
+            return true;
     }
-    snprintf(suffix, sizeof suffix, "%s", name + key + 1);
-    for (char *at = suffix; *at; at++) *at = (char)tolower((unsigned char)*at);
-    if (is_packed(suffix))
-        return FAIL(ERR_FORMAT,
-                    "'%s': member '%s' at offset %" PRIu64 " is compressed: unpack the members before they "
-                    "are written into the tar",
-                    t->list->path, name, m->offset);
-    bool wanted = is_wanted(suffix, &rank);
-    if (!wanted && (link || strlen(name + key + 1) >= sizeof suffix)) return OK;
-    TRY(suffix_note(t, name, suffix));
-    if (!wanted) return OK;
-    TRY(member_check(t, name, entry, m));
-    if (rank < g->image_rank) {
-        g->image_rank = rank;
-        g->image = *m;
-        snprintf(g->image_name, sizeof g->image_name, "%s", name);
+    return false;
+}
+
+/* Count the members that are not used. A sample without an image and a label of its own, as README.md, is none. */
+static Status sample_rest(Tar *t, const TarSample *sample, bool used)
+{
+    int label = sample->of[CLS] ? CLS : JSON;
+    for (int64_t i = sample->first; i < sample->end; i++) {
+        const TarMember *m = &t->members[i];
+        if (m->replaced || (used && (m == sample->of[sample->image] || m == sample->of[label]))) continue;
+        bool meant = rank_of(suffix_of(t, m)) == OTHER && dotted_rank(t, m) != OTHER;
+        TRY(member_skip(t, meant && (!used || is_dotted_pair(t, sample, i)) ? SKIP_UNGROUPED : SKIP_MEMBER, m));
     }
-    if (!strcmp(suffix, "cls")) g->cls = *m, g->has_cls = true;
-    if (!strcmp(suffix, "json")) g->json = *m, g->has_json = true;
     return OK;
+}
+
+static Status sample_incomplete(const Tar *t, const TarSample *sample)
+{
+    char has[SHOWN * 64];
+    Text members = text_start(has, sizeof has);
+    int shown = 0;
+    for (int64_t i = sample->first; i < sample->end && shown < SHOWN; i++)
+        if (!t->members[i].replaced) text_add(&members, " .%.60s", suffix_of(t, &t->members[i])), shown++;
+    return FAIL(ERR_FORMAT,
+                "'%s': sample '%s' has no %s: its members are%s (the members of a sample must be next to each other: "
+                "tar --sort=name)",
+                t->list->path, sample->key,
+                sample->image == OTHER ? "image (" IMAGE_ENDINGS ")" : "label (.cls or .json)", has);
+}
+
+static Status sample_take(Tar *t, int64_t first, int64_t end)
+{
+    TarSample sample = {.first = first, .end = end};
+    const TarMember *one = &t->members[first];
+    char where[PATH_BYTES + 32];
+    int64_t label = 0;
+    if (one->key >= sizeof sample.key)
+        return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": a member's name of %zu bytes: expected less than %zu",
+                    t->list->path, one->offset, strlen(name_of(t, one)), sizeof sample.key);
+    memcpy(sample.key, name_of(t, one), one->key);
+    TRY(sample_fill(t, &sample));
+    const TarMember *cls = sample.of[CLS], *json = sample.of[JSON];
+    if (sample.image == OTHER && !cls && !json) return sample_rest(t, &sample, false);
+    if (sample.image == OTHER || (!cls && !json)) return sample_incomplete(t, &sample);
+    const TarMember *image = sample.of[sample.image];
+    TRY(cls ? cls_read(t, &sample, cls, &label) : json_read(t, &sample, json, &label));
+    TRY(sample_rest(t, &sample, true));
+    snprintf(where, sizeof where, "sample '%s'", sample.key);
+    return shard_add(t->list, where, image->offset, image->bytes, label, 0, name_of(t, image));
+}
+
+/* Consecutive members with one key are a sample. */
+static Status samples_take(Tar *t)
+{
+    int64_t end;
+    for (int64_t i = 0; i < t->count; i = end) {
+        const TarMember *m = &t->members[i];
+        end = i + 1;
+        if (m->replaced) continue;
+        if (!m->key) {
+            TRY(member_skip(t, SKIP_MEMBER, m));
+            continue;
+        }
+        while (end < t->count &&
+               (t->members[end].replaced ||
+                (t->members[end].key == m->key && !memcmp(name_of(t, &t->members[end]), name_of(t, m), m->key))))
+            end++;
+        TRY(sample_take(t, i, end));
+    }
+    return OK;
+}
+
+/* ---- members with one name */
+
+typedef struct NameHash {
+    uint64_t hash;
+    int64_t member;
+} NameHash;
+
+static int by_hash(const void *a, const void *b)
+{
+    const NameHash *x = a, *y = b;
+    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+    return (x->member > y->member) - (x->member < y->member);
+}
+
+/* A name as tar unpacks it. */
+static const char *plain_name(const Tar *t, const TarMember *m)
+{
+    const char *name = name_of(t, m);
+    while (!strncmp(name, "./", 2)) name += 2;
+    return name;
+}
+
+/* A file that tar unpacks has the content of the last member with its name, as after `tar -r`; it stays at the place of the
+ * first one, beside the others of its sample. */
+static Status names_unite(Tar *t)
+{
+    NameHash *hashes = malloc((size_t)(t->count + 1) * sizeof *hashes);
+    Status st = OK;
+    if (!hashes) return FAIL(ERR_MEMORY, "no memory for the names of %" PRId64 " members", t->count);
+    for (int64_t i = 0; i < t->count; i++) {
+        const char *name = plain_name(t, &t->members[i]);
+        hashes[i] = (NameHash){XXH3_64bits(name, strlen(name)), i};
+    }
+    qsort(hashes, (size_t)t->count, sizeof *hashes, by_hash);
+    for (int64_t i = 1, first = 0; i < t->count; i++) {
+        TarMember *of = &t->members[hashes[first].member], *later = &t->members[hashes[i].member];
+        if (hashes[i].hash != hashes[first].hash || strcmp(plain_name(t, of), plain_name(t, later)) != 0) {
+            first = i;
+            continue;
+        }
+        of->offset = later->offset;
+        of->bytes = later->bytes;
+        of->link = later->link;
+        later->replaced = true;
+    }
+    for (int64_t i = 0; i < t->count; i++)
+        if (t->members[i].replaced) TRY_OUT(member_skip(t, SKIP_REPLACED, &t->members[i]));
+out:
+    free(hashes);
+    return st;
 }
 
 /* ---- the file */
@@ -270,6 +382,23 @@ static Status archive_refuse(const char *path, struct archive *archive)
     return FAIL(ERR_FORMAT, "'%s': expected a tar: %s", path, archive_error_string(archive));
 }
 
+/* Note a member that may be part of a sample; folders and devices are none. */
+static Status member_note(Tar *t, const char *name, struct archive_entry *entry, TarMember *m)
+{
+    mode_t type = archive_entry_filetype(entry);
+    const char *leftover = leftover_in(name);
+    size_t bytes = strlen(name) + 1;
+    m->link = archive_entry_hardlink(entry) != NULL || type == AE_IFLNK;
+    if (type != AE_IFREG && !m->link) return OK;
+    if (leftover) return skips_add(&t->list->skips, SKIP_FOREIGN, leftover, t->list->path, name);
+    TRY(array_reserve(&t->names, &t->names_room, t->names_bytes + bytes, 1, "the names of members"));
+    memcpy(t->names + t->names_bytes, name, bytes);
+    m->name = t->names_bytes;
+    m->key = key_bytes(name);
+    t->names_bytes += bytes;
+    return ARRAY_ADD(t->members, t->count, "the members of a tar", *m);
+}
+
 /* `entry` is the caller's, and is filled for one member after the other. */
 static Status members_read(Tar *t, struct archive *archive, struct archive_entry *entry)
 {
@@ -290,14 +419,15 @@ static Status members_read(Tar *t, struct archive *archive, struct archive_entry
         if (!name)
             return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": a member without a readable name", t->list->path,
                         m.offset);
-        TRY(member_take(t, name, entry, &m));
+        TRY(member_note(t, name, entry, &m));
     }
     if (code != ARCHIVE_EOF && lacks_memory(archive)) return archive_refuse(t->list->path, archive);
     if (code != ARCHIVE_EOF)
         return FAIL(ERR_FORMAT, "'%s': offset %" PRIu64 ": expected a member of a tar, found damage (%s)",
                     t->list->path, t->end, archive_error_string(archive));
     TRY(end_check(t));
-    return group_finish(t);
+    TRY(names_unite(t));
+    return samples_take(t);
 }
 
 Status tar_list(ShardList *list)
@@ -328,6 +458,8 @@ out:
     archive_entry_free(entry);
     archive_read_free(archive);
     if (t && t->fd >= 0) close(t->fd);
+    if (t) free(t->members);
+    if (t) free(t->names);
     free(t);
     uselocale(before);
     if (utf8) freelocale(utf8);

@@ -1,0 +1,144 @@
+/* From options to towers: how many there are, their processes, devices and threads, and the batch of each; see job.h. */
+#include "inception/job/cores.h"
+#include "inception/job/notes.h"
+#include "kernels/base/cores.h"
+
+/* Several launched programs on one host share its cores, unless the launcher has bound each to its own, and its quota of
+ * processor time. */
+static int share_of_cores(const JobFiles *files)
+{
+    Cores cores;
+    int here = files->launch.local_ranks > 1 ? files->launch.local_ranks : 1;
+    cores_read("", &cores);
+    bool own = cores.bound < (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return cores_within(own || cores.bound < here ? cores.bound : cores.bound / here, cores.quota / here);
+}
+
+/* Launched programs that see the same GPUs divide them. */
+static Status share_of_gpus(JobFiles *files, int *devices)
+{
+    int programs = files->gpu_programs;
+    if (programs < 2) return OK;
+    if (*devices < programs)
+        return FAIL(ERR_DEVICE,
+                    "%d programs see the same %d GPU%s, but each needs one of its own; let %s start fewer, or let each "
+                    "see other GPUs (CUDA_VISIBLE_DEVICES)",
+                    programs, *devices, *devices == 1 ? "" : "s", files->launch.origin);
+    *devices /= programs;
+    files->job.group_on_host = files->gpu_program;
+    return OK;
+}
+
+/* Equally many processes in each program, so that a process's rank tells its group. */
+static Status groups_check(const Options *o, int towers, JobFiles *files)
+{
+    const TrainJob *job = &files->job;
+    int groups = job_groups(job);
+    if (groups == 1) return OK;
+    char mpi[128];
+    bool cpu = job->backend->on_host;
+    if (cpu && !files->launch.mpi)
+        return FAIL(ERR_UNSUPPORTED,
+                    "--device cpu on several hosts sums with MPI, but %s starts programs without it; use mpirun, or "
+                    "srun --mpi=pmix",
+                    job->launcher);
+    if (cpu && !comm_mpi_text(mpi, sizeof mpi))
+        return FAIL(ERR_UNSUPPORTED, "--device cpu on several hosts sums with MPI, which this build lacks; install "
+                                     "libopenmpi-dev or libmpich-dev and build again");
+    if (towers < groups)
+        return FAIL(ERR_ARG, "--towers %d are fewer than the %d programs that %s has started; every program needs one",
+                    towers, groups, job->launcher);
+    if (o->processes % groups > 0)
+        return FAIL(ERR_ARG,
+                    "--processes %" PRId64 ", the number in the whole run, is not divisible by its %d programs",
+                    o->processes, groups);
+    if (o->processes / groups > towers / groups)
+        return FAIL(ERR_ARG,
+                    "--processes %" PRId64 " exceeds the number of towers (%d), of which the smallest program has %d",
+                    o->processes, towers, towers / groups);
+    if (towers % groups)
+        job_note(files, "%d towers in %d programs: some have %d towers and some %d", towers, groups, towers / groups,
+                 towers / groups + 1);
+    return OK;
+}
+
+Status job_shares(const Options *o, int towers, Shares *shares)
+{
+    shares->towers = towers;
+    if (o->tower_batch.count && o->tower_batch.count != towers)
+        return FAIL(ERR_ARG, "--tower-batch lists %d batch sizes for %d towers; give one per tower",
+                    o->tower_batch.count, towers);
+    if (o->global_batch_size > 0 && o->global_batch_size % towers) {
+        char smaller[48] = "";
+        if (o->global_batch_size > towers)
+            snprintf(smaller, sizeof smaller, "%" PRId64 " or ", o->global_batch_size / towers * towers);
+        return FAIL(ERR_ARG,
+                    "--global-batch-size %" PRId64 " is not divisible by %d towers; use %s%" PRId64
+                    ", or --tower-batch for unequal shares",
+                    o->global_batch_size, towers, smaller, (o->global_batch_size / towers + 1) * towers);
+    }
+    for (int t = 0; t < towers; t++)
+        shares->batch[t] = (int32_t)(o->tower_batch.count          ? o->tower_batch.value[t]
+                                     : o->global_batch_size > 0    ? o->global_batch_size / towers
+                                     : o->batch_size == OPTION_MAX ? 1 /* until batch_resolve */
+                                                                   : o->batch_size);
+    return shares_global(shares) > 0 ? OK : FAIL(ERR_ARG, "--tower-batch: at least one batch size must be above 0");
+}
+
+static Status gpus_check(const IntList *gpus, int visible)
+{
+    for (int i = 0; i < gpus->count; i++) {
+        if (gpus->value[i] >= visible)
+            return FAIL(ERR_ARG,
+                        "--gpus: there is no GPU %" PRId64 "; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
+                        gpus->value[i], visible);
+        for (int k = 0; k < i; k++)
+            if (gpus->value[k] == gpus->value[i])
+                return FAIL(ERR_ARG,
+                            "--gpus lists GPU %" PRId64
+                            " twice, but each process needs a GPU of its own; towers can share "
+                            "one: --towers N --gpus %" PRId64,
+                            gpus->value[i], gpus->value[i]);
+    }
+    return OK;
+}
+
+Status job_towers(const Options *o, JobFiles *files)
+{
+    TrainJob *job = &files->job;
+    char note[256] = "";
+    int devices;
+    TRY(backend_device_count(job->backend, &devices));
+    bool cpu = job->backend->on_host;
+    if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
+        return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
+    if (!cpu) TRY(gpus_check(&o->gpus, devices));
+    if (!cpu && o->gpus.count) devices = o->gpus.count;
+    int groups = job_groups(job);
+    if (!cpu) TRY(share_of_gpus(files, &devices));
+    int towers = o->towers > 0          ? (int)o->towers
+                 : o->tower_batch.count ? o->tower_batch.count
+                                        : groups * (cpu ? 1 : devices);
+    int room = !cpu ? devices : groups > 1 ? share_of_cores(files) : cores_allowed();
+    if (towers > TOWERS_MAX) return FAIL(ERR_ARG, "--towers %d is above the maximum of %d", towers, TOWERS_MAX);
+    TRY(groups_check(o, towers, files));
+    int least = towers / groups, most = (towers + groups - 1) / groups; /* towers of a group */
+    job->processes = o->processes > 0 ? (int)o->processes : groups * (least < room ? least : room);
+    if (job->processes > towers)
+        return FAIL(ERR_ARG, "--processes %d exceeds the number of towers (%d); every process needs at least one tower",
+                    job->processes, towers);
+    if (!cpu && job->processes / groups > devices)
+        return FAIL(ERR_DEVICE,
+                    "--processes %d exceeds the number of GPUs (%d), which run one process each; towers can share a "
+                    "process: --towers %d --processes %d",
+                    job->processes, devices * groups, towers, devices * groups);
+    job->device.threads = o->threads > 0 ? (int)o->threads : room / most > 1 ? room / most : 1;
+    if (cpu && o->threads > 0)
+        cores_note(job->device.threads, job->processes / groups, note, sizeof note);
+    else if (cpu)
+        cores_quota_note(note, sizeof note);
+    if (*note) job_note(files, "%s", note);
+    job->gpu_count = o->gpus.count < GPUS_MAX ? o->gpus.count : GPUS_MAX;
+    for (int i = 0; i < job->gpu_count; i++) job->gpu[i] = (int)o->gpus.value[i];
+    return job_shares(o, towers, &job->shares);
+}

@@ -1,0 +1,84 @@
+/* The instruction set of the CPU's kernels; see isa.h. */
+#include "kernels/cpu/isa.h"
+
+#include <dnnl.h>
+#include <pthread.h>
+
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Within ONEDNN_MAX_CPU_ISA. Later sets of oneDNN include earlier ones bit by bit. */
+static bool onednn_has(int isa)
+{
+    return ((int)dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+/* Linux gives a process the tile registers on demand: arch_prctl, XFEATURE 18 (Documentation/arch/x86/xstate.rst). */
+static bool tiles_granted(void)
+{
+    enum { ARCH_REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
+    __asm__ volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+    bool has_bf16 = edx >> 22 & 1, has_tiles = edx >> 24 & 1;
+    return has_bf16 && has_tiles && syscall(SYS_arch_prctl, ARCH_REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+static CpuIsa isa_find(void)
+{
+    __builtin_cpu_init();
+    if (!onednn_has(dnnl_cpu_isa_avx2) || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return CPU_PLAIN;
+    if (!onednn_has(dnnl_cpu_isa_avx512_core) || !__builtin_cpu_supports("avx512f") ||
+        !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl"))
+        return CPU_AVX2;
+    if (!onednn_has(dnnl_cpu_isa_avx512_core_bf16) || !__builtin_cpu_supports("avx512bf16")) return CPU_AVX512;
+    return onednn_has(dnnl_cpu_isa_avx512_core_amx) && tiles_granted() ? CPU_AMX : CPU_AVX512_BF16;
+}
+#else /* the bits of oneDNN's sets have other meanings there */
+static CpuIsa isa_find(void)
+{
+    return CPU_PLAIN;
+}
+#endif
+
+static CpuIsa found;
+
+static void isa_decide(void)
+{
+    found = isa_find();
+}
+
+CpuIsa cpu_isa(void)
+{
+    static pthread_once_t decided = PTHREAD_ONCE_INIT;
+    pthread_once(&decided, isa_decide);
+    return found;
+}
+
+/* oneDNN has more sets than kernels/ tells apart; the newest have no name in older versions. */
+static const char *isa_text(void)
+{
+    switch ((int)dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "SSE4.1 (sse41)";
+    case dnnl_cpu_isa_avx: return "AVX (avx)";
+    case dnnl_cpu_isa_avx2: return "AVX2 (avx2)";
+    case dnnl_cpu_isa_avx512_core: return "AVX-512 (avx512_core)";
+    case dnnl_cpu_isa_avx512_core_vnni: return "AVX-512 (avx512_core_vnni)";
+    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 with bf16 (avx512_core_bf16)";
+    case dnnl_cpu_isa_avx512_core_amx: return "AVX-512 with AMX (avx512_core_amx)";
+    default: break;
+    }
+    static const char *const names[] = {[CPU_PLAIN] = "a processor without a name in this build",
+                                        [CPU_AVX2] = "AVX2",
+                                        [CPU_AVX512] = "AVX-512",
+                                        [CPU_AVX512_BF16] = "AVX-512 with bf16",
+                                        [CPU_AMX] = "AVX-512 with AMX"};
+    return names[cpu_isa()];
+}
+
+void cpu_isa_describe(char *text, size_t bytes)
+{
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, bytes, "%s, oneDNN %d.%d.%d", isa_text(), version->major, version->minor, version->patch);
+}

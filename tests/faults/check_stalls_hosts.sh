@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# What does not answer, in runs of several programs: the storage of rank 0 or its console keep no other program waiting for longer than
+# they must, and end no run; and a run directory that is moved ends all of them, by name. Two programs as a launcher starts them on two
+# hosts, here on one; stall_calls.so makes calls wait as long as a file exists. Arguments: source folder, binary.
+. "$1/tests/support/check.sh"
+needs_python
+. "$source_dir/tests/support/hosts.sh"
+mpirun_find
+shim=$(dirname "$towers")/tests/stall_calls.so
+[[ ${mpirun[*]:-} ]] || { echo "SKIPPED: no launcher of MPI" >&2; exit 77; }
+[[ -f $shim ]] || { echo "SKIPPED: no stall_calls.so (a build with sanitizers)" >&2; exit 77; }
+small_data "$work/data" 400 100 || exit $?
+
+# begin NAME ARGUMENT...: two programs with a tower each, until they are ended; $job is the launcher
+begin() {
+    local name=$1
+    shift
+    timeout -s KILL 200 "${mpirun[@]}" 2 "$work/program" "$towers" train fashion_cnn --data-path "$work/data" --towers 2 --threads 1 --batch-size 8 \
+        --max-steps 1000000 --epochs 1000000 --device cpu --log-interval 1 --comm-timeout 6 --output-dir "$work" --experiment "$name" "$@" >"$out" 2>"$err" </dev/null &
+    job=$!
+    wait_until rows "$name" 3 || complain "$name does not train: $(cat "$err")"
+}
+rows() { # NAME COUNT
+    (($(wc -l <"$work/$1/metrics.jsonl") >= $2))
+}
+# stalls NAME PATH: rank 0 will wait for files whose path has this text, while $away exists
+stalls() {
+    new "$1"
+    away=$work/away-$1
+    echo "export LD_PRELOAD=$shim STALL_PATH=$2 STALL_WHILE=$away" >"$codes/before-0"
+}
+# whole NAME: every step once
+whole() {
+    python3 - "$work/$1" <<'PYTHON' || complain "$1: rows are missing: $(tail -n 3 "$err")"
+import json, sys
+rows = [json.loads(line)["step"] for line in open(sys.argv[1] + "/metrics.jsonl")]
+sys.exit(rows != list(range(1, json.load(open(sys.argv[1] + "/outcome.json"))["step"] + 1)))
+PYTHON
+}
+stop() { # NAME: one signal to rank 0 ends all
+    kill -TERM "$(cat "$work/$1/.lock")"
+    wait $job
+    all_codes 143 "$1" 2
+    whole "$1"
+}
+
+# fault: F60
+records_away() {
+    stalls records records/metrics.jsonl
+    begin records --checkpoint-steps 1000000 --eval-interval 0
+    touch "$away"
+    waits_for "warning: storage does not answer: records wait in memory" "$err"
+    rm "$away"
+    stop records
+}
+storage_away() { # the other program waits for rank 0, which waits for storage
+    stalls saved saved/ckpt
+    begin saved --checkpoint-steps 5
+    touch "$away"
+    waits_for "has waited for storage for [0-9]+ s; the run goes on when it answers" "$err"
+    sleep 10 # more than --comm-timeout
+    rm "$away"
+    waits_for ": waited for storage for [0-9]+ s" "$err"
+    stop saved
+}
+outcome_away() { # the others end; rank 0 says what is not recorded yet, and records it when storage answers
+    stalls outcome outcome.json
+    begin outcome
+    touch "$away"
+    kill -TERM "$(cat "$work/outcome/.lock")"
+    waits_for "stopped by SIGTERM.*; the storage of $work/outcome does not answer: waiting up to 60 s to record this there" "$err"
+    waits_for . "$codes/1"
+    [[ ! -e $codes/0 ]] || complain "outcome: rank 0 has not waited"
+    rm "$away"
+    wait $job
+    all_codes 143 outcome 2
+    whole outcome
+}
+console_away() { # a console of rank 0 that nobody reads hides no dead tower of the other program
+    new console
+    mkfifo "$work/pipe"
+    exec 9<>"$work/pipe"
+    dd if=/dev/zero of="$work/pipe" bs=1 count=10000000 oflag=nonblock 2>/dev/null
+    echo "exec 2>$work/pipe" >"$codes/before-0"
+    begin console
+    kill -9 "$(pgrep -P "$(pgrep -P "$(cat "$codes/shell-1")" -x towers)" tower1)"
+    wait $job
+    all_codes 7 console 2
+    grep -q '"exit_code":7,.*killed by signal 9' "$work/console/outcome.json" || complain "console: $(cat "$work/console/outcome.json")"
+}
+moved() { # fault: F59
+    new moved
+    begin moved --checkpoint-steps 5
+    mv "$work/moved" "$work/elsewhere"
+    wait $job
+    all_codes 6 moved 2
+    grep -q "was renamed while the run trained: its records are in $work/elsewhere" "$err" || complain "moved: $(cat "$err")"
+    [[ ! -e $work/moved ]] || complain "moved: a second directory: $(ls -A "$work/moved")"
+    grep -q '"exit_code":6' "$work/elsewhere/outcome.json" || complain "moved: $(cat "$work/elsewhere/outcome.json")"
+}
+
+for story in records_away storage_away outcome_away console_away moved; do alongside $story; done
+together
+check_end "programs of one run go on beside what does not answer"
