@@ -1,65 +1,158 @@
 #!/usr/bin/env bash
-# Set up, build and run every test. Exits non-zero if anything fails.
-#   scripts/test.sh          the tests, built with gcc
-#   scripts/test.sh --all    also: clang, address, undefined-behavior and thread sanitizers, 30 seconds of each fuzzer, 10 mutants,
-#                            other processors
-#   scripts/test.sh --turn N also clang, and a third of the others: those of N modulo 3. CI gives the number of the commit, so that
-#                            three commits in a row run them all (tests/README.md)
-#   scripts/test.sh --plan N what --turn N would do
-# Further arguments are passed to the last ctest (e.g. -R loader). At the end the skipped tests are listed with their reasons; the
-# list is kept in build-test/skipped.txt.
+# Set up, build and test. Exits non-zero if anything fails.
+#   scripts/test.sh                     the quick set: every unit test, the main roads of the command line, parsers under sanitizers
+#   scripts/test.sh --full              everything: the parts below, in this order
+#   scripts/test.sh --rest              everything but the quick set; with --minutes N, also after --full, only the parts that N minutes
+#                                       have room for: those that are left out are named
+#   scripts/test.sh PART...             these parts alone; after `--` options of ctest: scripts/test.sh tests -- -R loader
+#   scripts/test.sh --parts             the parts, with the minutes that they take on two cores; --plan in place of a run: what it would do
+# At the end the skipped tests are listed with their reasons. That list and the logs are kept in build-test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# What runs besides the tests, as words of `more`; avx2: those of the tests that repeat others without AVX-512. The number also
-# chooses the mutants.
-turns=("asan" "tsan mutants" "fuzz portable avx2")
-more='avx2' number=0
-case "${1:-}" in
---all) more="clang ${turns[*]}" number=$(git rev-list --count HEAD 2>/dev/null || echo 0) && shift ;;
---turn | --plan)
-    [[ ${2:-} =~ ^[0-9]+$ ]] || { echo "scripts/test.sh $1: expected a number, found '${2:-}'" >&2; exit 2; }
-    number=$2 more="clang ${turns[$2 % 3]}"
-    [ "$1" = --turn ] || { echo "test $more"; exit 0; }
-    shift 2
-    ;;
-esac
-does() { [[ " $more " == *" $1 "* ]]; }
-does avx2 || set -- -LE avx2 "$@"
-scripts/setup.sh test
-jobs=$(nproc)
-kept=$(mktemp -d) # logs, for the list of what was skipped
-trap 'rm -rf "$kept"' EXIT
+# The part's name, its minutes on two cores with an empty compiler cache, and what it finds; most valuable first.
+parts=(
+    "quick     12  every unit test, the main roads of the command line, all parsers under the address sanitizer"
+    "tests     14  all other tests of the command line and of faults"
+    "gpu       12  the CUDA backend: its host code over stand-ins for the libraries, its kernels by emulation"
+    "asan      10  reads and writes beside memory: all unit tests under the address and undefined-behavior sanitizers"
+    "clang      4  what clang warns of and gcc does not"
+    "fuzz      12  parsers that trust their input: 30 seconds of each fuzzer"
+    "tsan       5  races: what has threads under the thread sanitizer"
+    "avx2       5  the code for processors without AVX-512"
+    "portable  10  the code for other processors: built for aarch64, and run there by an emulator"
+    "mutants    8  tests that see no mistakes: ten of the deliberate mistakes of tests/mutants.txt"
+)
+part_names() { printf '%s\n' "${parts[@]}" | awk '{ print $1 }'; }
+minutes_of() { printf '%s\n' "${parts[@]}" | awk -v name="$1" '$1 == name { print $2 }'; }
 
-# build PRESET [TARGET]: configure and build quietly, all or what a target needs; show the end of the log if that fails
+chosen=() minutes='' plan=no
+while [ $# -gt 0 ]; do
+    case $1 in
+    --full) mapfile -t chosen < <(part_names) ;;
+    --rest) mapfile -t chosen < <(part_names | tail -n +2) ;;
+    --minutes)
+        [[ ${2:-} =~ ^[0-9]+$ ]] || { echo "scripts/test.sh --minutes: expected a number, found '${2:-}'" >&2; exit 2; }
+        minutes=$2
+        shift
+        ;;
+    --parts) printf '%s\n' "${parts[@]}" && exit 0 ;;
+    --plan) plan=yes ;;
+    --) shift && break ;;
+    *)
+        part_names | grep -qx -e "$1" || { echo "scripts/test.sh: there is no part '$1'; use one of: $(part_names | xargs)" >&2; exit 2; }
+        chosen+=("$1")
+        ;;
+    esac
+    shift
+done
+[ ${#chosen[@]} -gt 0 ] || chosen=(quick)
+
+jobs=$(nproc)
+logs=build-test/logs # of builds and tests, for the list of what was skipped
+
+# build PRESET [TARGET...]: configure and build quietly, all or what the targets need; show the end of the log if that fails
 build() {
-    local log
-    log=$(mktemp)
-    echo "== building $1"
-    if ! { cmake --preset "$1" && cmake --build "build-$1" -j "$jobs" ${2:+--target "$2"}; } >"$log" 2>&1; then
+    local log=$logs/build-$1 preset=$1
+    shift
+    echo "== building $preset${1:+: $*}"
+    if ! { cmake --preset "$preset" && cmake --build "build-$preset" -j "$jobs" ${1:+--target "$@"}; } >"$log" 2>&1; then
         tail -n 60 "$log" >&2
-        echo "the build of preset '$1' failed" >&2
+        echo "the build of preset '$preset' failed" >&2
         exit 1
     fi
     grep -A 5 '^-- Towers' "$log" | sed 's/^-- //'
-    mv "$log" "$kept/build-$1"
 }
 
-# check PRESET [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless. One test more than there are
-# cores: the longest of them mostly wait, for what they have killed and for each other.
-failed=''
+# The preset of what needs the CUDA backend; where there is no toolkit, that of the other tests, so that nothing is built twice.
+cuda_preset() {
+    if cmake --preset test-cuda 2>&1 | grep -q '^--   cuda  yes'; then echo test-cuda; else echo test; fi
+}
+
+# check PRESET NAME [ctest options]: a failure is recorded, so that the list at the end is printed nevertheless. One test more than there
+# are cores: the longest of them mostly wait, for what they have killed and for each other.
+failed='' given=("$@")
 check() {
-    local preset=$1
-    shift
-    echo "== testing $preset"
-    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" || failed+=" $preset"
-    cp "build-$preset/Testing/Temporary/LastTest.log" "$kept/test-$preset"
+    local preset=$1 name=$2
+    shift 2
+    echo "== testing $name"
+    ctest --test-dir "build-$preset" --output-on-failure -j $((jobs + 1)) "$@" "${given[@]}" || failed+=" $name"
+    cp "build-$preset/Testing/Temporary/LastTest.log" "$logs/test-$name"
+}
+
+run_quick() {
+    build test quick
+    check test quick -L quick
+    build asan parsers
+    check asan parsers -L parsers
+}
+
+run_tests() {
+    build test
+    check test tests -LE 'quick|avx2|gpu'
+}
+
+run_gpu() {
+    local preset
+    preset=$(cuda_preset)
+    build "$preset"
+    check "$preset" gpu -L gpu
+}
+
+run_asan() {
+    build asan
+    check asan asan -L 'unit|hostile'
+}
+
+run_clang() {
+    local preset
+    preset=$(cuda_preset)
+    build "$preset"
+    echo "== clang"
+    scripts/check/clang.py "build-$preset" || failed+=" clang"
+}
+
+# Every fuzzer from its corpus, as many at a time as there are cores.
+run_fuzz() {
+    build fuzz fuzzers
+    echo "== fuzzing, 30 s each"
+    find build-fuzz/tests -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 |
+        xargs -0 -P "$jobs" -I{} bash -c '
+            name=$(basename {}); subject=${name#fuzz_}; found=build-fuzz/tests/found/$subject
+            mkdir -p "$found"
+            {} -max_total_time=30 -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 "$found" "tests/fuzz/corpus/$subject" \
+                >"build-fuzz/$name.log" 2>&1 || { tail -n 40 "build-fuzz/$name.log"; echo "$name failed"; exit 255; }
+            echo "$name: $(grep -o "number_of_executed_units: [0-9]*" "build-fuzz/$name.log")"' || failed+=" fuzz"
+}
+
+run_tsan() {
+    build tsan threads
+    check tsan tsan -L threads
+}
+
+run_avx2() {
+    build test
+    check test avx2 -L avx2
+}
+
+run_portable() {
+    scripts/setup.sh cross
+    echo "== other processors"
+    scripts/check/portable.sh || failed+=" portable"
+}
+
+# Other ten for each commit.
+run_mutants() {
+    local preset
+    preset=$(cuda_preset)
+    build "$preset"
+    echo "== mutants: do the tests see mistakes?"
+    tests/mutants.sh --build "build-$preset" 10 --seed "$(git rev-list --count HEAD 2>/dev/null || echo 0)" || failed+=" mutants"
 }
 
 # ctest does not say why a test was skipped
-skipped() {
-    scripts/check/skips.sh list "$kept"/* >build-test/skipped.txt
-    [ -z "$failed" ] || echo "== failed: tests of$failed; see above"
+say_skipped() {
+    scripts/check/skips.sh list "$logs"/* >build-test/skipped.txt
     if [ -s build-test/skipped.txt ]; then
         echo "== skipped, and why"
         cat build-test/skipped.txt
@@ -68,44 +161,23 @@ skipped() {
     fi
 }
 
-# fuzz SECONDS: every fuzzer from its corpus, as many at a time as there are cores
-fuzz() {
-    echo "== fuzzing, $1 s each"
-    find build-fuzz/tests -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 |
-        xargs -0 -P "$jobs" -I{} bash -c '
-            name=$(basename {}); subject=${name#fuzz_}; found=build-fuzz/tests/found/$subject
-            mkdir -p "$found"
-            {} -max_total_time='"$1"' -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 "$found" "tests/fuzz/corpus/$subject" \
-                >"build-fuzz/$name.log" 2>&1 || { tail -n 40 "build-fuzz/$name.log"; echo "$name failed"; exit 255; }
-            echo "$name: $(grep -o "number_of_executed_units: [0-9]*" "build-fuzz/$name.log")"'
-}
-
-build test
-if does clang; then
-    echo "== clang"
-    scripts/check/clang.py build-test || failed+=" clang"
-fi
-if does asan; then
-    build asan
-    check asan -L 'unit|hostile'
-fi
-if does tsan; then
-    build tsan threads
-    check tsan -L threads
-fi
-if does fuzz; then
-    build fuzz fuzzers
-    fuzz 30
-fi
-check test "$@"
-if does mutants; then
-    echo "== mutants: do the tests see mistakes?"
-    tests/mutants.sh 10 --seed "$number" || failed+=" mutants"
-fi
-if does portable; then
-    echo "== other processors"
-    scripts/setup.sh cross
-    scripts/check/portable.sh || failed+=" portable"
-fi
-skipped
+left_out=''
+for part in "${chosen[@]}"; do
+    if [ -n "$minutes" ] && [ $((SECONDS / 60 + $(minutes_of "$part"))) -gt "$minutes" ]; then
+        left_out+=" $part"
+    elif [ $plan = yes ]; then
+        echo "$part"
+        [ -z "$minutes" ] || minutes=$((minutes - $(minutes_of "$part")))
+    else
+        [ -d "$logs" ] || scripts/setup.sh test
+        [ "$part" != quick ] || rm -rf "$logs" # its list begins anew
+        mkdir -p "$logs"
+        "run_$part"
+        echo "== $part: $((SECONDS / 60)) minutes since the start"
+    fi
+done
+[ $plan = no ] || { echo "left out:${left_out:- nothing}" && exit 0; }
+[ ! -d "$logs" ] || say_skipped
+[ -z "$left_out" ] || echo "== left out, as $minutes minutes have no room for it:$left_out"
+[ -z "$failed" ] || echo "== failed:$failed; see above"
 [ -z "$failed" ]

@@ -8,17 +8,23 @@
 #   tests/mutants.sh --diff HEAD~1  small mistakes in the lines that the last commit changed (or whatever git diff takes) instead; one that
 #                                   survives may change nothing: judge it, or add a test and a row of the table. --random N: N of them
 #   tests/mutants.sh --null         one comment for each test of the table, which none may catch: --only TEXT takes the name of a test, too
+#   tests/mutants.sh --build DIR    (first) in this build in place of build-test-cuda
 #   tests/mutants.sh --check        only whether each still fits the source
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+build=build-test-cuda # with the tests of the CUDA backend, where there is a toolkit
+if [ "${1:-}" = --build ]; then
+    build=$2
+    shift 2
+fi
 arguments=("$@")
 [[ ! ${1:-} =~ ^[0-9]+$ ]] || arguments=(--random "$@")
 case " $* " in
 *" --check "*) ;;
 *)
-    [ -f build-test/build.ninja ] || cmake --preset test >/dev/null
-    cmake --build build-test -j "$(nproc)" >/dev/null
+    [ -f "$build/build.ninja" ] || cmake --preset test-cuda >/dev/null
+    cmake --build "$build" -j "$(nproc)" >/dev/null
     ;;
 esac
-exec python3 tests/support/mutants.py . build-test "${arguments[@]}"
+exec python3 tests/support/mutants.py . "$build" "${arguments[@]}"

@@ -8,19 +8,19 @@
 #          administrator; then root runs that command, and both commands must work
 # Prints a table and the tests that were skipped; exits 0 only if every row is as expected and tests/skips.txt accepts every skip.
 # Needs root, debootstrap and a network; about 20 minutes per kind of user on two idle cores. Keeps logs and machines, 3 GB each.
-# usage: scripts/check/fresh.sh [--user root|sudo|user]... [--command quickstart|test]... [--all] [--drop] [bookworm|trixie]...
-#   --all    root runs scripts/test.sh --all: sanitizers, fuzzers and clang as well
+# usage: scripts/check/fresh.sh [--user root|sudo|user]... [--command quickstart|test]... [--full] [--drop] [bookworm|trixie]...
+#   --full    root runs scripts/test.sh --full: sanitizers, fuzzers and clang as well
 #   --drop   removes each machine after its last command
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/check/fresh_machine.sh
 
-users=() commands=() suites=() all=no drop=no
+users=() commands=() suites=() full=no drop=no
 while [ $# -gt 0 ]; do
     case $1 in
     --user) users+=("$2") && shift ;;
     --command) commands+=("$2") && shift ;;
-    --all) all=yes ;;
+    --full) full=yes ;;
     --drop) drop=yes ;;
     bookworm | trixie) suites+=("$1") ;;
     *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
@@ -62,7 +62,7 @@ packages() {
 # Run one command and print one row. The size is that by which the machine's folder has grown.
 fresh_row() { # KIND COMMAND EXPECTED WHEN
     local log=$logs/$1-$2${4:+-bare}.log call=$2.sh status=0 start=$SECONDS before size note=''
-    [ "$all $1 $2" != 'yes root test' ] || call+=' --all'
+    [ "$full $1 $2" != 'yes root test' ] || call+=' --full'
     before=$(packages)
     size=$(du -sm "$machine" | cut -f 1)
     machine_run "$who" "cd towers && scripts/$call" >"$log" 2>&1 || status=$?

@@ -15,7 +15,7 @@ onednn_machine() {
     machine_connect
     machine_files root towers
     machine_run root "cd towers && scripts/setup.sh build && { dpkg-query -W libcmocka-dev || apt-get install -y -qq libcmocka-dev; } &&
-        cmake --preset test -DTOWERS_CUDA=OFF && cmake --build build-test -j $(nproc) --target ${tests[*]}" >"$log" 2>&1 ||
+        cmake --preset test && cmake --build build-test -j $(nproc) --target ${tests[*]}" >"$log" 2>&1 ||
         { tail -n 40 "$log" >&2; echo "$suite: the build failed" >&2; exit 1; }
 }
 

@@ -41,7 +41,7 @@ printf '%s\n' 'check_report: no browser' 'test_ops, test_other: it gives no reas
 grep -v -e check_report -e test_other list >shorter
 bash "$source_dir/scripts/check/skips.sh" unexpected shorter >found || complain "accepted skips were refused: $(cat found)"
 
-for script in "$source_dir"/tests/*/*.sh "$source_dir"/scripts/{check_format,clang_format,cuda_kernel_table}.sh; do
+for script in "$source_dir"/{tests,scripts}/*/*.sh; do
     [[ $script == */check_skips.sh ]] || ! grep -qE '(exit|return|&&) 77' "$script" || grep -qE "SKIPPED|small_data|needs_" "$script" ||
         complain "${script#"$source_dir/"} ends with 77 and does not say why"
 done
@@ -56,14 +56,20 @@ grep -n '"skipped: ' "$source_dir"/tests/unit/test_cpu_*.c | grep -v '"skipped: 
 printf '%s\n' 'test_cpu_x, test_y: skipped: this processor has no part' >list
 bash "$source_dir/scripts/check/skips.sh" unexpected list >found || complain "a skip for the processor was refused: $(cat found)"
 
-# Three commits in a row run everything (tests/README.md).
-for first in 0 7 311; do
-    plans=$(for number in $first $((first + 1)) $((first + 2)); do "$source_dir/scripts/test.sh" --plan $number; done)
-    for part in asan tsan fuzz mutants portable avx2; do
-        [[ $(grep -cw "$part" <<<"$plans") == 1 ]] || complain "$part runs other than once from $first on: $plans"
-    done
-    [[ $(grep -c '^test clang' <<<"$plans") == 3 ]] || complain "tests or clang are left out from $first on: $plans"
+# Parts of the tests go by names, in their order, as many as there is time for; none is lost between the quick set and the rest.
+plan() { "$source_dir/scripts/test.sh" "$@" --plan | xargs; }
+[[ $(plan) == "quick left out: nothing" ]] || complain "without arguments: $(plan)"
+parts=$("$source_dir/scripts/test.sh" --parts | awk '{ print $1 }' | xargs)
+[[ $(plan --full) == "$parts left out: nothing" && "quick $(plan --rest)" == "$parts left out: nothing" ]] || complain "--full: $(plan --full); --rest: $(plan --rest)"
+total=$("$source_dir/scripts/test.sh" --parts | awk '{ minutes += $2 } END { print minutes }')
+[[ $(plan --full --minutes "$total") == "$parts left out: nothing" ]] || complain "$total minutes have no room for everything"
+[[ $(plan --full --minutes $((total - 1))) == *"left out: ${parts##* }" ]] || complain "$((total - 1)) minutes: $(plan --full --minutes $((total - 1)))"
+[[ $(plan asan tsan) == "asan tsan left out: nothing" ]] || complain "two parts: $(plan asan tsan)"
+for wrong in "--minutes x" "--minutes" nothing --turn; do
+    "$source_dir/scripts/test.sh" $wrong >/dev/null 2>&1 && complain "scripts/test.sh $wrong is accepted"
 done
-"$source_dir/scripts/test.sh" --turn x >/dev/null 2>&1 && complain "--turn x is accepted"
+for part in $parts; do
+    grep -q "^run_$part() {" "$source_dir/scripts/test.sh" || complain "the part $part does nothing"
+done
 
 check_end "skips: found with their reasons, unlisted ones refused"

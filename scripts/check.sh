@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Before a commit, in less than a minute: formatting and spelling, the map of the rooms, links and names, mutants that still fit, the names
+# that tests/skips.txt may use, and the unit tests of what changed. The first call also builds the tests, which takes some minutes.
+#   scripts/check.sh               what changed since the last commit; in a clean tree, the last commit
+#   scripts/check.sh REVISION      what changed since then
+# scripts/test.sh tries everything that most changes can break, scripts/test.sh --full the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+most=12 # unit tests at a time: with more, a change concerns scripts/test.sh
+. "$PWD/scripts/check/changes.sh"
+mapfile -t changed < <(changed_files "${1:-}")
+[ ${#changed[@]} -gt 0 ] || { echo "check: nothing has changed${1:+ since $1}" && exit 0; }
+mapfile -t tests < <(tests_of "${changed[@]}")
+[ ${#tests[@]} -le $most ] || echo "check: ${#tests[@]} unit tests read what changed, of which $most run here; scripts/test.sh runs all"
+tests=("${tests[@]:0:$most}")
+
+if [ ! -f build-test/build.ninja ]; then
+    scripts/setup.sh test
+    scripts/build.sh build-test --preset test -- towers "${tests[@]}"
+fi
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# in_background NAME COMMAND...: its status and its output in files
+in_background() {
+    local name=$1
+    shift
+    (
+        status=0
+        "$@" >"$logs/$name" 2>&1 || status=$?
+        echo $status >"$logs/$name.status"
+    ) &
+}
+script() { bash "tests/support/on_a_device.sh" "$PWD/tests/cli/$1.sh" "$PWD" "$PWD/build-test/towers"; }
+
+started=$SECONDS
+scripts/build.sh build-test --preset test -- towers "${tests[@]}"
+in_background format scripts/check/format.sh
+in_background mutants tests/mutants.sh --check
+in_background map script check_map
+in_background links script check_links
+[ ${#tests[@]} -eq 0 ] || in_background unit ctest --test-dir build-test --output-on-failure -j "$(nproc)" -R "^($(IFS='|' && echo "${tests[*]}"))\$"
+wait
+
+failed=''
+for name in format mutants map links unit; do
+    [ -f "$logs/$name.status" ] || continue
+    case $(cat "$logs/$name.status") in
+    0) echo "ok      $name${tests:+$([ $name != unit ] || printf ' %s' "${tests[@]}")}" ;;
+    77) echo "skipped $name: $(tail -n 1 "$logs/$name")" ;;
+    *)
+        failed+=" $name"
+        echo "FAILED  $name"
+        tail -n 30 "$logs/$name" | sed 's/^/    /'
+        ;;
+    esac
+done
+echo "check: ${#changed[@]} changed files, $((SECONDS - started)) seconds"
+[ -z "$failed" ]
