@@ -58,7 +58,7 @@ typedef struct towers_image {
     int height, width, channels;
 } towers_image;
 
-const char *towers_version(void);                     /* "0.1.0" */
+const char *towers_version(void);                     /* "0.2.0" */
 const char *towers_status_name(towers_status status); /* "TOWERS_FORMAT" */
 
 /* `path`: a run directory, or a file of weights that says what it is (safetensors of this program). `options` and
