@@ -9,10 +9,13 @@ what MLflow has already is asked of MLflow.
 import os
 import time
 
-from mlflow.entities import Metric, Param
-from mlflow.tracking import MlflowClient
-
 import follow_run
+
+try:
+    from mlflow.entities import Metric, Param
+    from mlflow.tracking import MlflowClient
+except ImportError:
+    MlflowClient = None
 
 BATCH = 900 # metrics of a request; MLflow takes 1000
 
@@ -55,7 +58,7 @@ def bring(client, number, run, wait):
 
 
 def main():
-    args = follow_run.arguments(__doc__, "experiment")
+    args = follow_run.arguments(__doc__, "experiment", MlflowClient, "mlflow-skinny")
     client = MlflowClient()
     number = run_find(client, args)
     known = client.get_run(number).data.params # MLflow keeps the first value of one that a resumed run has changed

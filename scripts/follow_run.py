@@ -19,13 +19,16 @@ import time
 FILES = ("report.html", "args.yaml", "env.json", "first-batch.jpg", "mistakes.jpg", "mistakes.csv", "confusion.csv")
 
 
-def arguments(description, group):
-    """The command line: a run, its path and the mark that names it in a tracker, which calls several runs a `group`."""
+def arguments(description, group, tracker, package):
+    """The command line: a run, its path and the mark that names it in a tracker, which calls several runs a `group`. `tracker` is
+    None where the tracker's own package is missing: --help works there, too."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
     parser.add_argument("--" + group, default="towers")
     parser.add_argument("--once", action="store_true", help="take what there is, and end")
     args = parser.parse_args()
+    if not tracker:
+        parser.error(f"the Python package {package} is missing: pip install {package}")
     if not os.path.exists(os.path.join(args.run, "args.yaml")):
         parser.error(f"'{args.run}' is no run: it has no args.yaml")
     args.path = os.path.realpath(args.run)

@@ -9,9 +9,12 @@ RUN/follow-wandb.json names. WANDB_MODE=offline works, too; `wandb sync` sends i
 import json
 import os
 
-import wandb
-
 import follow_run
+
+try:
+    import wandb
+except ImportError:
+    wandb = None
 
 STATE = "follow-wandb.json"
 
@@ -32,7 +35,7 @@ def state_write(run, state):
 
 
 def main():
-    args = follow_run.arguments(__doc__, "project")
+    args = follow_run.arguments(__doc__, "project", wandb, "wandb")
     state = state_read(args.run)
     if state["ended"] and state["ended"] == follow_run.ended(args.run):
         return # it has not been continued since

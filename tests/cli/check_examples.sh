@@ -7,22 +7,24 @@ tree=$work/tree build=$work/build
 mkdir "$tree"
 (cd "$source_dir" && tar cf - --exclude='./build*' --exclude=./.git --exclude=./runs .) | tar xf - -C "$tree"
 
+command=$(sed -n 's/.*`\(patch [^<`]*\) <tests\/examples\/op.patch`.*/\1/p' "$source_dir/CONTRIBUTING.md")
+[ -n "$command" ] || complain "CONTRIBUTING does not say how an example is applied"
 while read -r name most; do
     patch=$source_dir/tests/examples/$name.patch
     files=$(grep -c '^+++ ' "$patch")
     [ "$files" -le "$most" ] || complain "$name: the example touches $files files, at most $most were promised"
     grep -q " takes $files files: .*tests/examples/$name.patch" "$source_dir/CONTRIBUTING.md" || complain "$name: CONTRIBUTING does not say that it takes $files files"
-    (cd "$tree" && patch -p1 -s -F0) <"$patch" || complain "$name: the patch does not apply"
+    (cd "$tree" && ${command} -s -F0) <"$patch" || complain "$name: the patch does not apply"
 done <<'LIMITS'
 op 6
 option 3
 metric 3
 epoch 3
-model 4
+model 5
 optimizer 4
 checkpoint 2
 format 6
-augmentation 5
+augmentation 6
 LIMITS
 
 cache=$(dirname "$towers")/CMakeCache.txt
@@ -30,8 +32,15 @@ compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$cache") launcher=$(sed -n '
 generator=$(sed -n 's/^CMAKE_GENERATOR:[A-Z]*=//p' "$cache")
 cmake -G "$generator" -S "$tree" -B "$build" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_C_COMPILER_LAUNCHER="$launcher" -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_C_FLAGS_DEBUG=-O0 -DTOWERS_CUDA=OFF -DTOWERS_WERROR=ON >"$work/log" 2>&1 &&
-    cmake --build "$build" -j "$(nproc)" --target towers test_ops test_gradients test_metrics test_models test_optimizer test_cifar >>"$work/log" 2>&1 ||
+    cmake --build "$build" -j "$(nproc)" --target towers test_ops test_gradients test_metrics test_models test_optimizer test_cifar test_augmentations >>"$work/log" 2>&1 ||
     { tail -n 20 "$work/log" >&2; complain "the tree with the examples does not build"; check_end; }
+
+# The tree with the examples is as fit for a commit as the tree without them.
+python3 "$tree/tests/support/check_map.py" "$tree" "$build" >"$work/log" || complain "the map of the tree with the examples: $(tail -n 5 "$work/log")"
+"$tree/tests/mutants.sh" --check >"$work/log" 2>&1 || complain "mutants of the tree with the examples: $(tail -n 5 "$work/log")"
+mapfile -t changed < <(sed -n 's/^+++ b\/\(.*\.[ch]\)$/\1/p' "$source_dir"/tests/examples/*.patch | sort -u)
+(cd "$tree" && scripts/check/clang_format.sh --dry-run -Werror "${changed[@]}") >"$work/log" 2>&1
+case $? in 0 | 77) ;; *) complain "the form of the examples: $(grep -m3 error "$work/log")" ;; esac
 
 export OMP_WAIT_POLICY=PASSIVE
 passes() { # EXAMPLE PROGRAM
@@ -44,6 +53,7 @@ passes metric test_metrics
 passes model test_models
 passes optimizer test_optimizer
 passes format test_cifar
+passes augmentation test_augmentations
 towers=$build/towers
 "$towers" train fashion_cnn --dataset synthetic --greet --print-config >"$work/log" 2>&1
 "$towers" man --markdown | cmp -s - "$tree/docs/options.md" || complain "option: docs/options.md is not what 'towers man --markdown' writes"

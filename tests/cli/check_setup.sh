@@ -76,6 +76,36 @@ lacks python3 measure/wgan_scaling.sh "$work/program"
 lacks python3-venv venv.sh onnx
 lacks g++ cuda_from_pip.sh "$work/cuda"
 
+# The followers of runs say how they are called, and what they need, where their package is missing.
+mkdir -p "$work/packages"
+for kind in mlflow wandb; do
+    echo 'raise ImportError("this machine has none")' >"$work/packages/$kind.py"
+    PYTHONPATH=$work/packages PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/scripts/follow_$kind.py" --help >"$out" 2>&1 || complain "follow_$kind.py --help: $(tail -n 1 "$out")"
+    grep -q -- --once "$out" || complain "follow_$kind.py --help says: $(cat "$out")"
+    PYTHONPATH=$work/packages PYTHONDONTWRITEBYTECODE=1 python3 "$source_dir/scripts/follow_$kind.py" runs/one >"$out" 2>&1
+    [ $? = 2 ] && grep -q "the Python package $kind[a-z-]* is missing: pip install $kind" "$out" || complain "follow_$kind.py without its package says: $(tail -n 1 "$out")"
+done
+
+# CMake names all that is missing at once, with the packages and the way to get them; tests can be left out.
+configure() { # MODULE_FOLDER ARGUMENT...
+    PKG_CONFIG_LIBDIR=$1 PKG_CONFIG_PATH='' cmake -S "$source_dir" -B "$work/configured" -DTOWERS_CUDA=OFF -DTOWERS_MPI=OFF "${@:2}" >"$out" 2>&1
+    local code=$?
+    rm -rf "$work/configured"
+    tr '\n' ' ' <"$out" | tr -s ' ' >"$out.line"
+    return $code
+}
+mkdir -p "$work/no-modules" "$work/modules"
+configure "$work/no-modules" && complain "cmake without libraries succeeds"
+grep -q 'not found: libjansson-dev libyaml-dev .* libarchive-dev\. `scripts/setup.sh build` installs them' "$out.line" || complain "cmake without libraries says: $(cat "$out.line")"
+for folder in $(pkg-config --variable pc_path pkg-config | tr : ' '); do
+    ln -sf "$folder"/*.pc "$work/modules/" 2>/dev/null
+done
+rm -f "$work/modules/cmocka.pc"
+configure "$work/modules" && complain "cmake without cmocka builds tests"
+grep -q 'not found: libcmocka-dev\. `scripts/setup.sh test` installs them .*-DTOWERS_TESTS=OFF' "$out.line" || complain "cmake without cmocka says: $(cat "$out.line")"
+configure "$work/modules" -DTOWERS_TESTS=OFF || complain "cmake without cmocka and tests: $(tail -n 5 "$out")"
+grep '"name": "test"' "$source_dir/CMakePresets.json" | grep -q '"TOWERS_CUDA": "OFF"' || complain "the preset test builds kernels for GPUs where a compiler for them is found"
+
 # Packages that Debian 13 has no more stay out.
 ! grep -nE 'libclang-rt-[0-9]' "$source_dir/scripts/setup.sh" || complain "a package with a version in its name"
 

@@ -85,6 +85,10 @@ TEST(test_counts)
         {{"resnet18", "", false}, 1000, 11689512, 1814073344, 62, 40},
         {{"resnet50", "", false}, 1000, 25557032, 4089184256, 161, 106},
         {{"inception_v3", "", true}, 10, 24371444, 0, 292, 192},
+        {{"inception_mini", "", false}, 10, 234010, 15343392, 86, 56},
+        {{"fashion_cnn", "", false}, 10, 121930, 2528000, 8, 0},
+        {{"wgan_gp", "", false}, 10, 2584322, 117812480, 16, 0},
+        {{"wgan_gp_keras", "", false}, 10, 5207491, 197791744, 22, 8},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         Program program;
@@ -97,6 +101,11 @@ TEST(test_counts)
             fail_msg("%s %s, aux %d: %" PRId64 " parameters in %d tensors, %" PRId64 " multiply-adds, %d statistics",
                      rows[i].form.model, rows[i].form.variant, rows[i].form.aux, params, tensors, macs, states);
         program_destroy(&program);
+    }
+    for (const Model *const *m = all_models; *m; m++) { /* a new network has a row, too */
+        size_t i = 0;
+        while (i < sizeof rows / sizeof *rows && strcmp(rows[i].form.model, (*m)->name) != 0) i++;
+        if (i == sizeof rows / sizeof *rows) fail_msg("%s has no row here: add one with its counts", (*m)->name);
     }
 }
 
