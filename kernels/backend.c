@@ -10,6 +10,14 @@ extern const Backend cpu_backend;
 extern const Backend cuda_backend;
 #endif
 
+#if defined TOWERS_HAVE_CPU && defined TOWERS_HAVE_CUDA
+const char backends_built[] = "cpu cuda";
+#elif defined TOWERS_HAVE_CPU
+const char backends_built[] = "cpu";
+#else
+const char backends_built[] = "cuda";
+#endif
+
 static Status find_cpu(const Backend **found)
 {
 #ifdef TOWERS_HAVE_CPU
@@ -52,6 +60,15 @@ Status backend_find(const char *name, const Backend **found, char *why, size_t w
         snprintf(why, why_bytes, "this build has no cuda backend"); /* how to get one: --device cuda */
 #endif
     return find_cpu(found);
+}
+
+bool backend_gpu_expected(void)
+{
+#ifdef TOWERS_HAVE_CUDA
+    return true;
+#else
+    return access("/proc/driver/nvidia/version", F_OK) == 0;
+#endif
 }
 
 Status backend_device_count(const Backend *backend, int *count)

@@ -201,6 +201,9 @@ struct Backend {
 /* "cpu", "cuda", or "auto" (cuda if this build has it and a device is visible). On ERR_UNSUPPORTED / ERR_DEVICE the
  * message says what is missing. `why` may be NULL; it receives one line if auto falls back to the CPU, else "". */
 NODISCARD Status backend_find(const char *name, const Backend **found, char *why, size_t why_bytes);
+extern const char backends_built[]; /* "cpu cuda": those of this build, whatever the machine has */
+/* Whether a run on the CPU is a surprise: this build has the cuda backend, or this machine has NVIDIA's driver. */
+bool backend_gpu_expected(void);
 
 /* Host memory for Backend.pin, of any contents: whole pages of its own, because pages are locked as a whole. free() it.
  * NULL: there is no memory. */

@@ -93,6 +93,7 @@ static void measure_cuda_backend(DoctorMachine *machine)
     char text[512];
     const Backend *backend = NULL;
     int count = 0;
+    machine->gpu_expected = backend_gpu_expected();
     (void)system_text("/proc/driver/nvidia/version", text, sizeof text);
     find_field(text, "NVRM version", machine->driver, sizeof machine->driver);
     if (backend_find("cuda", &backend, NULL, 0) != OK || backend_device_count(backend, &count) != OK) {
@@ -264,6 +265,21 @@ static void check_near_cores(int gpu, const NearCores *near, DoctorReport *repor
                "its uploads come from another socket; allow these cores with docker run --cpuset-cpus or taskset -c");
 }
 
+/* What --device auto is here, in so many words: the one line that whoever bought a GPU looks for. */
+static void check_device(const DoctorMachine *machine, DoctorReport *report)
+{
+    if (machine->cuda_works) {
+        add(report, "training", "on %d GPU%s, if --device is not given", machine->gpu_count,
+            machine->gpu_count == 1 ? "" : "s");
+        return;
+    }
+    DoctorFinding *device = add(report, "training", "on the CPU: there is no GPU that this build can use");
+    if (machine->gpu_expected && !*machine->driver) /* with one, the line of the backend has the problem */
+        advise(report, device, DOCTOR_HINT,
+               "install NVIDIA's driver, or see nvidia-smi and CUDA_VISIBLE_DEVICES; --device cuda ends with an error "
+               "instead of training on the CPU");
+}
+
 void doctor_check(const DoctorMachine *machine, DoctorReport *report)
 {
     *report = (DoctorReport){0};
@@ -279,6 +295,7 @@ void doctor_check(const DoctorMachine *machine, DoctorReport *report)
     }
     add(report, "mpi", "%s", *machine->mpi ? machine->mpi : "none in this build: towers on several hosts need GPUs");
     if (*machine->driver) add(report, "nvidia driver", "%s", machine->driver);
+    check_device(machine, report);
     if (machine->cuda_works || !*machine->driver) return;
     advise(report, cuda, DOCTOR_PROBLEM,
            "a driver is installed, but towers cannot use it; build with the preset cuda, and in a container use docker "

@@ -17,7 +17,7 @@ typedef struct DoctorMachine {
     int64_t cgroup_memory_bytes;                   /* limit of the container; 0: none */
     int64_t shm_bytes, shm_free_bytes;             /* of /dev/shm; -1: it does not exist */
     int64_t open_files, locked_bytes, stack_bytes; /* soft limits; -1: unlimited */
-    bool cpu_works, cuda_works;
+    bool cpu_works, cuda_works, gpu_expected;
     char cpu_backend[DOCTOR_LINE_BYTES]; /* the backend's description, or why it is missing */
     char cuda_backend[DOCTOR_LINE_BYTES];
     char mpi[128];    /* its version; "" in builds without it */

@@ -75,14 +75,17 @@ Status doctor_command(const Options *options, JobFiles *files, FILE *to)
     return OK;
 }
 
+/* What this build has, for scripts, then what this machine lets it use of that. */
 Status version_command(const Options *options, JobFiles *files, FILE *to)
 {
-    const Backend *backend;
+    DoctorMachine machine;
     (void)options, (void)files;
-    fprintf(to, "towers %s", TOWERS_VERSION);
-    for (int i = 0; i < 2; i++)
-        if (backend_find(i ? "cuda" : "cpu", &backend, NULL, 0) == OK) fprintf(to, " %s", backend->name);
+    doctor_measure(&machine);
+    fprintf(to, "towers %s %s", TOWERS_VERSION, backends_built);
     fprintf(to, *program_commit ? ", commit %s\n" : "\n", program_commit);
+    text_printf(to, "cpu   %s\n", machine.cpu_backend);
+    text_printf(to, "cuda  %s\n", machine.cuda_backend);
+    text_printf(to, "mpi   %s\n", *machine.mpi ? machine.mpi : "not in this build");
     return OK;
 }
 

@@ -161,6 +161,8 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
         return info_run(files, to);
     }
     if (!options->quiet && leads) text_print(stderr, files->notes);
+    if (options->quiet && leads && *files->without_gpu && backend_gpu_expected())
+        text_printf(stderr, "running on the CPU: %s\n", files->without_gpu);
     if (!options->quiet && *weight_part_text(&notes.part, options->pretrained, text, sizeof text))
         text_printf(stderr, "%s\n", text);
     if (*notes.absent && !options->quiet)

@@ -90,7 +90,8 @@ static Status gpus_check(const IntList *gpus, int visible)
     for (int i = 0; i < gpus->count; i++) {
         if (gpus->value[i] >= visible)
             return FAIL(ERR_ARG,
-                        "--gpus: there is no GPU %" PRId64 "; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES)",
+                        "--gpus: there is no GPU %" PRId64
+                        "; %d visible, numbered from 0 (see CUDA_VISIBLE_DEVICES); without --gpus all of them are used",
                         gpus->value[i], visible);
         for (int k = 0; k < i; k++)
             if (gpus->value[k] == gpus->value[i])
@@ -111,7 +112,8 @@ Status job_towers(const Options *o, JobFiles *files)
     TRY(backend_device_count(job->backend, &devices));
     bool cpu = job->backend->on_host;
     if (cpu && option_origin(o, "gpus") == ORIGIN_COMMAND_LINE)
-        return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU");
+        return FAIL(ERR_DEVICE, "--gpus has no effect because the run would use the CPU: %s",
+                    o->device == DEVICE_CPU ? "--device cpu" : files->without_gpu);
     if (!cpu) TRY(gpus_check(&o->gpus, devices));
     if (!cpu && o->gpus.count) devices = o->gpus.count;
     int groups = job_groups(job);

@@ -132,7 +132,6 @@ Status job_resolve(Options *o, JobFiles *files)
 {
     TrainJob *job = &files->job;
     const Model *model;
-    char why[512];
     Use use = options_use(o);
     if (o->argument_count < 1) return FAIL(ERR_ARG, "no model given; 'towers info' lists all models");
     if (o->batch_size == OPTION_MAX && use != USE_LEARN && use != USE_TIME)
@@ -152,8 +151,9 @@ Status job_resolve(Options *o, JobFiles *files)
     if (!option_is_set(o, "momentum")) option_settle_real(o, OPTION_ID_momentum, optimizer_choices[o->opt].momentum);
     TRY(conditions_check(o));
     TRY(conditions_of_model_check(o, model));
-    TRY(backend_find(option_info(OPTION_ID_device)->choices[o->device], &job->backend, why, sizeof why));
-    if (*why) job_note(files, "running on the CPU: %s", why);
+    TRY(backend_find(option_info(OPTION_ID_device)->choices[o->device], &job->backend, files->without_gpu,
+                     sizeof files->without_gpu));
+    if (*files->without_gpu) job_note(files, "running on the CPU: %s", files->without_gpu);
     job->program.model = model;
     TRY(dtype_resolve(o, job));
     TRY(pretrained_facts(o, files, model));

@@ -110,6 +110,7 @@ static Status read_choice(const OptionInfo *info, const char *text, const char *
 static Status read_list(const OptionInfo *info, const char *text, const char *label, IntList *list)
 {
     *list = (IntList){0};
+    if (takes_word(info, "all") && !strcmp(text, "all")) return OK; /* as if it were not given */
     for (const char *p = text;; p++) {
         char element[32];
         size_t bytes = strcspn(p, ",");

@@ -180,6 +180,20 @@ for shell in zsh fish; do grep -q 'keras mini mlperf-lars' "$work/$shell" || com
 
 # the commit, which a build without git does not know, and flags of other trainers that no option equals
 [[ ! -e $source_dir/.git ]] || ! command -v git >/dev/null || "$towers" version | grep -q ', commit [0-9a-f]\{12\}' || complain "towers version does not name the commit"
+# what the build has, whatever the machine is; then what the machine lets it use
+"$towers" version >"$work/out"
+head -n 1 "$work/out" | grep -qE "^towers [0-9.]+ (cpu|cuda|cpu cuda)(,|\$)" || complain "towers version begins: $(head -n 1 "$work/out")"
+for part in cpu cuda mpi; do [ "$(grep -cE "^$part +[^ ]" "$work/out")" = 1 ] || complain "towers version does not say what $part is here: $(cat "$work/out")"; done
+
+# GPUs as people ask for them, where there is none for the run
+for gpus in all 4 0,1; do
+    refuses 5 "--gpus has no effect because the run would use the CPU: --device cpu" "$towers" train fashion_cnn --dataset synthetic --device cpu --gpus $gpus
+done
+refuses 2 "'many' is not a whole number (0 to 1023)" "$towers" train fashion_cnn --dataset synthetic --gpus many
+if "$towers" train fashion_cnn --dataset synthetic --dry-run --device cpu 2>/dev/null >&2 && ! "$towers" version | grep -q '^cuda .*GPU'; then
+    refuses 5 "--gpus has no effect because the run would use the CPU: " "$towers" train fashion_cnn --dataset synthetic --gpus 0
+    grep -q 'on the CPU: there is no GPU' < <("$towers" doctor) || complain "doctor does not say that training is on the CPU"
+fi
 refused "the model is the first argument" train --model fashion_cnn
 refused "--experiment NAME names the run" train fashion_cnn --name first
 refused "--bn-stats sync is synchronized batch norm" train fashion_cnn --sync-bn

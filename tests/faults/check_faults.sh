@@ -326,7 +326,7 @@ ended 2 "larger than the training set" too-large-batch --batch-size 400
 [[ $? == 2 ]] && grep -q 'at least one batch size must be above 0' "$err" || complain "no-batch: $(cat "$err")"
 ended 2 "expected a plain name" up/../../up
 ended 2 "expected a plain name" up/down
-ended 5 "--gpus has no effect" no-gpus --gpus 0
+ended 5 "--gpus has no effect because the run would use the CPU: " no-gpus --gpus 0
 for name in up too-large-seed one-pixel too-large-batch no-batch; do [[ -e $work/$name ]] && complain "$name: left a directory"; done
 
 # ---- limits of the machine: doctor names each with the command that lifts it; a run that meets one says which

@@ -69,6 +69,7 @@ TEST(finds_each_fault)
     CHECK_FAULT(stack_bytes, 65536, "stack", DOCTOR_PROBLEM, "ulimit -s");
     CHECK_FAULT(locked_bytes, 65536, "locked memory", DOCTOR_FINE, "");
     CHECK_FAULT(driver[0], 'N', "cuda backend", DOCTOR_PROBLEM, "--gpus all");
+    CHECK_FAULT(gpu_expected, true, "training", DOCTOR_HINT, "install NVIDIA's driver");
     machine.cuda_works = true;
     machine.locked_bytes = 65536;
     machine.gpu_count = DOCTOR_GPU_MAX;
@@ -83,6 +84,36 @@ TEST(finds_each_fault)
     static DoctorReport report;
     doctor_check(&machine, &report);
     assert_int_equal(report.hints, 1);
+}
+
+/* Whether training uses a GPU stands in one line, on every machine. */
+TEST(says_what_trains)
+{
+    static const struct {
+        int gpus;
+        bool works, expected;
+        const char *driver, *wanted;
+    } rows[] = {
+        {0, false, false, "", "on the CPU: there is no GPU"},
+        {0, false, true, "", "on the CPU: there is no GPU"},
+        {1, false, true, "580", "on the CPU: there is no GPU"},
+        {1, true, true, "580", "on 1 GPU, if"},
+        {2, true, true, "580", "on 2 GPUs, if"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        DoctorMachine machine = healthy();
+        static DoctorReport report;
+        machine.gpu_count = rows[i].gpus;
+        machine.cuda_works = rows[i].works;
+        machine.gpu_expected = rows[i].expected;
+        snprintf(machine.driver, sizeof machine.driver, "%s", rows[i].driver);
+        doctor_check(&machine, &report);
+        int found = 0;
+        for (int k = 0; k < report.count; k++)
+            if (!strcmp(report.findings[k].topic, "training"))
+                found += strstr(report.findings[k].found, rows[i].wanted) != NULL;
+        assert_int_equal(found, 1);
+    }
 }
 
 TEST(measures_this_machine)
