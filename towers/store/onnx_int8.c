@@ -92,14 +92,22 @@ static double norm_of(const Writer *w, const Op *norm, int64_t o, double *shift)
     return factor;
 }
 
+/* By comparisons, as gcc 12 fails on a maximum of doubles by fmax for 64-bit ARM (an internal error of its vectorizer). */
+static double largest_of(const float *from, int64_t count)
+{
+    float most = 0;
+    for (int64_t i = 0; i < count; i++) most = fabsf(from[i]) > most ? fabsf(from[i]) : most;
+    return (double)most;
+}
+
 /* `norm`: NULL, or that of op->in. The scale is large enough for the bias to fit, too. */
 static void output_fill(const Writer *w, const Op *op, const Op *norm, int64_t o, Layer *l)
 {
     const StTensor *bias = norm ? NULL : tensor_of(w, op->in[2]);
     const float *from = (const float *)l->weight->data + o * l->each;
-    double shift = bias ? (double)((const float *)bias->data)[o] : 0, most = 0;
+    double shift = bias ? (double)((const float *)bias->data)[o] : 0;
     double factor = norm ? norm_of(w, norm, o, &shift) : 1, input = (double)scale_of(w, op->in[0]).scale;
-    for (int64_t i = 0; i < l->each; i++) most = fmax(most, fabs(factor * (double)from[i]));
+    double most = fmax(0, fabs(factor * largest_of(from, l->each))); /* a factor that is NaN counts as 0 */
     double scale = fmax(most / WEIGHT_MOST, fabs(shift) / (input * BIAS_MOST));
     l->scales[o] = scale * input >= FLT_MIN && scale >= FLT_MIN ? (float)scale : 1; /* such small numbers become 0 */
     l->bias_scales[o] = (float)(input * (double)l->scales[o]);
