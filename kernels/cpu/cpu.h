@@ -18,6 +18,11 @@ typedef struct CpuDevice {
     Onednn *onednn; /* owned: engine and stream */
 } CpuDevice;
 
+/* Families of processors for which there is code by vectors (conv/lanes_*.h); others have plain loops and oneDNN. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define CPU_HAS_LANES 1
+#endif
+
 /* Compile a function several times and pick at load time: AVX-512 (x86-64-v4), AVX2 (v3), baseline. The resolvers of
  * such functions run before the sanitizers are up, so those builds, and other processors, get one plain version. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&                                 \

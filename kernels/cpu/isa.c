@@ -35,7 +35,12 @@ static CpuIsa isa_find(void)
     if (!onednn_has(dnnl_cpu_isa_avx512_core_bf16) || !__builtin_cpu_supports("avx512bf16")) return CPU_AVX512;
     return onednn_has(dnnl_cpu_isa_avx512_core_amx) && tiles_granted() ? CPU_AMX : CPU_AVX512_BF16;
 }
-#else /* the bits of oneDNN's sets have other meanings there */
+#elif defined(__aarch64__)
+static CpuIsa isa_find(void)
+{
+    return CPU_NEON;
+}
+#else
 static CpuIsa isa_find(void)
 {
     return CPU_PLAIN;
@@ -56,9 +61,11 @@ CpuIsa cpu_isa(void)
     return found;
 }
 
-/* oneDNN has more sets than kernels/ tells apart; the newest have no name in older versions. */
+/* oneDNN has more sets than kernels/ tells apart; the newest have no name in older versions. Their bits have other meanings on
+ * other processors than x86-64. */
 static const char *isa_text(void)
 {
+#if defined(__x86_64__)
     switch ((int)dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_sse41: return "SSE4.1 (sse41)";
     case dnnl_cpu_isa_avx: return "AVX (avx)";
@@ -69,7 +76,9 @@ static const char *isa_text(void)
     case dnnl_cpu_isa_avx512_core_amx: return "AVX-512 with AMX (avx512_core_amx)";
     default: break;
     }
+#endif
     static const char *const names[] = {[CPU_PLAIN] = "a processor without a name in this build",
+                                        [CPU_NEON] = "NEON (asimd)",
                                         [CPU_AVX2] = "AVX2",
                                         [CPU_AVX512] = "AVX-512",
                                         [CPU_AVX512_BF16] = "AVX-512 with bf16",

@@ -8,9 +8,10 @@
 
 #include "kernels/base/status.h"
 
-/* Each includes those before it. */
+/* Of 64-bit ARM the second, of x86-64 the first and those from the third on; each of these includes the ones before it. */
 typedef enum CpuIsa {
     CPU_PLAIN,       /* whatever the compiler assumes */
+    CPU_NEON,        /* which no processor of 64-bit ARM lacks, so nothing lowers it */
     CPU_AVX2,        /* with FMA */
     CPU_AVX512,      /* F, BW and VL */
     CPU_AVX512_BF16, /* products of pairs of bf16, and conversion to it */

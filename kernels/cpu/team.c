@@ -1,37 +1,64 @@
 /* The team of threads of a CPU device; see team.h. */
 #include "kernels/cpu/team.h"
 
+/* The register with the modes of floating point, and its bits for results and for operands: MXCSR, or ARM's FPCR, whose FZ is both. */
 #if defined(__x86_64__)
 #include <xmmintrin.h>
-#endif
 
-enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x0040 }; /* bits of MXCSR */
+enum { FLUSH_RESULTS = 0x8000, FLUSH_OPERANDS = 0x0040 };
+
+static unsigned modes_get(void)
+{
+    return _mm_getcsr();
+}
+
+static void modes_set(unsigned modes)
+{
+    _mm_setcsr(modes);
+}
+#elif defined(__aarch64__)
+enum { FLUSH_RESULTS = 1 << 24, FLUSH_OPERANDS = FLUSH_RESULTS };
+
+static unsigned modes_get(void)
+{
+    uint64_t modes;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(modes));
+    return (unsigned)modes;
+}
+
+static void modes_set(unsigned modes)
+{
+    __asm__ volatile("msr fpcr, %0" ::"r"((uint64_t)modes));
+}
+#else
+enum { FLUSH_RESULTS, FLUSH_OPERANDS = FLUSH_RESULTS };
+
+static unsigned modes_get(void)
+{
+    return 0;
+}
+
+static void modes_set(unsigned modes)
+{
+    (void)modes;
+}
+#endif
 
 unsigned denormals_keep(void)
 {
-#if defined(__x86_64__)
-    const unsigned modes = _mm_getcsr();
-    _mm_setcsr(modes & ~(unsigned)DENORMALS_ARE_ZERO);
+    const unsigned modes = modes_get();
+    modes_set(modes & ~(unsigned)FLUSH_OPERANDS);
     return modes;
-#else
-    return 0;
-#endif
 }
 
 void denormals_restore(unsigned modes)
 {
-#if defined(__x86_64__)
-    _mm_setcsr(modes);
-#else
-    (void)modes;
-#endif
+    modes_set(modes);
 }
 
 static void denormals_flush(void)
 {
-#if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
-#endif
+    modes_set(modes_get() | FLUSH_RESULTS | FLUSH_OPERANDS);
 }
 
 int team_size(int wanted)

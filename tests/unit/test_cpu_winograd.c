@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "kernels/cpu/conv/conv_impl.h"
+#include "kernels/cpu/isa.h"
 #include "tests/support/reference.h"
 #include "tests/support/unit.h"
 
@@ -217,11 +218,13 @@ static void check_accuracy(const Case *c, OpKind kind, bool winograd, double mos
 
 static void test_near_double_precision(void **state)
 {
+    /* oneDNN's plain sums for NEON are cut into short ones, and their error is half of that on other processors. */
+    const double scale = cpu_isa() == CPU_NEON ? 2 : 1;
     need_winograd(DTYPE_F32);
     for (int i = 0; i < CASES; i++)
-        for (int k = 0; k < 2; k++) check_accuracy(&cases[i], kinds[k], false, 2);
+        for (int k = 0; k < 2; k++) check_accuracy(&cases[i], kinds[k], false, 2 * scale);
     for (int i = 0; i < LARGE_CASES; i++)
-        for (int k = 0; k < 2; k++) check_accuracy(&large_cases[i], kinds[k], true, 4);
+        for (int k = 0; k < 2; k++) check_accuracy(&large_cases[i], kinds[k], true, 4 * scale);
 }
 
 /* ---- zeros */

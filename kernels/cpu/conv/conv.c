@@ -5,17 +5,19 @@
 #include "kernels/cpu/conv/conv_impl.h"
 
 static const ConvImpl *const data_list[] = {
-#if defined(__x86_64__)
+#ifdef CPU_HAS_LANES
     &conv_winograd_f4_3, &conv_winograd_f2_5, &conv_winograd_f2_3, &conv_winograd_f4_7,
     &conv_positions,     &conv_pointwise,
 #endif
     &conv_columns_dx,    &conv_phases_dx,     &conv_onednn,        NULL,
 };
 static const ConvImpl *const weights_list[] = {
-#if defined(__x86_64__)
+#ifdef CPU_HAS_LANES
     &conv_winograd_dw_f4_3, &conv_winograd_dw_f2_5,
     &conv_winograd_dw_f2_3, &conv_winograd_dw_f4_7,
+#if defined(__x86_64__)
     &conv_wgrad_amx,        &conv_wgrad_avx512,
+#endif
     &conv_wgrad_f32,        &conv_image_dw,
 #endif
     &conv_onednn,           NULL,

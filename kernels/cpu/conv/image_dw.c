@@ -1,6 +1,7 @@
-/* Weight gradients of the convolution of an image, which has few channels, on processors with AVX2 and without AVX-512.
+/* Weight gradients of the convolution of an image, which has few channels, on processors with AVX2 and without AVX-512, or with
+ * NEON.
  *
- * oneDNN's code for AVX2 fills its vectors with the channels of x, of which an image has 1 or 3. Here a vector holds 8
+ * oneDNN's code for AVX2 fills its vectors with the channels of x, of which an image has 1 or 3. Here a vector holds
  * channels of dy, and nine terms (a tap of the window and a channel of x; all of a 3 x 3 window over a gray image) are
  * summed at once in registers: for each pixel one load of dy and nine of x for nine products.
  *
@@ -8,8 +9,12 @@
  * order. */
 #include "kernels/cpu/conv/conv_impl.h"
 
+#ifdef CPU_HAS_LANES
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/lanes_avx2.h"
+#else
+#include "kernels/cpu/conv/lanes_neon.h"
+#endif
 
 #include "kernels/cpu/conv/gemm_tile.h"
 #include "kernels/cpu/isa.h"
@@ -30,10 +35,10 @@ static const char *image_dw_takes(const Device *device, const ConvProblem *p)
 {
     (void)device;
     if (cpu_isa() >= CPU_AVX512) return "processor has AVX-512";
-    if (cpu_isa() < CPU_AVX2) return "processor has no AVX2";
+    if (cpu_isa() == CPU_PLAIN) return "processor has no AVX2 or NEON";
     if (p->x->shape.c > IMAGE_CHANNELS_MAX) return "more than 4 channels";
     if (p->x->dtype != DTYPE_F32 || p->y->dtype != DTYPE_F32) return "types are not f32";
-    if (p->y->shape.c % LANES) return "outputs are not multiples of 8";
+    if (p->y->shape.c % LANES) return "outputs do not fill vectors";
     if (p->x->shape.n < PARTS_MIN) return "too few images for many threads";
     if (p->y->shape.w < SHORT || p->window.kh * p->window.kw * p->x->shape.c > TERMS_MAX)
         return "rows are short, or the window is large";
@@ -77,7 +82,7 @@ static void image_pad(const ImageDw *state, const float *image, float *padded)
                (size_t)inner * sizeof *padded);
 }
 
-/* sums += nine terms of the pixels of a row of dy, for eight of its channels; x: of each term, its first position. */
+/* sums += nine terms of the pixels of a row of dy, for a vector of its channels; x: of each term, its first position. */
 TILE_CODE static void row_multiply(const GemmWord *const *x, int64_t x_step, const float *dy, int64_t dy_step,
                                    int64_t pixels, float *sums)
 {
@@ -152,7 +157,7 @@ static Status image_dw_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
-const ConvImpl conv_image_dw = {.name = "vectors of outputs, AVX2",
+const ConvImpl conv_image_dw = {.name = "vectors of outputs, " LANES_NAME,
                                 .takes = image_dw_takes,
                                 .create = image_dw_create,
                                 .workspace = image_dw_workspace,

@@ -9,6 +9,7 @@
 #define TILE_CODE __attribute__((target("avx2,fma")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 #define BY_WORDS(dtype, body, ...) body(DTYPE_F32, __VA_ARGS__)
+#define LANES_NAME "AVX2"
 
 enum {
     LANES = 8,

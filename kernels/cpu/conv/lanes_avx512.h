@@ -9,6 +9,7 @@
 #define TILE_CODE __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 #define TILE_INLINE TILE_CODE static inline __attribute__((always_inline))
 #define BY_WORDS BY_DTYPE /* bodies take the dtype as a constant */
+#define LANES_NAME "AVX-512"
 
 enum {
     LANES = 16,

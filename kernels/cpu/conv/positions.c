@@ -1,5 +1,5 @@
 /* Convolutions with a large window and a stride over small images, and their gradients with respect to x, in f32 with
- * AVX-512: matrix products whose rows are the images of a batch.
+ * AVX-512 or NEON, which have 32 registers: matrix products whose rows are the images of a batch.
  *
  *   CONV     y[n, at]   = sum over taps of x[n, at s + tap - pad] w[tap]
  *   CONV_DX  dx[n, at]  = sum over taps of dy[n, (at + pad - tap) / s] w[tap]'
@@ -13,14 +13,18 @@
 
 #include "kernels/cpu/vector.h"
 
+#ifdef CPU_HAS_LANES
 #if defined(__x86_64__)
 #include "kernels/cpu/conv/lanes_avx512.h"
+#else
+#include "kernels/cpu/conv/lanes_neon.h"
+#endif
 
 #include "kernels/cpu/conv/gemm_tile.h"
 
 enum {
     ROWS = GEMM_ROWS, /* of a tile, at most: with two vectors, 28 sums in registers */
-    PANEL = 32        /* outputs of a panel, at most: two vectors */
+    PANEL = 2 * LANES /* outputs of a panel, at most: two vectors */
 };
 
 /* ---- tiles: c[rows][vectors] = the sum over some stretches of a[rows] b[vectors] */
@@ -173,13 +177,13 @@ static const char *positions_decline(const ConvProblem *p)
     if (p->x->shape.n < FEW_IMAGES) return "too few images";
     Shape x = p->x->shape, y = p->y->shape;
     if (x.h > SIDE_OF_X || x.w > SIDE_OF_X || y.h > SIDE_OF_Y || y.w > SIDE_OF_Y) return "images are large";
-    return cpu_isa() >= CPU_AVX512 ? NULL : "processor has no AVX-512";
+    return cpu_isa() == CPU_NEON || cpu_isa() >= CPU_AVX512 ? NULL : "processor has no AVX-512 or NEON";
 }
 
 static const char *positions_take(const Device *device, const ConvProblem *p)
 {
     (void)device;
-    if (conv_to(p)->shape.c % LANES) return "channels are not multiples of 16";
+    if (conv_to(p)->shape.c % LANES) return "channels do not fill vectors";
     if (p->kind == OP_CONV_DX && p->x->shape.c < PANEL) return "few channels";
     if (p->acc) return "dx is added to a sum";
     return positions_decline(p);
@@ -246,7 +250,7 @@ static float *panel_at(const PositionsRun *run, int64_t panel)
     return run->u + panel * PANEL * run->g->taps * from_of(run->g)->channels;
 }
 
-/* One tap of a panel of 16 or 32 outputs from `first` on. */
+/* One tap of a panel of one or two vectors of outputs from `first` on. */
 TILE_CODE static void tap_pack(const PositionsRun *run, int tap, int64_t first, int64_t width, float *to)
 {
     const Positions *g = run->g;
@@ -255,9 +259,9 @@ TILE_CODE static void tap_pack(const PositionsRun *run, int tap, int64_t first, 
     int64_t squares = g->back ? 0 : ins / LANES * LANES;
     for (int64_t in = 0; in < squares; in += LANES)
         for (int64_t out = 0; out < width; out += LANES) {
-            __m512 square[LANES];
+            Vector square[LANES];
             tap_load(run->w, g->taps, channels, false, tap, in, first + out, square);
-            for (int k = 0; k < LANES; k++) _mm512_storeu_ps(to + (in + k) * width + out, square[k]);
+            for (int k = 0; k < LANES; k++) floats_store(to + (in + k) * width + out, square[k]);
         }
     for (int64_t in = squares; in < ins; in++) {
         if (g->back) memcpy(to + in * width, w + in * filter + first, (size_t)width * sizeof *to);
@@ -312,7 +316,7 @@ static Status positions_run(const void *made, Device *device, OpCall *call)
     return OK;
 }
 
-const ConvImpl conv_positions = {.name = "products of positions, AVX-512",
+const ConvImpl conv_positions = {.name = "products of positions, " LANES_NAME,
                                  .takes = positions_take,
                                  .create = positions_create,
                                  .workspace = positions_workspace,

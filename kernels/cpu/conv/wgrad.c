@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/span.h"
 
-#if defined(__x86_64__)
+#ifdef CPU_HAS_LANES
 enum {
     OWN_BLOCK_BYTES = 512 << 10, /* if a thread packs alone: fits its L2 cache */
     SMALL_DW_BYTES = 320 << 10,

@@ -4,7 +4,7 @@
  * padding of the window separates; such a pair is a *word* of 32 bits. Blocks of words are packed
  * into panels (wgrad_pack.c) and multiplied by tiles of dw that stay in registers, with the instructions of AVX512-BF16
  * (wgrad_avx512.c) or of AMX (wgrad_amx.c). In f32 a word is a float, and every image stands alone (wgrad_avx512.c,
- * wgrad_avx2.c): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
+ * wgrad_f32_kernel.h): "pairs" are single images there. Sums are f32 in an order that depends on the shape alone: results
  * are equal to the bit for any number of threads. */
 #pragma once
 
@@ -69,7 +69,7 @@ extern const WgradCode wgrad_avx512, wgrad_amx;
 bool wgrad_amx_multiplies(void);
 
 /* Words are floats. */
-extern const WgradCode wgrad_f32, wgrad_f32_avx2;
+extern const WgradCode wgrad_f32, wgrad_f32_avx2, wgrad_f32_neon;
 
 /* The code for f32 of this processor, NULL if there is none (ONEDNN_MAX_CPU_ISA counts). */
 const WgradCode *wgrad_for_f32(void);

@@ -13,8 +13,8 @@
  *     .  h5 h6         y = A' (u d) A
  * The others have six points and round up to four times as coarsely as plain sums, so they are for f32 alone and for networks
  * that ask for them: docs/decisions/0006-winograd.md. The gradient with respect to x is the same convolution with rotated
- * weights; winograd_dw.c computes the weight gradient. f32 needs AVX-512 or AVX2; bf16 needs AVX512-BF16 and is not used if
- * there is AMX.
+ * weights; winograd_dw.c computes the weight gradient. f32 needs AVX-512, AVX2 or NEON; bf16 needs AVX512-BF16 and is not
+ * used if there is AMX.
  *
  * Weights are transformed once per call, to u. Then each thread takes blocks of tiles, or of lines of 1-D tiles, which are
  * transformed to d, multiplied to m, one point after another so that its weights stay in the caches, and transformed back:
@@ -75,7 +75,7 @@ LineTiles line_tiles(int pixels, int outputs, int pad)
                        .tail_end = (int)larger(first, smaller(F4_7_TAPS, pixels - last + pad))};
 }
 
-#if defined(__x86_64__)
+#ifdef CPU_HAS_LANES
 static bool multiples_of(int count, const Tensor *x, const Tensor *y)
 {
     return x->shape.c % count == 0 && y->shape.c % count == 0;
@@ -86,7 +86,7 @@ static const char *tensors_decline(const Tensor *x, const Tensor *y, int few_cha
 {
     enum { FEW_PIXELS = 256 };
     if (x->dtype != y->dtype || (x->dtype != DTYPE_F32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
-    if (x->dtype == DTYPE_F32 && cpu_isa() < CPU_AVX2) return "processor has no AVX-512 or AVX2";
+    if (x->dtype == DTYPE_F32 && cpu_isa() == CPU_PLAIN) return "processor has no AVX-512, AVX2 or NEON";
     if (x->dtype == DTYPE_BF16 && cpu_isa() < CPU_AVX512_BF16) return "processor has no AVX512-BF16";
     if (x->dtype == DTYPE_BF16 && cpu_isa() >= CPU_AMX) return "plain products by AMX are faster";
     if (x->dtype == DTYPE_F32 && !multiples_of(8, x, y)) return "channels are not multiples of 8";
@@ -166,8 +166,13 @@ static const char *pointwise_takes(const Device *device, const ConvProblem *p)
  * processor with AVX-512 has. */
 static const WinogradCode *code_for(const Tensor *x, const Tensor *y, WinogradAlgorithm a)
 {
+#if defined(__x86_64__)
     bool wide = x->dtype == DTYPE_BF16 || (cpu_isa() >= CPU_AVX512 && multiples_of(16, x, y));
     return wide ? &winograd_avx512[a] : &winograd_avx2[a];
+#else
+    (void)x, (void)y;
+    return &winograd_neon[a];
+#endif
 }
 
 /* The memory of a thread: `tiles` and `tails` of a block. */

@@ -138,7 +138,8 @@ typedef struct WinogradCode {
     ChunkBody *outputs; /* tiles, or lines of 1-D tiles */
 } WinogradCode;
 
-extern const WinogradCode winograd_avx512[WINOGRAD_ALGORITHMS], winograd_avx2[WINOGRAD_ALGORITHMS];
+extern const WinogradCode winograd_avx512[WINOGRAD_ALGORITHMS], winograd_avx2[WINOGRAD_ALGORITHMS],
+    winograd_neon[WINOGRAD_ALGORITHMS];
 
 typedef struct WinogradPlan {
     WinogradAlgorithm algorithm;

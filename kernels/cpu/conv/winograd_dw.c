@@ -20,7 +20,7 @@
  *           of x. Sums are m[output][point][input] until the last block. */
 #include "kernels/cpu/conv/winograd_dw.h"
 
-#if defined(__x86_64__)
+#ifdef CPU_HAS_LANES
 enum {
     LANES = WGRAD_LANES,
     TILES = 128,              /* of a block, about: enough for sums that outweigh reading and writing m */
@@ -75,6 +75,7 @@ typedef struct DwBlock {
 
 /* ---- which problems it is for */
 
+#if defined(__x86_64__)
 static const WgradCode *products_for(Dtype dtype)
 {
     return dtype == DTYPE_BF16 ? &wgrad_avx512 : wgrad_for_f32();
@@ -85,6 +86,19 @@ static const WinogradDwCode *code_for(Dtype dtype, WinogradAlgorithm a)
     if (dtype == DTYPE_BF16) return &winograd_dw_bf16[a];
     return cpu_isa() >= CPU_AVX512 ? &winograd_dw_avx512[a] : &winograd_dw_avx2[a];
 }
+#else
+static const WgradCode *products_for(Dtype dtype)
+{
+    (void)dtype;
+    return wgrad_for_f32();
+}
+
+static const WinogradDwCode *code_for(Dtype dtype, WinogradAlgorithm a)
+{
+    (void)dtype;
+    return &winograd_dw_neon[a];
+}
+#endif
 
 /* Why this processor or these tensors are not for our code. */
 static const char *tensors_decline(const Tensor *x, const Tensor *dy)
@@ -92,7 +106,7 @@ static const char *tensors_decline(const Tensor *x, const Tensor *dy)
     enum { FEW_CHANNELS = 32, FEW_PIXELS = 256 };
     bool f32 = x->dtype == DTYPE_F32;
     if (x->dtype != dy->dtype || (!f32 && x->dtype != DTYPE_BF16)) return "types are not f32 or bf16";
-    if (f32 && !wgrad_for_f32()) return "processor has no AVX-512 or AVX2";
+    if (f32 && !wgrad_for_f32()) return "processor has no AVX-512, AVX2 or NEON";
     if (!f32 && cpu_isa() < CPU_AVX512_BF16) return "processor has no AVX512-BF16";
     if (!f32 && cpu_isa() >= CPU_AMX) return "plain products by AMX are faster";
     if (x->shape.c % LANES || dy->shape.c % LANES) return "channels are not multiples of 16";

@@ -45,4 +45,4 @@ typedef struct WinogradDwCode {
 
 /* POINTWISE has none, and bf16 has only F(2x2, 3x3) and F(4, 7). */
 extern const WinogradDwCode winograd_dw_bf16[WINOGRAD_ALGORITHMS], winograd_dw_avx512[WINOGRAD_ALGORITHMS],
-    winograd_dw_avx2[WINOGRAD_ALGORITHMS];
+    winograd_dw_avx2[WINOGRAD_ALGORITHMS], winograd_dw_neon[WINOGRAD_ALGORITHMS];

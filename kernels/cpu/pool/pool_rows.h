@@ -1,5 +1,5 @@
-/* Windows of 3x3 by vectors: with AVX-512, in bf16 with AVX512-BF16, or in f32 with AVX2. Other processors take the plain loops
- * of pool_max.c and pool_max_dx.c, which give the same bits. */
+/* Windows of 3x3 by vectors: with AVX-512, in bf16 with AVX512-BF16, or in f32 with AVX2 or NEON. Other processors take the
+ * plain loops of pool_max.c and pool_max_dx.c, which give the same bits. */
 #pragma once
 
 #include "kernels/cpu/vector.h"
@@ -25,7 +25,7 @@ typedef struct PoolCode {
     void (*band_dx)(const PoolBand *band);
 } PoolCode;
 
-extern const PoolCode pool_avx2, pool_avx512;
+extern const PoolCode pool_avx2, pool_avx512, pool_neon;
 
 /* The code of this processor; NULL: the plain loops. */
 const PoolCode *pool_code(Dtype dtype);
