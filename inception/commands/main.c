@@ -112,6 +112,7 @@ Status help_command(const Options *options, JobFiles *files, FILE *to)
 Status man_command(const Options *options, JobFiles *files, FILE *to)
 {
     (void)files;
+    if (options->json) return manual_json(to);
     manual_print(to, options->markdown);
     return OK;
 }

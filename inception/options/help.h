@@ -16,6 +16,7 @@ int help_width(void);
 void help_print(FILE *to, Verb verb, const Model *model, OptionLevel level, int width);
 
 void manual_print(FILE *to, bool markdown);
+NODISCARD Status manual_json(FILE *to); /* the tables for other programs; manual_json.c describes the object */
 
 /* ERR_ARG for a shell that is not bash, zsh or fish, or NULL. */
 NODISCARD Status completion_print(FILE *to, const char *shell);
@@ -34,3 +35,9 @@ typedef struct Example {
     const char *command, *comment;
 } Example;
 extern const Example help_examples[]; /* all EXAMPLE rows; the last has no command */
+
+typedef struct ExitMeaning {
+    int code;
+    const char *meaning;
+} ExitMeaning;
+extern const ExitMeaning exit_meanings[]; /* the last has no meaning */

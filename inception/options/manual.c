@@ -9,10 +9,7 @@ typedef struct ManualPage {
     bool blank; /* Markdown: an empty line was written last */
 } ManualPage;
 
-static const struct {
-    int code;
-    const char *meaning;
-} exits[] = {
+const ExitMeaning exit_meanings[] = {
     {0, "success"},
     {1, "internal error, a bug in towers"},
     {2, "invalid usage or configuration; nothing was created"},
@@ -22,6 +19,7 @@ static const struct {
     {6, "storage failure: a file could not be written"},
     {7, "a tower ended unexpectedly or timed out in a collective operation"},
     {8, "NaN or Inf, or towers whose weights differ"},
+    {0, NULL},
 };
 
 /* Write text with the special characters of roff or Markdown escaped. */
@@ -182,10 +180,10 @@ void manual_print(FILE *to, bool markdown)
     put_options(&page);
     put_sources(&page);
     put_heading(&page, page.markdown ? "Exit status" : "EXIT STATUS");
-    for (size_t k = 0; k < sizeof exits / sizeof exits[0]; k++) {
+    for (const ExitMeaning *e = exit_meanings; e->meaning; e++) {
         char code[8];
-        snprintf(code, sizeof code, "%d", exits[k].code);
-        put_item(&page, code, exits[k].meaning);
+        snprintf(code, sizeof code, "%d", e->code);
+        put_item(&page, code, e->meaning);
     }
     put_item(&page, "128+n", "ended by signal n, after saving a checkpoint");
     put_heading(&page, page.markdown ? "Examples" : "EXAMPLES");
