@@ -9,6 +9,10 @@ target_include_directories(towers_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_I
 
 include(CMakePackageConfigHelpers)
 file(RELATIVE_PATH to_root /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # the folder may be moved
+set(to_library) # outside of the system's own folders programs find the library without ldconfig
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  set(to_library " -Wl,-rpath,\${libdir}")
+endif()
 configure_file(${CMAKE_SOURCE_DIR}/cmake/towers.pc.in ${CMAKE_BINARY_DIR}/generated/towers.pc @ONLY)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/towers-config-version.cmake COMPATIBILITY SameMajorVersion)
 install(TARGETS towers_shared EXPORT towers LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -1,21 +1,34 @@
 /* Classify images with libtowers:
  *     cc classify.c $(pkg-config --cflags --libs towers) -o classify && ./classify runs/NAME cat.jpg dog.jpg */
+#if defined __has_include && !__has_include(<towers.h>)
+#error "towers.h was not found: install libtowers (cmake --install build), and compile with the line above; if pkg-config does not find towers, PKG_CONFIG_PATH must name the folder of towers.pc"
+#endif
+
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <towers.h>
 
+/* The bytes of a file, owned by the caller; NULL, with errno, if it cannot be read. */
 static void *file_read(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
     char *bytes = NULL;
-    *size = 0;
-    while (file && !feof(file) && !ferror(file)) {
+    if (!file) return NULL;
+    for (*size = 0; !feof(file) && !ferror(file);) {
         char *grown = realloc(bytes, *size + 65536);
         if (!grown) break;
         bytes = grown;
         *size += fread(bytes + *size, 1, 65536, file);
     }
-    if (file) fclose(file);
+    if (!feof(file)) { /* errno is that of what failed */
+        free(bytes);
+        bytes = NULL;
+    }
+    int why = errno;
+    fclose(file);
+    errno = why;
     return bytes;
 }
 
@@ -31,7 +44,10 @@ int main(int argc, char **argv)
         towers_image image = {0};
         void *bytes = file_read(argv[i], &image.size);
         image.bytes = bytes;
-        if (towers_classify(network, &image, 1, probability, NULL, &error)) {
+        if (!bytes) {
+            fprintf(stderr, "%s: %s\n", argv[i], strerror(errno));
+            failed = 1;
+        } else if (towers_classify(network, &image, 1, probability, NULL, &error)) {
             fprintf(stderr, "%s: %s\n", argv[i], error.text);
             failed = 1;
         } else {

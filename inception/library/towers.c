@@ -205,6 +205,11 @@ PUBLIC int towers_several_classes(const towers_network *t)
     return t->classifier.several;
 }
 
+PUBLIC int towers_turns_upright(const towers_network *t)
+{
+    return t->files.job.data.eval.exif;
+}
+
 PUBLIC int towers_embedding_size(const towers_network *t)
 {
     return t->embedding;

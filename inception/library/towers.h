@@ -58,7 +58,7 @@ typedef struct towers_image {
     int height, width, channels;
 } towers_image;
 
-const char *towers_version(void);                     /* "0.2.0" */
+const char *towers_version(void);                     /* "MAJOR.MINOR.PATCH" */
 const char *towers_status_name(towers_status status); /* "TOWERS_FORMAT" */
 
 /* `path`: a run directory, or a file of weights that says what it is (safetensors of this program). `options` and
@@ -75,7 +75,9 @@ int towers_class_count(const towers_network *network);
 const char *towers_class_name(const towers_network *network,
                               int class_number);           /* "" if it is not known, or there is no such class */
 int towers_several_classes(const towers_network *network); /* not 0: every class has a probability of its own */
-int towers_embedding_size(const towers_network *network);  /* 0 unless they were asked for */
+int towers_turns_upright(
+    const towers_network *network); /* not 0: encoded images are turned by their EXIF orientation */
+int towers_embedding_size(const towers_network *network); /* 0 unless they were asked for */
 
 /* probabilities[count][class_count], and embeddings[count][embedding_size] unless it is NULL. A damaged image gives
  * rows of NaN, and after all others TOWERS_FORMAT with the first one's text. */
