@@ -57,6 +57,8 @@ passes augmentation test_augmentations
 towers=$build/towers
 "$towers" train fashion_cnn --dataset synthetic --greet --print-config >"$work/log" 2>&1
 "$towers" man --markdown | cmp -s - "$tree/docs/options.md" || complain "option: docs/options.md is not what 'towers man --markdown' writes"
+"$tree/scripts/pages/python_keywords.py" "$towers" && grep -q '^    greet: bool | None = None,$' "$tree/examples/python/towers/commands.py" ||
+    complain "option: scripts/pages/python_keywords.py writes no keyword"
 grep -q '^greet: true' "$work/log" || complain "option: $(grep -m3 greet "$work/log")"
 train() {
     "$towers" train lenet5 --opt adagrad --device cpu --dataset synthetic -b 4 --greet --output-dir "$work/runs" "$@" >"$work/log" 2>&1 </dev/null ||
