@@ -31,6 +31,40 @@ TEST(medians)
     assert_true(isnan(series_median(even, 0)));
 }
 
+/* Kendall's exact probabilities: of n! orders that many have at most so many inversions. */
+TEST(rising)
+{
+    static const double up[] = {1, 2, 3, 4, 5, 6}, one_swap[] = {1, 3, 2, 4, 5}, level[] = {2, 2, 2, 2, 2},
+                        even[] = {1, 1, 2, 3, 4};
+    near(series_rising(up, 5), 1.0 / 120, 1e-15);
+    near(series_rising(up, 6), 1.0 / 720, 1e-15);
+    near(series_rising(one_swap, 5), 5.0 / 120, 1e-15);
+    near(series_rising(even, 5), 5.0 / 120, 1e-15); /* equal ones are no rise */
+    assert_true(series_rising(level, 5) > 0.5);
+    assert_true(series_rising(up, 1) == 1);
+    double down[RISING_MOST + 1], long_way[RISING_MOST + 1];
+    for (int i = 0; i <= RISING_MOST; i++) down[i] = -i, long_way[i] = i;
+    near(series_rising(down, RISING_MOST), 1, 1e-9);
+    assert_true(series_rising(long_way, RISING_MOST) < 1e-30);
+    assert_true(series_rising(long_way, RISING_MOST + 1) == 1);
+    near(series_slope(up, 6), 1, 0);
+    near(series_slope(one_swap, 5), 1, 0);
+    near(series_slope(down, 3), -1, 0);
+    assert_true(isnan(series_slope(up, 1)));
+}
+
+/* Wilson's interval, as statsmodels has it. */
+TEST(share_intervals)
+{
+    Estimate e = share_estimate(90, 100), none = share_estimate(0, 10);
+    near(e.mean, 0.9, 1e-15);
+    near(e.low, 0.82563, 1e-5);
+    near(e.high, 0.94477, 1e-5);
+    near(none.low, 0, 1e-12);
+    near(none.high, 0.27753, 1e-5);
+    assert_true(is_absent(share_estimate(0, 0).mean));
+}
+
 TEST(variances)
 {
     double few[] = {3, -1, 7, 3};

@@ -102,6 +102,40 @@ Scatter series_scatter(double *x, int64_t count)
     return (Scatter){sqrt(square) / (double)count, 1.4826 * series_median(x, count)};
 }
 
+/* Kendall's S of a series in random order is k (k - 1) / 2 - 2 I, with the number I of inversions: adding the k-th value adds
+ * 0 to k - 1 of them, each equally often. */
+double series_rising(const double *x, int64_t count)
+{
+    enum { INVERSIONS = RISING_MOST * (RISING_MOST - 1) / 2 + 1 };
+    double share[2][INVERSIONS] = {{1}}, below = 0;
+    int64_t falls = 0, level = 0, most = 0;
+    if (count < 2 || count > RISING_MOST) return 1;
+    for (int64_t k = 1; k < count; k++) {
+        const double *before = share[(k + 1) % 2];
+        double *now = share[k % 2];
+        for (int64_t i = 0; i <= most + k; i++) {
+            now[i] = 0;
+            for (int64_t from = i > k ? i - k : 0; from <= i && from <= most; from++)
+                now[i] += before[from] / (double)(k + 1);
+        }
+        most += k;
+        for (int64_t i = 0; i < k; i++) falls += x[k] < x[i], level += x[k] == x[i];
+    }
+    int64_t inversions = falls + (level + 1) / 2;
+    for (int64_t i = 0; i <= inversions && i <= most; i++) below += share[(count - 1) % 2][i];
+    return fmin(below, 1);
+}
+
+double series_slope(const double *x, int64_t count)
+{
+    double slope[RISING_MOST * (RISING_MOST - 1) / 2];
+    int64_t slopes = 0;
+    if (count > RISING_MOST) return NAN;
+    for (int64_t k = 1; k < count; k++)
+        for (int64_t i = 0; i < k; i++) slope[slopes++] = (x[k] - x[i]) / (double)(k - i);
+    return series_median(slope, slopes);
+}
+
 double series_inefficiency(const double *x, int64_t count)
 {
     double mean = series_mean(x, count), variance = deviation_sum(x, count, mean, 0), g = 1;
@@ -218,6 +252,17 @@ static double fisher_p(int64_t a, int64_t a_count, int64_t b, int64_t b_count)
         if (one <= own + LIKE) sum += exp(one);
     }
     return fmin(sum, 1);
+}
+
+Estimate share_estimate(int64_t successes, int64_t count)
+{
+    if (count < 1) return unknown_estimate(ABSENT, 0);
+    double n = (double)count, share = (double)successes / n, z = student_quantile(0.975, INFINITY), more = z * z / n;
+    double middle = (share + more / 2) / (1 + more),
+           reach = z * sqrt(share * (1 - share) / n + more / n / 4) / (1 + more);
+    Estimate e = unknown_estimate(share, count);
+    e.low = middle - reach, e.high = middle + reach;
+    return e;
 }
 
 Estimate share_difference(int64_t a_successes, int64_t a_count, int64_t b_successes, int64_t b_count)

@@ -33,12 +33,21 @@ typedef struct Scatter {
 } Scatter;
 Scatter series_scatter(double *x, int64_t count);
 
+/* Whether a series rises: the probability that one in random order does so at least as much (Mann, "Nonparametric tests against
+ * trend", 1945), exact for at most RISING_MOST values and 1 beyond; equal values count as neither, which makes it larger. And how
+ * much it rises from a value to the next: the median of the slopes of all pairs (Theil and Sen). */
+enum { RISING_MOST = 32 };
+double series_rising(const double *x, int64_t count);
+double series_slope(const double *x, int64_t count); /* NaN of fewer than two, or more than RISING_MOST */
+
 /* The mean of a series of dependent values. */
 Estimate series_estimate(const double *x, int64_t count);
 /* mean(a) - mean(b) of two independent series (Welch, with errors as above). */
 Estimate series_difference(const double *a, int64_t a_count, const double *b, int64_t b_count);
 /* Not measured. */
 Estimate unknown_estimate(Number mean, int64_t count);
+/* Wilson's 95 % interval of a share, successes of trials ("Probable inference", 1927). */
+Estimate share_estimate(int64_t successes, int64_t count);
 /* The difference of two shares, successes of trials each (two independent binomials): the test of two proportions, or
  * Fisher's exact test if fewer than FEW_EXPECTED successes or failures are expected in a cell. */
 enum { FEW_EXPECTED = 5 };
