@@ -1,5 +1,5 @@
 # Texts travel inside the binary: inception/recipes/*.yaml, the published weights and names of classes in inception/models/, and
-# the frame and style of inception/report/.
+# the frame, style and script of inception/report/.
 function(towers_embeds out header table)
   add_custom_command(OUTPUT ${out}
     COMMAND ${CMAKE_COMMAND} "-DOUT=${out}" "-DFILES=${ARGN}" "-DHEADER=${header}" "-DTABLE=${table}" -P ${CMAKE_SOURCE_DIR}/cmake/embed_texts.cmake
@@ -11,4 +11,5 @@ towers_embeds(${CMAKE_BINARY_DIR}/generated/recipes.c inception/options/recipe.h
 towers_embeds(${CMAKE_BINARY_DIR}/generated/model_texts.c inception/models/published.h "EmbeddedText model_texts"
   ${CMAKE_SOURCE_DIR}/inception/models/imagenet.txt ${CMAKE_SOURCE_DIR}/inception/models/weights.json)
 towers_embeds(${CMAKE_BINARY_DIR}/generated/report_texts.c inception/report/report.h "EmbeddedText report_texts"
-  ${CMAKE_SOURCE_DIR}/inception/report/page.html ${CMAKE_SOURCE_DIR}/inception/report/report.css)
+  ${CMAKE_SOURCE_DIR}/inception/report/page.html ${CMAKE_SOURCE_DIR}/inception/report/report.css
+  ${CMAKE_SOURCE_DIR}/inception/report/readings.js)

@@ -54,13 +54,14 @@ static int64_t curve_epochs(const Run *run, size_t of, double *x, double *y)
 }
 
 /* `logarithmic`: if the values need it. */
-static void overlay(const Overlays *c, FILE *to, const SvgFrame *like, bool logarithmic, const char *note,
+static void overlay(const Overlays *c, FILE *to, bool wide, const SvgFrame *like, bool logarithmic, const char *note,
                     CurveMake *make, size_t of)
 {
     Figures figures = {.to = to};
     SvgFrame frame = *like;
     SvgPlot plot;
     frame.x_low = INFINITY, frame.x_high = -INFINITY;
+    frame.x_whole = true;
     for (int i = 0; i < c->count; i++) {
         int64_t count = make(&c->view[i], of, c->x, c->y);
         svg_extent(c->x, count, &frame.x_low, &frame.x_high);
@@ -68,7 +69,7 @@ static void overlay(const Overlays *c, FILE *to, const SvgFrame *like, bool loga
     }
     if (!(frame.y_low <= frame.y_high)) return;
     frame.y_log = logarithmic && frame.y_low > 0 && frame.y_high > 50 * frame.y_low;
-    figure_open(&figures, &plot, &frame, frame.title, note);
+    figure_open(&figures, wide, &plot, &frame, frame.title, note);
     for (int i = 0; i < c->count; i++) {
         char name[LABEL], label[SVG_LABEL_BYTES];
         int64_t count = make(&c->view[i], of, c->x, c->y);
@@ -86,24 +87,23 @@ static void overlays_write(const Overlays *c, FILE *to)
     static const char *const notes[] = {"Per cent, after each epoch.", "Per cent, after each epoch.",
                                         "Of generated images against the training images: lower is closer."};
     char title[64] = "Training loss";
-    SvgFrame wide;
     for (int i = 0; i < c->count; i++)
         if (c->view[i].phase) snprintf(title, sizeof title, "Loss of the phase %s", c->view[i].phase);
-    wide = figure_half(title, "images seen");
-    wide.width = FIGURE_WIDE, wide.height = FIGURE_TALL;
+    SvgFrame frame = figure_frame(title, "images seen");
+    frame.height = FIGURE_TALL;
     fputs("<section class=\"grid\">\n", to);
-    overlay(c, to, &wide, true, "mean_loss over the images seen; long runs as 200 means of equally many steps.",
-            curve_steps, offsetof(RunStep, mean_loss));
     for (size_t kind = SCORED_BY_ACCURACY; kind <= SCORED_BY_KID; kind++) {
-        SvgFrame half = figure_half(titles[kind], "epoch");
-        overlay(c, to, &half, kind == SCORED_BY_KID, notes[kind], curve_epochs, kind);
+        SvgFrame scores = figure_frame(titles[kind], "epoch");
+        overlay(c, to, false, &scores, kind == SCORED_BY_KID, notes[kind], curve_epochs, kind);
     }
-    SvgFrame half = figure_half("Test loss", "epoch");
-    overlay(c, to, &half, true, "After each epoch.", curve_epochs, NOT_SCORED);
-    half = figure_half("Learning rate", "images seen");
-    overlay(c, to, &half, false, "As used by the optimizer.", curve_steps, offsetof(RunStep, lr));
-    half = figure_half("Throughput", "images seen");
-    overlay(c, to, &half, false, "Images per second.", curve_steps, offsetof(RunStep, images_per_sec));
+    SvgFrame losses = figure_frame("Test loss", "epoch");
+    overlay(c, to, false, &losses, true, "After each epoch.", curve_epochs, NOT_SCORED);
+    overlay(c, to, true, &frame, true, "mean_loss over the images seen; long runs as 200 means of equally many steps.",
+            curve_steps, offsetof(RunStep, mean_loss));
+    frame = figure_frame("Learning rate", "images seen");
+    overlay(c, to, false, &frame, false, "As used by the optimizer.", curve_steps, offsetof(RunStep, lr));
+    frame = figure_frame("Throughput", "images seen");
+    overlay(c, to, false, &frame, false, "Images per second.", curve_steps, offsetof(RunStep, images_per_sec));
     fputs("</section>\n", to);
 }
 

@@ -19,7 +19,7 @@ void figures_close(Figures *f)
 
 void figure_begin(const Figures *f, bool wide, const char *title, const char *note)
 {
-    svg_printf(f->to, "<figure class=\"%s\"><figcaption><h2>%s</h2><p>%s</p></figcaption>\n<div class=\"plot\">",
+    svg_printf(f->to, "<figure class=\"%s\"><figcaption><h3>%s</h3><p>%s</p></figcaption>\n<div class=\"plot\">",
                wide ? "wide" : "half", title, note);
 }
 
@@ -28,9 +28,9 @@ void figure_end(const Figures *f)
     fputs("</div></figure>\n", f->to);
 }
 
-void figure_open(const Figures *f, SvgPlot *plot, const SvgFrame *frame, const char *title, const char *note)
+void figure_open(const Figures *f, bool wide, SvgPlot *plot, const SvgFrame *frame, const char *title, const char *note)
 {
-    figure_begin(f, frame->width > FIGURE_HALF, title, note);
+    figure_begin(f, wide, title, note);
     svg_open(plot, f->to, frame);
 }
 
@@ -40,16 +40,16 @@ void figure_close(const Figures *f, SvgPlot *plot)
     figure_end(f);
 }
 
-SvgFrame figure_half(const char *title, const char *x_label)
+SvgFrame figure_frame(const char *title, const char *x_label)
 {
-    return (SvgFrame){title, x_label, FIGURE_HALF, FIGURE_LOW, .y_low = INFINITY, .y_high = -INFINITY};
+    return (SvgFrame){title, x_label, FIGURE_LOW, .y_low = INFINITY, .y_high = -INFINITY};
 }
 
-SvgFrame figure_steps(const Figures *f, const char *title, double width, double height)
+SvgFrame figure_steps(const Figures *f, const char *title)
 {
-    SvgFrame frame = figure_half(title, "step");
-    frame.width = width, frame.height = height;
+    SvgFrame frame = figure_frame(title, "step");
     frame.x_low = f->x[0], frame.x_high = f->x[f->run->steps - 1];
+    frame.x_whole = true;
     return frame;
 }
 

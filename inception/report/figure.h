@@ -1,19 +1,20 @@
 /* Figure: shared parts of a report's plots: the <figure> element, an axis of steps, columns of the record. */
 #pragma once
 
+#include <jansson.h>
+
 #include "inception/report/loss_truth.h"
 #include "inception/report/svg.h"
 
-/* Sizes of plots in the page's units: full and half width, and heights. */
-enum { FIGURE_WIDE = 1080, FIGURE_HALF = 532, FIGURE_TALL = 330, FIGURE_LOW = 230, FIGURE_FLAT = 150 };
+/* Heights of plots, and the width of a heat map, in the page's units. */
+enum { FIGURE_TALL = 330, FIGURE_LOW = 230, FIGURE_WIDTH = 1080 };
 
 typedef struct Figures {
     FILE *to; /* borrowed, as are the next two */
     const Run *run;
     const LossTruth *truth;
-    const char *const *classes; /* names, [class_count]; borrowed */
-    int class_count;
-    double *x, *scratch[4]; /* owned: [steps]; x: step numbers */
+    const json_t *environment; /* env.json, for the names of classes; borrowed, may be NULL */
+    double *x, *scratch[4];    /* owned: [steps]; x: step numbers */
 } Figures;
 
 NODISCARD Status figures_open(Figures *figures, FILE *to, const Run *run, const LossTruth *truth);
@@ -22,13 +23,13 @@ void figures_close(Figures *figures);
 /* <figure> with a heading and a sentence, as wide as the page or half of it. */
 void figure_begin(const Figures *f, bool wide, const char *title, const char *note);
 void figure_end(const Figures *f);
-/* A figure around a plot, whose frame says the width. */
-void figure_open(const Figures *f, SvgPlot *plot, const SvgFrame *frame, const char *title, const char *note);
+/* A figure around a plot. */
+void figure_open(const Figures *f, bool wide, SvgPlot *plot, const SvgFrame *frame, const char *title,
+                 const char *note);
 void figure_close(const Figures *f, SvgPlot *plot);
-/* A low frame of half the page's width, and one with an axis for all steps. The range of y is still empty; widen it with
- * svg_extent. */
-SvgFrame figure_half(const char *title, const char *x_label);
-SvgFrame figure_steps(const Figures *f, const char *title, double width, double height);
+/* A low frame, and one with an axis for all steps. The range of y is still empty; widen it with svg_extent. */
+SvgFrame figure_frame(const char *title, const char *x_label);
+SvgFrame figure_steps(const Figures *f, const char *title);
 
 /* A number of every step, by its place in RunStep; in scratch[slot]. */
 double *figure_column(Figures *f, int slot, size_t place);

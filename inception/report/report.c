@@ -1,6 +1,9 @@
-/* The report page of a run: title, key figures, summary, plots, tables; see report.h. */
+/* The report page of a run: its answer, key figures, and a part for each subject with plots and tables; see report.h. */
 #include "inception/report/report.h"
 
+#include <openssl/evp.h>
+
+#include "inception/report/answer.h"
 #include "inception/report/class_scores.h"
 #include "inception/report/report_data.h"
 #include "inception/report/report_plots.h"
@@ -11,22 +14,19 @@
 #include "towers/record/run_view.h"
 #include "towers/record/setting_line.h"
 
-enum { CLASS_NAMES = 64, CLASS_ROWS = 40, ENDING_STEPS = 50, METRICS_BYTES = 64 << 20 /* on the page */ };
+enum { CLASS_ROWS = 40, ENDING_STEPS = 50, METRICS_BYTES = 64 << 20 /* on the page */ };
 
 typedef struct Page {
-    FILE *to;
     const Run *run, *whole; /* the first phase, all phases */
     LossTruth truth;
+    Advice advice;
     json_t *environment, *memory; /* NULL if missing */
-    const char *classes[CLASS_NAMES];
-    int class_count;
 } Page;
 
 /* ---- head of the page */
 
-static void title_write(const Page *page)
+static void title_write(const Page *page, FILE *to)
 {
-    FILE *to = page->to;
     const json_t *e = page->environment;
     const char *model = json_word_or_empty(e, "model"), *data = json_word_or_empty(e, "data"),
                *started = json_word_or_empty(e, "started"), *backend = json_word_or_empty(e, "backend");
@@ -38,95 +38,99 @@ static void title_write(const Page *page)
     fputs("</p></header>\n", to);
 }
 
-__attribute__((format(printf, 3, 4))) static void card(const Page *page, const char *what, const char *format, ...)
+static void answer_write(const Page *page, FILE *to)
+{
+    RunAnswer answer;
+    answer_make(page->run, page->whole, page->environment, &page->advice, &answer);
+    svg_printf(to, "<p class=\"answer\">%s", answer.found);
+    if (*answer.next) svg_printf(to, "<b>What to try next:</b> %s", answer.next);
+    fputs("</p>\n", to);
+}
+
+__attribute__((format(printf, 3, 4))) static void card(FILE *to, const char *what, const char *format, ...)
 {
     va_list args;
-    fputs("<div><b>", page->to);
+    fputs("<div><b>", to);
     va_start(args, format);
-    vfprintf(page->to, format, args);
+    vfprintf(to, format, args);
     va_end(args);
-    fprintf(page->to, "</b><span>%s</span></div>", what);
+    fprintf(to, "</b><span>%s</span></div>", what);
 }
 
-static double ending_mean(const Run *run, size_t place)
+static void accuracy_cards(const Run *run, FILE *to)
 {
-    return steps_mean(run, run->steps > ENDING_STEPS ? run->steps - ENDING_STEPS : 0, place);
-}
-
-static void accuracy_cards(const Page *page)
-{
-    const EpochRecord *best = run_best_epoch(page->run), *last = run_last_test(page->run);
+    const EpochRecord *best = run_best_epoch(run), *last = run_last_test(run);
     if (!best) return;
-    bool same = best->test_top1 == last->test_top1, several = page->run->several;
-    if (!same)
-        card(page, several ? "test mAP at the end" : "test accuracy at the end", "%.2f %%", 100 * last->test_top1);
+    bool same = best->test_top1 == last->test_top1, several = run->several;
     const char *first = several ? "test mAP, best epoch" : "test accuracy, best epoch";
-    card(page, same ? (several ? "test mAP" : "test accuracy") : first, "%.2f %%", 100 * best->test_top1);
-    if (isfinite(best->test_loss)) card(page, same ? "test loss" : "test loss, best epoch", "%.4g", best->test_loss);
+    card(to, same ? (several ? "test mAP" : "test accuracy") : first, "%.2f&nbsp;%%", 100 * best->test_top1);
+    if (!same)
+        card(to, several ? "test mAP at the end" : "test accuracy at the end", "%.2f&nbsp;%%", 100 * last->test_top1);
+    if (isfinite(best->test_loss)) card(to, same ? "test loss" : "test loss, best epoch", "%.4g", best->test_loss);
 }
 
-/* A run of one tower has no towers to compare: summarize its progress instead. */
-static void headline_write(const Page *page)
+/* Images of all steps by their time, without evaluations and what else comes between them. */
+static double speed_of(const Run *run)
 {
-    const Run *run = page->run;
-    const EpochRecord *best = run_best_epoch(run);
-    double first = ABSENT, last = ending_mean(run, offsetof(RunStep, mean_loss));
-    for (int64_t i = 0; i < run->steps && !isfinite(first); i++) first = run->step[i].mean_loss;
-    if (run->phase) svg_printf(page->to, "Losses and speed are those of the phase %s. ", run->phase);
-    if (run->towers > 1 || page->truth.bad_count) {
-        svg_text(page->to, page->truth.verdict);
-        return;
+    double images = 0, seconds = 0;
+    for (int64_t i = 0; i < run->steps; i++) {
+        double took = (double)run->step[i].images / run->step[i].images_per_sec;
+        if (isfinite(took)) images += (double)run->step[i].images, seconds += took;
     }
-    fprintf(page->to, "The loss went from %.4g to %.4g in %" PRId64 " step%s", first, last,
-            run->step[run->steps - 1].step, run->step[run->steps - 1].step == 1 ? "" : "s");
-    if (best)
-        fprintf(page->to, "; the best weights are those of epoch %" PRId64 ", with a test %s of %.2f %%", best->epoch,
-                run->several ? "mAP" : "accuracy", 100 * best->test_top1);
-    fputs(".", page->to);
+    return seconds > 0 ? images / seconds : ABSENT;
 }
 
-static void cards_write(const Page *page)
+static void cards_write(const Page *page, FILE *to)
 {
     const Run *run = page->run;
     const RunStep *last = &run->step[run->steps - 1];
-    double seconds = 0;
+    double seconds = 0, speed = speed_of(run);
     for (int64_t i = 0; i < run->epochs; i++)
         if (isfinite(run->epoch[i].seconds)) seconds += run->epoch[i].seconds;
-    fputs("<section class=\"cards\">", page->to);
-    accuracy_cards(page);
-    card(page, "mean_loss at the end", "%.4f", ending_mean(run, offsetof(RunStep, mean_loss)));
-    card(page, run->towers == 1 ? "tower" : "towers", "%d", run->towers);
-    card(page, last->step == 1 ? "step" : "steps", "%" PRId64, last->step);
-    card(page, "images per second", "%.0f", ending_mean(run, offsetof(RunStep, images_per_sec)));
+    fputs("<section class=\"cards\">", to);
+    accuracy_cards(run, to);
+    card(to, "mean_loss at the end", "%.4f",
+         steps_mean(run, run->steps > ENDING_STEPS ? run->steps - ENDING_STEPS : 0, offsetof(RunStep, mean_loss)));
+    card(to, run->towers == 1 ? "tower" : "towers", "%d", run->towers);
+    card(to, last->step == 1 ? "step" : "steps", "%" PRId64, last->step);
+    if (isfinite(speed)) card(to, "images per second, training alone", "%.0f", speed);
     if (seconds >= 5400)
-        card(page, "total time of epochs", "%.1f h", seconds / 3600);
+        card(to, "epochs, with evaluations", "%.1f&nbsp;h", seconds / 3600);
     else if (seconds >= 90)
-        card(page, "total time of epochs", "%.1f min", seconds / 60);
+        card(to, "epochs, with evaluations", "%.1f&nbsp;min", seconds / 60);
     else if (seconds > 0)
-        card(page, "total time of epochs", seconds < 10 ? "%.2g s" : "%.0f s", seconds);
-    fputs("</section>\n<p class=\"verdict\">", page->to);
-    headline_write(page);
-    if (page->whole->rows > page->whole->steps)
-        fprintf(page->to,
-                " Curves and statistics are those of %" PRId64 " of %" PRId64
+        card(to, "epochs, with evaluations", seconds < 10 ? "%.2g&nbsp;s" : "%.0f&nbsp;s", seconds);
+    fputs("</section>\n", to);
+}
+
+/* What the numbers of this page are those of, if not of all steps. */
+static void origin_write(const Page *page, FILE *to)
+{
+    bool thinned = page->whole->rows > page->whole->steps;
+    if (!page->run->phase && !thinned) return;
+    fputs("<p class=\"note\">", to);
+    if (page->run->phase) svg_printf(to, "Losses and speed are those of the phase %s. ", page->run->phase);
+    if (thinned)
+        fprintf(to,
+                "Curves and statistics are those of %" PRId64 " of %" PRId64
                 " recorded steps: evenly spaced ones, the last ones, and those that were refused or not finite.",
                 page->whole->steps, page->whole->rows);
-    fputs("</p>\n", page->to);
+    fputs("</p>\n", to);
 }
 
 /* ---- tables */
 
-static void row_write(const Page *page, const char *key, const char *value)
+static void row_write(FILE *to, const char *key, const char *value)
 {
-    svg_printf(page->to, "<tr><th>%s</th><td>%s</td></tr>", key, value);
+    svg_printf(to, "<tr><th>%s</th><td>%s</td></tr>", key, value);
 }
 
-static void bad_table(const Page *page)
+static void bad_table(const Page *page, FILE *to)
 {
     const LossTruth *truth = &page->truth;
     if (!truth->bad_count) return;
-    section_open(page->to, "Values that are not finite");
-    fputs("<table>", page->to);
+    section_open(to, "Values that are not finite");
+    fputs("<table>", to);
     for (int64_t i = 0; i < truth->bad_count && i < 100; i++) {
         const BadStep *bad = &truth->bad[i];
         char what[64], seen[96];
@@ -139,7 +143,7 @@ static void bad_table(const Page *page)
                  : bad->loss                ? "loss"
                                             : "gradient",
                  bad->later);
-        row_write(page, what, seen);
+        row_write(to, what, seen);
         /* The finding of the forensic search, from the capsule. */
         char name[96], command[PATH_BYTES + 128];
         snprintf(name, sizeof name, "nan-step-%" PRId64 "-tower-%d/state.json", bad->step, bad->tower);
@@ -147,23 +151,33 @@ static void bad_table(const Page *page)
         const char *text = json_word(json_object_get(state, "found"), "text");
         snprintf(command, sizeof command, "towers replay %s/nan-step-%" PRId64 "-tower-%d", page->run->path, bad->step,
                  bad->tower);
-        if (text && *text) row_write(page, "first in", text);
-        if (text) row_write(page, "to replay it", command);
+        if (text && *text) row_write(to, "first in", text);
+        if (text) row_write(to, "to replay it", command);
         json_decref(state);
     }
-    fputs("</table></section>\n", page->to);
+    fputs("</table></section>\n", to);
 }
 
-static void share_write(const Page *page, double share)
+static void share_write(FILE *to, double share)
 {
-    fprintf(page->to, isfinite(share) ? "<td class=\"n\">%.1f %%</td>" : "<td class=\"n\">-</td>", 100 * share);
+    fprintf(to, isfinite(share) ? "<td class=\"n\">%.1f %%</td>" : "<td class=\"n\">-</td>", 100 * share);
 }
 
-static void classes_table(const Page *page)
+/* A bar as long as the share, behind its number. */
+static void share_bar(FILE *to, double share)
+{
+    if (!isfinite(share)) {
+        share_write(to, share);
+        return;
+    }
+    fprintf(to, "<td class=\"n bar\" style=\"--share:%.1f%%\">%.1f %%</td>", 100 * share, 100 * share);
+}
+
+static void classes_table(const Page *page, FILE *to)
 {
     const Run *run = page->run;
     int n = run->classes, rows = 0;
-    char number[32];
+    char name[64];
     ClassScore *row = n ? calloc((size_t)n, sizeof *row) : NULL;
     if (!row) return;
     for (int t = 0; t < n; t++) {
@@ -171,67 +185,63 @@ static void classes_table(const Page *page)
         rows += row[rows].samples > 0;
     }
     class_scores_sort(row, rows);
-    section_open(page->to, "Classes, with the weights of the best epoch");
+    section_open(to, "By recall, with the weights of the best epoch");
     fputs("<table><tr><th>class</th><td class=\"n o\">recall</td><td class=\"n o\">precision</td><td class=\"n "
           "o\">F1</td><td class=\"n o\">test images</td></tr>",
-          page->to);
+          to);
     for (int i = 0; i < rows && i < CLASS_ROWS; i++) {
-        bool named = row[i].class < page->class_count && page->class_count == n;
-        snprintf(number, sizeof number, "class %d", row[i].class);
-        svg_printf(page->to, "<tr><th>%s</th>", named ? page->classes[row[i].class] : number);
-        share_write(page, class_recall(&row[i]));
-        share_write(page, class_precision(&row[i]));
-        share_write(page, class_f1(&row[i]));
-        fprintf(page->to, "<td class=\"n\">%" PRId64 "</td></tr>", row[i].samples);
+        svg_printf(to, "<tr><th>%s</th>", class_name(page->environment, run, row[i].class, name));
+        share_bar(to, class_recall(&row[i]));
+        share_write(to, class_precision(&row[i]));
+        share_write(to, class_f1(&row[i]));
+        fprintf(to, "<td class=\"n\">%" PRId64 "</td></tr>", row[i].samples);
     }
-    fputs("</table>", page->to);
-    if (rows > CLASS_ROWS) fprintf(page->to, "<p>and %d more classes with a higher recall</p>", rows - CLASS_ROWS);
-    fputs("</section>\n", page->to);
+    fputs("</table>", to);
+    if (rows > CLASS_ROWS) fprintf(to, "<p>and %d more classes with a higher recall</p>", rows - CLASS_ROWS);
+    fputs("</section>\n", to);
     free(row);
 }
 
-static void memory_table(const Page *page)
+static void memory_table(const Page *page, FILE *to)
 {
     const char *what;
     json_t *bytes;
     char text[48];
     if (!page->memory) return;
-    section_open(page->to, "Memory of one tower process");
-    fputs("<table>", page->to);
+    section_open(to, "Memory of one tower process");
+    fputs("<table>", to);
     json_object_foreach(page->memory, what, bytes)
     {
         double mib = json_number_value(bytes) / (1 << 20);
         if (!(mib > 0)) continue;
         snprintf(text, sizeof text, mib < 0.1 ? "%.1f KiB" : "%.1f MiB", mib < 0.1 ? 1024 * mib : mib);
-        row_write(page, what, text);
+        row_write(to, what, text);
     }
-    fputs("</table></section>\n", page->to);
+    fputs("</table></section>\n", to);
 }
 
 /* "cat 0.5, dog 2": as many as fit. */
 static void weights_text(const Page *page, const json_t *weights, char *text, size_t bytes)
 {
+    char name[64];
     Text all = text_start(text, bytes);
-    for (size_t i = 0; i < json_array_size(weights); i++) {
-        char number[32];
-        snprintf(number, sizeof number, "class %zu", i);
-        text_add(&all, "%s%s %.4g", i ? ", " : "", i < (size_t)page->class_count ? page->classes[i] : number,
+    for (size_t i = 0; i < json_array_size(weights); i++)
+        text_add(&all, "%s%s %.4g", i ? ", " : "", class_name(page->environment, page->run, (int)i, name),
                  json_number_value(json_array_get(weights, i)));
-    }
 }
 
-static void environment_table(const Page *page)
+static void environment_table(const Page *page, FILE *to)
 {
     const char *key, *command = json_word_or_empty(page->environment, "command");
     json_t *value;
     char text[1024];
     if (*command) {
-        section_open(page->to, "Command");
-        svg_printf(page->to, "<pre>%s</pre></section>\n", command);
+        section_open(to, "Command");
+        svg_printf(to, "<pre>%s</pre></section>\n", command);
     }
     if (!page->environment) return;
-    section_open(page->to, "Environment");
-    fputs("<table>", page->to);
+    section_open(to, "Environment");
+    fputs("<table>", to);
     json_object_foreach(page->environment, key, value)
     {
         if (!strcmp(key, "command") || !strcmp(key, "class_names")) continue;
@@ -239,74 +249,165 @@ static void environment_table(const Page *page)
         snprintf(text, sizeof text, "%s", json_is_string(value) ? json_string_value(value) : made ? made : "");
         free(made);
         if (!strcmp(key, "class_weights")) weights_text(page, value, text, sizeof text);
-        row_write(page, key, text);
+        row_write(to, key, text);
     }
-    fputs("</table></section>\n", page->to);
+    fputs("</table></section>\n", to);
 }
 
-static void setting_rows(const Page *page, bool defaults)
+static void setting_rows(const Page *page, bool defaults, FILE *to)
 {
     SettingLine setting;
-    fputs("<table>", page->to);
+    fputs("<table>", to);
     for (const char *line = page->run->args; *line; line += strcspn(line, "\n"), line += *line == '\n')
         if (setting_line_read(line, &setting) && !strcmp(setting.origin, "default") == defaults)
-            svg_printf(page->to, "<tr><th>%s</th><td>%s</td><td class=\"o\">%s</td></tr>", setting.key, setting.value,
+            svg_printf(to, "<tr><th>%s</th><td>%s</td><td class=\"o\">%s</td></tr>", setting.key, setting.value,
                        defaults ? "" : setting.origin);
-    fputs("</table>", page->to);
+    fputs("</table>", to);
 }
 
-static void settings_table(const Page *page)
+static void settings_table(const Page *page, FILE *to)
 {
     if (!*page->run->args) return;
-    section_open(page->to, "Settings");
-    setting_rows(page, false);
-    fputs("<details><summary>Defaults</summary>", page->to);
-    setting_rows(page, true);
-    fputs("</details></section>\n", page->to);
+    section_open(to, "Settings");
+    setting_rows(page, false, to);
+    fputs("<details><summary>Defaults</summary>", to);
+    setting_rows(page, true, to);
+    fputs("</details></section>\n", to);
 }
 
 /* ---- the page */
 
-/* The loss and the terms of a phase behind the first, whose losses are on the page. */
-static Status phase_write(const Page *page, int phase, bool *found)
+typedef Status PartContent(const Page *page, FILE *to);
+
+static Status curves_part(const Page *page, FILE *to)
 {
-    Run view;
     Figures f;
-    TRY(run_phase(page->whole, phase, &view, found));
-    Status st = *found ? figures_open(&f, page->to, &view, &page->truth) : OK;
-    if (*found && st == OK) {
-        figure_phase(&f);
-        figure_terms(&f);
-        figures_close(&f);
+    bool found = true;
+    TRY(figures_open(&f, to, page->run, &page->truth));
+    figures_curves(&f);
+    figures_close(&f);
+    /* The loss and the terms of a phase behind the first, whose losses are on the page. */
+    for (int phase = 1; found; phase++) {
+        Run view;
+        TRY(run_phase(page->whole, phase, &view, &found));
+        Status st = found ? figures_open(&f, to, &view, &page->truth) : OK;
+        if (found && st == OK) {
+            figure_phase(&f);
+            figure_terms(&f);
+            figures_close(&f);
+        }
+        run_view_free(&view);
+        TRY(st);
     }
-    run_view_free(&view);
+    return OK;
+}
+
+static Status figures_part(const Page *page, FILE *to, FiguresWrite *write)
+{
+    Figures f;
+    TRY(figures_open(&f, to, page->run, &page->truth));
+    f.environment = page->environment;
+    write(&f);
+    figures_close(&f);
+    return OK;
+}
+
+static Status classes_part(const Page *page, FILE *to)
+{
+    classes_table(page, to);
+    return figures_part(page, to, figures_classes);
+}
+
+static Status damage_part(const Page *page, FILE *to)
+{
+    bad_table(page, to);
+    return OK;
+}
+
+static Status generated_part(const Page *page, FILE *to)
+{
+    generated_html(page->run, to);
+    return OK;
+}
+
+static Status mistakes_part(const Page *page, FILE *to)
+{
+    mistakes_html(page->run, to);
+    return OK;
+}
+
+static Status data_part(const Page *page, FILE *to)
+{
+    data_html(page->run, to);
+    return OK;
+}
+
+static Status towers_part(const Page *page, FILE *to)
+{
+    if (page->run->towers == 1) return OK;
+    svg_printf(to, "<p class=\"note wide\">%s</p>\n", page->truth.verdict);
+    TRY(figures_part(page, to, figures_towers));
+    waiting_html(page->run, to);
+    norm_drift_html(page->run, to);
+    return OK;
+}
+
+static Status speed_part(const Page *page, FILE *to)
+{
+    TRY(figures_part(page, to, figures_speed));
+    memory_table(page, to);
+    return OK;
+}
+
+static Status layers_part(const Page *page, FILE *to)
+{
+    return figures_part(page, to, figure_layers);
+}
+
+static Status run_part(const Page *page, FILE *to)
+{
+    restarts_html(page->run, to);
+    settings_table(page, to);
+    environment_table(page, to);
+    return OK;
+}
+
+/* Nothing if the run has no records for it. */
+static Status part_write(const Page *page, const char *title, PartContent *content, FILE *to)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *part = open_memstream(&text, &bytes);
+    if (!part) return FAIL(ERR_MEMORY, "no memory for the part '%s' of a report", title);
+    Status st = content(page, part);
+    if (fclose(part) != 0 && st == OK) st = FAIL(ERR_MEMORY, "no memory for the part '%s' of a report", title);
+    if (st == OK && bytes) {
+        fprintf(to, "<section class=\"part\"><h2>%s</h2>\n<div class=\"grid\">\n", title);
+        fwrite(text, 1, bytes, to);
+        fputs("</div></section>\n", to);
+    }
+    free(text);
     return st;
 }
 
 static Status content_write(const void *context, FILE *to)
 {
+    static const struct {
+        const char *title;
+        PartContent *content;
+    } parts[] = {
+        {"Damaged steps", damage_part}, {"Generated images", generated_part}, {"Curves", curves_part},
+        {"Classes", classes_part},      {"Mistakes", mistakes_part},          {"Data", data_part},
+        {"Towers", towers_part},        {"Speed and memory", speed_part},     {"Layers", layers_part},
+        {"The run", run_part},
+    };
     const Page *page = context;
-    (void)to; /* page->to */
-    title_write(page);
-    cards_write(page);
-    Figures f;
-    TRY(figures_open(&f, page->to, page->run, &page->truth));
-    f.classes = page->classes;
-    f.class_count = page->class_count;
-    fputs("<section class=\"grid\">\n", page->to);
-    figures_write(&f);
-    figures_close(&f);
-    bool found = true;
-    for (int phase = 1; found; phase++) TRY(phase_write(page, phase, &found));
-    fputs("</section>\n", page->to);
-    bad_table(page);
-    classes_table(page);
-    data_sections(page->run, page->to);
-    waiting_html(page->run, page->to);
-    norm_drift_html(page->run, page->to);
-    memory_table(page);
-    settings_table(page);
-    environment_table(page);
+    title_write(page, to);
+    answer_write(page, to);
+    cards_write(page, to);
+    origin_write(page, to);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        TRY(part_write(page, parts[i].title, parts[i].content, to));
     return OK;
 }
 
@@ -317,6 +418,17 @@ static const char *embedded(const char *name)
     return text->text;
 }
 
+/* The only script that the page's policy allows, by its digest. */
+static void script_digest(FILE *to, const char *script)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE], text[2 * EVP_MAX_MD_SIZE];
+    unsigned size = 0;
+    if (EVP_Digest(script, strlen(script), digest, &size, EVP_sha256(), NULL) != 1)
+        size = 0; /* the page works without it */
+    EVP_EncodeBlock(text, digest, (int)size);
+    fprintf(to, "%s", (const char *)text);
+}
+
 /* page.html, with its places filled. */
 Status page_frame(FILE *to, const char *title, const char *origin, PageContent *content, const void *context)
 {
@@ -325,6 +437,8 @@ Status page_frame(FILE *to, const char *title, const char *origin, PageContent *
         fwrite(at, 1, (size_t)(place - at), to);
         if (!strncmp(place, "{{title", 7)) svg_text(to, title);
         if (!strncmp(place, "{{style", 7)) fputs(embedded("report"), to);
+        if (!strncmp(place, "{{digest", 8)) script_digest(to, embedded("readings"));
+        if (!strncmp(place, "{{script", 8)) fputs(embedded("readings"), to);
         if (!strncmp(place, "{{content", 9)) TRY(content(context, to));
         if (!strncmp(place, "{{version", 9)) fputs(TOWERS_VERSION, to);
         if (!strncmp(place, "{{origin", 8)) fputs(origin, to);
@@ -335,16 +449,11 @@ Status page_frame(FILE *to, const char *title, const char *origin, PageContent *
 
 static Status page_draft(const Run *run, const Run *whole, Draft *draft)
 {
-    Page page = {.run = run, .whole = whole, .to = draft->to};
+    Page page = {.run = run, .whole = whole};
     TRY(loss_truth(run, &page.truth));
     page.environment = json_of_run(run->path, "env.json");
     page.memory = json_of_run(run->path, "memory.json");
-    /* Class names come from env.json; without them, or if they are invalid, the report shows numbers. */
-    const json_t *names = json_object_get(page.environment, "class_names");
-    for (size_t i = 0; i < json_array_size(names) && i < CLASS_NAMES; i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        page.classes[page.class_count++] = name ? name : "";
-    }
+    advice_make(run, whole, page.environment, &page.advice);
     Status st = page_frame(draft->to, run->name,
                            "metrics.jsonl, results.csv and other records of this run; <b>towers report</b> regenerates "
                            "it, <b>towers compare</b> prints its numbers.",

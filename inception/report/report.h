@@ -1,6 +1,7 @@
-/* Report: a page about one run. RUN/report.html is self-contained: plots are SVG, styles are inline, and its content
- * security policy forbids loading anything. It supports light and dark mode, screen and paper. It is made from the
- * run's records alone, so it can be regenerated at any time, even while the run continues. */
+/* Report: a page about one run, what it has come to first. RUN/report.html is self-contained: plots are SVG, styles are inline,
+ * and its content security policy forbids loading anything and running any script but one, which shows values at the pointer
+ * (readings.js); the page is whole without it. It supports light and dark mode, screen, telephone and paper. It is made from
+ * the run's records alone, so it can be regenerated at any time, even while the run continues. */
 #pragma once
 
 #include "kernels/base/text.h"
@@ -25,6 +26,6 @@ NODISCARD Status report_picture(const char *run_dir);
  * folder without records. */
 NODISCARD Status card_print(const char *run_dir, FILE *to);
 
-/* page.html, in which {{title}}, {{style}}, {{content}}, {{version}} and {{origin}} stand for what report.c writes, and its style,
- * report.css: the build embeds them. The last has a NULL name. */
+/* page.html, in which {{title}}, {{style}}, {{digest}}, {{script}}, {{content}}, {{version}} and {{origin}} stand for what report.c
+ * writes, its style, report.css, and its script, readings.js: the build embeds them. The last has a NULL name. */
 extern const EmbeddedText report_texts[];

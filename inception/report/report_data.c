@@ -17,7 +17,7 @@ enum { STAGES = 8 /* grids of generated images on the page */, STAGES_MAX = 8192
 
 void section_open(FILE *to, const char *title)
 {
-    fprintf(to, "<section class=\"table\"><h2>%s</h2>", title);
+    fprintf(to, "<section class=\"table\"><h3>%s</h3>", title);
 }
 
 void cell_write(FILE *to, const char *classes, const char *text)
@@ -93,7 +93,7 @@ static void count_row(const json_t *data, const char *key, const char *name, con
     if (count) fprintf(to, "<tr><th>%s</th><td>%" PRId64 " %s</td></tr>", name, count, what);
 }
 
-static void data_html(const Run *run, FILE *to)
+static void loader_html(const Run *run, FILE *to)
 {
     json_t *data = json_of_run(run->path, DATA_SUMMARY);
     if (json_whole(data, "images") <= 0) {
@@ -102,7 +102,7 @@ static void data_html(const Run *run, FILE *to)
     }
     double share = waiting_share(run);
     const char *cause = json_word(data, "cause");
-    section_open(to, "Data");
+    section_open(to, "Loading");
     fputs("<table>", to);
     if (isfinite(share)) {
         fprintf(to, "<tr><th>data-wait</th><td>%.1f %% of the steps' time", 100 * share);
@@ -215,7 +215,7 @@ static void bad_samples_html(const Run *run, FILE *to)
 
 /* ---- restarts */
 
-static void restarts_html(const Run *run, FILE *to)
+void restarts_html(const Run *run, FILE *to)
 {
     size_t bytes;
     int64_t count = 0;
@@ -284,11 +284,15 @@ static void picture_write(char *row, int place, int rows, bool mistakes, FILE *t
 {
     double x = 100.0 * (place % SHEET_COLUMNS) / (SHEET_COLUMNS - 1);
     double y = rows > 1 ? 100.0 * (place / SHEET_COLUMNS) / (rows - 1) : 0;
+    csv_take(&row);
+    const char *file = csv_take(&row), *name = file ? strrchr(file, '/') : NULL;
     fputs("<div title=\"", to);
-    file_write(&row, to);
+    caption_write(file ? file : "?", to);
     fprintf(to, "\"><i style=\"background-position:%.4f%% %.4f%%\"></i>", x, y);
     classes_write(&row, mistakes, to);
-    fputs("</div>", to);
+    fputs("<small>", to);
+    caption_write(name ? name + 1 : file ? file : "?", to);
+    fputs("</small></div>", to);
 }
 
 /* One picture holds all cells; a cell shows its part of it. */
@@ -352,14 +356,12 @@ static void maps_html(const Run *run, FILE *to)
     free(text);
 }
 
-static void pictures_html(const Run *run, FILE *to)
+void mistakes_html(const Run *run, FILE *to)
 {
     sheet_html(run, MISTAKES_CSV, MISTAKES_SHEET, true, "Most confident mistakes",
                "Of the last evaluation: what the network took the image for, with its probability, and what it is.",
                to);
     maps_html(run, to);
-    sheet_html(run, FIRST_BATCH_CSV, FIRST_BATCH_SHEET, false, "First training batch",
-               "As the network saw it: cropped, mirrored and augmented, with its labels.", to);
 }
 
 /* ---- generated images */
@@ -393,7 +395,7 @@ static void stage_write(const Run *run, const Stage *stage, FILE *to)
     fputs("</div>", to);
 }
 
-static void generated_html(const Run *run, FILE *to)
+void generated_html(const Run *run, FILE *to)
 {
     size_t bytes;
     Stage *stages = calloc(STAGES_MAX, sizeof *stages);
@@ -410,12 +412,11 @@ static void generated_html(const Run *run, FILE *to)
     free(stages);
 }
 
-void data_sections(const Run *run, FILE *to)
+void data_html(const Run *run, FILE *to)
 {
-    generated_html(run, to);
-    pictures_html(run, to);
+    sheet_html(run, FIRST_BATCH_CSV, FIRST_BATCH_SHEET, false, "First training batch",
+               "As the network saw it: cropped, mirrored and augmented, with its labels.", to);
     survey_html(run, to);
-    data_html(run, to);
+    loader_html(run, to);
     bad_samples_html(run, to);
-    restarts_html(run, to);
 }

@@ -14,7 +14,10 @@ enum { MISTAKE_MAPS = 4 };
 
 void section_open(FILE *to, const char *title);                   /* ends with </section> */
 void cell_write(FILE *to, const char *classes, const char *text); /* of a table; "n": a number, "o": in gray */
-void data_sections(const Run *run, FILE *to);
+void generated_html(const Run *run, FILE *to);
+void mistakes_html(const Run *run, FILE *to); /* and their class activation maps */
+void data_html(const Run *run, FILE *to);     /* the first batch, the survey, the loader, damaged samples */
+void restarts_html(const Run *run, FILE *to);
 
 /* waiting.c: the time that each tower needs for each activity of a step, and the towers that delayed the others (named during
  * the run by towers/record/straggler.h). */

@@ -2,7 +2,12 @@
  * report_plots.h. */
 #include "inception/report/report_plots.h"
 
-enum { ENDING = 120 /* steps shown one by one */, HISTOGRAM = 41 /* bars */ };
+enum {
+    ENDING = 120 /* steps shown one by one */,
+    HISTOGRAM = 41 /* bars */,
+    AVERAGES = 40 /* side by side in a run */
+};
+enum { WINDOW_MOST = 500 };
 enum { TOWERS_SHOWN = 64 /* side by side */, TERMS_SHOWN = 16 };
 
 static double value_tower_loss(const RunStep *s, int tower)
@@ -19,38 +24,82 @@ static double *last_tower(Figures *f)
     return f->scratch[0];
 }
 
-static void loss_lines(Figures *f, SvgPlot *plot)
+/* A centered average of the finite values over `window` steps; NaN where there is none. Each is summed anew: what a spike has
+ * rounded off a running sum would stay in it. */
+static void average_make(const double *values, int64_t count, int64_t window, double *average)
 {
-    const Run *run = f->run;
-    bool several = run->towers > 1;
-    char name[SVG_LABEL_BYTES];
-    if (several) {
-        snprintf(name, sizeof name, "tower %d (last)", f->truth->last);
-        svg_line(plot, f->x, last_tower(f), run->steps, 1, 1, name);
+    for (int64_t i = 0; i < count; i++) {
+        double sum = 0;
+        int64_t n = 0;
+        for (int64_t k = i - window / 2; k < i - window / 2 + window; k++)
+            if (k >= 0 && k < count && isfinite(values[k])) sum += values[k], n++;
+        average[i] = n ? sum / (double)n : ABSENT;
     }
-    svg_line(plot, f->x, figure_column(f, 1, offsetof(RunStep, mean_loss)), run->steps, 0, several ? 1.6 : 1.3,
-             "mean_loss");
+}
+
+/* A logarithmic axis if mean_loss needs one: a tower's spike must not decide. */
+static void loss_axis(SvgFrame *frame, const double *mean, int64_t count)
+{
+    double low = INFINITY, high = -INFINITY;
+    svg_extent(mean, count, &low, &high);
+    frame->y_log = frame->y_low > 0 && high > 50 * low;
+    if (!frame->y_log && frame->y_low > 0 && frame->y_low < frame->y_high / 2) frame->y_low = 0;
+    frame->height = FIGURE_TALL;
+}
+
+static void bad_marks(const Figures *f, SvgPlot *plot)
+{
+    for (int64_t i = 0; i < f->truth->bad_count; i++) svg_mark(plot, (double)f->truth->bad[i].step);
 }
 
 void figure_losses(Figures *f)
 {
+    SvgPlot plot;
+    char note[160], name[SVG_LABEL_BYTES];
+    int64_t steps = f->run->steps, window = steps < AVERAGES * WINDOW_MOST ? steps / AVERAGES : WINDOW_MOST;
+    double *mean = figure_column(f, 1, offsetof(RunStep, mean_loss)), *average = f->scratch[2];
+    SvgFrame frame = figure_steps(f, "training loss of every step");
+    svg_extent(mean, steps, &frame.y_low, &frame.y_high);
+    loss_axis(&frame, mean, steps);
+    average_make(mean, steps, window, average);
+    snprintf(name, sizeof name, "average of %" PRId64, window);
+    Text words = text_start(note, sizeof note);
+    text_add(&words, "mean_loss of every step");
+    if (window > 1) text_add(&words, ", and its average over %" PRId64 " steps", window);
+    text_add(&words, f->truth->bad_count ? ". A red mark is a step that was not finite." : ".");
+    figure_open(f, true, &plot, &frame, "Training loss", note);
+    if (window > 1) {
+        svg_raw(&plot, f->x, mean, steps, 0, "mean_loss");
+        svg_line(&plot, f->x, average, steps, 0, 2, name);
+    } else {
+        svg_line(&plot, f->x, mean, steps, 0, 1.6, "mean_loss");
+        if (steps == 1) svg_dots(&plot, f->x, mean, steps, 0);
+    }
+    bad_marks(f, &plot);
+    figure_close(f, &plot);
+}
+
+void figure_tower_losses(Figures *f)
+{
     const Run *run = f->run;
     SvgPlot plot;
-    SvgFrame frame = figure_steps(f, "loss of every step", FIGURE_WIDE, FIGURE_TALL);
+    char name[SVG_LABEL_BYTES];
+    if (run->towers < 2) return;
+    SvgFrame frame = figure_steps(f, "loss of every tower");
+    double *mean = figure_column(f, 1, offsetof(RunStep, mean_loss));
     figure_range(f, value_tower_loss);
     svg_extent(f->scratch[2], run->steps, &frame.y_low, &frame.y_high);
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
-    double low = INFINITY, high = -INFINITY;
-    svg_extent(figure_column(f, 1, offsetof(RunStep, mean_loss)), run->steps, &low, &high);
-    frame.y_log = frame.y_low > 0 && high > 50 * low; /* mean_loss only: one tower's spike must not decide */
-    if (!frame.y_log && frame.y_low > 0 && frame.y_low < frame.y_high / 2) frame.y_low = 0;
-    figure_open(f, &plot, &frame, "Loss",
-                run->towers > 1 ? "Every step: mean_loss over all samples, the last tower's own loss, and the range "
-                                  "from the lowest to the highest tower."
-                                : "Every step's mean_loss.");
-    if (run->towers > 1) svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "all towers");
-    loss_lines(f, &plot);
-    for (int64_t i = 0; i < f->truth->bad_count; i++) svg_mark(&plot, (double)f->truth->bad[i].step);
+    loss_axis(&frame, mean, run->steps);
+    figure_open(
+        f, true, &plot, &frame, "Loss of the towers",
+        "Every step: mean_loss over all samples, the last tower's own loss, and the range from the lowest to the "
+        "highest tower.");
+    svg_band(&plot, f->x, f->scratch[2], f->scratch[3], run->steps, 5, "all towers");
+    snprintf(name, sizeof name, "tower %d (last)", f->truth->last);
+    svg_line(&plot, f->x, last_tower(f), run->steps, 1, 1, name);
+    svg_line(&plot, f->x, mean, run->steps, 0, 1.6, "mean_loss");
+    bad_marks(f, &plot);
     figure_close(f, &plot);
 }
 
@@ -62,25 +111,18 @@ void figure_ending(Figures *f)
     int64_t window = f->truth->window;
     if (run->towers < 2 || run->steps < 20) return;
     int64_t count = run->steps < ENDING ? run->steps : ENDING, first = run->steps - count;
-    SvgFrame frame = figure_steps(f, "loss of the last steps", FIGURE_WIDE, FIGURE_LOW);
+    SvgFrame frame = figure_steps(f, "loss of the last steps");
     double *last = last_tower(f), *mean = figure_column(f, 1, offsetof(RunStep, mean_loss));
     frame.x_low = f->x[first];
     svg_extent(last + first, count, &frame.y_low, &frame.y_high);
     svg_extent(mean + first, count, &frame.y_low, &frame.y_high);
     snprintf(note, sizeof note, "The last %" PRId64 " steps: one tower's loss and mean_loss%s.", count,
              window > 1 ? "" : " (here they agree)");
-    figure_open(f, &plot, &frame, "Step by step", note);
+    figure_open(f, true, &plot, &frame, "Step by step", note);
     svg_line(&plot, f->x + first, last + first, count, 1, 1.2, "last tower");
     if (window > 1) {
         char name[SVG_LABEL_BYTES];
-        /* A centered moving average of the finite values over `window` steps. */
-        for (int64_t i = 0; i < run->steps; i++) {
-            double sum = 0;
-            int64_t n = 0;
-            for (int64_t k = i - window / 2; k < i - window / 2 + window; k++)
-                if (k >= 0 && k < run->steps && isfinite(last[k])) sum += last[k], n++;
-            f->scratch[2][i] = n ? sum / (double)n : ABSENT;
-        }
+        average_make(last, run->steps, window, f->scratch[2]);
         snprintf(name, sizeof name, "last, over %" PRId64, window);
         svg_line(&plot, f->x + first, f->scratch[2] + first, count, 3, 1.6, name);
     }
@@ -97,7 +139,7 @@ static void whisker_figure(Figures *f, bool ratio, const char *title, const char
     SvgPlot plot;
     const LossTruth *truth = f->truth;
     if (f->run->towers < 2 || truth->used < 24) return;
-    SvgFrame frame = figure_half(title, "tower");
+    SvgFrame frame = figure_frame(title, "tower");
     frame.categories = name;
     frame.category_count = truth->towers < TOWERS_SHOWN ? truth->towers : TOWERS_SHOWN;
     frame.y_low = frame.y_high = 0;
@@ -109,12 +151,17 @@ static void whisker_figure(Figures *f, bool ratio, const char *title, const char
         name[t] = text[t];
         if (tower->share) svg_extent(ends, 3, &frame.y_low, &frame.y_high);
     }
-    figure_open(f, &plot, &frame, title, note);
-    svg_level(&plot, ratio ? truth->tower[truth->last].expected : 0, ratio ? "independent" : "mean_loss");
+    figure_open(f, false, &plot, &frame, title, note);
+    double level = ratio ? truth->tower[truth->last].expected : 0;
+    svg_straight(&plot, level, level, ratio ? "independent" : "mean_loss");
     for (int t = 0; t < frame.category_count; t++) {
         const TowerTruth *tower = &truth->tower[t];
         const Estimate *e = ratio ? &tower->ratio : &tower->bias;
-        if (tower->share) svg_whisker(&plot, t, e->mean, e->low, e->high, t == truth->last ? 1 : 0);
+        double at = t;
+        if (!tower->share) continue;
+        svg_whisker(&plot, t, e->mean, e->low, e->high, t == truth->last ? 1 : 0);
+        svg_values(&plot, &at, &e->mean, NULL, 1, t == truth->last ? 1 : 0, ratio ? "ratio" : "bias");
+        svg_values(&plot, &at, &e->low, &e->high, 1, 5, "95 % interval");
     }
     figure_close(f, &plot);
 }
@@ -137,7 +184,7 @@ void figure_deviation(Figures *f)
 {
     const Run *run = f->run;
     SvgPlot plot;
-    double bin[HISTOGRAM] = {0}, reach = 0;
+    double bin[HISTOGRAM] = {0}, middle[HISTOGRAM], reach = 0;
     if (run->towers < 2 || run->steps < 50) return;
     double *last = last_tower(f), *mean = figure_column(f, 1, offsetof(RunStep, mean_loss)), square = 0;
     int64_t n = 0;
@@ -149,31 +196,36 @@ void figure_deviation(Figures *f)
         double at = ((last[i] - mean[i]) / reach + 1) / 2 * HISTOGRAM;
         if (isfinite(at) && at >= 0 && at < HISTOGRAM) bin[(int)at]++;
     }
-    SvgFrame frame = figure_half("deviation of the last tower", "last tower's loss minus mean_loss");
+    SvgFrame frame = figure_frame("deviation of the last tower", "last tower's loss minus mean_loss");
     frame.x_low = -reach, frame.x_high = reach;
     frame.y_low = frame.y_high = 0;
     frame.bare = true;
     svg_extent(bin, HISTOGRAM, &frame.y_low, &frame.y_high);
-    figure_open(f, &plot, &frame, "Deviation of the last tower",
+    figure_open(f, false, &plot, &frame, "Deviation of the last tower",
                 "Number of steps by distance of its loss from mean_loss.");
-    for (int k = 0; k < HISTOGRAM; k++)
-        svg_bar(&plot, reach * ((k + 0.5) * 2 / HISTOGRAM - 1), bin[k], 2 * reach / HISTOGRAM, 1);
+    for (int k = 0; k < HISTOGRAM; k++) {
+        middle[k] = reach * ((k + 0.5) * 2 / HISTOGRAM - 1);
+        svg_bar(&plot, middle[k], bin[k], 2 * reach / HISTOGRAM, 1);
+    }
+    svg_values(&plot, middle, bin, NULL, HISTOGRAM, 1, "steps");
     figure_close(f, &plot);
 }
 
 /* ---- terms of a phase */
 
-/* A curve over steps, in half of the page's width; nothing if it has no value. */
+/* A curve over steps; nothing if it has no value. */
 static void figure_curve(Figures *f, const char *title, const char *note, const double *x, const double *y,
                          int64_t count)
 {
     SvgPlot plot;
-    SvgFrame frame = figure_steps(f, title, FIGURE_HALF, FIGURE_LOW);
+    SvgFrame frame = figure_steps(f, title);
     svg_extent(x, count, &frame.x_low, &frame.x_high);
     svg_extent(y, count, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
-    figure_open(f, &plot, &frame, title, note);
-    svg_line(&plot, x, y, count, 0, 1.3, NULL);
+    frame.bare = true;
+    figure_open(f, false, &plot, &frame, title, note);
+    svg_curve(&plot, x, y, count, 0, 1.3, title);
+    if (count == 1) svg_dots(&plot, x, y, count, 0);
     figure_close(f, &plot);
 }
 

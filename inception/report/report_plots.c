@@ -1,6 +1,7 @@
 /* Plots of accuracy, rate, speed, arrival, gradients, layers and confusion; see report_plots.h. */
 #include "inception/report/report_plots.h"
 
+#include "inception/report/answer.h"
 #include "inception/report/class_scores.h"
 #include "towers/files/files.h"
 #include "towers/files/json.h"
@@ -16,7 +17,7 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
     const Run *run = f->run;
     SvgPlot plot;
     int64_t n = run->epochs;
-    SvgFrame frame = figure_half(title, "epoch");
+    SvgFrame frame = figure_frame(title, "epoch");
     double *x = calloc((size_t)(3 * n + 1), sizeof *x);
     if (!x) return;
     double *train = x + n, *test = train + n;
@@ -28,9 +29,9 @@ static void epochs_figure(Figures *f, const char *title, const char *note, size_
     }
     svg_extent(train, 2 * n, &frame.y_low, &frame.y_high);
     if (frame.y_low <= frame.y_high) { /* a GAN predicts nothing */
-        frame.x_low = n > 1 ? x[0] : 0;
-        frame.x_high = x[n - 1];
-        figure_open(f, &plot, &frame, title, note);
+        frame.x_low = x[0], frame.x_high = x[n - 1];
+        frame.x_whole = true;
+        figure_open(f, false, &plot, &frame, title, note);
         svg_line(&plot, x, train, n, 5, 1.6, "training");
         svg_dots(&plot, x, train, n, 5);
         svg_line(&plot, x, test, n, 2, 2, "test");
@@ -61,22 +62,22 @@ static void figure_epoch_loss(Figures *f)
 
 /* ---- one curve */
 
-static void curve(Figures *f, bool wide, const char *title, const char *note, const double *y, int tint)
+static void curve(Figures *f, const char *title, const char *note, const double *y, int tint)
 {
     SvgPlot plot;
-    SvgFrame frame = figure_steps(f, title, wide ? FIGURE_WIDE : FIGURE_HALF, wide ? FIGURE_FLAT : FIGURE_LOW);
+    SvgFrame frame = figure_steps(f, title);
     frame.bare = true;
     svg_extent(y, f->run->steps, &frame.y_low, &frame.y_high);
     if (!(frame.y_low <= frame.y_high)) return;
     if (frame.y_low > 0) frame.y_low = 0;
-    figure_open(f, &plot, &frame, title, note);
-    svg_line(&plot, f->x, y, f->run->steps, tint, 1.4, NULL);
+    figure_open(f, false, &plot, &frame, title, note);
+    svg_curve(&plot, f->x, y, f->run->steps, tint, 1.4, title);
     figure_close(f, &plot);
 }
 
 static void figure_rate(Figures *f)
 {
-    curve(f, true, "Learning rate", "As used by the optimizer.", figure_column(f, 0, offsetof(RunStep, lr)), 3);
+    curve(f, "Learning rate", "As used by the optimizer.", figure_column(f, 0, offsetof(RunStep, lr)), 3);
 }
 
 static double *numbers_of(const json_t *array, size_t count)
@@ -99,9 +100,8 @@ static void figure_sweep(Figures *f)
     double *x = numbers_of(rates, n), *y = numbers_of(json_object_get(root, "smoothed"), n),
            pick = json_number_value(json_object_get(root, "suggestion"));
     if (n > 1 && x && y && pick > 0) {
-        SvgFrame frame = figure_half("Learning rates that were tried", "learning rate, as a power of 10");
-        frame.bare = true;
-        for (size_t i = 0; i < n; i++) x[i] = log10(x[i]);
+        SvgFrame frame = figure_frame("Learning rates that were tried", "learning rate");
+        frame.bare = frame.x_log = true;
         svg_extent(y, (int64_t)n / 2, &frame.y_low, &frame.y_high);
         double most = frame.y_high;
         svg_extent(y, (int64_t)n, &frame.y_low, &frame.y_high);
@@ -112,9 +112,9 @@ static void figure_sweep(Figures *f)
                  "Smoothed loss of a sweep before the run, nine steps late. The mark is at %.3g, where the loss itself "
                  "falls most steeply.",
                  pick);
-        figure_open(f, &plot, &frame, frame.title, note);
-        svg_line(&plot, x, y, (int64_t)n, 2, 1.6, NULL);
-        svg_mark(&plot, log10(pick));
+        figure_open(f, false, &plot, &frame, frame.title, note);
+        svg_curve(&plot, x, y, (int64_t)n, 2, 1.6, "smoothed loss");
+        svg_mark(&plot, pick);
         figure_close(f, &plot);
     }
     free(x);
@@ -124,7 +124,7 @@ static void figure_sweep(Figures *f)
 
 static void figure_speed(Figures *f)
 {
-    curve(f, false, "Throughput", "Images per second of all towers, step by step.",
+    curve(f, "Throughput", "Images per second of all towers, step by step.",
           figure_column(f, 0, offsetof(RunStep, images_per_sec)), 2);
 }
 
@@ -138,8 +138,8 @@ static void figure_waiting(Figures *f)
         for (int t = 0; t < run->towers; t++) most = fmax(most, s->data_us[t]);
         f->scratch[0][i] = step_us > 0 ? fmin(100 * most / step_us, 100) : ABSENT;
     }
-    curve(f, false, "Waiting for data", "Per cent of the step in which the slowest tower waited for its batch.",
-          f->scratch[0], 4);
+    curve(f, "Waiting for data", "Per cent of the step in which the slowest tower waited for its batch.", f->scratch[0],
+          4);
 }
 
 /* ---- a line for each tower */
@@ -151,7 +151,7 @@ static void towers_figure(const Figures *f, SvgFrame *frame, const char *title, 
     SvgPlot plot;
     svg_extent(value, towers * count, &frame->y_low, &frame->y_high);
     if (!(frame->y_low <= frame->y_high)) return;
-    figure_open(f, &plot, frame, title, note);
+    figure_open(f, false, &plot, frame, title, note);
     for (int t = 0; t < towers; t++) {
         char name[SVG_LABEL_BYTES];
         snprintf(name, sizeof name, "tower %d", t);
@@ -178,7 +178,7 @@ static double arrival_median(Figures *f, int tower, int64_t first, int64_t end)
 static void figure_arrival(Figures *f)
 {
     const Run *run = f->run;
-    SvgFrame frame = figure_steps(f, "arrival at the sum of gradients", FIGURE_HALF, FIGURE_LOW);
+    SvgFrame frame = figure_steps(f, "arrival at the sum of gradients");
     int64_t columns = run->steps < ARRIVAL_COLUMNS ? run->steps : ARRIVAL_COLUMNS;
     int shown = run->towers < SVG_LABELS ? run->towers : SVG_LABELS;
     if (run->towers < 2 || run->steps < 4) return;
@@ -201,7 +201,7 @@ static void figure_arrival(Figures *f)
 static void vital_figure(Figures *f, const char *title, const char *note, size_t place, double part)
 {
     const Run *run = f->run;
-    SvgFrame frame = figure_steps(f, title, FIGURE_HALF, FIGURE_LOW);
+    SvgFrame frame = figure_steps(f, title);
     int64_t rows = 0;
     for (int64_t i = 0; i < run->steps; i++) rows += run->step[i].vitals != NULL;
     double *x = calloc((size_t)rows * ((size_t)run->towers + 1) + 1, sizeof *x), *value = x + rows;
@@ -242,7 +242,7 @@ static void figure_gradients(Figures *f)
 {
     const Run *run = f->run;
     SvgPlot plot;
-    SvgFrame frame = figure_steps(f, "norm of the gradient", FIGURE_HALF, FIGURE_LOW);
+    SvgFrame frame = figure_steps(f, "norm of the gradient");
     double *mean = figure_column(f, 0, offsetof(RunStep, grad_norm));
     figure_range(f, value_gradient);
     svg_extent(mean, run->steps, &frame.y_low, &frame.y_high);
@@ -250,7 +250,7 @@ static void figure_gradients(Figures *f)
     svg_extent(f->scratch[3], run->steps, &frame.y_low, &frame.y_high);
     frame.y_log = frame.y_low > 0 && frame.y_high > 30 * frame.y_low;
     if (!frame.y_log) frame.y_low = 0;
-    figure_open(f, &plot, &frame, "Gradient",
+    figure_open(f, false, &plot, &frame, "Gradient",
                 run->towers > 1
                     ? "Norm of the averaged gradient, and the range of the towers' norms (each of its share of "
                       "the sum)."
@@ -309,7 +309,7 @@ static void grid_fill(const Run *run, LayerGrid *grid, double *low, double *high
         grid->share[i] = 0.05 + 0.95 * (*high > *low ? (grid->share[i] - *low) / (*high - *low) : 0.5);
 }
 
-static void figure_layers(Figures *f)
+void figure_layers(Figures *f)
 {
     LayerGrid *grid = calloc(1, sizeof *grid);
     double low, high;
@@ -325,7 +325,7 @@ static void figure_layers(Figures *f)
                         .share = grid->share,
                         .row_names = grid->name,
                         .x_label = "step, from left to right",
-                        .width = FIGURE_WIDE,
+                        .width = FIGURE_WIDTH,
                         .row_height = grid->rows > 40 ? 14 : 18,
                         .left = 270,
                         .tint = 3};
@@ -356,26 +356,25 @@ static void figure_confusion(Figures *f)
         for (int c = 0; c < n; c++) all += run->confusion[r * n + c];
         for (int c = 0; c < n; c++) share[r * n + c] = all ? sqrt((double)run->confusion[r * n + c] / (double)all) : 0;
     }
-    bool named = f->class_count == n && n <= NAMED_CLASSES;
-    char number[NAMED_CLASSES][8];
-    const char *numbers[NAMED_CLASSES];
+    char name[NAMED_CLASSES][64];
+    const char *names[NAMED_CLASSES];
+    size_t longest = 0;
     for (int c = 0; c < n && c < NAMED_CLASSES; c++) {
-        snprintf(number[c], sizeof number[c], "%d", c);
-        numbers[c] = number[c];
+        names[c] = class_name(f->environment, run, c, name[c]);
+        if (strlen(names[c]) > longest) longest = strlen(names[c]);
     }
-    const char *const *names = named ? f->classes : n <= NAMED_CLASSES ? numbers : NULL;
     SvgHeat heat = {.title = "confusion matrix",
                     .rows = n,
                     .columns = n,
                     .share = share,
                     .number = n <= NAMED_CLASSES ? run->confusion : NULL,
-                    .row_names = names,
-                    .column_names = names,
+                    .row_names = n <= NAMED_CLASSES ? names : NULL,
+                    .column_names = n <= NAMED_CLASSES ? names : NULL,
                     .x_label = "predicted",
                     .y_label = "true",
-                    .width = FIGURE_WIDE,
+                    .width = FIGURE_WIDTH,
                     .row_height = n <= NAMED_CLASSES ? 34 : 960.0 / n,
-                    .left = named ? 110 : 60,
+                    .left = n <= NAMED_CLASSES ? 30 + 6.5 * fmin((double)longest, 30) : 60,
                     .tint = 2};
     figure_begin(f, true, "Confusion",
                  "Test samples of each true class (rows) by predicted class (columns), with the weights "
@@ -389,8 +388,8 @@ static void figure_confusion(Figures *f)
 
 static void reliability_figure(Figures *f, const char *when, const json_t *bins, double error)
 {
-    static const double ends[] = {0, 1};
     char title[40], note[256];
+    double middle[RELIABILITY_BINS];
     SvgPlot plot;
     double *right = numbers_of(json_object_get(bins, "accuracy"), RELIABILITY_BINS);
     if (!right || !json_is_array(json_object_get(bins, "accuracy")) || !isfinite(error)) {
@@ -402,14 +401,15 @@ static void reliability_figure(Figures *f, const char *when, const json_t *bins,
              "Share of right predictions by their probability; on the line both are equal. Expected calibration error "
              "%.4f, weighted by images, for the weights for which the temperature was fitted.",
              error);
-    SvgFrame frame = figure_half(title, "probability of the predicted class");
+    SvgFrame frame = figure_frame(title, "probability of the predicted class");
     frame.x_low = frame.y_low = 0;
     frame.x_high = frame.y_high = 1;
     frame.bare = true;
-    figure_open(f, &plot, &frame, title, note);
-    for (int b = 0; b < RELIABILITY_BINS; b++)
-        svg_bar(&plot, (b + 0.5) / RELIABILITY_BINS, right[b], 1.0 / RELIABILITY_BINS, 2);
-    svg_line(&plot, ends, ends, 2, 5, 1.6, NULL);
+    figure_open(f, false, &plot, &frame, title, note);
+    for (int b = 0; b < RELIABILITY_BINS; b++) middle[b] = (b + 0.5) / RELIABILITY_BINS;
+    for (int b = 0; b < RELIABILITY_BINS; b++) svg_bar(&plot, middle[b], right[b], 1.0 / RELIABILITY_BINS, 2);
+    svg_straight(&plot, 0, 1, NULL);
+    svg_values(&plot, middle, right, NULL, RELIABILITY_BINS, 2, "right");
     figure_close(f, &plot);
     free(right);
 }
@@ -426,13 +426,34 @@ static void figure_reliability(Figures *f)
     json_decref(root);
 }
 
-void figures_write(Figures *f)
+static void all_write(Figures *f, FiguresWrite *const *figures, size_t count)
 {
-    static void (*const figures[])(Figures *) = {
-        figure_losses,  figure_terms,     figure_kid,         figure_accuracy,  figure_epoch_loss,
-        figure_noise,   figure_bias,      figure_ending,      figure_deviation, figure_speed,
-        figure_waiting, figure_arrival,   figure_vitals,      figure_gradients, figure_rate,
-        figure_sweep,   figure_confusion, figure_reliability, figure_layers,
-    };
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) figures[i](f);
+    for (size_t i = 0; i < count; i++) figures[i](f);
+}
+
+void figures_curves(Figures *f)
+{
+    static FiguresWrite *const figures[] = {figure_accuracy, figure_epoch_loss, figure_losses,    figure_kid,
+                                            figure_terms,    figure_rate,       figure_gradients, figure_sweep};
+    all_write(f, figures, sizeof figures / sizeof *figures);
+}
+
+void figures_classes(Figures *f)
+{
+    figure_confusion(f);
+    figure_reliability(f);
+}
+
+void figures_towers(Figures *f)
+{
+    static FiguresWrite *const figures[] = {figure_tower_losses, figure_ending,    figure_noise,
+                                            figure_bias,         figure_deviation, figure_arrival};
+    all_write(f, figures, sizeof figures / sizeof *figures);
+}
+
+void figures_speed(Figures *f)
+{
+    figure_speed(f);
+    figure_waiting(f);
+    figure_vitals(f);
 }

@@ -3,10 +3,14 @@
 
 #include "inception/report/figure.h"
 
-void figures_write(Figures *f); /* all of a phase that is the page's own */
+typedef void FiguresWrite(Figures *f);
+/* Those of a part of the page. */
+FiguresWrite figures_curves, figures_classes, figures_towers, figures_speed;
+FiguresWrite figure_layers;
 
 /* report_losses.c: mean_loss and the towers' losses. */
 void figure_losses(Figures *f);
+void figure_tower_losses(Figures *f);
 void figure_ending(Figures *f); /* the last steps, one by one */
 void figure_noise(Figures *f);
 void figure_bias(Figures *f);

@@ -1,10 +1,17 @@
-/* Write plots; see svg.h. Input is in data coordinates, output in pixels of the viewBox with one decimal. */
+/* Write plots; see svg.h. Input is in data coordinates. The width of a plot is the page's: text, dots and bars stand at per
+ * cents of it; lines and areas are drawn in SCALE units, which the page stretches without their strokes. Heights are
+ * pixels. */
 #include "inception/report/svg.h"
 
 #include <float.h>
 
-enum { LEFT = 56, RIGHT = 118, BARE = 14, TOP = 10, BOTTOM = 38, LINE_HEIGHT = 15 };
-enum { COLUMNS_MAX = 700, TICKS = 5, TICKS_MOST = 40 };
+enum {
+    TOP = 10,
+    BOTTOM = 38 /* margins of report.css, within the height of the frame */,
+    LINE_HEIGHT = 15,
+    SCALE = 1000
+};
+enum { COLUMNS_MAX = 700, TICKS = 5, TICKS_MOST = 40, VALUE_COLUMNS = 300 };
 
 /* Limits that keep axes well within the range of a double, and the smallest relative distance of their ends. */
 static const double LOG_LEAST = 1e-290, LOG_MOST = 1e290, LINEAR_MOST = 1e290, DISTINCT = 1e-12;
@@ -60,19 +67,22 @@ double svg_nice(double *low, double *high)
     return tick;
 }
 
-static double place_x(const SvgPlot *p, double x)
+/* From 0 at the left end of the area for data to 1 at its right end. */
+static double share_of(double value, double low, double high, bool logarithmic)
 {
-    const SvgFrame *f = &p->frame;
-    double share = (x - f->x_low) / (f->x_high - f->x_low);
-    return p->left + fmin(fmax(share, 0), 1) * (p->right - p->left);
+    double share = logarithmic ? (log10(fmax(value, DBL_MIN)) - log10(low)) / (log10(high) - log10(low))
+                               : (value - low) / (high - low);
+    return fmin(fmax(share, 0), 1);
+}
+
+static double share_x(const SvgPlot *p, double x)
+{
+    return share_of(x, p->frame.x_low, p->frame.x_high, p->frame.x_log);
 }
 
 static double place_y(const SvgPlot *p, double y)
 {
-    const SvgFrame *f = &p->frame;
-    double share = f->y_log ? (log10(fmax(y, DBL_MIN)) - log10(f->y_low)) / (log10(f->y_high) - log10(f->y_low))
-                            : (y - f->y_low) / (f->y_high - f->y_low);
-    return p->bottom - fmin(fmax(share, 0), 1) * (p->bottom - p->top);
+    return p->height * (1 - share_of(y, p->frame.y_low, p->frame.y_high, p->frame.y_log));
 }
 
 /* "12k" for 12000; "0" for rounding errors around zero. */
@@ -93,14 +103,22 @@ static void y_tick(const SvgPlot *p, double value, double tick)
     double y = place_y(p, value);
     tick_text(value, tick, text);
     fprintf(p->to,
-            "<line class=\"rule\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"end\" x=\"%.1f\" "
+            "<line class=\"rule\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"end\" x=\"-8\" "
             "y=\"%.1f\">%s</text>",
-            p->left, p->right, y, y, p->left - 8, y + 4, text);
+            y, y, y + 4, text);
 }
 
-static void x_tick(const SvgPlot *p, double value, const char *text)
+static void x_word(const SvgPlot *p, double value, const char *text)
 {
-    svg_printf(p->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", place_x(p, value), p->bottom + 17, text);
+    svg_printf(p->to, "<text class=\"mid\" x=\"%.3f%%\" y=\"%.1f\">%s</text>", 100 * share_x(p, value), p->height + 17,
+               text);
+}
+
+static void x_tick(const SvgPlot *p, double value, double tick)
+{
+    char text[32];
+    tick_text(value, tick, text);
+    x_word(p, value, text);
 }
 
 /* The nearest 1, 2 or 5 times a power of ten at or below (`up`: at or above) the value. */
@@ -115,21 +133,21 @@ static double round_log(double value, bool up)
     return found * power;
 }
 
-/* Axis ends are limited so that powers of ten do not overflow a double. */
-static void y_axis_log(SvgPlot *p)
+typedef void PutTick(const SvgPlot *p, double value, double tick);
+
+/* Ends are limited so that powers of ten do not overflow a double, and moved outward to a tick. */
+static void axis_log(const SvgPlot *p, double *low, double *high, PutTick *put)
 {
     static const double steps[] = {1, 2, 5};
-    SvgFrame *f = &p->frame;
-    f->y_low = round_log(fmin(fmax(f->y_low, LOG_LEAST), LOG_MOST), false);
-    f->y_high = round_log(fmin(fmax(f->y_high, LOG_LEAST), LOG_MOST), true);
-    if (f->y_low >= f->y_high) f->y_high = 10 * f->y_low;
-    double decades = log10(f->y_high) - log10(f->y_low); /* the quotient could overflow */
-    int first = (int)floor(log10(f->y_low)), last = (int)ceil(log10(f->y_high)), every = 1 + (int)decades / 7;
+    *low = round_log(fmin(fmax(*low, LOG_LEAST), LOG_MOST), false);
+    *high = round_log(fmin(fmax(*high, LOG_LEAST), LOG_MOST), true);
+    if (*low >= *high) *high = 10 * *low;
+    double decades = log10(*high) - log10(*low); /* the quotient could overflow */
+    int first = (int)floor(log10(*low)), last = (int)ceil(log10(*high)), every = 1 + (int)decades / 7;
     for (int exponent = first; exponent <= last; exponent += every) {
         double power = pow(10, exponent);
         for (int i = 0; i < (decades < 2.5 ? 3 : 1); i++)
-            if (steps[i] * power >= f->y_low * 0.999 && steps[i] * power <= f->y_high * 1.001)
-                y_tick(p, steps[i] * power, 0);
+            if (steps[i] * power >= *low * 0.999 && steps[i] * power <= *high * 1.001) put(p, steps[i] * power, 0);
     }
 }
 
@@ -145,7 +163,7 @@ static void y_axis(SvgPlot *p)
     SvgFrame *f = &p->frame;
     f->y_log = f->y_log && f->y_low > 0 && f->y_high > 0;
     if (f->y_log) {
-        y_axis_log(p);
+        axis_log(p, &f->y_low, &f->y_high, y_tick);
         return;
     }
     double tick = svg_nice(&f->y_low, &f->y_high);
@@ -153,61 +171,57 @@ static void y_axis(SvgPlot *p)
     for (int i = 0; i <= count; i++) y_tick(p, f->y_low + i * tick, tick);
 }
 
-void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
+/* The ends are those of the data, unless these are one point: whole numbers then have the one before it beside them. */
+static void x_axis_linear(SvgPlot *p)
 {
-    *plot = (SvgPlot){.to = to, .frame = *frame, .left = LEFT, .top = TOP};
-    plot->right = frame->width - (frame->bare ? BARE : RIGHT);
-    plot->bottom = frame->height - BOTTOM;
-    svg_printf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">", frame->width, frame->height,
-               frame->title);
-    y_axis(plot);
-    SvgFrame *f = &plot->frame;
-    fprintf(plot->to, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", plot->left, plot->right,
-            plot->bottom, plot->bottom);
+    SvgFrame *f = &p->frame;
+    if (f->x_whole && !(f->x_low < f->x_high)) f->x_low = f->x_high - 1;
+    double low = f->x_low, high = f->x_high, tick = svg_nice(&low, &high);
+    if (!(f->x_low < f->x_high)) f->x_low = low, f->x_high = high;
+    if (f->x_whole && tick < 1) {
+        tick = 1;
+        low = ceil(f->x_low);
+    }
+    int count = tick_count(low, high, tick);
+    for (int i = 0; i <= count; i++) {
+        double v = low + i * tick;
+        if (v > f->x_high + tick * 1e-6) break;
+        if (v >= f->x_low - tick * 1e-6) x_tick(p, v, tick);
+    }
+}
+
+static void x_axis(SvgPlot *p)
+{
+    SvgFrame *f = &p->frame;
+    fprintf(p->to, "<line class=\"axis\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>", p->height, p->height);
+    f->x_log = f->x_log && !f->categories && f->x_low > 0 && f->x_high > 0;
     if (f->categories) {
         f->x_low = -0.6;
         f->x_high = f->category_count - 0.4;
-        for (int i = 0; i < f->category_count; i++) x_tick(plot, i, f->categories[i]);
+        for (int i = 0; i < f->category_count; i++) x_word(p, i, f->categories[i]);
+    } else if (f->x_log) {
+        axis_log(p, &f->x_low, &f->x_high, x_tick);
     } else {
-        double low = f->x_low, high = f->x_high, tick = svg_nice(&low, &high);
-        if (!(f->x_low < f->x_high)) f->x_low = low, f->x_high = high;
-        int count = tick_count(low, high, tick);
-        for (int i = 0; i <= count; i++) {
-            char text[32];
-            double v = low + i * tick;
-            if (v > f->x_high + tick * 1e-6) break;
-            tick_text(v, tick, text);
-            if (v >= f->x_low - tick * 1e-6) x_tick(plot, v, text);
-        }
+        x_axis_linear(p);
     }
-    if (!f->x_label) return;
-    svg_printf(plot->to, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">%s</text>", (plot->left + plot->right) / 2,
-               plot->bottom + 33, f->x_label);
+    if (f->x_label)
+        svg_printf(p->to, "<text class=\"mid\" x=\"50%%\" y=\"%.1f\">%s</text>", p->height + 33, f->x_label);
 }
 
-/* ---- data */
-
-static void label_add(SvgPlot *p, double y, int tint, const char *name)
+void svg_open(SvgPlot *plot, FILE *to, const SvgFrame *frame)
 {
-    if (!name || p->labels == SVG_LABELS || !isfinite(y)) return;
-    p->label[p->labels].y = place_y(p, y);
-    p->label[p->labels].tint = tint % SVG_TINTS;
-    snprintf(p->label[p->labels++].text, SVG_LABEL_BYTES, "%s", name);
+    *plot = (SvgPlot){.to = to, .frame = *frame, .height = frame->height - TOP - BOTTOM};
+    svg_printf(to, "<svg class=\"chart%s\" style=\"height:%gpx\" role=\"img\" aria-label=\"%s\">",
+               frame->bare ? " bare" : "", plot->height, frame->title);
+    y_axis(plot);
+    x_axis(plot);
 }
 
-/* Append a point to the path; after a gap it starts a new line. */
-static void point_put(const SvgPlot *p, double x, double y, bool *pen_down)
-{
-    if (!isfinite(y)) {
-        *pen_down = false;
-        return;
-    }
-    fprintf(p->to, "%c%.1f %.1f", *pen_down ? 'L' : 'M', place_x(p, x), place_y(p, y));
-    *pen_down = true;
-}
+/* ---- values, for readings.js */
 
-/* Append the minimum and the maximum of points first .. end - 1, in the order in which they occur. */
-static void column_put(const SvgPlot *p, const double *x, const double *y, int64_t first, int64_t end, bool *pen_down)
+/* The places of the lowest and the highest finite value of first .. end - 1, in their order; -1 if there is none. Whether some are
+ * not finite. */
+static bool extremes(const double *y, int64_t first, int64_t end, int64_t *before, int64_t *after)
 {
     int64_t low = -1, high = -1;
     bool gap = false;
@@ -217,36 +231,162 @@ static void column_put(const SvgPlot *p, const double *x, const double *y, int64
         if (low < 0 || y[i] < y[low]) low = i;
         if (high < 0 || y[i] > y[high]) high = i;
     }
-    if (gap || low < 0) *pen_down = false;
-    if (low < 0) return;
-    point_put(p, x[low < high ? low : high], y[low < high ? low : high], pen_down);
-    if (low != high) point_put(p, x[low < high ? high : low], y[low < high ? high : low], pen_down);
+    *before = low < high ? low : high;
+    *after = low < high ? high : low;
+    return gap;
+}
+
+/* A list of numbers; "-" stands for one that is not finite. */
+static void list_put(const SvgPlot *p, const char *name, int digits, const double *values, int64_t count)
+{
+    bool some = p->picked == count;
+    fprintf(p->values, " data-%s=\"", name);
+    for (int64_t i = 0; i < (some ? p->picks : count); i++) {
+        double value = values[some ? p->pick[i] : i];
+        if (i) fputc(' ', p->values);
+        fprintf(p->values, isfinite(value) ? "%.*g" : "-", digits, value);
+    }
+    fputs("\"", p->values);
+}
+
+/* Of a long curve the values are listed that it is drawn by: the lowest and the highest of each column. Curves of the same
+ * length have the same points, so that a pointer finds values of all of them. */
+static void picks_make(SvgPlot *p, const double *y, int64_t count)
+{
+    if (count <= 2 * VALUE_COLUMNS || p->picked) return;
+    p->pick = calloc((size_t)2 * VALUE_COLUMNS, sizeof *p->pick);
+    if (!p->pick) return;
+    p->picked = count;
+    for (int64_t k = 0; k < VALUE_COLUMNS; k++) {
+        int64_t first = count * k / VALUE_COLUMNS, before, after;
+        extremes(y, first, count * (k + 1) / VALUE_COLUMNS, &before, &after);
+        p->pick[p->picks++] = before < 0 ? first : before;
+        if (after > before) p->pick[p->picks++] = after;
+    }
+}
+
+void svg_values(SvgPlot *p, const double *x, const double *low, const double *high, int64_t count, int tint,
+                const char *name)
+{
+    if (count < 1) return;
+    if (!p->values) p->values = open_memstream(&p->value_text, &p->value_bytes);
+    if (!p->values) return;
+    picks_make(p, high ? high : low, count);
+    svg_printf(p->values, "<g class=\"values\" data-name=\"%s\"", name);
+    fprintf(p->values, " data-tint=\"%d\"", tint % SVG_TINTS);
+    list_put(p, "x", 10, x, count);
+    list_put(p, "y", SVG_DIGITS, low, count);
+    if (high) list_put(p, "high", SVG_DIGITS, high, count);
+    fputs("/>", p->values);
+}
+
+/* What readings.js needs to know about the axes, and all values. */
+static void values_close(SvgPlot *p)
+{
+    const SvgFrame *f = &p->frame;
+    if (!p->values) return;
+    bool good = !ferror(p->values);
+    good = fclose(p->values) == 0 && good;
+    if (good && p->value_bytes) {
+        svg_printf(p->to, "<g class=\"axes\" data-x=\"%.10g %.10g %d\" data-y=\"%.10g %.10g %d\" data-label=\"%s\"",
+                   f->x_low, f->x_high, f->x_log, f->y_low, f->y_high, f->y_log, f->x_label ? f->x_label : "");
+        if (f->categories) fputs(" data-words=\"", p->to);
+        for (int i = 0; f->categories && i < f->category_count; i++)
+            svg_printf(p->to, "%s%s", i ? "\n" : "", f->categories[i]);
+        fputs(f->categories ? "\"/>" : "/>", p->to);
+        fwrite(p->value_text, 1, p->value_bytes, p->to);
+    }
+    free(p->value_text);
+    free(p->pick);
+    p->values = NULL;
+}
+
+/* ---- data */
+
+static void label_add(SvgPlot *p, double y, int tint, const char *name)
+{
+    if (p->labels == SVG_LABELS || !isfinite(y)) return;
+    p->label[p->labels].y = place_y(p, y);
+    p->label[p->labels].tint = tint;
+    snprintf(p->label[p->labels++].text, SVG_LABEL_BYTES, "%s", name);
+}
+
+/* A part of the plot in which x goes from 0 to SCALE. */
+static void stretch_begin(const SvgPlot *p)
+{
+    fprintf(p->to, "<svg viewBox=\"0 0 %d %g\" preserveAspectRatio=\"none\">", SCALE, p->height);
+}
+
+static void stretch_end(const SvgPlot *p)
+{
+    fputs("</svg>", p->to);
+}
+
+/* Append a point to the path; after a gap it starts a new line. */
+static void point_put(const SvgPlot *p, double x, double y, bool *pen_down)
+{
+    if (!isfinite(y)) {
+        *pen_down = false;
+        return;
+    }
+    fprintf(p->to, "%c%.1f %.1f", *pen_down ? 'L' : 'M', SCALE * share_x(p, x), place_y(p, y));
+    *pen_down = true;
+}
+
+/* The minimum and the maximum of points first .. end - 1, in the order in which they occur. */
+static void column_put(const SvgPlot *p, const double *x, const double *y, int64_t first, int64_t end, bool *pen_down)
+{
+    int64_t before, after;
+    if (extremes(y, first, end, &before, &after) || before < 0) *pen_down = false;
+    if (before < 0) return;
+    point_put(p, x[before], y[before], pen_down);
+    if (after > before) point_put(p, x[after], y[after], pen_down);
 }
 
 /* Its color, and beyond the colors its dashes. */
-static void line_begin(FILE *to, int tint, double width)
+static void line_begin(FILE *to, const char *kind, int tint, double width)
 {
     static const char *const dashes[] = {"", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 4\""};
-    fprintf(to, "<path class=\"line l%d\"%s stroke-width=\"%g\" d=\"", tint % SVG_TINTS, dashes[tint / SVG_TINTS % 3],
-            width);
+    fprintf(to, "<path class=\"%s l%d\"%s stroke-width=\"%g\" d=\"", kind, tint % SVG_TINTS,
+            dashes[tint / SVG_TINTS % 3], width);
 }
 
 void svg_sample(FILE *to, int tint)
 {
     fputs("<svg class=\"sample\" viewBox=\"0 0 40 10\" aria-hidden=\"true\">", to);
-    line_begin(to, tint, 2.5);
+    line_begin(to, "line", tint, 2.5);
     fputs("M2 5L38 5\"/></svg>", to);
+}
+
+static void line_draw(SvgPlot *p, const char *kind, const double *x, const double *y, int64_t count, int tint,
+                      double width)
+{
+    bool pen_down = false;
+    int64_t columns = count > 2 * COLUMNS_MAX ? COLUMNS_MAX : count;
+    stretch_begin(p);
+    line_begin(p->to, kind, tint, width);
+    for (int64_t k = 0; k < columns; k++)
+        column_put(p, x, y, count * k / columns, count * (k + 1) / columns, &pen_down);
+    fputs("\"/>", p->to);
+    stretch_end(p);
+}
+
+void svg_curve(SvgPlot *p, const double *x, const double *y, int64_t count, int tint, double width, const char *name)
+{
+    line_draw(p, "line", x, y, count, tint, width);
+    svg_values(p, x, y, NULL, count, tint, name);
+}
+
+void svg_raw(SvgPlot *p, const double *x, const double *y, int64_t count, int tint, const char *name)
+{
+    line_draw(p, "line raw", x, y, count, tint, 1);
+    svg_values(p, x, y, NULL, count, tint, name);
 }
 
 void svg_line(SvgPlot *p, const double *x, const double *y, int64_t count, int tint, double width, const char *name)
 {
-    bool pen_down = false;
-    int64_t columns = count > 2 * COLUMNS_MAX ? COLUMNS_MAX : count;
     double last = NAN;
-    line_begin(p->to, tint, width);
-    for (int64_t k = 0; k < columns; k++)
-        column_put(p, x, y, count * k / columns, count * (k + 1) / columns, &pen_down);
-    fputs("\"/>", p->to);
+    svg_curve(p, x, y, count, tint, width, name);
     for (int64_t i = 0; i < count; i++)
         if (isfinite(y[i])) last = y[i];
     label_add(p, last, tint, name);
@@ -256,8 +396,8 @@ void svg_dots(SvgPlot *p, const double *x, const double *y, int64_t count, int t
 {
     for (int64_t i = 0; i < count; i++)
         if (isfinite(y[i]))
-            fprintf(p->to, "<circle class=\"f%d\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>", tint % SVG_TINTS,
-                    place_x(p, x[i]), place_y(p, y[i]));
+            fprintf(p->to, "<circle class=\"f%d\" r=\"3\" cx=\"%.3f%%\" cy=\"%.1f\"/>", tint % SVG_TINTS,
+                    100 * share_x(p, x[i]), place_y(p, y[i]));
 }
 
 /* The edge of a band: one extreme per column; `side` > 0: the maximum of `values`. */
@@ -275,44 +415,49 @@ void svg_band(SvgPlot *p, const double *x, const double *low, const double *high
 {
     bool pen_down = false;
     int64_t columns = count > COLUMNS_MAX ? COLUMNS_MAX : count;
-    fprintf(p->to, "<path class=\"band f%d\" d=\"", tint);
+    stretch_begin(p);
+    fprintf(p->to, "<path class=\"band f%d\" d=\"", tint % SVG_TINTS);
     for (int64_t k = 0; k < columns; k++)
         edge_put(p, x, high, count * k / columns, count * (k + 1) / columns, 1, &pen_down);
     for (int64_t k = columns - 1; k >= 0; k--)
         edge_put(p, x, low, count * k / columns, count * (k + 1) / columns, -1, &pen_down);
     fputs("Z\"/>", p->to);
+    stretch_end(p);
+    svg_values(p, x, low, high, count, tint, name);
     if (count) label_add(p, high[count - 1], tint, name);
 }
 
 void svg_bar(SvgPlot *p, double x, double y, double width, int tint)
 {
-    double x0 = place_x(p, x - width / 2), x1 = place_x(p, x + width / 2), top = place_y(p, y);
+    double left = share_x(p, x - width / 2), right = share_x(p, x + width / 2), top = place_y(p, y);
     if (isfinite(y))
-        fprintf(p->to, "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", tint, x0, top,
-                fmax(x1 - x0 - 1, 0.5), p->bottom - top);
+        fprintf(p->to, "<rect class=\"f%d\" x=\"%.3f%%\" y=\"%.1f\" width=\"%.3f%%\" height=\"%.1f\"/>",
+                tint % SVG_TINTS, 100 * left, top, 100 * (right - left), p->height - top);
 }
 
 void svg_whisker(SvgPlot *p, double x, double y, double low, double high, int tint)
 {
     if (!isfinite(y)) return;
-    double at = place_x(p, x);
+    double at = 100 * share_x(p, x), bottom = place_y(p, low), top = place_y(p, high);
     if (isfinite(low) && isfinite(high))
-        fprintf(p->to, "<path class=\"line l%d\" stroke-width=\"2\" d=\"M%.1f %.1fV%.1fM%.1f %.1fh10M%.1f %.1fh10\"/>",
-                tint, at, place_y(p, low), place_y(p, high), at - 5, place_y(p, low), at - 5, place_y(p, high));
-    fprintf(p->to, "<circle class=\"f%d\" r=\"4.5\" cx=\"%.1f\" cy=\"%.1f\"/>", tint, at, place_y(p, y));
+        fprintf(p->to,
+                "<svg x=\"%.3f%%\"><path class=\"line l%d\" stroke-width=\"2\" "
+                "d=\"M0 %.1fV%.1fM-5 %.1fh10M-5 %.1fh10\"/></svg>",
+                at, tint % SVG_TINTS, bottom, top, bottom, top);
+    fprintf(p->to, "<circle class=\"f%d\" r=\"4.5\" cx=\"%.3f%%\" cy=\"%.1f\"/>", tint % SVG_TINTS, at, place_y(p, y));
 }
 
-void svg_level(SvgPlot *p, double y, const char *name)
+void svg_straight(SvgPlot *p, double left, double right, const char *name)
 {
-    fprintf(p->to, "<line class=\"level\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", p->left, p->right,
-            place_y(p, y), place_y(p, y));
-    label_add(p, y, 5, name);
+    fprintf(p->to, "<line class=\"level\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>", place_y(p, left),
+            place_y(p, right));
+    if (name) label_add(p, right, 5, name);
 }
 
 void svg_mark(SvgPlot *p, double x)
 {
-    fprintf(p->to, "<line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", place_x(p, x),
-            place_x(p, x), p->top, p->bottom);
+    double at = 100 * share_x(p, x);
+    fprintf(p->to, "<line class=\"mark\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"0\" y2=\"%.1f\"/>", at, at, p->height);
 }
 
 /* ---- names at the ends of lines */
@@ -323,20 +468,34 @@ static int by_height(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void svg_close(SvgPlot *p)
+/* Move labels apart: downward from the top, then upward from the bottom if they left the picture. */
+static void labels_part(SvgPlot *p)
 {
-    /* Move labels apart: downward from the top, then upward from the bottom if they left the picture. */
     qsort(p->label, (size_t)p->labels, sizeof p->label[0], by_height);
     for (int i = 1; i < p->labels; i++) p->label[i].y = fmax(p->label[i].y, p->label[i - 1].y + LINE_HEIGHT);
-    double room = p->bottom;
+    double room = p->height;
     for (int i = p->labels - 1; i >= 0; i--) {
         p->label[i].y = fmin(p->label[i].y, room);
         room = p->label[i].y - LINE_HEIGHT;
     }
+}
+
+void svg_close(SvgPlot *p)
+{
+    labels_part(p);
     for (int i = 0; i < p->labels; i++)
-        svg_printf(p->to, "<text class=\"name\" style=\"fill:var(--c%d)\" x=\"%.1f\" y=\"%.1f\">%s</text>",
-                   p->label[i].tint, p->right + 8, p->label[i].y + 4, p->label[i].text);
+        svg_printf(p->to, "<text class=\"name\" style=\"fill:var(--c%d)\" x=\"100%%\" dx=\"8\" y=\"%.1f\">%s</text>",
+                   p->label[i].tint % SVG_TINTS, p->label[i].y + 4, p->label[i].text);
+    values_close(p);
     fputs("</svg>\n", p->to);
+    if (!p->labels) return;
+    fputs("<p class=\"legend\" aria-hidden=\"true\">", p->to);
+    for (int i = 0; i < p->labels; i++) {
+        fputs("<span>", p->to);
+        svg_sample(p->to, p->label[i].tint);
+        svg_printf(p->to, "%s</span>", p->label[i].text);
+    }
+    fputs("</p>\n", p->to);
 }
 
 /* ---- heat maps */
@@ -345,7 +504,7 @@ static void heat_cell(FILE *to, const SvgHeat *h, int row, int column, double to
 {
     int64_t index = (int64_t)row * h->columns + column;
     double share = h->share[index], x = h->left + column * cell, y = top + row * h->row_height;
-    if (!isfinite(share)) return;
+    if (!(share > 0)) return; /* an empty cell has the color of the page */
     double gap = cell > 8 && h->row_height > 8 ? 1 : 0;
     fprintf(to, "<rect class=\"f%d\" fill-opacity=\"%.3f\" x=\"%.1f\" y=\"%.1f\" width=\"%.2f\" height=\"%.2f\"/>",
             h->tint, fmin(fmax(share, 0), 1), x, y, cell - gap, h->row_height - gap);
@@ -358,7 +517,8 @@ void svg_heat(FILE *to, const SvgHeat *h)
 {
     double top = h->y_label ? 22 : 4, bottom = (h->column_names ? 18 : 2) + (h->x_label ? 20 : 0),
            cell = (h->width - h->left - 6) / h->columns, end = top + h->rows * h->row_height;
-    svg_printf(to, "<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">", h->width, end + bottom, h->title);
+    svg_printf(to, "<svg class=\"map\" viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">", h->width, end + bottom,
+               h->title);
     for (int r = 0; r < h->rows; r++)
         for (int c = 0; c < h->columns; c++) heat_cell(to, h, r, c, top, cell);
     for (int r = 0; h->row_names && r < h->rows; r++)

@@ -3,9 +3,9 @@
  * Curves: a line for each run, so that repetitions of a setting show their own spread, and one that ended early does not bend a
  * mean of theirs.
  *
- * Parallel coordinates (Inselberg 1985): an axis for each option that was varied and one for the score, from the lowest to
- * the highest value; a setting is a line that crosses each axis at its value. An axis of positive numbers over two powers
- * of ten or more is logarithmic; one of words has them at equal distances, in the order in which they occur. */
+ * Scores: a plot for each option that was varied, with a dot for each setting at its value of the option and its score. An axis of
+ * positive numbers over two powers of ten or more is logarithmic; one of words has them at equal distances, in the order in which
+ * they occur. */
 #include "inception/report/sweep_table.h"
 
 #include "inception/report/figure.h"
@@ -14,92 +14,77 @@
 #include "inception/report/setting_effects.h"
 #include "towers/files/files.h"
 
-enum { AXES_MOST = 17, AXIS_BYTES = 128, NAMED = 3 /* the best, whose lines have names */ };
+enum { NAMED = 3 /* the best, whose lines have names */, WORDS_MOST = 24 /* of an axis */ };
 static const double WIDE_RANGE = 100;
-
-typedef struct Axes {
-    int count;                         /* with that of the score, the last */
-    char label[AXES_MOST][AXIS_BYTES]; /* "lr 0.0001 to 0.1", "opt momentum to adam" */
-    const char *labels[AXES_MOST];
-    double *at; /* owned: [settings][count], from 0 to 1; NaN: no score */
-} Axes;
-
-/* Scale the values of an axis, which are in axes->at, to 0 .. 1. */
-static void axis_scale(const SweepResult *result, Axes *axes, int axis, bool words)
-{
-    double low = INFINITY, high = -INFINITY;
-    for (int i = 0; i < result->count; i++) svg_extent(&axes->at[i * axes->count + axis], 1, &low, &high);
-    bool logarithmic = !words && low > 0 && high / low >= WIDE_RANGE;
-    for (int i = 0; i < result->count; i++) {
-        double *v = &axes->at[i * axes->count + axis];
-        *v = !(high > low) && isfinite(*v) ? 0.5
-             : logarithmic                 ? log(*v / low) / log(high / low)
-                                           : (*v - low) / (high - low);
-    }
-}
-
-static void option_axis(const SweepResult *result, Axes *axes, int axis, const char *key)
-{
-    int low = 0, high = 0;
-    bool words = option_has_words(result, key);
-    double *at = axes->at + axis;
-    for (int i = 0; i < result->count; i++) {
-        at[i * axes->count] = setting_place(result, i, key, words);
-        if (at[i * axes->count] < at[low * axes->count]) low = i;
-        if (at[i * axes->count] > at[high * axes->count]) high = i;
-    }
-    snprintf(axes->label[axis], AXIS_BYTES, "%.60s %.20s to %.20s", key, setting_value(&result->settings[low], key),
-             setting_value(&result->settings[high], key));
-    axis_scale(result, axes, axis, words);
-}
-
-static Status axes_make(const SweepResult *result, Axes *axes)
-{
-    const char *key;
-    json_t *value;
-    int axis = 0;
-    *axes = (Axes){.count = (int)json_object_size(result->settings[0].values) + 1};
-    axes->at = calloc((size_t)result->count * (size_t)axes->count, sizeof *axes->at);
-    if (!axes->at) return FAIL(ERR_MEMORY, "no memory for the plot of %d settings", result->count);
-    json_object_foreach(result->settings[0].values, key, value) option_axis(result, axes, axis++, key);
-    for (int i = 0; i < result->count; i++) axes->at[i * axes->count + axis] = setting_result(result, i).mean;
-    axis_scale(result, axes, axis, true);
-    snprintf(axes->label[axis], AXIS_BYTES, "%s", run_score_name(setting_result(result, 0).kind));
-    for (int k = 0; k < axes->count; k++) axes->labels[k] = axes->label[k];
-    return OK;
-}
 
 static int tint_of(int rank)
 {
     return rank < NAMED ? rank : 5; /* gray */
 }
 
-/* The name that the three best have in the plots; NULL for others. */
-static const char *name_of(const SweepResult *result, int rank, char text[32])
+/* The name of a run in the plots: that of its setting, with the place of the three best. */
+static void name_of(const SweepResult *result, int rank, int repetition, char text[48])
 {
-    snprintf(text, 32, "%d: t%03d", rank + 1, result->settings[rank].number);
-    return rank < NAMED ? text : NULL;
+    Text name = text_start(text, 48);
+    if (rank < NAMED) text_add(&name, "%d: ", rank + 1);
+    text_add(&name, "t%03d", result->settings[rank].number);
+    if (repetition) text_add(&name, ", run %d", repetition + 1);
+}
+
+/* The words of an option at their places. */
+static int words_of(const SweepResult *result, const char *option, const char *words[WORDS_MOST])
+{
+    int count = 0;
+    for (int i = 0; i < result->count; i++) {
+        int place = (int)setting_place(result, i, option, true);
+        if (place < WORDS_MOST) words[place] = setting_value(&result->settings[i], option);
+        if (place < WORDS_MOST && place >= count) count = place + 1;
+    }
+    return count;
+}
+
+/* The axis of an option, and that of the scores. */
+static SvgFrame scores_frame(const SweepResult *result, const char *option, ScoreKind kind,
+                             const char *words[WORDS_MOST])
+{
+    SvgFrame frame = figure_frame(option, option);
+    bool all_words = option_has_words(result, option);
+    frame.x_low = INFINITY, frame.x_high = -INFINITY;
+    for (int i = 0; i < result->count; i++) {
+        double place = setting_place(result, i, option, all_words),
+               score = run_score_scale(kind) * setting_result(result, i).mean;
+        svg_extent(&place, 1, &frame.x_low, &frame.x_high);
+        svg_extent(&score, 1, &frame.y_low, &frame.y_high);
+    }
+    frame.x_log = !all_words && frame.x_low > 0 && frame.x_high >= WIDE_RANGE * frame.x_low;
+    frame.y_log = kind > SCORED_BY_MAP && frame.y_low > 0 && frame.y_high > 50 * frame.y_low;
+    frame.bare = true;
+    if (all_words) frame.category_count = words_of(result, option, words);
+    if (all_words) frame.categories = words;
+    return frame;
 }
 
 /* The worst first, so that the best lie above the others. */
-static void lines_draw(const SweepResult *result, const Axes *axes, FILE *to)
+static void scores_draw(const SweepResult *result, const Figures *figures, const char *option)
 {
-    double x[AXES_MOST], y[AXES_MOST];
-    char name[32];
+    char note[160], name[32];
+    const char *words[WORDS_MOST];
     SvgPlot plot;
-    SvgFrame frame = {.title = "parallel coordinates",
-                      .width = FIGURE_WIDE,
-                      .height = FIGURE_TALL,
-                      .y_low = 0,
-                      .y_high = 1,
-                      .categories = axes->labels,
-                      .category_count = axes->count};
-    svg_open(&plot, to, &frame);
+    ScoreKind kind = setting_result(result, 0).kind;
+    SvgFrame frame = scores_frame(result, option, kind, words);
+    if (!(frame.y_low <= frame.y_high) || !(frame.x_low < frame.x_high)) return;
+    snprintf(note, sizeof note, "A dot is a setting: %s%s by its value of %.60s%s.", run_score_name(kind),
+             kind <= SCORED_BY_MAP ? " in per cent" : "", option, frame.x_log ? ", on a logarithmic axis" : "");
+    figure_open(figures, false, &plot, &frame, option, note);
     for (int i = result->count - 1; i >= 0; i--) {
-        for (int k = 0; k < axes->count; k++) x[k] = k, y[k] = axes->at[i * axes->count + k];
-        svg_line(&plot, x, y, axes->count, tint_of(i), i < NAMED ? 2.5 : 1, name_of(result, i, name));
+        double place = setting_place(result, i, option, frame.categories != NULL),
+               score = run_score_scale(kind) * setting_result(result, i).mean;
+        snprintf(name, sizeof name, "t%03d", result->settings[i].number);
+        if (!isfinite(score)) continue;
+        svg_dots(&plot, &place, &score, 1, tint_of(i));
+        svg_values(&plot, &place, &score, NULL, 1, tint_of(i), name);
     }
-    svg_close(&plot);
+    figure_close(figures, &plot);
 }
 
 /* The scores of a run's epochs, as the plot shows them, up to the last one. */
@@ -116,10 +101,11 @@ static int64_t curve_of(const SweepRow *row, ScoreKind kind, double *x, double *
 
 static void curves_draw(const SweepResult *result, const Figures *figures, ScoreKind kind, double *x, double *y)
 {
-    char note[256], name[32];
+    char note[256], name[48];
     SvgPlot plot;
-    SvgFrame frame = figure_half("Curves", "epoch");
-    frame.width = FIGURE_WIDE, frame.height = FIGURE_TALL;
+    SvgFrame frame = figure_frame("Curves", "epoch");
+    frame.height = FIGURE_TALL;
+    frame.x_whole = true;
     frame.x_low = INFINITY, frame.x_high = -INFINITY;
     for (int i = 0; i < result->count * result->repeats; i++) {
         int64_t count = curve_of(result->settings[i / result->repeats].rows[i % result->repeats], kind, x, y);
@@ -133,11 +119,12 @@ static void curves_draw(const SweepResult *result, const Figures *figures, Score
              "names, thick lines and colors of their own.",
              kind == SCORED_BY_LOSS ? "training " : "", run_score_name(kind),
              kind <= SCORED_BY_MAP ? " in per cent" : "", result->rungs > 1 ? ", or halving stopped it" : "");
-    figure_open(figures, &plot, &frame, frame.title, note);
+    figure_open(figures, true, &plot, &frame, frame.title, note);
     for (int i = result->count - 1; i >= 0; i--)
         for (int r = 0; r < result->repeats; r++) {
             int64_t count = curve_of(result->settings[i].rows[r], kind, x, y);
-            svg_line(&plot, x, y, count, tint_of(i), i < NAMED ? 2.2 : 1, r ? NULL : name_of(result, i, name));
+            name_of(result, i, r, name);
+            (i < NAMED && !r ? svg_line : svg_curve)(&plot, x, y, count, tint_of(i), i < NAMED ? 2.2 : 1, name);
             if (count) svg_dots(&plot, x + count - 1, y + count - 1, 1, tint_of(i));
         }
     figure_close(figures, &plot);
@@ -248,19 +235,14 @@ static Status content_write(const void *context, FILE *to)
     const SweepResult *result = context;
     Figures figures = {.to = to};
     SettingEffects effects;
-    Axes axes;
+    const char *option;
+    json_t *value;
     TRY(setting_effects(result, &effects));
-    TRY(axes_make(result, &axes));
     svg_printf(to, "<header><p class=\"eyebrow\">Sweep</p><h1>%s</h1><p>%d settings, %d run%s of each</p></header>\n",
                result->folder, result->count, result->repeats, result->repeats == 1 ? "" : "s");
     best_write(result, to);
     fputs("<section class=\"grid\">\n", to);
-    figure_begin(&figures, true, "Settings and scores",
-                 "A line is a setting; it crosses each axis at its value, from the lowest (0) to the highest (1). "
-                 "Axes over two powers of ten or more are logarithmic. The three best are drawn thick.");
-    lines_draw(result, &axes, to);
-    figure_end(&figures);
-    free(axes.at);
+    json_object_foreach(result->settings[0].values, option, value) scores_draw(result, &figures, option);
     TRY(curves_write(result, &figures));
     fputs("</section>\n", to);
     effects_write(&effects, to);

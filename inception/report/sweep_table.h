@@ -6,6 +6,6 @@
 
 /* Errors: ERR_MEMORY, ERR_IO. */
 NODISCARD Status sweep_table(SweepResult *result, bool json, FILE *to);
-/* sweep_page.c: FOLDER/sweep.html with the settings as parallel coordinates, the curves of all runs, the options that mattered
- * and the ranking. `result`: sorted by sweep_table. Errors: ERR_MEMORY, ERR_IO. */
+/* sweep_page.c: FOLDER/sweep.html with the best setting in words, a plot of the scores for each option, the curves of all runs, the
+ * options that mattered and the ranking. `result`: sorted by sweep_table. Errors: ERR_MEMORY, ERR_IO. */
 NODISCARD Status sweep_page(const SweepResult *result);

@@ -89,15 +89,15 @@ def plots(path):
     found = {}
     for figure in re.findall('<figure.*?</figure>', page, re.S):
         figure = ElementTree.fromstring(figure)
-        svg, title = figure.find('.//svg'), figure.findtext('.//h2')
+        svg, title = figure.find('.//svg'), figure.findtext('.//h3')
         def axis(kind, place, shift):
-            ticks = [(float(e.text), float(e.get(place)) - shift) for e in svg if e.get('class') == kind and re.match('-?[0-9.]+$', e.text)]
+            ticks = [(float(e.text), float(e.get(place).rstrip('%')) - shift) for e in svg if e.get('class') == kind and re.match('-?[0-9.]+$', e.text)]
             (a, at_a), (b, at_b) = ticks[0], ticks[-1]
             return lambda at: a + (at - at_a) * (b - a) / (at_b - at_a)
         x, y = axis('mid', 'x', 0), axis('end', 'y', 4)
-        found[title] = ([[(x(float(u)), y(float(v))) for u, v in re.findall('[ML]([0-9.]+) ([0-9.]+)', e.get('d'))] for e in svg if e.tag == 'path'],
+        found[title] = ([[(x(float(u) / 10), y(float(v))) for u, v in re.findall('[ML]([0-9.]+) ([0-9.]+)', e.get('d'))] for e in svg.iter('path')],
                         [e.text for e in svg if e.get('class') == 'name'])
-    table = ElementTree.fromstring(re.search('<section class="table"><h2>Runs.*?</section>', page, re.S)[0])
+    table = ElementTree.fromstring(re.search('<section class="table"><h3>Runs.*?</section>', page, re.S)[0])
     return found, table
 found, table = plots('page.html')
 curves, names = found['Training loss']

@@ -161,7 +161,7 @@ import glob
 events = b"".join(open(name, "rb").read() for name in glob.glob("runs/seen/events*"))
 assert events.count(b"\x09generated") == 4 and events.count(b"\x03kid") == 4
 page = open("runs/seen/report.html").read()
-assert page.count("<img alt=\"images after step") == 4 and "step 18, KID " in page and "<h2>KID</h2>" in page
+assert page.count("<img alt=\"images after step") == 4 and "step 18, KID " in page and "<h3>KID</h3>" in page
 PYTHON
 grep -q "KID" runs/seen/log.txt || complain "log.txt does not name the KID"
 

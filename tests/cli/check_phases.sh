@@ -102,10 +102,10 @@ done
 "$towers" report "$work/sgd-even" >"$out" 2>&1 || complain "report: $(cat "$out")"
 grep -q "those of the phase critic" "$work/sgd-even/report.html" || complain "the report does not say whose losses it shows"
 for term in wasserstein penalty slope; do
-    grep -q "<h2>$term</h2>" "$work/sgd-even/report.html" || complain "the report has no plot of the $term"
+    grep -q "<h3>$term</h3>" "$work/sgd-even/report.html" || complain "the report has no plot of the $term"
 done
-grep -q "<h2>Loss of the phase generator</h2>" "$work/sgd-even/report.html" || complain "the report has no curve of the generator's loss"
-grep -q "<h2>Accuracy</h2>" "$work/sgd-even/report.html" && complain "the report has an empty plot of the accuracy"
+grep -q "<h3>Loss of the phase generator</h3>" "$work/sgd-even/report.html" || complain "the report has no curve of the generator's loss"
+grep -q "<h3>Accuracy</h3>" "$work/sgd-even/report.html" && complain "the report has an empty plot of the accuracy"
 
 # ---- stopped in the middle of a cycle, with either kind of batches
 for batches in new same; do

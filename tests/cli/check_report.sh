@@ -1,102 +1,188 @@
 #!/usr/bin/env bash
-# The report of a real run in a browser: in light and dark mode its curves are drawn in their colors across the plot, on a background
-# of the right brightness. Needs Chromium and Python (standard library). Arguments: source folder, binary. With REPORT_PICTURES=DIR
-# the screenshots are kept there.
+# The report of real runs in a browser: what a pointer, a finger and the arrow keys show in every plot are the numbers of the records;
+# light, dark, at the width of a telephone, on paper, and without its script the page is whole; it loads nothing, runs no script but its
+# own, and no name becomes markup. Needs Chromium and Python (standard library). Arguments: source folder, binary. With
+# REPORT_PICTURES=DIR screenshots are kept there.
 . "$1/tests/support/check.sh"
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
-[[ -n $browser ]] || { echo "SKIPPED: no chromium: what a browser makes of the report is not tested here"; exit 77; }
 needs_python
-timeout 200 "$towers" train fashion_cnn --dataset synthetic --towers 2 --threads 1 --batch-size 8 --max-steps 300 \
-    --summary-interval 50 --output-dir runs --experiment picture --quiet >out 2>err </dev/null ||
-    { echo "FAILED: training: $(cat err)"; exit 1; }
-[[ -s runs/picture/report.html ]] || { echo "FAILED: no report at the end of the run"; exit 1; }
-cp runs/picture/report.html first.html
-"$towers" report runs/picture --quiet || { echo "FAILED: towers report"; exit 1; }
-cmp -s first.html runs/picture/report.html || { echo "FAILED: towers report makes another page than the run did"; exit 1; }
+export PYTHONPATH=$source_dir/tests/support PYTHONDONTWRITEBYTECODE=1
+missing=$(python3 -c 'from browser import Browser; print(Browser.missing)')
+[[ -z $missing ]] || { echo "SKIPPED: $missing"; exit 77; }
+train() { # NAME ARGUMENT...
+    timeout 200 "$towers" train fashion_cnn --threads 1 --output-dir runs --experiment "$1" --quiet "${@:2}" >out 2>err </dev/null ||
+        { echo "FAILED: training: $(cat err)"; exit 1; }
+}
+train several --dataset synthetic --towers 2 --batch-size 8 --max-steps 800 --summary-interval 50
+small_data data 400 100 || exit $?
+train one --data-path data --batch-size 10 --epochs 5 --eval-interval 1 --summary-interval 50 --lr-schedule "0.01;2;0.001" --sched piecewise
+[[ -s runs/several/report.html ]] || { echo "FAILED: no report at the end of the run"; exit 1; }
+cp runs/several/report.html first.html
+"$towers" report runs/several --quiet || { echo "FAILED: towers report"; exit 1; }
+cmp -s first.html runs/several/report.html || { echo "FAILED: towers report makes another page than the run did"; exit 1; }
+cp -r runs/one runs/named
+python3 - <<'PYTHON'
+import json
+env = json.load(open('runs/named/env.json'))
+mark = '<img src=x onerror="window.hit=1"></script><script>window.hit=1</script>"\'&'
+env['model'] = mark
+env['class_names'] = [f'{k}{mark}' for k in range(len(env['class_names']))]
+json.dump(env, open('runs/named/env.json', 'w'))
+PYTHON
+"$towers" report runs/named --quiet || { echo "FAILED: towers report of a run with marked names"; exit 1; }
 
-sandbox=()
-[[ $(id -u) == 0 ]] && sandbox=(--no-sandbox)
-for mode in light dark; do
-    scheme=1
-    [[ $mode == dark ]] && scheme=0
-    timeout 120 "$browser" --headless "${sandbox[@]}" --disable-gpu --hide-scrollbars --window-size=1200,1100 \
-        --user-data-dir="$work/profile" --blink-settings=preferredColorScheme=$scheme \
-        --screenshot="$work/$mode.png" "file://$work/runs/picture/report.html" >browser 2>&1
-    [[ -s $mode.png ]] || { echo "FAILED: no screenshot: $(tail -3 browser)"; exit 1; }
-done
-# at the width of a phone, of a run with one tower: plots keep a size that can be read and are moved inside their frames
-timeout 200 "$towers" train fashion_cnn --dataset synthetic --threads 1 --batch-size 16 --epochs 2 --max-steps 200 --eval-interval 1 \
-    --summary-interval 50 --output-dir runs --experiment phone --quiet >out 2>err </dev/null ||
-    { echo "FAILED: training: $(cat err)"; exit 1; }
-timeout 120 "$browser" --headless "${sandbox[@]}" --disable-gpu --hide-scrollbars --window-size=400,6000 --user-data-dir="$work/profile" \
-    --blink-settings=preferredColorScheme=1 --screenshot="$work/phone.png" "file://$work/runs/phone/report.html" >browser 2>&1
-[[ -s phone.png ]] || { echo "FAILED: no screenshot: $(tail -3 browser)"; exit 1; }
-[[ -n ${REPORT_PICTURES:-} ]] && mkdir -p "$REPORT_PICTURES" && cp light.png dark.png phone.png "$REPORT_PICTURES"
+timeout 400 python3 - "${REPORT_PICTURES:-}" <<'PYTHON' || exit 1
+import csv, json, os, sys
+from browser import Browser
+failed = []
+def expect(good, what):
+    if not good:
+        failed.append(what)
 
-python3 - <<'PY'
-import struct, sys, zlib
+def text_of(value): # as the page shows it
+    return f'{value:.6g}'.replace('-', '\u2212')
 
-def png(path):
-    """Rows of (r, g, b) of an 8-bit RGB or RGBA picture."""
-    data, at, packed = open(path, 'rb').read(), 8, b''
-    while at < len(data):
-        count, kind = struct.unpack('>I4s', data[at:at + 8])
-        if kind == b'IHDR':
-            width, height, depth, color = struct.unpack('>IIBB', data[at + 8:at + 18])
-        if kind == b'IDAT':
-            packed += data[at + 8:at + 8 + count]
-        at += 12 + count
-    step = {2: 3, 6: 4}[color]
-    assert depth == 8
-    raw, row, rows = zlib.decompress(packed), bytes(width * step), []
-    for y in range(height):
-        start = y * (width * step + 1)
-        kind, line = raw[start], bytearray(raw[start + 1:start + 1 + width * step])
-        for i in range(len(line)):
-            left = line[i - step] if i >= step else 0
-            up, corner = row[i], row[i - step] if i >= step else 0
-            if kind == 1:
-                line[i] = line[i] + left & 255
-            elif kind == 2:
-                line[i] = line[i] + up & 255
-            elif kind == 3:
-                line[i] = line[i] + (left + up) // 2 & 255
-            elif kind == 4:
-                p = left + up - corner
-                best = min((abs(p - left), 0, left), (abs(p - up), 1, up), (abs(p - corner), 2, corner))
-                line[i] = line[i] + best[2] & 255
-        row = bytes(line)
-        rows.append([tuple(row[x:x + 3]) for x in range(0, len(row), step)])
-    return rows
+def records(run):
+    steps = [json.loads(line) for line in open(f'runs/{run}/metrics.jsonl')]
+    epochs = list(csv.DictReader(open(f'runs/{run}/results.csv')))
+    def column(key, scale=1):
+        return {int(row['epoch']): text_of(scale * float(row[key])) for row in epochs if row[key]}
+    def step_column(of):
+        return {row['step']: of(row) for row in steps}
+    def spread(values):
+        low, high = text_of(min(values)), text_of(max(values))
+        return low if low == high else f'{low} to {high}'
+    losses = step_column(lambda row: text_of(row['mean_loss']))
+    found = {'Accuracy': {'test': column('test_top1', 100), 'training': column('train_top1', 100)},
+             'Loss per epoch': {'test': column('test_loss'), 'training': column('train_loss')},
+             'Training loss': {'mean_loss': losses},
+             'Learning rate': {'Learning rate': step_column(lambda row: text_of(row['lr']))},
+             'Gradient': {'averaged': step_column(lambda row: text_of(row['grad_norm']))},
+             'Throughput': {'Throughput': step_column(lambda row: text_of(row['images_per_sec']))}}
+    if len(steps[0]['tower_count']) > 1:
+        last = step_column(lambda row: text_of(row['tower_loss'][-1]))
+        found['Gradient']['towers'] = step_column(lambda row: spread(row['tower_grad_norm']))
+        found['Loss of the towers'] = {'mean_loss': losses, 'tower 1 (last)': last, 'all towers': step_column(lambda row: spread(row['tower_loss']))}
+        found['Step by step'] = {'mean_loss': losses, 'last tower': last}
+    return found
 
-failed = False
-for mode, ground, tints in (('light', (251, 251, 252), {'mean_loss': ((37, 99, 201), 700), 'last tower': ((212, 102, 10), 120)}),
-                            ('dark', (18, 22, 28), {'mean_loss': ((127, 176, 255), 700), 'last tower': ((255, 171, 92), 120)})):
-    rows = png(mode + '.png')
-    if max(abs(a - b) for a, b in zip(rows[3][3], ground)) > 3:
-        print(f'FAILED: {mode}: the ground is {rows[3][3]}')
-        failed = True
-    loss = rows[400:700]  # the height of the first plot
-    for name, (tint, least) in tints.items():
-        columns = set()
-        for row in loss:
-            columns.update(x for x, pixel in enumerate(row) if sum(abs(a - b) for a, b in zip(pixel, tint)) < 60)
-        inside = [x for x in columns if 110 <= x <= 1010]
-        if len(inside) < least: # one curve may hide another
-            print(f'FAILED: {mode}: {name} is drawn in {len(inside)} columns of the loss plot')
-            failed = True
+SHOWN = '''(() => { const box = document.querySelector('.readout:not([hidden])');
+    return box && {at: box.querySelector('b').textContent,
+                   rows: [...box.querySelectorAll('div')].map((row) => [row.querySelector('span').textContent, row.querySelector('strong').textContent])} })()'''
 
-# the phone: no wider than the screen (the ground shows at its right edge), and the loss curve as tall as on a desk
-rows = png('phone.png')
-width = len(rows[0])
-edge = sum(sum(abs(a - b) for a, b in zip(row[width - 3], (251, 251, 252))) < 9 for row in rows)
-if edge < 0.97 * len(rows):
-    print(f'FAILED: phone: the page is wider than its {width} pixels in {len(rows) - edge} rows of {len(rows)}')
-    failed = True
-tint = (37, 99, 201)
-drawn = [y for y, row in enumerate(rows[300:1600]) if sum(sum(abs(a - b) for a, b in zip(pixel, tint)) < 60 for pixel in row[30:width - 30]) > 0]
-if not drawn or max(drawn) - min(drawn) < 150:
-    print(f'FAILED: phone: the loss is drawn in {len(drawn)} rows')
-    failed = True
-sys.exit(failed)
-PY
+def area(browser, number):
+    return browser.ask(f"""(() => {{ const svg = document.querySelectorAll('svg.chart')[{number}];
+        svg.scrollIntoView({{block: 'center'}}); const r = svg.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; }})()""")
+
+TITLES = "[...document.querySelectorAll('svg.chart')].map((svg) => svg.closest('figure').querySelector('h3').textContent)"
+
+def check_shown(shown, title, wanted, near):
+    axis, x = shown['at'].rsplit(' ', 1)
+    rows = dict(shown['rows'])
+    if title in wanted:
+        for name, values in wanted[title].items():
+            expect(rows.get(name) == values.get(int(x)), f"{title} at {axis} {x}: {name} {rows.get(name)}, the records have {values.get(int(x))}")
+    if near is not None:
+        expect(abs(int(x) - near) <= 5, f'{title}: {axis} {x} is shown at {near}')
+
+def check_pointers(browser, run):
+    wanted, titles = records(run), browser.ask(TITLES)
+    for title in wanted:
+        expect(title in titles, f'{run}: no plot {title} in {titles}')
+    for number, title in enumerate(titles):
+        for share in (0, 0.13, 0.5, 0.77, 1):
+            left, top, width, height = area(browser, number)
+            browser.move(left + share * width, top + height / 2)
+            shown = browser.ask(SHOWN)
+            expect(shown and shown['rows'], f'{run}: nothing is shown in {title} at {share}')
+            if shown and title in wanted:
+                near = 800 * share if (run, title) in (('several', 'Loss of the towers'), ('several', 'Training loss')) else None
+                check_shown(shown, title, wanted, near)
+        browser.move(1, 1)
+        expect(browser.ask(SHOWN) is None, f'{run}: {title} still shows values when the pointer has left')
+
+def check_keys(browser, run):
+    wanted, titles = records(run), browser.ask(TITLES)
+    number = titles.index('Training loss')
+    browser.ask(f"document.querySelectorAll('svg.chart')[{number}].focus()")
+    seen = []
+    for key in ('Home', 'ArrowRight', 'ArrowRight', 'ArrowLeft', 'End', 'PageUp'):
+        browser.key(key)
+        shown = browser.ask(SHOWN)
+        seen.append(shown['at'])
+        check_shown(shown, 'Training loss', wanted, None)
+    expect(seen[:5] == ['step 1', 'step 2', 'step 3', 'step 2', 'step 200'] and 'step 100' < seen[5] < 'step 200', f'keys lead to {seen}')
+    browser.key('Escape')
+    expect(browser.ask(SHOWN) is None, 'Escape hides nothing')
+
+def check_layout(browser, what, width):
+    expect(browser.ask('document.documentElement.scrollWidth') == width, f'{what}: the page is wider than {width}')
+    out = browser.ask("""[...document.querySelectorAll('figure svg.chart text')].filter((text) => getComputedStyle(text).display !== 'none').filter((text) => {
+        const r = text.getBoundingClientRect(), f = text.closest('figure').getBoundingClientRect();
+        return r.left < f.left || r.right > f.right; }).map((text) => text.textContent)""")
+    expect(not out, f'{what}: beyond the edges of their figures: {out}')
+    alone = browser.ask("""[...document.querySelectorAll('figure.half')].filter((figure, i, all) => {
+        const r = figure.getBoundingClientRect(), p = figure.parentElement.getBoundingClientRect();
+        return r.width < 0.9 * p.width && !all.some((other) => other !== figure && other.getBoundingClientRect().top === r.top);
+        }).map((figure) => figure.querySelector('h3').textContent)""")
+    expect(not alone, f'{what}: of half the width, without a neighbor: {alone}')
+    thin = browser.ask("""[...document.querySelectorAll('svg.chart path.line')].filter((path) => {
+        const r = path.getBoundingClientRect(), c = path.closest('svg.chart').getBoundingClientRect();
+        return path.getAttribute('d') && r.width < 0.3 * c.width && !path.closest('svg[x]') && !path.closest('.legend'); }).length""")
+    expect(thin == 0, f'{what}: {thin} curves are not drawn across their plots')
+
+ANSWER = "document.querySelector('.answer').innerText"
+with Browser() as browser:
+    for run in ('one', 'several'):
+        page = f'runs/{run}/report.html'
+        for dark in (False, True):
+            browser.open(page, dark=dark)
+            ground = browser.ask('getComputedStyle(document.documentElement).backgroundColor')
+            stroke = browser.ask("getComputedStyle(document.querySelector('path.l0')).stroke")
+            expect((ground, stroke) == (('rgb(18, 22, 28)', 'rgb(127, 176, 255)') if dark else ('rgb(251, 251, 252)', 'rgb(37, 99, 201)')), (run, dark, ground, stroke))
+            check_layout(browser, f'{run}, dark {dark}', 1200)
+            if sys.argv[1]:
+                os.makedirs(sys.argv[1], exist_ok=True)
+                browser.picture(f"{sys.argv[1]}/{run}-{'dark' if dark else 'light'}.png")
+        check_pointers(browser, run)
+        if run == 'one':
+            check_keys(browser, run)
+        expect(not browser.complaints, f'{run}: {browser.complaints}')
+        answer = browser.ask(ANSWER)
+        first = browser.ask("document.querySelector('main').innerText.indexOf('The test accuracy is')")
+        expect(0 < first < 300 and 'What to try next:' in answer, f'{run}: the answer is not first: {answer}')
+        order = browser.ask("[...document.querySelectorAll('h2')].map((h2) => h2.textContent)")
+        wanted = ['Curves', 'Classes', 'Mistakes', 'Data', 'Towers', 'Speed and memory', 'Layers', 'The run']
+        expect(order == [part for part in wanted if run == 'several' or part != 'Towers'], f'{run}: the order {order}')
+        browser.open(page, script=False)
+        expect(browser.ask(ANSWER) == answer and browser.ask("document.querySelectorAll('.readout').length") == 0, f'{run}: without the script')
+        browser.open(page, width=390, height=844)
+        check_layout(browser, f'{run}, telephone', 390)
+        names = browser.ask("[...document.querySelectorAll('.legend')].every((legend) => getComputedStyle(legend).display === 'block')")
+        expect(names, f'{run}: no legends at the width of a telephone')
+        number = browser.ask(TITLES).index('Training loss')
+        left, top, width, height = area(browser, number)
+        browser.touch(left + width / 2, top + height / 2)
+        shown = browser.ask(SHOWN)
+        expect(shown, f'{run}: a finger shows nothing')
+        if shown:
+            check_shown(shown, 'Training loss', records(run), None)
+            box = browser.ask("(() => { const r = document.querySelector('.readout:not([hidden])').getBoundingClientRect(); return [r.left, r.right]; })()")
+            expect(0 <= box[0] and box[1] <= 390, f'{run}: the values are beyond the edge: {box}')
+        if sys.argv[1]:
+            browser.picture(f'{sys.argv[1]}/{run}-phone.png')
+        browser.open(page, width=800, paper=True)
+        expect(browser.ask("getComputedStyle(document.documentElement).backgroundColor") == 'rgb(255, 255, 255)', f'{run}: paper is not white')
+    browser.open('runs/named/report.html')
+    expect(browser.ask('window.hit') is None and browser.ask("document.querySelectorAll('img[src=x]').length") == 0, 'a name has become markup')
+    expect(browser.ask("document.querySelector('h1').textContent").startswith('<img src=x onerror="window.hit=1"></script>'), 'the name of the model')
+    expect(not browser.complaints, f'names: {browser.complaints}')
+    # The policy of the page: a script that is added to it does not run.
+    text = open('runs/one/report.html').read()
+    open('changed.html', 'w').write(text.replace('</main>', '<script>window.hit=2</script></main>'))
+    browser.open('changed.html')
+    expect(browser.ask('window.hit') is None and browser.complaints, f'another script runs: {browser.complaints}')
+for what in failed[:20]:
+    print('FAILED:', what)
+sys.exit(bool(failed))
+PYTHON
+check_end "a report in a browser: what a pointer reads are the records, in light, dark, on a telephone, on paper and without its script"

@@ -271,7 +271,7 @@ for k, (when, p) in enumerate((("before", plain), ("after", scaled(t)))):
     assert shown["images"] == [int(i.sum()) for i in inside] and stored["calibration_error"][k] == (before, made)[k]["calibration_error"], shown
     for key, x in (("accuracy", right), ("probability", sure)):
         assert all(v is None if not i.any() else abs(v - x[i].mean()) < 1e-5 for v, i in zip(shown[key], inside, strict=True)), (key, shown)
-    figure = page.split("<h2>Reliability %s calibration</h2>" % when)[1].split("</figure>")[0]
+    figure = page.split("<h3>Reliability %s calibration</h3>" % when)[1].split("</figure>")[0]
     bars = [float(y) for y in re.findall('<rect class="f2"[^>]* height="([0-9.]*)"', figure)]
     wanted = [v for v in shown["accuracy"] if v is not None]
     assert "calibration error %.4f" % stored["calibration_error"][k] in figure and len(bars) == len(wanted), (when, figure)

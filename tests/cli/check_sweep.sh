@@ -190,33 +190,42 @@ def without_times(result):
     return result['settings']
 expect(without_times(json.load(open('again.json'))) == without_times(json.load(open('halved.json'))), 'another ranking after interruptions')
 
-# The page: a line for each setting, from its values to its score, and the ranking.
+# The page: for each option a dot for each setting, at its value and its score, and the ranking. Both as drawn, read by means of the
+# axes, and as a pointer reads them.
 page = open('runs/halved/sweep.html').read()
-svg = ElementTree.fromstring(page[page.index('<svg'):page.index('</svg>') + 6])
-lines = [e for e in svg.iter() if e.tag.endswith('path')]
-expect(len(lines) == 4, f'{len(lines)} lines')
-ends = {}
-for line, s in zip(lines, reversed(settings)):
-    points = [float(number) for number in re.findall(r'-?[0-9.]+', line.get('d'))]
-    expect(len(points) == 6, line.get('d')) # lr, opt, score
-    ends[s['setting']] = points[5]
-expect(sorted(ends, key=ends.get) == sorted(ends, key=lambda n: -numbers[n]['score']), (ends, settings)) # y goes down
+figures = [ElementTree.fromstring(figure) for figure in re.findall('<figure.*?</figure>', page, re.S)]
+figures = {figure.findtext('.//h3'): figure.find('.//svg') for figure in figures}
+expect(list(figures) == ['lr', 'opt', 'Curves'], list(figures))
+def axis(svg, kind, place, shift, words=()):
+    ticks = [(words.index(e.text) if words else float(e.text), float(e.get(place).rstrip('%')) - shift) for e in svg
+             if e.get('class') == kind and (e.text in words if words else re.match('-?[0-9]', e.text))]
+    logarithmic = not words and float(svg.find('g').get('data-' + place).split()[2])
+    (a, at_a), (b, at_b) = ticks[0], ticks[-1]
+    if logarithmic:
+        return lambda at: a * (b / a) ** ((at - at_a) / (at_b - at_a))
+    return lambda at: a + (at - at_a) * (b - a) / (at_b - at_a)
+def values(svg):
+    return [(e.get('data-name'), e.get('data-x').split(), e.get('data-y').split()) for e in svg.iter('g') if e.get('class') == 'values']
+for option in 'lr', 'opt':
+    svg, words = figures[option], [] if option == 'lr' else list(dict.fromkeys(s['values']['opt'] for s in settings))
+    wanted = [(words.index(s['values'][option]) if words else float(s['values'][option]), 100 * s['score']) for s in reversed(settings)]
+    x_of, y_of = axis(svg, 'mid', 'x', 0, words), axis(svg, 'end', 'y', 4)
+    dots = [(x_of(float(e.get('cx')[:-1])), y_of(float(e.get('cy')))) for e in svg.iter('circle')]
+    expect(len(dots) == 4 and all(abs(x - u) <= 0.01 * (abs(u) + len(words)) and abs(y - v) < 0.3 for (x, y), (u, v) in zip(dots, wanted)), (option, dots, wanted))
+    expect(values(svg) == [(f"t{s['setting']:03d}", [f'{x:.10g}'], [f'{y:.6g}']) for s, (x, y) in zip(reversed(settings), wanted)], (option, values(svg), wanted))
 expect(f"The best setting is t{settings[0]['setting']:03d}, with accuracy {100 * settings[0]['score']:.2f} % (mean of 2 runs" in page, 'the best setting')
 
 # Its curves: a line for each run, up to where it ended, with a dot; read by means of the axes.
-svg = ElementTree.fromstring(page[page.rindex('<svg'):page.rindex('</svg>') + 6])
-def axis(kind, place, shift):
-    ticks = [(float(e.text), float(e.get(place)) - shift) for e in svg.iter() if e.get('class') == kind and re.match('-?[0-9]', e.text)]
-    (a, at_a), (b, at_b) = ticks[0], ticks[-1]
-    return lambda at: a + (at - at_a) * (b - a) / (at_b - at_a)
-x_of, y_of = axis('mid', 'x', 0), axis('end', 'y', 4)
-curves = [[(x_of(float(x)), y_of(float(y))) for x, y in re.findall('[ML]([0-9.]+) ([0-9.]+)', e.get('d'))] for e in svg.iter() if e.tag.endswith('path')]
-dots = [(x_of(float(e.get('cx'))), y_of(float(e.get('cy')))) for e in svg.iter() if e.tag.endswith('circle')]
+svg = figures['Curves']
+x_of, y_of = axis(svg, 'mid', 'x', 0), axis(svg, 'end', 'y', 4)
+curves = [[(x_of(float(x) / 10), y_of(float(y))) for x, y in re.findall('[ML]([0-9.]+) ([0-9.]+)', e.get('d'))] for e in svg.iter('path')]
+dots = [(x_of(float(e.get('cx')[:-1])), y_of(float(e.get('cy')))) for e in svg.iter('circle')]
 wanted = [[(int(row['epoch']), 100 * float(row['test_top1'])) for row in epochs('halved/' + run['run'])] for s in reversed(settings) for run in s['runs']]
 near = lambda a, b: len(a) == len(b) and all(abs(x - u) < 0.02 and abs(y - v) < 0.3 for (x, y), (u, v) in zip(a, b))
 expect(len(curves) == len(wanted) == 8 and all(map(near, curves, wanted)), ('curves', curves, wanted))
 expect(near(dots, [run[-1] for run in wanted]), ('ends of the curves', dots))
-names = [e.text for e in svg.iter() if e.get('class') == 'name']
+expect([(x, y) for _, x, y in values(svg)] == [([str(x) for x, _ in run], [f'{y:.6g}' for _, y in run]) for run in wanted], ('values of the curves', values(svg)))
+names = [e.text for e in svg if e.get('class') == 'name']
 expect(sorted(names) == [f"{i + 1}: t{s['setting']:03d}" for i, s in enumerate(settings[:3])], names)
 expect(result['effects']['options'] == [] and 'mattered' not in page + open('table').read(), 'too few settings mattered')
 expect(re.findall(r'<th>(t\d+) <a', page) == [f"t{s['setting']:03d}" for s in settings], 'the ranking of the page')

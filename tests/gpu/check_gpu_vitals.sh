@@ -127,7 +127,7 @@ FAKE_NVML="xid:1=31 mute" run_until mute 'third_reading 2'
 both_warn() { [[ $(grep -c 'warning: .* reports XID' "$err") == 2 && $(grep -c gpu_watts "$work/other/metrics.jsonl") -ge 2 ]]; } 2>/dev/null
 FAKE_NVML="xid:0=121 xid:1=31" run_until other both_warn
 for plot in power temperature clock utilization memory; do
-    grep -q "<h2>GPU $plot" "$work/other/report.html" || complain "other: the report has no plot of the GPUs' $plot"
+    grep -q "<h3>GPU $plot" "$work/other/report.html" || complain "other: the report has no plot of the GPUs' $plot"
 done
 says other "warning: process 1: GPU-[0-9a-f-]{36} reports XID 31: a program's kernel used memory that is not its own"
 says other "warning: process 0: GPU-[0-9a-f-]{36} reports XID 121: see NVIDIA"

@@ -15,6 +15,16 @@ static char *page_of_run(void)
     return scratch_text("report.html");
 }
 
+static void lacks(const char *page, const char *text)
+{
+    if (strstr(page, text)) fail_msg("the page holds '%s'", text);
+}
+
+static void holds(const char *page, const char *text)
+{
+    if (!strstr(page, text)) fail_msg("the page lacks '%s'", text);
+}
+
 /* `bad`: a step of the first tower that is not finite; -1: none. */
 static void run_write(int towers, int64_t steps, int64_t bad)
 {
@@ -65,6 +75,10 @@ static void check_nesting(const char *page)
         size_t n = strcspn(name, " />\n");
         assert_non_null(end);
         bool alone = end[-1] == '/';
+        if (n == strlen("script") && !strncmp(name, "script", n)) { /* no markup in it */
+            at = strstr(at, "</script>") + 1;
+            continue;
+        }
         for (int i = 0; i < 2; i++) alone |= n == strlen(empty[i]) && !strncmp(name, empty[i], n);
         if (at[1] == '/') {
             assert_true(depth > 0);
@@ -84,9 +98,14 @@ static void check_page(const char *page)
 {
     assert_non_null(strstr(page, "default-src 'none'"));
     assert_non_null(strstr(page, "prefers-color-scheme:dark"));
-    static const char *const never[] = {"http://", "https://", "<script", "<img", "<link", "@import"};
+    assert_non_null(strstr(page, "script-src 'sha256-"));
+    static const char *const never[] = {"https://", "<img", "<link", "@import", " onload", "innerHTML"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strstr(page, never[i])) fail_msg("the page holds '%s'", never[i]);
+    const char *script = strstr(page, "<script"); /* its own is the only one */
+    assert_non_null(script);
+    assert_null(strstr(script + 1, "<script"));
+    assert_non_null(strstr(script, "</script></body></html>"));
     for (const char *at = page; (at = strstr(at, "url(")); at++) /* pictures are inside of the page */
         assert_int_equal(strncmp(at, "url(data:image/jpeg;base64,/9j/", 31), 0);
     for (const char *at = page; (at = strstr(at, " d=\"")); at++) { /* numbers only in paths */
@@ -115,7 +134,7 @@ static double path_travel(const char *from, const char *end)
 /* The mean of four towers moves less than the last of them, in every figure that shows both. */
 static void check_curves(const char *page)
 {
-    const char *figure = strstr(page, "Step by step"), *end = strstr(figure, "</svg>");
+    const char *figure = strstr(page, "Step by step"), *end = strstr(figure, "<g class=\"axes\"");
     double travel[8];
     int paths = 0;
     for (const char *at = figure; (at = strstr(at, " d=\"")) && at < end; at++) {
@@ -149,6 +168,7 @@ TEST_WITH(whole_run, scratch_make, scratch_drop)
                                         "Variance ratio",
                                         "Bias",
                                         "Confusion",
+                                        "<b>What to try next:</b>",
                                         "x&lt;script&gt;",
                                         "started &lt;i&gt;6-07-23, &lt;b&gt;05",
                                         "Layers",
@@ -168,8 +188,13 @@ TEST_WITH(whole_run, scratch_make, scratch_drop)
     for (size_t i = 0; i < sizeof there / sizeof *there; i++)
         if (!strstr(page, there[i])) fail_msg("the page lacks '%s'", there[i]);
     assert_true(strlen(page) < 500000);
-    assert_true(strstr(page, "<h2>Loss per epoch") <
-                strstr(page, "<h2>Variance ratio")); /* What was learned comes first. */
+    static const char *const order[] = {"class=\"answer\"",     "class=\"cards\"", "<h2>Curves", "<h3>Loss per epoch",
+                                        "<h2>Classes",          "<h3>Confusion",   "<h2>Towers", "<h3>Variance ratio",
+                                        "<h2>Speed and memory", "<h2>Layers",      "<h2>The run"};
+    for (size_t i = 1; i < sizeof order / sizeof *order; i++) { /* what was learned comes first */
+        holds(page, order[i]);
+        assert_true(strstr(page, order[i - 1]) < strstr(page, order[i]));
+    }
     check_curves(page);
     free(page);
 }
@@ -261,16 +286,6 @@ TEST_WITH(no_run, scratch_make, scratch_drop)
     assert_int_equal(report_write(scratch), ERR_FORMAT);
 }
 
-static void lacks(const char *page, const char *text)
-{
-    if (strstr(page, text)) fail_msg("the page holds '%s'", text);
-}
-
-static void holds(const char *page, const char *text)
-{
-    if (!strstr(page, text)) fail_msg("the page lacks '%s'", text);
-}
-
 /* Waiting and its cause, damaged samples once each, the two sheets of pictures. */
 TEST_WITH(data_of_a_run, scratch_make, scratch_drop)
 {
@@ -301,7 +316,7 @@ TEST_WITH(data_of_a_run, scratch_make, scratch_drop)
                                         "base64,/9j/4HBpY3R1cmU=)",
                                         "base64,/9j/4HBpY3R1cg==)",
                                         "First training batch",
-                                        ">sheep</div>"};
+                                        ">sheep<small>z.jpg</small></div>"};
     for (size_t i = 0; i < sizeof there / sizeof *there; i++) holds(page, there[i]);
     lacks(page, "never whole");
     free(page);
@@ -351,13 +366,13 @@ TEST_WITH(vitals, scratch_make, scratch_drop)
     rows_add(rows, readings, 3);
     page = page_of_run();
     check_page(page);
-    holds(page, "<h2>GPU power");
-    /* steps 1 to 50 from 56 to 414, 60 to 80 degrees from 192 to 10 */
-    const char *plot = strstr(page, "<h2>GPU temperature");
+    holds(page, "<h3>GPU power");
+    /* steps 1 to 50 from 0 to 1000, 60 to 80 degrees from 182 to 0 */
+    const char *plot = strstr(page, "<h3>GPU temperature");
     assert_non_null(plot);
-    holds(plot, "l0\" stroke-width=\"1.3\" d=\"M121.8 192.0L267.9 101.0L414.0 10.0\"");
-    holds(plot, "l1\" stroke-width=\"1.3\" d=\"M121.8 101.0L267.9 101.0\"");
-    lacks(page, "<h2>GPU clock");
+    holds(plot, "l0\" stroke-width=\"1.3\" d=\"M183.7 182.0L591.8 91.0L1000.0 0.0\"");
+    holds(plot, "l1\" stroke-width=\"1.3\" d=\"M183.7 91.0L591.8 91.0\"");
+    lacks(page, "<h3>GPU clock");
     free(page);
     rows_add((int[]){20}, (const char *const[]){"\"gpu_watts\":[300]"}, 1);
     assert_int_equal(report_write(scratch), ERR_FORMAT);
@@ -391,6 +406,6 @@ TEST_WITH(odd_neighbors, scratch_make, scratch_drop)
     scratch_put("confusion.csv", "97,25\n26,88\n");
     char *page = page_of_run();
     check_page(page);
-    holds(strstr(page, "<h2>Confusion"), ">1</text>"); /* Classes without names have numbers. */
+    holds(strstr(page, "<h3>Confusion"), ">1</text>"); /* Classes without names have numbers. */
     free(page);
 }

@@ -12,7 +12,6 @@ static SvgPlot plot_start(double y_low, double y_high, bool y_log)
     SvgPlot plot;
     SvgFrame frame = {.title = "a \"plot\" <1>",
                       .x_label = "step",
-                      .width = 600,
                       .height = 300,
                       .x_low = 0,
                       .x_high = 100,
@@ -53,20 +52,20 @@ TEST(nice_ends)
     assert_true(low == 0 && high == 1);
 }
 
-/* Every coordinate of every path is inside the area for data. */
+/* Every coordinate of every path is inside the area for data, which is 1000 units wide whatever the page makes of them. */
 TEST(lines_stay_inside)
 {
     double x[50], y[50];
     for (int i = 0; i < 50; i++) x[i] = 4 * i - 50, y[i] = i % 7 * 1e3 - 2e3; /* far outside on all sides */
     SvgPlot plot = plot_start(0, 1, false);
-    svg_line(&plot, x, y, 50, 0, 1, NULL);
+    svg_curve(&plot, x, y, 50, 0, 1, "y");
     plot_end(&plot);
     const char *at = strstr(text, " d=\"");
     assert_non_null(at);
     for (at += 4; *at == 'M' || *at == 'L';) {
         char *end;
         double px = strtod(at + 1, &end), py = strtod(end, (char **)&at);
-        assert_true(px >= plot.left && px <= plot.right && py >= plot.top && py <= plot.bottom);
+        assert_true(px >= 0 && px <= 1000 && py >= 0 && py <= plot.height);
     }
     free(text);
 }
@@ -91,7 +90,6 @@ TEST(axes_of_any_numbers)
         const double *e = ends[i / 2];
         SvgFrame frame = {.title = "",
                           .x_label = "",
-                          .width = 600,
                           .height = 300,
                           .x_low = e[0],
                           .x_high = e[1],
@@ -113,7 +111,7 @@ TEST(gaps)
 {
     double x[] = {0, 1, 2, 3, 4, 5}, y[] = {1, 2, NAN, 3, INFINITY, 4};
     SvgPlot plot = plot_start(0, 5, false);
-    svg_line(&plot, x, y, 6, 0, 1, "end");
+    svg_curve(&plot, x, y, 6, 0, 1, "end");
     plot_end(&plot);
     assert_int_equal(count_of("M"), 3);
     assert_null(strstr(text, "nan"));
@@ -128,6 +126,7 @@ TEST(gaps)
     plot_end(&plot);
     assert_null(strstr(text, "nan"));
     assert_null(strstr(text, ">end<"));
+    assert_non_null(strstr(text, "data-y=\"- - - - - -\""));
     free(text);
 }
 
@@ -139,12 +138,14 @@ TEST(spikes_survive)
     for (int i = 0; i < N; i++) x[i] = i / 1000.0, y[i] = 0.5;
     y[54321] = 1;
     SvgPlot plot = plot_start(0, 1, false);
-    svg_line(&plot, x, y, N, 0, 1, NULL);
+    svg_curve(&plot, x, y, N, 0, 1, "y");
     plot_end(&plot);
-    char top[32];
-    snprintf(top, sizeof top, " %.1fL", plot.top);
-    assert_true(bytes < 40000);
-    assert_non_null(strstr(text, top));
+    assert_true(bytes < 50000);
+    assert_non_null(strstr(text, " 0.0L"));
+    char *values = strstr(text, "data-y=\""); /* and a pointer finds it, at its place */
+    assert_non_null(values);
+    assert_non_null(strstr(values, "0.5 1 0.5"));
+    assert_non_null(strstr(text, " 54.321 "));
     free(text);
     free(x);
 }
@@ -170,18 +171,75 @@ TEST(log_axis)
     free(text);
 }
 
+/* The texts of the ticks below the plot, each with a blank behind it. */
+static void ticks_are(double low, double high, bool whole, bool logarithmic, const char *wanted)
+{
+    SvgPlot plot;
+    SvgFrame frame = {
+        .title = "", .height = 300, .x_low = low, .x_high = high, .x_whole = whole, .x_log = logarithmic, .y_high = 1};
+    char found[256] = "";
+    FILE *to = open_memstream(&text, &bytes);
+    svg_open(&plot, to, &frame);
+    plot_end(&plot);
+    for (const char *at = text; (at = strstr(at, "class=\"mid\""));) {
+        at = strchr(at, '>') + 1;
+        strncat(found, at, strcspn(at, "<"));
+        strcat(found, " ");
+    }
+    free(text);
+    assert_string_equal(found, wanted);
+}
+
+/* Epochs have no halves, and one alone has no neighbors 0.4 and 1.6. */
+TEST(whole_ticks)
+{
+    ticks_are(1, 1, true, false, "0 1 ");
+    ticks_are(1, 2, true, false, "1 2 ");
+    ticks_are(1, 3, true, false, "1 2 3 ");
+    ticks_are(1, 7, true, false, "2 4 6 ");
+    ticks_are(3, 5, true, false, "3 4 5 ");
+    ticks_are(1, 2, false, false, "1 1.2 1.4 1.6 1.8 2 ");
+    ticks_are(0.0002, 0.07, false, true, "0.001 0.01 0.1 ");
+    ticks_are(0, 0.07, false, true, "0 0.02 0.04 0.06 "); /* no logarithm of 0 */
+}
+
+/* What a pointer reads: curves of one length have the same points; ranges have two ends. */
+TEST(values)
+{
+    enum { N = 5000 };
+    double *x = calloc(3 * N, sizeof *x), *y = x + N, *z = y + N;
+    for (int i = 0; i < N; i++) x[i] = i + 1, y[i] = i % 13, z[i] = -i;
+    SvgPlot plot = plot_start(0, 12, false);
+    svg_raw(&plot, x, y, N, 0, "y");
+    svg_line(&plot, x, z, N, 1, 1, "z");
+    svg_band(&plot, x, z, y, 3, 2, "both");
+    plot_end(&plot);
+    char *first = strstr(text, "data-name=\"y\""), *second = strstr(text, "data-name=\"z\"");
+    assert_true(first && second);
+    char *x_first = strstr(first, "data-x="), *x_second = strstr(second, "data-x=");
+    size_t length = strcspn(x_first + 8, "\"");
+    assert_true(length > 1000 && length < 4000);
+    assert_true(!strncmp(x_first, x_second, length + 9));
+    assert_non_null(
+        strstr(text, "data-name=\"both\" data-tint=\"2\" data-x=\"1 2 3\" data-y=\"0 -1 -2\" data-high=\"0 1 2\"/>"));
+    assert_non_null(strstr(text, "<g class=\"axes\" data-x=\"0 100 0\" data-y=\"0 15 0\" data-label=\"step\"/>"));
+    free(text);
+    free(x);
+}
+
 TEST(labels_apart)
 {
     SvgPlot plot = plot_start(0, 1, false);
-    for (int i = 0; i < 5; i++) svg_level(&plot, i < 3, "same height"); /* three at the top, two at the bottom */
+    for (int i = 0; i < 5; i++)
+        svg_straight(&plot, i < 3, i < 3, "same height"); /* three at the top, two at the bottom */
     plot_end(&plot);
     double before = -INFINITY;
     for (const char *at = text; (at = strstr(at, "class=\"name\"")); at++) {
         double y = strtod(strstr(at, " y=\"") + 4, NULL);
-        assert_true(y - before >= 14 && y > 5 && y < 300);
+        assert_true(y - before >= 14 && y > 0 && y < 300);
         before = y;
     }
-    assert_int_equal(count_of("same height"), 5);
+    assert_int_equal(count_of("same height"), 10); /* at the ends of the lines, and in the legend */
     free(text);
 }
 
@@ -192,7 +250,7 @@ TEST(many_lines)
     static const double ends[] = {0, 1};
     char *style[LINES];
     SvgPlot plot = plot_start(0, 1, false);
-    for (int i = 0; i < LINES; i++) svg_line(&plot, ends, ends, 2, i, 1, NULL);
+    for (int i = 0; i < LINES; i++) svg_curve(&plot, ends, ends, 2, i, 1, "y");
     plot_end(&plot);
     const char *at = text;
     for (int i = 0; i < LINES; i++, at++) {
@@ -214,7 +272,8 @@ TEST(escapes)
     assert_string_equal(text, "&lt;b a=&quot;1&quot;&gt;&amp;");
     free(text);
     SvgPlot plot = plot_start(0, 1, false);
-    svg_level(&plot, 0.5, "<i>");
+    svg_straight(&plot, 0.5, 0.5, "<i>");
+    svg_curve(&plot, &(double){1}, &(double){1}, 1, 0, 1, "\"<i>");
     plot_end(&plot);
     assert_null(strstr(text, "<i>"));
     assert_null(strstr(text, "<1>"));
@@ -242,7 +301,7 @@ TEST(heat_maps)
     FILE *to = open_memstream(&text, &bytes);
     svg_heat(to, &heat);
     fclose(to);
-    assert_int_equal(count_of("<rect"), 5);
+    assert_int_equal(count_of("<rect"), 3); /* empty cells are none */
     assert_non_null(strstr(text, ">b&amp;c<"));
     assert_non_null(strstr(text, ">20<"));
     assert_null(strstr(text, "fill-opacity=\"2"));

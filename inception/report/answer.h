@@ -1,0 +1,19 @@
+/* Answer: what a run has come to, in words, the first thing on its page: accuracy and whether it still rises, the weakest classes
+ * and what they are taken for, damaged steps, and one sentence about what to try next (advice.h). Every sentence follows from the
+ * records; of what they do not have it says so, or nothing. */
+#pragma once
+
+#include "inception/report/advice.h"
+
+enum { ANSWER_BYTES = 4096 };
+
+/* The class names of env.json; of a class without one "class 7". `text`: room for it. */
+const char *class_name(const json_t *environment, const Run *run, int class, char text[64]);
+
+typedef struct RunAnswer {
+    char found[ANSWER_BYTES]; /* what the run has come to */
+    char next[ANSWER_BYTES];  /* what to try next: a sentence, or "" */
+} RunAnswer;
+
+/* Not escaped. The arguments are those of advice_make, and what it has made. */
+void answer_make(const Run *run, const Run *whole, const json_t *environment, const Advice *advice, RunAnswer *answer);
