@@ -229,6 +229,7 @@ Status bench_command(const Options *o, JobFiles *files, FILE *to)
     if (!o->inference) TRY(memory_check(job));
     if (o->dry_run) {
         recipe_gaps_print(o, to);
+        would_fetch_print(files, to);
         return info_run(files, to);
     }
     if (!o->quiet) text_print(stderr, files->notes);

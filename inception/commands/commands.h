@@ -37,6 +37,8 @@ NODISCARD Status mistake_maps_write(const Options *options, JobFiles *files, con
  * hosts that differ from most others, and programs that cannot connect to each other. ERR_ARG if anything is odd, and
  * without a launcher. */
 NODISCARD Status doctor_hosts_run(const Options *options, JobFiles *files, FILE *to);
+/* --dry-run: the weights that a run would download. */
+void would_fetch_print(const JobFiles *files, FILE *to);
 /* --dry-run: towers, data, steps, and the memory plan of one tower. */
 NODISCARD Status info_run(const JobFiles *files, FILE *to);
 

@@ -100,6 +100,11 @@ static Status name_row(const Published *table, const char *given, PublishedRow *
     return OK;
 }
 
+void would_fetch_print(const JobFiles *files, FILE *to)
+{
+    if (*files->would_fetch) text_printf(to, "weights        to be downloaded: %s\n", files->would_fetch);
+}
+
 /* What does the same where there is a network; the file may then be copied. */
 static void commands_print(const PublishedRow *row, const char *address, char *path, FILE *to)
 {

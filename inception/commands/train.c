@@ -8,6 +8,7 @@
 #include "kernels/base/outlet.h"
 #include "kernels/base/place.h"
 #include "towers/files/json.h"
+#include "towers/guard/disk_check.h"
 #include "towers/guard/memory_check.h"
 #include "towers/record/prometheus.h"
 #include "towers/replica/hooks.h"
@@ -101,6 +102,7 @@ static Status run_dir_open(const Options *options, JobFiles *files, int *lock)
     TRY(run_dir_take(files->run_dir, lock));
     int error = place_hold(files->run_dir);
     if (error) return FAIL(ERR_IO, "cannot open the directory '%s': %s", files->run_dir, strerror(error));
+    TRY(disk_check(&files->job));
     TRY(job_branch(files));
     return files->lr_curve ? text_replace(files->run_dir, "lr-find.json", files->lr_curve) : OK;
 }
@@ -158,6 +160,7 @@ Status train_command(const Options *options, JobFiles *files, FILE *to)
     if (options->dry_run && !leads) return OK;
     if (options->dry_run) {
         recipe_gaps_print(options, to);
+        would_fetch_print(files, to);
         return info_run(files, to);
     }
     if (!options->quiet && leads) text_print(stderr, files->notes);

@@ -88,3 +88,21 @@ Status cached_named(const Options *o, const char *model, const char *name, char 
     published_close(table);
     return st;
 }
+
+Status cached_missing(const Options *o, const char *model, const char *name, bool *missing, char *text, size_t bytes)
+{
+    Published *table;
+    char path[PATH_BYTES], address[PATH_BYTES], size[32] = "";
+    *missing = false;
+    TRY(published_open(o->weights_table, &table));
+    const PublishedRow *row = published_find(table, model, name);
+    Status st = row ? cached_path(row->file, path) : OK;
+    if (row && st == OK && !sha256_fits(path, row->sha256)) {
+        cached_address(o, row, address);
+        if (row->bytes) snprintf(size, sizeof size, "%.1f MB from ", (double)row->bytes / 1e6);
+        snprintf(text, bytes, "%s%s (%s)", size, address, row->license);
+        *missing = true;
+    }
+    published_close(table);
+    return st;
+}

@@ -12,6 +12,10 @@ void cached_address(const Options *options, const PublishedRow *row, char addres
 /* The verified file of a row: from the cache, else downloaded to it, with a line of progress on stderr unless --quiet.
  * Errors: as for download. */
 NODISCARD Status cached_weights(const Options *options, const PublishedRow *row, char path[PATH_BYTES]);
+/* Of a command that only says what it would do: whether this name is of published weights that are not in the cache, and "46.8 MB from
+ * ADDRESS (license)". Errors: those of the table. */
+NODISCARD Status cached_missing(const Options *options, const char *model, const char *name, bool *missing, char *text,
+                                size_t bytes);
 /* The verified file of a name that --pretrained or --weights may have ("imagenet"). If this model has no such name: ERR_ARG
  * for a name of published weights of others, else `path` becomes the name. */
 NODISCARD Status cached_named(const Options *options, const char *model, const char *name, char path[PATH_BYTES]);

@@ -253,7 +253,7 @@ static Status start_fill(const Options *o, JobFiles *files)
         files->job.reset_head = false;
         files->job.program.weights_key = NULL;
     }
-    if (!o->pretrained || resumes) return OK;
+    if (!o->pretrained || resumes || *files->would_fetch) return OK;
     if (files->job.group == 0) /* rank 0 reads the file */
         TRY(job_weights(o, o->pretrained, files->pretrained, sizeof files->pretrained));
     files->job.initial_weights = files->pretrained;

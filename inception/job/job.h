@@ -36,8 +36,10 @@ typedef struct JobFiles {
     bool uncalibrates;          /* eval: the temperature that is stored with the weights goes (--no-calibrate) */
     bool whole;                 /* the weights to be evaluated were trained with whole images (about.h: crop) */
     char notes[8192];           /* lines for the person who started the command, each with a newline */
-    char without_gpu[512];      /* why --device auto is the CPU; "" if it is not */
-    Ending ending;              /* how the command ended: the signal, and its code */
+    char
+        would_fetch[PATH_BYTES + 256]; /* of a --dry-run: the published weights that a run would download; "" if none */
+    char without_gpu[512];             /* why --device auto is the CPU; "" if it is not */
+    Ending ending;                     /* how the command ended: the signal, and its code */
 } JobFiles;
 
 extern const char *program_commit; /* that the program was built from, as main.c sets it; "": unknown */

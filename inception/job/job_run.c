@@ -8,6 +8,7 @@
 #include "inception/options/settle.h"
 #include "towers/files/json.h"
 #include "towers/store/checkpoint.h"
+#include "towers/store/run_dir.h"
 #include "towers/train/samples_log.h"
 
 #include <ctype.h>
@@ -153,6 +154,26 @@ static Status is_elsewhere(const Options *o, const char *run, bool *elsewhere)
     return OK;
 }
 
+/* A run that has saved nothing: it goes on at this moment, or has ended before its first checkpoint. OK: it is no run. */
+static Status checkpointless_refuse(const char *run)
+{
+    char settings[PROBE_BYTES], pid[48] = "";
+    snprintf(settings, sizeof settings, "%s/args.yaml", run);
+    if (access(settings, R_OK) != 0) return OK;
+    pid_t holder = run_dir_holder(run);
+    if (holder) snprintf(pid, sizeof pid, ", pid %ld", (long)holder);
+    if (run_dir_taken(run))
+        return FAIL(
+            ERR_CHECKPOINT,
+            "--resume %s: this run goes on (%s%s), and has saved nothing yet: wait for it, or let it save and end by "
+            "'towers stop %s'",
+            run, holder ? "here" : "elsewhere", pid, run);
+    return FAIL(ERR_CHECKPOINT,
+                "--resume %s: this run ended before its first checkpoint, so there is nothing to go on from: start it "
+                "again without --resume, with --config %s for its settings",
+                run, settings);
+}
+
 /* --resume PATH. A run continues in place, unless the command line names another directory. A checkpoint, or a run
  * together with another directory, starts a branch: a new run with copies of the records up to that step; the old run
  * is unchanged. */
@@ -167,6 +188,7 @@ static Status resume_from(const Options *o, JobFiles *files)
         return run_of_checkpoint(o->resume, files->branch_of);
     }
     snprintf(probe, sizeof probe, "%s/ckpt", o->resume);
+    if (access(probe, R_OK) != 0) TRY(checkpointless_refuse(o->resume));
     if (access(probe, R_OK) != 0)
         return FAIL(ERR_CHECKPOINT,
                     "--resume %s: neither a checkpoint (it has no MANIFEST) nor a run directory (it has no ckpt/)",
@@ -235,9 +257,9 @@ static Status directory_choose(Options *o, JobFiles *files)
     if (!name) return OK;
     if (files->run_dir[0]) {
         TRY(begin_check(true, files));
-        return files->nothing_to_resume
-                   ? FAIL(ERR_CHECKPOINT, "--resume %s: the run has no checkpoint to resume from", o->resume)
-                   : OK;
+        if (!files->nothing_to_resume) return OK;
+        TRY(checkpointless_refuse(o->resume));
+        return FAIL(ERR_CHECKPOINT, "--resume %s: the run has no checkpoint to resume from", o->resume);
     }
     if (o->experiment)
         TRY(experiment_dir(root, o->experiment, files->run_dir));

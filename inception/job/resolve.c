@@ -1,6 +1,7 @@
 /* Resolving options; see resolve.h. */
 #include "inception/job/resolve.h"
 
+#include "inception/job/cached_weights.h"
 #include "inception/job/facts.h"
 #include "inception/job/notes.h"
 #include "inception/models/models.h"
@@ -106,11 +107,15 @@ static Status dtype_resolve(Options *o, TrainJob *job)
 
 /* Pretrained weights that know how their images were normalized are trained on with the same. Only rank 0 need have the
  * file. */
-static Status pretrained_facts(Options *o, const JobFiles *files, const Model *model)
+static Status pretrained_facts(Options *o, JobFiles *files, const Model *model)
 {
     char path[PATH_BYTES];
     json_t *facts;
-    if (options_use(o) != USE_LEARN || !o->pretrained || job_resumes(files) || model->phases) return OK;
+    if (!o->pretrained || job_resumes(files)) return OK;
+    bool only_said = (o->dry_run || o->print_config) && access(o->pretrained, F_OK) != 0, missing = false;
+    if (only_said)
+        TRY(cached_missing(o, model->name, o->pretrained, &missing, files->would_fetch, sizeof files->would_fetch));
+    if (options_use(o) != USE_LEARN || missing || model->phases) return OK;
     TRY(job_weights(o, o->pretrained, path, sizeof path));
     TRY(facts_read(o, path, &facts));
     Status st = facts_normalize(facts, path, model, o);

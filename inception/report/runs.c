@@ -73,7 +73,12 @@ static void state_find(const Run *run, const char *path, RunRow *row)
 {
     json_t *outcome = json_of_run(path, "outcome.json");
     if (run_dir_taken(path)) {
+        row->pid = run_dir_holder(path);
         snprintf(row->state, sizeof row->state, "running");
+        if (row->pid)
+            snprintf(row->why, sizeof row->why, "pid %ld", (long)row->pid);
+        else
+            snprintf(row->why, sizeof row->why, "on another machine, in another container or of another user");
     } else if (json_word(outcome, "outcome")) {
         word_copy(outcome, "outcome", row->state, sizeof row->state);
         word_copy(outcome, "message", row->why, sizeof row->why);
@@ -215,10 +220,11 @@ static void row_print(const RunRow *row, int name_width, FILE *to)
 
 static json_t *row_json(const RunRow *row)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "model",
-                     json_text(row->model), "state", json_text(row->state), "why", json_text(row->why), "step",
-                     (json_int_t)row->step, "scored_by", run_score_name(row->kind), "score", json_finite(row->score),
-                     "seconds", json_finite(row->seconds), "started", json_text(row->started));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o}", "run", json_text(row->name), "model",
+                     json_text(row->model), "state", json_text(row->state), "why", json_text(row->why), "pid",
+                     row->pid ? json_integer(row->pid) : json_null(), "step", (json_int_t)row->step, "scored_by",
+                     run_score_name(row->kind), "score", json_finite(row->score), "seconds", json_finite(row->seconds),
+                     "started", json_text(row->started));
 }
 
 static Status rows_emit(RunRow *rows, int count, RunOrder order, bool json, FILE *to)

@@ -28,6 +28,7 @@ typedef struct RunRow {
     double score, seconds; /* NaN: not known */
     double started_at;     /* seconds since 1970; 0: not known */
     int64_t step;
+    pid_t pid; /* of a run that goes on; 0: not known */
 } RunRow;
 /* `run`: NULL if its records could not be read. `name`: what to call it. */
 void run_row_of(const Run *run, const char *path, const char *name, RunRow *row);

@@ -30,6 +30,15 @@ trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
 read -r port safe_port <&"${COPROC[0]}" || complain "the server does not start"
 base=http://127.0.0.1:$port safe=https://127.0.0.1:$safe_port
 
+# what --dry-run would download it says, and downloads nothing; so does --print-config
+for how in --dry-run --print-config; do
+    XDG_CACHE_HOME=$work/empty "$towers" train resnet18 --dataset synthetic --pretrained imagenet --mirror "$base" $how >"$out" 2>"$err" ||
+        complain "train --pretrained imagenet $how: $(cat "$err")"
+    [ ! -e "$work/empty" ] && ! grep -q resnet18 "$work/requests" 2>/dev/null || complain "train $how downloads"
+    [ $how = --print-config ] || grep -qF "weights        to be downloaded: 46.8 MB from $base/resnet18-f37072fd.pth (BSD-3-Clause" "$out" ||
+        complain "train --dry-run does not say what it would download: $(head -n 3 "$out")"
+done
+
 # get ADDRESS ARGUMENT...: fetch over HTTP, which demands all digits
 get() {
     local file=${1##*/}

@@ -21,8 +21,11 @@ assert (settings["experiment"], settings["epochs"]) == ("none # from x", "0"), s
 train lives --towers 2 --max-steps 100000 --eval-interval 0 --metrics-interval 4 --batch-size 1 --checkpoint-steps 100 & # whose rows come within an epoch
 trainer=$!
 for ((i = 0; i < 300; i++)); do [ -s runs/lives/metrics.jsonl ] && break; sleep 0.1; done
-"$towers" runs --json >living.json || complain "runs of a live run: $(cat err)"
 pid=$(cat runs/lives/.lock)
+kill -HUP "$pid" # its terminal is closed
+sleep 0.2
+"$towers" runs --json >living.json || complain "runs of a live run: $(cat err)"
+"$towers" runs | grep -qE "^lives .* running .* pid $pid\$" || complain "the list does not say how to find a live run: $(cat out)"
 kill -KILL "$pid"
 wait $trainer
 cp -r runs/one runs/broken && echo "not a step" >runs/broken/metrics.jsonl && echo "{}" >>runs/broken/metrics.jsonl
@@ -81,7 +84,8 @@ def rows(name):
 def expect(good, what):
     if not good: failed.append(what)
 living, runs, halted = rows('living.json'), rows('runs.json'), rows('halted.json')
-expect(living['lives']['state'] == 'running', living['lives'])
+expect(living['lives']['state'] == 'running' and living['lives']['pid'] == int(open('runs/lives/.lock').read()), living['lives'])
+expect(living['one']['pid'] is None, living['one'])
 expect(runs['lives']['state'] == 'failed' and runs['lives']['why'], runs['lives'])
 expect(runs['resumed']['state'] == 'failed' and 'without a word' in runs['resumed']['why'], runs['resumed'])
 expect(json.load(open('runs/none # from x/outcome.json'))['outcome'] == runs['none # from x']['state'] == 'finished', 'no epochs')
@@ -114,4 +118,31 @@ for what in failed:
     print('FAILED:', what)
 sys.exit(bool(failed))
 PY
+# ---- a run that goes on is stopped by its name, saves, and goes on from there; one that does not is no process of anybody's
+train stopped --towers 2 --max-steps 100000 --eval-interval 0 --batch-size 1 &
+trainer=$!
+wait_until test -s runs/stopped/metrics.jsonl
+refuses 2 "'stopped' is no run; did you mean runs/stopped?" "$towers" stop stopped
+refuses 4 "--resume runs/stopped: this run goes on (here, pid $(cat runs/stopped/.lock)), and has saved nothing yet" "$towers" train --resume runs/stopped
+"$towers" stop runs/stopped >out 2>err || complain "stop: exit $?: $(cat err)"
+grep -qE '^runs/stopped: stopped by SIGTERM after step [0-9]+; ' out || complain "stop says: $(cat out)"
+wait $trainer
+[ $? = 143 ] && [ -e runs/stopped/ckpt/latest ] || complain "the stopped run: $(cat err)"
+refuses 2 "runs/stopped does not go on: there is nothing to stop" "$towers" stop runs/stopped
+refuses 2 "'nothing' is no run; 'towers runs' lists them" "$towers" stop nothing
+sleep 100 & # the pid of a lock may by now be another program's
+bystander=$!
+exec 9<runs/stopped/.lock && flock 9
+echo $bystander >runs/stopped/.lock
+refuses 2 "runs/stopped goes on, but no process here has it" timeout 20 "$towers" stop runs/stopped
+kill -0 $bystander || complain "stop ended another program"
+exec 9<&-
+kill $bystander
+
+# ---- a run that ended before its first checkpoint says so, and how to start it again
+rm -rf runs/stopped/ckpt runs/stopped/*.safetensors
+refuses 4 "--resume runs/stopped: this run ended before its first checkpoint, so there is nothing to go on from: start it again without --resume, with --config runs/stopped/args.yaml" \
+    "$towers" train --resume runs/stopped
+"$towers" train fashion_cnn --config runs/stopped/args.yaml --max-steps 1 --quiet >out 2>err || complain "it is not started again by that advice: $(cat err)"
+
 check_end "runs are listed with their states and scores, alike for one tower and several; compare names the settings that differ"

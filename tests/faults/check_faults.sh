@@ -300,12 +300,24 @@ full_disk() {
     [[ $(wc -l <"$work/small/full/metrics.jsonl") == 6 ]] || complain "full disk: stopped after $(wc -l <"$work/small/full/metrics.jsonl") steps, not 6"
     return "$failures"
 }
+# Where not even one fits, the run says so before its first step.
+tiny_disk() {
+    failures=0
+    mount -t tmpfs -o size=1m none "$work/small" || return 77
+    command_of tiny --output-dir "$work/small" --max-steps 12
+    "${command[@]}" 2>"$err"
+    [[ $? == 6 ]] || complain "tiny disk: exit is not 6: $(tail -2 "$err")"
+    grep -q 'a checkpoint of this run takes 1.4 MiB, but its disk has only [01].[0-9] MiB free: make room' "$err" || complain "tiny disk: $(cat "$err")"
+    [[ ! -e $work/small/tiny/metrics.jsonl ]] || complain "tiny disk: a step was taken"
+    return "$failures"
+}
 ended 0 "" plain2 --max-steps 2
 if [[ $(id -u) == 0 ]] && unshare -m true 2>/dev/null; then
     mkdir "$work/small"
-    export -f full_disk command_of complain
+    export -f full_disk tiny_disk command_of complain
     export work towers failures err
     unshare -m bash -c full_disk || complain "full disk"
+    unshare -m bash -c tiny_disk || complain "tiny disk"
 else
     echo "SKIPPED: the full disk (mounting a small tmpfs wants root)" >&2
 fi

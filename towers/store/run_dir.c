@@ -53,8 +53,10 @@ static Status lock_refused(int fd, const char *run_dir, int error)
                     "to end, or choose another directory",
                     run_dir, run_dir);
     holder_read(fd, pid);
-    return FAIL(ERR_ARG, "another trainer (pid %s) is using %s; wait for it, stop it, or choose another directory",
-                pid[0] ? pid : "unknown", run_dir);
+    return FAIL(ERR_ARG,
+                "another trainer (pid %s) is using %s; wait for it, let it save and end by 'towers stop %s', or choose "
+                "another directory",
+                pid[0] ? pid : "unknown", run_dir, run_dir);
 }
 
 static Status lock_take(const char *run_dir, int *lock)
@@ -154,4 +156,33 @@ bool run_dir_taken(const char *run_dir)
     bool taken = !pid[0] || (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK);
     close(fd);
     return taken;
+}
+
+/* The pid alone may by now be that of another program, or be meant on another machine. */
+static bool has_open(long pid, const struct stat *file)
+{
+    char path[64], name[PATH_BYTES];
+    struct stat info;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%ld/fd", pid);
+    DIR *listing = place_list(path);
+    for (struct dirent *entry; listing && !found && (entry = place_next(listing));)
+        found = path_join(name, path, entry->d_name) == OK && place_stat(name, &info) == 0 &&
+                info.st_dev == file->st_dev && info.st_ino == file->st_ino;
+    if (listing) closedir(listing);
+    return found;
+}
+
+pid_t run_dir_holder(const char *run_dir)
+{
+    char path[PATH_BYTES], pid[32];
+    struct stat info;
+    uint64_t bytes;
+    int fd;
+    if (path_join(path, run_dir, ".lock") != OK || file_open(path, OF_RUN, ERR_IO, PATH_BYTES, &fd, &bytes) != OK)
+        return 0;
+    holder_read(fd, pid);
+    long number = fstat(fd, &info) == 0 ? strtol(pid, NULL, 10) : 0;
+    close(fd);
+    return number > 0 && has_open(number, &info) ? (pid_t)number : 0;
 }

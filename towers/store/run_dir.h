@@ -14,5 +14,8 @@ NODISCARD Status run_dir_take(const char *run_dir, int *lock);
 void run_dir_release(int lock);
 /* Whether a trainer holds the lock of this run directory. It never keeps a trainer from taking it. */
 bool run_dir_taken(const char *run_dir);
+/* The process of this machine that has taken it: the pid in its .lock, if that process has this very file open. 0: it is on another
+ * machine, in another container, or another user's. */
+pid_t run_dir_holder(const char *run_dir);
 /* Remove the temporary files and directories of dead processes. For the holder of the lock. */
 NODISCARD Status run_dir_sweep(const char *run_dir);

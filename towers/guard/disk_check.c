@@ -1,0 +1,37 @@
+/* Room for a checkpoint; see disk_check.h. */
+#include "towers/guard/disk_check.h"
+
+#include "kernels/base/place.h"
+#include "towers/graph/program.h"
+
+Status disk_check_bytes(const TrainJob *job, uint64_t *bytes)
+{
+    Layout *layout;
+    bool averaged = job->gate.ema_decay > 0;
+    uint64_t weights = 0, trained = 0, states = 0, towers = (uint64_t)job->shares.towers;
+    TRY(program_layout(&job->program, 1, &layout));
+    for (int i = 0; i < layout->param_count; i++) {
+        weights += layout->params[i].count;
+        if (i < layout->trained_count) trained += layout->params[i].count;
+    }
+    for (int i = 0; i < layout->state_count; i++) states += layout->states[i].count;
+    layout_destroy(layout);
+    uint64_t slots = (uint64_t)optimizer_infos[job->optimizer.kind].slots;
+    *bytes =
+        sizeof(float) * (weights * (averaged ? 2 : 1) + slots * trained + states * (1 + towers * (averaged ? 2 : 1)));
+    return OK;
+}
+
+Status disk_check(const TrainJob *job)
+{
+    struct statvfs disk;
+    uint64_t bytes;
+    TRY(disk_check_bytes(job, &bytes));
+    if (place_statvfs(job->run_dir, &disk) != 0 || disk.f_blocks == 0) return OK;
+    uint64_t spare = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (spare >= bytes) return OK;
+    return FAIL(ERR_IO,
+                "%s: a checkpoint of this run takes %.1f MiB, but its disk has only %.1f MiB free: make room, or use "
+                "another --output-dir",
+                job->run_dir, (double)bytes / (1 << 20), (double)spare / (1 << 20));
+}

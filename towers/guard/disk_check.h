@@ -1,0 +1,12 @@
+/* Whether the disk has room for a checkpoint, before the first step: who learns it after an epoch has lost the epoch.
+ *
+ * Only what is certain to be written is counted: weights, optimizer slots, averages and the statistics of each tower. */
+#pragma once
+
+#include "towers/replica/job.h"
+
+/* Bytes of the tensors of one checkpoint. Errors: those of the network. */
+NODISCARD Status disk_check_bytes(const TrainJob *job, uint64_t *bytes);
+/* ERR_IO states how much is needed and how much is free where the run directory is, which exists. A file system that does not
+ * say what is free is taken to have room. */
+NODISCARD Status disk_check(const TrainJob *job);
