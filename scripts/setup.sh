@@ -7,7 +7,7 @@
 set -euo pipefail
 
 build=(gcc cmake ninja-build pkg-config libdnnl-dev libjansson-dev libyaml-dev libxxhash-dev libssl-dev libcurl4-openssl-dev libprotobuf-c-dev protobuf-c-compiler
-       zlib1g-dev libjpeg-dev libspng-dev libwebp-dev libarchive-dev liblapack-dev dataset-fashion-mnist)
+       zlib1g-dev libjpeg-dev libspng-dev libwebp-dev libarchive-dev liblapack-dev libgif-dev libtiff-dev dataset-fashion-mnist)
 mpi=(openmpi-bin libopenmpi-dev) # for CPU towers on several hosts
 check=("${mpi[@]}" mpich libmpich-dev slurm-wlm libcmocka-dev iproute2 procps clang libclang-rt-dev libomp-dev strace patch curl python3 python3-pil python3-yaml python3-venv codespell locales)
 cuda=(g++ python3 python3-venv) # nvcc compiles with g++
@@ -16,6 +16,7 @@ peers=(python3 python3-venv python3-dev g++ libjemalloc2) # for PyTorch from PyP
 
 cross=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user) # what scripts/check/portable.sh needs
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || system=
+case $system in *' trixie') build+=(libheif-dev libheif-plugin-libde265 libheif-plugin-dav1d) ;; esac # older ones: cmake/TowersImages.cmake
 case $system in debian*) check+=(chromium) ;; esac # elsewhere there is no package, or only a placeholder
 case $system in *' bookworm' | *' jammy') check+=(clang-format-14) ;; esac
 

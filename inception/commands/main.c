@@ -10,6 +10,7 @@
 #include "inception/report/report.h"
 #include "inception/report/runs.h"
 #include "kernels/base/outlet.h"
+#include "towers/data/images/image.h"
 #include "towers/data/images/image_memory.h"
 #include "towers/files/files.h"
 
@@ -86,6 +87,10 @@ Status version_command(const Options *options, JobFiles *files, FILE *to)
     text_printf(to, "cpu   %s\n", machine.cpu_backend);
     text_printf(to, "cuda  %s\n", machine.cuda_backend);
     text_printf(to, "mpi   %s\n", *machine.mpi ? machine.mpi : "not in this build");
+    fputs("reads", to);
+    for (ImageFormat f = IMAGE_RAW + 1; f < IMAGE_FORMATS; f++)
+        if (image_format_read(f)) fprintf(to, "%s %s", f == IMAGE_RAW + 1 ? "" : ",", image_format_name(f));
+    fputc('\n', to);
     return OK;
 }
 

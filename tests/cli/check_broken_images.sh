@@ -73,8 +73,8 @@ mkdir empty/c
 reports empty "empty/c.*no image"
 truncate -s 5G huge/a/x.jpg
 reports huge "a/x.jpg.*less than 4 GiB"
-for i in 0 1 2 3 4; do mv unread/b/$i.png unread/b/$i.tiff; done
-reports unread "unread/b' has no image .*only other files: 5 \.tiff: add"
+for i in 0 1 2 3 4; do mv unread/b/$i.png unread/b/$i.svg; done
+reports unread "unread/b' has no image .*only other files: 5 \.svg: convert them, as by .mogrify .* or remove the folder"
 mkdir -p classes/train classes/val
 for class in a b; do cp -r unread/a classes/train/$class; done
 for class in a x; do cp -r unread/a classes/val/$class; done

@@ -183,7 +183,7 @@ for shell in zsh fish; do grep -q 'keras mini mlperf-lars' "$work/$shell" || com
 # what the build has, whatever the machine is; then what the machine lets it use
 "$towers" version >"$work/out"
 head -n 1 "$work/out" | grep -qE "^towers [0-9.]+ (cpu|cuda|cpu cuda)(,|\$)" || complain "towers version begins: $(head -n 1 "$work/out")"
-for part in cpu cuda mpi; do [ "$(grep -cE "^$part +[^ ]" "$work/out")" = 1 ] || complain "towers version does not say what $part is here: $(cat "$work/out")"; done
+for part in cpu cuda mpi reads; do [ "$(grep -cE "^$part +[^ ]" "$work/out")" = 1 ] || complain "towers version does not say what $part is here: $(cat "$work/out")"; done
 
 # GPUs as people ask for them, where there is none for the run
 for gpus in all 4 0,1; do

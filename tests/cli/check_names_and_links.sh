@@ -76,7 +76,7 @@ for split in train val; do
     done
 done
 printf 'P2 4 4 255 1' >"evil/train/bee/0$image" # cut off
-printf 'GIF89a' >"evil/train/bee/$image.gif"
+printf 'GIF89a' >"evil/train/bee/$image.svg"
 clean() { # COMMAND...: whatever it exits with
     timeout -s KILL 200 "$towers" "$@" >out 2>err </dev/null
     cat err >>out

@@ -159,9 +159,9 @@ train limit broken --bad-samples limit:2 --max-steps 6 && complain "--bad-sample
 "$towers" predict runs/whole broken/train/red/1.jpg photos/val/red/0.png >one.out 2>one.err && complain "predict of a broken image exits 0"
 grep -q "red/1.jpg" one.err one.out || complain "predict does not name the broken image"
 grep -q "val/red/0.png" one.out || complain "predict leaves out the whole image beside a broken one"
-mkdir -p mixed/below && cp broken/train/red/1.jpg mixed/1.jpg && cp photos/val/red/0.png mixed/2.png && touch mixed/raw.CR3 mixed/below/{a,b}.heic
+mkdir -p mixed/below && cp broken/train/red/1.jpg mixed/1.jpg && cp photos/val/red/0.png mixed/2.png && touch mixed/raw.CR3 mixed/below/{a,b}.svg
 "$towers" predict runs/whole mixed --json --embeddings rows.npy >rows.jsonl 2>one.err
-[[ $? == 3 ]] && grep -q 'warning: 3 files are ignored (.*2 .heic.*), the first is mixed/' one.err || complain "predict says nothing of the files that it leaves out: $(cat one.err)"
+[[ $? == 3 ]] && grep -q 'warning: 3 files are ignored (.*2 .svg.*), the first is mixed/' one.err || complain "predict says nothing of the files that it leaves out: $(cat one.err)"
 "$towers" predict runs/whole mixed --csv --top 1 >rows.csv 2>one.err
 /usr/bin/python3 - <<'PYTHON' || complain "a damaged image has no row: $(cat rows.jsonl rows.csv)"
 import csv, json

@@ -163,8 +163,8 @@ def folders():
         complain("listed", text)
     taken("mac", {**folder(), "train/__MACOSX/a/._0.png": DOUBLE, "train/a/._0.png": DOUBLE}, 4,
           [("foreign", 2, "1 __MACOSX, 1 ._*", "/train/__MACOSX")])
-    taken("other-files", {**folder(), "train/a/x.heic": b"x", "train/b/y.gif": b"x", "train/z.png": picture()}, 4,
-          [("not-an-image", 2, "1 .heic, 1 .gif", "/train/a/x.heic"), ("beside-classes", 1, "1 .png", "/train/z.png")])
+    taken("other-files", {**folder(), "train/a/x.cr3": b"x", "train/b/y.svg": b"x", "train/z.png": picture()}, 4,
+          [("not-an-image", 2, "1 .cr3, 1 .svg", "/train/a/x.cr3"), ("beside-classes", 1, "1 .png", "/train/z.png")])
     code, text = run("predict", "runs/x", "listed/train/a", "listed/train/b", "--device", "cpu")
     if "6 files and folders" not in text or code or text.count("%") < 4 or "@eaDir/0.png" in text.replace("is listed/train/a/@eaDir", ""):
         complain("predict", text)

@@ -418,8 +418,8 @@ TEST_WITH(test_paths, set_up, scratch_drop)
 /* What is an image by its name, and a count of all other files, but for those of hidden folders. */
 TEST_WITH(test_ignored, set_up, scratch_drop)
 {
-    static const char *const images[] = {"a.jpg", "b.JPEG", "c.jpe", "d.JFIF", "e.png", "f.webp", "g.ppm", "h.pgm"};
-    static const char *const others[] = {"1.gif", "2.GIF", "3.heic", "README", ".hidden", "x.y z", "4.a_very_long_one"};
+    static const char *const images[] = {"a.jpg", "b.JPEG", "c.jpe", "d.JFIF", "e.png", "f.webp", "g.ppm", "h.BMP"};
+    static const char *const others[] = {"1.svg", "2.SVG", "3.cr3", "README", ".hidden", "x.y z", "4.a_very_long_one"};
     char name[64];
     folder_make("train/a/.ipynb_checkpoints");
     folder_make("train/.ipynb_checkpoints");
@@ -444,8 +444,8 @@ TEST_WITH(test_ignored, set_up, scratch_drop)
         const Skipped *other = &info->inventory.skipped[SKIP_KIND], *beside = &info->inventory.skipped[SKIP_LOOSE];
         assert_int_equal(info->inventory.used, 8);
         assert_int_equal(other->count, 6);
-        assert_non_null(strstr(other->kinds, "2 .gif"));
-        assert_non_null(strstr(other->kinds, "1 .heic"));
+        assert_non_null(strstr(other->kinds, "2 .svg"));
+        assert_non_null(strstr(other->kinds, "1 .cr3"));
         assert_non_null(strstr(other->kinds, "3 other"));
         assert_int_equal(beside->count, 1);
         assert_string_equal(beside->kinds, "1 .png");
@@ -460,8 +460,8 @@ TEST_WITH(test_ignored, set_up, scratch_drop)
     assert_int_equal(source_info(all)->count, 10); /* with the one beside, and that of val */
     const Skipped *other = &source_info(all)->inventory.skipped[SKIP_KIND];
     assert_int_equal(other->count, 6);
-    assert_non_null(strstr(other->kinds, "2 .gif"));
-    assert_non_null(strstr(other->first, "train/a/1.gif"));
+    assert_non_null(strstr(other->kinds, "2 .svg"));
+    assert_non_null(strstr(other->first, "train/a/1.svg"));
     source_close(all);
 }
 
@@ -550,8 +550,8 @@ TEST_WITH(test_refused, set_up, scratch_drop)
     file_make("train/a/1.pgm", 1);
     file_make("val/a/1.pgm", 1);
     refused(SPLIT_TRAIN, 0, ERR_FORMAT, "class folder");
-    file_make("train/b/1.bmp", 1);
-    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "only other files: 1 .bmp");
+    file_make("train/b/1.svg", 1);
+    refused(SPLIT_TRAIN, 0, ERR_FORMAT, "only other files: 1 .svg: convert them, as by");
     file_make("train/b/1.pgm", 1);
     refused(SPLIT_VAL, 0.5, ERR_ARG, "already has images for evaluation");
     folder_make("val/c");

@@ -1,5 +1,6 @@
 /* Encoded images: their properties (image_probe) and their pixels (image_decode). JPEG by libjpeg-turbo, PNG by libspng,
- * WebP by libwebp, PNM (P2, P3, P5, P6) here; recognized by their first bytes, never by name.
+ * WebP by libwebp, PNM (P2, P3, P5, P6) and BMP here; where the build has the libraries, GIF (its first image) by giflib, TIFF (its
+ * first image) by libtiff, HEIC and AVIF by libheif; recognized by their first bytes, never by name.
  *
  * Colors are those of torchvision's loader (Pillow, convert("RGB")): gray is replicated, palettes are applied, alpha is
  * dropped, samples of 16 bits keep their high byte, CMYK (which Adobe stores inverted) becomes RGB. Gray of 16 bits is
@@ -29,3 +30,4 @@ NODISCARD Status image_decode(ImageDecoder *decoder, const Bytes *bytes, const I
                               Pixels *pixels);
 
 const char *image_format_name(ImageFormat format); /* "JPEG" */
+bool image_format_read(ImageFormat format);        /* whether this build has its library */

@@ -27,6 +27,26 @@ Status webp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *i
 Status pnm_probe(const uint8_t *data, size_t size, ImageInfo *info);
 Status pnm_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
 
+Status bmp_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status bmp_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+/* These where the build has their libraries (format_lacking of image.c). */
+Status gif_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status gif_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+Status tiff_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status tiff_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+Status heif_probe(const uint8_t *data, size_t size, ImageInfo *info);
+Status heif_decode(ImageDecoder *decoder, const Bytes *bytes, const ImageInfo *info, Rect part, Pixels *pixels);
+
+/* One color of CMYK to RGB, as Pillow converts: white (255 minus black) minus ink, darkened by black. */
+static inline uint8_t without_ink(uint8_t ink, uint8_t white)
+{
+    int product = ink * white + 128, value = white - ((product + (product >> 8)) >> 8);
+    return (uint8_t)(value < 0 ? 0 : value);
+}
+
 /* Take `bytes` of the decoders' budget for the image that is being decoded, before its memory is allocated. */
 void image_hold(ImageDecoder *decoder, int64_t bytes);
 

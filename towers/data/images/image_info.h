@@ -10,6 +10,10 @@ typedef enum ImageFormat {
     IMAGE_PNG,
     IMAGE_WEBP,
     IMAGE_PNM,
+    IMAGE_BMP,
+    IMAGE_GIF, /* these three where the build has their libraries */
+    IMAGE_TIFF,
+    IMAGE_HEIF,
     IMAGE_FORMATS
 } ImageFormat;
 

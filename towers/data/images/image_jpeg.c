@@ -137,13 +137,7 @@ void jpeg_decoder_destroy(JpegDecoder *jpeg)
 
 /* ---- pixels */
 
-/* One pixel of Adobe's inverted CMYK to RGB, as Pillow converts: white minus ink, darkened by black. */
-static uint8_t without_ink(uint8_t ink, uint8_t white)
-{
-    int product = ink * white + 128, value = white - ((product + (product >> 8)) >> 8);
-    return (uint8_t)(value < 0 ? 0 : value);
-}
-
+/* Pixels of Adobe's inverted CMYK to RGB. */
 static void cmyk_row(const uint8_t *cmyk, uint8_t *rgb, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

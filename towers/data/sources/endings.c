@@ -3,8 +3,18 @@
 
 #include <strings.h>
 
-const char *const image_endings[IMAGE_ENDINGS_COUNT] = {".jpg", ".jpeg", ".jpe", ".jfif",
-                                                        ".png", ".webp", ".ppm", ".pgm"};
+const char *const image_endings[IMAGE_ENDINGS_COUNT] = {
+    ".jpg",  ".jpeg", ".jpe",  ".jfif", ".png", ".webp", ".ppm", ".pgm", ".bmp",
+#ifdef TOWERS_HAVE_GIF
+    ".gif",
+#endif
+#ifdef TOWERS_HAVE_TIFF
+    ".tif",  ".tiff",
+#endif
+#ifdef TOWERS_HAVE_HEIF
+    ".heic", ".heif", ".avif",
+#endif
+};
 
 bool ending_is_image(const char *name)
 {

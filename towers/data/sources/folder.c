@@ -227,10 +227,13 @@ static Status class_is_empty(const Scan *scan, const ClassScan *class, int other
     if (others)
         snprintf(more, sizeof more, " (so it is with %d other%s; towers data check DIR names all)", others,
                  others == 1 ? "" : "s");
-    return FAIL(ERR_FORMAT,
-                "class folder '%s/%s' has no image (" IMAGE_ENDINGS ")%s%s: add images or remove the folder%s",
-                scan->root, class->name, skips_count(&class->skips, SKIP_KIND) ? ", only other files: " : "",
-                skips_kinds(&class->skips, SKIP_KIND), more);
+    bool others_there = skips_count(&class->skips, SKIP_KIND) > 0;
+    return FAIL(ERR_FORMAT, "class folder '%s/%s' has no image (" IMAGE_ENDINGS ")%s%s: %s or remove the folder%s",
+                scan->root, class->name, others_there ? ", only other files: " : "",
+                skips_kinds(&class->skips, SKIP_KIND),
+                others_there ? "convert them, as by 'mogrify -format png FILE' (ImageMagick)" IMAGE_ENDINGS_LACKING ","
+                             : "add images",
+                more);
 }
 
 /* ---- all classes, by threads */

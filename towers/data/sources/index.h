@@ -12,6 +12,7 @@
 
 #include <sys/stat.h>
 
+#include "towers/data/sources/endings.h"
 #include "towers/data/sources/inventory.h"
 
 typedef struct Sample {
@@ -54,7 +55,8 @@ typedef struct Watched {
     int64_t seen_ns; /* when this was found; a change at about that time may have left the same times */
 } Watched;
 
-enum { INDEX_VERSION = 7 };
+/* Builds that read other formats find other files in the same folders. */
+enum { INDEX_VERSION = 8 << 8 | IMAGE_ENDINGS_COUNT };
 
 /* A mapped index. All pointers point into the mapping. */
 typedef struct Index {

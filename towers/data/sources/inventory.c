@@ -25,7 +25,7 @@ static const struct {
     bool warns;
 } reasons[SKIP_REASONS] = {
     [SKIP_KIND] = {"not-an-image", "file is ignored", "files are ignored",
-                   "images are files that end in " IMAGE_ENDINGS
+                   "images are files that end in " IMAGE_ENDINGS IMAGE_ENDINGS_LACKING
                    "; ImageMagick converts others: mogrify -format png FILE",
                    true},
     [SKIP_LOOSE] = {"beside-classes", "image beside the folders of the classes is ignored",
