@@ -11,12 +11,12 @@
  * is no run; ERR_IO; those of run_read and loss_truth. */
 NODISCARD Status compare_runs(char *const *paths, int count, bool json, const char *page, FILE *to);
 
-/* compare_page.c: curves of all runs laid over each other, the runs with their lines, the settings that differ, on a page that is
- * self-contained, as the report of a run is. Errors: ERR_MEMORY, ERR_IO. */
+/* compare_page.c: in words, which run is the best and whether chance alone may have made it so; then curves of all runs laid over each
+ * other, the runs with their lines, the settings that differ, on a page that is self-contained, as the report of a run is. Errors:
+ * ERR_MEMORY, ERR_IO. */
 NODISCARD Status compare_page(Run *const *runs, int count, const char *path);
 
-/* ranking.c: runs ranked by their best score, each compared with the best by a test. Of runs with several phases by the first:
- * losses of several cannot be ranked together. Into `root` under "ranking", or as text if that is NULL. */
+/* ranking.c: the ranking of ranking.h, into `root` under "ranking", or as text if that is NULL. */
 NODISCARD Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to);
 
 /* fold_scores.c: scores over the folds of a cross-validation. To root["folds"], or (root NULL) as a table; nothing if fewer than

@@ -2,20 +2,25 @@
 #include "inception/report/compare.h"
 
 #include "inception/report/figure.h"
+#include "inception/report/ranking.h"
 #include "inception/report/report.h"
 #include "inception/report/report_data.h"
+#include "inception/report/run_difference.h"
 #include "inception/report/runs.h"
 #include "towers/files/files.h"
 #include "towers/files/utf8.h"
 #include "towers/record/run_view.h"
 
 enum { POINTS = 200 /* of a curve over steps */, LABEL = 16 /* bytes of a name at the end of a line */ };
+enum { NAMED = 6 /* runs and settings in a sentence */, NAME = 80 };
 
 typedef struct Overlays {
     Run *const *run; /* borrowed, as are the views */
     Run *view;       /* [count]: their first phases */
     int count;
-    double *x, *y; /* room for a curve */
+    Ranking ranking;
+    json_t *settings; /* that differ; owned */
+    double *x, *y;    /* room for a curve */
 } Overlays;
 
 /* A curve of a run: what `of` stands for is the function's. Returns the number of points. */
@@ -107,17 +112,107 @@ static void overlays_write(const Overlays *c, FILE *to)
     fputs("</section>\n", to);
 }
 
+/* ---- the answer */
+
+/* "2, large (87.21 %, p = 0.3)" */
+static void ranked_name(const Overlays *c, const RankedRun *row, Text *answer)
+{
+    char name[NAME], score[RANKING_TEXT];
+    utf8_escape(name, sizeof name, row->run->name);
+    ranked_score_text(&c->ranking, row, score);
+    text_add(answer, "%d, %s (%s", row->number, name, score);
+    if (isfinite(row->p)) text_add(answer, ", p = %.2g", row->p);
+    text_add(answer, ")");
+}
+
+/* Of the runs behind the best those that are worse, or those that may not be. */
+static void others_sentence(const Overlays *c, bool worse, Text *answer)
+{
+    int found = 0;
+    for (int i = 1; i < c->count; i++) {
+        const RankedRun *row = &c->ranking.row[i];
+        bool is_worse = is_not_finite(row->score) || row->p < DIFFERENCE_LEVEL;
+        if (is_worse != worse) continue;
+        if (found == 0) text_add(answer, worse ? " Clearly worse: run " : " No significant difference from it: run ");
+        if (found < NAMED) {
+            text_add(answer, found ? ", run " : "");
+            ranked_name(c, row, answer);
+        }
+        found++;
+    }
+    if (found > NAMED) text_add(answer, " and %d more", found - NAMED);
+    if (found) text_add(answer, worse ? "." : "; chance alone may explain it.");
+}
+
+static void settings_sentence(const Overlays *c, Text *answer)
+{
+    const char *key;
+    json_t *values;
+    size_t shown = 0, count = json_object_size(c->settings);
+    if (count == 0) {
+        text_add(answer, " No setting differs.");
+        return;
+    }
+    text_add(answer, " The runs differ in ");
+    json_object_foreach(c->settings, key, values)
+    {
+        if (shown == NAMED) break;
+        text_add(answer, "%s%s", shown++ ? ", " : "", key);
+    }
+    if (count > NAMED) text_add(answer, " and %zu more settings", count - NAMED);
+    text_add(answer, ".");
+}
+
+static void answer_write(const Overlays *c, FILE *to)
+{
+    char text[4096];
+    Text answer = text_start(text, sizeof text);
+    const Ranking *ranking = &c->ranking;
+    if (c->count < 2) return;
+    if (ranking->by == RANKED_BY_NOTHING) {
+        text_add(
+            &answer,
+            c->view[0].phase
+                ? "There is no ranking: the losses of phases that train against each other tell nothing about the "
+                  "images, and no KID of the same features was measured for all runs."
+                : "There is no ranking: not all runs were evaluated, and they have no recorded steps over the same "
+                  "images.");
+    } else {
+        text_add(&answer, "By %s%s the best is run ", ranking_name(ranking),
+                 ranking->by == RANKED_BY_LOSS ? " (not all runs were evaluated)" : "");
+        ranked_name(c, &ranking->row[0], &answer);
+        text_add(&answer, ".");
+        others_sentence(c, true, &answer);
+        others_sentence(c, false, &answer);
+    }
+    settings_sentence(c, &answer);
+    svg_printf(to, "<p class=\"answer\">%s</p>\n", text);
+}
+
+/* What keeps the numbers of runs from being compared. */
+static Status warnings_write(const Overlays *c, FILE *to)
+{
+    for (int i = 1; i < c->count; i++) {
+        RunDifference d;
+        TRY(run_difference(&c->view[0], &c->view[i], &d));
+        if (*d.subjects) svg_printf(to, "<p class=\"note\">Runs 1 and %d: %s</p>\n", i + 1, d.subjects);
+    }
+    return OK;
+}
+
 /* The legend. */
 static void runs_table(const Overlays *c, FILE *to)
 {
-    static const char *const heads[] = {"run", "model", "state", "step", "best"};
+    static const char *const heads[] = {"run", "model", "state", "step", "best", "against the best run"};
     section_open(to, "Runs");
     fputs("<table><tr><th>line</th>", to);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) cell_write(to, i < 3 ? "o" : "n o", heads[i]);
     fputs("</tr>", to);
     for (int i = 0; i < c->count; i++) {
-        char path[PATH_BYTES], step[32], best[48] = "-";
+        char path[PATH_BYTES], step[32], best[48] = "-", test[RANKING_TEXT] = "-";
         RunRow row;
+        for (int k = 1; c->ranking.by != RANKED_BY_NOTHING && k < c->count; k++)
+            if (c->ranking.row[k].number == i + 1) ranked_test_text(&c->ranking.row[k], test);
         run_row_of(c->run[i], c->run[i]->path, "", &row);
         utf8_escape(path, sizeof path, c->run[i]->path);
         snprintf(step, sizeof step, "%" PRId64, row.step);
@@ -130,31 +225,28 @@ static void runs_table(const Overlays *c, FILE *to)
         cell_write(to, "", row.state);
         cell_write(to, "n", step);
         cell_write(to, "n", best);
+        cell_write(to, "n", test);
         fputs("</tr>", to);
     }
     fputs("</table></section>\n", to);
 }
 
-static Status settings_table(const Overlays *c, FILE *to)
+static void settings_table(const Overlays *c, FILE *to)
 {
     const char *key;
-    json_t *values, *settings;
-    TRY(setting_differences((const Run *const *)c->run, c->count, &settings));
-    if (json_object_size(settings)) {
-        section_open(to, "Settings that differ");
-        fputs("<table><tr><th>setting</th>", to);
-        for (int i = 0; i < c->count; i++) fprintf(to, "<td class=\"o\">%d</td>", i + 1);
+    json_t *values;
+    if (!json_object_size(c->settings)) return;
+    section_open(to, "Settings that differ");
+    fputs("<table><tr><th>setting</th>", to);
+    for (int i = 0; i < c->count; i++) fprintf(to, "<td class=\"o\">%d</td>", i + 1);
+    fputs("</tr>", to);
+    json_object_foreach(c->settings, key, values)
+    {
+        svg_printf(to, "<tr><th>%s</th>", key);
+        for (int i = 0; i < c->count; i++) cell_write(to, "", setting_text(values, i));
         fputs("</tr>", to);
-        json_object_foreach(settings, key, values)
-        {
-            svg_printf(to, "<tr><th>%s</th>", key);
-            for (int i = 0; i < c->count; i++) cell_write(to, "", setting_text(values, i));
-            fputs("</tr>", to);
-        }
-        fputs("</table></section>\n", to);
     }
-    json_decref(settings);
-    return OK;
+    fputs("</table></section>\n", to);
 }
 
 static Status content_write(const void *context, FILE *to)
@@ -162,9 +254,14 @@ static Status content_write(const void *context, FILE *to)
     const Overlays *c = context;
     fprintf(to, "<header><p class=\"eyebrow\">Comparison</p><h1>%d run%s</h1></header>\n", c->count,
             c->count == 1 ? "" : "s");
+    answer_write(c, to);
+    TRY(warnings_write(c, to));
     overlays_write(c, to);
+    fputs("<section class=\"part\"><div class=\"grid\">\n", to);
     runs_table(c, to);
-    return settings_table(c, to);
+    settings_table(c, to);
+    fputs("</div></section>\n", to);
+    return OK;
 }
 
 Status compare_page(Run *const *runs, int count, const char *path)
@@ -180,12 +277,16 @@ Status compare_page(Run *const *runs, int count, const char *path)
     if (!c.view || !c.x) TRY_OUT(FAIL(ERR_MEMORY, "no memory for the curves of %d runs", count));
     c.y = c.x + most;
     for (int i = 0; i < count; i++) TRY_OUT(run_phase(runs[i], 0, &c.view[i], &found));
+    TRY_OUT(ranking_make(runs, count, &c.ranking));
+    TRY_OUT(setting_differences((const Run *const *)runs, count, &c.settings));
     TRY_OUT(draft_begin(&page, "the page of the comparison"));
     st = page_frame(page.to, "Comparison of runs", "the records of the runs by <b>towers compare</b>.", content_write,
                     &c);
     st = draft_replace(&page, st, NULL, path);
 out:
     for (int i = 0; c.view && i < count; i++) run_view_free(&c.view[i]);
+    ranking_clear(&c.ranking);
+    json_decref(c.settings);
     free(c.view);
     free(c.x);
     return st;

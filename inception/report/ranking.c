@@ -1,20 +1,9 @@
-/* The ranking of several runs as text and as JSON; see compare.h. */
-#include "inception/report/compare.h"
+/* The ranking of several runs, as text and as JSON; see ranking.h and compare.h. */
+#include "inception/report/ranking.h"
 
+#include "inception/report/compare.h"
 #include "inception/report/run_difference.h"
 #include "towers/record/run_view.h"
-
-/* What makes a run better than another. The loss of a phase tells nothing: that of a critic falls with its success and
- * rises with that of the generator. */
-typedef enum RankedBy { RANKED_BY_LOSS = 0, RANKED_BY_ACCURACY, RANKED_BY_KID, RANKED_BY_NOTHING } RankedBy;
-
-typedef struct RankedRun {
-    const Run *run;
-    int number; /* position on the command line, from 1 */
-    Number loss, accuracy, kid, speed;
-    Number score; /* the least is the best, what is not finite the worst */
-    Number p;     /* of the hypothesis that it equals the best run; ABSENT: not tested */
-} RankedRun;
 
 static int by_score(const void *a, const void *b)
 {
@@ -47,8 +36,6 @@ out:
     return st;
 }
 
-/* Rank by test accuracy if all runs have one, or by KID if all have one of the same features; else by the loss over the
- * same images. */
 static Status ranks_make(const Run *runs, int count, RankedRun *ranks, StepSpan *images, RankedBy *by)
 {
     bool accuracies = true, kids = true, losses = true;
@@ -93,20 +80,36 @@ static json_t *ranks_json(const RankedRun *ranks, int count, StepSpan images, Ra
                      (json_int_t)images.to, "rows", rows);
 }
 
-/* What the test against the best run says; Fisher's "not significant" is no proof that they are equal. */
-static void test_text(const RankedRun *run, char *text, size_t bytes)
+void ranked_test_text(const RankedRun *run, char text[RANKING_TEXT])
 {
     if (is_not_finite(run->score))
-        snprintf(text, bytes, "worse: not finite");
+        snprintf(text, RANKING_TEXT, "worse: not finite");
     else if (is_absent(run->p))
-        snprintf(text, bytes, "not tested");
+        snprintf(text, RANKING_TEXT, "not tested");
     else
-        snprintf(text, bytes, "%s, p = %.2g", run->p < DIFFERENCE_LEVEL ? "worse" : "not significant", run->p);
+        snprintf(text, RANKING_TEXT, "%s, p = %.2g", run->p < DIFFERENCE_LEVEL ? "worse" : "not significant", run->p);
+}
+
+const char *ranking_name(const Ranking *ranking)
+{
+    return ranking->by == RANKED_BY_LOSS      ? "the training loss"
+           : ranking->by == RANKED_BY_KID     ? "the KID of the generated images"
+           : ranking->by == RANKED_BY_NOTHING ? "nothing"
+           : ranking->row[0].run->several     ? "the last test mAP"
+                                              : "the last test accuracy";
+}
+
+void ranked_score_text(const Ranking *ranking, const RankedRun *run, char text[RANKING_TEXT])
+{
+    if (ranking->by == RANKED_BY_ACCURACY)
+        number_text(100 * run->accuracy, "%.2f %%", text);
+    else
+        number_text(ranking->by == RANKED_BY_KID ? run->kid : run->loss, "%.5g", text);
 }
 
 static void ranks_print(const RankedRun *ranks, int count, StepSpan images, RankedBy by, FILE *to)
 {
-    char loss[NUMBER_TEXT], score[NUMBER_TEXT], speed[NUMBER_TEXT], test[40] = "";
+    char loss[NUMBER_TEXT], score[NUMBER_TEXT], speed[NUMBER_TEXT], test[RANKING_TEXT] = "";
     bool kids = by == RANKED_BY_KID, several = ranks[0].run->several;
     if (by == RANKED_BY_NOTHING) {
         fputs(ranks[0].run->phase
@@ -128,7 +131,7 @@ static void ranks_print(const RankedRun *ranks, int count, StepSpan images, Rank
                 "images per second", "difference from the best");
     for (int i = 0; i < count; i++) {
         const RankedRun *r = &ranks[i];
-        if (i > 0) test_text(r, test, sizeof test);
+        if (i > 0) ranked_test_text(r, test);
         text_printf(to, "  %4d %12s %16s %18s   %-26s %s\n", i + 1, number_text(r->loss, "%.5g", loss),
                     kids ? number_text(r->kid, "%.5f", score) : number_text(100 * r->accuracy, "%.2f", score),
                     number_text(r->speed, "%.4g", speed), test, r->run->path);
@@ -142,24 +145,33 @@ static void ranks_print(const RankedRun *ranks, int count, StepSpan images, Rank
             DIFFERENCE_LEVEL);
 }
 
+Status ranking_make(Run *const *runs, int count, Ranking *ranking)
+{
+    bool found;
+    *ranking = (Ranking){.count = count,
+                         .view = calloc((size_t)count, sizeof *ranking->view),
+                         .row = calloc((size_t)count, sizeof *ranking->row)};
+    if (!ranking->view || !ranking->row) return FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count);
+    for (int i = 0; i < count; i++) TRY(run_phase(runs[i], 0, &ranking->view[i], &found));
+    return ranks_make(ranking->view, count, ranking->row, &ranking->images, &ranking->by);
+}
+
+void ranking_clear(Ranking *ranking)
+{
+    for (int i = 0; ranking->view && i < ranking->count; i++) run_view_free(&ranking->view[i]);
+    free(ranking->view);
+    free(ranking->row);
+    *ranking = (Ranking){0};
+}
+
 Status ranking_emit(Run *const *runs, int count, json_t *root, FILE *to)
 {
-    Status st = OK;
-    bool found;
-    StepSpan images = {0, 0};
-    RankedBy by;
-    Run *view = calloc((size_t)count, sizeof *view);
-    RankedRun *ranks = calloc((size_t)count, sizeof *ranks);
-    if (!view || !ranks) TRY_OUT(FAIL(ERR_MEMORY, "no memory for a ranking of %d runs", count));
-    for (int i = 0; i < count; i++) TRY_OUT(run_phase(runs[i], 0, &view[i], &found));
-    TRY_OUT(ranks_make(view, count, ranks, &images, &by));
-    if (root)
-        json_object_set_new(root, "ranking", ranks_json(ranks, count, images, by));
-    else
-        ranks_print(ranks, count, images, by, to);
-out:
-    for (int i = 0; view && i < count; i++) run_view_free(&view[i]);
-    free(view);
-    free(ranks);
+    Ranking ranking;
+    Status st = ranking_make(runs, count, &ranking);
+    if (st == OK && root)
+        json_object_set_new(root, "ranking", ranks_json(ranking.row, count, ranking.images, ranking.by));
+    else if (st == OK)
+        ranks_print(ranking.row, count, ranking.images, ranking.by, to);
+    ranking_clear(&ranking);
     return st;
 }

@@ -4,18 +4,17 @@
  * mean of theirs.
  *
  * Scores: a plot for each option that was varied, with a dot for each setting at its value of the option and its score. An axis of
- * positive numbers over two powers of ten or more is logarithmic; one of words has them at equal distances, in the order in which
+ * positive numbers over a power of ten or more is logarithmic; one of words has them at equal distances, in the order in which
  * they occur. */
 #include "inception/report/sweep_table.h"
 
 #include "inception/report/figure.h"
 #include "inception/report/report.h"
 #include "inception/report/report_data.h"
-#include "inception/report/setting_effects.h"
 #include "towers/files/files.h"
 
 enum { NAMED = 3 /* the best, whose lines have names */, WORDS_MOST = 24 /* of an axis */ };
-static const double WIDE_RANGE = 100;
+static const double WIDE_RANGE = 10, MARGIN = 0.04; /* of an axis, beside its outermost dots */
 
 static int tint_of(int rank)
 {
@@ -56,8 +55,10 @@ static SvgFrame scores_frame(const SweepResult *result, const char *option, Scor
         svg_extent(&place, 1, &frame.x_low, &frame.x_high);
         svg_extent(&score, 1, &frame.y_low, &frame.y_high);
     }
+    double margin = MARGIN * (frame.x_high - frame.x_low);
     frame.x_log = !all_words && frame.x_low > 0 && frame.x_high >= WIDE_RANGE * frame.x_low;
     frame.y_log = kind > SCORED_BY_MAP && frame.y_low > 0 && frame.y_high > 50 * frame.y_low;
+    if (!frame.x_log) frame.x_low -= margin, frame.x_high += margin;
     frame.bare = true;
     if (all_words) frame.category_count = words_of(result, option, words);
     if (all_words) frame.categories = words;
@@ -210,26 +211,6 @@ static void effects_write(const SettingEffects *effects, FILE *to)
     fputs("</table></section>\n", to);
 }
 
-/* The winner in a sentence. */
-static void best_write(const SweepResult *result, FILE *to)
-{
-    SweepScore score = setting_result(result, 0);
-    char text[48];
-    const char *key, *before = ": ";
-    json_t *value;
-    if (!score.count) return;
-    run_score_text(score.kind, score.mean, text, sizeof text);
-    svg_printf(to, "<p class=\"verdict\">The best setting is t%03d, with %s", result->settings[0].number, text);
-    if (score.count > 1)
-        fprintf(to, " (mean of %d runs, deviation %.3g)", score.count, run_score_scale(score.kind) * score.deviation);
-    json_object_foreach(result->settings[0].values, key, value)
-    {
-        svg_printf(to, "%s%s %s", before, key, json_string_value(value));
-        before = ", ";
-    }
-    fputs(".</p>\n", to);
-}
-
 static Status content_write(const void *context, FILE *to)
 {
     const SweepResult *result = context;
@@ -240,13 +221,14 @@ static Status content_write(const void *context, FILE *to)
     TRY(setting_effects(result, &effects));
     svg_printf(to, "<header><p class=\"eyebrow\">Sweep</p><h1>%s</h1><p>%d settings, %d run%s of each</p></header>\n",
                result->folder, result->count, result->repeats, result->repeats == 1 ? "" : "s");
-    best_write(result, to);
+    sweep_answer(result, &effects, to);
     fputs("<section class=\"grid\">\n", to);
     json_object_foreach(result->settings[0].values, option, value) scores_draw(result, &figures, option);
     TRY(curves_write(result, &figures));
-    fputs("</section>\n", to);
+    fputs("</section>\n<section class=\"part\"><div class=\"grid\">\n", to);
     effects_write(&effects, to);
     ranking_write(result, to);
+    fputs("</div></section>\n", to);
     return OK;
 }
 

@@ -2,7 +2,6 @@
 #include "inception/report/sweep_table.h"
 
 #include "inception/report/run_difference.h"
-#include "inception/report/setting_effects.h"
 #include "kernels/base/text.h"
 #include "towers/files/json.h"
 

@@ -36,6 +36,8 @@ must train large --max-steps 30 --batch-size 32
 evil='runs/<b>&"x'
 cp -r runs/seen "$evil"
 "$towers" compare runs/first "$evil" runs/large -o page.html >text 2>err || { echo "FAILED: compare -o: $(cat err)"; exit 1; }
+"$towers" compare runs/first "$evil" runs/large --json >ranked.json || exit 1
+"$towers" compare runs/first runs/other -o two.html >/dev/null 2>err || { echo "FAILED: compare -o: $(cat err)"; exit 1; }
 many=()
 for ((i = 0; i < 20; i++)); do many+=(runs/first); done
 "$towers" compare "${many[@]}" --json -o many.html >many.json || exit 1
@@ -110,6 +112,26 @@ for curve, name in zip(curves, ('first', '<b>&"x', 'large')):
 row = open('runs/seen/results.csv').read().splitlines()[-1].split(',')
 expect(len(found['Test accuracy'][0]) == 3 and found['Test accuracy'][0][0] == [] and '2 <b>&"x' in found['Test accuracy'][1], found['Test accuracy'])
 page = open('page.html').read()
+import html
+answer = html.unescape(re.search('<p class="answer">(.*)</p>', page)[1])
+ranking = json.load(open('ranked.json'))['ranking']
+expect(ranking['by'] == 'loss' and answer.startswith('By the training loss (not all runs were evaluated) the best is run '), answer)
+for row in ranking['rows']:
+    number, name = next((k, n) for k, n in ((1, 'first'), (2, '<b>&"x'), (3, 'large')) if row['run'] == f'runs/{n}')
+    p = row['p_against_best']
+    shown = f"{number}, {name} ({row['mean_loss']:.5g}" + ('' if p is None else f', p = {p:.2g}') + ')'
+    at = answer.find(shown)
+    worse, equal = (answer.find(words) if words in answer else 10**6 for words in ('Clearly worse: ', 'No significant difference from it: '))
+    expect(at > 0 and (p is None or (worse < at < equal or worse < at and equal < worse if p < 0.01 else at > equal)), (shown, answer))
+    cell = '-' if p is None else f"{'worse' if p < 0.01 else 'not significant'}, p = {p:.2g}"
+    expect(list(list(table.iter('tr'))[number])[6].text == cell, (number, cell))
+expect(answer.endswith(' The runs differ in processes, batch-size, max-steps, eval-interval.'), answer)
+two = html.unescape(re.search('<p class="answer">(.*)</p>', open('two.html').read())[1])
+expect(re.match(r"By the training loss \(not all runs were evaluated\) the best is run 2, other \([0-9.]+\)\. Clearly worse: run 1, first \([0-9.]+, p = [0-9.e-]+\)\. "
+                r"The runs differ in .*classes", two), two)
+notes = re.findall('<p class="note">([^<]*)</p>', open('two.html').read())
+expect(len(notes) == 1 and notes[0].startswith('Runs 1 and 2: The runs differ in classes'), notes)
+expect(page.index('class="answer"') < page.index('<figure'), 'the answer is not first')
 expect('<b>&"x' not in page and re.search('<tr><th>batch-size</th><td class="">8</td><td class="">8</td><td class="">32</td>', page), 'the settings of the page')
 samples = [(e.get('class'), e.get('stroke-dasharray')) for e in plots('many.html')[1].iter('path')]
 expect(len(set(samples)) == 20 and len({s for s in samples if s[1] is None}) == 9, samples)

@@ -30,6 +30,8 @@ json.dump(env, open('runs/named/env.json', 'w'))
 PYTHON
 "$towers" report runs/named --quiet || { echo "FAILED: towers report of a run with marked names"; exit 1; }
 
+"$towers" compare runs/one runs/several -o compare.html >/dev/null || { echo "FAILED: towers compare -o"; exit 1; }
+
 timeout 400 python3 - "${REPORT_PICTURES:-}" <<'PYTHON' || exit 1
 import csv, json, os, sys
 from browser import Browser
@@ -128,7 +130,7 @@ def check_layout(browser, what, width):
     thin = browser.ask("""[...document.querySelectorAll('svg.chart path.line')].filter((path) => {
         const r = path.getBoundingClientRect(), c = path.closest('svg.chart').getBoundingClientRect();
         return path.getAttribute('d') && r.width < 0.3 * c.width && !path.closest('svg[x]') && !path.closest('.legend'); }).length""")
-    expect(thin == 0, f'{what}: {thin} curves are not drawn across their plots')
+    expect(thin == 0 or what.startswith('compare'), f'{what}: {thin} curves are not drawn across their plots') # runs of other lengths
 
 ANSWER = "document.querySelector('.answer').innerText"
 with Browser() as browser:
@@ -172,6 +174,24 @@ with Browser() as browser:
             browser.picture(f'{sys.argv[1]}/{run}-phone.png')
         browser.open(page, width=800, paper=True)
         expect(browser.ask("getComputedStyle(document.documentElement).backgroundColor") == 'rgb(255, 255, 255)', f'{run}: paper is not white')
+    # The page of a comparison: the numbers of both runs, each under its name.
+    browser.open('compare.html')
+    check_layout(browser, 'compare', 1200)
+    titles, epochs = browser.ask(TITLES), list(csv.DictReader(open('runs/one/results.csv')))
+    left, top, width, height = area(browser, titles.index('Test accuracy'))
+    for epoch in 1, 3, 5:
+        browser.move(left + width * (epoch - 1) / 4, top + height / 2)
+        shown = browser.ask(SHOWN)
+        expect(shown['at'] == f'epoch {epoch}' and dict(shown['rows']).get('1 one') == text_of(100 * float(epochs[epoch - 1]['test_top1'])), f'compare: {shown}')
+    rates = {row['images_seen']: row['lr'] for row in map(json.loads, open('runs/one/metrics.jsonl'))}
+    left, top, width, height = area(browser, titles.index('Learning rate'))
+    browser.move(left + 0.1 * width, top + height / 2)
+    shown = browser.ask(SHOWN)
+    images = int(shown['at'].split()[-1])
+    expect(images not in rates or dict(shown['rows']).get('1 one') == text_of(rates[images]), f'compare: {shown}')
+    expect(not browser.complaints, f'compare: {browser.complaints}')
+    browser.open('compare.html', width=390, height=844)
+    check_layout(browser, 'compare, telephone', 390)
     browser.open('runs/named/report.html')
     expect(browser.ask('window.hit') is None and browser.ask("document.querySelectorAll('img[src=x]').length") == 0, 'a name has become markup')
     expect(browser.ask("document.querySelector('h1').textContent").startswith('<img src=x onerror="window.hit=1"></script>'), 'the name of the model')

@@ -305,6 +305,17 @@ for effect in effects['options']:
     line = [line.split() for line in table if line.startswith(f"  {effect['option']} ")][0]
     expect(line == [effect['option'], f"{100 * effect['explained']:.0f}", '%', f"{effect['p']:.3f}", f"{effect['trend']:+.2f}", effect['best']], line)
     expect(f"<tr><th>{effect['option']}</th><td class=\"n\">{100 * effect['explained']:.0f} %</td>" in open('runs/grid/sweep.html').read(), effect)
+# In words: what mattered by Bonferroni, failures, and the first advice that applies.
+answer = re.search('<p class="answer">.*</p>', open('runs/grid/sweep.html').read())[0]
+mattered = [e for e in effects['options'] if e['explained'] > 0 and e['p'] < 0.05 / len(effects['options'])]
+for e in effects['options']:
+    expect((f"{e['option']} explains {100 * e['explained']:.0f} % of the spread of the scores (p = {e['p']:.3f})" in answer) == (e in mattered), (e, answer))
+def outermost(e):
+    tried, best = [float(s['values'][e['option']]) for s in grid], float(grid[0]['values'][e['option']])
+    return abs(e['trend']) >= 0.5 and best == (max if e['trend'] > 0 else min)(tried)
+beyond = [e['option'] for e in mattered if outermost(e)]
+wanted = f"values of {beyond[0]} " if beyond else 'each setting with several seeds'
+expect(f'<b>What to try next:</b> {wanted}' in answer and 'Runs of 4 of 12 settings failed.' in answer, (wanted, answer))
 expect({e['option'] for e in effects['options']} == {'lr', 'momentum'} and any('What mattered, over 8 settings; 4 without' in line for line in table), table)
 values = [line.split() for line in open('table')]
 expect(values[1][0] == '1' and values[1][2] == '2/2' and values[1][3] == '4', values[1])

@@ -1,7 +1,7 @@
 /* What mattered in a sweep: an effect that another option hides, an optimum in the middle, words, scores up to the first rung,
- * settings without one, and silence where settings are too few or options go along with each other. The numbers are those of
+ * settings without one, and silence where settings are too few or options go along with each other; and what is said of a sweep. The numbers are those of
  * statsmodels' OLS on scipy's ranks, and of all permutations. */
-#include "inception/report/setting_effects.h"
+#include "inception/report/sweep_table.h"
 #include "tests/support/unit.h"
 
 enum { MOST = 32 };
@@ -188,4 +188,79 @@ TEST(too_few)
     assert_int_equal(effects_of(&same).count, 0);
     settings_free(&s);
     settings_free(&same);
+}
+
+/* ---- the sweep in words: settings are in the order of their rank */
+
+static char *answer_of(Sweep *s)
+{
+    char *text = NULL;
+    size_t bytes;
+    SettingEffects effects = effects_of(s);
+    FILE *to = open_memstream(&text, &bytes);
+    assert_non_null(to);
+    sweep_answer(&s->result, &effects, to);
+    assert_int_equal(fclose(to), 0);
+    return text;
+}
+
+static void says(Sweep *s, const char *wanted, bool there)
+{
+    char *text = answer_of(s);
+    if (!strstr(text, wanted) == there) fail_msg("'%s' is %s: %s", wanted, there ? "missing" : "there", text);
+    free(text);
+}
+
+/* The largest rate is the best: a larger one is tried next, unless a run failed there, or less would be as good. */
+TEST(beyond_what_was_tried)
+{
+    static const char *const lr[] = {"0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1"};
+    Sweep s = {.result.rungs = 1};
+    for (int i = 0; i < 8; i++) setting_add(&s, lr[i], "adam", .9 - .1 * i, NAN);
+    says(&s, "The best setting is t001, with accuracy 90.00 %: lr 0.8, opt adam. lr explains ", true);
+    says(&s, "<b>What to try next:</b> values of lr above 0.8, the largest that was tried.</p>", true);
+    setting_add(&s, "0.9", "adam", NAN, NAN);
+    says(&s, "values of lr above", false);
+    says(&s, "Runs of 1 of 9 settings failed. ", true);
+    says(&s, "<b>What to try next:</b> each setting with several seeds", true);
+    settings_free(&s);
+    Sweep falling = {.result.rungs = 1};
+    for (int i = 0; i < 8; i++) setting_add(&falling, lr[7 - i], "<b>", .9 - .1 * i, NAN);
+    says(&falling, "values of lr below 0.1, the smallest that was tried.", true);
+    says(&falling, "opt &lt;b&gt;", true);
+    settings_free(&falling);
+    Sweep chance = {.result.rungs = 1};
+    for (int i = 0; i < 8; i++)
+        setting_add(&chance, lr[(3 * i) % 8], "adam", .9 - .1 * i, NAN); /* 0.8 is the best of no order */
+    says(&chance, "No option explains the scores better than chance. ", true);
+    says(&chance, "values of lr", false);
+    settings_free(&chance);
+}
+
+/* Two settings with five repetitions. */
+TEST(best_two)
+{
+    enum { REPEATS = 5 };
+    static const double noise[] = {0.01, -0.02, 0.03, 0, -0.01};
+    SweepRow run[2 * REPEATS] = {0};
+    const SweepRow *row[2 * REPEATS];
+    Sweep s = {.result.rungs = 1};
+    for (int i = 0; i < 2; i++) setting_add(&s, i ? "0.1" : "0.2", "adam", .5, NAN);
+    for (int k = 0; k < 2 * REPEATS; k++) {
+        run[k] = (SweepRow){.score = {k < REPEATS ? 0.8 + noise[k] : 0.7}};
+        row[k] = &run[k];
+    }
+    s.result.repeats = REPEATS;
+    s.setting[0].rows = row, s.setting[1].rows = row + REPEATS;
+    says(&s, "(mean of 5 runs, deviation 1.92)", true);
+    says(&s, "nothing stands out: t001 is clearly before t002 (p = 0.00029).",
+         true); /* 1 - t / sqrt(t^2 + 4) (1 + 2 / (t^2 + 4)) */
+    for (int k = REPEATS; k < 2 * REPEATS; k++) run[k].score[0] = 0.79;
+    says(&s, "more seeds of the best two, as chance may have put t001 before t002 (p = 0.2", true);
+    s.result.repeats = 1;
+    says(&s, "each setting with several seeds", true);
+    s.result.count = 1;
+    says(&s, "more settings, as only one has a score.", true);
+    s.result.count = 2;
+    settings_free(&s);
 }
