@@ -220,6 +220,14 @@ static Status candidate_create(OnednnChoice *choice, Device *device, const Onedn
     return OK;
 }
 
+static OnednnCode parts_code(const OnednnParts *parts)
+{
+    OnednnCode slowest = ONEDNN_OPTIMIZED;
+    for (int k = 0; k < parts->count; k++)
+        if (onednn_code(parts->part[k].task) > slowest) slowest = onednn_code(parts->part[k].task);
+    return slowest;
+}
+
 Status choice_offer(OnednnChoice *choice, Device *device, const OnednnSpec *spec, const int8_t operand[ONEDNN_ROLES])
 {
     OnednnParts *task = NULL;
@@ -228,12 +236,11 @@ Status choice_offer(OnednnChoice *choice, Device *device, const OnednnSpec *spec
     wanted.one_thread = choice->one_thread;
     TRY(candidate_create(choice, device, &wanted, &task));
     if (!task) return OK;
-    bool reference = false;
-    for (int k = 0; k < task->count; k++) reference |= onednn_is_reference(task->part[k].task);
-    if (!reference) {
+    if (parts_code(task) == ONEDNN_OPTIMIZED) {
         choice->task = task;
         memcpy(choice->operand, operand, sizeof choice->operand);
-    } else if (!choice->reference) {
+    } else if (!choice->reference || parts_code(task) < parts_code(choice->reference)) {
+        parts_destroy(choice->reference);
         choice->reference = task;
         memcpy(choice->reference_operand, operand, sizeof choice->reference_operand);
     } else {
@@ -260,7 +267,8 @@ static Status refuse(const OnednnChoice *choice, const OpCall *call)
 
 Status choice_settle(OnednnChoice *choice, Device *device, const OpCall *call)
 {
-    if (!choice->task && choice->reference && device->config.allow_reference) {
+    if (!choice->task && choice->reference &&
+        (device->config.allow_reference || parts_code(choice->reference) == ONEDNN_PLAIN_PRODUCTS)) {
         choice->task = choice->reference;
         choice->reference = NULL;
         memcpy(choice->operand, choice->reference_operand, sizeof choice->operand);

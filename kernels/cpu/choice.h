@@ -1,8 +1,8 @@
 /* Choosing a oneDNN task for a call: candidates are offered best first, and the first with optimized code is taken.
  *
- * A candidate that oneDNN does not have, or has only as reference loops, or computes wrongly in a trial (see
- * onednn_probe), is passed over. If none is left, the call fails with a message that names it, unless the device
- * accepts reference code. The order is fixed, never measured at run time: two runs, and two towers, must take the same
+ * A candidate that oneDNN does not have, or has only as reference code, or computes wrongly in a trial (see
+ * onednn_probe), is passed over. If none is left, the first one by plain products is taken; if there are only reference loops, the
+ * call fails with a message that names it, unless the device accepts them. The order is fixed, never measured at run time: two runs, and two towers, must take the same
  * code to get the same bits. Matrix products, which 1x1 convolutions and dense layers share, are described here too.
  *
  * Nor do bits depend on the number of threads. oneDNN may divide the sums of a matrix product among the threads that it
@@ -28,7 +28,7 @@ typedef struct OnednnSlices {
 typedef struct OnednnChoice {
     OnednnParts *task;            /* owned: the winner, NULL until there is one */
     int8_t operand[ONEDNN_ROLES]; /* the operand of the call that has each role */
-    OnednnParts *reference;       /* owned: a slow one, used only if the device accepts it */
+    OnednnParts *reference;       /* owned: the first of the fastest that are not optimized */
     int8_t reference_operand[ONEDNN_ROLES];
     bool one_thread;     /* offered tasks are made for one thread (OnednnSpec) */
     OnednnSlices slices; /* set by the caller before the first offer for gradients of weights */
@@ -39,7 +39,7 @@ typedef struct OnednnChoice {
 NODISCARD Status choice_offer(OnednnChoice *choice, Device *device, const OnednnSpec *spec,
                               const int8_t operand[ONEDNN_ROLES]);
 
-/* Ends the choice: keeps the winner, else an accepted reference, else fails with ERR_UNSUPPORTED. */
+/* Ends the choice: keeps the winner, else a reference by products or an accepted one, else fails with ERR_UNSUPPORTED. */
 NODISCARD Status choice_settle(OnednnChoice *choice, Device *device, const OpCall *call);
 void choice_free(OnednnChoice *choice);
 

@@ -332,9 +332,16 @@ struct OnednnTask {
     OnednnRole out;
     PrimitiveStage work;
     size_t scratch_offset, scratch_bytes, workspace_bytes;
-    bool reference, one_thread;
+    OnednnCode code; /* the slowest of its stages */
+    bool one_thread;
     char impl[96];
 };
+
+static OnednnCode code_of(const char *impl)
+{
+    if (strstr(impl, "gemm:ref")) return ONEDNN_PLAIN_PRODUCTS;
+    return strncmp(impl, "ref", 3) == 0 || strstr(impl, "ref:") ? ONEDNN_LOOPS : ONEDNN_OPTIMIZED;
+}
 
 static Status stage_create(OnednnTask *task, const_dnnl_primitive_desc_t desc, PrimitiveStage *stage)
 {
@@ -349,9 +356,9 @@ static Status stage_create(OnednnTask *task, const_dnnl_primitive_desc_t desc, P
         if (bytes > task->scratch_bytes) task->scratch_bytes = bytes;
     }
     TRY_DNNL_OUT(dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&impl));
-    bool reference = strncmp(impl, "ref", 3) == 0 || strstr(impl, "ref:");
-    if (stage == &task->work || (reference && !task->reference)) snprintf(task->impl, sizeof task->impl, "%s", impl);
-    task->reference |= reference;
+    OnednnCode code = code_of(impl);
+    if (stage == &task->work || code > task->code) snprintf(task->impl, sizeof task->impl, "%s", impl);
+    if (code > task->code) task->code = code;
 out:
     return st;
 }
@@ -489,9 +496,9 @@ const char *onednn_impl(const OnednnTask *task)
     return task->impl;
 }
 
-bool onednn_is_reference(const OnednnTask *task)
+OnednnCode onednn_code(const OnednnTask *task)
 {
-    return task->reference;
+    return task->code;
 }
 
 size_t onednn_workspace_bytes(const OnednnTask *task)

@@ -1,7 +1,7 @@
 /* A task of oneDNN is one convolution or matrix product, made once and run many times without allocating. The caller
  * says how it holds each operand (plain strides, any dtype) and how freely oneDNN may choose another layout; where the
  * two differ, the task converts through workspace, before the primitive for inputs and after it for the output. oneDNN
- * silently falls back to reference loops, a hundred times slower; onednn_is_reference reports that. */
+ * silently falls back to reference code; onednn_code reports that. */
 #pragma once
 
 #include "kernels/op.h"
@@ -40,6 +40,10 @@ typedef struct OnednnSpec {
     bool sum;                    /* add to what the output holds (forward, matmul; it must need no conversion) */
 } OnednnSpec;
 
+/* What oneDNN has for a task: code that is made for the processor; convolutions as matrix products in plain C ("gemm:ref"), which
+ * is all that it has for NEON; or reference loops, a hundred times slower. */
+typedef enum OnednnCode { ONEDNN_OPTIMIZED = 0, ONEDNN_PLAIN_PRODUCTS, ONEDNN_LOOPS } OnednnCode;
+
 NODISCARD Status onednn_open(Onednn **made);
 void onednn_close(Onednn *onednn);
 
@@ -48,7 +52,7 @@ NODISCARD Status onednn_create(Onednn *onednn, const OnednnSpec *spec, OnednnTas
 void onednn_destroy(OnednnTask *task);
 
 const char *onednn_impl(const OnednnTask *task); /* oneDNN's name of the chosen code, "brgconv:avx512_core" */
-bool onednn_is_reference(const OnednnTask *task);
+OnednnCode onednn_code(const OnednnTask *task);
 size_t onednn_workspace_bytes(const OnednnTask *task);
 
 /* The weights have other values from now on. */

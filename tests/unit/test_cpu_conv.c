@@ -592,6 +592,26 @@ TEST(test_reference_code_is_refused_unless_accepted)
     device.config.allow_reference = false;
 }
 
+/* Products in plain C are taken where there is nothing better, as for NEON, and nothing else that oneDNN calls "ref" is. */
+TEST(test_plain_products_are_the_last_resort)
+{
+    OnednnChoice choice = {0};
+    OpCall call = {.kind = OP_CONV, .name = "a convolution"};
+    OnednnSpec spec = {.kind = ONEDNN_CONV,
+                       .held = {{4, {2, 16, 6, 6}, {6 * 6 * 16, 1, 6 * 16, 16}, DTYPE_F32},
+                                {4, {16, 16, 3, 3}, {3 * 3 * 16, 1, 3 * 16, 16}, DTYPE_F32},
+                                {4, {2, 16, 4, 4}, {4 * 4 * 16, 1, 4 * 16, 16}, DTYPE_F32}},
+                       .fit = {ONEDNN_PACKED, ONEDNN_ANY, ONEDNN_PACKED},
+                       .window = {3, 3, 1, 1, 0, 0, false}};
+    assert_int_equal(choice_offer(&choice, &device, &spec, (const int8_t[]){0, 1, FROM_OUT, FROM_NOTHING}), OK);
+    assert_true(!choice.task == (choice.reference != NULL));
+    bool optimized = choice.task != NULL;
+    assert_int_equal(choice_settle(&choice, &device, &call), OK);
+    assert_true(optimized == !strstr(choice_impl(&choice), "ref"));
+    if (!optimized) assert_non_null(strstr(choice_impl(&choice), "gemm:ref"));
+    choice_free(&choice);
+}
+
 /* ---- the device */
 
 /* Enough rows for every thread of the team; the factors are of normal size, their products are not. */

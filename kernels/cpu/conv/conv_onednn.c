@@ -186,14 +186,15 @@ Status onednn_conv_choose(OnednnConv *conv, Device *device, const ConvProblem *p
 {
     OnednnChoice *choice = &conv->choice;
     for (int k = 0; k < ONEDNN_CANDIDATES && !choice->task; k++) {
-        bool wrong = choice->wrong, reference = choice->reference;
+        const bool wrong = choice->wrong;
+        const OnednnParts *reference = choice->reference;
         if (!candidates[k].fits(p)) continue;
         choice->wrong = false;
         TRY(candidate_offer(conv, device, p, &candidates[k]));
-        conv->taken = k;
-        conv->declined[k] = choice->wrong                     ? "oneDNN computes it wrongly"
-                            : choice->reference && !reference ? "oneDNN has only slow reference code"
-                                                              : "oneDNN has no code";
+        if (choice->task || choice->reference != reference) conv->taken = k;
+        conv->declined[k] = choice->wrong                    ? "oneDNN computes it wrongly"
+                            : choice->reference != reference ? "oneDNN has only slow reference code"
+                                                             : "oneDNN has no code";
         choice->wrong |= wrong;
     }
     return choice_settle(choice, device, p->call);
